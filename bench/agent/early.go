@@ -13,8 +13,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// greeter is a server without a proxy, so that one Envoy is measured and not two. It speaks
-// first, as its port's name says: no proxy waits for bytes to inspect.
+// greeter is a server without a proxy, so that only one Envoy is measured. Its port's name declares
+// that the server speaks first, so no proxy waits for bytes to inspect.
 const greeter = `apiVersion: v1
 kind: Service
 metadata: {name: greeter, namespace: %[1]s}
@@ -74,7 +74,7 @@ func (c *caller) release() {
 // end kills the agent, and waits for its Envoy: the next one needs its ports.
 func (c *caller) end(a *harness.Agent) { process.AwaitEnd(c.World.T, endOf(a)) }
 
-// early makes connections before Envoy is ready, and then as many to the ready Envoy.
+// early makes connections before Envoy is ready, and then the same number to the ready Envoy.
 func early(t *figures.Table, c *caller, size int) {
 	waited, atOnce := fmt.Sprintf("%d early connections", size), fmt.Sprintf("%d at once, Envoy ready", size)
 	a := c.hold()
@@ -96,7 +96,7 @@ func early(t *figures.Table, c *caller, size int) {
 	spent.since(t, atOnce, a)
 }
 
-// answers adds when the first bytes came, in milliseconds since an event.
+// answers adds a row with the time from an event to each call's first byte, in milliseconds.
 func answers(t *figures.Table, title, baseline string, since time.Time, calls []harness.Call) {
 	var list []float64
 	for _, call := range calls {
@@ -114,9 +114,9 @@ func answers(t *figures.Table, title, baseline string, since time.Time, calls []
 	t.Add(title, "lost", float64(len(calls)-len(list)), "")
 }
 
-// handOver calls without pause while Envoy takes over, and then for as long again.
+// handOver makes calls at a steady rate while Envoy takes over, and then for the same time again.
 func handOver(t *figures.Table, c *caller, rate float64, d time.Duration) {
-	// Below the standby's limit, which a slow machine would reach.
+	// The standby's connection limit, which a slow machine would reach otherwise.
 	pace := harness.Pace{Rate: rate, Limit: 2000}
 	while, after := fmt.Sprintf("hand-over, %.0f/s begun", rate), fmt.Sprintf("no hand-over, %.0f/s begun", rate)
 	a := c.hold()
@@ -135,7 +135,7 @@ func handOver(t *figures.Table, c *caller, rate float64, d time.Duration) {
 	spent.since(t, after, a)
 }
 
-// stream adds how many calls were answered, a second, since an event.
+// stream adds a row with the calls that were answered per second since an event.
 func stream(t *figures.Table, title, baseline string, since time.Time, calls []harness.Call) {
 	lost, slowest, last, answered := 0, time.Duration(0), since, 0
 	for _, call := range calls {
@@ -157,7 +157,7 @@ func stream(t *figures.Table, title, baseline string, since time.Time, calls []h
 	t.Add(title, "slowest", slowest.Seconds()*1e3, baseline)
 }
 
-// processorTime used by the agent, by Envoy, and by the callers with their server.
+// processorTime is the time used by the agent, by Envoy, and by the callers with their server.
 type processorTime [3]time.Duration
 
 func spentBy(a *harness.Agent) processorTime {

@@ -1,9 +1,8 @@
-// Command agent measures a proxy's start in a pod's network namespace, with a control plane
-// of a few or of many services: from the agent's exec until its readiness port answers 200.
-// The baseline, in the same run, is Envoy alone with a static listener. It measures
-// connections that are older than Envoy against as many to an Envoy that is ready, and new
-// connections while Envoy takes over against those when nothing changes. No time makes it
-// fail.
+// Command agent measures a proxy's start in a pod's network namespace, with a control plane of a few or
+// of many services: from the agent's exec until its readiness port answers 200. The baseline, in the
+// same run, is Envoy alone with a static listener. The command also compares connections made before
+// Envoy was ready with the same number made afterwards, and new connections during Envoy's hand-over
+// with those when nothing changes. It never fails because of a measured time.
 //
 //	go run ./bench/agent -n 12
 package main
@@ -41,7 +40,7 @@ func main() {
 	}, "n", "looks")
 }
 
-// options by flags.
+// options are the values of the flags.
 type options struct {
 	n, looks, waves int
 	services, early []int

@@ -14,8 +14,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// phases are the entries of the journal that mark a start's progress, in their order. why is
-// part of the entry's reason.
+// phases are the journal entries that mark a start's progress, in order. why is a part of the entry's
+// reason.
 var phases = []struct{ title, name, why string }{
 	{"Envoy's exec", "proxy starting", ""},
 	{"certificate", "certificate have", ""},
@@ -26,8 +26,8 @@ var phases = []struct{ title, name, why string }{
 
 const megabyte = 1 << 20
 
-// measure starts a proxy n times in each way, in turns, so that other load of the machine
-// affects all ways.
+// measure starts a proxy n times in each way. The ways take turns, so that other load on the machine
+// affects all of them.
 func measure(t *figures.Table, w *harness.World, services, n int) {
 	w.Fill(services)
 	w.Serve()
@@ -36,7 +36,7 @@ func measure(t *figures.Table, w *harness.World, services, n int) {
 	w.Known(services, 1)
 	alone := fmt.Sprintf("Envoy alone, static (beside %d)", services)
 	proxy := fmt.Sprintf("%d services", services)
-	for i := range n + 1 { // the first warms up
+	for i := range n + 1 { // the first run warms up
 		took := startEnvoy(w, p)
 		if i > 0 {
 			t.Add(alone, "ready", took.Seconds()*1e3, alone)
@@ -45,14 +45,14 @@ func measure(t *figures.Table, w *harness.World, services, n int) {
 	}
 }
 
-// start is one start of an agent that has no certificate yet.
+// start measures one start of an agent that has no certificate yet.
 func start(t *figures.Table, p *harness.Pod, title, alone string, counts bool) {
 	if err := os.RemoveAll(filepath.Join(p.Dir, "work", "certs")); err != nil {
 		p.World.T.Fatal(err)
 	}
 	begin := time.Now()
 	a := p.Agent()
-	defer func() { process.AwaitEnd(p.World.T, endOf(a)) }() // of all: the next one needs its ports
+	defer func() { process.AwaitEnd(p.World.T, endOf(a)) }() // also after the warm-up: the next agent needs its ports
 	ready := readyAt(p, a.Process, "127.0.0.1:15021", "/healthz/ready?wait=60s")
 	if !counts {
 		return
@@ -73,14 +73,15 @@ func start(t *figures.Table, p *harness.Pod, title, alone string, counts bool) {
 	}
 }
 
-// endOf kills the agent, and returns its Envoy, which ends with it.
+// endOf kills the agent and returns the process ID of its Envoy, which ends with it.
 func endOf(a *harness.Agent) (envoy int) {
 	envoy = a.Envoy()
 	a.Kill()
 	return envoy
 }
 
-// readyAt sends requests in the pod's namespace until the answer is 200, and returns that time.
+// readyAt sends requests in the pod's namespace until the answer is 200, and returns the time of that
+// answer.
 func readyAt(p *harness.Pod, server *process.Process, address, path string) (at time.Time) {
 	p.Do(func() {
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -103,14 +104,14 @@ func readyAt(p *harness.Pod, server *process.Process, address, path string) (at 
 	return at
 }
 
-// static is an Envoy without a control plane: an answer on one port.
+// static configures an Envoy without a control plane that answers on one port.
 const static = `{"admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 15000}}},
 "static_resources": {"listeners": [{"address": {"socket_address": {"address": "0.0.0.0", "port_value": 15001}}, "filter_chains": [{"filters": [
 {"name": "hcm", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
 "stat_prefix": "s", "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "direct_response": {"status": 200}}]}]},
 "http_filters": [{"name": "r", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]}}]}]}]}}`
 
-// startEnvoy is one start of Envoy alone.
+// startEnvoy measures one start of Envoy alone.
 func startEnvoy(w *harness.World, p *harness.Pod) time.Duration {
 	begin := time.Now()
 	e := p.Program("envoy", w.Binaries.Envoy, "--config-yaml", static, "--concurrency", "2", "--disable-hot-restart", "--log-level", "error")
@@ -118,8 +119,8 @@ func startEnvoy(w *harness.World, p *harness.Pod) time.Duration {
 	return readyAt(p, e, "127.0.0.1:15000", "/ready").Sub(begin)
 }
 
-// rest measures an unused proxy, n times for d. The kernel counts processor time in
-// hundredths of a second.
+// rest measures an idle proxy, n times for d. The kernel counts processor time in hundredths of a
+// second.
 func rest(t *figures.Table, w *harness.World, n int, d time.Duration) {
 	p := w.Pod("idle")
 	a := p.Agent()

@@ -1,7 +1,8 @@
-// Command awesome measures how much later an application serves since it takes its settings from a
-// configuration centre: from exec to the line "awesome-app is ready", of each language of
+// Command awesome measures how much later an application serves when it takes its settings from a
+// configuration centre: the time from exec to the line "awesome-app is ready", for each language of
 // examples/awesome-app. The baseline, in the same run, is the robust form without a centre, which
-// fetches nothing. In each round every case runs once, in random order. No time makes it fail.
+// fetches nothing. In each round every case runs once, in random order. The command never fails because
+// of a measured time.
 //
 //	go run ./bench/awesome -n 20
 package main
@@ -35,7 +36,7 @@ func main() {
 	figures.Main(func() error { return measure(*n, *root, strings.Split(*only, ","), os.Stdout) }, "n")
 }
 
-// A way is one case: a form, beside a centre.
+// A way is one case: a form of the application, and the configuration centre it runs with.
 type way struct{ name, form, centre string }
 
 func measure(n int, root string, languages []string, stdout io.Writer) error {
@@ -83,7 +84,7 @@ func measure(n int, root string, languages []string, stdout io.Writer) error {
 		}
 	}
 	for _, r := range t.Rows {
-		r.Values = r.Values[1:] // the first start of each reads its program from disk
+		r.Values = r.Values[1:] // the first start of each form reads its program from disk
 	}
 	if err := t.Print(stdout, "ratio"); err != nil {
 		return err
@@ -95,11 +96,11 @@ func measure(n int, root string, languages []string, stdout io.Writer) error {
 // centres returns the configuration centres of the cases. The first case is the baseline.
 func centres() (ways []way, end func(), err error) {
 	live := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "level=INFO\n") }))
-	dead, err := net.Dial("tcp", live.Listener.Addr().String()) // nothing listens on its own port
+	dead, err := net.Dial("tcp", live.Listener.Addr().String()) // nothing listens on the local port of this connection
 	if err != nil {
 		return nil, nil, err
 	}
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nothing is read
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, but nobody reads from them
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,8 +1,8 @@
-// Command capture measures "outrider-agent capture", with lists of several lengths, beside
-// rules by hand and the programs that load them: time, processor time, and what the kernel
-// has afterwards. It measures captured connections beside these lists, and parked ones. In
-// each round every way runs once, in random order, in a network namespace of its own. No
-// time makes it fail.
+// Command capture compares "outrider-agent capture", with lists of several lengths, with rules written
+// by hand and the programs that load them: wall time, processor time, and the number of rules and set
+// elements in the kernel. It also measures connections that these lists capture, and parked ones. In
+// each round every way runs once, in random order, in a network namespace of its own. The command never
+// fails because of a measured time.
 //
 //	go run ./bench/capture -n 25
 //	go run ./bench/capture -entries 0,10000 -agent ./outrider-agent
@@ -23,7 +23,7 @@ import (
 	"outrider.dev/build/commands"
 )
 
-// maxEntries is as many ranges as one argument of a command can hold (128 KiB).
+// maxEntries is the number of ranges that fit into one argument of a command (128 KiB).
 const maxEntries = 10_000
 
 func main() {
@@ -57,7 +57,7 @@ func measure(n int, entries []int, agent string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for i := range n + 1 { // the first warms up, and finds what cannot run
+	for i := range n + 1 { // the first run warms up, and finds what cannot run
 		for _, k := range rand.Perm(len(ways)) {
 			if err := ways[k].run(i == 0); err != nil {
 				return err
@@ -92,7 +92,7 @@ of its socket waits until the kernel has freed what was deleted (RCU). Comments 
 measured. capture looks first, and deletes only what is there.
 `
 
-// table prints the ways.
+// table prints one row for each way.
 func table(stdout io.Writer, n int, ways []*way) error {
 	out := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for i, w := range ways {

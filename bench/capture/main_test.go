@@ -9,7 +9,7 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// The rules by hand load, capture the connections that are measured, and no row is missing.
+// The rules by hand load and capture the measured connections, and every way has its row.
 func TestRunMeasuresEveryWay(t *testing.T) {
 	ns.RequireRoot(t)
 	out := benchtest.Measures(t, func(stdout io.Writer) error { return measure(1, []int{0, 20}, "", stdout) }, "by hand, 0 entries ", "capture, 20 entries ", "limit 5s, until refused ")

@@ -21,7 +21,8 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// pod makes a namespace as a pod with IPv4 and IPv6 has it. Nothing answers at the other end.
+// pod makes a network namespace like that of a pod with IPv4 and IPv6. Nothing answers at the other
+// end.
 func pod(t testing.TB) *ns.Namespace {
 	pod, node := ns.New(t), ns.Empty(t)
 	ns.Connect(pod, "eth0", []netip.Prefix{netip.MustParsePrefix("10.9.0.2/24"), netip.MustParsePrefix("fd09::2/64")}, node, "pod0", nil)
@@ -47,7 +48,7 @@ func execute(commands ...[]string) (wall, cpu time.Duration, err error) {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// run measures a way once. The first run finds out whether it can run, and counts its rules.
+// run measures a way once. The first run finds out whether the way works here, and counts its rules.
 func (w *way) run(first bool) error {
 	if w.cannot != nil {
 		return nil
@@ -77,8 +78,7 @@ func (w *way) run(first bool) error {
 	})
 }
 
-// count returns how many rules and elements of sets are in the network namespace of the
-// calling thread.
+// count returns the number of rules and set elements in the network namespace of the calling thread.
 func count() (rules, elements int, err error) {
 	c := &nftables.Conn{}
 	chains, err := c.ListChains()
@@ -113,7 +113,7 @@ func count() (rules, elements int, err error) {
 			}
 		}
 	}
-	// nf_tables does not list these. A program that is not installed has written nothing.
+	// nft does not list legacy rules. A program that is not installed has written none.
 	for _, program := range []string{"iptables-legacy-save", "ip6tables-legacy-save"} {
 		rules += lines(program, "-A ")
 	}
@@ -131,11 +131,11 @@ func lines(program, prefix string, args ...string) (n int) {
 	return n
 }
 
-// each is how many connections of a round are measured together.
+// each is the number of connections of a round that are measured together.
 const each = 200
 
-// connections measures captured connections beside the shortest and the longest lists, which
-// do not have their destination, and parked ones.
+// connections measures captured connections with the shortest and with the longest lists, neither of
+// which contains their destination, and parked connections.
 func connections(ways []*way, agent string, n int) (*figures.Table, error) {
 	t := &figures.Table{}
 	least, most := ways[len(ways)-1].entries, 0
@@ -188,8 +188,8 @@ func connections(ways []*way, agent string, n int) (*figures.Table, error) {
 	return t, err
 }
 
-// parked lists what parking does to a connection to the outbound port. Its caller's kernel
-// retries every second at first, so it waits for up to a second longer than it must.
+// parked lists the cases of a parked connection to the outbound port. The caller's kernel retries once
+// a second at first, so the caller waits up to a second longer than necessary.
 var parked = []struct {
 	title string
 	flags []string
@@ -202,7 +202,8 @@ var parked = []struct {
 			connect(t, p, 1, nil)
 			end = time.Now()
 		})
-		// With steps of a second, a fixed time would always meet the same part of one.
+		// The kernel retries in steps of a second: after a fixed delay, each run would hit the same
+		// phase of a step.
 		time.Sleep(100*time.Millisecond + rand.N(2400*time.Millisecond))
 		start := time.Now()
 		defer serve(t, p)()
@@ -216,7 +217,7 @@ var parked = []struct {
 
 func refused(t testing.TB, p *ns.Namespace) time.Duration { return connect(t, p, 1, unix.ECONNREFUSED) }
 
-// serve accepts connections at the outbound port until stop.
+// serve accepts connections at the outbound port until stop is called.
 func serve(t testing.TB, p *ns.Namespace) (stop func() error) {
 	var l net.Listener
 	p.As(contract.ProxyUser, contract.ProxyUser, func() {
@@ -240,7 +241,8 @@ func serve(t testing.TB, p *ns.Namespace) (stop func() error) {
 	return l.Close
 }
 
-// connect makes connections of an app to a service, one after another, which end as want says.
+// connect makes connections of an app to a service, one after another, and expects each to end with the
+// error want.
 func connect(t testing.TB, p *ns.Namespace, n int, want error) (took time.Duration) {
 	p.As(1000, 1000, func() {
 		start := time.Now()

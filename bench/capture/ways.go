@@ -16,21 +16,21 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A way writes the rules of one backend, with lists of so many entries.
+// A way writes the rules of one backend, with lists of a given length.
 type way struct {
 	*group
 	entries  int
 	name     string
 	before   [][]string // not measured
 	commands [][]string
-	connects string // its name where connections are measured too
+	connects string // its name in the table of connections; empty: not measured there
 
 	cannot          error
 	times           [2]figures.Row // wall and CPU, in milliseconds
 	rules, elements int
 }
 
-// A group is the ways of one backend with one length of lists, and those that they are
+// A group holds the ways of one backend with one length of lists, and the rules by hand that they are
 // compared with.
 type group struct {
 	backend string
@@ -42,8 +42,8 @@ type base struct {
 	*way
 }
 
-// rules has the rules by hand: what capture writes, without its comments and the rules of
-// its proof, as short as each program allows.
+// rules contains the rules by hand: the rules of capture without its comments and the rules of its
+// proof, as short as each program allows.
 //
 //go:embed rules
 var rules embed.FS
@@ -54,21 +54,21 @@ var templates = template.Must(template.ParseFS(rules, "rules/*"))
 type kit struct {
 	dir, agent    string
 	ports, ranges []string
-	ipset         bool // the program and the kernel have it
+	ipset         bool // the program is installed and the kernel supports it
 	group         *group
 	ways          []*way
 	files         int
 	err           error
 }
 
-// waysOf returns all ways, those of one backend together.
+// waysOf returns all ways, grouped by backend.
 func waysOf(dir, agent string, ipset bool, entries []int) ([]*way, error) {
 	k := &kit{dir: dir, agent: agent, group: &group{backend: "no rules"}, ipset: ipset}
 	k.add("an empty process", []string{"true"})
 	k.add("outrider-agent version", []string{agent, "version"})
 	for _, n := range entries {
 		k.ports, k.ranges = nil, nil
-		for i := range n { // none next to another: they cannot be joined
+		for i := range n { // no two are adjacent, so they cannot be merged
 			k.ports = append(k.ports, fmt.Sprint(30000+2*i))
 			k.ranges = append(k.ranges, fmt.Sprintf("1.%d.%d.1", i>>8, i&255))
 		}
@@ -98,12 +98,12 @@ func (k *kit) add(name string, commands ...[]string) *way {
 	return w
 }
 
-// capture is the command line, with the lists.
+// capture returns a command line of capture with the lists.
 func (k *kit) capture(flags ...string) []string {
 	return append([]string{k.agent, "capture", "-i", "*", "-b", "*", "-o", strings.Join(k.ports, ","), "-x", strings.Join(k.ranges, ",")}, flags...)
 }
 
-// captures adds capture, without and with its proof.
+// captures adds capture both without and with its proof.
 func (k *kit) captures(flags ...string) {
 	k.add("capture --proof=false", k.capture(append(flags, "--proof=false")...))
 	k.add("capture", k.capture(flags...)).connects = "capture"
@@ -130,7 +130,7 @@ func (k *kit) byHand(name string, data any) string {
 
 var (
 	proxyPorts = []int{contract.OutboundPort, contract.InboundPort}
-	// The proxy calls the app by IPv6 from this address.
+	// The proxy calls the app over IPv6 from this address.
 	addSixSource = []string{"ip", "addr", "add", "::6/128", "dev", "lo"}
 )
 
@@ -164,13 +164,13 @@ func (k *kit) nftables(mode string) *way {
 	return alone
 }
 
-// iptables adds the ways of a variant. A long list is a set of ipset, where it can be: else
-// 15 ports are a rule (multiport), and each range is one.
+// iptables adds the ways of a variant. A long list becomes a set of ipset where that is available;
+// otherwise every 15 ports take a rule (multiport), and every range takes one.
 func (k *kit) iptables(variant string, nft *way) {
 	k.group = &group{backend: "iptables-" + variant}
 	same := k.add("restore, same result")
 	same.connects = "by hand"
-	var ports, ranges []string // matches
+	var ports, ranges []string // the matches of the rules
 	if len(k.ports) > 0 && k.ipset {
 		same.name = "ipset, " + same.name
 		ports, ranges = []string{"-m set --match-set ports dst"}, []string{"-m set --match-set ranges dst"}

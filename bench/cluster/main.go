@@ -1,11 +1,12 @@
-// Command cluster measures what the ways to start a pod cost on a real kubelet: from the
-// request that creates the pod to the application's first instruction, and to its first
-// successful call, which goes through the proxy where there is one. The ways take turns, one
-// pod at a time, and the pod without a mesh is among them.
+// Command cluster measures on a real kubelet how long each way to start a pod takes: from the request
+// that creates the pod to the application's first instruction, and to its first successful call, which
+// goes through the proxy if the pod has one. The ways take turns, one pod at a time; one of them is a
+// pod without a mesh.
 //
 //	go run ./bench/cluster [-n 20] [-kube v1.34] [-runtime containerd] [-ways REGEX]
 //
-// With -runtime containerd-2 the ways of the node are among them. With -probes 300, what a liveness probe costs.
+// With -runtime containerd-2 it includes the ways that use the node's plugins. With -probes 300 it
+// measures the cost of a liveness probe for 300 seconds instead.
 package main
 
 import (
@@ -22,13 +23,13 @@ import (
 	"outrider.dev/test/e2e/world"
 )
 
-// A way to start a pod.
+// A way is one way to start a pod.
 type way struct {
 	name        string
 	namespace   string
 	annotations map[string]string
-	byNode      bool // only where the nodes have the plugins
-	appFirst    bool // the pod lists the proxy after the application
+	byNode      bool // only on nodes with the plugins
+	appFirst    bool // the pod lists the application before the proxy
 }
 
 var all = []way{
@@ -80,7 +81,7 @@ func main() {
 	}
 }
 
-// times that were measured of one way.
+// times are the measurements of one way.
 type times struct{ container, first, called []time.Duration }
 
 func measure(ctx context.Context, root string, n, probes int, only *regexp.Regexp) error {
@@ -146,8 +147,8 @@ func one(ctx context.Context, w *world.World, way way, name string, took *times)
 	return p.Until(ctx, "gone", func() bool { _, there := p.Status(); return !there })
 }
 
-// firstContainer is how long the kubelet took to begin with the proxy, or with the application
-// where there is none.
+// firstContainer returns how long the kubelet took to start the pod's first container: the proxy, or
+// the application if there is no proxy.
 func firstContainer(p *world.Pod, began time.Time) time.Duration {
 	for _, e := range p.Timeline() {
 		if e.Container != "" {

@@ -14,10 +14,10 @@ import (
 	"outrider.dev/test/e2e/world"
 )
 
-// A probing is a pod whose liveness probe is made once a second.
+// A probing is a pod whose liveness probe runs once a second.
 type probing struct {
 	way
-	delay int32 // of the probe
+	delay int32 // initial delay of the probe, in seconds
 }
 
 var probings = []probing{
@@ -27,9 +27,9 @@ var probings = []probing{
 	{way: way{name: "gate, outrider-agent held", namespace: "shop", annotations: map[string]string{"outrider.dev/start": "gate", "status.sidecar.istio.io/port": "0"}}, delay: 1},
 }
 
-// measureProbes prints the processor time of one liveness probe in the pod and its shim, which
-// makes the processes of exec probes: the difference between a pod with the probe and one
-// without, side by side for that many seconds.
+// measureProbes prints the processor time that one liveness probe costs in the pod and in its shim,
+// which starts the processes of exec probes: the difference between a pod with the probe and one
+// without, both running for that many seconds.
 func measureProbes(ctx context.Context, w *world.World, seconds int) error {
 	var pods []*world.Pod
 	for i, p := range probings {
@@ -58,7 +58,7 @@ func measureProbes(ctx context.Context, w *world.World, seconds int) error {
 			return err
 		}
 	}
-	time.Sleep(10 * time.Second) // what a start causes is over
+	time.Sleep(10 * time.Second) // until the start no longer costs processor time
 	before, err := used(pods)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func measureProbes(ctx context.Context, w *world.World, seconds int) error {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// used is the processor time of each pod until now.
+// used returns the processor time that each pod has used so far.
 func used(pods []*world.Pod) (out []time.Duration, err error) {
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -91,15 +91,15 @@ func used(pods []*world.Pod) (out []time.Duration, err error) {
 	}
 	took, parents := map[int]time.Duration{}, map[int]int{}
 	for _, file := range files {
-		text, _ := os.ReadFile(file) // it may have ended
-		// proc_pid_stat(5): after the name in parentheses, field 3 and those that follow.
+		text, _ := os.ReadFile(file) // the process may have ended
+		// See proc_pid_stat(5): the fields after the name in parentheses begin with field 3.
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))
 		if len(fields) < 15 {
 			continue
 		}
 		parents[pid], _ = strconv.Atoi(fields[1])
-		for _, ticks := range fields[11:15] { // utime, stime, and those of the children that ended
+		for _, ticks := range fields[11:15] { // utime, stime, cutime, cstime
 			n, _ := strconv.Atoi(ticks)
 			took[pid] += time.Duration(n) * 10 * time.Millisecond
 		}
@@ -109,7 +109,7 @@ func used(pods []*world.Pod) (out []time.Duration, err error) {
 		if shim <= 1 {
 			return nil, fmt.Errorf("%s: its shim is not found", p.Name)
 		}
-		for pid := range took { // any order: a sum
+		for pid := range took { // the order does not matter for a sum
 			for at := pid; at > 1; at = parents[at] {
 				if at == shim {
 					sum += took[pid]

@@ -1,7 +1,8 @@
-// Command wait measures how long after a dependency is ready a waiter for it continues: a held
-// request, "outrider-agent wait", the library ready, a command behind a gate, and what people use instead. It also
-// measures a wait for a proxy that is ready already. In each round every way runs once, in
-// random order, and its dependency gets ready at a random moment. No time makes it fail.
+// Command wait measures how long after a dependency becomes ready a waiter continues. The waiters are a
+// held request, "outrider-agent wait", the library ready, a command behind a gate, and the usual
+// alternatives. It also measures a wait for a proxy that is ready already. In each round every way runs
+// once, in random order, and its dependency becomes ready at a random moment. The command never fails
+// because of a measured time.
 //
 //	go run ./bench/wait -n 200
 //	go run ./bench/wait -agent ./outrider-agent
@@ -86,7 +87,7 @@ func (p *place) once(w way) (time.Duration, error) {
 	}
 	span := 50 * time.Millisecond
 	if w.polls {
-		span = time.Second // of at least one period
+		span = time.Second // the random delay covers at least one polling period
 	}
 	time.Sleep(20*time.Millisecond + rand.N(span))
 	began := time.Now()

@@ -94,10 +94,10 @@ var ways = []way{
 	}},
 }
 
-// A place is where one wait happens.
+// A place is the environment of one wait.
 type place struct {
 	dir, agent string
-	board      *readiness.Board // of a proxy's readiness, at address
+	board      *readiness.Board // the readiness of a proxy, served at address
 	address    string
 	watch      *state.Watch
 	ends       []func()
@@ -136,7 +136,7 @@ func (p *place) proxyReady() error {
 	return nil
 }
 
-// awaitHeld returns when the status server holds a request.
+// awaitHeld returns once the status server holds a request.
 func (p *place) awaitHeld() error { return await(func() bool { return p.board.Waiting() > 0 }) }
 
 func await(waits func() bool) error {
@@ -192,7 +192,7 @@ func (p *place) poll() (release, released func() error, err error) {
 	return p.pollEvery(500 * time.Millisecond)
 }
 
-// pollSlowly is "try every second".
+// pollSlowly polls once a second, as many scripts do.
 func (p *place) pollSlowly() (release, released func() error, err error) {
 	return p.pollEvery(time.Second)
 }
@@ -215,8 +215,8 @@ func (p *place) pollEvery(period time.Duration) (release, released func() error,
 	return p.proxyReady, func() error { return <-ended }, nil
 }
 
-// command prepares a process whose first output shows that it runs. argv runs before
-// it.
+// command prepares a process and returns functions that start it and await its first output. argv is
+// put before its command line.
 func (p *place) command(argv ...string) (start, running func() error, err error) {
 	argv = append(argv, "/bin/echo")
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -234,7 +234,7 @@ func (p *place) command(argv ...string) (start, running func() error, err error)
 		}
 	})
 	return func() error { return process.StartBound(cmd) }, func() error {
-		in.Close() // so that the read ends with the command
+		in.Close() // ends the read when the command ends
 		if _, err := out.Read(make([]byte, 1)); err != nil {
 			return fmt.Errorf("the command has no output: %w", err)
 		}

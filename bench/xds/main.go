@@ -1,9 +1,9 @@
-// Command xds measures the control plane with many proxies: a real outriderd in a process
-// of its own, and simulated proxies in this one (package fleet).
+// Command xds measures the control plane with many proxies: a real outriderd in a process of its own,
+// and simulated proxies in this process (package fleet).
 //
-// It measures how long it takes until all have their first configuration when they
-// connect at once, what an idle proxy costs, and how long one endpoint's
-// change takes from the folder to the proxies that use it. No time makes it fail.
+// It measures how long it takes until all proxies have their first configuration when they connect at
+// once, what an idle proxy costs, and how long one endpoint's change takes from the folder to the
+// proxies that use it. The command never fails because of a measured time.
 //
 //	go run ./bench/xds
 package main
@@ -52,7 +52,7 @@ func (b *bench) all(settings []setting, stdout io.Writer) error {
 	return nil
 }
 
-// settings are a small mesh, one with more services, and one with more proxies too.
+// settings are a small mesh, one with more services, and one with more services and proxies.
 func settings(divide int) []setting {
 	out := []setting{{500, 1000}, {500, 10000}, {2000, 10000}}
 	for i := range out {

@@ -9,7 +9,7 @@ import (
 	"outrider.dev/bench/internal/figures"
 )
 
-// The control plane serves all the proxies that are measured: none is over a limit.
+// The control plane serves every measured proxy: no limit refuses one.
 func TestRunMeasuresEverySetting(t *testing.T) {
 	var rows []string
 	for _, setting := range settings(10) {

@@ -30,14 +30,14 @@ type bench struct {
 	table     *figures.Table
 }
 
-// uses is how many services a proxy uses.
+// uses is the number of services that a proxy uses.
 const uses = 50
 
-// settle is the time after which a change has had its effects.
+// settle is the time within which all effects of a change have arrived.
 const settle = 500 * time.Millisecond
 
-// measure does one setting: some storms, each on a new outriderd,
-// and the changes on the last of these.
+// measure measures one setting: several storms, each on a new outriderd, and then the changes on the
+// last of these.
 func (b *bench) measure(s setting) error {
 	for round := range b.storms {
 		if err := b.round(s, round == b.storms-1); err != nil {
@@ -139,8 +139,8 @@ func (m *measurement) rest() {
 	m.add("idle: memory, MiB", m.server.Resident()/mebibyte)
 }
 
-// change replaces a file in which one endpoint moved, some times. Times are from before
-// the file is written, so its 20 ms of quiet are in them.
+// change moves one endpoint several times, by replacing its file. Times begin before the file is
+// written, so they include the 20 ms for which the control plane waits for further changes.
 func (m *measurement) change(service, users int) error {
 	title := fmt.Sprintf("change for %d: ", users)
 	for range m.changes {

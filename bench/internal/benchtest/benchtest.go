@@ -1,4 +1,4 @@
-// Package benchtest looks at what a measurement prints.
+// Package benchtest checks the output of a measurement.
 package benchtest
 
 import (
@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// Measures measures, and fails the test where a text is in no row. It returns what was printed.
+// Measures runs measure and returns its output. It fails the test if one of rows is in no row of the
+// output.
 func Measures(t *testing.T, measure func(stdout io.Writer) error, rows ...string) string {
 	t.Helper()
 	var out bytes.Buffer

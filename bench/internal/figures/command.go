@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"os"
 
-	_ "outrider.dev/test/process" // a bench ends with the "go run" that started it
+	_ "outrider.dev/test/process" // ends a bench together with the "go run" that started it
 )
 
-// Main parses the flags of the process and measures. Whole numbers of the named flags must be 1 or more. The
-// process ends with status 1 if that fails, and with 2 if the arguments are unusable.
+// Main parses the flags of the process and runs measure. The named integer flags must be 1 or more. The
+// process exits with status 1 if measure fails, and with 2 if the arguments are unusable.
 func Main(measure func() error, positive ...string) {
 	flag.Parse()
 	err := check(positive)

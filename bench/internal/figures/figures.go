@@ -1,5 +1,5 @@
-// Package figures has the parts that the programs below bench share: their flags and exit status, a
-// table of figures and the load of the machine.
+// Package figures contains the parts that the programs below bench share: their flags and exit status,
+// a table of figures, and the load of the machine.
 package figures
 
 import (
@@ -12,13 +12,13 @@ import (
 	"text/tabwriter"
 )
 
-// A Table collects figures, in the order in which their rows came first.
+// A Table collects figures. Its rows keep the order in which they were added first.
 type Table struct{ Rows []*Row }
 
-// A Row has the values of one figure.
+// A Row holds the values of one figure.
 type Row struct {
 	Title, What string
-	Baseline    string // title of the row with the same What that it is compared with
+	Baseline    string // title of the row to compare with, which has the same What
 	Values      []float64
 }
 
@@ -31,7 +31,7 @@ func (t *Table) Find(title, what string) *Row {
 	return t.Rows[i]
 }
 
-// Add adds a value to a row, which is made if there is none.
+// Add adds a value to a row, and creates the row if it does not exist.
 func (t *Table) Add(title, what string, value float64, baseline string) {
 	r := t.Find(title, what)
 	if r == nil {
@@ -47,9 +47,9 @@ func (r *Row) Median() float64 {
 	return r.Values[len(r.Values)/2]
 }
 
-// Print writes the rows, those of one title together: their least value, median, 99th
-// percentile and greatest value, and if ratio is not empty, under that heading, the median
-// over that of the baseline.
+// Print writes the rows grouped by title, with their minimum, median, 99th percentile and maximum. If
+// ratio is not empty, it is the heading of one more column: the median divided by the baseline's
+// median.
 func (t *Table) Print(w io.Writer, ratio string) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "case\twhat\tn\tmin\tmedian\tp99\tmax\t"+ratio)

@@ -41,8 +41,7 @@ func (k *keeper) err() error {
 	return errors.Join(k.errs...)
 }
 
-// Run calls f, runs its cleanups, the last one first, and returns its errors. A fatal error
-// ends f.
+// Run calls f, then its cleanups in reverse order, and returns its errors. A fatal error ends f.
 func Run(f func(testing.TB)) error {
 	k := &keeper{}
 	done := make(chan struct{})
