@@ -14,48 +14,48 @@ import (
 	"time"
 )
 
-// Folder is what all files of a report are in.
+// Folder contains all files of a report.
 const Folder = "outrider-bug-report"
 
-// Format is the version of the layout. It changes when a reader of an older one would be wrong.
+// Format is the version of the layout. It changes when readers of the previous layout would misread it.
 const Format = 1
 
-// An Index is the file index.json: what the report has.
+// An Index is the contents of index.json.
 type Index struct {
 	Format  int       `json:"format"`
 	Made    time.Time `json:"made"`
-	Version string    `json:"version"` // of the command that made it
+	Version string    `json:"version"` // version of the command that wrote the report
 	Files   []File    `json:"files"`
-	LeftOut []string  `json:"leftOut,omitempty"` // and why
+	LeftOut []string  `json:"leftOut,omitempty"` // what was left out, and why
 }
 
-// A File is one of a report.
+// A File describes one file of a report.
 type File struct {
 	Path      string `json:"path"` // below [Folder]
 	Kind      Kind   `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
 	Pod       string `json:"pod,omitempty"`
 	Container string `json:"container,omitempty"`
-	Previous  bool   `json:"previous,omitempty"`  // the log of the run before
-	Truncated bool   `json:"truncated,omitempty"` // only the end of it is there
+	Previous  bool   `json:"previous,omitempty"`  // the log of the container's previous run
+	Truncated bool   `json:"truncated,omitempty"` // contains only the end
 }
 
-// A Kind says what a file has.
+// A Kind names the content of a file.
 type Kind string
 
 // The kinds.
 const (
-	Version   Kind = "version"   // JSON: of the command, of Kubernetes, or of a replica
+	Version   Kind = "version"   // JSON: the version of the command, of Kubernetes, or of a replica
 	Check     Kind = "check"     // JSON: as outrider check -o json
-	Values    Kind = "values"    // YAML: those that the release was given
+	Values    Kind = "values"    // YAML: the values given to the release
 	Objects   Kind = "objects"   // YAML: a List
 	PodObject Kind = "pod"       // YAML
 	Log       Kind = "log"       // text
 	Proxies   Kind = "proxies"   // JSON: as outrider proxy-status -o json
-	Problems  Kind = "problems"  // JSON: objects with parts that are not supported
+	Problems  Kind = "problems"  // JSON: objects of which some parts are not supported
 	Resources Kind = "resources" // JSON: as outrider proxy-config -o json, without bodies
-	Metrics   Kind = "metrics"   // text, of Prometheus
-	Errors    Kind = "errors"    // text: a line for each thing that could not be read
+	Metrics   Kind = "metrics"   // text in Prometheus format
+	Errors    Kind = "errors"    // text: a line for each failed read
 )
 
 // An archive is a report that is being written.
@@ -73,7 +73,7 @@ func newArchive(w io.Writer, version string, made time.Time, limit int) *archive
 	return &archive{gzip: z, tar: tar.NewWriter(z), limit: limit, index: Index{Format: Format, Made: made.UTC(), Version: version}}
 }
 
-// fail notes what could not be read.
+// fail records that something could not be read.
 func (a *archive) fail(what string, err error) {
 	a.errors = append(a.errors, strings.ReplaceAll(fmt.Sprintf("%s: %v", what, err), "\n", "; "))
 }
@@ -101,7 +101,7 @@ func (a *archive) write(name string, text []byte) error {
 	return err
 }
 
-// close writes errors.txt and index.json, which are the last files, and ends the archive.
+// close writes errors.txt and index.json as the last files, and closes the archive.
 func (a *archive) close() error {
 	a.index.Files = append(a.index.Files, File{Path: "errors.txt", Kind: Errors})
 	text := strings.Join(a.errors, "\n")
@@ -118,8 +118,8 @@ func (a *archive) close() error {
 	return errors.Join(a.write("index.json", append(index, '\n')), a.tar.Close(), a.gzip.Close())
 }
 
-// Save writes a file by way of another one in its folder, which is removed if that fails: there is
-// the whole report or none.
+// Save writes to a temporary file in the same folder and then renames it, so that either the whole
+// report exists or none.
 func Save(name string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".outrider-bug-report-*") // for its owner only
 	if err != nil {

@@ -25,12 +25,12 @@ import (
 	"outrider.dev/internal/ops/replicas"
 )
 
-// A listing is objects of a kind that the report has. No listing is of Secrets.
+// A listing is one kind of objects that the report includes. Secrets are never listed.
 type listing struct {
 	file     string
 	resource schema.GroupVersionResource
-	own      bool                        // of the control plane, by namespace and label; else of the cluster
-	reduce   func(o map[string]any) bool // to what is of interest; false: nothing is
+	own      bool                        // only the control plane's objects, by namespace and label; otherwise those of the whole cluster
+	reduce   func(o map[string]any) bool // removes uninteresting parts; false leaves the object out
 }
 
 func resource(group, version, name string) schema.GroupVersionResource {
@@ -50,7 +50,7 @@ var listings = []listing{
 	{"cluster/namespaces.yaml", resource("", "v1", "namespaces"), false, only("status.phase")},
 }
 
-// withoutBundles keeps the size of a webhook's bundle.
+// withoutBundles replaces the CA bundle of each webhook by its size.
 func withoutBundles(o map[string]any) bool {
 	hooks, _, _ := unstructured.NestedSlice(o, "webhooks")
 	for _, h := range hooks {
@@ -63,7 +63,7 @@ func withoutBundles(o map[string]any) bool {
 	return unstructured.SetNestedSlice(o, hooks, "webhooks") == nil
 }
 
-// ofMeshes keeps the versions of definitions of the kinds that a mesh reads.
+// ofMeshes selects definitions of kinds that a mesh reads, and keeps their versions.
 func ofMeshes(o map[string]any) bool {
 	group, _, _ := unstructured.NestedString(o, "spec", "group")
 	if !slices.ContainsFunc([]string{"istio.io", "outrider.dev", "gateway.networking.k8s.io", "gateway.networking.x-k8s.io"}, func(of string) bool {
@@ -80,14 +80,14 @@ func ofMeshes(o map[string]any) bool {
 	return unstructured.SetNestedSlice(o, versions, "spec", "versions") == nil
 }
 
-// only keeps the metadata's names and labels, and the named fields.
+// only keeps names, labels and the given fields.
 func only(fields ...string) func(map[string]any) bool {
 	return func(o map[string]any) bool {
 		kept := map[string]any{}
 		for _, f := range append(fields, "metadata.name", "metadata.labels", "metadata.creationTimestamp", "metadata.deletionTimestamp") {
 			names := strings.Split(f, ".")
 			if v, there, _ := unstructured.NestedFieldCopy(o, names...); there {
-				_ = unstructured.SetNestedField(kept, v, names...) // of maps that are made here
+				_ = unstructured.SetNestedField(kept, v, names...) // cannot fail: all these maps are made here
 			}
 		}
 		for _, f := range []string{"spec", "status", "metadata"} {
@@ -141,7 +141,7 @@ func (r *report) list(l listing) error {
 	return r.yaml(File{Path: l.file, Kind: Objects, Namespace: in}, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 }
 
-// lean is an object without what only the API server reads.
+// lean returns an object without the fields that only the API server reads.
 func lean(o map[string]any) map[string]any {
 	unstructured.RemoveNestedField(o, "metadata", "managedFields")
 	return o
@@ -175,7 +175,7 @@ func newest(e corev1.Event) *metav1.Time {
 	return &e.LastTimestamp
 }
 
-// controlPlane adds the replicas: their pods, logs, and what they serve.
+// controlPlane adds for each replica its pod, its logs, and what it serves.
 func (r *report) controlPlane() error {
 	all, ok := read(r, "the replicas", func(ctx context.Context) (*corev1.PodList, error) {
 		return r.Client.Core.CoreV1().Pods(r.ControlPlane).List(ctx, metav1.ListOptions{LabelSelector: replicas.Selector})
@@ -197,7 +197,7 @@ func (r *report) controlPlane() error {
 	return nil
 }
 
-// served adds what a replica answers.
+// served adds the pages that a replica serves.
 func (r *report) served(p *corev1.Pod) error {
 	get := r.get
 	if get == nil {
@@ -233,7 +233,7 @@ func (r *report) served(p *corev1.Pod) error {
 	return nil
 }
 
-// answer adds what a replica answered: JSON stays JSON.
+// answer adds a replica's answer. JSON is indented and masked.
 func (r *report) answer(f File, text []byte) error {
 	var v any
 	if json.Unmarshal(text, &v) == nil {
@@ -242,7 +242,8 @@ func (r *report) answer(f File, text []byte) error {
 	return r.add(f, r.mask.Text(text))
 }
 
-// summaries adds which resources the first proxies of the namespace have, without their bodies.
+// summaries adds lists of the resources that the first proxies of the namespace have, without their
+// bodies.
 func (r *report) summaries(p *corev1.Pod, get func(context.Context, string, string) ([]byte, error), proxies []byte) error {
 	var all []debugapi.Proxy
 	if err := json.Unmarshal(proxies, &all); err != nil {
@@ -317,8 +318,8 @@ func (r *report) pods() error {
 	return nil
 }
 
-// pod adds a pod and the logs of its containers. The values of its variables that are secret are
-// masked in its logs too.
+// pod adds a pod and the logs of its containers. Secret values of its environment variables are masked
+// in its logs too.
 func (r *report) pod(dir string, p *corev1.Pod) error {
 	r.mask = &mask.Masker{}
 	defer func() { r.mask = &mask.Masker{} }()
@@ -345,7 +346,7 @@ func (r *report) pod(dir string, p *corev1.Pod) error {
 	return nil
 }
 
-// maxLines is how many lines of a log are read.
+// maxLines limits the lines that are read from a log.
 const maxLines = 20_000
 
 func (r *report) log(dir string, p *corev1.Pod, container string, previous bool) error {
@@ -373,8 +374,8 @@ func (r *report) log(dir string, p *corev1.Pod, container string, previous bool)
 	return r.add(f, text)
 }
 
-// lastOf is the end of what is read: at most twice as much as said, in whole lines. The rest of a
-// line that was cut would have no name by which its secrets are masked.
+// lastOf returns the end of what it reads, in whole lines and at most 2*most bytes. It drops a line
+// that was cut, because without the name at its beginning a secret in it would not be masked.
 func lastOf(from io.Reader, most int) ([]byte, error) {
 	var kept []byte
 	cut := false

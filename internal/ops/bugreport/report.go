@@ -1,9 +1,11 @@
-// Package bugreport writes an archive of what a maintainer needs to find out why a mesh does not
-// work: versions, checks, logs, what the control plane serves, and the objects of both.
+// Package bugreport writes an archive of what a maintainer needs to find out why a mesh does not work:
+// versions, checks, logs, the configuration that the control plane serves, and the Kubernetes objects
+// of the control plane and of pods with a proxy.
 //
-// It reads and changes nothing. Of Secrets it reads the record of the release alone, and secrets in
-// texts and objects are masked ([mask.Masker]). Each read has its own limits of time and size; one that fails is a line in errors.txt.
-// docs/troubleshooting.md has the layout (archive.go), which tools may read.
+// It changes nothing. The only Secret that it reads is the record of the Helm release, and it masks
+// secrets in texts and objects ([mask.Masker]). Each read has its own limits of time and size; a failed
+// read becomes a line in errors.txt. docs/troubleshooting.md describes the layout (archive.go), which
+// tools may read.
 package bugreport
 
 import (
@@ -22,24 +24,24 @@ import (
 	"outrider.dev/internal/ops/replicas"
 )
 
-// Options of a report. The zero value of a limit means its default.
+// Options of a report. A limit of zero means the default.
 type Options struct {
 	Client       *kubeclient.Client
-	ControlPlane string // its namespace
-	Namespace    string // of pods with a proxy; empty: all
+	ControlPlane string // namespace of the control plane
+	Namespace    string // namespace of the pods with a proxy; empty: all namespaces
 	Version      string // of this command
 	Progress     *cli.Progress
 
-	Checks func(context.Context) (any, error)            // as outrider check -o json prints them
-	Values func(context.Context) (map[string]any, error) // of the release; nil: there is none
+	Checks func(context.Context) (any, error)            // the results as outrider check -o json prints them
+	Values func(context.Context) (map[string]any, error) // values of the release; nil if there is no release
 
-	Pods    int           // how many with a proxy; default 20
-	Timeout time.Duration // of all reads; default 5m
-	Log     int           // bytes of one log; default 1 MiB
-	Size    int           // bytes of all files; default 128 MiB
+	Pods    int           // maximum number of pods with a proxy; default 20
+	Timeout time.Duration // for all reads together; default 5m
+	Log     int           // maximum bytes of one log; default 1 MiB
+	Size    int           // maximum bytes of all files; default 128 MiB
 
 	logs func(ctx context.Context, namespace, pod string, o *corev1.PodLogOptions) (io.ReadCloser, error)
-	get  func(ctx context.Context, pod, path string) ([]byte, error) // from a replica
+	get  func(ctx context.Context, pod, path string) ([]byte, error) // requests a page of a replica
 	now  time.Time
 }
 
@@ -48,21 +50,21 @@ const (
 	defaultTimeout = 5 * time.Minute
 	defaultLog     = 1 << 20
 	defaultSize    = 128 << 20
-	readTimeout    = 20 * time.Second // of one read
-	maxEvents      = 1000             // of a namespace
-	maxAnswer      = 16 << 20         // bytes of one read, before it is cut
+	readTimeout    = 20 * time.Second // for one read
+	maxEvents      = 1000             // per namespace
+	maxAnswer      = 16 << 20         // bytes of one answer; a longer one is cut
 )
 
-// A report is being made.
+// A report is the state while a report is being written.
 type report struct {
 	Options
 	*archive
-	ctx  context.Context // of the reads; the caller's own ends the whole
+	ctx  context.Context // bounds the reads; the caller's own context ends the whole report
 	mask *mask.Masker
 	set  *replicas.Set
 }
 
-// Write writes the report. The error is one of w, or of a context that has ended.
+// Write writes a report. It fails only if w fails or ctx ends.
 func Write(ctx context.Context, w io.Writer, o Options) error {
 	o = o.defaults()
 	reading, cancel := context.WithTimeout(ctx, o.Timeout)
@@ -110,7 +112,7 @@ func (o Options) defaults() Options {
 	return o
 }
 
-// read makes one read with its own time. What fails is noted.
+// read makes one read with its own timeout, and records a failure in the archive.
 func read[T any](r *report, what string, from func(context.Context) (T, error)) (out T, ok bool) {
 	ctx, cancel := context.WithTimeout(r.ctx, readTimeout)
 	defer cancel()
@@ -122,7 +124,8 @@ func read[T any](r *report, what string, from func(context.Context) (T, error)) 
 	return out, true
 }
 
-// bounded waits for what takes no context, until one ends. What still runs then is left to itself.
+// bounded runs a function that takes no context, and returns when it does or when ctx ends. A function
+// that still runs then is abandoned.
 func bounded[T any](ctx context.Context, what func() (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -168,7 +171,7 @@ func (r *report) yaml(f File, v any) error {
 	return r.add(f, text)
 }
 
-// plain is a value as JSON has it, without secrets.
+// plain converts a value to its JSON form and masks its secrets.
 func (r *report) plain(v any) (any, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -192,7 +195,7 @@ func (r *report) versions() error {
 	if err := r.json(File{Path: "version.json", Kind: Version}, all); err != nil {
 		return err
 	}
-	// Each check has its own time.
+	// Each check has its own timeout, so this step needs none.
 	if checks, err := r.Checks(r.ctx); err != nil {
 		r.fail("checks", err)
 	} else if err := r.json(File{Path: "check.json", Kind: Check}, checks); err != nil {
@@ -215,7 +218,7 @@ func (r *report) release() error {
 	return r.yaml(File{Path: "control-plane/values.yaml", Kind: Values, Namespace: r.ControlPlane}, values)
 }
 
-// tail is the end of a text, from the beginning of a line.
+// tail returns the end of a text, beginning with a whole line.
 func tail(text []byte, most int) (out []byte, cut bool) {
 	if len(text) <= most {
 		return text, false

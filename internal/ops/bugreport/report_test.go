@@ -28,14 +28,14 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// Secrets of each kind, as they are planted. Each has a text of its own, which no file may have.
+// Secrets of each kind. Each has its own text, which must not appear in any file.
 const (
 	jwt     = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJwbGFudGVkIn0.c2lnbmF0dXJlLXBsYW50ZWQ"
 	pemBody = "MIIEplantedprivatekeybodyAAAA"
 	pem     = "-----BEGIN RSA PRIVATE KEY-----\n" + pemBody + "\n-----END RSA PRIVATE KEY-----"
 )
 
-// planted are the parts of secrets that must not be in a report.
+// planted lists the parts of secrets that must not be in a report.
 var planted = []string{
 	"planted-env", "planted-ref", "planted-annotation", "planted-arg", "planted-flag", "planted-header", "planted-values", "planted-list", "planted-secret-data",
 	"planted-event", "planted-url", "planted-basic", "planted-log", "planted-json", "planted-quoted", "planted-cookie", "planted-served", "cGxhbnRlZA", "eyJzdWIiOiJwbGFudGVkIn0", "MIIEplanted", "AKIAPLANTEDPLANTED12",
@@ -72,7 +72,7 @@ func pod(namespace, name string, made time.Time) *corev1.Pod {
 	}
 }
 
-// world is a cluster with secrets in all places that a report reads.
+// world returns options for a cluster with secrets in all places that a report reads.
 func world(t *testing.T) Options {
 	t.Helper()
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -199,7 +199,7 @@ func TestNoSecretIsInAReport(t *testing.T) {
 	}
 }
 
-// The index names each file, and what could not be read is a line.
+// The index names each file, and each failed read becomes a line of errors.txt.
 func TestIndexAndErrors(t *testing.T) {
 	o := world(t)
 	o.Pods = 2
@@ -287,7 +287,7 @@ func TestAnInterruptedReportIsRemoved(t *testing.T) {
 	}
 }
 
-// A read that takes too long ends by its time, and the report is written with the rest.
+// A read that takes too long is ended, and the report contains the rest.
 func TestTimeIsBounded(t *testing.T) {
 	o := world(t)
 	o.Timeout = time.Nanosecond

@@ -8,7 +8,7 @@ import (
 	"outrider.dev/internal/base/finding"
 )
 
-// checks has a section for each check: what it means, and what to do.
+// checks explains in a section for each check what it means and what to do.
 //
 //go:embed checks.md
 var checks string

@@ -12,12 +12,12 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// rootWarning is when a root should be rotated: applications restart rarely, and all need the
-// new root before the old one expires.
+// rootWarning is the remaining lifetime below which a root should be rotated: applications restart
+// rarely, and all of them need the new root before the old one expires.
 const rootWarning = 30 * 24 * time.Hour
 
-// certificates looks at the mesh's roots, and at the certificate that each replica shows to the
-// API server.
+// certificates checks the mesh's roots, and the certificate that each replica presents to the API
+// server.
 func (s *survey) certificates(ctx context.Context) answer {
 	roots, err := s.allRoots(ctx)
 	if err != nil {
@@ -58,7 +58,7 @@ func (s *survey) certificates(ctx context.Context) answer {
 		return skipped("the root is valid until %s; no replica runs that could show its own certificate", day(earliest(authorities)))
 	}
 	var leaves []*x509.Certificate
-	for _, chain := range shown { // any order: the earliest end of all
+	for _, chain := range shown { // any order: the minimum is the same
 		leaves = append(leaves, chain[0])
 	}
 	return fine("the root is valid until %s; the webhook's certificate until %s, and is renewed before", day(earliest(authorities)), earliest(leaves).UTC().Format(time.RFC3339))
@@ -76,7 +76,7 @@ func earliest(all []*x509.Certificate) time.Time {
 	return out
 }
 
-// lifetimes judges the roots: one that has expired beside a valid one is what a rotation leaves.
+// lifetimes judges the roots. An expired root beside a valid one is normal after a rotation.
 func lifetimes(roots []*x509.Certificate, now time.Time) answer {
 	last := roots[0]
 	for _, r := range roots {
@@ -95,7 +95,7 @@ func lifetimes(roots []*x509.Certificate, now time.Time) answer {
 	return fine("")
 }
 
-// serving judges the certificate of a replica's webhook as the API server does.
+// serving verifies the certificate of a replica's webhook as the API server does.
 func (s *survey) serving(pod string, chain, roots []*x509.Certificate, now time.Time) answer {
 	o := x509.VerifyOptions{Roots: x509.NewCertPool(), Intermediates: x509.NewCertPool(), CurrentTime: now, DNSName: s.serviceName(), KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	for _, r := range roots {
@@ -125,7 +125,7 @@ func (s *survey) serviceName() string {
 	return contract.ControlPlaneName + "." + s.Options.Namespace + ".svc"
 }
 
-// chainOf returns what a server shows; it is verified by the caller.
+// chainOf returns the certificates that a server presents; the caller verifies them.
 func chainOf(ctx context.Context, address string) ([]*x509.Certificate, error) {
 	d := tls.Dialer{NetDialer: &net.Dialer{}, Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
 	conn, err := d.DialContext(ctx, "tcp", address)

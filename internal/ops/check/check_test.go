@@ -33,8 +33,8 @@ import (
 
 const own = "outrider-system"
 
-// in is a survey of a cluster with some objects. The same checks run on a real API server in
-// test/kube.
+// in returns a survey of a cluster with the given objects. test/kube runs the same checks on a real API
+// server.
 func in(t *testing.T, objects ...runtime.Object) (*survey, *fake.Clientset) {
 	t.Helper()
 	core := fake.NewClientset(objects...)
@@ -58,7 +58,7 @@ func configuration(t *testing.T, bundle string) *admission.MutatingWebhookConfig
 	return c
 }
 
-// root is a root certificate in PEM.
+// root returns a root certificate in PEM.
 func root(t *testing.T) string {
 	t.Helper()
 	a, err := ca.NewAuthority(t.Context(), ca.AuthorityOptions{Store: ca.Directory(t.TempDir())})
@@ -125,7 +125,7 @@ func TestWebhookCA(t *testing.T) {
 	}
 }
 
-// istios is a configuration like that of Istio's injector.
+// istios returns a configuration like that of Istio's injector.
 func istios() *admission.MutatingWebhookConfiguration {
 	return &admission.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "istio-sidecar-injector"}, Webhooks: []admission.MutatingWebhook{{
 		Name: "namespace.sidecar-injector.istio.io",
@@ -142,7 +142,7 @@ func TestOtherInjectors(t *testing.T) {
 	s.otherInjectors(t.Context()).is(t, Warning, "istio-sidecar-injector")
 }
 
-// What may not be asked is skipped, with the permission that is missing.
+// A check whose question is forbidden is skipped, and names the missing permission.
 func TestWithoutPermissionNothingIsClaimed(t *testing.T) {
 	s, core := in(t, namespace("shop", nil))
 	core.PrependReactor("*", "*", func(a ktesting.Action) (bool, runtime.Object, error) {
@@ -151,7 +151,7 @@ func TestWithoutPermissionNothingIsClaimed(t *testing.T) {
 	for _, p := range append(append([]probe{}, before...), installed...) {
 		switch p.id {
 		case "api-server", "kubernetes-version", "clock", "definitions", "leftovers":
-			continue // ask by other clients: see test/kube
+			continue // these use other clients: see test/kube
 		}
 		a := p.ask(s, t.Context())
 		a.is(t, Skipped, "forbidden")
@@ -161,9 +161,9 @@ func TestWithoutPermissionNothingIsClaimed(t *testing.T) {
 	}
 }
 
-// What concerns some namespaces or nodes does not keep the rest from an installation.
+// Problems of some namespaces or nodes do not block an installation.
 func TestBlocks(t *testing.T) {
-	for id, want := range map[string]bool{"rights": true, "leftovers": true, "pod-security": false, "cni": false, "kernel": false} { // any order: each by itself
+	for id, want := range map[string]bool{"rights": true, "leftovers": true, "pod-security": false, "cni": false, "kernel": false} { // any order: the cases are independent
 		if got := (Check{ID: id, Result: Failed}).Blocks(); got != want {
 			t.Errorf("%s blocks: %v", id, got)
 		}
@@ -232,14 +232,14 @@ func TestPodSecurity(t *testing.T) {
 	})
 	s.podSecurity(t.Context()).is(t, Failed, "in shop", "violates PodSecurity")
 
-	// Beside Istio's injector its label does not request ours.
+	// Beside Istio's injector, its label does not request ours.
 	s, _ = in(t, namespace("shop", enabled), istios())
 	s.podSecurity(t.Context()).is(t, OK, "no namespace requests")
 	s, _ = in(t, namespace("shop", map[string]string{contract.OwnNamespaceLabel: "enabled"}), istios())
 	s.podSecurity(t.Context()).is(t, OK, "1 namespace with injection admits")
 }
 
-// A namespace that refuses NET_ADMIN is well if no workload there needs it.
+// A namespace that refuses NET_ADMIN is ok if no workload there needs it.
 func TestPodSecurityWithoutCapture(t *testing.T) {
 	template := func(annotations, labels map[string]string) corev1.PodTemplateSpec {
 		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: annotations, Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{sampleContainer()}}}
@@ -264,7 +264,7 @@ func TestPodSecurityWithoutCapture(t *testing.T) {
 		"a job of each night":        {[]runtime.Object{&batchv1.CronJob{ObjectMeta: meta("c"), Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: captured}}}}}, Failed, "in shop"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, labels := range []map[string]string{ // with the label of the level, and where the cluster's default is restricted
+			for _, labels := range []map[string]string{ // with the label of the level, and with "restricted" as the cluster's default
 				{contract.NamespaceLabel: "enabled", contract.PodSecurityLabel: "restricted"}, {contract.NamespaceLabel: "enabled"},
 			} {
 				s, core := in(t, append(tt.objects, namespace("shop", labels))...)
@@ -342,13 +342,13 @@ func TestLifetimes(t *testing.T) {
 		return &x509.Certificate{NotBefore: now.AddDate(-1, 0, 0), NotAfter: now.AddDate(0, 0, days)}
 	}
 	lifetimes([]*x509.Certificate{c(365)}, now).is(t, OK)
-	lifetimes([]*x509.Certificate{c(-1), c(365)}, now).is(t, OK) // what a rotation leaves
+	lifetimes([]*x509.Certificate{c(-1), c(365)}, now).is(t, OK) // as after a rotation
 	lifetimes([]*x509.Certificate{c(10)}, now).is(t, Warning, "expires on")
 	lifetimes([]*x509.Certificate{c(-1)}, now).is(t, Failed, "expired on")
 }
 
-// A version of Kubernetes is one of those that are supported, or not; the rest is not asked
-// without an API server.
+// Unsupported versions of Kubernetes are reported; if the API server does not answer, no other check
+// runs.
 func TestRunBeforeInstallation(t *testing.T) {
 	for version, want := range map[string]Result{"v1.28.15": Failed, "v1.29.0": OK, "v1.34.4+k3s1": OK, "v1.36.2-gke.1": OK, "v1.37.0": Warning, "unknown": Skipped} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -10,9 +10,10 @@ import (
 	"time"
 )
 
-// skewOf is by how much a replica's clock is ahead of this machine's.
+// skewOf returns how far a replica's clock is ahead of this machine's.
 func (s *survey) skewOf(ctx context.Context, pod string) (time.Duration, error) {
-	// The first request pays for the forwarding, which is not symmetric: its time is not measured.
+	// The first request also sets up the port forwarding. That time is not split evenly between the two
+	// directions, so the request is not measured.
 	if _, err := s.monitoring(ctx, pod); err != nil {
 		return 0, err
 	}
@@ -29,8 +30,8 @@ func (s *survey) skewOf(ctx context.Context, pod string) (time.Duration, error) 
 	return date.Sub(middle), nil
 }
 
-// clockAnswer judges by how much clocks are ahead of the API server's: those of replicas, and
-// this machine's. A date has whole seconds, so that less than one means nothing.
+// clockAnswer judges how far the clocks of the replicas and of this machine are ahead of the API
+// server's. The date in its answer has whole seconds, so differences below a second mean nothing.
 func clockAnswer(replicas map[string]time.Duration, local time.Duration) answer {
 	const hint = "synchronize the nodes' clocks (NTP): with more than a minute of difference tokens and certificates are refused"
 	for _, name := range slices.Sorted(maps.Keys(replicas)) {

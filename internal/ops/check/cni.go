@@ -16,18 +16,19 @@ import (
 	"outrider.dev/internal/base/cli"
 )
 
-// A network is a plugin that gives pods their network, by the name of the DaemonSet that its own
-// manifests install. judge, if there is one, looks at its settings.
+// A network is a network plugin (CNI), recognised by the name of the DaemonSet that its own manifests
+// install. judge, which may be nil, checks its settings.
 type network struct {
 	daemonSet, name string
 	judge           func(*survey, context.Context) (answer, bool)
 }
 
-// networks are those that are recognised. Others may serve as well: nothing is said of them.
+// networks are the plugins that the check recognises. Others may work as well; the check says nothing
+// about them.
 var networks = []network{
 	{"cilium", "Cilium", (*survey).cilium},
 	{"calico-node", "Calico", (*survey).calico},
-	{"anetd", "GKE Dataplane V2", nil}, // its settings are not the user's to change
+	{"anetd", "GKE Dataplane V2", nil}, // users cannot change its settings
 	{"aws-node", "Amazon VPC CNI", nil},
 	{"azure-cns", "Azure CNI", nil},
 	{"kube-flannel-ds", "Flannel", nil},
@@ -38,8 +39,8 @@ var networks = []network{
 	{"weave-net", "Weave Net", nil},
 }
 
-// cni judges what the API shows of the pods' network. What a node's network then does to a pod only
-// a pod can show.
+// cni judges the pods' network by what the API shows. Only a pod can show what a node's network does to
+// its connections.
 func (s *survey) cni(ctx context.Context) answer {
 	if a, bad := s.unavailable(ctx); bad {
 		return a
@@ -91,7 +92,7 @@ func (s *survey) unavailable(ctx context.Context) (answer, bool) {
 	return answer{}, false
 }
 
-// loadBalancedEarly is what a load balancer at the socket does to a mesh.
+// loadBalancedEarly describes how load balancing at the socket affects a mesh.
 const loadBalancedEarly = "replaces a service's address and port by a pod's when the application connects, before the capture: proxies cannot tell the service by them, and may apply none of its rules"
 
 // cilium finds socket load balancing inside pods. Cilium's page about Istio requires
@@ -102,7 +103,7 @@ func (s *survey) cilium(ctx context.Context) (answer, bool) {
 	m, err := s.Core.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "cilium-config", metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return answer{}, false // it may be elsewhere: nothing is known
+		return answer{}, false // its settings may be elsewhere, so nothing is known
 	case err != nil:
 		return unknown(tried("reading ConfigMap kube-system/cilium-config", err)), true
 	}
@@ -114,17 +115,17 @@ func (s *survey) cilium(ctx context.Context) (answer, bool) {
 	return answer{}, false
 }
 
-// felixConfigurations are Calico's settings, in its own API group and in that of its API server.
+// felixConfigurations are Calico's settings, in its own API group and in the group of its API server.
 var felixConfigurations = []schema.GroupVersionResource{
 	{Group: "projectcalico.org", Version: "v3", Resource: "felixconfigurations"},
 	{Group: "crd.projectcalico.org", Version: "v1", Resource: "felixconfigurations"},
 }
 
-// calico finds Calico's eBPF data plane with load balancing at connect time, for TCP, which is its
+// calico finds Calico's eBPF data plane with load balancing of TCP at connect time, which is its
 // default. It must be off for a service mesh
 // (https://docs.tigera.io/calico/latest/operations/ebpf/use-cases-ebpf, "Building a service mesh
 // control plane"; https://github.com/projectcalico/calico/issues/8495;
-// https://github.com/istio/istio/pull/54176). Before 3.27 the setting was a boolean of another name.
+// https://github.com/istio/istio/pull/54176). Before 3.27 the setting was a boolean with another name.
 func (s *survey) calico(ctx context.Context) (answer, bool) {
 	for _, kind := range felixConfigurations {
 		o, err := s.Dynamic.Resource(kind).Get(ctx, "default", metav1.GetOptions{})
@@ -147,8 +148,8 @@ func (s *survey) calico(ctx context.Context) (answer, bool) {
 	return answer{}, false
 }
 
-// ambient finds namespaces whose pods both Istio's ztunnel and Outrider would redirect: ztunnel
-// listens on 15001 and 15006 in the pod's network namespace too
+// ambient finds namespaces whose pods both Istio's ztunnel and Outrider would redirect: ztunnel also
+// listens on 15001 and 15006 in the pod's network namespace
 // (https://istio.io/latest/docs/ambient/architecture/traffic-redirection/).
 func (s *survey) ambient(ctx context.Context, all []appsv1.DaemonSet) (answer, bool) {
 	if !slices.ContainsFunc(all, func(d appsv1.DaemonSet) bool { return d.Name == "ztunnel" }) {

@@ -22,46 +22,46 @@ import (
 	"outrider.dev/internal/ops/replicas"
 )
 
-// A Selection chooses pods with a proxy. Its zero value is all.
+// A Selection chooses pods with a proxy. The zero value selects all.
 type Selection struct {
 	Namespace string
-	Labels    string // a selector as kubectl's
+	Labels    string // a label selector, in kubectl's syntax
 	Pod       string // name, or name.namespace
 }
 
-// Limits of what agents are asked, each by a forwarded port.
+// Limits for the questions to agents. Each agent is asked through a forwarded port.
 const (
 	maxAsked   = 100
 	asksAtOnce = 8
 	askLimit   = 10 * time.Second
 )
 
-// startLimit is for how long a proxy may be not ready after its start without a failure.
+// startLimit is how long after its start a proxy may be not ready before that counts as a failure.
 const startLimit = time.Minute
 
-// certificateWarning is less than what is left when an agent renews a certificate: half of a life,
-// which is 24 h by default. After that the agent tries again and again.
+// certificateWarning is shorter than the lifetime that is left when an agent renews a certificate: half
+// of it, which is 12 h of 24 h by default. From then on the agent retries until it succeeds.
 const certificateWarning = time.Hour
 
-// A proxyState is what is known of a pod's proxy.
+// A proxyState combines the facts about a pod's proxy from the kubelet, the replicas and the agent.
 type proxyState struct {
 	pod       corev1.Pod
-	container *corev1.ContainerStatus // nil: the kubelet has not reported it
-	connected *debugapi.Proxy         // newest connection; nil: none was reported
-	unasked   string                  // which replicas did not answer, and why
+	container *corev1.ContainerStatus // nil: not reported by the kubelet yet
+	connected *debugapi.Proxy         // newest connection; nil if no replica reported one
+	unasked   string                  // the replicas that did not answer, and why
 	agent     agentAnswer
 }
 
-// An agentAnswer is what an agent said of itself.
+// An agentAnswer is an agent's report about itself.
 type agentAnswer struct {
-	err         error // it was not asked, or did not answer
+	err         error // the agent was not asked, or did not answer
 	ready       bool
 	reasons     []string
-	certificate time.Duration // until it expires; 0: there is none
-	has         bool          // it requests one
+	certificate time.Duration // time until it expires; 0 if there is none
+	has         bool          // the agent requests a certificate
 }
 
-// topics are the checks of each proxy.
+// topics are the checks that every proxy gets.
 var topics = []struct {
 	probe
 	of func(proxyState) answer
@@ -73,7 +73,7 @@ var topics = []struct {
 	{probe{id: "proxy-version", title: "the proxy is of the control plane's version"}, proxyState.version},
 }
 
-// RunProxies makes the checks of each proxy that is selected, by pod.
+// RunProxies runs the checks of each selected proxy, sorted by pod.
 func RunProxies(ctx context.Context, client *kubeclient.Client, o Options, which Selection) ([]Check, error) {
 	s := newSurvey(client, o)
 	defer s.close()
@@ -97,7 +97,7 @@ func (s *survey) proxiesOf(ctx context.Context, which Selection) ([]Check, error
 	return out, ctx.Err()
 }
 
-// selected are the pods with a proxy that are meant, by name. It is an error if there are none.
+// selected returns the selected pods with a proxy, by name. It is an error if there are none.
 func (s *survey) selected(ctx context.Context, which Selection) ([]corev1.Pod, error) {
 	all, err := kubeclient.Meshed(ctx, s.Core, which.Namespace, which.Labels)
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *survey) selected(ctx context.Context, which Selection) ([]corev1.Pod, e
 	return all, nil
 }
 
-// statesOf joins pods with what the replicas said.
+// statesOf joins the pods with the replicas' reports.
 func statesOf(pods []corev1.Pod, answers []replicas.Replica, failed error) []proxyState {
 	unasked := ""
 	if failed != nil {
@@ -144,7 +144,7 @@ func statesOf(pods []corev1.Pod, answers []replicas.Replica, failed error) []pro
 	return out
 }
 
-// askAll asks agents: first those of proxies about which something else is not as it should be.
+// askAll asks the agents, beginning with proxies that already show a problem.
 func askAll(ctx context.Context, all []proxyState, ask func(context.Context, *corev1.Pod) agentAnswer) {
 	var order []*proxyState
 	for i := range all {
@@ -172,7 +172,7 @@ func askAll(ctx context.Context, all []proxyState, ask func(context.Context, *co
 	asked.Wait()
 }
 
-// rank is 0 for a proxy of which something is known that is not as it should be.
+// rank is 0 for a proxy that shows a problem, so that its agent is asked first.
 func (p proxyState) rank() int {
 	if p.connection().result != OK || p.config().result != OK || !p.container.Ready {
 		return 0
@@ -180,7 +180,8 @@ func (p proxyState) rank() int {
 	return 1
 }
 
-// askAgent asks a pod's agent by a forwarded port, which is as if the pod itself asked.
+// askAgent asks a pod's agent through a forwarded port, so that the agent sees a request from the pod
+// itself.
 func (s *survey) askAgent(ctx context.Context, p *corev1.Pod) (out agentAnswer) {
 	port := contract.StatusPort
 	if n, err := strconv.ParseUint(p.Annotations[contract.StatusPortAnnotation], 10, 16); err == nil && n > 0 {
@@ -214,7 +215,7 @@ func get(ctx context.Context, at string, read func(io.Reader) error) error {
 	return nil
 }
 
-// readReady reads the agent's readiness, whose status is 503 if it is not ready.
+// readReady reads the agent's readiness. The HTTP status is 503 if it is not ready.
 func (a *agentAnswer) readReady(from io.Reader) error {
 	var is struct {
 		Ready   *bool
@@ -316,7 +317,7 @@ func count(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// ended is the answer where the container does not run.
+// ended is the answer for a container that does not run.
 func (p proxyState) ended(hint string) answer {
 	w := p.container.State.Waiting
 	if w != nil && slices.Contains([]string{"", "PodInitializing", "ContainerCreating"}, w.Reason) {

@@ -26,7 +26,7 @@ import (
 	"outrider.dev/internal/ops/replicas"
 )
 
-// meshed is a pod whose proxy runs since an hour.
+// meshed returns a pod whose proxy has been running for an hour.
 func meshed(name string, ready bool) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "shop", Labels: map[string]string{"app": name}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: contract.ProxyContainer, Image: "agent:1"}}},
@@ -34,8 +34,8 @@ func meshed(name string, ready bool) *corev1.Pod {
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}}}}}}
 }
 
-// meshOf is a cluster with a replica, whose list of proxies is text, and with agents that all say
-// the same.
+// meshOf returns a survey of a cluster with one replica that lists these proxies, and with agents that
+// all give the same answers.
 func meshOf(t *testing.T, proxies, ready, metrics string, pods ...runtime.Object) *survey {
 	t.Helper()
 	replica := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "outriderd-1", Namespace: own, Labels: map[string]string{"app": "outriderd"}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
@@ -54,7 +54,7 @@ const (
 	expiry   = "# HELP x\n" + contract.CertificateExpiry + " "
 )
 
-// ofProxy are the results of a pod's checks by id.
+// ofProxy returns the results of a pod's checks, by ID.
 func ofProxy(t *testing.T, s *survey) map[string]Check {
 	t.Helper()
 	all, err := s.proxiesOf(t.Context(), Selection{Pod: "a"})
@@ -85,8 +85,8 @@ func TestOneProxy(t *testing.T) {
 	for name, tt := range map[string]struct {
 		proxies, ready, metrics string
 		pod                     *corev1.Pod
-		want                    map[string]Result // those that are not ok
-		words                   string            // of one of them
+		want                    map[string]Result // the results that are not ok
+		words                   string            // in the reason of one of them
 	}{
 		"all is well":                     {"[{" + id + `,"types":[{"type":"Cluster","sent":"7","acked":"7"}]}]`, readyNow, expiry + "43200", meshed("a", true), nil, ""},
 		"connected to none":               {"[]", readyNow, expiry + "43200", meshed("a", true), map[string]Result{"proxy-connection": Warning, "proxy-config": Skipped, "proxy-version": Skipped}, "connected to no replica"},
@@ -110,7 +110,7 @@ func TestOneProxy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			said := ""
-			for id, c := range ofProxy(t, meshOf(t, tt.proxies, tt.ready, tt.metrics, tt.pod)) { // any order: each is compared by itself
+			for id, c := range ofProxy(t, meshOf(t, tt.proxies, tt.ready, tt.metrics, tt.pod)) { // any order: the cases are independent
 				want, bad := tt.want[id]
 				if !bad {
 					want = OK
@@ -127,7 +127,7 @@ func TestOneProxy(t *testing.T) {
 	}
 }
 
-// The answers of a real agent's server are understood.
+// The checks parse the answers of a real agent's server.
 func TestAgentsAnswers(t *testing.T) {
 	board := readiness.New(readiness.Options{Conditions: []readiness.Condition{readiness.Envoy}})
 	server, err := status.Listen(status.Options{Board: board, Journal: status.NewJournal(status.JournalOptions{}), Ports: []uint16{0},
@@ -202,14 +202,14 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// In a large mesh agents are asked up to a limit: first those of proxies with something wrong.
+// In a large mesh only a limited number of agents is asked, those of proxies with problems first.
 func TestAgentsAreAskedUpToALimit(t *testing.T) {
 	var pods []corev1.Pod
 	answers := []replicas.Replica{{Name: "r"}}
 	for i := range 10_000 {
 		name := fmt.Sprintf("p%05d", i)
 		pods = append(pods, *meshed(name, true))
-		if i != 9_000 { // which is connected to none
+		if i != 9_000 { // this proxy is connected to no replica
 			answers[0].Proxies = append(answers[0].Proxies, debugapi.Proxy{ID: "sidecar~10.0.0.1~" + name + ".shop~d", Replica: "r"})
 		}
 	}
@@ -227,7 +227,7 @@ func TestAgentsAreAskedUpToALimit(t *testing.T) {
 	states[9_000].certificate().is(t, OK)
 	states[0].certificate().is(t, OK)
 	states[9_999].certificate().is(t, Skipped, "100 agents at most")
-	states[9_999].readiness().is(t, OK) // as the kubelet sees it
+	states[9_999].readiness().is(t, OK) // according to the kubelet
 	states[9_000].connection().is(t, Warning, "no replica")
 
 	var all []Check
@@ -252,7 +252,7 @@ func TestAgentsAreAskedUpToALimit(t *testing.T) {
 	}
 }
 
-// Of what is not ok the first are listed, the worst before the others.
+// The summary lists the first objects that are not ok, the worst first.
 func TestSummary(t *testing.T) {
 	var all []Check
 	for i := range 6 {
@@ -272,7 +272,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// Without the permission to list pods the checks of proxies say so.
+// Without the permission to list pods, the checks of proxies report that.
 func TestRunProxiesWithoutPermission(t *testing.T) {
 	s, core := in(t)
 	core.PrependReactor("list", "pods", func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("forbidden") })

@@ -23,26 +23,26 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// kernel tries capture on nodes.
+// kernel is the probe that tries capture on nodes.
 var kernel = probe{id: "kernel", title: "capture works on the nodes' kernels"}
 
 // Limits of the pods that try capture.
 const (
-	kernelPatience = 2 * time.Minute // until all have ended
-	maxKinds       = 20              // of nodes, each with one pod
+	kernelPatience = 2 * time.Minute // until all pods have ended
+	maxKinds       = 20              // number of kinds of nodes, each with one pod
 )
 
-// kernelLabel marks these pods: one that an interrupted run has left is found by it.
+// kernelLabel marks these pods, so that later runs find the pods of an interrupted run.
 const kernelLabel = contract.Prefix + "check"
 
-// A nodeKind is nodes on which capture works alike.
+// A nodeKind describes nodes on which capture behaves the same.
 type nodeKind struct{ kernel, image, architecture, system string }
 
 func (k nodeKind) String() string {
 	return strings.Join([]string{cmp.Or(k.kernel, "unknown kernel"), k.image, k.architecture}, ", ")
 }
 
-// kindsOf sorts nodes by their kinds, each with the names of those that are ready.
+// kindsOf groups nodes by kind, and lists for each kind the names of the nodes that are ready.
 func kindsOf(nodes []corev1.Node) map[nodeKind][]string {
 	out := map[nodeKind][]string{}
 	for _, n := range nodes {
@@ -51,7 +51,7 @@ func kindsOf(nodes []corev1.Node) map[nodeKind][]string {
 		ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		})
-		names := out[k] // none: the kind is there too
+		names := out[k] // keeps the kind even if none of its nodes is ready
 		if ready {
 			names = append(names, n.Name)
 		}
@@ -60,8 +60,8 @@ func kindsOf(nodes []corev1.Node) map[nodeKind][]string {
 	return out
 }
 
-// kernels runs outrider-init, as injection writes it, in a pod on a node of each kind. It captures
-// in the pod's own network namespace and proves there that it works.
+// kernels runs outrider-init, with the container that injection adds, in a pod on a node of each kind.
+// It captures in the pod's own network namespace and proves there that capture works.
 func (s *survey) kernels(ctx context.Context) []Check {
 	ctx, cancel := context.WithTimeout(ctx, kernelPatience)
 	defer cancel()
@@ -100,7 +100,7 @@ func (s *survey) kernels(ctx context.Context) []Check {
 	return out
 }
 
-// trial is the pod that tries capture, without its node.
+// trial returns the pod that tries capture, not yet assigned to a node.
 func (s *survey) trial(ctx context.Context) (*corev1.Pod, error) {
 	namespace := s.NodesNamespace
 	if namespace == "" {
@@ -125,7 +125,7 @@ func (s *survey) trial(ctx context.Context) (*corev1.Pod, error) {
 	}
 	c := injected.Spec.InitContainers[i]
 	args := slices.Clone(c.Args)
-	if at := slices.Index(args, "--copy"); at >= 0 { // for gates, which this pod does not have
+	if at := slices.Index(args, "--copy"); at >= 0 { // needed for gates, which this pod does not have
 		args = slices.Delete(args, at, at+2)
 	}
 	return &corev1.Pod{
@@ -144,8 +144,8 @@ func (s *survey) trial(ctx context.Context) (*corev1.Pod, error) {
 	}, nil
 }
 
-// injectedLike is a pod as injection makes it: the cluster's own, or by the values with which
-// Outrider would be installed.
+// injectedLike returns a pod as injection makes it: as the installed control plane injects it, or with
+// the values with which Outrider would be installed.
 func (s *survey) injectedLike(ctx context.Context) (*corev1.Pod, error) {
 	if !s.Before {
 		if pod, _, _, err := s.injected(ctx); err == nil && kubeclient.Proxy(pod) != nil {
@@ -164,8 +164,8 @@ func (s *survey) injectedLike(ctx context.Context) (*corev1.Pod, error) {
 	return r.Pod, err
 }
 
-// deleteLeft deletes pods of runs that must have ended: by the API server's clock, which has
-// written when they were made too.
+// deleteLeft deletes the pods of earlier runs that must have ended by now. It compares creation times
+// with the API server's clock, which also set them.
 func (s *survey) deleteLeft(ctx context.Context, namespace string) error {
 	server, err := s.askServer(ctx)
 	if err != nil {
@@ -189,8 +189,9 @@ func (s *survey) deletePod(ctx context.Context, namespace, name string) error {
 	return tried("deleting pod "+namespace+"/"+name, kubeclient.DeletePod(ctx, s.Core, namespace, name))
 }
 
-// tryOn runs the pod on a node, and deletes it, whatever came of it. The name is chosen here, and
-// the request not interrupted, so that no pod can be made that is not deleted.
+// tryOn runs the pod on a node, and deletes it whatever the result. It chooses the name itself and does
+// not let the end of ctx interrupt the request, so that it can delete even a pod whose creation seemed
+// to fail.
 func (s *survey) tryOn(ctx context.Context, trial *corev1.Pod, node string) (a answer) {
 	pod := trial.DeepCopy()
 	pod.Name, pod.Spec.NodeName = "outrider-check-"+rand.String(8), node
@@ -221,7 +222,7 @@ func (s *survey) tryOn(ctx context.Context, trial *corev1.Pod, node string) (a a
 	return unknown(tried("reading pod "+pod.Namespace+"/"+pod.Name, err))
 }
 
-// refused is the answer where the pod may not be made.
+// refused is the answer if the API server refuses the pod.
 func refused(namespace string, err error) answer {
 	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot create resource") || !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 		return unknown(tried("creating a pod in "+namespace, err))
@@ -231,7 +232,7 @@ func refused(namespace string, err error) answer {
 	return a
 }
 
-// outcome is what a pod shows; last is why it has not ended yet.
+// outcome returns the answer once the pod has ended. Until then, last says why it has not ended yet.
 func (s *survey) outcome(ctx context.Context, p *corev1.Pod, before string) (a answer, last string, done bool) {
 	var state corev1.ContainerState
 	if len(p.Status.ContainerStatuses) > 0 {
@@ -244,7 +245,7 @@ func (s *survey) outcome(ctx context.Context, p *corev1.Pod, before string) (a a
 	case p.Status.Phase == corev1.PodFailed && state.Terminated != nil && p.Status.Reason == "":
 		return failed("outrider.dev/capture: none on pods keeps their order without capture; docs/support.md has what capture needs",
 			"on node %s: %s", node, cmp.Or(strings.TrimSpace(state.Terminated.Message), fmt.Sprintf("exit status %d", state.Terminated.ExitCode))), "", true
-	case p.Status.Phase == corev1.PodFailed: // by the kubelet, which gives a reason
+	case p.Status.Phase == corev1.PodFailed: // the kubelet ended it, and gives a reason
 		return skipped("the kubelet of node %s ended the pod: %s: %s", node, p.Status.Reason, p.Status.Message), "", true
 	case state.Waiting == nil:
 		return a, cmp.Or(string(p.Status.Phase), before), false
@@ -253,7 +254,7 @@ func (s *survey) outcome(ctx context.Context, p *corev1.Pod, before string) (a a
 	switch state.Waiting.Reason {
 	case "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName":
 		if state.Waiting.Reason == "ImagePullBackOff" && strings.HasPrefix(before, "ErrImagePull") {
-			last = before // which says why
+			last = before // names the cause
 		}
 		return failed("global.hub, global.tag and global.imagePullSecrets name the image; docs/images.md says how images reach a cluster",
 			"node %s has not the image %s, so that pods with a proxy do not start there: %s", node, p.Spec.Containers[0].Image, last), last, true
@@ -263,7 +264,7 @@ func (s *survey) outcome(ctx context.Context, p *corev1.Pod, before string) (a a
 	return a, last, false
 }
 
-// captured is the answer of a pod that has proved capture: its report says how.
+// captured is the answer for a pod that proved capture. Its report describes the method.
 func (s *survey) captured(ctx context.Context, p *corev1.Pod) answer {
 	log, err := s.logs(ctx, p.Namespace, p.Name)
 	if err != nil {
@@ -277,7 +278,7 @@ func (s *survey) captured(ctx context.Context, p *corev1.Pod) answer {
 			Proved            bool
 		}
 	}
-	// Notes of standard error are in the log too, before the report.
+	// The log also contains notes from standard error, before the report.
 	if at := bytes.Index(log, []byte("{\n")); at < 0 || json.NewDecoder(bytes.NewReader(log[at:])).Decode(&report) != nil {
 		return fine("capture works on node %s; its report cannot be read", p.Spec.NodeName)
 	}

@@ -28,8 +28,8 @@ func node(name, kernel string, ready corev1.ConditionStatus) *corev1.Node {
 	}}
 }
 
-// nodesOf is a survey before an installation, at an hour of the API server. Each pod that is made
-// gets the status of its node's kubelet.
+// nodesOf returns a survey before an installation, with a fixed time of the API server. The function
+// kubelet sets the status of each pod that is created.
 func nodesOf(t *testing.T, kubelet func(p *corev1.Pod) corev1.PodStatus, objects ...runtime.Object) (*survey, *fake.Clientset, *[]corev1.Pod) {
 	t.Helper()
 	s, core := in(t, objects...)
@@ -69,7 +69,7 @@ func noPods(t *testing.T, core *fake.Clientset) {
 	}
 }
 
-// One pod runs on a node of each kind, with the rights of outrider-init, and is deleted.
+// The check runs one pod on a node of each kind, with the privileges of outrider-init, and deletes it.
 func TestKernels(t *testing.T) {
 	windows := node("w", "10.0", corev1.ConditionTrue)
 	windows.Status.NodeInfo.OperatingSystem = "windows"
@@ -130,10 +130,10 @@ func TestKernelOutcomes(t *testing.T) {
 	}
 }
 
-// A kernel that cannot do all of it is a warning, in the agent's words.
+// A kernel that supports only a part of capture is a warning in the agent's words.
 func TestKernelWithLimits(t *testing.T) {
 	s, _, _ := nodesOf(t, succeeded, node("a", "6.1", corev1.ConditionTrue))
-	for text, want := range map[string]Result{ // any order: each is a run
+	for text, want := range map[string]Result{ // any order: each case is a run of its own
 		"{\n\"backend\": \"iptables\", \"families\": \"ipv4\", \"notes\": [\"parking is off\"], \"proofs\": [{\"proved\": true}]}": Warning,
 		"{\n\"backend\": \"iptables\", \"families\": \"ipv4\", \"proofs\": []}":                                                    Warning,
 		"no report": OK,
@@ -149,8 +149,8 @@ func TestKernelWithLimits(t *testing.T) {
 	}
 }
 
-// A pod that does not end is deleted when time is up, and when the command is interrupted; so is
-// one whose creation was answered with an error.
+// A pod that does not end is deleted at the timeout and when the command is interrupted. A pod whose
+// creation returned an error is deleted too.
 func TestKernelPodsAreDeleted(t *testing.T) {
 	s, core, made := nodesOf(t, func(*corev1.Pod) corev1.PodStatus { return waiting("ContainerCreating", "") }, node("a", "6.1", corev1.ConditionTrue))
 	interrupted, cancel := context.WithCancel(t.Context())
@@ -182,7 +182,7 @@ func TestKernelPodsAreDeleted(t *testing.T) {
 	noPods(t, core)
 }
 
-// What a killed run has left is deleted by the next one, and nothing else is.
+// A run deletes only pods that a killed run has left.
 func TestLeftKernelPods(t *testing.T) {
 	pod := func(name, label string, age time.Duration) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: name, Labels: map[string]string{kernelLabel: label},
@@ -197,7 +197,7 @@ func TestLeftKernelPods(t *testing.T) {
 }
 
 func TestKernelPodsAreRefused(t *testing.T) {
-	for text, want := range map[string]struct{ words, hint string }{ // any order: each is a run
+	for text, want := range map[string]struct{ words, hint string }{ // any order: each case is a run of its own
 		`violates PodSecurity "baseline:latest"`: {"namespace mine refuses", "--nodes-namespace"},
 		`exceeded quota`:                         {"namespace mine refuses", "--nodes-namespace"},
 		`cannot create resource "pods"`:          {"creating a pod in mine", "permission"},
@@ -215,7 +215,7 @@ func TestKernelPodsAreRefused(t *testing.T) {
 	}
 }
 
-// A cluster of many kinds of nodes does not get more pods than the limit.
+// In a cluster with many kinds of nodes, the number of pods is limited.
 func TestKernelPodsAreBounded(t *testing.T) {
 	var nodes []runtime.Object
 	for i := range maxKinds + 5 {

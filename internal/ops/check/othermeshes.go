@@ -18,14 +18,14 @@ import (
 
 var otherMeshes = probe{id: "other-meshes", title: "objects of other meshes have an effect here"}
 
-// Limits of what is read and reported of other meshes' objects.
+// Limits for reading and reporting other meshes' objects.
 const (
 	maxObjectsOfKind = 5000
 	maxReported      = 100
 )
 
-// objectsOfOtherMeshes makes a check of each object of another mesh that Outrider does not support:
-// once it is installed of those for pods with its proxy, before that of all.
+// objectsOfOtherMeshes returns a check for each object of another mesh that Outrider does not support.
+// Once Outrider is installed, only objects that apply to pods with its proxy count; before, all do.
 func (s *survey) objectsOfOtherMeshes(ctx context.Context) (out []Check) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -70,7 +70,8 @@ func (s *survey) objectsOfOtherMeshes(ctx context.Context) (out []Check) {
 	return out
 }
 
-// objectsOf is [survey.list] with a check for what of a kind, of that name, could not be read.
+// objectsOf calls [survey.list]. If the kind cannot be read, it returns a check with that name that
+// says so.
 func (s *survey) objectsOf(ctx context.Context, p probe, name string, kind schema.GroupKind, take func(*unstructured.Unstructured)) (out []Check) {
 	more, err := s.list(ctx, kind, take)
 	if err != nil {
@@ -82,8 +83,8 @@ func (s *survey) objectsOf(ctx context.Context, p probe, name string, kind schem
 	return out
 }
 
-// list reads the objects of a kind, in the version that the API server prefers; more: there are
-// others. A cluster without the kind has none.
+// list reads the objects of a kind, in the version that the API server prefers. more reports that there
+// are further objects. A cluster without the kind has no objects.
 func (s *survey) list(ctx context.Context, kind schema.GroupKind, take func(*unstructured.Unstructured)) (more bool, err error) {
 	served, err := s.Mapper.RESTMapping(kind)
 	if meta.IsNoMatchError(err) {

@@ -22,15 +22,15 @@ import (
 
 const istioNetworking = "networking.istio.io"
 
-// otherMesh is a survey of a cluster with kinds of Istio, some of their objects, and a pod
-// with a proxy in "shop".
+// otherMesh returns a survey of a cluster with kinds of Istio, some of their objects, and a pod with a
+// proxy in "shop".
 func otherMesh(t *testing.T, objects ...string) (*survey, *dynamicfake.FakeDynamicClient) {
 	t.Helper()
 	s, _ := in(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Labels: map[string]string{"app": "web"}},
 		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: contract.ProxyContainer}}}})
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{{Group: istioNetworking, Version: "v1"}, {Group: "security.istio.io", Version: "v1"}})
 	lists := map[schema.GroupVersionResource]string{}
-	for resource, kind := range map[string]schema.GroupVersionKind{ // any order: each is one kind
+	for resource, kind := range map[string]schema.GroupVersionKind{ // any order: the kinds are independent
 		"virtualservices":        {Group: istioNetworking, Version: "v1", Kind: "VirtualService"},
 		"requestauthentications": {Group: "security.istio.io", Version: "v1", Kind: "RequestAuthentication"},
 		"peerauthentications":    {Group: "security.istio.io", Version: "v1", Kind: "PeerAuthentication"},
@@ -118,7 +118,8 @@ func TestAKindThatMayNotBeListed(t *testing.T) {
 	}
 }
 
-// A namespace full of them does not fill the screen, and a cluster full of them not the memory.
+// Many unsupported objects in a namespace do not fill the screen, and many in a cluster do not fill the
+// memory.
 func TestManyObjectsOfOtherMeshes(t *testing.T) {
 	var objects []string
 	for i := range maxReported + 3 {

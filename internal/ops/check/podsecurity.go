@@ -15,9 +15,9 @@ import (
 	"outrider.dev/internal/core/pod/inject/injectors"
 )
 
-// podSecurity creates a pod as a dry run in each namespace with injection, with what injection
-// adds to each: an init container with NET_ADMIN. Pod Security and whatever else judges pods
-// answers for itself.
+// podSecurity creates, as a dry run in each namespace with injection, a pod with an init container that
+// needs NET_ADMIN, as injection adds it. Pod Security and any other admission control decide about it
+// themselves.
 func (s *survey) podSecurity(ctx context.Context) answer {
 	requested, err := s.requested(ctx)
 	if err != nil {
@@ -54,14 +54,14 @@ func (s *survey) podSecurity(ctx context.Context) answer {
 	return fine("%s an init container with NET_ADMIN", plural(len(requested), "namespace with injection admits", "namespaces with injection admit"))
 }
 
-// passes reports whether the workloads of a namespace, of which there are some, need no NET_ADMIN
-// when they are injected: their pods may be absent because they are refused.
+// passes reports whether a namespace has workloads, and none of them needs NET_ADMIN when injected. It
+// looks at workloads because their pods may be missing, having been refused.
 func (s *survey) passes(ctx context.Context, n corev1.Namespace) bool {
 	templates, err := s.templates(ctx, n.Name)
 	if err != nil {
 		return false
 	}
-	if len(templates) == 0 { // a pod may come without an annotation
+	if len(templates) == 0 { // the next pod may come without an annotation
 		templates = []corev1.PodTemplateSpec{{Spec: corev1.PodSpec{Containers: []corev1.Container{sampleContainer()}}}}
 	}
 	configurations, err := s.allConfigurations(ctx)
@@ -85,7 +85,7 @@ func (s *survey) passes(ctx context.Context, n corev1.Namespace) bool {
 	})
 }
 
-// templates are the pods of a namespace, and those that its workloads make.
+// templates returns the pods of a namespace and the pod templates of its workloads.
 func (s *survey) templates(ctx context.Context, namespace string) (out []corev1.PodTemplateSpec, err error) {
 	var o metav1.ListOptions
 	pods, err := s.Core.CoreV1().Pods(namespace).List(ctx, o)
@@ -95,7 +95,7 @@ func (s *survey) templates(ctx context.Context, namespace string) (out []corev1.
 	for _, p := range pods.Items {
 		out = append(out, corev1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec})
 	}
-	replicaSets, err := s.Core.AppsV1().ReplicaSets(namespace).List(ctx, o) // also those of Deployments
+	replicaSets, err := s.Core.AppsV1().ReplicaSets(namespace).List(ctx, o) // includes the ReplicaSets of Deployments
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (s *survey) templates(ctx context.Context, namespace string) (out []corev1.
 	return out, nil
 }
 
-// capturing is a pod with the rights of outrider-init, which no injector changes.
+// capturing returns a pod with the privileges of outrider-init, which no injector changes.
 func capturing() *corev1.Pod {
 	no := map[string]string{contract.InjectLabel: "false", contract.OwnInjectLabel: "false"}
 	return &corev1.Pod{
@@ -152,7 +152,7 @@ func capturing() *corev1.Pod {
 	}
 }
 
-// sampleContainer meets the strictest level of Pod Security.
+// sampleContainer returns a container that meets the strictest level of Pod Security.
 func sampleContainer() corev1.Container {
 	return corev1.Container{
 		Name: "app", Image: "outrider.dev/check", Command: []string{"/check"},

@@ -16,11 +16,12 @@ import (
 
 var policies = probe{id: "policies", title: "policies do what they say"}
 
-// policyKinds are those that say who may talk to whom.
+// policyKinds are the kinds of Istio's authorization and peer authentication policies.
 var policyKinds = []schema.GroupKind{{Group: "security.istio.io", Kind: "AuthorizationPolicy"}, {Group: "security.istio.io", Kind: "PeerAuthentication"}}
 
-// mistakenPolicies makes a check of each policy that outriderd refuses, that is for all pods because its
-// selector names no label, or that has a value which no request has: once it is installed of those in namespaces that have pods with its proxy.
+// mistakenPolicies returns a check for each policy that outriderd refuses, that applies to all pods
+// because its selector names no label, or that contains a value which no request has. Once Outrider is
+// installed, only policies in namespaces with its proxies count.
 func (s *survey) mistakenPolicies(ctx context.Context) (out []Check) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -53,7 +54,7 @@ func (s *survey) mistakenPolicies(ctx context.Context) (out []Check) {
 	return out
 }
 
-// judgePolicy says what is wrong with a policy.
+// judgePolicy returns the problem with a policy, if there is one.
 func judgePolicy(o *unstructured.Unstructured) (_ answer, ok bool) {
 	raw, err := o.MarshalJSON()
 	if err != nil {

@@ -16,7 +16,8 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// dry is a client whose warnings go elsewhere than the others'. A fake one has no warnings.
+// dry returns a client of its own, so that its warnings can be told from those of other requests. A
+// fake client has no warnings.
 func (s *survey) dry(config *rest.Config) (kubernetes.Interface, error) {
 	if _, real := s.Core.(*kubernetes.Clientset); !real {
 		return s.Core, nil
@@ -48,7 +49,7 @@ func (s *survey) proxies(ctx context.Context) answer {
 	return inStep(all, meshed)
 }
 
-// inStep judges the proxies that are connected, and the pods that should have one.
+// inStep compares the connected proxies with the pods that should have one.
 func inStep(connected []debugapi.Proxy, meshed []corev1.Pod) answer {
 	const hint = "outrider proxy-status shows each proxy"
 	is := map[string]bool{}
@@ -82,7 +83,7 @@ func inStep(connected []debugapi.Proxy, meshed []corev1.Pod) answer {
 	return fine("%s accepted what was sent", plural(len(is), "proxy", "proxies"))
 }
 
-// proxyRuns reports whether a pod's proxy is ready, and the pod not ending.
+// proxyRuns reports whether a pod's proxy is ready and the pod is not terminating.
 func proxyRuns(p *corev1.Pod) bool {
 	c := kubeclient.Status(p, contract.ProxyContainer)
 	return p.DeletionTimestamp == nil && c != nil && c.Ready && c.State.Running != nil
@@ -121,7 +122,7 @@ func (s *survey) versions(ctx context.Context) answer {
 	return imagesOf(meshed, kubeclient.Proxy(sample).Image, s.Version)
 }
 
-// imagesOf compares the images of proxies with the one that new pods get.
+// imagesOf compares the images of proxies with the image that new pods get.
 func imagesOf(meshed []corev1.Pod, want, version string) answer {
 	var older []string
 	images := map[string]bool{}

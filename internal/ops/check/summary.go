@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Summary shortens checks of many objects, for people. Of each such check there is a line with the
-// number that is ok, then up to most that are not, and a line for each reason why some are not
-// known. Where the objects are few, all stay.
+// Summary shortens checks of many objects for people. For each check it keeps a line with the number of
+// objects that are ok, up to most objects that are not, and a line for each reason why some are
+// unknown. Checks of few objects stay complete.
 func Summary(all []Check, most int) (out []Check) {
 	const few = 4
 	groups := map[string][]Check{}
@@ -22,7 +22,7 @@ func Summary(all []Check, most int) (out []Check) {
 		switch {
 		case c.Object == "":
 			out = append(out, c)
-		case len(group) <= few: // or none: it is in out already
+		case len(group) <= few: // or empty: already in out
 			out = append(out, group...)
 		default:
 			out = append(out, shortened(group, most)...)

@@ -23,7 +23,7 @@ import (
 	"outrider.dev/internal/ops/replicas"
 )
 
-// A survey is what the probes ask, each question at most once.
+// A survey asks the questions of all probes, each at most once.
 type survey struct {
 	*kubeclient.Client
 	Options
@@ -34,15 +34,15 @@ type survey struct {
 	replicaPods    asked[[]corev1.Pod]
 	replicaSet     *replicas.Set
 	meshed         asked[[]corev1.Pod]
-	rootMaps       asked[map[string]string] // by namespace: the roots
+	rootMaps       asked[map[string]string] // the roots by namespace
 	server         asked[serverAnswer]
 	sample         asked[*corev1.Pod] // an injected pod, as a dry run returned it
 	nodes          asked[[]corev1.Node]
 
-	logs func(ctx context.Context, namespace, pod string) ([]byte, error) // of a pod with one container
+	logs func(ctx context.Context, namespace, pod string) ([]byte, error) // reads the log of a pod with one container
 }
 
-// asked keeps the answer to a question.
+// asked stores the answer to a question.
 type asked[T any] struct {
 	done  bool
 	value T
@@ -69,7 +69,7 @@ func newSurvey(client *kubeclient.Client, o Options) *survey {
 // close ends the forwarded ports.
 func (s *survey) close() { s.replicaSet.Close() }
 
-// A serverAnswer is an answer of the API server to a plain request, and when it came.
+// A serverAnswer is the API server's answer to a plain request, with the time of the answer.
 type serverAnswer struct {
 	version string
 	date    time.Time // the server's clock, in whole seconds
@@ -143,7 +143,7 @@ func (s *survey) allConfigurations(ctx context.Context) ([]admission.MutatingWeb
 	})
 }
 
-// ourConfigurations are those by which the API server sends pods to this control plane.
+// ourConfigurations returns the webhook configurations that send pods to this control plane.
 func (s *survey) ourConfigurations(ctx context.Context) ([]admission.MutatingWebhookConfiguration, error) {
 	all, err := s.allConfigurations(ctx)
 	if err != nil {
@@ -168,7 +168,7 @@ func (s *survey) allDeployments(ctx context.Context) ([]appsv1.Deployment, error
 	})
 }
 
-// allReplicas are the pods of the control plane that run.
+// allReplicas returns the running pods of the control plane.
 func (s *survey) allReplicas(ctx context.Context) ([]corev1.Pod, error) {
 	return s.replicaPods.get(func() ([]corev1.Pod, error) {
 		pods, err := s.replicaSet.Pods(ctx)
@@ -176,7 +176,7 @@ func (s *survey) allReplicas(ctx context.Context) ([]corev1.Pod, error) {
 	})
 }
 
-// meshedPods are the pods with a proxy of ours that have not ended.
+// meshedPods returns the pods with our proxy that have not ended.
 func (s *survey) meshedPods(ctx context.Context) ([]corev1.Pod, error) {
 	return s.meshed.get(func() ([]corev1.Pod, error) {
 		pods, err := kubeclient.Meshed(ctx, s.Core, metav1.NamespaceAll, "")
@@ -184,7 +184,7 @@ func (s *survey) meshedPods(ctx context.Context) ([]corev1.Pod, error) {
 	})
 }
 
-// allRoots are the roots in each namespace that has them.
+// allRoots returns the roots in each namespace that has them.
 func (s *survey) allRoots(ctx context.Context) (map[string]string, error) {
 	return s.rootMaps.get(func() (map[string]string, error) {
 		l, err := s.Core.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + contract.RootConfigMap})
@@ -207,13 +207,13 @@ func (s *survey) forward(ctx context.Context, pod string, port int) (string, err
 	return address, tried("asking the control plane", err)
 }
 
-// monitoring is the address of a replica's HTTP server.
+// monitoring returns the address of a replica's HTTP server.
 func (s *survey) monitoring(ctx context.Context, pod string) (string, error) {
 	address, err := s.replicaSet.Monitoring(ctx, pod)
 	return address, tried("asking the control plane", err)
 }
 
-// certificatesOf reads PEM.
+// certificatesOf parses certificates in PEM.
 func certificatesOf(text string) (out []*x509.Certificate, err error) {
 	for rest := []byte(text); ; {
 		var block *pem.Block
@@ -231,7 +231,7 @@ func certificatesOf(text string) (out []*x509.Certificate, err error) {
 	}
 }
 
-// values are those of injection in the release.
+// values returns the injection settings of the release.
 func (s *survey) values() (values settings.Values, err error) {
 	for _, o := range s.Release.Objects {
 		data, _ := o.Object["data"].(map[string]any)

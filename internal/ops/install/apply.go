@@ -23,24 +23,24 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// Options of an installation, or of its removal.
+// Options of an installation or a removal.
 type Options struct {
 	Flags    *kubeclient.Flags // the cluster, and the control plane's namespace
 	Client   *kubeclient.Client
 	Values   map[string]any
-	DryRun   bool // the API server judges everything, and nothing is written
+	DryRun   bool // the API server validates everything, but nothing is written
 	Progress *cli.Progress
 
-	helm func() (*action.Configuration, error) // of tests; default: see configuration
+	helm func() (*action.Configuration, error) // for tests; default: see configuration
 }
 
-// maxHistory is how many releases are kept to roll back to. Helm's value.
+// maxHistory is the number of releases that are kept for a roll-back. It is Helm's default.
 const maxHistory = 10
 
 // helmTimeout bounds single steps of Helm; it does not wait for pods.
 const helmTimeout = 5 * time.Minute
 
-// configuration is Helm's, with its records where helm itself looks for them.
+// configuration returns Helm's configuration. It stores releases where the helm command looks for them.
 func (o Options) configuration() (*action.Configuration, error) {
 	if o.helm != nil {
 		return o.helm()
@@ -53,8 +53,8 @@ func (o Options) configuration() (*action.Configuration, error) {
 	return c, nil
 }
 
-// Apply installs the release, or upgrades the one that is there. What an interrupted run has left
-// is completed. It does not wait for the control plane: see [Options.Await].
+// Apply installs the release, or upgrades an existing one. It first completes the work of an
+// interrupted run. It does not wait for the control plane: see [Options.Await].
 func Apply(ctx context.Context, o Options) (*release.Release, error) {
 	c, err := Chart()
 	if err != nil {
@@ -94,12 +94,12 @@ func Apply(ctx context.Context, o Options) (*release.Release, error) {
 	return r, nil
 }
 
-// run installs, or upgrades what the last release is.
+// run installs the release, or upgrades the last one.
 func (o Options) run(ctx context.Context, helm *action.Configuration, c *chart.Chart, name string, last *release.Release) (*release.Release, error) {
 	if last == nil || last.Info.Status == release.StatusUninstalled {
 		i := action.NewInstall(helm)
 		i.ReleaseName, i.Namespace, i.SkipCRDs, i.Timeout = name, o.Client.Namespace, true, helmTimeout
-		i.Replace = last != nil // helm uninstall --keep-history
+		i.Replace = last != nil // last was removed by helm uninstall --keep-history
 		i.DryRun = o.DryRun
 		if o.DryRun {
 			i.DryRunOption = "server"
@@ -108,7 +108,7 @@ func (o Options) run(ctx context.Context, helm *action.Configuration, c *chart.C
 	}
 	u := action.NewUpgrade(helm)
 	u.Namespace, u.SkipCRDs, u.Timeout, u.MaxHistory = o.Client.Namespace, true, helmTimeout, maxHistory
-	u.ResetValues = true // the same command has the same result, whatever was set before
+	u.ResetValues = true // the same command has the same result, whatever values were set earlier
 	u.DryRun = o.DryRun
 	if o.DryRun {
 		u.DryRunOption = "server"
@@ -116,7 +116,7 @@ func (o Options) run(ctx context.Context, helm *action.Configuration, c *chart.C
 	return u.RunWithContext(ctx, name, c, o.Values)
 }
 
-// try renders with what the cluster has, and validates by its schemas.
+// try renders with the cluster's capabilities, and validates against its schemas.
 func (o Options) try(ctx context.Context, helm *action.Configuration, c *chart.Chart, name string) (*release.Release, error) {
 	last, err := last(helm, name)
 	if err != nil {
@@ -140,10 +140,11 @@ func last(helm *action.Configuration, name string) (*release.Release, error) {
 	return r, nil
 }
 
-// madeBy marks what an installation has made besides the release, so that it may remove it.
+// madeBy marks the objects that an installation creates outside the release, so that it may remove
+// them.
 const madeBy, madeByUs = contract.MadeByLabel, "outrider"
 
-// ensureNamespace makes the namespace if there is none.
+// ensureNamespace creates the namespace if it does not exist.
 func (o Options) ensureNamespace(ctx context.Context) error {
 	namespaces := o.Client.Core.CoreV1().Namespaces()
 	_, err := namespaces.Get(ctx, o.Client.Namespace, metav1.GetOptions{})
@@ -162,20 +163,20 @@ func (o Options) ensureNamespace(ctx context.Context) error {
 	return err
 }
 
-// taken reports whether the project of a kind has put its own definition in the place of ours: the
-// label may be there still.
+// taken reports whether the project that owns a kind has replaced our definition by its own. Our label
+// may still be there.
 func taken(definition *unstructured.Unstructured) bool {
 	return definition.GetAnnotations()["gateway.networking.k8s.io/bundle-version"] != ""
 }
 
-// fieldManager is the name of what is applied without Helm.
+// fieldManager names the owner of fields that are applied without Helm.
 const fieldManager = "outrider-install"
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// ensureDefinitions adds the CustomResourceDefinitions that are absent, and upgrades those that an
-// installation has added. Helm never upgrades one. Those of others stay as they are: their
-// owner decides about versions.
+// ensureDefinitions adds the missing CustomResourceDefinitions, and upgrades those that an installation
+// has added, because Helm never upgrades one. It leaves definitions of other owners alone: they decide
+// about versions.
 func (o Options) ensureDefinitions(ctx context.Context, c *chart.Chart) error {
 	all, err := definitionsOf(c)
 	if err != nil {

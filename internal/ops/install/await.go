@@ -19,8 +19,8 @@ import (
 	"outrider.dev/internal/ops/replicas"
 )
 
-// Await waits until the control plane of a release has rolled out, its webhook has the
-// certificates, and each namespace the roots. It watches, and returns with the event.
+// Await waits until the control plane of a release has rolled out, its webhook has the certificates,
+// and each namespace has the roots. It watches the objects instead of polling.
 func (o Options) Await(ctx context.Context, r *release.Release) error {
 	objects, err := objectsOf(r.Manifest)
 	if err != nil {
@@ -56,7 +56,7 @@ func (o Options) awaitRollout(ctx context.Context, name string) error {
 	return nil
 }
 
-// notReady says what the pods of the control plane wait for.
+// notReady returns an error that names what the pods of the control plane wait for.
 func (o Options) notReady(ctx context.Context, what, reason string, err error) error {
 	pods, listed := o.Client.Core.CoreV1().Pods(o.Client.Namespace).List(context.WithoutCancel(ctx), metav1.ListOptions{LabelSelector: replicas.Selector})
 	if listed == nil {
@@ -72,7 +72,7 @@ func (o Options) notReady(ctx context.Context, what, reason string, err error) e
 	return fmt.Errorf("waiting for %s: %s: %w", what, reason, err)
 }
 
-// waitsFor is why a pod is not ready, as the scheduler and the kubelet say it.
+// waitsFor returns why a pod is not ready, according to the scheduler and the kubelet.
 func waitsFor(p *corev1.Pod) string {
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if w := s.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {
@@ -103,7 +103,7 @@ func (o Options) awaitBundle(ctx context.Context, name string) error {
 	return nil
 }
 
-// awaitRoots waits until the namespaces that exist now have the roots.
+// awaitRoots waits until every namespace that exists when it is called has the roots.
 func (o Options) awaitRoots(ctx context.Context) error {
 	list, err := o.Client.Core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {

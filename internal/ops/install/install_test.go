@@ -34,13 +34,13 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// A world has Helm's records in memory, and objects in a fake API server. The same runs on a
-// real one in test/kube.
+// A world keeps Helm's records in memory and objects in a fake API server. test/kube runs the same
+// tests on a real one.
 type world struct {
 	Options
 	helm  *action.Configuration
 	core  *fake.Clientset
-	steps *bytes.Buffer // what was shown
+	steps *bytes.Buffer // the progress that was shown
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) world {
@@ -84,7 +84,7 @@ func TestApplyInstallsThenUpgrades(t *testing.T) {
 	}
 }
 
-// What a run has left that was killed at any point is completed by the next.
+// An installation completes the work of a run that was killed, wherever it was killed.
 func TestApplyAfterAnInterruptedRun(t *testing.T) {
 	for _, status := range []release.Status{release.StatusPendingInstall, release.StatusFailed} {
 		w := newWorld(t)
@@ -111,7 +111,7 @@ func TestApplyAfterAnInterruptedRun(t *testing.T) {
 	}
 }
 
-// A removal that was interrupted is completed, and then the release is new.
+// An installation completes a removal that was interrupted, and then creates a new release.
 func TestApplyAfterAnInterruptedRemoval(t *testing.T) {
 	for _, status := range []release.Status{release.StatusUninstalling, release.StatusUninstalled} {
 		w := newWorld(t)
@@ -183,7 +183,7 @@ func TestDefinitions(t *testing.T) {
 	if is, err = client.Get(t.Context(), name, metav1.GetOptions{}); err != nil || is.GetLabels()[madeBy] != "" {
 		t.Errorf("%v, %v; want that of another unchanged", is, err)
 	}
-	for _, d := range all[1:] { // a fake API server has no versions to watch their end from
+	for _, d := range all[1:] { // a fake API server has no resource versions from which a watch could see them end
 		if err := client.Delete(t.Context(), d.GetName(), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -200,13 +200,13 @@ func gateway(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: resource}
 }
 
-// The Gateway API's kind is for other controllers too: its own definition is never replaced by
-// ours, and neither is removed while there are objects of it.
+// Other controllers use the Gateway API's kinds too: Outrider never replaces a definition that the
+// Gateway API's project installed, and removes neither definition while objects of the kind exist.
 func TestTheDefinitionOfTheGatewayAPI(t *testing.T) {
 	const name = "httproutes.gateway.networking.k8s.io"
 	for what, tt := range map[string]struct {
 		taken, used bool
-		want        string // of a purge
+		want        string // the result of a purge
 	}{
 		"the API's own took the place of ours": {true, false, name + ": stays, because it is the Gateway API's own"},
 		"there is an HTTPRoute":                {false, true, name + ": stays, because there are objects of it, such as shop/web"},
@@ -220,7 +220,7 @@ func TestTheDefinitionOfTheGatewayAPI(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if tt.taken { // by kubectl apply, which leaves our label
+			if tt.taken { // by kubectl apply, which keeps our label
 				is.SetAnnotations(map[string]string{"gateway.networking.k8s.io/bundle-version": "v1.5.0"})
 				if _, err := client.Update(t.Context(), is, metav1.UpdateOptions{}); err != nil {
 					t.Fatal(err)
@@ -285,7 +285,7 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-// A Lease of a run that was killed expires; one that is renewed does not.
+// The Lease of a killed run expires; a Lease that is renewed does not.
 func TestLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		killed := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: "outrider-install", Namespace: installation.Namespace}, Spec: coordination.LeaseSpec{HolderIdentity: new("dead_1")}}
@@ -317,7 +317,7 @@ func TestAwait(t *testing.T) {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "outriderd", Namespace: installation.Namespace, Generation: 1}}
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "outriderd-1", Namespace: installation.Namespace, Labels: map[string]string{"app": "outriderd"}},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}}}}}}
-	// On a busy machine nothing is known yet when the time is over: more is given.
+	// On a busy machine nothing may be known within the limit, so it is doubled.
 	var err error
 	for limit := 200 * time.Millisecond; limit < time.Minute; limit *= 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)

@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// recover makes a release that was interrupted one that can be upgraded, and returns the newest.
-// The caller holds the lock, so no other run of ours is at work.
+// recover repairs a release that was interrupted, so that it can be upgraded, and returns the newest
+// release. The caller holds the lock, so no other outrider command works on it.
 func (o Options) recover(ctx context.Context, helm *action.Configuration, name string) (*release.Release, error) {
 	r, err := last(helm, name)
 	if err != nil || r == nil {
@@ -40,19 +40,19 @@ func (o Options) recover(ctx context.Context, helm *action.Configuration, name s
 	return r, nil
 }
 
-// leaseFor is how long a run that was killed keeps others from starting.
+// leaseFor is how long a killed run blocks other runs.
 const leaseFor = 15 * time.Second
 
-// A BusyError means that another run is at work on the release.
+// A BusyError means that another run is working on the release.
 type BusyError struct{ Release, Holder string }
 
 func (e *BusyError) Error() string {
 	return fmt.Sprintf("release %s: another outrider install or uninstall is at work: %s", e.Release, e.Holder)
 }
 
-// lock takes the Lease of a release, and keeps it until unlock. Helm has no lock that ends with
-// its holder: a release that is pending may be at work or dead. If the holder was killed, its
-// Lease expires while this waits.
+// lock takes the Lease of a release and renews it until unlock is called. Helm has no lock that ends
+// with its holder: a pending release may be in progress or dead. If the holder was killed, its Lease
+// expires while lock waits.
 func (o Options) lock(ctx context.Context, name string) (unlock func(), err error) {
 	leases := o.Client.Core.CoordinationV1().Leases(o.Client.Namespace)
 	host, err := os.Hostname()
@@ -65,7 +65,7 @@ func (o Options) lock(ctx context.Context, name string) (unlock func(), err erro
 		Spec:       coordination.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: new(int32(leaseFor / time.Second))},
 	}
 	begin := time.Now()
-	var seen string // the Lease of another holder, and since when it is so by our clock
+	var seen string // the Lease of another holder, which our clock first saw at since
 	since := begin
 	for {
 		want.Spec.RenewTime = new(metav1.NowMicro())
@@ -83,7 +83,7 @@ func (o Options) lock(ctx context.Context, name string) (unlock func(), err erro
 		case err != nil:
 			return nil, err
 		case holderOf(is) != seen:
-			if time.Since(begin) > leaseFor { // it was renewed while this waited: its holder lives
+			if time.Since(begin) > leaseFor { // renewed while this waited: its holder lives
 				return nil, &BusyError{name, holderOf(is)}
 			}
 			seen, since = holderOf(is), time.Now()
@@ -103,7 +103,7 @@ func (o Options) lock(ctx context.Context, name string) (unlock func(), err erro
 	}
 }
 
-// holderOf is who holds a Lease, and when that was renewed.
+// holderOf returns the holder of a Lease and the time of its last renewal.
 func holderOf(l *coordination.Lease) string {
 	out := "unknown"
 	if l.Spec.HolderIdentity != nil {
@@ -115,7 +115,7 @@ func holderOf(l *coordination.Lease) string {
 	return out
 }
 
-// keep renews a Lease until it is given back.
+// keep renews a Lease until unlock is called.
 func (o Options) keep(ctx context.Context, l *coordination.Lease) (unlock func()) {
 	leases := o.Client.Core.CoordinationV1().Leases(l.Namespace)
 	ctx, cancel := context.WithCancel(ctx)
@@ -129,7 +129,7 @@ func (o Options) keep(ctx context.Context, l *coordination.Lease) (unlock func()
 			case <-tick.C:
 				l.Spec.RenewTime = new(metav1.NowMicro())
 				if renewed, err := leases.Update(ctx, l, metav1.UpdateOptions{FieldManager: fieldManager}); err == nil {
-					l = renewed // otherwise the next try is in time
+					l = renewed // after a failure the next try is still in time
 				}
 			case <-ctx.Done():
 				return

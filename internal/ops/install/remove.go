@@ -21,8 +21,8 @@ import (
 	"outrider.dev/internal/ops/replicas"
 )
 
-// Remove removes a release, and waits until its pods have ended. Without a release it does
-// nothing. What the control plane itself has written stays: see [Purge].
+// Remove removes a release, and waits until its pods have ended. Without a release it does nothing. It
+// leaves what the control plane itself has written: see [Purge].
 func Remove(ctx context.Context, o Options) error {
 	helm, err := o.configuration()
 	if err != nil {
@@ -52,8 +52,8 @@ func Remove(ctx context.Context, o Options) error {
 	return o.awaitEnd(ctx, r)
 }
 
-// uninstall removes the webhook first: without it pods start without a proxy, and with it but
-// without its server they would be refused.
+// uninstall removes the webhook first. Without the webhook, pods start without a proxy; if only its
+// server were gone, the API server would refuse them.
 func (o Options) uninstall(ctx context.Context, helm *action.Configuration, r *release.Release) error {
 	objects, err := objectsOf(r.Manifest)
 	if err != nil {
@@ -77,8 +77,8 @@ func (o Options) uninstall(ctx context.Context, helm *action.Configuration, r *r
 	return nil
 }
 
-// awaitEnd waits until no pod of a release is left: one that ends could still write what a purge
-// has removed.
+// awaitEnd waits until no pod of a release is left: a terminating pod could still write objects that a
+// purge has removed.
 func (o Options) awaitEnd(ctx context.Context, r *release.Release) error {
 	objects, err := objectsOf(r.Manifest)
 	if err != nil {
@@ -112,14 +112,14 @@ func (o Options) awaitNoPods(ctx context.Context, deployment string) error {
 	return nil
 }
 
-// A kind of what an installation may leave.
+// A leftover is a kind of objects that may remain after a removal.
 type leftover struct {
 	resource schema.GroupVersionResource
 	options  metav1.ListOptions
-	all      bool // in all namespaces, or of the cluster; else in the control plane's
+	all      bool // in all namespaces or cluster-scoped; otherwise in the control plane's namespace
 }
 
-// leftovers are what the control plane and Apply write besides the release.
+// leftovers lists what the control plane and Apply write outside the release.
 func leftovers() []leftover {
 	made := metav1.ListOptions{LabelSelector: madeBy} // by the control plane, or by an installation
 	core := func(resource string) schema.GroupVersionResource {
@@ -128,7 +128,7 @@ func leftovers() []leftover {
 	leases := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	return []leftover{
 		{core("configmaps"), kubeclient.Named(contract.RootConfigMap), true},
-		{core("configmaps"), made, false}, // such as the tokens that were used
+		{core("configmaps"), made, false}, // for example the tokens that were used
 		{core("secrets"), made, false},    // the authority's keys
 		{leases, made, false},
 		{trustBundles("v1"), kubeclient.Named(contract.TrustBundle), true},
@@ -137,21 +137,21 @@ func leftovers() []leftover {
 	}
 }
 
-// trustBundles are the cluster's bundles of roots, in a version that it may serve.
+// trustBundles is the ClusterTrustBundle resource in one of the versions that a cluster may serve.
 func trustBundles(version string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "certificates.k8s.io", Version: version, Resource: "clustertrustbundles"}
 }
 
-// An InUseError means that another control plane needs what a purge removes.
+// An InUseError means that another control plane needs what a purge would remove.
 type InUseError struct{ By []string }
 
 func (e *InUseError) Error() string {
 	return "still used by " + strings.Join(e.By, ", ") + ": roots and kinds are one for the cluster"
 }
 
-// Purge removes what is left once all releases are removed: the roots in all namespaces, the
-// authority's keys and other objects of the control plane, the CustomResourceDefinitions that
-// [Apply] added, with all objects of these kinds, and the namespace if [Apply] made it.
+// Purge removes what is left after all releases are removed: the roots in all namespaces, the
+// authority's keys and other objects of the control plane, the CustomResourceDefinitions that [Apply]
+// added, with all objects of these kinds, and the namespace if [Apply] created it.
 func Purge(ctx context.Context, o Options) error {
 	if err := o.inUse(ctx); err != nil {
 		return err
@@ -167,7 +167,7 @@ func Purge(ctx context.Context, o Options) error {
 		}
 		list, err := o.Client.Dynamic.Resource(l.resource).Namespace(in).List(ctx, l.options)
 		if apierrors.IsNotFound(err) && l.resource.Group == trustBundles("").Group {
-			continue // this version is not served
+			continue // the cluster does not serve this version
 		}
 		if err != nil {
 			return fmt.Errorf("listing %s: %w", l.resource.Resource, err)
@@ -185,7 +185,7 @@ func Purge(ctx context.Context, o Options) error {
 			}
 			client := o.Client.Dynamic.Resource(l.resource).Namespace(object.GetNamespace())
 			err := o.delete(ctx, client, object.GetName())
-			if err == nil && !o.DryRun && l.resource == definitions { // it goes after all objects of its kind
+			if err == nil && !o.DryRun && l.resource == definitions { // it disappears only after all objects of its kind
 				err = kubeclient.AwaitGone(ctx, client, object.GetName(), &unstructured.Unstructured{})
 			}
 			if err != nil {
@@ -197,7 +197,7 @@ func Purge(ctx context.Context, o Options) error {
 	return o.removeNamespace(ctx, verb)
 }
 
-// keeps is why a definition stays: the Gateway API's kind is for other controllers too.
+// keeps returns why a definition must stay: other controllers use the Gateway API's kinds too.
 func (o Options) keeps(ctx context.Context, definition *unstructured.Unstructured) (string, error) {
 	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
 	resource, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "plural")
@@ -209,7 +209,7 @@ func (o Options) keeps(ctx context.Context, definition *unstructured.Unstructure
 	}
 	list, err := o.Client.Dynamic.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}).List(ctx, metav1.ListOptions{Limit: 1})
 	switch {
-	case apierrors.IsNotFound(err): // it is not served
+	case apierrors.IsNotFound(err): // the cluster does not serve the kind
 		return "", nil
 	case err != nil:
 		return "", fmt.Errorf("listing %s: %w", resource, err)
@@ -230,8 +230,7 @@ func (o Options) delete(ctx context.Context, client dynamic.ResourceInterface, n
 	return nil
 }
 
-// inUse finds control planes that are not removed. In a dry run the one of the release is there
-// still.
+// inUse finds control planes that still exist. In a dry run it does not count the release's own.
 func (o Options) inUse(ctx context.Context) error {
 	list, err := o.Client.Core.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: replicas.Selector})
 	if err != nil {
@@ -250,7 +249,7 @@ func (o Options) inUse(ctx context.Context) error {
 	return nil
 }
 
-// removeNamespace removes the namespace that Apply made, and waits for its end.
+// removeNamespace removes the namespace that Apply created, and waits until it is gone.
 func (o Options) removeNamespace(ctx context.Context, verb string) error {
 	namespaces := o.Client.Core.CoreV1().Namespaces()
 	n, err := namespaces.Get(ctx, o.Client.Namespace, metav1.GetOptions{})
@@ -288,7 +287,7 @@ func (o Options) removeNamespace(ctx context.Context, verb string) error {
 	return nil
 }
 
-// others are pods, and records of other releases, in the control plane's namespace.
+// others returns the pods, and the records of other releases, in the control plane's namespace.
 func (o Options) others(ctx context.Context) (out []string, err error) {
 	pods, err := o.Client.Core.CoreV1().Pods(o.Client.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package kubeclient leads from a command line to a cluster: kubectl's flags, the clients that
-// they stand for, ports of pods that are forwarded to this machine, and objects that are followed
-// until they are as a command needs them. What may not be read is an error at once, and no wait.
+// Package kubeclient connects a command line to a cluster. It provides kubectl's flags, clients for the
+// cluster that they choose, port forwarding from pods to this machine, and waits until objects are in
+// the state that a command needs. A missing permission is an error at once; no wait hides it.
 package kubeclient
 
 import (
@@ -22,8 +22,8 @@ import (
 	"k8s.io/klog/v2"
 )
 
-// Flags are kubectl's flags that choose the cluster, the user and the namespace. They are a
-// [genericclioptions.RESTClientGetter], as Helm needs one.
+// Flags are the flags of kubectl that choose the cluster, the user and the namespace. They implement
+// [genericclioptions.RESTClientGetter], because Helm needs one.
 type Flags struct {
 	*genericclioptions.ConfigFlags
 
@@ -31,22 +31,23 @@ type Flags struct {
 	mapper     func() (meta.RESTMapper, error)
 }
 
-// NewFlags returns the flags with their defaults. An empty namespace is the context's.
+// NewFlags returns the flags with their defaults. If namespace is empty, the default is the context's
+// namespace.
 func NewFlags(namespace string) *Flags {
 	all := genericclioptions.NewConfigFlags(true)
 	all.Namespace = &namespace
 	f := &Flags{ConfigFlags: all}
-	// The rest of kubectl's flags repeat what a kubeconfig says.
+	// kubectl's remaining flags repeat settings of a kubeconfig.
 	all.CacheDir, all.ClusterName, all.AuthInfoName, all.APIServer, all.TLSServerName = nil, nil, nil, nil, nil
 	all.Insecure, all.CertFile, all.KeyFile, all.CAFile, all.BearerToken = nil, nil, nil, nil, nil
 	all.Username, all.Password, all.Timeout, all.DisableCompression, all.ImpersonateUID = nil, nil, nil, nil, nil
 	all.WrapConfigFn = func(c *rest.Config) *rest.Config {
-		c.QPS = -1 // the API server has limits of its own (priority and fairness)
+		c.QPS = -1 // no client-side limit: the API server has its own (priority and fairness)
 		c.WarningHandler = rest.NoWarnings{}
 		return c
 	}
-	// In memory, and not kubectl's files, which are up to six hours old: install adds kinds, and a
-	// cluster may be another one at the same address.
+	// Cached in memory instead of kubectl's files, which may be six hours old: install adds kinds, and
+	// another cluster may have taken over the same address.
 	f.discovered = sync.OnceValues(func() (discovery.CachedDiscoveryInterface, error) {
 		config, err := all.ToRESTConfig()
 		if err != nil {
@@ -68,7 +69,7 @@ func NewFlags(namespace string) *Flags {
 	return f
 }
 
-// Add adds the flags; usage is that of --namespace.
+// Add adds the flags to fs; usage is the help text of --namespace.
 func (f *Flags) Add(fs *pflag.FlagSet, usage string) {
 	f.AddFlags(fs)
 	fs.Lookup("namespace").Usage = usage
@@ -82,7 +83,7 @@ func (f *Flags) Add(fs *pflag.FlagSet, usage string) {
 	}
 }
 
-// Kubectl are the flags that are set, but the namespace, for a kubectl that is run.
+// Kubectl returns the flags that are set, except --namespace, as arguments for a kubectl process.
 func (f *Flags) Kubectl() (args []string) {
 	for _, flag := range []struct {
 		name  string
@@ -98,12 +99,12 @@ func (f *Flags) Kubectl() (args []string) {
 	return args
 }
 
-// ToDiscoveryClient replaces the one with files by one in memory.
+// ToDiscoveryClient returns a client that caches in memory, instead of the default with files.
 func (f *Flags) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
 	return f.discovered()
 }
 
-// ToRESTMapper is that of [Flags.ToDiscoveryClient].
+// ToRESTMapper returns a mapper that uses the client of [Flags.ToDiscoveryClient].
 func (f *Flags) ToRESTMapper() (meta.RESTMapper, error) { return f.mapper() }
 
 // A ConfigError means that the flags and the kubeconfig name no cluster.
@@ -113,23 +114,23 @@ func (e *ConfigError) Error() string { return fmt.Sprintf("kubeconfig: %v", e.Er
 
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// Hint is what a command prints after the error.
+// Hint returns the advice that a command prints after the error.
 func (e *ConfigError) Hint() string {
 	return "--kubeconfig and --context choose a cluster; kubectl config get-contexts lists them"
 }
 
-// A Client is what commands use of a cluster.
+// A Client holds the clients that commands use for a cluster.
 type Client struct {
 	Config    *rest.Config
 	Core      kubernetes.Interface
 	Dynamic   dynamic.Interface
 	Mapper    meta.RESTMapper
-	Namespace string // that of the flags
+	Namespace string // the namespace that the flags choose
 }
 
 // Client returns the clients of the cluster. It sends no request.
 func (f *Flags) Client() (*Client, error) {
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // errors are returned too, and printed once
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // errors are returned too; this way they are printed only once
 	config, err := f.ToRESTConfig()
 	if err != nil {
 		if clientcmd.IsEmptyConfig(err) {
@@ -137,7 +138,7 @@ func (f *Flags) Client() (*Client, error) {
 		}
 		return nil, &ConfigError{err}
 	}
-	// client-go takes localhost:8080 for a kubeconfig without clusters.
+	// For a kubeconfig without clusters client-go would use localhost:8080.
 	if raw, err := f.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 {
 		if _, err := rest.InClusterConfig(); err != nil {
 			return nil, &ConfigError{errors.New("it names no cluster, or there is none")}

@@ -34,16 +34,16 @@ func Named(name string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
 }
 
-// Follow calls listed with the objects that a client selects, and then changed with each of them
-// and each change, until one of the two returns true or an error. Kind is an empty object. Listed
-// may be called again, with all that there is then. If ctx ends first, the error is its own.
+// Follow calls listed with the objects that a client selects, and then changed with every object and
+// every later change, until one of the two returns true or an error. kind is an empty object. Follow
+// may call listed again, with all objects of that moment. If ctx ends first, the error is that of ctx.
 func Follow[L runtime.Object, T object](ctx context.Context, client lister[L], which metav1.ListOptions, kind T,
 	listed func([]T) (done bool, err error), changed func(o T, deleted bool) (done bool, err error)) error {
 	selected := func(o metav1.ListOptions) metav1.ListOptions {
 		o.FieldSelector, o.LabelSelector = which.FieldSelector, which.LabelSelector
 		return o
 	}
-	// An informer would try again, and not say so, where the caller may not list.
+	// If the caller may not list, an informer would retry silently; this request fails at once.
 	first, err := client.List(ctx, which)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func Follow[L runtime.Object, T object](ctx context.Context, client lister[L], w
 		}
 		return false, nil
 	})
-	if err != nil && ctx.Err() != nil { // client-go has errors of its own for the end of ctx
+	if err != nil && ctx.Err() != nil { // at the end of ctx client-go returns errors of its own
 		return ctx.Err()
 	}
 	return err
@@ -86,8 +86,8 @@ func ofKind[T, E any](all []E) (out []T) {
 	return out
 }
 
-// Await waits until one of the objects that a client selects waits for nothing, as reason says. It
-// calls waits with each reason that is not empty.
+// Await waits until reason returns "" for one of the objects that a client selects. It calls waits with
+// each reason that is not empty.
 func Await[L runtime.Object, T object](ctx context.Context, client lister[L], which metav1.ListOptions, kind T, reason func(T) string, waits func(reason string)) error {
 	return Follow(ctx, client, which, kind, func([]T) (bool, error) { return false, nil }, func(o T, deleted bool) (bool, error) {
 		if deleted {
@@ -101,9 +101,9 @@ func Await[L runtime.Object, T object](ctx context.Context, client lister[L], wh
 	})
 }
 
-// AwaitNone waits until no object that a client selects matches; a deleted one does not. It calls
-// waits with the number of those that match, and of all at the beginning, and returns the names
-// of those that are left when it gives up.
+// AwaitNone waits until none of the objects that a client selects matches; deleted objects count as not
+// matching. It calls waits with the number of matching objects, and with the number of all objects at
+// the beginning. When it gives up, it returns the names of the objects that still match.
 func AwaitNone[L runtime.Object, T object](ctx context.Context, client lister[L], which metav1.ListOptions, kind T,
 	match func(T) bool, waits func(left, all int)) (names []string, err error) {
 	left, all := map[string]bool{}, 0
@@ -125,7 +125,7 @@ func AwaitNone[L runtime.Object, T object](ctx context.Context, client lister[L]
 		waits(len(left), all)
 		return len(left) == 0, nil
 	})
-	for name := range left { // any order: they are sorted
+	for name := range left { // any order: the names are sorted
 		names = append(names, name)
 	}
 	slices.Sort(names)
@@ -138,7 +138,7 @@ func AwaitGone[L runtime.Object, T object](ctx context.Context, client lister[L]
 	return err
 }
 
-// ErrGone means that a pod which is followed does not exist, or was deleted.
+// ErrGone means that a followed pod does not exist or was deleted.
 var ErrGone = errors.New("the pod has been deleted meanwhile")
 
 // FollowPod calls changed with a pod and each of its changes, until it returns true or an error.
@@ -159,10 +159,10 @@ func FollowPod(ctx context.Context, core kubernetes.Interface, namespace, name s
 	})
 }
 
-// RequestTime bounds a request that the end of ctx does not interrupt.
+// RequestTime bounds a request that continues after ctx has ended.
 const RequestTime = 15 * time.Second
 
-// DeletePod deletes a pod, also if ctx has ended.
+// DeletePod deletes a pod, even if ctx has ended.
 func DeletePod(ctx context.Context, core kubernetes.Interface, namespace, name string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), RequestTime)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// Who may not list has the error at once, and does not wait for an answer that never comes.
+// If the caller may not list, Follow fails at once instead of waiting for ever.
 func TestFollowWithoutPermission(t *testing.T) {
 	core := fake.NewClientset()
 	core.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -27,7 +27,7 @@ func TestFollowWithoutPermission(t *testing.T) {
 	}
 }
 
-// A pod whose end comes while it is followed is gone, and so is one that does not exist.
+// FollowPod returns ErrGone if the pod is deleted while it is followed, and if it does not exist.
 func TestFollowPodToItsEnd(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
 	core := fake.NewClientset(p)
@@ -45,7 +45,7 @@ func TestFollowPodToItsEnd(t *testing.T) {
 	}
 }
 
-// What is left when the time is over is named, and the error is that of the context.
+// At the timeout AwaitNone names the objects that still match, and returns the error of the context.
 func TestAwaitNoneGivesUp(t *testing.T) {
 	core := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "b"}}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}})
 	ctx, cancel := context.WithCancel(t.Context())

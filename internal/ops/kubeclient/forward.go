@@ -15,15 +15,16 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-// Forward forwards a port of a pod to a free one of this machine until stop is called, as "kubectl
-// port-forward" does: the connection comes to the pod from its own loopback.
+// Forward forwards a port of a pod to a free port of this machine until stop is called, as "kubectl
+// port-forward" does: the pod sees the connection come from its own loopback address.
 func (c *Client) Forward(ctx context.Context, namespace, pod string, port int) (address string, stop func(), err error) {
 	address, _, stop, err = c.ForwardTo(ctx, 0, namespace, pod, port)
 	return address, stop, err
 }
 
-// ForwardTo forwards a port of a pod to a given one of this machine, or to a free one if that is 0.
-// Lost gets an error if it ends before stop is called, as when the pod is deleted.
+// ForwardTo forwards a port of a pod to a given port of this machine, or to a free one if local is 0.
+// lost receives an error if the forwarding ends before stop is called, for example because the pod is
+// deleted.
 func (c *Client) ForwardTo(ctx context.Context, local int, namespace, pod string, port int) (address string, lost <-chan error, stop func(), err error) {
 	what := fmt.Sprintf("forwarding port %d of pod %s/%s", port, namespace, pod)
 	dialer, err := c.dialer(namespace, pod)
@@ -31,7 +32,7 @@ func (c *Client) ForwardTo(ctx context.Context, local int, namespace, pod string
 		return "", nil, nil, fmt.Errorf("%s: %w", what, err)
 	}
 	ending, ready, ended, gone := make(chan struct{}), make(chan struct{}), make(chan error, 1), make(chan struct{})
-	var trouble bytes.Buffer // read after the forwarder has ended
+	var trouble bytes.Buffer // read only after the forwarder has ended
 	f, err := portforward.NewOnAddresses(dialer, []string{"127.0.0.1"}, []string{fmt.Sprintf("%d:%d", local, port)}, ending, ready, io.Discard, &trouble)
 	if err != nil {
 		return "", nil, nil, fmt.Errorf("%s: %w", what, err)
@@ -56,8 +57,8 @@ func (c *Client) ForwardTo(ctx context.Context, local int, namespace, pod string
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(ports[0].Local))), ended, sync.OnceFunc(func() { close(ending); <-gone }), nil
 }
 
-// dialer speaks the protocol of the API server: WebSockets, or SPDY with one that is older than
-// 1.30 or behind a proxy that knows no WebSockets.
+// dialer uses WebSockets, or SPDY if the API server is older than 1.30 or behind a proxy that does not
+// support WebSockets.
 func (c *Client) dialer(namespace, pod string) (httpstream.Dialer, error) {
 	transport, upgrader, err := spdy.RoundTripperFor(c.Config)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Container returns a pod's container with a name, from either list; nil if there is none.
+// Container returns the container or init container of a pod with a name; nil if there is none.
 func Container(p *corev1.Pod, name string) *corev1.Container {
 	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		if i := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
@@ -24,11 +24,11 @@ func Container(p *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// Proxy returns the container of Outrider's proxy, as a plain or as a native sidecar; nil if the
-// pod has none.
+// Proxy returns the container of Outrider's proxy, which is a plain container or a native sidecar; nil
+// if the pod has none.
 func Proxy(p *corev1.Pod) *corev1.Container { return Container(p, contract.ProxyContainer) }
 
-// Status returns what the kubelet says of a container; nil if it says nothing.
+// Status returns the kubelet's status of a container; nil if there is none yet.
 func Status(p *corev1.Pod, container string) *corev1.ContainerStatus {
 	for _, list := range [][]corev1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses} {
 		if i := slices.IndexFunc(list, func(s corev1.ContainerStatus) bool { return s.Name == container }); i >= 0 {
@@ -38,13 +38,13 @@ func Status(p *corev1.Pod, container string) *corev1.ContainerStatus {
 	return nil
 }
 
-// IsMeshed reports whether a pod has a proxy of Outrider, and has not ended.
+// IsMeshed reports whether a pod has a proxy of Outrider and has not ended.
 func IsMeshed(p *corev1.Pod) bool {
 	return Proxy(p) != nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
-// EachMeshed calls visit with each pod of a namespace, or of all, that [IsMeshed] and has labels, a
-// selector as kubectl's.
+// EachMeshed calls visit for each pod that [IsMeshed] in a namespace, or in all namespaces if it is
+// empty. labels is a selector in kubectl's syntax.
 func EachMeshed(ctx context.Context, core kubernetes.Interface, namespace, labels string, visit func(*corev1.Pod)) error {
 	all := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return core.CoreV1().Pods(namespace).List(ctx, o)
@@ -61,7 +61,7 @@ func EachMeshed(ctx context.Context, core kubernetes.Interface, namespace, label
 	return nil
 }
 
-// Meshed lists the pods of [EachMeshed].
+// Meshed returns the pods that [EachMeshed] visits.
 func Meshed(ctx context.Context, core kubernetes.Interface, namespace, labels string) (out []corev1.Pod, err error) {
 	err = EachMeshed(ctx, core, namespace, labels, func(p *corev1.Pod) { out = append(out, *p) })
 	return out, err

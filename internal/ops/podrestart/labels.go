@@ -16,7 +16,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/injectors"
 )
 
-// removeLabels takes the labels that request injection off the namespaces.
+// removeLabels removes the labels that request injection from the namespaces.
 func (o Options) removeLabels(ctx context.Context) error {
 	namespaces, err := o.namespaces(ctx)
 	if err != nil {
@@ -75,7 +75,7 @@ func (o Options) namespaces(ctx context.Context) ([]corev1.Namespace, error) {
 	return l.Items, nil
 }
 
-// requests are the labels of a namespace that request injection. One that declines it stays.
+// requests returns the labels of a namespace that request injection. A label that declines it stays.
 func requests(n corev1.Namespace) (keys []string) {
 	for _, key := range []string{contract.NamespaceLabel, contract.OwnNamespaceLabel} {
 		if n.Labels[key] == "enabled" {
@@ -88,7 +88,7 @@ func requests(n corev1.Namespace) (keys []string) {
 	return keys
 }
 
-// revisionsOf are those of our control planes.
+// revisionsOf returns the revisions of our control planes.
 func revisionsOf(all []admission.MutatingWebhookConfiguration) map[string]bool {
 	out := map[string]bool{}
 	for _, c := range all {

@@ -1,9 +1,9 @@
-// Package podrestart takes namespaces of a cluster out of the mesh: it removes the labels that
-// request injection, and restarts the workloads whose pods have a proxy, until no pod has one.
+// Package podrestart takes namespaces of a cluster out of the mesh: it removes the labels that request
+// injection, and restarts the workloads whose pods have a proxy, until no pod has one.
 //
-// Whether a new pod would get a proxy is the API server's answer to a dry run, made after the
-// labels are gone. A workload whose new pods would get one again is not restarted. Everything is
-// decided from what the cluster has, so that a run that was interrupted is continued by the next.
+// To find out whether a new pod would get a proxy again, it asks the API server for a dry run after the
+// labels are removed. If the pod would, it does not restart the workload. All decisions depend only on
+// the state of the cluster, so the next run can continue an interrupted one.
 package podrestart
 
 import (
@@ -28,14 +28,14 @@ import (
 // Options of [Run].
 type Options struct {
 	Client    kubernetes.Interface
-	Namespace string // empty: all
+	Namespace string // empty: all namespaces
 	DryRun    bool   // change nothing
 	Progress  *cli.Progress
 
 	lag time.Duration // default: cacheLag
 }
 
-// A Pod has a proxy that no restart takes away.
+// A Pod is a pod whose proxy no restart takes away, with the reason.
 type Pod struct{ Namespace, Name, Reason string }
 
 // Run takes the namespaces out of the mesh. It returns the pods with a proxy that it could not
@@ -90,7 +90,7 @@ func (o Options) replace(ctx context.Context, w workload, pods []corev1.Pod) (wh
 	case err != nil || s.never != "":
 		return s.never, err
 	}
-	if o.DryRun { // the labels, on which the answer depends, are still there
+	if o.DryRun { // the answer depends on the labels, which a dry run keeps
 		o.Progress.Step("%s: would be restarted, %d pods", w, len(pods))
 		return "", nil
 	}
@@ -109,8 +109,8 @@ func (o Options) replace(ctx context.Context, w workload, pods []corev1.Pod) (wh
 	return "", nil
 }
 
-// The API server's own cache of namespaces, by which it selects webhooks, may be behind for a
-// moment after a label was removed.
+// The API server selects webhooks by a cache of namespaces, which may lag behind for a moment after a
+// label was removed.
 const (
 	cacheLag = 10 * time.Second
 	askEvery = 500 * time.Millisecond

@@ -20,16 +20,16 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A cluster has a fake API server. A pod that is created in a dry run gets a proxy where the
-// namespace or the pod still requests one, and a change of a template replaces the pods, as the
-// controllers would do it.
+// A cluster is a fake API server. A pod that is created as a dry run gets a proxy if its namespace or
+// the pod itself still requests one, and a changed template replaces the pods, as the controllers
+// would.
 type cluster struct {
 	*fake.Clientset
 	lines []string
-	stuck func() // if not nil no controller acts, and it is called when pods are waited for
+	stuck func() // if not nil, no controller acts, and stuck is called when the code waits for pods
 }
 
-// Write takes a line of the progress.
+// Write records a line of the progress.
 func (c *cluster) Write(line []byte) (int, error) {
 	text := strings.TrimSuffix(string(line), "\n")
 	if c.lines = append(c.lines, text); c.stuck != nil && strings.HasPrefix(text, "pods with a proxy") {
@@ -85,7 +85,7 @@ func namespace(name string, labels ...string) *corev1.Namespace {
 	return n
 }
 
-// meshed is a pod with a proxy; kind/name is its controller, and hash that of its template.
+// meshed returns a pod with a proxy; controller is KIND/NAME, and hash belongs to its pod template.
 func meshed(ns, name, controller, hash string) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{}, Annotations: map[string]string{contract.Status: `{"containers":["outrider-proxy"]}`, contract.Overrides: "{}"}},
@@ -205,8 +205,8 @@ func TestAnotherInjectorsLabelsStay(t *testing.T) {
 	}
 }
 
-// An interrupted run is continued: a restart that is under way is awaited and not made again; one
-// that has ended and left proxies is.
+// A run continues an interrupted one: it awaits a restart in progress without repeating it, and repeats
+// a restart that has ended and left proxies.
 func TestARestartUnderWayIsNotMadeAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		updated int32

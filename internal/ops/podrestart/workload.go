@@ -15,13 +15,13 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A workload is what makes pods of a template.
+// A workload creates pods from a template.
 type workload struct{ namespace, kind, name string }
 
 func (w workload) String() string { return strings.ToLower(w.kind) + " " + w.namespace + "/" + w.name }
 
-// ownerOf is the workload of a pod; without a kind if it has none. The name of a Deployment's
-// ReplicaSet ends with the hash of the template.
+// ownerOf returns the workload of a pod; its kind is empty if the pod has none. The name of a
+// Deployment's ReplicaSet ends with the hash of the template.
 func ownerOf(pod *corev1.Pod) workload {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
@@ -35,14 +35,14 @@ func ownerOf(pod *corev1.Pod) workload {
 	return w
 }
 
-// A state is what is known of a workload.
+// A state describes a workload in the cluster.
 type state struct {
 	template corev1.PodTemplateSpec
-	never    string // why a restart would replace no pod
+	never    string // why a restart would not replace its pods
 	rolling  bool   // a roll-out is under way
 }
 
-// stateOf asks the API server.
+// stateOf reads the state of a workload from the API server.
 func (o Options) stateOf(ctx context.Context, w workload) (s state, err error) {
 	apps := o.Client.AppsV1()
 	switch w.kind {
@@ -90,17 +90,17 @@ func (o Options) stateOf(ctx context.Context, w workload) (s state, err error) {
 
 const onDelete = "the update strategy is OnDelete: delete the pod, and its workload makes another"
 
-// underWay reports whether an earlier restart will replace the pods, the newest of which was made
-// at a time.
+// underWay reports whether an earlier restart will still replace the pods; newest is when the newest of
+// them was created.
 func (s state) underWay(newest time.Time) bool {
 	at, err := time.Parse(time.RFC3339, s.template.Annotations[restartedAt])
 	return err == nil && s.rolling && at.After(newest)
 }
 
-// restartedAt is the annotation that kubectl rollout restart sets.
+// restartedAt is the annotation that "kubectl rollout restart" sets.
 const restartedAt = "kubectl.kubernetes.io/restartedAt"
 
-// restart has a workload make its pods anew.
+// restart makes a workload replace its pods.
 func (o Options) restart(ctx context.Context, w workload) (err error) {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{
 		"annotations": map[string]string{restartedAt: time.Now().UTC().Format(time.RFC3339)}}}}})

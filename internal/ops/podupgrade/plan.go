@@ -1,12 +1,12 @@
-// Package podupgrade gives running pods the proxy that a new pod would get today, without a new
-// pod: it changes the image of the proxy's container, and the kubelet replaces that container
-// alone. The applications are not restarted.
+// Package podupgrade upgrades the proxy of running pods without replacing the pods: it changes the
+// image of the proxy's container to the image that a new pod would get today, and the kubelet restarts
+// only that container. The applications keep running.
 //
 //  1. Plan asks the API server, for each workload, which image its next pod would get (dry run).
-//  2. Run has each node run the new image once, so that it is there and known to work.
-//  3. For each pod it announces the replacement to the agent, which drains then (see package
-//     proxy), changes the image, and waits until the pod is ready. The first that does not get
-//     ready gets its old image back, and nothing more is begun.
+//  2. Run first runs the new image once on each node, so that it is present and known to work.
+//  3. For each pod, Run announces the replacement to the agent, which then drains (see package
+//     proxy), changes the image, and waits until the pod is ready. The first pod that does not get
+//     ready gets its old image back, and Run begins no other.
 package podupgrade
 
 import (
@@ -27,13 +27,13 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// A State says what is to be done with a pod.
+// A State says what can be done with a pod.
 type State string
 
 // The states.
 const (
-	Current State = "current" // it has the image that a new pod would get
-	Due     State = "due"     // its proxy can be replaced
+	Current State = "current" // the pod has the image that a new pod would get
+	Due     State = "due"     // the proxy can be replaced
 	Cannot  State = "cannot"  // only a new pod can have the new proxy; Reason says why
 )
 
@@ -43,27 +43,27 @@ type Candidate struct {
 	Name      string    `json:"name"`
 	UID       types.UID `json:"-"`
 	Node      string    `json:"node,omitempty"`
-	From      string    `json:"from"`         // image that it has
+	From      string    `json:"from"`         // image of the pod's proxy
 	To        string    `json:"to,omitempty"` // image that a new pod would get
 	State     State     `json:"state"`
 	Reason    string    `json:"reason,omitempty"`
 
-	workload    string // UID of the pod's controller, or of the pod
+	workload    string // UID of the pod's controller, or of the pod if it has none
 	pullSecrets []corev1.LocalObjectReference
-	statusPort  string // of the agent
+	statusPort  string // port of the agent
 }
 
-// String is the pod's name with its namespace.
+// String returns NAME.NAMESPACE of the pod.
 func (c Candidate) String() string { return c.Name + "." + c.Namespace }
 
-// A Selection is which pods are meant.
+// A Selection chooses pods.
 type Selection struct {
-	Namespace string // empty: all
-	Labels    string // a selector; empty: all
-	Image     string // for all of them; empty: what a new pod would get
+	Namespace string // empty: all namespaces
+	Labels    string // a label selector; empty: all pods
+	Image     string // new image for all of them; empty: the image that a new pod would get
 }
 
-// Plan lists the pods with a proxy, sorted by namespace and name, and what is to be done with each.
+// Plan returns the pods with a proxy, sorted by namespace and name, with the state of each.
 func Plan(ctx context.Context, client kubernetes.Interface, s Selection) ([]Candidate, error) {
 	p := planner{client: client, image: s.Image, next: map[string]answer{}}
 	var out []Candidate
@@ -84,7 +84,7 @@ func Plan(ctx context.Context, client kubernetes.Interface, s Selection) ([]Cand
 type planner struct {
 	client kubernetes.Interface
 	image  string
-	next   map[string]answer // by workload: the pods of one get the same
+	next   map[string]answer // by workload: all its pods get the same image
 }
 
 type answer struct{ image, reason string }
@@ -120,15 +120,15 @@ func (p *planner) judge(ctx context.Context, pod *corev1.Pod) Candidate {
 	return c
 }
 
-// statusPort is the agent's port. Injection has written it into the proxy's configuration wherever
-// it is not the default: by the annotation, a ProxyConfig, or the values.
+// statusPort returns the agent's port. Injection writes it into the proxy's configuration whenever an
+// annotation, a ProxyConfig or the values change the default.
 func statusPort(proxy *corev1.Container) string {
 	config := struct {
 		StatusPort uint16 `json:"statusPort"`
 	}{contract.StatusPort}
 	for _, e := range proxy.Env {
 		if e.Name == "PROXY_CONFIG" {
-			_ = json.Unmarshal([]byte(e.Value), &config) // not readable: the default, as for the agent of such a pod
+			_ = json.Unmarshal([]byte(e.Value), &config) // if it is unreadable, the agent uses the default port too
 		}
 	}
 	return strconv.Itoa(int(config.StatusPort))
@@ -136,7 +136,7 @@ func statusPort(proxy *corev1.Container) string {
 
 func running(s *corev1.ContainerStatus) bool { return s != nil && s.State.Running != nil }
 
-// workloadOf is the UID of the pod's controller, or its own.
+// workloadOf returns the UID of the pod's controller, or the pod's own if it has none.
 func workloadOf(pod *corev1.Pod) string {
 	if owner := metav1.GetControllerOf(pod); owner != nil {
 		return string(owner.UID)
@@ -144,8 +144,8 @@ func workloadOf(pod *corev1.Pod) string {
 	return string(pod.UID)
 }
 
-// nextImage is the image that the next pod of this one's workload would get: the API server is
-// asked to make one in a dry run, with all that decides there.
+// nextImage returns the image that the next pod of this pod's workload would get. It asks the API
+// server to create one as a dry run, so that everything that influences a real pod is applied.
 func (p *planner) nextImage(ctx context.Context, pod *corev1.Pod) answer {
 	key := workloadOf(pod)
 	a, known := p.next[key]
@@ -168,7 +168,7 @@ func (p *planner) ask(ctx context.Context, pod *corev1.Pod) answer {
 	return answer{image: container.Image}
 }
 
-// Next is the pod that the API server would make today in place of an injected one: a dry run.
+// Next returns the pod that the API server would create today in place of an injected one (dry run).
 func Next(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) (*corev1.Pod, error) {
 	bare, err := inject.Stripped(pod)
 	if err != nil {

@@ -15,23 +15,23 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// The kubelet stops a container first and pulls the next image then. So each node gets the image
-// before, by a pod that runs it once: a proxy is then away for about a second, and an image that
-// does not exist, or does not run there, stops nothing.
+// The kubelet stops a container before it pulls the next image. So a pod first runs the image once on
+// each node: then the proxy is away for only about a second, and an image that does not exist or does
+// not run there stops no proxy.
 
 // pullTimeout bounds how long a node may take to pull and run the image.
 const pullTimeout = 5 * time.Minute
 
-// prepare has the node of c run the image once.
+// prepare runs the image once on the node of c.
 func (r *roll) prepare(ctx context.Context, c Candidate) error {
 	ctx, cancel := context.WithTimeout(ctx, r.pull)
 	defer cancel()
 	pod := runOnce(c)
 	_, err := r.Client.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: "outrider"})
-	if err != nil && !apierrors.IsAlreadyExists(err) { // one of an upgrade that was interrupted
+	if err != nil && !apierrors.IsAlreadyExists(err) { // AlreadyExists: left by an interrupted upgrade
 		return fmt.Errorf("%s: running %s once: %w", c.Node, c.To, err)
 	}
-	// One that stays has ended, and costs nothing.
+	// If the deletion fails, the pod has ended anyway and costs nothing.
 	defer func() { _ = kubeclient.DeletePod(ctx, r.Client, pod.Namespace, pod.Name) }()
 	last := "the kubelet has not begun"
 	err = kubeclient.FollowPod(ctx, r.Client, c.Namespace, pod.Name, func(p *corev1.Pod) (bool, error) {
@@ -61,7 +61,7 @@ func (r *roll) prepare(ctx context.Context, c Candidate) error {
 	return nil
 }
 
-// runOnce is a pod that runs the image of c on its node, with the least of permissions.
+// runOnce returns a pod that runs the image of c on its node, with minimal permissions.
 func runOnce(c Candidate) *corev1.Pod {
 	yes, no, user, grace := true, false, int64(contract.ProxyUser), int64(0)
 	return &corev1.Pod{

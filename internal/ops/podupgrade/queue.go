@@ -5,31 +5,31 @@ import (
 	"sync"
 )
 
-// A queue gives out candidates in their order, but at a time no more than a quarter of the pods of
-// a workload, or one: the callers of a service wait while none of its pods is ready. A quarter is
-// what a Deployment has unavailable by default.
+// A queue hands out candidates in order. At any time at most a quarter of a workload's pods are handed
+// out, but at least one, because callers of a service must wait while none of its pods is ready. A
+// Deployment's default for unavailable pods is a quarter too.
 type queue struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	due     []Candidate
-	room    map[string]int // by workload: how many more may be given out
+	room    map[string]int // by workload: how many more candidates may be handed out
 	stopped bool
 }
 
-// newQueue makes one of those that are due among all.
+// newQueue returns a queue of the due candidates; all determines the size of each workload.
 func newQueue(all, due []Candidate) *queue {
 	q := &queue{due: slices.Clone(due), room: map[string]int{}}
 	q.changed = sync.NewCond(&q.mu)
 	for _, c := range all {
 		q.room[c.workload]++
 	}
-	for w, n := range q.room { // any order: each is set for itself
+	for w, n := range q.room { // any order: the entries are independent
 		q.room[w] = max(1, n/4)
 	}
 	return q
 }
 
-// next waits for a candidate that may be replaced now. There is none after stop.
+// next waits for a candidate that may be replaced now. After stop it returns none.
 func (q *queue) next() (c Candidate, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -46,7 +46,7 @@ func (q *queue) next() (c Candidate, more bool) {
 	return c, false
 }
 
-// done says that a candidate needs its place no more.
+// done returns the slot of a candidate.
 func (q *queue) done(c Candidate) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,7 +54,7 @@ func (q *queue) done(c Candidate) {
 	q.changed.Broadcast()
 }
 
-// stop keeps what is left.
+// stop hands out no further candidates.
 func (q *queue) stop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 )
 
-// At a time a quarter of a workload's pods are given out, or one, in the order of all.
+// The queue hands out at most a quarter of a workload's pods at a time, at least one, in their order.
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all []Candidate
@@ -19,7 +19,7 @@ func TestQueue(t *testing.T) {
 		slices.SortFunc(all, func(a, b Candidate) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) })
 		q := newQueue(all, all)
 		given := make(chan Candidate, len(all))
-		for range len(all) { // more workers than there may be at a time
+		for range len(all) { // more workers than may be busy at a time
 			go func() {
 				for c, more := q.next(); more; c, more = q.next() {
 					given <- c
@@ -38,7 +38,7 @@ func TestQueue(t *testing.T) {
 		var rounds [][]string
 		for names, taken := take(); len(names) > 0; names, taken = take() {
 			rounds = append(rounds, names)
-			if len(rounds) == 3 { // what has begun goes on; no more is begun
+			if len(rounds) == 3 { // running replacements continue, but none begins
 				q.stop()
 			}
 			for _, c := range taken {

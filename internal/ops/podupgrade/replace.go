@@ -26,7 +26,7 @@ import (
 // An Exec runs a command in a pod's proxy container and returns what it printed.
 type Exec func(ctx context.Context, namespace, pod string, command ...string) (string, error)
 
-// NewExec returns the one of a cluster, as kubectl exec does it.
+// NewExec returns an Exec for a cluster that works like kubectl exec.
 func NewExec(config *rest.Config, client kubernetes.Interface) Exec {
 	return func(ctx context.Context, namespace, pod string, command ...string) (string, error) {
 		at := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
@@ -43,13 +43,13 @@ func NewExec(config *rest.Config, client kubernetes.Interface) Exec {
 		if err != nil {
 			return "", err
 		}
-		var out, wrong bytes.Buffer // each is written by a goroutine of its own
+		var out, wrong bytes.Buffer // two buffers, because two goroutines write
 		err = run.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: &out, Stderr: &wrong})
 		return out.String() + wrong.String(), err
 	}
 }
 
-// announce tells the agent that only its container stops next.
+// announce tells the agent that its container will stop while the rest of the pod keeps running.
 func (r *roll) announce(ctx context.Context, c Candidate) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -60,13 +60,14 @@ func (r *roll) announce(ctx context.Context, c Candidate) error {
 	return nil
 }
 
-// firstOf is the first line of what a command printed, and a part of it if it is long.
+// firstOf returns the first line of a command's output, shortened if it is long.
 func firstOf(out string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(out), "\n")
 	return line[:min(len(line), 200)]
 }
 
-// get returns the pod of c. Another pod of its name is none, nor one that is being deleted.
+// get returns the pod of c. A pod that is being deleted, or another pod with the same name, is not
+// found.
 func (r *roll) get(ctx context.Context, c Candidate) (*corev1.Pod, error) {
 	pod, err := r.Client.CoreV1().Pods(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && (pod.UID != c.UID || pod.DeletionTimestamp != nil) {
@@ -75,7 +76,7 @@ func (r *roll) get(ctx context.Context, c Candidate) (*corev1.Pod, error) {
 	return pod, err
 }
 
-// setImage changes the proxy's image in a pod, and nothing else.
+// setImage changes only the proxy's image.
 func (r *roll) setImage(ctx context.Context, c Candidate, image string) error {
 	pod, err := r.get(ctx, c)
 	if err != nil {
@@ -98,8 +99,8 @@ func (r *roll) setImage(ctx context.Context, c Candidate, image string) error {
 	return err
 }
 
-// await returns when the pod is ready with a proxy that began after the one whose ID is given, or
-// why it is not. It follows the pod's events.
+// await returns nil once the pod is ready with a proxy container other than the one with the ID before,
+// or the reason why it is not. It watches the pod.
 func (r *roll) await(ctx context.Context, c Candidate, before string) error {
 	last := "the kubelet has not begun"
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)

@@ -20,26 +20,27 @@ import (
 type Options struct {
 	Client         kubernetes.Interface
 	Exec           Exec
-	MaxUnavailable int           // proxies that are replaced at a time, and a quarter of a workload's (at least one); default 1
-	Timeout        time.Duration // for one pod to get ready; default DefaultTimeout
+	MaxUnavailable int           // proxies replaced at the same time, of a workload at most a quarter (at least one); default 1
+	Timeout        time.Duration // for one pod to become ready; default DefaultTimeout
 	Progress       func(Event)   // called for each step, by one goroutine at a time; default: none
 
-	pull time.Duration // for a node to pull and run the image; default pullTimeout
+	pull time.Duration // time for a node to pull and run the image; default pullTimeout
 }
 
-// A Step is what happened to a pod.
+// A Step names an event in the upgrade of a pod.
 type Step string
 
-// DefaultTimeout is for one pod to get ready: its grace period, and as long again.
+// DefaultTimeout is how long one pod may take to become ready: its grace period, and the same time
+// again.
 const DefaultTimeout = 2 * time.Minute
 
 // The steps.
 const (
-	Prepared   Step = "prepared"    // its node has run the image
-	Replacing  Step = "replacing"   // the image is changed
-	Replaced   Step = "replaced"    // it is ready again
-	Gone       Step = "gone"        // it was deleted meanwhile: its successor has the new proxy
-	RolledBack Step = "rolled back" // it is ready with the image that it had
+	Prepared   Step = "prepared"    // its node has run the new image
+	Replacing  Step = "replacing"   // the image was changed
+	Replaced   Step = "replaced"    // the pod is ready again
+	Gone       Step = "gone"        // the pod was deleted meanwhile; its successor has the new proxy
+	RolledBack Step = "rolled back" // the pod is ready with its old image
 	Failed     Step = "failed"
 )
 
@@ -47,14 +48,14 @@ const (
 type Event struct {
 	Pod      Candidate     `json:"pod"`
 	Step     Step          `json:"step"`
-	Took     time.Duration `json:"took,omitempty"`     // from the change to ready
-	Restarts []string      `json:"restarts,omitempty"` // other containers that were restarted meanwhile
+	Took     time.Duration `json:"took,omitempty"`     // from the change of the image until ready
+	Restarts []string      `json:"restarts,omitempty"` // other containers that restarted meanwhile
 	Err      error         `json:"-"`
 }
 
-// A Result is what became of the pods that were due.
+// A Result reports the outcome for the pods that were due.
 type Result struct {
-	Replaced, Gone, Left []Candidate // Left was not begun
+	Replaced, Gone, Left []Candidate // Left: not begun
 	Failed               []Event
 }
 
@@ -65,8 +66,8 @@ type roll struct {
 	result Result
 }
 
-// Run replaces the proxies of the candidates that are due. After the first that fails no other is
-// begun. The error is that of the first failure.
+// Run replaces the proxies of the candidates that are due. After the first failure it begins no other,
+// and it returns the error of that failure.
 func Run(ctx context.Context, all []Candidate, o Options) (Result, error) {
 	r := &roll{Options: o}
 	r.MaxUnavailable = max(r.MaxUnavailable, 1)
@@ -95,7 +96,7 @@ func Run(ctx context.Context, all []Candidate, o Options) (Result, error) {
 	return r.result, err
 }
 
-// replaceAll replaces some at a time, until one has failed or ctx ends.
+// replaceAll replaces several proxies at a time, until one has failed or ctx ends.
 func (r *roll) replaceAll(ctx context.Context, all, due []Candidate) error {
 	q := newQueue(all, due)
 	defer context.AfterFunc(ctx, q.stop)()
@@ -118,9 +119,10 @@ func (r *roll) replaceAll(ctx context.Context, all, due []Candidate) error {
 	return ctx.Err()
 }
 
-// replace replaces one pod's proxy, and reports whether to go on.
+// replace replaces one pod's proxy, and reports whether to continue with others.
 func (r *roll) replace(ctx context.Context, c Candidate) bool {
-	// What has begun is brought to an end, also when the caller gives up: a pod is not left between.
+	// A replacement that has begun is completed even if the caller gives up, so that no pod is left
+	// half-way.
 	ctx = context.WithoutCancel(ctx)
 	fail := func(err error) bool {
 		if errors.Is(err, kubeclient.ErrGone) {
@@ -157,7 +159,7 @@ func (r *roll) replace(ctx context.Context, c Candidate) bool {
 	return r.end(Event{Pod: c, Step: Replaced, Took: time.Since(begin), Restarts: r.restarted(ctx, pod)})
 }
 
-// rollBack gives a pod the image that it had.
+// rollBack restores the pod's old image.
 func (r *roll) rollBack(ctx context.Context, c Candidate, because error) Event {
 	failed := ""
 	if pod, err := r.Client.CoreV1().Pods(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{}); err == nil {
@@ -174,11 +176,11 @@ func (r *roll) rollBack(ctx context.Context, c Candidate, because error) Event {
 	return Event{Pod: c, Step: RolledBack, Err: because}
 }
 
-// restarted lists the other containers that were restarted since.
+// restarted returns the other containers that have restarted since the given state.
 func (r *roll) restarted(ctx context.Context, since *corev1.Pod) (out []string) {
 	now, err := r.Client.CoreV1().Pods(since.Namespace).Get(ctx, since.Name, metav1.GetOptions{})
 	if err != nil {
-		return nil // it is gone, and so is the question
+		return nil // the pod is gone
 	}
 	for _, c := range now.Spec.Containers {
 		a, b := kubeclient.Status(since, c.Name), kubeclient.Status(now, c.Name)
@@ -189,7 +191,7 @@ func (r *roll) restarted(ctx context.Context, since *corev1.Pod) (out []string) 
 	return out
 }
 
-// end notes how a pod ended, and reports whether to go on.
+// end records the outcome for a pod, and reports whether to continue with others.
 func (r *roll) end(e Event) bool {
 	r.mu.Lock()
 	switch e.Step {

@@ -29,8 +29,8 @@ const (
 	newer = "outrider-proxy:2"
 )
 
-// short is enough for a pod that gets ready at once, and bounds the wait for one that does not. The
-// reflector of client-go cannot wait in a bubble of synctest.
+// short is enough for a pod that becomes ready at once, and bounds the wait for one that does not. The
+// tests use real time because client-go's reflector cannot wait in a bubble of synctest.
 const short = 2 * time.Second
 
 var pods = corev1.SchemeGroupVersion.WithResource("pods")
@@ -38,18 +38,18 @@ var pods = corev1.SchemeGroupVersion.WithResource("pods")
 // A cluster has a fake API server that selects by names, as a real one does, and a kubelet.
 type cluster struct {
 	*fake.Clientset
-	// kubelet acts on a pod whose proxy has another image; nil: the new one runs, and is ready.
+	// kubelet acts on a pod whose proxy has a new image; if nil, the new proxy runs and is ready.
 	kubelet func(c *cluster, pod *corev1.Pod)
-	// once is the state of a pod that runs an image once; nil: it has succeeded.
+	// once sets the state of a pod that runs an image once; if nil, the pod has succeeded.
 	once func(pod *corev1.Pod)
 	exec func(pod string) (string, error)
-	// watched happens once a pod is watched; nil: nothing does.
+	// watched is called once a pod is watched; may be nil.
 	watched func()
-	// limit is how long a pod may take; 0: the default, which no test reaches.
+	// limit is how long a pod may take; 0 means the default, which no test reaches.
 	limit time.Duration
 
 	mu    sync.Mutex
-	lines []string // what was done, in order
+	lines []string // the actions, in order
 }
 
 func newCluster(objects ...runtime.Object) *cluster {
@@ -76,7 +76,7 @@ func newCluster(objects ...runtime.Object) *cluster {
 		} else {
 			c.kubelet(c, pod)
 		}
-		if _, err := c.Tracker().Get(pods, pod.Namespace, pod.Name); err == nil { // else the kubelet's pod was deleted
+		if _, err := c.Tracker().Get(pods, pod.Namespace, pod.Name); err == nil { // otherwise the kubelet's pod was deleted
 			return true, pod, c.Tracker().Update(pods, pod, pod.Namespace)
 		}
 		return true, pod, nil
@@ -114,7 +114,7 @@ func (c *cluster) note(format string, args ...any) {
 	c.lines = append(c.lines, fmt.Sprintf(format, args...))
 }
 
-// run replaces what is due among all, and notes each step.
+// run replaces the due proxies among all, and records each step.
 func (c *cluster) run(ctx context.Context, all []Candidate, progress func(Event)) (Result, error) {
 	return Run(ctx, all, Options{
 		Client: c, Timeout: c.limit, pull: c.limit,
@@ -134,7 +134,7 @@ func (c *cluster) run(ctx context.Context, all []Candidate, progress func(Event)
 	})
 }
 
-// images are those of the proxies, by pod.
+// images returns the proxies' images, by pod.
 func (c *cluster) images(t *testing.T) map[string]string {
 	t.Helper()
 	list, err := c.Tracker().List(pods, corev1.SchemeGroupVersion.WithKind("Pod"), "shop")
@@ -150,7 +150,7 @@ func (c *cluster) images(t *testing.T) map[string]string {
 	return out
 }
 
-// pod is one with a proxy that runs and is ready.
+// pod returns a pod with a proxy that runs and is ready.
 func pod(name string) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name, UID: types.UID("uid-of-" + name), Annotations: map[string]string{contract.Status: "{}"}},
@@ -161,7 +161,7 @@ func pod(name string) *corev1.Pod {
 	return p
 }
 
-// runs is a proxy that runs its image, and is ready.
+// runs sets the state of a proxy that runs its image and is ready.
 func runs(p *corev1.Pod) {
 	s := kubeclient.Status(p, contract.ProxyContainer)
 	s.ContainerID += "+" + kubeclient.Proxy(p).Image
@@ -173,7 +173,7 @@ func ready(p *corev1.Pod, is corev1.ConditionStatus) {
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: is}}
 }
 
-// waits is a proxy that cannot start.
+// waits sets the state of a proxy that cannot start.
 func waits(p *corev1.Pod, reason string) {
 	s := kubeclient.Status(p, contract.ProxyContainer)
 	s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
@@ -195,7 +195,7 @@ func names(all []Candidate) (out []string) {
 	return out
 }
 
-// with lets the kubelet of one pod do as told; the others' proxies run.
+// with calls do for one pod; the proxies of other pods run.
 func with(name string, do func(c *cluster, p *corev1.Pod)) func(*cluster, *corev1.Pod) {
 	return func(c *cluster, p *corev1.Pod) {
 		if p.Name == name {
@@ -215,7 +215,7 @@ func replaceByAnother(t *testing.T, c *cluster, name string) {
 	}
 }
 
-// What becomes of three pods, of which something happens to the second.
+// Of three pods the second meets a problem; each case lists the resulting actions.
 func TestRun(t *testing.T) {
 	const announced = " is announced: POST /replace --debug-port 15020 --status-port 15020"
 	replaced := func(name string) []string {
@@ -224,10 +224,10 @@ func TestRun(t *testing.T) {
 	prepared := []string{"node runs " + newer, "a: prepared"}
 	tests := map[string]struct {
 		before func(*testing.T, *cluster)
-		want   []string // what was done with the second pod and after it
+		want   []string // the actions on the second pod and after it
 		left   []string
 		gone   []string
-		image  string // of the second
+		image  string // the second pod's image at the end
 		err    string
 	}{
 		"all are replaced": {nil, slices.Concat(replaced("b"), replaced("c")), nil, nil, newer, ""},
@@ -385,7 +385,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// An image that does not run on a node stops nothing there, and the pod that tried it is removed.
+// An image that does not run on a node stops no proxy there, and the pod that tried it is removed.
 func TestAnImageThatDoesNotRun(t *testing.T) {
 	waiting := func(reason string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
@@ -469,7 +469,8 @@ func TestEachNodeRunsAnImageOnce(t *testing.T) {
 	}
 }
 
-// What has begun when the caller gives up is brought to an end, in either way, and no more is begun.
+// If the caller gives up, replacements that have begun are completed or rolled back, and no other
+// begins.
 func TestCancelled(t *testing.T) {
 	for name, ready := range map[string]bool{"the new proxy gets ready": true, "it does not": false} {
 		for _, at := range []string{"while it drains", "when its image is changed"} {
@@ -518,7 +519,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// How long it took and which other containers were restarted is reported.
+// A replacement reports how long it took and which other containers restarted.
 func TestReplacedWithARestart(t *testing.T) {
 	t.Parallel()
 	p := pod("a")
@@ -543,7 +544,7 @@ func TestReplacedWithARestart(t *testing.T) {
 	}
 }
 
-// The agent's port is the one that injection wrote into the pod, wherever it came from.
+// The agent's port is read from the pod, wherever injection took it from.
 func TestStatusPort(t *testing.T) {
 	for config, want := range map[string]string{
 		"": "15020", `{"discoveryAddress":"a:1"}`: "15020", `{"statusPort":15099}`: "15099", `{"statusPort":0}`: "0", "not JSON": "15020",

@@ -1,5 +1,5 @@
-// Package replicas asks each replica of a control plane what it has: its version, and the proxies
-// that are connected to it. Their ports are forwarded to this machine.
+// Package replicas asks each replica of a control plane for its version and for the proxies that are
+// connected to it, through ports forwarded to this machine.
 package replicas
 
 import (
@@ -24,16 +24,16 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// Selector is the label of all objects of the control plane.
+// Selector selects all objects of the control plane by label.
 const Selector = "app=outriderd"
 
-// RevisionLabel is the chart's label of a revision's pods.
+// RevisionLabel is the label that the chart sets on the pods of a revision.
 const RevisionLabel = contract.Prefix + "revision"
 
-// patience bounds the questions to one replica: another one may still answer.
+// patience bounds the questions to one replica, so that a silent replica does not block the others.
 const patience = 15 * time.Second
 
-// A Set is the replicas in a namespace. It is for one goroutine.
+// A Set is the replicas in a namespace. Only one goroutine may use it.
 type Set struct {
 	Core      kubernetes.Interface
 	Namespace string
@@ -64,7 +64,7 @@ func (s *Set) Close() {
 	s.forwarded = nil
 }
 
-// Pods are those of the replicas that run, by name.
+// Pods returns the pods of running replicas, by name.
 func (s *Set) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -79,7 +79,7 @@ func (s *Set) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	return running, nil
 }
 
-// Address is where a port of a replica is forwarded to, until [Set.Close].
+// Address returns the local address to which a port of a replica is forwarded, until [Set.Close].
 func (s *Set) Address(ctx context.Context, pod string, port int) (string, error) {
 	key := fmt.Sprint(pod, ":", port)
 	f, ok := s.forwarded[key]
@@ -93,7 +93,7 @@ func (s *Set) Address(ctx context.Context, pod string, port int) (string, error)
 	return f.address, f.err
 }
 
-// Monitoring is the URL of a replica's HTTP server.
+// Monitoring returns the URL of a replica's HTTP server.
 func (s *Set) Monitoring(ctx context.Context, pod string) (string, error) {
 	address, err := s.Address(ctx, pod, contract.MonitoringPort)
 	return (&url.URL{Scheme: "http", Host: address}).String(), err
@@ -145,7 +145,7 @@ func (s *Set) Proxies(ctx context.Context, pod string) ([]debugapi.Proxy, error)
 	return debugapi.Source{Address: address}.Proxies(ctx)
 }
 
-// A Replica is what one has answered. With an error the rest may be absent.
+// A Replica is the answer of one replica. If there was an error, the rest may be missing.
 type Replica struct {
 	Name     string           `json:"replica"`
 	Revision string           `json:"revision,omitempty"`
@@ -158,7 +158,7 @@ type Replica struct {
 // ErrNone means that no replica runs.
 var ErrNone = errors.New("no replica of outriderd runs")
 
-// All asks all replicas for version and proxies.
+// All asks all replicas for their versions and proxies.
 func (s *Set) All(ctx context.Context) ([]Replica, error) {
 	pods, err := s.Pods(ctx)
 	if err != nil {
@@ -194,7 +194,7 @@ func (s *Set) ask(ctx context.Context, r *Replica) (err error) {
 	return nil
 }
 
-// Proxies are those of all replicas, by ID.
+// Proxies returns the proxies of all replicas, by ID.
 func Proxies(all []Replica) []debugapi.Proxy {
 	out := []debugapi.Proxy{}
 	for _, r := range all {
@@ -204,8 +204,8 @@ func Proxies(all []Replica) []debugapi.Proxy {
 	return out
 }
 
-// Select returns the proxies of the pods in a namespace, or in all, that have labels: a selector
-// as kubectl's.
+// Select returns the proxies of the pods in a namespace, or in all, that match labels: a selector in
+// kubectl's syntax.
 func (s *Set) Select(ctx context.Context, all []debugapi.Proxy, namespace, labels string) ([]debugapi.Proxy, error) {
 	if labels == "" {
 		return InNamespace(all, namespace), nil
@@ -221,7 +221,7 @@ func (s *Set) Select(ctx context.Context, all []debugapi.Proxy, namespace, label
 	return slices.DeleteFunc(slices.Clone(all), func(p debugapi.Proxy) bool { return !names[p.Name()] }), nil
 }
 
-// InNamespace returns the proxies of a namespace; an empty one is all.
+// InNamespace returns the proxies of a namespace, or all proxies if it is empty.
 func InNamespace(all []debugapi.Proxy, namespace string) []debugapi.Proxy {
 	return slices.DeleteFunc(slices.Clone(all), func(p debugapi.Proxy) bool { return namespace != "" && p.Namespace != namespace })
 }

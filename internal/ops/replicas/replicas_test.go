@@ -19,7 +19,7 @@ import (
 
 const own = "outrider-system"
 
-// replica is a pod of a control plane.
+// replica returns a pod of a control plane.
 func replica(name string, phase corev1.PodPhase) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: own, Labels: map[string]string{"app": "outriderd", RevisionLabel: "default"}},
@@ -27,7 +27,7 @@ func replica(name string, phase corev1.PodPhase) *corev1.Pod {
 	}
 }
 
-// answers serves what a replica answers, by path.
+// answers serves the given answers of a replica, by path, and returns the address.
 func answers(t *testing.T, paths map[string]string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -82,7 +82,7 @@ func TestAllReplicasAreAsked(t *testing.T) {
 	if got := strings.Join(is, "\n"); got != want {
 		t.Errorf("the proxies are\n%s\nwant\n%s", got, want)
 	}
-	// What is printed as JSON can be read again, with all that the replica said.
+	// A proxy printed as JSON can be parsed again without loss.
 	var back debugapi.Proxy
 	raw := Proxies(all)[1].Raw
 	if err := json.Unmarshal(raw, &back); err != nil || back.Skew() != Proxies(all)[1].Skew() || !strings.Contains(string(raw), `"future":[1]`) {
@@ -101,7 +101,7 @@ func TestNoReplicaRuns(t *testing.T) {
 	}
 }
 
-// A page is read up to a limit, and an answer that is none is an error with the path.
+// Get limits the size of a page, and names the path in its errors.
 func TestGet(t *testing.T) {
 	at := answers(t, map[string]string{"/page": "12345"})
 	s := &Set{Namespace: own, Forward: func(context.Context, string, string, int) (string, func(), error) { return at, func() {}, nil }}

@@ -13,22 +13,22 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// A Capture is which connections of the pod are captured, as its flags say: ports and ranges, with
-// "*" for all.
+// A Capture describes which connections of the pod are captured, according to the flags in it: ports
+// and ranges, with "*" for all.
 type Capture struct {
-	By                    string `json:"by"`   // container, or "the node"
+	By                    string `json:"by"`   // name of the container, or "the node"
 	Mode                  string `json:"mode"` // REDIRECT, TPROXY, NONE, or "park only" beside another mesh
 	InboundPorts          string `json:"inboundPorts"`
 	ExcludeInboundPorts   string `json:"excludeInboundPorts"`
 	OutboundRanges        string `json:"outboundRanges"`
 	ExcludeOutboundRanges string `json:"excludeOutboundRanges"`
-	OutboundPorts         string `json:"outboundPorts"` // captured whatever the address
+	OutboundPorts         string `json:"outboundPorts"` // captured regardless of the address
 	ExcludeOutboundPorts  string `json:"excludeOutboundPorts"`
 	Park                  string `json:"park"`
 	DNS                   bool   `json:"dns"`
 }
 
-// captureOf reads the flags in the pod; nil if nothing is captured.
+// captureOf parses the capture flags in the pod; nil if nothing is captured.
 func captureOf(pod *corev1.Pod) (*Capture, error) {
 	c, args := captureArgs(pod)
 	if c == nil {
@@ -36,7 +36,7 @@ func captureOf(pod *corev1.Pod) (*Capture, error) {
 	}
 	intent := capture.Defaults()
 	fs := pflag.NewFlagSet(c.Name, pflag.ContinueOnError)
-	fs.ParseErrorsAllowlist.UnknownFlags = true // --copy, --groups
+	fs.ParseErrorsAllowlist.UnknownFlags = true // such as --copy and --groups
 	fs.Usage = func() {}
 	number := func(string) (uint32, error) { return 0, nil } // users and groups are not shown
 	env := map[string]string{}
@@ -76,8 +76,8 @@ func captureOf(pod *corev1.Pod) (*Capture, error) {
 	return out, nil
 }
 
-// captureArgs are the arguments with the flags, and the container that has them: outrider-init, or
-// the proxy in its place; or the node has them.
+// captureArgs returns the arguments with the flags, and the container to which they belong:
+// outrider-init, or the proxy in its place. The container is nil if the node captures.
 func captureArgs(pod *corev1.Pod) (*corev1.Container, []string) {
 	if work, ok := podspec.NodeWork(pod); ok && len(work.Capture) > 0 {
 		return &corev1.Container{Name: "the node"}, work.Capture

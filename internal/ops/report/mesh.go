@@ -24,8 +24,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// readMesh reads what decides about pods in a cluster: the control plane's Deployments and their
-// values, and the configurations of webhooks.
+// readMesh reads what determines injection in a cluster: the control plane's Deployments with their
+// values, and the webhook configurations.
 func readMesh(ctx context.Context, core kubernetes.Interface, namespace string) (Mesh, error) {
 	m := Mesh{Namespace: namespace, Webhook: true}
 	deployments, err := core.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: replicas.Selector})
@@ -50,7 +50,7 @@ func readMesh(ctx context.Context, core kubernetes.Interface, namespace string) 
 		}
 		m.Revisions = append(m.Revisions, r)
 	}
-	slices.SortFunc(m.Revisions, func(a, b Revision) int { // the default one first
+	slices.SortFunc(m.Revisions, func(a, b Revision) int { // the default revision first
 		return cmp.Or(cmp.Compare(rank(a.Name), rank(b.Name)), cmp.Compare(a.Name, b.Name))
 	})
 	return m, nil
@@ -85,7 +85,8 @@ func (m *Mesh) readWebhooks(ctx context.Context, core kubernetes.Interface) (oth
 	return len(injectors.Others(all.Items)) > 0, nil
 }
 
-// ownLabels is the flag --own-labels of a control plane; false: it does not inject.
+// ownLabels returns the value of a control plane's flag --own-labels; serves is false if it does not
+// inject.
 func ownLabels(d appsv1.Deployment) (own string, serves bool) {
 	own, serves = "auto", true
 	for _, c := range d.Spec.Template.Spec.Containers {
@@ -108,8 +109,8 @@ func values(ctx context.Context, core kubernetes.Interface, namespace, name stri
 	return out, err
 }
 
-// InCluster reads pods of a namespace, or of all, by name or by labels, and what decides about
-// them: of the API server, and of the replicas of the control plane.
+// InCluster reads pods of a namespace, or of all, by name or by labels. It reads what determines their
+// injection from the API server and from the replicas of the control plane.
 func InCluster(ctx context.Context, set *replicas.Set, namespace, labels string, names []string) (Mesh, []Subject, error) {
 	pods, err := read(ctx, set.Core, namespace, labels, names)
 	if err != nil {
@@ -165,13 +166,13 @@ func read(ctx context.Context, core kubernetes.Interface, namespace, labels stri
 	return out, nil
 }
 
-// Offline is the mesh of files: that of the defaults, whose webhook is there.
+// Offline returns the mesh to assume for files: default settings, with the webhook installed.
 func Offline(on startup.Kubernetes) Mesh {
 	return Mesh{Webhook: true, Revisions: []Revision{{Name: contract.DefaultRevision, Options: inject.Options{Kubernetes: on}}},
 		Notes: []string{"no cluster was asked: the settings are the defaults, and a namespace has the labels that its document in the files has"}}
 }
 
-// Files collects the pods, and what has a pod template, of files, and the namespaces of all of them.
+// Files collects the pods, the workloads with a pod template, and the namespaces of several files.
 type Files struct {
 	objects    []podfile.Object
 	namespaces map[string]inject.Namespace
@@ -190,7 +191,7 @@ func (f *Files) Add(name string, data []byte) error {
 	return err
 }
 
-// Subjects are what the files have; namespace is that of objects that name none.
+// Subjects returns the pods and workloads of the files; namespace applies to objects that name none.
 func (f *Files) Subjects(namespace string) []Subject {
 	var out []Subject
 	for _, o := range f.objects {
@@ -204,7 +205,8 @@ func (f *Files) Subjects(namespace string) []Subject {
 	return out
 }
 
-// known is a namespace whose labels are known, also if there are none: nil would be unknown.
+// known returns a namespace whose labels are known. It replaces nil labels, which would mean unknown,
+// by empty ones.
 func known(name string, labels, annotations map[string]string) inject.Namespace {
 	if labels == nil {
 		labels = map[string]string{}

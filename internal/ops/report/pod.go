@@ -21,7 +21,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Pod is what was decided about one, and how it is now. A part that it does not have is nil.
+// A Pod describes the decisions about a pod and its present state. Parts that do not apply are nil.
 type Pod struct {
 	Namespace    string      `json:"namespace"`
 	Name         string      `json:"name"`
@@ -30,56 +30,56 @@ type Pod struct {
 	Capture      *Capture    `json:"capture,omitempty"`
 	Proxy        *Proxy      `json:"proxy,omitempty"`
 	ControlPlane *Connection `json:"controlPlane,omitempty"` // nil: not asked
-	Notes        []string    `json:"notes,omitempty"`        // what is not known
+	Notes        []string    `json:"notes,omitempty"`        // what could not be found out
 }
 
-// An Injection is whether the pod was injected, and the rule that decides.
+// An Injection says whether the pod was injected, and which rule decided.
 type Injection struct {
 	State    State        `json:"state"`
-	Code     verdict.Code `json:"code"` // of the rule, or one of those below
+	Code     verdict.Code `json:"code"` // the rule, or one of the codes below
 	Reason   string       `json:"reason"`
 	Hint     string       `json:"hint,omitempty"`
 	Revision string       `json:"revision,omitempty"`
 	Warnings []string     `json:"warnings,omitempty"`
 }
 
-// A State is what became of a pod at the webhook.
+// A State is the result of injection for a pod.
 type State string
 
 // The states.
 const (
 	Injected    State = "injected"
-	WillBe      State = "will be injected" // it is in a file, and was not made yet
+	WillBe      State = "will be injected" // the pod is in a file and does not exist yet
 	NotInjected State = "not injected"
-	Refused     State = "refused" // no pod like it is made
+	Refused     State = "refused" // the webhook refuses pods like it
 )
 
-// Reasons of a cluster, besides those of the decision itself.
+// Reasons of a cluster, in addition to the codes of the injector's own rules.
 const (
 	NoWebhook             verdict.Code = "no-webhook"              // the API server sends no pod to this control plane
-	NoRevision            verdict.Code = "no-control-plane"        // there is none
+	NoRevision            verdict.Code = "no-control-plane"        // there is no control plane
 	NotThen               verdict.Code = "not-then"                // a pod like it would be injected today
-	ControlPlaneNamespace verdict.Code = "control-plane-namespace" // it is beside the control plane
+	ControlPlaneNamespace verdict.Code = "control-plane-namespace" // the pod is in the control plane's namespace
 )
 
-// An Order is how the pod starts.
+// An Order describes how the pod starts.
 type Order struct {
-	Ways  []startup.Mechanism `json:"ways"`  // that keep the edges from the proxy
-	Start []string            `json:"start"` // containers
-	Edges []string            `json:"edges"` // that are not those of the init list
+	Ways  []startup.Mechanism `json:"ways"`  // the ways in which containers wait for the proxy
+	Start []string            `json:"start"` // names of containers
+	Edges []string            `json:"edges"` // edges other than those of the init list
 	Why   []string            `json:"why,omitempty"`
 }
 
-// A Proxy is the proxy's container.
+// A Proxy describes the proxy's container.
 type Proxy struct {
 	Kind     string `json:"kind"`
 	Image    string `json:"image"`
-	Next     string `json:"next,omitempty"`  // image that a new pod would get, if it is another one
-	State    string `json:"state,omitempty"` // ready, not ready, or does not run; empty: it was not made yet
+	Next     string `json:"next,omitempty"`  // image that a new pod would get, if it differs
+	State    string `json:"state,omitempty"` // ready, not ready, or does not run; empty: does not exist yet
 	Restarts int32  `json:"restarts"`
 	Agent    string `json:"agent,omitempty"`
 	Envoy    string `json:"envoy,omitempty"`
-	Skew     string `json:"skew,omitempty"` // how they differ from the control plane's
+	Skew     string `json:"skew,omitempty"` // how the versions differ from the control plane's
 }
 
 // States of a proxy that runs.
@@ -88,36 +88,36 @@ const (
 	notReady = "not ready"
 )
 
-// A Connection is the proxy's to the control plane.
+// A Connection describes the proxy's connection to the control plane.
 type Connection struct {
 	Replica  string    `json:"replica"`
 	Since    time.Time `json:"since"`
 	InStep   bool      `json:"inStep"`
-	Problems []string  `json:"problems,omitempty"` // why it is not
+	Problems []string  `json:"problems,omitempty"` // why it is not connected or not in step
 }
 
-// A Mesh is what decides about pods: the revisions of a control plane, by name, and their
+// A Mesh holds what determines injection: the revisions of a control plane, by name, and their
 // settings.
 type Mesh struct {
 	Namespace string // of the control plane
 	Revisions []Revision
-	Webhook   bool     // the API server sends pods
-	Notes     []string // what is not known
+	Webhook   bool     // the API server sends pods to the control plane
+	Notes     []string // what could not be found out
 }
 
-// A Revision is the settings by which one injects.
+// A Revision holds the settings with which a revision injects.
 type Revision struct {
 	Name    string
 	Options inject.Options
 }
 
-// A Subject is a pod with what was read about it.
+// A Subject is a pod with the facts that were read about it.
 type Subject struct {
 	Object    podfile.Object
 	Namespace inject.Namespace
-	Planned   bool             // it was not made yet
-	Connected []debugapi.Proxy // of the mesh
-	Asked     bool             // the replicas were
+	Planned   bool             // it does not exist yet
+	Connected []debugapi.Proxy // all proxies of the mesh
+	Asked     bool             // the replicas were asked
 }
 
 // Describe describes a pod.
@@ -156,7 +156,7 @@ func (m Mesh) kubernetes() startup.Kubernetes {
 	return 34
 }
 
-// decide decides as the webhook would today. What it did then is in the pod.
+// decide decides as the webhook would today. The pod itself shows what the webhook did then.
 func (m Mesh) decide(i *Injection, pod *corev1.Pod, s Subject) (inject.Result, error) {
 	was, revision := changes.InjectedBy(pod)
 	i.State, i.Revision = NotInjected, revision
@@ -198,7 +198,7 @@ func (m Mesh) decide(i *Injection, pod *corev1.Pod, s Subject) (inject.Result, e
 	return result, nil
 }
 
-// blocked are the reasons why no pod of a namespace is sent to the webhook.
+// blocked returns the reason why no pod of a namespace is sent to the webhook.
 func (m Mesh) blocked(s Subject) verdict.Reason {
 	switch {
 	case len(m.Revisions) == 0:
@@ -211,8 +211,8 @@ func (m Mesh) blocked(s Subject) verdict.Reason {
 	return verdict.Reason{}
 }
 
-// today injects a pod as the revision with a name would; without one as that which injects it, or
-// else the first.
+// today injects a pod with the settings of the named revision. If the name is empty, it uses the first
+// revision that injects the pod, or else the first.
 func (m Mesh) today(pod *corev1.Pod, s Subject, revision string) (result inject.Result, name string, err error) {
 	for i, r := range m.Revisions {
 		o := r.Options
@@ -245,7 +245,7 @@ func orderOf(o podfile.Object, on startup.Kubernetes, result inject.Result) (*Or
 	return out, nil
 }
 
-// proxyOf describes the proxy's container; next is a pod like it of today.
+// proxyOf describes the proxy's container; next is the same pod injected with today's settings.
 func proxyOf(pod, next *corev1.Pod) *Proxy {
 	c := kubeclient.Proxy(pod)
 	if c == nil {
@@ -272,7 +272,8 @@ func proxyOf(pod, next *corev1.Pod) *Proxy {
 	return out
 }
 
-// connectionOf is the newest of the proxy's connections; it adds the versions to the proxy.
+// connectionOf returns the newest of the proxy's connections, and adds the versions that it reports to
+// p.
 func connectionOf(p *Proxy, all []debugapi.Proxy, name string) *Connection {
 	var newest *debugapi.Proxy
 	for i, c := range all {

@@ -25,7 +25,7 @@ import (
 
 const own = "outrider-system"
 
-// installed are a control plane's Deployment, its values and its webhook.
+// installed returns a control plane's Deployment, its values and its webhook.
 func installed(t *testing.T, values string, args ...string) []runtime.Object {
 	t.Helper()
 	c, err := webhook.Configuration(webhook.ConfigurationOptions{})
@@ -47,7 +47,7 @@ func pod(edit func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// injected is a pod as the webhook makes it, by some values.
+// injected returns a pod that the webhook injected with the given values.
 func injected(t *testing.T, values string) *corev1.Pod {
 	t.Helper()
 	v, _, err := settings.ParseValues([]byte(values))
@@ -81,7 +81,7 @@ func describe(t *testing.T, p *corev1.Pod, labels map[string]string, connected [
 	return d
 }
 
-// A pod that was not injected: the rule that decides is named.
+// For a pod that was not injected, the report names the rule that decided.
 func TestWhyAPodIsNotInjected(t *testing.T) {
 	on := map[string]string{contract.NamespaceLabel: "enabled"}
 	for name, tt := range map[string]struct {
@@ -163,7 +163,7 @@ func TestAnInjectedPod(t *testing.T) {
 	}
 }
 
-// The proxy captures in place of an init container, by flags in its own arguments.
+// If the proxy captures in place of an init container, the flags are in its own arguments.
 func TestCaptureOfAStagedProxy(t *testing.T) {
 	given := pod(func(p *corev1.Pod) {
 		p.Annotations = map[string]string{contract.Init: "none", "traffic.sidecar.istio.io/excludeOutboundPorts": "5432", contract.Park: "off"}

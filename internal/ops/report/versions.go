@@ -1,5 +1,5 @@
-// Package report is what Outrider's commands say about a running mesh: the versions of its parts,
-// and one pod with all that was decided about it.
+// Package report describes a running mesh for Outrider's commands: the versions of its parts, and the
+// decisions about a single pod.
 package report
 
 import (
@@ -15,23 +15,23 @@ import (
 	"outrider.dev/internal/ops/replicas"
 )
 
-// Versions are those of a command, and of what is in the cluster.
+// Versions are the versions of a command and of the parts in the cluster.
 type Versions struct {
 	Client       cli.Build          `json:"client"`
 	ControlPlane []replicas.Replica `json:"controlPlane,omitempty"`
 	Proxies      []ProxyVersions    `json:"proxies,omitempty"`
-	Problem      string             `json:"problem,omitempty"` // why the cluster's are not known
+	Problem      string             `json:"problem,omitempty"` // why the cluster's versions are not known
 }
 
-// ProxyVersions are pods with the same proxy.
+// ProxyVersions counts pods with the same version of the proxy.
 type ProxyVersions struct {
 	Pods  int    `json:"pods"`
-	Agent string `json:"agent,omitempty"` // empty: not connected, or it does not say
+	Agent string `json:"agent,omitempty"` // empty: not connected, or not reported
 	Envoy string `json:"envoy,omitempty"`
 	Image string `json:"image"`
 }
 
-// Read adds those of the cluster. What is not known is no error.
+// Read adds the cluster's versions. If some cannot be read, Problem says why.
 func (v *Versions) Read(ctx context.Context, client *kubeclient.Client, set *replicas.Set) {
 	all, err := set.All(ctx)
 	if err == nil {
@@ -46,7 +46,7 @@ func (v *Versions) Read(ctx context.Context, client *kubeclient.Client, set *rep
 	}
 }
 
-// proxyVersions counts pods, the most frequent first.
+// proxyVersions groups pods by version, the most frequent first.
 func proxyVersions(pods []corev1.Pod, connected []debugapi.Proxy) []ProxyVersions {
 	of := map[string]debugapi.Proxy{}
 	for _, p := range connected {

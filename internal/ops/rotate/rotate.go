@@ -1,6 +1,6 @@
-// Package rotate has the control plane of a cluster replace the mesh's root, and follows how far
-// that is. The steps themselves are those of package ca, done by the replicas: whoever waits here
-// may be interrupted at any time, and begin again.
+// Package rotate makes the control plane of a cluster replace the mesh's root, and follows the
+// progress. The replicas carry out the steps (package ca), so whoever waits here may be interrupted at
+// any time and start again.
 package rotate
 
 import (
@@ -23,14 +23,14 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// Steps of a rotation, up to which [Options.Run] may wait.
+// Steps of a rotation for which [Options.Run] can wait.
 const (
 	Published = "published" // the next root is in every namespace that has the roots
-	Signs     = "signs"     // it signs
-	Retired   = "retired"   // the old one is a root no more
+	Signs     = "signs"     // the next root signs certificates
+	Retired   = "retired"   // the old root is no longer trusted
 )
 
-// Steps are those steps, in their order.
+// Steps are all steps, in order.
 var Steps = []string{Published, Signs, Retired}
 
 // Options of a rotation.
@@ -40,21 +40,20 @@ type Options struct {
 	Until     string // one of [Steps]
 	Progress  *cli.Progress
 
-	said map[string]bool // the steps that were shown
+	said map[string]bool // the steps already shown
 }
 
-// A ForeignError means that the root does not come from outriderd, which therefore does not
-// replace it.
+// A ForeignError means that outriderd did not make the root, and therefore does not replace it.
 type ForeignError struct {
 	Reason, Instead string
 }
 
 func (e *ForeignError) Error() string { return e.Reason }
 
-// Hint is what a command prints after the error.
+// Hint returns the advice that a command prints after the error.
 func (e *ForeignError) Hint() string { return e.Instead }
 
-// Status reads how far the rotation of the control plane's root is.
+// Status reads the progress of a rotation of the control plane's root.
 func Status(ctx context.Context, core kubernetes.Interface, namespace string) (ca.RotationStatus, error) {
 	store, err := storeOf(ctx, core, namespace)
 	if err != nil {
@@ -63,7 +62,7 @@ func Status(ctx context.Context, core kubernetes.Interface, namespace string) (c
 	return ca.StatusOf(ctx, store, kube.Using(core).AuthoritySecret(namespace, contract.SeenRootsSecret), time.Now())
 }
 
-// storeOf finds the Secret that the control plane's Deployments have.
+// storeOf finds the Secret in which the control plane's Deployments keep their authority.
 func storeOf(ctx context.Context, core kubernetes.Interface, namespace string) (ca.Store, error) {
 	list, err := core.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + contract.ControlPlaneName})
 	if err != nil {
@@ -100,7 +99,7 @@ func signsElsewhere(d appsv1.Deployment) bool {
 	})
 }
 
-// secretOf reads the Secret's name where the chart writes it.
+// secretOf reads the Secret's name from the Deployment that the chart writes.
 func secretOf(d appsv1.Deployment) string {
 	for _, c := range d.Spec.Template.Spec.Containers {
 		for _, e := range c.Env {
@@ -112,8 +111,8 @@ func secretOf(d appsv1.Deployment) string {
 	return ""
 }
 
-// Run requests a rotation, unless one is under way, and waits for a step of it. It returns how
-// far it is then; the replicas go on in any case.
+// Run requests a rotation, unless one is in progress, and waits for the step Until. It returns the
+// progress; the replicas continue in any case.
 func (o Options) Run(ctx context.Context) (ca.RotationStatus, error) {
 	store, err := storeOf(ctx, o.Core, o.Namespace)
 	if err != nil {
@@ -156,7 +155,7 @@ func (o Options) run(ctx context.Context, store ca.Store) (ca.RotationStatus, er
 	return last, nil
 }
 
-// waits says what a rotation waits for.
+// waits describes the event that a rotation waits for.
 func waits(s ca.RotationStatus) string {
 	if step := s.Step(); step != "" {
 		return step
@@ -164,13 +163,13 @@ func waits(s ca.RotationStatus) string {
 	return "a replica has not begun the rotation"
 }
 
-// follow waits until the root old is replaced as far as it is to be.
+// follow waits until the replacement of the root old has reached the step Until.
 func (o Options) follow(ctx context.Context, store ca.Store, old ca.RootStatus) (last ca.RotationStatus, err error) {
 	hints := make(chan struct{}, 1)
 	stop := store.Watch(func() {
 		select {
 		case hints <- struct{}{}:
-		default: // one is waiting, and the Secret is read after it
+		default: // a notification is pending already, and the Secret is read after it
 		}
 	})
 	defer stop()
@@ -200,7 +199,7 @@ func (o Options) follow(ctx context.Context, store ca.Store, old ca.RootStatus) 
 	}
 }
 
-// successor is the root that replaces another one.
+// successor returns the root that replaces old.
 func successor(s ca.RotationStatus, old ca.RootStatus) (ca.RootStatus, bool) {
 	if next, ok := s.Root(ca.RootNext); ok {
 		return next, true
@@ -209,7 +208,7 @@ func successor(s ca.RotationStatus, old ca.RootStatus) (ca.RootStatus, bool) {
 	return now, ok && now.SHA256 != old.SHA256
 }
 
-// reached reports whether the rotation is as far as it is to be.
+// reached reports whether the rotation has reached the step Until.
 func (o Options) reached(s ca.RotationStatus, old ca.RootStatus) bool {
 	next, ok := successor(s, old)
 	if !ok {
@@ -244,7 +243,7 @@ func (o Options) say(step string) {
 func (o Options) awaitRoots(ctx context.Context, old, next ca.RootStatus) error {
 	all := 0
 	without, err := kubeclient.AwaitNone(ctx, o.Core.CoreV1().ConfigMaps(metav1.NamespaceAll), kubeclient.Named(contract.RootConfigMap), &corev1.ConfigMap{},
-		func(m *corev1.ConfigMap) bool { return !has(m, next) }, // a deleted one is written again, with the roots of then
+		func(m *corev1.ConfigMap) bool { return !has(m, next) }, // a deleted ConfigMap counts as up to date: the control plane writes it again with the current roots
 		func(left, of int) {
 			if all = of; left > 0 {
 				o.Progress.Wait("next root: in %d of %d namespaces", all-left, all)
@@ -257,7 +256,7 @@ func (o Options) awaitRoots(ctx context.Context, old, next ca.RootStatus) error 
 	return nil
 }
 
-// has reports whether a namespace has a root.
+// has reports whether a namespace's ConfigMap contains a root.
 func has(m *corev1.ConfigMap, root ca.RootStatus) bool {
 	return ca.HasRoot([]byte(m.Data[contract.RootKey]), root.SHA256)
 }

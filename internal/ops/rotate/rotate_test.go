@@ -40,7 +40,7 @@ func deployment(name, secret string) *appsv1.Deployment {
 	return d
 }
 
-// memory is a store that has the roots in namespaces before any watcher gets to see them.
+// memory is a store. Its namespaces have new roots before any watcher is notified.
 type memory struct {
 	core       kubernetes.Interface
 	namespaces []string
@@ -78,7 +78,7 @@ func (m *memory) Update(ctx context.Context, c ca.Contents) error {
 			}
 		}
 	}
-	for _, changed := range m.watchers { // any order: hints
+	for _, changed := range m.watchers { // any order: a notification is only a hint
 		changed()
 	}
 	return nil
@@ -102,8 +102,7 @@ func (m *memory) Watch(changed func()) (stop func()) {
 	}
 }
 
-// A rotation is followed through its steps. Whoever begins again while it is under way follows
-// the same one.
+// Run follows a rotation through its steps. A second call while it is in progress follows the same one.
 func TestARotationIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -159,7 +158,7 @@ func TestARotationIsFollowed(t *testing.T) {
 	})
 }
 
-// Without a replica nothing moves: the time is over, and what is waited for is said.
+// Without a running replica nothing progresses: at the timeout the error names what is waited for.
 func TestNoReplicaRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
@@ -178,7 +177,7 @@ func TestNoReplicaRuns(t *testing.T) {
 	})
 }
 
-// own is a root that its owner made, and its key, in PEM.
+// own returns a root and its key that the owner of the mesh made, in PEM.
 func own(t *testing.T) (cert, key []byte) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -196,7 +195,7 @@ func own(t *testing.T) (cert, key []byte) {
 	return wire.MarshalCertificates(&x509.Certificate{Raw: der}), key
 }
 
-// external is a control plane with certificates of another authority.
+// external returns a control plane whose certificates another authority signs.
 func external() *appsv1.Deployment {
 	d := deployment("outriderd", "")
 	d.Spec.Template.Spec.Containers[0].Args = []string{"serve", "--serving-certificate=secret:outriderd-tls"}
