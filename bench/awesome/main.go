@@ -100,7 +100,7 @@ func centres() (ways []way, end func(), err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, but nobody reads from them
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, but nothing reads from them
 	if err != nil {
 		return nil, nil, err
 	}

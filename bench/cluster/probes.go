@@ -109,7 +109,7 @@ func used(pods []*world.Pod) (out []time.Duration, err error) {
 		if shim <= 1 {
 			return nil, fmt.Errorf("%s: its shim is not found", p.Name)
 		}
-		for pid := range took { // the order does not matter for a sum
+		for pid := range took { // any order: a sum
 			for at := pid; at > 1; at = parents[at] {
 				if at == shim {
 					sum += took[pid]

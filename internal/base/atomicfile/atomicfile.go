@@ -1,5 +1,5 @@
-// Package atomicfile replaces files by rename: a reader sees the old content or the new one, and never
-// a part of it. Nothing is synced, so a crash of the machine may lose what was written last.
+// Package atomicfile replaces files by rename: a reader sees the old content or the new one, and never a
+// part of it. Nothing is synced, so a crash of the machine may lose the last writes.
 package atomicfile
 
 import (
@@ -9,9 +9,10 @@ import (
 	"path/filepath"
 )
 
-// Write makes content the content of the file at path, with a mode that no umask restricts. A file has
-// one writer at a time. What has the name of the new file meanwhile, ".NAME.new", is removed and never
-// written to: a writer that was killed left it, or it is a link to another file.
+// Write replaces the content of the file at path, and sets its mode regardless of the umask. Only one
+// writer at a time may write a file. Write creates the new content as ".NAME.new". It removes whatever has
+// that name already and never writes to it: a killed writer may have left it, or it may be a link to
+// another file.
 func Write(path string, content []byte, mode fs.FileMode) (err error) {
 	fresh := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {

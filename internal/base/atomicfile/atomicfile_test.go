@@ -12,7 +12,7 @@ func TestWrite(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	fresh := filepath.Join(filepath.Dir(path), ".file.new")
 	victim := filepath.Join(t.TempDir(), "victim")
-	for name, put := range map[string]func() error{ // any order: each finds what it puts
+	for name, put := range map[string]func() error{ // any order: each case prepares its own files
 		"nothing":       func() error { return nil },
 		"an unfinished": func() error { return os.WriteFile(fresh, []byte("longer than the new content"), 0o400) },
 		"a link":        func() error { return os.Symlink(victim, fresh) },
@@ -40,7 +40,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// A reader that has the file open goes on with the old content.
+// A reader that has the file open still reads the old content.
 func TestReadersSeeWholeFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := Write(path, []byte("old"), 0o600); err != nil {
@@ -63,7 +63,7 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 func TestNothingIsLeftOfAFailure(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
-	if err := os.MkdirAll(filepath.Join(path, "full"), 0o700); err != nil { // no file can replace it
+	if err := os.MkdirAll(filepath.Join(path, "full"), 0o700); err != nil { // a file cannot replace a directory that is not empty
 		t.Fatal(err)
 	}
 	if err := Write(path, []byte("new"), 0o600); err == nil {

@@ -5,7 +5,7 @@ import (
 	"runtime"
 )
 
-// opener is the command that opens an address in the browser of a system's user.
+// opener returns the command that opens an address in the user's browser.
 func opener(system string) []string {
 	switch system {
 	case "darwin":
@@ -23,6 +23,6 @@ func Browse(address string) error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	go cmd.Wait() // so that it is no zombie; its status says nothing about the page
+	go cmd.Wait() // avoids a zombie; the status says nothing about the page
 	return nil
 }

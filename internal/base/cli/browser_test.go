@@ -11,11 +11,11 @@ import (
 	"testing"
 )
 
-// The system's opener gets the address as one argument, unchanged; the command does not wait for it.
+// The system's opener receives the address unchanged as one argument, and Browse does not wait for it.
 func TestBrowse(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "arguments")
-	// Opening the pipe waits for its reader: the opener ends after Browse has returned.
+	// The opener blocks on the pipe until the test reads it, so it ends after Browse has returned.
 	script := "#!/bin/sh\nprintf '%s\\n' \"$@\" > " + pipe + "\n"
 	if err := errors.Join(syscall.Mkfifo(pipe, 0o600), os.WriteFile(filepath.Join(dir, opener(runtime.GOOS)[0]), []byte(script), 0o700)); err != nil {
 		t.Fatal(err)

@@ -30,11 +30,11 @@ func (c choice) String() string {
 	return *c.value
 }
 
-// Type is the word for the value in a usage text.
+// Type names the type in a usage text.
 func (c choice) Type() string { return "string" }
 
-// Choice adds a flag that takes one of words, which its usage lists and a shell completes.
-// The default is what value points to, or else the first word.
+// Choice adds a flag that accepts one of words. Its usage lists them, and a shell completes them. The
+// default is the present value, or else the first word.
 func Choice(cmd *cobra.Command, value *string, flag, short, usage string, words ...string) {
 	if *value == "" {
 		*value = words[0]
@@ -46,11 +46,11 @@ func Choice(cmd *cobra.Command, value *string, flag, short, usage string, words 
 // Complete sets the words that a shell completes for a flag.
 func Complete(cmd *cobra.Command, flag string, words ...string) {
 	if err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)); err != nil {
-		panic(err) // of the program, not of its input
+		panic(err) // an error of the program, not of its input
 	}
 }
 
-// CompleteFiles sets the endings of files that a shell completes for a flag.
+// CompleteFiles sets the file name extensions that a shell completes for a flag.
 func CompleteFiles(cmd *cobra.Command, flag string, endings ...string) {
 	if err := cmd.MarkFlagFilename(flag, endings...); err != nil {
 		panic(err)

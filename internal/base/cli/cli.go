@@ -1,5 +1,5 @@
-// Package cli is what Outrider's commands have in common: exit statuses, the form of an
-// error, the version, the terminal, and flags that the environment can set too.
+// Package cli contains the parts that Outrider's commands share: exit statuses, the form of an error, the
+// version, the terminal, and flags that environment variables can set too.
 package cli
 
 import (
@@ -19,11 +19,11 @@ import (
 // Exit statuses.
 const (
 	OK      = 0
-	Failed  = 1 // the command ran, and failed or found something
+	Failed  = 1 // the command ran, and failed or found a problem
 	Misused = 2 // the input is unusable; nothing was changed
 )
 
-// A UsageError is unusable input. The hint, if any, is what to do instead.
+// A UsageError reports unusable input. The hint, if any, says what to do instead.
 type UsageError struct {
 	Err  error
 	Hint string
@@ -33,8 +33,8 @@ func (e *UsageError) Error() string { return e.Err.Error() }
 
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// An ExitError carries an exit status of its own, such as that of a process that was run.
-// Without Err nothing is printed, because the command has printed it already.
+// An ExitError carries a specific exit status, such as that of a child process. If Err is nil, nothing is
+// printed, because the command has printed the error already.
 type ExitError struct {
 	Status int
 	Err    error
@@ -49,14 +49,14 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Run executes root with args and returns the exit status. An error is printed once,
-// here, and given to onError if that is not nil.
+// Run executes root with args and returns the exit status. It prints an error once, and passes it to
+// onError if that is not nil.
 //
-// All that goes to standard error, and to a standard output that is a terminal, goes through
-// a [visible.Writer]. Other output is as the command writes it: manifests keep their bytes.
+// Everything written to standard error, and to standard output if that is a terminal, passes through a
+// [visible.Writer]. Other output is not altered: manifests keep their bytes.
 func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError func(string)) int {
 	shown := &visible.Writer{W: stderr}
-	defer shown.Flush() // an error means that the terminal has gone
+	defer shown.Flush() // fails only if the terminal is gone
 	stderr = shown
 	if isTerminal(stdout) {
 		shown := &visible.Writer{W: stdout}
@@ -104,7 +104,8 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError f
 	return Failed
 }
 
-// versionArgs are those that --version stands for: the command's own version, without a cluster.
+// versionArgs returns the arguments for which --version stands: the command's own version, without a
+// cluster.
 func versionArgs(root *cobra.Command) []string {
 	args := []string{"version"}
 	if cmd, _, err := root.Find(args); err == nil && cmd.Flags().Lookup("client") != nil {
@@ -113,8 +114,8 @@ func versionArgs(root *cobra.Command) []string {
 	return args
 }
 
-// unknownCommand is the error for an argument that names no command. A command that reads
-// files by a flag was probably given one.
+// unknownCommand returns the error for an argument that names no command. If the command reads files
+// through a flag, the argument was probably a file.
 func unknownCommand(cmd *cobra.Command, err error) *UsageError {
 	if cmd.HasSubCommands() {
 		return &UsageError{Err: err, Hint: cmd.CommandPath() + " --help lists the commands"}
@@ -127,7 +128,7 @@ func unknownCommand(cmd *cobra.Command, err error) *UsageError {
 	return out
 }
 
-// hintOf is the hint of the usage error, or of an error that has one itself.
+// hintOf returns the hint of the usage error, or of an error with a Hint method.
 func hintOf(err error, usage *UsageError) string {
 	if usage != nil && usage.Hint != "" {
 		return usage.Hint
@@ -139,7 +140,7 @@ func hintOf(err error, usage *UsageError) string {
 	return ""
 }
 
-// unwrapValue takes pflag's wording off an error of a value: our own names the
+// unwrapValue removes pflag's wording from an error about a value, because our own errors already name the
 // flag, the value and what would be right.
 func unwrapValue(err error) error {
 	var invalid *pflag.InvalidValueError
@@ -149,15 +150,15 @@ func unwrapValue(err error) error {
 	return err
 }
 
-// envAnnotation keeps the variables of a flag.
+// envAnnotation stores the environment variables of a flag.
 const envAnnotation = "outrider.dev/env"
 
-// BindEnv sets the variables that set a flag when the command line does not, first one
-// wins, and adds them to its usage.
+// BindEnv sets the environment variables that set a flag which is not on the command line, and adds them to
+// its usage. The first variable that is set wins.
 func BindEnv(fs *pflag.FlagSet, flag string, variables ...string) {
 	f := fs.Lookup(flag)
 	if f == nil {
-		panic("no flag --" + flag) // of the program, not of its input
+		panic("no flag --" + flag) // an error of the program, not of its input
 	}
 	if f.Annotations == nil {
 		f.Annotations = map[string][]string{}
@@ -166,9 +167,9 @@ func BindEnv(fs *pflag.FlagSet, flag string, variables ...string) {
 	f.Usage += " [$" + strings.Join(variables, ", $") + "]"
 }
 
-// FromEnv sets flags that are not on the command line from the environment. An empty
-// variable is ignored, except for a list with the default "everything": there the empty
-// value is the only way to get an empty list.
+// FromEnv sets flags that are not on the command line from environment variables. An empty variable is
+// ignored, except for a list whose default is "everything": only the empty value can make such a list
+// empty.
 func FromEnv(fs *pflag.FlagSet) error {
 	var first error
 	fs.VisitAll(func(f *pflag.Flag) {
@@ -189,7 +190,7 @@ func FromEnv(fs *pflag.FlagSet) error {
 	return first
 }
 
-// WriteJSON prints v, indented.
+// WriteJSON writes v as indented JSON.
 func WriteJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")

@@ -15,15 +15,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxInput bounds an input, in bytes: a decoder of YAML takes about 30 times as much memory. A
-// dump of 10,000 pods has 100 MB.
+// maxInput bounds an input, in bytes, because a YAML decoder takes about 30 times as much memory. A dump of
+// 10,000 pods takes 100 MB.
 const maxInput = 256 << 20
 
 // fetchTimeout bounds the request for a URL.
 const fetchTimeout = time.Minute
 
-// Read returns the text of a file or of a URL and the name to use for it in messages; "-" is
-// standard input.
+// Read returns the content of a file or of a URL, and the name to use for it in messages; "-" is standard
+// input.
 func Read(cmd *cobra.Command, file string) (name string, data []byte, err error) {
 	name, from := "standard input", cmd.InOrStdin()
 	switch {
@@ -58,7 +58,7 @@ func isURL(file string) bool {
 	return strings.HasPrefix(file, "https://") || strings.HasPrefix(file, "http://")
 }
 
-// fetch requests a URL. What is no file there is an error, not its text.
+// fetch requests a URL. An answer with an error status is an error, not content.
 func fetch(ctx context.Context, url string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -75,14 +75,14 @@ func fetch(ctx context.Context, url string) (io.ReadCloser, error) {
 	return res.Body, nil
 }
 
-// Expand replaces folders by the YAML and JSON files in them and below, in the order of their
-// names; hidden ones are left out. Other names stay.
+// Expand replaces each folder by the YAML and JSON files in it and below, in the order of their names and
+// without hidden ones. Names of files are kept.
 func Expand(names []string) ([]string, error) {
 	var out []string
 	for _, name := range names {
 		info, err := os.Stat(name)
 		if name == "-" || isURL(name) || err != nil || !info.IsDir() {
-			out = append(out, name) // reading it says what is wrong
+			out = append(out, name) // reading it will report the error
 			continue
 		}
 		files, err := Manifests(name)
@@ -94,7 +94,7 @@ func Expand(names []string) ([]string, error) {
 	return out, nil
 }
 
-// Manifests are the YAML and JSON files of a folder and of the folders in it, without hidden ones.
+// Manifests returns the YAML and JSON files of a folder and of the folders in it, without hidden ones.
 func Manifests(folder string) (out []string, err error) {
 	err = filepath.WalkDir(folder, func(file string, d fs.DirEntry, err error) error {
 		hidden := file != folder && strings.HasPrefix(d.Name(), ".")
@@ -114,11 +114,11 @@ func Manifests(folder string) (out []string, err error) {
 	return out, err
 }
 
-// Manifest is the usage of a flag whose values [ReadAll] reads.
+// Manifest is the usage text of a flag whose values [ReadAll] reads.
 const Manifest = "manifests: a file or folder in YAML or JSON, a URL, or '-' for standard input; may be repeated"
 
-// ReadAll calls each with the name and the text of each file, and of those in folders ([Expand]),
-// in order, until it fails.
+// ReadAll calls each with the name and content of each file, including files in folders ([Expand]), in
+// order. It stops at the first error.
 func ReadAll(cmd *cobra.Command, names []string, each func(name string, data []byte) error) error {
 	files, err := Expand(names)
 	if err != nil {
@@ -136,7 +136,7 @@ func ReadAll(cmd *cobra.Command, names []string, each func(name string, data []b
 	return nil
 }
 
-// FirstError returns the first error that the results of a command report.
+// FirstError returns the first error among the results of a command.
 func FirstError[T interface{ Err() error }](results []T) error {
 	for _, r := range results {
 		if err := r.Err(); err != nil {
@@ -146,7 +146,7 @@ func FirstError[T interface{ Err() error }](results []T) error {
 	return nil
 }
 
-// Note prints what needs no action of the user; an empty text is not printed.
+// Note prints a message that requires no action. It does not print an empty one.
 func Note(cmd *cobra.Command, format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); text != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s\n", cmd.Root().Name(), text)

@@ -79,8 +79,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// A command that needs Linux is listed with its help on each system, and is an unusable input
-// there, whatever its flags.
+// On every other system, a command that needs Linux is listed with its help. Running it is a usage error,
+// whatever its flags.
 func TestNeedsLinux(t *testing.T) {
 	for name, tt := range map[string]struct {
 		args   []string

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// A KubeVersion is the value of a flag like 1.34: the minor version.
+// A KubeVersion is the minor version in a flag's value such as 1.34.
 type KubeVersion int
 
 func (k *KubeVersion) String() string { return fmt.Sprintf("1.%d", int(*k)) }
 
-// Type is the word for the value in a usage text.
+// Type names the type in a usage text.
 func (k *KubeVersion) Type() string { return "version" }
 
-// Set reads 1.34, v1.34.4 or 1.34.4+k3s1; and 1.34+ or 1.34-gke.1, as managed clusters report.
+// Set parses 1.34, v1.34.4 or 1.34.4+k3s1, and also 1.34+ or 1.34-gke.1, as managed clusters report.
 func (k *KubeVersion) Set(s string) error {
 	parts := strings.SplitN(strings.TrimPrefix(s, "v"), ".", 3)
 	if len(parts) >= 2 && parts[0] == "1" {

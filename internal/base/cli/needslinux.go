@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NeedsLinux is a command in a build for another system: it is listed, and refuses to run.
+// NeedsLinux returns the stand-in for a Linux command on another system: it is listed, but refuses to run.
 func NeedsLinux(name, short string) *cobra.Command {
 	return &cobra.Command{
 		Use:                name,

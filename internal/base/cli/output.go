@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// An Output is how a command writes its result.
+// An Output is the format in which a command writes its result.
 type Output string
 
 // The outputs.
@@ -14,7 +14,7 @@ const (
 	JSON Output = "json"
 )
 
-// Set reads an output's name.
+// Set parses the name of an output.
 func (o *Output) Set(s string) error {
 	switch Output(s) {
 	case Text, JSON:
@@ -26,10 +26,10 @@ func (o *Output) Set(s string) error {
 
 func (o *Output) String() string { return string(*o) }
 
-// Type is the word for the value in a usage text.
+// Type names the type in a usage text.
 func (o *Output) Type() string { return "string" }
 
-// Few names some of a list, and how many more there are.
+// Few returns the first elements of a list, and the number of the others.
 func Few(all []string) string {
 	const most = 5
 	if len(all) <= most {

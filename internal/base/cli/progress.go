@@ -9,32 +9,31 @@ import (
 	"outrider.dev/internal/base/cli/visible"
 )
 
-// A Progress shows how far a command is: a line for each step, so that a log has all of them. On
-// a terminal what a step waits for is one line that is drawn again.
+// A Progress shows the progress of a command. Each step gets a line, so that a log contains all of them. On
+// a terminal, the line that says what a step waits for is redrawn in place.
 type Progress struct {
 	mu       sync.Mutex
 	w        io.Writer
 	terminal bool
 	columns  int
 	last     string
-	drawn    bool // the last line is to be replaced
+	drawn    bool // the next write replaces the last line
 }
 
-// NewProgress returns a progress that writes to w, as it comes from a command: behind it is a
-// terminal, or not.
+// NewProgress returns a progress that writes to w, which may be a terminal.
 func NewProgress(w io.Writer) *Progress {
 	t := TerminalOf(w)
 	p := &Progress{w: w, columns: t.Columns}
-	if t.Colour { // only there is it known that a terminal understands a sequence
+	if t.Colour { // only then does the terminal surely understand escape sequences
 		p.w, p.terminal = visible.Unwrap(w), true
 	}
 	return p
 }
 
-// Step is something that was done.
+// Step reports a completed step.
 func (p *Progress) Step(format string, args ...any) { p.write(false, fmt.Sprintf(format, args...)) }
 
-// Wait is what the command waits for now. The same text again is not written.
+// Wait reports what the command waits for now. It does not repeat the same text.
 func (p *Progress) Wait(format string, args ...any) { p.write(true, fmt.Sprintf(format, args...)) }
 
 func (p *Progress) write(again bool, text string) {
@@ -54,13 +53,13 @@ func (p *Progress) write(again bool, text string) {
 		io.WriteString(p.w, text+"\n")
 		return
 	}
-	if line := []rune(text); len(line) >= p.columns { // a line that wraps could not be replaced
+	if line := []rune(text); len(line) >= p.columns { // a line that wraps could not be redrawn
 		text = string(line[:p.columns-1])
 	}
 	io.WriteString(p.w, text)
 }
 
-// End ends a line that would be drawn again; what is written after it has its own.
+// End finishes a line that would be redrawn, so that later output begins on a new line.
 func (p *Progress) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

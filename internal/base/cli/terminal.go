@@ -9,14 +9,14 @@ import (
 
 // A Terminal describes where the output of a command goes.
 type Terminal struct {
-	Colour  bool // it shows colours, and a person looks at it
+	Colour  bool // it supports colours and NO_COLOR is not set
 	Columns int
 }
 
-// defaultColumns is the width of text that does not go to a terminal.
+// defaultColumns is the width of text if the output is no terminal.
 const defaultColumns = 100
 
-// TerminalOf looks at w, and at NO_COLOR and TERM.
+// TerminalOf inspects w and the variables NO_COLOR and TERM.
 func TerminalOf(w io.Writer) Terminal {
 	t := Terminal{Columns: defaultColumns}
 	f, ok := visible.Unwrap(w).(*os.File)

@@ -11,7 +11,7 @@ import (
 // interprets reports whether a terminal interprets escape sequences.
 func interprets(*os.File) bool { return true }
 
-// columns is the width of a terminal; 0 of anything else.
+// columns returns the width of a terminal; 0 for anything else.
 func columns(f *os.File) int {
 	size, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
 	if err != nil {

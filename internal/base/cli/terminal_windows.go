@@ -6,15 +6,15 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// interprets reports whether a console interprets escape sequences. It does so on request alone,
-// and before Windows 10 not at all.
+// interprets reports whether a console interprets escape sequences, and switches that on. Consoles before
+// Windows 10 cannot.
 func interprets(f *os.File) bool {
 	console, mode := windows.Handle(f.Fd()), uint32(0)
 	return windows.GetConsoleMode(console, &mode) == nil &&
 		windows.SetConsoleMode(console, mode|windows.ENABLE_VIRTUAL_TERMINAL_PROCESSING) == nil
 }
 
-// columns is the width of a console's window; 0 of anything else.
+// columns returns the width of a console's window; 0 for anything else.
 func columns(f *os.File) int {
 	var info windows.ConsoleScreenBufferInfo
 	if windows.GetConsoleScreenBufferInfo(windows.Handle(f.Fd()), &info) != nil {

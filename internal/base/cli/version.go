@@ -8,16 +8,16 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Set by the build (package build/commands): the tag or revision of the commit and its time.
+// The build (package build/commands) sets these to the commit's tag or revision, and to its time.
 var build, buildTime string
 
-// Version is the version of the module, or else the commit that it was built from.
+// Version returns the version of the module, or the commit if there is no version.
 func Version() string {
 	v, _ := buildOf()
 	return v
 }
 
-// buildOf returns the version and the time of the commit; the time is empty if unknown.
+// buildOf returns the version and the commit's time, which is empty if unknown.
 func buildOf() (version, when string) {
 	if build != "" {
 		return build, buildTime
@@ -44,7 +44,7 @@ func buildOf() (version, when string) {
 	return version, settings["vcs.time"]
 }
 
-// A Build is what a command was built from.
+// A Build describes the source from which a command was built.
 type Build struct {
 	Version  string `json:"version"`
 	Time     string `json:"time,omitempty"` // of the commit
@@ -52,7 +52,7 @@ type Build struct {
 	Platform string `json:"platform"`
 }
 
-// ThisBuild is that of the command that runs.
+// ThisBuild returns the Build of the running command.
 func ThisBuild() Build {
 	version, when := buildOf()
 	return Build{version, when, runtime.Version(), runtime.GOOS + "/" + runtime.GOARCH}
@@ -66,7 +66,7 @@ func (b Build) String() string {
 	return fmt.Sprintf("%s (%s, %s)", version, b.Go, b.Platform)
 }
 
-// VersionCommand prints the version.
+// VersionCommand returns the command that prints the version.
 func VersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",

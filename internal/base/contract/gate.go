@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The subcommands of the agent that a pod's containers and probes run.
+// The subcommands of the agent that containers and probes of a pod run.
 const (
 	gateCommand    = "gate"
 	startedCommand = "started"
@@ -23,8 +23,8 @@ const (
 // GateSays begins each line that a gate writes to the log of its container.
 const GateSays = "outrider-gate: "
 
-// A Gate is the command line of "outrider-agent gate", which is written into a pod in front
-// of a container's own command:
+// A Gate is the command line of "outrider-agent gate", which is inserted in a pod before a container's own
+// command:
 //
 //	/outrider/bin/outrider-agent gate --name app \
 //	  --after 'cache is healthy, within 20s or continue' \
@@ -32,21 +32,20 @@ const GateSays = "outrider-gate: "
 //	  --probe '{"httpGet":{"path":"/ready","port":8080}}' \
 //	  -- java -jar app.jar
 //
-// The zero value of a field means that its flag is not given. Probes and hooks are JSON as
-// in a pod, with numbers for ports.
+// A field with its zero value omits the flag. Probes and hooks are JSON as in a pod, with numeric ports.
 type Gate struct {
 	Name        string
 	States, Own string // directories
 
-	After []string          // each the end of a statement of a plan
-	At    map[string]string // by container that publishes no state: the URL of its health
+	After []string          // each is the second half of a statement of a plan: "<container> is <state>, ..."
+	At    map[string]string // each is a plan's statement from the awaited container's name on
 
 	Probe        string
 	StartupProbe string
 	PostStart    string
 	Notify       string
 
-	LivenessDelay time.Duration // of the liveness probe, which counts from the command's start
+	LivenessDelay time.Duration // initial delay of the liveness probe, counted from the command's start
 
 	RestartPolicy string
 	StopGrace     time.Duration // negative: 0s
@@ -55,10 +54,10 @@ type Gate struct {
 	StopSignal    string
 	NotifySignal  string
 
-	Command []string // the container's own
+	Command []string // the container's own command
 }
 
-// Flags returns the flags, whose values go into g.
+// Flags returns a flag set that parses into g.
 func (g *Gate) Flags() *flag.FlagSet {
 	fs := newFlags(gateCommand)
 	placeFlags(fs, &g.Name, &g.States)
@@ -104,7 +103,7 @@ func (g *Gate) Flags() *flag.FlagSet {
 	return fs
 }
 
-// Args are the arguments of the agent. [ParseGate] reads them back.
+// Args returns the agent's arguments. [ParseGate] parses them.
 func (g Gate) Args() []string {
 	a := args{gateCommand}
 	a.place(g.Name, g.States)
@@ -140,8 +139,8 @@ func (g Gate) Args() []string {
 	return append(append(a, "--"), g.Command...)
 }
 
-// ParseGate reads the arguments of the agent; false if they are not those of a gate, or not
-// ones that the agent would accept.
+// ParseGate parses the agent's arguments. It returns false if they are not for a gate, or if the agent
+// would refuse them.
 func ParseGate(arguments []string) (Gate, bool) {
 	p := gateParsers.Get().(*gateParser)
 	defer gateParsers.Put(p)
@@ -152,8 +151,8 @@ func ParseGate(arguments []string) (Gate, bool) {
 	return g, ok
 }
 
-// A gateParser has the flags of a gate: to make them takes longer than to parse a line, and a pod with
-// many gates is read several times.
+// A gateParser is a reusable flag set, because creating one takes longer than parsing a line, and a pod
+// with many gates is read several times.
 type gateParser struct {
 	gate  Gate
 	flags *flag.FlagSet
@@ -165,46 +164,46 @@ var gateParsers = sync.Pool{New: func() any {
 	return p
 }}
 
-// IsGate reports whether the arguments of the agent run a gate, whatever its flags.
+// IsGate reports whether the agent's arguments run a gate, regardless of its flags.
 func IsGate(arguments []string) bool { return len(arguments) > 0 && arguments[0] == gateCommand }
 
-// Started is the command line of "outrider-agent started", which is the startup probe of a
-// container with a gate: until it succeeds the kubelet runs no other probe of the container.
-// It succeeds once the command has started up.
+// Started is the command line of "outrider-agent started", the startup probe of a container with a gate. It
+// succeeds once the command behind the gate has started up; until then the kubelet runs no other probe of
+// the container.
 type Started struct{ Name, States string }
 
-// Flags returns the flags, whose values go into s.
+// Flags returns a flag set that parses into s.
 func (s *Started) Flags() *flag.FlagSet {
 	fs := newFlags(startedCommand)
 	placeFlags(fs, &s.Name, &s.States)
 	return fs
 }
 
-// Args are the arguments of the agent. [ParseStarted] reads them back.
+// Args returns the agent's arguments. [ParseStarted] parses them.
 func (s Started) Args() []string {
 	a := args{startedCommand}
 	a.place(s.Name, s.States)
 	return a
 }
 
-// ParseStarted reads the arguments of the agent, as [ParseGate] does.
+// ParseStarted parses the agent's arguments, as [ParseGate] does.
 func ParseStarted(arguments []string) (Started, bool) {
 	var s Started
 	rest, ok := parse(startedCommand, s.Flags(), arguments)
 	return s, ok && len(rest) == 0
 }
 
-// Held is the command line of "outrider-agent held", which is the liveness probe of a
-// container with a gate where no startup probe can stand for the gate: of a sidecar, and of
-// one whose delay counts from the command's start. It succeeds while the gate holds the
-// command, and then runs a probe or a command.
+// Held is the command line of "outrider-agent held", the liveness probe of a container with a gate that
+// cannot use a startup probe: a sidecar, or a container whose initial delay counts from the command's
+// start. It succeeds while the gate holds the command; afterwards it runs the container's own probe or
+// command.
 type Held struct {
 	Name, States string
 	Probe        string // JSON
 	Command      []string
 }
 
-// Flags returns the flags, whose values go into h.
+// Flags returns a flag set that parses into h.
 func (h *Held) Flags() *flag.FlagSet {
 	fs := newFlags(heldCommand)
 	placeFlags(fs, &h.Name, &h.States)
@@ -212,7 +211,7 @@ func (h *Held) Flags() *flag.FlagSet {
 	return fs
 }
 
-// Args are the arguments of the agent. [ParseHeld] reads them back.
+// Args returns the agent's arguments. [ParseHeld] parses them.
 func (h Held) Args() []string {
 	a := args{heldCommand}
 	a.place(h.Name, h.States)
@@ -223,7 +222,7 @@ func (h Held) Args() []string {
 	return a
 }
 
-// ParseHeld reads the arguments of the agent, as [ParseGate] does.
+// ParseHeld parses the agent's arguments, as [ParseGate] does.
 func ParseHeld(arguments []string) (Held, bool) {
 	var h Held
 	command, ok := parse(heldCommand, h.Flags(), arguments)
@@ -231,7 +230,7 @@ func ParseHeld(arguments []string) (Held, bool) {
 	return h, ok
 }
 
-// WaitArgs are the arguments with which the agent returns once a probe, in JSON, succeeds.
+// WaitArgs returns arguments with which the agent waits until a probe, given in JSON, succeeds.
 func WaitArgs(probe string) []string { return []string{waitCommand, "--probe", probe} }
 
 func newFlags(command string) *flag.FlagSet {
@@ -252,7 +251,7 @@ func parse(command string, fs *flag.FlagSet, arguments []string) (rest []string,
 	return fs.Args(), true
 }
 
-// args are written in the order of the calls.
+// args collects arguments in the order of the calls.
 type args []string
 
 func (a *args) add(name, value string) { *a = append(*a, "--"+name, value) }

@@ -36,7 +36,7 @@ func TestTheGatesCommandLine(t *testing.T) {
 	}
 }
 
-// A gate that was parsed can be written as arguments, and parses to the same again.
+// A parsed gate can be written as arguments, and they parse to the same gate.
 func FuzzGate(f *testing.F) {
 	f.Add("gate\x00--name\x00app\x00--after=b is started\x00--at\x00b=http://x\x00--stop-grace=1500ms\x00--\x00x")
 	f.Add("gate\x00-pre-stop=false\x00-helper-of\x00,a\x00--stop-grace\x000\x00--states\x00\x00x\x00--")

@@ -9,7 +9,7 @@ const (
 	OwnNamespaceLabel    = "outrider.dev/injection"
 	TLSModeLabel         = "security.istio.io/tlsMode"          // Istio's; istio: the pod accepts mutual TLS
 	PodSecurityLabel     = "pod-security.kubernetes.io/enforce" // Kubernetes'
-	IstioAnnotation      = "sidecar.istio.io/"                  // the prefixes of Istio's annotations
+	IstioAnnotation      = "sidecar.istio.io/"                  // the prefix of Istio's annotations
 	IstioTraffic         = "traffic.sidecar.istio.io/"
 	IstioReadiness       = "readiness.status.sidecar.istio.io/"
 	ProxyConfig          = "proxy.istio.io/config"
@@ -23,10 +23,10 @@ const (
 // DefaultRevision is the revision of labels that name none.
 const DefaultRevision = "default"
 
-// Our own annotations. The package of injection has a table of them all, with their values.
+// Our own annotations. The package inject has a table of all of them, with their values.
 const (
 	Prefix        = "outrider.dev/"
-	DependsOn     = Prefix + "depends-on"     // the edges of a pod; with ".NAME" those of one container
+	DependsOn     = Prefix + "depends-on"     // the edges of a pod; with the suffix ".NAME", of one container
 	Start         = Prefix + "start"          // how the start is ordered: gate, native, hold or off
 	Capture       = Prefix + "capture"        // none: no connection is captured
 	Proxy         = Prefix + "proxy"          // none: no proxy
@@ -34,8 +34,8 @@ const (
 	NativeRelease = Prefix + "native-release" // hook or probe
 	Park          = Prefix + "park"           // on, off or require
 	Prewarm       = Prefix + "prewarm"        // hosts whose configuration is fetched before the first request
-	Status        = Prefix + "status"         // written: what was injected
-	Overrides     = Prefix + "overrides"      // written: what of the pod was changed
+	Status        = Prefix + "status"         // set by injection: what was injected
+	Overrides     = Prefix + "overrides"      // set by injection: the pod's values that were changed
 )
 
 // IgnoredNamespaces are never injected (Istio: pkg/kube/inject/initializer.go).

@@ -2,45 +2,45 @@ package contract
 
 import "time"
 
-// Keys of the metadata of a proxy's node: the agent writes them into the bootstrap, the
-// control plane reads them.
+// Keys in the metadata of a proxy's node. The agent writes them into the bootstrap, and the control plane
+// reads them.
 const (
 	MetadataNamespace      = "NAMESPACE"         // Istio's
 	MetadataServiceAccount = "SERVICE_ACCOUNT"   // Istio's
 	MetadataWorkload       = "WORKLOAD_NAME"     // Istio's
 	MetadataAddresses      = "INSTANCE_IPS"      // Istio's; separated by commas
 	MetadataInterception   = "INTERCEPTION_MODE" // Istio's; REDIRECT or TPROXY
-	MetadataPush           = "OUTRIDER_PUSH"     // full, which is refused: everything is pushed
-	MetadataRenewed        = "RENEWED"           // "true": in place of one with too much: no clusters that earlier proxies of the workload used
-	MetadataPrewarm        = "PREWARM"           // host or host:port, separated by commas: sent before the first use
-	MetadataRelay          = "OUTRIDER_RELAY"    // "true": the agent relays the stream, and responds while the control plane is away
+	MetadataPush           = "OUTRIDER_PUSH"     // "full" asks for every cluster instead of those that are used; the control plane refuses it
+	MetadataRenewed        = "RENEWED"           // "true": replaces a proxy that had too much configuration; the control plane omits clusters that earlier proxies of the workload used
+	MetadataPrewarm        = "PREWARM"           // hosts or HOST:PORT, separated by commas, whose configuration is sent before the first use
+	MetadataRelay          = "OUTRIDER_RELAY"    // "true": the agent relays the stream, and responds while the control plane is unreachable
 	MetadataSecrets        = "SECRETS"           // SecretsCluster, if the agent serves the proxy's secrets
-	MetadataCertificates   = "CERTIFICATES"      // or the directory of their files
-	MetadataSampling       = "SAMPLING"          // percent of the requests that are traced, if the pod has its own
+	MetadataCertificates   = "CERTIFICATES"      // the directory of the certificate files instead
+	MetadataSampling       = "SAMPLING"          // percentage of requests to trace, if the pod sets its own
 	MetadataVersion        = "OUTRIDER_VERSION"  // of the agent
-	MetadataIstioVersion   = "ISTIO_VERSION"     // Istio's: its agent serves secrets by Istio's names; none of the three: no mutual TLS
-	MetadataDNSCapture     = "DNS_CAPTURE"       // Istio's: its agent needs a table of names
+	MetadataIstioVersion   = "ISTIO_VERSION"     // Istio's: set if Istio's agent serves the secrets by Istio's names; a proxy with none of SECRETS, CERTIFICATES and this has no mutual TLS
+	MetadataDNSCapture     = "DNS_CAPTURE"       // Istio's: set if its agent needs a table of names
 )
 
-// Files of the proxy's own certificates, in the metadata of Istio's.
+// Files of the proxy's own certificates, in Istio's metadata.
 const (
 	MetadataServerCert = "TLS_SERVER_CERT_CHAIN"
 	MetadataClientCert = "TLS_CLIENT_CERT_CHAIN"
 )
 
-// SecretsCluster is the cluster of the bootstrap by which the agent serves the proxy's
-// secrets. Istio's name.
+// SecretsCluster is the bootstrap's cluster through which the agent serves the proxy's secrets. Istio's
+// name.
 const SecretsCluster = "sds-grpc"
 
-// PassthroughCluster is the cluster that connects to a connection's original destination:
-// in the agent's bootstrap, and for other bootstraps from the control plane. Istio's name.
+// PassthroughCluster is the cluster that forwards a connection to its original destination. The agent's
+// bootstrap contains it; for other bootstraps the control plane sends it. Istio's name.
 const PassthroughCluster = "PassthroughCluster"
 
-// DirectConnectTimeout limits a connection to an address that the application chose. It is
-// longer than Linux repeats a SYN, 127 s, so that the application's timeout or the kernel decides.
+// DirectConnectTimeout limits connecting to an address that the application chose. It exceeds the 127 s for
+// which Linux repeats a SYN, so that the application's timeout or the kernel decides.
 const DirectConnectTimeout = 130 * time.Second
 
-// Names of the proxy's secrets, and of their files in the directory of MetadataCertificates.
+// Names of the proxy's secrets, and of their files in the MetadataCertificates directory.
 const (
 	WorkloadSecret, WorkloadSecretFile = "workload", "workload.json"
 	RootsSecret, RootsSecretFile       = "roots", "roots.json"

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Containers that injection adds. A container of the user that has one of these names
-// overrides fields of the injected one.
+// Containers that injection adds. If the user defines a container with one of these names, its fields
+// override those of the injected one.
 const (
 	ProxyContainer = "outrider-proxy"
 	InitContainer  = "outrider-init"
@@ -14,46 +14,46 @@ const (
 	IstioProxyContainer = "istio-proxy" // added by Istio's injection
 )
 
-// How the sentences about ignored objects begin, in /debug/problems and in the status of a
-// proxy: an object that forbids something and does not, or any other.
+// Prefixes of the sentences about ignored objects in /debug/problems and in the status of a proxy: the
+// first is for objects that should forbid something and do not, the second for all others.
 const (
 	ErrorPrefix   = "error: "
 	WarningPrefix = "warning: "
 )
 
-// How the names of clusters begin that lead to an address and port, which follows.
+// Prefixes of the names of clusters that lead to an address and port, which follows.
 const (
 	HTTPCluster = "http|" // for requests
-	TCPCluster  = "tcp|"  // for connections in which no HTTP was detected in time
-	RawCluster  = "raw|"  // for bytes that are not HTTP, to a port that declares it
+	TCPCluster  = "tcp|"  // for connections on which no HTTP was detected in time
+	RawCluster  = "raw|"  // for non-HTTP bytes, to a port that is declared as HTTP
 )
 
-// ProxyUser is the uid and gid of the proxy, whose own traffic is not captured. Istio's.
+// ProxyUser is the uid and gid of the proxy, whose own traffic is not captured. Istio's value.
 const ProxyUser = 1337
 
 // Volumes that injection adds.
 const (
 	BinVolume       = "outrider-bin"       // the agent's binary, for gates
 	StateVolume     = "outrider-state"     // a directory for each container that publishes its state
-	WorkVolume      = "outrider-work"      // what the agent writes: bootstrap, certificates, sockets
-	PodInfoVolume   = "outrider-podinfo"   // the pod's annotations, by the downward API
+	WorkVolume      = "outrider-work"      // files that the agent writes: bootstrap, certificates, sockets
+	PodInfoVolume   = "outrider-podinfo"   // the pod's annotations, through the downward API
 	TokenVolume     = "outrider-token"     // the projected service account token
 	RootVolume      = "outrider-root"      // the control plane's root certificates
-	BootstrapVolume = "outrider-bootstrap" // a user's additions to Envoy's bootstrap
+	BootstrapVolume = "outrider-bootstrap" // the user's additions to Envoy's bootstrap
 )
 
 // Directories and files in a pod's containers.
 const (
-	// Dir is ours, with all below it: nothing else is mounted at, above or below it.
+	// Dir is reserved for Outrider: nothing else is mounted at, above or below it.
 	Dir       = "/outrider"
 	BinDir    = "/outrider/bin"
 	AgentPath = BinDir + "/outrider-agent"
-	// ImageBinDir is the directory of the proxy's image with the agent, for a volume of it.
+	// ImageBinDir is the directory of the agent in the proxy's image, for a volume of that image.
 	ImageBinDir = "usr/local/bin"
 
 	StatesDir = "/outrider/state" // the states of all containers, read-only
 	OwnDir    = "/outrider/own"   // the container's own directory in it
-	ReadyFile = "ready.json"      // of the proxy's, in its directory: whether it is ready, and why not
+	ReadyFile = "ready.json"      // in the proxy's own directory: whether the proxy is ready, and if not why
 
 	WorkDir         = "/etc/outrider/proxy"
 	PodInfoDir      = "/etc/outrider/pod"
@@ -68,8 +68,8 @@ const (
 	RootFile  = RootDir + "/" + RootKey
 )
 
-// Overlap reports whether one of two directories is the other, or is in it. What is below /proc may be
-// any directory: /proc/self/root is all of them.
+// Overlap reports whether two directories are equal or one contains the other. It treats any path below
+// /proc as overlapping, because it may lead anywhere: /proc/self/root is the root directory.
 func Overlap(a, b string) bool {
 	below := func(dir string) string {
 		if dir = path.Clean("/" + dir); strings.HasPrefix(dir, "/proc/") {
@@ -80,42 +80,43 @@ func Overlap(a, b string) bool {
 	return strings.HasPrefix(below(a), below(b)) || strings.HasPrefix(below(b), below(a))
 }
 
-// The ConfigMap with the control plane's root certificates, in each namespace.
+// The ConfigMap in each namespace with the control plane's root certificates.
 const (
 	RootConfigMap = "outrider-ca-root-cert"
 	RootKey       = "root-cert.pem" // Istio's
 )
 
-// The ClusterTrustBundle with the same, of our signer's name, with which its own has to begin.
+// The ClusterTrustBundle with the same certificates. Its name must begin with the name of its signer.
 const (
 	TrustSigner = "outrider.dev/mesh-root"
 	TrustBundle = "outrider.dev:mesh-root:outrider"
 )
 
-// Objects in its namespace that the replicas of a control plane share.
+// Objects in the control plane's namespace that its replicas share.
 const (
-	// AuthoritySecret has the authority's files. It is made if there is none.
+	// AuthoritySecret contains the authority's files. It is created if it does not exist.
 	AuthoritySecret = "outrider-ca"
-	// SeenRootsSecret has the roots that were seen in a Secret which is not ours. It has no key.
+	// SeenRootsSecret contains the roots that were seen in a Secret which Outrider does not own. It
+	// contains no key.
 	SeenRootsSecret = "outrider-seen-roots"
-	// ServingSecret has the control plane's own certificate, where another authority signs those of
-	// the proxies.
+	// ServingSecret contains the control plane's own certificate when another authority signs the proxies'
+	// certificates.
 	ServingSecret = "outriderd-tls"
-	// ServingFlag is the flag of outriderd serve with that Secret.
+	// ServingFlag is the flag of "outriderd serve" that names this Secret.
 	ServingFlag = "--serving-certificate"
 	// RouteStatusLease is held by the replica that writes the status of routes.
 	RouteStatusLease = "outrider-route-status"
 	// DiagnosisLease is held by the replica that diagnoses pods.
 	DiagnosisLease = "outrider-diagnosis"
-	// AuthoritySecretEnv is the variable of outriderd's containers with that Secret's name, or
-	// another one's.
+	// AuthoritySecretEnv is the environment variable of outriderd's containers with the name of the
+	// authority's Secret, which may differ from AuthoritySecret.
 	AuthoritySecretEnv = "OUTRIDER_CA_SECRET"
-	// MadeByLabel is on the objects that the control plane makes for itself, with its name as
-	// the value. It writes and deletes no others.
+	// MadeByLabel is set on the objects that the control plane creates for itself; its value is the control
+	// plane's name. The control plane writes and deletes no other objects.
 	MadeByLabel = "outrider.dev/made-by"
-	// KindLabel says what such an object is for, where there are several.
+	// KindLabel says what such an object is for, where there are several kinds.
 	KindLabel = "outrider.dev/kind"
-	// UsedTokenPrefix begins the name of the ConfigMap of a host's token that was used; the
-	// token's SHA-256 in hex follows.
+	// UsedTokenPrefix begins the name of a ConfigMap that marks a host's token as used. The token's SHA-256
+	// in hex follows.
 	UsedTokenPrefix = "outrider-used-token-"
 )

@@ -8,24 +8,24 @@ import (
 	"strings"
 )
 
-// Names by which a node and its pods find each other, where outrider-node has installed its
-// plugins of the network (CNI) and of the container runtime (NRI).
+// Names by which a node and its pods find each other when outrider-node has installed its network plugin
+// (CNI) and its plugin of the container runtime (NRI).
 const (
-	// NodeLabel is on a node, with the value NodeInstalled, from the plugins' first moment until they
-	// are removed. Pods that need them select it.
+	// NodeLabel is set on a node, with the value NodeInstalled, from the moment the plugins are installed
+	// until they are removed. Pods that need the plugins select it.
 	NodeLabel     = Prefix + "node"
 	NodeInstalled = "installed"
-	// NodeTaint is on a node whose plugins have served and do not any more; its effect is NoSchedule.
+	// NodeTaint is set on a node whose plugins have stopped serving. Its effect is NoSchedule.
 	NodeTaint = Prefix + "node-not-serving"
-	// NodeValidator is on a node with NodeLabel: whether its runtime creates a container without the plugins
-	// that the pod requires.
+	// NodeValidator is set on a node with NodeLabel. It says whether the runtime creates a container
+	// without the plugins that its pod requires.
 	NodeValidator = Prefix + "node-validator"
-	// NodeAnnotation has a pod's [NodeWork]: injection writes it, the plugins do it.
+	// NodeAnnotation contains a pod's [NodeWork]. Injection writes it; the plugins carry it out.
 	NodeAnnotation = Prefix + "node-work"
 	// NodePlugin is the name under which outrider-node registers with the runtime.
 	NodePlugin = "outrider"
-	// RequiredPlugins is NRI's annotation of a pod: a YAML list of plugins without which a runtime
-	// whose validator is on creates no container of the pod.
+	// RequiredPlugins is an annotation of NRI on a pod: a YAML list of plugins. A runtime whose validator
+	// is on creates no container of the pod while one of them is missing.
 	RequiredPlugins = "required-plugins.noderesource.dev"
 )
 
@@ -33,48 +33,48 @@ const (
 const (
 	ValidatorOn      = "on"
 	ValidatorOff     = "off"
-	ValidatorRestart = "restart" // it is on in the configuration, and the runtime has not restarted since
+	ValidatorRestart = "restart" // on in the configuration, but the runtime has not restarted since
 	ValidatorUnknown = "unknown" // the configuration cannot be read
 )
 
-// HasNode reports whether a node with these labels runs outrider-node, and whether it matters: a node
-// of another system than Linux does not.
+// HasNode reports whether a node with these labels runs outrider-node, and whether that matters. It matters
+// only for Linux nodes.
 func HasNode(labels map[string]string) (has, matters bool) {
 	system := labels["kubernetes.io/os"]
 	return labels[NodeLabel] == NodeInstalled, system == "" || system == "linux"
 }
 
-// Values of the annotation Init: who captures a pod's connections, and brings the gate.
+// Values of the annotation Init: who captures a pod's connections and who provides the gate's binary.
 const (
-	InitAuto      = "auto"         // the best that the cluster's nodes offer
+	InitAuto      = "auto"         // the best method that the cluster's nodes offer
 	InitByNode    = "node"         // the node's plugins
-	InitVolume    = "image-volume" // an init container captures; the gate comes by a volume of its image
+	InitVolume    = "image-volume" // an init container captures; the gate comes from a volume of its image
 	InitContained = "container"    // an init container does both
 	InitNone      = "none"         // the proxy's own container does both
 )
 
 // NodeWork describes what a node does for one pod before the pod's containers run.
 type NodeWork struct {
-	// Capture are flags of "outrider-agent capture", for the pod's network namespace; none:
-	// nothing is captured. Only flags of the intent are allowed (capture.Flags).
+	// Capture contains flags of "outrider-agent capture" for the pod's network namespace; if it is empty,
+	// nothing is captured. Only flags that describe the intent are allowed (capture.Flags).
 	Capture []string `json:"capture,omitempty"`
-	// Containers have the agent and the states of the pod's containers mounted, by name. The
-	// values are arguments of the agent as [Gate.Args] writes them, up to "--": the container's
-	// own arguments follow. Without any the container's arguments stay as they are.
+	// Containers lists by name the containers into which the agent and the states of the pod are mounted.
+	// The values are the agent's arguments as [Gate.Args] writes them, up to "--"; the container's own
+	// arguments follow. If the value is empty, the container's arguments do not change.
 	Containers map[string][]string `json:"containers,omitempty"`
 }
 
-// maxNodeWork bounds the text, as all annotations of a pod together are bounded by the API server.
+// maxNodeWork bounds the text, because the API server bounds the size of all annotations of a pod together.
 const maxNodeWork = 256 << 10
 
-// String returns the annotation's value. [ParseNodeWork] reads it back.
+// String returns the annotation's value. [ParseNodeWork] parses it.
 func (w NodeWork) String() string {
-	text, _ := json.Marshal(w) // strings alone
+	text, _ := json.Marshal(w) // cannot fail: there are only strings
 	return string(text)
 }
 
-// ParseNodeWork reads an annotation's value. Each gate is one that the agent would accept, but
-// for its command.
+// ParseNodeWork parses an annotation's value. Each gate must be one that the agent would accept, except for
+// its missing command.
 func ParseNodeWork(text string) (NodeWork, error) {
 	var w NodeWork
 	if len(text) > maxNodeWork {
@@ -91,7 +91,7 @@ func ParseNodeWork(text string) (NodeWork, error) {
 	if err != nil {
 		return NodeWork{}, fmt.Errorf("annotation %s: %w; it is written by injection, as %s", NodeAnnotation, err, NodeWork{Capture: []string{"-p", "15001"}, Containers: map[string][]string{"app": {gateCommand, "--name", "app", "--"}}})
 	}
-	for name, args := range w.Containers { // any order: one error of several
+	for name, args := range w.Containers { // any order: any of several errors will do
 		if len(args) == 0 {
 			continue
 		}
@@ -102,17 +102,17 @@ func ParseNodeWork(text string) (NodeWork, error) {
 	return w, nil
 }
 
-// Where outrider-node keeps what is on the node. Each is at the same path in its container.
+// Paths of outrider-node's files on the node. They are the same in its container.
 const (
-	NodeAgentsDir = "/opt/outrider"           // the agent, in a directory for each digest
+	NodeAgentsDir = "/opt/outrider"           // the agent, with a directory for each digest
 	NodeStatesDir = "/run/outrider/pods"      // the states of pods, by sandbox
 	NodeRunDir    = "/run/outrider/node"      // the daemon's socket and its lock
 	NodeSocket    = NodeRunDir + "/node.sock" // where the CNI plugin asks the daemon
-	NodeGuard     = NodePlugin + "-guard"     // the plugin that refuses what the daemon has not adjusted
+	NodeGuard     = NodePlugin + "-guard"     // the plugin that refuses containers that the daemon has not adjusted
 )
 
-// RunsFirst reports whether a program runs only as process 1, or else does something else: systemd,
-// and s6-overlay's, which is called /init. Behind a gate it is not process 1.
+// RunsFirst reports whether a program works only as process 1: systemd, and the program of s6-overlay,
+// which is called /init. Behind a gate it would not be process 1.
 func RunsFirst(program string) bool {
 	name := program[strings.LastIndexByte(program, '/')+1:]
 	return name == "init" || name == "systemd"

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Ports of the proxy's pod. All but the relay's are Istio's.
+// Ports of the proxy's pod. All but the two of the relay are Istio's.
 const (
 	AdminPort      = 15000 // Envoy's admin interface, loopback only
 	OutboundPort   = 15001 // captured outbound connections
@@ -16,14 +16,14 @@ const (
 	RelayInbound   = 15016 // the same for inbound connections
 	StatusPort     = 15020 // the agent: readiness, merged metrics, probes of the app
 	ReadinessPort  = 15021 // readiness, for the kubelet
-	ProbePort      = 15002 // a port without a listener, to try a capture; Istio's --iptables-probe-port
+	ProbePort      = 15002 // a port without a listener, for testing a capture; Istio's --iptables-probe-port
 	DNSPort        = 15053 // captured look-ups
 	PrometheusPort = 15090 // Envoy's own metrics
 )
 
-// CaptureProof reports whether a connection to an address is the agent's proof that capture
-// works. No host has one of these addresses (RFC 5737, RFC 3849); the first two are the
-// proxy's own in the pod.
+// CaptureProof reports whether a connection to an address is the agent's proof that capture works. The
+// inbound addresses are the proxy's own in the pod; the outbound ones belong to no host (RFC 5737, RFC
+// 3849).
 func CaptureProof(to netip.AddrPort) bool { return slices.Contains(proofs, to) }
 
 var proofs = func() (out []netip.AddrPort) {
@@ -41,8 +41,8 @@ const (
 	ProofOutbound6 = "2001:db8::1"
 )
 
-// ControlPlaneAddress is where a control plane installed as documented serves xDS and
-// certificates: SecureDiscoveryPort.
+// ControlPlaneAddress is the address (SecureDiscoveryPort) at which a control plane serves xDS and
+// certificates if it was installed as documented.
 const ControlPlaneAddress = "outriderd.outrider-system.svc:15012"
 
 // Ports of the control plane.
@@ -53,25 +53,24 @@ const (
 	WebhookPort         = 15017
 )
 
-// ReadyPath is where the agent says on StatusPort and ReadinessPort whether it is ready.
+// ReadyPath is the path on StatusPort and ReadinessPort at which the agent reports its readiness.
 const ReadyPath = "/healthz/ready"
 
-// CertificateExpiry is the agent's metric of the seconds until its certificate expires: 0 until it has
-// one, absent if it requests none.
+// CertificateExpiry is the agent's metric for the seconds until its certificate expires. It is 0 until
+// there is a certificate, and absent if the agent requests none.
 const CertificateExpiry = "outrider_agent_certificate_expiry_seconds"
 
-// Where the agent makes the app's probes and hooks, on StatusPort: Istio's paths.
-// ProbePath + CONTAINER + "/readyz", and then "/" + the value of ProbeKey if there is one.
-// Instead of "readyz" there is also StartedProbe, which is no probe of the app: it succeeds
-// once the command behind the container's gate has started up.
+// Paths on StatusPort at which the agent makes the app's probes and hooks; they are Istio's: ProbePath +
+// CONTAINER + "/readyz", followed by "/" and the value of ProbeKey if that is set. StartedProbe in place of
+// "readyz" is no probe of the app: it succeeds once the command behind the container's gate has started up.
 const (
 	ProbePath = "/app-health/"
 	HookPath  = "/app-lifecycle/"
-	ProbeKey  = "OUTRIDER_PROBE_KEY" // variable of the agent
+	ProbeKey  = "OUTRIDER_PROBE_KEY" // environment variable of the agent
 
 	StartedProbe = "startedz"
 
-	// StopPath is the hook that lets the proxy drain inbound when the pod begins to stop.
+	// StopPath is the hook that makes the proxy drain inbound connections when the pod begins to stop.
 	StopPath = HookPath + ProxyContainer + "/prestopz"
 )
 
@@ -86,10 +85,10 @@ func ValidProbeKey(key string) bool {
 	return len(key) >= 16 && len(key) <= 128
 }
 
-// StatusPath is where a control plane shows a page about itself, on MonitoringPort, to its own
-// machine alone.
+// StatusPath is the path on MonitoringPort at which a control plane shows a page about itself. Only its own
+// machine may read it.
 const StatusPath = "/debug/status"
 
-// ControlPlaneName is a DNS name of each outriderd's certificate, whatever its other names are.
-// Other control planes do not have it.
+// ControlPlaneName is a DNS name in each outriderd's certificate, in addition to its configured names.
+// Certificates of other control planes do not contain it.
 const ControlPlaneName = "outriderd"

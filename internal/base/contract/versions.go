@@ -1,11 +1,11 @@
 package contract
 
-// EnvoyVersion is the version of Envoy that this version of Outrider is built and tested with: that
-// of build/envoy.txt.
+// EnvoyVersion is the version of Envoy that this version of Outrider is built and tested with: the version
+// in build/envoy.txt.
 const EnvoyVersion = "1.40.0"
 
-// A Version is the answer of a control plane at /version.
+// A Version is a control plane's answer at /version.
 type Version struct {
 	Version string `json:"version"`
-	Envoy   string `json:"envoy,omitempty"` // that its proxies should have; empty: an older control plane
+	Envoy   string `json:"envoy,omitempty"` // version that its proxies should have; empty for older control planes
 }

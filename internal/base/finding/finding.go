@@ -1,11 +1,11 @@
-// Package finding is how Outrider reports that something is wrong: what, where, how it
-// shows, why it matters, and the command that puts it right.
+// Package finding is how Outrider reports that something is wrong: what, where, how it shows, why it
+// matters, and the command that fixes it.
 //
-// A [Finding] is a value. The linter makes findings, each of a [Kind] of its table; this package sorts them and writes them as text for
-// people, as JSON, and as SARIF for the tools that show findings in code.
+// A [Finding] is a value. The linter creates findings, each of a [Kind] in its table; this package sorts
+// them and writes them as text for people, as JSON, and as SARIF for tools that show findings in code.
 //
-// The package has no rules, does no I/O beyond the writer it is given and imports only
-// the standard library.
+// The package contains no rules, does no I/O except to the writers that it is given, and imports only the
+// standard library.
 package finding
 
 import (
@@ -19,26 +19,26 @@ type Code string
 // Severity is how bad a finding is.
 type Severity string
 
-// From the least to the worst.
+// In ascending order.
 const (
 	Note    Severity = "note"    // worth knowing
-	Warning Severity = "warning" // it works, but not as one may think, or not always
+	Warning Severity = "warning" // it works, but not as expected or not always
 	Error   Severity = "error"   // it cannot work
 )
 
-// Severities are all of them, the least first.
+// Severities lists all severities in ascending order.
 var Severities = []Severity{Note, Warning, Error}
 
-// AtLeast reports whether s is as bad as other, or worse.
+// AtLeast reports whether s is at least as severe as other.
 func (s Severity) AtLeast(other Severity) bool {
 	return slices.Index(Severities, s) >= slices.Index(Severities, other)
 }
 
-// A Kind is what a code stands for.
+// A Kind describes the findings with one code.
 type Kind struct {
 	Code        Code     `json:"code"`
 	Title       string   `json:"title"`
-	Severity    Severity `json:"severity"`    // usual; a finding may differ
+	Severity    Severity `json:"severity"`    // the usual severity; a finding may differ
 	Explanation string   `json:"explanation"` // paragraphs with empty lines between
 	Doc         string   `json:"doc"`         // page and anchor
 }
@@ -56,15 +56,15 @@ type Finding struct {
 	Title    string   `json:"title"` // one sentence with the names
 	Object   Object   `json:"object"`
 	Place    `json:",omitempty"`
-	Field    string `json:"field,omitempty"`    // path in the object
-	Evidence string `json:"evidence,omitempty"` // what is there, word for word
-	Why      string `json:"why,omitempty"`      // what comes of it
+	Field    string `json:"field,omitempty"`    // path of the field in the object
+	Evidence string `json:"evidence,omitempty"` // the value found there, verbatim
+	Why      string `json:"why,omitempty"`      // the consequence
 	Remedy   Remedy `json:"remedy"`
-	Source   string `json:"source,omitempty"` // where that is known from: an address, or "measured: ..."
+	Source   string `json:"source,omitempty"` // source of this knowledge: a URL, or "measured: ..."
 	Fix      *Patch `json:"fix,omitempty"`
 }
 
-// An Object is what a finding is about.
+// An Object identifies the object that a finding is about.
 type Object struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace,omitempty"`
@@ -81,25 +81,24 @@ func (o Object) String() string {
 	return o.Kind + " " + o.Namespace + "/" + o.Name
 }
 
-// A Place is in a file. Lines and columns count from 1, columns in characters; 0 is
-// unknown.
+// A Place is a position in a file. Lines and columns count from 1, columns in characters; 0 means unknown.
 type Place struct {
 	File   string `json:"file,omitempty"`
 	Line   int    `json:"line,omitempty"`
 	Column int    `json:"column,omitempty"`
 	Width  int    `json:"-"` // of the evidence, in characters
-	Text   string `json:"-"` // the line, or of a very long one the part with the evidence
+	Text   string `json:"-"` // the line; of a very long line only the part with the evidence
 
-	Skipped int `json:"-"` // characters of the line before Text
+	Skipped int `json:"-"` // number of characters of the line before Text
 }
 
-// A Remedy is what to do.
+// A Remedy describes how to fix the problem.
 type Remedy struct {
 	Sentence string `json:"sentence,omitempty"`
-	Command  string `json:"command,omitempty"` // can be pasted into a shell
+	Command  string `json:"command,omitempty"` // ready to paste into a shell
 }
 
-// Sort orders findings by file, place and code, which is how a person reads a file.
+// Sort orders findings by file, position and code, because a person reads a file from top to bottom.
 func Sort(all []Finding) {
 	slices.SortStableFunc(all, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
@@ -107,7 +106,7 @@ func Sort(all []Finding) {
 	})
 }
 
-// Select returns the findings that are at least as bad as s.
+// Select returns the findings that are at least as severe as s.
 func Select(all []Finding, s Severity) []Finding {
 	var out []Finding
 	for _, f := range all {

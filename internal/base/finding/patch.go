@@ -6,11 +6,10 @@ import (
 	"strings"
 )
 
-// A Patch changes one file, and as little of it as is needed: what no edit covers stays,
-// byte for byte.
+// A Patch changes one file as little as possible: bytes outside the edits stay the same.
 type Patch struct {
 	File  string `json:"file"`
-	Edits []Edit `json:"edits"` // none overlaps another
+	Edits []Edit `json:"edits"` // they do not overlap
 }
 
 // An Edit replaces the bytes from Start to End by Text.
@@ -19,14 +18,15 @@ type Edit struct {
 	End   int    `json:"end"`
 	Text  string `json:"text"`
 
-	// The same place for people and for SARIF, from 1, columns in characters.
+	// Start and End again, as lines and columns for people and for SARIF, from 1, with columns in
+	// characters.
 	From, To Position `json:"-"`
 }
 
-// A Position is a place in a text.
+// A Position is a line and a column in a text.
 type Position struct{ Line, Column int }
 
-// Apply returns text with the patch in it.
+// Apply returns text with the edits of the patch applied.
 func (p *Patch) Apply(text []byte) ([]byte, error) {
 	edits := slices.Clone(p.Edits)
 	slices.SortStableFunc(edits, func(a, b Edit) int { return a.Start - b.Start })

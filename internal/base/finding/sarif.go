@@ -11,15 +11,15 @@ import (
 	"outrider.dev/internal/base/cli/visible"
 )
 
-// A Tool made the findings.
+// A Tool describes the program that created the findings.
 type Tool struct {
 	Name    string
 	Version string
-	Pages   string // where the kinds' pages are, with a slash at the end
+	Pages   string // base URL of the pages about kinds, ending with a slash
 	Kinds   []Kind
 }
 
-// WriteJSON writes findings as a list, which is never null.
+// WriteJSON writes findings as a JSON list, which is never null.
 func WriteJSON(w io.Writer, all []Finding) error {
 	if all == nil {
 		all = []Finding{}
@@ -36,15 +36,15 @@ func encode(w io.Writer, v any) error {
 
 const sarifSchema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
-// An object of JSON; its members have the names of SARIF 2.1.0 (OASIS, 27 March 2020).
+// An object is a JSON object, whose members have the names of SARIF 2.1.0 (OASIS, 27 March 2020).
 type object map[string]any
 
 func message(text string) object { return object{"text": visible.Plain(text)} }
 
 func location(file string) object { return object{"uri": fileURI(file)} }
 
-// WriteSARIF writes findings as a SARIF 2.1.0 log of one run. The code of each finding must
-// be among the tool's kinds.
+// WriteSARIF writes findings as a SARIF 2.1.0 log of one run. The tool must declare the kind of each
+// finding.
 func WriteSARIF(w io.Writer, tool Tool, all []Finding) error {
 	rules, results, index := []object{}, []object{}, map[Code]int{}
 	for i, k := range tool.Kinds {
@@ -72,7 +72,7 @@ func (f Finding) sarif() object {
 		place["physicalLocation"] = physical
 	}
 	r := object{"ruleId": f.Code, "level": f.Severity, "message": message(f.message()), "locations": []object{place},
-		// The line is left out: it changes with every edit above it.
+		// The fingerprint omits the line number, which changes with every edit above it.
 		"partialFingerprints": object{"outrider/v1": strings.Join([]string{string(f.Code), f.Object.String(), f.Field, f.Evidence}, "|")}}
 	if f.Fix != nil {
 		r["fixes"] = []object{f.Fix.sarif(f.Remedy.Sentence)}
@@ -80,7 +80,7 @@ func (f Finding) sarif() object {
 	return r
 }
 
-// region is the finding's place in its file. A place with a line has a column.
+// region returns the finding's position in its file. A position with a line also has a column.
 func (f Finding) region() object {
 	return object{"startLine": f.Line, "startColumn": f.Column, "endLine": f.Line, "endColumn": f.Column + f.Width, "snippet": message(f.Text)}
 }
@@ -106,7 +106,7 @@ func (p *Patch) sarif(description string) object {
 	return object{"description": message(description), "artifactChanges": []object{change}}
 }
 
-// fileURI is a reference in SARIF's form: relative names stay relative.
+// fileURI converts a file name to a URI reference for SARIF: relative names stay relative.
 func fileURI(name string) string {
 	u := url.URL{Path: filepath.ToSlash(name)}
 	if filepath.IsAbs(name) {

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/base/cli/visible"
 )
 
-// Colours of a terminal.
+// Colours for a terminal.
 const (
 	bold   = "1"
 	faint  = "2"
@@ -22,11 +22,11 @@ const (
 
 var colours = map[Severity]string{Error: red, Warning: yellow, Note: cyan}
 
-// width of a line of prose. Commands and lines of the file are never broken.
+// width limits lines of prose. Commands and lines of the file are never broken.
 const width = 100
 
-// WriteText writes findings for people, those of one object together, in the order that
-// they have. Each shows its line of the file with the evidence marked.
+// WriteText writes findings for people, in their order, grouped by object. Each shows its line of the file
+// with the evidence marked.
 func WriteText(w io.Writer, all []Finding, colour bool) error {
 	p := printer{colour: colour}
 	for i, f := range all {
@@ -42,7 +42,7 @@ func WriteText(w io.Writer, all []Finding, colour bool) error {
 	return err
 }
 
-// Summary counts the findings in a few words.
+// Summary counts the findings by severity in a few words.
 func Summary(all []Finding) string {
 	var parts []string
 	for i := len(Severities) - 1; i >= 0; i-- {
@@ -90,7 +90,7 @@ func (p *printer) finding(f Finding) {
 	}
 }
 
-// evidence is the line of the file with a mark below, else the field and what is in it.
+// evidence writes the line of the file with a mark below it, or else the field and its value.
 func (p *printer) evidence(f Finding) {
 	if f.Line == 0 || f.Text == "" {
 		if f.Field != "" || f.Evidence != "" {
@@ -101,11 +101,11 @@ func (p *printer) evidence(f Finding) {
 	text := []rune(strings.ReplaceAll(strings.TrimRight(f.Text, " \r\n"), "\t", " "))
 	from := min(max(f.Column-1-f.Skipped, 0), len(text))
 	size := min(max(f.Width, 1), max(len(text)-from, 1))
-	cut := 0 // what all lines have too much on the left
+	cut := 0 // indentation that all lines share
 	for cut < from && text[cut] == ' ' {
 		cut++
 	}
-	if from-cut > 70 { // the evidence must be in sight
+	if from-cut > 70 { // keeps the evidence in sight
 		cut = from - 20
 	}
 	shown := text[cut:]
@@ -126,7 +126,7 @@ func (p *printer) evidence(f Finding) {
 	}
 }
 
-// item writes a labelled text, wrapped.
+// item writes a text after a label, wrapped.
 func (p *printer) item(label, text string) {
 	if text == "" {
 		return

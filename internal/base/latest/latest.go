@@ -1,16 +1,16 @@
-// Package latest has values that are replaced while others wait for the next one.
+// Package latest holds values that are replaced while others wait for the next one.
 package latest
 
 import "sync"
 
-// A Value is safe for concurrent use. Its zero value has the zero T.
+// A Value is safe for concurrent use. Its zero value holds the zero T.
 type Value[T any] struct {
 	mu       sync.Mutex
 	value    T
-	replaced chan struct{} // nil: it was not asked for
+	replaced chan struct{} // nil: no goroutine waits
 }
 
-// Get returns the value, and a channel that is closed when it is replaced.
+// Get returns the value, and a channel that is closed when the value is replaced.
 func (v *Value[T]) Get() (T, <-chan struct{}) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

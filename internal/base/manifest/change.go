@@ -12,22 +12,22 @@ import (
 // ErrCannotEdit means that the user must make a small change by hand.
 var ErrCannotEdit = errors.New("the YAML is written in a way that this change cannot be put into without rewriting it")
 
-// A changer turns the nodes of an object from the values before into those after. What
-// is the same in both is not touched: the text may have fields that neither has.
+// A changer edits the nodes of an object so that they change from the values before to the values after. It
+// does not touch what is equal in both, because the text may contain fields that neither has.
 type changer struct {
-	small      bool // flow mappings stay as they are, and what others share is not changed
+	small      bool // keep flow mappings as they are, and refuse to change shared nodes
 	root       *yaml.Node
-	containers map[string]container // of the pod, by name: one may move to the other list
+	containers map[string]container // containers of the pod by name, because one may move to the other list
 }
 
-// A container is an element of a pod's lists, as it was.
+// A container is an element of a pod's container lists before the change.
 type container struct {
 	node *yaml.Node
 	was  any
 	argv []*yaml.Node
 }
 
-// at returns the node that takes the place of old; old is nil for a new field.
+// at returns the node that replaces old; old is nil for a new field.
 func (c *changer) at(old *yaml.Node, before, after any) (*yaml.Node, error) {
 	if old != nil && reflect.DeepEqual(before, after) {
 		return old, nil
@@ -40,7 +40,7 @@ func (c *changer) at(old *yaml.Node, before, after any) (*yaml.Node, error) {
 	switch inMapping := old != nil && old.Kind == yaml.MappingNode; {
 	case isMapping && inMapping && len(old.Content) > 0:
 		return old, c.mapping(old, was, is)
-	case isMapping && !inMapping && len(was) > 0: // the document leaves out what has a default
+	case isMapping && !inMapping && len(was) > 0: // the document omits fields that have a default
 		made := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 		return made, c.mapping(made, was, is)
 	}
@@ -50,7 +50,7 @@ func (c *changer) at(old *yaml.Node, before, after any) (*yaml.Node, error) {
 	return written(old, after)
 }
 
-// list changes a list if its elements correspond to those before, and reports whether they do.
+// list changes a list in place if its elements correspond to before, and reports whether they do.
 func (c *changer) list(n *yaml.Node, before, after any) (bool, error) {
 	was, isList := before.([]any)
 	is, stays := after.([]any)
@@ -89,9 +89,9 @@ func (c *changer) mapping(n *yaml.Node, before, after fields) error {
 		case err != nil:
 			return err
 		case i < 0:
-			key, _ := newNode(f.key) // no text is refused
+			key, _ := newNode(f.key) // cannot fail for a string
 			n.Content = slices.Insert(n.Content, c.placeFor(n), key, value)
-		case c.small && len(hadFields) > 0 && value.Kind == yaml.MappingNode && len(value.Content) == 0: // the change has emptied it
+		case c.small && len(hadFields) > 0 && value.Kind == yaml.MappingNode && len(value.Content) == 0: // the change has emptied the mapping
 			c.remove(n, i)
 		default:
 			n.Content[i+1] = value
@@ -100,8 +100,8 @@ func (c *changer) mapping(n *yaml.Node, before, after fields) error {
 	return nil
 }
 
-// renamed writes a change that gives one field of a mapping another key: the field keeps its
-// place and its comments. It is false for any other change.
+// renamed applies a change that only renames one field of a mapping, so that the field keeps its position
+// and its comments. It returns false for any other change.
 func renamed(n *yaml.Node, before, after fields) bool {
 	gone := slices.DeleteFunc(slices.Clone(before), func(f field) bool { _, stays := after.get(f.key); return stays })
 	came := slices.DeleteFunc(slices.Clone(after), func(f field) bool { _, was := before.get(f.key); return was })
@@ -121,7 +121,7 @@ func renamed(n *yaml.Node, before, after fields) bool {
 	return true
 }
 
-// field is [changer.at] for a field with a key: lists of containers share their elements.
+// field is [changer.at] for a field with a key; it lets containers move between a pod's lists.
 func (c *changer) field(key string, old *yaml.Node, before, after any) (*yaml.Node, error) {
 	was, isList := before.([]any)
 	is, stays := after.([]any)
@@ -134,7 +134,7 @@ func (c *changer) field(key string, old *yaml.Node, before, after any) (*yaml.No
 	return old, c.members(old, was, is, c.containers)
 }
 
-// note records the containers of a pod before anything is changed.
+// note records the containers of a pod before any change.
 func (c *changer) note(pod *yaml.Node, before any) {
 	f, _ := before.(fields)
 	spec, _ := f.get("spec")
@@ -151,7 +151,7 @@ func (c *changer) note(pod *yaml.Node, before any) {
 	}
 }
 
-// argv is the elements of command and args.
+// argv returns the elements of command and args.
 func argv(container *yaml.Node) []*yaml.Node {
 	var out []*yaml.Node
 	for _, key := range []string{"command", "args"} {
@@ -162,8 +162,8 @@ func argv(container *yaml.Node) []*yaml.Node {
 	return out
 }
 
-// keepWords gives the words of a command the comments and quotes that they had: a gate
-// goes before them, or is taken away, and they stay the last ones.
+// keepWords copies comments and quotes from the words of the old command to the new one. A gate is added or
+// removed at the front, so it compares the words from the end.
 func keepWords(old, now []*yaml.Node) {
 	for i := 1; i <= min(len(old), len(now)); i++ {
 		was, is := old[len(old)-i], now[len(now)-i]
@@ -179,11 +179,11 @@ func keepComments(n, old *yaml.Node) {
 	n.HeadComment, n.LineComment, n.FootComment = old.HeadComment, old.LineComment, old.FootComment
 }
 
-// maxFlow is how many elements a list may have to stay on one line.
+// maxFlow is the maximum number of elements of a list that stays on one line.
 const maxFlow = 6
 
-// written is a new value in the place of old. A list stays on one line if it was, a text
-// keeps its quotes, and comments stay.
+// written returns the node of a new value that replaces old. A list stays on one line if it was on one, a
+// text keeps its quotes, and comments stay.
 func written(old *yaml.Node, v any) (*yaml.Node, error) {
 	n, err := newNode(v)
 	if err != nil || old == nil {
@@ -202,7 +202,7 @@ func written(old *yaml.Node, v any) (*yaml.Node, error) {
 	return n, nil
 }
 
-// removeFields takes out the fields that only before has.
+// removeFields removes the fields that are in before but not in after.
 func (c *changer) removeFields(n *yaml.Node, before, after fields) error {
 	for _, f := range before {
 		i := Entry(n, f.key)
@@ -210,7 +210,7 @@ func (c *changer) removeFields(n *yaml.Node, before, after fields) error {
 			continue
 		}
 		if i < 0 && c.small || i >= 0 && c.small && n.Content[i+1].Anchor != "" {
-			return ErrCannotEdit // it is merged in, or another place uses it
+			return ErrCannotEdit // the field comes from a merge key, or is shared through an anchor
 		}
 		if i >= 0 {
 			c.remove(n, i)
@@ -219,7 +219,7 @@ func (c *changer) removeFields(n *yaml.Node, before, after fields) error {
 	return nil
 }
 
-// remove takes out a field. A comment above it stays, in a small change.
+// remove removes a field. In a small change the comment above it stays.
 func (c *changer) remove(n *yaml.Node, i int) {
 	if comment := n.Content[i].HeadComment; c.small && comment != "" && i+2 < len(n.Content) {
 		next := n.Content[i+2]
@@ -228,8 +228,8 @@ func (c *changer) remove(n *yaml.Node, i int) {
 	n.Content = slices.Delete(n.Content, i, i+2)
 }
 
-// placeFor is where a new field goes. A small change of a mapping of mappings begins it,
-// where a reader looks for metadata and annotations.
+// placeFor returns the position for a new field. In a small change it is the beginning of a mapping of
+// mappings, where readers look for metadata and annotations.
 func (c *changer) placeFor(n *yaml.Node) int {
 	if !c.small || n == c.root || len(n.Content) == 0 || n.Style&yaml.FlowStyle != 0 || n.Content[1].Kind == yaml.ScalarNode || n.Content[0].HeadComment != "" {
 		return len(n.Content)
@@ -237,7 +237,7 @@ func (c *changer) placeFor(n *yaml.Node) int {
 	return 0
 }
 
-// named reports whether each element has a name of its own.
+// named reports whether each element has a unique name.
 func named(list []any) bool {
 	seen := map[string]bool{}
 	for _, v := range list {
@@ -257,8 +257,8 @@ func nameOf(v any) string {
 	return text
 }
 
-// members changes a list by the names of its elements. Those that it does not have may
-// come from elsewhere.
+// members changes a list whose elements have names. An element that the list does not contain may come from
+// elsewhere.
 func (c *changer) members(n *yaml.Node, before, after []any, elsewhere map[string]container) error {
 	if !c.small {
 		n.Style &^= yaml.FlowStyle

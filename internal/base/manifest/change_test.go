@@ -11,7 +11,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// edited is a text with its objects changed to the values that they have in another text.
+// edited changes the objects of a text to the values that they have in another text.
 func edited(text, to string) (string, error) {
 	d, err := Read([]byte(text))
 	if err != nil {
@@ -52,8 +52,8 @@ func edited(text, to string) (string, error) {
 	return string(got), err
 }
 
-// Each way to write YAML that a change has to fit into. A change that does not fit is
-// refused, and nothing else of the text ever differs.
+// Each case is a way to write YAML that a change must fit into. A change that does not fit is refused, and
+// the rest of the text never changes.
 func TestSmallChangesKeepTheTextAroundThem(t *testing.T) {
 	a, err := txtar.ParseFile("testdata/change.txtar")
 	if err != nil || len(a.Files) < 40 {
@@ -86,7 +86,7 @@ func TestSmallChangesKeepTheTextAroundThem(t *testing.T) {
 	}
 }
 
-// A small change leads to the value that it should, or is refused.
+// A small change results in the requested value, or is refused.
 func FuzzSmallChange(f *testing.F) {
 	a, err := txtar.ParseFile("testdata/change.txtar")
 	if err != nil {
@@ -102,7 +102,7 @@ func FuzzSmallChange(f *testing.F) {
 			return
 		}
 		if !texts(want.Root()) || Objects(want.Root())[0] != want.Root() {
-			return // fields that become empty are removed, and numbers are normalised; and an item is no document
+			return // fields that become empty are removed, numbers are normalised, and a list item is no document
 		}
 		got, err := edited(text, to)
 		if err == nil && !sameValue([]byte(got), want.Root()) {
@@ -111,7 +111,7 @@ func FuzzSmallChange(f *testing.F) {
 	})
 }
 
-// texts reports whether n consists of mappings and lists that are not empty, and of strings.
+// texts reports whether n consists only of strings and of mappings and lists that are not empty.
 func texts(n *yaml.Node) bool {
 	if n.Kind == yaml.ScalarNode {
 		return n.ShortTag() == "!!str"

@@ -15,8 +15,8 @@ import (
 	"outrider.dev/internal/base/manifest/limits"
 )
 
-// StrictJSON converts a document to JSON. A key that is there twice is an error; a key beside
-// a merge key (<<) that merges another one of its name is none: it wins, wherever it stands.
+// StrictJSON converts a document to JSON. A duplicate key is an error. A key that overrides one from a
+// merge key (<<) is no duplicate: it wins, before or after the merge key.
 func StrictJSON(text []byte) ([]byte, error) {
 	if err := limits.Document(text).Check(text); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func StrictJSON(text []byte) ([]byte, error) {
 	return yaml.YAMLToJSONStrict(expanded)
 }
 
-// JSON converts a document to JSON. Of a key that is there twice the last counts.
+// JSON converts a document to JSON. Of duplicate keys the last counts.
 func JSON(text []byte) ([]byte, error) {
 	if err := limits.Document(text).Check(text); err != nil {
 		return nil, err
@@ -44,23 +44,23 @@ func JSON(text []byte) ([]byte, error) {
 	return yaml.YAMLToJSON(text)
 }
 
-// Decode decodes a document by the rules of package json: fields that into does not have are passed
-// over. Of a key that is there twice the last counts.
+// Decode decodes a document by the rules of package json, ignoring fields that into does not have. Of
+// duplicate keys the last counts.
 func Decode(text []byte, into any) error {
 	return decode(text, limits.Document(text), yaml.Unmarshal, into)
 }
 
-// DecodeStrict is Decode where a key that is there twice, and a field that into does not have, are errors.
+// DecodeStrict is Decode, except that duplicate and unknown fields are errors.
 func DecodeStrict(text []byte, into any) error {
 	return decode(text, limits.Document(text), yaml.UnmarshalStrict, into)
 }
 
-// DecodeAnnotation is [Decode] of a value within an object, within [limits.Annotation].
+// DecodeAnnotation is [Decode] for a value within an object, limited by [limits.Annotation].
 func DecodeAnnotation(text string, into any) error {
 	return decode([]byte(text), limits.Annotation, yaml.Unmarshal, into)
 }
 
-// DecodeAnnotationStrict is [DecodeStrict] of a value within an object, within [limits.Annotation].
+// DecodeAnnotationStrict is [DecodeStrict] for a value within an object, limited by [limits.Annotation].
 func DecodeAnnotationStrict(text string, into any) error {
 	return decode([]byte(text), limits.Annotation, yaml.UnmarshalStrict, into)
 }
@@ -72,7 +72,7 @@ func decode(text []byte, l limits.Limits, by func([]byte, any, ...yaml.JSONOpt) 
 	return by(text, into)
 }
 
-// Reason is an error of a YAML or JSON decoder without the names of libraries.
+// Reason returns an error of a YAML or JSON decoder without the names of libraries.
 func Reason(err error) string {
 	s := err.Error()
 	for _, prefix := range []string{"error converting YAML to JSON: ", "error unmarshaling JSON: ", "while decoding JSON: ", "yaml: ", "json: "} {
@@ -81,7 +81,7 @@ func Reason(err error) string {
 	return strings.ReplaceAll(s, "\n", " ")
 }
 
-// SyntaxReason is why a text is not YAML, with a hint where it is a template of one.
+// SyntaxReason explains why a text is not YAML, with a hint if it is a template of YAML.
 func SyntaxReason(text []byte, err error) string {
 	const template = "{{ }} belongs to a template: render it first, as with helm template"
 	reason := Reason(err)
@@ -97,19 +97,19 @@ func SyntaxReason(text []byte, err error) string {
 	return reason
 }
 
-// A Mismatch is a value of another type than the field's.
+// A Mismatch describes a value whose type does not fit its field.
 type Mismatch struct {
-	Field     string // its path, with the indexes of lists; empty for the whole
+	Field     string // path with list indexes; empty for the whole document
 	Want, Got string // in words
 }
 
 func (m *Mismatch) Error() string { return "must be " + m.Want + ", not " + m.Got }
 
-// typeError is encoding/json's: the value, the field, and the field's type in Go.
+// typeError matches an error of encoding/json: the value, the field, and the field's Go type.
 var typeError = regexp.MustCompile(`cannot unmarshal (\w+)( \S+)? into Go (?:struct field \w*\.(\S+)|value) of type (\S+)$`)
 
-// FindMismatch reads a decoder's error about the JSON in raw. The decoder leaves out the
-// indexes of lists, so the value is searched for. It returns nil for any other error.
+// FindMismatch interprets a decoder's error about the JSON in raw. The decoder omits list indexes, so
+// FindMismatch searches for the value. It returns nil for any other error.
 func FindMismatch(raw []byte, err error) *Mismatch {
 	m := typeError.FindStringSubmatch(err.Error())
 	if m == nil {
@@ -129,10 +129,10 @@ func FindMismatch(raw []byte, err error) *Mismatch {
 	return out
 }
 
-// kinds are the decoder's words for kinds of JSON values, in ours.
+// kinds translates the decoder's names of JSON types.
 var kinds = map[string]string{"string": "a string", "number": "a number", "object": "an object", "array": "a list", "bool": "true or false"}
 
-// wanted is a type of Go in words, where a value of that kind does not fit.
+// wanted describes the Go type that a field needs, given the kind of the value that does not fit.
 func wanted(goType, kind string) string {
 	switch {
 	case goType == "[]string":
@@ -155,8 +155,8 @@ func wanted(goType, kind string) string {
 	return "an object or a string"
 }
 
-// search returns the path, with indexes and the keys of maps, of the first value of a kind at a path
-// without them.
+// search returns the full path, with list indexes and map keys, of the first value of a kind at a path that
+// lacks them.
 func search(v any, path []string, kind string) (at string, found bool) {
 	list, isList := v.([]any)
 	switch {
@@ -185,7 +185,7 @@ func search(v any, path []string, kind string) (at string, found bool) {
 	return "", false
 }
 
-// kindOf is a value's kind in the decoder's words.
+// kindOf returns a value's JSON type in the decoder's words.
 func kindOf(v any) string {
 	switch v.(type) {
 	case string:

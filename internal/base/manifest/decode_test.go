@@ -32,8 +32,8 @@ func TestSearchFindsTheIndexes(t *testing.T) {
 	}
 }
 
-// A field beside a merge key wins over the merged one, before and behind it; a field that is
-// there twice is an error all the same.
+// A field wins over the merged field of the same name, before and after the merge key. A duplicate field is
+// still an error.
 func TestStrictJSON(t *testing.T) {
 	for text, want := range map[string]string{
 		"a: &a {x: 1, v: 2}\nb: {<<: *a, x: 3}":                       `{"a":{"v":2,"x":1},"b":{"v":2,"x":3}}`,

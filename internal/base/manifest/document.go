@@ -10,17 +10,17 @@ import (
 	"outrider.dev/internal/base/manifest/limits"
 )
 
-// A Document is one of a file's that is being edited.
+// A Document is a document of a file that is being edited.
 type Document struct {
 	text    []byte
 	node    yaml.Node
 	root    *yaml.Node
-	before  []byte // as it was printed before any change
-	tokens  bool   // small changes of JSON in another style are made token by token
+	before  []byte // the document printed before any change
+	tokens  bool   // apply small changes token by token, for JSON in a style that printing would not reproduce
 	changed bool
 }
 
-// Read reads a document. It has no root if the text has comments only.
+// Read parses a document. The root is nil if the text contains only comments.
 func Read(text []byte) (*Document, error) {
 	node, err := limits.Document(text).Parse(text)
 	if err != nil {
@@ -33,11 +33,11 @@ func Read(text []byte) (*Document, error) {
 	return d, nil
 }
 
-// Root is the document's value; nil if it has none.
+// Root returns the document's value; nil if there is none.
 func (d *Document) Root() *yaml.Node { return d.root }
 
-// Expand writes out aliases and merge keys, so that a change in one place changes no
-// other. An anchor that contains itself is an error.
+// Expand replaces aliases and merge keys by copies, so that a change in one place changes no other. An
+// anchor that contains itself is an error.
 func (d *Document) Expand() error {
 	if !indirect(d.root) {
 		return nil
@@ -53,7 +53,7 @@ func (d *Document) Expand() error {
 	return nil
 }
 
-// keep records the document as it is printed before a change.
+// keep records how the document is printed before a change.
 func (d *Document) keep(small bool) (err error) {
 	if d.before != nil {
 		return nil
@@ -74,18 +74,17 @@ func (d *Document) print() ([]byte, error) {
 	return []byte(b.String()), err
 }
 
-// Change rewrites an object with the values before to those after: two results of
-// [Tree], of the pod at a path of keys in the object. What is the same in both is not
-// touched. Flow mappings in which something changes become block mappings. It
-// reports whether anything changed.
+// Change rewrites an object from the values before to the values after. Both are results of [Tree], for the
+// pod at the path template in the object. It does not touch what is equal in both. A changed flow mapping
+// becomes a block mapping. It reports whether anything changed.
 func (d *Document) Change(object *yaml.Node, template []string, before, after any) (bool, error) {
 	c := changer{root: object, containers: map[string]container{}}
 	c.note(Field(object, template...), before)
 	return d.change(c, object, Set(nil, template, before), Set(nil, template, after))
 }
 
-// SmallChange is Change for as little as a line or two: flow mappings stay, and a value
-// that other places share is an error.
+// SmallChange is Change for changes of a line or two: flow mappings stay, and changing a value that other
+// places share is an error.
 func (d *Document) SmallChange(object *yaml.Node, before, after any) (bool, error) {
 	return d.change(changer{small: true, root: object}, object, before, after)
 }
@@ -105,8 +104,8 @@ func (d *Document) change(c changer, object *yaml.Node, before, after any) (bool
 	return true, err
 }
 
-// Text is the document with its changes. The lines that did not change are the author's,
-// where those mean the same; exact is false where all lines had to be printed anew.
+// Text returns the document with its changes, keeping the author's text of unchanged lines. If merging them
+// would change the meaning, Text prints the whole document anew and exact is false.
 func (d *Document) Text() (text []byte, exact bool, err error) {
 	if !d.changed {
 		return d.text, true, nil
@@ -134,11 +133,11 @@ func sameValue(text []byte, n *yaml.Node) bool {
 	if sameNodes(&document, n) {
 		return true
 	}
-	var got, want any // in another order, or written in another way
+	var got, want any // the order and the style may differ
 	return document.Decode(&got) == nil && n.Decode(&want) == nil && reflect.DeepEqual(got, want)
 }
 
-// sameNodes reports whether two trees are written alike but for their style. It makes no values.
+// sameNodes reports whether two trees are equal except for their style. It decodes no values.
 func sameNodes(a, b *yaml.Node) bool {
 	if a.Kind != b.Kind || len(a.Content) != len(b.Content) || a.Kind == yaml.AliasNode ||
 		a.Kind == yaml.ScalarNode && (a.Value != b.Value || a.ShortTag() != b.ShortTag()) {
@@ -152,7 +151,7 @@ func sameNodes(a, b *yaml.Node) bool {
 	return true
 }
 
-// lineEnds returns a text with the ends of lines of another.
+// lineEnds converts a text to the line ends of another.
 func lineEnds(text, like []byte) []byte {
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 	if bytes.Contains(like, []byte("\r\n")) {

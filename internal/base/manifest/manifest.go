@@ -1,7 +1,7 @@
 // Package manifest reads and edits YAML and JSON as people write it.
 //
-// An edit keeps the text around it: comments, order, blank lines and quotes stay. Both
-// "outrider inject" and "outrider lint --fix" edit files through [Document].
+// An edit preserves the text around it: comments, order, blank lines and quotes. Both "outrider inject" and
+// "outrider lint --fix" edit files through [Document].
 //
 // Where to read:
 //
@@ -20,14 +20,14 @@ import (
 	"outrider.dev/internal/base/manifest/limits"
 )
 
-// A Namespace is a document of that kind.
+// A Namespace is a document of kind Namespace.
 type Namespace struct {
 	Name                string
 	Labels, Annotations map[string]string
 }
 
-// Namespaces returns the namespaces that a file declares. Documents of other kinds, and
-// those that are not YAML, are ignored.
+// Namespaces returns the namespaces that a file declares. It ignores documents of other kinds and documents
+// that are not YAML.
 func Namespaces(data []byte) []Namespace {
 	var out []Namespace
 	for s := range Split(data) {
@@ -44,7 +44,7 @@ func Namespaces(data []byte) []Namespace {
 		}
 		ns := Namespace{head.Metadata.Name, head.Metadata.Labels, head.Metadata.Annotations}
 		if ns.Labels == nil {
-			ns.Labels = map[string]string{} // it has none
+			ns.Labels = map[string]string{} // known to have none
 		}
 		out = append(out, ns)
 	}

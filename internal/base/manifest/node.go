@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Entry is the index in Content of a mapping's key; -1 if the node is no mapping or has
-// no such key. The value is the next element.
+// Entry returns the index of a key in the Content of a mapping; -1 if the node is no mapping or has no such
+// key. The value is at the next index.
 func Entry(n *yaml.Node, key string) int {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return -1
@@ -27,7 +27,7 @@ func Entry(n *yaml.Node, key string) int {
 	return -1
 }
 
-// Field is the value at a path of keys, aliases followed; nil if there is none.
+// Field returns the value at a path of keys, following aliases; nil if there is none.
 func Field(n *yaml.Node, path ...string) *yaml.Node {
 	for _, key := range path {
 		n = Target(n)
@@ -40,7 +40,7 @@ func Field(n *yaml.Node, path ...string) *yaml.Node {
 	return Target(n)
 }
 
-// Text is the scalar at a path of keys; empty if there is none.
+// Text returns the scalar at a path of keys; empty if there is none.
 func Text(n *yaml.Node, path ...string) string {
 	if n = Field(n, path...); n == nil || n.Kind != yaml.ScalarNode {
 		return ""
@@ -48,7 +48,7 @@ func Text(n *yaml.Node, path ...string) string {
 	return n.Value
 }
 
-// maxDepth bounds lists in lists, and aliases of aliases.
+// maxDepth bounds the nesting of lists, and chains of aliases.
 const maxDepth = 100
 
 // Target follows aliases.
@@ -62,11 +62,11 @@ func Target(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// Objects returns the Kubernetes objects of a document: those of a list, or of lists in it,
-// else the document itself. Elements of a list that are no objects are left out.
+// Objects returns the Kubernetes objects of a document: the elements of a list, or of lists in it, or else
+// the document itself. It omits elements of a list that are no objects.
 func Objects(root *yaml.Node) []*yaml.Node { return objects(root, "", 0) }
 
-// objects is Objects of an element of a list; an element without a kind has the kind given.
+// objects is Objects for an element of a list; kind is the kind of an element that declares none.
 func objects(n *yaml.Node, kind string, depth int) []*yaml.Node {
 	n = Target(n)
 	if n.Kind != yaml.MappingNode || depth > maxDepth {
@@ -87,15 +87,15 @@ func objects(n *yaml.Node, kind string, depth int) []*yaml.Node {
 	return out
 }
 
-// indirect reports whether there is something to [expand] below n: an alias, or a merge key.
+// indirect reports whether n contains an alias or a merge key, which [expand] would replace.
 func indirect(n *yaml.Node) bool {
 	return n.Kind == yaml.AliasNode || isMerge(n) || slices.ContainsFunc(n.Content, indirect)
 }
 
 func isMerge(key *yaml.Node) bool { return key.Tag == "!!merge" || key.Value == "<<" }
 
-// expand writes out aliases and merge keys below n, so that a change in one place
-// changes no other. No anchor may contain itself.
+// expand replaces aliases and merge keys below n by copies, so that a change in one place changes no other.
+// No anchor may contain itself.
 func expand(n *yaml.Node) {
 	for i, c := range n.Content {
 		for c.Kind == yaml.AliasNode {
@@ -120,7 +120,7 @@ func clone(n *yaml.Node) *yaml.Node {
 	return &out
 }
 
-// unmerge puts the fields behind << into the mapping. Its own fields win.
+// unmerge copies the fields behind << into the mapping. The mapping's own fields win.
 func unmerge(n *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if !isMerge(n.Content[i]) {
@@ -143,7 +143,7 @@ func unmerge(n *yaml.Node) {
 	}
 }
 
-// A tree is a value of JSON with the order of its fields: nil, a scalar, fields or []any.
+// fields is a JSON object that keeps the order of its fields. A tree is nil, a scalar, fields or []any.
 type fields []field
 
 type field struct {
@@ -159,8 +159,8 @@ func (f fields) get(key string) (any, bool) {
 	return f[i].value, true
 }
 
-// Tree is v as JSON has it, for [Document.Change], with the lists and maps that are there and empty, and
-// without fields that are null.
+// Tree converts v to its JSON tree for [Document.Change]. It keeps empty lists and maps that exist, and
+// drops fields that are null.
 func Tree(v any) (any, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -175,7 +175,7 @@ func Tree(v any) (any, error) {
 	return withEmpty(out, reflect.ValueOf(v)), nil
 }
 
-// withEmpty adds to the tree of v what omitempty leaves out though its author wrote it: [] and {}.
+// withEmpty adds to the tree of v the [] and {} that its author wrote and that omitempty dropped.
 func withEmpty(tree any, v reflect.Value) any {
 	for v.Kind() == reflect.Pointer {
 		v = v.Elem()
@@ -198,7 +198,7 @@ func withEmpty(tree any, v reflect.Value) any {
 			case at >= 0:
 				t[at].value = withEmpty(t[at].value, value)
 				if none, _ := t[at].value.(fields); kind == reflect.Struct && none != nil && len(none) == 0 {
-					t = slices.Delete(t, at, at+1) // it cannot be left out by omitempty, and says nothing
+					t = slices.Delete(t, at, at+1) // a field that omitempty cannot drop, and that carries no information
 				}
 			case kind == reflect.Slice && !value.IsNil() && value.Len() == 0 && of.Type.Elem().Kind() != reflect.Uint8:
 				t = append(t, field{name, []any{}})
@@ -237,7 +237,7 @@ func tree(d *json.Decoder) (any, error) {
 		}
 		if name, named := key.(string); !named {
 			list = append(list, value)
-		} else if value != nil { // a field without a value is left out, such as the service of a gRPC probe
+		} else if value != nil { // drops a field without a value, such as the service of a gRPC probe
 			object = append(object, field{name, value})
 		}
 	}
@@ -247,7 +247,7 @@ func tree(d *json.Decoder) (any, error) {
 	return list, err
 }
 
-// Set returns a tree with v at a path of keys; without that field if v is nil.
+// Set returns a tree in which v is at a path of keys; if v is nil, the field is removed.
 func Set(tree any, path []string, v any) any {
 	if len(path) == 0 {
 		return v
@@ -264,7 +264,7 @@ func Set(tree any, path []string, v any) any {
 	return out
 }
 
-// newNode is a tree as a node. A name goes first, as people write it.
+// newNode converts a tree to a node. It puts a name first, as people write it.
 func newNode(v any) (*yaml.Node, error) {
 	switch v := v.(type) {
 	case fields:
@@ -312,8 +312,9 @@ func newNode(v any) (*yaml.Node, error) {
 		}
 	}
 	out := &yaml.Node{}
-	return out, out.Encode(v) // by an emitter and a parser, which cost a hundred times the above
+	return out, out.Encode(v) // uses an emitter and a parser, which cost a hundred times as much as the code above
 }
 
-// noText matches what YAML 1.1 reads as another type, and this library's emitter as text.
+// noText matches strings that YAML 1.1 reads as another type, but that this library's emitter leaves
+// unquoted.
 var noText = regexp.MustCompile(`^([yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)$`)

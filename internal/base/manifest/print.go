@@ -9,8 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// printed prints a document as its author writes: JSON or YAML, with the same indentation
-// and line ends.
+// printed prints a document in its author's style: JSON or YAML, with the same indentation and line ends.
 func printed(doc *yaml.Node, like []byte) ([]byte, error) {
 	asJSON := isJSON(like)
 	writeNulls(doc, asJSON)
@@ -37,8 +36,8 @@ func printed(doc *yaml.Node, like []byte) ([]byte, error) {
 	return lineEnds(text, like), nil
 }
 
-// writeNulls gives a null without a text one where it stands in braces or brackets, as in JSON:
-// it would be printed as an empty string there.
+// writeNulls writes an implicit null as "null" where it stands in braces or brackets, as in JSON; it would
+// be printed as an empty string there.
 func writeNulls(n *yaml.Node, inFlow bool) {
 	if inFlow && n.Kind == yaml.ScalarNode && n.Value == "" && n.ShortTag() == "!!null" {
 		n.Value = "null"
@@ -52,7 +51,7 @@ func isJSON(text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) && json.Valid(text)
 }
 
-// indented moves all lines but empty ones to the right.
+// indented indents all lines but empty ones.
 func indented(text []byte, by int) []byte {
 	var out bytes.Buffer
 	for line := range bytes.Lines(text) {
@@ -64,8 +63,8 @@ func indented(text []byte, by int) []byte {
 	return out.Bytes()
 }
 
-// styleOf finds the indentation of a document, and whether "- " counts as such: by the
-// first mapping, and the first sequence, that stand below a key in lines of their own.
+// styleOf finds the indentation of a document, and whether "- " counts as indentation. It looks at the
+// first mapping and the first sequence that stand below a key on lines of their own.
 func styleOf(n *yaml.Node) (indent int, compact bool) {
 	indent, compact = 2, true
 	foundMap, foundList := false, false
@@ -93,7 +92,7 @@ func styleOf(n *yaml.Node) (indent int, compact bool) {
 	return min(max(indent, 2), 9), compact
 }
 
-// printJSON prints the nodes in their order.
+// printJSON prints the nodes as JSON, in their order.
 func printJSON(n *yaml.Node, like []byte) ([]byte, error) {
 	var b strings.Builder
 	if err := writeJSON(&b, n, ""); err != nil {
@@ -110,13 +109,13 @@ func printJSON(n *yaml.Node, like []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// indentOf is the white space before the first field.
+// indentOf returns the white space before the first field.
 func indentOf(text []byte) string {
 	_, rest, _ := bytes.Cut(bytes.TrimSpace(text), []byte("\n"))
 	return string(rest[:len(rest)-len(bytes.TrimLeft(rest, " \t"))])
 }
 
-// writeJSON writes one line, with a space behind commas and colons, or none.
+// writeJSON writes JSON on one line; space follows each comma and colon.
 func writeJSON(b *strings.Builder, n *yaml.Node, space string) error {
 	switch n.Kind {
 	case yaml.MappingNode:
@@ -158,7 +157,7 @@ func writeJSON(b *strings.Builder, n *yaml.Node, space string) error {
 func writeScalar(b *strings.Builder, n *yaml.Node) error {
 	if n.Tag == "!!int" || n.Tag == "!!float" || n.Tag == "!!bool" || n.Tag == "!!null" {
 		if json.Valid([]byte(n.Value)) {
-			b.WriteString(n.Value) // as it was written: 1.10 stays 1.10
+			b.WriteString(n.Value) // the original spelling: 1.10 stays 1.10
 			return nil
 		}
 	}

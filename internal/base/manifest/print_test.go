@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A null that was written as nothing stays a null where nothing would be an empty string.
+// An implicit null stays a null where its empty text would be an empty string.
 func TestNullsWithoutAText(t *testing.T) {
 	for _, tt := range []struct{ doc, like, want string }{
 		{"a:\nb: {c: }\n", "a: 1\n", "a:\nb: {c: null}\n"},
@@ -26,7 +26,7 @@ func TestNullsWithoutAText(t *testing.T) {
 	}
 }
 
-// A node that newNode makes of a value is printed as the library prints the value: some need quotes for readers of YAML 1.1.
+// newNode's nodes are printed exactly like the library's: some strings need quotes for YAML 1.1 readers.
 func TestNodesArePrintedAsByTheLibrary(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	values := []any{nil, true, false, 0, -5, 15021, 1 << 40, 0.5, 1e30, "outrider.dev/start", "1e3", "0x1", "2001-01-01", "a: b", "x\ny", "é", "\xff",

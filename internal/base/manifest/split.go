@@ -5,18 +5,17 @@ import (
 	"iter"
 )
 
-// A Segment is a document with the lines before it. All segments' raw text together is
-// the file.
+// A Segment is a document with the lines before it. The segments' raw texts together are the file.
 type Segment struct {
 	Lead []byte // the line with ---, and directives
 	Body []byte
-	Line int // of the file, where the body begins
+	Line int // line of the file on which the body begins
 }
 
-// Raw is the text of the segment.
+// Raw returns the text of the segment.
 func (s Segment) Raw() []byte { return append(bytes.Clone(s.Lead), s.Body...) }
 
-// Empty reports whether there are comments at most.
+// Empty reports whether the document contains nothing but comments.
 func (s Segment) Empty() bool {
 	for line := range bytes.Lines(s.Body) {
 		if hasContent(line) {
@@ -31,9 +30,8 @@ func hasContent(line []byte) bool {
 	return len(line) > 0 && line[0] != '#' && string(line) != "..."
 }
 
-// Split yields the documents of a file: they begin at lines with ---, and with what comes
-// after a line with "...". A segment is a part of data, not a copy: a file may have a
-// document in every four bytes.
+// Split yields the documents of a file. A document begins at a line with ---, and after a line with "...".
+// A segment refers to data without copying it, because a file may have a document in every four bytes.
 func Split(data []byte) iter.Seq[Segment] {
 	return func(yield func(Segment) bool) {
 		var cur cut
@@ -71,14 +69,15 @@ func Split(data []byte) iter.Seq[Segment] {
 	}
 }
 
-// A cut is where in a file a segment and its body begin.
+// A cut marks where a segment and its body begin in a file.
 type cut struct{ from, body, line int }
 
 func (c cut) segment(data []byte, end int) Segment {
 	return Segment{Lead: data[c.from:c.body:c.body], Body: data[c.body:end:end], Line: c.line}
 }
 
-// afterDashes returns where in a line the document begins, if the line separates two.
+// afterDashes returns the position in a line at which the document begins, if the line separates two
+// documents.
 func afterDashes(line []byte) (body int, separates bool) {
 	rest, ok := bytes.CutPrefix(line, []byte("---"))
 	switch after := bytes.TrimSpace(rest); {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A document that is not found would be ignored without a word.
+// Split finds every document; a missed one would be ignored silently.
 func TestSplit(t *testing.T) {
 	for text, want := range map[string][]string{
 		"a: 1\n---\nb: 2\n":                      {"1 a: 1", "3 b: 2"},
@@ -38,8 +38,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// A file can have a document in every four bytes: a segment costs no memory of its own.
-// With copies the plan of 3 million lines with --- took 570 MB.
+// A file can have a document in every four bytes, so a segment must not need memory of its own. With
+// copies, the plan of 3 million lines with --- took 570 MB.
 func TestSplitDoesNotCopy(t *testing.T) {
 	count := func(documents int) (segments int, allocations float64) {
 		text := bytes.Repeat([]byte("---\n"), documents)
@@ -55,12 +55,12 @@ func TestSplitDoesNotCopy(t *testing.T) {
 	}
 	_, few := count(10)
 	segments, many := count(100_000)
-	if segments != 100_001 || many > few+100 { // some are the runtime's own
+	if segments != 100_001 || many > few+100 { // the runtime makes some allocations itself
 		t.Errorf("%d segments with %v allocations: want 100001, with about the %v of ten", segments, many, few)
 	}
 }
 
-// All segments together are the file, whatever it is.
+// The segments together are the file, for any file.
 func FuzzSplit(f *testing.F) {
 	for _, text := range []string{"a: 1\n---\nb: 2\n", "\xef\xbb\xbf%YAML 1.2\n--- # one\na: 1", "--- {a: 1}\n...\n---x\n%\n", "---", "...\r\n%a\nb"} {
 		f.Add([]byte(text))

@@ -1,9 +1,9 @@
-// Package mask takes secrets out of texts and objects that are shown or handed on: values of
-// variables, fields and flags whose names look secret, tokens, private keys, headers, passwords in
-// URLs, and keys of well-known services. It rather masks too much. A text is masked in one pass; a
-// regular expression is run only where a name or the beginning of a token stands.
+// Package mask removes secrets from texts and objects before they are shown or handed on: values of
+// variables, fields and flags whose names look secret, tokens, private keys, headers, passwords in URLs,
+// and keys of well-known services. In doubt it masks. It reads a text in one pass, and runs a regular
+// expression only at a name or at the beginning of a token.
 //
-// A secret that neither its form nor its name tells stays.
+// It does not find a secret that has neither a known form nor a telling name.
 package mask
 
 import (
@@ -15,37 +15,39 @@ import (
 	"strings"
 )
 
-// Masked stands where a secret was.
+// Masked replaces a secret.
 const Masked = "(masked)"
 
-// stamp is the time before each line of a log.
+// stamp matches the timestamp at the beginning of a line of a log.
 const stamp = `(?:\d{4}-\d\d-\d\dT\S+[ \t])?`
 
-// privateKeys are in PEM, also with "\n" for the ends of lines, in the format of SSH2, and in that of PuTTY; of some one end was cut off.
+// privateKeys matches private keys: in PEM, also with the line breaks written as "\n", in the SSH2 format,
+// and in the PuTTY format. Some match keys of which one end was cut off.
 var privateKeys = []*regexp.Regexp{
 	regexp.MustCompile(`(?s)-{4,5} ?BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)? ?-{4,5}.*?(?:-{4,5} ?END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)? ?-{4,5}|\z)|Private-Lines:.*?(?:Private-(?:MAC|Hash)[^\n]*|\z)`),
 	regexp.MustCompile(`(?:` + stamp + `[A-Za-z0-9+/=\\]+\s+)*` + stamp + `[A-Za-z0-9+/=\\]*-{4,5} ?END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)? ?-{4,5}`),
 }
 
-// variable is a word of a variable's or header's name whose value is a text of the author's; other fields with it refer to
-// something.
+// variable matches words in the names of variables and headers whose value is secret. In the names of other
+// fields the same words stand for a reference to something.
 var variable = regexp.MustCompile(`(?i)(?:^|[_.-])(?:pass|key|auth|cert|dsn|salt|cookie)(?:$|[_.-])`)
 
-// noSecrets are fields of Kubernetes and of the chart that have such a word in their name, and the
-// name of an object, a number or a switch as value.
+// noSecrets are fields of Kubernetes and of the chart whose name contains a secret word, but whose value is
+// the name of an object, a number or a switch.
 var noSecrets = []string{"secretName", "imagePullSecrets", "imagePullSecret", "secrets", "automountServiceAccountToken", "serviceAccountToken", "tokenExpirationSeconds", "secretKeyRef", "secretRef"}
 
-// refers are the fields by which a value says where a secret is, or what it looks like.
+// refers are the fields by which a value refers to a secret or describes it.
 var refers = strings.Fields("apiGroup apiVersion audience defaultMode description enum expirationSeconds fieldPath format group items key kind mode name namespace optional path pattern required secretName title type uid version")
 
-// privateJWK are the secret fields of a key in JSON.
+// privateJWK are the secret fields of a JSON Web Key.
 var privateJWK = strings.Fields("d dp dq k p q qi")
 
-// A Masker takes secrets out of texts and objects. The values that it has found in the fields of an
-// object it takes out of the texts that come later too, such as the logs of that pod.
+// A Masker removes secrets from texts and objects. It remembers the values that it found in the fields of
+// an object and masks them in later texts too, for example in the logs of the same pod.
 type Masker struct{ values []string }
 
-// minValue is the shortest value that is masked wherever it stands: "true" is everywhere.
+// minValue is the minimum length of a value that is masked wherever it occurs: short ones such as "true"
+// occur everywhere.
 const minValue = 8
 
 func (m *Masker) learn(value string) string {
@@ -55,16 +57,17 @@ func (m *Masker) learn(value string) string {
 	return Masked
 }
 
-// longest orders values so that none is masked as a part of another.
+// longest sorts longer values first, so that none is masked as a part of another.
 func longest(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }
 
-// Text masks a text, such as a log. What it returns stays as it is when it is masked again.
+// Text masks a text, such as a log. Masking the result again does not change it.
 func (m *Masker) Text(b []byte) []byte {
 	for _, v := range m.values {
 		b = bytes.ReplaceAll(b, []byte(v), []byte(Masked))
 	}
 	b = plain(b)
-	// Without a secret the text is another one, in which the next may show.
+	// Masking changes the text, and another secret may be recognised in the result. So repeat until nothing
+	// changes.
 	for range 100 {
 		for _, keys := range privateKeys {
 			if bytes.Contains(b, []byte("PRIVATE KEY")) || bytes.Contains(b, []byte("Private-Lines:")) {
@@ -80,9 +83,9 @@ func (m *Masker) Text(b []byte) []byte {
 	return b
 }
 
-// Value masks a value of JSON, in place.
+// Value masks a JSON value in place.
 func (m *Masker) Value(v any) any {
-	// A secret that is recognised in the last field may stand in the first one too.
+	// The second pass masks a secret in earlier fields that was recognised only in a later one.
 	return m.value(m.value(v))
 }
 
@@ -103,11 +106,11 @@ func (m *Masker) object(o map[string]any) map[string]any {
 	if !ok {
 		name, _ = o["key"].(string)
 	}
-	if value, ok := o["value"]; ok && (secretField(name) != no || variable.MatchString(name)) { // a variable, or a header of a probe
+	if value, ok := o["value"]; ok && (secretField(name) != no || variable.MatchString(name)) { // an environment variable, or a header of a probe
 		o["value"] = m.whole(value, name)
 	}
 	command, _ := o["command"].([]any)
-	for key, v := range o { // any order: each field is masked by itself
+	for key, v := range o { // any order: each field is masked independently
 		text, _ := v.(string)
 		args, _ := v.([]any)
 		secret := secretField(key)
@@ -128,19 +131,20 @@ func (m *Masker) object(o map[string]any) map[string]any {
 
 func isObject(v any) bool { _, ok := v.(map[string]any); return ok }
 
-// whole masks each text of a value whose name says that it is secret; and each number, if the name is not that of a length or a time.
+// whole masks all texts in a value whose name says that it is secret. It masks a number unless the name
+// stands for a length or a time.
 func (m *Masker) whole(v any, name string) any {
 	switch v := v.(type) {
 	case string:
 		switch {
 		case v == "":
 			return v
-		case wordsOnly.MatchString(v) && strings.HasSuffix(strings.ToLower(name), "secret"): // the name of one, perhaps: it may be in other names
+		case wordsOnly.MatchString(v) && strings.HasSuffix(strings.ToLower(name), "secret"): // perhaps the name of a Secret; other texts may contain it, so it is not remembered
 			return Masked
 		}
 		return m.learn(v)
 	case json.Number, float64:
-		if itself.MatchString(name) && !strings.HasSuffix(strings.ToLower(name), "tokens") { // maxTokens
+		if itself.MatchString(name) && !strings.HasSuffix(strings.ToLower(name), "tokens") { // such as maxTokens
 			digits, _ := json.Marshal(v)
 			return m.learn(string(digits))
 		}
@@ -160,7 +164,7 @@ func (m *Masker) whole(v any, name string) any {
 	return v
 }
 
-// list masks the elements, as the words of a command that begins with those before.
+// list masks the elements of a list as words of a command; before is the part of the command before them.
 func (m *Masker) list(all []any, before string) []any {
 	spans := scan([]byte(before + joined(all)))
 	from := len(before)
@@ -179,7 +183,7 @@ func (m *Masker) list(all []any, before string) []any {
 			}
 		}
 		switch flag := slices.ContainsFunc(parts, func(s span) bool { return s.from == 0 }); {
-		case flag && !slices.ContainsFunc(own, func(s span) bool { return s.from == 0 }): // its value, with all its spaces
+		case flag && !slices.ContainsFunc(own, func(s span) bool { return s.from == 0 }): // masks the whole value, including spaces
 			text = m.learn(text)
 		case len(own) == 0:
 			text = string(cover([]byte(text), parts))
@@ -190,7 +194,7 @@ func (m *Masker) list(all []any, before string) []any {
 	return all
 }
 
-// joined are the texts of a list as one.
+// joined returns the texts of a list as one text.
 func joined(all []any) string {
 	var b strings.Builder
 	for _, v := range all {
@@ -200,8 +204,7 @@ func joined(all []any) string {
 	return b.String()
 }
 
-// string masks a text; one that is an object in JSON, as annotations are that keep an object, stays
-// one.
+// string masks a text. A text that is a JSON object, as in annotations that store one, stays valid JSON.
 func (m *Masker) string(s string) string {
 	if t := strings.TrimSpace(s); strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[") {
 		var v any

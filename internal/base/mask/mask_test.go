@@ -32,10 +32,10 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// planted are secrets of several kinds, as testdata has @S@ for one.
+// planted are secrets of several kinds; testdata writes @S@ for one of them.
 var planted = []string{"hunter2XyZ81qq", "Zq7-x_9Kp2", "12345678901", "aGVsbG86d29ybGQ=", "tr0ub4dor"}
 
-// cases are the lines of a file of testdata.
+// cases returns the lines of a file of testdata.
 func cases(t testing.TB, name string) (all []string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
@@ -50,7 +50,7 @@ func cases(t testing.TB, name string) (all []string) {
 	return all
 }
 
-// masked is an object in JSON without secrets.
+// masked masks an object in JSON.
 func masked(t testing.TB, object string) string {
 	t.Helper()
 	var v any
@@ -84,9 +84,9 @@ func TestNoSecretIsLeft(t *testing.T) {
 	}
 	for in, secret := range map[string]string{
 		`{"a":"12345678901 is tried","b":{"password":12345678901}}`: "12345678901",
-		// One is the beginning of the other.
+		// One secret is the beginning of the other.
 		`{"a":"planted-x and planted-x-all","b":[{"name":"A_TOKEN","value":"planted-x"},{"name":"B_TOKEN","value":"planted-x-all"}]}`: "-all",
-		// Drawn by chance.
+		// A random secret is recognised by its form alone.
 		`{"env":[{"name":"A","value":"` + planted[0] + `"}]}`: planted[0],
 	} {
 		if got := masked(t, in); strings.Contains(got, secret) {
@@ -108,7 +108,8 @@ func TestWhatIsNoSecretStays(t *testing.T) {
 	}
 }
 
-// Of the recorded incidents and the pods of public charts, as texts and as objects, testdata/corpus.txt lists what is masked.
+// testdata/corpus.txt lists what is masked in the recorded incidents and in the pods of public charts, both
+// as texts and as objects.
 func TestCorpus(t *testing.T) {
 	var got []string
 	note := func(file string, text []byte) {
@@ -169,7 +170,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// shortest is a text that matches, by one of its alternatives.
+// shortest returns a short text that matches, by one of the alternatives.
 func shortest(r *syntax.Regexp, choice int) string {
 	switch r.Op {
 	case syntax.OpLiteral:
@@ -198,7 +199,8 @@ func shortest(r *syntax.Regexp, choice int) string {
 	return ""
 }
 
-// One text is logs, which have next to nothing that looks secret; in the other a fifth of the lines has three secrets.
+// One text is logs, which contain almost nothing that looks secret. In the other, every fifth line has
+// three secrets.
 func BenchmarkText(b *testing.B) {
 	var sane []byte
 	logs, err := filepath.Glob("../../../testdata/incidents/*/*.log")
@@ -222,8 +224,8 @@ func BenchmarkText(b *testing.B) {
 	}
 }
 
-// Whatever stands in a variable whose name is secret is not in the object, which stays JSON; what is masked stays so; and
-// nothing makes the rules panic.
+// The value of a variable with a secret name never appears in the masked object, which stays valid JSON.
+// Masking again changes nothing, and no input makes the rules panic.
 func FuzzMask(f *testing.F) {
 	f.Add("DB_PASSWORD", "planted-value")
 	f.Add("x", "> Authorization: Basic planted\nDB_PASSWORD=planted\n-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----\n")

@@ -7,20 +7,20 @@ import (
 	"strings"
 )
 
-// A kind of word in a name says what makes the name secret.
+// A kind says where in a name a word must stand to make the name secret.
 type kind int
 
 const (
-	part   kind = iota // wherever it stands in a name: PGPASSWORD, password2
-	whole              // as a word: db_pw
-	pass               // as the last word: smtp_pass, and not proxy_pass; alone, if its value looks secret
-	weak               // as the last word, if its value looks secret: auth, sig
-	key                // as the last word, by the word before it: apiKey, and not topologyKey
+	part   kind = iota // anywhere in the name: PGPASSWORD, password2
+	whole              // as a whole word: db_pw
+	pass               // as the last word: smtp_pass, but not proxy_pass; on its own only if the value looks secret
+	weak               // as the last word, if the value looks secret: auth, sig
+	key                // as the last word, depending on the word before it: apiKey, but not topologyKey
 	header             // as the last word, and the rest of the line is secret
-	phrase             // wherever it stands, and the rest of the line is secret
+	phrase             // anywhere in the name, and the rest of the line is secret
 )
 
-// nameWords are the words of each kind, in small letters.
+// nameWords lists the words of each kind, in lower case.
 var nameWords = [...]string{
 	part:   "passw passcode pwd secret token credential dockerconfig dockercfg jsessionid phpsessid aspsession privatekey accesskey apikey",
 	whole:  "pw psw pswd cred creds connectionstring connstr auths",
@@ -31,7 +31,8 @@ var nameWords = [...]string{
 	phrase: "phrase mnemonic",
 }
 
-// owners stand before "key", and phrases before "phrase"; of a public or a passing one nothing is secret.
+// owners before "key", and phrases before "phrase", make a name secret. benign words before "key" and
+// passing words before "pass" make it harmless.
 var (
 	owners  = strings.Fields("api private access signing encryption secret account master licence license shared hmac aes ssh deploy consumer admin webhook instrumentation ingestion subscription stripe client application app sas jwt session root enc encrypt auth authentication")
 	benign  = strings.Fields("public primary foreign partition routing sort cache label topology index object group map lookup idempotency registry row hash host field node config message event state sub unique natural ref name")
@@ -39,7 +40,7 @@ var (
 	passing = strings.Fields("proxy fastcgi uwsgi scgi grpc memcached first second third last multi two one single by all test")
 )
 
-// How sure it is that a name belongs to a secret, or that a value is one.
+// Levels of confidence that a name or a value is secret.
 const (
 	no = iota
 	perhaps
@@ -47,18 +48,19 @@ const (
 )
 
 var (
-	// about are names of what says where a secret is, or how long it holds.
+	// about matches names of things that say where a secret is or how long it is valid.
 	about = regexp.MustCompile(`(?:(?i:[_.-](?:files?|paths?|dir|names?|namespace|refs?|ttl|url|uri|type|policy|length|size|count|expiry|seconds|enabled|audience|issuer|format|version|class|provider))|[a-z](?:File|Path|Dir|Name|Namespace|Refs?|TTL|URL|Type|Policy|Length|Seconds|Enabled|Class|Provider))$`)
-	// itself are names of a secret, and not of more that one has: tokenTTL has a number, and secretFor an object.
+	// itself matches names of secrets themselves, not of their attributes: the value of tokenTTL is a
+	// number, and that of secretFor an object.
 	itself = regexp.MustCompile(`(?i)(?:passw(?:or)?d|passphrase|pass|pwd|pw|pin|otp|secret|token|credential|key|auth)s?$`)
-	// lastWord matches what else may follow the word that makes a name secret.
+	// lastWord matches what may follow the word that makes a name secret.
 	lastWord = regexp.MustCompile(`^[_.-]*(?:data|b64|base64|hex|value|string|\d*)$`)
 )
 
-// longestName is how far a name goes on each side of a word of it.
+// longestName limits how far a name extends on each side of a word in it.
 const longestName = 64
 
-// secretName says how sure it is that the name from l to r of a text names a secret, by a word of it at i.
+// secretName returns how certain it is that the name from l to r is secret, given the hint h at i.
 func secretName(b []byte, l, i, r int, h hint) int {
 	name, end := b[l:r], i+len(h.text)
 	before := bytes.ToLower(bytes.TrimRight(b[max(0, i-24):i], "_-. "))
@@ -72,7 +74,7 @@ func secretName(b []byte, l, i, r int, h hint) int {
 		secret = sure
 	case !isBound(b, l, i) || !isBound(b, l, end), h.kind != whole && !last, h.kind == phrase:
 		return no
-	case h.kind == whole, h.kind == header, l > 0 && (b[l-1] == '?' || b[l-1] == '&'): // of a URL
+	case h.kind == whole, h.kind == header, l > 0 && (b[l-1] == '?' || b[l-1] == '&'): // in a URL's query
 		secret = sure
 	case h.kind == pass && after(passing), h.kind == key && (alone || bytes.ContainsFunc(name, isLower) || after(benign)):
 		return no
@@ -85,7 +87,7 @@ func secretName(b []byte, l, i, r int, h hint) int {
 	return secret
 }
 
-// isBound reports whether a word ends, or begins, before i of a text.
+// isBound reports whether there is a word boundary before i.
 func isBound(b []byte, l, i int) bool {
 	if i <= l || i >= len(b) || !isAlnum(b[i-1]) || !isAlnum(b[i]) || b[i] <= '9' {
 		return true
@@ -93,7 +95,7 @@ func isBound(b []byte, l, i int) bool {
 	return isUpper(b[i]) && (!isUpper(b[i-1]) || i+1 < len(b) && isLower(rune(b[i+1])))
 }
 
-// secretField says how sure it is that a field of an object, or a variable, has a secret.
+// secretField returns how certain it is that a field of an object, or a variable, contains a secret.
 func secretField(name string) int {
 	b, most := []byte(name), no
 	for i := 0; i+1 < len(b); i++ {
@@ -107,16 +109,16 @@ func secretField(name string) int {
 }
 
 var (
-	// separator is between a name and its value. Its groups are a quote that ends the name; what says that a value comes; a
-	// comma; and words as in a sentence, and what else may stand there.
+	// separator matches the text between a name and its value. Its groups: a quote that ends the name; an
+	// assignment such as "="; a comma; and the words of a sentence or other signs in between.
 	separator = regexp.MustCompile("^(\\\\*[\"'`]|&quot;|&#3[49];|%2[27])?[\\])]?(?:" +
 		`((?:[ \t]+(?:is|was))?(?:[ \t]|%20)*(?:[=-]+>|:?(?:=[ \t]*)+|:|[→⇒≔]|%3[DdAa]|\\u003[DdAa]|&#61;)(?:[ \t]|%20)*|(?:[ \t]*,)?\s*\\*["']?[Vv]alue\\*["']?[ \t]*[:=][ \t]*)` +
 		`|([ \t]*,[ \t]*\\*["'` + "`" + `])|([ \t]+(?:for|of|to)(?:[ \t]+[\w'@-]+){1,3}[ \t]*[:=][ \t]*|\([\w'@-]+\)[ \t]*[:=][ \t]*|[ \t]*[|│(\[{][ \t]*|[ \t]*(?:[~/;,-]+|::)[ \t]+|[ \t]+(?:(?:is|was|as|set to|changed to)[ \t]+)?))`)
-	// A name may be that of a tag in XML, or stand in it.
+	// tagBegin and tagEnd match the surroundings of a name that is an XML tag or an attribute in one.
 	tagBegin, tagEnd = regexp.MustCompile(`<(?:\w+:|[^<>\n]*["'])?$`), regexp.MustCompile(`^["']?(?:[ \t][^<>\n]*)?>(?:<!\[CDATA\[)?([^<]+)`)
 )
 
-// named returns the value of the name of which a hint at i is a word.
+// named returns the value that belongs to the name containing the hint h at i.
 func named(b []byte, i int, h hint) []span {
 	l, r := i, i+len(h.text)
 	for l > 0 && i-l < longestName && isName(b[l-1]) {
@@ -139,20 +141,20 @@ func named(b []byte, i int, h hint) []span {
 	if l > 0 && v.rest {
 		v.quote = b[l-1]
 	}
-	var begin byte // of the value
+	var begin byte // first byte of the value
 	if v.from < len(b) {
 		begin = b[v.from]
 	}
 	flag, inQuotes := b[l] == '-', len(group(1)) > 0
 	v.rest = v.rest && !inQuotes && begin != '{'
 	switch says := group(2); {
-	case bytes.HasSuffix(says, []byte(":")) && (begin == ':' || len(says) == 1 && l > 1 && b[l-1] == '/' && isAlnum(b[l-2])): // Token::new, and the tag of an image
+	case bytes.HasSuffix(says, []byte(":")) && (begin == ':' || len(says) == 1 && l > 1 && b[l-1] == '/' && isAlnum(b[l-2])): // as in Token::new, and before the tag of an image
 		return nil
 	case len(says) > 0:
 		if flag && h.kind == pass {
 			secret = sure
 		}
-		if (h.text == "secret" || h.kind == header) && bytes.Contains(says, []byte("alue")) { // the name of a Secret, perhaps
+		if (h.text == "secret" || h.kind == header) && bytes.Contains(says, []byte("alue")) { // perhaps the name of a Secret
 			secret = perhaps
 		}
 	case len(group(3)) > 0:
@@ -160,7 +162,7 @@ func named(b []byte, i int, h hint) []span {
 			return nil
 		}
 		v.from -= len(bytes.TrimLeft(group(3), ", \t"))
-		if inQuotes = false; h.kind != header || b[v.from] != '\'' { // 'cookie', 'x', as Envoy's log has them
+		if inQuotes = false; h.kind != header || b[v.from] != '\'' { // except 'cookie', 'x', as in Envoy's log
 			secret = perhaps
 		}
 	case flag && !inQuotes:
@@ -174,7 +176,7 @@ func named(b []byte, i int, h hint) []span {
 		return nil
 	}
 	if near := v; secret == perhaps {
-		// A value that may be none is looked at again and again, so only its beginning is.
+		// An uncertain value may be checked many times, so only its beginning is.
 		near.b = b[:min(len(b), v.from+reach/16)]
 		found := near.spans(false)
 		if len(found) == 0 {
@@ -192,14 +194,14 @@ func named(b []byte, i int, h hint) []span {
 	switch {
 	case reference.Match(text), h.kind == key && path.Match(text), h.text == "secret" && namespaced.Match(text):
 		return nil
-	case string(group(2)) == ": " && !v.rest && l > 1 && b[l-1] == ' ' && isLower(rune(b[l-2])) && complaint.Match(b[v.from:min(len(b), v.from+longestName)]): // failed to fetch token: unexpected end of input
+	case string(group(2)) == ": " && !v.rest && l > 1 && b[l-1] == ' ' && isLower(rune(b[l-2])) && complaint.Match(b[v.from:min(len(b), v.from+longestName)]): // as in "failed to fetch token: unexpected end of input"
 		return nil
 	}
 	return found
 }
 
-// inSentence returns a value that a sentence has: "password is x", "with secret 'x'". Messages of Kubernetes have names in
-// quotes: secret "x" not found.
+// inSentence returns a value in a sentence: "password is x", "with secret 'x'". In messages of Kubernetes
+// the quoted text is a name: secret "x" not found.
 func (v value) inSentence(said string, names, key bool) []span {
 	found := v.spans(false)
 	if len(found) == 0 || reference.Match(v.text(found)) {
@@ -220,19 +222,22 @@ func (v value) inSentence(said string, names, key bool) []span {
 }
 
 var (
-	// reference is a variable, as a shell and Kubernetes write it.
+	// reference matches the reference to a variable in the syntax of a shell or of Kubernetes.
 	reference = regexp.MustCompile(`^\$(?:[A-Z][A-Z0-9_]*|\{[A-Z][A-Z0-9_]*\}|\([A-Z][A-Z0-9_]*\))$`)
-	// objectName matches names of objects in Kubernetes, path the names of files.
+	// objectName matches names of Kubernetes objects, and path matches file names.
 	objectName, path = regexp.MustCompile(`^[a-z0-9][a-z0-9./-]*$`), regexp.MustCompile(`^\.{0,2}/[\w.-]+(?:/[\w.-]+)*$`)
-	// namespaced is the name of an object with its namespace, and complaint what is wrong with something secret.
+	// namespaced matches NAMESPACE/NAME of an object, and complaint the beginning of an error message about
+	// a secret.
 	namespaced, complaint = regexp.MustCompile(`^[a-z][a-z0-9-]*/[a-z0-9][a-z0-9.-]*$`), regexp.MustCompile(`^[a-z]+ ["a-z]`)
-	// wordsOnly are no secret, as values of a name that may be another's too.
+	// wordsOnly matches plain words, which are not taken for a secret if the name is ambiguous.
 	wordsOnly = regexp.MustCompile(`^[A-Za-z]*(?:[ _./-][A-Za-z]+)*$`)
-	// measure is a number with a unit, a version, a date, a digest, a file or a URL.
+	// measure matches a number with a unit, a version, a date, a digest, a file or a URL.
 	measure = regexp.MustCompile(`^(?:v?\d+(?:[.:]\d+)*(?:[A-Za-z%]{1,5}\d*)*|0x[0-9a-fA-F]+|\d{4}-\d\d-\d\d.*|sha\d+:.*|\.{0,2}/.*|[a-z]+://[^@]*)$`)
-	// mixed has letters, and digits or what passwords have; many has many letters or digits.
+	// mixed matches letters together with digits or signs that passwords use; many matches a long run of
+	// digits or letters.
 	mixed, many = regexp.MustCompile(`[A-Za-z].*[\d!@#$%^&*~+]|[\d!@#$%^&*~+].*[A-Za-z]`), regexp.MustCompile(`^(?:\d{8,}|[a-z]{20,})$`)
-	// word is one that may be drawn by chance, as camel is not, and runs are the letters of one kind in it.
+	// word matches a text that may be random, and camel one that is not. runs matches the letters or digits
+	// of one kind in it.
 	camel      = regexp.MustCompile(`^(?:[A-Z][a-z]{2,}|[A-Z]{2,}|[a-z]+|\d{1,2})+$`)
 	word, runs = regexp.MustCompile(`^[0-9A-Za-z!@#%^&*~+_=-][0-9A-Za-z!@#%^&*~+/_=-]{9,}$`), regexp.MustCompile(`[0-9]+|[A-Z]+|[a-z]+`)
 )
@@ -242,23 +247,24 @@ func plausible(s string) bool {
 	return many.MatchString(s) || len(s) >= 6 && mixed.MatchString(s) && !measure.MatchString(s)
 }
 
-// certificate begins one in PEM, in base64.
+// certificate is the beginning of a PEM certificate in base64.
 const certificate = "LS0tLS1CRUdJTiBDRV"
 
-// random reports whether a whole text looks drawn by chance: of small letters, capitals and digits, which change often.
+// random reports whether a whole text looks random: lower case, upper case and digits alternate often.
 func random(s string) bool {
 	return word.MatchString(s) && !camel.MatchString(s) && !strings.HasPrefix(s, certificate) && strings.ContainsAny(s, "0123456789") && strings.ContainsFunc(s, isLower) && strings.ToLower(s) != s &&
 		5*len(runs.FindAllString(s, -1)) >= 2*len(s)
 }
 
 var (
-	// port matches the end of a host in a URL.
+	// port matches the port at the end of the host in a URL.
 	port = regexp.MustCompile(`:\d{0,5}$`)
-	// driver and address match what follows a user and a password without a scheme.
+	// driver and address match what follows user and password in an address without a scheme.
 	driver, address = regexp.MustCompile(`^@(?:tcp|udp|unix)?\(`), regexp.MustCompile(`^@(?:[A-Za-z][\w.-]*(?::\d{2,5}\b|/\w)|\d+\.\d+\.\d+\.\d+)`)
 )
 
-// userinfo returns the user and the password of a URL that stand before the "@" at i, and the password of "user:password@host".
+// userinfo returns the user and password of a URL before the "@" at i, or the password of
+// "user:password@host".
 func userinfo(b []byte, i int) []span {
 	from := max(0, i-reach/8)
 	from += 1 + bytes.LastIndexAny(b[from:i], " \t\r\n\"'<>`")
@@ -270,7 +276,7 @@ func userinfo(b []byte, i int) []span {
 		return nil
 	}
 	user, after, ok := bytes.Cut(b[from:i], []byte("/"))
-	// A host with a port, and an "@" in the path.
+	// The text before the "@" is a host with a port, and the "@" belongs to the path.
 	if scheme >= 0 && ok && (bytes.IndexByte(user, ':') < 0 || bytes.IndexByte(user, '@') >= 0 || user[0] == '[' || port.Match(user) || len(after) == 0) {
 		return nil
 	}

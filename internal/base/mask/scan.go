@@ -12,26 +12,26 @@ import (
 //go:embed rules.txt
 var forms string
 
-// A span is a part of a text: from, and before to.
+// A span is a part of a text: from is included, to is not.
 type span struct{ from, to int }
 
-// A hint is a text, in small letters, at which a form begins, or which stands in a name of something secret.
+// A hint is a lower-case text at which a form begins, or which is part of the name of a secret.
 type hint struct {
 	text   string
 	kind   kind
-	form   func() *regexp.Regexp // nil: it stands in a name
-	id     int                   // of the form
+	form   func() *regexp.Regexp // the regular expression of the form; nil: the hint is part of a name
+	id     int                   // number of the form
 	inside bool                  // a letter or digit may stand before the form
 }
 
-// hints by their first two bytes: the numbers of the lists that begin with them, 0 for none.
+// hintTable finds hints by their first two bytes: list contains an index into lists, or 0 for none.
 type hintTable struct {
 	list  [1 << 16]uint16
 	lists [][]hint
 	forms int
 }
 
-// table is built once; a form is compiled when its hint is first met.
+// table is built once. A form is compiled when its hint is first found.
 var table = sync.OnceValue(func() *hintTable {
 	t := &hintTable{lists: make([][]hint, 1)}
 	add := func(h hint) {
@@ -59,7 +59,7 @@ var table = sync.OnceValue(func() *hintTable {
 		}
 		t.forms++
 	}
-	for c := range t.list { // of two small letters also where they are not
+	for c := range t.list { // also find pairs in upper case
 		if lower := int(small(byte(c>>8)))<<8 | int(small(byte(c))); lower != c {
 			t.list[c] = t.list[lower]
 		}
@@ -67,7 +67,7 @@ var table = sync.OnceValue(func() *hintTable {
 	return t
 })
 
-// small is the small letter of a byte.
+// small returns the lower-case letter of a byte.
 func small(c byte) byte {
 	if isUpper(c) {
 		return c + 'a' - 'A'
@@ -75,7 +75,7 @@ func small(c byte) byte {
 	return c
 }
 
-// at are the hints of which one may begin at i.
+// at returns the hints that may begin at i.
 func (t *hintTable) at(b []byte, i int) []hint {
 	return t.lists[t.list[int(b[i])<<8|int(b[i+1])]]
 }
@@ -93,15 +93,15 @@ func (h hint) begins(b []byte) bool {
 	return true
 }
 
-// reach is how far a form, and what may turn out to be no secret, is looked for. It bounds the time that a text takes.
+// reach limits how far a form, or an uncertain value, extends. It bounds the time for a text.
 const reach = 4096
 
-// scan returns where the secrets of a text are.
+// scan returns the positions of the secrets in a text.
 func scan(b []byte) []span {
 	t := table()
 	var all []span
-	var last span                 // of a value: what stands in it need not be looked at
-	after := make([]int, t.forms) // where a form may begin again that was not found
+	var last span                 // the last value found; nothing inside it needs checking
+	after := make([]int, t.forms) // by form, the position before which it was already ruled out
 	for i := 0; i+1 < len(b); i++ {
 		hints := t.at(b, i)
 		switch {
@@ -130,7 +130,7 @@ func scan(b []byte) []span {
 	return all
 }
 
-// formed returns what of a form at i is secret.
+// formed returns the secret parts of a form that begins at i.
 func formed(b []byte, i int, form *regexp.Regexp) (found []span) {
 	m := form.FindSubmatchIndex(b[i:min(len(b), i+reach)])
 	if len(m) == 2 {
@@ -175,7 +175,7 @@ func isLower(c rune) bool { return 'a' <= c && c <= 'z' }
 func isName(c byte) bool  { return isToken(c) || c == '.' }
 func isSpace(c byte) bool { return c == ' ' || c == '\t' }
 
-// run is how many bytes at the beginning of a text are of a kind.
+// run returns the number of leading bytes for which of is true.
 func run(b []byte, of func(byte) bool) int {
 	if n := slices.IndexFunc(b, func(c byte) bool { return !of(c) }); n >= 0 {
 		return n
@@ -183,17 +183,17 @@ func run(b []byte, of func(byte) bool) int {
 	return len(b)
 }
 
-// odd is a word with colours, or with other letters than those of ASCII.
+// odd matches a word that contains colour sequences or non-ASCII letters.
 var odd, colours = regexp.MustCompile(`(?:[0-9A-Za-z_.-]|\x1b\[[0-9;?]*[A-Za-z]|[^\x00-\x7f])+`), regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
 
-// alike writes letters that look like others as these, and leaves out what is not seen.
+// alike replaces letters by the ASCII letters that they resemble, and removes invisible characters.
 var alike = func() *strings.Replacer {
 	var pairs []string
 	const look = "аaеeоoрpсcуyхxіiѕsјjԁdԛqԝwкkтtмmвbнhАAВBЕEКKМMНHОOРPСCТTУYХXЅSІIЈJοoαaρpνvτtκkεeιiυuΑAΒBΕEΖZΗHΙIΚKΜMΝNΟOΡPΤTΥYΧXıiſs"
 	for i, all := 0, []rune(look); i < len(all); i += 2 {
 		pairs = append(pairs, string(all[i]), string(all[i+1]))
 	}
-	for c := '!'; c <= '~'; c++ { // of full width
+	for c := '!'; c <= '~'; c++ { // full-width forms
 		pairs = append(pairs, string(c+0xfee0), string(c))
 	}
 	for _, c := range "\u00ad\u200b\u200c\u200d\u2060\ufeff" {
@@ -202,7 +202,8 @@ var alike = func() *strings.Replacer {
 	return strings.NewReplacer(append(pairs, "\u00a0", " ")...)
 }()
 
-// plain writes names that are secret in letters of ASCII, and without colours, where they are not. The rest stays as it is.
+// plain rewrites secret names in ASCII letters and without colours, if they are not already. The rest stays
+// unchanged.
 func plain(b []byte) []byte {
 	if !bytes.ContainsFunc(b, func(c rune) bool { return c == 0x1b || c >= 0x80 }) {
 		return b

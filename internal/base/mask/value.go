@@ -6,47 +6,49 @@ import (
 	"strings"
 )
 
-// A value of a name begins somewhere in a text.
+// A value is the text that follows a name.
 type value struct {
 	b          []byte
-	line, from int  // where the name begins, and the value
-	itself     bool // the name belongs to a secret
-	rest       bool // the value has spaces, and goes on to the end of the line, or to the quote before its name
-	quote      byte // what stands before the name
+	line, from int  // positions at which the name and the value begin
+	itself     bool // the name is that of a secret itself
+	rest       bool // the value contains spaces, and extends to the end of the line or to the quote that precedes its name
+	quote      byte // the byte before the name
 }
 
 var (
-	// below: the value is not in this line but in the next, in YAML perhaps as a block.
+	// below matches the end of a line whose value is on the next line, in YAML perhaps as a block.
 	below = regexp.MustCompile(`^(?:([|>])[-+0-9]*|\\|([\[(]))?[ \t\r]*\n(?:[ \t\r]*\n)?`)
-	// tagged is the type or the anchor of a value in YAML.
+	// tagged matches the type or the anchor of a value in YAML.
 	tagged = regexp.MustCompile(`^[!&][\w!]*[ \t]+`)
-	// indent is the beginning of a line of a log or of YAML, up to what it says.
+	// indent matches the beginning of a line of a log or of YAML, before its content.
 	indent = regexp.MustCompile(`^` + stamp + `([ \t]*)(-[ \t]+)?["']*`)
-	// fields have names and values of their own.
+	// fields matches lines with a name and value of their own, which therefore are not part of this value.
 	fields = regexp.MustCompile(`^[\w./-]+["']?:(?:\s|$)|^-?$|^[{\[]`)
-	// another value follows what ends one.
+	// another matches what may follow the end of a value, for example another value.
 	another = regexp.MustCompile(`^(?:[\s"']|$|quot;|#3|\\*["']?[\w.-]{1,64}\\*["']?[ \t]*(?:[:=]|%3[dD])[^=])`)
-	// Quotes of programming languages, and of HTML and URLs, which end where another such begins.
+	// quotes matches the opening quotes of programming languages, and coded those of HTML and URLs with the
+	// quoted text.
 	quotes, coded = regexp.MustCompile("^[bru]?(\\\\*)([\"'`])"), regexp.MustCompile(`^(?:&quot;|&#3[49];|%2[27])([^&%\n]*)`)
-	// refer: what is in brackets says where a secret is.
+	// refer matches text in brackets that says where a secret is.
 	refer = regexp.MustCompile(`(?i)(?:name|key|ref|type|kind)\w*\\*["']?[ \t]*[:=]`)
-	// escaped is the end of a line in a text of JSON, before a line of one word.
+	// escaped matches an escaped line break within a JSON text, followed by a line of one word.
 	escaped = regexp.MustCompile(`^(?:\\r)?\\n[ \t]*([^\s\\"':]+)(?:[\\"'\n]|$)`)
 )
 
 func isQuote(c byte) bool { return c == '"' || c == '\'' || c == '`' }
 
-// ends reports whether a text goes on as it does behind a value.
+// ends reports whether b continues as after the end of a value.
 func ends(b []byte) bool {
 	return len(b) == 0 || strings.IndexByte(" \t\r\n,;:.)}]>|&\"'`\\", b[0]) >= 0
 }
 
-// text is the beginning of what was found.
+// text returns the beginning of the found value.
 func (v value) text(found []span) []byte {
 	return v.b[found[0].from:min(found[0].to, found[0].from+reach)]
 }
 
-// spans returns where the value is, without the quotes and brackets around it. Only if it is surely secret, it may be below.
+// spans returns the positions of the value, without quotes and brackets around it. The value may be on the
+// lines below only if it is surely secret.
 func (v value) spans(surely bool) []span {
 	b, s, end := v.b, v.from, 0
 	if s >= len(b) {
@@ -78,7 +80,8 @@ func (v value) spans(surely bool) []span {
 	return []span{{s, end}}
 }
 
-// closing returns where a value in quotes ends: at the same quote, with no more backslashes before it than the first one had.
+// closing returns the end of a quoted value: the same quote, preceded by no more backslashes than the
+// opening one.
 func closing(b []byte, s, slashes int, quote byte) int {
 	line := s + len(b[s:])
 	if n := bytes.IndexByte(b[s:], '\n'); n >= 0 {
@@ -94,9 +97,9 @@ func closing(b []byte, s, slashes int, quote byte) int {
 		next := b[i+1:]
 		switch {
 		case b[i] != quote, before > slashes && (before-slashes)%(2*(slashes+1)) != 0:
-		case quote == '\'' && len(next) > 0 && next[0] == quote && before == 0 && i > s: // it''s
+		case quote == '\'' && len(next) > 0 && next[0] == quote && before == 0 && i > s: // as in it''s
 			i++
-		case i > line && !ends(bytes.TrimLeft(next, ",;")): // a quote of the next line's own
+		case i > line && !ends(bytes.TrimLeft(next, ",;")): // a quote that belongs to the next line
 			return line
 		case len(next) > 1 && slashes == 0 && (!ends(next) || isQuote(next[0]) && !ends(next[1:])): // "ab"cd, as in a shell
 			return i + run(b[i:], func(c byte) bool { return c > ' ' })
@@ -107,7 +110,7 @@ func closing(b []byte, s, slashes int, quote byte) int {
 	return line
 }
 
-// bare returns where a value without quotes ends.
+// bare returns the end of an unquoted value.
 func (v value) bare(s int) int {
 	depth := 0
 	for i := s; i < len(v.b); i++ {
@@ -123,10 +126,10 @@ func (v value) bare(s int) int {
 		c, next := v.b[i], v.b[i+1:]
 		switch {
 		case slashes > 0 && !isQuote(c):
-		case c == '\n', c == '\r', isSpace(c) && !v.rest && (depth == 0 || v.b[s] != '$'): // but $(a command)
+		case c == '\n', c == '\r', isSpace(c) && !v.rest && (depth == 0 || v.b[s] != '$'): // spaces end the value, but not in $(a command)
 			return i
 		case isQuote(c):
-			// username="x", realm="y"
+			// As in username="x", realm="y".
 			if n := bytes.IndexAny(next, string(c)+"\n"); v.rest && at > s && v.b[at-1] == '=' && n >= 0 && next[n] == c {
 				i += n + 1
 			} else if v.rest && isQuote(v.quote) && c == v.quote || (!v.rest || !isQuote(v.quote)) && ends(next) {
@@ -147,7 +150,7 @@ func (v value) bare(s int) int {
 	return len(v.b)
 }
 
-// shut returns where a bracket ends in its line, 0 if it does not.
+// shut returns where a bracket is closed in its line; 0 if it is not.
 func shut(b []byte, bracket int) int {
 	depth := 0
 	for i := 0; bracket >= 0 && i < min(len(b), reach) && b[i] != '\n'; i++ {
@@ -163,7 +166,7 @@ func shut(b []byte, bracket int) int {
 	return 0
 }
 
-// bracketed returns what is in brackets, of an object its values; nothing, if they say where a secret is.
+// bracketed returns the values within brackets; none if the brackets contain a reference to a secret.
 func (v value) bracketed(s, end int) (found []span) {
 	in, object := v.b[s:end], v.b[s-1] == '{'
 	if refer.Match(in) || object && !v.itself || v.b[s-1] == '[' && bytes.IndexByte(in, '{') >= 0 {
@@ -190,7 +193,8 @@ func (v value) bracketed(s, end int) (found []span) {
 	return found
 }
 
-// below returns the values on the lines below a name: those of a block, or one on the next line, or the elements of a list.
+// below returns the values on the lines below a name: a block, a value on the next line, or the elements of
+// a list.
 func (v value) below(s int, block, list bool) (found []span) {
 	start := 1 + bytes.LastIndexByte(v.b[:v.line], '\n')
 	inset := len(indent.FindSubmatch(v.b[start:v.line])[1])

@@ -1,9 +1,9 @@
-// Package telemetry has the settings of access logs, traces and request metrics of a mesh, as
-// Istio's MeshConfig writes them ([Mesh]) and as proxies are configured by them ([Settings]); and
-// the form in which a proxy counts requests for its agent ([Workload], [Service]).
+// Package telemetry contains the settings of access logs, traces and request metrics of a mesh: as Istio's
+// MeshConfig writes them ([Mesh]), and in the form from which proxies are configured ([Settings]). It also
+// defines how a proxy counts requests for its agent ([Workload], [Service]).
 //
-// The zero Settings are everything off. What parses here is accepted by Envoy 1.40: a format that
-// Envoy rejects would keep all listeners of all proxies as they are.
+// The zero Settings turn everything off. Envoy 1.40 accepts whatever parses here: if Envoy rejected a
+// format, no listener of any proxy could be updated any more.
 package telemetry
 
 import (
@@ -23,25 +23,25 @@ import (
 type Settings struct {
 	AccessLog AccessLog
 	Tracing   Tracing
-	Metrics   bool // requests and connections are counted, by Istio's names
+	Metrics   bool // count requests and connections, under Istio's names
 }
 
-// An AccessLog is written to the standard output of each proxy. One of the formats is set if it
-// is on.
+// An AccessLog is written to the standard output of each proxy. If it is on, exactly one of the formats is
+// set.
 type AccessLog struct {
 	Text string         // ends with a newline
-	JSON map[string]any // names, and formats or objects of them
+	JSON map[string]any // formats, or objects of formats, by name
 }
 
-// On reports whether there is one.
+// On reports whether access logging is on.
 func (a AccessLog) On() bool { return a.Text != "" || a.JSON != nil }
 
-// Tracing sends spans to a collector, by OTLP. Without a Host it is off.
+// Tracing sends spans to a collector by OTLP. Without a Host it is off.
 type Tracing struct {
-	Host     string // of a service, or any other DNS name, or an address
+	Host     string // a service, any other DNS name, or an address
 	Port     uint16
-	Path     string  // of OTLP over HTTP; empty: gRPC
-	Sampling float64 // percent of the requests whose client has not decided
+	Path     string  // for OTLP over HTTP; empty: gRPC
+	Sampling float64 // percentage of the requests whose client has not decided
 }
 
 // On reports whether there is a collector.
@@ -50,10 +50,10 @@ func (t Tracing) On() bool { return t.Host != "" }
 // Authority is the host and port of the collector.
 func (t Tracing) Authority() string { return net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))) }
 
-// DefaultSampling is Istio's.
+// DefaultSampling is Istio's default.
 const DefaultSampling = 1
 
-// A Mesh has the fields of Istio's MeshConfig that are about telemetry.
+// A Mesh contains the fields of Istio's MeshConfig that are about telemetry.
 type Mesh struct {
 	AccessLogFile     string     `json:"accessLogFile"`
 	AccessLogFormat   string     `json:"accessLogFormat"`
@@ -65,7 +65,7 @@ type Mesh struct {
 	} `json:"defaultProviders"`
 }
 
-// A Provider of Istio's, of which one kind is known.
+// A Provider is one of Istio's extension providers. Only one kind is supported.
 type Provider struct {
 	Name          string `json:"name"`
 	OpenTelemetry *struct {
@@ -77,7 +77,7 @@ type Provider struct {
 	} `json:"opentelemetry"`
 }
 
-// Over returns base with the fields of m that are set.
+// Over returns base with the fields that m sets replaced.
 func (m Mesh) Over(base Mesh) Mesh {
 	for _, f := range []struct{ to, from *string }{
 		{&base.AccessLogFile, &m.AccessLogFile}, {&base.AccessLogFormat, &m.AccessLogFormat}, {&base.AccessLogEncoding, &m.AccessLogEncoding},
@@ -97,7 +97,7 @@ func (m Mesh) Over(base Mesh) Mesh {
 	return base
 }
 
-// Settings returns those of a mesh whose ProxyConfig has this sampling, with the errors of all
+// Settings returns the settings of a mesh whose ProxyConfig has this sampling, and the errors of all
 // fields.
 func (m Mesh) Settings(sampling *float64) (Settings, error) {
 	var s Settings
@@ -159,10 +159,10 @@ func jsonLog(format string) (AccessLog, error) {
 	return AccessLog{JSON: object}, checkObject(formatField, object)
 }
 
-// checkObject checks the formats in an object of a log.
+// checkObject checks the formats in an object of a JSON log.
 func checkObject(where string, object map[string]any) error {
 	names := make([]string, 0, len(object))
-	for name := range object { // any order: sorted
+	for name := range object { // any order: the errors are sorted
 		names = append(names, name)
 	}
 	slices.Sort(names)
@@ -204,7 +204,7 @@ func (m Mesh) tracing(sampling *float64) (Tracing, error) {
 	where += ".opentelemetry"
 	t := Tracing{Host: p.Service, Port: uint16(p.Port), Sampling: DefaultSampling}
 	if _, host, ok := strings.Cut(p.Service, "/"); ok {
-		t.Host = host // Istio's namespace/host
+		t.Host = host // Istio's NAMESPACE/HOST
 	}
 	switch {
 	case !validHost(t.Host):
@@ -231,7 +231,7 @@ func (m Mesh) tracing(sampling *float64) (Tracing, error) {
 
 // CheckSampling checks a percentage.
 func CheckSampling(percent float64) error {
-	if !(percent >= 0 && percent <= 100) { // not a number neither
+	if !(percent >= 0 && percent <= 100) { // also refuses NaN
 		return fmt.Errorf("%v: want a percentage, from 0 to 100", percent)
 	}
 	return nil
@@ -246,12 +246,12 @@ func validHost(s string) bool {
 	return len(s) <= 253 && (hostForm.MatchString(s) || net.ParseIP(s) != nil)
 }
 
-// Request paths are logged without their query, and nothing of other headers than those of
-// Istio's default: queries have tokens and personal data. A format of one's own may have them.
+// The default formats log paths without their query, and of the headers only those that Istio logs by
+// default, because queries may contain tokens and personal data. A custom format may log them.
 const pathWithoutQuery = "%PATH(NQ:ORIG_OR_PATH)%"
 
-// defaultText is Istio's default, but for the path, and for the cluster, by whose name of
-// statistics a service is known here: see
+// defaultText is Istio's default with two differences: the path, and the cluster, which is shown by its
+// statistics name because that identifies the service here. See
 // https://istio.io/latest/docs/tasks/observability/logs/access-log/.
 const defaultText = `[%START_TIME%] "%REQ(:METHOD)% ` + pathWithoutQuery + ` %PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% %RESPONSE_CODE_DETAILS% ` +
 	`%CONNECTION_TERMINATION_DETAILS% "%UPSTREAM_TRANSPORT_FAILURE_REASON%" %BYTES_RECEIVED% %BYTES_SENT% %DURATION% ` +
@@ -259,7 +259,7 @@ const defaultText = `[%START_TIME%] "%REQ(:METHOD)% ` + pathWithoutQuery + ` %PR
 	`"%UPSTREAM_HOST%" %UPSTREAM_CLUSTER% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_REMOTE_ADDRESS% ` +
 	"%REQUESTED_SERVER_NAME% %ROUTE_NAME%\n"
 
-// defaultJSON has the same by Istio's names.
+// defaultJSON has the same operators under Istio's names.
 func defaultJSON() map[string]any {
 	return map[string]any{
 		"start_time": "%START_TIME%", "method": "%REQ(:METHOD)%", "path": pathWithoutQuery, "protocol": "%PROTOCOL%",
@@ -275,14 +275,14 @@ func defaultJSON() map[string]any {
 	}
 }
 
-// maxFormat bounds a format: it is in each listener of each proxy.
+// maxFormat bounds a format, because each listener of each proxy contains it.
 const maxFormat = 16 << 10
 
-// An operator of a format: a name, maybe with arguments, maybe with a length.
+// operator matches an operator of a format: a name, optional arguments, and an optional length.
 var operator = regexp.MustCompile(`%([A-Z0-9_]*)(\([^()%]*\))?(:[0-9]{1,5})?%`)
 
-// checkFormat checks that Envoy takes a format: an operator that it does not know is an error of
-// the whole listener.
+// checkFormat checks that Envoy accepts a format: an unknown operator would make Envoy reject the whole
+// listener.
 func checkFormat(format string) error {
 	if len(format) > maxFormat || !utf8.ValidString(format) || strings.Contains(format, "\x00") {
 		return fmt.Errorf("want at most %d bytes of UTF-8", maxFormat)
@@ -335,7 +335,7 @@ var (
 	grpcForm   = regexp.MustCompile(`^(\((CAMEL_STRING|SNAKE_STRING|NUMBER)\))?$`)
 )
 
-// operators has the operators of Envoy that are accepted, with the form of their arguments.
+// operators are the supported operators of Envoy, with the form of their arguments.
 var operators = func() map[string]*regexp.Regexp {
 	out := map[string]*regexp.Regexp{
 		"REQ": headerName, "RESP": headerName, "TRAILER": headerName, "START_TIME": timeForm, "PATH": pathArgs, "ENVIRONMENT": envName, "GRPC_STATUS": grpcForm,

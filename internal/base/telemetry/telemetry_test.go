@@ -84,7 +84,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A later file replaces what it sets.
+// A later file overrides the fields that it sets.
 func TestOver(t *testing.T) {
 	base := Mesh{AccessLogFile: "/dev/stdout", AccessLogEncoding: "JSON"}
 	over := Mesh{AccessLogEncoding: "TEXT", Providers: []Provider{{Name: "a"}}}

@@ -6,13 +6,12 @@ import (
 	"time"
 )
 
-// AwayField is the number of a field of envoy.service.discovery.v3.DeltaDiscoveryResponse that
-// the API does not have: an [Away], for the agent that relays the message. Envoy skips it, as
-// protobuf requires of unknown fields.
+// AwayField is a field number in envoy.service.discovery.v3.DeltaDiscoveryResponse that the API does not
+// use. It carries an [Away] for the agent that relays the message. Envoy skips it, as protobuf requires for
+// unknown fields.
 const AwayField = 1000
 
-// Away is what an agent needs to respond to its Envoy in place of a control plane that cannot be
-// reached.
+// Away contains what an agent needs to respond to its Envoy in place of an unreachable control plane.
 //
 //	message Away {
 //	  repeated bytes service = 1;  // a network: 4 or 16 bytes of address, one of length
@@ -22,27 +21,27 @@ const AwayField = 1000
 //	  uint32 grace = 5;            // milliseconds
 //	}
 type Away struct {
-	// Services are networks that contain the virtual addresses of all services, and the address
-	// of no pod.
+	// Services are networks that contain the virtual addresses of all services, and no address of a pod.
 	Services []netip.Prefix
-	// Templates of clusters: of an address that is no service's, for requests and for bytes; and
-	// of a service that the proxy has not used. A name and a load assignment are appended.
+	// Templates of clusters. HTTP and TCP are for an address outside all services, for requests and for
+	// bytes; Refused is for a service that the proxy has not used. The agent appends a name and a load
+	// assignment.
 	HTTP, TCP, Refused []byte
-	// Grace is how long the control plane may be away before the agent responds.
+	// Grace is how long the control plane may be unreachable before the agent responds.
 	Grace time.Duration
 }
 
-// Bounds of a message.
+// Limits of a message.
 const (
 	MaxServiceNetworks = 4096
 	maxTemplate        = 4 << 10
-	maxAway            = 128 << 10 // all of these
+	maxAway            = 128 << 10 // for all templates together
 	maxGrace           = time.Hour
 )
 
 const fieldService, fieldHTTP, fieldTCP, fieldRefused, fieldGrace = 1, 2, 3, 4, 5
 
-// Marshal returns the message.
+// Marshal encodes the message.
 func (a Away) Marshal() []byte {
 	var b []byte
 	for _, p := range a.Services {
@@ -54,7 +53,7 @@ func (a Away) Marshal() []byte {
 	return AppendVarint(b, fieldGrace, uint64(a.Grace/time.Millisecond))
 }
 
-// ParseAway reads a message. The templates share its memory.
+// ParseAway decodes a message. The templates share its memory.
 func ParseAway(raw []byte) (Away, error) {
 	if len(raw) > maxAway {
 		return Away{}, fmt.Errorf("away: %d bytes; at most %d", len(raw), maxAway)

@@ -29,22 +29,22 @@ const (
 
 // Keys of a request's metadata that have a meaning in Istio.
 const (
-	// Impersonated requests a certificate for another identity than the caller's. Istio
-	// allows it for ztunnel; our control plane refuses it.
+	// Impersonated requests a certificate for an identity other than the caller's. Istio allows it for
+	// ztunnel; our control plane refuses it.
 	Impersonated = "ImpersonatedIdentity"
 	// CertSigner names one of several authorities.
 	CertSigner = "CertSigner"
 )
 
-// A CertificateRequest requests a certificate.
+// A CertificateRequest asks the control plane to sign a certificate.
 type CertificateRequest struct {
 	CSR      string        // PEM
 	Life     time.Duration // whole seconds; 0: the server's default
 	Metadata map[string]string
 }
 
-// A CertificateResponse has the chain as PEM: the leaf first, the root last. An entry may hold more
-// than one certificate, as istio-csr's do.
+// A CertificateResponse contains the chain in PEM: the leaf first, the root last. An entry may hold several
+// certificates, as those of istio-csr do.
 type CertificateResponse struct{ Chain []string }
 
 const (
@@ -55,7 +55,7 @@ const (
 	fieldString                        = 3       // of a Value
 )
 
-// Marshal returns the message.
+// Marshal encodes the message.
 func (r CertificateRequest) Marshal() []byte {
 	b := AppendField(nil, fieldCSR, r.CSR)
 	if s := int64(r.Life / time.Second); s != 0 {
@@ -72,10 +72,10 @@ func (r CertificateRequest) Marshal() []byte {
 	return AppendField(b, fieldMetadata, fields)
 }
 
-// maxLife keeps seconds within a time.Duration.
+// maxLife is the number of seconds that fits into a time.Duration.
 const maxLife = int64(1<<63-1) / int64(time.Second)
 
-// ParseCertificateRequest reads a message. Of its metadata only strings are kept.
+// ParseCertificateRequest decodes a message. It keeps only strings of the metadata.
 func ParseCertificateRequest(raw []byte) (CertificateRequest, error) {
 	var r CertificateRequest
 	err := Fields(raw, func(f Field) error {
@@ -103,7 +103,7 @@ func ParseCertificateRequest(raw []byte) (CertificateRequest, error) {
 	return r, nil
 }
 
-// parseMetadata reads a google.protobuf.Struct.
+// parseMetadata decodes a google.protobuf.Struct.
 func parseMetadata(raw []byte, into map[string]string) error {
 	return Fields(raw, func(entry Field) error {
 		if entry.Number != fieldFields || entry.Kind != BytesField {
@@ -132,7 +132,7 @@ func parseMetadata(raw []byte, into map[string]string) error {
 	})
 }
 
-// Marshal returns the message.
+// Marshal encodes the message.
 func (r CertificateResponse) Marshal() []byte {
 	var b []byte
 	for _, c := range r.Chain {
@@ -141,7 +141,7 @@ func (r CertificateResponse) Marshal() []byte {
 	return b
 }
 
-// ParseCertificateResponse reads a message.
+// ParseCertificateResponse decodes a message.
 func ParseCertificateResponse(raw []byte) (CertificateResponse, error) {
 	var r CertificateResponse
 	err := Fields(raw, func(f Field) error {

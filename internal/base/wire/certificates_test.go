@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// messages are Istio's, as protobuf itself understands them.
+// messages returns Istio's messages as protobuf's own library describes them.
 func messages(t testing.TB) (request, response protoreflect.MessageDescriptor) {
 	t.Helper()
 	field := func(name string, number int32, kind descriptorpb.FieldDescriptorProto_Type, repeated bool, typ string) *descriptorpb.FieldDescriptorProto {
@@ -48,7 +48,7 @@ func messages(t testing.TB) (request, response protoreflect.MessageDescriptor) {
 	return file.Messages().Get(0), file.Messages().Get(1)
 }
 
-// registry knows the one file that ours imports.
+// registry resolves the only file that Istio's definition imports.
 type registry struct{}
 
 func (registry) FindFileByPath(string) (protoreflect.FileDescriptor, error) {
@@ -130,8 +130,8 @@ func TestCertificateRequestsAreRefused(t *testing.T) {
 	}
 }
 
-// unmarshal is protobuf's. It panics for a map whose key is a group (protobuf-go 1.36.12, for
-// dynamic messages).
+// unmarshal calls protobuf's own library, which panics for a map whose key is a group (protobuf-go 1.36.12,
+// for dynamic messages).
 func unmarshal(raw []byte, m proto.Message) (err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// A Call is one unary call. Its deadline is its context's, and is sent to the server.
+// A Call is one unary call. Its deadline is that of its context, and is sent to the server.
 type Call struct {
 	URL       string      // of the method: scheme://host:port/package.Service/Method
-	Message   []byte      // a message of protobuf
-	Header    http.Header // to be sent besides what gRPC needs
+	Message   []byte      // the encoded protobuf message
+	Header    http.Header // sent in addition to the headers that gRPC needs
 	UserAgent string      // default "outrider-agent"
-	Limit     int64       // of the answer, in bytes; default 1 MiB
+	Limit     int64       // maximum bytes of the answer; default 1 MiB
 }
 
-// A Code is how a call ended (grpc/grpc doc/statuscodes.md).
+// A Code is the status code of a call (grpc/grpc doc/statuscodes.md).
 type Code uint32
 
 // The codes that callers distinguish.
@@ -38,10 +38,10 @@ const (
 	Unauthenticated   Code = 16
 )
 
-// A StatusError is a call that the server ended with another code than OK.
+// A StatusError means that the server ended a call with a code other than OK.
 type StatusError struct {
 	Code    Code
-	Message string // one line, some 500 bytes at most; may be empty
+	Message string // one line of at most about 500 bytes; may be empty
 }
 
 func (e *StatusError) Error() string {
@@ -58,8 +58,8 @@ func (e *AnswerError) Error() string { return "the server answers with " + e.Wha
 
 func odd(format string, args ...any) error { return &AnswerError{fmt.Sprintf(format, args...)} }
 
-// Do makes the call and returns the message of the answer. An error is a [*StatusError],
-// an [*AnswerError], or why there was no answer. The transport must speak HTTP/2 alone.
+// Do makes the call and returns the message of the answer. The error is a [*StatusError], an
+// [*AnswerError], or the reason why there was no answer. The transport must speak only HTTP/2.
 func (c Call) Do(ctx context.Context, transport http.RoundTripper) ([]byte, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL, bytes.NewReader(Frame(c.Message)))
 	if err != nil {
@@ -84,7 +84,7 @@ func (c Call) Do(ctx context.Context, transport http.RoundTripper) ([]byte, erro
 	if limit <= 0 {
 		limit = 1 << 20
 	}
-	body, err := io.ReadAll(io.LimitReader(res.Body, limit+1)) // trailers come after it
+	body, err := io.ReadAll(io.LimitReader(res.Body, limit+1)) // must be read before the trailers
 	if int64(len(body)) > limit {
 		return nil, odd("more than %d bytes", limit)
 	}
@@ -97,7 +97,7 @@ func (c Call) Do(ctx context.Context, transport http.RoundTripper) ([]byte, erro
 	return Unframe(body)
 }
 
-// verdict returns the error of a call. Without a body the status is in the headers, otherwise
+// verdict returns the error of a call. If there is no body, the status is in the headers; otherwise it is
 // in the trailers.
 func verdict(res *http.Response) error {
 	if res.StatusCode != http.StatusOK {
@@ -120,17 +120,17 @@ func verdict(res *http.Response) error {
 	return nil
 }
 
-// prefixLen is the length of each message's prefix: a flag and the message's length.
+// prefixLen is the length of the prefix of each message: a flag and the message's length.
 const prefixLen = 5
 
-// Frame is a message with its prefix, not compressed.
+// Frame returns an uncompressed message with its prefix.
 func Frame(message []byte) []byte {
 	out := make([]byte, prefixLen, prefixLen+len(message))
 	binary.BigEndian.PutUint32(out[1:], uint32(len(message)))
 	return append(out, message...)
 }
 
-// Unframe returns the only message of a body. An error is an [*AnswerError].
+// Unframe returns the only message of a body. The error is an [*AnswerError].
 func Unframe(body []byte) ([]byte, error) {
 	if len(body) < prefixLen {
 		return nil, odd("%d bytes, which is no message", len(body))
@@ -148,8 +148,8 @@ func Unframe(body []byte) ([]byte, error) {
 	return message, nil
 }
 
-// ReadMessage returns the next message of a stream, of limit bytes at most. At a stream's end
-// the error is [io.EOF].
+// ReadMessage returns the next message of a stream, which may have at most limit bytes. At the end of the
+// stream the error is [io.EOF].
 func ReadMessage(from io.Reader, limit uint32) ([]byte, error) {
 	var prefix [prefixLen]byte
 	if _, err := io.ReadFull(from, prefix[:]); err != nil {
@@ -169,7 +169,7 @@ func ReadMessage(from io.Reader, limit uint32) ([]byte, error) {
 	return message, nil
 }
 
-// plain is a status message without percent-encoding, as [Line].
+// plain decodes a percent-encoded status message and returns it as a [Line].
 func plain(message string) string {
 	if text, err := url.PathUnescape(message); err == nil {
 		message = text
@@ -192,7 +192,7 @@ func Line(message string) string {
 	return message
 }
 
-// timeout is a call's deadline as gRPC writes it: at most 8 digits and a unit.
+// timeout formats a call's deadline for gRPC: at most 8 digits and a unit.
 func timeout(left time.Duration) string {
 	if ms := left.Milliseconds(); ms < 1e8 {
 		return strconv.FormatInt(max(ms, 1), 10) + "m"

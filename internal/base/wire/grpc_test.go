@@ -21,7 +21,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// plaintext is HTTP/2 without TLS.
+// plaintext returns a transport for HTTP/2 without TLS.
 func plaintext(t testing.TB) *http.Transport {
 	transport := &http.Transport{Protocols: new(http.Protocols)}
 	transport.Protocols.SetUnencryptedHTTP2(true)
@@ -29,7 +29,7 @@ func plaintext(t testing.TB) *http.Transport {
 	return transport
 }
 
-// serve begins a server of grpc-go with its health service.
+// serve starts a server of grpc-go with its health service.
 func serve(t *testing.T, options ...grpc.ServerOption) (address string, services *health.Server) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -94,7 +94,7 @@ func TestALongAnswerIsRefused(t *testing.T) {
 	call := Call{URL: "http://" + address + "/grpc.health.v1.Health/Check", Limit: 6}
 	_, err := call.Do(t.Context(), plaintext(t))
 	var odd *AnswerError
-	if !errors.As(err, &odd) || odd.What != "more than 6 bytes" { // it has 7
+	if !errors.As(err, &odd) || odd.What != "more than 6 bytes" { // the frame contains 7
 		t.Errorf("%v, want more than 6 bytes", err)
 	}
 	call.Limit = 7
@@ -128,7 +128,8 @@ func FuzzUnframe(f *testing.F) {
 	})
 }
 
-// A stream of messages is read back as it was framed, and nothing is taken for one.
+// A framed stream of messages is read back unchanged, and whatever ReadMessage accepts, Unframe accepts
+// too.
 func FuzzReadMessage(f *testing.F) {
 	f.Add([]byte("one"), []byte("two"), uint32(3))
 	f.Add([]byte{}, []byte("longer"), uint32(1))
@@ -195,7 +196,7 @@ func FuzzHealthStatus(f *testing.F) {
 	})
 }
 
-// Fields reads what protobuf's own library reads, but for groups and invalid field numbers.
+// Fields reads whatever protobuf's own library reads, except groups and invalid field numbers.
 func FuzzFields(f *testing.F) {
 	f.Add([]byte{0x08, 0x96, 0x01, 0x12, 0x01, 'x', 0x1d, 1, 2, 3, 4, 0x21, 1, 2, 3, 4, 5, 6, 7, 8})
 	f.Add([]byte{0x0b, 0x0c})

@@ -12,11 +12,10 @@ const serving = 1
 
 var healthNames = map[uint64]string{0: "UNKNOWN", serving: "SERVING", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 
-// Healthy calls gRPC's health service, as the kubelet's gRPC probes do: over HTTP/2 without
-// TLS. It returns nil if the service serves. address is host:port; an empty service is the
-// server as a whole.
+// Healthy calls gRPC's health service over HTTP/2 without TLS, as the kubelet's gRPC probes do. It returns
+// nil if the service is serving. address is host:port; an empty service means the whole server.
 func Healthy(ctx context.Context, transport http.RoundTripper, address, service, userAgent string) error {
-	var request []byte // HealthCheckRequest: field 1, the service's name
+	var request []byte // HealthCheckRequest: field 1 is the service's name
 	if service != "" {
 		request = AppendField(nil, 1, service)
 	}
@@ -34,8 +33,8 @@ func Healthy(ctx context.Context, transport http.RoundTripper, address, service,
 	return err
 }
 
-// healthStatus reads HealthCheckResponse: field 1, a number, which is 0 if it is left out.
-// Other fields are of a later version.
+// healthStatus decodes a HealthCheckResponse: field 1 is the status, which is 0 if omitted. Other fields
+// belong to later versions.
 func healthStatus(message []byte) (status uint64, err error) {
 	errHealth := errors.New("the answer is not a HealthCheckResponse")
 	err = Fields(message, func(f Field) error {

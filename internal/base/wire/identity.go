@@ -14,16 +14,16 @@ type WorkloadID struct {
 	ServiceAccount string
 }
 
-// String is the URI.
+// String returns the SPIFFE ID as a string.
 func (id WorkloadID) String() string { return id.URL().String() }
 
-// URL is the URI as a certificate has it.
+// URL returns the SPIFFE ID in the form that a certificate contains.
 func (id WorkloadID) URL() *url.URL {
 	return &url.URL{Scheme: "spiffe", Host: id.TrustDomain, Path: "/ns/" + id.Namespace + "/sa/" + id.ServiceAccount}
 }
 
-// Check reports which part cannot be in a SPIFFE ID (the standard's sections 2.1 and 2.2). The
-// control plane parses by go-spiffe, whose tests show that the two agree.
+// Check reports which part is not allowed in a SPIFFE ID (the standard's sections 2.1 and 2.2). The control
+// plane parses with go-spiffe; its tests show that the two agree.
 func (id WorkloadID) Check() error {
 	const letters = "abcdefghijklmnopqrstuvwxyz"
 	const marks = "0123456789.-_"
@@ -38,5 +38,5 @@ func (id WorkloadID) Check() error {
 	return nil
 }
 
-// made reports whether s is not empty and has only characters of a set.
+// made reports whether s is not empty and contains only characters of a set.
 func made(s, of string) bool { return s != "" && strings.Trim(s, of) == "" }

@@ -15,11 +15,11 @@ import (
 //	message ResolveRequest { repeated string name = 1; }
 //	message ResolveResponse { repeated Answer answer = 1; }  // one for each name, in order
 //	message Answer {
-//	  bool known = 1;              // it is of the mesh, and the caller may see it
-//	  repeated string alias = 2;   // the full name, and the names that it leads to, in order
+//	  bool known = 1;              // the mesh has the name, and the caller may see it
+//	  repeated string alias = 2;   // the full name, and the names to which it leads, in order
 //	  repeated bytes address = 3;  // 4 or 16 bytes each
-//	  string outside = 4;          // not of the mesh: where the last alias leads
-//	  uint32 ttl = 5;              // seconds, also for a name that is not known
+//	  string outside = 4;          // the name outside the mesh to which the last alias leads
+//	  uint32 ttl = 5;              // seconds, also for an unknown name
 //	}
 const (
 	NamesService = "outrider.v1.Names"
@@ -27,29 +27,29 @@ const (
 	NamesPath    = "/" + NamesService + "/" + NamesMethod
 )
 
-// Bounds of a message.
+// Limits of a message.
 const (
-	MaxNames     = 16   // of a request
+	MaxNames     = 16   // per request
 	MaxName      = 255  // bytes, RFC 1035 section 2.3.4
-	MaxAliases   = 9    // of an answer: a longer chain is a loop
-	MaxAddresses = 1000 // of an answer: of IPv6, they fit into one message of DNS
+	MaxAliases   = 9    // per answer: a longer chain is a loop
+	MaxAddresses = 1000 // per answer: as many IPv6 addresses as fit into one DNS message
 	maxTTL       = 1 << 24
 )
 
-// A NamesRequest has names, each without a dot at its end.
+// A NamesRequest contains names without a dot at their end.
 type NamesRequest struct{ Names []string }
 
-// A NamesResponse has an Answer for each name, in their order.
+// A NamesResponse contains an Answer for each name, in order.
 type NamesResponse struct{ Answers []Answer }
 
-// An Answer is what a name resolves to.
+// An Answer is the result for one name.
 type Answer struct {
-	// Known: it is of the mesh, and the caller may see it. Of another only TTL counts.
+	// Known: the mesh has the name, and the caller may see it. If it is false, only TTL is meaningful.
 	Known bool
-	// Aliases are its full name, if it is known, and the names that this one leads to.
+	// Aliases are the full name, if it is known, and the names to which it leads.
 	Aliases   []string
-	Addresses []netip.Addr // of the last alias, of both families
-	Outside   string       // where the last alias leads, if that is not of the mesh
+	Addresses []netip.Addr // the last alias's IPv4 and IPv6 addresses
+	Outside   string       // the name outside the mesh to which the last alias leads, if any
 	TTL       time.Duration
 }
 
@@ -60,7 +60,7 @@ const (
 	fieldKnown, fieldAlias, fieldAddress, fieldOutside, fieldTTL = 1, 2, 3, 4, 5 // of an answer
 )
 
-// Marshal returns the message.
+// Marshal encodes the message.
 func (r NamesRequest) Marshal() []byte {
 	var b []byte
 	for _, name := range r.Names {
@@ -69,7 +69,7 @@ func (r NamesRequest) Marshal() []byte {
 	return b
 }
 
-// ParseNamesRequest reads a message.
+// ParseNamesRequest decodes a message.
 func ParseNamesRequest(raw []byte) (NamesRequest, error) {
 	var r NamesRequest
 	err := Fields(raw, func(f Field) (err error) {
@@ -89,7 +89,7 @@ func ParseNamesRequest(raw []byte) (NamesRequest, error) {
 	return r, nil
 }
 
-// Marshal returns the message.
+// Marshal encodes the message.
 func (r NamesResponse) Marshal() []byte {
 	var b []byte
 	for _, a := range r.Answers {
@@ -115,7 +115,7 @@ func (a Answer) marshal() []byte {
 	return AppendVarint(b, fieldTTL, uint64(a.TTL/time.Second))
 }
 
-// ParseNamesResponse reads a message.
+// ParseNamesResponse decodes a message.
 func ParseNamesResponse(raw []byte) (NamesResponse, error) {
 	var r NamesResponse
 	err := Fields(raw, func(f Field) error {
@@ -138,7 +138,7 @@ func ParseNamesResponse(raw []byte) (NamesResponse, error) {
 	return r, nil
 }
 
-// set sets one field.
+// set decodes one field into a.
 func (a *Answer) set(f Field) (err error) {
 	switch {
 	case f.Number == fieldKnown && f.Kind == VarintField:

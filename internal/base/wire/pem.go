@@ -15,7 +15,7 @@ const (
 	KeyBlock         = "PRIVATE KEY" // PKCS 8
 )
 
-// ParseCertificates reads PEM that holds certificates, at least one, and no other block.
+// ParseCertificates parses PEM that contains at least one certificate and no other block.
 func ParseCertificates(raw []byte) ([]*x509.Certificate, error) {
 	var out []*x509.Certificate
 	for len(raw) > 0 {
@@ -47,7 +47,7 @@ func MarshalCertificates(certs ...*x509.Certificate) []byte {
 	return out
 }
 
-// ParseKey reads a key: PKCS 8, or the older forms of EC and RSA.
+// ParseKey parses a key: PKCS 8, or the older forms for EC and RSA.
 func ParseKey(raw []byte) (crypto.Signer, error) {
 	block, _ := pem.Decode(raw)
 	if block == nil {
@@ -72,7 +72,7 @@ func ParseKey(raw []byte) (crypto.Signer, error) {
 	return signer, nil
 }
 
-// MarshalKey is the reverse of [ParseKey], as PKCS 8.
+// MarshalKey is the reverse of [ParseKey]. It writes PKCS 8.
 func MarshalKey(key crypto.Signer) ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
@@ -81,7 +81,7 @@ func MarshalKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: KeyBlock, Bytes: der}), nil
 }
 
-// Fits reports whether a certificate is for a key.
+// Fits reports whether a certificate and a key belong together.
 func Fits(cert *x509.Certificate, key crypto.Signer) bool {
 	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	return ok && public.Equal(cert.PublicKey)

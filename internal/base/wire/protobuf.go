@@ -5,18 +5,18 @@ import (
 	"errors"
 )
 
-// A Field of a message.
+// A Field is one field of a message.
 type Field struct {
 	Number uint64
 	Kind   Kind
-	Bytes  []byte // of BytesField
-	Varint uint64 // of VarintField
+	Bytes  []byte // value of a BytesField
+	Varint uint64 // value of a VarintField
 }
 
 // A Kind is how the value of a field is encoded (protobuf.dev, "Encoding").
 type Kind uint8
 
-// The kinds of fields that have a value here; Fields skips numbers of fixed size.
+// The kinds of fields whose values are decoded; Fields skips fixed-size numbers.
 const (
 	VarintField Kind = 0
 	fixed64     Kind = 1
@@ -26,8 +26,8 @@ const (
 
 var errMessage = errors.New("not a protobuf message")
 
-// Fields calls visit with each field of a message, until it returns an error. Groups, which
-// proto3 does not have, are an error.
+// Fields calls visit for each field of a message, until visit returns an error. A group, which proto3 does
+// not have, is an error.
 func Fields(message []byte, visit func(Field) error) error {
 	for len(message) > 0 {
 		tag, n := binary.Uvarint(message)
@@ -67,14 +67,14 @@ func Fields(message []byte, visit func(Field) error) error {
 	return nil
 }
 
-// AppendField appends a field of bytes to a message.
+// AppendField appends a length-delimited field to a message.
 func AppendField[T string | []byte](message []byte, number uint64, value T) []byte {
 	message = binary.AppendUvarint(message, number<<3|uint64(BytesField))
 	message = binary.AppendUvarint(message, uint64(len(value)))
 	return append(message, value...)
 }
 
-// AppendVarint appends a field of a number to a message.
+// AppendVarint appends a varint field to a message.
 func AppendVarint(message []byte, number, value uint64) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(message, number<<3|uint64(VarintField)), value)
 }

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// ListenUnix makes a Unix socket that clients with a permission of mode can connect to. It
-// replaces a socket that an earlier process left, and nothing else.
+// ListenUnix creates a Unix socket to which clients that mode permits can connect. It replaces only a
+// socket that an earlier process left.
 func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	switch info, err := os.Lstat(path); {
 	case errors.Is(err, fs.ErrNotExist):
@@ -26,8 +26,7 @@ func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 			return nil, err
 		}
 	}
-	// bind makes the file with the socket's own mode (Linux), so other users can never
-	// connect.
+	// On Linux bind creates the file with the socket's own mode, so other users can connect at no moment.
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error
 		err := c.Control(func(fd uintptr) { failed = syscall.Fchmod(int(fd), uint32(mode.Perm())) })

@@ -10,21 +10,21 @@ import (
 	"time"
 )
 
-// WatchFiles calls changed after each change of a directory that one of paths is in, from one
-// goroutine, until stop is called; stop waits for a running call. Several changes may be
-// one call. A call is a hint: read the files and compare.
+// WatchFiles calls changed after each change of a directory that contains one of paths, from one goroutine,
+// until stop is called; stop waits for a running call. Several changes may cause only one call. A call is a
+// hint: read the files and compare.
 //
-// It watches the directories of the files before and after links are followed: the
-// kubelet changes a projected volume by renaming a link, ..data, beside the file. If the
-// kernel has no inotify, or no more instances of it, or a directory does not exist yet, it
-// calls changed every poll.
+// WatchFiles watches the directories of the files both before and after following links, because the
+// kubelet changes a projected volume by renaming a link, ..data, beside the file. If the kernel lacks
+// inotify or free instances of it, or if a directory does not exist yet, WatchFiles calls changed once
+// every poll.
 func WatchFiles(poll time.Duration, changed func(), paths ...string) (stop func()) {
 	w := &watcher{paths: slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return p == "" }), poll: poll, changed: changed, stop: make(chan struct{})}
 	if len(w.paths) == 0 {
 		return func() {}
 	}
 	w.events = openEvents()
-	// Here, not in the goroutine: no change after WatchFiles has returned may be missed.
+	// Not in the goroutine: no change after WatchFiles has returned may be missed.
 	complete := w.add()
 	var done sync.WaitGroup
 	done.Go(func() { w.run(complete) })
@@ -42,11 +42,10 @@ type watcher struct {
 	poll    time.Duration
 	changed func()
 	stop    chan struct{}
-	events  *os.File // nil: the kernel has none, or none left
+	events  *os.File // nil: the kernel has no inotify, or no free instance
 }
 
-// add watches all directories. A directory that is already watched keeps its watch. It
-// reports whether all exist.
+// add watches all directories, except those already watched. It reports whether all exist.
 func (w *watcher) add() bool {
 	if w.events == nil {
 		return false
@@ -66,7 +65,7 @@ func (w *watcher) add() bool {
 	return complete && err == nil
 }
 
-// directories are where the files are, before and after links.
+// directories returns the directories of the files, before and after following links.
 func directories(paths []string) map[string]bool {
 	out := map[string]bool{}
 	for _, p := range paths {
@@ -96,8 +95,8 @@ func (w *watcher) run(complete bool) {
 		case <-seen:
 		case <-tick:
 		}
-		// A new directory has no watch yet, and its files may be older than the watch: so
-		// it is added before changed reads them.
+		// A new directory has no watch yet, and its files may be older than the watch. So it is watched
+		// before changed reads the files.
 		complete = w.add()
 		select {
 		case <-w.stop:
@@ -108,7 +107,7 @@ func (w *watcher) run(complete bool) {
 	}
 }
 
-// read empties the queue. Which event it was does not matter, nor that the queue ran over.
+// read empties the queue. Neither the events nor an overflow of the queue matter.
 func (w *watcher) read(seen chan<- struct{}) {
 	buffer := make([]byte, 4096)
 	for {
@@ -116,11 +115,11 @@ func (w *watcher) read(seen chan<- struct{}) {
 			if errors.Is(err, syscall.EINTR) {
 				continue
 			}
-			return // closed
+			return // the watcher was closed
 		}
 		select {
 		case seen <- struct{}{}:
-		default: // one is waiting, and will look after this change
+		default: // a call is pending, and will see this change
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// openEvents returns nil: there is no inotify, so directories are polled.
+// openEvents returns nil: without inotify, directories are polled.
 func openEvents() *os.File { return nil }
 
 func watchDir(int, string) error { return errors.ErrUnsupported }

@@ -22,8 +22,8 @@ func rename(t *testing.T, from, to string) {
 	}
 }
 
-// watched returns a channel that has what the file holds after each change. No poll is
-// near enough to help.
+// watched returns a channel that receives the file's content after each change. The poll interval is too
+// long to cause the calls.
 func watched(t *testing.T, path string) chan string {
 	t.Helper()
 	out := make(chan string, 100)

@@ -1,6 +1,6 @@
-// Package visible makes text that others wrote safe to look at. A name or a command in a
-// manifest may hold what moves a terminal's cursor, sets its title or turns the direction
-// of writing, and so hide or forge what a person reads.
+// Package visible makes text of unknown authors safe to display. A name or a command in a manifest may
+// contain control sequences that move a terminal's cursor, set its title or change the direction of
+// writing, and so hide or forge what a person reads.
 package visible
 
 import (
@@ -14,18 +14,18 @@ import (
 	"unicode/utf8"
 )
 
-// mark begins a colour of ours in a text, until a [Writer] makes it one of the terminal's: a colour
-// in a name that others wrote does not have it.
+// mark begins a colour of ours in a text until a [Writer] turns it into the terminal's sequence. It is
+// random, so that a name from a manifest cannot contain it and set colours itself.
 var mark = "\x1b" + rand.Text()
 
-// Colour begins a colour or weight, by its codes (SGR, ECMA-48 8.3.117); 0 ends all.
+// Colour begins a colour or weight, given by its codes (SGR, ECMA-48 8.3.117); code 0 ends all of them.
 func Colour(codes string) string { return mark + codes + "m" }
 
 // Paint gives a text a colour or weight.
 func Paint(codes, text string) string { return Colour(codes) + text + Colour("0") }
 
-// Text shows control characters as \x1b, and those of C1 and of the direction of writing as
-// \u202e, which is the same character in JSON. Lines and tabs stay, and what is painted.
+// Text escapes control characters as \x1b, and C1 controls and characters for the direction of writing as
+// \u202e; JSON reads the latter as the same character. It keeps line breaks, tabs and painted colours.
 func Text(s string) string {
 	if !strings.ContainsFunc(s, hidden) && utf8.ValidString(s) {
 		return s
@@ -53,21 +53,22 @@ func Text(s string) string {
 	return b.String()
 }
 
-// Plain is Text without colours, as markup needs it.
+// Plain is Text without colours, for use in markup.
 func Plain(s string) string { return Text(strings.ReplaceAll(s, mark, "\x1b[")) }
 
 func hidden(r rune) bool {
 	switch r {
 	case '\n', '\t':
 		return false
-	case 0xfffe, 0xffff: // markup may not have them
+	case 0xfffe, 0xffff: // not allowed in markup
 		return true
 	}
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// A Writer writes [Text] to W, with its colours. A character or colour that comes in parts waits
-// for the rest, so it is to be flushed at the end. Several goroutines may write: a log and the command.
+// A Writer writes [Text] to W and turns marks into colours. It holds back an incomplete character or colour
+// until the rest arrives, so it must be flushed at the end. Several goroutines may write, for example a log
+// and the command.
 type Writer struct {
 	W    io.Writer
 	mu   sync.Mutex
@@ -79,7 +80,7 @@ func (w *Writer) show(text []byte) error {
 	return err
 }
 
-// Write never fails because of what p is.
+// Write never fails because of the content of p.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -92,7 +93,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush writes the rest as it is.
+// Flush writes what was held back.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -101,7 +102,7 @@ func (w *Writer) Flush() error {
 	return w.show(rest)
 }
 
-// Unwrap returns the writer behind w, for what asks about its terminal.
+// Unwrap returns the writer behind w, for example to ask whether it is a terminal.
 func Unwrap(w io.Writer) io.Writer {
 	if v, ok := w.(*Writer); ok {
 		return v.W
@@ -109,7 +110,7 @@ func Unwrap(w io.Writer) io.Writer {
 	return w
 }
 
-// partial is the length of what is at the end of p and may become whole.
+// partial returns the length of the incomplete character or colour at the end of p.
 func partial(p []byte) int {
 	for n := 1; n < min(len(p)+1, len(mark)); n++ {
 		end := p[len(p)-n:]

@@ -31,7 +31,7 @@ func TestText(t *testing.T) {
 	}
 }
 
-// A text that is written in parts of any length comes out as a whole, and only our colours reach the terminal.
+// A text written in parts of any length is reassembled, and only our own colours reach the terminal.
 func TestWriter(t *testing.T) {
 	in := "a\x1b[2Jb" + Paint("31;1", "Größe ✓") + "\u202e\xffc\x1b[31mred" + mark[:3]
 	want := `a\x1b[2Jb` + "\x1b[31;1mGröße ✓\x1b[0m" + `\u202e\xffc\x1b[31mred\x1b` + mark[1:3]
@@ -66,7 +66,7 @@ func FuzzPlain(f *testing.F) {
 	})
 }
 
-// A log and the command write at the same time; the race detector sees it.
+// A log and the command may write at the same time; the race detector checks it.
 func TestWriterOfSeveralGoroutines(t *testing.T) {
 	var out strings.Builder
 	w := &Writer{W: &out}

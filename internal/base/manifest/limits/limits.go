@@ -1,7 +1,7 @@
-// Package limits parses YAML of unknown authors: what its aliases unfold to is counted before anything
-// unfolds it. A text of 200 KB can say that it is 9 GB.
+// Package limits parses YAML from unknown authors. It counts what the aliases expand to before anything
+// expands them: a text of 200 KB can expand to 9 GB.
 //
-// Package manifest decodes by it; the agent, which links little, uses it alone.
+// Package manifest uses it for decoding. The agent uses it directly, to link less code.
 package limits
 
 import (
@@ -11,31 +11,31 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Limits bound a text. Zero is no limit.
+// Limits bound a text. Zero means no limit.
 type Limits struct {
-	Bytes    int // of the text
-	Values   int // its keys, scalars, lists and objects, each as often as an alias repeats it
-	Unfolded int // bytes of the keys and scalars, each as often as an alias repeats it
-	Depth    int // lists and objects in one another
-	Keys     int // of one object: the decoder compares each with all others
+	Bytes    int // size of the text
+	Values   int // number of keys, scalars, lists and objects, counted again for each alias
+	Unfolded int // total size of keys and scalars, counted again for each alias
+	Depth    int // nesting of lists and objects
+	Keys     int // number of keys in one object, because the decoder compares each with all others
 }
 
-// Annotation is for a value within an object, which a tenant writes and a server reads. The API server
-// takes 256 KiB of annotations for an object.
+// Annotation limits a value within an object, which a tenant writes and a server reads. The API server
+// accepts 256 KiB of annotations per object.
 var Annotation = Limits{Bytes: 64 << 10, Values: 4096, Unfolded: 256 << 10, Depth: 32}
 
-// Document is for a text that may repeat itself, and no more than a person would do it.
+// Document returns limits for a text that may use aliases, but no more than a person would.
 func Document(text []byte) Limits {
 	return Limits{Values: 1<<16 + 4*len(text), Unfolded: 1<<20 + 4*len(text), Depth: 1000, Keys: 10_000}
 }
 
-// An Error is a text beyond a limit.
+// An Error reports that a text exceeds a limit.
 type Error struct{ reason string }
 
 func (e *Error) Error() string { return e.reason }
 
-// Check returns nil if a text is within the limits. One of any length that repeats nothing is not
-// parsed: it is no larger than it looks, and may be no YAML.
+// Check returns nil if a text is within the limits. It does not parse a text without aliases, of any
+// length, because that expands to no more than its size; it need not even be YAML.
 func (l Limits) Check(text []byte) error {
 	if l.Bytes == 0 && !bytes.ContainsRune(text, '*') {
 		return nil
@@ -44,13 +44,13 @@ func (l Limits) Check(text []byte) error {
 	return err
 }
 
-// Parse returns the document in a text that is within the limits; without content if it has none.
-// Aliases point at what they repeat.
+// Parse parses a text that is within the limits. A text without a document gives a node without content.
+// Alias nodes point to the nodes they repeat.
 func (l Limits) Parse(text []byte) (*yaml.Node, error) {
 	if l.Bytes > 0 && len(text) > l.Bytes {
 		return nil, &Error{fmt.Sprintf("%d bytes; want at most %d", len(text), l.Bytes)}
 	}
-	if l.Depth > 0 && unclosed(text) > 32*l.Depth { // 10,000 of them take the parser half a second
+	if l.Depth > 0 && unclosed(text) > 32*l.Depth { // the parser takes half a second for 10,000 open brackets
 		return nil, l.tooDeep()
 	}
 	var document yaml.Node
@@ -73,16 +73,16 @@ func (l Limits) Decode(text []byte, into any) error {
 	return document.Decode(into)
 }
 
-// A size counts a node with all below it.
+// A size counts a node including everything below it.
 type size struct{ values, bytes, depth int }
 
 type counter struct {
 	limits Limits
-	sizes  map[*yaml.Node]size // of what has an anchor; a depth of -1: it is being counted
+	sizes  map[*yaml.Node]size // sizes of nodes with an anchor; depth -1 marks one that is being counted
 }
 
-// count returns the size of a node. It visits each node of the text once: what an alias repeats has
-// been counted where it stands.
+// count returns the size of a node. It visits each node of the text once and reuses the size of an anchored
+// node for each alias.
 func (c *counter) count(n *yaml.Node, depth int) (size, error) {
 	if n.Kind == yaml.AliasNode {
 		repeated, ok := c.sizes[n.Alias]
@@ -122,7 +122,7 @@ func (c *counter) judge(s size, depth int) error {
 		return &Error{fmt.Sprintf("more than %d values%s", l.Values, repeated)}
 	case l.Unfolded > 0 && s.bytes > l.Unfolded:
 		return &Error{fmt.Sprintf("more than %d bytes%s", l.Unfolded, repeated)}
-	case l.Depth > 0 && s.depth+depth > l.Depth+1: // the document is a level of its own
+	case l.Depth > 0 && s.depth+depth > l.Depth+1: // the document node adds one level
 		return l.tooDeep()
 	}
 	return nil
@@ -132,7 +132,7 @@ func (l Limits) tooDeep() error {
 	return &Error{fmt.Sprintf("more than %d lists and objects in one another", l.Depth)}
 }
 
-// unclosed is how many brackets are open at once, those in strings among them.
+// unclosed returns the maximum number of brackets that are open at once, including brackets in strings.
 func unclosed(text []byte) int {
 	open, most := 0, 0
 	for _, c := range text {

@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// doubling says that it is 2^levels values.
+// doubling returns a text that expands to 2^levels values.
 func doubling(levels int) string {
 	var b strings.Builder
 	b.WriteString("a0: &a0 [x, x]\n")
@@ -24,7 +24,7 @@ func doubling(levels int) string {
 	return b.String()
 }
 
-// The size that a text unfolds to decides, not its length.
+// The limits apply to the size that a text expands to, not to its length.
 func TestLimits(t *testing.T) {
 	var keys strings.Builder
 	for i := range 10_000 {
@@ -32,7 +32,7 @@ func TestLimits(t *testing.T) {
 	}
 	repeated := `x: &a "` + strings.Repeat("y", 5000) + "\"\nzone: [" + strings.Repeat("*a, ", 10000) + "]\n"
 	for name, tt := range map[string]struct {
-		text, annotation, document string // a part of the error; empty: it is taken
+		text, annotation, document string // a part of the error; empty: accepted
 	}{
 		"a value":              {"7", "", ""},
 		"nothing":              {"# a comment\n", "", ""},
@@ -73,7 +73,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Depth counts lists and objects; the last that is taken and the first that is not.
+// Depth counts lists and objects exactly: each case is the deepest text that is accepted, or the first that
+// is refused.
 func TestDepthIsExact(t *testing.T) {
 	for n, taken := range map[int]bool{32: true, 33: false} {
 		text := strings.Repeat("[", n) + "x" + strings.Repeat("]", n)
@@ -96,7 +97,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// A text that is accepted decodes to no more than the limits say.
+// A text that is accepted decodes to no more than the limits allow.
 func FuzzParse(f *testing.F) {
 	f.Add("a: &a [x, y]\nb: {<<: {c: *a}, d: *a}")
 	f.Add(doubling(8))
