@@ -20,11 +20,11 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// agreeRuns is the environment variable for the long form, as PODSxRUNS.
+// agreeRuns is the environment variable that requests the long form of the test, as PODSxRUNS.
 const agreeRuns = "OUTRIDER_AGREE_RUNS"
 
-// Real runs of random pods keep what verify says holds, at their starts and when they stop. Only the order
-// of the events that run prints is judged.
+// Real runs of random pods keep what verify says holds, both at start and at stop. The test judges only the
+// order of the events that run prints.
 func TestRunsAgreeWithVerify(t *testing.T) {
 	ns.RequireRoot(t)
 	pods, runs := 2, 3
@@ -38,7 +38,7 @@ func TestRunsAgreeWithVerify(t *testing.T) {
 	edges, both := 0, 0
 	var began atomic.Int64
 	var all sync.WaitGroup
-	turns := make(chan struct{}, 6) // several pods at once, as a run mostly waits
+	turns := make(chan struct{}, 6) // several pods at once, because a run mostly waits
 	for seed := range uint64(pods) {
 		rng := rand.New(rand.NewPCG(seed, 17))
 		text, crashes := realPod(rng)
@@ -55,7 +55,7 @@ func TestRunsAgreeWithVerify(t *testing.T) {
 			both++
 		}
 		for i := range runs {
-			lasts := 4 * time.Second // long enough for all of it; the others are deleted anywhere
+			lasts := 4 * time.Second // enough for a whole run; later runs are cut off at a random moment
 			if i > 0 {
 				lasts = time.Duration(300+rng.IntN(4000)) * time.Millisecond
 			}
@@ -73,7 +73,8 @@ func TestRunsAgreeWithVerify(t *testing.T) {
 	t.Logf("%d pods with %d edges, of which %d also hold when the pod stops; %d real runs of each, in which commands began %d times", pods, edges, both, runs, began.Load())
 }
 
-// realPod is a pod of harmless commands, with times that no slow machine uses up, and how many of its containers crash in their first life.
+// realPod returns a pod of harmless commands, with timeouts that even a slow machine does not reach, and
+// the number of its containers that crash in their first life.
 func realPod(rng *rand.Rand) (text string, crashes int) {
 	of := func(words ...string) string { return words[rng.IntN(len(words))] }
 	pause := func() string { return fmt.Sprintf("sleep 0.%d; ", rng.IntN(8)) }
@@ -104,8 +105,8 @@ func realPod(rng *rand.Rand) (text string, crashes int) {
 	return b.String() + "  containers:\n" + cache + app, crashes
 }
 
-// verified is the plan of a pod, and whether it holds at every start with so many crashes (without one
-// where only the first start is kept), and when the pod stops.
+// verified returns a pod's plan and whether it holds: at every start with this number of crashes (with
+// none, if only the first start is kept), and when the pod stops.
 func verified(t *testing.T, file string, crashes int) (plan startup.Plan, starts, stops bool) {
 	t.Helper()
 	out, err := outputOf("outrider", "verify", "-f", file, "--injected", "--only", "crash", "--faults", fmt.Sprint(crashes), "--time", "1h", "-o", "json")
@@ -122,7 +123,7 @@ func verified(t *testing.T, file string, crashes int) (plan startup.Plan, starts
 	return answers[0].Plan, answers[0].Results[0].Holds, answers[0].Results[1].Holds
 }
 
-// outputOf is what a command prints, which may end with findings.
+// outputOf returns a command's output. Its exit status may report findings.
 func outputOf(name string, args ...string) ([]byte, error) {
 	cmd := exec.Command(name, args...)
 	var stderr bytes.Buffer
@@ -135,8 +136,8 @@ func outputOf(name string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// keeps runs a pod for a while, deletes it, and compares the events with the plan. It returns how many
-// commands began.
+// keeps runs a pod for a while, deletes it, and compares the events with the plan. It returns the number of
+// commands that began.
 func keeps(file string, plan startup.Plan, lasts time.Duration, stops bool) (began int, err error) {
 	out, err := outputOf("outrider", "run", "-f", file, "--injected", "--duration", lasts.String(), "-o", "json")
 	if err != nil {

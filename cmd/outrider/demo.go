@@ -59,7 +59,7 @@ The exit status is 1 if an act did not go as described.`,
 				defer f.Close()
 				o.Log = f
 			}
-			if out != "" { // a file that cannot be written is refused before the acts run
+			if out != "" { // refuse a file that cannot be written before the acts run
 				if err := os.WriteFile(out, nil, 0o644); err != nil {
 					return &cli.UsageError{Err: fmt.Errorf("--report: %w", err)}
 				}
@@ -105,7 +105,7 @@ The exit status is 1 if an act did not go as described.`,
 	return cmd
 }
 
-// newDemoApp is the app that the demo runs in its pods.
+// newDemoApp returns the command of the app that the demo runs in its pods.
 func newDemoApp() *cobra.Command {
 	app := &demo.App{}
 	cmd := &cobra.Command{

@@ -79,7 +79,7 @@ Exit status: 0 nothing is wrong, 1 something was found or is undecided, 2 there 
 	return cmd
 }
 
-// check refuses input that could not work.
+// check refuses input that cannot work.
 func (o *diagnoseOptions) check(cmd *cobra.Command, names []string) error {
 	if err := o.page.Check(); err != nil {
 		return &cli.UsageError{Err: err}

@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// evil is what moves the cursor, sets a title, hides text, or turns the direction of writing:
-// by C0, by C1 and by Unicode.
+// evil moves the cursor, sets a title, hides text, and changes the direction of writing: with C0, C1 and
+// Unicode characters.
 const evil = "e\x1b[2Jv\x1b]0;t\x07i\u009b8ml\u202e\x7f\x1b[8m"
 
 // quoted is evil in YAML and JSON.
 const quoted = `e\u001b[2Jv\u001b]0;t\u0007i\u009b8ml\u202e\u007f\u001b[8m`
 
-// acts matches what a terminal acts on. Our colours are no part of it.
+// acts matches anything that a terminal would act on, except our own colours.
 var acts = regexp.MustCompile(`[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\x{80}-\x{9f}\x{202a}-\x{202e}\x{2066}-\x{2069}]|\x1b([^\[]|\[[^0-3]|\[[0-9;]*[^m0-9;])`)
 
-// manifests have evil wherever a text of the author may be printed.
+// manifests contain evil wherever a text of the author may be printed.
 var manifests = map[string]string{
 	"a pod": `{"apiVersion": "v1", "kind": "Pod", "E": 1, "metadata": {"name": "E", "namespace": "E", "E": 1, "labels": {"E": "E", "outrider.dev/inject": "true"}, "annotations": {"E": "E"}},
 "spec": {"E": 1, "containers": [{"name": "E", "image": "E", "E": 1, "command": ["sh", "-c", "sleep 5; E exec app"], "env": [{"name": "E", "value": "E"}], "ports": [{"name": "E", "containerPort": 15090}]},
@@ -39,7 +39,7 @@ var manifests = map[string]string{
 	"a tag":                   "kind: !!E x\n",
 }
 
-// remote is a control plane that answers anything with evil in it.
+// remote is a control plane whose every answer contains evil.
 func remote(t *testing.T) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("id") == "fail" {
@@ -56,7 +56,7 @@ func remote(t *testing.T) string {
 	return server.URL
 }
 
-// commands are all that print what others wrote, FILE being a manifest.
+// commands lists all commands that print text of others. FILE stands for a manifest.
 func commands(url string) [][]string {
 	all := [][]string{
 		{"plan", "-f", "FILE"}, {"plan", "-f", "FILE", "--advise"}, {"plan", "-f", "FILE", "-o", "dot"}, {"plan", "-f", "FILE", "-o", "svg"}, {"plan", "-f", "FILE", "-o", "mermaid"},
@@ -73,18 +73,18 @@ func commands(url string) [][]string {
 	return all
 }
 
-// What others wrote acts on no terminal: in no text, and in no error.
+// Text of others never controls a terminal, neither in output nor in errors.
 func TestNothingActsOnATerminal(t *testing.T) {
 	url := remote(t)
 	for name, text := range manifests {
 		t.Run(name, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), evil+".yaml") // the name of a file is from outside too
+			file := filepath.Join(t.TempDir(), evil+".yaml") // the name of a file comes from others too
 			if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "E", quoted)), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			for _, c := range commands(url) {
 				if c[0] == "run" && name == "names that are in order" {
-					continue // it would run
+					continue // this command would run the pod
 				}
 				args := strings.Split(strings.ReplaceAll(strings.Join(c, "\n"), "FILE", file), "\n")
 				status, stdout, stderr := command(args...)
@@ -98,7 +98,7 @@ func TestNothingActsOnATerminal(t *testing.T) {
 	}
 }
 
-// Manifests keep their bytes in a pipe, and not on a terminal.
+// Manifests keep their bytes in a pipe, but are made harmless on a terminal.
 func TestManifestsAtATerminal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pod.yaml")
 	if err := os.WriteFile(file, []byte("kind: Pod\nmetadata: {name: a, annotations: {a: 'b\u202ec\u0085'}}\nspec: {containers: [{name: app, image: a, command: [/app]}]}\n"), 0o644); err != nil {
@@ -129,7 +129,7 @@ func TestManifestsAtATerminal(t *testing.T) {
 	}
 }
 
-// terminal opens a pseudo terminal.
+// terminal opens a pseudoterminal.
 func terminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)

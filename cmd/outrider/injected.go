@@ -55,8 +55,8 @@ func (o *meshOptions) options() offline.Options {
 	return offline.Options{Inject: o.inject, Namespace: o.namespace, Labels: o.labels}
 }
 
-// injectAll injects the pods of all files, and prints the messages about them. A pod that is
-// refused is an error.
+// injectAll injects the pods of all files and prints the messages about them. It returns an error if a pod
+// is refused.
 func injectAll(cmd *cobra.Command, files []offline.File, o offline.Options) (offline.Result, error) {
 	r, err := offline.Inject(files, o, func(m offline.Message) { fmt.Fprintf(cmd.ErrOrStderr(), "outrider: %s\n", m) })
 	switch {
@@ -70,7 +70,8 @@ func injectAll(cmd *cobra.Command, files []offline.File, o offline.Options) (off
 	return r, nil
 }
 
-// An injected is the flag --injected of the commands that read pods, with the settings that it uses.
+// An injected is the flag --injected of the commands that read pods, together with the settings that it
+// uses.
 type injected struct {
 	meshOptions
 	on bool
@@ -81,10 +82,10 @@ func (o *injected) flags(cmd *cobra.Command) {
 	o.meshOptions.flags(cmd)
 }
 
-// settingsOfInjection are the flags that nothing uses without --injected.
+// settingsOfInjection are the flags that have no effect without --injected.
 var settingsOfInjection = []string{"values", "set", "mesh-config", "namespace", "namespace-labels"}
 
-// apply returns the files as they are, or injected.
+// apply returns the files, injected if the flag is set.
 func (o *injected) apply(cmd *cobra.Command, files []offline.File, kube cli.KubeVersion) ([]offline.File, error) {
 	if !o.on {
 		for _, name := range settingsOfInjection {

@@ -14,7 +14,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// An input is what all commands that read the pods of manifests have in common.
+// An input holds the flags that all commands that read pods from manifests share.
 type input struct {
 	files  []string
 	output string
@@ -31,7 +31,7 @@ func (in *input) flags(cmd *cobra.Command, outputs []string) {
 	fs.Var(&in.kube, "kube", "Kubernetes version of the nodes")
 }
 
-// A podInput is the input of a command that is about the pods themselves, as they are or injected.
+// A podInput is the input of a command that works on pods, optionally after injecting them.
 type podInput struct {
 	input
 	injected
@@ -44,7 +44,7 @@ func (in *podInput) flags(cmd *cobra.Command, outputs []string) {
 
 var errNothing = &cli.UsageError{Err: errors.New("nothing to read"), Hint: "give -f FILE, or -f - for standard input"}
 
-// objects reads the pods, and what has a pod template, of all files.
+// objects reads the pods, and the objects with a pod template, of all files.
 func (in *podInput) objects(cmd *cobra.Command) ([]podfile.Object, error) {
 	if len(in.files) == 0 {
 		return nil, errNothing
@@ -75,7 +75,7 @@ func readFiles(cmd *cobra.Command, names []string) (out []offline.File, err erro
 	return out, err
 }
 
-// subjects reads the pods of all files as they will run.
+// subjects reads the pods of all files in the form in which they will run.
 func (in *podInput) subjects(cmd *cobra.Command) ([]scenario.Subject, error) {
 	objects, err := in.objects(cmd)
 	if err != nil {
@@ -86,7 +86,7 @@ func (in *podInput) subjects(cmd *cobra.Command) ([]scenario.Subject, error) {
 	})
 }
 
-// ofEach makes something of each pod, and reports all that are unusable.
+// ofEach applies a function to each pod, and returns the errors of all pods together.
 func ofEach[T any](objects []podfile.Object, of func(podfile.Object) (T, error)) ([]T, error) {
 	var out []T
 	var errs []error
@@ -100,7 +100,7 @@ func ofEach[T any](objects []podfile.Object, of func(podfile.Object) (T, error))
 	return out, nil
 }
 
-// parse returns the pods, and what has a pod template, of a file.
+// parse returns the pods, and the objects with a pod template, of a file.
 func parse(cmd *cobra.Command, name string, data []byte) ([]podfile.Object, error) {
 	objects, others, err := podfile.Parse(name, data)
 	if err != nil {

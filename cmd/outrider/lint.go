@@ -137,10 +137,10 @@ func (o *lintOptions) run(cmd *cobra.Command) error {
 	return o.verdict(report)
 }
 
-// fromCluster reports whether a namespace is read, and not files.
+// fromCluster reports whether lint reads a namespace instead of files.
 func (o *lintOptions) fromCluster() bool { return len(o.files) == 0 && *o.cluster.Namespace != "" }
 
-// inputs are the files, or the cluster, as a command of a remedy names them.
+// inputs returns the flags that name the files or the cluster in a command that a remedy shows.
 func (o *lintOptions) inputs() []string {
 	if o.fromCluster() {
 		return []string{lint.Cluster}
@@ -213,7 +213,7 @@ func (o *lintOptions) lint(files []lint.File) (lint.Report, error) {
 	return report, nil
 }
 
-// verdict is the exit status; the findings are printed already.
+// verdict returns the exit status; the findings are printed already.
 func (o *lintOptions) verdict(r lint.Report) error {
 	if len(finding.Select(r.Findings, finding.Severity(o.failOn))) == 0 {
 		return nil
@@ -221,8 +221,7 @@ func (o *lintOptions) verdict(r lint.Report) error {
 	return &cli.ExitError{Status: cli.Failed}
 }
 
-// runFix prints or writes the files with the fixes in them. What was fixed, and what is
-// left, goes to standard error.
+// runFix prints or writes the fixed files. It reports to standard error what was fixed and what is left.
 func (o *lintOptions) runFix(cmd *cobra.Command, files []lint.File) error {
 	fix, err := lint.Fix(files, o.options(), o.filter.Selects)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command outrider is what users of Outrider run. As kubectl-outrider on the PATH it is
-// "kubectl outrider" too.
+// Command outrider is the command-line tool for users of Outrider. Installed on the PATH as
+// kubectl-outrider, it is also "kubectl outrider".
 package main
 
 import (
@@ -20,21 +20,21 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// What needs Linux is listed on every system.
+// Commands that need Linux are listed on every system.
 const (
 	runShort  = "run a pod's containers as processes of this machine, by the kubelet's rules"
 	demoShort = "show the race at a pod's start, and five ways to avoid it"
 )
 
-// run is main without the process. It returns the exit status: 0 success, 1 it failed
-// or found something, 2 the input is unusable.
+// run is main without the process. It returns the exit status: 0 for success, 1 for a failure or a finding,
+// 2 for unusable input.
 func run(args []string, stdout, stderr io.Writer) int {
-	log.SetOutput(io.Discard) // Helm's SDK logs there what the schema of the values refuses anyway
+	log.SetOutput(io.Discard) // Helm's SDK logs violations of the values' schema, which are also returned as errors
 	root := &cobra.Command{
 		Use:   "outrider",
 		Short: "pods that start and stop without a race",
 	}
-	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") { // as a plugin of kubectl, which usage texts then name
+	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") { // as a plugin of kubectl; usage texts then show "kubectl"
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl outrider"}
 	}
 	root.AddCommand(operate.NewBugReport(), operate.NewCheck(), operate.NewDashboard(), newDemo(), operate.NewDescribe(), newDiagnose(), newExplain(), newInject(), operate.NewInstall(), newLint(), operate.NewManifest(), newPlan(), operate.NewProxyConfig(), operate.NewProxyStatus(), operate.NewRotate(), newRules(), newRun(), newSimulate(), newUninject(), operate.NewUninstall(), operate.NewUpgrade(), newVerify(), operate.NewVersion())

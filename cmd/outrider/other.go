@@ -15,5 +15,5 @@ func newRun() *cobra.Command { return cli.NeedsLinux("run", runShort) }
 
 func newDemo() *cobra.Command { return cli.NeedsLinux("demo", demoShort) }
 
-// podNetwork is unknown: rules are written and explained for a pod on Linux.
+// podNetwork returns an unknown network: rules are written and explained only for a pod on Linux.
 func podNetwork() trace.Network { return trace.Network{} }

@@ -80,7 +80,8 @@ func (o *planOptions) reports(cmd *cobra.Command) ([]plan.Report, error) {
 	})
 }
 
-// willBeInjected reports whether a pod requests injection by itself, or waits for the proxy that it adds.
+// willBeInjected reports whether a pod requests injection itself, or waits for the proxy that injection
+// adds.
 func willBeInjected(r plan.Report) bool {
 	namespace := inject.Namespace{Name: cmp.Or(r.Namespace, "default")}
 	requests := inject.Decide(&r.Pod, namespace, inject.Options{}).Code == verdict.Injected

@@ -5,7 +5,7 @@ import (
 	"outrider.dev/internal/core/capture/trace"
 )
 
-// podNetwork is that of this network namespace, unless it is the machine's own, which is no pod's.
+// podNetwork describes the process's network namespace, unless that is the machine's own and no pod's.
 func podNetwork() trace.Network {
 	if setup.InHost() {
 		return trace.Network{}

@@ -26,8 +26,8 @@ metadata: {name: reviews, namespace: shop}
 spec: {clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}
 `
 
-// connected is a real outriderd and a proxy that accepts its clusters and not its
-// listeners. It returns the address for people.
+// connected starts a real outriderd, and a proxy that accepts its clusters and rejects its listeners. It
+// returns the address of the HTTP server.
 func connected(t *testing.T) string {
 	t.Helper()
 	folder := t.TempDir()
@@ -57,7 +57,7 @@ func connected(t *testing.T) string {
 		t.Fatal(err)
 	}
 	node := &core.Node{Id: "sidecar~10.0.0.1~app-1.shop~shop.svc.cluster.local", Cluster: "app"}
-	for kind, names := range map[string][]string{ // any order: each has its answer
+	for kind, names := range map[string][]string{ // any order: each kind has its own answer
 		"envoy.config.cluster.v3.Cluster":   {"*", "outbound|80||reviews.shop.svc.cluster.local"},
 		"envoy.config.listener.v3.Listener": nil,
 	} {

@@ -11,9 +11,9 @@ import (
 	"outrider.dev/test/registry"
 )
 
-// startRegistry is a command of scripts: "registry open FILE..." starts one with a few
-// images, by plain HTTP, at $REGISTRY, and writes its address into the files in the place
-// of REGISTRY. "registry private" has the same images for the user jo only, with the password secret.
+// startRegistry returns a command for scripts. "registry open FILE..." starts a registry with a few images,
+// over plain HTTP, at $REGISTRY, and replaces REGISTRY in the files by its address. "registry private"
+// serves the same images only to the user jo with the password secret.
 func startRegistry(t *testing.T) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, _ bool, args []string) {
 		r := registry.NewPlain(t)

@@ -54,7 +54,8 @@ const runExamples = `  # run a pod's containers on this machine, until Ctrl-C
   # a pod with a container that gets its command from its image
   sudo outrider run -f pod.yaml --entrypoint redis:8=redis-server`
 
-// becomeContainer is for the processes of a pod that run or demo starts: each is this program again.
+// becomeContainer turns this process into a container of a pod, if run or demo started it for that: they
+// execute this program again for each container.
 func becomeContainer() { containerinit.Become() }
 
 func newRun() *cobra.Command {
@@ -121,7 +122,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	w := cmd.OutOrStdout()
 	show := view.NewRun(w, cli.TerminalOf(w), o.output == "json", containers)
 	options.Line, options.Journal = show.Line, show.Entry
-	// Before the pod runs: a Ctrl-C from here on deletes it.
+	// From here on Ctrl-C deletes the pod, even before it runs.
 	stop := make(chan os.Signal, 2)
 	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(stop)
@@ -217,8 +218,8 @@ func (o *runOptions) options(cmd *cobra.Command) (localpod.Options, error) {
 	return out, nil
 }
 
-// addAgent adds the command of the images that injection added: the agent beside this program, or in
-// PATH. If there is none, the pod is refused, with the name of the image.
+// addAgent adds the entry point of the images that injection added: the agent beside this program, or in
+// PATH. If there is no agent, the pod will be refused with the name of the image.
 func addAgent(entrypoints map[string][]string, pod *corev1.Pod) {
 	agent, err := exec.LookPath(agentProgram)
 	if own, ownErr := os.Executable(); ownErr == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// The scripts of run have a condition of their own: most of them need root.
+// The scripts of run have a condition of their own, because most of them need root.
 func TestRunScripts(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {
@@ -35,7 +35,7 @@ func TestRunScripts(t *testing.T) {
 		}})
 }
 
-// agentDirectory is a directory with the agent, for PATH.
+// agentDirectory returns a directory that contains the agent, for PATH.
 func agentDirectory(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

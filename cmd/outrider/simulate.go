@@ -98,7 +98,7 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 	return cli.FirstError(all)
 }
 
-// replayed are the runs that verify found.
+// replayed returns the simulations of the runs that verify found.
 func (o *simulateOptions) replayed(cmd *cobra.Command) (all []scenario.Simulation, err error) {
 	if o.behaviour != "" || len(o.with) > 0 {
 		return nil, &cli.UsageError{Err: errors.New("--replay says all that happens in the run: leave --behaviour and --with out")}
@@ -128,7 +128,7 @@ func (o *simulateOptions) replayed(cmd *cobra.Command) (all []scenario.Simulatio
 	return all, nil
 }
 
-// behave simulates the pods as the behaviour says.
+// behave simulates the pods with the behaviour from the flags.
 func (o *simulateOptions) behave(cmd *cobra.Command) (all []scenario.Simulation, err error) {
 	b, err := o.readBehaviour(cmd)
 	if err != nil {
@@ -158,7 +158,7 @@ func (o *simulateOptions) behave(cmd *cobra.Command) (all []scenario.Simulation,
 	return all, nil
 }
 
-// readBehaviour reads the file, if there is one, and the lines of --with.
+// readBehaviour reads the behaviour file, if there is one, and the lines of --with.
 func (o *simulateOptions) readBehaviour(cmd *cobra.Command) (scenario.Behaviour, error) {
 	var name string
 	var text []byte

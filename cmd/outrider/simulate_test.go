@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/doctor/simulate"
 )
 
-// everyPod runs a test with each pod that podspec is tested with.
+// everyPod runs a test with each pod in podspec's test data.
 func everyPod(t *testing.T, test func(t *testing.T, file string)) {
 	files, err := filepath.Glob("../../internal/core/pod/podspec/testdata/pods/*.yaml")
 	if err != nil || len(files) < 10 {
@@ -26,7 +26,7 @@ func everyPod(t *testing.T, test func(t *testing.T, file string)) {
 	}
 }
 
-// answered runs the command, which may find something but must not fail otherwise.
+// answered runs a command, which may exit with findings but must not fail otherwise.
 func answered(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, errs strings.Builder
@@ -36,7 +36,7 @@ func answered(t *testing.T, args ...string) string {
 	return out.String()
 }
 
-// Each container has a lane in every output, whatever mesh the pod is of.
+// Every output of simulate shows each container, whichever mesh the pod belongs to.
 func TestEveryPodIsSimulated(t *testing.T) {
 	everyPod(t, func(t *testing.T, file string) {
 		var pods []scenario.Simulation

@@ -17,7 +17,7 @@ import (
 	"outrider.dev/internal/ops/podrestart"
 )
 
-// rewritten are the flags of commands that print manifests in which pods are changed.
+// rewritten holds the flags of commands that print manifests with changed pods.
 type rewritten struct {
 	output string
 	diff   bool
@@ -28,7 +28,7 @@ func (o *rewritten) flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.diff, "diff", false, "print what changes and why, instead of the result")
 }
 
-// write prints the result, or what changes.
+// write prints the result, or only the differences.
 func (o *rewritten) write(cmd *cobra.Command, r offline.Result) error {
 	text := r.Text()
 	if o.diff {

@@ -14,7 +14,7 @@ var update = flag.Bool("update", false, "write the pages")
 
 const pages = "../../../../docs/findings"
 
-// Each code has a page, and each page a code.
+// Each code has a page, and each page belongs to a code.
 func TestPages(t *testing.T) {
 	want := map[string]string{"README.md": Index()}
 	for _, c := range All() {
@@ -34,7 +34,7 @@ func TestPages(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, text := range want { // any order: each is a page of its own
+	for name, text := range want { // any order: the pages are independent
 		path := filepath.Join(pages, name)
 		if *update {
 			if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
@@ -49,7 +49,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Whoever finds it, a code stands for one thing, and is explained.
+// Each code has the same meaning in every command, and is explained.
 func TestAll(t *testing.T) {
 	by := map[string]bool{}
 	for _, c := range All() {

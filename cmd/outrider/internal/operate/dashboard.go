@@ -80,7 +80,7 @@ func (o *dashboardOptions) run(cmd *cobra.Command) error {
 		}
 		address, lost, stop, err := client.ForwardTo(ctx, local, p.Namespace, p.Name, contract.MonitoringPort)
 		if err != nil && local != 0 {
-			return err // another port is not what was asked for
+			return err // do not use a port other than the requested one
 		}
 		if err != nil {
 			failures = append(failures, err)

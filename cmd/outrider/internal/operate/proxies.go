@@ -17,10 +17,10 @@ import (
 	"outrider.dev/internal/ops/replicas"
 )
 
-// proxyOptions are those of proxy-status and proxy-config.
+// proxyOptions are the options of proxy-status and proxy-config.
 type proxyOptions struct {
 	flags        *kubeclient.Flags
-	controlPlane string // namespace
+	controlPlane string // its namespace
 	labels       string
 	address      string
 	file         string
@@ -39,8 +39,8 @@ func (o *proxyOptions) add(cmd *cobra.Command, namespace string, outputs ...stri
 	cli.Choice(cmd, &o.output, "output", "o", "how to print", outputs...)
 }
 
-// source is the outriderd with an address, or the saved file, with the answers; false: the
-// cluster has them.
+// source returns the source of the answers: an outriderd at an address, or a saved file. It returns false
+// if the cluster is to be asked.
 func (o *proxyOptions) source(cmd *cobra.Command) (debugapi.Source, bool, error) {
 	if err := cli.FromEnv(cmd.Flags()); err != nil {
 		return debugapi.Source{}, false, err
@@ -55,10 +55,10 @@ func (o *proxyOptions) source(cmd *cobra.Command) (debugapi.Source, bool, error)
 	return debugapi.Source{Saved: data, Name: name}, true, nil
 }
 
-// namespace is that of --namespace; empty: all.
+// namespace returns the value of --namespace; empty means all.
 func (o *proxyOptions) namespace() string { return *o.flags.Namespace }
 
-// replicas asks those in the cluster. What one does not answer is noted.
+// replicas asks the replicas in the cluster. It prints a note for each one that does not answer.
 func (o *proxyOptions) replicas(cmd *cobra.Command) (set *replicas.Set, all []debugapi.Proxy, complete bool, err error) {
 	client, err := target.ClientOf(o.flags)
 	if err != nil {
@@ -76,7 +76,7 @@ func (o *proxyOptions) replicas(cmd *cobra.Command) (set *replicas.Set, all []de
 	return set, replicas.Proxies(answers), complete, err
 }
 
-// unusable marks errors of the input; the command prints their hints.
+// unusable turns errors of the input into usage errors, whose hints the command prints.
 func unusable(err error) error {
 	var input *debugapi.InputError
 	if errors.As(err, &input) {
@@ -123,7 +123,7 @@ did not answer; 2 if the input is unusable.`,
 	return cmd
 }
 
-// list are the proxies that are meant, of all that could be asked.
+// list returns the selected proxies among those that could be read.
 func (o *proxyOptions) list(cmd *cobra.Command) (proxies []debugapi.Proxy, complete bool, err error) {
 	if err := target.CheckSelector(o.labels); err != nil {
 		return nil, false, err
@@ -159,7 +159,7 @@ func (o *proxyOptions) status(cmd *cobra.Command, pod string) error {
 		return err
 	}
 	if !complete || slices.ContainsFunc(proxies, debugapi.Proxy.Failed) {
-		return &cli.ExitError{Status: cli.Failed} // the reason is printed
+		return &cli.ExitError{Status: cli.Failed} // the reason is printed already
 	}
 	return nil
 }

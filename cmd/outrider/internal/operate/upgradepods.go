@@ -75,7 +75,7 @@ Exit status: 0 if all that was due is replaced, 1 if not, 2 if the input is unus
 	return cmd
 }
 
-// check refuses input that could not work.
+// check refuses input that cannot work.
 func (o *upgradePodsOptions) check(cmd *cobra.Command) error {
 	switch {
 	case o.roll.MaxUnavailable < 1:

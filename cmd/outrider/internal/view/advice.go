@@ -41,7 +41,7 @@ func (p *printer) ways(a podspec.Advice) {
 		}
 		rows = append(rows, []string{mark, wayName(w), w.Start, or(w.Stop, "in order", "no order"), cost, cmp.Or(strings.Join(codes, ", "), "none")})
 	}
-	_ = table(p, rows) // a strings.Builder takes everything
+	_ = table(p, rows) // writing to a strings.Builder cannot fail
 }
 
 func wayName(w podspec.Way) string {
@@ -60,7 +60,7 @@ func figures(least, median, most float64) string {
 	return fmt.Sprintf("%.2f / %.2f / %.2f", least, median, most)
 }
 
-// costs explains the figures.
+// costs explains the numbers.
 func (p *printer) costs(r plan.Report) {
 	p.line("\n  * is what is chosen or in the pod. Figures are min / median / max from \"ready\" to \"app starts\",")
 	costs, withEnvoy := podspec.CostsOn(podspec.PodCosts, r.On), podspec.CostsOn(podspec.MeshCosts, r.On)

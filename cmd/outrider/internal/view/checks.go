@@ -15,10 +15,10 @@ import (
 // CheckOutputs are the formats of [Checks].
 var CheckOutputs = []string{"table", "json", "junit"}
 
-// mostObjects is how many objects of a check are listed in a table.
+// mostObjects limits the objects of a check that a table lists.
 const mostObjects = 20
 
-// Checks prints checks of a cluster; suite names them for JUnit. A table is shortened.
+// Checks prints checks of a cluster; suite is their name in JUnit. A table is shortened.
 func Checks(w io.Writer, terminal cli.Terminal, output, suite string, all []check.Check) error {
 	switch output {
 	case "json":
@@ -41,7 +41,7 @@ func Checks(w io.Writer, terminal cli.Terminal, output, suite string, all []chec
 			reason = c.Object + ": " + reason
 		}
 		head := p.paint(colours[c.Result], fmt.Sprintf("%-*s", results, c.Result)) + "  " + fmt.Sprintf("%-*s", id, c.ID) + "  "
-		// The commands in a hint are not wrapped: they are copied.
+		// Commands in a hint are not wrapped, so that they can be copied.
 		for i, line := range wrap(reason, max(width-len(indent), 40)) {
 			if i > 0 {
 				head = indent
@@ -73,7 +73,7 @@ func checksSummary(all []check.Check) string {
 	return text
 }
 
-// Manifest prints objects in YAML, as they are written, or as a list in JSON.
+// Manifest prints objects as their YAML text, or as a JSON list.
 func Manifest(w io.Writer, output, text string) error {
 	if output != "json" {
 		_, err := io.WriteString(w, text)
@@ -94,7 +94,8 @@ func Manifest(w io.Writer, output, text string) error {
 	return cli.WriteJSON(w, list)
 }
 
-// The format that CI systems read; its only definition is what they accept.
+// JUnit's XML format, which CI systems read. It has no standard; these fields are the ones that they
+// accept.
 type (
 	testsuite struct {
 		XMLName  xml.Name   `xml:"testsuite"`
@@ -117,7 +118,7 @@ type (
 	}
 )
 
-// junit prints checks as test cases. A warning passes, with its reason as output.
+// junit prints checks as test cases. A warning passes, and its reason becomes the output.
 func junit(w io.Writer, suite string, all []check.Check) error {
 	out := testsuite{Name: suite, Tests: len(all)}
 	for _, c := range all {

@@ -51,7 +51,7 @@ func (p *printer) description(d report.Pod) {
 	}
 }
 
-// section is the first line of one.
+// section begins a section with its name and one line of text.
 func (p *printer) section(name, colour, text string) {
 	p.line("%-15s%s", name, p.paint(colour, text))
 }
@@ -74,7 +74,7 @@ func (p *printer) injection(i report.Injection) {
 func (p *printer) captured(d report.Pod) {
 	c := d.Capture
 	switch {
-	case d.Order == nil: // it was not injected
+	case d.Order == nil: // the pod was not injected
 		return
 	case c == nil:
 		p.section("Capture", "", "none")
@@ -92,7 +92,7 @@ func (p *printer) captured(d report.Pod) {
 	p.item("early", "", or(c.Park == "off", "connections are refused", "connections wait until the proxy listens"))
 }
 
-// selected says which of some are captured.
+// selected describes which ports or ranges are captured.
 func selected(what, list, except string) string {
 	text := what + " " + list
 	switch list {

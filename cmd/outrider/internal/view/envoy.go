@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Parts of Envoy's JSON that a line shows. What is not there is left out.
+// The parts of Envoy's JSON that a summary shows. Missing parts are omitted.
 type envoyAddress struct {
 	SocketAddress *struct {
 		Address   string `json:"address"`
@@ -19,7 +19,7 @@ type envoyAddress struct {
 	} `json:"pipe"`
 }
 
-// String is empty where there is no address: Envoy's internal listeners have none.
+// String returns "" if there is no address, as for Envoy's internal listeners.
 func (a envoyAddress) String() string {
 	switch {
 	case a.SocketAddress != nil:
@@ -46,7 +46,7 @@ type envoyVirtualHost struct {
 	Routes  []json.RawMessage `json:"routes"`
 }
 
-// summaries describe a resource in one line, by its type.
+// summaries describe a resource of each type in one line.
 var summaries = map[string]func(json.RawMessage) (string, error){
 	"Cluster":               summaryCluster,
 	"Listener":              summaryListener,
@@ -55,7 +55,7 @@ var summaries = map[string]func(json.RawMessage) (string, error){
 	"VirtualHost":           summaryVirtualHost,
 }
 
-// summary is a line about a resource; empty for a type that has none.
+// summary returns a line about a resource; "" for a type without a summary.
 func summary(kind string, body json.RawMessage) string {
 	f := summaries[kind]
 	if f == nil {
@@ -81,7 +81,7 @@ func summaryCluster(body json.RawMessage) (string, error) {
 	}
 	words := []string{c.Type}
 	if c.Type == "" {
-		words[0] = "STATIC" // JSON leaves the zero value out
+		words[0] = "STATIC" // JSON omits the zero value
 	}
 	if c.LbPolicy != "" {
 		words = append(words, c.LbPolicy)
@@ -124,7 +124,7 @@ func summaryEndpoints(body json.RawMessage) (string, error) {
 	return e.text(), nil
 }
 
-// text is the addresses, each with its status unless it is healthy.
+// text returns the addresses, each with its status unless it is healthy.
 func (e envoyEndpoints) text() string {
 	var out []string
 	for _, locality := range e.Endpoints {

@@ -12,7 +12,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// planDot is the plans as one Graphviz graph, a cluster for each.
+// planDot returns the plans as one Graphviz graph with a cluster for each plan.
 func planDot(plans []plan.Report) string {
 	var b strings.Builder
 	b.WriteString("digraph outrider {\n  rankdir=LR\n  node [shape=box style=rounded fontname=\"sans-serif\"]\n  edge [fontname=\"sans-serif\" fontsize=10]\n")
@@ -41,32 +41,31 @@ func edgeLabel(e plan.Edge) string {
 
 // Sizes of the picture.
 const (
-	boxHeight  = 44 // at least
-	lineGap    = 17 // between the edges that end at one box, each with its label
-	stairs     = 34 // each box begins so much further to the right
-	trunk      = 15 // from the left of a box to the line down from it
+	boxHeight  = 44 // minimum
+	lineGap    = 17 // between the edges that end at one box, leaving room for their labels
+	stairs     = 34 // how much further right each box begins
+	trunk      = 15 // distance from the left of a box to the line that goes down from it
 	gapY       = 16
 	margin     = 24
 	heading    = 40
-	letterName = 8.2 // how wide a letter is: of a name, of small text
+	letterName = 8.2 // the width of a letter, in names and in small text
 	letterText = 6.3
 )
 
-// A box is a container and its place in the picture.
+// A box is a container with its position in the picture.
 type box struct {
 	startup.Container
-	text                string // below its name
+	text                string // below the name
 	x, y, width, height int
-	in                  []plan.Edge // that end here, from top to bottom
+	in                  []plan.Edge // edges that end here, from top to bottom
 }
 
 // entry returns the y coordinate at which edge number i ends.
 func (b box) entry(i int) int { return b.y + b.height*(i+1)/(len(b.in)+1) }
 
-// layout is a staircase: each container in a row of its own, right of and below all
-// that it waits for. A line goes down from each and to the right into those that
-// wait for it, so that no line crosses a box, and every edge has room for its
-// words, behind the box at which it ends.
+// layout places the containers like a staircase: each has a row of its own, below and to the right of all
+// containers that it waits for. From each box a line goes down, and then right to the containers that wait
+// for it. So no line crosses a box, and each edge has room for its label behind the box at which it ends.
 func layout(p plan.Report) (boxes []box, width, height int) {
 	y := heading + margin
 	place := map[string]int{}
@@ -74,11 +73,11 @@ func layout(p plan.Report) (boxes []box, width, height int) {
 		b := box{Container: c, text: boxText(p, c), x: margin + i*stairs, y: y, height: boxHeight}
 		place[c.Name] = i
 		for _, e := range p.Essential() {
-			if _, ok := place[e.From]; ok && e.To == c.Name { // else it is optional, and absent
+			if _, ok := place[e.From]; ok && e.To == c.Name { // otherwise the container is optional and absent
 				b.in = append(b.in, e)
 			}
 		}
-		// The nearest comes last: its line is the shortest, and crosses no other.
+		// The nearest container comes last: its line is the shortest, and crosses no other.
 		slices.SortStableFunc(b.in, func(x, y plan.Edge) int { return place[x.From] - place[y.From] })
 		b.height = max(b.height, lineGap*(len(b.in)+1))
 		b.width = 24 + int(max(letterName*letters(c.Name), letterText*letters(b.text)))
@@ -111,7 +110,7 @@ func boxText(p plan.Report, c startup.Container) string {
 	return strings.Join(words, ", ")
 }
 
-// edgeWords are the edge, read from where it ends.
+// edgeWords describes the edge from the point of view of the container that waits.
 func edgeWords(e plan.Edge) string {
 	s := "after " + e.From + " is " + string(e.After)
 	switch {
@@ -140,7 +139,7 @@ func planSVG(plans []plan.Report) string {
 	return b.String()
 }
 
-// svgPlan draws one plan from y on, and returns its size.
+// svgPlan draws one plan, starting at y, and returns its size.
 func svgPlan(b *strings.Builder, p plan.Report, y int) (width, height int) {
 	boxes, width, height := layout(p)
 	title := p.Object.String() + ", Kubernetes " + p.Kubernetes
@@ -172,8 +171,7 @@ func svgBox(b *strings.Builder, p plan.Report, at box) {
 	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="11" fill="#57606a">%s</text></g>`+"\n", at.x+12, middle+13, escape(at.text))
 }
 
-// svgEdge goes down from one box and to the right into the other one, behind which
-// its words stand.
+// svgEdge draws a line down from one box and to the right into the other, and its label behind that box.
 func svgEdge(b *strings.Builder, e plan.Edge, from, to box, y int) {
 	colour, dash := colours[e.By].svg, ""
 	if !e.Present {
@@ -188,6 +186,6 @@ func svgEdge(b *strings.Builder, e plan.Edge, from, to box, y int) {
 
 func escape(s string) string {
 	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(visible.Plain(s))) // a strings.Builder takes everything
+	_ = xml.EscapeText(&b, []byte(visible.Plain(s))) // writing to a strings.Builder cannot fail
 	return b.String()
 }

@@ -14,8 +14,8 @@ import (
 // LintOutputs are the forms in which [Findings] prints; the first is the default.
 var LintOutputs = []string{"text", "json", "sarif"}
 
-// Findings prints what lint found. With fixCommand, the text ends with the number of
-// findings that it would fix.
+// Findings prints the findings of lint. With fixCommand, the text ends with the number of findings that
+// this command would fix.
 func Findings(w io.Writer, t cli.Terminal, output string, r lint.Report, fixCommand string) error {
 	switch output {
 	case "json":
@@ -47,7 +47,7 @@ func Findings(w io.Writer, t cli.Terminal, output string, r lint.Report, fixComm
 	return p.print(w)
 }
 
-// FindingsSummary is the number of findings, by severity, and of what was looked at.
+// FindingsSummary counts the findings by severity, and the objects that were checked.
 func FindingsSummary(r lint.Report) string {
 	var parts []string
 	if r.Pods > 0 {
@@ -95,7 +95,7 @@ func Code(w io.Writer, t cli.Terminal, output string, c finding.Entry) error {
 	p.line("%s  %s", p.paint(bold, string(c.Code)), p.paint(faint, fmt.Sprintf("%s, by %s", c.Severity, strings.Join(c.By, ", "))))
 	p.line("%s.\n", strings.ToUpper(c.Title[:1])+c.Title[1:])
 	for _, paragraph := range strings.Split(c.Explanation, "\n\n") {
-		for _, item := range strings.Split(paragraph, "\n- ") { // of a list
+		for _, item := range strings.Split(paragraph, "\n- ") { // the items of a list
 			p.line("%s", strings.Join(wrap(item, width), "\n"))
 		}
 		p.line("")

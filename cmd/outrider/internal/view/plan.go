@@ -61,8 +61,8 @@ func (p *printer) plan(r plan.Report) {
 	p.advice(r)
 }
 
-// tree writes the start graph: each container once, below the last one that it waits for.
-// The others that it waits for stand behind it.
+// tree prints the start graph. Each container appears once, below the last container that it waits for,
+// followed by the names of the others.
 func (p *printer) tree(r plan.Report) {
 	order := r.Order()
 	place := map[string]int{}
@@ -115,7 +115,7 @@ func (p *printer) tree(r plan.Report) {
 	walk("", "")
 }
 
-// grouped puts edges together that differ only in the container that waits.
+// grouped groups edges that differ only in the container that waits.
 func grouped(edges []plan.Edge) [][]plan.Edge {
 	var out [][]plan.Edge
 	index := map[string]int{}
@@ -141,7 +141,7 @@ func grouped(edges []plan.Edge) [][]plan.Edge {
 	return out
 }
 
-// renamed is a sentence with one name replaced by another.
+// renamed replaces a name in a sentence by another.
 func renamed(sentence, name, other string) string {
 	words := strings.Split(sentence, " ")
 	for i, w := range words {
@@ -152,8 +152,8 @@ func renamed(sentence, name, other string) string {
 	return strings.Join(words, " ")
 }
 
-// colours of a mechanism, in a terminal and in a picture: green is kept at every start, blue
-// at the first one, amber fails open or polls, red is a guess.
+// colours of a mechanism, in a terminal and in a picture. Green: the mechanism keeps the edge at every
+// start; blue: at the first start; amber: it fails open or polls; red: it is a guess.
 var colours = map[startup.Mechanism]struct{ ansi, svg string }{
 	startup.Gate: {green, "#1a7f37"}, startup.InitDone: {green, "#1a7f37"},
 	startup.Native: {green, "#0969da"},

@@ -40,7 +40,7 @@ func reports(t *testing.T, file string) []plan.Report {
 	return out
 }
 
-// Every pod that podspec is tested with is drawn as well-formed XML that has each container.
+// Every pod in podspec's test data is drawn as well-formed XML that contains each container.
 func TestEveryPodIsDrawn(t *testing.T) {
 	files, err := filepath.Glob(pods + "*.yaml")
 	if err != nil || len(files) < 10 {
@@ -84,14 +84,14 @@ func TestColoursAreOnlyAdded(t *testing.T) {
 	}
 }
 
-// Of checks of many objects the table has few, the end of it counts all, and programs get all.
+// The table shows few objects of a check, and its end counts all; JSON and JUnit contain all objects.
 func TestChecksOfObjects(t *testing.T) {
 	all := []check.Check{{ID: "api-server", Result: check.OK, Reason: "it answers"}}
 	for _, pod := range []string{"a", "b", "c", "d", "e", "f"} {
 		all = append(all, check.Check{ID: "proxy-ready", Object: "shop/" + pod, Result: check.OK, Reason: "ready"})
 	}
 	all[3].Result, all[3].Reason, all[3].Hint, all[3].Link = check.Failed, "not ready", "look at it", "page#proxy-ready"
-	for output, want := range map[string][]string{ // any order: each is printed by itself
+	for output, want := range map[string][]string{ // any order: each output is printed separately
 		"table": {"ok       api-server   it answers\n", "ok       proxy-ready  5 of 6\nfailed   proxy-ready  shop/c: not ready\n", "hint: look at it\n", "7 checks: 6 ok, 1 failed\n"},
 		"json":  {`"object": "shop/a"`, `"object": "shop/f"`},
 		"junit": {`name="proxy-ready shop/c"`, `failures="1"`, `tests="7"`, `name="api-server"`},

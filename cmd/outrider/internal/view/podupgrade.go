@@ -41,7 +41,7 @@ func Candidates(w io.Writer, output string, all []podupgrade.Candidate) error {
 	return err
 }
 
-// UpgradeStep is one line about a pod.
+// UpgradeStep describes a step of the upgrade of a pod in one line.
 func UpgradeStep(e podupgrade.Event) string {
 	switch {
 	case e.Step == podupgrade.Prepared:

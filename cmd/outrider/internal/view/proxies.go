@@ -55,7 +55,7 @@ func Proxies(w io.Writer, output string, all []debugapi.Proxy) error {
 	return table(w, rows)
 }
 
-// withReplicas adds a column behind the names, whose rows are the first ones of each proxy.
+// withReplicas adds a column after the names. It fills the column in the first row of each proxy.
 func withReplicas(rows [][]string, all []debugapi.Proxy) [][]string {
 	next := 0
 	for i, r := range rows {
@@ -78,7 +78,7 @@ func noteStatus(note string) string {
 	return "NOTE: " + debugapi.OneLine(note)
 }
 
-// subscriptionStatus is the fate of the last message.
+// subscriptionStatus says what happened to the last message.
 func subscriptionStatus(s debugapi.Subscription) string {
 	switch {
 	case s.Rejected != nil:

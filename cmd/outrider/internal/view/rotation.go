@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/core/controlplane/ca"
 )
 
-// Rotation prints the mesh's roots, and how far a rotation is, as a table or as JSON.
+// Rotation prints the mesh's roots and the progress of a rotation, as a table or as JSON.
 func Rotation(w io.Writer, output string, s ca.RotationStatus) error {
 	if output == "json" {
 		e := json.NewEncoder(w)

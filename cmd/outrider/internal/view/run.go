@@ -16,19 +16,19 @@ import (
 	"outrider.dev/internal/lab/localpod"
 )
 
-// A Run prints a pod that runs: the lines of its containers, and between them what happens
-// to it. Lines of containers are written as they are: in a file they are exact, and [cli.Run]
-// makes them harmless where they go to a terminal.
+// A Run prints a running pod: the lines of its containers, and between them the pod's events. It does not
+// change the containers' lines, so that they are exact in a file; for a terminal, [cli.Run] makes them
+// harmless.
 type Run struct {
 	w          io.Writer
 	json       bool
 	colour     bool
 	containers []string
 	width      int
-	err        error // the first one of writing
+	err        error // the first error of writing
 }
 
-// NewRun prints for people, or with json a line for each entry.
+// NewRun prints for people or, with json, one line for each entry.
 func NewRun(w io.Writer, t cli.Terminal, json bool, containers []string) *Run {
 	r := &Run{w: w, json: json, colour: t.Colour, containers: containers, width: len("pod")}
 	for _, c := range containers {
@@ -56,8 +56,8 @@ func (r *Run) object(v any) {
 	r.write(string(text) + "\n")
 }
 
-// sgr are the colours that a line of the user's program keeps: none, bold, faint, and red to cyan. Other
-// codes hide text.
+// sgr matches the colours that a line of the user's program may use: none, bold, faint, and red to cyan.
+// Other codes could hide text.
 var sgr = regexp.MustCompile("\x1b\\[(?:[012]|3[1-6])(;(?:[012]|3[1-6]))*m")
 
 // Line prints a line of a container.
@@ -89,7 +89,7 @@ func (r *Run) name(container string) string {
 	return p.paint(containerColours[i%len(containerColours)], text)
 }
 
-// Entry prints what happened to the pod.
+// Entry prints an event of the pod.
 func (r *Run) Entry(e localpod.Entry) {
 	if r.json {
 		r.object(e)
@@ -118,7 +118,7 @@ func (r *Run) Entry(e localpod.Entry) {
 	r.printf("%s\n", line)
 }
 
-// Problems are the failures and violations of a run, in a few words each.
+// Problems describes the failures and violations of a run, each in a few words.
 func Problems(r localpod.Result) []string {
 	out := slices.Clone(r.Failures)
 	for _, v := range r.Violations {
@@ -127,8 +127,8 @@ func Problems(r localpod.Result) []string {
 	return out
 }
 
-// Summary prints the end, and what a diagnosis makes of it that has the pod's status and logs alone.
-// It returns the first error of printing.
+// Summary prints how the run ended, and a diagnosis made only from the pod's status and logs. It returns
+// the first error of printing.
 func (r *Run) Summary(result localpod.Result, d diagnose.Report) error {
 	if r.json {
 		r.object(struct {

@@ -59,8 +59,8 @@ func Simulations(w io.Writer, t cli.Terminal, output string, all []scenario.Simu
 // VerifyOutputs are the forms in which [Verifications] prints; the first is the default.
 var VerifyOutputs = []string{"text", "json", "html"}
 
-// Verifications prints whether the plans of pods hold, and the shortest run that breaks
-// one that does not.
+// Verifications prints whether the plans of pods hold. For a plan that does not hold, it prints the
+// shortest run that breaks it.
 func Verifications(w io.Writer, t cli.Terminal, output string, all []scenario.Verification) error {
 	switch output {
 	case "json":
@@ -96,7 +96,7 @@ func Verifications(w io.Writer, t cli.Terminal, output string, all []scenario.Ve
 	return p.print(w)
 }
 
-// subject prints what the object is, and its plan.
+// subject prints the object and its plan.
 func (p *printer) subject(s scenario.Subject) {
 	p.title(s.Object, s.Kubernetes)
 	for _, sentence := range s.Sentences() {
@@ -107,7 +107,7 @@ func (p *printer) subject(s scenario.Subject) {
 	}
 }
 
-// title prints the object, in bold, and where it is from.
+// title prints the object in bold, and its source.
 func (p *printer) title(o podfile.Object, kubernetes string) {
 	p.line("%s", p.paint(bold, o.String())+p.paint(faint, fmt.Sprintf("  %s, Kubernetes %s", source(o), kubernetes)))
 }
@@ -119,7 +119,7 @@ func chartTitle(s scenario.Subject) string {
 }
 
 func (p *printer) chart(c chart.Chart, columns int) {
-	c.Title = "" // is above
+	c.Title = "" // printed above already
 	p.WriteString(c.Text(chart.TextOptions{Width: columns, Color: p.Colour}))
 }
 
@@ -161,7 +161,7 @@ type Meter struct {
 	shown bool
 }
 
-// NewMeter shows nothing if the output does not go to a terminal.
+// NewMeter returns a meter that shows nothing if the output is not a terminal.
 func NewMeter(w io.Writer, t cli.Terminal) *Meter {
 	return &Meter{w: visible.Unwrap(w), show: t.Colour, began: time.Now()}
 }

@@ -1,8 +1,8 @@
-// Package view prints the results of outrider's commands: as text for a terminal, as JSON,
-// as pictures and as pages.
+// Package view prints the results of outrider's commands: as text for a terminal, as JSON, as pictures and
+// as pages.
 //
-// Each function takes values and a writer. It reads no file and no environment: what a
-// terminal can show is a parameter.
+// Its functions take values and a writer. They read no file and no environment variable: a parameter says
+// what the terminal can show.
 package view
 
 import (
@@ -41,8 +41,8 @@ func (p *printer) paint(colour, s string) string {
 
 func (p *printer) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
-// print writes the text for people: control characters that a manifest hides in names and
-// commands are shown, and do nothing to a terminal.
+// print writes the text for people. Control characters that a manifest hides in names and commands become
+// visible and harmless.
 func (p *printer) print(w io.Writer) error {
 	_, err := io.WriteString(w, visible.Text(p.String()))
 	return err
@@ -89,7 +89,7 @@ func table(w io.Writer, rows [][]string) error {
 	for _, r := range rows {
 		fmt.Fprintln(t, strings.Join(r, "\t"))
 	}
-	_ = t.Flush() // a printer takes everything
+	_ = t.Flush() // writing to a printer cannot fail
 	return p.print(w)
 }
 
@@ -100,7 +100,7 @@ func verdictColour(good bool) string {
 	return red
 }
 
-// or returns yes or no.
+// or returns yes if b is true, and no otherwise.
 func or(b bool, yes, no string) string {
 	if b {
 		return yes

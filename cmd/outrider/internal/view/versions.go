@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/ops/report"
 )
 
-// Versions prints the versions of a command, whose name is given, and of what is in the cluster.
+// Versions prints the versions of the named command and of the parts in the cluster.
 func Versions(w io.Writer, output, command string, v report.Versions) error {
 	if output == "json" {
 		return cli.WriteJSON(w, v)
