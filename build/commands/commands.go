@@ -1,5 +1,5 @@
-// Package commands builds the module's commands as they are shipped: for "make build", for
-// the tests that run them, and for what measures them.
+// Package commands builds the module's commands in the form in which they are shipped: for "make build",
+// for the tests that run them, and for benchmarks.
 package commands
 
 import (
@@ -23,29 +23,29 @@ const (
 	Node         = "outrider-node"
 )
 
-// racing is whether the commands get the race detector, as their builder has it.
+// racing says whether to build the commands with the race detector, which is so if this program has it.
 var racing bool
 
 // flags returns the flags of "go build" for one command.
 func flags(name, version string) []string {
 	linker := "-ldflags=-s -w" + version
-	if name == Agent && !racing { // with the detector it is not what is shipped: it is compiled as the rest is
-		// It is in every pod, where its size costs memory and pull time, and it mostly waits.
-		// With inlining it has 10.9 MB, without 9.8; the limit is 10 (docs/rationale.md).
+	if name == Agent && !racing { // a build with the detector is not shipped, so it needs no such flags
+		// The agent runs in every pod, where its size costs memory and pull time, and it mostly waits. With
+		// inlining it has 10.9 MB, without 9.8; the limit is 10 (docs/rationale.md).
 		return []string{"-gcflags=all=-l", linker + " -funcalign=8"}
 	}
 	return []string{linker}
 }
 
-// A Stamp says of which sources a build is.
+// A Stamp identifies the sources of a build.
 type Stamp struct {
 	Version string // the tag, or devel- and the commit
 	Commit  string
 	Time    time.Time // of the commit
 }
 
-// StampOf returns what the checkout is. Without git all is empty. The go command's own stamp does
-// not cover linked worktrees, and GOFLAGS can turn it off.
+// StampOf returns the stamp of the checkout; without git it is empty. The go command's own stamp does not
+// cover linked worktrees, and GOFLAGS can turn it off.
 func StampOf(ctx context.Context) Stamp {
 	git := func(args ...string) string {
 		out, err := exec.CommandContext(ctx, "git", args...).Output()
@@ -67,7 +67,7 @@ func StampOf(ctx context.Context) Stamp {
 	return s
 }
 
-// linked is the linker's flags that set what "outrider version" prints.
+// linked returns the linker flags that set the version which "outrider version" prints.
 func (s Stamp) linked() string {
 	if s.Version == "" {
 		return ""
@@ -76,8 +76,7 @@ func (s Stamp) linked() string {
 	return fmt.Sprintf(" -X %s.build=%s -X %s.buildTime=%s", pkg, s.Version, pkg, s.Time.Format(time.RFC3339))
 }
 
-// Given returns the path of a command: given, or if that is empty the command that it builds
-// in dir.
+// Given returns given, if it is not empty. Otherwise it builds the command in dir and returns its path.
 func Given(ctx context.Context, given, dir, name string) (string, error) {
 	if given != "" {
 		return given, nil
@@ -85,13 +84,12 @@ func Given(ctx context.Context, given, dir, name string) (string, error) {
 	return filepath.Join(dir, name), Build(ctx, dir, name)
 }
 
-// Build builds commands into a folder, which must exist. It is to be called within the
-// module.
+// Build builds commands into a folder, which must exist. It must be called within the module.
 func Build(ctx context.Context, dir string, names ...string) error {
 	return BuildFor(ctx, Target{}, dir, names...)
 }
 
-// File is the name of a command's file on an operating system, as GOOS.
+// File returns the file name of a command on an operating system, named as in GOOS.
 func File(system, name string) string {
 	if system == "windows" {
 		return name + ".exe"
@@ -99,17 +97,18 @@ func File(system, name string) string {
 	return name
 }
 
-// sameBytes has a package's functions compiled one after the other: with two at once Go 1.26 leaves out a
-// pointer's type now and then, and bytes differ. What the build cache has already is not compiled again.
+// sameBytes makes the compiler compile a package's functions one after the other. With two at once, Go 1.26
+// sometimes omits a pointer's type, so that the bytes differ. Packages in the build cache are not compiled
+// again.
 const sameBytes = "GO19CONCURRENTCOMPILATION=0"
 
-// A Target names the system that commands are built for.
+// A Target is the system for which commands are built.
 type Target struct {
 	System, Arch string    // as GOOS and GOARCH; default: this machine
-	Progress     io.Writer // gets each package that is compiled; default: none
+	Progress     io.Writer // receives the name of each package that is compiled; default: none
 }
 
-// BuildFor builds commands for a system. Those for a named system are as they are published:
+// BuildFor builds commands for a system. If the system is named, they are built as they are published:
 // without the race detector.
 func BuildFor(ctx context.Context, t Target, dir string, names ...string) error {
 	stamp := StampOf(ctx).linked()
@@ -127,7 +126,7 @@ func BuildFor(ctx context.Context, t Target, dir string, names ...string) error 
 			cmd.Args = slices.Insert(cmd.Args, 2, "-v")
 			cmd.Stdout, cmd.Stderr = t.Progress, t.Progress
 		}
-		// The go command ends its compilers when it is interrupted.
+		// When the go command is interrupted, it also ends its compilers.
 		cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 		cmd.WaitDelay = 10 * time.Second
 		if err := cmd.Run(); err != nil {

@@ -2,5 +2,5 @@
 
 package commands
 
-// A caller with the race detector has it in the commands too.
+// If this program has the race detector, the commands get it too.
 func init() { racing = true }

@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// budgetsFile has the limit of each measure, one in a line: "LIMIT MEASURE".
+// budgetsFile contains the limit of each measure, one per line: "LIMIT MEASURE".
 const budgetsFile = "build/house/budgets.txt"
 
-// budgets are the limits by the name of the measure.
+// budgets are the limits, by the name of the measure.
 type budgets map[string]int
 
 func readBudgets(root string) (budgets, error) {
@@ -42,7 +42,7 @@ func parseBudgets(text string) (budgets, error) {
 	return out, nil
 }
 
-// lower writes what was reached where it is below a limit, so that it stays reached.
+// lower lowers each limit to the reached value, so that a gain is not lost again.
 func lower(root string, reached map[string]int) (lowered int, err error) {
 	file := filepath.Join(root, budgetsFile)
 	text, err := os.ReadFile(file)
@@ -65,8 +65,8 @@ func lower(root string, reached map[string]int) (lowered int, err error) {
 	return lowered, os.WriteFile(file, []byte(out.String()), 0o644)
 }
 
-// raises lists the commits that raise a budget and change something else as well, or do not say in
-// their message who would miss what.
+// raises lists the commits that raise a budget but change other files too, or whose message does not say
+// who would miss what.
 func raises(t *tree) (result, error) {
 	var r result
 	git := func(args ...string) (string, error) {
@@ -86,7 +86,7 @@ func raises(t *tree) (result, error) {
 		}
 		before, err := git("show", commit+"^:"+budgetsFile)
 		if err != nil {
-			continue // the first one, or the oldest of a shallow clone
+			continue // the first commit, or the oldest of a shallow clone
 		}
 		was, err := parseBudgets(before)
 		if err != nil {
@@ -97,7 +97,7 @@ func raises(t *tree) (result, error) {
 			return r, err
 		}
 		raised := false
-		for name, limit := range is { // any order: only whether
+		for name, limit := range is { // any order: only the existence counts
 			if old, ok := was[name]; ok && limit > old {
 				raised = true
 			}

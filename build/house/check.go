@@ -13,9 +13,9 @@ import (
 // standard lists the packages of the standard library with types that the rules for tests use.
 var standard = []string{"context", "net", "net/http", "net/http/httptest", "os/exec", "testing", "testing/synctest", "time"}
 
-// checked is the types of the packages of all modules below a folder, as far as they follow from
-// their own files and from standard: a package of other modules is empty. So nothing but this
-// module has to be there.
+// checked holds the types of the packages of all modules below a folder. It derives them from the packages'
+// own files and from standard, and treats packages of other modules as empty. So the check needs no module
+// but this one.
 type checked struct {
 	*tree
 	types.Info
@@ -34,7 +34,7 @@ func check(t *tree) (*checked, error) {
 	for _, p := range std {
 		c.known[p.PkgPath] = p.Types
 	}
-	both := map[[2]string][]*ast.File{} // a folder's package, and its external tests
+	both := map[[2]string][]*ast.File{} // a folder's package and its external tests
 	for _, f := range t.files {
 		if f.syntax != nil {
 			k := [2]string{path.Dir(f.path), f.syntax.Name.Name}
@@ -57,19 +57,20 @@ func check(t *tree) (*checked, error) {
 	return c, nil
 }
 
-// types checks the types of a package. Its errors come from the packages that are left empty, and are ignored.
+// types checks the types of a package. It ignores errors, because packages that are treated as empty cause
+// them.
 func (c *checked) types(path string, files []*ast.File) *types.Package {
 	p, _ := (&types.Config{Importer: c, Error: func(error) {}}).Check(path, c.fset, files, &c.Info)
 	return p
 }
 
-// Import returns a package of the standard library, or one of the tree without its tests. An
-// import path has the folder's path below its module.
+// Import returns a package of the standard library, or a package of the tree without its tests. An import
+// path ends with the folder's path within its module.
 func (c *checked) Import(path string) (*types.Package, error) {
 	if p, ok := c.known[path]; ok {
 		return p, nil
 	}
-	c.known[path] = types.NewPackage(path, path[strings.LastIndex(path, "/")+1:]) // a package of another module, or while this one is checked
+	c.known[path] = types.NewPackage(path, path[strings.LastIndex(path, "/")+1:]) // for a package of another module, and while this package is being checked
 	c.known[path].MarkComplete()
 	if host, folder, _ := strings.Cut(path, "/"); strings.Contains(host, ".") && c.code[folder] != nil {
 		c.known[path] = c.types(path, c.code[folder])
@@ -77,7 +78,7 @@ func (c *checked) Import(path string) (*types.Package, error) {
 	return c.known[path], nil
 }
 
-// called is the full name of the function or method that a call is of, as "time.After" or
+// called returns the full name of the function or method that is called, such as "time.After" or
 // "(*os/exec.Cmd).Start".
 func (c *checked) called(n ast.Node) string {
 	if f, ok := c.Uses[name(n)].(*types.Func); ok {
@@ -86,7 +87,7 @@ func (c *checked) called(n ast.Node) string {
 	return ""
 }
 
-// name is that of the function or method that a call is of, or nil.
+// name returns the identifier of the function or method that is called, or nil.
 func name(n ast.Node) *ast.Ident {
 	if call, ok := n.(*ast.CallExpr); ok {
 		switch f := call.Fun.(type) {
@@ -99,13 +100,13 @@ func name(n ast.Node) *ast.Ident {
 	return nil
 }
 
-// object is the variable that an expression names, or nil.
+// object returns the variable that an expression names, or nil.
 func (c *checked) object(e ast.Expr) types.Object {
 	id, _ := e.(*ast.Ident)
 	return c.ObjectOf(id)
 }
 
-// short reports whether an expression is a constant duration below a minute, other than none.
+// short reports whether an expression is a constant duration above zero and below a minute.
 func (c *checked) short(e ast.Expr) bool {
 	n, _ := constant.Int64Val(constant.ToInt(c.Types[e].Value))
 	return 0 < n && n < 60e9

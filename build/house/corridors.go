@@ -12,11 +12,12 @@ import (
 	"strings"
 )
 
-// rooms are the folders in which each struct owns its fields: methods in two files at most write them.
+// rooms are the folders in which a struct's fields may be written by methods in at most two files.
 var rooms = []string{"internal/core/mesh", "internal/core/pod"}
 
-// A corridor is a struct whose fields are written by methods in many files: whoever changes one of them has to
-// know all the files. A field counts that a method writes by its receiver, its own or that of a part of it.
+// A corridor is a struct whose fields are written by methods in many files, so that whoever changes a field
+// must know all of them. It counts assignments through a method's receiver to the fields of the struct and
+// of its parts.
 type corridor struct {
 	name  string // PATH.TYPE
 	files []string
@@ -30,8 +31,8 @@ func corridors(t *tree) ([]corridor, error) {
 			return nil, err
 		}
 	}
-	owners := map[token.Pos]string{} // of a field, by its place: a package may have been checked twice
-	for _, o := range t.types.Defs { // any order: a set
+	owners := map[token.Pos]string{} // the struct of a field, by the field's position, because a package may have been checked twice
+	for _, o := range t.types.Defs { // any order: the result is a set
 		if name, ok := o.(*types.TypeName); ok && !name.IsAlias() {
 			if s, ok := name.Type().Underlying().(*types.Struct); ok {
 				file := t.fset.Position(name.Pos()).Filename
@@ -65,7 +66,7 @@ func corridors(t *tree) ([]corridor, error) {
 		}
 	}
 	var out []corridor
-	for name, files := range writers { // any order: it is sorted
+	for name, files := range writers { // any order: the result is sorted
 		out = append(out, corridor{name, slices.Sorted(maps.Keys(files))})
 	}
 	slices.SortFunc(out, func(a, b corridor) int {
@@ -74,7 +75,7 @@ func corridors(t *tree) ([]corridor, error) {
 	return out, nil
 }
 
-// writes calls found with each expression that a method assigns to.
+// writes calls found for each expression that a method assigns to.
 func writes(method *ast.FuncDecl, found func(ast.Expr)) {
 	ast.Inspect(method, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -93,7 +94,7 @@ func writes(method *ast.FuncDecl, found func(ast.Expr)) {
 	})
 }
 
-// root is the first name of x.f[i].g.
+// root returns the first name in an expression such as x.f[i].g.
 func root(e ast.Expr) ast.Expr {
 	for {
 		s, ok := variable(e).(*ast.SelectorExpr)
@@ -104,7 +105,8 @@ func root(e ast.Expr) ast.Expr {
 	}
 }
 
-// variable is what an assignment to an element, or through a pointer, changes.
+// variable returns the variable that is changed by an assignment to its element, or through it as a
+// pointer.
 func variable(e ast.Expr) ast.Expr {
 	for {
 		switch x := e.(type) {
@@ -122,7 +124,8 @@ func variable(e ast.Expr) ast.Expr {
 	}
 }
 
-// throughFiles lists the structs whose fields are written in more than two files, inside of the rooms or outside.
+// throughFiles lists the structs whose fields are written in more than two files, inside or outside the
+// rooms.
 func throughFiles(inside bool) func(*tree) (result, error) {
 	return func(t *tree) (result, error) {
 		all, err := corridors(t)

@@ -11,17 +11,17 @@ import (
 	"text/tabwriter"
 )
 
-// featuresFile says what the project is made of: an entry for each feature.
+// featuresFile lists the features of the project.
 const featuresFile = "features.txt"
 
-// A feature is something that a user would lose with its files.
+// A feature is a set of files that users would miss.
 type feature struct {
 	name, wing, lose               string
-	paths                          []string // folders, with a slash at the end, and files
-	code, tests, testdata, written int      // lines
+	paths                          []string // files, and folders ending with a slash
+	code, tests, testdata, written int      // numbers of lines
 }
 
-// wings are the parts of the house that a feature may belong to.
+// wings are the parts of the project to which a feature may belong.
 var wings = []string{"base", "core", "doctor", "ops", "lab", "libraries", "test", "build", "pages"}
 
 func readFeatures(root string) ([]*feature, error) {
@@ -63,8 +63,8 @@ func parseFeatures(text string) (out []*feature, err error) {
 	return out, nil
 }
 
-// count adds each file's lines to the feature with the longest path that it is below. It returns the
-// files of no feature and the paths without a file.
+// count adds the lines of each file to the feature with the longest path that contains it. It returns the
+// files that belong to no feature and the paths without a file.
 func count(t *tree, all []*feature) (homeless, empty []string) {
 	used := map[string]bool{}
 	for _, f := range t.files {

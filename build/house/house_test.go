@@ -12,7 +12,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// in writes a module of its own and reads it as a tree.
+// in writes a module and reads it as a tree.
 func in(t *testing.T, files string) *tree {
 	t.Helper()
 	dir := t.TempDir()
@@ -180,7 +180,7 @@ func excuses(m map[string]int) error {
 	}
 }
 
-// A rule for tests finds the lines of its folder with "bad", and no others.
+// A rule for tests finds exactly the lines with "bad" in its folder.
 func TestRulesForTests(t *testing.T) {
 	text, err := os.ReadFile("testdata/rules.txtar")
 	if err != nil {
@@ -321,7 +321,7 @@ func (w *wide) three() { clear(w.list); _ = w.n }
 	}
 }
 
-// A budget is raised alone, and with a reason.
+// A budget may be raised only in a commit of its own, with a reason.
 func TestRaises(t *testing.T) {
 	tree := in(t, "-- build/house/budgets.txt --\n1 copies\n")
 	git := func(args ...string) {
@@ -332,7 +332,7 @@ func TestRaises(t *testing.T) {
 	}
 	commit := func(budget, other, message string) {
 		t.Helper()
-		for file, text := range map[string]string{budgetsFile: budget, "other": other} { // any order: two files
+		for file, text := range map[string]string{budgetsFile: budget, "other": other} { // any order: the files are independent
 			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}

@@ -1,9 +1,10 @@
-// Command house says what the project consists of, and measures what is to stay small: "make house"
-// prints the lines of each feature (features.txt) and a table of measures with their limits
-// (budgets.txt). It fails where a file is of no feature, or a measure is over its limit. Where less
-// was reached, it lowers the limit. A raise is a commit of its own, which says who would miss what.
+// Command house shows what the project consists of, and measures what must stay small. "make house" prints
+// the lines of each feature (features.txt), and a table of measures with their limits (budgets.txt). It
+// fails if a file belongs to no feature, or if a measure exceeds its limit. If a measure is below its
+// limit, it lowers the limit. A limit may be raised only by a commit of its own, whose message says who
+// would miss what.
 //
-// It is run in the root of the module.
+// It must run in the root of the module.
 package main
 
 import (
@@ -17,8 +18,8 @@ import (
 
 func main() { os.Exit(run(os.Stdout, os.Stderr)) }
 
-// run prints the tables. It returns the exit status: 0, 1 if a measure is over its limit or a file
-// is of no feature, 2 if the tree cannot be read.
+// run prints the tables. It returns the exit status: 0, 1 if a measure exceeds its limit or a file belongs
+// to no feature, 2 if the tree cannot be read.
 func run(stdout, stderr io.Writer) int {
 	t, err := readTree(".")
 	if err != nil {
@@ -50,7 +51,8 @@ func run(stdout, stderr io.Writer) int {
 	return status
 }
 
-// measureAll prints each measure beside its limit, lowers limits, and returns what is over its limit.
+// measureAll prints each measure with its limit, lowers limits, and returns the measures that exceed
+// theirs.
 func measureAll(t *tree, stdout io.Writer) (over []result, err error) {
 	limits, err := readBudgets(t.root)
 	if err != nil {

@@ -9,10 +9,9 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// mapOrder lists the ranges over a map that let its order, which differs from run to run,
-// reach a reader: they return from the middle, write, or collect into a slice that the
-// function does not sort. A comment "any order: ..." on the line of the range, or above it,
-// is the reason why that is right.
+// mapOrder lists the range loops over a map whose order, which differs from run to run, becomes visible:
+// they return from within the loop, write, or append to a slice that the function does not sort. A comment
+// "any order: ..." on the line of the loop or above it gives the reason why that is right.
 func mapOrder(t *tree) (result, error) {
 	cfg := &packages.Config{Dir: t.root, Fset: t.fset, Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports | packages.NeedDeps}
 	all, err := packages.Load(cfg, "./...")
@@ -40,7 +39,7 @@ func mapOrder(t *tree) (result, error) {
 
 var anyOrder = regexp.MustCompile(`any order: \S`)
 
-// excused returns the lines that an excuse covers: its own and the next one.
+// excused returns the lines to which an excuse applies: its own and the next one.
 func excused(t *tree, f *ast.File, excuse *regexp.Regexp) map[int]bool {
 	out := map[int]bool{}
 	for _, g := range f.Comments {
@@ -58,7 +57,7 @@ type mapChecker struct {
 	excused map[int]bool
 }
 
-// check returns the ranges of a function in which the order of a map shows.
+// check returns the range loops of a function in which the order of a map becomes visible.
 func (c mapChecker) check(fn *ast.FuncDecl, t *tree) (out []ast.Node) {
 	ast.Inspect(fn.Body, func(n ast.Node) bool {
 		r, ok := n.(*ast.RangeStmt)
@@ -73,8 +72,8 @@ func (c mapChecker) check(fn *ast.FuncDecl, t *tree) (out []ast.Node) {
 	return out
 }
 
-// overMap reports whether a range's order is a map's: of the map itself, of maps.Keys, of
-// maps.Values or of maps.All.
+// overMap reports whether a loop ranges in the order of a map: over the map itself, maps.Keys, maps.Values
+// or maps.All.
 func (c mapChecker) overMap(r *ast.RangeStmt) bool {
 	if call, ok := r.X.(*ast.CallExpr); ok {
 		switch selector(call.Fun) {
@@ -93,8 +92,8 @@ func (c mapChecker) overMap(r *ast.RangeStmt) bool {
 	return isMap
 }
 
-// shows reports whether the body returns more than a constant, breaks after keeping something,
-// writes, or appends to a slice of outside that is not sorted after it.
+// shows reports whether the body returns more than a constant, breaks after storing something, writes, or
+// appends to an outer slice that is not sorted afterwards.
 func (c mapChecker) shows(r *ast.RangeStmt, body *ast.BlockStmt) bool {
 	found := false
 	ast.Inspect(r.Body, func(n ast.Node) bool {
@@ -128,14 +127,15 @@ func (c mapChecker) shows(r *ast.RangeStmt, body *ast.BlockStmt) bool {
 	return found
 }
 
-// allConstant: literals of a type without anything variable, as Phase{} or true.
+// allConstant reports whether an expression consists only of literals and constants, such as Phase{} or
+// true.
 func allConstant(e ast.Expr) bool {
 	l, ok := e.(*ast.CompositeLit)
 	return ok && len(l.Elts) == 0
 }
 
-// outside reports whether what is assigned to was declared before the range. An element that is
-// chosen by the key, as m[k], is no sequence of all.
+// outside reports whether the assigned variable was declared before the loop. It is false for an element
+// selected by the key, such as m[k], because that does not depend on the order.
 func (c mapChecker) outside(lhs ast.Expr, r *ast.RangeStmt) bool {
 	switch e := lhs.(type) {
 	case *ast.Ident:
@@ -149,8 +149,7 @@ func (c mapChecker) outside(lhs ast.Expr, r *ast.RangeStmt) bool {
 	return true
 }
 
-// sortedLater reports whether the function mentions the slice in a call of a sort after the
-// range.
+// sortedLater reports whether a call that sorts mentions the slice after the loop.
 func sortedLater(lhs ast.Expr, r *ast.RangeStmt, body *ast.BlockStmt) bool {
 	name := types.ExprString(lhs)
 	sorted := false

@@ -20,10 +20,10 @@ import (
 type measure struct {
 	name  string
 	take  func(*tree) (result, error)
-	shown bool // its places, also within the limit
+	shown bool // list its places even within the limit
 }
 
-// A result is what a measure found, and where.
+// A result is the value of a measure, with the places that it counts.
 type result struct {
 	measure measure
 	limit   int
@@ -31,15 +31,15 @@ type result struct {
 	places  []string
 }
 
-// startPath is what runs, or decides, while a pod starts.
+// startPath lists the folders whose code runs or decides while a pod starts.
 var startPath = []string{"startup", "internal/core/agent", "internal/base/wire", "internal/core/capture", "internal/core/pod", "cmd/outrider-agent"}
 
-// measures are taken in this order. The aims of the first seven are the project's.
+// measures run in this order. The first seven are aims of the project.
 var measures = []measure{
 	{"packages that the agent links, outside the standard library", linked("outrider-agent", true), false},
 	{"size of the agent as it is shipped for amd64, in 100 kB", size(build.Agent), false},
-	// It would be 46 MB without Helm, html/template and gRPC's trace. Templates call methods by their
-	// names, so that the linker keeps each method of each type, those of all of client-go's clients too.
+	// Without Helm, html/template and gRPC's trace it would be 46 MB. Templates call methods by name, so
+	// the linker keeps every method of every type, including all of client-go's clients.
 	{"packages of other modules that outrider links", linked("outrider", false), false},
 	{"size of outrider as it is shipped for amd64, in 100 kB", size(build.CLI), false},
 	{"functions over 15 branches in the start path, without a reason", branchy, false},
@@ -51,7 +51,7 @@ var measures = []measure{
 	{"packages over 3,000 lines of code", large, true},
 	{"structs of core/mesh and core/pod whose fields are written in more than two files", throughFiles(true), true},
 	{"structs elsewhere whose fields are written in more than two files", throughFiles(false), true},
-	{"\"nobody\" and \"somebody\"", words(`\b([Nn]obod(y|ys|y's)|[Ss]omebod(y|ys|y's))\b`), false}, // not http.NoBody
+	{"\"nobody\" and \"somebody\"", words(`\b([Nn]obod(y|ys|y's)|[Ss]omebod(y|ys|y's))\b`), false}, // does not match http.NoBody
 	{"references to documents that are not here", words(`(?i)(^|[^\w/])(design \d|design\.md|style\.md|reference/|issue \d+)`), false},
 	{"comments and paragraphs with a sentence that makes a reader stop", stumbles, false},
 	{"nouns of ours for what the field has a name for", words(privateNouns), false},
@@ -71,7 +71,8 @@ var measures = []measure{
 	{"raises of a budget that change something else, or say nothing", raises, false},
 }
 
-// linked counts what a command links, without the standard library, and with our own or not.
+// linked counts the packages that a command links, without the standard library. own says which to count:
+// our own or those of other modules.
 func linked(command string, own bool) func(*tree) (result, error) {
 	return func(t *tree) (result, error) {
 		cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./cmd/"+command)
@@ -85,7 +86,8 @@ func linked(command string, own bool) func(*tree) (result, error) {
 	}
 }
 
-// size builds a command as a release does, and counts each 100 kB of it: less depends on the commit that it names.
+// size builds a command as a release does, and counts units of 100 kB; the exact size depends on the commit
+// in the stamp.
 func size(command string) func(*tree) (result, error) {
 	return func(*tree) (result, error) {
 		dir, err := os.MkdirTemp("", "house-")
@@ -104,8 +106,7 @@ func size(command string) func(*tree) (result, error) {
 	}
 }
 
-// branchy lists the functions with more than 15 branches and no reason in the comment
-// ("complexity: ...").
+// branchy lists the functions with more than 15 branches whose comment gives no reason ("complexity: ...").
 func branchy(t *tree) (result, error) {
 	var r result
 	for _, f := range t.code() {
@@ -125,7 +126,7 @@ func branchy(t *tree) (result, error) {
 	return r, nil
 }
 
-// branches is the cyclomatic complexity of a function: one, and one for each branch.
+// branches returns the cyclomatic complexity of a function: one, plus one for each branch.
 func branches(fn *ast.FuncDecl) int {
 	n := 1
 	ast.Inspect(fn, func(node ast.Node) bool {
@@ -150,7 +151,7 @@ func branches(fn *ast.FuncDecl) int {
 	return n
 }
 
-// environment lists the calls that read variables of the process.
+// environment lists the calls that read environment variables.
 func environment(t *tree) (result, error) {
 	var r result
 	for _, f := range t.code() {
@@ -167,7 +168,7 @@ func environment(t *tree) (result, error) {
 	return r, nil
 }
 
-// literals lists the literals of a kind that match.
+// literals lists the literals of a kind that match a pattern.
 func literals(kind token.Token, pattern string) func(*tree) (result, error) {
 	match := regexp.MustCompile(pattern)
 	return func(t *tree) (result, error) {
@@ -187,8 +188,8 @@ func literals(kind token.Token, pattern string) func(*tree) (result, error) {
 	}
 }
 
-// conditions lists the switches over the conditions of an edge outside package startup: each
-// may be another answer to "is this edge satisfied".
+// conditions lists the switches over the conditions of an edge outside package startup: each may answer "is
+// this edge satisfied" differently.
 func conditions(t *tree) (result, error) {
 	names := []string{"startup.Started", "startup.Healthy", "startup.Completed"}
 	var r result
@@ -215,7 +216,7 @@ func conditions(t *tree) (result, error) {
 	return r, nil
 }
 
-// returnsBool reports whether a switch returns something computed from a state, and not a text.
+// returnsBool reports whether a switch returns a computed state, rather than a text.
 func returnsBool(s *ast.SwitchStmt) bool {
 	for _, c := range s.Body.List {
 		for _, st := range c.(*ast.CaseClause).Body {
@@ -231,7 +232,7 @@ func returnsBool(s *ast.SwitchStmt) bool {
 	return true
 }
 
-// preferences lists the literal lists of three mechanisms or more outside package startup.
+// preferences lists the literal lists of at least three mechanisms outside package startup.
 func preferences(t *tree) (result, error) {
 	var r result
 	for _, f := range t.code() {
@@ -250,7 +251,7 @@ func preferences(t *tree) (result, error) {
 	return r, nil
 }
 
-// words lists the lines of Go and of pages in which a pattern stands.
+// words lists the lines of Go files and of pages that match a pattern.
 func words(pattern string) func(*tree) (result, error) {
 	match := regexp.MustCompile(pattern)
 	return func(t *tree) (result, error) {
@@ -279,7 +280,7 @@ func (r *result) add(place string) {
 	r.places = append(r.places, place)
 }
 
-// selector returns "pkg.Name" of an expression of that form.
+// selector returns "pkg.Name" for an expression of that form.
 func selector(e ast.Expr) string {
 	if s, ok := e.(*ast.SelectorExpr); ok {
 		if x, ok := s.X.(*ast.Ident); ok {

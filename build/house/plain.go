@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// dialect are forms of sentences that make a reader stop: definitions without a noun ("X is what ...",
-// "X are those of ..."), words that stand for a whole sentence before, and fragments.
+// dialect matches sentences that make a reader stop: definitions without a noun ("X is what ...", "X are
+// those of ..."), words that stand for a whole previous sentence, and fragments.
 var dialect = regexp.MustCompile(strings.Join([]string{
 	`\b(?:is|are|was|were|be) what\b`,
 	`\b(?:is|are|was|were) (?:that|those) (?:of|that|which|who|whose|with|in|by)\b`,
@@ -16,13 +16,13 @@ var dialect = regexp.MustCompile(strings.Join([]string{
 	`\b[Ll]ikewise\b`,
 	`\bby another way\b`,
 	`\bsuch as (?:has|have|is|are)\b`,
-	`^(?:What|Who|Whose) .*[^?]$`, // a comment that begins so names its thing by a clause
+	`^(?:What|Who|Whose) .*[^?]$`, // a comment that begins like this names its subject by a clause
 }, "|"))
 
-// privateNouns are words of ours for things that the field has a name for.
+// privateNouns matches words of ours for things that have an established name.
 const privateNouns = `\b(?:[Cc]rowd|[Hh]appening|[Ss]haken|[Bb]uried|[Ll]ikeness|[Ss]helf|[Hh]eir|[Cc]abinet)s?\b`
 
-// stumbles lists the comments of Go and the paragraphs of pages that have a form of the dialect.
+// stumbles lists the comments of Go files and the paragraphs of pages that match the dialect.
 func stumbles(t *tree) (result, error) {
 	var r result
 	look := func(place, text string) {

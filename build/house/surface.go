@@ -17,7 +17,7 @@ import (
 // programs are the commands whose help is counted.
 var programs = []string{"outrider", "outriderd", "outrider-agent", "outrider-node"}
 
-// A help is the text that a command and each of its subcommands print for --help, by their words.
+// A help maps a command or subcommand, by its words, to the text that it prints for --help.
 type help map[string]string
 
 // helps builds the programs and asks each command for its help.
@@ -70,7 +70,7 @@ func (h help) ask(program string, words []string) error {
 	return nil
 }
 
-// asked keeps what the programs print while the house is measured.
+// asked runs helps once and keeps the result.
 func (t *tree) asked() (help, error) {
 	if t.help == nil {
 		var err error
@@ -86,7 +86,7 @@ func commands(t *tree) (result, error) {
 	return result{now: len(all)}, err
 }
 
-// flags counts the flags of every command, one that several commands have as often as they print it.
+// flags counts the flags of every command. A flag of several commands counts once for each.
 func flags(t *tree) (result, error) {
 	all, err := t.asked()
 	var r result
@@ -96,7 +96,7 @@ func flags(t *tree) (result, error) {
 	return r, err
 }
 
-// annotations lists the names below outrider.dev/ that package contract has: annotations, labels, a taint.
+// annotations lists the names below outrider.dev/ in package contract: annotations, labels, and a taint.
 func annotations(t *tree) (result, error) {
 	if t.types == nil {
 		var err error
@@ -105,7 +105,7 @@ func annotations(t *tree) (result, error) {
 		}
 	}
 	var r result
-	for name, object := range t.types.Defs { // any order: a set
+	for name, object := range t.types.Defs { // any order: the result is a set
 		c, ok := object.(*types.Const)
 		if !ok || c.Val().Kind() != constant.String || !strings.HasPrefix(t.place(name), "internal/base/contract/") {
 			continue
@@ -117,7 +117,7 @@ func annotations(t *tree) (result, error) {
 	return r, nil
 }
 
-// rows counts the names in the first columns of a page's tables. A test holds the page to the code.
+// rows counts the names in the first column of a page's tables. A test checks the page against the code.
 func rows(page string) func(*tree) (result, error) {
 	name := regexp.MustCompile("`[^`]+`")
 	return func(t *tree) (result, error) {
@@ -136,7 +136,7 @@ func rows(page string) func(*tree) (result, error) {
 	}
 }
 
-// pages counts the files of a folder with pages for users.
+// pages counts the files in a folder of pages for users.
 func pages(folder string) func(*tree) (result, error) {
 	return func(t *tree) (result, error) {
 		var r result
@@ -160,7 +160,7 @@ func prose(t *tree) (result, error) {
 	return r, nil
 }
 
-// modules counts the modules that the main one requires, directly or not.
+// modules counts the modules that the main one requires, directly or indirectly.
 func modules(t *tree) (result, error) {
 	var r result
 	for _, f := range t.files {
@@ -171,14 +171,14 @@ func modules(t *tree) (result, error) {
 	return r, nil
 }
 
-// large lists the packages over 3,000 lines of code, without tests.
+// large lists the packages with more than 3,000 lines of code, not counting tests.
 func large(t *tree) (result, error) {
 	lines := map[string]int{}
 	for _, f := range t.code() {
 		lines[path.Dir(f.path)] += strings.Count(f.text, "\n")
 	}
 	var r result
-	for folder, n := range lines { // any order: a set
+	for folder, n := range lines { // any order: the result is a set
 		if n > 3000 {
 			r.add(folder + " " + itoa(n))
 		}

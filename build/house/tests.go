@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// inTests lists what a rule finds in some files of tests: what makes them fail by chance or by
-// the load of the machine, or leaves a process behind. A comment with the excuse and a reason, on
-// the line or above it, says why a place is right.
+// inTests applies a rule to some files of tests. The rules find code that makes tests fail by chance or
+// under load, or that leaves a process behind. A comment with the excuse and a reason, on the line or above
+// it, says why a place is right.
 func inTests(files func(file) bool, excuse string, find func(*checked, ast.Decl) []ast.Node) func(*tree) (result, error) {
 	match := regexp.MustCompile(excuse + `: \S`)
 	return func(t *tree) (r result, err error) {
@@ -37,17 +37,18 @@ func inTests(files func(file) bool, excuse string, find func(*checked, ast.Decl)
 	}
 }
 
-// judges reports whether the file can fail a test, runs whether tests or benchmarks use it.
+// judges reports whether the file can fail a test. runs reports whether tests or benchmarks use it.
 func (f file) judges() bool {
 	return slices.ContainsFunc(f.syntax.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing"` })
 }
 func (f file) runs() bool { return f.isTest() || f.below("bench") || f.judges() }
 
-// closedPorts finds servers that are closed although their address is used: it is named in the
-// same function, or for a httptest.Server later. Meanwhile another process may have got the port.
-// A deferred Close comes too late for that, unless the function has results, as the address.
+// closedPorts finds servers that are closed although their address is used afterwards, when another process
+// may have taken the port. The address counts as used if the same function names it, or for an
+// httptest.Server, if that is used later. A deferred Close is no problem, unless the function returns
+// values, such as the address.
 func closedPorts(c *checked, d ast.Decl) (out []ast.Node) {
-	last := map[types.Object]token.Pos{} // use of the address
+	last := map[types.Object]token.Pos{} // the last use of the address
 	ast.Inspect(d, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok && c.object(s.X) != nil {
 			switch o := c.object(s.X); s.Sel.Name {
@@ -63,7 +64,7 @@ func closedPorts(c *checked, d ast.Decl) (out []ast.Node) {
 	ast.Inspect(d, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.ReturnStmt:
-			return false // a function that closes it later
+			return false // a function literal that closes it later
 		case *ast.DeferStmt:
 			if fn == nil || fn.Type.Results == nil || strings.Contains(c.called(n.Call), "httptest") {
 				return false
@@ -85,12 +86,12 @@ func closedPorts(c *checked, d ast.Decl) (out []ast.Node) {
 	return out
 }
 
-// upperBounds finds the ways to fail if something takes longer than a constant below a minute.
-// In a bubble of synctest, nothing takes longer by the load of the machine.
+// upperBounds finds code that fails if something takes longer than a constant below a minute. It skips
+// bubbles of synctest, in which the load of the machine does not matter.
 func upperBounds(c *checked, d ast.Decl) (out []ast.Node) {
 	took, ends := map[types.Object]bool{}, map[types.Object]bool{}
 	measured := func(e ast.Expr) bool { return c.has(e, took, "time.Since", "(time.Time).Sub") }
-	above := func(n ast.Node) bool { // a comparison
+	above := func(n ast.Node) bool { // finds comparisons
 		b, ok := n.(*ast.BinaryExpr)
 		return ok && (b.Op == token.GTR || b.Op == token.GEQ) && measured(b.X) && c.short(b.Y) || ok && (b.Op == token.LSS || b.Op == token.LEQ) && measured(b.Y) && c.short(b.X)
 	}
@@ -119,7 +120,7 @@ func upperBounds(c *checked, d ast.Decl) (out []ast.Node) {
 			if n.Comm != nil && c.fails(n) && (any(n.Comm, timer) || c.has(n.Comm, ends)) {
 				out = append(out, n)
 			}
-		case *ast.KeyValueExpr: // of http.Client, net.Dialer
+		case *ast.KeyValueExpr: // fields of http.Client and net.Dialer
 			if id, ok := n.Key.(*ast.Ident); ok && id.Name == "Timeout" && c.Uses[id] != nil && c.Uses[id].Pkg() != nil && strings.HasPrefix(c.Uses[id].Pkg().Path(), "net") && c.short(n.Value) {
 				out = append(out, n)
 			}
@@ -139,11 +140,11 @@ func upperBounds(c *checked, d ast.Decl) (out []ast.Node) {
 	}
 	ast.Inspect(d, find)
 	out = nil
-	ast.Inspect(d, find) // with all assignments, also those that come after what contains them
+	ast.Inspect(d, find) // sees all assignments, including those after the enclosing node
 	return out
 }
 
-// orphans finds programs that are started, and not bound to the life of the test's process.
+// orphans finds programs that are started without being bound to the life of the test's process.
 func orphans(c *checked, d ast.Decl) (out []ast.Node) {
 	if any(d, func(n ast.Node) bool { id, ok := n.(*ast.Ident); return ok && id.Name == "Pdeathsig" }) {
 		return nil
@@ -157,7 +158,7 @@ func orphans(c *checked, d ast.Decl) (out []ast.Node) {
 	return out
 }
 
-// any reports whether a node or one in it is of a kind.
+// any reports whether a node, or a node below it, satisfies is.
 func any(n ast.Node, is func(ast.Node) bool) (found bool) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		found = found || n != nil && is(n)
@@ -166,7 +167,7 @@ func any(n ast.Node, is func(ast.Node) bool) (found bool) {
 	return found
 }
 
-// has reports whether a node has one of the variables, or calls one of the functions.
+// has reports whether a node uses one of the variables or calls one of the functions.
 func (c *checked) has(n ast.Node, of map[types.Object]bool, functions ...string) bool {
 	return any(n, func(n ast.Node) bool {
 		e, ok := n.(ast.Expr)
@@ -174,7 +175,7 @@ func (c *checked) has(n ast.Node, of map[types.Object]bool, functions ...string)
 	})
 }
 
-// fails reports whether a node fails a test, panics, or makes an error.
+// fails reports whether a node fails a test, panics, or creates an error.
 func (c *checked) fails(n ast.Node) bool {
 	ends := []string{"panic", "New", "Error", "Errorf", "Fatal", "Fatalf", "FailNow"}
 	return any(n, func(n ast.Node) bool { id := name(n); return id != nil && slices.Contains(ends, id.Name) })

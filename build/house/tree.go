@@ -11,13 +11,13 @@ import (
 	"strings"
 )
 
-// A tree is the files that git tracks below a folder, and the Go files among them as syntax.
+// A tree is the set of files that git tracks below a folder, with the Go files among them parsed.
 type tree struct {
 	root  string
 	fset  *token.FileSet
 	files []file
-	types *checked // the types of all modules, once a rule needs them
-	help  help     // what the programs print, once a measure needs it
+	types *checked // the types of all modules, loaded when a rule needs them
+	help  help     // the help of the programs, loaded when a measure needs it
 }
 
 // A file is one of the tree. Its path is relative to the root, with slashes.
@@ -41,7 +41,7 @@ func readTree(root string) (*tree, error) {
 	for name := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
 		info, err := os.Lstat(filepath.Join(root, name))
 		if os.IsNotExist(err) || err == nil && !info.Mode().IsRegular() {
-			continue // deleted and not committed yet, or a link
+			continue // a link, or deleted but not committed yet
 		}
 		if err != nil {
 			return nil, err
@@ -66,7 +66,7 @@ func (f file) isTest() bool {
 	return strings.HasSuffix(f.path, "_test.go") || strings.HasPrefix(f.path, "test/")
 }
 
-// below reports whether the file is in one of the folders, or below it.
+// below reports whether the file is in one of the folders or below one.
 func (f file) below(folders ...string) bool {
 	for _, d := range folders {
 		if path.Dir(f.path) == d || strings.HasPrefix(f.path, d+"/") {
@@ -76,7 +76,7 @@ func (f file) below(folders ...string) bool {
 	return false
 }
 
-// code returns the files of Go that are no tests.
+// code returns the Go files that are not tests.
 func (t *tree) code() (out []file) {
 	for _, f := range t.files {
 		if f.syntax != nil && !f.isTest() {
@@ -86,7 +86,7 @@ func (t *tree) code() (out []file) {
 	return out
 }
 
-// place is FILE:LINE. Files that were loaded as packages have absolute paths.
+// place returns FILE:LINE of a node. Files that were loaded as packages have absolute paths.
 func (t *tree) place(n ast.Node) string {
 	p := t.fset.Position(n.Pos())
 	return strings.TrimPrefix(p.Filename, t.root+"/") + ":" + itoa(p.Line)

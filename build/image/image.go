@@ -1,9 +1,8 @@
-// Package image writes OCI images from local files, without a container engine: as tarballs, or as
-// layouts in folders.
+// Package image writes OCI images from local files, without a container engine: as tarballs, or as layouts
+// in folders.
 //
-// An image has one layer. The same content always gives the same bytes: entries are sorted,
-// and times are zero. The layer of a dynamically linked program includes its loader and its
-// libraries.
+// An image has one layer. The same content always gives the same bytes: entries are sorted, and times are
+// zero. The layer contains the loader and the libraries of dynamically linked programs.
 package image
 
 import (
@@ -28,19 +27,19 @@ import (
 
 // An Image describes an image of one architecture.
 type Image struct {
-	Name       string            // with registry and tag: "test.outrider.dev/base:1"
+	Name       string            // including registry and tag: "test.outrider.dev/base:1"
 	Files      map[string]string // path in the image → local file or directory
 	Links      map[string]string // path in the image → target of a symbolic link
 	Entrypoint []string
 	User       string // default root
 
-	Arch    string            // as GOARCH; default: this machine's
-	Root    string            // folder in which libraries are found; default: "/"
-	Created time.Time         // fixed, so that the bytes are; default: none
+	Arch    string            // as in GOARCH; default: this machine's
+	Root    string            // folder in which libraries are searched; default: "/"
+	Created time.Time         // a fixed time, so that the bytes are the same; default: none
 	Labels  map[string]string // in addition to the name's
 }
 
-// machines are the architectures for which a layer can collect libraries.
+// machines lists the architectures for which a layer can collect libraries.
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
 func (img Image) architecture() string {
@@ -50,14 +49,14 @@ func (img Image) architecture() string {
 	return img.Arch
 }
 
-// WriteFile writes the image to a tarball, for `docker load`, `ctr images import` and the like. After an
-// error there is no file.
+// WriteFile writes the image to a tarball, for `docker load`, `ctr images import` and similar commands. If
+// it fails, it leaves no file.
 func (img Image) WriteFile(path string) error {
 	tag, err := name.NewTag(img.Name)
 	if err != nil {
 		return err
 	}
-	built, err := img.build(gzip.NoCompression) // what is read on this machine is quicker without
+	built, err := img.build(gzip.NoCompression) // without compression, because this machine reads it faster
 	if err == nil {
 		err = tarball.WriteToFile(path, tag, built)
 	}
@@ -68,11 +67,11 @@ func (img Image) WriteFile(path string) error {
 	return nil
 }
 
-// nameAnnotation is where importers of layouts read the image's name.
+// nameAnnotation is the annotation from which importers of layouts read the image's name.
 const nameAnnotation = "io.containerd.image.name"
 
-// WriteLayout writes the images of one name, each for another architecture, to a folder in the
-// form of an OCI layout, and returns the digest that the name has. What is in the folder is replaced.
+// WriteLayout writes several images with one name, each for another architecture, to a folder as an OCI
+// layout, and returns the digest of the name. It replaces the content of the folder.
 func WriteLayout(dir string, images ...Image) (digest string, err error) {
 	if old, err := os.ReadDir(dir); err == nil && len(old) > 0 {
 		if _, err := layout.FromPath(dir); err != nil {
@@ -103,7 +102,7 @@ func WriteLayout(dir string, images ...Image) (digest string, err error) {
 	return sum.String(), err
 }
 
-// build returns the image. Its layer is read from the files whenever it is written.
+// build returns the image. The content of the layer is read from the files each time the layer is written.
 func (img Image) build(compression int) (v1.Image, error) {
 	files, err := img.resolve()
 	if err != nil {
@@ -134,8 +133,8 @@ func (img Image) build(compression int) (v1.Image, error) {
 		User:       img.User,
 		Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		Entrypoint: img.Entrypoint,
-		// containerd 1.6 takes two names of the same content for one image, and then
-		// loses one of them. The label makes the content differ.
+		// containerd 1.6 treats two names for the same content as one image, and later loses one of them.
+		// The label makes the content differ.
 		Labels: map[string]string{"dev.outrider.name": img.Name},
 	}
 	maps.Copy(config.Config.Labels, img.Labels)

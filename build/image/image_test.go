@@ -19,7 +19,7 @@ import (
 	"outrider.dev/build/image"
 )
 
-// tool is an image of files, with those in a folder of the test.
+// tool returns an image of files, including some in a folder of the test.
 func tool(t *testing.T) image.Image {
 	t.Helper()
 	source := t.TempDir()
@@ -38,7 +38,7 @@ func tool(t *testing.T) image.Image {
 	}
 }
 
-// files are those of an image, and the targets of its links.
+// files returns the files of an image, and the targets of its links.
 func files(t *testing.T, img v1.Image) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -78,7 +78,8 @@ func TestTarball(t *testing.T) {
 	}
 }
 
-// The layout has the image of each architecture under one index, which is the same when it is made again.
+// The layout contains the image of each architecture under one index, and building it again gives the same
+// index.
 func TestLayout(t *testing.T) {
 	one := tool(t)
 	other := one
@@ -126,7 +127,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// The libraries are those of the root, not this machine's, and of the image's architecture.
+// The libraries come from the root instead of this machine, and match the image's architecture.
 func TestLibraries(t *testing.T) {
 	const program = "/bin/ls"
 	if _, err := os.Stat(program); err != nil {
@@ -152,7 +153,7 @@ func TestLibraries(t *testing.T) {
 			t.Fatal(err)
 		}
 		libc := false
-		for name := range files(t, got) { // any order: one is looked for
+		for name := range files(t, got) { // any order: one name is searched for
 			libc = libc || strings.HasSuffix(name, "/libc.so.6")
 		}
 		if !libc {

@@ -41,8 +41,7 @@ func (img Image) writeLayer(w io.Writer, files map[string]string) error {
 	return t.close()
 }
 
-// resolve returns the regular files of the image: those of directories, and the libraries
-// of programs.
+// resolve returns the regular files of the image: the files in directories, and the libraries of programs.
 func (img Image) resolve() (map[string]string, error) {
 	files := make(map[string]string)
 	for _, name := range slices.Sorted(maps.Keys(img.Files)) {
@@ -69,8 +68,8 @@ func (img Image) resolve() (map[string]string, error) {
 	return files, nil
 }
 
-// A layer is written until the first error, which close returns. Parent directories are
-// written before their files.
+// A layer is a tar stream. After the first error it writes nothing more, and close returns the error.
+// Parent directories are written before their files.
 type layer struct {
 	tar  *tar.Writer
 	seen map[string]bool
@@ -117,7 +116,7 @@ func (t *layer) link(name, target string) {
 	t.header(tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777})
 }
 
-// host copies a local file. All users can read it: its owner here has no meaning in a
+// host copies a local file and makes it readable for all users, because its owner here means nothing in a
 // container.
 func (t *layer) host(name, source string) {
 	if t.err != nil {

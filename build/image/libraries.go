@@ -11,15 +11,15 @@ import (
 	"strings"
 )
 
-// libraryDirs are the loader's, on Debian and most other distributions.
+// libraryDirs are the directories that the loader searches on Debian and most other distributions.
 var libraryDirs = []string{
 	"/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu",
 	"/lib/aarch64-linux-gnu", "/usr/lib/aarch64-linux-gnu",
 	"/lib64", "/usr/lib64", "/lib", "/usr/lib",
 }
 
-// addLibraries adds to files the loader and the libraries that a program needs, each under
-// its path below the root. Other files need none.
+// addLibraries adds to files the loader and the libraries that a program needs, each under its path below
+// the root. For other files it does nothing.
 func (img Image) addLibraries(files map[string]string, program string) error {
 	needs, err := img.libraries(program)
 	if err != nil {
@@ -39,7 +39,7 @@ func (img Image) addLibraries(files map[string]string, program string) error {
 	return nil
 }
 
-// libraries returns the paths in the image of what a program loads.
+// libraries returns the paths in the image of all libraries that a program loads.
 func (img Image) libraries(program string) ([]string, error) {
 	f, err := elf.Open(program)
 	if formatErr := (*elf.FormatError)(nil); errors.As(err, &formatErr) || errors.Is(err, io.EOF) {
@@ -87,8 +87,8 @@ func (img Image) findLibrary(name string) (string, error) {
 	return "", fmt.Errorf("%s is in none of %s%s", name, img.Root, strings.Join(libraryDirs, ", "+img.Root))
 }
 
-// local returns the file below the root for a path of the image. Links are followed as if the
-// root were "/": a package has absolute ones.
+// local returns the local file for a path in the image. It follows links as if the root were "/", because
+// links in a package are absolute.
 func (img Image) local(path string) (string, error) {
 	for range 8 {
 		file := filepath.Join(img.Root, path)

@@ -1,6 +1,6 @@
-// Command images writes Outrider's container images without a container engine: outriderd;
-// outrider-proxy, which holds Envoy, its libraries and the agent; and outrider-node, with the agent
-// that it brings to pods. The same commit gives the same bytes. "make images" and "make images-all" call it.
+// Command images writes Outrider's container images without a container engine: outriderd; outrider-proxy,
+// which contains Envoy, its libraries and the agent; and outrider-node, with the agent that it brings to
+// pods. The same commit gives the same bytes. "make images" and "make images-all" call it.
 package main
 
 import (
@@ -30,7 +30,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:]))
 }
 
-// run is main without the process. It returns the exit status: 0 written, 1 not, 2 usage.
+// run is main without the process. It returns the exit status: 0 written, 1 not written, 2 usage.
 func run(ctx context.Context, args []string) int {
 	o, err := parse(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -47,16 +47,16 @@ func run(ctx context.Context, args []string) int {
 	return 0
 }
 
-// planeUser is the user of outriderd's image: a number, so that a pod can demand
-// runAsNonRoot. The proxy's is [contract.ProxyUser].
+// planeUser is the user of outriderd's image. It is a number, so that a pod can require runAsNonRoot. The
+// proxy's user is [contract.ProxyUser].
 const planeUser = "65532"
 
-// where is the folder of licences and of the bill of materials in an image.
+// where is the folder in an image for licences and the bill of materials.
 const where = "/usr/share/doc/outrider"
 
 type options struct {
 	archs                 []string
-	bin, envoy, libc      string // with {arch}
+	bin, envoy, libc      string // paths, in which {arch} is replaced
 	out, hub, tag, source string
 }
 
@@ -130,7 +130,7 @@ func (o options) write(ctx context.Context) error {
 	return nil
 }
 
-// images returns the images of an architecture.
+// images returns the images for an architecture.
 func (o options) images(arch string) []image.Image {
 	at := func(path string) string { return strings.ReplaceAll(path, "{arch}", arch) }
 	bin, root := at(o.bin), at(o.libc)
@@ -166,8 +166,8 @@ func (o options) images(arch string) []image.Image {
 	}
 }
 
-// document writes the licences and the bill of materials of an image's parts to a folder: the
-// modules of our programs, Envoy and the C library.
+// document writes to a folder the licences and the bill of materials of an image's parts: the modules of
+// our programs, Envoy and the C library.
 func (o options) document(ctx context.Context, dir, arch, name string, stamp commands.Stamp, files map[string]string) error {
 	var programs []string
 	for path, file := range files { // any order: sorted below
@@ -201,7 +201,7 @@ func (o options) document(ctx context.Context, dir, arch, name string, stamp com
 	return errors.Join(parts.Materials(f, name, stamp.Version, stamp.Time, all), f.Close())
 }
 
-// publish writes one image in all its architectures, and its bills of materials beside it.
+// publish writes one image for all architectures, with its bills of materials beside it.
 func (o options) publish(name, docs string, images []image.Image) error {
 	folder, layout := strings.CutPrefix(o.out, "oci:")
 	if layout {

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Envoy returns Envoy as a part. Only the pinned package has its version and licence beside the
-// binary; another one has its SHA-256 alone, and the licence under which it was received.
+// Envoy returns Envoy as a part. Only the pinned package contains a version and a licence beside the
+// binary. Any other Envoy is described by its SHA-256 alone, with the licence under which it was received.
 func Envoy(binary string) ([]Part, error) {
 	f, err := os.Open(binary)
 	if err != nil {
@@ -36,8 +36,8 @@ func Envoy(binary string) ([]Part, error) {
 	return []Part{p}, nil
 }
 
-// LibC returns Debian's C library as a part: of a folder that build/libc.sh makes, or of this
-// machine; nothing where the machine's is not Debian's.
+// LibC returns Debian's C library as a part: from a folder that build/libc.sh made, or from this machine.
+// It returns nothing if this machine does not run Debian.
 func LibC(root, arch string) ([]Part, error) {
 	p := Part{Name: "libc6", Licences: filepath.Join("/", root, "usr/share/doc/libc6")}
 	if root != "" {

@@ -1,7 +1,6 @@
-// Package parts says what a shipped artifact consists of: the Go modules that its programs
-// link, as the programs themselves name them, and what is added to them, with the licences of
-// all and a software bill of materials in CycloneDX's format. The same programs give the same
-// bytes.
+// Package parts lists the contents of a shipped artifact: the Go modules that its programs link, as
+// recorded in the programs themselves, and the parts added to them. It writes all their licences and a
+// software bill of materials in the CycloneDX format. The same programs give the same bytes.
 package parts
 
 import (
@@ -22,16 +21,16 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// A Part is a module, a program or a package of another project.
+// A Part is a module, a program, or a package of another project.
 type Part struct {
 	Name, Version string
 	URL           string // package URL: pkg:golang/...
-	SHA256        string // of the file, if it is one
+	SHA256        string // of the file, if the part is a file
 	Licences      string // folder with the licence texts; empty: not known
 }
 
-// Of returns the modules that programs link, in the order of their names, with the folders in
-// which Go keeps their sources. The first is the module of the programs themselves.
+// Of returns the modules that programs link, sorted by name, with the folders in which Go keeps their
+// sources. The first is the module of the programs themselves.
 func Of(ctx context.Context, programs ...string) ([]Part, error) {
 	seen := map[string]Part{}
 	own := ""
@@ -44,7 +43,7 @@ func Of(ctx context.Context, programs ...string) ([]Part, error) {
 		for _, m := range info.Deps {
 			if m.Replace != nil {
 				if strings.HasPrefix(m.Replace.Path, "./") {
-					continue // a folder of this repository, and so a part of the programs' own module
+					continue // a folder of this repository, which belongs to the programs' own module
 				}
 				m = m.Replace
 			}
@@ -82,8 +81,8 @@ func btoi(b bool) int {
 	return 0
 }
 
-// Licences copies the licence texts of all parts into a folder, each to NAME/. A part whose
-// folder has none is an error.
+// Licences copies the licence texts of each part to the folder dir/NAME. A part whose folder contains none
+// is an error.
 func Licences(dir string, all []Part) error {
 	for _, p := range all {
 		if p.Licences == "" {
@@ -123,8 +122,8 @@ func licences(from, to string) error {
 	return nil
 }
 
-// Materials writes the bill of materials of an artifact. Its time is the commit's; a bill
-// has no serial number, which would differ each time.
+// Materials writes the bill of materials of an artifact. Its time is the commit's. It has no serial number,
+// because that would differ each time.
 func Materials(w io.Writer, artifact, version string, at time.Time, all []Part) error {
 	bom := cdx.NewBOM()
 	bom.Metadata = &cdx.Metadata{

@@ -1,5 +1,6 @@
-// Command release says what the archive of a program consists of: it writes the licences of all that the
-// program links to FOLDER/licences, and FOLDER/sbom.cdx.json. build/release.sh calls it.
+// Command release documents the contents of a program's archive: it writes the licences of everything that
+// the program links to FOLDER/licences, and the bill of materials to FOLDER/sbom.cdx.json. build/release.sh
+// calls it.
 //
 //	go run ./build/release FOLDER PROGRAM
 package main

@@ -9,26 +9,26 @@ import (
 	"strings"
 )
 
-// counts are the tests of a step that are no subtests.
+// counts are the numbers of a step's tests, not counting subtests.
 type counts struct {
 	packages, passed, failed int
-	skipped                  map[string]int // by reason; subtests too
+	skipped                  map[string]int // by reason, including subtests
 }
 
-// events reads what "go test -json" prints, and prints what "go test" does: the output of failed
-// tests, and a line for each package.
+// events reads the output of "go test -json", and prints it like "go test": the output of failed tests, and
+// a line for each package.
 type events struct {
 	counts
 	out  io.Writer
 	rest []byte
-	text map[string]map[string][]string // by package and test: its output
+	text map[string]map[string][]string // output by package and test
 }
 
 func newEvents(out io.Writer) *events {
 	return &events{out: out, counts: counts{skipped: map[string]int{}}, text: map[string]map[string][]string{}}
 }
 
-// An event is one line. Source: go doc test2json, go help buildjson.
+// An event is one line of that output. Source: go doc test2json, go help buildjson.
 type event struct {
 	Action, Package, Test, Output, ImportPath string
 }
@@ -43,7 +43,7 @@ func (e *events) Write(p []byte) (int, error) {
 		e.rest = rest
 		var ev event
 		if json.Unmarshal(line, &ev) != nil {
-			fmt.Fprintf(e.out, "%s\n", line) // of the go command itself
+			fmt.Fprintf(e.out, "%s\n", line) // a line of the go command itself
 			continue
 		}
 		e.take(ev)
@@ -68,7 +68,7 @@ func (e *events) take(ev event) {
 	}
 }
 
-// test counts a test that has ended. The output of one that has not failed is dropped.
+// test counts a test that has ended. It drops the output of a test that has not failed.
 func (e *events) test(ev event) {
 	top := !strings.Contains(ev.Test, "/")
 	switch ev.Action {
@@ -83,8 +83,7 @@ func (e *events) test(ev event) {
 	delete(e.text[ev.Package], ev.Test)
 }
 
-// end prints a package that has ended: the output of its failed tests, and of those that had not
-// ended either.
+// end prints a package that has ended: the output of its failed tests, and of those that have not ended.
 func (e *events) end(ev event) {
 	e.packages++
 	texts := e.text[ev.Package]
@@ -97,7 +96,7 @@ func (e *events) end(ev event) {
 	delete(e.text, ev.Package)
 }
 
-// kept drops the lines that only -v prints.
+// kept removes the lines that only -v prints.
 func kept(output []string) (out []string) {
 	for _, line := range output {
 		if chatter.MatchString(line) {
@@ -110,7 +109,7 @@ func kept(output []string) (out []string) {
 
 var chatter = regexp.MustCompile(`^(=== (RUN|PAUSE|CONT|NAME) |PASS\n|\s*--- (PASS|SKIP): )`)
 
-// reason returns the last line that a skipped test logged, without its place in the source.
+// reason returns the last line that a skipped test logged, without its position in the source.
 func reason(output []string) string {
 	last := "no reason"
 	for _, line := range output {

@@ -1,12 +1,12 @@
-// Command tiers runs the project's tests and checks by tier, each a list of steps:
+// Command tiers runs the project's tests and checks by tier. A tier is a list of steps:
 //
 //	go run ./build/tiers quick              # unit tests; what has not changed is not run again
-//	go run ./build/tiers test               # and the suites on real parts
+//	go run ./build/tiers test               # also the suites with real programs
 //	go run ./build/tiers -part 2/4 nightly  # one of four parts of everything
 //	go run ./build/tiers -list nightly      # the steps, without running them
 //
-// Every step runs, also when one before it has failed. At the end stand the reasons for which tests
-// were skipped, a table of the steps, and a line that says what the result is worth.
+// Every step runs, even if an earlier one has failed. At the end it prints the reasons for skipped tests, a
+// table of the steps, and a line that says how complete the result is.
 package main
 
 import (
@@ -56,11 +56,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	some := false
 	flags.Visit(func(f *flag.Flag) { some = some || f.Name == "only" })
 	if some && *only == "" {
-		*only = "," // as from a variable that is not set: an error, and not everything
+		*only = "," // probably an unset variable: make it an error instead of running everything
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// Ends also where "go run" is killed, which passes nothing on.
+	// End also if "go run" is killed, which passes no signal on.
 	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGTERM), 0)
 	all, err := stepsOf(ctx, name)
 	steps := all
@@ -93,7 +93,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return r.close()
 }
 
-// selected returns the steps of a part, and of those the named ones.
+// selected returns the steps of a part, limited to the named ones.
 func selected(all []step, part, only string) ([]step, error) {
 	first, of, ok := strings.Cut(part, "/")
 	k, errK := strconv.Atoi(first)
@@ -117,7 +117,7 @@ func selected(all []step, part, only string) ([]step, error) {
 		}
 		steps = slices.DeleteFunc(steps, func(s step) bool { return !slices.Contains(names, s.name) })
 	}
-	// A step that runs beside one that is left out would run beside the step before that.
+	// If the step before is left out, a step that runs beside it would instead run beside an earlier step.
 	for i := range steps {
 		at := slices.IndexFunc(all, func(s step) bool { return s.name == steps[i].name })
 		steps[i].beside = steps[i].beside && i > 0 && steps[i-1].name == all[at-1].name
@@ -125,8 +125,8 @@ func selected(all []step, part, only string) ([]step, error) {
 	return steps, nil
 }
 
-// parts deals steps out so that the parts take about the same time: the longest first, each to
-// the part that is shortest by then. Within a part the steps keep the order of the tier.
+// parts distributes steps so that the parts take about the same time: the longest step first, each to the
+// part that is shortest so far. Within a part the steps keep the order of the tier.
 func parts(steps []step, n int) [][]step {
 	order := make([]int, len(steps))
 	for i := range order {
@@ -147,7 +147,7 @@ func parts(steps []step, n int) [][]step {
 	out := make([][]step, n)
 	for p := range n {
 		for i, s := range steps {
-			if s.soft && !slices.Contains(taken[p], i) { // what others need
+			if s.soft && !slices.Contains(taken[p], i) { // other steps need soft ones
 				taken[p] = append(taken[p], i)
 			}
 		}

@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// A report is the run of a tier.
+// A report collects the results of a tier's run.
 type report struct {
 	title   string
 	out     io.Writer
-	mu      sync.Mutex // of out and results
+	mu      sync.Mutex // guards out and results
 	results []result
 	begun   time.Time
-	broken  bool // by a signal
+	broken  bool // ended by a signal
 }
 
-// run runs all steps, those that stand beside each other at once.
+// run runs all steps. Steps that stand beside each other run at the same time.
 func (r *report) run(ctx context.Context, steps []step) {
 	r.begun = time.Now()
 	for len(steps) > 0 && ctx.Err() == nil {
@@ -50,15 +50,15 @@ func (r *report) step(ctx context.Context, s step) result {
 	out := &lines{mu: &r.mu, w: r.out}
 	fmt.Fprintf(out, "+ %s\n", s.line())
 	done := s.run(ctx, out)
-	fmt.Fprintln(out) // ends a line that has no end
+	fmt.Fprintln(out) // completes a line without an end
 	if done.err != nil {
 		fmt.Fprintf(out, "%s: %v\n", s.name, done.err)
 	}
 	return done
 }
 
-// close prints what was skipped, the table, and the line that says what the result is worth. It
-// returns the exit status.
+// close prints the skipped tests, the table, and the line that says how complete the result is. It returns
+// the exit status.
 func (r *report) close() int {
 	var total counts
 	skipped := map[string]int{}
@@ -104,8 +104,8 @@ func (r *report) close() int {
 	return status
 }
 
-// skips prints a line for each reason. It returns how many tests were skipped, and the reasons that
-// are a lack of this machine.
+// skips prints a line for each reason. It returns how many tests were skipped, and the reasons that this
+// machine lacks something.
 func (r *report) skips(skipped map[string]int) (n int, untested []string) {
 	if len(skipped) > 0 {
 		fmt.Fprintln(r.out, "\nskipped, by reason:")
@@ -122,7 +122,7 @@ func (r *report) skips(skipped map[string]int) (n int, untested []string) {
 	return n, untested
 }
 
-// lacking reports whether a reason is a lack of this machine or of this user's rights.
+// lacking reports whether a reason is that this machine or this user's permissions lack something.
 func lacking(reason string) bool {
 	return strings.HasPrefix(reason, "needs ") || strings.Contains(reason, "make deps") || strings.Contains(reason, "make test-deps")
 }
@@ -148,8 +148,7 @@ func (r *report) table() string {
 	return b.String()
 }
 
-// keep appends a table to the file that $OUTRIDER_TIMES names, from which CI prints all tables at
-// its end.
+// keep appends a table to the file named by $OUTRIDER_TIMES, from which CI prints all tables at its end.
 func keep(table string) {
 	if path := os.Getenv("OUTRIDER_TIMES"); path != "" {
 		if f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err == nil {

@@ -18,19 +18,19 @@ import (
 type step struct {
 	name    string
 	command []string
-	dir     string   // relative to the root of the module; default: that
-	env     []string // added to that of this process
-	// tests: the command prints what "go test -json" does; to a plain "go test" the flag is added. It
-	// is printed as "go test" without -v would, and what was skipped is counted.
+	dir     string   // relative to the root of the module, which is the default
+	env     []string // added to the environment of this process
+	// tests: the command prints the output of "go test -json"; the flag is added to a plain "go test". The
+	// output is printed as "go test" without -v would, and skipped tests are counted.
 	tests bool
-	// beside: the step starts with the one before it, and not after it.
+	// beside: the step starts together with the step before it, instead of after it.
 	beside bool
-	// soft: a failure makes the run incomplete, and red in CI alone.
+	// soft: a failure makes the run incomplete; only CI treats it as failed.
 	soft    bool
-	minutes int // as measured, for parts
+	minutes int // measured, to balance parts
 }
 
-// line is the step as a shell would be given it.
+// line returns the step as a command line for a shell.
 func (s step) line() string {
 	var b strings.Builder
 	if s.dir != "" {
@@ -47,17 +47,17 @@ func (s step) line() string {
 	return b.String()
 }
 
-// A result has the error, the times and the counts of a step that ran.
+// A result holds the error, the times and the counts of a step that ran.
 type result struct {
 	step      step
 	err       error
-	reason    string // of a soft step that failed: the last line that its command printed
+	reason    string // for a soft step that failed: the last line that its command printed
 	wall, cpu time.Duration
 	counts    counts
 }
 
-// run runs a step. Its output goes to out: that of tests when a package has ended, the other line by
-// line.
+// run runs a step. It writes the output to out: that of tests when a package has ended, other output line
+// by line.
 func (s step) run(ctx context.Context, out io.Writer) result {
 	args := s.command
 	if s.tests {
@@ -68,7 +68,7 @@ func (s step) run(ctx context.Context, out io.Writer) result {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), s.env...)
-	// The whole group ends when the step is interrupted, with time to clean up.
+	// An interrupt goes to the whole process group, which gets time to clean up.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
@@ -99,7 +99,7 @@ func (s step) run(ctx context.Context, out io.Writer) result {
 	return r
 }
 
-// output runs a command and returns what it prints.
+// output runs a command and returns its output.
 func output(ctx context.Context, name string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Stderr = os.Stderr
@@ -130,7 +130,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tail keeps the last line that is not make's own.
+// tail remembers the last line that does not come from make itself.
 type tail struct{ line string }
 
 func (t *tail) Write(p []byte) (int, error) {

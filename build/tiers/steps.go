@@ -27,7 +27,7 @@ func stepsOf(ctx context.Context, tier string) ([]step, error) {
 	return nil, fmt.Errorf("tier %q: want quick, test, check, e2e or nightly", tier)
 }
 
-// libraries are the modules for applications, which need nothing of the main one. The first three are
+// libraries are the modules for applications. They do not depend on the main module. The first three are
 // not adapters.
 var libraries = []string{"ready", "resilience", "bootconfig",
 	"ready/grpcready", "resilience/grpcresilience", "resilience/otelresilience",
@@ -36,23 +36,23 @@ var libraries = []string{"ready", "resilience", "bootconfig",
 // example has no tests of its own: test/awesome has them.
 const example = "examples/awesome-app/go"
 
-// The race detector has the first two: what the adapters link takes minutes to build with it, and in
-// bootconfig it ends itself in two of four runs ("tsan_rtl.cpp:346: CHECK failed"), whose cause is not
-// found.
+// The first two modules are tested with the race detector. With it, the adapters' dependencies take minutes
+// to build, and in bootconfig the detector itself fails in two of four runs ("tsan_rtl.cpp:346: CHECK
+// failed") for an unknown reason.
 const plainLibraries, racing = 3, 2
 
-// waiting are the suites that wait most of their time: for the kernel, and for programs to start
-// and to end. They run beside those that need the processors.
+// waiting lists the suites that mostly wait: for the kernel, and for programs to start and to end. They run
+// beside suites that need the processors.
 var waiting = []string{"test/awesome", "test/mesh", "test/netns", "test/ready"}
 
-// clustered are the packages of the tier e2e.
+// clustered lists the packages of the tier e2e.
 var clustered = []string{"test/cluster", "test/e2e", "test/kube"}
 
-// quick runs without "-count=1": the go command runs again only the packages that changed, or
-// that depend on what changed. The programs of bench/ depend on everything; nothing depends on those
-// of build/, and what they and the adapters of a library link takes minutes to compile: they are run
-// where they, or the library, have changes that are not committed. What is tested is compiled first,
-// because tests that build commands would compile it at the same time.
+// quick runs without "-count=1": the go command reruns only packages that changed, or that depend on a
+// change. The programs of bench/ depend on everything. Nothing depends on the programs of build/, and their
+// dependencies and those of a library's adapters take minutes to compile. So these run only if they, or the
+// library, have uncommitted changes. The tested packages are compiled first, because tests that build
+// commands would compile them at the same time.
 func quick(ctx context.Context) ([]step, error) {
 	all, err := packages(ctx, "./...")
 	if err != nil {
@@ -82,14 +82,14 @@ func quick(ctx context.Context) ([]step, error) {
 	return steps, nil
 }
 
-// changed reports whether a folder has changes that are not committed.
+// changed reports whether a folder has uncommitted changes.
 func changed(ctx context.Context, dir string) (bool, error) {
 	out, err := output(ctx, "git", "status", "--porcelain", "--", dir)
 	return out != "", err
 }
 
-// test runs each package once: with the race detector where its own code shares memory
-// between goroutines, without it, five times as fast, elsewhere.
+// test runs each package once: with the race detector if the package's own code shares memory between
+// goroutines, and otherwise without, which is five times as fast.
 func test(ctx context.Context) ([]step, error) {
 	all, err := packages(ctx, "./...")
 	if err != nil {
@@ -110,7 +110,7 @@ func test(ctx context.Context) ([]step, error) {
 	suites := slices.DeleteFunc(all.suites, func(p string) bool {
 		return within(p, waiting) || within(p, clustered) || p == module+"test/agent"
 	})
-	// The first of the race pass takes longest, and builds the commands with the detector too.
+	// The first package of the race pass takes longest, and also builds the commands with the detector.
 	race := goTest("race", append([]string{module + "test/agent"}, raced...), "-race", "-count=1", "-p", "3")
 	race.env = []string{"CGO_ENABLED=1"}
 	wait := goTest("waiting", full(waiting), "-count=1", "-p", "2")
@@ -133,14 +133,14 @@ func test(ctx context.Context) ([]step, error) {
 	return steps, nil
 }
 
-// check looks at the code without running it.
+// check inspects the code without running it.
 func check() []step {
 	const staticcheck = "go tool -modfile=%sbuild/tools/go.mod staticcheck ./..."
 	steps := []step{
 		{name: "house", command: words("go run ./build/house")},
 		shell("format", `unformatted=$(gofmt -l $(git ls-files '*.go')); test -z "$unformatted" || { echo "gofmt: $unformatted"; exit 1; }`),
 		{name: "vet", command: words("go vet ./...")},
-		// Windows has the least in common with Linux; "make release" builds all.
+		// Windows is the least similar to Linux; "make release" builds for all systems.
 		{name: "windows", command: words("go build -o /dev/null ./cmd/outrider"), env: []string{"GOOS=windows"}},
 		{name: "staticcheck", command: words(fmt.Sprintf(staticcheck, ""))},
 		{name: "tidy", command: words("go mod tidy -diff")},
@@ -158,18 +158,18 @@ func check() []step {
 	return steps
 }
 
-// e2e brings up a cluster for each container runtime, which the suites share.
+// e2e starts a cluster for each container runtime, which the suites share.
 func e2e() []step {
-	own := goTest("cluster", full([]string{"test/cluster"}), "-count=1") // which looks for what a cluster has left on the machine
+	own := goTest("cluster", full([]string{"test/cluster"}), "-count=1") // checks for remains of a cluster on the machine
 	own.env = []string{"OUTRIDER_E2E=1"}
-	// The plugins of the node are killed, restarted and rebooted under pods that need them.
+	// The node's plugins are killed and restarted, and the node is rebooted, while pods need them.
 	node := inCluster("kube and node", "containerd-2", "./test/kube", "-run 'TestOrder/(default|native|hold)$|TestNode|TestRuntimeRestarts' ./test/e2e")
 	node.beside = true
 	return []step{own, inCluster("pods", "containerd", "./test/e2e"), node}
 }
 
-// inCluster runs suites one after the other in a cluster that is brought up for them. Both install
-// a control plane, so they cannot share it at the same time.
+// inCluster runs suites one after the other in a new cluster. Both install a control plane, so they cannot
+// use it at the same time.
 func inCluster(name, runtime string, suites ...string) step {
 	script := "status=0"
 	for _, suite := range suites {
@@ -179,21 +179,20 @@ func inCluster(name, runtime string, suites ...string) step {
 		" --apis certificates.k8s.io/v1beta1/clustertrustbundles --runtime "+runtime+" -- sh -c"), script+"; exit $status")}
 }
 
-// nightly is everything once: the tests without samples, what takes too long for every change, and
-// the pods at size. Parts have about the same minutes, which are estimates for two
-// processors.
+// nightly runs everything once: the tests without samples, the tests that take too long for every change,
+// and the tests with many pods. Parts take about the same time, based on estimates for two processors.
 func nightly(ctx context.Context) ([]step, error) {
 	steps, err := test(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if i := slices.IndexFunc(steps, func(s step) bool { return s.name == "suites" }); i >= 0 { // make attack has the long form
+	if i := slices.IndexFunc(steps, func(s step) bool { return s.name == "suites" }); i >= 0 { // make attack runs the long form
 		steps[i].command = slices.DeleteFunc(steps[i].command, func(p string) bool { return p == module+"test/attack" })
 	}
 	node := inCluster("kube and node", "containerd-2", "./test/kube", "-skip 'TestRollouts|UnderLoad' ./test/e2e")
 	young := inCluster("pods v1.36", "containerd-2", "-run 'TestOrder|TestGraph|TestEnds|TestTheProxyIsLate|TestFaults|TestNode' ./test/e2e")
 	young.env = append(young.env, "KUBE=v1.36")
-	const calls = "OUTRIDER_CALLS=2000" // for each of five strategies
+	const calls = "OUTRIDER_CALLS=2000" // for each of the five strategies
 	pods := e2e()[:2]
 	pods[1].env, node.env = append(pods[1].env, calls), append(node.env, calls)
 	steps = slices.Concat(steps, []step{
@@ -214,15 +213,15 @@ func nightly(ctx context.Context) ([]step, error) {
 	return steps, nil
 }
 
-// makes is a task of the Makefile.
+// makes returns a step that runs a target of the Makefile.
 func makes(target string) step {
 	return step{name: target, command: words("make --no-print-directory " + target)}
 }
 
 const module = "outrider.dev/"
 
-// goTest is "go test" of packages. What vet finds is found once, by the tier check. Nothing reads the
-// debugging information, which a third of the linking would be for.
+// goTest returns a step that runs "go test" on packages. It skips vet, which the tier check runs once, and
+// the debugging information, which nothing reads and which takes a third of the linking time.
 func goTest(name string, packages []string, flags ...string) step {
 	return step{name: name, tests: true, command: slices.Concat(words("go test -vet=off -ldflags=-w -timeout 30m"), flags, packages)}
 }
@@ -240,15 +239,15 @@ func full(paths []string) (out []string) {
 	return out
 }
 
-// within reports whether a package is one of these, or below one.
+// within reports whether a package is one of the paths or below one.
 func within(pkg string, paths []string) bool {
 	return slices.ContainsFunc(full(paths), func(p string) bool { return pkg == p || strings.HasPrefix(pkg, p+"/") })
 }
 
-// A set is the packages that have tests.
+// A set lists the packages that have tests.
 type set struct {
 	units  []string
-	suites []string // below test/: on real parts
+	suites []string // packages below test/, which use real programs
 }
 
 func packages(ctx context.Context, pattern string) (set, error) {
@@ -270,9 +269,9 @@ func packages(ctx context.Context, pattern string) (set, error) {
 // sharing matches a file that shares memory between goroutines.
 var sharing = regexp.MustCompile(`(?m)^\s*go [a-z(]|"sync"|"sync/atomic"|"net/http"|"google.golang.org/grpc"`)
 
-// concurrent reports whether the own code of a package shares memory between goroutines: only
-// there can the race detector find anything. What runs on a person's machine, a command or a build, is
-// left out.
+// concurrent reports whether a package's own code shares memory between goroutines: only there can the race
+// detector find anything. Packages that run only on a person's machine, as commands or in builds, are
+// excluded.
 func concurrent(pkg string) (bool, error) {
 	dir := strings.TrimPrefix(pkg, module)
 	if !slices.Contains([]string{"startup", "cmd/outrider-agent", "cmd/outriderd"}, dir) && !strings.HasPrefix(dir, "internal/") {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// record has the output of "go test -json" for a package with a test of each kind.
+// record is the output of "go test -json" for a package with a test of each kind.
 const record = `{"Action":"start","Package":"p"}
 {"Action":"run","Package":"p","Test":"TestGood"}
 {"Action":"output","Package":"p","Test":"TestGood","Output":"=== RUN   TestGood\n"}
@@ -55,10 +55,10 @@ func TestEventsAreToldAsGoTestDoes(t *testing.T) {
 	}
 }
 
-// runs runs steps and returns the status and what was printed.
+// runs runs steps and returns the exit status and the output.
 func runs(t *testing.T, steps ...step) (int, string) {
 	t.Helper()
-	t.Setenv("OUTRIDER_TIMES", filepath.Join(t.TempDir(), "times")) // not CI's
+	t.Setenv("OUTRIDER_TIMES", filepath.Join(t.TempDir(), "times")) // instead of CI's file
 	var out bytes.Buffer
 	r := &report{title: "make some", out: &out}
 	r.run(context.Background(), steps)
