@@ -1,10 +1,10 @@
-// Package charts holds the Helm chart of Outrider and its profiles: the one source of what is
+// Package charts holds the Helm chart of Outrider and its profiles: the only source of the objects that are
 // applied to a cluster.
 package charts
 
 import "embed"
 
-// Files has the chart in the folder outrider, and the profiles, which are files of values, as
+// Files contains the chart in the folder outrider, and each profile, a file of values, as
 // profiles/NAME.yaml.
 //
 //go:embed all:outrider profiles

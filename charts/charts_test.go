@@ -21,7 +21,7 @@ import (
 	"outrider.dev/test/chart"
 )
 
-// profiles are the names of the files of values.
+// profiles returns the names of the profiles.
 func profiles(t *testing.T) []string {
 	t.Helper()
 	out, err := chart.Profiles()
@@ -49,16 +49,16 @@ func values(t *testing.T, text string) map[string]any {
 	return out
 }
 
-// render returns the manifests by their files.
+// render returns the manifests by file name.
 func render(t *testing.T, v map[string]any) (map[string]string, error) {
 	t.Helper()
 	return chart.Files(v, "")
 }
 
-// decode is strict: a field that the API does not have is an error.
+// decode is strict: an unknown field is an error.
 var decode = serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 
-// objects renders and decodes.
+// objects renders the chart and decodes the manifests.
 func objects(t *testing.T, v map[string]any) map[string]runtime.Object {
 	t.Helper()
 	all, err := chart.Objects(v, "")
@@ -87,8 +87,8 @@ func objects(t *testing.T, v map[string]any) map[string]runtime.Object {
 	return out
 }
 
-// A monitoring is any of the Prometheus operator's kinds, with the fields that the chart uses, as its
-// documentation of the API has them.
+// A monitoring is any of the Prometheus operator's kinds, with the fields that the chart uses, as its API
+// documentation defines them.
 type monitoring struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -124,7 +124,7 @@ type endpoint struct {
 	} `json:"relabelings"`
 }
 
-// The chart is clean for "helm lint", with each profile.
+// "helm lint" finds nothing in the chart, with any profile.
 func TestLint(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, charts.Files); err != nil {
@@ -143,7 +143,7 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// configMap is one of the rendered objects.
+// configMap returns one of the rendered ConfigMaps.
 func configMap(t *testing.T, v map[string]any, name string) *corev1.ConfigMap {
 	t.Helper()
 	m, ok := objects(t, v)["ConfigMap/"+name].(*corev1.ConfigMap)
@@ -153,7 +153,7 @@ func configMap(t *testing.T, v map[string]any, name string) *corev1.ConfigMap {
 	return m
 }
 
-// Each profile renders, and each object has only fields of its kind.
+// Each profile renders, and each object contains only fields of its kind.
 func TestProfilesRender(t *testing.T) {
 	for _, name := range append(profiles(t), "") {
 		t.Run("profile "+name, func(t *testing.T) {
@@ -171,15 +171,15 @@ func TestProfilesRender(t *testing.T) {
 	}
 }
 
-// The definitions are no templates, have only fields of the API, and say that an uninstall may
-// delete them. The API server's own validation of them is in test/validation.
+// The definitions are plain YAML instead of templates, contain only fields of the API, and say that an
+// uninstall may delete them. test/validation covers the API server's own validation of them.
 func TestDefinitions(t *testing.T) {
 	var names []string
 	all, err := chart.Definitions()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, text := range all { // any order: names are sorted below
+	for file, text := range all { // any order: the names are sorted below
 		if strings.Contains(text, "{{") {
 			t.Errorf("%s: Helm does not render definitions", file)
 		}

@@ -27,7 +27,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// get is one of the rendered objects.
+// get returns one of the rendered objects.
 func get[T runtime.Object](t *testing.T, all map[string]runtime.Object, key string) T {
 	t.Helper()
 	o, ok := all[key].(T)
@@ -40,7 +40,7 @@ func get[T runtime.Object](t *testing.T, all map[string]runtime.Object, key stri
 func deployment(t *testing.T, v map[string]any) *appsv1.Deployment {
 	t.Helper()
 	all := objects(t, v)
-	for key := range all { // any order: there is one
+	for key := range all { // any order: at most one matches
 		if strings.HasPrefix(key, "Deployment/") {
 			return get[*appsv1.Deployment](t, all, key)
 		}
@@ -49,7 +49,7 @@ func deployment(t *testing.T, v map[string]any) *appsv1.Deployment {
 	return nil
 }
 
-// The rendered webhook is the one that "outriderd webhook-config" prints for the same options.
+// The rendered webhook equals the one that "outriderd webhook-config" prints for the same options.
 func TestWebhookIsThatOfTheCommand(t *testing.T) {
 	for name, tt := range map[string]struct {
 		values string
@@ -83,7 +83,7 @@ func TestWebhookIsThatOfTheCommand(t *testing.T) {
 			if d := cmp.Diff(want.Webhooks, got.Webhooks); d != "" {
 				t.Errorf("(-command +chart):\n%s", d)
 			}
-			for key, value := range want.Labels { // any order: each is compared by itself
+			for key, value := range want.Labels { // any order: the labels are compared one by one
 				if got.Labels[key] != value {
 					t.Errorf("label %s=%s, want %s", key, got.Labels[key], value)
 				}
@@ -92,7 +92,7 @@ func TestWebhookIsThatOfTheCommand(t *testing.T) {
 	}
 }
 
-// A rule is one permission: a verb on a resource, and its name.
+// rules returns all permissions, each as a verb on a resource with its name.
 func rules(all map[string]runtime.Object) []string {
 	var out []string
 	add := func(scope string, list []rbac.PolicyRule) {
@@ -116,7 +116,7 @@ func rules(all map[string]runtime.Object) []string {
 	return out
 }
 
-// Each role has a binding to the one account, and no wildcard.
+// Each role is bound to the only service account, and contains no wildcard.
 func TestRolesAreBound(t *testing.T) {
 	all := objects(t, nil)
 	roles, bound := []string{}, []string{}
@@ -147,7 +147,7 @@ func TestPermissionsGoWithTheirFeatures(t *testing.T) {
 	before := rules(objects(t, nil))
 	for text, tt := range map[string]struct {
 		flag    string
-		removed string // what each removed rule matches
+		removed string // matches each removed rule
 		some    int
 	}{
 		"features: {gatewayRoutes: false}":                      {"--skip-kind=httproutes", "httproutes|grpcroutes|referencegrants|customresourcedefinitions", 5},
@@ -194,9 +194,10 @@ func TestPermissionsGoWithTheirFeatures(t *testing.T) {
 	}
 }
 
-// Diagnosis is off by default. It needs a role of its own, and a name in the rule of the Leases.
+// Diagnosis is off by default. It needs a role of its own, and the name of its Lease in the rule for
+// Leases.
 func TestPermissionsOfDiagnosis(t *testing.T) {
-	for text, leases := range map[string]string{"": "outrider-route-status,outrider-diagnosis", ", gatewayRoutes: false, backendPolicies: false": "outrider-diagnosis"} { // any order: each is a case
+	for text, leases := range map[string]string{"": "outrider-route-status,outrider-diagnosis", ", gatewayRoutes: false, backendPolicies: false": "outrider-diagnosis"} { // any order: the cases are independent
 		off, on := objects(t, values(t, "features: {diagnosis: false"+text+"}")), objects(t, values(t, "features: {diagnosis: true"+text+"}\nserve: {slowStart: 45s}"))
 		before := rules(off)
 		var added []string
@@ -228,10 +229,10 @@ func TestPermissionsOfDiagnosis(t *testing.T) {
 	}
 }
 
-// Each ignored kind may be read.
+// The role may read each kind that is reported as ignored.
 func TestRoleHasIgnoredKinds(t *testing.T) {
 	all := strings.Join(rules(objects(t, nil)), "\n") + "\n"
-	for definition := range foreign.Resources() { // any order: each is looked up by itself
+	for definition := range foreign.Resources() { // any order: the kinds are independent
 		resource, _, _ := strings.Cut(definition, ".")
 		for _, want := range []string{"cluster: list " + resource + "\n", "cluster: watch " + resource + "\n"} {
 			if !strings.Contains(all, want) {
@@ -244,7 +245,7 @@ func TestRoleHasIgnoredKinds(t *testing.T) {
 	}
 }
 
-// The control plane keeps to the restricted pod security standard, and is replaced without a gap.
+// The control plane meets the restricted Pod Security Standard, and is replaced without a gap.
 func TestDeployment(t *testing.T) {
 	d := deployment(t, nil)
 	if *d.Spec.Replicas != 2 || d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 0 {
@@ -265,7 +266,7 @@ func TestDeployment(t *testing.T) {
 		t.Errorf("%+v", pod.TopologySpreadConstraints)
 	}
 	for _, set := range []map[string]string{d.Spec.Selector.MatchLabels, pod.TopologySpreadConstraints[0].LabelSelector.MatchLabels} {
-		for key, value := range set { // any order: each is compared by itself
+		for key, value := range set { // any order: the values are compared one by one
 			if d.Spec.Template.Labels[key] != value {
 				t.Errorf("the pod has no label %s=%s", key, value)
 			}
@@ -280,10 +281,10 @@ func TestDeployment(t *testing.T) {
 	}
 }
 
-// Two revisions have no object in common.
+// Two revisions share no object.
 func TestRevisionsShareNothing(t *testing.T) {
 	canary := objects(t, values(t, "revision: canary\nmonitoring: {dashboard: {enabled: true}}\nglobal: {networkPolicy: {enabled: true}}"))
-	for key := range objects(t, values(t, "monitoring: {dashboard: {enabled: true}}\nglobal: {networkPolicy: {enabled: true}}")) { // any order: each is looked up by itself
+	for key := range objects(t, values(t, "monitoring: {dashboard: {enabled: true}}\nglobal: {networkPolicy: {enabled: true}}")) { // any order: the keys are looked up one by one
 		if canary[key] != nil {
 			t.Errorf("both have %s", key)
 		}
@@ -296,7 +297,7 @@ func TestRevisionsShareNothing(t *testing.T) {
 	}
 }
 
-// Each option is seen in what it is for.
+// Each option has an effect on its objects.
 func TestOptions(t *testing.T) {
 	for text, want := range map[string]string{
 		"global: {hub: registry.example/a, tag: '7'}": "image: registry.example/a/outriderd:7",
@@ -377,10 +378,10 @@ func TestFlagsExist(t *testing.T) {
 	}
 }
 
-// The DaemonSet is off by default. Its pods hand over without a moment in between, mount what they
-// mount where the runtime sees it, and have no flag that the command lacks.
+// The DaemonSet is off by default. Its pods hand over without a gap, mount host directories at paths that
+// the runtime sees too, and use only flags that the command has.
 func TestNodes(t *testing.T) {
-	for key := range objects(t, nil) { // any order: a check of each
+	for key := range objects(t, nil) { // any order: each object is checked
 		if strings.Contains(key, "outrider-node") {
 			t.Errorf("%s is there by default", key)
 		}
@@ -416,7 +417,7 @@ func TestNodes(t *testing.T) {
 	if rules := get[*rbac.ClusterRole](t, all, "ClusterRole/outrider-node").Rules; len(rules) != 1 || !slices.Equal(rules[0].Verbs, []string{"get", "patch"}) || !slices.Equal(rules[0].Resources, []string{"nodes"}) {
 		t.Errorf("it may %v", rules)
 	}
-	// The control plane follows the nodes, where it injects.
+	// The control plane watches the nodes if it injects.
 	for text, want := range map[string]bool{"node: {enabled: true}": true, "": false, "node: {enabled: true}\nfeatures: {injection: false}": false} { // any order: each is a case
 		all := objects(t, values(t, text))
 		follows := slices.Contains(get[*appsv1.Deployment](t, all, "Deployment/outriderd").Spec.Template.Spec.Containers[0].Args, "--nodes")
@@ -435,8 +436,8 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// Other injectors are recognised by the same labels that the webhook selects by, so that a chart's
-// own webhook is never taken for another mesh's.
+// Other injectors are recognised by the labels with which the webhook selects pods, so that a chart's own
+// webhook is never taken for another mesh's.
 func TestOurWebhookIsNoOtherInjector(t *testing.T) {
 	c := get[*admission.MutatingWebhookConfiguration](t, objects(t, nil), "MutatingWebhookConfiguration/outrider-injector")
 	if others := injectors.Others([]admission.MutatingWebhookConfiguration{*c}); len(others) > 0 {
@@ -444,7 +445,7 @@ func TestOurWebhookIsNoOtherInjector(t *testing.T) {
 	}
 }
 
-// Alerts and dashboard name metrics that outriderd has, and codes of reviews that there are.
+// Alerts and the dashboard use only metrics that outriderd has, and only existing codes of reviews.
 func TestMonitoringNamesWhatThereIs(t *testing.T) {
 	source, err := os.ReadFile("../internal/core/controlplane/metrics.go")
 	if err != nil {

@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the schema's values without effec
 
 const schemaFile = "outrider/values.schema.json"
 
-// A schema is one of JSON, as far as the test reads it.
+// A schema is a JSON schema, as far as the test reads it.
 type schema = map[string]any
 
 func readSchema(t *testing.T) schema {
@@ -42,7 +42,7 @@ func readSchema(t *testing.T) schema {
 	return out
 }
 
-// noEffect begins the description of a value that Istio has, and of which injection warns.
+// noEffect begins the description of a value of Istio that injection ignores with a warning.
 const noEffect = "no effect: "
 
 func properties(s schema) map[string]schema {
@@ -54,7 +54,7 @@ func properties(s schema) map[string]schema {
 	return out
 }
 
-// leaves are the values of a schema whose fields it does not list, by their paths.
+// leaves returns by path the values of a schema whose fields it does not list.
 func leaves(parent string, s schema) map[string]schema {
 	out := map[string]schema{}
 	for name, p := range properties(s) { // any order: out is a map
@@ -73,7 +73,7 @@ func without(s schema) bool {
 	return strings.HasPrefix(text, noEffect)
 }
 
-// fields are the paths of values, down to those that are leaves of a schema.
+// fields returns the paths of values, down to the leaves of a schema.
 func fields(parent string, v map[string]any, stop map[string]schema) []string {
 	var out []string
 	for name, value := range v { // any order: the result is sorted
@@ -88,7 +88,7 @@ func fields(parent string, v map[string]any, stop map[string]schema) []string {
 	return out
 }
 
-// values.yaml has each value of the schema but those without effect, and no other.
+// values.yaml contains exactly the values of the schema that have an effect.
 func TestValuesAreThoseOfTheSchema(t *testing.T) {
 	all := leaves("", readSchema(t))
 	var want []string
@@ -125,8 +125,9 @@ func at(s schema, path string) (found schema, rest string) {
 	return s, ""
 }
 
-// The schema has each value that injection or the chart uses (internal/core/pod/inject/settings/keys.go), and
-// each that has no effect, with the reason: -update writes these.
+// The schema contains each value that injection or the chart uses
+// (internal/core/pod/inject/settings/keys.go), and each value without effect, with the reason; "go test
+// -update" writes the latter.
 func TestSchemaHasEveryKey(t *testing.T) {
 	root := readSchema(t)
 	if *update {
@@ -134,7 +135,7 @@ func TestSchemaHasEveryKey(t *testing.T) {
 	}
 	for _, k := range settings.Keys() {
 		path := strings.TrimSuffix(k.Name, ".*")
-		if k.Surface != settings.InValues || path == "pilot.env" || strings.HasPrefix(path, "env.") { // any variable; env is Istio's place for those below pilot.env
+		if k.Surface != settings.InValues || path == "pilot.env" || strings.HasPrefix(path, "env.") { // any variable is allowed; env is Istio's place for the values below pilot.env
 			continue
 		}
 		s, rest := at(root, path)
@@ -188,10 +189,10 @@ func updateSchema(t *testing.T, root schema) {
 	}
 }
 
-// remove removes values without effect, and objects that have no others.
+// remove removes the values without effect, and objects that contain no others.
 func remove(s schema) (empty bool) {
 	all, _ := s["properties"].(map[string]any)
-	for name, p := range all { // any order: each is removed by itself
+	for name, p := range all { // any order: the properties are independent
 		if p := p.(schema); without(p) || p["properties"] != nil && remove(p) {
 			delete(all, name)
 		}
@@ -199,7 +200,7 @@ func remove(s schema) (empty bool) {
 	return len(all) == 0
 }
 
-// object is an object with one field, by its path.
+// object returns an object with one field, given by its path.
 func object(path string, value any) map[string]any {
 	names := strings.Split(path, ".")
 	for i := len(names) - 1; i > 0; i-- {
@@ -208,11 +209,11 @@ func object(path string, value any) map[string]any {
 	return map[string]any{names[0]: value}
 }
 
-// A value of another type is refused, and the error has its path.
+// A value of another type is refused, and the error contains its path.
 func TestEveryTypeIsChecked(t *testing.T) {
-	log.SetOutput(io.Discard) // Helm's own words about tables that are none
+	log.SetOutput(io.Discard) // silences Helm's log about tables that are none
 	defer log.SetOutput(os.Stderr)
-	for path, s := range leaves("", readSchema(t)) { // any order: each is a case
+	for path, s := range leaves("", readSchema(t)) { // any order: the cases are independent
 		if without(s) {
 			continue
 		}
@@ -263,7 +264,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 	}
 }
 
-// Istio's values that have no effect are accepted; injection warns of each.
+// Istio's values that have no effect are accepted, and injection warns about each.
 func TestValuesWithoutEffectReachInjection(t *testing.T) {
 	v, warnings := injection(t, values(t, "global: {proxy: {privileged: true, excludeOutboundPorts: 80}, variant: debug}\nztunnel: {a: b}"))
 	all := strings.Join(warnings, "\n")
@@ -277,7 +278,7 @@ func TestValuesWithoutEffectReachInjection(t *testing.T) {
 	}
 }
 
-// injection reads what outriderd reads.
+// injection returns the settings that outriderd reads.
 func injection(t *testing.T, v map[string]any) (settings.Values, []string) {
 	t.Helper()
 	out, warnings, err := settings.ParseValues([]byte(configMap(t, v, "outriderd-injection").Data["values.yaml"]))
@@ -287,7 +288,7 @@ func injection(t *testing.T, v map[string]any) (settings.Values, []string) {
 	return out, warnings
 }
 
-// Values that are not set change nothing of injection, and need no warning.
+// The chart's default values change nothing in injection, and cause no warning.
 func TestDefaultsAreThoseOfInjection(t *testing.T) {
 	chart, warnings := injection(t, nil)
 	if len(warnings) > 0 {
