@@ -11,17 +11,17 @@ import (
 	"unicode"
 )
 
-// A condition is one thing that must hold.
+// A condition is one dependency or state to wait for.
 type condition struct {
 	name   string
-	remote bool        // it is asked over the network
-	dirs   []string    // a change in one of them is a reason to ask at once
+	remote bool        // it is checked over the network
+	dirs   []string    // a change in one of these directories causes a check at once
 	in     func(place) // fills in what depends on other options
 	check  func(context.Context, *attempt) error
-	busy   chan struct{} // full while check runs
+	busy   chan struct{} // full while check is running
 }
 
-// A place says where conditions find the states and probes of this container.
+// A place describes this container: where the states and probes are.
 type place struct {
 	own, states string // directories
 	level       Level
@@ -30,18 +30,18 @@ type place struct {
 
 // An attempt is one call of a condition's check.
 type attempt struct {
-	end  time.Time // of the whole wait
+	end  time.Time // end of the whole wait
 	held atomic.Bool
 	lift func() bool
 }
 
-// hold lifts the limit of the attempt: the answer comes when there is something to say.
+// hold removes the attempt's limit, because the agent holds the request until it has an answer.
 func (a *attempt) hold() {
 	a.held.Store(true)
 	a.lift()
 }
 
-// A finalError is one that no further attempt can mend.
+// A finalError is an error that no further attempt can fix.
 type finalError struct{ error }
 
 func (e finalError) Unwrap() error { return e.error }
@@ -51,18 +51,18 @@ func isFinal(err error) bool {
 	return errors.As(err, &f)
 }
 
-// A skipped condition is none in this place: there is nothing to wait for.
+// skipped is the answer of a condition that does not apply here: there is nothing to wait for.
 type skipped struct{ why string }
 
 func (s skipped) Error() string { return s.why }
 
-// decided reports whether an answer is the last one.
+// decided reports whether an answer is final.
 func decided(err error) bool {
 	var s skipped
 	return err == nil || isFinal(err) || errors.As(err, &s)
 }
 
-// A hinted error has advice.
+// A hinted error contains advice.
 type hinted struct {
 	error
 	hint string
@@ -70,7 +70,7 @@ type hinted struct {
 
 func (h *hinted) Unwrap() error { return h.error }
 
-// Pauses and limits; the package's comment has them too.
+// Pauses and limits, which the package comment documents.
 const (
 	firstPause   = 5 * time.Millisecond
 	localPause   = 50 * time.Millisecond
@@ -79,7 +79,7 @@ const (
 	longestLimit = 10 * time.Second
 )
 
-// await asks until the condition holds, can never hold, or ctx ends.
+// await checks repeatedly until the condition holds, can never hold, or ctx ends.
 func (w *Waiter) await(ctx context.Context, c *condition) result {
 	longest := w.every
 	switch {
@@ -97,21 +97,21 @@ func (w *Waiter) await(ctx context.Context, c *condition) result {
 	defer changes.close()
 	pause := min(firstPause, longest)
 	for n := 1; ; n++ {
-		changes.add() // of directories that are new
+		changes.add() // watch directories that are new
 		a := new(attempt)
 		err := attemptOnce(ctx, c, limit, a)
 		if decided(err) {
 			return result{c, err, time.Now(), n}
 		}
 		if ctx.Err() != nil {
-			return result{c, context.Cause(ctx), time.Now(), n} // the answer before is the better reason
+			return result{c, context.Cause(ctx), time.Now(), n} // the last answer, if any, is the better reason
 		}
 		w.answered(c, err)
 		if errors.Is(err, errLimit) {
 			limit = min(2*limit, most)
 		}
 		if a.held.Load() {
-			pause = min(firstPause, longest) // it will be again
+			pause = min(firstPause, longest) // the agent will hold the next request too
 		}
 		timer := time.NewTimer(pause - rand.N(pause/2+1))
 		select {
@@ -128,7 +128,7 @@ func (w *Waiter) await(ctx context.Context, c *condition) result {
 
 var errLimit = errors.New("no answer")
 
-// attemptOnce calls the check, and returns in time whether or not the check does.
+// attemptOnce calls the check and returns by the limit, even if the check does not.
 func attemptOnce(ctx context.Context, c *condition, limit time.Duration, a *attempt) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -150,7 +150,7 @@ func attemptOnce(ctx context.Context, c *condition, limit time.Duration, a *atte
 	select {
 	case err := <-answer:
 		if !decided(err) && ctx.Err() != nil {
-			return context.Cause(ctx) // what the check makes of its end is no answer
+			return context.Cause(ctx) // an error that the end of ctx caused is no answer
 		}
 		return err
 	case <-ctx.Done():
@@ -158,7 +158,7 @@ func attemptOnce(ctx context.Context, c *condition, limit time.Duration, a *atte
 	}
 }
 
-// visible is a text of others on one line of printable characters, and not long: it goes into a log.
+// visible makes a foreign text fit for a log: one line of printable characters, not too long.
 func visible(s string) string {
 	s = strings.ToValidUTF8(s[:min(len(s), 300)], "?")
 	return strings.Map(func(r rune) rune {

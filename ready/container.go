@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// containerName is the API's rule for the name of a container (RFC 1123).
+// containerName matches a valid name of a container (RFC 1123).
 var containerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// parseContainer reads "cache" and "cache is healthy".
+// parseContainer parses "cache" and "cache is healthy".
 func parseContainer(text string) (*condition, error) {
 	f := strings.Fields(text)
 	if len(f) == 1 {
@@ -35,15 +35,15 @@ func parseContainer(text string) (*condition, error) {
 	return c, nil
 }
 
-// A record has the fields that are used here of what the gate of a container publishes: the file "state" in its directory, which is replaced by
-// rename. Its writer holds a lock on it while it lives.
+// A record contains the fields used here of a container's state, which its gate publishes in the file "state" of the
+// container's directory. The gate replaces the file by rename, and holds a lock on it while it lives.
 type record struct {
 	Version    int    `json:"version"`
 	Container  string `json:"container"`
-	Sandbox    string `json:"sandbox"` // of the pod: a fact of an earlier one does not count
+	Sandbox    string `json:"sandbox"` // of the pod; a record of an earlier sandbox does not count
 	Phase      string `json:"phase"`   // waiting, running, ended
 	Healthy    bool   `json:"healthy"`
-	StartingUp bool   `json:"startingUp"` // its startup probe has not succeeded yet
+	StartingUp bool   `json:"startingUp"` // the startup probe has not succeeded yet
 	Completed  bool   `json:"completed"`
 	Code       int    `json:"code"`
 }
@@ -58,7 +58,7 @@ var errNoStates = errors.New("this container does not see the states of others: 
 
 func containerCheck(states, name, reach string) error {
 	if !exists(states) {
-		return finalError{errNoStates} // a volume is there from the start, or never
+		return finalError{errNoStates} // a volume exists from the start or never
 	}
 	here, err := sandbox()
 	if err != nil {
@@ -78,7 +78,8 @@ func containerCheck(states, name, reach string) error {
 	return r.reached(reach, alive)
 }
 
-// reached is nil if a container has reached a condition. As in the plan of a pod: one that is completed was started.
+// reached returns nil if a container has reached a condition. As in a pod's plan, a completed container counts as
+// started.
 func (r record) reached(reach string, alive bool) error {
 	runs := alive && r.Phase == "running"
 	failed := r.Phase == "ended" && r.Code != 0 || r.Phase != "ended" && !alive
@@ -99,7 +100,7 @@ func (r record) reached(reach string, alive bool) error {
 	return errors.New("it waits for others")
 }
 
-// readRecord reads a record, and whether its writer lives. One that is replaced meanwhile is read again.
+// readRecord reads a record, and reports whether its writer lives. If the record is replaced meanwhile, it reads again.
 func readRecord(name string) (r record, alive bool, err error) {
 	for range 100 {
 		f, err := openRegular(name)
@@ -107,7 +108,7 @@ func readRecord(name string) (r record, alive bool, err error) {
 			return r, false, err
 		}
 		alive = locked(f)
-		// A writer lets go of its old record only after the new one is in its place.
+		// A writer unlocks its old record only after the new one is in place.
 		if !alive && !sameFile(f, name) {
 			f.Close()
 			continue
@@ -136,11 +137,11 @@ func parseRecord(raw []byte) (r record, err error) {
 func sameFile(f *os.File, name string) bool {
 	mine, err := f.Stat()
 	if err != nil || !mine.Mode().IsRegular() {
-		return err == nil // no record: reading it fails
+		return err == nil // false if there is no record; reading it then fails
 	}
 	there, err := os.Lstat(name)
 	return err == nil && os.SameFile(mine, there)
 }
 
-// cookieText is the cookie of a network namespace as the states have it.
+// cookieText formats the cookie of a network namespace as it is written in the states.
 func cookieText(raw []byte) string { return fmt.Sprint("net", binary.NativeEndian.Uint64(raw)) }

@@ -1,4 +1,4 @@
-// Package ready lets an application wait, when it starts, for the sidecar and for what it depends on.
+// Package ready lets an application wait at its start for the sidecar and for its dependencies.
 //
 //	func main() {
 //		if err := ready.Wait(context.Background(), ready.Proxy(), ready.On("tcp://db:5432")); err != nil {
@@ -7,74 +7,75 @@
 //		...
 //	}
 //
-// The habit "try every second for one minute, then go on" is
+// The common loop "try every second for one minute, then go on" becomes
 //
 //	ready.Wait(ctx, ready.Proxy(), ready.For(time.Minute), ready.Continue)
 //
 // # What it waits for
 //
-// [Proxy] is the sidecar of a mesh: that of Outrider, Istio, Linkerd or Dapr. [On] is a list of
-// dependencies by their addresses:
+// [Proxy] waits for the sidecar of a mesh: Outrider, Istio, Linkerd or Dapr. [On] waits for dependencies, given by
+// their addresses:
 //
 //	tcp://HOST:PORT             a connection is accepted
 //	http://HOST[:PORT][/PATH]   GET is answered with a status from 200 to 399; https:// too
 //	grpc://HOST:PORT[/SERVICE]  gRPC's health service answers SERVING; without TLS
 //	unix:///PATH                a connection to the socket is accepted
-//	file:///PATH                the file is there
+//	file:///PATH                the file exists
 //	CONTAINER [is CONDITION]    a container of this pod is started, healthy or completed; without
 //	                            a condition: healthy. This container needs a gate of Outrider's.
 //
-// [Check] is anything else, as a function: the Ping of a database.
+// [Check] waits for anything else, as a function, for example the Ping of a database.
 //
-// Behind a proxy a connection proves little: the proxy accepts it, and connects then. So where
-// connections of the pod are captured, tcp:// also waits a tenth of a second, in which the
-// proxy closes the connection if the dependency refused its own. A dependency that does not answer the
-// proxy at all is not noticed: http://, grpc:// and Check ask the dependency itself.
+// Behind a proxy an accepted connection proves little, because the proxy accepts it before it connects to the
+// dependency. So if connections of the pod are captured, tcp:// also waits a tenth of a second, in which the proxy
+// closes the connection if the dependency refused the proxy's. This does not detect a dependency that does not answer
+// the proxy at all: http://, grpc:// and Check ask the dependency itself.
 //
 // # How it waits
 //
-// Everything is asked at once and at the same time. Outrider's agent holds the request and answers in the moment in
-// which it is ready. Others are asked again after a pause that doubles from 5 ms to 50 ms (in the pod) or
-// to 1 s (elsewhere), of which a random part of up to a half is left out, so that a thousand pods that start
-// together do not ask together. Files and containers are looked at after each change of their directory too.
-// An attempt may take a second, the next one two, and so on up to ten.
+// All conditions are checked at once and in parallel. Outrider's agent holds the request and answers at the moment at
+// which it is ready. Other conditions are checked again after a pause that doubles from 5 ms to 50 ms (in the pod) or
+// to 1 s (elsewhere). A random part of the pause, up to a half, is left out, so that a thousand pods that start
+// together do not ask together. Files and containers are also checked after each change of their directory. The first
+// attempt may take a second, the next one two, and so on up to ten.
 //
-// When all have been there, those whose answer is older than a quarter of a second are asked once
-// more, so that the wait ends in a moment in which everything is there.
+// When all conditions have held, those whose answer is older than a quarter of a second are checked once more, so that
+// all of them hold at the moment at which the wait ends.
 //
-// A wait ends with the first of these:
+// A wait ends with the first of these events:
 //
-//   - everything is there: nil;
+//   - all conditions hold: nil;
 //   - the time of [For] is over, by default a minute: an [*Error], or nil with [Continue];
 //   - ctx ends, or the process gets SIGTERM or an interrupt: an [*Error], also with Continue.
 //
-// The application's own handlers of these signals get them as well. While it waits, a line in the log says for
-// what, after the first second and then when that changes or as the wait gets longer, at most one a second.
+// The application's own handlers of these signals receive them too. During the wait, a line in the log says what is
+// missing: after the first second, and then when that changes or as the wait gets longer, at most once a second.
 //
 // # Outside a mesh
 //
-// The same program runs in pods without a proxy and on a laptop: there Proxy is no condition, and a line
-// in the log says so. A proxy that does not listen yet looks like none, so silence decides nothing. Proxy() waits if one of
-// these holds:
+// The same program runs in pods without a proxy and on a laptop. There Proxy has no effect, and a line in the log says
+// so. A proxy that does not listen yet looks like no proxy, so silence alone decides nothing. Without arguments, Proxy
+// waits if one of these is true:
 //
 //   - the variable OUTRIDER_MESH names agents (below);
 //   - an agent answers, at /outrider/own/agent.sock, localhost:15020, :15021 or :4191;
 //   - DAPR_HTTP_PORT is set, as Dapr's injector does in each container;
-//   - /outrider/own or /outrider/state/outrider-proxy is there, as in containers with a gate;
-//   - this is a pod of Kubernetes with a network of its own, and the kernel tracks connections in it. It does so
-//     only where there are rules that need it, and a mesh's are written before any application starts. No
+//   - /outrider/own or /outrider/state/outrider-proxy exists, as in containers with a gate;
+//   - this is a pod of Kubernetes with its own network, and the kernel tracks connections in it. The kernel does so
+//     only if there are rules that need it, and a mesh's rules are written before any application starts. No
 //     privilege is needed to see it (Linux: SO_ORIGINAL_DST of a connection to itself).
 //
-// A pod whose mesh captures nothing, and whose proxy starts later than the application, shows none of this. A pod
-// with rules of its own (a VPN's) and no mesh shows the last. OUTRIDER_MESH decides for these, without a change of the
-// program: none, or as the arguments of [Proxy], separated by commas: "istio", "outrider,dapr", "http://localhost:9902/ready".
-// Arguments of Proxy leave nothing to find out, and the variable no effect.
+// None of these is true in a pod whose mesh captures nothing and whose proxy starts later than the application. The
+// last one is also true in a pod without a mesh that has rules of its own, such as a VPN's. For these cases
+// OUTRIDER_MESH decides without a change of the program: its value is none, or the arguments of [Proxy], separated by
+// commas: "istio", "outrider,dapr", "http://localhost:9902/ready". If Proxy has arguments, nothing is detected and the
+// variable has no effect.
 //
 // # Versions
 //
-// The module has versions of its own, by semantic versioning: tags ready/vX.Y.Z. Until v1.0.0 a new minor version may
-// change the interface, and CHANGELOG.md says how; a patch version changes no behaviour that this documentation
-// promises. From then on only a new major version, which has another import path, may break a program. Texts of errors and lines of the log are no
-// part of the interface; the fields of [Error] are. The two latest releases of Go are supported. The package needs
-// nothing but the standard library.
+// The module has its own versions, by semantic versioning: tags ready/vX.Y.Z. Until v1.0.0 a new minor version may
+// change the interface, and CHANGELOG.md says how to adapt; a patch version changes no behaviour that this
+// documentation promises. From v1.0.0 on, only a new major version, which has another import path, may break a program.
+// The fields of [Error] are part of the interface; texts of errors and lines of the log are not. The two latest
+// releases of Go are supported. The package needs only the standard library.
 package ready

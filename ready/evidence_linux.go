@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// hostNetwork reports whether this process is in the first network namespace of the machine: the kernel shows these settings
-// in no other one (net/core/sysctl_net_core.c).
+// hostNetwork reports whether this process is in the machine's initial network namespace: only there does the kernel
+// show these settings (net/core/sysctl_net_core.c).
 func hostNetwork() bool { return exists("/proc/sys/net/core/netdev_max_backlog") }
 
-// captured reports whether the kernel tracks this network namespace's connections. It does so only where rules need it: those that
-// redirect connections to a proxy do. A capture is written before the applications start, so this is known before the proxy runs.
+// captured reports whether the kernel tracks this network namespace's connections. It does so only if rules need it, as
+// those that redirect connections to a proxy do. The rules are written before the applications start, so this is known
+// before the proxy runs.
 func captured() bool {
 	return tracked("127.0.0.1:0", syscall.IPPROTO_IP) || tracked("[::1]:0", syscall.IPPROTO_IPV6)
 }
@@ -22,11 +23,11 @@ func captured() bool {
 // originalDst is SO_ORIGINAL_DST and IP6T_SO_ORIGINAL_DST (linux/netfilter_ipv4.h, linux/netfilter_ipv6/ip6_tables.h).
 const originalDst = 80
 
-// tracked connects to itself, and looks for the connection in the kernel's table.
+// tracked opens a connection to itself, and looks it up in the kernel's table.
 func tracked(address string, level int) bool {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
-		return false // no such family
+		return false // the address family is not available
 	}
 	defer l.Close()
 	l.(*net.TCPListener).SetDeadline(time.Now().Add(time.Second))
@@ -46,7 +47,7 @@ func tracked(address string, level int) bool {
 	}
 	found := false
 	raw.Control(func(fd uintptr) {
-		// The package syscall has no function for this option: these two have values that are large enough.
+		// Package syscall has no function for this option. These two use buffers that are large enough.
 		if level == syscall.IPPROTO_IP {
 			_, err = syscall.GetsockoptIPv6Mreq(int(fd), level, originalDst)
 		} else {
@@ -57,8 +58,8 @@ func tracked(address string, level int) bool {
 	return found
 }
 
-// sandbox names the pod's sandbox as the states of containers do: the boot, and the cookie of the network namespace (SO_NETNS_COOKIE, Linux
-// 5.14), else its number.
+// sandbox identifies the pod's sandbox as the states of containers do: by the boot ID and the cookie of the network
+// namespace (SO_NETNS_COOKIE, Linux 5.14), or else the number of the namespace.
 func sandbox() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -75,14 +76,15 @@ func netns() (string, error) {
 		return "", err
 	}
 	defer syscall.Close(fd)
-	// Of 8 bytes, as the value is.
+	// This function has a buffer of 8 bytes, the size of the value.
 	if v, err := syscall.GetsockoptIPMreq(fd, syscall.SOL_SOCKET, cookie); err == nil {
 		return cookieText(append(v.Multiaddr[:], v.Interface[:]...)), nil
 	}
 	return os.Readlink("/proc/self/ns/net")
 }
 
-// locked reports whether another process holds the write lock on a file: the writer of a record lives.
+// locked reports whether another process holds the write lock on a file, which means that the writer of the record
+// lives.
 func locked(f *os.File) bool {
 	const getOwner = 36 // F_OFD_GETLK, fcntl(2)
 	raw, err := f.SyscallConn()
@@ -98,30 +100,30 @@ func locked(f *os.File) bool {
 	return err == nil && l.Type == syscall.F_WRLCK
 }
 
-// openRegular opens a file that another container made: no link is followed, nothing blocks.
+// openRegular opens a file that another container created. It follows no link and does not block.
 func openRegular(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 }
 
-// changes is a source of events: something in one of the directories changed. Without inotify, of which a user has few
-// instances on a machine, there are none, and the pauses are all.
+// changes reports changes in directories. A user has few inotify instances per machine; without one it reports nothing,
+// and the pauses alone decide when to check.
 type changes struct {
 	C     chan struct{}
 	dirs  []string
-	file  *os.File // nil: none
+	file  *os.File // nil: no inotify
 	added map[string]bool
 }
 
-// watch follows directories; add adds those that come later.
+// watch watches directories; add also watches directories that appear later.
 func watch(dirs []string) *changes {
 	w := &changes{C: make(chan struct{}, 1), dirs: dirs, added: map[string]bool{}}
 	return w
 }
 
-// what changes a directory's files; writes end with a close.
+// inotifyMask selects the events that change a directory's files. A write counts when the file is closed.
 const inotifyMask = syscall.IN_CLOSE_WRITE | syscall.IN_CREATE | syscall.IN_MOVED_TO | syscall.IN_MOVED_FROM | syscall.IN_DELETE | syscall.IN_ONLYDIR
 
-// add follows the directories that are there. No change after it has returned is missed.
+// add watches the directories that exist. No change after it has returned is missed.
 func (w *changes) add() {
 	for _, dir := range w.dirs {
 		if w.added[dir] || !exists(dir) {
@@ -152,7 +154,7 @@ func (w *changes) open() bool {
 	return true
 }
 
-// read empties the queue. Which event it was does not matter.
+// read empties the queue. It does not matter which event it was.
 func (w *changes) read(f *os.File) {
 	buffer := make([]byte, 4096)
 	for {

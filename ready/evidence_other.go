@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Meshes, and what is known of them, are on Linux.
+// Meshes run on Linux only, so there is no evidence of one here.
 
 func hostNetwork() bool { return false }
 

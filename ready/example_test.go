@@ -29,7 +29,7 @@ func ExampleWait() {
 	// Output: <nil>
 }
 
-// Try for a while, then go on: what loops with sleep 1 do.
+// Try for a while and then go on, like a loop with "sleep 1".
 func ExampleContinue() {
 	err := ready.Wait(context.Background(), quiet, ready.On("tcp://127.0.0.1:1"), ready.For(100*time.Millisecond), ready.Continue)
 	fmt.Println(err)
@@ -47,21 +47,21 @@ func ExampleError() {
 	// Output: file:///var/run/no-such-file: no such file or directory
 }
 
-// Anything that can be asked.
+// A condition can be any function.
 func ExampleCheck() {
 	ping := func(context.Context) error { return nil } // (*sql.DB).PingContext
 	fmt.Println(ready.Wait(context.Background(), quiet, ready.Check("postgres", ping)))
 	// Output: <nil>
 }
 
-// A wrong option is an error before anything is waited for.
+// An invalid option is an error before any wait begins.
 func ExampleNew() {
 	_, err := ready.New(ready.On("tcp://db"))
 	fmt.Println(err)
 	// Output: ready: tcp://db: the port is missing
 }
 
-// A server reports by its readiness probe how far the wait is.
+// A server's readiness probe reports the progress of the wait.
 func ExampleWaiter_ServeHTTP() {
 	w, err := ready.New(quiet, ready.Check("cache", func(context.Context) error { return nil }))
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"strconv"
 )
 
-// grpcCheck makes the one call of gRPC's health protocol (grpc/health/v1/health.proto), by HTTP/2 without TLS. gRPC's
-// library is not needed for it. An empty service is the server as a whole.
+// grpcCheck makes the only call of gRPC's health protocol (grpc/health/v1/health.proto), over HTTP/2 without TLS, and
+// without gRPC's library. An empty service means the whole server.
 func grpcCheck(address, service string) func(context.Context, *attempt) error {
 	t := transport()
 	t.Protocols = new(http.Protocols)
@@ -45,9 +45,9 @@ func grpcCheck(address, service string) func(context.Context, *attempt) error {
 	}
 }
 
-const maxHealth = 4 << 10 // bytes of an answer, which has one number
+const maxHealth = 4 << 10 // bytes of an answer, which contains only a number
 
-// healthRequest is a frame with a HealthCheckRequest: field 1, the name.
+// healthRequest returns a framed HealthCheckRequest: field 1 is the service's name.
 func healthRequest(service string) []byte {
 	var message []byte
 	if service != "" {
@@ -61,7 +61,7 @@ func healthRequest(service string) []byte {
 
 var errNoHealth = errors.New("the answer is none of gRPC's health service")
 
-// healthAnswer is nil if the service serves. A call that fails may have its status in the header (trailers only).
+// healthAnswer returns nil if the service is serving. A failed call may have its status in the header (trailers only).
 func healthAnswer(header, trailer http.Header, body []byte) error {
 	status, message := trailer.Get("Grpc-Status"), trailer.Get("Grpc-Message")
 	if status == "" {
@@ -90,7 +90,7 @@ func healthAnswer(header, trailer http.Header, body []byte) error {
 	return nil
 }
 
-// firstNumber is field 1 of a message of protobuf, a number; 0 if it is absent. Other fields are passed over.
+// firstNumber returns field 1 of a protobuf message, a number; 0 if it is absent. It skips other fields.
 func firstNumber(m []byte) (number uint64, err error) {
 	next := func() (v uint64) {
 		var n int

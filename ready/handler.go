@@ -5,12 +5,12 @@ import (
 	"net/http"
 )
 
-// ServeHTTP reports how far the wait is, for a readiness probe: status 200 once it has ended well, else 503, with
-// a body in JSON:
+// ServeHTTP reports the progress of the wait, for a readiness probe: status 200 once it has succeeded, otherwise 503,
+// with a JSON body:
 //
 //	{"ready":false,"missing":[{"condition":"tcp://db:5432","error":"connection refused"}]}
 //
-// It is about the start: a dependency that goes away later does not change it.
+// It covers only the start: a dependency that fails later does not change the answer.
 func (w *Waiter) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		rw.Header().Set("Allow", "GET, HEAD")
@@ -24,7 +24,7 @@ func (w *Waiter) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	answer := struct {
 		Ready   bool      `json:"ready"`
-		Missing []missing `json:"missing,omitempty"` // after Continue, what the program goes on without
+		Missing []missing `json:"missing,omitempty"` // after Continue: the conditions that the program goes on without
 	}{}
 	for _, m := range w.Missing() {
 		answer.Missing = append(answer.Missing, missing{m.Condition, m.Err.Error(), m.Hint})

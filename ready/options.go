@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// An Option says what to wait for, or how. A wrong one is an error of [New].
+// An Option says what to wait for, or how. [New] returns an error for an invalid one.
 type Option interface{ apply(*options) error }
 
-// options as they were given. A pointer is nil where an option was not.
+// options holds the options that were given. A nil pointer means that an option was not given.
 type options struct {
 	conditions  []*condition
 	proxy       *[]string
@@ -32,7 +32,7 @@ type option func(*options) error
 
 func (o option) apply(to *options) error { return o(to) }
 
-// once sets a value that may be given once.
+// once sets a value that may be given only once.
 func once[T any](name string, to **T, value T) error {
 	if *to != nil {
 		return fmt.Errorf("%s is given twice: give it once", name)
@@ -57,17 +57,17 @@ func (p Policy) apply(o *options) error {
 	return once("the policy", &o.policy, p)
 }
 
-// A Level is how much of the pod the proxy must know to be ready.
+// A Level says how much of the pod must be ready for the proxy to count as ready.
 type Level string
 
 // The levels. Both are options, beside [Proxy].
 const (
-	// Outbound: the proxy serves, so the application may call others. The default.
+	// Outbound: the proxy serves, so the application can call others. The default.
 	Outbound Level = "outbound"
 
-	// Full: every application of the pod is healthy too. It is for a process beside the applications: one that
-	// waits for Full before it is healthy itself waits for itself. Outrider and Dapr have it; with
-	// the agent of another mesh the wait fails at once.
+	// Full: every application of the pod is healthy too. It is for a process beside the applications. An application
+	// whose own health depends on Full would wait for itself. Outrider and Dapr support it; with the agent of another
+	// mesh the wait fails at once.
 	Full Level = "full"
 )
 
@@ -78,16 +78,16 @@ func (l Level) apply(o *options) error {
 	return once("the level", &o.level, l)
 }
 
-// Proxy waits for the sidecar of this pod, whose mesh is looked for as the package's comment says.
+// Proxy waits for the sidecar of this pod. Without arguments it detects the mesh as the package comment describes.
 //
-// With arguments it waits in any case, for all that they name: "outrider", "istio",
-// "linkerd", "dapr", the http:// or https:// URL of an agent's readiness, or unix:///PATH of the socket of Outrider's
-// agent. The argument "none" waits for none, and must be alone.
+// With arguments it does not detect anything, and waits for everything that they name: "outrider", "istio", "linkerd",
+// "dapr", the http:// or https:// URL of an agent's readiness, or unix:///PATH of the socket of Outrider's agent. The
+// argument "none" means that there is no proxy, and must be alone.
 func Proxy(at ...string) Option {
 	return option(func(o *options) error { return once("ready.Proxy", &o.proxy, at) })
 }
 
-// On waits for dependencies, by their addresses; see the package's comment.
+// On waits for dependencies, given by their addresses; see the package comment.
 func On(targets ...string) Option {
 	return option(func(o *options) error {
 		if len(targets) == 0 {
@@ -104,8 +104,8 @@ func On(targets ...string) Option {
 	})
 }
 
-// Check waits until ok returns nil. It is called again and again, never twice at a time. It should return when its
-// context ends; the wait ends in time even if it does not. name is for people.
+// Check waits until ok returns nil. It calls ok repeatedly, but never twice at the same time. ok should return when its
+// context ends; the wait ends in time even if it does not. name is shown to people.
 func Check(name string, ok func(context.Context) error) Option {
 	return option(func(o *options) error {
 		if name == "" || ok == nil {
@@ -116,20 +116,19 @@ func Check(name string, ok func(context.Context) error) Option {
 	})
 }
 
-// For is how long a wait may take in all; default one minute. For a wait without an end of its own give a long
-// one, and a ctx that ends.
+// For limits the whole wait; default one minute. To wait without a limit, pass a long duration and a ctx that ends.
 func For(d time.Duration) Option {
 	return option(func(o *options) error { return positive("ready.For", &o.timeout, d) })
 }
 
-// Every is the longest pause between two attempts; default 50 ms in the pod and 1 s elsewhere. The first pauses are
+// Every sets the longest pause between two attempts; default 50 ms in the pod and 1 s elsewhere. The first pauses are
 // shorter.
 func Every(d time.Duration) Option {
 	return option(func(o *options) error { return positive("ready.Every", &o.every, d) })
 }
 
-// Attempt is how long an attempt may take; default 1 s, doubling up to 10 s. A request that Outrider's agent holds may take
-// longer.
+// Attempt limits the first attempt; default 1 s. The limit doubles for later ones, up to 10 s. A request that
+// Outrider's agent holds may take longer.
 func Attempt(d time.Duration) Option {
 	return option(func(o *options) error { return positive("ready.Attempt", &o.attempt, d) })
 }
@@ -141,7 +140,7 @@ func positive(name string, to **time.Duration, d time.Duration) error {
 	return once(name, to, d)
 }
 
-// Log is where the lines go; default slog.Default().
+// Log sets the logger; default slog.Default().
 func Log(l *slog.Logger) Option {
 	return option(func(o *options) error {
 		if l == nil {
@@ -155,7 +154,8 @@ func Log(l *slog.Logger) Option {
 	})
 }
 
-// Name is by what Outrider's agent shows this waiter in its journal; default: the name of the host and of the program.
+// Name sets the name under which this waiter appears in the journal of Outrider's agent; default: the names of the host
+// and of the program.
 func Name(name string) Option {
 	return option(func(o *options) error {
 		if name == "" || name != visible(name) {
@@ -165,9 +165,9 @@ func Name(name string) Option {
 	})
 }
 
-// StateDirs is where Outrider's files are: the directory of this container, and that of all containers' states.
-// Default, also for an empty one: the variables OUTRIDER_OWN and OUTRIDER_STATES, else /outrider/own and
-// /outrider/state.
+// StateDirs sets the directories of Outrider's files: the directory of this container, and that of all containers'
+// states. The default for each, also if it is empty, is the variable OUTRIDER_OWN or OUTRIDER_STATES, or else
+// /outrider/own or /outrider/state.
 func StateDirs(own, states string) Option {
 	return option(func(o *options) error {
 		for _, d := range []string{own, states} {
@@ -180,7 +180,7 @@ func StateDirs(own, states string) Option {
 	})
 }
 
-// New checks the options. A Waiter can be served to others before it waits.
+// New checks the options. The Waiter can serve as a handler before its wait begins.
 func New(opts ...Option) (*Waiter, error) {
 	var o options
 	for _, opt := range opts {

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// Names on which Outrider's agent and this package agree; a test holds them to the agent.
+// Names on which Outrider's agent and this package agree. A test compares them with the agent's.
 const (
 	ownDir         = "/outrider/own"
 	statesDir      = "/outrider/state"
@@ -28,19 +28,19 @@ const (
 	socketFile     = "agent.sock"
 	readyPath      = "/healthz/ready"
 	waiterHeader   = "Outrider-Waiter"
-	agentHeader    = "Outrider-Agent" // in every answer of an agent that holds requests
+	agentHeader    = "Outrider-Agent" // in every answer of an agent that can hold requests
 )
 
-// meshVariable stands for the arguments of Proxy where there are none.
+// meshVariable replaces the arguments of Proxy if there are none.
 const meshVariable = "OUTRIDER_MESH"
 
-// An endpoint is where an agent says whether it is ready.
+// An endpoint is an address at which an agent reports whether it is ready.
 type endpoint struct {
 	shown  string
-	socket string // of a unix socket; empty: by TCP
+	socket string // path of a Unix socket; empty: TCP
 	url    url.URL
-	full   bool // it knows of the applications, or nothing is known of it
-	holds  bool // it may hold the request
+	full   bool // it can report on the applications, or may be able to
+	holds  bool // it can hold a request until it is ready
 }
 
 func on(port uint16, path string) endpoint {
@@ -54,7 +54,7 @@ func onSocket(path string) endpoint {
 	return endpoint{shown: path, socket: path, full: true, holds: true, url: url.URL{Scheme: "http", Host: "agent", Path: readyPath}}
 }
 
-// ports of agents: Outrider's and Istio's, then Linkerd's.
+// Ports of agents: Outrider's and Istio's, then Linkerd's.
 const (
 	statusPort, readinessPort = 15020, 15021
 	linkerdPort               = 4191
@@ -62,10 +62,10 @@ const (
 	daprVariable              = "DAPR_HTTP_PORT"
 )
 
-// agents is where the agents of each mesh are.
+// agents returns the endpoints of a mesh's agents.
 //
-// Istio: pilot-agent answers on 15020, and Envoy forwards 15021 to it; 200 or 503. Linkerd: the proxy's admin
-// server, /ready; 200 or 503. Dapr: 204 or 500; docs.dapr.io/reference/api/health_api.
+// Istio: pilot-agent answers on 15020, and Envoy forwards 15021 to it; 200 or 503. Linkerd: the proxy's admin server,
+// /ready; 200 or 503. Dapr: 204 or 500; docs.dapr.io/reference/api/health_api.
 func (p place) agents(name string, env func(string) string) ([]endpoint, error) {
 	switch name {
 	case "outrider":
@@ -98,9 +98,9 @@ func (p place) sockets() []endpoint {
 	return []endpoint{onSocket(filepath.Join(p.own, socketFile)), onSocket(filepath.Join(p.states, proxyContainer, socketFile))}
 }
 
-// proxies are the conditions of Proxy(at...); none is why there are none, if that was given.
+// proxies returns the conditions of Proxy(at...). If "none" was given, none names the source of that setting.
 //
-// The variables decide only where the program does not.
+// The variables count only if the program gives no arguments.
 func (p place) proxies(at []string, env func(string) string) (conditions []*condition, none string, err error) {
 	from := "ready.Proxy"
 	if v := env(meshVariable); len(at) == 0 && v != "" {
@@ -131,14 +131,14 @@ func (p place) proxies(at []string, env func(string) string) (conditions []*cond
 			return nil, "", fmt.Errorf("%s: %w", from, err)
 		}
 		if strings.Contains(name, "://") {
-			shown = px.endpoints[0].shown // without its query
+			shown = px.endpoints[0].shown // without the query
 		}
 		conditions = append(conditions, px.condition("proxy "+shown))
 	}
 	return conditions, "", nil
 }
 
-// parseEndpoint reads the address of an agent.
+// parseEndpoint parses the address of an agent.
 func parseEndpoint(text string) ([]endpoint, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -163,9 +163,9 @@ func parseEndpoint(text string) ([]endpoint, error) {
 type proxy struct {
 	place
 	endpoints []endpoint
-	mayBeNone bool                // whether there is one is to be found out
-	asked     bool                // an agent that holds requests has answered
-	env       func(string) string // nil: where to look was given
+	mayBeNone bool                // it must still find out whether there is a proxy
+	asked     bool                // an agent that can hold requests has answered
+	env       func(string) string // nil: the endpoints were given
 }
 
 func (p *proxy) condition(name string) *condition {
@@ -175,7 +175,7 @@ func (p *proxy) condition(name string) *condition {
 	}
 }
 
-// A silence is an endpoint that gave no answer which an agent gives. heard: it listens.
+// A silence means that an endpoint gave no answer of an agent. heard: something listens there.
 type silence struct {
 	error
 	heard bool
@@ -183,7 +183,7 @@ type silence struct {
 
 func (s silence) Unwrap() error { return s.error }
 
-// check asks each endpoint until an agent answers. Once there must be a proxy, it is not doubted again.
+// check asks each endpoint until an agent answers. Once it has found out that there is a proxy, it sticks to that.
 func (p *proxy) check(ctx context.Context, a *attempt) error {
 	var first error
 	heard := false
@@ -195,7 +195,7 @@ func (p *proxy) check(ctx context.Context, a *attempt) error {
 			return err
 		}
 		heard = heard || s.heard
-		if first == nil || s.heard || errors.Is(first, fs.ErrNotExist) { // a socket that is not there says little
+		if first == nil || s.heard || errors.Is(first, fs.ErrNotExist) { // a missing socket says little
 			first = fmt.Errorf("no answer from %s: %w", e.shown, s.error)
 		}
 	}
@@ -213,15 +213,16 @@ func (p *proxy) check(ctx context.Context, a *attempt) error {
 }
 
 const (
-	// holdFor is how long a request may be held: so the reasons that are logged are not older.
+	// holdFor limits how long a request is held, so that the logged reasons are no older than that.
 	holdFor = 10 * time.Second
-	// soon is for the first request at level full, to which the applications are probed.
+	// soon is for the first request at level full, during which the agent probes the applications.
 	soon = 500 * time.Millisecond
-	// askLimit is for an endpoint that listens and may be no agent's.
+	// askLimit is for an endpoint that listens but may not be an agent's.
 	askLimit = 250 * time.Millisecond
 )
 
-// wait returns how long an agent that holds requests is to hold this one. The first answer comes at once: it has the reasons.
+// wait returns how long an agent is to hold this request. The first answer must come at once, because it contains the
+// reasons.
 func (p *proxy) wait(end time.Time) time.Duration {
 	hold := time.Duration(0)
 	switch {
@@ -280,7 +281,7 @@ func (p *proxy) ask(ctx context.Context, a *attempt, e endpoint) error {
 	return p.judge(e, res, body)
 }
 
-// judge returns nil for an answer that means ready, else the reason.
+// judge returns nil if an answer means ready, and otherwise the reason why not.
 func (p *proxy) judge(e endpoint, res *http.Response, body []byte) error {
 	ours := res.Header.Get(agentHeader) != ""
 	p.asked = p.asked || ours
@@ -292,7 +293,7 @@ func (p *proxy) judge(e endpoint, res *http.Response, body []byte) error {
 		return nil
 	case ours || code == http.StatusServiceUnavailable || code == http.StatusInternalServerError:
 		return reasons(code, body)
-	default: // something else has the port, or the proxy is there and its agent is not
+	default: // something else uses the port, or the proxy runs but its agent does not
 		err := reasons(code, body)
 		if !p.mayBeNone {
 			return err
@@ -301,7 +302,7 @@ func (p *proxy) judge(e endpoint, res *http.Response, body []byte) error {
 	}
 }
 
-// dial connects to the endpoint. localhost is not looked up: its addresses are known.
+// dial connects to the endpoint. It does not look up localhost, whose addresses are known.
 func (e endpoint) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d := new(net.Dialer)
 	if e.socket != "" {
@@ -320,7 +321,7 @@ func (e endpoint) dial(ctx context.Context, network, address string) (net.Conn, 
 	return c, err
 }
 
-// reasons reads why an agent is not ready: the form of Outrider's, or any text.
+// reasons parses why an agent is not ready, from Outrider's JSON or from any text.
 func reasons(code int, body []byte) error {
 	var s struct {
 		Reasons []struct{ Code, Message, Hint string }
@@ -335,8 +336,8 @@ func reasons(code int, body []byte) error {
 	return errors.New(strings.TrimSpace(fmt.Sprintf("it answers %d %s", code, visible(string(body)))))
 }
 
-// noMesh is why there is no proxy to wait for although none answers; empty: there must be one. heard: something listens
-// where an agent would.
+// noMesh explains why there is no proxy to wait for, if no agent answers. It returns "" if there must be a proxy.
+// heard: something listens at an agent's port.
 func (p *proxy) noMesh(heard bool) string {
 	switch {
 	case p.env("KUBERNETES_SERVICE_HOST") == "" && !exists("/var/run/secrets/kubernetes.io/serviceaccount"):
@@ -353,8 +354,8 @@ func (p *proxy) noMesh(heard bool) string {
 	return ""
 }
 
-// tunnelPort is HBONE's. Before a pod of Istio's ambient mode starts, ztunnel on the node listens on it in the pod's network. There is
-// no agent in the pod then.
+// tunnelPort is the port of HBONE. In Istio's ambient mode, ztunnel on the node listens on it in the pod's network
+// before the pod starts, and the pod contains no agent.
 const tunnelPort = 15008
 
 func exists(path string) bool {

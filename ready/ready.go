@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Wait is [New] and then [Waiter.Wait].
+// Wait calls [New] and then [Waiter.Wait].
 func Wait(ctx context.Context, opts ...Option) error {
 	w, err := New(opts...)
 	if err != nil {
@@ -23,19 +23,19 @@ func Wait(ctx context.Context, opts ...Option) error {
 	return w.Wait(ctx)
 }
 
-// A Waiter waits once. It is also an http.Handler that reports how far the wait is. Its methods may be called from any
-// goroutine.
+// A Waiter waits once. It is also an http.Handler that reports the progress of the wait. Its methods may be called from
+// any goroutine.
 type Waiter struct {
 	timeout, every, limit time.Duration
 	policy                Policy
 	conditions            []*condition
-	without               string // why there is no proxy to wait for, if that was given
+	without               string // why there is no proxy to wait for, if the user said so
 	log                   *slog.Logger
-	done                  chan struct{} // closed once a wait has ended well
+	done                  chan struct{} // closed once a wait has succeeded
 
 	mu      sync.Mutex
 	phase   phase
-	missing map[*condition]error // what a wait still waits for, and its last answer
+	missing map[*condition]error // the conditions still missing, with their last answers
 }
 
 type phase int
@@ -48,23 +48,23 @@ const (
 	failed
 )
 
-// An Error is a wait that did not end well.
+// An Error describes a wait that failed.
 type Error struct {
-	// Cause is why the wait ended: context.DeadlineExceeded after the time of For, the cause of ctx, a
+	// Cause is the reason why the wait ended: context.DeadlineExceeded after the time of For, the cause of ctx, a
 	// *SignalError, or the error of a condition that can never hold.
 	Cause   error
 	After   time.Duration
 	Missing []Missing // in the order of the options
 }
 
-// A Missing is a condition that did not hold.
+// A Missing is a condition that does not hold.
 type Missing struct {
 	Condition string // "proxy", "tcp://db:5432", "cache is healthy"
 	Err       error  // the last answer
-	Hint      string // what to look at; may be empty
+	Hint      string // advice; may be empty
 }
 
-// Error is on one line.
+// Error returns one line.
 func (e *Error) Error() string {
 	s := fmt.Sprintf("ready: not ready after %s (%v)", e.After.Round(time.Millisecond), e.Cause)
 	if text := describe(e.Missing); text != "" {
@@ -73,7 +73,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap returns the cause, and the last answers.
+// Unwrap returns the cause and the last answers.
 func (e *Error) Unwrap() []error {
 	out := []error{e.Cause}
 	for _, m := range e.Missing {
@@ -90,7 +90,7 @@ func describe(missing []Missing) string {
 	return strings.Join(words, ", ")
 }
 
-// A SignalError is the signal that ended a wait.
+// A SignalError names the signal that ended a wait.
 type SignalError struct{ Signal os.Signal }
 
 func (e *SignalError) Error() string { return "signal: " + e.Signal.String() }
@@ -101,9 +101,9 @@ var (
 	errTime    = fmt.Errorf("the time is over: %w", context.DeadlineExceeded)
 )
 
-// Wait waits until everything is there; see the package's comment for what else ends it. It returns nil, or an *Error.
-// Called again after it has failed, it waits again; after it has succeeded it returns nil at once. While it
-// waits, another call is an error.
+// Wait waits until every condition holds; the package comment says what else ends it. It returns nil, or an *Error.
+// After a failure, another call waits again; after a success, it returns nil at once. A call while another one is
+// waiting is an error.
 func (w *Waiter) Wait(ctx context.Context) error {
 	switch before, err := w.begin(); {
 	case err != nil:
@@ -114,7 +114,8 @@ func (w *Waiter) Wait(ctx context.Context) error {
 	began := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// A context of its own for the time: a deadline of ctx may be the earlier one, and Continue is for this alone.
+	// A separate context for the time of For, because a deadline of ctx may come earlier, and Continue applies only to
+	// For.
 	ctx, end := context.WithTimeoutCause(ctx, w.timeout, errTime)
 	defer end()
 	defer interrupt(cancel)()
@@ -143,11 +144,12 @@ func (w *Waiter) begin() (before phase, err error) {
 	return before, nil
 }
 
-// interrupt ends a context by a signal, until stop is called. A signal that the process ignores stays ignored.
+// interrupt cancels a context when a signal arrives, until stop is called. A signal that the process ignores stays
+// ignored.
 func interrupt(cancel context.CancelCauseFunc) (stop func()) {
 	signals := slices.DeleteFunc([]os.Signal{syscall.SIGTERM, os.Interrupt}, signal.Ignored)
 	if len(signals) == 0 {
-		return func() {} // Notify without any means all
+		return func() {} // Notify without signals would mean all signals
 	}
 	c, over := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(c, signals...)
@@ -164,7 +166,7 @@ func interrupt(cancel context.CancelCauseFunc) (stop func()) {
 	}
 }
 
-// A result is the end of one condition's wait.
+// A result is the outcome of waiting for one condition.
 type result struct {
 	c        *condition
 	err      error
@@ -172,10 +174,10 @@ type result struct {
 	attempts int
 }
 
-// fresh is how old an answer may be when the wait ends: ready means now.
+// fresh limits the age of an answer at the end of the wait, so that "ready" means now.
 const fresh = 250 * time.Millisecond
 
-// all returns nil in a moment in which every condition holds, or the cause of the end.
+// all returns nil at a moment at which every condition holds, or else the cause of the end.
 func (w *Waiter) all(ctx context.Context, began time.Time) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -183,12 +185,12 @@ func (w *Waiter) all(ctx context.Context, began time.Time) error {
 	said := teller{log: w.logger(), began: began}
 	tick := time.NewTicker(sayEvery)
 	defer tick.Stop()
-	var lost error                   // with Continue: a condition that can never hold
-	at := map[*condition]time.Time{} // of the answer
-	settled := map[*condition]bool{} // it is not asked again
+	var lost error                   // with Continue: the error of a condition that can never hold
+	at := map[*condition]time.Time{} // times of the answers
+	settled := map[*condition]bool{} // conditions that are not checked again
 	again := false
 	for pending := w.conditions; len(pending) > 0; again = true {
-		results := make(chan result, len(pending)) // so that one that ends too late is not stuck
+		results := make(chan result, len(pending)) // buffered, so that a late result does not block its goroutine
 		for _, c := range pending {
 			go func() { results <- w.await(ctx, c) }()
 		}
@@ -214,14 +216,14 @@ func (w *Waiter) all(ctx context.Context, began time.Time) error {
 			}
 		}
 		if again && !changed {
-			break // all held twice
+			break // all held in both rounds
 		}
 		pending = slices.DeleteFunc(slices.Clone(w.conditions), func(c *condition) bool { return settled[c] || time.Since(at[c]) <= fresh })
 	}
 	return lost
 }
 
-// settle notes the end of a condition's wait. keep: the condition is to hold at the end too.
+// settle records the result of one condition. keep: the condition must also hold at the end.
 func (w *Waiter) settle(r result) (keep bool, err error) {
 	var skip skipped
 	switch {
@@ -238,7 +240,7 @@ func (w *Waiter) settle(r result) (keep bool, err error) {
 	return false, r.err
 }
 
-// ended notes how a wait went, and makes the error.
+// ended records the outcome of a wait, and creates the error.
 func (w *Waiter) ended(cause error, began time.Time) error {
 	took := time.Since(began)
 	missing := w.Missing()
@@ -263,7 +265,7 @@ func (w *Waiter) ended(cause error, began time.Time) error {
 	return &Error{Cause: cause, After: took, Missing: missing}
 }
 
-// answered notes the last answer of a condition; nil: it holds.
+// answered records the last answer of a condition; nil: it holds.
 func (w *Waiter) answered(c *condition, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -274,7 +276,8 @@ func (w *Waiter) answered(c *condition, err error) {
 	w.missing[c] = err
 }
 
-// Missing lists what the wait waits for at this moment, in the order of the options; before it has begun, everything.
+// Missing lists the conditions that do not hold at this moment, in the order of the options. Before the wait begins it
+// lists all of them.
 func (w *Waiter) Missing() []Missing {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -297,20 +300,21 @@ func (w *Waiter) Missing() []Missing {
 	return out
 }
 
-// Done is closed once a wait has ended well: everything was there, or Continue goes on without.
+// Done returns a channel that is closed once a wait has succeeded: everything was there, or Continue goes on without
+// it.
 func (w *Waiter) Done() <-chan struct{} { return w.done }
 
 func (w *Waiter) logger() *slog.Logger {
 	if w.log == nil {
-		return slog.Default() // of now: a program may set it after New
+		return slog.Default() // evaluated late, because a program may set it after New
 	}
 	return w.log
 }
 
-// sayEvery is the least time between two lines.
+// sayEvery is the minimum time between two lines.
 const sayEvery = time.Second
 
-// A teller writes what is waited for: when that has changed, and each time the wait has become longer by half.
+// A teller logs what is missing: whenever that changes, and each time the wait has become half as long again.
 type teller struct {
 	log   *slog.Logger
 	began time.Time

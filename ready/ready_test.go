@@ -19,13 +19,13 @@ import (
 	"time"
 )
 
-// The signal package's goroutine is not to begin in the bubble of a test.
+// Start the signal package's goroutine here, so that it does not start in the bubble of a test.
 func TestMain(m *testing.M) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2)
 	os.Exit(m.Run())
 }
 
-// silent is for tests in which the log is not looked at.
+// silent is for tests that do not check the log.
 var silent = Log(slog.New(slog.DiscardHandler))
 
 func TestWrongOptionsAreErrorsOfNew(t *testing.T) {
@@ -116,7 +116,7 @@ func TestTheVariableDecides(t *testing.T) {
 	}
 }
 
-// after holds from a moment on.
+// after returns a check that succeeds after a time.
 func after(d time.Duration) func(context.Context) error {
 	began := time.Now()
 	return func(context.Context) error {
@@ -137,7 +137,7 @@ func TestAWaitEndsWithTheLastCondition(t *testing.T) {
 	})
 }
 
-// A dependency that was there while another was still missing may be gone.
+// Every condition must hold at the end, even one that held earlier while another was still missing.
 func TestEverythingHoldsAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -154,7 +154,7 @@ func TestEverythingHoldsAtTheEnd(t *testing.T) {
 	})
 }
 
-// Answers that take longer than fresh are not asked for again and again.
+// A condition whose answers take longer than fresh is not checked again and again.
 func TestSlowConditionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -173,7 +173,7 @@ func TestSlowConditionsEnd(t *testing.T) {
 func TestAnAttemptGetsMoreTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		slow := func(ctx context.Context) error { // as a name server that answers after 3 s
+		slow := func(ctx context.Context) error { // like a name server that answers after 3 s
 			select {
 			case <-time.After(3 * time.Second):
 				return nil
@@ -226,7 +226,7 @@ func TestPolicies(t *testing.T) {
 			t.Errorf("again: %v", err)
 		}
 
-		// Continue is for the time of For alone.
+		// Continue applies only to the time of For.
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := Wait(ctx, lines, Continue, Check("db", never)); !errors.As(err, &e) || !errors.Is(err, context.DeadlineExceeded) || e.After != time.Second {
@@ -255,14 +255,14 @@ func TestWhatCanNeverHold(t *testing.T) {
 			switch d := time.Since(began); {
 			case policy == Fail && (err == nil || !strings.Contains(err.Error(), "x (not here)") || d != 0):
 				t.Errorf("%s: %v after %v", policy, err, d)
-			case policy == Continue && (err != nil || d < time.Second || len(w.Missing()) != 1): // the others are waited for
+			case policy == Continue && (err != nil || d < time.Second || len(w.Missing()) != 1): // the other conditions are awaited
 				t.Errorf("%s: %v after %v, %v", policy, err, d, w.Missing())
 			}
 		}
 	})
 }
 
-// One line a second at most, whatever happens.
+// The log gets at most one line per second, whatever happens.
 func TestLinesInTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var times []time.Duration
@@ -303,7 +303,7 @@ func (h *recorder) Handle(_ context.Context, r slog.Record) error { h.add(r); re
 func (h *recorder) WithAttrs([]slog.Attr) slog.Handler            { return h }
 func (h *recorder) WithGroup(string) slog.Handler                 { return h }
 
-// Whatever a condition does, no call takes longer than its time, and it ends at that time if it does not succeed.
+// Whatever a condition does, a call of Wait ends by its limit, and exactly at the limit if it does not succeed.
 func TestNoCallExceedsItsDeadline(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
@@ -325,17 +325,17 @@ func TestNoCallExceedsItsDeadline(t *testing.T) {
 				takes, from, kind, calls := span(10*time.Second), time.Now().Add(span(2*time.Minute)), r.IntN(5), 0
 				options = append(options, Check(fmt.Sprint(i), func(ctx context.Context) error {
 					switch calls++; kind {
-					case 0: // it hangs, and does not look at ctx
+					case 0: // hangs and ignores ctx
 						<-hang
-					case 1: // it is slow, and does not look at ctx
+					case 1: // slow, and ignores ctx
 						time.Sleep(takes)
-					case 2: // it is slow
+					case 2: // slow
 						select {
 						case <-time.After(takes):
 						case <-ctx.Done():
 							return ctx.Err()
 						}
-					case 3: // it flaps
+					case 3: // holds only sometimes
 						if calls%3 != 0 {
 							return errors.New("flapping")
 						}
@@ -364,7 +364,7 @@ func TestNoCallExceedsItsDeadline(t *testing.T) {
 			case late < 0 && err != nil:
 				t.Errorf("seed %d: %v too early: %v", seed, -late, err)
 			}
-			time.Sleep(10 * time.Second) // those that do not look at ctx end
+			time.Sleep(10 * time.Second) // let the checks that ignore ctx end
 		})
 	}
 }
@@ -436,7 +436,7 @@ func TestTheHandlerReportsTheWait(t *testing.T) {
 	})
 }
 
-// The pauses of many that start together differ, and are never longer than promised.
+// The pauses of waiters that start together differ, and are never longer than promised.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at [][]time.Duration

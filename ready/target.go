@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// parseTarget reads one argument of On.
+// parseTarget parses one argument of On.
 func parseTarget(text string) (*condition, error) {
 	if !strings.Contains(text, "://") {
 		return parseContainer(text)
@@ -24,11 +24,11 @@ func parseTarget(text string) (*condition, error) {
 	if err != nil {
 		var cause *url.Error
 		if errors.As(err, &cause) {
-			err = cause.Err // without the text, which may have a password
+			err = cause.Err // without the text, which may contain a password
 		}
 		return nil, fmt.Errorf("a dependency's address: %w", err)
 	}
-	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path} // a query may have a token
+	shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path} // without the query, which may contain a token
 	c := &condition{name: visible(shown.String()), busy: make(chan struct{}, 1)}
 	if u.User != nil {
 		return nil, fmt.Errorf("%s: a user and a password are not supported: use ready.Check", c.name)
@@ -69,13 +69,13 @@ func parseTarget(text string) (*condition, error) {
 	return c, nil
 }
 
-// forms are how addresses look.
+// forms shows the expected form of each kind of address.
 var forms = map[string]string{
 	"tcp": "tcp://HOST:PORT", "grpc": "grpc://HOST:PORT or grpc://HOST:PORT/SERVICE",
 	"unix": "unix:///PATH", "file": "file:///PATH",
 }
 
-// hostPort checks both. Without needed the port may be left out.
+// hostPort checks host and port. If needed is false, the port may be omitted.
 func hostPort(u *url.URL, needed bool) error {
 	if u.Hostname() == "" {
 		return errors.New("the host is missing")
@@ -108,13 +108,13 @@ func dialCheck(network, address string) func(context.Context, *attempt) error {
 	}
 }
 
-// settles is how long a connection must stay open where a proxy may have accepted it.
+// settles is how long a connection must stay open if a proxy may have accepted it.
 const settles = 100 * time.Millisecond
 
 var errClosed = errors.New("the connection is accepted and closed at once, as by a proxy whose own connection is refused")
 
-// tcpCheck connects. Where a proxy may accept the connection in the dependency's place, it must stay open for a
-// moment too.
+// tcpCheck opens a connection. If a proxy may have accepted it in the dependency's place, the connection must also stay
+// open for a moment.
 func tcpCheck(address string, remote bool) func(context.Context, *attempt) error {
 	return func(ctx context.Context, _ *attempt) error {
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -149,13 +149,13 @@ func fileCheck(path string) func(context.Context, *attempt) error {
 	}
 }
 
-// transport keeps no connection: an answer on an old one says nothing of who connects now. The environment's HTTP proxy is not
-// used.
+// transport keeps no connections, because an answer on an old connection does not prove that a new one can be opened.
+// It ignores the environment's HTTP proxy.
 func transport() *http.Transport {
 	return &http.Transport{DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10}
 }
 
-// client follows no redirect: it is an answer.
+// client follows no redirect: a redirect is an answer.
 func client(t *http.Transport) *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
@@ -182,7 +182,7 @@ func httpCheck(u *url.URL) func(context.Context, *attempt) error {
 
 const userAgent = "outrider-ready"
 
-// plain is err without addresses, which the condition's name has already, and which may have a token.
+// plain returns err without addresses: they are in the condition's name already, and may contain a token.
 func plain(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

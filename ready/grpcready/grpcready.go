@@ -1,6 +1,6 @@
-// Package grpcready reports the wait of outrider.dev/ready by gRPC's health service, for the gRPC probes of the kubelet and for clients that
-// check health. It is a module of its own, so that outrider.dev/ready needs no gRPC. Its versions are
-// tags ready/grpcready/vX.Y.Z; the policy of outrider.dev/ready applies to it.
+// Package grpcready publishes the progress of a wait of outrider.dev/ready through gRPC's health service, for the
+// kubelet's gRPC probes and for clients that check health. It is a module of its own, so that outrider.dev/ready does
+// not need gRPC. Its versions are tags ready/grpcready/vX.Y.Z, under the policy of outrider.dev/ready.
 package grpcready
 
 import (
@@ -12,8 +12,8 @@ import (
 	"outrider.dev/ready"
 )
 
-// Report sets the services, and the server as a whole (the service ""), to NOT_SERVING, and to SERVING once the wait has
-// ended well. It returns at once; ctx ends it earlier. After server.Shutdown it changes nothing more.
+// Report sets the services, and the whole server (the service ""), to NOT_SERVING, and to SERVING once the wait has
+// succeeded. It returns at once. After ctx ends, or after server.Shutdown, it changes nothing more.
 func Report(ctx context.Context, server *health.Server, w *ready.Waiter, services ...string) {
 	set := func(status healthpb.HealthCheckResponse_ServingStatus) {
 		for _, name := range append([]string{""}, services...) {

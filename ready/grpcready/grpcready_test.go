@@ -18,7 +18,7 @@ import (
 
 var quiet = ready.Log(slog.New(slog.DiscardHandler))
 
-// A client that watches sees the change, and a grpc:// condition of another waiter too.
+// A watching client sees the change of state, and so does a grpc:// condition of another waiter.
 func TestTheWaitIsReported(t *testing.T) {
 	open := make(chan struct{})
 	w, err := ready.New(quiet, ready.Check("x", func(ctx context.Context) error {
