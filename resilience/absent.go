@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// isAbsent reports whether a dial failed because nothing listens or no route leads there.
+// isAbsent reports whether a dial failed because nothing listens there or no route leads there.
 func isAbsent(err error) bool {
 	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.EHOSTUNREACH) || errors.Is(err, syscall.ENETUNREACH)
 }

@@ -5,11 +5,10 @@ import (
 	"syscall"
 )
 
-// WSAENETUNREACH, WSAECONNREFUSED and WSAEHOSTUNREACH, which the errors of package syscall
-// are not equal to.
+// WSAENETUNREACH, WSAECONNREFUSED and WSAEHOSTUNREACH. The errors of package syscall do not equal them.
 const netUnreachable, connRefused, hostUnreachable = 10051, 10061, 10065
 
-// isAbsent reports whether a dial failed because nothing listens or no route leads there.
+// isAbsent reports whether a dial failed because nothing listens there or no route leads there.
 func isAbsent(err error) bool {
 	errno, ok := errors.AsType[syscall.Errno](err)
 	return ok && (errno == connRefused || errno == hostUnreachable || errno == netUnreachable)

@@ -19,8 +19,8 @@ import (
 	"github.com/failsafe-go/failsafe-go/timeout"
 )
 
-// The cost of a call that succeeds, of each policy alone and of all, by failsafe-go as it is
-// and by this package. Nothing is asserted.
+// BenchmarkCall measures the cost of a call that succeeds: with each policy alone and with all of them,
+// with plain failsafe-go and with this package. It asserts nothing.
 func BenchmarkCall(b *testing.B) {
 	retries := func() failsafe.Policy[int] {
 		return retrypolicy.NewBuilder[int]().WithBackoff(10*time.Millisecond, 100*time.Millisecond).Build()
@@ -105,7 +105,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	}
 }
 
-// The memory of a host that is remembered, as B/host.
+// BenchmarkHosts measures the memory of a remembered host, as B/host.
 func BenchmarkHosts(b *testing.B) {
 	adaptive := Default("test")
 	adaptive.Adaptive = &Adaptive{Min: 1, Initial: 20, Max: 200}

@@ -8,29 +8,28 @@ import (
 	"time"
 )
 
-// A Budget bounds the retries and hedges of the policies that share it, whatever each call
-// would be allowed on its own: in t seconds, n calls lead to at most
+// A Budget bounds the retries and hedges of all policies that share it, in addition to the limits of
+// each call: in t seconds, n calls lead to at most
 //
 //	Burst + Ratio*n + PerSecond*t
 //
-// repeated requests. The budget of failsafe-go bounds how many are in flight at once, which
-// does not bound the rate: a refused connection is in flight for microseconds.
+// repeated requests. The budget of failsafe-go bounds how many are in flight at once, which does not
+// bound the rate: a refused connection is in flight for microseconds.
 //
-// The zero value is not usable; see [NewBudget]. A Budget may be used by any number of
-// goroutines.
+// The zero value is not usable; see [NewBudget]. A Budget may be used by any number of goroutines.
 type Budget struct {
 	options BudgetOptions
 
 	mu     sync.Mutex
-	tokens float64 // below 0: tokens of the future that waiting retries have reserved
+	tokens float64 // if negative, waiting retries have reserved future tokens
 	at     time.Time
 }
 
 // BudgetOptions of a Budget. At least one of Ratio and PerSecond must be above 0.
 type BudgetOptions struct {
-	Ratio     float64 // repeated requests for each call, 0 to 1
-	PerSecond float64 // repeated requests each second besides, so that rare calls are repeated too; 0 to 1000
-	Burst     int     // how many may be saved up, and are there at the start; 1 to 1000
+	Ratio     float64 // repeated requests allowed per call, 0 to 1
+	PerSecond float64 // repeated requests allowed per second in addition, so that rare calls can be repeated too; 0 to 1000
+	Burst     int     // how many tokens can be saved up; the budget starts with as many; 1 to 1000
 }
 
 // NewBudget returns a full budget, or an error that names each wrong field.
@@ -50,7 +49,7 @@ func NewBudget(o BudgetOptions) (*Budget, error) {
 }
 
 // processBudget is shared by all policies without a budget of their own. Ratio and rate are in the
-// range that Finagle's RetryBudget and gRPC's retry throttling use.
+// range of Finagle's RetryBudget and gRPC's retry throttling.
 var processBudget = sync.OnceValue(func() *Budget {
 	b, err := NewBudget(BudgetOptions{Ratio: 0.2, PerSecond: 5, Burst: 20})
 	if err != nil {
@@ -63,21 +62,21 @@ var processBudget = sync.OnceValue(func() *Budget {
 // share: Ratio 0.2, PerSecond 5, Burst 20.
 func ProcessBudget() *Budget { return processBudget() }
 
-// deposit is made once for each call.
+// deposit adds the share of one call. It is made once per call.
 func (b *Budget) deposit() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tokens = min(b.tokens+b.options.Ratio, float64(b.options.Burst))
 }
 
-// withdraw takes the token of one repeated request. If there is none it reserves the next
-// one, unless that takes longer than patience. It returns how long to wait for the token.
+// withdraw takes the token for one repeated request. If there is none, it reserves the next one, unless
+// that takes longer than patience. It returns how long to wait for the token.
 func (b *Budget) withdraw(patience time.Duration) (wait time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := time.Now()
 	if !b.at.IsZero() {
-		// A clock that was set back adds nothing.
+		// If the clock was set back, add nothing.
 		b.tokens = min(b.tokens+max(0, now.Sub(b.at).Seconds())*b.options.PerSecond, float64(b.options.Burst))
 	}
 	b.at = now
@@ -85,7 +84,7 @@ func (b *Budget) withdraw(patience time.Duration) (wait time.Duration, ok bool) 
 		if b.options.PerSecond == 0 {
 			return 0, false
 		}
-		// Rounded up, as a wait that is a nanosecond short would spend the token early.
+		// Rounded up, because a wait that is a nanosecond too short would spend the token early.
 		wait = time.Duration(math.Ceil((1 - b.tokens) / b.options.PerSecond * float64(time.Second)))
 		if wait > patience {
 			return 0, false

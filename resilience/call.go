@@ -11,30 +11,30 @@ import (
 	"github.com/failsafe-go/failsafe-go"
 )
 
-// A call is one call and all its tries.
+// A call is one call with all its tries.
 type call struct {
 	*Policy
 	idempotent bool
-	single     bool // one request: what was not sent may be repeated
+	single     bool // the call makes at most one request, so it may be repeated if nothing was sent
 	replayable bool // the body can be sent again
 
 	// do makes try n and sets value, err, class and after of the outcome.
 	do func(ctx context.Context, n int, o *outcome)
-	// release frees what a result that is not the call's holds. May be nil. With reuse the
-	// connection should be kept for the next try, if that takes no time.
+	// release frees the resources of a result that is not returned. May be nil. If reuse is true, it
+	// should keep the connection for the next try, as long as that takes no time.
 	release func(o *outcome, reuse bool)
 
-	ctx     context.Context // the caller's, with Options.Timeout
+	ctx     context.Context // the caller's context, limited by Options.Timeout
 	began   time.Time
-	round   int // tries one after the other; one goroutine has it at a time
+	round   int // tries made one after the other; only one goroutine accesses it at a time
 	tries   atomic.Int32
-	running atomic.Int32 // in this round
+	running atomic.Int32 // number of tries in progress in this round
 	hedged  bool
 
 	mu   sync.Mutex
-	over bool       // results that come from now on are not the call's
-	held []*outcome // results to be released, unless they become the call's
-	last error      // of the latest try that failed
+	over bool       // the call has ended, and later results are released
+	held []*outcome // results to release, unless one of them becomes the call's
+	last error      // error of the latest try that failed
 }
 
 // An outcome says how a try ended.
@@ -43,13 +43,13 @@ type outcome struct {
 	value     any
 	err       error
 	class     Class
-	after     time.Duration // that the dependency wants to be left alone; negative: for ever
-	rejected  bool          // it was not made
-	abandoned bool          // it was cancelled: by the caller, or because another one was faster
-	final     bool          // for the hedge: not worth waiting for others
-	spent     bool          // another round followed
+	after     time.Duration // how long the dependency asks to be left alone; negative: for ever
+	rejected  bool          // the try was not made
+	abandoned bool          // the try was cancelled, by the caller or because another one was faster
+	final     bool          // for the hedge: do not wait for other tries
+	spent     bool          // another round replaced this result
 	panicked  any
-	delay     time.Duration // before the next one
+	delay     time.Duration // before the next round
 }
 
 func (o *outcome) good() bool {
@@ -84,20 +84,20 @@ func (c *call) run(ctx context.Context) *outcome {
 	default:
 		o = c.retried(ctx, executor)
 	}
-	// When ctx ends between two rounds, failsafe-go's result is nil, or that of the round before.
+	// If ctx ends between two rounds, failsafe-go returns nil, or the result of the previous round.
 	if o == nil || o.spent {
 		o = &outcome{call: c, class: Lost, abandoned: true, err: c.ended()}
 	}
 	c.finish(o)
 	if o.panicked != nil {
-		panic(o.panicked) // in the goroutine of the caller, which may recover
+		panic(o.panicked) // in the caller's goroutine, which may recover
 	}
 	c.emit(ctx, Event{Decision: Done, Target: c.target.name, Class: o.class, Try: int(c.tries.Load()), Duration: time.Since(c.began), Err: o.err})
 	return o
 }
 
-// retried makes the first try outside of the loop of retries, which most calls do not need:
-// it costs more than all the rest.
+// retried makes the first try outside the retry loop, because most calls need no retry and the loop
+// costs more than everything else.
 func (c *call) retried(ctx context.Context, executor failsafe.Executor[*outcome]) *outcome {
 	o := c.try(ctx, false)
 	if executor == nil || o.good() {
@@ -114,7 +114,7 @@ func (c *call) retried(ctx context.Context, executor failsafe.Executor[*outcome]
 	return o
 }
 
-// finish releases all results but o, also those that are still to come.
+// finish releases all results except o, including later ones.
 func (c *call) finish(o *outcome) {
 	c.mu.Lock()
 	c.over = true
@@ -127,7 +127,7 @@ func (c *call) finish(o *outcome) {
 	}
 }
 
-// hold keeps a result until it is known whether it is the call's.
+// hold keeps a result until it is known whether the call returns it.
 func (c *call) hold(o *outcome) {
 	c.mu.Lock()
 	if o.err != nil && c.ctx.Err() == nil {
@@ -143,7 +143,7 @@ func (c *call) hold(o *outcome) {
 	}
 }
 
-// try makes one try. Without a hedge, one follows the other.
+// try makes one try. Without a hedge, tries follow one another.
 func (c *call) try(ctx context.Context, hedge bool) *outcome {
 	o := &outcome{call: c}
 	if !c.hedged {
@@ -152,7 +152,7 @@ func (c *call) try(ctx context.Context, hedge bool) *outcome {
 	}
 	c.running.Add(1)
 	func() {
-		// The loop of hedges runs this in a goroutine of its own, where a panic would end the process.
+		// The hedge loop runs this in a goroutine of its own, where a panic would end the process.
 		defer func() {
 			if v := recover(); v != nil {
 				o.panicked, o.class = v, Failed
@@ -160,12 +160,12 @@ func (c *call) try(ctx context.Context, hedge bool) *outcome {
 		}()
 		c.attempt(ctx, hedge, o)
 	}()
-	// A hedge that fails must not win over a first try that is only slow.
+	// A failed hedge must not win over a first try that is only slow.
 	o.final = c.running.Add(-1) == 0 || o.good() || o.panicked != nil
 	return o
 }
 
-// attempt makes the try if it is allowed, and counts its result.
+// attempt makes the try if the policies admit it, and records its result.
 func (c *call) attempt(ctx context.Context, hedge bool, o *outcome) {
 	if hedge && !c.mayHedge(o) {
 		return
@@ -173,7 +173,7 @@ func (c *call) attempt(ctx context.Context, hedge bool, o *outcome) {
 	permit, err := c.target.admit(ctx)
 	if err != nil {
 		o.rejected, o.err, o.class = true, err, Failed
-		if ctx.Err() != nil { // while it waited for a place
+		if ctx.Err() != nil { // ctx ended while the try waited for a slot
 			o.abandoned, o.class, o.err = true, Lost, c.ended()
 			return
 		}
@@ -181,7 +181,7 @@ func (c *call) attempt(ctx context.Context, hedge bool, o *outcome) {
 		return
 	}
 	o.class = Failed
-	defer func() { c.target.done(ctx, permit, o) }() // also when do panics
+	defer func() { c.target.done(ctx, permit, o) }() // also if do panics
 	tryCtx := ctx
 	if t := c.options.TryTimeout; t > 0 {
 		var cancel context.CancelFunc
@@ -190,7 +190,7 @@ func (c *call) attempt(ctx context.Context, hedge bool, o *outcome) {
 	}
 	c.do(tryCtx, int(c.tries.Add(1)), o)
 	if o.class < 0 || int(o.class) >= len(classes) {
-		o.class = Failed // of a Classify that invents one
+		o.class = Failed // if Classify returned an unknown class
 	}
 	if o.err != nil && over(tryCtx) {
 		c.blame(ctx, tryCtx, o)
@@ -198,10 +198,10 @@ func (c *call) attempt(ctx context.Context, hedge bool, o *outcome) {
 	c.hold(o)
 }
 
-// over says whether a context ended, or is about to: its deadline has passed and its timer
-// is late. A server that was told the deadline, as gRPC's are, may have ended the call in
-// between. Then over waits for the timer, since only it leaves a cause; a context that has
-// a deadline and never ends is a mistake of its author and costs a second.
+// over reports whether a context has ended, or is about to end because its deadline has passed and its
+// timer is late. In between, a server that was told the deadline, as gRPC servers are, may have ended
+// the call. In that case over waits for the timer, because only the timer sets the cause. A context
+// that has a deadline and never ends is a mistake of its author, and costs a second.
 func over(ctx context.Context) bool {
 	if deadline, ok := ctx.Deadline(); ctx.Err() == nil && ok && !time.Now().Before(deadline) {
 		select {
@@ -212,13 +212,13 @@ func over(ctx context.Context) bool {
 	return ctx.Err() != nil
 }
 
-// blame says whose fault an error is that came with the end of the context.
+// blame decides what caused an error that arrived together with the end of the context.
 func (c *call) blame(ctx, tryCtx context.Context, o *outcome) {
 	o.class = Lost
 	switch {
 	case errors.Is(c.ctx.Err(), context.DeadlineExceeded):
 		o.err = c.ended()
-	case ctx.Err() != nil: // the caller, or another try was faster
+	case ctx.Err() != nil: // the caller gave up, or another try was faster
 		o.abandoned = true
 		if c.ctx.Err() != nil {
 			o.err = c.ended()
@@ -228,7 +228,7 @@ func (c *call) blame(ctx, tryCtx context.Context, o *outcome) {
 	}
 }
 
-// ended is the error of a call whose context ended.
+// ended returns the error of a call whose context has ended.
 func (c *call) ended() error {
 	cause := context.Cause(c.ctx)
 	if t, ok := errors.AsType[*timeoutError](cause); ok && t.field == "Timeout" {
@@ -271,7 +271,7 @@ func (c *call) repeat(o *outcome) bool {
 	return true
 }
 
-// releaseRound frees what the results of a round hold before the next one begins.
+// releaseRound releases the results of a round before the next one begins.
 func (c *call) releaseRound(o *outcome) {
 	c.mu.Lock()
 	held := c.held
@@ -282,8 +282,8 @@ func (c *call) releaseRound(o *outcome) {
 	}
 }
 
-// obstacle is the reason why the call is not repeated, or empty: then o.delay is set, and the
-// token of the retry is taken.
+// obstacle returns the reason why the call is not repeated. If there is none, it returns "", sets
+// o.delay and takes the token for the retry.
 func (c *call) obstacle(o *outcome) (reason string) {
 	retry := c.options.Retry
 	patient := o.class == Absent && c.starting()
@@ -297,7 +297,7 @@ func (c *call) obstacle(o *outcome) (reason string) {
 	case o.after < 0 || o.after > retry.MaxRetryAfter:
 		return "retry-after"
 	}
-	// Whoever was sent away until a time does not come back at that very time with all others.
+	// Clients that were told the same time by Retry-After must not all return at that time.
 	delay := o.after + backoff(retry, c.round)
 	if c.target.openFor() > delay {
 		return "breaker open"

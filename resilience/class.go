@@ -24,9 +24,9 @@ const (
 	Answered Class = iota // the dependency did its work; "404 Not Found" is an answer too
 	Absent                // nothing is there (yet): connection refused, unreachable, name not found
 	Unsent                // the request was not sent for another reason, such as a time-out of the dial
-	Lost                  // sent, and what became of it is unknown: reset, time-out, 502, 503, 504
+	Lost                  // the request was sent and its fate is unknown: reset, time-out, 502, 503, 504
 	Busy                  // the dependency wants fewer requests: 429
-	Failed                // it failed, and would again: 500, a certificate that is not valid
+	Failed                // the request failed, and would fail again: 500, an invalid certificate
 )
 
 // repetition says which calls may be repeated after a result.
@@ -35,7 +35,7 @@ type repetition int
 const (
 	never repetition = iota
 	ifIdempotent
-	ifUnsent // any call that is one request, as it was not sent
+	ifUnsent // idempotent calls, and any call that makes one request, because it was not sent
 )
 
 // classes is the table above.
@@ -59,8 +59,8 @@ func (c Class) String() string {
 	return classes[c].name
 }
 
-// Classify is the default of Options.Classify. It knows the errors of package net and of
-// TLS; any other error is Lost.
+// Classify is the default of Options.Classify. It recognises errors of package net and of TLS; any
+// other error is Lost.
 func Classify(err error) Class {
 	if err == nil {
 		return Answered
@@ -89,10 +89,9 @@ func Classify(err error) Class {
 	return Lost
 }
 
-// ClassifyHTTP is the default of HTTPOptions.Classify. A status of 429 is Busy; 502, 503
-// and 504 are Lost; other statuses from 500 on are Failed, except 501 and 505, which are
-// answers: the server does not know the method or the version. Exactly one of resp and err
-// is not nil.
+// ClassifyHTTP is the default of HTTPOptions.Classify. Status 429 is Busy; 502, 503 and 504 are Lost.
+// Other statuses from 500 on are Failed, except 501 and 505: they are Answered, because the server does
+// not know the method or the version. Exactly one of resp and err is not nil.
 func ClassifyHTTP(resp *http.Response, err error) Class {
 	if err != nil {
 		return Classify(err)

@@ -1,18 +1,18 @@
-// Package resilience makes calls to other services survive their failures: timeout, retry,
-// hedge, circuit breaker, bulkhead, adaptive concurrency and fallback, by failsafe-go
-// (https://failsafe-go.dev), behind a small interface.
+// Package resilience makes calls to other services survive their failures: timeout, retry, hedge,
+// circuit breaker, bulkhead, adaptive concurrency and fallback. It puts a small interface on
+// failsafe-go (https://failsafe-go.dev).
 //
-// What it adds to the patterns:
+// It adds to these patterns:
 //
-//   - Only what may be repeated is repeated: idempotent calls, and requests that were not sent.
+//   - It repeats only what may be repeated: idempotent calls, and requests that were not sent.
 //   - A [Budget] bounds all retries and hedges of a process, so that a dead server or the
 //     restart of a fleet does not become a storm of retries.
-//   - It knows of a start: within Options.Start a refused connection says that something is
-//     not there yet. It does not open the breaker, and is tried again until the deadline.
+//   - It knows about the start of a process: within Options.Start a refused connection means that
+//     something is not there yet. It does not open the breaker, and is retried until the deadline.
 //   - The deadline of the context covers all tries and the waits between them.
-//   - A call that its caller cancels is no failure of the dependency.
-//   - A wrong option is an error of [New] or [NewTransport], with the field's name and what would
-//     be right; nothing is found out at the first failure.
+//   - A call that its caller cancels does not count as a failure of the dependency.
+//   - An invalid option is an error of [New] or [NewTransport], which names the field and the valid
+//     values. No mistake shows only at the first failure.
 //   - Every decision is an [Event]: for slog (Options.Logger) and for metrics (Options.Observe).
 //
 // # Use
@@ -33,34 +33,34 @@
 //		return db.Find(ctx, id)
 //	})
 //
-// For gRPC, module outrider.dev/resilience/grpcresilience has interceptors. For OpenTelemetry,
-// module outrider.dev/resilience/otelresilience has metrics. They are modules of their own, so that
-// this one needs failsafe-go and the standard library only.
+// For gRPC, module outrider.dev/resilience/grpcresilience has interceptors. For OpenTelemetry, module
+// outrider.dev/resilience/otelresilience has metrics. They are modules of their own, so that this one
+// needs only failsafe-go and the standard library.
 //
 // # Order
 //
-// From the outside to the inside: fallback, timeout of the call, retry, hedge, bulkhead,
-// adaptive limit, breaker, timeout of the try. So each try takes a place and is counted; a
-// call that the process itself rejects ([ErrOpen], [ErrFull], [ErrLimited]) is not repeated.
+// From the outside to the inside: fallback, timeout of the call, retry, hedge, bulkhead, adaptive
+// limit, breaker, timeout of the try. So each try takes a slot and is counted. A call that the process
+// itself rejects ([ErrOpen], [ErrFull], [ErrLimited]) is not repeated.
 //
 // # Which options
 //
-// Begin with a preset: [Default], [ForStart] for the calls without which a process cannot
-// start, [ForReads] for reads whose latency matters. Change what you know better. Set
-// a deadline on the context: only the caller knows how long the answer is of use.
+// Begin with a preset: [Default], [ForStart] for the calls without which a process cannot start, or
+// [ForReads] for reads whose latency matters. Change only values for which you know better. Set a
+// deadline on the context: only the caller knows how long the answer is useful.
 //
 // # Limits
 //
-// Memory is bounded by Options.MaxTargets, request bodies by HTTPOptions.BufferBody. A
-// function that does not mind its context cannot be stopped. A process that is killed
-// forgets everything: breakers begin closed, budgets full.
+// Memory is bounded by Options.MaxTargets, request bodies by HTTPOptions.BufferBody. A function that
+// ignores its context cannot be stopped. A process that is killed forgets everything: breakers begin
+// closed, budgets full.
 //
 // # Versions
 //
-// The module follows Semantic Versioning 2.0.0. What godoc shows is the interface, and so are the
-// names of decisions, classes and reasons, as metrics and logs are built on them. Until v1.0.0 a
-// minor version may break it, and CHANGELOG.md says how to adapt. From then on only a major
-// version does. New options are off in their zero value; numbers of the presets, and texts of
-// errors, may change in any minor version. The three modules are released together, with the
-// same version. Supported are the two latest releases of Go.
+// The module follows Semantic Versioning 2.0.0. The interface is what godoc shows, and also the names
+// of decisions, classes and reasons, because metrics and logs depend on them. Until v1.0.0 a minor
+// version may break it, and CHANGELOG.md says how to adapt. From v1.0.0 on only a major version does.
+// The zero value of a new option turns it off. Numbers of the presets, and texts of errors, may change
+// in any minor version. The three modules are released together, with the same version. The two latest
+// releases of Go are supported.
 package resilience

@@ -13,15 +13,16 @@ var (
 	ErrOpen    = errors.New("circuit breaker open")
 	ErrFull    = errors.New("bulkhead full")
 	ErrLimited = errors.New("adaptive limit reached")
-	// ErrTimeout is the error of Options.Timeout and Options.TryTimeout. It is also a
-	// [context.DeadlineExceeded], and a net.Error whose Timeout is true.
+	// ErrTimeout is the error of Options.Timeout and Options.TryTimeout. It also matches
+	// [context.DeadlineExceeded], and is a net.Error whose Timeout is true.
 	ErrTimeout = errors.New("timeout")
 )
 
-// errNoHedge is never the error of a call: a try that it would have joined is still running.
+// errNoHedge is never the error of a call, because the try beside which the hedge would run is still
+// running.
 var errNoHedge = errors.New("the budget has no token for a hedge")
 
-// reasons of events.
+// reasonOf returns the reason for an event.
 func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, ErrOpen):
@@ -33,7 +34,8 @@ func reasonOf(err error) string {
 	}
 }
 
-// reject says which policy did not make a try, and for which target.
+// reject wraps the error of a policy that did not admit a try, with the names of the policy and the
+// target.
 func (t *target) reject(err error) error {
 	if t.name == "" {
 		return fmt.Errorf("resilience: %s: %w", t.shared.options.Name, err)
@@ -44,7 +46,7 @@ func (t *target) reject(err error) error {
 type timeoutError struct {
 	policy, field string
 	limit         time.Duration
-	before        error // of the try before, if there was one
+	before        error // error of the previous try, if any
 }
 
 func (e *timeoutError) Error() string {
@@ -62,15 +64,14 @@ func (e *timeoutError) Unwrap() error   { return e.before }
 func (e *timeoutError) Timeout() bool   { return true }
 func (e *timeoutError) Temporary() bool { return true }
 
-// A StatusError is passed to a Fallback when the last try ended in a response that is a
-// failure.
+// A StatusError is passed to a Fallback if the last try ended with a response that counts as a failure.
 type StatusError struct{ Code int }
 
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("HTTP status %d %s", e.Code, http.StatusText(e.Code))
 }
 
-// retryAfterOf returns the time after which an error asks for the next try.
+// retryAfterOf returns the delay that an error requests before the next try.
 func retryAfterOf(err error) time.Duration {
 	if err == nil {
 		return 0

@@ -6,22 +6,22 @@ import (
 	"time"
 )
 
-// A Decision names something that a policy did.
+// A Decision names an action of a policy.
 type Decision string
 
 const (
 	DecidedRetry    Decision = "retry"             // another try follows after Event.Delay
 	DecidedNoRetry  Decision = "no-retry"          // the call failed and is not repeated: Event.Reason
 	DecidedHedge    Decision = "hedge"             // a second try is started beside a slow one
-	DecidedNoHedge  Decision = "no-hedge"          // it is not: Event.Reason
-	DecidedReject   Decision = "reject"            // a try is not made: Event.Reason
-	DecidedForgive  Decision = "forgive"           // a failure within Options.Start is not counted by the breaker
+	DecidedNoHedge  Decision = "no-hedge"          // a slow try gets no second one: Event.Reason
+	DecidedReject   Decision = "reject"            // a try is not admitted: Event.Reason
+	DecidedForgive  Decision = "forgive"           // the breaker ignores a failure within Options.Start
 	DecidedOpen     Decision = "breaker-open"      // the breaker of a target opened
-	DecidedHalfOpen Decision = "breaker-half-open" // it lets probes through
-	DecidedClose    Decision = "breaker-closed"    // it closed
+	DecidedHalfOpen Decision = "breaker-half-open" // the breaker lets probes through
+	DecidedClose    Decision = "breaker-closed"    // the breaker closed
 	DecidedLimit    Decision = "limit"             // the adaptive limit of a target changed to Event.Limit
 	DecidedFallback Decision = "fallback"          // the fallback's result replaces a failure
-	Done            Decision = "done"              // no decision: a call ended, with Event.Err, Event.Try tries and Event.Duration
+	Done            Decision = "done"              // no decision: a call ended, after Event.Try tries and Event.Duration, with Event.Err
 )
 
 // An Event is one decision, or the end of a call.
@@ -30,25 +30,24 @@ type Event struct {
 	Decision Decision
 	Target   string // the host in HTTP, the target of the connection in gRPC; empty for others
 	Class    Class  // of the last try
-	// Reason of a decision against something; one of: "not idempotent", "body cannot be
-	// sent again", "tries", "retry-after", "deadline", "budget", "breaker open",
-	// "bulkhead full", "limit".
+	// Reason for not repeating or not admitting a try; one of: "not idempotent", "body cannot be sent
+	// again", "tries", "retry-after", "deadline", "budget", "breaker open", "bulkhead full", "limit".
 	Reason   string
-	Try      int           // tries made so far; a hedge is a try
+	Try      int           // tries made so far, including hedges
 	Delay    time.Duration // before the next try
 	Duration time.Duration // of the call, for Done
 	Limit    int           // for DecidedLimit
 	Err      error         // of the last try; nil if it was a response
 }
 
-// levels of the decisions in the log; those that are not here are Debug.
+// levels are the log levels of decisions; the default is Debug.
 var levels = map[Decision]slog.Level{
 	DecidedOpen:     slog.LevelWarn,
 	DecidedHalfOpen: slog.LevelInfo,
 	DecidedClose:    slog.LevelInfo,
 }
 
-// emit hands an event to the observer and to the log. The end of a call is not logged.
+// emit passes an event to the observer and to the log. The end of a call is not logged.
 func (s *shared) emit(ctx context.Context, e Event) {
 	e.Policy = s.options.Name
 	if s.options.Observe != nil {

@@ -63,7 +63,7 @@ func ExampleDo() {
 	// Output: 42 <nil>
 }
 
-// Degrade: what is shown when the dependency is away.
+// The fallback serves a default while the dependency is unavailable.
 func ExampleDoOr() {
 	policy, err := resilience.New(resilience.Options{Name: "recommendations", Timeout: time.Second})
 	if err != nil {

@@ -19,11 +19,11 @@ import (
 	"time"
 )
 
-// inNamespace is set in the process that the test starts in a network namespace.
+// inNamespace is set in the process that the test starts in its own network namespace.
 const inNamespace = "RESILIENCE_TEST_IN_NAMESPACE"
 
-// TestRealFaults runs itself again in a network namespace of its own, which ends with that
-// process: real sockets, the kernel's own refusals and resets, and packets that are dropped.
+// TestRealFaults runs itself again in its own network namespace, which ends with that process. It uses
+// real sockets, the kernel's own refusals and resets, and dropped packets.
 func TestRealFaults(t *testing.T) {
 	if os.Getenv(inNamespace) != "" {
 		for _, c := range faults {
@@ -70,7 +70,7 @@ var faults = []struct {
 	{"100 clients at a dead server", deadServer},
 }
 
-// newNamespace makes sure that no rule is written into the machine's own namespace.
+// newNamespace makes sure that no rule is written to the machine's own namespace.
 func newNamespace(t *testing.T) {
 	links, err := net.Interfaces()
 	if err != nil || len(links) != 1 || links[0].Name != "lo" {
@@ -88,13 +88,13 @@ func run(t *testing.T, args ...string) {
 	}
 }
 
-// drop makes the kernel drop packets that match, without an answer.
+// drop makes the kernel drop matching packets silently.
 func drop(t *testing.T, match ...string) {
 	t.Helper()
 	run(t, append(append([]string{"nft", "add", "rule", "ip", "faults", "input"}, match...), "drop")...)
 }
 
-// tries is the count of tries of the only call.
+// tries returns the number of tries of the only call.
 func (r *record) tries(t *testing.T) int {
 	t.Helper()
 	done := r.of(Done)
@@ -104,7 +104,7 @@ func (r *record) tries(t *testing.T) int {
 	return done[0].Try
 }
 
-// a client sends by a transport of its own.
+// client returns a client with its own transport.
 func client(t *testing.T, o Options) (*http.Client, *record) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.Proxy = nil
@@ -113,7 +113,7 @@ func client(t *testing.T, o Options) (*http.Client, *record) {
 	return &http.Client{Transport: tr}, events
 }
 
-// answer gives the text of a response, or the error.
+// answer returns the text of a response, or the error.
 func answer(resp *http.Response, err error) string {
 	if err != nil {
 		return err.Error()
@@ -126,7 +126,7 @@ func answer(resp *http.Response, err error) string {
 	return string(text)
 }
 
-// listen is closed with the test.
+// listen returns a listener that is closed at the end of the test.
 func listen(t *testing.T, addr string) net.Listener {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
@@ -158,7 +158,7 @@ func refused(t *testing.T) {
 	}
 }
 
-// resets accepts connections, reads a request from each and resets it. It returns their count.
+// resets accepts connections, reads a request from each and resets it. It counts them.
 func resets(t *testing.T, addr string) *atomic.Int64 {
 	l, n := listen(t, addr), new(atomic.Int64)
 	go func() {
@@ -256,7 +256,7 @@ func slowBody(t *testing.T) {
 func flapping(t *testing.T) {
 	const addr = "127.0.0.1:7006"
 	c, events := client(t, Options{Retry: twoRetries, Breaker: &Breaker{FailureRatio: 0.5, MinTries: 4, Window: time.Second, OpenFor: 20 * time.Millisecond}})
-	// until makes calls until a decision was made for the nth time.
+	// until makes calls until a decision has been made n times.
 	until := func(d Decision, n int) {
 		t.Helper()
 		for range 5000 {
@@ -279,7 +279,7 @@ func flapping(t *testing.T) {
 	}
 }
 
-// halfOpen: the peer of a connection in the pool is gone without a packet.
+// halfOpen tests a pooled connection whose peer vanished without a packet.
 func halfOpen(t *testing.T) {
 	var peers sync.Map
 	serve(t, "127.0.0.1:7007", func(w http.ResponseWriter, r *http.Request) {
@@ -302,10 +302,10 @@ func halfOpen(t *testing.T) {
 	}
 }
 
-// A resolver answers all queries for A with a code and an address; those for AAAA have none.
+// A resolver answers queries for A with a code and an address, and queries for AAAA with no address.
 type resolver struct {
 	conn  net.PacketConn
-	found atomic.Bool // else NXDOMAIN
+	found atomic.Bool // false: NXDOMAIN
 	mute  atomic.Bool
 }
 
@@ -332,7 +332,7 @@ func newResolver(t *testing.T, addr string) *resolver {
 	return r
 }
 
-// reply is a message of RFC 1035, section 4.1: header, the question again, one answer.
+// reply builds a message of RFC 1035, section 4.1: header, the question, one answer.
 func (r *resolver) reply(q []byte) []byte {
 	end := 12
 	for q[end] != 0 {
@@ -352,7 +352,7 @@ func (r *resolver) reply(q []byte) []byte {
 	return out
 }
 
-// named returns a client whose names are resolved at addr. before is called before each dial.
+// named returns a client that resolves names at addr. before is called before each dial.
 func named(t *testing.T, addr string, o Options, before func(n int64)) (*http.Client, *record) {
 	lookups := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "udp", addr)
@@ -381,8 +381,9 @@ func nameNotFound(t *testing.T) {
 	}
 }
 
-// resolverSilent: Go's resolver shares the lookups of a name, so that another try waits for the
-// query of the first one, which is sent again after five seconds. The call still ends in time.
+// resolverSilent tests a resolver that does not answer. Go's resolver shares the lookups of a name, so
+// another try waits for the query of the first one, which is sent again after five seconds. The call
+// must still end in time.
 func resolverSilent(t *testing.T) {
 	r := newResolver(t, "127.0.0.1:7054")
 	r.mute.Store(true)
@@ -392,11 +393,11 @@ func resolverSilent(t *testing.T) {
 	}
 }
 
-// deadServer: each client is a process, with the budget of one.
+// deadServer simulates processes: each client has the budget of one process.
 func deadServer(t *testing.T) {
 	n := resets(t, "127.0.0.1:7010")
 	const clients, calls = 100, 10
-	limits := BudgetOptions{Ratio: 0.2, Burst: 4} // no rate, so that the bound does not depend on how fast the machine is
+	limits := BudgetOptions{Ratio: 0.2, Burst: 4} // no rate, so that the bound does not depend on the speed of the machine
 	var wg sync.WaitGroup
 	for range clients {
 		c, _ := client(t, Options{Budget: budget(t, limits), Retry: &Retry{Tries: 10, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}})

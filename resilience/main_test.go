@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// A dial that is refused, as package net reports it.
+// errRefused is a refused dial, as package net reports it.
 var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 
 var errReset = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
 
 var errBoom = errors.New("boom")
 
-// A record keeps the events of a policy.
+// A record collects the events of a policy.
 type record struct {
 	mu     sync.Mutex
 	events []Event
@@ -30,7 +30,7 @@ func (r *record) observe(_ context.Context, e Event) {
 	r.events = append(r.events, e)
 }
 
-// of returns the events of a decision, in their order.
+// of returns the events of a decision, in order.
 func (r *record) of(d Decision) (out []Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -42,7 +42,7 @@ func (r *record) of(d Decision) (out []Event) {
 	return out
 }
 
-// decisions returns the decisions that were made, without the ends of calls.
+// decisions returns the decisions that were made, without Done.
 func (r *record) decisions() (out []Decision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -63,12 +63,12 @@ func budget(t testing.TB, o BudgetOptions) *Budget {
 	return b
 }
 
-// ample is a budget that a test does not exhaust. No test takes from the process's.
+// ample returns a budget that a test does not exhaust. No test uses the process's budget.
 func ample(t testing.TB) *Budget {
 	return budget(t, BudgetOptions{Ratio: 1, PerSecond: 1000, Burst: 1000})
 }
 
-// policy returns one whose events are recorded.
+// policy returns a policy whose events are recorded.
 func policy(t testing.TB, o Options) (*Policy, *record) {
 	t.Helper()
 	r := &record{}
@@ -85,7 +85,8 @@ func policy(t testing.TB, o Options) (*Policy, *record) {
 
 var twoRetries = &Retry{Tries: 3, MinDelay: 10 * time.Millisecond, MaxDelay: 100 * time.Millisecond, MaxRetryAfter: 5 * time.Second}
 
-// failing returns a function that fails with err n times, then gives "done", and the count of its calls.
+// failing returns a function that fails n times with err and then returns "done", and the number of its
+// calls.
 func failing(n int, err error) (func(context.Context) (string, error), *int) {
 	calls := new(int)
 	return func(context.Context) (string, error) {

@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// Options of a policy. A field's zero value turns that part off, unless its comment says
-// otherwise. Nothing has to be set but Name; [Default], [ForStart] and [ForReads] return
-// sets that work together, to be used as they are or changed.
+// Options of a policy. A field's zero value turns that part off, unless its comment says otherwise.
+// Only Name must be set. [Default], [ForStart] and [ForReads] return combinations that work together,
+// which can be used unchanged or adapted.
 type Options struct {
 	// Name of the policy in events and metrics, such as "orders". Must be set.
 	Name string
 
-	// Timeout is for a whole call: all tries and the waits between them. It only shortens
-	// a deadline of the caller's context. In HTTP it ends when the response's header is
-	// there: the body is bounded by the request's context alone.
+	// Timeout limits a whole call: all tries and the waits between them. It can only shorten the
+	// deadline of the caller's context. In HTTP it ends when the response's header has arrived; the
+	// body is limited only by the request's context.
 	Timeout time.Duration
-	// TryTimeout is for each try.
+	// TryTimeout limits each try.
 	TryTimeout time.Duration
 
-	// Start is how long after [New] a dependency, or a proxy before it, may still be on its
-	// way up. Until then an Absent result, such as a refused connection, is no failure for
-	// the breaker, and is tried again until the deadline whatever Retry.Tries says, as far
-	// as the budget lasts, if there is a Retry.
+	// Start is how long after [New] a dependency, or a proxy before it, may still be starting. Until
+	// then the breaker does not count an Absent result, such as a refused connection, as a failure. If
+	// there is a Retry, the call is retried until the deadline as far as the budget lasts, regardless
+	// of Retry.Tries.
 	Start time.Duration
 
 	Retry    *Retry
@@ -38,27 +38,27 @@ type Options struct {
 	// Budget bounds retries and hedges together. Default: [ProcessBudget].
 	Budget *Budget
 
-	// Idempotent says that every call may be repeated. Otherwise those are repeated whose
-	// context is of [WithIdempotent], in HTTP those of an idempotent method.
+	// Idempotent says that every call may be repeated. Otherwise only calls with a context of
+	// [WithIdempotent] may be repeated, and in HTTP also requests with an idempotent method.
 	Idempotent bool
-	// Single says that each call of [Do] makes one request at most: then a result that
-	// says that it was not sent allows a repetition. [Transport] always has it.
+	// Single says that each call of [Do] makes at most one request. Then the call may be repeated if
+	// the result shows that nothing was sent. [Transport] always sets it.
 	Single bool
 
-	// Classify says what an error of a try means. Default: [Classify].
+	// Classify classifies the error of a try. Default: [Classify].
 	Classify func(error) Class
 
-	// MaxTargets bounds how many targets (hosts) are remembered, each with a breaker,
-	// bulkhead and limiter of its own. Beyond it, the one that was used least recently is
-	// forgotten with its state. Default 10,000, at most 1,000,000.
+	// MaxTargets bounds the number of targets (hosts) that are remembered, each with a breaker,
+	// bulkhead and limiter of its own. Beyond it, the least recently used target is forgotten with its
+	// state. Default 10,000, at most 1,000,000.
 	MaxTargets int
 
-	// Logger gets an event for every decision: changes of breakers at Warn and Info, others
-	// at Debug, as there may be one for each call. Default: none.
+	// Logger logs every decision: breaker changes at Warn and Info, others at Debug, because every call
+	// may cause one. Default: none.
 	Logger *slog.Logger
-	// Observe is called with every decision and at the end of each call, by the calling
-	// goroutine: it must be fast, and safe for concurrent use. Package otelresilience has
-	// one that keeps OpenTelemetry metrics.
+	// Observe is called with every decision and at the end of each call, by the calling goroutine: it
+	// must be fast, and safe for concurrent use. Package otelresilience provides a function that
+	// records OpenTelemetry metrics.
 	Observe func(context.Context, Event)
 }
 
@@ -66,60 +66,61 @@ type Options struct {
 // smaller of MaxDelay and MinDelay*2^(n-1), so that clients which failed together do not
 // come back together.
 type Retry struct {
-	Tries    int           // with the first; 2 to 100
+	Tries    int           // including the first; 2 to 100
 	MinDelay time.Duration // above 0
 	MaxDelay time.Duration // at least MinDelay; also how long a retry may wait for the budget
-	// MaxRetryAfter is the longest Retry-After of a server, or push-back of gRPC, that is
-	// waited for. A call whose dependency wants more is not repeated at all, as an earlier
-	// try is what the dependency has forbidden. 0: none is waited for.
+	// MaxRetryAfter is the longest Retry-After of a server, or push-back of gRPC, to wait for. If the
+	// dependency asks for more, the call is not repeated at all, because the dependency has forbidden
+	// an earlier try. 0: never wait.
 	MaxRetryAfter time.Duration
 }
 
-// Hedge starts a further try when the others are slow, and takes the first answer. Only
-// calls that may be repeated are hedged; hedges count against the budget.
+// Hedge starts another try while earlier ones are slow, and takes the first answer. Only calls that may
+// be repeated are hedged; hedges count against the budget.
 type Hedge struct {
-	Delay time.Duration // since the try before; above 0. The 95th percentile of the usual latency is a good one.
+	Delay time.Duration // since the previous try; above 0. A good value is the 95th percentile of the usual latency.
 	Max   int           // hedges besides the first try; 1 to 10
 }
 
 // Breaker is a circuit breaker for each target: calls are rejected with [ErrOpen] while the
 // target is known to fail.
 type Breaker struct {
-	FailureRatio float64       // of the tries in Window at which it opens; above 0, at most 1
-	MinTries     int           // in Window, before which it does not open; 1 to 1,000,000
+	FailureRatio float64       // ratio of failed tries in Window at which the breaker opens; above 0, at most 1
+	MinTries     int           // minimum number of tries in Window before it opens; 1 to 1,000,000
 	Window       time.Duration // at least 10ms
-	OpenFor      time.Duration // then Probes tries are let through; varied by up to a quarter, so that the breakers of a fleet do not probe at once
-	Probes       int           // that must succeed to close it; default 1
+	OpenFor      time.Duration // then it lets Probes tries through; varied by up to a quarter, so that the breakers of a fleet do not probe at once
+	Probes       int           // number that must succeed to close it; default 1
 }
 
-// Bulkhead bounds the tries in flight to a target. In HTTP a try is in flight until the
-// response's header is there.
+// Bulkhead bounds the tries in flight to a target. In HTTP a try is in flight until the response's
+// header has arrived.
 type Bulkhead struct {
 	Max     int           // 1 to 1,000,000
-	MaxWait time.Duration // for a place; 0: rejected with [ErrFull] at once
+	MaxWait time.Duration // for a slot; 0: rejected with [ErrFull] at once
 }
 
-// Adaptive bounds the tries in flight to a target by a limit that follows its latency:
-// while latency rises, the limit falls.
+// Adaptive bounds the tries in flight to a target by a limit that follows the target's latency: the
+// limit falls while latency rises.
 type Adaptive struct {
 	Min, Max, Initial int           // limits; 1 <= Min <= Initial <= Max <= 1,000,000
-	MaxWait           time.Duration // for a place; 0: rejected with [ErrLimited] at once
+	MaxWait           time.Duration // for a slot; 0: rejected with [ErrLimited] at once
 }
 
 // HTTPOptions of a [Transport].
 type HTTPOptions struct {
-	Options // Classify is not used: see below
+	Options // its Classify is ignored: see below
 
-	// Classify says what a response or an error means. Default: [ClassifyHTTP].
+	// Classify classifies a response or an error. Default: [ClassifyHTTP].
 	Classify func(*http.Response, error) Class
 
-	// BufferBody is the largest request body, in bytes, that is read into memory to be sent
-	// again when the request has no GetBody. Larger ones are sent once. At most 64 MiB.
+	// BufferBody is the maximum size in bytes of a request body that is read into memory, so that it
+	// can be sent again although the request has no GetBody. A larger body is sent only once. At most
+	// 64 MiB.
 	BufferBody int64
 
-	// Fallback is called when a call failed in the end: its result is the call's. The error
-	// is that of the last try, or a [StatusError]; the response to that has been closed.
-	// A response without a Body gets an empty one.
+	// Fallback is called when a call has finally failed, and its result becomes the call's. The error
+	// is the last try's, or a [StatusError], whose response has been closed. A response without a Body
+	// gets an empty one.
 	Fallback func(*http.Request, error) (*http.Response, error)
 }
 
@@ -129,8 +130,8 @@ const (
 	largestBuffer  = 64 << 20
 )
 
-// Default is for calls from one service to another: three tries, a circuit breaker, and ten
-// seconds in which a proxy beside the process may still be starting.
+// Default returns options for calls between services: three tries, a circuit breaker, and ten seconds
+// in which a proxy beside the process may still be starting.
 func Default(name string) Options {
 	return Options{
 		Name:       name,
@@ -142,24 +143,24 @@ func Default(name string) Options {
 	}
 }
 
-// ForStart is for the calls without which a process cannot start, such as the one that
-// fetches its configuration: for up to a minute it waits for a dependency that is not there
-// yet, at the pace of the budget. It has no breaker, as there is nothing to fall back on.
+// ForStart returns options for calls without which a process cannot start, such as fetching its
+// configuration. It waits up to a minute for a dependency that is not there yet, at the pace that the
+// budget allows. It has no breaker, because there is nothing to fall back on.
 func ForStart(name string) Options {
 	o := Default(name)
 	o.Timeout, o.Start, o.Breaker = time.Minute, time.Minute, nil
 	return o
 }
 
-// ForReads is [Default] for reads whose latency matters: a second try after delay, the 95th
-// percentile of the usual latency.
+// ForReads returns [Default] with a hedge, for reads whose latency matters: a second try starts after
+// delay, which should be the 95th percentile of the usual latency.
 func ForReads(name string, delay time.Duration) Options {
 	o := Default(name)
 	o.Hedge = &Hedge{Delay: delay, Max: 1}
 	return o
 }
 
-// check returns an error that names every field that is wrong, and what would be right.
+// check returns an error that names every invalid field and its valid values.
 func (o Options) check() error {
 	var errs []error
 	if o.Name == "" {

@@ -34,7 +34,7 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// The Go code of the page is that of the examples, which run.
+// The page's Go code comes from the examples, which the tests run.
 func TestThePageShowsExamples(t *testing.T) {
 	page, err := os.ReadFile("../docs/resilience.md")
 	if os.IsNotExist(err) {
@@ -69,5 +69,5 @@ func TestThePageShowsExamples(t *testing.T) {
 	}
 }
 
-// spaces makes text that differs in indentation only the same.
+// spaces removes differences in white space.
 func spaces(s string) string { return strings.Join(strings.Fields(s), " ") }

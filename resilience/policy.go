@@ -9,24 +9,24 @@ import (
 	"github.com/failsafe-go/failsafe-go/retrypolicy"
 )
 
-// A Policy applies its options to calls. It may be used by any number of goroutines, and
-// should live as long as the process: a new one knows nothing of what failed before.
+// A Policy applies its options to calls. It may be used by any number of goroutines, and should live as
+// long as the process, because a new one does not remember earlier failures.
 type Policy struct {
 	*shared
 	target *target
 }
 
-// shared is what the policies of all targets have in common.
+// shared is the state that the policies of all targets share.
 type shared struct {
 	options        Options
 	budget         *Budget
-	began          time.Time // New
+	began          time.Time // time of New
 	targets        *targets
-	plain, hedging failsafe.Executor[*outcome] // nil: one try
+	plain, hedging failsafe.Executor[*outcome] // nil: a single try
 }
 
-// New returns a policy, or an error that names every option that is wrong. Options are
-// copied; what their pointers lead to is not changed afterwards, and must not be.
+// New returns a policy, or an error that names every invalid option. It copies the options. It does not
+// change the values to which they point, and callers must not do so either.
 func New(o Options) (*Policy, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -46,14 +46,13 @@ func New(o Options) (*Policy, error) {
 	return s.targets.root, nil
 }
 
-// For returns the policy of one target: the same options and budget, but a breaker, bulkhead
-// and limiter of its own. The name is what events call the target. The same name leads to the
-// same state, as long as it is not forgotten: see Options.MaxTargets. [Transport] does that
-// for each host.
+// For returns the policy of one target: the same options and budget, but a breaker, bulkhead and
+// limiter of its own. Events contain the name as their target. The same name leads to the same state
+// until it is forgotten: see Options.MaxTargets. [Transport] does that for each host.
 func (p *Policy) For(target string) *Policy { return p.targets.get(target) }
 
-// executors builds the loops of failsafe-go. All decisions are made in call.repeat and
-// call.try; the loops wait, start and cancel.
+// executors builds the loops of failsafe-go. The loops only wait, start and cancel; call.repeat and
+// call.try make all decisions.
 func executors(o Options) (plain, hedging failsafe.Executor[*outcome]) {
 	var policies []failsafe.Policy[*outcome]
 	if o.Retry != nil {
@@ -74,23 +73,22 @@ func executors(o Options) (plain, hedging failsafe.Executor[*outcome]) {
 	return plain, hedging
 }
 
-// starting reports whether dependencies may still be on their way up.
+// starting reports whether dependencies may still be starting.
 func (s *shared) starting() bool {
 	return s.options.Start > 0 && time.Since(s.began) < s.options.Start
 }
 
-// Do calls f, which must return soon after its context ends: a context is the only way to
-// stop it. The context of f ends with the try. Do returns the result of the last try as it
-// is, or an error of this package: [ErrOpen], [ErrFull], [ErrLimited], [ErrTimeout].
+// Do calls f, which must return soon after its context ends, because there is no other way to stop it.
+// The context of f ends with the try. Do returns the result of the last try unchanged, or an error of
+// this package: [ErrOpen], [ErrFull], [ErrLimited], [ErrTimeout].
 //
-// f is called again only if Options.Idempotent is set or ctx is of [WithIdempotent]; with
-// Options.Single also after an error that says that nothing was sent. With a Hedge it is
-// called at the same time by several goroutines. An error with a method
-// RetryAfter() time.Duration, on it or wrapped, has the effect of the header Retry-After; a
-// negative one forbids a repetition.
+// Do calls f again only if Options.Idempotent is set or ctx comes from [WithIdempotent]; with
+// Options.Single also after an error which shows that nothing was sent. With a Hedge, several
+// goroutines call f at the same time. An error that has, or wraps an error that has, a method
+// RetryAfter() time.Duration acts like the header Retry-After; a negative value forbids a repetition.
 //
-// A call that its caller cancels is no failure of the dependency. One whose deadline passes
-// while a try is under way is.
+// A call that its caller cancels does not count as a failure of the dependency. A call whose deadline
+// passes during a try does.
 func Do[T any](ctx context.Context, p *Policy, f func(context.Context) (T, error)) (T, error) {
 	c := &call{Policy: p, idempotent: p.options.Idempotent || isIdempotent(ctx), single: p.options.Single, replayable: true}
 	c.do = func(ctx context.Context, _ int, o *outcome) {
@@ -105,8 +103,8 @@ func Do[T any](ctx context.Context, p *Policy, f func(context.Context) (T, error
 	return v, o.err
 }
 
-// DoOr is [Do] with a fallback: where Do returns an error, its result is that of fallback,
-// which gets that error. It is not called when ctx has ended.
+// DoOr is [Do] with a fallback: if Do returns an error, DoOr calls fallback with that error and returns
+// its result. It does not call fallback after ctx has ended.
 func DoOr[T any](ctx context.Context, p *Policy, f func(context.Context) (T, error), fallback func(context.Context, error) (T, error)) (T, error) {
 	v, err := Do(ctx, p, f)
 	if err == nil || ctx.Err() != nil {
@@ -118,8 +116,8 @@ func DoOr[T any](ctx context.Context, p *Policy, f func(context.Context) (T, err
 
 type idempotentKey struct{}
 
-// WithIdempotent returns a context whose calls may be repeated and hedged: doing them twice
-// has the effect of doing them once.
+// WithIdempotent returns a context whose calls may be repeated and hedged, because making them twice
+// has the same effect as making them once.
 func WithIdempotent(ctx context.Context) context.Context {
 	return context.WithValue(ctx, idempotentKey{}, true)
 }

@@ -16,7 +16,7 @@ import (
 func TestOnlyIdempotentCallsAreRepeated(t *testing.T) {
 	tests := map[string]struct {
 		err    error
-		mark   bool // the context is of WithIdempotent
+		mark   bool // use a context of WithIdempotent
 		all    bool // Options.Idempotent
 		single bool
 		calls  int
@@ -58,7 +58,7 @@ func TestOnlyIdempotentCallsAreRepeated(t *testing.T) {
 	}
 }
 
-// later is an error that says when to come back.
+// later is an error that says when to retry.
 type later time.Duration
 
 func (l later) Error() string             { return "later" }
@@ -117,7 +117,7 @@ func TestARetryWaits(t *testing.T) {
 	})
 }
 
-// Whatever the policy and however long tries take: a call ends at its deadline at the latest.
+// With any policy, and however long tries take, a call ends by its deadline.
 func TestNoCallExceedsItsDeadline(t *testing.T) {
 	for seed := range uint64(2000) {
 		synctest.Test(t, func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestNoCallExceedsItsDeadline(t *testing.T) {
 			}
 			var wg sync.WaitGroup
 			for range 3 {
-				random.Lock() // calls of before are under way
+				random.Lock() // previous calls are in progress
 				deadline := upTo(4 * time.Second)
 				random.Unlock()
 				wg.Go(func() {
@@ -188,7 +188,7 @@ func TestNoCallExceedsItsDeadline(t *testing.T) {
 	}
 }
 
-// A lateContext ends after its deadline, as all do, but so late that it can be seen.
+// A lateContext ends after its deadline, like every context, but late enough to be noticed.
 type lateContext struct {
 	context.Context
 	deadline time.Time
@@ -264,7 +264,7 @@ func TestTimeouts(t *testing.T) {
 				p, _ := policy(t, Options{Idempotent: true, Hedge: hedge, Retry: twoRetries})
 				ctx, cancel := context.WithCancel(t.Context())
 				f := func(context.Context) (string, error) {
-					time.Sleep(2 * time.Millisecond) // so that there is a hedge
+					time.Sleep(2 * time.Millisecond) // long enough for a hedge
 					time.AfterFunc(time.Second, cancel)
 					return "", later(2 * time.Second)
 				}
@@ -292,7 +292,7 @@ func TestBreaker(t *testing.T) {
 			if !errors.Is(err, ErrOpen) || err.Error() != "resilience: test: circuit breaker open" {
 				t.Errorf("error %v", err)
 			}
-			time.Sleep(5 * time.Second) // 4 s and a quarter
+			time.Sleep(5 * time.Second) // at most 4 s plus a quarter
 			if v, err := Do(t.Context(), p, ok); v != 1 || err != nil {
 				t.Errorf("%d, %v", v, err)
 			}
@@ -470,7 +470,7 @@ func TestBulkheadAndAdaptiveLimit(t *testing.T) {
 				}
 				synctest.Wait()
 				f, calls := failing(0, nil)
-				for range 2 { // the one that is refused first has no place
+				for range 2 { // a call that was refused must not keep a slot
 					if _, err := Do(t.Context(), p, f); !errors.Is(err, tt.want) || *calls != 0 {
 						t.Errorf("%v after %d calls, want %v", err, *calls, tt.want)
 					}
@@ -489,7 +489,7 @@ func TestBulkheadAndAdaptiveLimit(t *testing.T) {
 				if v, err := Do(t.Context(), p, f); v != "done" || err != nil {
 					t.Errorf("when there is a place again: %q, %v", v, err)
 				}
-				// A place comes back after a panic too.
+				// A panic returns the slot too.
 				for range 3 {
 					func() {
 						defer func() {
@@ -540,7 +540,7 @@ func TestTheAdaptiveLimitFollowsLatency(t *testing.T) {
 
 func TestHedge(t *testing.T) {
 	hedge := &Hedge{Delay: 100 * time.Millisecond, Max: 1}
-	// by runs one function for each try.
+	// by returns a function that runs the nth function at the nth try.
 	by := func(fs ...func(context.Context) (string, error)) (func(context.Context) (string, error), *atomic.Int32) {
 		n := new(atomic.Int32)
 		return func(ctx context.Context) (string, error) { return fs[n.Add(1)-1](ctx) }, n
@@ -675,7 +675,7 @@ func TestTargetsAreBounded(t *testing.T) {
 	if p.For("a") != a {
 		t.Error("the same target has two states")
 	}
-	p.For("c") // b was used least recently
+	p.For("c") // forgets b, which was used least recently
 	if p.For("a") != a || p.For("b") == b {
 		t.Error("not the least recently used target was forgotten")
 	}

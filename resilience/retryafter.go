@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// retryAfter reads the header Retry-After (RFC 9110, section 10.2.3), which is a number of
-// seconds or a date. What is neither is 0, as if it were not there, and so is a date in the
-// past. Numbers beyond what a Duration can hold are the longest Duration.
+// retryAfter parses the header Retry-After (RFC 9110, section 10.2.3), which is a number of seconds or
+// a date. An invalid value counts as 0, as if the header were missing, and so does a date in the past.
+// A number that a Duration cannot hold counts as the longest Duration.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	v := strings.Trim(h.Get("Retry-After"), " \t")
 	if v == "" {

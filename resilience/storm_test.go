@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// 100 clients, each with the budget of a process, call a server that is dead for 20 seconds.
+// 100 clients, each with the budget of one process, call a server that is dead for 20 seconds.
 func TestADeadServerGetsNoStorm(t *testing.T) {
 	tests := map[string]struct {
 		options BudgetOptions
 		hedge   *Hedge
-		every   time.Duration // between the calls of a client, on average
+		every   time.Duration // mean time between the calls of a client
 	}{
 		"the process's budget, many calls": {ProcessBudget().options, nil, 100 * time.Millisecond},
 		"the process's budget, few calls":  {ProcessBudget().options, nil, time.Second},
@@ -61,7 +61,7 @@ func TestADeadServerGetsNoStorm(t *testing.T) {
 				wg.Wait()
 				repeated := float64(requests.Load() - calls.Load())
 				most := clients*(float64(tt.options.Burst)+tt.options.PerSecond*lasts.Seconds()) + tt.options.Ratio*float64(calls.Load())
-				if repeated > most+0.5 { // the ratio is added up in floats
+				if repeated > most+0.5 { // adding up the ratio in floats is inexact
 					t.Errorf("%.0f requests beyond the %d calls; the budget is %.0f", repeated, calls.Load(), most)
 				}
 				if repeated < most/10 {
@@ -73,12 +73,12 @@ func TestADeadServerGetsNoStorm(t *testing.T) {
 	}
 }
 
-// A fleet that restarts together comes back spread over the backoff, not at once.
+// The retries of a fleet that restarts together are spread over the backoff.
 func TestRetriesOfAFleetAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients = 1000
 		var mu sync.Mutex
-		at := map[time.Duration]int{} // retries in each 10 ms
+		at := map[time.Duration]int{} // number of retries in each 10 ms
 		began := time.Now()
 		var wg sync.WaitGroup
 		for range clients {
@@ -98,7 +98,7 @@ func TestRetriesOfAFleetAreSpread(t *testing.T) {
 		}
 		wg.Wait()
 		for when, n := range at {
-			if n > 40 { // 10 on average
+			if n > 40 { // the mean is 10
 				t.Errorf("%d of %d clients come back within the same 10 ms, %v after the failure", n, clients, when*10*time.Millisecond)
 			}
 		}
@@ -117,7 +117,7 @@ func TestABudget(t *testing.T) {
 				t.Errorf("token %d: %s, want %s", i+1, got, want)
 			}
 		}
-		time.Sleep(time.Hour) // no more than the burst is saved up
+		time.Sleep(time.Hour) // saves up no more than the burst
 		for i, want := range []string{"0s true", "0s true", "0s false"} {
 			if got := take(0); got != want {
 				t.Errorf("an hour later, token %d: %s, want %s", i+1, got, want)

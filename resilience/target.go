@@ -11,7 +11,7 @@ import (
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
 )
 
-// A target is what is known of one dependency. Parts that the options turn off are nil.
+// A target is the state of one dependency. Parts that the options turn off are nil.
 type target struct {
 	name     string
 	shared   *shared
@@ -57,10 +57,9 @@ func (t *target) openFor() time.Duration {
 	return t.breaker.RemainingDelay()
 }
 
-// admit waits for a place, as far as the options allow. Each permit must be given back by
-// done.
+// admit waits for a slot as long as the options allow. Each permit must be returned with done.
 func (t *target) admit(ctx context.Context) (adaptivelimiter.Permit, error) {
-	if t.openFor() > 0 { // do not wait for a place that would be of no use
+	if t.openFor() > 0 { // do not wait for a slot that could not be used
 		return nil, t.reject(ErrOpen)
 	}
 	if t.bulkhead != nil {
@@ -76,7 +75,7 @@ func (t *target) admit(ctx context.Context) (adaptivelimiter.Permit, error) {
 			return nil, t.reject(ErrLimited)
 		}
 	}
-	// The last one: a probe of a half-open breaker must end in success or failure.
+	// The breaker comes last, because a probe of a half-open breaker must end in success or failure.
 	if t.breaker != nil && !t.breaker.TryAcquirePermit() {
 		t.leave(permit, false)
 		return nil, t.reject(ErrOpen)
@@ -84,7 +83,7 @@ func (t *target) admit(ctx context.Context) (adaptivelimiter.Permit, error) {
 	return permit, nil
 }
 
-// leave gives the places back.
+// leave returns the slots.
 func (t *target) leave(permit adaptivelimiter.Permit, measured bool) {
 	if t.bulkhead != nil {
 		t.bulkhead.ReleasePermit()
@@ -98,8 +97,8 @@ func (t *target) leave(permit adaptivelimiter.Permit, measured bool) {
 	}
 }
 
-// done counts the result of an admitted try. Only what was answered is a measure of latency:
-// a refused connection is fast, and says nothing of how much the dependency can take.
+// done records the result of an admitted try. Only an answered try measures latency: a refused
+// connection is fast, but does not show how much load the dependency can take.
 func (t *target) done(ctx context.Context, permit adaptivelimiter.Permit, o *outcome) {
 	t.leave(permit, o.class == Answered && !o.abandoned)
 	if t.breaker == nil {
@@ -119,24 +118,23 @@ func (t *target) done(ctx context.Context, permit adaptivelimiter.Permit, o *out
 	}
 }
 
-// unproven counts a try that says nothing of the dependency: not at all, but as a failure if
-// it may be a probe. A probe that is never counted would keep its permit for ever, and the
-// breaker half-open.
+// unproven handles a try that shows nothing about the dependency. It counts it as a failure if the
+// breaker is half-open, because the try may be a probe: a probe that is never counted would keep its
+// permit for ever, and the breaker would stay half-open. Otherwise it counts nothing.
 func (t *target) unproven() {
 	if t.breaker.IsHalfOpen() {
 		t.breaker.RecordFailure()
 	}
 }
 
-// targets are the policies of at most max targets, the least recently used of which is
-// forgotten for a new one.
+// targets holds the policies of at most max targets. A new target replaces the least recently used one.
 type targets struct {
-	root   *Policy // without a name; always kept
+	root   *Policy // for no target; always kept
 	create func(name string) *Policy
 	max    int
 
 	mu     sync.Mutex
-	byName map[string]*list.Element // of *Policy
+	byName map[string]*list.Element // elements hold a *Policy
 	order  list.List                // the most recently used first
 }
 

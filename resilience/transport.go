@@ -13,27 +13,27 @@ import (
 	"time"
 )
 
-// A Transport applies a policy to the requests of an http.Client, with a breaker, bulkhead
-// and limiter for each host (scheme, name and port).
+// A Transport applies a policy to the requests of an http.Client, with a breaker, bulkhead and limiter
+// for each host (scheme, name and port).
 //
-//   - Repeated are requests with an idempotent method (RFC 9110, section 9.2.2: GET, HEAD,
-//     OPTIONS, TRACE, PUT, DELETE), with a header Idempotency-Key or X-Idempotency-Key, or
-//     with a context of [WithIdempotent]; any other only if it was not sent.
+//   - A request is repeated if it has an idempotent method (RFC 9110, section 9.2.2: GET, HEAD,
+//     OPTIONS, TRACE, PUT, DELETE), a header Idempotency-Key or X-Idempotency-Key, or
+//     a context of [WithIdempotent]; any other only if it was not sent.
 //   - A request with a body is repeated if it has a GetBody, which http.NewRequest sets for
 //     the readers of packages bytes and strings, or if HTTPOptions.BufferBody covers it.
-//   - The response of the last try is returned as it is, also one with a status of failure,
+//   - The response of the last try is returned unchanged, even with a status of failure,
 //     unless there is a Fallback.
 //   - The responses of other tries are closed. Up to 64 KiB of their bodies are read for up to 50 ms, so that
-//     the connection can be used again.
-//   - Requests whose scheme is neither http nor https go to the base as they are.
+//     the connection can be reused.
+//   - Requests whose scheme is neither http nor https are passed to the base unchanged.
 type Transport struct {
 	base    http.RoundTripper
 	options HTTPOptions
 	policy  *Policy
 }
 
-// NewTransport returns a transport that sends its requests by base, or by
-// http.DefaultTransport if that is nil. The error names every option that is wrong.
+// NewTransport returns a transport that sends its requests through base, or through
+// http.DefaultTransport if base is nil. The error names every invalid option.
 func NewTransport(base http.RoundTripper, o HTTPOptions) (*Transport, error) {
 	policy, err := New(o.Options)
 	if err := errors.Join(err, o.check()); err != nil {
@@ -68,7 +68,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if resp != nil {
 			o.value, o.after = resp, retryAfter(resp.Header, time.Now())
 		}
-		if o.class = Answered; !body.broken.Load() { // else the caller's own error, which says nothing of the host
+		if o.class = Answered; !body.broken.Load() { // otherwise the error is the caller's own, and says nothing about the host
 			o.class = t.options.Classify(resp, err)
 		}
 	}
@@ -82,14 +82,14 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func targetOf(u *url.URL) string { return u.Scheme + "://" + strings.ToLower(u.Host) }
 
-// CloseIdleConnections closes those of the base, for http.Client.CloseIdleConnections.
+// CloseIdleConnections closes the idle connections of the base, for http.Client.CloseIdleConnections.
 func (t *Transport) CloseIdleConnections() {
 	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
 	}
 }
 
-// fallback replaces a failure.
+// fallback replaces a failure by the result of Fallback.
 func (t *Transport) fallback(req *http.Request, c *call, o *outcome) (*http.Response, error) {
 	err := o.err
 	if resp, ok := o.value.(*http.Response); ok && err == nil {
@@ -104,8 +104,8 @@ func (t *Transport) fallback(req *http.Request, c *call, o *outcome) (*http.Resp
 	return resp, err
 }
 
-// send makes one try. Its context covers the time until the header of the response is there;
-// then the body belongs to the caller, and to the request's own context.
+// send makes one try. Its context covers the time until the response's header arrives. After that the
+// body belongs to the caller and depends only on the request's own context.
 func (t *Transport) send(ctx context.Context, req *http.Request, body *body, n int) (*http.Response, error) {
 	tryCtx, cancel := context.WithCancelCause(req.Context())
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
@@ -118,10 +118,10 @@ func (t *Transport) send(ctx context.Context, req *http.Request, body *body, n i
 	}
 	resp, err := t.base.RoundTrip(try)
 	if resp != nil && resp.Body == nil {
-		resp.Body = http.NoBody // of a base that is not net/http's
+		resp.Body = http.NoBody // a base other than net/http may leave it nil
 	}
 	if !stop() && err == nil {
-		// The context ended at the moment at which the header came.
+		// The context ended just when the header arrived.
 		resp.Body.Close()
 		err = context.Cause(ctx)
 	}
@@ -139,11 +139,11 @@ func idempotent(req *http.Request) bool {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodPut, http.MethodDelete:
 		return true
 	}
-	// The headers that net/http knows; the second is the older name.
+	// net/http recognises both headers; the second is the older name.
 	return req.Header.Get("Idempotency-Key") != "" || req.Header.Get("X-Idempotency-Key") != "" || isIdempotent(req.Context())
 }
 
-// responseBody ends the context of its try when it was read or closed.
+// A responseBody ends the context of its try once it is read or closed.
 type responseBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
@@ -163,7 +163,7 @@ func (b *responseBody) Close() error {
 	return err
 }
 
-// upgradedBody is that of a response "101 Switching Protocols": the connection.
+// An upgradedBody is the body of a response "101 Switching Protocols": the connection.
 type upgradedBody struct {
 	responseBody
 	io.Writer
@@ -181,8 +181,8 @@ const (
 	drainTime  = 50 * time.Millisecond
 )
 
-// release closes a response that is not the call's. To reuse its connection the rest of the
-// body has to be read, which must not delay the call: a goroutine does it, for a short time.
+// release closes a response that is not returned. To reuse its connection, the rest of the body must be
+// read, but without delaying the call: a goroutine does it, for a short time.
 func release(o *outcome, reuse bool) {
 	resp, ok := o.value.(*http.Response)
 	if !ok {
@@ -200,18 +200,18 @@ func release(o *outcome, reuse bool) {
 	}()
 }
 
-// A body makes the request bodies of tries.
+// A body creates the request bodies of tries.
 type body struct {
 	first      io.ReadCloser
-	mu         sync.Mutex // a GetBody need not be safe for the hedges of a call
+	mu         sync.Mutex // a GetBody need not be safe for concurrent use by hedges
 	again      func() (io.ReadCloser, error)
 	replayable bool
-	used       atomic.Bool // first
-	broken     atomic.Bool // it could not be read, or made again
+	used       atomic.Bool // the first body
+	broken     atomic.Bool // the body could not be read or created again
 }
 
-// newBody reads a body that cannot be made again into memory, if it is at most limit bytes.
-// A body whose reading fails is closed.
+// newBody reads a body without GetBody into memory, if it has at most limit bytes. It closes the body
+// if reading fails.
 func newBody(ctx context.Context, req *http.Request, limit int64) (*body, error) {
 	b := &body{first: req.Body, again: req.GetBody}
 	switch {
@@ -229,7 +229,7 @@ func newBody(ctx context.Context, req *http.Request, limit int64) (*body, error)
 	return b, nil
 }
 
-// sourceBody notes an error of the caller's reader.
+// A sourceBody records an error of the caller's reader.
 type sourceBody struct {
 	io.ReadCloser
 	body *body
@@ -243,8 +243,8 @@ func (s *sourceBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// buffer reads at most limit+1 bytes. If that is not all, what was read is put back. A reader
-// that is slow does not outlast ctx.
+// buffer reads at most limit+1 bytes. If the body is longer, it puts back what it read. A slow reader
+// does not outlast ctx.
 func (b *body) buffer(ctx context.Context, limit int64) error {
 	type result struct {
 		data []byte
@@ -278,8 +278,7 @@ func (b *body) buffer(ctx context.Context, limit int64) error {
 	}
 }
 
-// next is the body of try n. Only the first one may be the request's own, which its try
-// closes.
+// next returns the body of try n. Only the first may be the request's own body, which its try closes.
 func (b *body) next(n int) (io.ReadCloser, error) {
 	if n == 1 {
 		b.used.Store(true)
@@ -295,7 +294,7 @@ func (b *body) next(n int) (io.ReadCloser, error) {
 	return again, nil
 }
 
-// closeUnused closes the body of a request that was never sent, as RoundTrip must.
+// closeUnused closes the body of a request that was never sent, because RoundTrip must close it.
 func (b *body) closeUnused() {
 	if b.first != nil && !b.used.Load() {
 		b.first.Close()

@@ -19,12 +19,12 @@ import (
 	"time"
 )
 
-// A base is a transport that reads the body and answers by a function of the number of the try.
+// A base is a transport that reads the body and answers with a function of the try's number.
 type base struct {
 	mu     sync.Mutex
 	answer func(n int, req *http.Request) (*http.Response, error)
 	bodies []string
-	open   atomic.Int32 // responses that were not closed
+	open   atomic.Int32 // responses that are not closed yet
 }
 
 func (b *base) RoundTrip(req *http.Request) (*http.Response, error) {
@@ -70,7 +70,7 @@ func status(code int, header ...string) *http.Response {
 	return resp
 }
 
-// answers gives one of codes for each try; 0 is a reset connection, 1 a refused one.
+// answers returns one of codes for each try; 0 is a reset connection, 1 a refused one.
 func answers(codes ...int) func(int, *http.Request) (*http.Response, error) {
 	return func(n int, _ *http.Request) (*http.Response, error) {
 		switch code := codes[min(n, len(codes))-1]; code {
@@ -108,7 +108,7 @@ func request(t testing.TB, method string, body io.Reader) *http.Request {
 }
 
 func TestRequestsThatAreRepeated(t *testing.T) {
-	stream := func() io.Reader { return io.MultiReader(strings.NewReader("stream")) } // of a type without GetBody
+	stream := func() io.Reader { return io.MultiReader(strings.NewReader("stream")) } // a type for which http.NewRequest sets no GetBody
 	tests := map[string]struct {
 		method string
 		body   io.Reader
@@ -269,7 +269,7 @@ func TestResponsesOfOtherTriesAreClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &base{answer: func(n int, req *http.Request) (*http.Response, error) {
 			switch n {
-			case 1: // answers late, and does not mind its context
+			case 1: // answers late, and ignores its context
 				time.Sleep(time.Second)
 			case 2:
 				time.Sleep(100 * time.Millisecond)
@@ -356,7 +356,7 @@ func TestAnUpgradedConnectionCanBeWritten(t *testing.T) {
 	}
 }
 
-// A body that notes whether it was closed.
+// A closing is a body that records whether it was closed.
 type closing struct {
 	io.Reader
 	closed atomic.Bool
@@ -472,7 +472,7 @@ func TestHostsAreApart(t *testing.T) {
 	if e := events.of(DecidedOpen); len(e) != 1 || e[0].Target != "http://dead.test" {
 		t.Errorf("%+v", e)
 	}
-	if err := get("file:///etc/hostname"); err != nil { // the base's matter
+	if err := get("file:///etc/hostname"); err != nil { // only the base handles this scheme
 		t.Error(err)
 	}
 }
@@ -519,7 +519,7 @@ func TestHTTPFallback(t *testing.T) {
 
 func TestACertificateThatIsNotValidIsNotTriedAgain(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the handshake
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // drops errors of the TLS handshake
 	server.StartTLS()
 	defer server.Close()
 	tr, events := transport(t, &http.Transport{TLSClientConfig: &tls.Config{}}, HTTPOptions{Options: Options{Retry: twoRetries}})

@@ -1,5 +1,4 @@
-// Package grpcresilience applies policies of package resilience to gRPC clients, by
-// interceptors.
+// Package grpcresilience applies policies of package resilience to gRPC clients, through interceptors.
 //
 //	calls, err := grpcresilience.New(resilience.Default("orders"))
 //	if err != nil {
@@ -7,19 +6,19 @@
 //	}
 //	conn, err := grpc.NewClient(target, append(calls.DialOptions(), ...)...)
 //
-// Repeated are
+// These RPCs are repeated:
 //
 //   - RPCs of methods whose idempotency_level in the .proto file is NO_SIDE_EFFECTS or
-//     IDEMPOTENT, of contexts of [resilience.WithIdempotent], and all if Options.Idempotent is set;
+//     IDEMPOTENT, RPCs with a context of [resilience.WithIdempotent], and all RPCs if Options.Idempotent is set;
 //   - any other only if it was not sent, because there was no connection.
 //
-// A streaming RPC is repeated until it is established, never after: the interceptor
-// cannot send again what the application sent. Its later failures are the application's, and the breaker
-// does not count them. Timeouts of the policy end when it is established.
+// A streaming RPC is repeated until it is established, but never afterwards: the interceptor cannot
+// send again what the application sent. The application must handle later failures, and the breaker
+// does not count them. Timeouts of the policy end when the stream is established.
 //
-// The push-back of a server (trailer grpc-retry-pushback-ms, gRPC's proposal A6) has the
-// effect of Retry-After in HTTP. Do not use the retries of gRPC's service config besides: the
-// tries of both would multiply.
+// The push-back of a server (trailer grpc-retry-pushback-ms, gRPC's proposal A6) has the effect of
+// Retry-After in HTTP. Do not also use the retries of gRPC's service config: the tries of both would
+// multiply.
 package grpcresilience
 
 import (
@@ -48,12 +47,12 @@ import (
 // connection has a breaker, bulkhead and limiter of its own.
 type Interceptors struct {
 	policy     *resilience.Policy
-	idempotent bool // all
+	idempotent bool // all RPCs may be repeated
 }
 
-// New returns interceptors, or an error that names every option that is wrong. Hedges are
-// unsupported: two tries would write to one reply. Options.Single is implied.
-// Options.Classify sees status errors; its default is [Classify].
+// New returns interceptors, or an error that names every invalid option. Hedges are unsupported,
+// because two tries would write to the same reply. Options.Single is implied. Options.Classify receives
+// status errors; its default is [Classify].
 func New(o resilience.Options) (*Interceptors, error) {
 	var unsupported error
 	if o.Hedge != nil {
@@ -80,19 +79,19 @@ func New(o resilience.Options) (*Interceptors, error) {
 	return &Interceptors{p, o.Idempotent}, nil
 }
 
-// DialOptions are the interceptors as options of [grpc.NewClient].
+// DialOptions returns the interceptors as options for [grpc.NewClient].
 func (i *Interceptors) DialOptions() []grpc.DialOption {
 	return []grpc.DialOption{grpc.WithChainUnaryInterceptor(i.Unary), grpc.WithChainStreamInterceptor(i.Stream)}
 }
 
-// Classify says what the status of an RPC means:
+// Classify classifies the status of an RPC:
 //
 //	UNAVAILABLE, DEADLINE_EXCEEDED, CANCELLED   Lost
 //	RESOURCE_EXHAUSTED                          Busy
 //	INTERNAL, UNKNOWN, DATA_LOSS                Failed
 //	all others                                  Answered
 //
-// UNAVAILABLE of an RPC for which there was no connection is Absent, whatever Options.Classify says.
+// UNAVAILABLE is Absent if there was no connection for the RPC, regardless of Options.Classify.
 func Classify(err error) resilience.Class {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
@@ -119,7 +118,8 @@ func (i *Interceptors) Unary(ctx context.Context, method string, req, reply any,
 func (i *Interceptors) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	var opened *stream
 	_, err := resilience.Do(i.context(ctx, method), i.policy.For(cc.Target()), func(try context.Context) (struct{}, error) {
-		// The stream outlives the try, whose context ends it only until it is established.
+		// The stream outlives the try. The try's context may end the stream only until it is
+		// established.
 		streamCtx, cancel := context.WithCancel(ctx)
 		stop := context.AfterFunc(try, cancel)
 		var t attempt
@@ -135,7 +135,7 @@ func (i *Interceptors) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *gr
 		return struct{}{}, nil
 	})
 	if err != nil {
-		if opened != nil { // and the deadline passed at that moment
+		if opened != nil { // the deadline passed at the same moment
 			opened.cancel()
 		}
 		return nil, statusError(err)
@@ -143,7 +143,7 @@ func (i *Interceptors) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *gr
 	return opened, nil
 }
 
-// context marks the RPCs that may be repeated.
+// context marks the context of an RPC that may be repeated.
 func (i *Interceptors) context(ctx context.Context, method string) context.Context {
 	if !i.idempotent && declaredIdempotent(method) {
 		return resilience.WithIdempotent(ctx)
@@ -151,7 +151,7 @@ func (i *Interceptors) context(ctx context.Context, method string) context.Conte
 	return ctx
 }
 
-// declaredIdempotent looks the method up among the .proto files that are compiled in.
+// declaredIdempotent looks the method up in the compiled-in .proto files.
 func declaredIdempotent(method string) bool {
 	name := strings.ReplaceAll(strings.TrimPrefix(method, "/"), "/", ".")
 	if !protoreflect.FullName(name).IsValid() {
@@ -165,7 +165,7 @@ func declaredIdempotent(method string) bool {
 	return ok && o.GetIdempotencyLevel() != descriptorpb.MethodOptions_IDEMPOTENCY_UNKNOWN
 }
 
-// An attempt collects what gRPC knows of one try besides its status.
+// An attempt records what gRPC reports about one try in addition to its status.
 type attempt struct {
 	peer    peer.Peer
 	trailer metadata.MD
@@ -175,9 +175,9 @@ func (t *attempt) options(opts []grpc.CallOption) []grpc.CallOption {
 	return append(slices.Clip(opts), grpc.Peer(&t.peer), grpc.Trailer(&t.trailer))
 }
 
-// result adds to a status error whether the RPC was sent, and when to come back. Without a
-// peer there was no connection to send it by. The text of an error would not say that: it
-// may be one that the server got from a server of its own.
+// result adds to a status error whether the RPC was sent, and when to retry. If there was no peer,
+// there was no connection, so nothing was sent. The error's text would not prove that, because the
+// server may have passed on an error of another server.
 func (t *attempt) result(err error) error {
 	if err == nil {
 		return nil
@@ -189,8 +189,8 @@ func (t *attempt) result(err error) error {
 	return e
 }
 
-// pushback reads the trailer grpc-retry-pushback-ms. What is negative or no number forbids a
-// retry: https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback
+// pushback parses the trailer grpc-retry-pushback-ms. A negative or invalid value forbids a retry:
+// https://github.com/grpc/proposal/blob/master/A6-client-retries.md#pushback
 func pushback(v string) time.Duration {
 	ms, err := strconv.ParseInt(v, 10, 64)
 	switch {
@@ -203,7 +203,7 @@ func pushback(v string) time.Duration {
 	}
 }
 
-// A tryError is the status error of a try, for the policy only.
+// A tryError is the status error of a try, seen only by the policy.
 type tryError struct {
 	error
 	unsent bool
@@ -213,7 +213,7 @@ type tryError struct {
 func (e *tryError) Unwrap() error             { return e.error }
 func (e *tryError) RetryAfter() time.Duration { return e.after }
 
-// policyError is an error of the policy, with a status.
+// A policyError is an error of the policy with a gRPC status.
 type policyError struct {
 	error
 	code codes.Code
@@ -222,8 +222,8 @@ type policyError struct {
 func (e *policyError) Unwrap() error              { return e.error }
 func (e *policyError) GRPCStatus() *status.Status { return status.New(e.code, e.Error()) }
 
-// statusError returns the error of an RPC as an application expects it: that of the last try
-// as it is, others with the status that gRPC itself would give.
+// statusError returns the error of an RPC as an application expects it: the error of the last try
+// unchanged, and other errors with the status that gRPC itself would use.
 func statusError(err error) error {
 	t, ok := err.(*tryError)
 	switch {
@@ -244,11 +244,11 @@ func statusError(err error) error {
 	}
 }
 
-// A stream frees its context when it ends.
+// A stream releases its context when it ends.
 type stream struct {
 	grpc.ClientStream
 	cancel  context.CancelFunc
-	several bool // messages from the server
+	several bool // the server may send several messages
 }
 
 func (s *stream) RecvMsg(m any) error {

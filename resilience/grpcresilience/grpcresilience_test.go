@@ -28,7 +28,7 @@ import (
 	"outrider.dev/resilience/grpcresilience"
 )
 
-// A server answers by a function of the number of the RPC; its methods need no .proto file.
+// A server answers RPCs by their number, with a function. Its methods need no .proto file.
 type server struct {
 	addr  string
 	calls atomic.Int32
@@ -49,7 +49,8 @@ func newServer(t *testing.T, answer func(n int, s grpc.ServerStream) error) *ser
 	return s
 }
 
-// then fails RPCs with these codes, one after the other, then gives empty messages.
+// then returns a function that fails RPCs with these codes, one after the other, and then sends empty
+// messages.
 func then(fails ...codes.Code) func(int, grpc.ServerStream) error {
 	return func(n int, s grpc.ServerStream) error {
 		if n <= len(fails) {
@@ -106,7 +107,7 @@ func client(t *testing.T, addr string, o resilience.Options) (*grpc.ClientConn, 
 
 var retry = &resilience.Retry{Tries: 3, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond, MaxRetryAfter: time.Second}
 
-// Two methods that differ in what their .proto file says.
+// Two methods with different idempotency levels in their .proto file.
 const (
 	safe   = "/resilience.test.Shop/Get"
 	unsafe = "/resilience.test.Shop/Buy"
@@ -166,7 +167,7 @@ func TestUnary(t *testing.T) {
 
 func TestAnRPCThatWasNotSentIsRepeated(t *testing.T) {
 	server := newServer(t, nil)
-	other, err := net.Dial("tcp", server.addr) // nothing listens on its own port, which no other process gets
+	other, err := net.Dial("tcp", server.addr) // nothing listens on the local port of this connection, and no other process can get it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +278,7 @@ func TestWrongOptions(t *testing.T) {
 	}
 }
 
-// A client of a service that is compiled in.
+// A client of a service whose .proto file is compiled in.
 func Example() {
 	calls, err := grpcresilience.New(resilience.ForStart("orders"))
 	if err != nil {

@@ -13,7 +13,7 @@ func FuzzPushback(f *testing.F) {
 	})
 }
 
-// Names of methods come from the application, which may be a proxy for others.
+// Method names come from the application, which may proxy requests of others.
 func FuzzMethod(f *testing.F) {
 	for _, seed := range []string{"", "/", "/a.B/C", "//", "/grpc.health.v1.Health/Check", "/\xff/x"} {
 		f.Add(seed)

@@ -1,5 +1,5 @@
-// Package otelresilience keeps OpenTelemetry metrics of what policies of package resilience
-// decide.
+// Package otelresilience records OpenTelemetry metrics of the decisions of package resilience's
+// policies.
 //
 //	o := resilience.Default("orders")
 //	o.Observe, err = otelresilience.Observe(otel.GetMeterProvider())
@@ -13,8 +13,8 @@
 //	resilience.limit          gauge, {try}           policy, the adaptive limit that was set last
 //
 // with the attributes resilience.policy, resilience.outcome (a class of package resilience, or
-// "canceled", "timeout", "rejected"), resilience.decision and resilience.reason. There is none for the
-// target: its values are not bounded. The log has it.
+// "canceled", "timeout", "rejected"), resilience.decision and resilience.reason. There is no attribute
+// for the target, because the number of its values is not bounded. The log contains the target.
 package otelresilience
 
 import (
@@ -27,8 +27,8 @@ import (
 	"outrider.dev/resilience"
 )
 
-// Observe returns a function for Options.Observe. It may serve any number of policies. The
-// error is the provider's, of an instrument that it does not make.
+// Observe returns a function for Options.Observe, which may serve any number of policies. It returns
+// the provider's error if an instrument cannot be created.
 func Observe(provider metric.MeterProvider) (func(context.Context, resilience.Event), error) {
 	meter := provider.Meter("outrider.dev/resilience/otelresilience")
 	calls, err1 := meter.Int64Counter("resilience.calls", metric.WithUnit("{call}"), metric.WithDescription("Calls that ended"))

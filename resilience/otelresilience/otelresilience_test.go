@@ -70,7 +70,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// points are the values of all metrics as text, sorted.
+// points returns the values of all metrics as sorted text.
 func points(t *testing.T, data metricdata.ResourceMetrics) (out []string) {
 	t.Helper()
 	name := func(metric string, set attribute.Set) string {
@@ -104,7 +104,7 @@ func points(t *testing.T, data metricdata.ResourceMetrics) (out []string) {
 	return out
 }
 
-// In an application the provider is that of its OpenTelemetry SDK.
+// An application uses the provider of its OpenTelemetry SDK.
 func ExampleObserve() {
 	observe, err := otelresilience.Observe(noop.NewMeterProvider())
 	if err != nil {
