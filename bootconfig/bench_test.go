@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// BenchmarkGet measures what a read of the configuration costs a program, with 1 and with all processors.
+// BenchmarkGet measures the cost of reading the configuration, with one processor and with all.
 func BenchmarkGet(b *testing.B) {
 	c, err := Open(b.Context(), Options[settings]{Provider: script(hang)})
 	if err != nil {

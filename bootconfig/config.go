@@ -12,41 +12,41 @@ import (
 	"time"
 )
 
-// A Config holds the configuration that is in use. Its methods can be called by many goroutines.
+// A Config holds the configuration that is in use. Many goroutines may call its methods.
 type Config[T any] struct {
 	o       Options[T]
-	store   *store // nil: no last good document is kept
+	store   *store // nil: the last good document is not stored
 	current atomic.Pointer[Snapshot[T]]
 	errors  chan error
 
 	ctx     context.Context
 	end     context.CancelFunc
 	stopped sync.WaitGroup // the refresh, and the writer of the store
-	fresh   chan struct{}  // closed when a document of the provider is in use
+	fresh   chan struct{}  // closed once a document of the provider is in use
 
 	mu        sync.Mutex
 	listeners map[*listener[T]]struct{}
 
 	// Only the refresh uses the fields below.
 	seen     seen
-	inUse    [sha256.Size]byte // of the provider's document in use, or the last good one
-	late     <-chan fetched[T] // of a provider that did not return in time
+	inUse    [sha256.Size]byte // hash of the provider's document in use, or of the last good document
+	late     <-chan fetched[T] // the result of a provider that did not return in time
 	answered bool
 }
 
-// seen is the last document that the provider returned.
+// seen describes the last document that the provider returned.
 type seen struct {
 	version  string
 	sum      [sha256.Size]byte
-	rejected error // why it is not in use
+	rejected error // why the document is not in use
 }
 
-// ErrClosed is returned by [Config.Wait] when the Config was closed before a document came.
+// ErrClosed is returned by [Config.Wait] if the Config is closed before a document arrives.
 var ErrClosed = errors.New("bootconfig: closed")
 
-// Open returns a Config with the best value that is at hand, and starts to fetch in the
-// background, until ctx ends or [Config.Close] is called. It does not wait for the provider. An
-// error says which options cannot work.
+// Open returns a Config with the best value that is available locally. It fetches in the background,
+// until ctx ends or [Config.Close] is called, and does not wait for the provider. The error says which
+// options are unusable.
 func Open[T any](ctx context.Context, options Options[T]) (*Config[T], error) {
 	o, err := options.complete()
 	if err != nil {
@@ -76,7 +76,7 @@ func Open[T any](ctx context.Context, options Options[T]) (*Config[T], error) {
 	return c, nil
 }
 
-// start finds the value to start with. An error is of the program's own documents.
+// start finds the initial value. An error concerns the program's own documents.
 func (c *Config[T]) start() (Snapshot[T], error) {
 	own, err := c.own()
 	if err != nil {
@@ -105,7 +105,7 @@ func (c *Config[T]) start() (Snapshot[T], error) {
 	return own, nil
 }
 
-// own is the value of the program itself, which must be good.
+// own returns the program's own value, which must be valid.
 func (c *Config[T]) own() (s Snapshot[T], err error) {
 	if c.o.Embedded != nil {
 		v, err := c.o.value(c.o.Embedded)
@@ -121,7 +121,7 @@ func (c *Config[T]) own() (s Snapshot[T], err error) {
 	return Snapshot[T]{Value: v, Source: FromDefault}, nil
 }
 
-// lastGood is the value of the last good document. Its version is sent with the first fetch.
+// lastGood returns the value of the last good document. The first fetch sends its version.
 func (c *Config[T]) lastGood() (s Snapshot[T], err error) {
 	if c.store == nil {
 		return s, fs.ErrNotExist
@@ -159,20 +159,19 @@ func (c *Config[T]) file() (s Snapshot[T], err error) {
 	return s, err
 }
 
-// Get returns the value in use. It does not block and does not allocate. What the value refers
-// to, such as maps, is shared and must not be changed.
+// Get returns the value in use. It does not block or allocate. Data that the value refers to, such as
+// maps, is shared and must not be changed.
 func (c *Config[T]) Get() T { return c.current.Load().Value }
 
-// Snapshot returns the value in use with its source, version, age, and what is wrong. It does not
-// block.
+// Snapshot returns the value in use with its source, version, age and present error. It does not block.
 func (c *Config[T]) Snapshot() Snapshot[T] { return *c.current.Load() }
 
-// Wait blocks until a document of the provider has come into use, or was confirmed to be the one
-// in use; later calls return at once. If ctx ends first, or the Config is closed, the error
-// wraps the cause and the last failure; the value in use stays usable.
+// Wait blocks until a document of the provider is in use, or the provider has confirmed the document in
+// use; later calls return at once. If ctx ends first, or the Config is closed, the error wraps the
+// cause and the last failure, and the value in use stays usable.
 func (c *Config[T]) Wait(ctx context.Context) error {
 	select {
-	case <-c.fresh: // also when ctx has ended
+	case <-c.fresh: // even if ctx has ended
 		return nil
 	default:
 	}
@@ -191,8 +190,8 @@ func (c *Config[T]) Wait(ctx context.Context) error {
 	return fmt.Errorf("waiting for %s: %w", c.o.Provider, cause)
 }
 
-// Close ends the refresh and all deliveries to functions of [Config.OnChange]. It waits until the
-// last good document is written, at most Options.Timeout, and not for calls of the program's own
+// Close ends the refresh, and calls of functions of [Config.OnChange]. It waits until the last good
+// document is written, at most Options.Timeout, but not for running calls of the program's own
 // functions. The value in use stays readable. Close can be called more than once.
 func (c *Config[T]) Close() {
 	c.end()
@@ -202,7 +201,7 @@ func (c *Config[T]) Close() {
 	defer limit.Stop()
 	select {
 	case <-stopped:
-	case <-limit.C: // a disk that hangs
+	case <-limit.C: // the disk hangs
 	}
 }
 
@@ -227,13 +226,13 @@ func (c *Config[T]) refresh() {
 type fetched[T any] struct {
 	document Document
 	sum      [sha256.Size]byte
-	err      error // of the provider
+	err      error // error of the provider
 	value    T
-	rejected error // of the decoder, the validation or the size
+	rejected error // error of the decoder, the validation or the size limit
 }
 
-// refreshOnce fetches once and applies the answer. It returns whether the document is another than
-// the last one, and an error if the provider did not answer.
+// refreshOnce fetches once and applies the answer. It reports whether the document differs from the
+// previous one, and returns an error if the provider did not answer.
 func (c *Config[T]) refreshOnce() (changed bool, err error) {
 	f := c.fetch()
 	if c.ctx.Err() != nil {
@@ -264,7 +263,7 @@ func (c *Config[T]) refreshOnce() (changed bool, err error) {
 	return false, nil
 }
 
-// confirm notes that the last document is current.
+// confirm records that the last document is current.
 func (c *Config[T]) confirm() {
 	c.publish(func(s *Snapshot[T]) {
 		s.Failures, s.Err = 0, c.seen.rejected
@@ -275,12 +274,12 @@ func (c *Config[T]) confirm() {
 	if c.seen.rejected == nil {
 		c.markFresh()
 		if c.store != nil {
-			signal(c.store.wake) // what could not be written is tried again
+			signal(c.store.wake) // retry a failed write
 		}
 	}
 }
 
-// take puts a document into use that was not seen before, or notes why not.
+// take puts a new document into use, or records why it cannot.
 func (c *Config[T]) take(f fetched[T]) {
 	c.seen = seen{version: f.document.Version, sum: f.sum}
 	if f.rejected != nil {
@@ -290,7 +289,7 @@ func (c *Config[T]) take(f fetched[T]) {
 		return
 	}
 	c.inUse = f.sum
-	c.keep(f.document) // first: whoever has seen the document may close the Config, which writes what is kept
+	c.keep(f.document) // before publishing: a caller that sees the document may close the Config, and Close writes only what was kept
 	now := time.Now()
 	c.publish(func(s *Snapshot[T]) {
 		*s = Snapshot[T]{
@@ -302,7 +301,7 @@ func (c *Config[T]) take(f fetched[T]) {
 	c.markFresh()
 }
 
-// keep has the store write a document, which is not waited for.
+// keep makes the store write a document, and does not wait for it.
 func (c *Config[T]) keep(d Document) {
 	if c.store != nil {
 		c.store.keep(record{header: header{From: c.o.Provider.String(), Version: d.Version, Fetched: time.Now()}, document: d.Data})
@@ -316,15 +315,15 @@ func (c *Config[T]) markFresh() {
 	}
 }
 
-// publish replaces the snapshot by a changed copy. Only the refresh does.
+// publish replaces the snapshot by a changed copy. Only the refresh calls it.
 func (c *Config[T]) publish(change func(*Snapshot[T])) {
 	s := *c.current.Load()
 	change(&s)
 	c.current.Store(&s)
 }
 
-// fetch calls the provider, decodes and validates. It ends a second after the deadline, also when
-// the provider, the decoder or the validation do not.
+// fetch calls the provider, decodes and validates. It returns at most a second after the deadline, even
+// if the provider, the decoder or the validation does not.
 func (c *Config[T]) fetch() fetched[T] {
 	if c.late != nil {
 		select {
@@ -349,8 +348,8 @@ func (c *Config[T]) fetch() fetched[T] {
 		return f
 	case <-ctx.Done():
 	}
-	// ctx also ends with the call, so the result may be there. A provider that ends with its
-	// deadline has the better error.
+	// ctx also ends when the Config is closed, and the result may be there already. A provider that
+	// returns at its deadline has a better error.
 	grace := time.NewTimer(time.Second)
 	defer grace.Stop()
 	select {

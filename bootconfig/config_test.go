@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// settings are valid when Twice is twice N: half of a document never is.
+// settings are valid if Twice is twice N, so a torn document is never valid.
 type settings struct {
 	N, Twice int
 	Names    map[string]int `json:",omitempty"`
@@ -36,13 +36,13 @@ func good(n int) []byte {
 	return data
 }
 
-// script is a provider that answers with what its function returns.
+// A script is a provider that calls its function for each answer.
 type script func(ctx context.Context, r Request) (Document, error)
 
 func (s script) Fetch(ctx context.Context, r Request) (Document, error) { return s(ctx, r) }
 func (s script) String() string                                         { return "script" }
 
-// steps answers each fetch with the next step, and then with the last one for ever.
+// steps answers each fetch with the next step, and repeats the last one.
 func steps(all ...script) script {
 	var n atomic.Int64
 	return func(ctx context.Context, r Request) (Document, error) {
@@ -138,7 +138,8 @@ func TestAnOptionThatCannotWorkIsAnErrorOfOpen(t *testing.T) {
 	}
 }
 
-// Each source is there; what is bad or absent is passed over, in the order of preference.
+// Open takes the first source that is valid, in the order of preference, and skips bad and missing
+// ones.
 func TestTheStartTakesTheFirstGoodSource(t *testing.T) {
 	stored := func(n int, schema string) func(*testing.T, string) {
 		return func(t *testing.T, path string) {
@@ -201,8 +202,8 @@ func TestTheStartTakesTheFirstGoodSource(t *testing.T) {
 	}
 }
 
-// Whatever the provider returns, a good value stays until the next good one, and the fetch after
-// a bad answer works.
+// Whatever the provider returns, a good value stays until the next good one, and the fetch after a bad
+// answer works.
 func TestABadAnswerNeverReplacesAGoodValue(t *testing.T) {
 	tests := map[string]struct {
 		bad      script
@@ -250,7 +251,7 @@ func TestABadAnswerNeverReplacesAGoodValue(t *testing.T) {
 					t.Fatal(err)
 				}
 				var seen []int
-				for range 600 { // ten minutes: three fetches have come and gone
+				for range 600 { // ten minutes, enough for three fetches
 					if n := c.Get().N; len(seen) == 0 || seen[len(seen)-1] != n {
 						seen = append(seen, n)
 					}
@@ -290,12 +291,12 @@ func TestABadAnswerNeverReplacesAGoodValue(t *testing.T) {
 	}
 }
 
-// A rejected document is reported once, and stays the reason while the centre has it.
+// A rejected document is reported once, and stays in Snapshot.Err while the centre serves it.
 func TestARejectedDocumentIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reported collected
 		var asked []string
-		var back atomic.Bool // the centre is back at the first document
+		var back atomic.Bool // the centre serves the first document again
 		c := open(t, Options[settings]{
 			Provider: script(func(_ context.Context, r Request) (Document, error) {
 				asked = append(asked, r.Version)
@@ -317,7 +318,7 @@ func TestARejectedDocumentIsReportedOnce(t *testing.T) {
 		if s := c.Snapshot(); s.Err == nil || s.Value.N != 1 || s.Generation != 2 {
 			t.Errorf("%+v", s)
 		}
-		// Back to the one in use: nothing changes, and all is well.
+		// The centre returns to the document in use: nothing changes, and the error is gone.
 		back.Store(true)
 		time.Sleep(2 * time.Minute)
 		if s := c.Snapshot(); s.Err != nil || s.Generation != 2 || s.Version != "1" {
@@ -346,7 +347,7 @@ func TestWaitEndsWithItsDeadlineAndSaysWhy(t *testing.T) {
 	})
 }
 
-// A provider that never returns is not called again, and does not keep Close.
+// A provider that never returns is not called again, and does not block Close.
 func TestAProviderThatHangsIsCalledOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release, calls := make(chan struct{}), atomic.Int64{}
@@ -397,7 +398,8 @@ func TestListenersGetTheLastValueInOrder(t *testing.T) {
 			})
 		}
 		release := make(chan struct{})
-		// No time passes until the slow one sleeps, so that all begin with 0, or with 1.
+		// In the bubble no time passes until the slow listener sleeps, so all of them begin with 0, or
+		// with 1.
 		listen("fast", func(int) {})
 		listen("panics", func(n int) { panic(fmt.Sprint("at ", n)) })
 		listen("blocks", func(n int) {
@@ -443,9 +445,9 @@ func TestListenersGetTheLastValueInOrder(t *testing.T) {
 	})
 }
 
-// A value must not be reachable from the value before: the decoder writes into maps.
+// A value must share nothing with the previous value, because the decoder writes into maps.
 func TestDocumentsDoNotShareTheDefault(t *testing.T) {
-	later := func(ctx context.Context, r Request) (Document, error) { // than the test reads the default
+	later := func(ctx context.Context, r Request) (Document, error) { // later than the test reads the default
 		time.Sleep(time.Second)
 		return serve("1", []byte(`{"Names":{"a":1}}`))(ctx, r)
 	}
@@ -464,8 +466,8 @@ func TestDocumentsDoNotShareTheDefault(t *testing.T) {
 	})
 }
 
-// After a restart the centre is called with the version of the last good document, and only the
-// centre from which that came.
+// After a restart, the version of the last good document is sent to the centre from which it came, and
+// to no other.
 func TestTheVersionOutlivesTheProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "last")
 	var asked []string

@@ -8,14 +8,14 @@ import (
 	"io"
 )
 
-// JSON decodes one JSON value over what is in into. Fields that T does not have are ignored. The
-// value null, which would change nothing, is an error, as is anything after the value.
+// JSON decodes one JSON value over the present content of into. It ignores fields that T does not have.
+// The value null, which would change nothing, is an error, and so is anything after the value.
 func JSON[T any](data []byte, into *T) error {
 	return decodeJSON(json.NewDecoder(bytes.NewReader(data)), data, into)
 }
 
-// StrictJSON is [JSON] without fields that T does not have. Every program must then know a field
-// before the centre has it.
+// StrictJSON is [JSON], but a field that T does not have is an error. Every running program must then
+// know a field before the centre serves it.
 func StrictJSON[T any](data []byte, into *T) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

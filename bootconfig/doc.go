@@ -1,15 +1,15 @@
-// Package bootconfig starts a program with the configuration that is at hand, and applies that of
-// a configuration centre when it comes, without a restart.
+// Package bootconfig starts a program with the configuration that is available locally, and applies the
+// configuration of a configuration centre when it arrives, without a restart.
 //
-// [Open] returns at once, with the first of these that is there and valid:
+// [Open] returns at once, with the first of these that exists and is valid:
 //
-//  1. the last good document, which an earlier process kept on disk ([Options].LastGood);
+//  1. the last good document, which an earlier process stored on disk ([Options].LastGood);
 //  2. a file ([Options].File);
 //  3. a document that is embedded in the program ([Options].Embedded);
 //  4. a value of the program ([Options].Default).
 //
-// From then on a [Provider] is fetched in the background. A document that decodes and is valid
-// replaces the value in one atomic step; every other one is reported, and the value stays.
+// From then on it fetches from a [Provider] in the background. A document that decodes and is valid
+// replaces the value in one atomic step. Any other document is reported, and the value stays.
 //
 //	//go:embed settings.json
 //	var embedded []byte
@@ -31,65 +31,64 @@
 //	defer config.Close()
 //	config.OnChange(func(s bootconfig.Snapshot[Settings]) { level.Set(s.Value.LogLevel) })
 //
-// # What holds
+// # Guarantees
 //
-//   - Open does not touch the network. It reads at most three local files of bounded size. To wait
-//     for the centre is a call of its own, with a deadline: [Config.Wait].
-//   - An option that cannot work is an error of Open, not of the first failure.
+//   - Open does not use the network. It reads at most three local files of bounded size. A program that
+//     wants to wait for the centre calls [Config.Wait], with a deadline.
+//   - An unusable option is an error of Open, and does not wait for the first failure.
 //   - [Config.Get] is one atomic load: no lock, no allocation, never half of a value.
-//   - A good value is never replaced by a bad one. A document is bad when it is too large, does
+//   - A bad document never replaces a good value. A document is bad if it is too large, does
 //     not decode, is not valid, or makes the decoder or the validation panic.
-//   - A fetch ends at its deadline. When the provider does not, it is left alone a second later:
+//   - A fetch ends at its deadline. If the provider does not return, it is abandoned a second later:
 //     its result is dropped, and it is not called again before it has returned.
-//   - Each function of [Config.OnChange] gets values in their order, and always the last one. When
-//     it is slower than the changes it misses those between. One that blocks or panics delays
+//   - Each function of [Config.OnChange] gets values in order, and always the last one. If
+//     it is slower than the changes, it misses values in between. A function that blocks or panics delays
 //     neither the others nor the refresh.
-//   - The last good document is written to a temporary file that is renamed, so that a reader
-//     finds the one before or the one after, also when the process or the machine ends meanwhile.
-//     A disk that is full or read-only is reported; everything else goes on.
+//   - The last good document is written to a temporary file, which is then renamed. So a reader
+//     finds the previous or the new one, even if the process or the machine stops meanwhile.
+//     A full or read-only disk is reported; everything else continues.
 //   - Errors, [Snapshot] and the String methods of providers contain no header, no user
 //     information and no query of a URL.
 //
 // # Many processes, one centre
 //
-// The time to the next fetch is random, so that processes that were started together do not stay
+// The time to the next fetch is random, so that processes which start together do not keep fetching
 // together:
 //
 //   - after an answer: 0.5 to 1.5 of Options.Refresh;
 //   - after a long poll that was held, or brought a change: up to 5 s, at most a tenth of Refresh;
 //   - after a failure, before the first answer: up to 0.5 s, which doubles with each failure;
 //   - after a failure, later: up to Refresh, which doubles with each failure. When a centre with
-//     10,000 long polls restarts, they return within a Refresh and not within a second;
-//   - the doubling ends at 5 minutes, or at Refresh where that is longer. A centre that says
-//     Retry-After is given that time, at most an hour, before the random one begins.
+//     10,000 long polls restarts, they return within a Refresh rather than within a second;
+//   - the doubling ends at 5 minutes, or at Refresh if that is longer. If a centre sends
+//     Retry-After, that time passes first, at most an hour, and then the random time begins.
 //
-// The version of the last good document is kept with it: after a restart it costs the centre a
-// "304 Not Modified" and no document.
+// The version of the last good document is stored with it, so after a restart the centre answers with
+// "304 Not Modified" instead of sending the document.
 //
 // # Documents of other versions of the program
 //
-// Options.Schema names what the program understands. A last good document of another schema is
-// not read; it is kept aside as LastGood + ".other" when the next one is written, and read from
-// there by a program that is rolled back. A corrupt one is kept as LastGood + ".corrupt". There is
-// at most one file of each, so that nothing grows.
+// Options.Schema names the format that the program understands. It does not read a last good document
+// with another schema. When it writes the next one, it keeps the other as LastGood + ".other", from
+// where a program that is rolled back reads it. It keeps a corrupt file as LastGood + ".corrupt". There
+// is at most one file of each, so their number does not grow.
 //
-// [JSON], the default decoder, ignores fields that it does not know, so that a field can be added
-// at the centre before the last old program has gone. Absent fields keep the value of
-// Options.Default.
+// [JSON], the default decoder, ignores fields that it does not know, so that a field can be added at
+// the centre while old programs still run. Absent fields keep the value of Options.Default.
 //
 // # Providers
 //
-// [HTTP] (ETag and long poll) and [File] (a file, or a mounted ConfigMap) are here, and package
-// outrider.dev/bootconfig/apollo beside them: the standard library is all that they need. Those
-// that need a client are modules of their own, so that nothing else comes with them:
-// outrider.dev/bootconfig/kubernetes, /consul and /nacos; /koanf decodes other formats and lays
-// the environment over a document. A [Provider] of your own is one method, and a name.
+// [HTTP] (ETag and long poll) and [File] (a file, or a mounted ConfigMap) are in this package, and
+// package outrider.dev/bootconfig/apollo is in the same module; they need only the standard library.
+// Providers that need a client are modules of their own, so that programs link only the clients that
+// they use: outrider.dev/bootconfig/kubernetes, /consul and /nacos. Module /koanf decodes other formats
+// and lays the environment over a document. A [Provider] of your own needs one method and a name.
 //
 // # Versions
 //
-// The module follows Semantic Versioning 2.0.0. Within a major version no exported name is removed
-// or changes its meaning, options get defaults that keep what was, an interface that users
-// implement ([Provider]) gets no method, and the file of Options.LastGood stays readable. The
-// texts of errors, and the random times above, are not part of it. Go's two newest releases are
-// supported; a release that ends the support of a Go is a minor version.
+// The module follows Semantic Versioning 2.0.0. Within a major version, no exported name is removed or
+// changes its meaning, defaults of new options keep the previous behaviour, the interface that users
+// implement ([Provider]) gets no method, and the file of Options.LastGood stays readable. The texts of
+// errors and the random times above may change. The two latest releases of Go are supported; dropping
+// support for a release of Go takes a minor version.
 package bootconfig

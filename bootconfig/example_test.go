@@ -13,13 +13,13 @@ import (
 	"outrider.dev/bootconfig"
 )
 
-// Logging has the settings that come from the configuration centre.
+// Logging holds the settings that come from the configuration centre.
 type Logging struct {
 	Level slog.Level `json:"level"`
 }
 
-// A log library begins with the level of the program, and takes the centre's when it comes: the
-// same logger, and no restart.
+// A log library starts with the program's level, and switches to the centre's when it arrives: with the
+// same logger, and without a restart.
 func Example_logging() {
 	centre := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"7"`)
@@ -67,7 +67,7 @@ func Example_logging() {
 	// Output: level=DEBUG msg="the centre's level is in use" version="\"7\""
 }
 
-// A program that must not run with an old value waits for the centre, with a limit.
+// A program that must not run with an outdated value waits for the centre, with a limit.
 func ExampleConfig_Wait() {
 	config, err := bootconfig.Open(context.Background(), bootconfig.Options[Logging]{Provider: away{}})
 	if err != nil {
@@ -84,7 +84,7 @@ func ExampleConfig_Wait() {
 	// Output: going on with the default
 }
 
-// away is a provider of a program's own, whose centre is away.
+// away is a custom provider whose centre is unreachable.
 type away struct{}
 
 func (away) String() string { return "a centre that is away" }
@@ -94,7 +94,7 @@ func (away) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig.Documen
 	return bootconfig.Document{}, ctx.Err()
 }
 
-// The value that one process had is the one that the next starts with.
+// The last value of one process is the first value of the next.
 func ExampleOptions_lastGood() {
 	dir, err := os.MkdirTemp("", "example.*")
 	if err != nil {

@@ -19,11 +19,11 @@ import (
 	"time"
 )
 
-// A process with this variable is inside the namespaces of TestRealFaults.
+// A process with this variable runs inside the namespaces of TestRealFaults.
 const insideEnv = "BOOTCONFIG_TEST_INSIDE"
 
-// The faults are real ones: of the kernel's network and disk, in namespaces of a process of
-// their own, so that nothing outside changes and nothing is left.
+// The faults are real: of the kernel's network and disk, in namespaces of a separate process, so that
+// nothing outside changes and nothing is left behind.
 func TestRealFaults(t *testing.T) {
 	if os.Getenv(insideEnv) != "" {
 		t.Skip("this is the process inside; TestInsideTheNamespaces has the cases")
@@ -54,15 +54,14 @@ func command(t *testing.T, name string, args ...string) {
 	}
 }
 
-// A path is a centre that is reached through a proxy of the test, on which a fault can be put
-// and taken away.
+// A fault is a centre behind a proxy of the test, in which a fault can be switched on and off.
 type fault struct {
 	mu    sync.Mutex
-	serve func(net.Conn) // instead of the centre
+	serve func(net.Conn) // replaces the centre if set
 	conns []net.Conn
 }
 
-// listen serves the centre at an address, or the fault's function if there is one.
+// listen serves the centre at an address, or calls the fault's function if there is one.
 func (f *fault) listen(t *testing.T, address string) net.Listener {
 	t.Helper()
 	ln, err := net.Listen("tcp", address)
@@ -117,7 +116,7 @@ func TestInsideTheNamespaces(t *testing.T) {
 	}
 	command(t, "mount", "--make-rprivate", "/")
 	command(t, "ip", "link", "set", "lo", "up")
-	// A cable with nothing at its end, and without ARP, which would say so: what is sent there is lost.
+	// A cable with an open end, and without ARP, which would report it: packets sent there are lost.
 	command(t, "ip", "link", "add", "hole", "type", "veth", "peer", "name", "far")
 	command(t, "ip", "link", "set", "hole", "arp", "off", "up")
 	command(t, "ip", "link", "set", "far", "up")
@@ -126,9 +125,10 @@ func TestInsideTheNamespaces(t *testing.T) {
 
 	hold := func(net.Conn) {}
 	tests := map[string]struct {
-		// begin makes the fault and returns what ends it, after which the centre has document 2.
+		// begin starts the fault and returns a function that ends it; after that the centre has
+		// document 2.
 		begin func(t *testing.T, f *fault, ln net.Listener) (end func())
-		want  string // in the error
+		want  string // part of the error
 	}{
 		"refused": {func(t *testing.T, f *fault, ln net.Listener) func() {
 			ln.Close()
@@ -145,7 +145,8 @@ func TestInsideTheNamespaces(t *testing.T) {
 			return func() { f.set(fine(2)) }
 		}, "connection reset"},
 		"black hole": {func(t *testing.T, f *fault, _ net.Listener) func() {
-			// The route leads into the hole; connections that are open lose their packets too.
+			// The route now leads to the cable with the open end; open connections lose their packets
+			// too.
 			command(t, "ip", "addr", "del", "10.77.0.1/32", "dev", "lo")
 			command(t, "ip", "route", "add", "10.77.0.1/32", "dev", "hole")
 			f.set(fine(2))
@@ -159,7 +160,7 @@ func TestInsideTheNamespaces(t *testing.T) {
 			return func() { f.set(fine(2)) }
 		}, "deadline exceeded"},
 		"slow": {func(_ *testing.T, f *fault, _ net.Listener) func() {
-			f.set(func(conn net.Conn) { // a byte at a time, for longer than the deadline
+			f.set(func(conn net.Conn) { // one byte at a time, for longer than the deadline
 				io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n")
 				for range 1000 {
 					if _, err := io.WriteString(conn, " "); err != nil {
@@ -175,9 +176,9 @@ func TestInsideTheNamespaces(t *testing.T) {
 			f.set(func(conn net.Conn) {
 				f.mu.Lock()
 				n++
-				fails := n%3 != 0 // two in a row: net/http may try a second connection by itself
+				fails := n%3 != 0 // two failures in a row, because net/http may retry on a second connection by itself
 				f.mu.Unlock()
-				defer conn.Close() // each request has a connection of its own
+				defer conn.Close() // each request has its own connection
 				if _, err := conn.Read(make([]byte, 8192)); err != nil || fails {
 					return
 				}
@@ -225,7 +226,7 @@ func TestInsideTheNamespaces(t *testing.T) {
 	})
 }
 
-// faulty is a Config whose steps the test takes itself, so that it waits for no pause.
+// faulty returns a Config whose refreshes the test makes itself, so that it waits for no pause.
 func faulty(t *testing.T, address string, transport http.RoundTripper) *Config[settings] {
 	t.Helper()
 	o, err := Options[settings]{
@@ -241,7 +242,7 @@ func faulty(t *testing.T, address string, transport http.RoundTripper) *Config[s
 	return c
 }
 
-// refreshUntil refreshes until done, and fails the test after many times.
+// refreshUntil refreshes until done returns true, and fails the test after many attempts.
 func refreshUntil(t *testing.T, c *Config[settings], what string, done func(error) bool) {
 	t.Helper()
 	for range 100 {
@@ -254,8 +255,8 @@ func refreshUntil(t *testing.T, c *Config[settings], what string, done func(erro
 	t.Fatalf("%s did not come in 100 refreshes; the last error is %v", what, c.Snapshot().Err)
 }
 
-// recovers has document 1, lets the fault begin, and wants the value to stay until the fault ends
-// and document 2 comes.
+// recovers starts with document 1, begins the fault, and checks that the value stays until the fault
+// ends and document 2 arrives.
 func recovers(t *testing.T, c *Config[settings], want string, begin func() (end func())) {
 	t.Helper()
 	refreshUntil(t, c, "document 1", func(err error) bool { return err == nil })
@@ -280,8 +281,8 @@ func recovers(t *testing.T, c *Config[settings], want string, begin func() (end 
 	}
 }
 
-// halfOpen drops the packets of the connection that is open, which neither end hears of. The fetch
-// on it fails by its deadline, and the next one must not use it again.
+// halfOpen drops the packets of the open connection, so that neither end notices. The fetch on it fails
+// at its deadline, and the next fetch must not reuse it.
 func halfOpen(t *testing.T) {
 	if _, err := exec.LookPath("nft"); err != nil {
 		t.Skip("needs nft, of nftables: ", err)
@@ -305,7 +306,7 @@ func halfOpen(t *testing.T) {
 	}
 }
 
-// dnsFaults has the process' own resolver read a resolv.conf whose server is the test's.
+// dnsFaults makes the process' own resolver read a resolv.conf with the test's server.
 func dnsFaults(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "resolv.conf")
 	if err := os.WriteFile(conf, []byte("nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"), 0o644); err != nil {
@@ -341,7 +342,7 @@ func dnsFaults(t *testing.T) {
 	defer ln.Close()
 	transport := &http.Transport{
 		DialContext:       (&net.Dialer{Resolver: &net.Resolver{PreferGo: true}}).DialContext,
-		DisableKeepAlives: true, // each fetch resolves
+		DisableKeepAlives: true, // so that each fetch resolves the name
 	}
 	c := faulty(t, "http://centre.test:8080/settings", transport)
 	recovers(t, c, "centre.test", func() func() {
@@ -352,7 +353,7 @@ func dnsFaults(t *testing.T) {
 	})
 }
 
-// dnsAnswer answers a question for an IPv4 address with the centre's, others with nothing.
+// dnsAnswer answers a query for an IPv4 address with the centre's, and other queries with no record.
 func dnsAnswer(q []byte, mode string) []byte {
 	if mode == "silent" || len(q) < 17 {
 		return nil
@@ -379,8 +380,8 @@ func dnsAnswer(q []byte, mode string) []byte {
 	return out
 }
 
-// diskFault wants changes to come into use while the disk does not take them, and the last one on
-// disk when it does again.
+// diskFault checks that changes come into use while the disk cannot be written, and that the last one
+// is on disk after that.
 func diskFault(t *testing.T, dir, want string, begin, end func()) {
 	t.Helper()
 	n := 1
@@ -393,7 +394,7 @@ func diskFault(t *testing.T, dir, want string, begin, end func()) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	// The refresh of c hangs; the test takes the steps of another that shares its store.
+	// The refresh of c hangs. The test makes the refreshes of another Config that shares its store.
 	driven := &Config[settings]{o: c.o, ctx: c.ctx, end: c.end, fresh: make(chan struct{}), store: c.store, listeners: map[*listener[settings]]struct{}{}}
 	driven.o.Provider = provider
 	driven.current.Store(&Snapshot[settings]{Generation: 1})
@@ -413,7 +414,7 @@ func diskFault(t *testing.T, dir, want string, begin, end func()) {
 		t.Errorf("document %d is on disk; want 1", got)
 	}
 	got := temps(t, dir)
-	for range 500 { // a write may be under way: each refresh tries again
+	for range 500 { // a write may be in progress: each refresh retries
 		if len(got) == 0 {
 			break
 		}

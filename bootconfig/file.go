@@ -16,29 +16,29 @@ import (
 	"unicode/utf8"
 )
 
-// File is a provider of a file, such as one of a mounted ConfigMap or Secret, or of a folder. Make
-// it with [NewFile] or [NewFolder].
+// File is a provider for a file, such as one from a mounted ConfigMap or Secret, or for a folder.
+// Create it with [NewFile] or [NewFolder].
 //
-// It is for files that are replaced as a whole, by a rename: the kubelet does that, and so do
-// most editors and "mv". One that is written in place may be read when half of it is there; if
-// that decodes, it is used until the next look.
+// It is for files that are replaced as a whole, by a rename, as the kubelet, most editors and "mv" do.
+// A file that is written in place may be read when it is half written; if that decodes, it is used
+// until the next check.
 //
-// With a long poll it looks at the file's metadata each second, and a change is in use then;
-// without, every Options.Refresh. It does not use inotify, of which a node has few instances (128
-// for a user by default), and which network file systems do not have: a stat each second costs
-// less than what would be needed besides for those cases.
+// With a long poll it checks the file's metadata every second, so a change is in use within a second;
+// otherwise it checks every Options.Refresh. It does not use inotify, because a node has few instances
+// (128 per user by default) and network file systems do not support it. A stat per second costs less
+// than handling these cases in addition.
 type File struct {
 	path   string
 	folder bool
 }
 
-// NewFile returns a provider of the file at path, which need not exist yet.
+// NewFile returns a provider for the file at path, which need not exist yet.
 func NewFile(path string) (*File, error) { return newFile(path, false) }
 
-// NewFolder returns a provider of all files of a folder, such as a ConfigMap that is mounted as a
-// whole. The document is a JSON object of their names and contents, as strings. Names that begin
-// with a dot, and folders, are passed over. In a folder that the kubelet mounts, all files are
-// of the same version of the ConfigMap: they are read through its link "..data".
+// NewFolder returns a provider for all files of a folder, such as a ConfigMap that is mounted as a
+// whole. The document is a JSON object of file names and contents, as strings. Folders, and names that
+// begin with a dot, are skipped. In a folder that the kubelet mounts, all files come from the same
+// version of the ConfigMap, because they are read through its link "..data".
 func NewFolder(path string) (*File, error) { return newFile(path, true) }
 
 func newFile(path string, folder bool) (*File, error) {
@@ -71,7 +71,7 @@ func (f *File) Fetch(ctx context.Context, r Request) (Document, error) {
 	defer tick.Stop()
 	last := ""
 	for {
-		// A file is read when its metadata are new, and its content decides.
+		// Read a file only if its metadata have changed; its content then decides.
 		if now := f.metadata(); now != last || last == "" {
 			last = now
 			d, err := f.read(r.MaxSize)
@@ -90,7 +90,7 @@ func (f *File) Fetch(ctx context.Context, r Request) (Document, error) {
 	}
 }
 
-// metadata changes with what can be seen of the file without reading it.
+// metadata returns a text that changes when the visible metadata of the file change.
 func (f *File) metadata() string {
 	resolved, err := filepath.EvalSymlinks(f.path)
 	if err != nil {
@@ -148,7 +148,7 @@ func (f *File) content(limit int64) ([]byte, error) {
 	return encodeObject(all)
 }
 
-// encodeObject writes a JSON object, keys in order.
+// encodeObject encodes a JSON object with sorted keys.
 func encodeObject(all map[string]string) ([]byte, error) {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
@@ -157,7 +157,8 @@ func encodeObject(all map[string]string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// files returns the names of the files, and the folder in which they do not change together.
+// files returns the names of the files, and the folder that contains them. The kubelet replaces that
+// folder as a whole.
 func (f *File) files() (root string, names []string, err error) {
 	root = f.path
 	if data, err := filepath.EvalSymlinks(filepath.Join(f.path, "..data")); err == nil {

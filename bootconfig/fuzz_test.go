@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A store reads back the records that it wrote, and takes no other file for one.
+// A store reads back the records that it wrote, and accepts no other file.
 func FuzzParseRecord(f *testing.F) {
 	whole, err := encodeRecord(record{header{From: "https://centre.example/a", Version: `"1"`, Fetched: time.Unix(1, 0).UTC()}, good(1)}, "2")
 	if err != nil {
@@ -25,7 +25,7 @@ func FuzzParseRecord(f *testing.F) {
 		}
 		again, err := encodeRecord(r, schema)
 		if err != nil {
-			return // the header grows over its limit when it is written in the canonical form
+			return // written in canonical form, the header would exceed its limit
 		}
 		back, err := parseRecord(again, schema)
 		if err != nil || !bytes.Equal(back.document, r.document) || back.Version != r.Version || back.From != r.From {
@@ -34,7 +34,7 @@ func FuzzParseRecord(f *testing.F) {
 	})
 }
 
-// Documents: JSON takes what package json takes as one value, but null.
+// JSON accepts exactly what package json accepts as one value, except null.
 func FuzzJSON(f *testing.F) {
 	for _, s := range []string{`{"N":1,"Twice":2}`, `null`, ` {} `, `{}{}`, `[`, ``, `"x"`, `{"N":1e99}`, `{"Names":{"a":1}}`} {
 		f.Add([]byte(s))
@@ -48,7 +48,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// Retry-After of any centre is a time from now to an hour.
+// Any centre's Retry-After results in a time between zero and an hour.
 func FuzzRetryAfter(f *testing.F) {
 	for _, s := range []string{"", "0", "120", "-1", "99999999999999999999", "9223372036854775807", "Sun, 06 Nov 1994 08:49:37 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"} {
 		f.Add(s)

@@ -14,30 +14,30 @@ import (
 
 // HTTPOptions of [NewHTTP]. The zero value of a field means its default.
 type HTTPOptions struct {
-	// Header is sent with each request. Its values appear in no error.
+	// Header is sent with each request. Errors never contain its values.
 	Header http.Header
-	// Authorize is called with each request before it is sent, for credentials that change, such
-	// as a token in a file. Its error ends the fetch and must contain no secret.
+	// Authorize is called with each request before it is sent. It can set credentials that change, such
+	// as a token in a file. Its error ends the fetch and must not contain secrets.
 	Authorize func(*http.Request) error
-	// Transport is used instead of one that this package makes, for example for client
-	// certificates. Default: that of package net/http, with the proxies of the environment.
+	// Transport replaces the transport that this package creates, for example to use client
+	// certificates. The default is like that of package net/http, with the environment's proxies.
 	Transport http.RoundTripper
-	// PlaintextCredentials allows Header and Authorize with an http:// address that is not a
-	// loopback address.
+	// PlaintextCredentials allows Header and Authorize with an http:// address other than a loopback
+	// address.
 	PlaintextCredentials bool
 }
 
-// HTTP fetches a document by GET. Make it with [NewHTTP].
+// HTTP fetches a document by GET. Create it with [NewHTTP].
 //
-// The version is the ETag, sent as If-None-Match; a centre without ETags is fetched in full each
-// time, and unchanged bytes change nothing. A long poll is sent as "Prefer: wait=SECONDS" (RFC
-// 7240, section 4.3): a centre that honours it answers with 304 when the time is over, or as soon
+// The version is the ETag, sent as If-None-Match. A document of a centre without ETags is fetched in
+// full each time, and unchanged bytes change nothing. A long poll is sent as "Prefer: wait=SECONDS"
+// (RFC 7240, section 4.3): a centre that supports it answers with 304 when the time is over, or as soon
 // as the document has another ETag.
 //
-// Only the status 200 brings a document. Redirects are followed, at most three, to the same
-// scheme, host and port: the headers would go along. An answer whose end cannot be told from an
-// interrupted one (HTTP/1 without Content-Length, chunks or compression) is refused.
-// Retry-After is honoured.
+// Only status 200 brings a document. At most three redirects are followed, and only to the same scheme,
+// host and port, because the headers are sent along. An answer whose complete form cannot be told from
+// an interrupted one (HTTP/1 without Content-Length, chunks or compression) is refused. Retry-After is
+// respected.
 type HTTP struct {
 	address *url.URL
 	name    string
@@ -45,11 +45,11 @@ type HTTP struct {
 	client  http.Client
 }
 
-// NewHTTP returns a provider for an http:// or https:// address. The error says which option
-// cannot work.
+// NewHTTP returns a provider for an http:// or https:// address. The error says which option is
+// unusable.
 func NewHTTP(address string, o HTTPOptions) (*HTTP, error) {
 	u, err := url.Parse(address)
-	if err != nil { // it may quote a password
+	if err != nil { // err may quote a password
 		return nil, errors.New("address of the HTTP provider: it is not a URL")
 	}
 	name := (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
@@ -79,7 +79,7 @@ func NewHTTP(address string, o HTTPOptions) (*HTTP, error) {
 // String returns the address without its query.
 func (h *HTTP) String() string { return h.name }
 
-// GoString is String: %#v shows no header.
+// GoString returns String(), so that %#v shows no header.
 func (h *HTTP) GoString() string { return h.name }
 
 // Fetch implements [Provider].
@@ -107,7 +107,7 @@ func (h *HTTP) Fetch(ctx context.Context, r Request) (Document, error) {
 	}
 	response, err := h.client.Do(request)
 	if err != nil {
-		h.client.CloseIdleConnections() // one of HTTP/2 that is dead would be used again
+		h.client.CloseIdleConnections() // otherwise a dead HTTP/2 connection would be reused
 		return Document{}, withoutAddress(err)
 	}
 	defer response.Body.Close()
@@ -118,7 +118,7 @@ func (h *HTTP) Fetch(ctx context.Context, r Request) (Document, error) {
 	return d, err
 }
 
-// document reads an answer.
+// document reads the document from an answer.
 func document(response *http.Response, r Request) (Document, error) {
 	switch response.StatusCode {
 	case http.StatusOK:
@@ -147,7 +147,8 @@ func document(response *http.Response, r Request) (Document, error) {
 	return Document{Version: response.Header.Get("ETag"), Data: data}, nil
 }
 
-// sameOrigin refuses a redirect to where the headers of the first request must not go.
+// sameOrigin refuses a redirect to another origin, to which the headers of the first request must not
+// be sent.
 func sameOrigin(request *http.Request, via []*http.Request) error {
 	from := via[0].URL
 	if request.URL.Scheme != from.Scheme || request.URL.Host != from.Host {
@@ -159,8 +160,8 @@ func sameOrigin(request *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// withoutAddress takes the address out of an error of net/http: its query may be a secret, and
-// the name of the provider is in the error already.
+// withoutAddress removes the address from an error of net/http: its query may be secret, and the error
+// already contains the name of the provider.
 func withoutAddress(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -169,7 +170,7 @@ func withoutAddress(err error) error {
 	return err
 }
 
-// retryAfter reads a Retry-After: seconds, or a date.
+// retryAfter parses a Retry-After header: seconds, or a date.
 func retryAfter(value string, now time.Time) (time.Duration, bool) {
 	if seconds, err := strconv.ParseUint(value, 10, 63); err == nil {
 		return time.Duration(min(seconds, uint64(longestAsked/time.Second))) * time.Second, true

@@ -9,7 +9,8 @@ import (
 
 const renamesOpenFiles = false
 
-// lock has no lock of the system: a file counts as locked for an hour after it was written.
+// lock imitates a lock, because the system has none: a file counts as locked for an hour after it was
+// written.
 func lock(f *os.File) (bool, error) {
 	info, err := f.Stat()
 	if err != nil {
@@ -18,5 +19,5 @@ func lock(f *os.File) (bool, error) {
 	return time.Since(info.ModTime()) > time.Hour, nil
 }
 
-// syncFolder does nothing where folders cannot be synced.
+// syncFolder does nothing, because folders cannot be synced here.
 func syncFolder(string) error { return nil }

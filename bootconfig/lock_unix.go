@@ -10,8 +10,8 @@ import (
 
 const renamesOpenFiles = true
 
-// lock takes the lock of a file, which ends when the file is closed or the process ends, or
-// returns false if another open file has it.
+// lock locks a file until it is closed or the process ends. It returns false if another open file holds
+// the lock.
 func lock(f *os.File) (bool, error) {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {

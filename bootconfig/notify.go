@@ -3,20 +3,19 @@ package bootconfig
 // A listener is a function of OnChange.
 type listener[T any] struct {
 	f    func(Snapshot[T])
-	seen uint64 // the generation that it got last
+	seen uint64 // the generation that it received last
 	wake chan struct{}
 	end  chan struct{}
 }
 
-// OnChange calls f with the value in use before it returns, and from then on with each value
-// that comes into use, in their order, by one goroutine at a time. When f is slower than changes
-// come, it gets the last one and misses those between. f may block, and may panic, which is
-// reported; it then gets the next value all the same. After stop, or Close, f is not called again;
-// a call that has begun goes on.
+// OnChange calls f with the value in use before it returns, and from then on with each new value in
+// order, from one goroutine at a time. If f is slower than the changes, it gets the last value and
+// misses those in between. f may block. It may also panic, which is reported; it still gets the next
+// value. After stop or Close, f is not called again, but a call in progress continues.
 func (c *Config[T]) OnChange(f func(Snapshot[T])) (stop func()) {
 	l := &listener[T]{f: f, wake: make(chan struct{}, 1), end: make(chan struct{})}
 	c.mu.Lock()
-	c.listeners[l] = struct{}{} // before the value is read: a change in between wakes it
+	c.listeners[l] = struct{}{} // before reading the value, so that a change in between wakes the listener
 	c.mu.Unlock()
 	c.deliver(l)
 	go c.listen(l)
@@ -40,7 +39,7 @@ func (c *Config[T]) listen(l *listener[T]) {
 		case <-l.wake:
 		}
 		select {
-		case <-l.end: // stop came together with a change
+		case <-l.end: // stop and a change came at the same time
 			return
 		case <-c.ctx.Done():
 			return
@@ -50,7 +49,7 @@ func (c *Config[T]) listen(l *listener[T]) {
 	}
 }
 
-// deliver calls the function of l with the current value, if it has not had it.
+// deliver calls the function of l with the current value, unless it has received it already.
 func (c *Config[T]) deliver(l *listener[T]) {
 	s := c.current.Load()
 	if s.Generation == l.seen {
@@ -77,22 +76,22 @@ func (c *Config[T]) notify() {
 	}
 }
 
-// signal wakes a goroutine that looks for itself what there is to do.
+// signal wakes a goroutine that finds out itself what to do.
 func signal(wake chan struct{}) {
 	select {
 	case wake <- struct{}{}:
-	default: // it is awake already, and has not looked yet
+	default: // a signal is pending already
 	}
 }
 
-// report hands an error to OnError, without waiting for it.
+// report passes an error to OnError, without waiting for it.
 func (c *Config[T]) report(err error) {
 	if c.o.OnError == nil {
 		return
 	}
 	select {
 	case c.errors <- err:
-	default: // Snapshot.Err has it
+	default: // dropped here; Snapshot.Err contains it
 	}
 }
 
@@ -108,6 +107,6 @@ func (c *Config[T]) reportErrors() {
 }
 
 func callOnError(f func(error), err error) {
-	defer func() { _ = recover() }() // there is no one left to report to
+	defer func() { _ = recover() }() // the panic cannot be reported any more
 	f(err)
 }

@@ -13,55 +13,54 @@ import (
 
 // Options of [Open]. Only Provider is required; the zero value of a field means its default.
 type Options[T any] struct {
-	// Provider is where documents come from.
+	// Provider is the source of documents.
 	Provider Provider
 
-	// Default returns the value over which each document is decoded, and which is used as it is
-	// where there is no document to start with. It returns a new value each time: maps and
-	// pointers in it must not be shared. Default: the zero T.
+	// Default returns the value over which each document is decoded. It is used as it is if there is no
+	// document to start with. It must return a new value each time, which shares no maps or pointers
+	// with earlier ones. Default: the zero T.
 	Default func() T
-	// Embedded is a document of the program, usually by go:embed. It must decode and be valid.
+	// Embedded is a document in the program, usually from go:embed. It must decode and be valid.
 	Embedded []byte
-	// File is the path of a document to start with. One that is absent or bad is passed over.
+	// File is the path of a document to start with. A missing or bad file is skipped.
 	File string
-	// LastGood is the path at which the last good document is kept, in a folder that the
-	// process can write and that outlives it. "": none is kept. Processes may share it. It is
-	// readable by its user alone, since documents can contain secrets.
+	// LastGood is the path at which the last good document is stored, in a folder that the process can
+	// write and that outlives it. "": it is not stored. Processes may share it. Only its user can read
+	// it, because documents may contain secrets.
 	LastGood string
-	// Schema names what the program understands; last good documents of another schema are not
-	// read. At most 64 letters, digits, dots, underscores and dashes.
+	// Schema names the format that the program understands; last good documents with another schema are
+	// not read. At most 64 letters, digits, dots, underscores and dashes.
 	Schema string
 
 	// Decode decodes a document over a value of Default. Default: JSON[T].
 	Decode func(data []byte, into *T) error
-	// Validate returns an error for a value that must not be used. It should depend on the value
-	// alone: a document that was rejected is not tried again before it changes. Default: every
-	// value is valid.
+	// Validate returns an error for a value that must not be used. It should depend only on the value,
+	// because a rejected document is not checked again until it changes. Default: every value is valid.
 	Validate func(T) error
 
 	// Refresh is the mean time between fetches; each time is random, see the package comment. At
 	// least a second, at most a day. Default: 1 minute.
 	Refresh time.Duration
-	// LongPoll is how long the provider may hold a fetch until the document changes; a change is
-	// then in use within seconds. A provider that does not hold is fetched every Refresh. At
-	// least a second, at most ten minutes. Default: 0, no long poll.
+	// LongPoll is how long the provider may hold a fetch until the document changes; a change is then
+	// in use within seconds. A provider that cannot hold a fetch is called every Refresh. At least a
+	// second, at most ten minutes. Default: 0, no long poll.
 	LongPoll time.Duration
-	// Timeout is the limit of one fetch, with decoding and validation, in addition to LongPoll.
-	// Default: 10 s.
+	// Timeout limits one fetch, including decoding and validation, in addition to LongPoll. Default: 10
+	// s.
 	Timeout time.Duration
-	// MaxSize is the limit of a document in bytes. Default: 1 MiB.
+	// MaxSize is the maximum size of a document in bytes. Default: 1 MiB.
 	MaxSize int64
 
-	// OnError gets what went wrong in the background: fetches, documents that were rejected,
-	// last good documents that could not be read or written, panics of functions of OnChange. It
-	// is called by one goroutine. When it is slower than errors come, 64 wait and more are
-	// dropped. [Snapshot].Err has the last error in any case.
+	// OnError receives background errors: failed fetches, rejected documents, last good documents that
+	// could not be read or written, and panics of functions of OnChange. It is called from one
+	// goroutine. If it is slower than the errors, 64 are queued and further ones are dropped.
+	// [Snapshot].Err contains the last error in any case.
 	OnError func(error)
 }
 
 var schemaForm = regexp.MustCompile(`^[A-Za-z0-9._-]{0,64}$`)
 
-// complete returns the options with defaults, or all that is wrong with them.
+// complete returns the options with defaults, or an error with everything that is wrong.
 func (o Options[T]) complete() (Options[T], error) {
 	o.Refresh = cmp.Or(o.Refresh, time.Minute)
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)

@@ -10,10 +10,10 @@ const (
 	longestRetry  = 5 * time.Minute
 	longestPause  = 5 * time.Second
 	longestAsked  = time.Hour
-	longestDouble = 16 // a day, doubled more often, overflows
+	longestDouble = 16 // doubled more often, a day would overflow
 )
 
-// A pace decides when the next fetch begins. It has no clock.
+// A pace decides when the next fetch begins. It uses no clock.
 type pace struct {
 	refresh, wait time.Duration
 	random        func() float64 // in [0, 1)
@@ -22,14 +22,14 @@ type pace struct {
 	answered bool // the provider has answered once
 }
 
-// next returns the time from the end of a fetch to the begin of the next. took is what the fetch
-// took; changed, whether it brought a document that was not seen before.
+// next returns the pause between the end of a fetch and the beginning of the next. took is the duration
+// of the fetch; changed reports whether it brought a new document.
 func (p *pace) next(err error, changed bool, took time.Duration) time.Duration {
 	if err != nil {
 		return p.retry(err)
 	}
 	p.failures, p.answered = 0, true
-	// An answer that comes long before the wait is over is of a centre that does not hold.
+	// An answer long before the wait is over means that the centre does not hold requests.
 	if p.wait > 0 && (changed || took >= p.wait/2) {
 		return p.part(min(longestPause, p.refresh/10))
 	}

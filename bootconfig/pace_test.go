@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The earliest and the latest begin of the next fetch.
+// Each case states the earliest and the latest beginning of the next fetch.
 func TestPace(t *testing.T) {
 	away := errors.New("away")
 	full := func(wait time.Duration, failures int, answered bool) pace {
@@ -63,8 +63,8 @@ func TestPace(t *testing.T) {
 
 var fleetSize = flag.Int("fleet", 2000, "processes of the test of a fleet; 10000 take a minute")
 
-// Many processes hold a long poll when the centre ends. It is away for two seconds, or two
-// minutes. Their calls come back spread over the time and not at once.
+// Many processes hold a long poll when the centre stops. It is gone for two seconds, or for two
+// minutes. Then their calls return spread over time instead of all at once.
 func TestAFleetDoesNotStormACentreThatRestarts(t *testing.T) {
 	fleet := int64(*fleetSize)
 	for _, away := range []time.Duration{2 * time.Second, 2 * time.Minute} {
@@ -72,7 +72,7 @@ func TestAFleetDoesNotStormACentreThatRestarts(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var calls, answers atomic.Int64
 				var down atomic.Bool
-				var ended atomic.Value // a channel
+				var ended atomic.Value // contains a channel
 				ended.Store(make(chan struct{}))
 				centre := script(func(ctx context.Context, r Request) (Document, error) {
 					calls.Add(1)
@@ -116,9 +116,9 @@ func TestAFleetDoesNotStormACentreThatRestarts(t *testing.T) {
 					time.Sleep(time.Second)
 					most = max(most, calls.Load()-before)
 				}
-				// Spread evenly over a minute, the first retries are a sixtieth of the fleet in a
-				// second, and the second ones, over two minutes, half of that. Chance adds its part:
-				// six standard deviations of a Poisson distribution.
+				// The first retries are spread evenly over a minute: a sixtieth of the fleet per
+				// second. The second ones are spread over two minutes: half of that. Allow for chance
+				// with six standard deviations of a Poisson distribution.
 				mean := float64(fleet) / 60 * 1.5
 				if limit := mean + 6*math.Sqrt(mean); float64(most) > limit {
 					t.Errorf("%d calls in one second; want at most %.0f", most, limit)

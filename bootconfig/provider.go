@@ -7,45 +7,45 @@ import (
 	"time"
 )
 
-// A Provider fetches documents from where they are kept. It is called by one goroutine at a time.
+// A Provider fetches documents from their source. It is called from one goroutine at a time.
 type Provider interface {
-	// Fetch returns the current document, or [ErrUnchanged] if that is the one of r.Version. It
-	// ends with ctx, which has a deadline. An error of Fetch leaves the value in use as it is.
+	// Fetch returns the current document, or [ErrUnchanged] if its version is still r.Version. It ends
+	// with ctx, which has a deadline. If Fetch returns an error, the value in use stays.
 	Fetch(ctx context.Context, r Request) (Document, error)
 
-	// String names the provider in errors and in [Snapshot].From, for example by its address. It is
-	// stored with the last good document: a version is only sent to the provider of that name. It
-	// contains no secrets.
+	// String names the provider in errors and in [Snapshot].From, for example by its address. The name
+	// is stored with the last good document, because its version is sent only to the provider with that
+	// name. It must not contain secrets.
 	String() string
 }
 
-// A Request has the arguments of a call of [Provider.Fetch].
+// A Request holds the arguments of a call of [Provider.Fetch].
 type Request struct {
-	// Version of the last document that the provider returned, whether it was good or not; ""
+	// Version is the version of the last document that the provider returned, even if that was bad; ""
 	// before the first.
 	Version string
-	// Wait is how long Fetch may hold while Version is still current. A provider that cannot
-	// hold answers at once. 0: every provider answers at once.
+	// Wait is how long Fetch may hold while Version is still current. A provider that cannot hold
+	// answers at once. 0: answer at once.
 	Wait time.Duration
-	// MaxSize is the size in bytes above which a document will be refused: no more of it needs
+	// MaxSize is the size in bytes above which a document will be refused, so that no more of it needs
 	// to be read.
 	MaxSize int64
 }
 
-// A Document comes from a [Provider], and is not decoded yet.
+// A Document is a document of a [Provider] before decoding.
 type Document struct {
-	// Version is an ETag, an index or a hash, as the provider has it. "": the provider has none.
+	// Version is the provider's ETag, index or hash. "": the provider has no versions.
 	Version string
 	Data    []byte
 }
 
-// ErrUnchanged is returned by [Provider].Fetch when the document is the one of [Request].Version.
+// ErrUnchanged is returned by [Provider].Fetch if the document still has [Request].Version.
 var ErrUnchanged = errors.New("bootconfig: the document is unchanged")
 
-// ErrTooLarge is in the error of a document over [Options].MaxSize.
+// ErrTooLarge is wrapped by the error for a document larger than [Options].MaxSize.
 var ErrTooLarge = errors.New("the document is too large")
 
-// A RetryAfterError is returned by a provider whose source says when it is to be called again.
+// A RetryAfterError is returned by a provider whose source says when to call it again.
 type RetryAfterError struct {
 	After time.Duration // more than an hour counts as an hour
 	Err   error
@@ -54,7 +54,7 @@ type RetryAfterError struct {
 func (e *RetryAfterError) Error() string { return fmt.Sprintf("%v (retry after %v)", e.Err, e.After) }
 func (e *RetryAfterError) Unwrap() error { return e.Err }
 
-// A RejectedError says why a document that was fetched is not in use. The value in use stays.
+// A RejectedError says why a fetched document is not in use. The value in use stays.
 type RejectedError struct {
 	From    string // the provider's name, or a path
 	Version string
@@ -70,11 +70,11 @@ func (e *RejectedError) Error() string {
 }
 func (e *RejectedError) Unwrap() error { return e.Err }
 
-// tooLarge is the error of a document of more than limit bytes.
+// tooLarge returns the error for a document of more than limit bytes.
 func tooLarge(limit int64) error { return fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit) }
 
-// caught makes an error of a panic of the function that is named. Its value may contain anything,
-// so only that of an error or a string is shown.
+// caught turns a panic of the named function into an error. The panic's value may contain anything, so
+// it is shown only if it is an error or a string.
 func caught(what string, err *error) {
 	switch p := recover().(type) {
 	case nil:

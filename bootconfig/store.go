@@ -17,13 +17,13 @@ import (
 	"time"
 )
 
-// A store keeps the last good document on disk. The file is one line of JSON, the header, and
-// then the document as it was fetched, so that a person can read it.
+// A store keeps the last good document on disk. The file contains a line of JSON, the header, and then
+// the document as it was fetched, so that a person can read it.
 type store struct {
 	path, schema string
 	maxSize      int64
 
-	next atomic.Pointer[record] // what is to be written
+	next atomic.Pointer[record] // the record to write next
 	wake chan struct{}
 
 	step func(string) // for tests: called between the steps of a write
@@ -34,7 +34,7 @@ const (
 	maxHeader   = 8 << 10
 )
 
-// A record is the content of a file of a store.
+// A record is the content of a store's file.
 type record struct {
 	header
 	document []byte
@@ -50,7 +50,7 @@ type header struct {
 	SHA256  string    `json:"sha256"` // of the document
 }
 
-// An otherError says that a file is sound, and of another schema or format.
+// An otherError says that a file is intact, but has another schema or format.
 type otherError struct{ what string }
 
 func (e *otherError) Error() string { return e.what }
@@ -59,8 +59,8 @@ func newStore(path, schema string, maxSize int64) *store {
 	return &store{path: path, schema: schema, maxSize: maxSize, wake: make(chan struct{}, 1), step: func(string) {}}
 }
 
-// load returns the record of this schema: from the path, or from what was kept aside. If there
-// is none, the error is the path's.
+// load returns the record with this schema from the path, or else from the file that was set aside. If
+// there is none, the error is that of the path.
 func (s *store) load() (record, error) {
 	r, err := s.read(s.path)
 	if other := (*otherError)(nil); errors.As(err, &other) {
@@ -79,7 +79,7 @@ func (s *store) read(path string) (record, error) {
 	return parseRecord(data, s.schema)
 }
 
-// parseRecord reads a file of a store. The error is an *otherError if it is of another schema.
+// parseRecord parses a store's file. The error is an *otherError if the schema differs.
 func parseRecord(data []byte, schema string) (record, error) {
 	line, document, found := bytes.Cut(data, []byte("\n"))
 	if !found || len(line) > maxHeader {
@@ -105,14 +105,14 @@ func parseRecord(data []byte, schema string) (record, error) {
 	return record{h, document}, nil
 }
 
-// keep has run write r, and drops what is not written yet.
+// keep makes run write r, in place of a record that is not written yet.
 func (s *store) keep(r record) {
 	s.next.Store(&r)
 	signal(s.wake)
 }
 
-// run writes what keep hands it, until ctx ends and that is written. What cannot be written is
-// reported, and tried again when the store is woken.
+// run writes the records that keep passes to it, until ctx ends and the last one is written. It reports
+// a failed write, and retries it when the store is woken.
 func (s *store) run(ctx context.Context, report func(error)) {
 	for {
 		ended := false
@@ -134,7 +134,7 @@ func (s *store) run(ctx context.Context, report func(error)) {
 	}
 }
 
-// save writes a record so that path is always the file before or the one after.
+// save writes a record so that path always contains the previous file or the new one.
 func (s *store) save(r record) error {
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return err
@@ -145,8 +145,8 @@ func (s *store) save(r record) error {
 	}
 	temp, err := s.writeTemp(data)
 	if temp != nil {
-		defer temp.Close()           // which unlocks it
-		defer os.Remove(temp.Name()) // if it was not renamed
+		defer temp.Close()           // also unlocks it
+		defer os.Remove(temp.Name()) // fails if it was renamed
 	}
 	if err != nil {
 		return err
@@ -179,8 +179,8 @@ func encodeRecord(r record, schema string) ([]byte, error) {
 	return append(append(line, '\n'), r.document...), nil
 }
 
-// writeTemp writes a temporary file beside the path, and locks it: one without a lock was left by
-// a process that ended.
+// writeTemp writes a temporary file beside the path, and locks it. An unlocked one was left by a
+// process that has ended.
 func (s *store) writeTemp(data []byte) (*os.File, error) {
 	f, err := os.CreateTemp(filepath.Dir(s.path), s.tempPrefix()+"*") // mode 0600
 	if err != nil {
@@ -202,9 +202,9 @@ func (s *store) writeTemp(data []byte) (*os.File, error) {
 
 func (s *store) tempPrefix() string { return "." + filepath.Base(s.path) + ".tmp-" }
 
-// setAside links what is at the path to a name of its own, if a record of this schema would
-// replace something else. It reports whether there is a record that another process fetched
-// later: that one stays.
+// setAside links the file at the path to another name, if a record with this schema would replace a
+// file that is not one. It reports whether another process has stored a document that it fetched later,
+// which must stay.
 func (s *store) setAside(fetched time.Time) (newer bool) {
 	old, err := s.read(s.path)
 	if err == nil {
@@ -217,13 +217,13 @@ func (s *store) setAside(fetched time.Time) (newer bool) {
 	if other := (*otherError)(nil); errors.As(err, &other) {
 		aside = s.path + ".other"
 	}
-	// A file that cannot be kept is no reason to go without the next.
+	// If the file cannot be kept, the new one is written anyway.
 	_ = os.Remove(aside)
 	_ = os.Link(s.path, aside)
 	return false
 }
 
-// clean removes temporary files that were left behind by processes that ended while they wrote.
+// clean removes temporary files of processes that ended while writing.
 func (s *store) clean() error {
 	names, err := filepath.Glob(filepath.Join(escapeGlob(filepath.Dir(s.path)), escapeGlob(s.tempPrefix())+"*"))
 	if err != nil {
@@ -261,7 +261,7 @@ func readFile(path string, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() { // to open a pipe may block
+	if !info.Mode().IsRegular() { // opening a pipe may block
 		return nil, fmt.Errorf("reading %s: it must be a regular file", path)
 	}
 	f, err := os.Open(path)

@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// writeForEver writes one document after the other, and kills its own process at a step of the
-// third; without a step it goes on until it is killed.
+// writeForEver writes one document after the other, and kills its own process at a step of the third;
+// without a step it continues until it is killed.
 func writeForEver(path, at string) {
 	s := newStore(path, "", 1<<20)
 	for n := 1; ; n++ {
@@ -35,7 +35,7 @@ func writeForEver(path, at string) {
 					panic(err)
 				}
 				p.Kill()
-				select {} // until the signal is there
+				select {} // until the signal arrives
 			}
 		}
 		if err := s.save(record{header{From: "writer", Fetched: time.Now()}, good(n)}); err != nil {
@@ -54,7 +54,7 @@ func writer(t *testing.T, path, at string) *exec.Cmd {
 	return cmd
 }
 
-// valid loads what is at the path, and returns its N.
+// valid loads the file at the path, and returns its N.
 func valid(t *testing.T, path string) int {
 	t.Helper()
 	r, err := newStore(path, "", 1<<20).load()
@@ -103,7 +103,7 @@ func TestAKilledWriterLeavesAGoodFile(t *testing.T) {
 			if got := temps(t, dir); len(got) != tt.temps {
 				t.Errorf("temporary files %q; want %d", got, tt.temps)
 			}
-			// The next start cleans up, and starts with what is left.
+			// The next start cleans up, and starts with the remaining file.
 			c := open(t, Options[settings]{Provider: script(hang), LastGood: path, Validate: settings.Validate})
 			if got := c.Get().N; got != tt.want {
 				t.Errorf("the next start has %d; want %d", got, tt.want)
@@ -115,7 +115,7 @@ func TestAKilledWriterLeavesAGoodFile(t *testing.T) {
 	}
 }
 
-// Writers that share a file are killed at any moment while another reads.
+// Writers that share a file are killed at random moments while another process reads it.
 func TestWritersThatAreKilledAtAnyMoment(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "last")
@@ -129,11 +129,11 @@ func TestWritersThatAreKilledAtAnyMoment(t *testing.T) {
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := out.Read(make([]byte, 1)); err != nil { // three are written
+			if _, err := out.Read(make([]byte, 1)); err != nil { // three documents are written
 				t.Fatal(err)
 			}
 		}
-		for range round + 1 { // the moment differs by what reading takes
+		for range round + 1 { // reading for a varying time changes the moment of the kill
 			if n := valid(t, path); n < 1 {
 				t.Fatalf("document %d", n)
 			}
@@ -174,8 +174,8 @@ func TestATemporaryFileOfALivingWriterStays(t *testing.T) {
 	}
 }
 
-// A program that is rolled back finds what it kept; what is corrupt is kept for a person; nothing
-// grows.
+// A program that is rolled back finds its own document, a corrupt file is kept for people, and the
+// number of files does not grow.
 func TestOtherSchemasAndCorruptFilesAreKeptAside(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "last")
@@ -200,7 +200,7 @@ func TestOtherSchemasAndCorruptFilesAreKeptAside(t *testing.T) {
 	loads(tomorrow, 0, `schema "1"; this program reads schema "2"`)
 	save(tomorrow, 2)
 	loads(tomorrow, 2, "")
-	loads(old, 1, "") // rolled back
+	loads(old, 1, "") // after a roll-back
 	for n := range 5 {
 		save(old, 10+n)
 		save(tomorrow, 20+n)
@@ -263,7 +263,7 @@ func TestALaterDocumentOfAnotherProcessStays(t *testing.T) {
 	if got := valid(t, path); got != 2 {
 		t.Errorf("document %d is kept; want 2", got)
 	}
-	// A clock that was ahead must not end all writes.
+	// A clock that was ahead must not prevent all later writes.
 	if err := a.save(record{header{Fetched: now.Add(24 * time.Hour)}, good(3)}); err != nil {
 		t.Fatal(err)
 	}
@@ -275,8 +275,8 @@ func TestALaterDocumentOfAnotherProcessStays(t *testing.T) {
 	}
 }
 
-// A document that cannot be written is reported, and written when that is possible again; everything
-// else goes on. A file where a folder must be is an obstacle for root too.
+// A failed write is reported, and retried until it succeeds, while everything else continues. The
+// obstacle is a file in place of a folder, which stops root too.
 func TestADiskThatCannotBeWrittenIsReported(t *testing.T) {
 	dir := t.TempDir()
 	obstacle := filepath.Join(dir, "folder")
@@ -293,7 +293,7 @@ func TestADiskThatCannotBeWrittenIsReported(t *testing.T) {
 	if err := <-reports; !strings.Contains(err.Error(), "keeping the last good document") {
 		t.Errorf("reported %v", err)
 	}
-	signal(s.wake) // the next answer of the centre
+	signal(s.wake) // as the centre's next answer does
 	if err := <-reports; !errors.As(err, new(*fs.PathError)) {
 		t.Errorf("reported %v", err)
 	}
@@ -309,11 +309,11 @@ func TestADiskThatCannotBeWrittenIsReported(t *testing.T) {
 	}
 }
 
-// Close right after a change does not lose it.
+// Close right after a change does not lose the change.
 func TestCloseWritesWhatIsToBeWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "last")
 	for n := range 20 {
-		c := open(t, Options[settings]{Provider: serve("", good(n)), LastGood: path, Validate: settings.Validate, Timeout: time.Minute}) // Close waits as long for the disk
+		c := open(t, Options[settings]{Provider: serve("", good(n)), LastGood: path, Validate: settings.Validate, Timeout: time.Minute}) // Close waits for the disk for as long
 		var once sync.Once
 		changed := make(chan struct{})
 		c.OnChange(func(s Snapshot[settings]) {

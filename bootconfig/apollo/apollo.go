@@ -1,9 +1,9 @@
-// Package apollo fetches documents from Apollo, for package bootconfig, by the HTTP API that Apollo
-// publishes for clients in other languages: configs, and notifications/v2 for the long poll.
+// Package apollo fetches documents from Apollo, for package bootconfig, through the HTTP API that
+// Apollo publishes for clients in other languages: configs, and notifications/v2 for the long poll.
 //
-// Apollo's client for Go is not used: it starts goroutines that cannot be ended, and answers from
-// a cache of its own without saying how old that is. This package needs only the standard
-// library, and is in the module of bootconfig; versions are as there.
+// It does not use Apollo's client for Go, which starts goroutines that cannot be ended, and answers
+// from its own cache without saying how old the answer is. This package needs only the standard
+// library, and belongs to the module of bootconfig, with the same versions.
 package apollo
 
 import (
@@ -30,23 +30,23 @@ type Options struct {
 	AppID     string // required
 	Cluster   string // default: "default"
 	Namespace string // default: "application"
-	// Secret is the access key of the app. It signs requests and is not sent.
+	// Secret is the app's access key. It signs requests and is never sent.
 	Secret string
-	// Transport is as in bootconfig.HTTPOptions.
+	// Transport works as in bootconfig.HTTPOptions.
 	Transport http.RoundTripper
 }
 
-// A Provider fetches one namespace. Make it with [New].
+// A Provider fetches one namespace. Create it with [New].
 //
-// A namespace with a format in its name, such as settings.yaml, is one text, and that is the
-// document. Any other is properties, and the document is a JSON object of keys and strings.
+// If the name of a namespace contains a format, such as settings.yaml, its text is the document. Any
+// other namespace is properties; its document is a JSON object of keys and strings.
 type Provider struct {
 	o      Options
 	server *url.URL
-	known  int64 // the notification up to which the document was fetched; -1 at first
+	known  int64 // ID of the newest notification whose document was fetched; -1 at first
 }
 
-// New returns a provider. The error says which option cannot work.
+// New returns a provider. The error says which option is unusable.
 func New(o Options) (*Provider, error) {
 	if o.Cluster == "" {
 		o.Cluster = "default"
@@ -77,7 +77,7 @@ func (p *Provider) String() string {
 	return "apollo:" + p.o.AppID + "/" + p.o.Cluster + "/" + p.o.Namespace
 }
 
-// GoString is String: %#v shows no secret.
+// GoString returns String(), so that %#v shows no secret.
 func (p *Provider) GoString() string { return p.String() }
 
 // Fetch implements [bootconfig.Provider]. The version is Apollo's release key.
@@ -100,20 +100,20 @@ func (p *Provider) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig.
 		if err == nil || errors.Is(err, bootconfig.ErrUnchanged) {
 			p.known = id
 		}
-		// The first notification is of what is there, and comes at once.
+		// The first notification describes the present state and comes at once.
 		if !first || !errors.Is(err, bootconfig.ErrUnchanged) {
 			return d, err
 		}
 	}
 }
 
-// config fetches the document, if its release is another than r's.
+// config fetches the document, if its release differs from r's.
 func (p *Provider) config(ctx context.Context, r bootconfig.Request) (bootconfig.Document, error) {
 	query := url.Values{}
 	if r.Version != "" {
 		query.Set("releaseKey", r.Version)
 	}
-	// JSON escapes at most six bytes for one.
+	// JSON may escape a byte as six.
 	answer, err := p.get(ctx, query, 6*r.MaxSize+64<<10, "configs", p.o.AppID, p.o.Cluster, p.o.Namespace)
 	if err != nil {
 		return bootconfig.Document{}, err
@@ -130,7 +130,7 @@ func (p *Provider) config(ctx context.Context, r bootconfig.Request) (bootconfig
 
 var formats = []string{".json", ".yaml", ".yml", ".xml", ".txt"}
 
-// parseConfig reads an answer of configs/.
+// parseConfig parses an answer of configs/.
 func parseConfig(answer []byte, namespace string) (release string, data []byte, err error) {
 	var config struct {
 		Configurations map[string]string `json:"configurations"`
@@ -153,8 +153,8 @@ func parseConfig(answer []byte, namespace string) (release string, data []byte, 
 	return config.ReleaseKey, data, err
 }
 
-// notification waits for one of the namespace that is newer than the known one. Apollo holds the
-// request for a minute.
+// notification waits for a notification that is newer than the known one. Apollo holds the request for
+// up to a minute.
 func (p *Provider) notification(ctx context.Context) (int64, error) {
 	type notification struct {
 		Namespace string `json:"namespaceName"`
@@ -180,7 +180,8 @@ func (p *Provider) notification(ctx context.Context) (int64, error) {
 	return 0, errors.New("the notifications are of other namespaces")
 }
 
-// get fetches with all of the care of bootconfig.HTTP; 304 is bootconfig.ErrUnchanged.
+// get sends a request with all safeguards of bootconfig.HTTP; status 304 becomes
+// bootconfig.ErrUnchanged.
 func (p *Provider) get(ctx context.Context, query url.Values, limit int64, path ...string) ([]byte, error) {
 	for i := range path {
 		path[i] = url.PathEscape(path[i])
@@ -189,7 +190,7 @@ func (p *Provider) get(ctx context.Context, query url.Values, limit int64, path 
 	u.RawQuery = query.Encode()
 	h, err := bootconfig.NewHTTP(u.String(), bootconfig.HTTPOptions{
 		Transport: p.o.Transport, Authorize: p.sign,
-		PlaintextCredentials: true, // a signature of one request, not the secret
+		PlaintextCredentials: true, // the request contains a signature for itself, but not the secret
 	})
 	if err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ import (
 	"outrider.dev/bootconfig"
 )
 
-// fake is a config service as Apollo's page "client guide for other languages" describes it. It
-// is not the real one, which is not to be had by a package registry.
+// fake is a config service as described on Apollo's page "client guide for other languages". The tests
+// do not use the real one, because no package registry provides it.
 type fake struct {
 	t       *testing.T
 	secret  bool
@@ -24,7 +24,7 @@ type fake struct {
 	release int
 	config  map[string]string
 	changed chan struct{}
-	held    chan struct{} // gets one for each request that is held
+	held    chan struct{} // receives a value for each request that is held
 }
 
 func serve(t *testing.T, secret bool) (*fake, string) {
@@ -147,7 +147,7 @@ func TestANamespaceOfApollo(t *testing.T) {
 }
 
 func TestWrongOptionsOfApollo(t *testing.T) {
-	for name, o := range map[string]Options{ // any order: each is a subtest
+	for name, o := range map[string]Options{ // any order: the subtests are independent
 		"no server":     {AppID: "shop"},
 		"no app":        {Server: "http://apollo.example"},
 		"no address":    {Server: "apollo.example:8080", AppID: "shop"},

@@ -1,8 +1,8 @@
-// Package consul fetches documents from Consul's key/value store, for package bootconfig, by
-// Consul's own client.
+// Package consul fetches documents from Consul's key/value store, for package bootconfig, with Consul's
+// own client.
 //
-// A long poll is one of Consul's blocking queries: a change is in use within seconds. The client
-// decides the address, TLS, the token and the namespace. Versions are as in package bootconfig.
+// A long poll is one of Consul's blocking queries, so a change is in use within seconds. The client
+// sets the address, TLS, the token and the namespace. Versions are as in package bootconfig.
 package consul
 
 import (
@@ -18,11 +18,11 @@ import (
 	"outrider.dev/bootconfig"
 )
 
-// A Provider fetches the value of one key. Make it with [New].
+// A Provider fetches the value of one key. Create it with [New].
 type Provider struct {
 	kv       *api.KV
 	key      string
-	answered bool // the last call
+	answered bool // the last call succeeded
 }
 
 // New returns a provider of the value of a key, such as "shop/settings". The key need not exist yet.
@@ -42,9 +42,9 @@ func (p *Provider) String() string { return "consul:" + p.key }
 // Fetch implements [bootconfig.Provider]. The version is Consul's index of the key.
 func (p *Provider) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig.Document, error) {
 	for {
-		// A Consul that has lost its data begins with low indexes. A query with an older, higher index
-		// then blocks until its time is over, whatever the key holds. So the first call, and the one
-		// after a failure, do not block.
+		// After a loss of data, Consul starts with low indexes. A query with an older, higher index
+		// then blocks until it times out, whatever the key holds. So the first call, and a call after a
+		// failure, do not block.
 		wait := r.Wait
 		if !p.answered {
 			wait = 0
@@ -61,7 +61,7 @@ func (p *Provider) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig.
 func (p *Provider) get(ctx context.Context, known string, wait time.Duration) (bootconfig.Document, error) {
 	query := &api.QueryOptions{}
 	if index, err := strconv.ParseUint(known, 10, 64); err == nil && index > 0 && wait > 0 {
-		// Consul adds up to a sixteenth to the time.
+		// Consul adds up to a sixteenth to the wait time.
 		query.WaitIndex, query.WaitTime = index, (wait * 16 / 17).Truncate(time.Millisecond)
 	}
 	pair, meta, err := p.kv.Get(p.key, query.WithContext(ctx))
@@ -71,7 +71,8 @@ func (p *Provider) get(ctx context.Context, known string, wait time.Duration) (b
 	if pair == nil {
 		return bootconfig.Document{}, errors.New("the key does not exist")
 	}
-	// Consul's pages: an index that goes back, as after a restore, is a new one; one of 0 is none.
+	// According to Consul's documentation, an index that goes back, as after a restore, is a new one,
+	// and 0 is no index.
 	version := ""
 	if meta.LastIndex > 0 {
 		version = strconv.FormatUint(meta.LastIndex, 10)
@@ -82,7 +83,7 @@ func (p *Provider) get(ctx context.Context, known string, wait time.Duration) (b
 	return bootconfig.Document{Version: version, Data: pair.Value}, nil
 }
 
-// withoutAddress takes the URL out of an error of net/http.
+// withoutAddress removes the URL from an error of net/http.
 func withoutAddress(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -24,8 +24,8 @@ import (
 
 var program = flag.String("consul", "../../.cache/configcentres/consul", "path of Consul; make centres builds it")
 
-// fake answers GET /v1/kv/KEY as Consul's documentation says: index, blocking queries, 404 with an index.
-// Like an agent in dev mode, it has lost all when it starts again.
+// fake answers GET /v1/kv/KEY according to Consul's documentation: index, blocking queries, 404 with an
+// index. Like an agent in dev mode, it has lost all data when it starts again.
 type fake struct {
 	address string
 	server  *httptest.Server
@@ -51,7 +51,7 @@ func (f *fake) start(t *testing.T) {
 }
 
 func (f *fake) kill(*testing.T) {
-	f.server.CloseClientConnections() // ends the queries that are held
+	f.server.CloseClientConnections() // ends the held queries
 	f.server.Close()
 }
 
@@ -169,7 +169,7 @@ func TestAFake(t *testing.T) {
 	suite(t, f.address, f.kill, f.start)
 }
 
-// An agent in dev mode, with access control.
+// This test uses an agent in dev mode, with access control.
 func TestARealAgent(t *testing.T) {
 	binary, dir := providertest.Program(t, *program), t.TempDir()
 	port := func() string { return strconv.Itoa(providertest.Port(t)) }

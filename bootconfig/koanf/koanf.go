@@ -1,5 +1,5 @@
-// Package koanf decodes documents of package bootconfig by koanf: in YAML, TOML and whatever else
-// koanf has a parser for, with layers such as the environment or flags over them. Versions are as
+// Package koanf decodes documents of package bootconfig with koanf: YAML, TOML and any other format
+// that koanf has a parser for, overlaid with layers such as the environment or flags. Versions are as
 // in package bootconfig.
 package koanf
 
@@ -11,16 +11,15 @@ import (
 	"github.com/knadh/koanf/v2"
 )
 
-// Decode returns a function for bootconfig.Options.Decode. A document is parsed, the layers are
-// laid over it in their order, and the result is decoded over the default, by the struct tag
-// "koanf". Layers are read again with each document.
+// Decode returns a function for bootconfig.Options.Decode. It parses a document, overlays the layers in
+// order, and decodes the result over the default, using the struct tag "koanf". It reads the layers
+// again for each document.
 //
-// A field that neither the document nor a layer has keeps its default; a list or map of them
-// replaces that of the default as a whole. Strings are converted to numbers, booleans and
-// durations where a field needs those, since the environment has only strings.
+// A field that is in neither the document nor a layer keeps its default. A list or map in them replaces
+// the default's as a whole. Strings are converted to numbers, booleans and durations if a field needs
+// those, because the environment contains only strings.
 //
-// A nil parser or layer is reported for the first document, which is that of Options.Embedded where
-// there is one.
+// A nil parser or layer is an error for the first document, which is Options.Embedded if it is set.
 func Decode[T any](parser koanf.Parser, layers ...koanf.Provider) func(data []byte, into *T) error {
 	return func(data []byte, into *T) error {
 		if parser == nil {
@@ -43,7 +42,7 @@ func Decode[T any](parser koanf.Parser, layers ...koanf.Provider) func(data []by
 		}
 		return k.UnmarshalWithConf("", into, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
 			Result: into, TagName: "koanf", WeaklyTypedInput: true,
-			ZeroFields: true, // a shorter list must not keep the end of a longer default
+			ZeroFields: true, // a list that is shorter than the default must not keep the default's last elements
 			DecodeHook: mapstructure.ComposeDecodeHookFunc(
 				mapstructure.TextUnmarshallerHookFunc(),
 				mapstructure.StringToTimeDurationHookFunc(),

@@ -81,11 +81,11 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s := defaults()
-		_ = koanf.Decode[settings](yaml.Parser())(data, &s) // bootconfig catches panics; there should be none
+		_ = koanf.Decode[settings](yaml.Parser())(data, &s) // bootconfig catches panics, but there should be none
 	})
 }
 
-// A document in YAML, under what the environment of the process sets.
+// A document in YAML is overlaid with settings from the environment.
 func Example() {
 	dir, err := os.MkdirTemp("", "example.*")
 	if err != nil {

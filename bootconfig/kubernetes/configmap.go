@@ -1,8 +1,8 @@
-// Package kubernetes fetches documents from ConfigMaps by the Kubernetes API, for package
-// bootconfig. It needs the rights to get and watch the one ConfigMap.
+// Package kubernetes fetches documents from ConfigMaps through the Kubernetes API, for package
+// bootconfig. It needs permission to get and watch that ConfigMap.
 //
-// A mounted ConfigMap needs neither client nor rights: see bootconfig.NewFile and NewFolder. The
-// kubelet brings a change there within a minute or two; a watch brings it at once. Versions are
+// A mounted ConfigMap needs neither a client nor permissions: see bootconfig.NewFile and NewFolder. The
+// kubelet updates a mount within a minute or two, while a watch reports a change at once. Versions are
 // as in package bootconfig.
 package kubernetes
 
@@ -22,13 +22,13 @@ import (
 	"outrider.dev/bootconfig"
 )
 
-// A ConfigMap fetches one key of a ConfigMap. Make it with [NewConfigMap].
+// A ConfigMap fetches one key of a ConfigMap. Create it with [NewConfigMap].
 type ConfigMap struct {
 	client               typed.ConfigMapInterface
 	namespace, name, key string
 }
 
-// NewConfigMap returns a provider of one key of a ConfigMap, which need not exist yet.
+// NewConfigMap returns a provider for one key of a ConfigMap, which need not exist yet.
 func NewConfigMap(client kubernetes.Interface, namespace, name, key string) (*ConfigMap, error) {
 	if client == nil {
 		return nil, errors.New("the provider of a ConfigMap has no client")
@@ -52,7 +52,7 @@ func (c *ConfigMap) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig
 		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 			return d, err
 		}
-		// The API server does not remember the version: only a get says what is now.
+		// The API server no longer knows the version, so only a get returns the present document.
 	}
 	object, err := c.client.Get(ctx, c.name, metav1.GetOptions{})
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *ConfigMap) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig
 
 func (c *ConfigMap) watch(ctx context.Context, r bootconfig.Request) (bootconfig.Document, error) {
 	seconds := int64(r.Wait.Seconds())
-	ctx, cancel := context.WithTimeout(ctx, r.Wait+time.Second) // for a server that does not end it
+	ctx, cancel := context.WithTimeout(ctx, r.Wait+time.Second) // in case the server does not end it
 	defer cancel()
 	w, err := c.client.Watch(ctx, metav1.ListOptions{
 		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, c.name).String(),
@@ -83,7 +83,7 @@ func (c *ConfigMap) watch(ctx context.Context, r bootconfig.Request) (bootconfig
 		case <-ctx.Done():
 			return bootconfig.Document{}, ctx.Err()
 		case event, ok := <-w.ResultChan():
-			if !ok { // its time is over
+			if !ok { // the watch timed out
 				return bootconfig.Document{}, bootconfig.ErrUnchanged
 			}
 			switch event.Type {
@@ -114,7 +114,7 @@ func (c *ConfigMap) document(object *corev1.ConfigMap, r bootconfig.Request) (bo
 	return bootconfig.Document{Version: object.ResourceVersion, Data: []byte(data)}, nil
 }
 
-// retryAfter hands on when the API server wants to be called again.
+// retryAfter wraps an error of the API server that says when to call again.
 func retryAfter(err error) error {
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		return &bootconfig.RetryAfterError{After: time.Duration(seconds) * time.Second, Err: err}

@@ -21,11 +21,11 @@ import (
 	"outrider.dev/bootconfig"
 )
 
-// The suite runs on client-go's fake, or on a real cluster: go test -kubeconfig PATH, in whose
-// namespace "default" it makes and removes the ConfigMap bootconfig-test.
+// The suite runs on client-go's fake, or on a real cluster: go test -kubeconfig PATH. There it creates
+// and removes the ConfigMap bootconfig-test in the namespace "default".
 var kubeconfig = flag.String("kubeconfig", "", "kubeconfig of a real cluster; default: client-go's fake")
 
-// cluster returns a client, and the reads of watches that have begun.
+// cluster returns a client, and a function that counts the watches that have begun.
 func cluster(t *testing.T) (kubernetes.Interface, func() int) {
 	t.Helper()
 	if *kubeconfig != "" {
@@ -33,12 +33,12 @@ func cluster(t *testing.T) (kubernetes.Interface, func() int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return kubernetes.NewForConfigOrDie(config), func() int { return 1 << 30 } // the version says where a watch begins
+		return kubernetes.NewForConfigOrDie(config), func() int { return 1 << 30 } // enough for any test: a version determines where a watch begins, so no test waits for one
 	}
 	client := fake.NewClientset()
 	var mu sync.Mutex
 	versions, watches := 1, 0
-	// The fake gives no versions of its own.
+	// The fake itself sets no resource versions.
 	number := func(action k8stesting.Action) (bool, runtime.Object, error) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -115,7 +115,7 @@ func TestAConfigMapByTheAPI(t *testing.T) {
 	}
 }
 
-// A version that the API server has forgotten leads to a get.
+// If the API server has forgotten a version, Fetch gets the document anew.
 func TestAnExpiredVersion(t *testing.T) {
 	client := fake.NewClientset(&corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "default", ResourceVersion: "9"}, BinaryData: map[string][]byte{"k": []byte("bytes")},

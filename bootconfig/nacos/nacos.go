@@ -1,9 +1,9 @@
-// Package nacos fetches documents from Nacos, for package bootconfig, by Nacos' own client.
+// Package nacos fetches documents from Nacos, for package bootconfig, with Nacos' own client.
 //
-// Make the client with DisableUseSnapShot in its constant.ClientConfig. Without, it answers from
-// files of its own when the server is away, and neither this package nor a status page can tell
-// that from the server's answer; bootconfig keeps a last good document itself. The client decides
-// servers, user and namespace. Versions are as in package bootconfig.
+// Set DisableUseSnapShot in the client's constant.ClientConfig. Otherwise the client answers from its
+// own files when the server is unreachable, and neither this package nor a status page can tell that
+// from the server's answer; bootconfig itself stores a last good document. The client sets servers,
+// user and namespace. Versions are as in package bootconfig.
 package nacos
 
 import (
@@ -20,24 +20,25 @@ import (
 	"outrider.dev/bootconfig"
 )
 
-// A Provider fetches one document. Make it with [New].
+// A Provider fetches one document. Create it with [New].
 type Provider struct {
 	client    config_client.IConfigClient
 	param     vo.ConfigParam
-	changed   chan struct{} // has one when the document may have changed
+	changed   chan struct{} // buffers one signal that the document may have changed
 	listening bool
-	next      time.Time // of the next query
+	next      time.Time // time of the next query
 }
 
-// pause is between two queries: all clients of a process together refuse more than five a second for
-// one document, with an error that has the text limited and no type.
+// pause is the time between two queries. All clients of a process together may make five queries a
+// second for one document; the client refuses more with an untyped error that contains the text
+// limited.
 const (
 	pause   = 250 * time.Millisecond
 	limited = "ConfigQueryRequest is limited"
 )
 
-// New returns a provider of the document dataID of a group, such as "DEFAULT_GROUP", which need not
-// exist yet. A client can have one provider of a document.
+// New returns a provider for the document dataID of a group, such as "DEFAULT_GROUP", which need not
+// exist yet. A client can have only one provider for a document.
 func New(client config_client.IConfigClient, dataID, group string) (*Provider, error) {
 	if client == nil {
 		return nil, errors.New("the provider of Nacos has no client")
@@ -51,7 +52,7 @@ func New(client config_client.IConfigClient, dataID, group string) (*Provider, e
 // String returns "nacos:GROUP/DATAID".
 func (p *Provider) String() string { return "nacos:" + p.param.Group + "/" + p.param.DataId }
 
-// Close ends the subscription that the first long poll begins. Call it after Config.Close.
+// Close ends the subscription that the first long poll started. Call it after Config.Close.
 func (p *Provider) Close() error {
 	if !p.listening {
 		return nil
@@ -59,8 +60,8 @@ func (p *Provider) Close() error {
 	return p.client.CancelListenConfig(p.param)
 }
 
-// Fetch implements [bootconfig.Provider]. The version is a hash of the document. The client takes
-// no context: a call that hangs goes on in the background until the client's own TimeoutMs.
+// Fetch implements [bootconfig.Provider]. The version is a hash of the document. The client accepts no
+// context, so a call that hangs continues in the background until the client's own TimeoutMs.
 func (p *Provider) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig.Document, error) {
 	if r.Wait > 0 && !p.listening {
 		param := p.param
@@ -85,8 +86,8 @@ func (p *Provider) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig.
 			return bootconfig.Document{}, bootconfig.ErrUnchanged
 		}
 		select {
-		case <-p.changed: // look again: notifications come twice, and late
-		case <-over: // look again: no notification comes from a server that is away
+		case <-p.changed: // check again: notifications come twice, and late
+		case <-over: // check again: an unreachable server sends no notification
 			last = true
 		case <-ctx.Done():
 			return bootconfig.Document{}, ctx.Err()
@@ -101,7 +102,7 @@ func (p *Provider) notify() {
 	}
 }
 
-// get returns the document as soon as the client's limit allows it.
+// get returns the document as soon as the client's rate limit allows it.
 func (p *Provider) get(ctx context.Context) (bootconfig.Document, error) {
 	for {
 		early := time.NewTimer(time.Until(p.next))
@@ -114,10 +115,10 @@ func (p *Provider) get(ctx context.Context) (bootconfig.Document, error) {
 		p.next = time.Now().Add(pause)
 		content, err := p.content(ctx)
 		switch {
-		case err != nil && strings.Contains(err.Error(), limited): // another provider has used it up
+		case err != nil && strings.Contains(err.Error(), limited): // another provider has used up the limit
 		case err != nil:
 			return bootconfig.Document{}, err
-		case content == "": // the client's answer for both; Nacos stores no empty document
+		case content == "": // the document is missing or empty; the client does not tell which, but Nacos stores no empty document
 			return bootconfig.Document{}, errors.New("the document does not exist")
 		default:
 			sum := sha256.Sum256([]byte(content))

@@ -30,8 +30,8 @@ import (
 
 var program = flag.String("nacos", "../../.cache/configcentres/nacos/nacos.jar", "path of the server of Nacos; make centres builds it")
 
-// fake is the part of Nacos 2 that a client of configurations calls: one unary method and one
-// stream, on which changes of what a client listens to are pushed.
+// fake is the part of Nacos 2 that a configuration client uses: one unary method, and a stream on which
+// the server pushes changes of documents that the client watches.
 type fake struct {
 	nacosgrpc.UnimplementedRequestServer
 	nacosgrpc.UnimplementedBiRequestStreamServer
@@ -111,7 +111,7 @@ func (f *fake) RequestBiStream(s nacosgrpc.BiRequestStream_RequestBiStreamServer
 		delete(f.streams, s)
 	}()
 	for {
-		if _, err := s.Recv(); err != nil { // the set-up, and acknowledgements
+		if _, err := s.Recv(); err != nil { // the set-up message, and acknowledgements
 			return nil
 		}
 	}
@@ -120,7 +120,7 @@ func (f *fake) RequestBiStream(s nacosgrpc.BiRequestStream_RequestBiStreamServer
 func (f *fake) push(k key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for s := range f.streams { // any order: each is another client
+	for s := range f.streams { // any order: each stream belongs to another client
 		s.Send(payload("ConfigChangeNotifyRequest", map[string]any{"dataId": k.DataID, "group": k.Group, "tenant": k.Tenant, "requestId": "1", "module": "config"}))
 	}
 }
@@ -130,7 +130,7 @@ func sum(s string) string {
 	return hex.EncodeToString(h[:])
 }
 
-// start starts the fake again, which has kept its documents.
+// start starts the fake again, with the documents that it had.
 func (f *fake) start(t *testing.T) {
 	ln, err := net.Listen("tcp", f.address)
 	if err != nil {
@@ -147,7 +147,7 @@ func (f *fake) kill(*testing.T) { f.server.Stop() }
 // client returns a client of a Nacos whose gRPC service is at a port.
 func client(t *testing.T, port uint64) config_client.IConfigClient {
 	t.Helper()
-	// Below the folder of TestMain: the client writes to it after it is closed.
+	// In the folder that TestMain removes, because the client still writes to it after it is closed.
 	dir, err := os.MkdirTemp(".", "")
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +167,7 @@ func client(t *testing.T, port uint64) config_client.IConfigClient {
 
 const group = "BOOTCONFIG_TEST"
 
-// publish writes a document, which a Nacos that has not started yet refuses.
+// publish writes a document. A Nacos that has not started yet refuses it.
 func publish(c config_client.IConfigClient, name, document string) error {
 	ok, err := c.PublishConfig(vo.ConfigParam{DataId: name, Group: group, Content: document})
 	if err == nil && !ok {
@@ -207,8 +207,8 @@ func TestAFake(t *testing.T) {
 	suite(t, port, f.kill, f.start)
 }
 
-// The server listens at all addresses, and takes all callers: it runs in a network namespace, in
-// which TestMain has started this process again.
+// The server listens on all addresses and accepts all callers. So TestMain has started this process
+// again in a network namespace, in which the server runs.
 func TestARealServer(t *testing.T) {
 	jar := providertest.Program(t, *program)
 	if os.Geteuid() != 0 {
@@ -231,8 +231,8 @@ func TestARealServer(t *testing.T) {
 			c = client(t, uint64(grpcPort))
 		}
 		return publish(c, "ready", "x")
-	}, java, "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", // it starts in half of the time
-		"-Dderby.system.durability=test", // on a busy disk its database is else not there after 10 s, and it gives up
+	}, java, "-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", // these halve the time that it takes to start
+		"-Dderby.system.durability=test", // on a busy disk the database would otherwise not be ready after 10 s, and the server would give up
 		"-Dnacos.home=.", "-Dnacos.standalone=true", "-jar", jar,
 		"--server.address=127.0.0.1", "--server.port="+strconv.Itoa(port), "--nacos.inetutils.ip-address=127.0.0.1")
 	suite(t, grpcPort, server.Kill, server.Start)
@@ -260,7 +260,7 @@ func TestMain(m *testing.M) {
 	if _, err := os.Stat(*program); err == nil && os.Geteuid() == 0 {
 		providertest.Isolate()
 	}
-	// The client writes a log of its own into the working folder in some cases.
+	// In some cases the client writes its own log into the working folder.
 	dir, err := os.MkdirTemp("", "nacos.*")
 	if err != nil {
 		panic(err)

@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// A Process is the program of a real centre.
+// A Process is the running program of a real centre.
 type Process struct {
 	dir     string
 	ready   func() error
 	command []string
 	running *exec.Cmd
-	exited  chan struct{} // closed when running has exited
+	exited  chan struct{} // closed once running has exited
 }
 
-// Start starts a program in a folder, and returns when ready returns nil. The program ends with t.
+// Start starts a program in a folder, and returns once ready returns nil. The program ends with t.
 func Start(t *testing.T, dir string, ready func() error, command ...string) *Process {
 	t.Helper()
 	p := &Process{dir: dir, ready: ready, command: command}
@@ -59,16 +59,17 @@ func (p *Process) Start(t *testing.T) {
 	})
 }
 
-// Kill ends the program by SIGKILL and waits until it is gone.
+// Kill ends the program with SIGKILL and waits until it has exited.
 func (p *Process) Kill(*testing.T) {
 	if p.running == nil {
 		return
 	}
-	p.running.Process.Kill() // an error says that it has exited
+	p.running.Process.Kill() // an error means that it has exited
 	<-p.exited
 }
 
-// Program returns the absolute path of a program of make centres, or skips the test.
+// Program returns the absolute path of a program that "make centres" installs. If it is missing, the
+// test is skipped.
 func Program(t *testing.T, path string) string {
 	t.Helper()
 	path, err := filepath.Abs(path)

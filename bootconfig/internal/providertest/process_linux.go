@@ -8,15 +8,15 @@ import (
 	"testing"
 )
 
-// endsWithParent has the kernel kill the program when the test's process is killed.
+// endsWithParent makes the kernel kill the program when the test's process is killed.
 func endsWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
 const isolatedEnv = "PROVIDERTEST_ISOLATED"
 
-// Isolate starts this process again in a network namespace that has nothing but a loopback
-// interface, and exits with its status. In the second process it returns. It needs root.
+// Isolate starts this process again in a network namespace that contains only a loopback interface, and
+// exits with its status. In the second process it returns. It needs root.
 func Isolate() {
 	if os.Getenv(isolatedEnv) != "" {
 		if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
@@ -40,8 +40,9 @@ func Isolate() {
 	}
 }
 
-// Port returns a port on which nothing listens. Until the end of the test no other process, and no
-// client of a centre that is away, gets it: it is bound, and left to a listener with SO_REUSEADDR.
+// Port returns a port on which nothing listens. Until the end of the test no other process gets it, and
+// no connection of a client to a missing centre either: the port is bound, but with SO_REUSEADDR, so
+// that a listener can still use it.
 func Port(t *testing.T) int {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)

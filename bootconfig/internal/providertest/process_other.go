@@ -9,8 +9,8 @@ import (
 
 func endsWithParent(*exec.Cmd) {}
 
-// Isolate is for Linux alone.
+// Isolate works only on Linux.
 func Isolate() { panic("there are no network namespaces") }
 
-// Port is for Linux alone: sockets have other types elsewhere.
+// Port works only on Linux: sockets have other types elsewhere.
 func Port(t *testing.T) int { t.Fatal("no port can be held here"); return 0 }

@@ -1,6 +1,6 @@
-// Package providertest is the suite that bootconfig's adapters have in common. An adapter runs it on
-// a fake, and on the real centre where its program is at hand, so that the fake cannot differ from
-// the real one unseen.
+// Package providertest is the test suite that bootconfig's adapters share. An adapter runs it on a fake
+// centre, and on the real centre if its program is available, so that a difference between the two does
+// not stay unnoticed.
 package providertest
 
 import (
@@ -17,24 +17,25 @@ import (
 	"outrider.dev/bootconfig"
 )
 
-// A Centre is a configuration centre, fake or real, of one test.
+// A Centre is a configuration centre, fake or real, in one test.
 type Centre struct {
-	// Provider returns a provider of the document of a name, with a client of its own. It ends with t.
+	// Provider returns a provider for the document with a name, with its own client. It ends with t.
 	Provider    func(t *testing.T, name string) bootconfig.Provider
 	Put         func(name, document string) error
 	Delete      func(name string) error
-	Kill, Start func(t *testing.T) // Start is called after Kill: the address is the same, documents may be lost
-	Missing     string             // in the error of a document that does not exist
+	Kill, Start func(t *testing.T) // Start is called after Kill: the address stays the same, and documents may be lost
+	Missing     string             // part of the error for a document that does not exist
 
-	// Refused returns a provider whose credentials the centre refuses, and what its error contains.
-	// nil: the test's centre takes all.
+	// Refused returns a provider whose credentials the centre refuses, and a part of its error. nil:
+	// the test's centre accepts everything.
 	Refused func(t *testing.T, name string) (provider bootconfig.Provider, want string)
 }
 
-// limit is for whatever waits on a busy machine. A real centre takes half a minute to start there.
+// limit bounds each wait, generously for a busy machine, on which a real centre takes half a minute to
+// start.
 const limit = 2 * time.Minute
 
-// Run is the suite. It returns when the centre is up again.
+// Run runs the suite. When it returns, the centre is running again.
 func (c Centre) Run(t *testing.T) {
 	t.Run("fetches and long polls", c.fetches)
 	t.Run("bad documents change nothing", c.badDocuments)
@@ -47,7 +48,7 @@ func (c Centre) put(t *testing.T, name, document string) {
 	eventually(t, "writing "+name, func() error { return c.Put(name, document) })
 }
 
-// fetch returns a document that was just written, which Nacos does not have at once.
+// fetch returns a document that was just written. It retries, because Nacos does not serve it at once.
 func fetch(t *testing.T, p bootconfig.Provider) (d bootconfig.Document) {
 	t.Helper()
 	eventually(t, "the first document of "+p.String(), func() (err error) {
@@ -73,11 +74,11 @@ func (c Centre) fetches(t *testing.T) {
 			t.Errorf("the same, %s: %v", what, err)
 		}
 	}
-	// Another process has the version of the last good document of the one before.
+	// After a restart, another process sends the version of its last good document.
 	if _, err := c.Provider(t, name).Fetch(t.Context(), request(first.Version, 50*time.Millisecond)); !errors.Is(err, bootconfig.ErrUnchanged) {
 		t.Errorf("the same, by another client: %v", err)
 	}
-	// A version from another provider, or from before the centre was set up anew, must not be waited for.
+	// A version of another provider, or from before the centre was set up anew, must not be waited for.
 	ctx, cancel := context.WithTimeout(t.Context(), limit/2)
 	defer cancel()
 	for _, version := range []string{"1", "0", "-1", "4000000000", "sha256:x"} {
@@ -106,14 +107,14 @@ func (c Centre) fetches(t *testing.T) {
 	}
 }
 
-// badDocuments wants the value to stay when the document is invalid, huge or deleted.
+// badDocuments checks that the value stays when the document is invalid, huge or deleted.
 func (c Centre) badDocuments(t *testing.T) {
 	const name = "level"
 	c.put(t, name, level("one"))
 	config, _ := open(t, c.Provider(t, name), "")
 	reaches(t, config, "one")
 	huge := `{"level":"` + strings.Repeat("x", maxSize+1) + `"}`
-	for i, bad := range []struct{ document, want string }{ // each is followed by a good one
+	for i, bad := range []struct{ document, want string }{ // each is followed by a good document
 		{`{"level":`, "rejected"},
 		{huge, bootconfig.ErrTooLarge.Error()},
 		{"", c.Missing},
@@ -134,7 +135,8 @@ func (c Centre) badDocuments(t *testing.T) {
 	}
 }
 
-// killed ends the centre under a program, and starts a second program before the centre.
+// killed kills the centre while a program uses it, and starts a second program before it restarts the
+// centre.
 func (c Centre) killed(t *testing.T) {
 	const name = "killed"
 	c.put(t, name, level("one"))
@@ -167,7 +169,7 @@ func (c Centre) killed(t *testing.T) {
 	c.put(t, name, level("two"))
 	reaches(t, config, "two")
 	reaches(t, second, "two")
-	// The version is an old one. The new document must not wait for the end of a long poll.
+	// The version is outdated. The new document must arrive before the end of a long poll.
 	ctx, cancel := context.WithTimeout(t.Context(), limit/2)
 	defer cancel()
 	if d, err := provider.Fetch(ctx, request(held.Version, limit)); err != nil || string(d.Data) != level("two") {
@@ -200,9 +202,9 @@ func level(s string) string {
 	return string(data)
 }
 
-const maxSize = 200 << 10 // below what a centre takes: Consul's limit is 512 KiB
+const maxSize = 200 << 10 // below the limits of the centres: Consul's is 512 KiB
 
-// Secret and WrongSecret are credentials of the tests, in the form of Consul's tokens. No error may
+// Secret and WrongSecret are credentials for tests, in the form of Consul's tokens. No error may
 // contain them.
 const (
 	Secret      = "5e07a1d2-7d0f-4d4b-9c0e-1b1f6a8e2c33"
@@ -217,7 +219,7 @@ func request(version string, wait time.Duration) bootconfig.Request {
 	return bootconfig.Request{Version: version, Wait: wait, MaxSize: maxSize}
 }
 
-// open returns a Config of the provider, and the errors that it reports.
+// open returns a Config with the provider, and the errors that it reports.
 func open(t *testing.T, p bootconfig.Provider, lastGood string) (*bootconfig.Config[settings], <-chan error) {
 	t.Helper()
 	errs := make(chan error, 64)
@@ -258,7 +260,7 @@ func fails(t *testing.T, config *bootconfig.Config[settings], want string) {
 	})
 }
 
-// eventually fails the test when f still returns an error at the limit.
+// eventually fails the test if f still returns an error at the limit.
 func eventually(t *testing.T, what string, f func() error) {
 	t.Helper()
 	for end := time.Now().Add(limit); ; time.Sleep(20 * time.Millisecond) {
