@@ -26,7 +26,7 @@ var update = flag.Bool("update", false, "write the schema's values without effec
 
 const schemaFile = "outrider/values.schema.json"
 
-// A schema is a JSON schema, as far as the test reads it.
+// A schema is a decoded JSON schema.
 type schema = map[string]any
 
 func readSchema(t *testing.T) schema {

@@ -41,7 +41,7 @@ type record struct {
 	Version    int    `json:"version"`
 	Container  string `json:"container"`
 	Sandbox    string `json:"sandbox"` // of the pod; a record of an earlier sandbox does not count
-	Phase      string `json:"phase"`   // waiting, running, ended
+	Phase      string `json:"phase"`   // "waiting", "running" or "ended"
 	Healthy    bool   `json:"healthy"`
 	StartingUp bool   `json:"startingUp"` // the startup probe has not succeeded yet
 	Completed  bool   `json:"completed"`

@@ -78,7 +78,7 @@ func ExampleDoOr() {
 	// Output: bestsellers <nil>
 }
 
-// Invalid options are found when the policy is made.
+// New reports invalid options.
 func ExampleNew_wrong() {
 	_, err := resilience.New(resilience.Options{
 		Name:    "orders",
@@ -113,7 +113,7 @@ func ExampleOptions_observe() {
 	// orders: done  after 3 tries
 }
 
-// Policies that share a budget leave a dependency alone together.
+// Policies that share a budget limit their retries together.
 func ExampleNewBudget() {
 	budget, err := resilience.NewBudget(resilience.BudgetOptions{Ratio: 0.1, Burst: 1})
 	if err != nil {

@@ -208,7 +208,7 @@ func blackHole(t *testing.T) {
 	if _, err := c.Get("http://127.0.0.1:7003"); !errors.Is(err, ErrOpen) {
 		t.Errorf("after three time-outs: %v", err)
 	}
-	// The deadline of the caller alone.
+	// Without timeouts of the policy, the caller's deadline ends the call.
 	c, events = client(t, Options{Retry: twoRetries})
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // time limit: it is to pass
 	defer cancel()

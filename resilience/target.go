@@ -49,7 +49,7 @@ func newTarget(name string, s *shared) *target {
 	return t
 }
 
-// openFor is how long the breaker stays open; 0 if it is not.
+// openFor returns how long the breaker will stay open; 0 if it is not open.
 func (t *target) openFor() time.Duration {
 	if t.breaker == nil {
 		return 0

@@ -21,7 +21,7 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// pod makes a network namespace like that of a pod with IPv4 and IPv6. Nothing answers at the other
+// pod creates a network namespace like a pod's, with IPv4 and IPv6. Nothing answers at the other
 // end.
 func pod(t testing.TB) *ns.Namespace {
 	pod, node := ns.New(t), ns.Empty(t)

@@ -121,7 +121,7 @@ func (k *kit) lines(lines ...string) string {
 	return k.file([]byte(strings.Join(lines, "\n")+"\n"), nil)
 }
 
-// byHand executes a template of the folder rules.
+// byHand renders a template of the folder rules and returns the path of the result.
 func (k *kit) byHand(name string, data any) string {
 	var out bytes.Buffer
 	err := templates.ExecuteTemplate(&out, name, data)

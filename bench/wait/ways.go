@@ -23,7 +23,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A way is one way to wait for a dependency.
+// A way describes one way to wait for a dependency.
 type way struct {
 	name  string
 	polls bool

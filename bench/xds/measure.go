@@ -12,7 +12,7 @@ import (
 	"outrider.dev/test/fleet"
 )
 
-// A setting is the size of a mesh.
+// A setting describes the size of a mesh.
 type setting struct {
 	proxies, services int
 }

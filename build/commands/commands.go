@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// The commands of cmd/.
+// Names of the commands below cmd/.
 const (
 	CLI          = "outrider"
 	Agent        = "outrider-agent"

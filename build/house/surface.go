@@ -14,7 +14,7 @@ import (
 	"strings"
 )
 
-// programs are the commands whose help is counted.
+// programs lists the commands whose help is counted.
 var programs = []string{"outrider", "outriderd", "outrider-agent", "outrider-node"}
 
 // A help maps a command or subcommand, by its words, to the text that it prints for --help.

@@ -20,7 +20,7 @@ type tree struct {
 	help  help     // the help of the programs, loaded when a measure needs it
 }
 
-// A file is one of the tree. Its path is relative to the root, with slashes.
+// A file is a file of the tree. Its path is relative to the root, with slashes.
 type file struct {
 	path   string
 	text   string

@@ -17,7 +17,7 @@ import (
 // Unicode characters.
 const evil = "e\x1b[2Jv\x1b]0;t\x07i\u009b8ml\u202e\x7f\x1b[8m"
 
-// quoted is evil in YAML and JSON.
+// quoted is evil, escaped for YAML and JSON.
 const quoted = `e\u001b[2Jv\u001b]0;t\u0007i\u009b8ml\u202e\u007f\u001b[8m`
 
 // acts matches anything that a terminal would act on, except our own colours.

@@ -149,7 +149,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// options reads the file.
+// options reads the pod and the flags.
 func (o *runOptions) options(cmd *cobra.Command) (localpod.Options, error) {
 	var none localpod.Options
 	if o.file == "" {

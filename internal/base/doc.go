@@ -1,4 +1,4 @@
-// Package base is the ground floor: what every wing uses, and nothing that decides anything about a
+// Package base is the common ground floor: every wing uses its packages, and none of them decides about a
 // mesh, a pod or a node.
 //
 // Its doors:

@@ -1,6 +1,6 @@
 // Package grpcready publishes the progress of a wait of outrider.dev/ready through gRPC's health service, for the
 // kubelet's gRPC probes and for clients that check health. It is a module of its own, so that outrider.dev/ready does
-// not need gRPC. Its versions are tags ready/grpcready/vX.Y.Z, under the policy of outrider.dev/ready.
+// not need gRPC. Its versions are tags ready/grpcready/vX.Y.Z, under the versioning policy of outrider.dev/ready.
 package grpcready
 
 import (

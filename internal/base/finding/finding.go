@@ -13,10 +13,10 @@ import (
 	"slices"
 )
 
-// A Code names a kind of finding. Codes are words, and stable: a user may switch one off.
+// A Code names a kind of finding. Codes are stable words, because users name them to switch findings off.
 type Code string
 
-// Severity is how bad a finding is.
+// Severity says how serious a finding is.
 type Severity string
 
 // In ascending order.

@@ -10,7 +10,7 @@ import (
 type value struct {
 	b          []byte
 	line, from int  // positions at which the name and the value begin
-	itself     bool // the name is that of a secret itself
+	itself     bool // the name belongs to a secret itself, not to an attribute of one
 	rest       bool // the value contains spaces, and extends to the end of the line or to the quote that precedes its name
 	quote      byte // the byte before the name
 }

@@ -44,7 +44,7 @@ type CertificateRequest struct {
 }
 
 // A CertificateResponse contains the chain in PEM: the leaf first, the root last. An entry may hold several
-// certificates, as those of istio-csr do.
+// certificates, as in istio-csr's responses.
 type CertificateResponse struct{ Chain []string }
 
 const (

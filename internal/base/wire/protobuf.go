@@ -13,7 +13,7 @@ type Field struct {
 	Varint uint64 // value of a VarintField
 }
 
-// A Kind is how the value of a field is encoded (protobuf.dev, "Encoding").
+// A Kind names the encoding of a field's value (protobuf.dev, "Encoding").
 type Kind uint8
 
 // The kinds of fields whose values are decoded; Fields skips fixed-size numbers.

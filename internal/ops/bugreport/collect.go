@@ -25,7 +25,7 @@ import (
 	"outrider.dev/internal/ops/replicas"
 )
 
-// A listing is one kind of objects that the report includes. Secrets are never listed.
+// A listing is one kind of object that the report includes. Secrets are never listed.
 type listing struct {
 	file     string
 	resource schema.GroupVersionResource

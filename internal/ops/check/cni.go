@@ -97,7 +97,7 @@ const loadBalancedEarly = "replaces a service's address and port by a pod's when
 
 // cilium finds socket load balancing inside pods. Cilium's page about Istio requires
 // bpf-lb-sock-hostns-only=true for sidecars (https://docs.cilium.io/en/stable/network/servicemesh/istio/).
-// The agent load balances at the socket with kube-proxy-replacement, also where bpf-lb-sock is
+// With kube-proxy-replacement Cilium's agent load balances at the socket even if bpf-lb-sock is
 // "false" (https://github.com/cilium/cilium/issues/47417).
 func (s *survey) cilium(ctx context.Context) (answer, bool) {
 	m, err := s.Core.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "cilium-config", metav1.GetOptions{})

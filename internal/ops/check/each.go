@@ -39,8 +39,9 @@ const (
 // startLimit is how long after its start a proxy may be not ready before that counts as a failure.
 const startLimit = time.Minute
 
-// certificateWarning is shorter than the lifetime that is left when an agent renews a certificate: half
-// of it, which is 12 h of 24 h by default. From then on the agent retries until it succeeds.
+// certificateWarning is the remaining lifetime of a certificate that is worth a warning. An agent renews
+// after half of the lifetime, 12 h of 24 h by default, and then retries until it succeeds: if only an
+// hour is left, the renewal has failed for long.
 const certificateWarning = time.Hour
 
 // A proxyState combines the facts about a pod's proxy from the kubelet, the replicas and the agent.

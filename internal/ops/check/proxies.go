@@ -16,7 +16,7 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// dry returns a client of its own, so that its warnings can be told from those of other requests. A
+// dry returns a client of its own, so that its warnings are kept apart from other requests' warnings. A
 // fake client has no warnings.
 func (s *survey) dry(config *rest.Config) (kubernetes.Interface, error) {
 	if _, real := s.Core.(*kubernetes.Clientset); !real {

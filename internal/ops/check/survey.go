@@ -73,7 +73,7 @@ func (s *survey) close() { s.replicaSet.Close() }
 type serverAnswer struct {
 	version string
 	date    time.Time // the server's clock, in whole seconds
-	local   time.Time // this machine's, in the middle of the request
+	local   time.Time // this machine's clock in the middle of the request
 }
 
 // askServer requests /version, which every caller may read.

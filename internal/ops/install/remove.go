@@ -112,7 +112,7 @@ func (o Options) awaitNoPods(ctx context.Context, deployment string) error {
 	return nil
 }
 
-// A leftover is a kind of objects that may remain after a removal.
+// A leftover is a kind of object that may remain after a removal.
 type leftover struct {
 	resource schema.GroupVersionResource
 	options  metav1.ListOptions

@@ -132,7 +132,7 @@ func AwaitNone[L runtime.Object, T object](ctx context.Context, client lister[L]
 	return names, err
 }
 
-// AwaitGone waits until the object with a name does not exist.
+// AwaitGone waits until the named object no longer exists.
 func AwaitGone[L runtime.Object, T object](ctx context.Context, client lister[L], name string, kind T) error {
 	_, err := AwaitNone(ctx, client, Named(name), kind, func(o T) bool { return o.GetName() == name }, func(int, int) {})
 	return err

@@ -116,7 +116,7 @@ const (
 	askEvery = 500 * time.Millisecond
 )
 
-// again returns why a new pod would get a proxy again; empty if it would not.
+// again returns the reason why a new pod would get a proxy again; empty if it would not.
 func (o Options) again(ctx context.Context, pod *corev1.Pod) (string, error) {
 	until := time.NewTimer(cmp.Or(o.lag, cacheLag))
 	defer until.Stop()

@@ -46,7 +46,7 @@ func (q *queue) next() (c Candidate, more bool) {
 	return c, false
 }
 
-// done returns the slot of a candidate.
+// done gives back the slot of a candidate.
 func (q *queue) done(c Candidate) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -35,7 +35,7 @@ const short = 2 * time.Second
 
 var pods = corev1.SchemeGroupVersion.WithResource("pods")
 
-// A cluster has a fake API server that selects by names, as a real one does, and a kubelet.
+// A cluster is a fake API server with a kubelet. Unlike client-go's fake, it selects objects by name.
 type cluster struct {
 	*fake.Clientset
 	// kubelet acts on a pod whose proxy has a new image; if nil, the new proxy runs and is ready.

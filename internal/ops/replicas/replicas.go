@@ -99,7 +99,7 @@ func (s *Set) Monitoring(ctx context.Context, pod string) (string, error) {
 	return (&url.URL{Scheme: "http", Host: address}).String(), err
 }
 
-// Get requests a page of a replica's HTTP server; one of more than limit bytes is an error.
+// Get requests a page of a replica's HTTP server. A page of more than limit bytes is an error.
 func (s *Set) Get(ctx context.Context, pod, path string, limit int64) (body []byte, header http.Header, err error) {
 	address, err := s.Monitoring(ctx, pod)
 	if err != nil {

@@ -58,7 +58,7 @@ const (
 const (
 	NoWebhook             verdict.Code = "no-webhook"              // the API server sends no pod to this control plane
 	NoRevision            verdict.Code = "no-control-plane"        // there is no control plane
-	NotThen               verdict.Code = "not-then"                // a pod like it would be injected today
+	NotThen               verdict.Code = "not-then"                // the pod is not injected, but a pod like it would be today
 	ControlPlaneNamespace verdict.Code = "control-plane-namespace" // the pod is in the control plane's namespace
 )
 
@@ -66,7 +66,7 @@ const (
 type Order struct {
 	Ways  []startup.Mechanism `json:"ways"`  // the ways in which containers wait for the proxy
 	Start []string            `json:"start"` // names of containers
-	Edges []string            `json:"edges"` // edges other than those of the init list
+	Edges []string            `json:"edges"` // edges that the order of the init list does not imply
 	Why   []string            `json:"why,omitempty"`
 }
 

@@ -231,7 +231,7 @@ func (o Options) reached(s ca.RotationStatus, old ca.RootStatus) bool {
 	return true
 }
 
-// say shows a step once.
+// say prints a step, unless it was printed already.
 func (o Options) say(step string) {
 	if !o.said[step] {
 		o.said[step] = true

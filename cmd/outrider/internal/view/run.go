@@ -76,7 +76,7 @@ func (r *Run) Line(container, line string) {
 	r.write(visible.Text(r.name(container)) + " | " + line + "\n")
 }
 
-// containerColours are used in turn: cyan, yellow, green, magenta, blue.
+// containerColours are assigned to the containers in turn: cyan, yellow, green, magenta, blue.
 var containerColours = []string{"36", "33", "32", "35", "34"}
 
 func (r *Run) name(container string) string {

@@ -153,7 +153,7 @@ func verifySections(v scenario.Verification) []chart.Section {
 	return out
 }
 
-// A Meter shows the progress of an exploration that takes more than a second.
+// A Meter shows the progress of a search that takes more than a second.
 type Meter struct {
 	w     io.Writer
 	show  bool
@@ -166,7 +166,7 @@ func NewMeter(w io.Writer, t cli.Terminal) *Meter {
 	return &Meter{w: visible.Unwrap(w), show: t.Colour, began: time.Now()}
 }
 
-// Show replaces the line with a later one.
+// Show replaces the progress line.
 func (m *Meter) Show(what string, p verify.Progress) {
 	if !m.show || time.Since(m.began) < time.Second {
 		return
@@ -175,7 +175,7 @@ func (m *Meter) Show(what string, p verify.Progress) {
 	fmt.Fprintf(m.w, "\r\x1b[K%s: %d states, %s, %d events deep, %d open", visible.Plain(what), p.States, scenario.Plural(p.Faults, "fault"), p.Depth, p.Open)
 }
 
-// Clear removes the line.
+// Clear removes the progress line.
 func (m *Meter) Clear() {
 	if m.shown {
 		fmt.Fprint(m.w, "\r\x1b[K")
