@@ -37,8 +37,8 @@ type Gate struct {
 	Name        string
 	States, Own string // directories
 
-	After []string          // each is the second half of a statement of a plan: "<container> is <state>, ..."
-	At    map[string]string // each is a plan's statement from the awaited container's name on
+	After []string          // each is a plan's statement from the awaited container's name on
+	At    map[string]string // health URLs of containers that publish no state, by container
 
 	Probe        string
 	StartupProbe string

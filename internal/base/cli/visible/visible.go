@@ -24,8 +24,9 @@ func Colour(codes string) string { return mark + codes + "m" }
 // Paint gives a text a colour or weight.
 func Paint(codes, text string) string { return Colour(codes) + text + Colour("0") }
 
-// Text escapes control characters as \x1b, and C1 controls and characters for the direction of writing as
-// \u202e; JSON reads the latter as the same character. It keeps line breaks, tabs and painted colours.
+// Text escapes control characters in the form \x1b. For C1 controls and characters that change the direction
+// of writing it uses the form \u202e, which JSON reads as the same character. It keeps line breaks, tabs and
+// painted colours.
 func Text(s string) string {
 	if !strings.ContainsFunc(s, hidden) && utf8.ValidString(s) {
 		return s
