@@ -1,4 +1,4 @@
-{{/* The name of objects: outriderd, and -REVISION for another revision than the default one. */}}
+{{/* The name of objects: outriderd, with the suffix -REVISION unless the revision is the default one. */}}
 {{- define "outrider.revision" -}}
 {{ .Values.revision | default "default" }}
 {{- end }}
@@ -9,7 +9,7 @@
 outriderd{{ include "outrider.suffix" . }}
 {{- end }}
 
-{{/* What selects the control plane's pods. Not istio.io/rev: it requests injection from others. */}}
+{{/* The labels that select the control plane's pods. istio.io/rev is not among them, because it would request injection from other meshes. */}}
 {{- define "outrider.selector" -}}
 app: outriderd
 outrider.dev/revision: {{ include "outrider.revision" . | quote }}
@@ -26,7 +26,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
-{{/* A name with a slash is a whole reference, as injection reads it. */}}
+{{/* An image's reference. A name with a slash is a whole reference, as in injection. */}}
 {{- define "outrider.image" -}}
 {{- $p := .Values.pilot }}{{ $g := .Values.global }}
 {{- if contains "/" $p.image }}{{ $p.image }}
@@ -34,18 +34,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 {{- end }}
 
-{{/* Where the certificates are signed: "external", by global.caAddress; "secret", by a key that replicas share; "pod". */}}
+{{/* Who signs the certificates: "external", the authority at global.caAddress; "secret", a key that the replicas share; "pod", a key of each replica. */}}
 {{- define "outrider.signer" -}}
 {{- if .Values.global.caAddress }}external{{ else if .Values.authority.secretName }}secret{{ else }}pod{{ end }}
 {{- end }}
 
-{{/* auto, on or off, as with ownLabels. */}}
+{{/* The value as auto, on or off, for the same reason as in outrider.ownLabels. */}}
 {{- define "outrider.trustBundle" -}}
 {{- $mode := .Values.authority.trustBundle }}
 {{- if kindIs "bool" $mode }}{{ ternary "on" "off" $mode }}{{ else }}{{ $mode }}{{ end }}
 {{- end }}
 
-{{/* Custom kinds that are not read: "hosts httproutes". */}}
+{{/* The custom kinds that are not read, such as "hosts httproutes". */}}
 {{- define "outrider.skipped" -}}
 {{- $f := .Values.features }}
 {{- if not $f.gatewayRoutes }}httproutes {{ end }}
@@ -55,7 +55,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if not $f.otherMeshes }}ignored {{ end }}
 {{- end }}
 
-{{/* auto, on or off; YAML reads on and off without quotes as true and false. */}}
+{{/* The value as auto, on or off, because YAML reads on and off without quotes as true and false. */}}
 {{- define "outrider.ownLabels" -}}
 {{- $own := .Values.sidecarInjectorWebhook.ownLabels }}
 {{- if kindIs "bool" $own }}{{ ternary "on" "off" $own }}{{ else }}{{ $own }}{{ end }}
