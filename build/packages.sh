@@ -3,8 +3,8 @@
 #
 #   build/packages.sh nftables=nft containerd fonts-dejavu-core=/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf
 #
-# Where nothing is missing, no package manager is called. What cannot be installed is named, and the
-# exit status is 1.
+# If nothing is missing, it calls no package manager. It names the packages that cannot be installed,
+# and then exits with status 1.
 set -eu
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -23,8 +23,8 @@ test -n "$lacks" || exit 0
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
 	echo "installing$lacks" >&2
 	export DEBIAN_FRONTEND=noninteractive
-	# Again, where the package manager believes that it is there. One by one, if together they
-	# cannot be had.
+	# Reinstall, because the package manager may believe that the package is installed. If the packages
+	# cannot be installed together, try one by one.
 	install="apt-get install -qq -y --no-install-recommends --reinstall"
 	apt-get update -qq || true
 	$install $lacks >/dev/null || for p in $lacks; do $install "$p" >/dev/null || true; done

@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes what is published of a version beside the images: an archive of the command outrider for each
+# Builds the parts of a release besides the images: an archive of the command outrider for each
 # system, with completions, licences and a bill of materials, and checksums.txt. The same commit gives
-# the same bytes. What needs Linux says so on the others.
+# the same bytes. On other systems, subcommands that need Linux say so.
 #
 #   build/release.sh bin/release [GOOS/GOARCH...]
 set -eu

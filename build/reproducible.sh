@@ -1,10 +1,10 @@
 #!/bin/sh
-# Makes the images and the release archives of the commit twice, in clones at different places
+# Builds the images and the release archives of the commit twice, in clones at different paths
 # and each with an empty build cache, and compares every file:
 #
 #   build/reproducible.sh .cache
 #
-# The folder has what is fetched: Envoy and the C library, which are pinned by their digests.
+# The folder contains the downloads: Envoy and the C library, which are pinned by their digests.
 set -eu
 cache=$1
 work=$(mktemp -d)

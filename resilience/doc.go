@@ -57,9 +57,9 @@
 //
 // # Versions
 //
-// The module follows Semantic Versioning 2.0.0. The interface consists of the exported names, and also of the names
-// of decisions, classes and reasons, because metrics and logs depend on them. Until v1.0.0 a minor
-// version may break it, and CHANGELOG.md says how to adapt. From v1.0.0 on only a major version does.
+// The module follows Semantic Versioning 2.0.0. The interface consists of the exported names, and also of
+// the names of decisions, classes and reasons, because metrics and logs depend on them. Until v1.0.0 a
+// minor version may break it, and CHANGELOG.md says how to adapt. From v1.0.0 on only a major version does.
 // The zero value of a new option turns it off. Numbers of the presets, and texts of errors, may change
 // in any minor version. The three modules are released together, with the same version. The two latest
 // releases of Go are supported.

@@ -206,7 +206,7 @@ type body struct {
 	mu         sync.Mutex // a GetBody need not be safe for concurrent use by hedges
 	again      func() (io.ReadCloser, error)
 	replayable bool
-	used       atomic.Bool // the first body
+	used       atomic.Bool // first has been used
 	broken     atomic.Bool // the body could not be read or created again
 }
 
