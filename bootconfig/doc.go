@@ -68,9 +68,9 @@
 //
 // # Documents of other versions of the program
 //
-// Options.Schema names the format that the program understands. It does not read a last good document
-// with another schema. When it writes the next one, it keeps the other as LastGood + ".other", from
-// where a program that is rolled back reads it. It keeps a corrupt file as LastGood + ".corrupt". There
+// Options.Schema names the format that the program understands. Open does not read a last good document
+// with another schema. When the next one is written, the other is kept as LastGood + ".other", from
+// where a program that is rolled back reads it. A corrupt file is kept as LastGood + ".corrupt". There
 // is at most one file of each, so their number does not grow.
 //
 // [JSON], the default decoder, ignores fields that it does not know, so that a field can be added at

@@ -21,7 +21,7 @@ pinned() { test -f "$1" && echo "$sum  $1" | sha256sum --check --status; }
 if ! pinned "$kept"; then
 	work=$(mktemp -d)
 	trap 'rm -rf "$work"' EXIT
-	chmod 755 "$work" # apt-get fetches as a user of its own
+	chmod 755 "$work" # apt-get downloads as another user
 	mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$(dirname "$kept")"
 	cat >"$work/conf" <<-END
 		APT::Architecture "$arch";
@@ -35,7 +35,7 @@ if ! pinned "$kept"; then
 	END
 	(
 		cd "$work"
-		APT_CONFIG=$work/conf apt-get update -qq || true # of sources that have nothing for this architecture
+		APT_CONFIG=$work/conf apt-get update -qq || true # some sources have nothing for this architecture
 		APT_CONFIG=$work/conf apt-get download -qq "libc6=$version"
 	) || { echo "libc.sh: Debian has a newer version than build/libc.txt: name it there, with its SHA-256" >&2; exit 1; }
 	mv "$work"/libc6_*.deb "$work/libc6.deb"

@@ -13,7 +13,7 @@ for place in one another/place; do
 	git clone --quiet . "$work/$place"
 	(
 		cd "$work/$place"
-		export GOCACHE="$work/gocache" # empty: the first one's results would answer otherwise
+		export GOCACHE="$work/gocache" # empty, because otherwise the second build would reuse results of the first
 		make --silent CACHE="$cache" images-all release
 		mkdir -p "$work/made" && mv bin/oci bin/release "$work/made"
 	)

@@ -165,9 +165,9 @@ func Name(name string) Option {
 	})
 }
 
-// StateDirs sets the directories of Outrider's files: the directory of this container, and that of all containers'
-// states. The default for each, also if it is empty, is the variable OUTRIDER_OWN or OUTRIDER_STATES, or else
-// /outrider/own or /outrider/state.
+// StateDirs sets the directories of Outrider's files: this container's own directory, and the directory with the states
+// of all containers. The default for each, also if it is empty, is the variable OUTRIDER_OWN or OUTRIDER_STATES, or
+// else /outrider/own or /outrider/state.
 func StateDirs(own, states string) Option {
 	return option(func(o *options) error {
 		for _, d := range []string{own, states} {

@@ -213,7 +213,7 @@ func (p *proxy) check(ctx context.Context, a *attempt) error {
 }
 
 const (
-	// holdFor limits how long a request is held, so that the logged reasons are no older than that.
+	// holdFor limits how long an agent holds a request, so that the logged reasons are no older.
 	holdFor = 10 * time.Second
 	// soon is for the first request at level full, during which the agent probes the applications.
 	soon = 500 * time.Millisecond

@@ -30,8 +30,8 @@ type Provider struct {
 }
 
 // pause is the time between two queries. All clients of a process together may make five queries a
-// second for one document; the client refuses more with an untyped error that contains the text
-// limited.
+// second for one document; the client refuses more with an untyped error, which is recognised by
+// the text limited.
 const (
 	pause   = 250 * time.Millisecond
 	limited = "ConfigQueryRequest is limited"

@@ -23,7 +23,7 @@ const (
 	Node         = "outrider-node"
 )
 
-// racing says whether to build the commands with the race detector, which is so if this program has it.
+// racing says whether to build the commands with the race detector: if this program has it, they get it too.
 var racing bool
 
 // flags returns the flags of "go build" for one command.

@@ -122,7 +122,7 @@ func (r *report) skips(skipped map[string]int) (n int, untested []string) {
 	return n, untested
 }
 
-// lacking reports whether a reason is that this machine or this user's permissions lack something.
+// lacking reports whether a reason names something that this machine or this user's permissions lack.
 func lacking(reason string) bool {
 	return strings.HasPrefix(reason, "needs ") || strings.Contains(reason, "make deps") || strings.Contains(reason, "make test-deps")
 }

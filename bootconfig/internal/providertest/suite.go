@@ -1,6 +1,6 @@
 // Package providertest is the test suite that bootconfig's adapters share. An adapter runs it on a fake
-// centre, and on the real centre if its program is available, so that a difference between the two does
-// not stay unnoticed.
+// centre, and on the real centre if its program is available, so that any difference between the two is
+// noticed.
 package providertest
 
 import (
