@@ -116,7 +116,7 @@ func answers(t *figures.Table, title, baseline string, since time.Time, calls []
 
 // handOver makes calls at a steady rate while Envoy takes over, and then for the same time again.
 func handOver(t *figures.Table, c *caller, rate float64, d time.Duration) {
-	// The standby's connection limit, which a slow machine would reach otherwise.
+	// Stay below the standby's connection limit, which a slow machine would reach otherwise.
 	pace := harness.Pace{Rate: rate, Limit: 2000}
 	while, after := fmt.Sprintf("hand-over, %.0f/s begun", rate), fmt.Sprintf("no hand-over, %.0f/s begun", rate)
 	a := c.hold()

@@ -113,7 +113,7 @@ func (p *Provider) config(ctx context.Context, r bootconfig.Request) (bootconfig
 	if r.Version != "" {
 		query.Set("releaseKey", r.Version)
 	}
-	// JSON may escape a byte as six.
+	// JSON may escape one byte with six.
 	answer, err := p.get(ctx, query, 6*r.MaxSize+64<<10, "configs", p.o.AppID, p.o.Cluster, p.o.Namespace)
 	if err != nil {
 		return bootconfig.Document{}, err

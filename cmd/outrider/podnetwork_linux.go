@@ -5,7 +5,7 @@ import (
 	"outrider.dev/internal/core/capture/trace"
 )
 
-// podNetwork describes the process's network namespace, unless that is the machine's own and no pod's.
+// podNetwork describes the process's network namespace. It is unknown if that is the machine's own, which belongs to no pod.
 func podNetwork() trace.Network {
 	if setup.InHost() {
 		return trace.Network{}

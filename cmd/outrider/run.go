@@ -149,7 +149,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	return nil
 }
 
-// options reads the pod and the flags.
+// options reads the pod from the file, and returns the options for its run.
 func (o *runOptions) options(cmd *cobra.Command) (localpod.Options, error) {
 	var none localpod.Options
 	if o.file == "" {
