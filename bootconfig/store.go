@@ -60,7 +60,7 @@ func newStore(path, schema string, maxSize int64) *store {
 }
 
 // load returns the record with this schema from the path, or else from the file that was set aside. If
-// there is none, the error is that of the path.
+// there is none, it returns the error of reading the path.
 func (s *store) load() (record, error) {
 	r, err := s.read(s.path)
 	if other := (*otherError)(nil); errors.As(err, &other) {

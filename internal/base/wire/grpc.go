@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A Call is one unary call. Its deadline is that of its context, and is sent to the server.
+// A Call is one unary call. The deadline of its context is sent to the server.
 type Call struct {
 	URL       string      // of the method: scheme://host:port/package.Service/Method
 	Message   []byte      // the encoded protobuf message

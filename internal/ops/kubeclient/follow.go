@@ -36,7 +36,7 @@ func Named(name string) metav1.ListOptions {
 
 // Follow calls listed with the objects that a client selects, and then changed with every object and
 // every later change, until one of the two returns true or an error. kind is an empty object. Follow
-// may call listed again, with all objects of that moment. If ctx ends first, the error is that of ctx.
+// may call listed again, with all objects of that moment. If ctx ends first, Follow returns the error of ctx.
 func Follow[L runtime.Object, T object](ctx context.Context, client lister[L], which metav1.ListOptions, kind T,
 	listed func([]T) (done bool, err error), changed func(o T, deleted bool) (done bool, err error)) error {
 	selected := func(o metav1.ListOptions) metav1.ListOptions {
