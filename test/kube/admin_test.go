@@ -24,9 +24,9 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"outrider.dev/internal/ops/installation"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/ops/check"
+	"outrider.dev/internal/ops/installation"
 	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/report"
 	"outrider.dev/test/chart"
