@@ -6,7 +6,7 @@ import (
 )
 
 // terminationLog is the file from which the kubelet reads why a container ended
-// (terminationMessagePath). The kubelet creates the file; if it does not exist, nobody reads it.
+// (terminationMessagePath). The kubelet creates the file; if it does not exist, no one reads it.
 type terminationLog struct{ path string }
 
 // maxTerminationMessage is how many bytes of a message the kubelet keeps.

@@ -112,7 +112,7 @@ func (p *plane) openedHandler() http.Handler {
 }
 
 // byTurns serves a request when its client's address has its turn. The turn ends before the answer is
-// written, so that a client that does not read delays nobody.
+// written, so that a client that does not read delays no one.
 func byTurns(g *conns.Gate, next http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		leave, err := g.Enter(r.Context(), conns.AddressOf(r), 1)

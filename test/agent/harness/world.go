@@ -153,7 +153,7 @@ func (w *World) Manifest(name, text string) {
 	}
 }
 
-// Fill adds n services that nobody calls, each with a port for HTTP and two endpoints.
+// Fill adds n services that no one calls, each with a port for HTTP and two endpoints.
 func (w *World) Fill(n int) {
 	w.T.Helper()
 	const each = 1000

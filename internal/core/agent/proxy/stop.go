@@ -94,7 +94,7 @@ func (l *leaving) write(file string) error {
 	return os.WriteFile(file, []byte(supervise.Message(*message, nil)), 0o644)
 }
 
-// unneeded is the reason to end a proxy that was never ready. It does not prove that nobody needs
+// unneeded is the reason to end a proxy that was never ready. It does not prove that no one needs
 // the proxy, but nothing changes for a later caller: the proxy did not serve before either.
 const unneeded drainReason = "it was never ready, and no client waits for it"
 

@@ -169,7 +169,7 @@ func (s *Standby) orphan(copies map[uint32]int) (all []*socket) {
 			s.warnOnce("this kernel does not steer: connections are lost when the proxy is back", "error", err)
 		}
 	}
-	for inode, fd := range copies { // the order does not matter: the sockets are alike
+	for inode, fd := range copies { // any order: the sockets are alike
 		file := os.NewFile(uintptr(fd), "socket")
 		l, err := net.FileListener(file)
 		file.Close()
@@ -254,7 +254,7 @@ func (s *Standby) Leave() {
 	s.steering.Lock()
 	copies := s.sharing.end()
 	var errs []error
-	for _, fd := range copies { // the order does not matter
+	for _, fd := range copies { // any order: all are shut
 		errs = append(errs, shut(fd))
 	}
 	// The standby's sockets too: if one socket of the group still took connections, the kernel
@@ -309,7 +309,7 @@ func (s *Standby) waiting(copies map[uint32]int) bool {
 		return true
 	}
 	var list []unix.PollFd
-	for _, fd := range copies { // the order does not matter: all are polled
+	for _, fd := range copies { // any order: all are polled
 		list = append(list, unix.PollFd{Fd: int32(fd), Events: unix.POLLIN})
 	}
 	n, err := unix.Poll(list, 0)

@@ -144,7 +144,7 @@ func TestLeave(t *testing.T) {
 		close(left)
 	}()
 	process.Eventually(t, "a new connection is refused", func() bool {
-		c, err := net.DialTimeout("tcp", target, 100*time.Millisecond) // short timeout: the loop tries again
+		c, err := net.DialTimeout("tcp", target, 100*time.Millisecond) // time limit: the loop tries again
 		if err == nil {
 			queued = append(queued, c)
 		}

@@ -586,7 +586,7 @@ func TestRecountIsARead(t *testing.T) {
 			}
 			conn.Write([]byte("x"))
 			conn.Close()
-			if conn, err := net.DialTimeout("tcp", dst, time.Millisecond); err == nil { // the short time limit suffices, since one packet is enough
+			if conn, err := net.DialTimeout("tcp", dst, time.Millisecond); err == nil { // time limit: one packet is enough
 				conn.Close()
 			}
 		}

@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// If outriderd may not write the store, somebody else replaces its root, often at once: the
+// If outriderd may not write the store, another program replaces its root, often at once: the
 // certificate, key and roots change together. So that no certificate is refused meanwhile, outriderd
 // keeps its own record of the roots it has seen.
 //

@@ -79,7 +79,7 @@ func (s *memoryStore) notify() {
 	}
 }
 
-// set is a change by somebody else.
+// set is a change by another program.
 func (s *memoryStore) set(c Contents) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -122,7 +122,7 @@ func (w *waiter) remove(t *turn) {
 	}
 }
 
-// Free returns how much of the resource nobody holds.
+// Free returns how much of the resource no one holds.
 func (g *Gate) Free() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()

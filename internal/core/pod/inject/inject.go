@@ -46,7 +46,7 @@ type Options struct {
 	// recognises the kubelet. Default: no secret, and the agent recognises the kubelet by its address.
 	ProbeKey func(workload string) string
 
-	// Interrupted returns an error once nobody needs the result, like [context.Context.Err]. It is called
+	// Interrupted returns an error once no one needs the result, like [context.Context.Err]. It is called
 	// between steps. Default: never interrupted.
 	Interrupted func() error
 

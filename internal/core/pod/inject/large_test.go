@@ -150,7 +150,7 @@ func TestLongListsArePatched(t *testing.T) {
 	}
 }
 
-// An injection whose result nobody needs ends at the next step.
+// An injection whose result no one needs ends at the next step.
 func TestInjectionIsInterrupted(t *testing.T) {
 	gone := errors.New("gone")
 	pod, steps := largePods(20)["complete"], 0

@@ -308,7 +308,7 @@ func TestAuthorizationReachesWhatItSelects(t *testing.T) {
 }
 
 // In a policy cluster.local stands for the mesh's own trust domain, whatever its name. Otherwise a DENY
-// rule with that name would deny nobody.
+// rule with that name would deny no one.
 func TestTrustDomainOfPolicies(t *testing.T) {
 	deny := &mesh.AuthorizationSpec{Name: "p", Namespace: "shop", Deny: true, Rules: []mesh.AuthorizationRule{{From: [][]mesh.Condition{{
 		{Of: mesh.Principal, Values: []string{"cluster.local/ns/shop/sa/client", "other.example/ns/shop/sa/client"}},

@@ -23,7 +23,7 @@ func InjectedBy(pod *corev1.Pod) (injected bool, revision string) {
 	text, injected := pod.Annotations[contract.Status]
 	var s status
 	if err := json.Unmarshal([]byte(text), &s); err != nil {
-		return injected, "" // somebody else wrote the annotation
+		return injected, "" // another program wrote the annotation
 	}
 	return injected, s.Revision
 }

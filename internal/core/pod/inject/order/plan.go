@@ -35,7 +35,7 @@ type Request struct {
 	Native string // the control plane's ENABLE_NATIVE_SIDECARS: auto, true or false
 
 	Commands    map[string]imagecmd.Command // commands of images; nil: none is looked up
-	Interrupted func() error                // returns an error once nobody needs the order
+	Interrupted func() error                // returns an error once no one needs the order
 }
 
 // A Hold is the effective setting of holdApplicationUntilProxyStarts.
