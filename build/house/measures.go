@@ -66,7 +66,7 @@ var measures = []measure{
 	{"values of the chart", rows("docs/install.md"), false},
 	{"codes of findings", pages("docs/findings"), false},
 	{"pages", pages("docs"), false},
-	{"words of the pages", prose, false},
+	{"thousands of words in the pages", prose, false},
 	{"modules required", modules, false},
 	{"raises of a budget that change something else, or say nothing", raises, false},
 }
