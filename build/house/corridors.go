@@ -25,14 +25,12 @@ type corridor struct {
 
 // corridors lists the structs by the number of files that write their fields, most first.
 func corridors(t *tree) ([]corridor, error) {
-	if t.types == nil {
-		var err error
-		if t.types, err = check(t); err != nil {
-			return nil, err
-		}
+	checked, err := t.checked()
+	if err != nil {
+		return nil, err
 	}
 	owners := map[token.Pos]string{} // the struct of a field, by the field's position, because a package may have been checked twice
-	for _, o := range t.types.Defs { // any order: the result is a set
+	for _, o := range checked.Defs { // any order: the result is a set
 		if name, ok := o.(*types.TypeName); ok && !name.IsAlias() {
 			if s, ok := name.Type().Underlying().(*types.Struct); ok {
 				file := t.fset.Position(name.Pos()).Filename
@@ -49,13 +47,13 @@ func corridors(t *tree) ([]corridor, error) {
 			if !ok || method.Recv == nil || len(method.Recv.List[0].Names) == 0 {
 				continue
 			}
-			receiver := t.types.Defs[method.Recv.List[0].Names[0]]
+			receiver := checked.Defs[method.Recv.List[0].Names[0]]
 			writes(method, func(e ast.Expr) {
 				s, ok := variable(e).(*ast.SelectorExpr)
-				if !ok || t.types.object(root(s)) != receiver {
+				if !ok || checked.object(root(s)) != receiver {
 					return
 				}
-				if v, ok := t.types.Uses[s.Sel].(*types.Var); ok && owners[v.Pos()] != "" {
+				if v, ok := checked.Uses[s.Sel].(*types.Var); ok && owners[v.Pos()] != "" {
 					owner := owners[v.Pos()]
 					if writers[owner] == nil {
 						writers[owner] = map[string]bool{}

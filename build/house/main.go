@@ -26,6 +26,7 @@ func run(stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "house: error:", err)
 		return 2
 	}
+	defer t.close()
 	status := 0
 	if err := ledger(t, stdout); err != nil {
 		fmt.Fprintln(stderr, err)

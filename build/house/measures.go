@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"go/ast"
 	"go/token"
 	"os"
@@ -89,13 +88,9 @@ func linked(command string, own bool) func(*tree) (result, error) {
 // size builds a command as a release does, and counts units of 100 kB; the exact size depends on the commit
 // in the stamp.
 func size(command string) func(*tree) (result, error) {
-	return func(*tree) (result, error) {
-		dir, err := os.MkdirTemp("", "house-")
+	return func(t *tree) (result, error) {
+		dir, err := t.built("linux", "amd64")
 		if err != nil {
-			return result{}, err
-		}
-		defer os.RemoveAll(dir)
-		if err := build.BuildFor(context.Background(), build.Target{System: "linux", Arch: "amd64"}, dir, command); err != nil {
 			return result{}, err
 		}
 		info, err := os.Stat(filepath.Join(dir, command))

@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"go/constant"
 	"go/types"
-	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+
+	build "outrider.dev/build/commands"
 )
 
 // programs lists the commands whose help is counted.
@@ -20,21 +22,15 @@ var programs = []string{"outrider", "outriderd", "outrider-agent", "outrider-nod
 // A help maps a command or subcommand, by its words, to the text that it prints for --help.
 type help map[string]string
 
-// helps builds the programs and asks each command for its help.
+// helps asks each program and its subcommands for their help.
 func helps(t *tree) (help, error) {
-	dir, err := os.MkdirTemp("", "house")
+	dir, err := t.built(runtime.GOOS, runtime.GOARCH)
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
 	out := help{}
 	for _, program := range programs {
-		build := exec.Command("go", "build", "-o", dir+"/", "./cmd/"+program)
-		build.Dir = t.root
-		if text, err := build.CombinedOutput(); err != nil {
-			return nil, fmt.Errorf("%s: %w\n%s", strings.Join(build.Args, " "), err, text)
-		}
-		if err := out.ask(filepath.Join(dir, program), nil); err != nil {
+		if err := out.ask(filepath.Join(dir, build.File(runtime.GOOS, program)), nil); err != nil {
 			return nil, err
 		}
 	}
@@ -98,14 +94,12 @@ func flags(t *tree) (result, error) {
 
 // annotations lists the names below outrider.dev/ in package contract: annotations, labels, and a taint.
 func annotations(t *tree) (result, error) {
-	if t.types == nil {
-		var err error
-		if t.types, err = check(t); err != nil {
-			return result{}, err
-		}
+	checked, err := t.checked()
+	if err != nil {
+		return result{}, err
 	}
 	var r result
-	for name, object := range t.types.Defs { // any order: the result is a set
+	for name, object := range checked.Defs { // any order: the result is a set
 		c, ok := object.(*types.Const)
 		if !ok || c.Val().Kind() != constant.String || !strings.HasPrefix(t.place(name), "internal/base/contract/") {
 			continue

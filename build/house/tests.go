@@ -15,10 +15,9 @@ import (
 func inTests(files func(file) bool, excuse string, find func(*checked, ast.Decl) []ast.Node) func(*tree) (result, error) {
 	match := regexp.MustCompile(excuse + `: \S`)
 	return func(t *tree) (r result, err error) {
-		if t.types == nil {
-			if t.types, err = check(t); err != nil {
-				return r, err
-			}
+		types, err := t.checked()
+		if err != nil {
+			return r, err
 		}
 		for _, f := range t.files {
 			if f.syntax == nil || f.below("test/process") || !files(f) {
@@ -26,7 +25,7 @@ func inTests(files func(file) bool, excuse string, find func(*checked, ast.Decl)
 			}
 			excused := excused(t, f.syntax, match)
 			for _, d := range f.syntax.Decls {
-				for _, n := range find(t.types, d) {
+				for _, n := range find(types, d) {
 					if !excused[t.fset.Position(n.Pos()).Line] {
 						r.add(t.place(n))
 					}

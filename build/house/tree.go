@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -9,6 +10,8 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+
+	build "outrider.dev/build/commands"
 )
 
 // A tree is the set of files that git tracks below a folder, with the Go files among them parsed.
@@ -18,6 +21,8 @@ type tree struct {
 	files []file
 	types *checked // the types of all modules, loaded when a rule needs them
 	help  help     // the help of the programs, loaded when a measure needs it
+
+	folders map[build.Target]string // with the programs, built when a measure needs them
 }
 
 // A file is a file of the tree. Its path is relative to the root, with slashes.
@@ -59,6 +64,41 @@ func readTree(root string) (*tree, error) {
 		t.files = append(t.files, f)
 	}
 	return t, nil
+}
+
+// checked returns the types of all modules.
+func (t *tree) checked() (*checked, error) {
+	if t.types == nil {
+		var err error
+		if t.types, err = check(t); err != nil {
+			return nil, err
+		}
+	}
+	return t.types, nil
+}
+
+// built returns a folder with the programs as they are shipped for a system. It builds them once.
+func (t *tree) built(system, arch string) (string, error) {
+	target := build.Target{System: system, Arch: arch}
+	if dir, ok := t.folders[target]; ok {
+		return dir, nil
+	}
+	dir, err := os.MkdirTemp("", "house-")
+	if err != nil {
+		return "", err
+	}
+	if t.folders == nil {
+		t.folders = map[build.Target]string{}
+	}
+	t.folders[target] = dir
+	return dir, build.BuildFor(context.Background(), target, dir, programs...)
+}
+
+// close removes the programs.
+func (t *tree) close() {
+	for _, dir := range t.folders { // any order: each is removed
+		os.RemoveAll(dir)
+	}
 }
 
 // isTest reports whether only tests use the file.
