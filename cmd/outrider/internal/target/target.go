@@ -19,14 +19,16 @@ import (
 // ControlPlane has the flags of commands that talk to a cluster in which the control plane is.
 type ControlPlane struct{ *kubeclient.Flags }
 
+// Add adds the flags to a command.
 func (c *ControlPlane) Add(cmd *cobra.Command) {
 	c.Flags = kubeclient.NewFlags(installation.Namespace)
 	c.Flags.Add(cmd.Flags(), "namespace of the control plane")
 }
 
-// Namespace is the control plane's.
+// Namespace returns the namespace of the control plane.
 func (c *ControlPlane) Namespace() string { return *c.Flags.Namespace }
 
+// Client returns the clients of the cluster.
 func (c *ControlPlane) Client() (*kubeclient.Client, error) { return ClientOf(c.Flags) }
 
 // ClientOf returns the cluster's clients; flags that name none are unusable input.
@@ -63,6 +65,7 @@ func (p *Pods) Check(cmd *cobra.Command) error {
 	return CheckSelector(p.Labels)
 }
 
+// CheckSelector refuses a text that selects no labels.
 func CheckSelector(text string) error {
 	if _, err := labels.Parse(text); err != nil {
 		return &cli.UsageError{Err: fmt.Errorf("--selector: %w", err), Hint: "as kubectl's, such as app=checkout,tier!=cache"}

@@ -209,7 +209,7 @@ func TestStoreEnds(t *testing.T) {
 	}
 	s.close()
 	if _, err := os.Stat(path); err == nil {
-		t.Error("the file of before is left")
+		t.Error("the previous file is left")
 	}
 	s.accepted(clusterType, true, map[string]string{"a": "1"}, resourceOf("b", "2"))
 	if got := has(t, s, clusterType); got != "" {
