@@ -6,7 +6,7 @@
 // injector, the linter, the simulator and the diagnoser all use these types, so that each start-up rule is
 // written down once.
 //
-// The conditions are those of Docker Compose: started, healthy, completed. Containers start in the order of
+// The conditions have the names of Docker Compose's: started, healthy, completed. Containers start in the order of
 // the edges and stop in the reverse order.
 //
 // Where to read:

@@ -22,8 +22,8 @@
 //
 // A [Log] is streamed: [Log.Lines] yields one line after another. [Log.Scan] reads the log once for
 // any number of patterns, and keeps a bounded number of hits with the lines around them. Memory does
-// not grow with the log: the rest of a very long line is skipped, and the line is marked. The
-// layouts of times are those of internal/doctor/evidence/timestamp. Lines contain the original bytes of
+// not grow with the log: the rest of a very long line is skipped, and the line is marked. Package
+// internal/doctor/evidence/timestamp has the layouts of times. Lines contain the original bytes of
 // the log; [Show] makes them harmless and masks secrets, and must be applied wherever a line is shown.
 //
 // Where to read:

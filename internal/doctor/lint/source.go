@@ -26,7 +26,7 @@ type source struct {
 
 // An object is a Kubernetes object, alone or in a list, with its position.
 type object struct {
-	node     *yaml.Node // its line numbers are those of the file
+	node     *yaml.Node // its line numbers count from the file's start
 	document int        // number of the document in the file, from 1
 	index    int        // index in the document
 	from, to int        // offsets of the beginning and the end of the document's text

@@ -142,7 +142,7 @@ var (
 	}
 )
 
-// An answer is what a probe found out.
+// An answer is a probe's result with its reason.
 type answer struct {
 	result       Result
 	reason, hint string

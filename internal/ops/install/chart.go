@@ -37,7 +37,7 @@ func (e *ValuesError) Error() string { return e.Err.Error() }
 
 func (e *ValuesError) Unwrap() error { return e.Err }
 
-// Hint is what a command prints after the error.
+// Hint returns the sentence that a command prints after the error.
 func (e *ValuesError) Hint() string { return "docs/install.md describes each value" }
 
 // Chart returns the chart that is part of this program.

@@ -17,7 +17,7 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// valueFlags are those that give the chart its values.
+// valueFlags give the chart its values.
 type valueFlags struct {
 	profile  string
 	files    []string
@@ -65,7 +65,7 @@ type installOptions struct {
 	timeout time.Duration
 }
 
-// options are those of package install.
+// options returns the options of package install, and the progress that they report to.
 func (o *installOptions) options(cmd *cobra.Command) (install.Options, *cli.Progress, error) {
 	values, err := o.values.read(cmd)
 	if err != nil {
@@ -162,7 +162,7 @@ func (o *installOptions) install(cmd *cobra.Command) error {
 	}
 	waited := options.Await(ctx, r)
 	progress.End()
-	// What is not ready is a line of the check too, with a hint.
+	// The check has a line with a hint for each part that is not ready.
 	if err := runChecks(cmd, options.Client, options.Values, check.Options{}, o.output); waited == nil {
 		return err
 	}

@@ -5,7 +5,7 @@
 // [Options.Bootstrap] and [Options.Args] turn them into a bootstrap and arguments. [ParseLine]
 // reads Envoy's log, [Explain] finds there why Envoy ended, and [Admin] controls a running Envoy.
 //
-// The behaviour described here is that of Envoy 1.40, which the tests start.
+// The tests start Envoy 1.40, whose behaviour is described here.
 package envoy
 
 import (

@@ -82,7 +82,7 @@ func result(code int, err error) error {
 	return err
 }
 
-// made calls p.Made if the path is that of a container's healthPath.
+// made calls p.Made if the path is a container's healthPath.
 func (p Probes) made(path string, err error) {
 	if p.Made == nil {
 		return

@@ -63,8 +63,8 @@ func withoutIstios(pod *corev1.Pod, ns Namespace) (*corev1.Pod, Namespace) {
 	return &out, ns
 }
 
-// decideByLabels applies Istio's rules in Istio's order. The rules in the middle are those that the API
-// server applies by the webhooks' selectors; the rules of Istio's injectRequired follow.
+// decideByLabels applies Istio's rules in Istio's order. The API server applies the rules in the middle by
+// the webhooks' selectors; the rules of Istio's injectRequired follow.
 func decideByLabels(pod *corev1.Pod, ns Namespace, o Options) (verdict.Reason, []string) {
 	for _, rule := range []func(*corev1.Pod, Namespace, Options) (verdict.Reason, bool){
 		byKindOfPod, byNamespaceName, bySelector,

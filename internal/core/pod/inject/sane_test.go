@@ -7,7 +7,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// What a command seems to wait for is a guess, so it never refuses a pod, whichever container waits and
+// The target of a waiting command is guessed, so it never refuses a pod, whichever container waits and
 // whatever else orders the pod.
 func TestGuessesRefuseNothing(t *testing.T) {
 	const ready = "localhost:15021/healthz/ready"

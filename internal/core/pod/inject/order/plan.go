@@ -275,7 +275,7 @@ func withDefault(containers []startup.Container, requested []startup.Edge, w pol
 	return out
 }
 
-// preset returns the mechanism of a requested edge. If the edge names none, it is that of the policy, except
+// preset returns the mechanism of a requested edge. If the edge names none, the policy's applies, except
 // for an edge that gives up or follows a restart, which only a gate can do.
 func (w policy) preset(e startup.Edge) startup.Mechanism {
 	if e.By != "" || e.Timeout > 0 || e.OnRestart != startup.Ignore {
