@@ -41,18 +41,16 @@ func (e Edge) with(name string) Edge {
 // An expander finds what the stars of a plan stand for.
 type expander struct {
 	containers []Container
-	named      map[ends]bool // the edges without a star
+	named      map[Ends]bool // the edges without a star
 	waits      *waits        // the waits of the edges without a star
 	reversed   graph         // the reverse of the graph of waits; nil: not needed yet
 }
 
-type ends struct{ from, to string }
-
 func (p Plan) expander() *expander {
 	q := Plan{Containers: p.Containers}
-	x := &expander{containers: p.Containers, named: map[ends]bool{}}
+	x := &expander{containers: p.Containers, named: map[Ends]bool{}}
 	for _, e := range p.Edges {
-		x.named[ends{e.From, e.To}] = true
+		x.named[e.Ends()] = true
 		if !e.hasStar() {
 			q.Edges = append(q.Edges, e)
 		}
@@ -70,7 +68,7 @@ func (x *expander) members(e Edge) (in, out []string) {
 	first := x.firstByNecessity(e)
 	for _, c := range x.containers {
 		switch one := e.with(c.Name); {
-		case one.From == one.To, x.named[ends{one.From, one.To}], c.Named && e.To == Everything:
+		case one.From == one.To, x.named[one.Ends()], c.Named && e.To == Everything:
 		case first(c.Name):
 			out = append(out, c.Name)
 		default:

@@ -110,7 +110,7 @@ func (v *validator) containers() {
 }
 
 func (v *validator) edges() {
-	seen := map[ends]bool{}
+	seen := map[Ends]bool{}
 	for i := range v.plan.Edges {
 		e := &v.plan.Edges[i]
 		v.words(e.To, e, unknown(conditions, e.After), unknown(onTimeouts, e.OnTimeout),
@@ -131,11 +131,11 @@ func (v *validator) edges() {
 		if e.From != Everything && !e.Optional {
 			v.known(e.From, e, e.To+" waits for")
 		}
-		if seen[ends{e.From, e.To}] {
+		if seen[e.Ends()] {
 			v.add(Finding{Code: DuplicateEdge, Level: Warning, Names: []string{e.To, e.From}, Edge: e,
 				Message: fmt.Sprintf("%s waits for %s twice", e.To, e.From), Remedy: "keep the stricter one"})
 		}
-		seen[ends{e.From, e.To}] = true
+		seen[e.Ends()] = true
 	}
 }
 

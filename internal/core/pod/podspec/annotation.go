@@ -52,7 +52,7 @@ func IsEdges(key string) bool {
 func Edges(annotations map[string]string) ([]startup.Edge, error) {
 	var edges []startup.Edge
 	var errs []error
-	seen := map[ends]bool{}
+	seen := map[startup.Ends]bool{}
 	for _, key := range slices.Sorted(maps.Keys(annotations)) {
 		var found []startup.Edge
 		var err error
@@ -66,11 +66,11 @@ func Edges(annotations map[string]string) ([]startup.Edge, error) {
 		}
 		errs = append(errs, err)
 		for _, e := range found {
-			if seen[endsOf(e)] {
+			if seen[e.Ends()] {
 				errs = append(errs, &AnnotationError{key, e.To, fmt.Sprintf("waits for %s twice; keep one of the two", e.From)})
 				continue
 			}
-			seen[endsOf(e)] = true
+			seen[e.Ends()] = true
 			edges = append(edges, e)
 		}
 	}

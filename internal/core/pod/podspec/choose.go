@@ -59,10 +59,10 @@ func newChooser(r Reading, plan startup.Plan, on startup.Kubernetes) *chooser {
 // annotation requests.
 func (c *chooser) all(requestedOnly bool) []Choice {
 	requested := startup.Plan{Containers: c.plan.Containers, Edges: c.pod.Requested}.Expand().Edges
-	at := byEnds(requested)
+	at := startup.ByEnds(requested)
 	out := make([]Choice, 0, len(c.plan.Edges))
 	for _, e := range c.plan.Edges {
-		i, isRequested := at[endsOf(e)]
+		i, isRequested := at[e.Ends()]
 		switch {
 		case !isRequested && requestedOnly:
 		case !isRequested, c.pod.Excluded != "" && e.By != "":
@@ -79,7 +79,7 @@ func (c *chooser) all(requestedOnly bool) []Choice {
 			out = append(out, choice)
 		}
 	}
-	c.startable(out, func(e startup.Edge) startup.Edge { return requested[at[endsOf(e)]] })
+	c.startable(out, func(e startup.Edge) startup.Edge { return requested[at[e.Ends()]] })
 	c.noteUndone(out)
 	return out
 }
@@ -149,13 +149,13 @@ func (r Reading) Findings(choices []Choice, on startup.Kubernetes) startup.Findi
 
 // KeptBy returns a function that reports whether one of the choices keeps an edge.
 func KeptBy(choices []Choice) func(startup.Edge) bool {
-	kept := map[ends]bool{}
+	kept := map[startup.Ends]bool{}
 	for _, c := range choices {
 		if c.Edge.By != "" && c.Answer.Can() {
-			kept[endsOf(c.Edge)] = true
+			kept[c.Edge.Ends()] = true
 		}
 	}
-	return func(e startup.Edge) bool { return kept[endsOf(e)] }
+	return func(e startup.Edge) bool { return kept[e.Ends()] }
 }
 
 func (c *chooser) choose(e startup.Edge) Choice {

@@ -134,9 +134,9 @@ func (run *Run) choose(r Reading, on startup.Kubernetes) []startup.Edge {
 // brought returns the edges that Write added: the agent's own init container goes first.
 func brought(r Reading, have []startup.Edge) []startup.Edge {
 	var out []startup.Edge
-	had := byEnds(have)
+	had := startup.ByEnds(have)
 	for _, e := range r.Plan().Expand().Edges {
-		if _, known := had[endsOf(e)]; !known {
+		if _, known := had[e.Ends()]; !known {
 			out = append(out, e)
 		}
 	}

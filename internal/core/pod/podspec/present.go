@@ -14,7 +14,7 @@ type presence struct {
 
 // A carried identifies an edge kept by a mechanism.
 type carried struct {
-	ends
+	startup.Ends
 	by startup.Mechanism
 }
 
@@ -27,7 +27,7 @@ func newPresences(found []Found) presences {
 		f := &found[i]
 		p := presence{f, []string{"in the pod already (" + f.By + ")"}}
 		for _, e := range f.Edges {
-			if key := (carried{endsOf(e), f.Mechanism}); out[key].Found == nil {
+			if key := (carried{e.Ends(), f.Mechanism}); out[key].Found == nil {
 				out[key] = p
 			}
 		}
@@ -36,13 +36,13 @@ func newPresences(found []Found) presences {
 }
 
 // of returns the ordering that keeps an edge by the mechanism that the edge names.
-func (ps presences) of(e startup.Edge) presence { return ps[carried{endsOf(e), e.By}] }
+func (ps presences) of(e startup.Edge) presence { return ps[carried{e.Ends(), e.By}] }
 
 // keeps reports whether the pod already keeps an edge, with its condition, by the mechanism that the edge
 // names.
 func (ps presences) keeps(e startup.Edge) bool {
 	p := ps.of(e)
-	return p.Found != nil && slices.ContainsFunc(p.Edges, func(o startup.Edge) bool { return endsOf(o) == endsOf(e) && o.After == e.After })
+	return p.Found != nil && slices.ContainsFunc(p.Edges, func(o startup.Edge) bool { return o.Ends() == e.Ends() && o.After == e.After })
 }
 
 // choice returns the choice of the mechanism that the pod already has.

@@ -285,15 +285,15 @@ func (r Reading) Plan() startup.Plan {
 		n += len(f.Edges)
 	}
 	p.Edges = append(make([]startup.Edge, 0, n), r.requested()...)
-	at := byEnds(p.Edges)
+	at := startup.ByEnds(p.Edges)
 	needs := startup.Plan{Containers: p.Containers, Edges: r.Requested}.Dependency()
 	for _, f := range r.Found {
 		for _, e := range f.Edges {
-			i, known := at[endsOf(e)]
+			i, known := at[e.Ends()]
 			switch {
 			case !known && contradicts(e, needs):
 			case !known:
-				at[endsOf(e)] = len(p.Edges)
+				at[e.Ends()] = len(p.Edges)
 				p.Edges = append(p.Edges, e)
 			case i >= len(r.Requested) && better(e.By, p.Edges[i].By):
 				p.Edges[i] = e
@@ -309,18 +309,18 @@ func (r Reading) requested() []startup.Edge {
 	if len(out) == 0 {
 		return nil
 	}
-	at := byEnds(out)
+	at := startup.ByEnds(out)
 	kept := map[int][]startup.Edge{} // edges in the pod, by index of the requested edge
 	for _, f := range r.Found {
 		for _, e := range f.Edges {
-			if i, requested := at[endsOf(e)]; requested {
+			if i, requested := at[e.Ends()]; requested {
 				kept[i] = append(kept[i], e)
 			}
 		}
 	}
 	for i, e := range out {
 		if e.By == "" {
-			out[i].By = keptBy(e, kept[at[endsOf(e)]])
+			out[i].By = keptBy(e, kept[at[e.Ends()]])
 		}
 	}
 	return out

@@ -19,11 +19,11 @@ func (r Reading) Stronger(choices []Choice, on startup.Kubernetes) string {
 		return ""
 	}
 	c := newChooser(r, r.Plan().Expand(), on)
-	requested := byEnds(startup.Plan{Containers: c.plan.Containers, Edges: r.Requested}.Expand().Edges)
+	requested := startup.ByEnds(startup.Plan{Containers: c.plan.Containers, Edges: r.Requested}.Expand().Edges)
 	var weak, missing, by, request []string
 	for _, choice := range choices {
 		e := choice.Edge
-		_, isRequested := requested[endsOf(e)]
+		_, isRequested := requested[e.Ends()]
 		if !c.weak(choice, isRequested) {
 			continue
 		}

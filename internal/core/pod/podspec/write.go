@@ -53,13 +53,13 @@ func (w *writer) writePlan(plan startup.Plan) (*corev1.Pod, error) {
 		return nil, err
 	}
 	judge := plan.Judge(0)
-	seen := map[ends]bool{}
+	seen := map[startup.Ends]bool{}
 	from := map[string][]startup.Edge{}
 	for _, e := range full.Edges {
-		if seen[endsOf(e)] {
+		if seen[e.Ends()] {
 			return nil, w.fail(e, e.To+" waits for "+e.From+" twice")
 		}
-		seen[endsOf(e)] = true
+		seen[e.Ends()] = true
 		from[e.From] = append(from[e.From], e)
 		for _, name := range []string{e.From, e.To} {
 			if _, at := judge.Find(name); at < 0 {
@@ -247,9 +247,9 @@ func (w *writer) check(edges []startup.Edge) error {
 	if slices.ContainsFunc(edges, func(e startup.Edge) bool { return e.By == startup.InitDone }) {
 		have = r.Plan().Edges
 	}
-	at := byEnds(have)
+	at := startup.ByEnds(have)
 	for _, e := range edges {
-		i, found := at[endsOf(e)]
+		i, found := at[e.Ends()]
 		if found && (e.By == startup.InitDone || have[i] == e) {
 			continue
 		}
