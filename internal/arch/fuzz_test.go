@@ -72,7 +72,7 @@ var targets = map[string]string{
 	"internal/base/manifest FuzzSplit":                  "documents of a file",
 	"internal/core/pod/podspec FuzzRead":                "pods and workloads",
 	"internal/core/pod/podfile FuzzRewrite":             "manifests, injected",
-	"internal/core/pod/podspec FuzzEdges":               "annotations of dependencies",
+	"internal/core/pod/request FuzzEdges":               "annotations of dependencies",
 	"internal/core/pod/shell FuzzStatements":            "shell scripts in commands",
 	"internal/core/pod/shell FuzzCalls":                 "programs that a script runs",
 	"internal/core/pod/inject FuzzPod":                  "pods, injected",

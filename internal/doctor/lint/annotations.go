@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
 
@@ -21,14 +21,14 @@ import (
 //
 // complexity: one case for each reason.
 func noEffect(s *subject, key, value string) string {
-	forInjection := slices.Contains(podspec.InjectLabels, key)
+	forInjection := slices.Contains(request.InjectLabels, key)
 	switch {
 	case settings.ReadByNoMesh(key) != "":
 		return settings.ReadByNoMesh(key)
 	case s.Pod.Spec.HostNetwork && settings.InFamily(key) && !strings.HasSuffix(key, "/status"):
 		return "a pod with hostNetwork: true is never injected"
-	case podspec.IsEdges(key) && podspec.Excluded(&s.Pod) != "":
-		return "injection leaves the pod as it is: " + podspec.Excluded(&s.Pod)
+	case request.IsEdges(key) && request.Excluded(&s.Pod) != "":
+		return "injection leaves the pod as it is: " + request.Excluded(&s.Pod)
 	case forInjection && value != "true" && value != "false":
 		return fmt.Sprintf("%q is neither \"true\" nor \"false\": it is ignored", value)
 	case forInjection && value == "true" && s.reason.Code == verdict.NotRequested && s.ns.source == nil:
@@ -80,7 +80,7 @@ type correction struct {
 func (s *subject) corrected(key string) *correction {
 	out, value := s.Pod.DeepCopy(), s.Pod.Annotations[key]
 	delete(out.Annotations, key)
-	if slices.Contains(podspec.InjectLabels, key) {
+	if slices.Contains(request.InjectLabels, key) {
 		if _, there := out.Labels[key]; value != "true" || s.Pod.Spec.HostNetwork || there {
 			return nil
 		}
@@ -136,7 +136,7 @@ func annotationsElsewhere(s subject, b *builder) {
 func labelsWithoutEffect(s subject, b *builder) {
 	for _, key := range slices.Sorted(maps.Keys(s.Pod.Labels)) {
 		value := s.Pod.Labels[key]
-		forInjection := slices.Contains(podspec.InjectLabels, key)
+		forInjection := slices.Contains(request.InjectLabels, key)
 		why, source := s.result.NoLabel[key], ""
 		switch {
 		case forInjection && s.Pod.Spec.HostNetwork && value == "true":

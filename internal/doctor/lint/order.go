@@ -13,6 +13,7 @@ import (
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
 
@@ -30,10 +31,10 @@ func startOff(s subject, b *builder) {
 	}
 	c := clue{code: "no-order", why: refused, run: "outrider plan " + b.input(s.File) + " --advise"}
 	switch hold := s.configOf("holdApplicationUntilProxyStarts"); {
-	case s.reading.Start == podspec.StartOff:
-		c.field, c.evidence = annotation(podspec.StartAnnotation), "off"
+	case s.reading.Start == request.StartOff:
+		c.field, c.evidence = annotation(request.StartAnnotation), "off"
 		c.do = "remove the annotation: without it the app starts after its proxy"
-	case s.reading.Start == podspec.StartDefault && hold == false:
+	case s.reading.Start == request.StartDefault && hold == false:
 		c.field, c.evidence = annotation(proxyConfig), "holdApplicationUntilProxyStarts"
 		c.do = "remove holdApplicationUntilProxyStarts, or set it to true"
 	default:
@@ -45,7 +46,7 @@ func startOff(s subject, b *builder) {
 
 // leftOut finds pods whose annotations name the proxy, but not all containers that wait for it.
 func leftOut(s subject, b *builder) {
-	if !s.captured() || !s.injected || s.readErr != nil || s.reading.Start == podspec.StartOff || !s.namesProxy() {
+	if !s.captured() || !s.injected || s.readErr != nil || s.reading.Start == request.StartOff || !s.namesProxy() {
 		return
 	}
 	free := s.free()
@@ -161,7 +162,7 @@ func (s *subject) requesting(after *corev1.Pod, edges []startup.Edge) *change {
 		if e.After != startup.Healthy {
 			value += "=" + string(e.After)
 		}
-		key := podspec.EdgesAnnotation + "." + e.To
+		key := request.EdgesAnnotation + "." + e.To
 		if after.Annotations == nil {
 			after.Annotations = map[string]string{}
 		}
@@ -191,7 +192,7 @@ func (s *subject) ofOtherMesh() bool {
 // keepsAll reports whether the plan of pod can work, and each edge gets a mechanism.
 func keepsAll(pod *corev1.Pod, edges []startup.Edge, on startup.Kubernetes) bool {
 	r, err := podspec.Read(pod)
-	if err != nil || r.Start == podspec.StartOff {
+	if err != nil || r.Start == request.StartOff {
 		return false
 	}
 	for _, f := range r.Plan().Validate(on) {
@@ -251,13 +252,13 @@ func holdRequested(s subject, b *builder) {
 	for _, better := range []string{"gate", "native"} {
 		after := s.Pod.DeepCopy()
 		after.Annotations = maps.Clone(after.Annotations)
-		after.Annotations[podspec.StartAnnotation] = better
+		after.Annotations[request.StartAnnotation] = better
 		if fix = s.requesting(after, edges); fix != nil {
 			do = "set it to " + better + ": it fails closed"
 			break
 		}
 	}
-	b.held(s, s.proxy, to, annotation(podspec.StartAnnotation), "hold", do, fix)
+	b.held(s, s.proxy, to, annotation(request.StartAnnotation), "hold", do, fix)
 }
 
 // held adds a finding about a hold: which containers it does not make wait, and its cost.

@@ -10,6 +10,7 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/internal/doctor/lint/kinds"
 	"outrider.dev/startup"
 )
@@ -78,17 +79,17 @@ func injectionRefuses(s subject, b *builder) {
 	b.add(c)
 }
 
-func annotationErrors(err error) []*podspec.AnnotationError {
-	var one *podspec.AnnotationError
+func annotationErrors(err error) []*request.Error {
+	var one *request.Error
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		var out []*podspec.AnnotationError
+		var out []*request.Error
 		for _, e := range joined.Unwrap() {
 			out = append(out, annotationErrors(e)...)
 		}
 		return out
 	}
 	if errors.As(err, &one) {
-		return []*podspec.AnnotationError{one}
+		return []*request.Error{one}
 	}
 	return nil
 }
@@ -127,12 +128,12 @@ func (s *subject) fieldOf(f startup.Finding) (path, string) {
 
 // annotationOf returns the annotation that names an edge.
 func (s *subject) annotationOf(e startup.Edge) (path, string, bool) {
-	short := podspec.EdgesAnnotation + "." + e.To
+	short := request.EdgesAnnotation + "." + e.To
 	if v, ok := s.Pod.Annotations[short]; ok && strings.Contains(v, e.From) {
 		return annotation(short), e.From, true
 	}
-	if v, ok := s.Pod.Annotations[podspec.EdgesAnnotation]; ok && strings.Contains(v, e.From) {
-		return annotation(podspec.EdgesAnnotation), e.To + ":", true
+	if v, ok := s.Pod.Annotations[request.EdgesAnnotation]; ok && strings.Contains(v, e.From) {
+		return annotation(request.EdgesAnnotation), e.To + ":", true
 	}
 	return nil, "", false
 }

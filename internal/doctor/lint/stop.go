@@ -11,6 +11,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
 
@@ -73,7 +74,7 @@ func proxyInJob(s subject, b *builder) {
 			c.fix = s.to(after)
 		}
 	case s.reading.Start == "hold":
-		c.title, c.field, c.evidence = "a hold needs a plain proxy, in a pod that should complete", annotation(podspec.StartAnnotation), "hold"
+		c.title, c.field, c.evidence = "a hold needs a plain proxy, in a pod that should complete", annotation(request.StartAnnotation), "hold"
 		c.do = "name the command, or set it to gate or native"
 	case old:
 		c.title = fmt.Sprintf("on Kubernetes 1.%d the proxy will be a plain container of a pod that should complete", s.on)
@@ -106,7 +107,7 @@ func serverInJob(s subject, b *builder) {
 		}
 		c := clue{code: "job-never-ends", severity: finding.Warning, title: fmt.Sprintf("%s serves others, by its readiness probe, in a pod that should complete", m.Name),
 			field: m.field.plus("readinessProbe"), why: fmt.Sprintf("the pod is done when all its plain containers have ended; a server does not end by itself, so %s may run for ever", s.Ref),
-			do: fmt.Sprintf("move %s to initContainers, with restartPolicy: Always: the kubelet ends it after the others; where Outrider injects and its command is in the pod, it is enough that the others wait for it (%s)", m.Name, podspec.EdgesAnnotation), source: "KEP-753"}
+			do: fmt.Sprintf("move %s to initContainers, with restartPolicy: Always: the kubelet ends it after the others; where Outrider injects and its command is in the pod, it is enough that the others wait for it (%s)", m.Name, request.EdgesAnnotation), source: "KEP-753"}
 		if m.ReadinessProbe == nil {
 			c.title = fmt.Sprintf("%s serves until it gets a signal, in a pod that should complete", m.Name)
 			c.field, c.evidence = m.field.plus("name"), m.Name

@@ -14,6 +14,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
 
@@ -85,7 +86,7 @@ func (s *subject) findProxy(w *world) {
 // asksByAnnotation reports whether the author requests injection by an annotation alone. Then the result of an
 // injection is of interest even if none takes place.
 func (s *subject) asksByAnnotation() bool {
-	return s.reason.Code == verdict.NotRequested && slices.ContainsFunc(podspec.InjectLabels, func(key string) bool { return s.Pod.Annotations[key] == "true" })
+	return s.reason.Code == verdict.NotRequested && slices.ContainsFunc(request.InjectLabels, func(key string) bool { return s.Pod.Annotations[key] == "true" })
 }
 
 // asRun returns the pod as it will run, after an injection if there is one.

@@ -7,6 +7,7 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
 
@@ -31,7 +32,7 @@ func workarounds(s subject, b *builder) {
 			c.code, c.severity = "sleep", finding.Note
 			c.title = fmt.Sprintf("%s begins with %s, and the files do not show what it waits for", m.Name, f.By)
 			c.why = "the time is a guess: sometimes too short, mostly too long"
-			c.do = fmt.Sprintf("name what it waits for: %s.%s: NAME", podspec.EdgesAnnotation, m.Name)
+			c.do = fmt.Sprintf("name what it waits for: %s.%s: NAME", request.EdgesAnnotation, m.Name)
 			b.add(c)
 			continue
 		case len(edges) == 0:

@@ -12,7 +12,7 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/request"
 )
 
 // No annotation makes a review take much memory, whatever its text expands to: without a limit the
@@ -35,7 +35,7 @@ func TestAnnotationsThatUnfold(t *testing.T) {
 		"2,000 keys":             keys(2000),
 		"as deep as it is long":  strings.Repeat("[", 9000) + strings.Repeat("]", 9000),
 	} {
-		for _, annotation := range []string{contract.ProxyConfig, podspec.EdgesAnnotation} {
+		for _, annotation := range []string{contract.ProxyConfig, request.EdgesAnnotation} {
 			t.Run(name+" "+annotation, func(t *testing.T) {
 				value, err := json.Marshal(text)
 				if err != nil {

@@ -29,6 +29,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/imagecmd"
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
 
@@ -61,7 +62,7 @@ func readsAsWritten(t testing.TB, pod *corev1.Pod, o Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reading.Start == podspec.StartOff {
+	if reading.Start == request.StartOff {
 		return
 	}
 	requested := map[string]bool{}

@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/verdict"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/request"
 )
 
 // NamesDefault reports whether a namespace has a label that requests the default revision.
@@ -74,7 +74,7 @@ func decideByLabels(pod *corev1.Pod, ns Namespace, o Options) (verdict.Reason, [
 		}
 	}
 	var warnings []string
-	switch value, where := podspec.RequestsInjection(pod); value {
+	switch value, where := request.Injection(pod); value {
 	case "true":
 		return verdict.Because(verdict.Injected, "%s is \"true\"", where), nil
 	case "false":
@@ -87,7 +87,7 @@ func decideByLabels(pod *corev1.Pod, ns Namespace, o Options) (verdict.Reason, [
 }
 
 func byKindOfPod(pod *corev1.Pod, _ Namespace, _ Options) (verdict.Reason, bool) {
-	code, sentence := podspec.ExcludedKind(pod)
+	code, sentence := request.ExcludedKind(pod)
 	return verdict.Reason{Code: verdict.Code(code), Sentence: sentence}, code != ""
 }
 

@@ -22,6 +22,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/kubelet"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/internal/doctor/simulate"
 	"outrider.dev/internal/doctor/verify"
 	"outrider.dev/startup"
@@ -287,7 +288,7 @@ func delays(c *corev1.Container) bool { return c.ReadinessProbe != nil || podspe
 
 func requestedEdges(t testing.TB, pod *corev1.Pod) []startup.Edge {
 	t.Helper()
-	edges, err := podspec.Edges(mustStrip(t, pod).Annotations)
+	edges, err := request.Edges(mustStrip(t, pod).Annotations)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"outrider.dev/internal/core/pod/kubelet"
 	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
 
@@ -149,7 +150,7 @@ func (p Report) edge(r podspec.Reading, c podspec.Choice, late map[string]bool, 
 		e.Present = true
 		e.Evidence = p.Field(c.Present.Evidence.Field) + ": " + c.Present.Evidence.Text
 		if c.Present.Replaceable && c.Edge.By != startup.Gate {
-			e.Replace = fmt.Sprintf("%s.%s: %s=%s", podspec.EdgesAnnotation, c.Edge.To, c.Edge.From, r.Meant(c.Edge).After)
+			e.Replace = fmt.Sprintf("%s.%s: %s=%s", request.EdgesAnnotation, c.Edge.To, c.Edge.From, r.Meant(c.Edge).After)
 		}
 	}
 	for _, o := range c.Refused {
@@ -162,7 +163,7 @@ func (p Report) edge(r podspec.Reading, c podspec.Choice, late map[string]bool, 
 // keeps.
 func (p Report) findings(r podspec.Reading, choices []podspec.Choice) startup.Findings {
 	found := r.Findings(choices, p.On)
-	if found.Err() != nil || r.Start == podspec.StartOff {
+	if found.Err() != nil || r.Start == request.StartOff {
 		return found
 	}
 	for _, e := range p.Edges {

@@ -21,8 +21,6 @@
 //	workaround.go   health loops, sleeps and hooks that people write
 //	known.go        proxies and programs by name, as data
 //	check.go        fields that the API server would refuse
-//	excluded.go     the pods that injection does not change
-//	annotation.go   outrider.dev/depends-on
 //	choose.go       which mechanism, and why
 //	option.go       the effect of each mechanism in this pod; present.go: orderings already there
 //	startable.go    the pod as it will be written, and whether it can start

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
 
@@ -19,7 +20,7 @@ type Reading struct {
 	Facts      map[string]Fact // by container
 	Requested  []startup.Edge  // by annotation, stars included
 	Found      []Found         // orderings that the pod already has
-	Start      Start           // the annotation outrider.dev/start
+	Start      request.Start   // the annotation outrider.dev/start
 	Native     bool            // the annotation sidecar.istio.io/nativeSidecar: "true", which takes precedence over a gate
 	Expected   []string        // containers that others wait for, and that injection has not added yet
 	Notes      []string
@@ -71,7 +72,7 @@ type Evidence struct {
 
 func (e Evidence) String() string { return e.Field + ": " + e.Text }
 
-// Read returns what the pod says and does about its start-up. The error joins an *AnnotationError for each
+// Read returns what the pod says and does about its start-up. The error joins an *request.Error for each
 // annotation that cannot be understood; the rest of the reading is valid. A pod with more than
 // [MaxContainers] is not read at all.
 func Read(pod *corev1.Pod) (Reading, error) {
@@ -90,7 +91,7 @@ func readAll(pod *corev1.Pod) (reader, error) {
 	if err := CheckSize(pod); err != nil {
 		return reader{pod: pod}, err
 	}
-	requested, err := Edges(pod.Annotations)
+	requested, err := request.Edges(pod.Annotations)
 	if err := CheckEdges(requested); err != nil {
 		return reader{pod: pod}, err
 	}
@@ -108,9 +109,9 @@ func read(pod *corev1.Pod, requested []startup.Edge) (reader, error) {
 	}
 	r.Requested = requested
 	if _, r.Injected = pod.Annotations[contract.Status]; !r.Injected && len(requested) > 0 {
-		r.Excluded = Excluded(pod)
+		r.Excluded = request.Excluded(pod)
 	}
-	start, err := ParseStart(pod.Annotations)
+	start, err := request.ParseStart(pod.Annotations)
 	r.Node = r.Node || pod.Annotations[contract.Init] == contract.InitByNode
 	r.Start, r.Native = start, pod.Annotations[contract.NativeSidecar] == "true"
 	for _, e := range requested {

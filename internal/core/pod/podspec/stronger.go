@@ -8,6 +8,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
 
@@ -15,12 +16,12 @@ import (
 // the first one; empty if there are none, or if nothing helps. It covers only plain containers that wait by
 // an annotation or for a proxy, because no setting gives the others a gate.
 func (r Reading) Stronger(choices []Choice, on startup.Kubernetes) string {
-	if r.Start == StartOff {
+	if r.Start == request.StartOff {
 		return ""
 	}
 	c := newChooser(r, r.Plan().Expand(), on)
 	requested := startup.ByEnds(startup.Plan{Containers: c.plan.Containers, Edges: r.Requested}.Expand().Edges)
-	var weak, missing, by, request []string
+	var weak, missing, by, annotations []string
 	for _, choice := range choices {
 		e := choice.Edge
 		_, isRequested := requested[e.Ends()]
@@ -29,7 +30,7 @@ func (r Reading) Stronger(choices []Choice, on startup.Kubernetes) string {
 		}
 		weak, missing, by = append(weak, e.To), append(missing, r.missingCommands(e)...), append(by, string(e.By))
 		if !isRequested {
-			request = append(request, perContainer+e.To+": "+e.From)
+			annotations = append(annotations, request.EdgesAnnotation+"."+e.To+": "+e.From)
 		}
 	}
 	if len(weak) == 0 {
@@ -39,11 +40,11 @@ func (r Reading) Stronger(choices []Choice, on startup.Kubernetes) string {
 	if len(missing) > 0 {
 		remedy = append(remedy, fmt.Sprintf("write the command of %s into the pod spec, inject with --resolve-images, or have the nodes add the gates (%s: %s)", names(missing), contract.Init, contract.InitByNode))
 	}
-	if len(missing)+len(request) == 0 || r.Start != StartDefault || r.Native {
-		request = append(request, StartAnnotation+": gate")
+	if len(missing)+len(annotations) == 0 || r.Start != request.StartDefault || r.Native {
+		annotations = append(annotations, request.StartAnnotation+": gate")
 	}
-	if len(request) > 0 {
-		remedy = append(remedy, "annotate "+names(request))
+	if len(annotations) > 0 {
+		remedy = append(remedy, "annotate "+names(annotations))
 	}
 	return fmt.Sprintf("%s keeps %s back at the first start at most; a gate would at every start: %s", names(by), names(weak), strings.Join(remedy, ", and "))
 }
@@ -57,7 +58,7 @@ func (c *chooser) weak(choice Choice, requested bool) bool {
 // MissingCommands returns the containers that wait for a proxy at most at the first start, because a gate
 // would need a command that the pod does not have. Each is listed once, in order.
 func (r Reading) MissingCommands(choices []Choice, on startup.Kubernetes) (out []string) {
-	if r.Start == StartOff {
+	if r.Start == request.StartOff {
 		return nil
 	}
 	c := newChooser(r, r.Plan().Expand(), on)

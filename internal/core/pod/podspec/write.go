@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
 
@@ -210,7 +211,7 @@ func waitCommand(c *corev1.Container) ([]string, error) {
 // annotate replaces the edges in the pod's annotations by the written ones.
 func (w *writer) annotate(edges []startup.Edge) {
 	for key := range w.out.Annotations {
-		if IsEdges(key) {
+		if request.IsEdges(key) {
 			delete(w.out.Annotations, key)
 		}
 	}
@@ -221,7 +222,7 @@ func (w *writer) annotate(edges []startup.Edge) {
 	if w.out.Annotations == nil {
 		w.out.Annotations = map[string]string{}
 	}
-	w.out.Annotations[EdgesAnnotation] = FormatEdges(requested)
+	w.out.Annotations[request.EdgesAnnotation] = request.FormatEdges(requested)
 }
 
 // own returns the edges that Write writes, in the form in which a pod requests them.

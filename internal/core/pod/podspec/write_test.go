@@ -18,6 +18,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/kubelet"
 	"outrider.dev/internal/core/pod/podfile"
+	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
 
@@ -196,7 +197,7 @@ func TestWhatIsChosenCanBeWritten(t *testing.T) {
 		"istio-proxy after migrate is completed":    startup.InitDone,
 		"app after istio-proxy is healthy, by hold": startup.Hold,
 	} {
-		p.Annotations = map[string]string{EdgesAnnotation: FormatEdges(edges(t, text).Edges)}
+		p.Annotations = map[string]string{request.EdgesAnnotation: request.FormatEdges(edges(t, text).Edges)}
 		r, err := Read(p)
 		if err != nil {
 			t.Fatal(err)
@@ -346,7 +347,7 @@ func TestRoundTripOfRandomPods(t *testing.T) {
 		for i := range p.Edges {
 			p.Edges[i].By = ""
 		}
-		in.Annotations[EdgesAnnotation] = FormatEdges(p.Edges)
+		in.Annotations[request.EdgesAnnotation] = request.FormatEdges(p.Edges)
 		r, err := Read(in)
 		if err != nil || r.Plan().Validate(34).Err() != nil {
 			continue

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/imagecmd"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/request"
 )
 
 // An Overrides is the annotation outrider.dev/overrides. It holds what injection changed of the author's
@@ -97,7 +97,7 @@ func remember(before *map[string]*string, key, old string, there bool) {
 // KeepEdges records the annotations that podspec replaces by the edges that it writes.
 func (o *Overrides) KeepEdges(pod *corev1.Pod) {
 	for _, key := range append([]string{contract.DependsOn}, slices.Sorted(maps.Keys(pod.Annotations))...) {
-		if podspec.IsEdges(key) {
+		if request.IsEdges(key) {
 			old, there := pod.Annotations[key]
 			remember(&o.Annotations, key, old, there)
 		}

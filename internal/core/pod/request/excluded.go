@@ -1,4 +1,4 @@
-package podspec
+package request
 
 import (
 	corev1 "k8s.io/api/core/v1"
@@ -10,9 +10,9 @@ import (
 // in this list decides.
 var InjectLabels = []string{contract.OwnInjectLabel, contract.InjectLabel}
 
-// RequestsInjection returns the value of the pod's own label, even if it is empty; if there is no label, of
+// Injection returns the value of the pod's own label, even if it is empty; if there is no label, of
 // the pod's annotation.
-func RequestsInjection(pod *corev1.Pod) (value, where string) {
+func Injection(pod *corev1.Pod) (value, where string) {
 	for _, key := range InjectLabels {
 		if v, ok := pod.Labels[key]; ok {
 			return v, "label " + key
@@ -44,7 +44,7 @@ func Excluded(pod *corev1.Pod) string {
 	if _, sentence := ExcludedKind(pod); sentence != "" {
 		return sentence
 	}
-	if value, where := RequestsInjection(pod); value == "false" {
+	if value, where := Injection(pod); value == "false" {
 		return where + " is \"false\""
 	}
 	return ""

@@ -1,4 +1,4 @@
-package podspec
+package request
 
 import (
 	"fmt"
@@ -77,10 +77,7 @@ func TestErrorsNameTheMistake(t *testing.T) {
 }
 
 func TestUnknownStart(t *testing.T) {
-	p := pod(t, `
-metadata: {annotations: {outrider.dev/start: natve}}
-spec: {containers: [{name: app}]}`)
-	_, err := Read(p)
+	_, err := ParseStart(map[string]string{StartAnnotation: "natve"})
 	if want := `annotation outrider.dev/start: "natve" is none of gate, native, hold, off`; fmt.Sprint(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}

@@ -1,4 +1,4 @@
-package podspec
+package request
 
 import (
 	"bytes"
@@ -28,14 +28,14 @@ const (
 	StartAnnotation = "outrider.dev/start"
 )
 
-// An AnnotationError reports an annotation that cannot be understood.
-type AnnotationError struct {
+// An Error reports an annotation that cannot be understood.
+type Error struct {
 	Key       string
 	Container string // the container that waits, if known
 	Reason    string
 }
 
-func (e *AnnotationError) Error() string {
+func (e *Error) Error() string {
 	if e.Container == "" {
 		return fmt.Sprintf("annotation %s: %s", e.Key, e.Reason)
 	}
@@ -67,7 +67,7 @@ func Edges(annotations map[string]string) ([]startup.Edge, error) {
 		errs = append(errs, err)
 		for _, e := range found {
 			if seen[e.Ends()] {
-				errs = append(errs, &AnnotationError{key, e.To, fmt.Sprintf("waits for %s twice; keep one of the two", e.From)})
+				errs = append(errs, &Error{key, e.To, fmt.Sprintf("waits for %s twice; keep one of the two", e.From)})
 				continue
 			}
 			seen[e.Ends()] = true
@@ -80,7 +80,7 @@ func Edges(annotations map[string]string) ([]startup.Edge, error) {
 func longForm(text string) ([]startup.Edge, error) {
 	var graph map[string]map[string]json.RawMessage
 	if err := manifest.DecodeAnnotationStrict(text, &graph); err != nil {
-		return nil, &AnnotationError{EdgesAnnotation, "", fmt.Sprintf("want CONTAINER: {DEPENDENCY: CONDITION}: %s", mismatch(nil, err))}
+		return nil, &Error{EdgesAnnotation, "", fmt.Sprintf("want CONTAINER: {DEPENDENCY: CONDITION}: %s", mismatch(nil, err))}
 	}
 	var edges []startup.Edge
 	var errs []error
@@ -88,7 +88,7 @@ func longForm(text string) ([]startup.Edge, error) {
 		for _, from := range slices.Sorted(maps.Keys(graph[to])) {
 			e, err := longEdge(to, from, graph[to][from])
 			if err != nil {
-				errs = append(errs, &AnnotationError{EdgesAnnotation, to, err.Error()})
+				errs = append(errs, &Error{EdgesAnnotation, to, err.Error()})
 				continue
 			}
 			edges = append(edges, e)
@@ -196,7 +196,7 @@ func shortForm(key, to, text string) ([]startup.Edge, error) {
 			if name, condition, colon := strings.Cut(from, ":"); colon && !given {
 				meant = fmt.Sprintf("; did you mean %s=%s?", strings.TrimSpace(name), strings.TrimSpace(condition))
 			}
-			errs = append(errs, &AnnotationError{key, to, err.Error() + "; want DEPENDENCY or DEPENDENCY=CONDITION, with commas between" + meant})
+			errs = append(errs, &Error{key, to, err.Error() + "; want DEPENDENCY or DEPENDENCY=CONDITION, with commas between" + meant})
 			continue
 		}
 		edges = append(edges, e)
@@ -238,18 +238,18 @@ func FormatEdges(edges []startup.Edge) string {
 type Start string
 
 const (
-	StartDefault Start = "" // [Choose] decides
+	StartDefault Start = "" // no mechanism is requested
 	StartGate          = Start(startup.Gate)
 	StartNative        = Start(startup.Native)
 	StartHold          = Start(startup.Hold)
 	StartOff     Start = "off"
 )
 
-// ParseStart reads the annotation outrider.dev/start. The error is an *AnnotationError.
+// ParseStart reads the annotation outrider.dev/start. The error is an *Error.
 func ParseStart(annotations map[string]string) (Start, error) {
 	s := Start(annotations[StartAnnotation])
 	if slices.Contains([]Start{StartDefault, StartGate, StartNative, StartHold, StartOff}, s) {
 		return s, nil
 	}
-	return "", &AnnotationError{StartAnnotation, "", fmt.Sprintf("%q is none of gate, native, hold, off", s)}
+	return "", &Error{StartAnnotation, "", fmt.Sprintf("%q is none of gate, native, hold, off", s)}
 }
