@@ -7,6 +7,7 @@ import (
 
 	"outrider.dev/internal/core/pod/plan"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/startcost"
 	"outrider.dev/startup"
 )
 
@@ -63,14 +64,14 @@ func figures(least, median, most float64) string {
 // costs explains the numbers.
 func (p *printer) costs(r plan.Report) {
 	p.line("\n  * is what is chosen or in the pod. Figures are min / median / max from \"ready\" to \"app starts\",")
-	costs, withEnvoy := podspec.CostsOn(podspec.PodCosts, r.On), podspec.CostsOn(podspec.MeshCosts, r.On)
-	p.line("  %s (kubelet %s).\n", podspec.CostSource, costs[0].Kubelet)
+	costs, withEnvoy := startcost.On(startcost.Pods, r.On), startcost.On(startcost.MeshPods, r.On)
+	p.line("  %s (kubelet %s).\n", startcost.Source, costs[0].Kubelet)
 	p.podCosts(`"applied" to "app runs"`, costs)
 	p.podCosts(fmt.Sprintf(`"applied" to the first call answered, with Envoy (kubelet %s, n=20)`, withEnvoy[0].Kubelet), withEnvoy)
 	p.line("  A gate needs the agent in the pod: one init container, or none with outrider.dev/init: none or node (docs/node.md).")
 }
 
-func (p *printer) podCosts(fromTo string, costs []podspec.PodCost) {
+func (p *printer) podCosts(fromTo string, costs []startcost.Pod) {
 	p.line("  From %s:", fromTo)
 	for _, c := range costs {
 		p.line("    %-32s %s s", c.What, figures(c.Min, c.Median, c.Max))

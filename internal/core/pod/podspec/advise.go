@@ -3,6 +3,7 @@ package podspec
 import (
 	"slices"
 
+	"outrider.dev/internal/core/pod/startcost"
 	"outrider.dev/startup"
 )
 
@@ -25,7 +26,7 @@ type Way struct {
 	Start  string            `json:"keepsStart"`
 	Stop   bool              `json:"keepsStop"`
 	Limits []startup.Limit   `json:"limits,omitempty"`
-	Cost   *Cost             `json:"readyToStartSeconds,omitempty"` // nil if it was not measured
+	Cost   *startcost.Delay  `json:"readyToStartSeconds,omitempty"` // nil if it was not measured
 }
 
 // A way is a mechanism, with the health report that releases the dependent.
@@ -89,7 +90,7 @@ func (r Reading) expecting(name string) Reading {
 
 func (r Reading) advice(e startup.Edge, on startup.Kubernetes) Advice {
 	a := Advice{Edge: e}
-	add := func(o Option, w way, cost *Cost) {
+	add := func(o Option, w way, cost *startcost.Delay) {
 		a.Ways = append(a.Ways, Way{By: o.By, ByNode: w.byNode, Health: w.released, Fits: o.Answer.Can(), WhyNot: o.WhyNot(), Start: o.Answer.Start.String(), Stop: o.Answer.Stop, Limits: o.Answer.Limits, Cost: cost})
 	}
 	plan := r.plan()
@@ -105,7 +106,7 @@ func (r Reading) advice(e startup.Edge, on startup.Kubernetes) Advice {
 		plain.By = ""
 		of := r
 		of.Node = w.byNode
-		add(newChooser(of, one, on).option(plain, w.by), w, costOf(w.by, w.released, on))
+		add(newChooser(of, one, on).option(plain, w.by), w, startcost.DelayOf(w.by, w.released, on))
 	}
 	if _, i := plan.Find(e.From); i >= 0 && !slices.Contains(startup.Preferred, e.By) && e.By != "" {
 		add(Option{By: e.By, Answer: e.By.Keeps(plan, e, on)}, way{}, nil)

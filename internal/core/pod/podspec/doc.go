@@ -24,7 +24,6 @@
 //	choose.go       which mechanism, and why
 //	option.go       the effect of each mechanism in this pod; present.go: orderings already there
 //	startable.go    the pod as it will be written, and whether it can start
-//	costs.go        the measured cost of each mechanism
 //	write.go        a plan into a pod
 //	without.go      an ordering out of a pod
 //

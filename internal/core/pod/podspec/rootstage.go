@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/core/pod/startcost"
 )
 
 // With a root stage a proxy captures connections and copies the agent for the gates by itself, without an
@@ -42,7 +44,7 @@ func (r *reader) noteStage() {
 		if !Staged(c.Container) {
 			continue
 		}
-		more, kubelet := meshCostOf(gateAlone)
+		more, kubelet := startcost.OfRootStage()
 		r.Notes = append(r.Notes,
 			fmt.Sprintf("%s captures and brings the gates by itself, and its postStart hook waits for that alone: the mesh costs %.1f s of the pod's start (kubelet %s), and no init container", c.Name, more, kubelet),
 			fmt.Sprintf("where that hook fails the kubelet starts the others all the same: their gates wait for %s, or are not there yet; then the container fails with StartError (exit 128) and is started again, after 10 s, 20 s and so on", c.Name),

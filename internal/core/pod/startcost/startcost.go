@@ -1,4 +1,7 @@
-package podspec
+// Package startcost has the measured costs of the mechanisms: the delay that each adds to the start of a
+// container, and how long pods take to start with and without a mesh. The numbers are data; "make
+// bench-cluster" measures them, and docs/kubelet.md explains how.
+package startcost
 
 import (
 	"slices"
@@ -6,9 +9,9 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Cost is the measured delay of a mechanism, in seconds: from "the proxy is ready" to "the app starts", on
+// A Delay is the measured delay of a mechanism, in seconds: from "the proxy is ready" to "the app starts", on
 // a real kubelet.
-type Cost struct {
+type Delay struct {
 	By       startup.Mechanism  `json:"-"`
 	Released startup.Health     `json:"-"` // the health report that releases the dependent, if it makes a difference
 	On       startup.Kubernetes `json:"-"`
@@ -18,11 +21,11 @@ type Cost struct {
 	Max      float64            `json:"max"`
 }
 
-// CostSource describes how the costs were measured.
-const CostSource = "measured on real kubelets, n=8 each, alternating, the proxy ready 0.1 s after its start"
+// Source describes how the costs were measured.
+const Source = "measured on real kubelets, n=8 each, alternating, the proxy ready 0.1 s after its start"
 
-// Costs lists all measured costs.
-var Costs = []Cost{
+// delays lists all measured delays.
+var delays = []Delay{
 	{startup.Gate, "", 34, "v1.34.4", 0.00, 0.00, 0.06},
 	{startup.Gate, "", 36, "v1.36.3", 0.00, 0.01, 0.03},
 	{startup.Native, startup.PostStart, 34, "v1.34.4", 0.89, 0.92, 0.97},
@@ -33,16 +36,16 @@ var Costs = []Cost{
 	{startup.Hold, "", 36, "v1.36.3", 0.07, 0.08, 0.12},
 }
 
-// A PodCost is the measured start time of a whole pod, in seconds.
-type PodCost struct {
+// A Pod is the measured start time of a whole pod, in seconds.
+type Pod struct {
 	What             string
 	Kubelet          string
 	On               startup.Kubernetes
 	Min, Median, Max float64
 }
 
-// PodCosts lists the costs of init containers that run only "true": from "applied" to "the app runs", n=8.
-var PodCosts = []PodCost{
+// Pods lists the costs of init containers that run only "true": from "applied" to "the app runs", n=8.
+var Pods = []Pod{
 	{"no init container", "v1.34.4", 34, 0.63, 0.67, 0.74},
 	{"no init container", "v1.36.3", 36, 0.65, 0.67, 0.71},
 	{"one init container", "v1.34.4", 34, 0.90, 0.95, 1.94},
@@ -51,10 +54,10 @@ var PodCosts = []PodCost{
 	{"two init containers", "v1.36.3", 36, 1.84, 1.88, 2.86},
 }
 
-// MeshCosts lists the start times with Outrider's own images and a real Envoy: from "applied" to the app's
+// MeshPods lists the start times with Outrider's own images and a real Envoy: from "applied" to the app's
 // first answered call, n=20 in turns. On v1.36.3 fewer mechanisms were measured.
 // Source: "make bench-cluster", docs/kubelet.md.
-var MeshCosts = []PodCost{
+var MeshPods = []Pod{
 	{noMesh, "v1.34.4", 34, 0.54, 0.64, 0.76},
 	{gateAlone, "v1.34.4", 34, 0.94, 1.04, 1.52},
 	{"parking alone", "v1.34.4", 34, 1.32, 1.40, 2.40},
@@ -82,13 +85,13 @@ const (
 	gateAlone = "gate, init: none"
 )
 
-// meshCostOf returns how many seconds longer than without a mesh a pod takes to start, and the kubelet that
-// was measured.
-func meshCostOf(what string) (more float64, kubelet string) {
-	find := func(what string) PodCost {
-		return MeshCosts[slices.IndexFunc(MeshCosts, func(c PodCost) bool { return c.What == what })]
+// OfRootStage returns how many seconds longer than without a mesh a pod takes to start if its proxy captures
+// and brings the gates by itself, and the kubelet that was measured.
+func OfRootStage() (more float64, kubelet string) {
+	find := func(what string) Pod {
+		return MeshPods[slices.IndexFunc(MeshPods, func(c Pod) bool { return c.What == what })]
 	}
-	c := find(what)
+	c := find(gateAlone)
 	return c.Median - find(noMesh).Median, c.Kubelet
 }
 
@@ -101,13 +104,15 @@ func measured(on startup.Kubernetes) startup.Kubernetes {
 	return 34
 }
 
-// CostsOn returns the costs on the measured version nearest to the given one.
-func CostsOn(costs []PodCost, on startup.Kubernetes) []PodCost {
-	return slices.DeleteFunc(slices.Clone(costs), func(c PodCost) bool { return c.On != measured(on) })
+// On returns the costs on the measured version nearest to the given one.
+func On(costs []Pod, on startup.Kubernetes) []Pod {
+	return slices.DeleteFunc(slices.Clone(costs), func(c Pod) bool { return c.On != measured(on) })
 }
 
-func costOf(by startup.Mechanism, released startup.Health, on startup.Kubernetes) *Cost {
-	for _, c := range Costs {
+// DelayOf returns the delay of a mechanism on the measured version nearest to the given one; nil if it was not
+// measured.
+func DelayOf(by startup.Mechanism, released startup.Health, on startup.Kubernetes) *Delay {
+	for _, c := range delays {
 		if c.By == by && c.On == measured(on) && (c.Released == "" || c.Released == released) {
 			return &c
 		}
