@@ -96,7 +96,6 @@ var libraries = map[string][]string{
 	"github.com/spiffe/go-spiffe/v2":               {"internal/core/controlplane/ca"},
 	"github.com/go-jose/go-jose/v4":                {"internal/core/controlplane/ca"},
 
-	"github.com/google/nftables":     {"internal/core/capture/nftables"},
 	"github.com/vishvananda/netlink": {"internal/lab/localpod"},
 	"github.com/moby/sys/mountinfo":  {"internal/lab/localpod"},
 

@@ -141,8 +141,8 @@ func TestCaptureIsProvedByBehaviour(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel() // some only wait
 			pod := captured(t, tt.rules)
-			t.Parallel() // some only wait; pods are made before this, as google/nftables has an unlocked global counter
 			for _, port := range tt.ports {
 				bind(t, pod, 1337, "[::]:"+port)
 			}

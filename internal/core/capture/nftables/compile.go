@@ -8,8 +8,6 @@ import (
 	"net"
 	"strings"
 
-	"github.com/google/nftables/binaryutil"
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/core/capture"
@@ -27,6 +25,15 @@ const (
 	tcpFlagsOffset = 13
 	tcpFlagsMask   = 0x17 // FIN, SYN, RST, ACK
 	tcpFlagSYN     = 0x02
+)
+
+// Numbers of the kernel that package unix does not name (linux/netfilter.h, nf_tables.h,
+// nf_conntrack_common.h):
+const (
+	nfDrop            = 0
+	nfAccept          = 1
+	socketTransparent = 0
+	ctStateInvalid    = 1
 )
 
 var hooks = map[capture.Hook]uint32{
@@ -59,8 +66,8 @@ func (s setIDs) number(name string) (uint32, error) {
 }
 
 // compile turns a rule into expressions of nf_tables: conditions, counter, action.
-func compile(r capture.Rule, sets setIDs) ([]expr.Any, error) {
-	var out []expr.Any
+func compile(r capture.Rule, sets setIDs) ([]expression, error) {
+	var out []expression
 	if r.Family != 0 {
 		out = append(out, family(r.Family)...)
 	}
@@ -75,13 +82,13 @@ func compile(r capture.Rule, sets setIDs) ([]expr.Any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out = append(out, &expr.Counter{})
+	out = append(out, expression{name: "counter"})
 	return append(out, action...), nil
 }
 
 // family returns the condition that a packet has this family.
-func family(f capture.Families) []expr.Any {
-	return []expr.Any{meta(expr.MetaKeyNFPROTO), compare(false, []byte{protocolOf(f)})}
+func family(f capture.Families) []expression {
+	return []expression{meta(unix.NFT_META_NFPROTO), compare(false, []byte{protocolOf(f)})}
 }
 
 // protocolOf returns the kernel's number of a family.
@@ -92,21 +99,45 @@ func protocolOf(f capture.Families) byte {
 	return unix.NFPROTO_IPV4
 }
 
-func meta(key expr.MetaKey) *expr.Meta { return &expr.Meta{Key: key, Register: reg} }
+func meta(key uint32) expression {
+	return expression{"meta", values{unix.NFTA_META_KEY: num(key), unix.NFTA_META_DREG: num(reg)}}
+}
 
-func compare(not bool, data []byte) *expr.Cmp {
-	op := expr.CmpOpEq
+func setMeta(key uint32) expression {
+	return expression{"meta", values{unix.NFTA_META_KEY: num(key), unix.NFTA_META_SREG: num(reg)}}
+}
+
+func ct(key uint32) expression {
+	return expression{"ct", values{unix.NFTA_CT_KEY: num(key), unix.NFTA_CT_DREG: num(reg)}}
+}
+
+func setCt(key uint32) expression {
+	return expression{"ct", values{unix.NFTA_CT_KEY: num(key), unix.NFTA_CT_SREG: num(reg)}}
+}
+
+func compare(not bool, data []byte) expression {
+	op := uint32(unix.NFT_CMP_EQ)
 	if not {
-		op = expr.CmpOpNeq
+		op = unix.NFT_CMP_NEQ
 	}
-	return &expr.Cmp{Op: op, Register: reg, Data: data}
+	return compareBy(op, data)
 }
 
-func transport(offset, length uint32) *expr.Payload {
-	return &expr.Payload{DestRegister: reg, Base: expr.PayloadBaseTransportHeader, Offset: offset, Len: length}
+func compareBy(op uint32, data []byte) expression {
+	return expression{"cmp", values{unix.NFTA_CMP_SREG: num(reg), unix.NFTA_CMP_OP: num(op), unix.NFTA_CMP_DATA: string(data)}}
 }
 
-func host32(n uint32) []byte { return binaryutil.NativeEndian.PutUint32(n) }
+func transport(offset, length uint32) expression {
+	return load(reg, unix.NFT_PAYLOAD_TRANSPORT_HEADER, offset, length)
+}
+
+// load loads a part of a packet's header.
+func load(register, base, offset, length uint32) expression {
+	return expression{"payload", values{unix.NFTA_PAYLOAD_DREG: num(register), unix.NFTA_PAYLOAD_BASE: num(base),
+		unix.NFTA_PAYLOAD_OFFSET: num(offset), unix.NFTA_PAYLOAD_LEN: num(length)}}
+}
+
+func host32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
 func port(n uint32) []byte { return binary.BigEndian.AppendUint16(nil, uint16(n)) }
 
@@ -121,92 +152,91 @@ func ifname(name string) []byte {
 	return b
 }
 
-func mask(bytes, value []byte) *expr.Bitwise {
-	return &expr.Bitwise{SourceRegister: reg, DestRegister: reg, Len: uint32(len(bytes)), Mask: bytes, Xor: value}
+func mask(bytes, value []byte) expression {
+	return expression{"bitwise", values{unix.NFTA_BITWISE_SREG: num(reg), unix.NFTA_BITWISE_DREG: num(reg),
+		unix.NFTA_BITWISE_LEN: num(len(bytes)), unix.NFTA_BITWISE_MASK: string(bytes), unix.NFTA_BITWISE_XOR: string(value)}}
 }
 
 // key loads the packet's key for a set.
-func key(k capture.SetKey) []expr.Any {
+func key(k capture.SetKey) []expression {
 	switch k {
 	case capture.ByFamilyPort:
-		port := transport(2, 2)
-		port.DestRegister = regNext
-		return []expr.Any{meta(expr.MetaKeyNFPROTO), port}
+		return []expression{meta(unix.NFT_META_NFPROTO), load(regNext, unix.NFT_PAYLOAD_TRANSPORT_HEADER, 2, 2)}
 	case capture.ByPort:
-		return []expr.Any{transport(2, 2)}
+		return []expression{transport(2, 2)}
 	case capture.ByUID:
-		return []expr.Any{meta(expr.MetaKeySKUID)}
+		return []expression{meta(unix.NFT_META_SKUID)}
 	case capture.ByGID:
-		return []expr.Any{meta(expr.MetaKeySKGID)}
+		return []expression{meta(unix.NFT_META_SKGID)}
 	case capture.BySource4:
-		return []expr.Any{network(capture.Source, net.IPv4len)}
+		return []expression{network(capture.Source, net.IPv4len)}
 	case capture.BySource6:
-		return []expr.Any{network(capture.Source, net.IPv6len)}
+		return []expression{network(capture.Source, net.IPv6len)}
 	case capture.ByDestination4:
-		return []expr.Any{network(capture.Destination, net.IPv4len)}
+		return []expression{network(capture.Destination, net.IPv4len)}
 	case capture.ByDestination6:
-		return []expr.Any{network(capture.Destination, net.IPv6len)}
+		return []expression{network(capture.Destination, net.IPv6len)}
 	}
-	return []expr.Any{meta(expr.MetaKeyNFPROTO)}
+	return []expression{meta(unix.NFT_META_NFPROTO)}
 }
 
 // network loads an address of length bytes.
-func network(side capture.Key, length uint32) *expr.Payload {
+func network(side capture.Key, length uint32) expression {
 	offset := sourceOffset(length)
 	if side == capture.Destination {
 		offset += length
 	}
-	return &expr.Payload{DestRegister: reg, Base: expr.PayloadBaseNetworkHeader, Offset: offset, Len: length}
+	return load(reg, unix.NFT_PAYLOAD_NETWORK_HEADER, offset, length)
 }
 
 // compileMatch turns a condition into expressions.
 //
 // complexity: one case for each key.
-func compileMatch(m capture.Match, sets setIDs) ([]expr.Any, error) {
+func compileMatch(m capture.Match, sets setIDs) ([]expression, error) {
 	switch m.Key {
 	case capture.Protocol:
-		return []expr.Any{meta(expr.MetaKeyL4PROTO), compare(m.Not, []byte{byte(m.Num)})}, nil
+		return []expression{meta(unix.NFT_META_L4PROTO), compare(m.Not, []byte{byte(m.Num)})}, nil
 	case capture.SYN:
-		return []expr.Any{meta(expr.MetaKeyL4PROTO), compare(false, []byte{unix.IPPROTO_TCP}),
+		return []expression{meta(unix.NFT_META_L4PROTO), compare(false, []byte{unix.IPPROTO_TCP}),
 			transport(tcpFlagsOffset, 1), mask([]byte{tcpFlagsMask}, []byte{0}), compare(m.Not, []byte{tcpFlagSYN})}, nil
 	case capture.InInterface:
-		return []expr.Any{meta(expr.MetaKeyIIFNAME), compare(m.Not, ifname(m.Name))}, nil
+		return []expression{meta(unix.NFT_META_IIFNAME), compare(m.Not, ifname(m.Name))}, nil
 	case capture.OutInterface:
-		return []expr.Any{meta(expr.MetaKeyOIFNAME), compare(m.Not, ifname(m.Name))}, nil
+		return []expression{meta(unix.NFT_META_OIFNAME), compare(m.Not, ifname(m.Name))}, nil
 	case capture.Source, capture.Destination:
 		return address(m), nil
 	case capture.SourcePort:
-		return []expr.Any{transport(0, 2), compare(m.Not, port(m.Num))}, nil
+		return []expression{transport(0, 2), compare(m.Not, port(m.Num))}, nil
 	case capture.DestPort:
 		if m.Last != 0 {
 			return nil, fmt.Errorf("a range of ports, %s, is a set here", m)
 		}
-		return []expr.Any{transport(2, 2), compare(m.Not, port(m.Num))}, nil
+		return []expression{transport(2, 2), compare(m.Not, port(m.Num))}, nil
 	case capture.UID:
-		return []expr.Any{meta(expr.MetaKeySKUID), compare(m.Not, host32(m.Num))}, nil
+		return []expression{meta(unix.NFT_META_SKUID), compare(m.Not, host32(m.Num))}, nil
 	case capture.GID:
-		return []expr.Any{meta(expr.MetaKeySKGID), compare(m.Not, host32(m.Num))}, nil
+		return []expression{meta(unix.NFT_META_SKGID), compare(m.Not, host32(m.Num))}, nil
 	case capture.Mark:
-		return []expr.Any{meta(expr.MetaKeyMARK), compare(m.Not, host32(m.Num))}, nil
+		return []expression{meta(unix.NFT_META_MARK), compare(m.Not, host32(m.Num))}, nil
 	case capture.ConnMark:
-		return []expr.Any{&expr.Ct{Key: expr.CtKeyMARK, Register: reg}, compare(m.Not, host32(m.Num))}, nil
+		return []expression{ct(unix.NFT_CT_MARK), compare(m.Not, host32(m.Num))}, nil
 	case capture.Original:
-		return []expr.Any{&expr.Ct{Key: expr.CtKeyDIRECTION, Register: reg}, compare(m.Not, []byte{0})}, nil
+		return []expression{ct(unix.NFT_CT_DIRECTION), compare(m.Not, []byte{0})}, nil
 	case capture.Invalid:
-		return []expr.Any{&expr.Ct{Key: expr.CtKeySTATE, Register: reg},
-			mask(host32(expr.CtStateBitINVALID), host32(0)), compare(!m.Not, host32(0))}, nil
+		return []expression{ct(unix.NFT_CT_STATE),
+			mask(host32(ctStateInvalid), host32(0)), compare(!m.Not, host32(0))}, nil
 	case capture.Socket:
 		if m.Not { // without a socket the expression itself does not match, whatever follows
 			return nil, fmt.Errorf("nftables cannot match the absence of a socket")
 		}
-		return []expr.Any{&expr.Socket{Key: expr.SocketKeyTransparent, Register: reg},
-			&expr.Cmp{Op: expr.CmpOpLte, Register: reg, Data: []byte{1}}}, nil
+		return []expression{{"socket", values{socketKey: num(socketTransparent), socketDreg: num(reg)}},
+			compareBy(unix.NFT_CMP_LTE, []byte{1})}, nil
 	case capture.InSet:
 		id, err := sets.number(m.Name)
 		if err != nil {
 			return nil, err
 		}
-		return append(key(capture.SetKey(m.Num)), &expr.Lookup{SourceRegister: reg, SetName: m.Name, SetID: id, Invert: m.Not}), nil
+		return append(key(capture.SetKey(m.Num)), lookup(m.Name, id, m.Not)), nil
 	}
 	return nil, fmt.Errorf("nftables cannot match %q", m.Key)
 }
@@ -221,57 +251,71 @@ func sourceOffset(length uint32) uint32 {
 }
 
 // address compares a source or destination with a prefix.
-func address(m capture.Match) []expr.Any {
+func address(m capture.Match) []expression {
 	length := uint32(m.Prefix.Addr().BitLen() / 8)
-	out := []expr.Any{network(m.Key, length)}
+	out := []expression{network(m.Key, length)}
 	if bits := m.Prefix.Bits(); bits < m.Prefix.Addr().BitLen() {
 		out = append(out, mask(net.CIDRMask(bits, int(length)*8), make([]byte, length)))
 	}
 	return append(out, compare(m.Not, m.Prefix.Masked().Addr().AsSlice()))
 }
 
-func verdict(kind expr.VerdictKind, chain string) *expr.Verdict {
-	return &expr.Verdict{Kind: kind, Chain: chain}
+// lookup matches if a set has the key in the register.
+func lookup(set string, id uint32, not bool) expression {
+	e := expression{"lookup", values{unix.NFTA_LOOKUP_SREG: num(reg), unix.NFTA_LOOKUP_SET: set, unix.NFTA_LOOKUP_SET_ID: num(id)}}
+	if not {
+		e.values[unix.NFTA_LOOKUP_FLAGS] = num(unix.NFT_LOOKUP_F_INV)
+	}
+	return e
 }
 
-func immediate(data []byte) *expr.Immediate { return &expr.Immediate{Register: reg, Data: data} }
+func decide(code int32, chain string) expression {
+	b := binary.BigEndian.AppendUint32(nil, uint32(code))
+	return expression{verdict, values{unix.NFTA_IMMEDIATE_DATA: string(append(b, chain...))}}
+}
+
+func immediate(data []byte) expression {
+	return expression{"immediate", values{unix.NFTA_IMMEDIATE_DREG: num(reg), unix.NFTA_IMMEDIATE_DATA: string(data)}}
+}
 
 // setOps are the dynset operations (linux/netfilter/nf_tables.h, enum nft_dynset_ops).
 var setOps = map[capture.Verb]uint32{capture.Add: 0, capture.Update: 1, capture.Delete: 2}
 
-func compileAction(a capture.Action, sets setIDs) ([]expr.Any, error) {
+func compileAction(a capture.Action, sets setIDs) ([]expression, error) {
 	switch a.Verb {
 	case capture.Return:
-		return []expr.Any{verdict(expr.VerdictReturn, "")}, nil
+		return []expression{decide(unix.NFT_RETURN, "")}, nil
 	case capture.Drop:
-		return []expr.Any{verdict(expr.VerdictDrop, "")}, nil
+		return []expression{decide(nfDrop, "")}, nil
 	case capture.Goto:
-		return []expr.Any{verdict(expr.VerdictGoto, a.Name)}, nil
+		return []expression{decide(unix.NFT_GOTO, a.Name)}, nil
 	case capture.Reject:
-		return []expr.Any{&expr.Reject{Type: unix.NFT_REJECT_TCP_RST}}, nil
+		return []expression{{"reject", values{unix.NFTA_REJECT_TYPE: num(unix.NFT_REJECT_TCP_RST)}}}, nil
 	case capture.Redirect:
-		return []expr.Any{immediate(port(a.Num)), &expr.Redir{RegisterProtoMin: reg, RegisterProtoMax: reg, Flags: unix.NF_NAT_RANGE_PROTO_SPECIFIED}}, nil
+		return []expression{immediate(port(a.Num)), {"redir", values{unix.NFTA_REDIR_REG_PROTO_MIN: num(reg),
+			unix.NFTA_REDIR_REG_PROTO_MAX: num(reg), unix.NFTA_REDIR_FLAGS: num(unix.NF_NAT_RANGE_PROTO_SPECIFIED)}}}, nil
 	case capture.TProxy:
-		return []expr.Any{
-			immediate(port(a.Num)), &expr.TProxy{Family: unix.NFPROTO_UNSPEC, RegPort: reg},
-			immediate(host32(a.Mark)), &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: reg},
-			verdict(expr.VerdictAccept, ""),
+		return []expression{
+			immediate(port(a.Num)), {"tproxy", values{tproxyRegPort: num(reg)}}, // of both families
+			immediate(host32(a.Mark)), setMeta(unix.NFT_META_MARK),
+			decide(nfAccept, ""),
 		}, nil
 	case capture.Zone:
-		return []expr.Any{
-			immediate(binaryutil.NativeEndian.PutUint16(uint16(a.Num))),
-			&expr.Ct{Key: expr.CtKeyZONE, SourceRegister: true, Register: reg}, verdict(expr.VerdictReturn, ""),
+		return []expression{
+			immediate(binary.NativeEndian.AppendUint16(nil, uint16(a.Num))),
+			setCt(unix.NFT_CT_ZONE), decide(unix.NFT_RETURN, ""),
 		}, nil
 	case capture.SetMark:
-		return []expr.Any{immediate(host32(a.Mark)), &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: reg}}, nil
+		return []expression{immediate(host32(a.Mark)), setMeta(unix.NFT_META_MARK)}, nil
 	case capture.SetConnMark:
-		return []expr.Any{immediate(host32(a.Mark)), &expr.Ct{Key: expr.CtKeyMARK, SourceRegister: true, Register: reg}}, nil
+		return []expression{immediate(host32(a.Mark)), setCt(unix.NFT_CT_MARK)}, nil
 	case capture.Add, capture.Update, capture.Delete:
 		id, err := sets.number(a.Name)
 		if err != nil {
 			return nil, err
 		}
-		return append(key(capture.SetKey(a.Num)), &expr.Dynset{SrcRegKey: reg, SetName: a.Name, SetID: id, Operation: setOps[a.Verb]}), nil
+		return append(key(capture.SetKey(a.Num)), expression{"dynset", values{unix.NFTA_DYNSET_SREG_KEY: num(reg),
+			unix.NFTA_DYNSET_OP: num(setOps[a.Verb]), unix.NFTA_DYNSET_SET_NAME: a.Name, unix.NFTA_DYNSET_SET_ID: num(id)}}), nil
 	}
 	return nil, fmt.Errorf("nftables cannot do %q", a.Verb)
 }

@@ -5,17 +5,13 @@ package nftables
 import (
 	"bytes"
 	"encoding/binary"
-	"fmt"
 	"iter"
 	"maps"
 	"net"
 	"net/netip"
-	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/google/nftables/binaryutil"
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/core/capture"
@@ -27,7 +23,7 @@ const unknown capture.Verb = "unknown"
 // model is the inverse of compile. It guesses each condition and the action from the values in the
 // expressions, and accepts a guess if compile makes the same expressions from it. A rule that
 // compile cannot have made gets the verb unknown, with its expressions as the name.
-func model(exprs []any) (r capture.Rule, packets uint64) {
+func model(exprs []expression) (r capture.Rule, packets uint64) {
 	d := decompiler{rest: exprs}
 	for _, f := range []capture.Families{capture.IPv4, capture.IPv6} {
 		if d.accept(family(f), nil) {
@@ -36,8 +32,8 @@ func model(exprs []any) (r capture.Rule, packets uint64) {
 		}
 	}
 	for {
-		if c, ok := d.first().(*expr.Counter); ok {
-			packets = c.Packets
+		if c := d.first(); c.name == "counter" {
+			packets = c.number(unix.NFTA_COUNTER_PACKETS)
 			d.rest = d.rest[1:]
 			break
 		}
@@ -54,54 +50,48 @@ func model(exprs []any) (r capture.Rule, packets uint64) {
 	return r, packets
 }
 
-func unknownRule(exprs []any) capture.Rule {
+func unknownRule(exprs []expression) capture.Rule {
 	var words []string
 	for _, e := range exprs {
-		words = append(words, fmt.Sprintf("%T%+v", e, e))
+		words = append(words, e.String())
 	}
 	return capture.Rule{Action: capture.Action{Verb: unknown, Name: strings.Join(words, " ")}}
 }
 
 // counted returns the packets of the first counter.
-func counted(exprs []any) uint64 {
-	c, _ := find[*expr.Counter](exprs)
-	if c == nil {
-		return 0
-	}
-	return c.Packets
+func counted(exprs []expression) uint64 {
+	c, _ := find("counter", exprs)
+	return c.number(unix.NFTA_COUNTER_PACKETS)
 }
 
-type decompiler struct{ rest []any }
+type decompiler struct{ rest []expression }
 
-func (d *decompiler) first() any {
+func (d *decompiler) first() (none expression) {
 	if len(d.rest) == 0 {
-		return nil
+		return none
 	}
 	return d.rest[0]
 }
 
 // accept consumes the next expressions if compile made the same ones from a guess.
-func (d *decompiler) accept(guess []expr.Any, err error) bool {
+func (d *decompiler) accept(guess []expression, err error) bool {
 	if err != nil || len(guess) > len(d.rest) {
 		return false
 	}
-	for i, e := range guess {
-		if !reflect.DeepEqual(d.rest[i], any(e)) {
-			return false
-		}
+	if !slices.Equal(d.rest[:len(guess)], guess) {
+		return false
 	}
 	d.rest = d.rest[len(guess):]
 	return true
 }
 
-// find returns the first expression of a type.
-func find[T any](exprs []any) (T, bool) {
+// find returns the first expression with a name.
+func find(name string, exprs []expression) (none expression, found bool) {
 	for _, e := range exprs {
-		if e, ok := e.(T); ok {
+		if e.name == name {
 			return e, true
 		}
 	}
-	var none T
 	return none, false
 }
 
@@ -137,43 +127,47 @@ func (d *decompiler) guesses() iter.Seq[capture.Match] {
 // looked returns the guesses that fit the values of the next comparison or look-up.
 func (d *decompiler) looked() (out []capture.Match) {
 	for _, e := range d.rest {
-		switch e := e.(type) {
-		case *expr.Lookup:
+		switch e.name {
+		case "lookup":
+			m := capture.Match{Key: capture.InSet, Not: e.number(unix.NFTA_LOOKUP_FLAGS) != 0, Name: e.values[unix.NFTA_LOOKUP_SET]}
 			for _, key := range capture.SetKeys() {
-				out = append(out, capture.Match{Key: capture.InSet, Not: e.Invert, Name: e.SetName, Num: uint32(key)})
+				m.Num = uint32(key)
+				out = append(out, m)
 			}
 			return out
-		case *expr.Cmp:
+		case "cmp":
 			return compared(e)
 		}
 	}
 	return nil
 }
 
+func negated(c expression) bool { return c.number(unix.NFTA_CMP_OP) == unix.NFT_CMP_NEQ }
+
 // compared returns the conditions that a comparison may represent, judging by the length of its
 // value.
-func compared(c *expr.Cmp) (out []capture.Match) {
-	m := capture.Match{Not: c.Op == expr.CmpOpNeq}
+func compared(c expression) (out []capture.Match) {
+	m, value := capture.Match{Not: negated(c)}, []byte(c.values[unix.NFTA_CMP_DATA])
 	var keys []capture.Key
-	switch len(c.Data) {
+	switch len(value) {
 	case 1:
-		m.Num = uint32(c.Data[0])
+		m.Num = uint32(value[0])
 		keys = []capture.Key{capture.Protocol}
 	case 2:
-		m.Num = uint32(binary.BigEndian.Uint16(c.Data))
+		m.Num = uint32(binary.BigEndian.Uint16(value))
 		keys = []capture.Key{capture.SourcePort, capture.DestPort}
 	case 4:
-		m.Num = binaryutil.NativeEndian.Uint32(c.Data)
+		m.Num = binary.NativeEndian.Uint32(value)
 		keys = []capture.Key{capture.UID, capture.GID, capture.Mark, capture.ConnMark}
 	case unix.IFNAMSIZ:
-		m.Name = strings.TrimRight(string(c.Data), "\x00")
+		m.Name = strings.TrimRight(string(value), "\x00")
 		keys = []capture.Key{capture.InInterface, capture.OutInterface}
 	}
 	for _, m.Key = range keys {
 		out = append(out, m)
 	}
-	if len(c.Data) < unix.IFNAMSIZ {
-		m.Name, m.Num = string(c.Data)+"+", 0
+	if len(value) < unix.IFNAMSIZ {
+		m.Name, m.Num = string(value)+"+", 0
 		for _, m.Key = range []capture.Key{capture.InInterface, capture.OutInterface} {
 			out = append(out, m)
 		}
@@ -188,27 +182,31 @@ func (d *decompiler) address(f capture.Families) (capture.Match, bool) {
 	if f == capture.IPv6 {
 		size = net.IPv6len
 	}
-	p, ok := d.first().(*expr.Payload)
-	if f == 0 || !ok || p.Base != expr.PayloadBaseNetworkHeader || p.Len == 0 || p.Len > size {
+	p := d.first()
+	length := uint32(p.number(unix.NFTA_PAYLOAD_LEN))
+	if f == 0 || p.name != "payload" || length == 0 || length > size {
 		return capture.Match{}, false
 	}
 	m := capture.Match{Key: capture.Source}
-	if p.Offset == sourceOffset(size)+size {
+	if p.number(unix.NFTA_PAYLOAD_OFFSET) == uint64(sourceOffset(size)+size) {
 		m.Key = capture.Destination
 	}
-	c, ok := find[*expr.Cmp](d.rest)
-	if !ok || len(c.Data) != int(p.Len) {
+	c, _ := find("cmp", d.rest)
+	value := []byte(c.values[unix.NFTA_CMP_DATA])
+	if len(value) != int(length) {
 		return capture.Match{}, false
 	}
-	m.Not = c.Op == expr.CmpOpNeq
-	bits := int(p.Len) * 8
-	if b, ok := d.rest[1].(*expr.Bitwise); ok && p.Len == size {
-		bits, _ = net.IPMask(b.Mask).Size()
+	m.Not = negated(c)
+	bits := int(length) * 8
+	if b := d.rest[1]; b.name == "bitwise" && length == size {
+		bits, _ = net.IPMask(b.values[unix.NFTA_BITWISE_MASK]).Size()
 	}
-	addr, _ := netip.AddrFromSlice(append(bytes.Clone(c.Data), make([]byte, size-p.Len)...))
+	addr, _ := netip.AddrFromSlice(append(bytes.Clone(value), make([]byte, size-length)...))
 	m.Prefix = netip.PrefixFrom(addr, bits)
-	if p.Len < size {
-		return m, d.accept([]expr.Any{p, compare(m.Not, c.Data)}, nil) && address(m)[0].(*expr.Payload).Offset == p.Offset
+	if length < size {
+		whole := address(m)[0]
+		whole.values[unix.NFTA_PAYLOAD_LEN] = num(length)
+		return m, d.accept([]expression{whole, compare(m.Not, value)}, nil)
 	}
 	return m, d.accept(address(m), nil)
 }
@@ -228,26 +226,23 @@ func (d *decompiler) actionGuesses() []capture.Action {
 	out := []capture.Action{{Verb: capture.Return}, {Verb: capture.Drop}, {Verb: capture.Reject}}
 	var port, zone, mark uint32
 	for _, e := range d.rest {
-		switch e := e.(type) {
-		case *expr.Verdict:
-			out = append(out, capture.Action{Verb: capture.Goto, Name: e.Chain})
-		case *expr.Dynset:
+		value := []byte(e.values[unix.NFTA_IMMEDIATE_DATA])
+		switch {
+		case e.name == verdict:
+			out = append(out, capture.Action{Verb: capture.Goto, Name: string(value[sizes[number]:])})
+		case e.name == "dynset":
 			for _, verb := range slices.Sorted(maps.Keys(setOps)) {
-				op := setOps[verb]
 				for _, key := range capture.SetKeys() {
-					if op == e.Operation {
-						out = append(out, capture.Action{Verb: verb, Name: e.SetName, Num: uint32(key)})
+					if uint64(setOps[verb]) == e.number(unix.NFTA_DYNSET_OP) {
+						out = append(out, capture.Action{Verb: verb, Name: e.values[unix.NFTA_DYNSET_SET_NAME], Num: uint32(key)})
 					}
 				}
 			}
-		case *expr.Immediate:
-			switch len(e.Data) {
-			case 2:
-				port = uint32(binary.BigEndian.Uint16(e.Data))
-				zone = uint32(binaryutil.NativeEndian.Uint16(e.Data))
-			case 4:
-				mark = binaryutil.NativeEndian.Uint32(e.Data)
-			}
+		case e.name == "immediate" && len(value) == 2:
+			port = uint32(binary.BigEndian.Uint16(value))
+			zone = uint32(binary.NativeEndian.Uint16(value))
+		case e.name == "immediate" && len(value) == 4:
+			mark = binary.NativeEndian.Uint32(value)
 		}
 	}
 	return append(out,

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/core/capture"
@@ -44,8 +43,6 @@ const (
 	getSet      = subsystem | unix.NFT_MSG_GETSET
 	newElements = subsystem | unix.NFT_MSG_NEWSETELEM
 	getElements = subsystem | unix.NFT_MSG_GETSETELEM
-
-	policyAccept = 1 // NF_ACCEPT, linux/netfilter.h
 
 	create = unix.NLM_F_REQUEST | unix.NLM_F_CREATE
 )
@@ -110,16 +107,15 @@ func (b batch) chain(c capture.Chain) {
 			b.Number(unix.NFTA_HOOK_HOOKNUM, hooks[c.Hook])
 			b.Number(unix.NFTA_HOOK_PRIORITY, uint32(priorities[c.Table]))
 		})
-		b.Number(unix.NFTA_CHAIN_POLICY, policyAccept)
+		b.Number(unix.NFTA_CHAIN_POLICY, nfAccept)
 		b.Text(unix.NFTA_CHAIN_TYPE, chainType(c))
 	})
 }
 
 func (b batch) rule(chain string, r capture.Rule, ids setIDs) {
-	failed := func(err error) { b.Err = errors.Join(b.Err, fmt.Errorf("chain %s, rule %q: %w", chain, r, err)) }
 	exprs, err := compile(r, ids)
 	if err != nil {
-		failed(err)
+		b.Err = errors.Join(b.Err, fmt.Errorf("chain %s, rule %q: %w", chain, r, err))
 		return
 	}
 	b.Message(newRule, create|unix.NLM_F_APPEND, "a rule of chain "+chain, func() {
@@ -127,11 +123,7 @@ func (b batch) rule(chain string, r capture.Rule, ids setIDs) {
 		b.Text(unix.NFTA_RULE_CHAIN, chain)
 		b.Nest(unix.NLA_F_NESTED|unix.NFTA_RULE_EXPRESSIONS, func() {
 			for _, e := range exprs {
-				data, err := expr.Marshal(unix.NFPROTO_INET, e)
-				if err != nil {
-					failed(err)
-				}
-				b.Attribute(unix.NLA_F_NESTED|unix.NFTA_LIST_ELEM, data)
+				b.expression(e)
 			}
 		})
 		b.Attribute(unix.NFTA_RULE_USERDATA, comment(r.Reason))

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/core/capture"
@@ -70,8 +69,8 @@ func decodeCount(a netlink.Attributes) (chain string, packets uint64, err error)
 			chain = a.Text()
 		case unix.NFTA_RULE_EXPRESSIONS:
 			for list := (netlink.Attributes{Rest: a.Value}); list.Next(); {
-				if c, ok := decodeExprNamed(netlink.Attributes{Rest: list.Value}, "counter").(*expr.Counter); ok && packets == 0 {
-					packets = c.Packets
+				if e := decodeExpression(netlink.Attributes{Rest: list.Value}); e.name == "counter" && packets == 0 {
+					packets = e.number(unix.NFTA_COUNTER_PACKETS)
 				}
 			}
 		}
@@ -227,7 +226,7 @@ type ruleEntry struct {
 // rules do not use result in an unknown rule.
 func decodeRule(a netlink.Attributes) (ruleEntry, error) {
 	var out ruleEntry
-	var exprs []any
+	var exprs []expression
 	var reason string
 	for a.Next() {
 		switch a.Kind {
@@ -238,7 +237,7 @@ func decodeRule(a netlink.Attributes) (ruleEntry, error) {
 		case unix.NFTA_RULE_EXPRESSIONS:
 			list := netlink.Attributes{Rest: a.Value}
 			for list.Next() {
-				exprs = append(exprs, decodeExpr(netlink.Attributes{Rest: list.Value}))
+				exprs = append(exprs, decodeExpression(netlink.Attributes{Rest: list.Value}))
 			}
 			if list.Err != nil {
 				return out, list.Err
@@ -266,120 +265,4 @@ func commentOf(udata []byte) string {
 		udata = udata[2+length:]
 	}
 	return ""
-}
-
-// An opaque represents an expression that our rules do not use.
-type opaque string
-
-// decodeExpr decodes one expression; if it cannot, the result is opaque.
-func decodeExpr(a netlink.Attributes) any { return decodeExprNamed(a, "") }
-
-// decodeExprNamed decodes an expression with the wanted name; others are opaque. An empty want
-// means any name.
-func decodeExprNamed(a netlink.Attributes, want string) any {
-	name, out := "", any(opaque("?"))
-	for a.Next() {
-		switch a.Kind {
-		case unix.NFTA_EXPR_NAME:
-			name = a.Text()
-			out = opaque(name)
-		case unix.NFTA_EXPR_DATA:
-			if want == "" || name == want {
-				out = decodeExprData(name, a.Value)
-			}
-		}
-	}
-	return out
-}
-
-// readable are the expressions that the library decodes to the values that it encoded.
-var readable = map[string]func() expr.Any{
-	"meta":    func() expr.Any { return &expr.Meta{} },
-	"cmp":     func() expr.Any { return &expr.Cmp{} },
-	"payload": func() expr.Any { return &expr.Payload{} },
-	"bitwise": func() expr.Any { return &expr.Bitwise{} },
-	"lookup":  func() expr.Any { return &expr.Lookup{} },
-	"dynset":  func() expr.Any { return &expr.Dynset{} },
-	"counter": func() expr.Any { return &expr.Counter{} },
-	"redir":   func() expr.Any { return &expr.Redir{} },
-	"reject":  func() expr.Any { return &expr.Reject{} },
-	"socket":  func() expr.Any { return &expr.Socket{} },
-}
-
-func decodeExprData(name string, data []byte) any {
-	switch name {
-	case "ct":
-		return decodeCt(data)
-	case "immediate":
-		return decodeImmediate(data)
-	case "tproxy":
-		return decodeTProxy(data)
-	}
-	if e, ok := readable[name]; ok {
-		if e := e(); unmarshal(data, e) == nil {
-			return e
-		}
-	}
-	return opaque(name)
-}
-
-// unmarshal calls the library's decoder safely: some decoders do not check lengths.
-func unmarshal(data []byte, e expr.Any) (err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("malformed %T: %v", e, r)
-		}
-	}()
-	return expr.Unmarshal(unix.NFPROTO_INET, data, e)
-}
-
-func decodeImmediate(data []byte) any {
-	imm, v := &expr.Immediate{}, &expr.Verdict{}
-	if unmarshal(data, imm) == nil && len(imm.Data) > 0 {
-		return imm
-	}
-	if unmarshal(data, v) == nil && imm.Register == unix.NFT_REG_VERDICT {
-		return v
-	}
-	return opaque("immediate")
-}
-
-// decodeTProxy decodes a tproxy expression for both families, with a port and no address. The
-// library cannot decode it.
-func decodeTProxy(data []byte) any {
-	t := &expr.TProxy{Family: unix.NFPROTO_UNSPEC}
-	a := netlink.Attributes{Rest: data}
-	for a.Next() {
-		switch {
-		case a.Kind == expr.NFTA_TPROXY_FAMILY && a.Number() == unix.NFPROTO_UNSPEC:
-		case a.Kind == expr.NFTA_TPROXY_REG_PORT:
-			t.RegPort = a.Number()
-		default:
-			return opaque("tproxy")
-		}
-	}
-	if a.Err != nil {
-		return opaque("tproxy")
-	}
-	return t
-}
-
-// decodeCt decodes a ct expression; the library does not distinguish reads from writes.
-func decodeCt(data []byte) any {
-	ct := &expr.Ct{}
-	a := netlink.Attributes{Rest: data}
-	for a.Next() {
-		switch a.Kind {
-		case unix.NFTA_CT_KEY:
-			ct.Key = expr.CtKey(a.Number())
-		case unix.NFTA_CT_DREG:
-			ct.Register = a.Number()
-		case unix.NFTA_CT_SREG:
-			ct.Register, ct.SourceRegister = a.Number(), true
-		}
-	}
-	if a.Err != nil || ct.Register != reg {
-		return opaque("ct")
-	}
-	return ct
 }

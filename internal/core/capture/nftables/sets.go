@@ -11,7 +11,6 @@ import (
 	"sort"
 	"time"
 
-	"github.com/google/nftables/binaryutil"
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/core/capture"
@@ -51,7 +50,7 @@ const maxElements = 512
 func (b batch) elements(s capture.Set, t setType, id uint32) {
 	chunk(b, s, id, s.Numbers, func(i capture.Interval[uint32]) {
 		if !t.interval {
-			b.element(binaryutil.NativeEndian.PutUint32(i.First), false)
+			b.element(host32(i.First), false)
 			return
 		}
 		b.element(port(i.First), false)
