@@ -59,10 +59,10 @@ type Page struct {
 // HTML returns the page, self-contained: no script, no request.
 func (p Page) HTML() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, head, markup(p.Title))
-	fmt.Fprintf(&b, "<h1>%s</h1>\n", markup(p.Title))
+	fmt.Fprintf(&b, head, Escape(p.Title))
+	fmt.Fprintf(&b, "<h1>%s</h1>\n", Escape(p.Title))
 	if p.Command != "" {
-		fmt.Fprintf(&b, "<p class=\"at\">Made by <code>%s</code></p>\n", markup(p.Command))
+		fmt.Fprintf(&b, "<p class=\"at\">Made by <code>%s</code></p>\n", Escape(p.Command))
 	}
 	if len(p.Summary) > 0 {
 		b.WriteString("<section class=\"scroll\">\n<table>\n")
@@ -73,7 +73,7 @@ func (p Page) HTML() string {
 			}
 			b.WriteString("<tr>")
 			for _, text := range row {
-				fmt.Fprintf(&b, "<%s>%s</%s>", cell, markup(text), cell)
+				fmt.Fprintf(&b, "<%s>%s</%s>", cell, Escape(text), cell)
 			}
 			b.WriteString("</tr>\n")
 		}
@@ -93,16 +93,16 @@ func (p Page) HTML() string {
 }
 
 func (s Section) write(b *strings.Builder) {
-	fmt.Fprintf(b, "<section>\n<h2>%s</h2>\n", markup(s.Chart.Title))
+	fmt.Fprintf(b, "<section>\n<h2>%s</h2>\n", Escape(s.Chart.Title))
 	if s.From != "" {
-		fmt.Fprintf(b, "<p class=\"at\">%s</p>\n", markup(s.From))
+		fmt.Fprintf(b, "<p class=\"at\">%s</p>\n", Escape(s.From))
 	}
 	if s.Verdict != "" {
 		class := "bad"
 		if s.Good {
 			class = "good"
 		}
-		fmt.Fprintf(b, "<p class=\"verdict %s\">%s</p>\n", class, markup(s.Verdict))
+		fmt.Fprintf(b, "<p class=\"verdict %s\">%s</p>\n", class, Escape(s.Verdict))
 	}
 	writeList(b, s.Lines)
 	if drawn := s.Chart; !drawn.empty() {
@@ -127,7 +127,7 @@ func writeList(b *strings.Builder, items []string) {
 	}
 	b.WriteString("<ul>\n")
 	for _, l := range items {
-		fmt.Fprintf(b, "<li>%s</li>\n", markup(l))
+		fmt.Fprintf(b, "<li>%s</li>\n", Escape(l))
 	}
 	b.WriteString("</ul>\n")
 }
@@ -146,7 +146,7 @@ func writeTable(b *strings.Builder, t startup.Timeline) {
 			subject += fmt.Sprintf(" #%d", ev.Incarnation)
 		}
 		fmt.Fprintf(b, "<tr><td>%.3f s</td><td>%s</td><td>%s</td><td>%s</td></tr>\n",
-			ev.At.Seconds(), markup(subject), markup(string(ev.What)), markup(ev.Detail))
+			ev.At.Seconds(), Escape(subject), Escape(string(ev.What)), Escape(ev.Detail))
 	}
 	b.WriteString("</table></details>\n")
 }

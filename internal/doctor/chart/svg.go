@@ -81,7 +81,7 @@ func SVG(charts []Chart) string {
 		wide, high = max(wide, p.wide), high+p.high
 	}
 	return fmt.Sprintf(`<svg class="chart" xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%.0f" viewBox="0 0 %.0f %.0f" role="img" font-family="system-ui, sans-serif" font-size="12">`+"\n"+
-		"<title>%s</title>\n%s%s%s"+`<rect class="ground" width="100%%" height="100%%"/>`+"\n%s</svg>\n", wide, high, wide, high, markup(names(charts)), described(charts), style, patterns, body.String())
+		"<title>%s</title>\n%s%s%s"+`<rect class="ground" width="100%%" height="100%%"/>`+"\n%s</svg>\n", wide, high, wide, high, Escape(names(charts)), described(charts), style, patterns, body.String())
 }
 
 // described returns the text that a screen reader reads for the picture.
@@ -95,7 +95,7 @@ func described(charts []Chart) string {
 	if len(out) == 0 {
 		return ""
 	}
-	return "<desc>" + markup(strings.Join(out, "\n")) + "</desc>\n"
+	return "<desc>" + Escape(strings.Join(out, "\n")) + "</desc>\n"
 }
 
 // aligned gives the charts one axis and one margin, so that readers can compare their bars. Axes of time and axes
@@ -186,7 +186,7 @@ func (p picture) x(t time.Duration) float64 {
 
 func (p picture) draw(b *strings.Builder) {
 	if p.chart.Title != "" {
-		fmt.Fprintf(b, `<text x="%d" y="%d" font-size="16" font-weight="600">%s</text>`+"\n", pad, pad+14, markup(p.chart.Title))
+		fmt.Fprintf(b, `<text x="%d" y="%d" font-size="16" font-weight="600">%s</text>`+"\n", pad, pad+14, Escape(p.chart.Title))
 	}
 	p.axis(b)
 	for i, l := range p.lanes {
@@ -194,7 +194,7 @@ func (p picture) draw(b *strings.Builder) {
 	}
 	p.legend(b)
 	for i, n := range p.chart.Notes {
-		fmt.Fprintf(b, `<text class="bad" x="%d" y="%.0f" font-weight="600">! %s</text>`+"\n", pad, p.notesAt+float64(i*legendHigh), markup(n))
+		fmt.Fprintf(b, `<text class="bad" x="%d" y="%.0f" font-weight="600">! %s</text>`+"\n", pad, p.notesAt+float64(i*legendHigh), Escape(n))
 	}
 }
 
@@ -211,7 +211,7 @@ func (p picture) axis(b *strings.Builder) {
 
 func (p picture) lane(b *strings.Builder, l Lane, y float64) {
 	middle := y + laneHigh/2
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="end">%s</text>`+"\n", p.left-10, middle+4, markup(l.Name))
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="end">%s</text>`+"\n", p.left-10, middle+4, Escape(l.Name))
 	fmt.Fprintf(b, `<path class="grid" d="M%.1f %.1fH%.1f"/>`+"\n", p.left, middle, p.left+lanesWide)
 	for _, s := range l.Spans {
 		bar(b, p.x(s.From), middle-barHigh/2, max(p.x(s.To)-p.x(s.From), 1), barHigh, phases[s.Phase], p.chart.sentence(l.Name, s))
@@ -231,7 +231,7 @@ func (p picture) marks(b *strings.Builder, all []Mark, y float64) {
 		}
 	}
 	for _, d := range drawn {
-		fmt.Fprintf(b, `<g><title>%s</title>`, markup(strings.Join(d.labels, "\n")))
+		fmt.Fprintf(b, `<g><title>%s</title>`, Escape(strings.Join(d.labels, "\n")))
 		badge(b, d.x, y, marks[d.kind])
 		b.WriteString("</g>\n")
 	}
@@ -279,7 +279,7 @@ func badge(b *strings.Builder, x, y float64, l look) {
 func bar(b *strings.Builder, x, y, wide, high float64, l look, title string) {
 	b.WriteString("<g>")
 	if title != "" {
-		fmt.Fprintf(b, "<title>%s</title>", markup(title))
+		fmt.Fprintf(b, "<title>%s</title>", Escape(title))
 	}
 	fmt.Fprintf(b, `<rect class="bar %s" x="%.1f" y="%.1f" width="%.1f" height="%.0f" rx="2"/>`, l.class, x, y, wide, high)
 	if l.class != phases[Healthy].class {
@@ -334,5 +334,5 @@ func (p picture) legend(b *strings.Builder) {
 	}
 }
 
-// markup makes text safe for SVG and HTML.
-func markup(text string) string { return html.EscapeString(visible.Plain(text)) }
+// Escape makes text safe for SVG and HTML.
+func Escape(text string) string { return html.EscapeString(visible.Plain(text)) }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"outrider.dev/internal/base/cli/visible"
 	"outrider.dev/internal/doctor/diagnose"
 )
 
@@ -168,34 +167,64 @@ func narrow(line string, columns int) string {
 	return line
 }
 
-type (
-	fleetPage struct {
-		shell
-		Summary, Left string
-		Causes        []cause
-		Phases        []diagnose.PhaseName
-		Ticks         []tick
-		Rows          []row
-	}
-	row struct {
-		Name, Class, Took, Cause, Sentence, Label string
-		Bars                                      []barPart
-	}
-)
+// A row is one pod on the page of a fleet.
+type row struct {
+	name, class, took, cause, sentence, label string
+	bars                                      []bar
+}
+
+// A bar is a phase of a start: its left end and its width in percent of the axis.
+type bar struct {
+	phase   diagnose.PhaseName
+	x, wide string
+}
 
 // FleetHTML writes a page with one row for each pod.
 func FleetHTML(w io.Writer, reports []diagnose.Report) error {
 	f := newFleet(reports)
 	end := f.axis()
-	p := fleetPage{shell: newShell(fmt.Sprintf("How %d pods started", len(f.reports))), Summary: f.summary(), Causes: f.causes, Phases: diagnose.PhaseNames, Ticks: ticks(end)}
+	d := newDocument(fmt.Sprintf("How %d pods started", len(f.reports)))
+	d.put("<p>%s</p>\n<div class=\"tools\" role=\"group\" aria-label=\"Show only\">\n", f.summary())
+	for _, c := range f.causes {
+		d.put(`<button type="button" class="cause" aria-pressed="false" data-cause="%[1]s" title="%[2]s">%[1]s <b>%[3]s</b></button>`+"\n", c.Code, c.Title, c.Count)
+	}
+	d.put(`<label>name <input id="name" type="search" autocomplete="off"></label>
+<output id="shown"></output>
+</div>
+<ul class="legend">`)
+	for _, p := range diagnose.PhaseNames {
+		d.legend(string(p), "2", "12", p)
+	}
+	d.put(`<li>empty: not known</li></ul>
+<main>
+<ol class="fleet">
+<li class="head"><span>pod</span><span>until ready</span>`)
+	d.axis(end)
+	d.put("<span>cause</span></li>\n")
+	for _, r := range f.reports[:min(len(f.reports), mostRows)] {
+		d.row(rowOf(r, end))
+	}
+	d.put("</ol>\n")
 	if more := len(f.reports) - mostRows; more > 0 {
-		p.Left = fmt.Sprintf("%d more pods are not shown: they are counted above, and were ready before the last one here, or have ended", more)
-		f.reports = f.reports[:mostRows]
+		d.left("%d more pods are not shown: they are counted above, and were ready before the last one here, or have ended", more)
 	}
-	for _, r := range f.reports {
-		p.Rows = append(p.Rows, rowOf(r, end))
+	return d.end(w)
+}
+
+func (d *document) row(r row) {
+	d.put(`<li data-c="%s"><span class="name">%s</span><span class="%s">%s</span>`, r.cause, r.name, r.class, r.took)
+	if len(r.bars) > 0 {
+		d.put(`<svg class="lane" role="img" aria-label="%s"><rect class="ground" width="100%%" height="16"/>`, r.label)
+		for _, b := range r.bars {
+			d.put(`<rect class="bar %s" x="%s%%" width="%s%%" height="16"/>`, b.phase, b.x, b.wide)
+		}
+		d.put("</svg>")
+	} else {
+		d.put(`<span class="faint">phases not known</span>`)
 	}
-	return templates.ExecuteTemplate(w, "fleet", p)
+	d.put(`<span class="%s">%s</span>`, r.class, r.cause)
+	d.putIf(`<span class="sentence faint">%s</span>`, r.sentence)
+	d.put("</li>\n")
 }
 
 // axis returns an end of the axis that up to 5 % of the pods may exceed, so that a few pods that took hours do not
@@ -224,11 +253,11 @@ func (f fleet) axis() time.Duration {
 
 func rowOf(r diagnose.Report, end time.Duration) row {
 	s := startOf(r)
-	out := row{Name: visible.Plain(cut(r.Pod, longestName)), Took: Took(s), Cause: Cause(r), Label: phasesText(s), Class: "bad"}
+	out := row{name: shown(r.Pod, longestName), took: Took(s), cause: Cause(r), label: phasesText(s), class: "bad"}
 	if r.Verdict != diagnose.Nothing {
-		out.Sentence = shown(r.Sentence, 200)
+		out.sentence = shown(r.Sentence, 200)
 	} else if s.State != diagnose.StartNotReady {
-		out.Class = "good"
+		out.class = "good"
 	}
 	for i, p := range s.Phases {
 		to := p.From + p.Took.Time
@@ -236,7 +265,7 @@ func rowOf(r diagnose.Report, end time.Duration) row {
 			to = min(to, s.Phases[i+1].From)
 		}
 		if to = min(to, end); to > p.From {
-			out.Bars = append(out.Bars, barPart{Class: string(p.Name), X: percent(p.From, end), Wide: percent(to-p.From, end)})
+			out.bars = append(out.bars, bar{p.Name, percent(p.From, end), percent(to-p.From, end)})
 		}
 	}
 	return out

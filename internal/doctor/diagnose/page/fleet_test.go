@@ -87,8 +87,8 @@ func TestFleetAxis(t *testing.T) {
 	}
 	for _, r := range all {
 		at := 0.0
-		for _, b := range rowOf(r, f.axis()).Bars {
-			x, wide := number(t, b.X), number(t, b.Wide)
+		for _, b := range rowOf(r, f.axis()).bars {
+			x, wide := number(t, b.x), number(t, b.wide)
 			if x < at-0.02 || x+wide > 100.02 {
 				t.Errorf("%s: a bar from %v, %v wide, after %v", r.Pod, x, wide, at)
 			}

@@ -1,15 +1,16 @@
 package page
 
 import (
+	"cmp"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
 	"fmt"
-	"html/template"
 	"io"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"outrider.dev/internal/base/cli/visible"
@@ -17,16 +18,11 @@ import (
 	"outrider.dev/internal/doctor/diagnose"
 )
 
-//go:embed page.html
-var markup string
-
 //go:embed page.css
 var sheet string
 
 //go:embed page.js
 var script string
-
-var templates = template.Must(template.New("page").Parse(markup))
 
 // palette contains the colours of every chart and those of the page itself.
 var palette = append(slices.Clone(chart.Palette), chart.Colour{Name: "page", Light: "#f6f8fa", Dark: "#0d1117"}, chart.Colour{Name: "gate", Light: "#bf3989", Dark: "#f778ba"})
@@ -53,71 +49,91 @@ func styles() string {
 	return out + "\n" + sheet
 }
 
-// A shell holds the parts that every page has.
-type shell struct {
-	Title  string
-	Style  template.CSS
-	Script template.JS
-	Policy string
+// A document is a page that is being written.
+type document struct{ strings.Builder }
+
+// markup is a constant of this package. A string of another origin is no markup without a conversion.
+type markup string
+
+// put writes markup and the values, which are %s in it. Values may contain text of others, such as lines of logs: put
+// escapes them, so that they add no element, no attribute and no control character to the page.
+func (d *document) put(text markup, values ...any) {
+	for i, v := range values {
+		values[i] = chart.Escape(fmt.Sprint(v))
+	}
+	fmt.Fprintf(d, string(text), values...)
 }
 
-func newShell(title string) shell {
-	style := styles()
+// putIf writes markup if its value is not empty.
+func (d *document) putIf(text markup, value string) {
+	if value != "" {
+		d.put(text, value)
+	}
+}
+
+// newDocument begins a page.
+func newDocument(title string) *document {
+	d, style := &document{}, styles()
 	hash := func(text string) string {
 		sum := sha256.Sum256([]byte(text))
 		return base64.StdEncoding.EncodeToString(sum[:])
 	}
-	return shell{title, template.CSS(style), template.JS(script), fmt.Sprintf(
-		"default-src 'none'; style-src 'sha256-%s'; script-src 'sha256-%s'; base-uri 'none'; form-action 'none'", hash(style), hash(script))}
+	d.put(`<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'sha256-%s'; script-src 'sha256-%s'; base-uri 'none'; form-action 'none'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="referrer" content="no-referrer">
+<title>%s</title>
+<style>`, hash(style), hash(script), title)
+	d.WriteString(style)
+	d.put(`</style>
+</head>
+<body>
+<header><h1>%s</h1><button type="button" id="theme" aria-pressed="false">Dark page</button></header>
+
+`, title)
+	return d
 }
 
-// These are the parts of a page. [shown] makes text in them harmless, and the template escapes it.
-type (
-	podsPage struct {
-		shell
-		End    int64 // end of the axis in ms
-		Ticks  []tick
-		Legend []badge
-		Pods   []podPart
-		Left   string
+// end completes the page and writes it.
+func (d *document) end(w io.Writer) error {
+	d.put("</main>\n<script>")
+	d.WriteString(script)
+	d.put("</script>\n</body>\n</html>\n")
+	_, err := io.WriteString(w, d.String())
+	return err
+}
+
+// axis writes the axis that timelines share.
+func (d *document) axis(end time.Duration) {
+	d.put(`<svg class="axis" aria-hidden="true">`)
+	for _, t := range ticks(end) {
+		d.put(`<text class="faint" x="%s%%" y="14" data-at="%s">%s s</text>`, percent(t, end), t.Milliseconds(), strconv.FormatFloat(t.Seconds(), 'f', -1, 64))
 	}
-	badge   struct{ Letter, Class, Means string }
-	tick    struct{ X, At, Text string }
-	podPart struct {
-		Name, Class, Sentence, Zero, Timeline, Decide, Count string
-		Lanes                                                []lanePart
-		Lines                                                []linePart
-		Findings                                             []findingPart
-		Lists                                                []listPart
-	}
-	lanePart struct {
-		Name, Label string
-		Bars        []barPart
-		Marks       []markPart
-	}
-	barPart struct {
-		Class, X, Wide string
-		From, To       int64
-		Y, High        int
-	}
-	markPart struct {
-		Letter, Class, X string
-		At               int64
-	}
-	linePart struct {
-		When, Container, Text, From string
-		At                          int64
-		Placed, Against             bool
-	}
-	findingPart struct {
-		Code, Confidence, Sentence, Disproof, Remedy, Tried, Command, Patch string
-		Quotes                                                              []linePart
-	}
-	listPart struct {
-		Title string
-		Lines []string
-	}
-)
+	d.put("</svg>")
+}
+
+// legend writes an entry of a legend.
+func (d *document) legend(class, y, high string, means any) {
+	d.put(`<li>`+key+`<rect class="bar %s" y="%s" width="16" height="%s"/></svg>%s</li>`, class, y, high, means)
+}
+
+// key begins the picture of a legend's entry.
+const key = `<svg class="key" aria-hidden="true"><rect class="ground" width="16" height="16"/>`
+
+const zoom = `<div class="tools" role="toolbar" aria-label="Zoom of all timelines">
+<button type="button" data-do="in" aria-label="zoom in">+</button>
+<button type="button" data-do="out" aria-label="zoom out">−</button>
+<button type="button" data-do="all">All</button>
+<button type="button" data-do="left" aria-label="earlier">←</button>
+<button type="button" data-do="right" aria-label="later">→</button>
+<output id="window"></output>
+</div>
+<p class="faint">On a timeline: <kbd>+</kbd> <kbd>-</kbd> <kbd>0</kbd> zoom, <kbd>←</kbd> <kbd>→</kbd> move the cursor (with <kbd>Shift</kbd> the window), <kbd>n</kbd> <kbd>p</kbd> go to the next and the previous mark, <kbd>Home</kbd> and <kbd>End</kbd> to the ends. Drag to move; turn the wheel on a chosen timeline, or with <kbd>Ctrl</kbd>, to zoom.</p>
+<ul class="legend">
+`
 
 // HTML writes one self-contained page with the timelines and findings of pods, those with findings first. Its
 // content security policy forbids every request, and all scripts and styles except its own.
@@ -131,25 +147,42 @@ func HTML(w io.Writer, reports []diagnose.Report) error {
 	if len(all) == 1 {
 		title = "What happened to " + shown(all[0].Pod, longestName)
 	}
-	p := podsPage{shell: newShell(title)}
-	if more := len(all) - mostPods; more > 0 {
-		p.Left = fmt.Sprintf("%d more pods are not shown, of which those with findings come first: select fewer, or use --all", more)
-		all = all[:mostPods]
-	}
+	left := len(all) - mostPods
+	all = all[:min(len(all), mostPods)]
 	var end time.Duration
+	kinds := map[chart.MarkKind]bool{}
 	for _, r := range all {
-		end = max(end, picture(r).End)
+		c := picture(r)
+		end = max(end, c.End)
+		for _, l := range c.Lanes {
+			for _, m := range l.Marks {
+				kinds[m.Kind] = true
+			}
+		}
 	}
-	p.End, p.Ticks = end.Milliseconds(), ticks(end)
-	kinds, room := map[chart.MarkKind]bool{}, mostLines
-	for _, r := range all {
-		p.Pods = append(p.Pods, podOf(r, end, kinds, &room))
-	}
+	d := newDocument(title)
+	d.put(zoom)
+	d.legend("alive", "2", "12", "runs")
+	d.legend("running", "5", "6", "runs, not ready")
+	d.legend("healthy", "2", "12", "ready")
 	for _, k := range slices.Sorted(maps.Keys(kinds)) {
 		letter, class, means := k.Badge()
-		p.Legend = append(p.Legend, badge{letter, class, means})
+		d.put("<li>"+key+`<circle class="%[1]s" cx="8" cy="8" r="7"/><text class="%[1]s" x="8" y="12">%[2]s</text></svg>%[3]s</li>`+"\n", class, letter, means)
 	}
-	return templates.ExecuteTemplate(w, "pods", p)
+	d.put("</ul>\n<main data-end=\"%s\">\n", end.Milliseconds())
+	room := mostLines
+	for _, r := range all {
+		d.pod(r, end, &room)
+	}
+	if left > 0 {
+		d.left("%d more pods are not shown, of which those with findings come first: select fewer, or use --all", left)
+	}
+	return d.end(w)
+}
+
+// left says at the end of a page how many pods it does not show.
+func (d *document) left(text string, n int) {
+	d.put(`<p class="verdict bad">%s</p>`, fmt.Sprintf(text, n))
 }
 
 // shown makes foreign text harmless and cuts it to a maximal length.
@@ -160,7 +193,7 @@ func percent(part, whole time.Duration) string {
 }
 
 // ticks returns some round times on an axis.
-func ticks(end time.Duration) (out []tick) {
+func ticks(end time.Duration) (out []time.Duration) {
 	step := time.Millisecond
 	for _, f := range []time.Duration{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 86_400_000} {
 		if step = f * time.Millisecond; end/step <= 6 {
@@ -171,101 +204,170 @@ func ticks(end time.Duration) (out []tick) {
 		step *= 2
 	}
 	for t := time.Duration(0); t <= end-step/2; t += step {
-		out = append(out, tick{percent(t, end), strconv.FormatInt(t.Milliseconds(), 10), strconv.FormatFloat(t.Seconds(), 'f', -1, 64) + " s"})
+		out = append(out, t)
 	}
 	return out
 }
 
-func podOf(r diagnose.Report, end time.Duration, kinds map[chart.MarkKind]bool, room *int) podPart {
-	zero, c := firstMoment(r), picture(r)
-	p := podPart{Name: shown(r.Pod, longestName), Sentence: shown(r.Sentence, longestLine), Timeline: visible.Plain(timeline(r)), Decide: shown(r.Decide, longestLine), Class: "bad"}
+// pod writes the section of a pod: its timeline and its log on the left, its findings on the right.
+func (d *document) pod(r diagnose.Report, end time.Duration, room *int) {
+	zero, class := firstMoment(r), "bad"
 	if r.Verdict == diagnose.Nothing {
-		p.Class = "good"
+		class = "good"
 	}
-	if !zero.IsZero() {
-		p.Zero = zero.UTC().Format("2006-01-02 15:04:05Z")
-		for i, l := range c.Lanes {
-			if l.Spans == nil && l.Marks == nil {
-				continue
-			}
-			p.Lanes = append(p.Lanes, laneOf(l, r.Tracks[i], c.End, end, kinds))
-		}
-	}
-	left := 0
-	for _, t := range r.Tracks {
-		left += t.LeftOut
-		for _, m := range t.Marks {
-			if *room == 0 {
-				left++
-				continue
-			}
-			*room--
-			p.Lines = append(p.Lines, linePart{When: diagnose.Instant(m.At), Container: shown(t.Container, longestName), Text: shown(m.Text, longestLine), From: sourceOf(m.Quote), At: after(m.At.At, zero).Milliseconds()})
-		}
-	}
-	slices.SortStableFunc(p.Lines, func(a, b linePart) int { return int(min(max(a.At-b.At, -1), 1)) })
-	p.Count = fmt.Sprintf("log lines: %d", len(p.Lines))
-	if left > 0 {
-		p.Count += fmt.Sprintf(", and %d more that are not shown", left)
-	}
+	name := shown(r.Pod, longestName)
+	d.put(`<section class="pod">
+<h2>%s</h2>
+<p class="verdict %s">%s</p>
+<div class="two">
+<div>
+`, name, class, shown(r.Sentence, longestLine))
+	d.timeline(r, name, end)
+	d.putIf(`<details><summary>timeline as text</summary><pre tabindex="0">%s</pre></details>`+"\n", timeline(r))
+	d.log(r, zero, room)
+	d.put("</div>\n<div class=\"findings\">\n")
 	for _, f := range r.Findings {
-		part := findingPart{Code: shown(string(f.Code), longestName), Confidence: shown(string(f.Confidence), longestName), Sentence: shown(f.Sentence, longestLine), Disproof: shown(f.Disproof, longestLine),
-			Remedy: shown(f.Remedy.Sentence, longestLine), Tried: shown(f.Tried(), longestLine), Command: shown(f.Remedy.Command, longestLine), Patch: shown(f.Patch, 20*longestLine)}
-		for _, q := range f.Evidence {
-			part.Quotes = append(part.Quotes, quoteOf(q, zero, false))
-		}
-		for _, q := range f.Against {
-			part.Quotes = append(part.Quotes, quoteOf(q, zero, true))
-		}
-		p.Findings = append(p.Findings, part)
+		d.finding(f, zero)
 	}
-	for _, l := range []listPart{{"What is missing", r.Missing}, {"What contradicts itself, or is limited", r.Notes}} {
-		if len(l.Lines) > 0 {
-			part := listPart{Title: l.Title}
-			for _, text := range l.Lines {
-				part.Lines = append(part.Lines, shown(text, longestLine))
+	d.putIf(`<p><b>What would decide:</b></p><pre tabindex="0">%s</pre>`+"\n", shown(r.Decide, longestLine))
+	d.list("What is missing", r.Missing)
+	d.list("What contradicts itself, or is limited", r.Notes)
+	d.put("</div>\n</div>\n</section>\n")
+}
+
+// timeline draws the containers of a pod, one row each.
+func (d *document) timeline(r diagnose.Report, name string, end time.Duration) {
+	zero := firstMoment(r)
+	var rows document
+	if !zero.IsZero() {
+		c := picture(r)
+		for i, l := range c.Lanes {
+			if l.Spans != nil || l.Marks != nil {
+				rows.lane(l, r.Tracks[i], c.End, end)
 			}
-			p.Lists = append(p.Lists, part)
 		}
 	}
-	return p
-}
-
-func sourceOf(q diagnose.Quote) string {
-	if q.Source.File == "" {
-		return ""
+	if rows.Len() == 0 {
+		d.put(`<p class="faint">The evidence has no times: there is no timeline.</p>` + "\n")
+		return
 	}
-	return "(" + shown(q.Source.String(), longestLine) + ")"
+	since := zero.UTC().Format("2006-01-02 15:04:05Z")
+	d.put(`<div class="chart" tabindex="0" role="group" aria-label="timeline of %s, from %[2]s on">
+<div class="row"><span class="name faint">since %[2]s</span>`, name, since)
+	d.axis(end)
+	d.put("</div>\n")
+	d.WriteString(rows.String())
+	d.put(`</div>
+<div class="now" aria-live="polite"><p class="faint">The lines of the logs at the cursor stand here.</p></div>
+`)
 }
 
-func quoteOf(q diagnose.Quote, zero time.Time, against bool) linePart {
-	l := linePart{Text: shown(q.Text, longestLine), From: sourceOf(q), Against: against}
-	if q.At.Known() {
-		l.When, l.At = diagnose.Instant(q.At), after(q.At.At, zero).Milliseconds()
-		l.Placed = !zero.IsZero() && l.At >= 0
-	}
-	return l
-}
-
-// laneOf scales a lane to the axis that all pods share. Bars differ in height too: that of a container that is not
-// ready has half the height.
-func laneOf(l chart.Lane, t diagnose.Track, own, end time.Duration, kinds map[chart.MarkKind]bool) lanePart {
-	out := lanePart{Name: l.Name, Label: fmt.Sprintf("%s, %s: %d runs, %d marks", l.Name, t.Role, len(t.Runs), len(l.Marks))}
+// lane draws one container, scaled to the axis that all pods share. Bars differ in height too: that of a container
+// that is not ready has half the height.
+func (d *document) lane(l chart.Lane, t diagnose.Track, own, end time.Duration) {
+	d.put(`<div class="row"><span class="name">%s</span><svg class="lane" role="img" aria-label="%s"><rect class="ground" width="100%%" height="28"/><line class="grid" x2="100%%" y1="14" y2="14"/>
+`, l.Name, fmt.Sprintf("%s, %s: %d runs, %d marks", l.Name, t.Role, len(t.Runs), len(l.Marks)))
 	for _, s := range l.Spans {
-		b := barPart{Class: string(s.Phase), From: s.From.Milliseconds(), To: s.To.Milliseconds(), Y: 6, High: 16}
-		if s.To == own { // a span that is still open lasts to the end of the axis
-			s.To, b.To = end, end.Milliseconds()
+		to, y, high := s.To, 6, 16
+		if to == own { // a span that is still open lasts to the end of the axis
+			to = end
 		}
 		if s.Phase == chart.Running {
-			b.Y, b.High = 10, 8
+			y, high = 10, 8
 		}
-		b.X, b.Wide = percent(s.From, end), percent(max(s.To-s.From, end/300), end)
-		out.Bars = append(out.Bars, b)
+		d.put(`<rect class="bar %s" x="%s%%" y="%s" width="%s%%" height="%s" data-a="%s" data-b="%s"/>`,
+			s.Phase, percent(s.From, end), y, percent(max(to-s.From, end/300), end), high, s.From.Milliseconds(), to.Milliseconds())
 	}
+	d.put("\n")
 	for _, m := range l.Marks {
-		kinds[m.Kind] = true
 		letter, class, _ := m.Kind.Badge()
-		out.Marks = append(out.Marks, markPart{letter, class, percent(m.At, end), m.At.Milliseconds()})
+		d.put(`<circle class="%[1]s" cx="%[2]s%%" cy="14" r="7" data-at="%[3]s"/><text class="%[1]s" x="%[2]s%%" y="18" data-at="%[3]s">%[4]s</text>`,
+			class, percent(m.At, end), m.At.Milliseconds(), letter)
 	}
-	return out
+	d.put("\n" + `<line class="cursor" y2="28"/></svg></div>` + "\n")
+}
+
+// log writes the lines of all containers by time, and counts those for which there is no room.
+func (d *document) log(r diagnose.Report, zero time.Time, room *int) {
+	type line struct {
+		at        time.Duration
+		container string
+		mark      diagnose.Mark
+	}
+	var lines []line
+	left := 0
+	for _, t := range r.Tracks {
+		fit := min(*room, len(t.Marks))
+		left += t.LeftOut + len(t.Marks) - fit
+		*room -= fit
+		for _, m := range t.Marks[:fit] {
+			lines = append(lines, line{after(m.At.At, zero).Truncate(time.Millisecond), t.Container, m})
+		}
+	}
+	if len(lines) == 0 {
+		return
+	}
+	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
+	d.put("<details><summary>log lines: %s", len(lines))
+	if left > 0 {
+		d.put(", and %s more that are not shown", left)
+	}
+	d.put("</summary><ol class=\"lines\">\n")
+	for _, l := range lines {
+		d.put(`<li data-at="%s"><span class="faint">%s %s</span> <code>%s</code>`, l.at.Milliseconds(), diagnose.Instant(l.mark.At), shown(l.container, longestName), shown(l.mark.Text, longestLine))
+		d.source(l.mark.Quote)
+		d.put("</li>\n")
+	}
+	d.put("</ol></details>\n")
+}
+
+func (d *document) finding(f diagnose.Finding, zero time.Time) {
+	d.put("<article>\n<h3>%s <span class=\"faint\">(%s)</span></h3>\n<p>%s</p>\n<ul class=\"quotes\">",
+		shown(string(f.Code), longestName), shown(string(f.Confidence), longestName), shown(f.Sentence, longestLine))
+	for _, q := range f.Evidence {
+		d.quote("", q, zero)
+	}
+	for _, q := range f.Against {
+		d.quote("<b>Against it:</b> ", q, zero)
+	}
+	d.put("</ul>\n<p>It would be wrong by: %s</p>\n", shown(f.Disproof, longestLine))
+	d.putIf("<p><b>What ends it:</b> %s</p>\n", shown(f.Remedy.Sentence, longestLine))
+	d.putIf("<p>%s</p>\n", shown(f.Tried(), longestLine))
+	d.putIf("<pre tabindex=\"0\">%s</pre>\n", shown(f.Remedy.Command, longestLine))
+	d.putIf("<details><summary>patch.yaml</summary><pre tabindex=\"0\">%s</pre></details>\n", shown(f.Patch, 20*longestLine))
+	d.put("</article>\n")
+}
+
+// quote writes a line of the evidence; its time is a button if it is on the timeline.
+func (d *document) quote(head markup, q diagnose.Quote, zero time.Time) {
+	d.put("<li>" + head)
+	if q.At.Known() {
+		if at := after(q.At.At, zero).Milliseconds(); !zero.IsZero() && at >= 0 {
+			d.put(`<button type="button" class="at" data-at="%s">%s</button> `, at, diagnose.Instant(q.At))
+		} else {
+			d.put(`<span class="faint">%s</span> `, diagnose.Instant(q.At))
+		}
+	}
+	d.put("<code>%s</code>", shown(q.Text, longestLine))
+	d.source(q)
+	d.put("</li>")
+}
+
+// source writes where a line is from, if it is from a file.
+func (d *document) source(q diagnose.Quote) {
+	if q.Source.File != "" {
+		d.put(` <span class="faint from">(%s)</span>`, shown(q.Source.String(), longestLine))
+	}
+}
+
+// list writes a closed list, if it has lines.
+func (d *document) list(title string, lines []string) {
+	if len(lines) == 0 {
+		return
+	}
+	d.put("<details><summary>%s</summary><ul>", title)
+	for _, l := range lines {
+		d.put("<li>%s</li>", shown(l, longestLine))
+	}
+	d.put("</ul></details>\n")
 }
