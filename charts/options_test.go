@@ -474,7 +474,7 @@ func TestMonitoringNamesWhatThereIs(t *testing.T) {
 		}
 	}
 	codes := regexp.MustCompile(`code=~\\?"([a-z|-]+)`).FindStringSubmatch(text)
-	want := []verdict.Code{verdict.BadAnnotation, verdict.PodSecurity, verdict.NoMechanism, verdict.BadGraph, verdict.BadOverride, verdict.TooLarge, verdict.ImageRefused, verdict.PortTaken, verdict.VolumeTaken, verdict.MountTaken}
+	want := []verdict.Code{verdict.InvalidAnnotation, verdict.PodSecurity, verdict.NoMechanism, verdict.InvalidGraph, verdict.InvalidOverride, verdict.TooLarge, verdict.ImageRefused, verdict.PortConflict, verdict.VolumeConflict, verdict.MountConflict}
 	var names []string
 	for _, code := range want {
 		names = append(names, string(code))

@@ -56,10 +56,10 @@ const (
 
 // Reasons of a cluster, in addition to the codes of the injector's own rules.
 const (
-	NoWebhook             verdict.Code = "no-webhook"              // the API server sends no pod to this control plane
-	NoRevision            verdict.Code = "no-control-plane"        // there is no control plane
-	NotThen               verdict.Code = "not-then"                // the pod is not injected, but a pod like it would be today
-	ControlPlaneNamespace verdict.Code = "control-plane-namespace" // the pod is in the control plane's namespace
+	NoWebhook             verdict.Code = "no-webhook"               // the API server sends no pod to this control plane
+	NoRevision            verdict.Code = "no-control-plane"         // there is no control plane
+	NotAtCreation         verdict.Code = "not-injected-at-creation" // the pod is not injected, but a pod like it would be today
+	ControlPlaneNamespace verdict.Code = "control-plane-namespace"  // the pod is in the control plane's namespace
 )
 
 // An Order describes how the pod starts.
@@ -190,7 +190,7 @@ func (m Mesh) decide(i *Injection, pod *corev1.Pod, s Subject) (inject.Result, e
 	case s.Planned && refusal != nil:
 		i.State = Refused
 	case today:
-		i.Code, i.Hint = NotThen, "make the pod anew"
+		i.Code, i.Hint = NotAtCreation, "make the pod anew"
 		i.Reason = fmt.Sprintf("a pod like it would be injected today (%s): it was made before that, or while the webhook was not reached", i.Reason)
 	case refusal != nil:
 		i.Reason = "a pod like it would be refused today: " + i.Reason

@@ -62,7 +62,7 @@ func TestTheSelectorsSayWhatInjectionSays(t *testing.T) {
 	revisions := []string{unset, "default", "canary"}
 	namespaces := combine([]string{contract.OwnNamespaceLabel, contract.NamespaceLabel, contract.RevisionLabel}, [][]string{{unset, "enabled", "disabled"}, {unset, "enabled", "disabled"}, revisions})
 	podLabels := combine([]string{contract.OwnInjectLabel, contract.InjectLabel, contract.RevisionLabel}, [][]string{{unset, "true", "false", "yes"}, {unset, "true", "false", "yes"}, revisions})
-	notRequested := []verdict.Code{verdict.Declined, verdict.NamespaceDeclines, verdict.OtherRevision, verdict.NotRequested, verdict.OtherInjector}
+	notRequested := []verdict.Code{verdict.PodOptsOut, verdict.NamespaceOptsOut, verdict.OtherRevision, verdict.NotRequested, verdict.OtherInjector}
 	n := 0
 	for _, byDefault := range []bool{false, true} {
 		for _, revision := range []string{"default", "canary", ""} {

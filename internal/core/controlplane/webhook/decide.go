@@ -194,11 +194,11 @@ var statuses = map[verdict.Code]struct {
 	code   int32
 	reason metav1.StatusReason
 }{
-	BadPod:                {http.StatusBadRequest, metav1.StatusReasonBadRequest},
-	verdict.BadAnnotation: {http.StatusBadRequest, metav1.StatusReasonBadRequest},
-	verdict.BadGraph:      {http.StatusBadRequest, metav1.StatusReasonBadRequest},
-	verdict.BadOverride:   {http.StatusBadRequest, metav1.StatusReasonBadRequest},
-	BadSettings:           {http.StatusInternalServerError, metav1.StatusReasonInternalError},
+	BadPod:                    {http.StatusBadRequest, metav1.StatusReasonBadRequest},
+	verdict.InvalidAnnotation: {http.StatusBadRequest, metav1.StatusReasonBadRequest},
+	verdict.InvalidGraph:      {http.StatusBadRequest, metav1.StatusReasonBadRequest},
+	verdict.InvalidOverride:   {http.StatusBadRequest, metav1.StatusReasonBadRequest},
+	BadSettings:               {http.StatusInternalServerError, metav1.StatusReasonInternalError},
 }
 
 // refused returns the answer that refuses a pod. The pod's author sees only its message.

@@ -52,7 +52,7 @@ func TestWhatIsAnswered(t *testing.T) {
 		"a charset of JSON":                       {media: "application/json; charset=utf-8", body: pod(plain), status: 200, allowed: true, injection: verdict.Injected, patch: "outrider-proxy"},
 		"a field of a newer Kubernetes is let be": {body: pod(`{spec: {brandNew: {a: 1}, containers: [{name: app, image: shop, command: [/app], alsoNew: 2}]}}`), status: 200, allowed: true, injection: verdict.Injected, patch: "outrider-proxy"},
 		"a pod of the node's network is left":     {body: pod(`{spec: {hostNetwork: true, containers: [{name: app, image: shop}]}}`), status: 200, allowed: true, injection: verdict.HostNetwork},
-		"a pod with inject: false is left alone":  {body: pod(`{metadata: {labels: {sidecar.istio.io/inject: "false"}}, spec: {containers: [{name: app, image: shop}]}}`), status: 200, allowed: true, injection: verdict.Declined},
+		"a pod with inject: false is left alone":  {body: pod(`{metadata: {labels: {sidecar.istio.io/inject: "false"}}, spec: {containers: [{name: app, image: shop}]}}`), status: 200, allowed: true, injection: verdict.PodOptsOut},
 		"kube-system is left, though it is labelled": {
 			body: edit(pod(plain), `"namespace":"shop"`, `"namespace":"kube-system"`), status: 200, allowed: true, injection: verdict.IgnoredNamespace},
 		"the control plane's own pods are left, whatever their labels": {
@@ -64,7 +64,7 @@ func TestWhatIsAnswered(t *testing.T) {
 		"a pod that is there is left": {body: edit(pod(plain), `"CREATE"`, `"UPDATE"`), status: 200, allowed: true, injection: NotCreated},
 		"a wrong annotation refuses the pod with what would be valid": {
 			body:   pod(`{metadata: {annotations: {outrider.dev/start: soon}}, spec: {containers: [{name: app, image: shop}]}}`),
-			status: 200, injection: verdict.BadAnnotation, code: 400, message: `outrider: annotation outrider.dev/start: "soon" is none of gate, native, hold, off`},
+			status: 200, injection: verdict.InvalidAnnotation, code: 400, message: `outrider: annotation outrider.dev/start: "soon" is none of gate, native, hold, off`},
 		"a pod that is none is refused":          {body: reviewOf("u1", "shop", []byte(`{"spec":{"containers":7}}`)), status: 200, injection: BadPod, code: 400, message: "the object is no pod"},
 		"a pod with a field twice is refused":    {body: reviewOf("u1", "shop", []byte(`{"spec":{"hostNetwork":true,"hostNetwork":false}}`)), status: 200, injection: BadPod, code: 400, message: "duplicate"},
 		"an older version gets a sentence":       {body: edit(pod(plain), "admission.k8s.io/v1", "admission.k8s.io/v1beta1"), status: 400, message: "admissionReviewVersions: [v1]"},

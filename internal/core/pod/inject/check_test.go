@@ -458,8 +458,8 @@ func TestNoEdgeWaitsForAProbeWithoutItsPort(t *testing.T) {
 			_, err := Pod(podOf(t, `metadata: {name: shop, annotations: {outrider.dev/depends-on: "{app: {cache: {condition: healthy, by: `+by+`}}}"}}
 spec: {containers: [{name: cache, image: i, command: [/c], `+probes+`}, {name: app, image: i, command: [/a]}]}`), Namespace{Name: "shop"}, Options{Manual: true})
 			var refusal *verdict.Refusal
-			if !errors.As(err, &refusal) || refusal.Code != verdict.BadGraph {
-				t.Errorf("%s, %s: %v, want a refusal with %s", probes, by, err, verdict.BadGraph)
+			if !errors.As(err, &refusal) || refusal.Code != verdict.InvalidGraph {
+				t.Errorf("%s, %s: %v, want a refusal with %s", probes, by, err, verdict.InvalidGraph)
 			}
 		}
 	}

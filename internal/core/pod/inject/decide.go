@@ -78,7 +78,7 @@ func decideByLabels(pod *corev1.Pod, ns Namespace, o Options) (verdict.Reason, [
 	case "true":
 		return verdict.Because(verdict.Injected, "%s is \"true\"", where), nil
 	case "false":
-		return verdict.Because(verdict.Declined, "%s is \"false\"", where), nil
+		return verdict.Because(verdict.PodOptsOut, "%s is \"false\"", where), nil
 	case "":
 	default:
 		warnings = append(warnings, where+" is \""+value+"\", which is neither \"true\" nor \"false\": it is as if it was not there")
@@ -108,7 +108,7 @@ func bySelector(pod *corev1.Pod, ns Namespace, o Options) (verdict.Reason, bool)
 	}
 	label := podLabel(pod)
 	if label == "false" {
-		return verdict.Because(verdict.Declined, "label %s is \"false\"", contract.InjectLabel), true
+		return verdict.Because(verdict.PodOptsOut, "label %s is \"false\"", contract.InjectLabel), true
 	}
 	injection, hasInjection := ns.Labels[contract.NamespaceLabel]
 	if v, ok := ns.Labels[contract.OwnNamespaceLabel]; ok {
@@ -119,7 +119,7 @@ func bySelector(pod *corev1.Pod, ns Namespace, o Options) (verdict.Reason, bool)
 	revision := o.revision()
 	switch {
 	case hasInjection && injection != "enabled":
-		return verdict.Because(verdict.NamespaceDeclines, "the namespace %s has the label %s=%s", ns.Name, contract.NamespaceLabel, injection), true
+		return verdict.Because(verdict.NamespaceOptsOut, "the namespace %s has the label %s=%s", ns.Name, contract.NamespaceLabel, injection), true
 	case hasInjection && revision != contract.DefaultRevision:
 		return verdict.Because(verdict.OtherRevision, "the namespace %s is the default revision's, and this is %s", ns.Name, revision), true
 	case hasInjection:
@@ -150,7 +150,7 @@ func podLabel(pod *corev1.Pod) string {
 // byPolicy decides if neither labels nor annotations do.
 func byPolicy(pod *corev1.Pod, o Options) verdict.Reason {
 	if s, ok := selected(pod, o.Values.Injector.NeverInjectSelector); ok {
-		return verdict.Because(verdict.NeverSelected, "neverInjectSelector %q matches the pod's labels", s)
+		return verdict.Because(verdict.NeverInjectSelector, "neverInjectSelector %q matches the pod's labels", s)
 	}
 	if s, ok := selected(pod, o.Values.Injector.AlwaysInjectSelector); ok {
 		return verdict.Because(verdict.Injected, "alwaysInjectSelector %q matches the pod's labels", s)
@@ -159,9 +159,9 @@ func byPolicy(pod *corev1.Pod, o Options) verdict.Reason {
 	case "", "enabled":
 		return verdict.Because(verdict.Injected, "the policy is to inject")
 	case "disabled":
-		return verdict.Because(verdict.PolicyDeclines, "the policy (global.proxy.autoInject) is \"disabled\", and the pod does not request injection")
+		return verdict.Because(verdict.PolicyDisabled, "the policy (global.proxy.autoInject) is \"disabled\", and the pod does not request injection")
 	default:
-		return verdict.Because(verdict.PolicyDeclines, "the policy (global.proxy.autoInject) is %q, which is neither \"enabled\" nor \"disabled\": nothing is injected", policy)
+		return verdict.Because(verdict.PolicyDisabled, "the policy (global.proxy.autoInject) is %q, which is neither \"enabled\" nor \"disabled\": nothing is injected", policy)
 	}
 }
 

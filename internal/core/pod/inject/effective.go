@@ -69,7 +69,7 @@ func settingsOf(in input, r *verdict.Report) (s effective, err error) {
 	s = effective{proxy: !in.alongside, pull: corev1.PullPolicy(in.o.Values.Global.ImagePullPolicy), grace: strconv.FormatInt(graceOf(in.pod), 10) + "s"}
 	unused, err := settings.CheckAnnotations(a)
 	if err != nil {
-		return s, verdict.Refuse(verdict.BadAnnotation, "", "%v", err)
+		return s, verdict.Refuse(verdict.InvalidAnnotation, "", "%v", err)
 	}
 	for _, u := range unused {
 		r.Ignored(u.Name, u.Why)
@@ -150,11 +150,11 @@ func (s *effective) readConfig(o Options, a map[string]string) error {
 			s.config, err = settings.ProxyConfigOf(settings.Overlay(s.fields, own))
 		}
 		if err != nil {
-			return verdict.Refuse(verdict.BadAnnotation, "", "annotation %s: %v", contract.ProxyConfig, err)
+			return verdict.Refuse(verdict.InvalidAnnotation, "", "annotation %s: %v", contract.ProxyConfig, err)
 		}
 	}
 	if t, ok := a[settings.TemplatesKey]; ok && t != "sidecar" {
-		return verdict.Refuse(verdict.BadAnnotation, "", "annotation %s: %q: no template but \"sidecar\" is there", settings.TemplatesKey, t)
+		return verdict.Refuse(verdict.InvalidAnnotation, "", "annotation %s: %q: no template but \"sidecar\" is there", settings.TemplatesKey, t)
 	}
 	return nil
 }
@@ -163,7 +163,7 @@ func (s *effective) readConfig(o Options, a map[string]string) error {
 func captureOf(a map[string]string, config settings.ProxyConfig, proxy bool) (mode string, capture bool, err error) {
 	mode = cmp.Or(a[contract.InterceptionMode], config.InterceptionMode, settings.Redirect)
 	if err := settings.Modes(mode); err != nil {
-		return "", false, verdict.Refuse(verdict.BadAnnotation, "", "interceptionMode %q: want %v", mode, err)
+		return "", false, verdict.Refuse(verdict.InvalidAnnotation, "", "interceptionMode %q: want %v", mode, err)
 	}
 	if a[contract.Capture] == "none" {
 		mode = settings.NoMode
@@ -187,11 +187,11 @@ func statusPortOf(a map[string]string, v settings.Values, config settings.ProxyC
 	if text, ok := a[contract.StatusPortAnnotation]; ok {
 		n, err := strconv.ParseUint(text, 10, 16)
 		if err != nil {
-			return port, false, verdict.Refuse(verdict.BadAnnotation, "", "annotation %s: %q is no port", contract.StatusPortAnnotation, text)
+			return port, false, verdict.Refuse(verdict.InvalidAnnotation, "", "annotation %s: %q is no port", contract.StatusPortAnnotation, text)
 		}
 		_, configured := a[contract.ProxyConfig]
 		if p := config.StatusPort; p != 0 && p != int32(n) && configured {
-			return port, false, verdict.Refuse(verdict.BadAnnotation, "keep one of the two", "annotation %s is %d, and statusPort of %s is %d", contract.StatusPortAnnotation, n, contract.ProxyConfig, p)
+			return port, false, verdict.Refuse(verdict.InvalidAnnotation, "keep one of the two", "annotation %s is %d, and statusPort of %s is %d", contract.StatusPortAnnotation, n, contract.ProxyConfig, p)
 		}
 		port = int32(n)
 	}
@@ -199,7 +199,7 @@ func statusPortOf(a map[string]string, v settings.Values, config settings.ProxyC
 		return contract.StatusPort, false, nil
 	}
 	if slices.Contains(reservedPorts, port) && port != contract.StatusPort {
-		return port, true, verdict.Refuse(verdict.PortTaken, "", "the agent's port %d is another one of the proxy's", port)
+		return port, true, verdict.Refuse(verdict.PortConflict, "", "the agent's port %d is another one of the proxy's", port)
 	}
 	return port, true, nil
 }
@@ -263,7 +263,7 @@ func resourcesOf(a map[string]string, mesh settings.Resources) (corev1.ResourceR
 		}
 		q, err := resource.ParseQuantity(text)
 		if err != nil {
-			return out, verdict.Refuse(verdict.BadAnnotation, "", "annotation %s: %q is no amount", r.key, text)
+			return out, verdict.Refuse(verdict.InvalidAnnotation, "", "annotation %s: %q is no amount", r.key, text)
 		}
 		if *r.list == nil {
 			*r.list = corev1.ResourceList{}
@@ -273,7 +273,7 @@ func resourcesOf(a map[string]string, mesh settings.Resources) (corev1.ResourceR
 	for _, name := range slices.Sorted(maps.Keys(out.Limits)) {
 		limit := out.Limits[name]
 		if request, ok := out.Requests[name]; ok && request.Cmp(limit) > 0 {
-			return out, verdict.Refuse(verdict.BadAnnotation, "", "the proxy's %s request %s is more than its limit %s", name, request.String(), limit.String())
+			return out, verdict.Refuse(verdict.InvalidAnnotation, "", "the proxy's %s request %s is more than its limit %s", name, request.String(), limit.String())
 		}
 	}
 	if out.Requests != nil || out.Limits != nil {
@@ -285,16 +285,16 @@ func resourcesOf(a map[string]string, mesh settings.Resources) (corev1.ResourceR
 // checkOwn refuses a pod if its author's own containers of our names are unusable.
 func checkOwn(in input, s effective) error {
 	if len(in.pod.Spec.Containers) == 0 {
-		return verdict.Refuse(verdict.BadOverride, "", "the pod has no container but %s", contract.ProxyContainer)
+		return verdict.Refuse(verdict.InvalidOverride, "", "the pod has no container but %s", contract.ProxyContainer)
 	}
 	if own, ok := in.own.find(contract.ProxyContainer); ok && !s.proxy {
-		return verdict.Refuse(verdict.BadOverride, "leave one of the two out", "the pod has its own container %s, and annotation %s: none", own.Name, contract.Proxy)
+		return verdict.Refuse(verdict.InvalidOverride, "leave one of the two out", "the pod has its own container %s, and annotation %s: none", own.Name, contract.Proxy)
 	}
 	by := map[string]string{}
 	for _, own := range slices.Concat(in.own.init, in.own.plain) {
 		name := overridden(own)
 		if first, twice := by[name]; twice {
-			return verdict.Refuse(verdict.BadOverride, "leave one of the two out", "the pod's own containers %s and %s both change %s", first, own.Name, name)
+			return verdict.Refuse(verdict.InvalidOverride, "leave one of the two out", "the pod's own containers %s and %s both change %s", first, own.Name, name)
 		}
 		by[name] = own.Name
 	}
@@ -348,7 +348,7 @@ func agentConfigOf(in input, s effective, r *verdict.Report) (string, error) {
 	}
 	notes, err := settings.ReadByAgent([]string{"PROXY_CONFIG=" + text, "OUTRIDER_GRACE=" + s.grace}, own)
 	if err != nil {
-		return "", verdict.Refuse(verdict.BadAnnotation, "", "annotation %s: the agent could not use it: %v", contract.ProxyConfig, err)
+		return "", verdict.Refuse(verdict.InvalidAnnotation, "", "annotation %s: the agent could not use it: %v", contract.ProxyConfig, err)
 	}
 	for _, note := range notes {
 		r.Warn("%s", note)

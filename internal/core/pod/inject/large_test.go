@@ -100,7 +100,7 @@ func TestWorkGrowsWithTheEdges(t *testing.T) {
 
 // The largest possible pod is injected, or refused with the number that would fit.
 func TestLargestPods(t *testing.T) {
-	want := map[string]verdict.Code{"complete": verdict.TooLarge, "against the list": verdict.TooLarge, "everything": verdict.TooLarge, "unknown names": verdict.BadGraph}
+	want := map[string]verdict.Code{"complete": verdict.TooLarge, "against the list": verdict.TooLarge, "everything": verdict.TooLarge, "unknown names": verdict.InvalidGraph}
 	for name, pod := range largePods(300) {
 		r, err := Pod(pod, Namespace{Name: "shop"}, Options{Manual: true})
 		got := r.Reason.Code

@@ -89,7 +89,7 @@ func targetsOf(pod *corev1.Pod, status int32, app *scrape, r *verdict.Report) ([
 		app.Port, app.Path = "", ""
 		for _, t := range app.Targets {
 			if n, _ := strconv.Atoi(t.Port); portOfMesh(n, status) {
-				return nil, verdict.Refuse(verdict.PortTaken, "name the app's own port, or annotate the pod "+settings.MergeKey+": \"false\"",
+				return nil, verdict.Refuse(verdict.PortConflict, "name the app's own port, or annotate the pod "+settings.MergeKey+": \"false\"",
 					"annotation %s: %d is a port of the mesh", settings.ScrapeKey, n)
 			}
 		}

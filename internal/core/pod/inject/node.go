@@ -36,7 +36,7 @@ func initOf(in input, r *verdict.Report) (string, error) {
 			continue
 		}
 		if err := settings.InitModes(s.text); err != nil {
-			return "", verdict.Refuse(verdict.BadAnnotation, "", "%s: %q: want %v", s.at, s.text, err)
+			return "", verdict.Refuse(verdict.InvalidAnnotation, "", "%s: %q: want %v", s.at, s.text, err)
 		}
 		mode, at = s.text, s.at
 	}
@@ -89,7 +89,7 @@ func writeNode(pod *corev1.Pod, in input, s effective, before *changes.Overrides
 func requiring(text string) (string, error) {
 	var list []string
 	if err := manifest.DecodeAnnotation(text, &list); err != nil {
-		return "", verdict.Refuse(verdict.BadAnnotation, "", "annotation %s: %q: want a list of plugins, as [%s]: %v", contract.RequiredPlugins, text, contract.NodePlugin, err)
+		return "", verdict.Refuse(verdict.InvalidAnnotation, "", "annotation %s: %q: want a list of plugins, as [%s]: %v", contract.RequiredPlugins, text, contract.NodePlugin, err)
 	}
 	if !slices.Contains(list, contract.NodePlugin) {
 		list = append(list, contract.NodePlugin)

@@ -116,7 +116,7 @@ func TestNodeIsRequired(t *testing.T) {
 		p.Annotations = map[string]string{contract.Init: contract.InitByNode}
 		p.Annotations[annotation] = value
 		var refusal *verdict.Refusal
-		if _, err := Pod(p, Namespace{Name: "shop"}, Options{}); !errors.As(err, &refusal) || refusal.Code != verdict.BadAnnotation || !strings.Contains(refusal.Sentence, annotation) {
+		if _, err := Pod(p, Namespace{Name: "shop"}, Options{}); !errors.As(err, &refusal) || refusal.Code != verdict.InvalidAnnotation || !strings.Contains(refusal.Sentence, annotation) {
 			t.Errorf("%s: %s: %v", annotation, value, err)
 		}
 	}

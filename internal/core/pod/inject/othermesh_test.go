@@ -219,8 +219,8 @@ func TestOwnLabels(t *testing.T) {
 		"Istio: no, our label: yes":              {pod: "labels: {sidecar.istio.io/inject: \"false\", outrider.dev/inject: \"true\"}", ns: labels{"istio-injection": "disabled"}, want: verdict.Injected},
 		"our namespace label":                    {ns: labels{"outrider.dev/injection": "enabled"}, want: verdict.Injected},
 		"our namespace label, Istio: no":         {pod: "annotations: {sidecar.istio.io/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: verdict.Injected},
-		"our annotation: no, Istio's label: yes": {pod: "labels: {sidecar.istio.io/inject: \"true\"}\n  annotations: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: verdict.Declined},
-		"our pod label: no":                      {pod: "labels: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: verdict.Declined},
+		"our annotation: no, Istio's label: yes": {pod: "labels: {sidecar.istio.io/inject: \"true\"}\n  annotations: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: verdict.PodOptsOut},
+		"our pod label: no":                      {pod: "labels: {outrider.dev/inject: \"false\"}", ns: labels{"outrider.dev/injection": "enabled"}, want: verdict.PodOptsOut},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := podOf(t, "metadata:\n  name: shop\n  "+tt.pod+"\nspec:\n  containers: [{name: app, image: a, command: [/app]}]")

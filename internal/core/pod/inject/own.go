@@ -128,7 +128,7 @@ func merged(ours, own corev1.Container) (corev1.Container, error) {
 	}
 	var out corev1.Container
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(mergeMaps(below, above), &out); err != nil {
-		return ours, verdict.Refuse(verdict.BadOverride, "", "the pod's own container %s: %v", written, err)
+		return ours, verdict.Refuse(verdict.InvalidOverride, "", "the pod's own container %s: %v", written, err)
 	}
 	out.RestartPolicy = ours.RestartPolicy // the plan decides whether it is a sidecar
 	withinLimits(out.Resources, own.Resources)

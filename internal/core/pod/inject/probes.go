@@ -117,7 +117,7 @@ func writeProbes(pod *corev1.Pod, in input, s effective, r *verdict.Report) erro
 	apps := s.mode != settings.NoMode && rewrites(in, r)
 	key := in.probeKey(pod)
 	if key != "" && !contract.ValidProbeKey(key) {
-		return verdict.Refuse(verdict.BadAnnotation, "leave it out: injection writes one", "variable %s of the proxy: want 16 to 128 letters, digits, '-' and '_'", contract.ProbeKey)
+		return verdict.Refuse(verdict.InvalidAnnotation, "leave it out: injection writes one", "variable %s of the proxy: want 16 to 128 letters, digits, '-' and '_'", contract.ProbeKey)
 	}
 	all := takenProbes(pod, s, apps, key, r)
 	if len(all) == 0 {
@@ -289,7 +289,7 @@ func restoreProbes(pod *corev1.Pod) error {
 	var all map[string]prober
 	if text := valueOf(pod, probersEnv); text != "" {
 		if err := json.Unmarshal([]byte(text), &all); err != nil {
-			return verdict.Refuse(verdict.BadAnnotation, "", "variable %s of %s: %v", probersEnv, contract.ProxyContainer, err)
+			return verdict.Refuse(verdict.InvalidAnnotation, "", "variable %s of %s: %v", probersEnv, contract.ProxyContainer, err)
 		}
 	}
 	key := keyOf(pod)

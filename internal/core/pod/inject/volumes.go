@@ -50,7 +50,7 @@ func proxyVolumesOf(in input, s effective) ([]corev1.Volume, []corev1.VolumeMoun
 		has[v.Name] = v
 		ofGate := gated && slices.Contains(podspec.Volumes, v.Name)
 		if slices.Contains(ourVolumes, v.Name) && !ofGate {
-			return nil, nil, verdict.Refuse(verdict.VolumeTaken, rename, "the pod has its own volume %s, and injection adds one of that name", v.Name)
+			return nil, nil, verdict.Refuse(verdict.VolumeConflict, rename, "the pod has its own volume %s, and injection adds one of that name", v.Name)
 		}
 	}
 	if !s.proxy {
@@ -73,9 +73,9 @@ func proxyVolumesOf(in input, s effective) ([]corev1.Volume, []corev1.VolumeMoun
 		old, there := has[v.Name]
 		switch {
 		case slices.Contains(ourVolumes, v.Name):
-			return nil, nil, verdict.Refuse(verdict.VolumeTaken, rename, "annotation %s: injection adds a volume %s itself", settings.VolumeKey, v.Name)
+			return nil, nil, verdict.Refuse(verdict.VolumeConflict, rename, "annotation %s: injection adds a volume %s itself", settings.VolumeKey, v.Name)
 		case there && !equality.Semantic.DeepEqual(old, v):
-			return nil, nil, verdict.Refuse(verdict.VolumeTaken, rename, "annotation %s: the pod has another volume %s", settings.VolumeKey, v.Name)
+			return nil, nil, verdict.Refuse(verdict.VolumeConflict, rename, "annotation %s: the pod has another volume %s", settings.VolumeKey, v.Name)
 		}
 		has[v.Name] = v
 	}
@@ -87,11 +87,11 @@ func checkMounts(mounts []corev1.VolumeMount, has map[string]corev1.Volume) erro
 	mounted := map[string]bool{}
 	for _, m := range mounts {
 		if _, there := has[m.Name]; !there {
-			return verdict.Refuse(verdict.BadAnnotation, "add it to annotation "+settings.VolumeKey, "annotation %s: there is no volume %s", settings.MountKey, m.Name)
+			return verdict.Refuse(verdict.InvalidAnnotation, "add it to annotation "+settings.VolumeKey, "annotation %s: there is no volume %s", settings.MountKey, m.Name)
 		}
 		over := func(dir string) bool { return contract.Overlap(dir, m.MountPath) }
 		if slices.ContainsFunc(ourDirs, over) || mounted[m.MountPath] {
-			return verdict.Refuse(verdict.MountTaken, "mount it somewhere else", "annotation %s: something else is mounted at %s already", settings.MountKey, m.MountPath)
+			return verdict.Refuse(verdict.MountConflict, "mount it somewhere else", "annotation %s: something else is mounted at %s already", settings.MountKey, m.MountPath)
 		}
 		mounted[m.MountPath] = true
 	}
@@ -107,11 +107,11 @@ func taken(err error) error {
 	case errors.As(err, &large):
 		return order.TooLarge(err)
 	case !errors.As(err, &t):
-		return verdict.Refuse(verdict.BadGraph, "", "%v", err)
+		return verdict.Refuse(verdict.InvalidGraph, "", "%v", err)
 	case t.Container == "":
-		return verdict.Refuse(verdict.VolumeTaken, "give it another name", "%v", t)
+		return verdict.Refuse(verdict.VolumeConflict, "give it another name", "%v", t)
 	}
-	return verdict.Refuse(verdict.MountTaken, "mount it somewhere else", "%v", t)
+	return verdict.Refuse(verdict.MountConflict, "mount it somewhere else", "%v", t)
 }
 
 func (in input) proxyMounts(s effective) []corev1.VolumeMount {

@@ -33,7 +33,7 @@ func ExcludedKind(pod *corev1.Pod) (code, sentence string) {
 	case pod.Spec.HostNetwork:
 		return "host-network", "the pod has hostNetwork: true, and what is captured there is the node's traffic"
 	case pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows || pod.Spec.NodeSelector[corev1.LabelOSStable] == "windows":
-		return "other-system", "the pod is for Windows nodes; the proxy and the capture are for Linux"
+		return "not-linux", "the pod is for Windows nodes; the proxy and the capture are for Linux"
 	}
 	return "", ""
 }

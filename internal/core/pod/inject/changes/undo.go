@@ -42,7 +42,7 @@ func Undone(pod *corev1.Pod, first func(*corev1.Pod) error) (out *corev1.Pod, lo
 // recorded reads an annotation that injection wrote.
 func recorded(pod *corev1.Pod, key string, into any) error {
 	if err := json.Unmarshal([]byte(pod.Annotations[key]), into); err != nil {
-		return verdict.Refuse(verdict.BadAnnotation, "leave it out: it is written by injection", "annotation %s: %v", key, err)
+		return verdict.Refuse(verdict.InvalidAnnotation, "leave it out: it is written by injection", "annotation %s: %v", key, err)
 	}
 	return nil
 }

@@ -195,7 +195,7 @@ func (p Plan) read(proxy bool) (podspec.Reading, error) {
 	case errors.As(err, &large):
 		return reading, TooLarge(err)
 	case err != nil:
-		return reading, verdict.Refuse(verdict.BadAnnotation, "", "%v", err)
+		return reading, verdict.Refuse(verdict.InvalidAnnotation, "", "%v", err)
 	}
 	if proxy {
 		added := reading.Facts[contract.ProxyContainer]
@@ -313,7 +313,7 @@ func (w policy) validate(r podspec.Reading, on startup.Kubernetes, source string
 	r.Found = slices.DeleteFunc(slices.Clone(r.Found), func(f podspec.Found) bool { return !slices.Contains(certain, f.Mechanism) })
 	for _, f := range unchosen(r).Validate(on) {
 		if f.Level == startup.Error && !slices.Contains(ofChoice, f.Code) {
-			return verdict.Refuse(verdict.BadGraph, f.Remedy, "%s%s", source, f.Message)
+			return verdict.Refuse(verdict.InvalidGraph, f.Remedy, "%s%s", source, f.Message)
 		}
 	}
 	return nil

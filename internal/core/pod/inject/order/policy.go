@@ -29,7 +29,7 @@ type policy struct {
 func policyOf(in Request, r *verdict.Report) (policy, error) {
 	start, err := request.ParseStart(in.Pod.Annotations)
 	if err != nil {
-		return policy{}, verdict.Refuse(verdict.BadAnnotation, "", "%v", err)
+		return policy{}, verdict.Refuse(verdict.InvalidAnnotation, "", "%v", err)
 	}
 	w := policy{start: start, order: start != request.StartOff}
 	w.applyHold(in, r)

@@ -9,30 +9,30 @@ type Code string
 
 // Reasons why a pod is injected, left unchanged, or refused.
 const (
-	Injected          Code = "injected"
-	HostNetwork       Code = "host-network"
-	IgnoredNamespace  Code = "ignored-namespace"
-	Declined          Code = "asked-not-to"      // the pod's label or annotation is "false"
-	NamespaceDeclines Code = "namespace-says-no" // istio-injection has a value other than "enabled"
-	OtherRevision     Code = "other-revision"    // istio.io/rev names another revision
-	NotRequested      Code = "nobody-asked"      // neither pod nor namespace has a label
-	OtherInjector     Code = "other-injector"    // only Istio's labels request it, and they belong to another injector
-	NeverSelected     Code = "never-selector"    // neverInjectSelector matches
-	PolicyDeclines    Code = "policy"            // autoInject is not "enabled"
-	OtherSystem       Code = "other-system"      // not a Linux pod
-	OtherMesh         Code = "other-mesh"        // the pod has another mesh's proxy
-	NothingToDo       Code = "nothing-to-do"     // no proxy, no capture and no order is requested
+	Injected            Code = "injected"
+	HostNetwork         Code = "host-network"
+	IgnoredNamespace    Code = "ignored-namespace"
+	PodOptsOut          Code = "pod-opts-out"          // the pod's label or annotation is "false"
+	NamespaceOptsOut    Code = "namespace-opts-out"    // istio-injection has a value other than "enabled"
+	OtherRevision       Code = "other-revision"        // istio.io/rev names another revision
+	NotRequested        Code = "not-requested"         // neither pod nor namespace has a label
+	OtherInjector       Code = "other-injector"        // only Istio's labels request it, and they belong to another injector
+	NeverInjectSelector Code = "never-inject-selector" // neverInjectSelector matches
+	PolicyDisabled      Code = "policy-disabled"       // autoInject is not "enabled"
+	NotLinux            Code = "not-linux"             // not a Linux pod
+	OtherMesh           Code = "other-mesh"            // the pod has another mesh's proxy
+	NothingToDo         Code = "nothing-to-do"         // no proxy, no capture and no order is requested
 
-	BadAnnotation Code = "bad-annotation" // refused: an invalid value
-	PodSecurity   Code = "pod-security"   // refused: the namespace would refuse the result
-	NoMechanism   Code = "no-mechanism"   // refused: no mechanism can keep a requested edge
-	BadGraph      Code = "bad-graph"      // refused: the requested edges contradict one another
-	BadOverride   Code = "bad-override"   // refused: the author's own container of our name is invalid
-	TooLarge      Code = "too-large"      // refused: more containers, edges or annotations than a pod can have
-	ImageRefused  Code = "image-refused"  // refused: an image that the mesh does not allow for its containers
-	PortTaken     Code = "port-taken"     // refused: a port of the mesh is used for something else
-	VolumeTaken   Code = "volume-taken"   // refused: the name of a volume of the mesh is used for something else
-	MountTaken    Code = "mount-taken"    // refused: a directory of the mesh is used for something else
+	InvalidAnnotation Code = "invalid-annotation" // refused: an invalid value
+	PodSecurity       Code = "pod-security"       // refused: the namespace would refuse the result
+	NoMechanism       Code = "no-mechanism"       // refused: no mechanism can keep a requested edge
+	InvalidGraph      Code = "invalid-graph"      // refused: the requested edges contradict one another
+	InvalidOverride   Code = "invalid-override"   // refused: the author's own container of our name is invalid
+	TooLarge          Code = "too-large"          // refused: more containers, edges or annotations than a pod can have
+	ImageRefused      Code = "image-refused"      // refused: an image that the mesh does not allow for its containers
+	PortConflict      Code = "port-conflict"      // refused: a port of the mesh is used for something else
+	VolumeConflict    Code = "volume-conflict"    // refused: the name of a volume of the mesh is used for something else
+	MountConflict     Code = "mount-conflict"     // refused: a directory of the mesh is used for something else
 )
 
 // A Reason says why a pod is injected, or not.
