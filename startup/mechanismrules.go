@@ -10,7 +10,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 		stop:  stops(true),
 		limits: []limitRule{
 			{cannotWaitInside, deadlock},
-			{nothingReports, Limit{Code: "nothing-tells", Fatal: true,
+			{nothingReports, Limit{Code: "no-health-signal", Fatal: true,
 				Reason: "nothing reports that From is healthy: it has no probe, no hook, no report"}},
 			{neverCompletes, restartsForEver},
 			{nil, Limit{Code: needsCommand,
@@ -27,23 +27,23 @@ var mechanismRules = map[Mechanism]mechanismRule{
 				Reason: "restartable init containers are off by default before Kubernetes 1.29: the pod would hang in its init container",
 				Source: "kubernetes v1.34.4 pkg/features/kube_features.go SidecarContainers"}},
 			{neverCompletes, Limit{Code: "never-completes", Fatal: true, Reason: "a sidecar never completes"}},
-			{func(s situation) bool { return s.edge.After == Healthy && !s.from.holdsNext() }, Limit{Code: "nothing-holds", Fatal: true,
+			{func(s situation) bool { return s.edge.After == Healthy && !s.from.holdsNext() }, Limit{Code: "kubelet-does-not-wait", Fatal: true,
 				Reason: "the kubelet waits for a startup probe or a blocking postStart only; From has neither",
 				Source: "kubelet v1.34.4 computeInitContainerActions"}},
 			{nil, Limit{Code: "first-start-only",
 				Reason: "once a plain container runs, a dead sidecar neither stops nor holds the others; a pod's only app is held again when it ends too",
 				Source: "kubelet v1.34.4 computeInitContainerActions (podHasInitialized); seen on v1.34.4"}},
-			{func(s situation) bool { return s.plainContainers() > 1 }, Limit{Code: "siblings-keep-it-open",
+			{func(s situation) bool { return s.plainContainers() > 1 }, Limit{Code: "unordered-restart-beside-siblings",
 				Reason: "while one plain container runs, another one that crashed is restarted at once without the sidecar",
 				Source: "kubelet v1.34.4 computeInitContainerActions; seen on v1.34.4"}},
-			{func(s situation) bool { return s.from.Kind == Sidecar && !s.lastInit() }, Limit{Code: "later-init-keeps-it-open",
+			{func(s situation) bool { return s.from.Kind == Sidecar && !s.lastInit() }, Limit{Code: "unordered-restart-after-later-init",
 				Reason: "an init container after From decides alone whether the pod counts as initialized: even a lone app is restarted while From is down",
 				Source: "kubelet v1.34.4 computeInitContainerActions walks the list backwards"}},
-			{func(s situation) bool { return s.from.Health == StartupProbe }, Limit{Code: "whole-seconds",
+			{func(s situation) bool { return s.from.Health == StartupProbe }, Limit{Code: "probe-granularity",
 				Reason: "To starts 1.9 s after From is healthy (0.9 s on 1.36): probes run at whole seconds, and the sync loop adds its own",
 				Source: "measured"}},
 			{func(s situation) bool { return s.from.Health == PostStart }, hidesIP},
-			{func(s situation) bool { return s.from.Health == PostStart && s.judge.on < 36 }, Limit{Code: "next-relist",
+			{func(s situation) bool { return s.from.Health == PostStart && s.judge.on < 36 }, Limit{Code: "relist-delay",
 				Reason: "To starts up to 1 s after From is healthy (0.1 s on 1.36): the kubelet looks again at its next relist",
 				Source: "measured"}},
 			{isOptional, notOptional},
@@ -70,7 +70,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 		limits: []limitRule{
 			{func(s situation) bool { return s.from.Kind != Plain || s.to.Kind != Plain || !s.listedBefore() }, Limit{Code: "not-listed-before", Fatal: true,
 				Reason: "From and To must be plain containers, From listed before To"}},
-			{func(s situation) bool { return s.edge.After != Started && s.from.Health != PostStart }, Limit{Code: "nothing-holds", Fatal: true,
+			{func(s situation) bool { return s.edge.After != Started && s.from.Health != PostStart }, Limit{Code: "kubelet-does-not-wait", Fatal: true,
 				Reason: "only a postStart hook of From holds the next container"}},
 			{neverCompletes, Limit{Code: "never-completes", Fatal: true, Reason: "From never completes"}},
 			{nil, Limit{Code: "fails-open",
@@ -107,7 +107,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 			{cannotWaitInside, deadlock},
 			{checksPortOnly, portOnly},
 			{nil, polls},
-			{nil, Limit{Code: "deaf-to-sigterm", Reason: "as PID 1 a shell loop ignores SIGTERM: a pod deleted meanwhile takes its whole grace period", Source: "measured"}},
+			{nil, Limit{Code: "ignores-sigterm", Reason: "as PID 1 a shell loop ignores SIGTERM: a pod deleted meanwhile takes its whole grace period", Source: "measured"}},
 			{kubeletStopsTogether, onlyAtStart},
 			{followsRestarts, noRestarts},
 		},
@@ -117,7 +117,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 		stop:  kubeletStops,
 		limits: []limitRule{
 			{completes, cannotSeeEnds},
-			{nil, Limit{Code: "gives-up", Reason: "it polls a number of times, then gives up and continues: To runs without From on a bad day"}},
+			{nil, Limit{Code: "limited-retries", Reason: "it polls a number of times, then gives up and continues: To runs without From on a bad day"}},
 			{checksPortOnly, portOnly},
 			{nil, polls},
 			{kubeletStopsTogether, onlyAtStart},
@@ -128,7 +128,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 		start: keeps(Nowhere),
 		stop:  stops(false),
 		limits: []limitRule{
-			{nil, Limit{Code: "runs-beside", Reason: "a container's postStart runs concurrently with its command, not before it: a failure kills To and starts it again, with back-off",
+			{nil, Limit{Code: "runs-concurrently", Reason: "a container's postStart runs concurrently with its command, not before it: a failure kills To and starts it again, with back-off",
 				Source: "kubelet v1.34.4 startContainer step 4"}},
 			{nil, onlyAtStart},
 		},
@@ -137,7 +137,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 		start: keeps(Nowhere),
 		stop:  stops(false),
 		limits: []limitRule{
-			{nil, Limit{Code: "guesses", Reason: "it waits for a time, not for From: too short on a bad day, too long on all others"}},
+			{nil, Limit{Code: "fixed-delay", Reason: "it waits for a time, not for From: too short on a bad day, too long on all others"}},
 			{nil, onlyAtStart},
 		},
 	},
@@ -149,15 +149,15 @@ var (
 		Source: "kubelet v1.34.4 computeInitContainerActions"}
 	cannotSeeEnds = Limit{Code: "only-healthy", Fatal: true, Reason: "a loop over a health port cannot see that a container completed"}
 	polls         = Limit{Code: "polls", Reason: "it polls at intervals, so To starts up to one of them late"}
-	portOnly      = Limit{Code: "asks-a-port", Reason: "it checks a port, not health: From may answer long before it is healthy"}
+	portOnly      = Limit{Code: "checks-port-only", Reason: "it checks a port, not health: From may answer long before it is healthy"}
 	hidesIP       = Limit{Code: "hides-pod-ip",
 		Reason: "the pod has no IP in the API while the hook blocks: what waits for the IP (a CNI, a control plane) deadlocks",
 		Source: "kubernetes#85966; seen on v1.34.4"}
 	restartsForEver = Limit{Code: "never-completes", Fatal: true, Reason: "From never completes: the kubelet restarts it whenever it ends"}
 	onlyAtStart     = Limit{Code: "no-stop-order", Reason: "it does nothing when the pod stops"}
-	notOptional     = Limit{Code: "not-optional", Reason: "a From that fails holds To for ever; the kubelet has no optional containers"}
+	notOptional     = Limit{Code: "optional-unsupported", Reason: "a From that fails holds To for ever; the kubelet has no optional containers"}
 	noTimeout       = Limit{Code: "no-timeout", Reason: "the kubelet waits without bound"}
-	noRestarts      = Limit{Code: "restarts-unseen", Reason: "the kubelet does not notify a container when another one restarts",
+	noRestarts      = Limit{Code: "restarts-not-propagated", Reason: "the kubelet does not notify a container when another one restarts",
 		Source: "kubernetes#40908, #54648, #70569"}
 )
 

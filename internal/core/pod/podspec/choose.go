@@ -107,13 +107,13 @@ func (c *chooser) undone(choice *Choice, near map[string][]Choice) {
 	for _, o := range slices.Concat(near[choice.Edge.From], near[choice.Edge.To]) {
 		switch {
 		case choice.Present != nil && o.Present == nil && choice.Edge.By == startup.Hold && o.Edge.By == startup.Native && o.Edge.From == choice.Edge.To && to.Kind == startup.Plain:
-			limit = startup.Limit{Code: "moved-before", Reason: fmt.Sprintf("%s becomes a sidecar for another edge, and sidecars start before %s", choice.Edge.To, choice.Edge.From)}
+			limit = startup.Limit{Code: "starts-before-dependency", Reason: fmt.Sprintf("%s becomes a sidecar for another edge, and sidecars start before %s", choice.Edge.To, choice.Edge.From)}
 		case choice.Edge.After == startup.Started && o.Edge.To == choice.Edge.From && o.Edge.By.WaitsInside():
-			limit = startup.Limit{Code: "waits-inside", Reason: fmt.Sprintf("%s is started for the kubelet while its command still waits for %s", choice.Edge.From, o.Edge.From)}
+			limit = startup.Limit{Code: "waits-in-command", Reason: fmt.Sprintf("%s is started for the kubelet while its command still waits for %s", choice.Edge.From, o.Edge.From)}
 		}
 	}
 	if limit.Code != "" {
-		choice.Answer = startup.Answer{Stop: choice.Answer.Stop && limit.Code != "moved-before", Limits: append(slices.Clip(choice.Answer.Limits), limit)}
+		choice.Answer = startup.Answer{Stop: choice.Answer.Stop && limit.Code != "starts-before-dependency", Limits: append(slices.Clip(choice.Answer.Limits), limit)}
 	}
 }
 
