@@ -12,7 +12,7 @@ type Violation struct {
 	How  Breach `json:"how"`
 
 	// At is the time of the violation: when To started, or when From restarted and To did not follow; for
-	// [OutlivedFrom], when From ended. By is how much too early that was: the time until From reached the
+	// [OutlivedDependency], when From ended. By is how much too early that was: the time until From reached the
 	// condition, or until To ended. It is [Forever] if that never happened.
 	At          time.Duration `json:"at"`
 	Incarnation int           `json:"incarnation,omitempty"`
@@ -23,9 +23,9 @@ type Violation struct {
 type Breach string
 
 const (
-	RanTooEarly  Breach = "ran-too-early" // To started before From had reached the condition
-	NotFollowed  Breach = "not-followed"  // From restarted, and To was neither notified nor restarted
-	OutlivedFrom Breach = "outlived-from" // the pod stopped, and From ended while To still ran
+	StartedTooEarly      Breach = "started-too-early"      // To started before From had reached the condition
+	RestartNotPropagated Breach = "restart-not-propagated" // From restarted, and To was neither notified nor restarted
+	OutlivedDependency   Breach = "outlived-dependency"    // the pod stopped, and From ended while To still ran
 )
 
 // Forever is the value of Violation.By if the dependency never reaches the condition, or if it ends before a
@@ -37,9 +37,9 @@ func (v Violation) Sentence() string {
 	from, to := v.Edge.From, v.Edge.To
 	s := fmt.Sprintf("%s ran before %s was %s", to, from, v.Edge.After)
 	switch v.How {
-	case NotFollowed:
+	case RestartNotPropagated:
 		s = fmt.Sprintf("%s restarted and %s did not follow", from, to)
-	case OutlivedFrom:
+	case OutlivedDependency:
 		s = fmt.Sprintf("%s ended while %s still ran", from, to)
 	}
 	switch {
@@ -111,7 +111,7 @@ func (c *checker) judgeStart(ev Event, later Timeline) {
 	from := c.from
 	from.Absent = from == Status{} && !later.mentions(c.edge.From)
 	if !c.edge.Decide(from, ev.At-c.since).Open() {
-		c.add(RanTooEarly, ev.At, c.untilReached(ev.At, later))
+		c.add(StartedTooEarly, ev.At, c.untilReached(ev.At, later))
 	}
 }
 
@@ -153,7 +153,7 @@ func (c *checker) judgeEnd(ev Event, later Timeline) {
 		}
 	}
 	if outlived > 0 {
-		c.add(OutlivedFrom, ev.At, outlived)
+		c.add(OutlivedDependency, ev.At, outlived)
 	}
 }
 
@@ -169,7 +169,7 @@ func (c *checker) judgeFollowing(ev Event, later Timeline) {
 			return
 		}
 	}
-	c.add(NotFollowed, ev.At, Forever)
+	c.add(RestartNotPropagated, ev.At, Forever)
 }
 
 func (c *checker) add(how Breach, at, by time.Duration) {

@@ -61,7 +61,7 @@ func TestCheck(t *testing.T) {
 		"app runs 1.5s too early": {
 			plan:     "app after proxy is healthy",
 			timeline: "0.5 app started, 2 proxy healthy",
-			want:     []broken{{0, RanTooEarly, at(0.5), 0, at(1.5)}},
+			want:     []broken{{0, StartedTooEarly, at(0.5), 0, at(1.5)}},
 		},
 		"app waits, and the plan is kept": {
 			plan:     "app after proxy is healthy",
@@ -74,22 +74,22 @@ func TestCheck(t *testing.T) {
 		"the proxy never comes": {
 			plan:     "app after proxy is healthy",
 			timeline: "1 app started",
-			want:     []broken{{0, RanTooEarly, at(1), 0, Forever}},
+			want:     []broken{{0, StartedTooEarly, at(1), 0, Forever}},
 		},
 		"the app is restarted while the proxy is down": {
 			plan:     "app after proxy is healthy",
 			timeline: "0 proxy started, 1 proxy healthy, 1 app started, 5 proxy failed, 6 app failed, 7 app started #1, 8 proxy started #1, 9 proxy healthy #1",
-			want:     []broken{{0, RanTooEarly, at(7), 1, at(2)}},
+			want:     []broken{{0, StartedTooEarly, at(7), 1, at(2)}},
 		},
 		"a proxy that is unhealthy again does not count": {
 			plan:     "app after proxy is healthy",
 			timeline: "0 proxy started, 1 proxy healthy, 2 proxy unhealthy, 3 app started",
-			want:     []broken{{0, RanTooEarly, at(3), 0, Forever}},
+			want:     []broken{{0, StartedTooEarly, at(3), 0, Forever}},
 		},
 		"what completed once stays completed, but not in a new sandbox": {
 			plan:     "app after migrate is completed",
 			timeline: "0 migrate started, 1 migrate completed, 2 app started, 3 app failed, 4 app started #1, 5 sandbox, 6 app started #2",
-			want:     []broken{{0, RanTooEarly, at(6), 2, Forever}},
+			want:     []broken{{0, StartedTooEarly, at(6), 2, Forever}},
 		},
 		"an optional dependency that failed holds nothing": {
 			plan:     "app after cache is healthy, optional",
@@ -98,7 +98,7 @@ func TestCheck(t *testing.T) {
 		"an optional dependency that is still starting holds": {
 			plan:     "app after cache is healthy, optional",
 			timeline: "0 cache started, 2 app started",
-			want:     []broken{{0, RanTooEarly, at(2), 0, Forever}},
+			want:     []broken{{0, StartedTooEarly, at(2), 0, Forever}},
 		},
 		"an optional dependency that the pod does not have holds nothing": {
 			plan:     "app after cache is healthy, optional",
@@ -111,22 +111,22 @@ func TestCheck(t *testing.T) {
 		"before its timeout the app may not": {
 			plan:     "app after cache is healthy, within 20s or continue",
 			timeline: "2 app waiting, 21 app started",
-			want:     []broken{{0, RanTooEarly, at(21), 0, Forever}},
+			want:     []broken{{0, StartedTooEarly, at(21), 0, Forever}},
 		},
 		"the wait of a restarted app begins at its end": {
 			plan:     "app after cache is healthy, within 20s or continue",
 			timeline: "20 app started, 30 app failed, 40 app started #1",
-			want:     []broken{{0, RanTooEarly, at(40), 1, Forever}},
+			want:     []broken{{0, StartedTooEarly, at(40), 1, Forever}},
 		},
 		"a timeout that fails lets nothing through": {
 			plan:     "app after cache is healthy, within 20s",
 			timeline: "30 app started",
-			want:     []broken{{0, RanTooEarly, at(30), 0, Forever}},
+			want:     []broken{{0, StartedTooEarly, at(30), 0, Forever}},
 		},
 		"the proxy leaves before the app when the pod stops": {
 			plan:     "app after proxy is healthy",
 			timeline: "0 proxy started, 0 proxy healthy, 1 app started, 5 deleted, 5 proxy completed, 8 app completed",
-			want:     []broken{{0, OutlivedFrom, at(5), 0, at(3)}},
+			want:     []broken{{0, OutlivedDependency, at(5), 0, at(3)}},
 		},
 		"the proxy leaves after the app": {
 			plan:     "app after proxy is healthy",
@@ -139,7 +139,7 @@ func TestCheck(t *testing.T) {
 		"an app that should be restarted with its proxy is not": {
 			plan:     "app after proxy is started, on restart restart",
 			timeline: "0 proxy started, 1 app started, 5 proxy failed, 6 proxy started #1",
-			want:     []broken{{0, NotFollowed, at(6), 0, Forever}},
+			want:     []broken{{0, RestartNotPropagated, at(6), 0, Forever}},
 		},
 		"an app that was notified of the restart": {
 			plan:     "app after proxy is started, on restart notify",
@@ -148,7 +148,7 @@ func TestCheck(t *testing.T) {
 		"violations come in the order of the edges, not of time": {
 			plan:     "app after cache is started\nweb after cache is started\n",
 			timeline: "1 web started, 2 app started",
-			want:     []broken{{0, RanTooEarly, at(2), 0, Forever}, {1, RanTooEarly, at(1), 0, Forever}},
+			want:     []broken{{0, StartedTooEarly, at(2), 0, Forever}, {1, StartedTooEarly, at(1), 0, Forever}},
 		},
 		"the order of time counts, not that of the list": {
 			plan:     "app after proxy is healthy",
@@ -161,7 +161,7 @@ func TestCheck(t *testing.T) {
 		"what completed, and failed at its next run, does not count as started": {
 			plan:     "app after migrate is started",
 			timeline: "0 migrate started, 1 migrate completed, 2 migrate started #1, 3 migrate failed, 4 app started",
-			want:     []broken{{0, RanTooEarly, at(4), 0, Forever}},
+			want:     []broken{{0, StartedTooEarly, at(4), 0, Forever}},
 		},
 		"what failed, and then completed, counts as started": {
 			plan:     "app after migrate is started",
@@ -170,7 +170,7 @@ func TestCheck(t *testing.T) {
 		"what failed before it ran does not count as started": {
 			plan:     "app after proxy is started",
 			timeline: "0 proxy started, 1 proxy failed, 2 app started",
-			want:     []broken{{0, RanTooEarly, at(2), 0, Forever}},
+			want:     []broken{{0, StartedTooEarly, at(2), 0, Forever}},
 		},
 		"what completed stays completed while it runs again": {
 			plan:     "app after migrate is completed",
@@ -179,32 +179,32 @@ func TestCheck(t *testing.T) {
 		"a proxy that restarted is not healthy yet": {
 			plan:     "app after proxy is healthy",
 			timeline: "0 proxy started, 1 proxy healthy, 2 proxy started #1, 3 app started",
-			want:     []broken{{0, RanTooEarly, at(3), 0, Forever}},
+			want:     []broken{{0, StartedTooEarly, at(3), 0, Forever}},
 		},
 		"what completed is not healthy": {
 			plan:     "app after proxy is healthy",
 			timeline: "0 proxy started, 1 proxy healthy, 2 proxy completed, 3 app started",
-			want:     []broken{{0, RanTooEarly, at(3), 0, Forever}},
+			want:     []broken{{0, StartedTooEarly, at(3), 0, Forever}},
 		},
 		"an optional dependency that restarted after a failure holds again": {
 			plan:     "app after cache is healthy, optional",
 			timeline: "0 cache started, 1 cache failed, 2 cache started #1, 3 app started",
-			want:     []broken{{0, RanTooEarly, at(3), 0, Forever}},
+			want:     []broken{{0, StartedTooEarly, at(3), 0, Forever}},
 		},
 		"an optional dependency that starts later holds": {
 			plan:     "app after cache is healthy, optional",
 			timeline: "0 app started, 1 cache started, 2 cache healthy",
-			want:     []broken{{0, RanTooEarly, at(0), 0, at(2)}},
+			want:     []broken{{0, StartedTooEarly, at(0), 0, at(2)}},
 		},
 		"without a timeout nothing may go on": {
 			plan:     "app after cache is healthy",
 			timeline: "0 app waiting, 900 app started",
-			want:     []broken{{0, RanTooEarly, at(900), 0, Forever}},
+			want:     []broken{{0, StartedTooEarly, at(900), 0, Forever}},
 		},
 		"a wait begins anew in a new sandbox": {
 			plan:     "app after cache is healthy, within 20s or continue",
 			timeline: "0 app waiting, 15 sandbox, 21 app started",
-			want:     []broken{{0, RanTooEarly, at(21), 0, Forever}},
+			want:     []broken{{0, StartedTooEarly, at(21), 0, Forever}},
 		},
 		"what ran in an earlier sandbox does not outlive anything": {
 			plan:     "app after proxy is started",
@@ -221,7 +221,7 @@ func TestCheck(t *testing.T) {
 		"the proxy leaves before the app, whatever else ends or happens": {
 			plan:     "app after proxy is healthy",
 			timeline: "0 proxy started, 0 proxy healthy, 1 app started, 5 deleted, 5 proxy completed, 6 web completed, 7 app stopping, 8 app completed",
-			want:     []broken{{0, OutlivedFrom, at(5), 0, at(3)}},
+			want:     []broken{{0, OutlivedDependency, at(5), 0, at(3)}},
 		},
 		"what is to complete may end before": {
 			plan:     "app after migrate is completed",
@@ -238,12 +238,12 @@ func TestCheck(t *testing.T) {
 		"an app that should be restarted is only notified": {
 			plan:     "app after proxy is started, on restart restart",
 			timeline: "0 proxy started, 1 app started, 5 proxy failed, 6 proxy started #1, 7 app notified",
-			want:     []broken{{0, NotFollowed, at(6), 0, Forever}},
+			want:     []broken{{0, RestartNotPropagated, at(6), 0, Forever}},
 		},
 		"the end of another container is not that of the app": {
 			plan:     "app after proxy is started, on restart restart",
 			timeline: "0 proxy started, 1 app started, 5 proxy failed, 6 proxy started #1, 7 web failed",
-			want:     []broken{{0, NotFollowed, at(6), 0, Forever}},
+			want:     []broken{{0, RestartNotPropagated, at(6), 0, Forever}},
 		},
 		"after a deletion nothing has to follow": {
 			plan:     "app after proxy is started, on restart restart",
@@ -256,7 +256,7 @@ func TestCheck(t *testing.T) {
 		"a star covers every container": {
 			plan:     "container proxy is sidecar, healthy by post-start\ncontainer a is plain\ncontainer b is plain\n* after proxy is healthy",
 			timeline: "1 a started, 2 proxy started, 2 proxy healthy, 3 b started",
-			want:     []broken{{0, RanTooEarly, at(1), 0, at(1)}},
+			want:     []broken{{0, StartedTooEarly, at(1), 0, at(1)}},
 		},
 	}
 	for name, tt := range tests {

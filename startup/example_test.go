@@ -19,7 +19,7 @@ func ExampleCheck() {
 	}) {
 		fmt.Printf("%s: %s, %s too early\n", v.Edge, v.How, v.By)
 	}
-	// Output: app after proxy is healthy: ran-too-early, 1.5s too early
+	// Output: app after proxy is healthy: started-too-early, 1.5s too early
 }
 
 func ExamplePlan_Validate() {

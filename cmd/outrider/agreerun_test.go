@@ -153,7 +153,7 @@ func keeps(file string, plan startup.Plan, lasts time.Duration, stops bool) (beg
 	if err := json.Unmarshal(lines[len(lines)-1], &summary); err != nil || summary.Kind != "summary" {
 		return 0, fmt.Errorf("the last line is no summary: %w\n%s", err, out)
 	}
-	violations := slices.DeleteFunc(startup.Check(plan, summary.Timeline), func(v startup.Violation) bool { return v.How == startup.OutlivedFrom && !stops })
+	violations := slices.DeleteFunc(startup.Check(plan, summary.Timeline), func(v startup.Violation) bool { return v.How == startup.OutlivedDependency && !stops })
 	if len(violations) > 0 || !summary.Deleted {
 		return 0, fmt.Errorf("violations %+v, deleted %t\n%s\n%s", violations, summary.Deleted, summary.Timeline, out)
 	}

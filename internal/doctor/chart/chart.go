@@ -142,9 +142,9 @@ func Steps(names []string, t startup.Timeline, broken []startup.Violation) Chart
 func stepOf(t startup.Timeline, v startup.Violation) int {
 	return max(slices.IndexFunc(t, func(ev startup.Event) bool {
 		switch v.How {
-		case startup.RanTooEarly:
+		case startup.StartedTooEarly:
 			return ev.Container == v.Edge.To && ev.What == startup.IsStarted && ev.At == v.At && ev.Incarnation == v.Incarnation
-		case startup.NotFollowed:
+		case startup.RestartNotPropagated:
 			return ev.Container == v.Edge.From && ev.What == startup.IsStarted && ev.At == v.At
 		}
 		ended := ev.What == startup.IsCompleted || ev.What == startup.HasFailed

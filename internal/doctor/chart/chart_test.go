@@ -82,7 +82,7 @@ func TestStepsCountEvents(t *testing.T) {
 		{What: startup.PodDeleted, At: sec},
 		{Container: "proxy", What: startup.HasFailed, At: 2 * sec, Incarnation: 1},
 	}
-	violations := append(startup.Check(plan, timeline), startup.Violation{Edge: plan.Edges[1], How: startup.NotFollowed, At: sec, By: startup.Forever})
+	violations := append(startup.Check(plan, timeline), startup.Violation{Edge: plan.Edges[1], How: startup.RestartNotPropagated, At: sec, By: startup.Forever})
 	want := `                1         2          3         4          5         6          7         8
 app             !▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒!▒▒▒▒▒▒▒▒▒▒
 proxy                     ▒▒▒▒▒▒▒▒▒▒▒█████████████████████x         ▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒▒x

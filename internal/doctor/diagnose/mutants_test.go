@@ -23,7 +23,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"long after the proxy's start it is sure":      {File: "race.go", From: `s.late(y.at, run)`, To: `false`},
 		"what may be left out is sure":                 {File: "race.go", From: `!s.capture.LeavesOut()`, To: `true`},
 		"a hold that is not there is no cause":         {File: "race.go", From: `held`, In: "case held:", To: `false`},
-		"a plan is not held against the start":         {File: "order.go", From: `v.How == startup.RanTooEarly && v.By != startup.Forever`, To: `false`},
+		"a plan is not held against the start":         {File: "order.go", From: `v.How == startup.StartedTooEarly && v.By != startup.Forever`, To: `false`},
 		"within the error a start is early":            {File: "order.go", From: `to.Run(0).Started.Latest()`, To: `to.Run(0).Started.At`},
 		"a zone that is likely is certain":             {File: "race.go", From: `assumed == nil`, To: `true`},
 		"the replay has no remedy":                     {File: "replay.go", From: `c.Health, c.Kind = startup.PostStart, startup.Plain`, To: ``},

@@ -22,7 +22,7 @@ func orderBroken(s *subject) (out []Finding) {
 			continue
 		}
 		for _, v := range startup.Check(startup.Plan{Containers: plan.Containers, Edges: []startup.Edge{e}}, s.favouring(e)) {
-			if v.How == startup.RanTooEarly && v.By != startup.Forever {
+			if v.How == startup.StartedTooEarly && v.By != startup.Forever {
 				out = append(out, s.tooEarly(v, app))
 			}
 		}

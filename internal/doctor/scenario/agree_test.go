@@ -286,7 +286,7 @@ func (c *agreement) claim(rng *rand.Rand, s Subject, promise verify.Promise, fau
 			c.RunsWithFaults++
 		}
 		for _, v := range out.Violations {
-			if (v.How == startup.OutlivedFrom) == (promise == verify.Stops) && v.How != startup.NotFollowed && !crashedLate(out.Timeline, v) {
+			if (v.How == startup.OutlivedDependency) == (promise == verify.Stops) && v.How != startup.RestartNotPropagated && !crashedLate(out.Timeline, v) {
 				return fmt.Errorf("verify: %q holds with %d faults, simulate: %s at %s\n%+v\n%s", promise, r.Proved, v.Sentence(), v.At, b, out.Timeline)
 			}
 		}
@@ -296,7 +296,7 @@ func (c *agreement) claim(rng *rand.Rand, s Subject, promise verify.Promise, fau
 
 // crashedLate reports whether From crashed after the deletion, which verify leaves out.
 func crashedLate(t startup.Timeline, v startup.Violation) bool {
-	return v.How == startup.OutlivedFrom && slices.ContainsFunc(t, func(ev startup.Event) bool {
+	return v.How == startup.OutlivedDependency && slices.ContainsFunc(t, func(ev startup.Event) bool {
 		return ev.Container == v.Edge.From && ev.At == v.At && ev.What == startup.HasFailed && ev.Detail == "exit code 1"
 	})
 }

@@ -124,7 +124,7 @@ spec:
 			}
 		}
 		for _, v := range o.Violations {
-			if v.How == startup.RanTooEarly && v.Edge.By == startup.Gate {
+			if v.How == startup.StartedTooEarly && v.Edge.By == startup.Gate {
 				t.Fatalf("a gate let its container through: %v\n%s", v, o.Timeline)
 			}
 		}

@@ -64,8 +64,8 @@ func (s *search) violates(step, last int) bool {
 // containers that are killed at one instant, one ends first. When To ends, mayViolate reports it again.
 func (s *search) decided(violations []startup.Violation) []startup.Violation {
 	return slices.DeleteFunc(violations, func(v startup.Violation) bool {
-		return (v.How == startup.OutlivedFrom) != (s.question.Promise == Stops) ||
-			v.How == startup.OutlivedFrom && v.By == startup.Forever ||
-			v.How == startup.NotFollowed && v.Edge.By == startup.Gate
+		return (v.How == startup.OutlivedDependency) != (s.question.Promise == Stops) ||
+			v.How == startup.OutlivedDependency && v.By == startup.Forever ||
+			v.How == startup.RestartNotPropagated && v.Edge.By == startup.Gate
 	})
 }

@@ -81,7 +81,7 @@ spec:
 	if hook.At < time.Second || app.At < hook.At || !strings.Contains(hook.Detail, "not ready") {
 		t.Errorf("the hook failed at %s (%s), the app started at %s", hook.At, hook.Detail, app.At)
 	}
-	if len(r.Violations) == 0 || r.Violations[0].How != startup.RanTooEarly || r.OK() {
+	if len(r.Violations) == 0 || r.Violations[0].How != startup.StartedTooEarly || r.OK() {
 		t.Errorf("violations: %+v; the hold fails open, and that must show", r.Violations)
 	}
 }
