@@ -96,13 +96,9 @@ PODS ?= 400
 validation: ## does the API server's own code take every pod that is injected, and Kubernetes 1.29 to 1.36 the chart? prints counts; PODS=10000 random ones take 3 minutes
 	cd test/validation && $(GO) test -count=1 -timeout 60m -v ./... -pods $(PODS)
 
-.PHONY: corpus incidents
+.PHONY: corpus
 corpus: ## how many incidents of testdata/incidents are diagnosed right, as a confusion matrix for each split
 	@$(GO) test -count=1 -v -run 'TestIncidents$$' ./internal/doctor/diagnose | grep -E '^ +corpus_test|^(ok|FAIL|---)'
-RUN ?=
-incidents: build $(ENVOY) ## record what is missing in testdata/incidents from real processes; RUN=java-.* records again (root)
-	build/packages.sh ruby php-cli=php redis-tools=redis-cli nginx-light=nginx nodejs=node python3 perl curl default-jdk-headless=javac
-	$(GO) run ./test/incidents -envoy $(ENVOY) -run '$(RUN)'
 
 .PHONY: house
 house: ## print the lines of each feature, and measure what is to stay small
@@ -178,6 +174,7 @@ bench-cluster: ## what each way to start a pod costs on a real kubelet; 15 minut
 	$(GO) run ./bench/cluster -kube $(KUBE) -runtime $(RUNTIME)
 
 .PHONY: conformance
+RUN ?=
 conformance: ## the Gateway API's own suite for meshes, on a real kubelet; its report: docs/conformance (root); RUN=MeshPorts runs one test
 	$(GO) run ./test/e2e/conformance -kube $(KUBE) -runtime $(RUNTIME) -run '$(RUN)'
 

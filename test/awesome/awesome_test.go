@@ -16,13 +16,11 @@ import (
 	"testing"
 	"time"
 
-	"outrider.dev/internal/lab/localpod/containerinit"
 	"outrider.dev/test/ns"
 	"outrider.dev/test/process"
 )
 
 func TestMain(m *testing.M) {
-	containerinit.Become()
 	flag.Parse()
 	flag.Set("test.parallel", "8") // the tests mostly wait
 	status := m.Run()
