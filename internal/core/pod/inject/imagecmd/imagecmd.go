@@ -11,7 +11,6 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/containers"
-	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
 // A Command is the command of an image. It runs in a container that names no command.
@@ -37,47 +36,58 @@ func (c Written) Pinned() string {
 	return c.Image + "@" + c.Digest
 }
 
-// Commands is the result of looking up commands.
+// Commands has the commands of a pod's images.
 type Commands struct {
 	Pod     *corev1.Pod // with the known commands written into it
 	Written map[string]Written
 	Unknown map[string]string // by container: why its command is unknown
-	LookUp  []string          // images that still must be looked up
 }
 
-// Of writes the commands of images into the named containers. It lists the images that have not been looked
-// up yet.
-func Of(pod *corev1.Pod, known map[string]Command, names []string, r *verdict.Report) Commands {
+// Of writes the commands of images into the containers that name none. It changes nothing for an image that
+// has not been looked up.
+func Of(pod *corev1.Pod, known map[string]Command) Commands {
 	out := Commands{Pod: containers.WithLists(pod), Written: map[string]Written{}, Unknown: map[string]string{}}
-	for _, name := range names {
-		c := containers.Find(out.Pod, name)
-		if c == nil || c.Image == "" {
-			continue
-		}
-		found, ok := known[c.Image]
-		if c.ImagePullPolicy == corev1.PullNever {
-			found, ok = Command{Why: fmt.Sprintf("image %s has imagePullPolicy: Never: the node has the image, and a registry need not have it", c.Image)}, true
-		}
-		if !ok {
-			if !slices.Contains(out.LookUp, c.Image) {
-				out.LookUp = append(out.LookUp, c.Image)
+	for _, list := range [][]corev1.Container{out.Pod.Spec.InitContainers, out.Pod.Spec.Containers} {
+		for i := range list {
+			if c := &list[i]; len(c.Command) == 0 && c.Image != "" {
+				out.write(c, known)
 			}
-			continue
 		}
-		argv, why := found.Argv(c)
-		if why != "" {
-			out.Unknown[name] = why
-			r.Warn("%s: its command is not known: %s", name, why)
-			continue
-		}
-		written := Written{Image: c.Image, Args: c.Args, Command: argv}
-		if !strings.Contains(c.Image, "@") {
-			written.Digest = found.Digest // the tag may refer to another image when the node pulls it
-		}
-		out.Written[name] = written
-		c.Image, c.Command, c.Args = written.Pinned(), argv, nil
 	}
 	return out
+}
+
+func (out Commands) write(c *corev1.Container, known map[string]Command) {
+	found, ok := known[c.Image]
+	if c.ImagePullPolicy == corev1.PullNever {
+		found, ok = Command{Why: fmt.Sprintf("image %s has imagePullPolicy: Never: the node has the image, and a registry need not have it", c.Image)}, true
+	}
+	if !ok {
+		return
+	}
+	argv, why := found.Argv(c)
+	if why != "" {
+		out.Unknown[c.Name] = why
+		return
+	}
+	written := Written{Image: c.Image, Args: c.Args, Command: argv}
+	if !strings.Contains(c.Image, "@") {
+		written.Digest = found.Digest // the tag may refer to another image when the node pulls it
+	}
+	out.Written[c.Name] = written
+	c.Image, c.Command, c.Args = written.Pinned(), argv, nil
+}
+
+// LookUp returns the images that still must be looked up for the named containers.
+func (out Commands) LookUp(names []string) []string {
+	var images []string
+	for _, name := range names {
+		c := containers.Find(out.Pod, name)
+		if _, unknown := out.Unknown[name]; c != nil && c.Image != "" && !unknown && !slices.Contains(images, c.Image) {
+			images = append(images, c.Image)
+		}
+	}
+	return images
 }
 
 // Argv returns the command line that kubelet and runtime would run, in which the container's args replace

@@ -68,20 +68,26 @@ func Of(in Request, r *verdict.Report) (Plan, error) {
 		return Plan{}, err
 	}
 	known := imagecmd.Commands{Pod: in.Pod}
+	if in.Commands != nil {
+		known = imagecmd.Of(in.Pod, in.Commands)
+	}
 	p, err := arrange(in, w, w.sidecar, known)
 	if in.Commands != nil {
-		if known = imagecmd.Of(in.Pod, in.Commands, p.commandless, r); len(known.Written)+len(known.Unknown) > 0 {
-			p, err = arrange(in, w, w.sidecar, known)
+		p.Unknown = known.LookUp(p.commandless)
+		for _, name := range p.commandless {
+			if why, ok := known.Unknown[name]; ok {
+				r.Warn("%s: its command is not known: %s", name, why)
+			}
 		}
 	}
-	p.Unknown = known.LookUp
 	sidecar := w.sidecar
 	if err == nil && !sidecar && in.Proxy != nil && p.needsSidecar(in.Kubernetes) {
 		// A container needs a proxy that the kubelet starts first if it waits before the plain containers
 		// run, or if its command is unknown.
 		sidecar = true
+		unknown := p.Unknown // with their commands, gates might make a plain proxy suffice
 		p, err = arrange(in, w, sidecar, known)
-		p.Unknown = known.LookUp
+		p.Unknown = unknown
 	}
 	if err != nil {
 		return p, err

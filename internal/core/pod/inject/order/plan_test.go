@@ -1,0 +1,52 @@
+package order
+
+import (
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/verdict"
+)
+
+// Whether the proxy must be a sidecar shows only in the mechanisms that the edges get beside a plain one. So
+// such pods, and no others, are arranged a second time.
+func TestPodsAreArrangedAgainForASidecar(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pod     string
+		sidecar bool
+		times   int
+	}{
+		"gates suffice":                {"{spec: {containers: [{name: app, image: a, command: [/app]}]}}", false, 1},
+		"one command is unknown":       {"{spec: {containers: [{name: app, image: a, command: [/app]}, {name: web, image: w}]}}", true, 2},
+		"one has to be process 1":      {"{spec: {containers: [{name: app, image: a, command: [/sbin/init]}]}}", true, 2},
+		"an init container is waiting": {"{metadata: {annotations: {outrider.dev/depends-on.one: outrider-proxy}}, spec: {initContainers: [{name: one, image: a, command: [/one]}], containers: [{name: app, image: a, command: [/app]}]}}", true, 2},
+		"a sidecar is requested":       {"{metadata: {annotations: {outrider.dev/start: native}}, spec: {containers: [{name: app, image: a}]}}", true, 1},
+		"a hold is requested":          {"{metadata: {annotations: {outrider.dev/start: hold}}, spec: {containers: [{name: app, image: a}]}}", false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var pod corev1.Pod
+			if err := yaml.UnmarshalStrict([]byte(tt.pod), &pod); err != nil {
+				t.Fatal(err)
+			}
+			times := 0
+			p, err := Of(Request{Pod: &pod, Kubernetes: 34, Native: "auto", Interrupted: func() error { return nil },
+				Proxy: func(sidecar bool, _ *verdict.Report) (corev1.Container, error) {
+					times++
+					c := corev1.Container{Name: contract.ProxyContainer, Image: "proxy"}
+					if sidecar {
+						c.RestartPolicy = new(corev1.ContainerRestartPolicyAlways)
+					}
+					return c, nil
+				}}, &verdict.Report{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c := containers.Find(p.Pod, contract.ProxyContainer); (c.RestartPolicy != nil) != tt.sidecar || times != tt.times {
+				t.Errorf("a sidecar: %t, after %d arrangements; want %t, %d", c.RestartPolicy != nil, times, tt.sidecar, tt.times)
+			}
+		})
+	}
+}
