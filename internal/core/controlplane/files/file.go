@@ -1,6 +1,7 @@
 package files
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/mesh"
@@ -42,30 +42,10 @@ func identityOf(info fs.FileInfo) identity {
 	return identity{}
 }
 
-// A stamp changes when its file does, except within a tick.
-type stamp struct {
-	identity
-	size             int64
-	modified, change time.Time
-}
-
-func stampOf(info fs.FileInfo) stamp {
-	s := stamp{identity: identityOf(info), size: info.Size(), modified: info.ModTime()}
-	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
-		s.change = time.Unix(sys.Ctim.Unix())
-	}
-	return s
-}
-
-// tick is longer than the granularity of time stamps in Linux file systems. If a file was read less
-// than a tick after its last change, it may change again without a new stamp.
-const tick = 100 * time.Millisecond
-
 // A file contains the objects of the last valid version of a manifest.
 type file struct {
-	path       string // relative to the folder
-	stamp      stamp
-	doubtful   bool // it may change without a new stamp: see tick
+	path       string            // relative to the folder
+	sum        [sha256.Size]byte // of its content; zero: it could not be read
 	parts      map[mesh.Key]place
 	ignored    map[string]bool      // kinds that mean nothing for a mesh
 	namespaces []manifest.Namespace // of the current version, even if it has problems
@@ -79,16 +59,21 @@ type place struct {
 	document, line int
 }
 
-// read reads a file. If it has problems, the parts of the previous version are kept.
+// read reads a file. If it has problems, the parts of the previous version are kept. A file whose content
+// has not changed is not parsed again.
 func read(root, path string, before *file) *file {
 	if before == nil {
 		before = &file{}
 	}
 	next := &file{path: path}
-	data, err := next.load(filepath.Join(root, path))
-	if err != nil {
+	data, err := load(filepath.Join(root, path))
+	switch sum := sha256.Sum256(data); {
+	case err != nil:
 		next.problems, next.namespaces = []Problem{{File: path, Message: err.Error()}}, before.namespaces
-	} else {
+	case sum == before.sum:
+		return before
+	default:
+		next.sum = sum
 		next.parse(data)
 	}
 	next.valid = before.valid || len(next.problems) == 0
@@ -111,8 +96,7 @@ func read(root, path string, before *file) *file {
 	return next
 }
 
-func (f *file) load(path string) ([]byte, error) {
-	now := time.Now()
+func load(path string) ([]byte, error) {
 	// O_NONBLOCK, because the file may have been replaced by a pipe.
 	r, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -123,8 +107,6 @@ func (f *file) load(path string) ([]byte, error) {
 	if err != nil {
 		return nil, withoutPath(err)
 	}
-	f.stamp = stampOf(info)
-	f.doubtful = now.Sub(f.stamp.modified) < tick || now.Sub(f.stamp.change) < tick
 	switch {
 	case !info.Mode().IsRegular():
 		return nil, errors.New("is not a regular file")

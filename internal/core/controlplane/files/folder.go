@@ -2,7 +2,6 @@ package files
 
 import (
 	"fmt"
-	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -17,71 +16,60 @@ import (
 type folder struct {
 	root    string
 	builder *build.Builder
-	files   map[string]*file
-	owners  map[mesh.Key][]*file // the files that contain an object, by path; the first is used
-	set     map[mesh.Key]mesh.Part
-	twice   map[mesh.Key]bool // objects with more than one owner
-	bad     map[string]*file  // files with problems
-	ignored map[string]bool   // kinds that mean nothing for a mesh
+	files   []*file                // sorted by path
+	owners  map[mesh.Key][]*file   // the files that contain an object, by path; the first is used
+	set     map[mesh.Key]mesh.Part // the parts in the builder
 	last    *listing
 }
 
 func newFolder(root string, config mesh.Config) *folder {
 	builder := build.New(config)
 	builder.OnlyMesh = true
-	return &folder{
-		root: root, builder: builder, files: map[string]*file{},
-		owners: map[mesh.Key][]*file{}, set: map[mesh.Key]mesh.Part{}, twice: map[mesh.Key]bool{}, bad: map[string]*file{}, ignored: map[string]bool{},
-		last: &listing{},
-	}
+	return &folder{root: root, builder: builder, set: map[mesh.Key]mesh.Part{}, last: &listing{}}
 }
 
-// apply reads the files that may have changed between the last listing and this one.
+// apply reads the files of a listing, and passes to the builder what has changed.
 func (f *folder) apply(l *listing) {
 	f.last = l
-	var read, gone []string
-	// any order: sorted below
-	for path, s := range l.files {
-		if known := f.files[path]; known == nil || known.stamp != s || known.doubtful {
-			read = append(read, path)
+	before := map[string]*file{}
+	var unreadable []*file // their former content stays in use
+	for _, file := range f.files {
+		before[file.path] = file
+		if l.isUnreadable(file.path) && !slices.Contains(l.files, file.path) {
+			unreadable = append(unreadable, file)
 		}
 	}
-	// any order: sorted below
-	for path := range f.files {
-		if _, there := l.files[path]; !there && !l.isUnreadable(path) {
-			gone = append(gone, path)
+	f.files = append(f.readAll(l.files, before), unreadable...)
+	slices.SortFunc(f.files, func(a, b *file) int { return strings.Compare(a.path, b.path) })
+	f.owners = map[mesh.Key][]*file{}
+	for _, file := range f.files {
+		for key := range file.parts { // any order: an object is in a file once
+			f.owners[key] = append(f.owners[key], file)
 		}
 	}
-	slices.Sort(read)
-	slices.Sort(gone)
-	touched := map[mesh.Key]bool{}
-	for _, path := range gone {
-		f.replace(f.files[path], nil, touched)
-		delete(f.files, path)
-		delete(f.bad, path)
-	}
-	for _, next := range f.readAll(read) {
-		f.replace(f.files[next.path], next, touched)
-		f.files[next.path] = next
-		delete(f.bad, next.path)
-		if len(next.problems) > 0 {
-			f.bad[next.path] = next
+	for key := range f.set { // any order: the keys are independent
+		if f.owners[key] == nil {
+			delete(f.set, key)
+			f.builder.Delete(key)
 		}
 	}
-	for key := range touched {
-		f.choose(key)
+	for key, owners := range f.owners { // any order: the keys are independent
+		if part := owners[0].parts[key].part; f.set[key] != part {
+			f.set[key] = part
+			f.builder.Set(part)
+		}
 	}
 }
 
 // readAll reads files in parallel.
-func (f *folder) readAll(paths []string) []*file {
+func (f *folder) readAll(paths []string, before map[string]*file) []*file {
 	out := make([]*file, len(paths))
 	next := make(chan int)
 	var wg sync.WaitGroup
 	for range min(runtime.GOMAXPROCS(0), len(paths)) {
 		wg.Go(func() {
 			for i := range next {
-				out[i] = read(f.root, paths[i], f.files[paths[i]])
+				out[i] = read(f.root, paths[i], before[paths[i]])
 			}
 		})
 	}
@@ -93,60 +81,13 @@ func (f *folder) readAll(paths []string) []*file {
 	return out
 }
 
-// replace updates the owners of a file's objects when its content changes from before to after.
-func (f *folder) replace(before, after *file, touched map[mesh.Key]bool) {
-	if before != nil {
-		for key, was := range before.parts {
-			if after != nil && after.parts[key].part == was.part {
-				continue
-			}
-			touched[key] = true
-		}
-		for key := range before.parts {
-			f.owners[key] = slices.DeleteFunc(f.owners[key], func(o *file) bool { return o == before })
-		}
-	}
-	if after == nil {
-		return
-	}
-	for key, is := range after.parts {
-		if before == nil || before.parts[key].part != is.part {
-			touched[key] = true
-		}
-		owners := append(f.owners[key], after)
-		slices.SortFunc(owners, func(a, b *file) int { return strings.Compare(a.path, b.path) })
-		f.owners[key] = owners
-	}
-	maps.Copy(f.ignored, after.ignored)
-}
-
-// choose passes an object's part from its first owner to the builder.
-func (f *folder) choose(key mesh.Key) {
-	owners := f.owners[key]
-	delete(f.twice, key)
-	if len(owners) == 0 {
-		delete(f.owners, key)
-		delete(f.set, key)
-		f.builder.Delete(key)
-		return
-	}
-	if len(owners) > 1 {
-		f.twice[key] = true
-	}
-	if part := owners[0].parts[key].part; f.set[key] != part {
-		f.set[key] = part
-		f.builder.Set(part)
-	}
-}
-
 // problems returns the current problems and the conflicts in the last mesh that was built, sorted.
 func (f *folder) problems() []Problem {
 	out := slices.Clone(f.last.problems)
-	for _, file := range f.bad {
+	for _, file := range f.files {
 		out = append(out, file.problems...)
 	}
-	for key := range f.twice {
-		owners := f.owners[key]
+	for key, owners := range f.owners { // any order: sorted below
 		first := owners[0].parts[key]
 		for _, o := range owners[1:] {
 			p := o.parts[key]
@@ -168,19 +109,11 @@ func (f *folder) problems() []Problem {
 	return out
 }
 
-// namespaces returns the namespaces of all files by name.
+// namespaces returns the namespaces of all files by name; of two, the first by path.
 func (f *folder) namespaces() *map[string]manifest.Namespace {
-	var paths []string
-	// any order: sorted below
-	for path, file := range f.files {
-		if len(file.namespaces) > 0 {
-			paths = append(paths, path)
-		}
-	}
-	slices.Sort(paths)
 	out := map[string]manifest.Namespace{}
-	for _, path := range paths {
-		for _, ns := range f.files[path].namespaces {
+	for _, file := range f.files {
+		for _, ns := range file.namespaces {
 			if _, there := out[ns.Name]; !there {
 				out[ns.Name] = ns
 			}
@@ -189,14 +122,17 @@ func (f *folder) namespaces() *map[string]manifest.Namespace {
 	return &out
 }
 
-// takeIgnored returns the ignored kinds that are not logged yet.
+// takeIgnored returns the kinds that mean nothing for a mesh and are not logged yet.
 func (f *folder) takeIgnored(logged map[string]bool) []string {
 	var out []string
-	for _, kind := range slices.Sorted(maps.Keys(f.ignored)) {
-		if !logged[kind] {
-			logged[kind] = true
-			out = append(out, kind)
+	for _, file := range f.files {
+		for kind := range file.ignored { // any order: sorted below
+			if !logged[kind] {
+				logged[kind] = true
+				out = append(out, kind)
+			}
 		}
 	}
+	slices.Sort(out)
 	return out
 }

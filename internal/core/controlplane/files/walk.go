@@ -11,7 +11,7 @@ import (
 
 // A listing lists a folder and its subfolders.
 type listing struct {
-	files    map[string]stamp
+	files    []string               // the manifests
 	folders  map[string]fs.FileInfo // by path, including the folder itself and the targets of links
 	unread   []string               // folders that could not be read
 	problems []Problem
@@ -29,7 +29,7 @@ func walk(root string, enter func(path string, info fs.FileInfo) error) (*listin
 	if err != nil {
 		return nil, fmt.Errorf("folder %s: %w", root, withoutPath(err))
 	}
-	w := &walker{root: root, enter: enter, listing: listing{files: map[string]stamp{}, folders: map[string]fs.FileInfo{}}}
+	w := &walker{root: root, enter: enter, listing: listing{folders: map[string]fs.FileInfo{}}}
 	w.folder("", []fs.FileInfo{info})
 	return &w.listing, nil
 }
@@ -110,7 +110,7 @@ func (w *walker) entry(path string, e fs.DirEntry, above []fs.FileInfo) {
 		if link {
 			w.target(path)
 		}
-		w.files[path] = stampOf(info)
+		w.files = append(w.files, path)
 	}
 }
 

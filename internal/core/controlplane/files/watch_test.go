@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outrider.dev/internal/core/mesh"
 	"outrider.dev/test/process"
 )
 
@@ -298,27 +297,5 @@ func TestUnchangedPartsKeepTheirPointers(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{"Service default/b line 8"}, same); diff != "" || len(second.parts) != 2 {
 		t.Errorf("unchanged parts (-want +got):\n%s", diff)
-	}
-}
-
-// A file may change twice within the granularity of its time stamp.
-func TestAFreshStampIsNotTrusted(t *testing.T) {
-	dir := t.TempDir()
-	path := filepath.Join(dir, "a.yaml")
-	write(t, path, text("a", 1))
-	if err := os.Chtimes(path, time.Time{}, time.Now().Add(time.Hour)); err != nil { // so recent that the stamp cannot be trusted
-		t.Fatal(err)
-	}
-	f := newFolder(dir, mesh.Config{})
-	l, err := walk(dir, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	f.apply(l)
-	write(t, path, text("a", 2))
-	l.files["a.yaml"] = f.files["a.yaml"].stamp // pretends that the file is unchanged
-	f.apply(l)
-	if got := f.builder.Mesh().ByName("default", "a").Ports[0].Number; got != 2 {
-		t.Errorf("port %d: the second change was not seen", got)
 	}
 }
