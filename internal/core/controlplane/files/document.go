@@ -16,8 +16,13 @@ import (
 
 // A document is a part of a file, separated by lines that begin with ---.
 type document struct {
-	text    []byte
-	line    int // on which it begins in the file
+	text []byte
+	line int // on which it begins in the file
+	parsed
+}
+
+// A parsed document does not depend on its place in a file.
+type parsed struct {
 	objects []objects.Object
 	items   []int // for a list: the lines of its items within the document
 }

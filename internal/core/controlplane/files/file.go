@@ -47,10 +47,11 @@ type file struct {
 	path       string            // relative to the folder
 	sum        [sha256.Size]byte // of its content; zero: it could not be read
 	parts      map[mesh.Key]place
-	ignored    map[string]bool      // kinds that mean nothing for a mesh
-	namespaces []manifest.Namespace // of the current version, even if it has problems
-	problems   []Problem            // of the current version; if there are any, the parts are from an earlier one
-	valid      bool                 // a version without problems has been read
+	documents  map[[sha256.Size]byte]parsed // the documents without mistakes, by the sum of their text
+	ignored    map[string]bool              // kinds that mean nothing for a mesh
+	namespaces []manifest.Namespace         // of the current version, even if it has problems
+	problems   []Problem                    // of the current version; if there are any, the parts are from an earlier one
+	valid      bool                         // a version without problems has been read
 }
 
 // A place is a part with its position in the file.
@@ -74,7 +75,7 @@ func read(root, path string, before *file) *file {
 		return before
 	default:
 		next.sum = sum
-		next.parse(data)
+		next.parse(data, before.documents)
 	}
 	next.valid = before.valid || len(next.problems) == 0
 	switch {
@@ -128,13 +129,25 @@ func withoutPath(err error) error {
 	return err
 }
 
-func (f *file) parse(data []byte) {
+// parse reads the documents of a file. A document that known contains is not parsed again: most changes
+// of a file with many objects change one of them.
+func (f *file) parse(data []byte, known map[[sha256.Size]byte]parsed) {
 	f.namespaces = manifest.Namespaces(data)
-	f.parts, f.ignored = map[mesh.Key]place{}, map[string]bool{}
+	f.parts, f.ignored, f.documents = map[mesh.Key]place{}, map[string]bool{}, map[[sha256.Size]byte]parsed{}
 	for i, d := range split(data) {
-		for _, p := range d.read() {
+		sum := sha256.Sum256(d.text)
+		var problems []Problem
+		if old, ok := known[sum]; ok {
+			d.parsed = old
+		} else {
+			problems = d.read()
+		}
+		for _, p := range problems {
 			p.File, p.Document = f.path, i+1
 			f.problems = append(f.problems, p)
+		}
+		if problems == nil {
+			f.documents[sum] = d.parsed
 		}
 		f.addParts(&d, i+1)
 	}

@@ -298,4 +298,9 @@ func TestUnchangedPartsKeepTheirPointers(t *testing.T) {
 	if diff := cmp.Diff([]string{"Service default/b line 8"}, same); diff != "" || len(second.parts) != 2 {
 		t.Errorf("unchanged parts (-want +got):\n%s", diff)
 	}
+	for sum, d := range first.documents { // any order: each is compared for itself
+		if kept, ok := second.documents[sum]; ok && kept.objects[0].Part != d.objects[0].Part {
+			t.Errorf("%v was parsed again", d.objects[0])
+		}
+	}
 }
