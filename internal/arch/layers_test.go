@@ -24,7 +24,7 @@ internal: arch base < core < doctor ops < lab
 
 internal/base: . atomicfile contract latest wire telemetry mask cli manifest < finding
 internal/base/cli: visible < .
-internal/base/manifest: limits < .
+internal/base/manifest: decodeerror limits < .
 
 internal/core: . capture mesh < agent node xds < pod < controlplane
 internal/core/capture: netlink . < commandline nftables trace < iptables < setup

@@ -6,7 +6,7 @@
 // Where to read:
 //
 //	split.go     where documents begin
-//	decode.go    strict decoding: which field has a value that does not fit
+//	decode.go    strict decoding, within limits
 //	document.go  a document that is edited: its objects, and its text afterwards
 //	change.go    the nodes of an object, changed as little as possible
 //	merge.go     printed nodes, merged into the text of the author

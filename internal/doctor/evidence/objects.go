@@ -18,6 +18,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"outrider.dev/internal/base/manifest"
+	"outrider.dev/internal/base/manifest/decodeerror"
 )
 
 // owners are the kinds of objects that own pods.
@@ -58,7 +59,7 @@ func (b *bundle) parse(folder, file string, data []byte) {
 				return
 			case err != nil:
 				to(end)
-				b.unused(from, "this is not JSON from here on: %s; want objects as kubectl get -o json prints them", manifest.Reason(err))
+				b.unused(from, "this is not JSON from here on: %s; want objects as kubectl get -o json prints them", decodeerror.Reason(err))
 				return
 			}
 			to(end - len(raw))
@@ -99,7 +100,7 @@ func (b *bundle) json(from Source, text []byte) []byte {
 	}
 	raw, err := manifest.JSON(text)
 	if err != nil {
-		b.unused(from, "this is not YAML: %s; want objects as kubectl get -o yaml prints them", manifest.SyntaxReason(text, err))
+		b.unused(from, "this is not YAML: %s; want objects as kubectl get -o yaml prints them", decodeerror.Syntax(text, err))
 		return nil
 	}
 	return raw
@@ -209,11 +210,11 @@ func (b *bundle) hold(from Source, raw []byte) bool {
 
 // mismatch notes the field whose value has the wrong type.
 func (b *bundle) mismatch(from Source, what string, raw []byte, err error) {
-	if m := manifest.FindMismatch(raw, err); m != nil {
+	if m := decodeerror.Find(raw, err); m != nil {
 		b.unused(from, "%s: %s: %v", what, cmp.Or(m.Field, "(the whole)"), m)
 		return
 	}
-	b.unused(from, "%s: %s", what, manifest.Reason(err))
+	b.unused(from, "%s: %s", what, decodeerror.Reason(err))
 }
 
 func about(kind, namespace, name string) string {

@@ -7,7 +7,7 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
-	"outrider.dev/internal/base/manifest"
+	"outrider.dev/internal/base/manifest/decodeerror"
 	"outrider.dev/startup"
 )
 
@@ -39,10 +39,10 @@ func decode(raw []byte, into any) error {
 
 // decodeError adds the field in question to an error of the decoder.
 func decodeError(raw []byte, err error) FieldErrors {
-	if m := manifest.FindMismatch(raw, err); m != nil {
+	if m := decodeerror.Find(raw, err); m != nil {
 		return FieldErrors{{m.Field, m.Error()}}
 	}
-	return FieldErrors{{"", manifest.Reason(err)}}
+	return FieldErrors{{"", decodeerror.Reason(err)}}
 }
 
 // suggest returns the field of t that is most similar to the last step of a path.

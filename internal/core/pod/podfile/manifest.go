@@ -13,6 +13,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"outrider.dev/internal/base/manifest"
+	"outrider.dev/internal/base/manifest/decodeerror"
 )
 
 // An Object is a pod, or an object with a pod template.
@@ -160,16 +161,16 @@ func (p *parser) fail(object, field string, err error) error {
 // mismatch explains an error about a value of a wrong type. The parameter raw is the object, or its pod
 // template.
 func (p *parser) mismatch(o Object, raw []byte, err error) error {
-	if m := manifest.FindMismatch(raw, err); m != nil {
+	if m := decodeerror.Find(raw, err); m != nil {
 		return p.fail(o.String(), o.Field(m.Field), m)
 	}
-	return p.fail(o.String(), "", errors.New(manifest.Reason(err)))
+	return p.fail(o.String(), "", errors.New(decodeerror.Reason(err)))
 }
 
 func (p *parser) document(text []byte) error {
 	raw, err := manifest.StrictJSON(text)
 	if err != nil {
-		return p.fail("", "", errors.New(manifest.SyntaxReason(text, err)))
+		return p.fail("", "", errors.New(decodeerror.Syntax(text, err)))
 	}
 	return p.object(raw, "", "")
 }

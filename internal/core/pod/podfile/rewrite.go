@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/manifest"
+	"outrider.dev/internal/base/manifest/decodeerror"
 )
 
 // A Change is one document before and after the change.
@@ -67,7 +68,7 @@ func (r *rewriter) rewrite(text []byte) ([]byte, error) {
 		err = d.Expand()
 	}
 	if err != nil {
-		return nil, r.fail("", "", errors.New(manifest.SyntaxReason(text, err)))
+		return nil, r.fail("", "", errors.New(decodeerror.Syntax(text, err)))
 	}
 	items := manifest.Objects(d.Root())
 	for _, o := range r.objects {

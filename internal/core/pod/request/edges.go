@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"outrider.dev/internal/base/manifest"
+	"outrider.dev/internal/base/manifest/decodeerror"
 	"outrider.dev/startup"
 )
 
@@ -149,10 +150,10 @@ func longEdge(to, from string, text []byte) (startup.Edge, error) {
 
 // mismatch translates an error of the JSON decoder into words about the annotation.
 func mismatch(text []byte, err error) string {
-	m := manifest.FindMismatch(text, err)
+	m := decodeerror.Find(text, err)
 	switch {
 	case m == nil:
-		return manifest.Reason(err)
+		return decodeerror.Reason(err)
 	case m.Field == "":
 		return m.Error()
 	}

@@ -1,0 +1,143 @@
+// Package decodeerror puts the errors of decoders of YAML and JSON into the words of people who write
+// manifests: which field has which value, and what it needs, without the names of libraries and Go types.
+package decodeerror
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Reason returns an error of a YAML or JSON decoder without the names of libraries.
+func Reason(err error) string {
+	s := err.Error()
+	for _, prefix := range []string{"error converting YAML to JSON: ", "error unmarshaling JSON: ", "while decoding JSON: ", "yaml: ", "json: "} {
+		s = strings.TrimPrefix(s, prefix)
+	}
+	return strings.ReplaceAll(s, "\n", " ")
+}
+
+// Syntax explains why a text is not YAML, with a hint if it is a template of YAML.
+func Syntax(text []byte, err error) string {
+	const template = "{{ }} belongs to a template: render it first, as with helm template"
+	reason := Reason(err)
+	badKey := strings.HasPrefix(reason, "invalid map key")
+	switch {
+	case bytes.Contains(text, []byte("{{")) && badKey:
+		return template
+	case bytes.Contains(text, []byte("{{")):
+		return reason + "; " + template
+	case badKey:
+		return "a key must be a string"
+	}
+	return reason
+}
+
+// A Mismatch describes a value whose type does not fit its field.
+type Mismatch struct {
+	Field     string // path with list indexes; empty for the whole document
+	Want, Got string // in words
+}
+
+func (m *Mismatch) Error() string { return "must be " + m.Want + ", not " + m.Got }
+
+// typeError matches an error of encoding/json: the value, the field, and the field's Go type.
+var typeError = regexp.MustCompile(`cannot unmarshal (\w+)( \S+)? into Go (?:struct field \w*\.(\S+)|value) of type (\S+)$`)
+
+// Find interprets a decoder's error about the JSON in raw. The decoder omits list indexes, so
+// Find searches for the value. It returns nil for any other error.
+func Find(raw []byte, err error) *Mismatch {
+	m := typeError.FindStringSubmatch(err.Error())
+	if m == nil {
+		return nil
+	}
+	kind, value, path, goType := m[1], m[2], m[3], m[4]
+	out := &Mismatch{Field: path, Want: wanted(goType, kind), Got: kinds[kind]}
+	if value != "" {
+		out.Got = strings.TrimSpace(value)
+	}
+	var tree any
+	if path != "" && json.Unmarshal(raw, &tree) == nil {
+		if at, ok := search(tree, strings.Split(path, "."), kind); ok {
+			out.Field = strings.TrimPrefix(at, ".")
+		}
+	}
+	return out
+}
+
+// kinds translates the decoder's names of JSON types.
+var kinds = map[string]string{"string": "a string", "number": "a number", "object": "an object", "array": "a list", "bool": "true or false"}
+
+// wanted describes the Go type that a field needs, given the kind of the value that does not fit.
+func wanted(goType, kind string) string {
+	switch {
+	case goType == "[]string":
+		return "a list of strings"
+	case strings.HasPrefix(goType, "[]"):
+		return "a list"
+	case goType == "v1.Time":
+		return "a time such as 2006-01-02T15:04:05Z"
+	case goType == "string", strings.HasPrefix(goType, "v1.") && kind == "object":
+		return "a string"
+	case goType == "bool":
+		return "true or false"
+	case strings.HasPrefix(goType, "int"), strings.HasPrefix(goType, "uint"):
+		return "a whole number"
+	case strings.HasPrefix(goType, "float"):
+		return "a number"
+	case strings.HasPrefix(goType, "map["), kind == "string":
+		return "an object"
+	}
+	return "an object or a string"
+}
+
+// search returns the full path, with list indexes and map keys, of the first value of a kind at a path that
+// lacks them.
+func search(v any, path []string, kind string) (at string, found bool) {
+	list, isList := v.([]any)
+	switch {
+	case len(path) == 0 && kindOf(v) == kind:
+		return "", true
+	case isList:
+		for i, e := range list {
+			if at, found := search(e, path, kind); found {
+				return fmt.Sprintf("[%d]%s", i, at), true
+			}
+		}
+	case len(path) == 0:
+		object, _ := v.(map[string]any)
+		for _, key := range slices.Sorted(maps.Keys(object)) {
+			if kindOf(object[key]) == kind {
+				return "." + key, true
+			}
+		}
+	default:
+		object, _ := v.(map[string]any)
+		if e, there := object[path[0]]; there {
+			at, found := search(e, path[1:], kind)
+			return "." + path[0] + at, found
+		}
+	}
+	return "", false
+}
+
+// kindOf returns a value's JSON type in the decoder's words.
+func kindOf(v any) string {
+	switch v.(type) {
+	case string:
+		return "string"
+	case float64:
+		return "number"
+	case bool:
+		return "bool"
+	case []any:
+		return "array"
+	case map[string]any:
+		return "object"
+	}
+	return "null"
+}
