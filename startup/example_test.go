@@ -35,7 +35,7 @@ app after istio-proxy is healthy
 		fmt.Printf("%s: %s\nhint: %s\n", f.Code, f.Message, f.Remedy)
 	}
 	// Output:
-	// unknown-name: app waits for a container that the pod does not have: "istio-proxy"
+	// unknown-container: app waits for a container that the pod does not have: "istio-proxy"
 	// hint: containers here are app, outrider-proxy; did you mean outrider-proxy?
 }
 

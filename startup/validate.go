@@ -30,20 +30,20 @@ const (
 type Code string
 
 const (
-	BadName          Code = "bad-name"
-	DuplicateName    Code = "duplicate-name"
-	DuplicateEdge    Code = "duplicate-edge"
-	UnknownName      Code = "unknown-name"
-	UnknownWord      Code = "unknown-word"
-	BadTimeout       Code = "bad-timeout"
-	Cycle            Code = "cycle"
-	SelfWaitingProbe Code = "self-waiting-probe"
-	CannotBeKept     Code = "cannot-be-kept"
-	NeverHealthy     Code = "never-healthy"
-	NeverCompletes   Code = "never-completes"
-	MechanismUnfit   Code = "mechanism-unfit"
-	NotEveryStart    Code = "not-every-start"
-	StarLeavesOut    Code = "star-leaves-out"
+	InvalidName         Code = "invalid-name"
+	DuplicateName       Code = "duplicate-name"
+	DuplicateEdge       Code = "duplicate-edge"
+	UnknownContainer    Code = "unknown-container"
+	UnsupportedValue    Code = "unsupported-value"
+	InvalidTimeout      Code = "invalid-timeout"
+	Cycle               Code = "cycle"
+	ProbeCycle          Code = "probe-cycle"
+	UnsatisfiableEdge   Code = "unsatisfiable-edge"
+	NeverHealthy        Code = "never-healthy"
+	NeverCompletes      Code = "never-completes"
+	UnsuitableMechanism Code = "unsuitable-mechanism"
+	NotEveryStart       Code = "not-every-start"
+	WildcardIncomplete  Code = "wildcard-incomplete"
 )
 
 func (f *Finding) Error() string { return f.Message }
@@ -96,7 +96,7 @@ func (v *validator) add(f Finding) { v.found = append(v.found, f) }
 func (v *validator) containers() {
 	for i, c := range v.plan.Containers {
 		if err := checkName(c.Name); err != nil {
-			v.add(Finding{Code: BadName, Level: Error, Names: []string{c.Name}, Message: err.Error()})
+			v.add(Finding{Code: InvalidName, Level: Error, Names: []string{c.Name}, Message: err.Error()})
 		}
 		if _, first := v.places.Find(c.Name); first != i {
 			v.add(Finding{Code: DuplicateName, Level: Error, Names: []string{c.Name},
@@ -116,7 +116,7 @@ func (v *validator) edges() {
 		v.words(e.To, e, unknown(conditions, e.After), unknown(onTimeouts, e.OnTimeout),
 			unknown(onRestarts, e.OnRestart), e.unknownMechanism())
 		if e.Timeout < 0 {
-			v.add(Finding{Code: BadTimeout, Level: Error, Names: []string{e.To}, Edge: e,
+			v.add(Finding{Code: InvalidTimeout, Level: Error, Names: []string{e.To}, Edge: e,
 				Message: fmt.Sprintf("%s waits for a negative time: %s", e.To, e.Timeout)})
 		}
 		if e.From == Everything && e.To == Everything {
@@ -148,7 +148,7 @@ func (v *validator) known(name string, e *Edge, subject string) {
 	if _, i := v.places.Find(name); i >= 0 {
 		return
 	}
-	f := Finding{Code: UnknownName, Level: Error, Names: []string{name}, Edge: e,
+	f := Finding{Code: UnknownContainer, Level: Error, Names: []string{name}, Edge: e,
 		Message: fmt.Sprintf("%s a container that the pod does not have: %s", subject, quote(name))}
 	if v.guesses++; v.guesses <= maxGuesses {
 		if v.names == nil {
@@ -165,7 +165,7 @@ func (v *validator) known(name string, e *Edge, subject string) {
 func (v *validator) words(name string, e *Edge, unknown ...string) {
 	for _, reason := range unknown {
 		if reason != "" {
-			v.add(Finding{Code: UnknownWord, Level: Error, Names: []string{name}, Edge: e, Message: name + ": " + reason})
+			v.add(Finding{Code: UnsupportedValue, Level: Error, Names: []string{name}, Edge: e, Message: name + ": " + reason})
 		}
 	}
 }

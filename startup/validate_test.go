@@ -31,38 +31,38 @@ func TestValidate(t *testing.T) {
 		},
 		"a name with a letter too many": {
 			plan: "container proxy is sidecar\ncontainer app is plain\napp after proxyy is started",
-			want: []string{"unknown-name: proxyy"},
+			want: []string{"unknown-container: proxyy"},
 		},
 		"an optional dependency may be missing": {
 			plan: "container app is plain\napp after cache is healthy, optional",
 		},
 		"an init container that waits for a plain container": {
 			plan: "container migrate is init\ncontainer db is plain, healthy by readiness-probe\nmigrate after db is healthy",
-			want: []string{"cannot-be-kept: migrate db"},
+			want: []string{"unsatisfiable-edge: migrate db"},
 		},
 		"an init container that waits for a later sidecar": {
 			plan: "container migrate is init\ncontainer proxy is sidecar\nmigrate after proxy is started",
-			want: []string{"cannot-be-kept: migrate proxy"},
+			want: []string{"unsatisfiable-edge: migrate proxy"},
 		},
 		"a sidecar may wait for a plain container, in a gate": {
 			plan: "container shipper is sidecar\ncontainer app is plain\nshipper after app is started",
 		},
 		"but not when the kubelet holds the pod for its probe": {
 			plan: "container shipper is sidecar, healthy by startup-probe\ncontainer app is plain\nshipper after app is started",
-			want: []string{"cannot-be-kept: shipper app"},
+			want: []string{"unsatisfiable-edge: shipper app"},
 		},
 		"a held container that waits for a later one": {
 			plan: "container proxy is plain, healthy by post-start\ncontainer app is plain\nproxy after app is started",
-			want: []string{"cannot-be-kept: proxy app"},
+			want: []string{"unsatisfiable-edge: proxy app"},
 		},
 		"a proxy whose readiness probes the app that waits for it": {
 			plan: "container proxy is sidecar, healthy by readiness-probe, needs app\ncontainer app is plain\napp after proxy is healthy",
-			want: []string{"self-waiting-probe: app proxy app"},
+			want: []string{"probe-cycle: app proxy app"},
 		},
 		"a probe that waits by way of another container": {
 			plan: "container proxy is plain, healthy by report, needs web\ncontainer app is plain\ncontainer web is plain\n" +
 				"app after proxy is healthy\nweb after app is started",
-			want: []string{"self-waiting-probe: app proxy web app", "self-waiting-probe: web app proxy web"},
+			want: []string{"probe-cycle: app proxy web app", "probe-cycle: web app proxy web"},
 		},
 		"healthy without anything that reports it": {
 			plan: "container db is plain\ncontainer app is plain\napp after db is healthy",
@@ -85,7 +85,7 @@ func TestValidate(t *testing.T) {
 		},
 		"a star that cannot cover an earlier init container": {
 			plan: "container migrate is init\ncontainer proxy is plain, healthy by post-start\ncontainer app is plain\n* after proxy is healthy",
-			want: []string{"star-leaves-out: migrate"},
+			want: []string{"wildcard-incomplete: migrate"},
 		},
 		"everything after everything": {
 			plan: "container a is plain\n* after * is started",
@@ -93,7 +93,7 @@ func TestValidate(t *testing.T) {
 		},
 		"a mechanism that cannot keep the edge": {
 			plan: "container proxy is plain, healthy by post-start\ncontainer app is plain\napp after proxy is healthy, by native",
-			want: []string{"mechanism-unfit: app proxy"},
+			want: []string{"unsuitable-mechanism: app proxy"},
 		},
 		"a mechanism that keeps the first start only": {
 			plan: "container proxy is plain, healthy by post-start\ncontainer app is plain\napp after proxy is healthy, by hold",
@@ -122,7 +122,7 @@ func TestValidate(t *testing.T) {
 
 func TestFindingsHaveAMessageAndARemedy(t *testing.T) {
 	got := plan(t, "container migrate is init\ncontainer db is plain, healthy by report\nmigrate after db is healthy").Validate(34)
-	want := Finding{Code: CannotBeKept, Level: Error, Names: []string{"migrate", "db"},
+	want := Finding{Code: UnsatisfiableEdge, Level: Error, Names: []string{"migrate", "db"},
 		Edge:    &Edge{From: "db", To: "migrate", After: Healthy},
 		Message: "migrate waits for db, but the kubelet comes to db only after migrate: no mechanism can keep this",
 		Remedy:  "make db a sidecar (restartPolicy: Always) that is listed before migrate, or make migrate a plain container"}
@@ -159,12 +159,12 @@ func TestUnknownWordsInAPlanMadeByHand(t *testing.T) {
 		got = append(got, string(f.Code)+": "+f.Message)
 	}
 	want := []string{
-		`bad-name: "App" cannot be the name of a container: small letters, digits and '-', at most 63`,
-		`unknown-word: App: "initt" is none of plain, init, sidecar; did you mean init?`,
-		`unknown-word: db: "plain" is the default, whose value is the empty string`,
-		`unknown-word: App: "ready" is none of started, healthy, completed; did you mean healthy?`,
-		`unknown-word: App: "hope" is none of init, gate, native, hold, wrapper, health-loop, bounded-loop, post-start-probe, sleep`,
-		`bad-timeout: App waits for a negative time: -1ns`,
+		`invalid-name: "App" cannot be the name of a container: small letters, digits and '-', at most 63`,
+		`unsupported-value: App: "initt" is none of plain, init, sidecar; did you mean init?`,
+		`unsupported-value: db: "plain" is the default, whose value is the empty string`,
+		`unsupported-value: App: "ready" is none of started, healthy, completed; did you mean healthy?`,
+		`unsupported-value: App: "hope" is none of init, gate, native, hold, wrapper, health-loop, bounded-loop, post-start-probe, sleep`,
+		`invalid-timeout: App waits for a negative time: -1ns`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("Validate (-want +got):\n%s", diff)

@@ -71,7 +71,7 @@ func (v *validator) leftOut(x *expander, e *Edge) {
 		if other == Everything {
 			other = e.To
 		}
-		v.add(Finding{Code: StarLeavesOut, Level: Note, Names: out, Edge: e,
+		v.add(Finding{Code: WildcardIncomplete, Level: Note, Names: out, Edge: e,
 			Message: fmt.Sprintf("%s: %q leaves out %s, which cannot be on that side of %s", e, Everything, strings.Join(out, ", "), other),
 			Remedy:  "list " + other + " earlier in the pod (as the first sidecar, for example) to include them"})
 	}
@@ -113,13 +113,13 @@ func (v *validator) keepable(g *validatedGraph, e *Edge) bool {
 		if g.paths++; g.paths <= maxPaths {
 			cycle = append([]string{e.To}, g.probes.path(point{e.From, reached(e.After)}, point{e.To, running})...)
 		}
-		v.add(Finding{Code: SelfWaitingProbe, Level: Error, Names: cycle, Edge: e,
+		v.add(Finding{Code: ProbeCycle, Level: Error, Names: cycle, Edge: e,
 			Message: fmt.Sprintf("%s waits for the health of %s, which in the end needs %s itself: %s",
 				e.To, e.From, e.To, strings.Join(cycle, " -> ")),
 			Remedy: fmt.Sprintf("let the probe of %s leave %s out, or wait for \"started\"", e.From, e.To)})
 		return false
 	}
-	v.add(Finding{Code: CannotBeKept, Level: Error, Names: []string{e.To, e.From}, Edge: e,
+	v.add(Finding{Code: UnsatisfiableEdge, Level: Error, Names: []string{e.To, e.From}, Edge: e,
 		Message: fmt.Sprintf("%s waits for %s, but the kubelet comes to %s only after %s: no mechanism can keep this",
 			e.To, e.From, e.From, e.To),
 		Remedy: remedyForOrder(g.judge, e)})
@@ -143,7 +143,7 @@ func (v *validator) mechanism(g *validatedGraph, e *Edge) {
 	f := Finding{Names: []string{e.To, e.From}, Edge: e}
 	switch {
 	case !answer.Can():
-		f.Code, f.Level = MechanismUnfit, Error
+		f.Code, f.Level = UnsuitableMechanism, Error
 		f.Message = fmt.Sprintf("%s cannot keep %q: %s", e.By, e, answer.Limits[0].Reason)
 	case answer.Start != EveryStart:
 		f.Code, f.Level = NotEveryStart, Warning

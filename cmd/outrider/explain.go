@@ -33,10 +33,11 @@ func newExplain() *cobra.Command {
 			if len(args) == 0 {
 				return view.Codes(w, output, codes.All())
 			}
-			c, err := codes.Find(args[0])
+			c, note, err := codes.Find(args[0])
 			if err != nil {
 				return &cli.UsageError{Err: err, Hint: "outrider explain lists all"}
 			}
+			cli.Note(cmd, "%s", note)
 			return view.Code(w, cli.TerminalOf(w), output, c)
 		},
 	}

@@ -107,10 +107,11 @@ func (o *lintOptions) run(cmd *cobra.Command) error {
 	case o.list:
 		return view.Kinds(w, o.output)
 	case o.explain != "":
-		c, err := codes.Find(o.explain)
+		c, note, err := codes.Find(o.explain)
 		if err != nil {
 			return &cli.UsageError{Err: err, Hint: listCodes}
 		}
+		cli.Note(cmd, "%s", note)
 		return view.Code(w, cli.TerminalOf(w), "text", c)
 	}
 	if err := o.check(cmd); err != nil {

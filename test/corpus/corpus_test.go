@@ -71,7 +71,7 @@ func TestSanePods(t *testing.T) {
 // ofOldKubernetes reports whether a finding is expected without native sidecars: there an init
 // container's restartPolicy has no effect, and a Job's proxy does not end.
 func ofOldKubernetes(f finding.Finding) bool {
-	return slices.Contains([]finding.Code{"job-never-ends", "init-never-ends", "mechanism-unfit"}, f.Code)
+	return slices.Contains([]finding.Code{"job-never-ends", "init-never-ends", "unsuitable-mechanism"}, f.Code)
 }
 
 // refusesNone injects a pod in each way that a mesh may be configured for.

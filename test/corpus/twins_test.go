@@ -17,9 +17,9 @@ import (
 
 // unreached lists the codes that no twin can have, with the reason.
 var unreached = map[string]string{
-	"unknown-word":   "podspec refuses the word before, as bad-annotation",
-	"bad-timeout":    "podspec refuses the time before, as bad-annotation",
-	"duplicate-edge": "podspec refuses the second one before, as bad-annotation",
+	"unsupported-value":   "podspec refuses the word before, as invalid-annotation",
+	"invalid-timeout":    "podspec refuses the time before, as invalid-annotation",
+	"duplicate-edge": "podspec refuses the second one before, as invalid-annotation",
 	"pod-too-large":  "such a pod is too long for a file: TestPodTooLarge of package lint",
 }
 

@@ -168,10 +168,10 @@ func TestInstall(t *testing.T) {
 	before := w.objects(t)
 
 	t.Run("before it is installed, checks are red", func(t *testing.T) {
-		is(t, c.checks(t, 1), check.Failed, "", "deployment", "webhook-ca", "roots")
-		is(t, c.checks(t, 1, "--pre", "--as=system:serviceaccount:default:default"), check.Failed, "the caller may not", "rights")
+		is(t, c.checks(t, 1), check.Failed, "", "deployment", "webhook-ca", "root-certificates")
+		is(t, c.checks(t, 1, "--pre", "--as=system:serviceaccount:default:default"), check.Failed, "the caller may not", "permissions")
 		// A check without permission is skipped; it does not fail.
-		is(t, c.checks(t, 0, "--as=system:serviceaccount:default:default"), check.Skipped, "forbidden", "deployment", "replicas", "roots", "webhook-ca", "webhook", "proxies")
+		is(t, c.checks(t, 0, "--as=system:serviceaccount:default:default"), check.Skipped, "forbidden", "deployment", "replicas", "root-certificates", "webhook-ca", "webhook", "proxies")
 
 		kubectl(t, "", "create", "clusterrole", "outriderd", "--verb=get", "--resource=pods")
 		is(t, c.checks(t, 1, "--pre"), check.Failed, "ClusterRole outriderd", "leftovers")
@@ -221,7 +221,7 @@ func TestInstall(t *testing.T) {
 	})
 	t.Run("it works", func(t *testing.T) {
 		all := c.checks(t, 0)
-		is(t, all, check.OK, "", "deployment", "replicas", "definitions", "roots", "webhook-ca", "certificates", "webhook", "clock", "proxies", "versions")
+		is(t, all, check.OK, "", "deployment", "replicas", "crds", "root-certificates", "webhook-ca", "certificates", "webhook", "clock", "proxies", "versions")
 		junit, _ := c.run(t, 0, "check", "-o", "junit")
 		if !strings.Contains(junit, `failures="0"`) {
 			t.Errorf("JUnit:\n%s", junit)
@@ -351,7 +351,7 @@ func breaks(t *testing.T, w world, c command) {
 	kubectl(t, "", "wait", "--for=delete", "pods", "-n", "outrider-system", "-l", "app=outriderd", "--timeout="+patience.String())
 	w.namespace(t, "checked", map[string]string{"istio-injection": "enabled"})
 	all := c.checks(t, 1)
-	is(t, all, check.Failed, "checked", "roots", "webhook")
+	is(t, all, check.Failed, "checked", "root-certificates", "webhook")
 	is(t, all, check.Skipped, "no replica runs", "replicas", "proxies", "versions")
 
 	bundle := kubectl(t, "", "get", kind, webhooks, "--output=jsonpath={.webhooks[0].clientConfig.caBundle}")
@@ -365,7 +365,7 @@ func breaks(t *testing.T, w world, c command) {
 		_, err := w.CoreV1().ConfigMaps("checked").Get(t.Context(), contract.RootConfigMap, metav1.GetOptions{})
 		return err == nil
 	}, nothing)
-	is(t, c.checks(t, 0), check.OK, "", "roots", "webhook", "webhook-ca", "pod-security")
+	is(t, c.checks(t, 0), check.OK, "", "root-certificates", "webhook", "webhook-ca", "pod-security")
 	apply(t, istio)
 	is(t, c.checks(t, 0), check.Warning, "istio-sidecar-injector", "other-injectors")
 	kubectl(t, "", "delete", kind, "istio-sidecar-injector")

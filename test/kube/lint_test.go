@@ -32,7 +32,7 @@ spec:
 		return outrider.run(t, status, append([]string{"lint", "-n", "linted"}, args...)...)
 	}
 	found, _ := lint(1)
-	if !strings.Contains(found, "Deployment linted/web  deployment/web") || !strings.Contains(found, "[sleep]") || !strings.Contains(found, "1 pod\n") {
+	if !strings.Contains(found, "Deployment linted/web  deployment/web") || !strings.Contains(found, "[fixed-sleep]") || !strings.Contains(found, "1 pod\n") {
 		t.Errorf("found:\n%s\nwant the Deployment's sleep, once", found)
 	}
 	// A policy in the root namespace applies to this namespace too.
@@ -40,7 +40,7 @@ spec:
 	apply(t, definition("security.istio.io", "RequestAuthentication", "requestauthentications"))
 	t.Cleanup(w.undefine("requestauthentications.security.istio.io"))
 	apply(t, "{apiVersion: security.istio.io/v1beta1, kind: RequestAuthentication, metadata: {name: deny, namespace: outrider-system}, spec: {}}")
-	if found, _ := lint(1, "--only=not-enforced"); !strings.Contains(found, "RequestAuthentication outrider-system/deny") {
+	if found, _ := lint(1, "--only=policy-not-enforced"); !strings.Contains(found, "RequestAuthentication outrider-system/deny") {
 		t.Errorf("found:\n%s\nwant the policy of the root namespace", found)
 	}
 	fixed, _ := lint(0, "--only=sleep", "--fix")

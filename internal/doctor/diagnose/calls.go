@@ -202,7 +202,7 @@ func probeFails(s *subject) (out []Finding) {
 			Remedy:   finding.Remedy{Sentence: "make the probe's request in the pod", Command: s.kubectl("describe pod %s", s.Object.Name)},
 		}
 		if spec := specOf(s.Object, app.Name); s.proxy != nil && s.capture.None == "" && spec.ReadinessProbe != nil && spec.ReadinessProbe.Exec == nil && s.cut(q) {
-			f.Code = "probe-through-proxy"
+			f.Code = "probe-blocked-by-proxy"
 			f.Sentence = fmt.Sprintf("the readiness probe of %s goes through %s, which cuts it: the kubelet has no certificate", app.Name, s.proxy.Name)
 			f.Remedy.Sentence = "have injection rewrite the probe (sidecar.istio.io/rewriteAppHTTPProbers: \"true\"), or leave its port out of the capture"
 		}
@@ -240,7 +240,7 @@ func ownCrash(s *subject) (out []Finding) {
 				continue
 			}
 			f := Finding{
-				Code: "own-crash", Container: app.Name, Confidence: Likely,
+				Code: "app-crash", Container: app.Name, Confidence: Likely,
 				Sentence: fmt.Sprintf("%s ended by itself: %s", app.Name, exitText(r)),
 				Evidence: []Quote{s.quote(r.Finished, fmt.Sprintf("%s, run %d: %s %s", app.Name, r.Number, exitText(r), s.show([]byte(r.Message))))},
 				Disproof: "a failed call, or a signal from outside, just before its end",

@@ -427,7 +427,7 @@ func TestCauses(t *testing.T) {
 	p := pod("app")
 	outOfMemory(p)
 	found := diagnose.Report{Verdict: diagnose.Found, Findings: []diagnose.Finding{
-		{Code: "proxy-died", Container: "other", Sentence: "a"}, {Code: "out-of-memory", Container: "app", Sentence: "b"}, {Code: "own-crash", Container: "app", Sentence: "c"},
+		{Code: "proxy-died", Container: "other", Sentence: "a"}, {Code: "out-of-memory", Container: "app", Sentence: "b"}, {Code: "app-crash", Container: "app", Sentence: "c"},
 	}}
 	want := []cause{{"proxy-died", "other", "a", 0}, {"out-of-memory", "app", "b", 1}}
 	if d := cmp.Diff(want, causes(found, p), cmp.AllowUnexported(cause{})); d != "" {
@@ -440,8 +440,8 @@ func TestCauses(t *testing.T) {
 	if got := causes(diagnose.Report{Verdict: diagnose.Nothing}, p); got != nil {
 		t.Errorf("%+v", got)
 	}
-	text := cause{code: "own-crash", sentence: strings.Repeat("é", 600)}.message(p)
-	if len(text) > longest || len(text) < longest-2 || !strings.HasSuffix(text, "é… (own-crash: outrider diagnose app -n shop)") {
+	text := cause{code: "app-crash", sentence: strings.Repeat("é", 600)}.message(p)
+	if len(text) > longest || len(text) < longest-2 || !strings.HasSuffix(text, "é… (app-crash: outrider diagnose app -n shop)") {
 		t.Errorf("%d bytes: %s", len(text), text)
 	}
 }

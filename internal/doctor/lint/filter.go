@@ -13,13 +13,22 @@ type Filter struct {
 	Only, Skip []string         // codes; empty Only: all
 }
 
-// Check refuses unknown codes. For codes that lint no longer uses it returns notes: they select nothing.
-func (f Filter) Check() (notes []string, err error) {
-	for _, code := range slices.Concat(f.Only, f.Skip) {
-		if note := kinds.Gone(code); note != "" {
-			notes = append(notes, note)
-		} else if _, err := kinds.Of(code); err != nil {
-			return nil, err
+// Check refuses unknown codes, and replaces old names of codes. The notes are about these, and about codes that
+// lint no longer uses, which select nothing.
+func (f *Filter) Check() (notes []string, err error) {
+	for _, codes := range [][]string{f.Only, f.Skip} {
+		for i, name := range codes {
+			code, note := finding.Present(name)
+			if note != "" {
+				notes = append(notes, note)
+			}
+			if code == "" {
+				continue
+			}
+			if _, err := kinds.Of(string(code)); err != nil {
+				return nil, err
+			}
+			codes[i] = string(code)
 		}
 	}
 	return notes, nil

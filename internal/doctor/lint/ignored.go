@@ -42,10 +42,10 @@ func withoutEffect(o ignored, b *builder) {
 	if i < 0 {
 		return
 	}
-	c := clue{code: "kind-without-effect", title: fmt.Sprintf("%s has no effect on pods of Outrider", o.Ref), field: path{"kind"}, evidence: o.Kind,
+	c := clue{code: "unsupported-kind", title: fmt.Sprintf("%s has no effect on pods of Outrider", o.Ref), field: path{"kind"}, evidence: o.Kind,
 		why: "Outrider does not support the kind, and uses no part of the object", do: o.Instead, source: "docs/kubernetes.md"}
 	if o.Guards {
-		c.code, c.title = "not-enforced", fmt.Sprintf("%s is not enforced by Outrider", o.Ref)
+		c.code, c.title = "policy-not-enforced", fmt.Sprintf("%s is not enforced by Outrider", o.Ref)
 		c.why = fmt.Sprintf("what it forbids is possible at %s: Outrider does not support the kind", b.subjects[i].Ref)
 	}
 	if o.Partly {

@@ -149,15 +149,15 @@ func TestPodsInOrderHaveNoWarning(t *testing.T) {
 		"istio-native":  nil,
 		"plain":         nil,
 		"tekton":        nil,
-		"job":           {"no-order"}, // right: its db does not wait for the proxy
+		"job":           {"proxy-not-awaited"}, // right: its db does not wait for the proxy
 		"istio-hold":    {"hold-fails-open"},
 		"linkerd":       {"hold-fails-open"},
 		"kuma":          {"hold-fails-open"},
-		"istio-regular": {"no-order"},
+		"istio-regular": {"proxy-not-awaited"},
 		"health-loop":   {"health-loop", "health-loop", "health-loop"},
-		"sleep":         {"sleep", "post-start-probe"},
+		"sleep":         {"fixed-sleep", "post-start-probe"},
 
-		"sleep-before-proxy": {"sleep"}, // the sleep of app; those before the proxy are notes
+		"sleep-before-proxy": {"fixed-sleep"}, // the sleep of app; those before the proxy are notes
 	}
 	files, err := filepath.Glob("../../core/pod/podspec/testdata/pods/*.yaml")
 	if err != nil || len(files) != len(want) {

@@ -29,7 +29,7 @@ func startOff(s subject, b *builder) {
 	if !s.captured() || !s.injected || s.readErr != nil || len(s.own()) == 0 {
 		return
 	}
-	c := clue{code: "no-order", why: refused, run: "outrider plan " + b.input(s.File) + " --advise"}
+	c := clue{code: "proxy-not-awaited", why: refused, run: "outrider plan " + b.input(s.File) + " --advise"}
 	switch hold := s.configOf("holdApplicationUntilProxyStarts"); {
 	case s.reading.Start == request.StartOff:
 		c.field, c.evidence = annotation(request.StartAnnotation), "off"
@@ -54,7 +54,7 @@ func leftOut(s subject, b *builder) {
 		return
 	}
 	field, evidence, _ := s.annotationOf(s.reading.Requested[slices.IndexFunc(s.reading.Requested, func(e startup.Edge) bool { return e.From == s.proxy })])
-	b.add(clue{code: "no-order", title: fmt.Sprintf("%s may run before %s: the annotations name others only", words(free), s.proxy), field: field, evidence: evidence,
+	b.add(clue{code: "proxy-not-awaited", title: fmt.Sprintf("%s may run before %s: the annotations name others only", words(free), s.proxy), field: field, evidence: evidence,
 		why: "a pod that names containers to wait for its proxy must name all of them; " + refused, do: "let " + words(free) + " wait for " + s.proxy + " too", fix: s.requesting(&s.Pod, s.edges(free))})
 }
 
@@ -93,7 +93,7 @@ func nothingWaits(s subject, b *builder) {
 	if _, controls := s.Pod.Labels[controlPlane]; len(free) == 0 || !ok || controls {
 		return
 	}
-	b.add(clue{code: "no-order", title: fmt.Sprintf("nothing makes %s wait for %s", words(free), s.proxy), field: m.field.plus("name"), evidence: s.proxy,
+	b.add(clue{code: "proxy-not-awaited", title: fmt.Sprintf("nothing makes %s wait for %s", words(free), s.proxy), field: m.field.plus("name"), evidence: s.proxy,
 		why: "the kubelet starts the next container as soon as one runs, ready or not; " + refused,
 		do:  "let " + words(free) + " wait for " + s.proxy + withOtherMesh(s.proxy), source: "kubelet v1.34.4 SyncPod", fix: s.requesting(&s.Pod, s.edges(free))})
 }
@@ -196,7 +196,7 @@ func keepsAll(pod *corev1.Pod, edges []startup.Edge, on startup.Kubernetes) bool
 		return false
 	}
 	for _, f := range r.Plan().Validate(on) {
-		if f.Level == startup.Error && f.Code != startup.CannotBeKept && f.Code != startup.MechanismUnfit {
+		if f.Level == startup.Error && f.Code != startup.UnsatisfiableEdge && f.Code != startup.UnsuitableMechanism {
 			return false
 		}
 	}
@@ -216,7 +216,7 @@ func heldInPod(s subject, b *builder) {
 			continue // the hook prepares its own container
 		}
 		if len(f.Edges) == 0 {
-			b.add(clue{code: "hold-holds-nobody", title: fmt.Sprintf("the postStart of %s has no effect: no container is listed after it", f.Container),
+			b.add(clue{code: "hold-on-last-container", title: fmt.Sprintf("the postStart of %s has no effect: no container is listed after it", f.Container),
 				field: field, evidence: f.Evidence.Text, why: "the kubelet starts containers in the order of the list: those before this one run already",
 				do: "list " + f.Container + " first", source: "kubelet v1.34.4 SyncPod step 8"})
 			continue

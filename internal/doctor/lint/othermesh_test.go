@@ -28,7 +28,7 @@ spec:
 `
 	for _, m := range podspec.Meshes[1:] {
 		t.Run(m.Proxy, func(t *testing.T) {
-			fixed, err := Fix([]File{{"f.yaml", fmt.Appendf(nil, pod, m.Proxy)}}, Options{}, func(f finding.Finding) bool { return f.Code == "no-order" })
+			fixed, err := Fix([]File{{"f.yaml", fmt.Appendf(nil, pod, m.Proxy)}}, Options{}, func(f finding.Finding) bool { return f.Code == "proxy-not-awaited" })
 			if err != nil || len(fixed.Changed) != 1 {
 				t.Fatalf("%v: %d changed", err, len(fixed.Changed))
 			}
@@ -70,7 +70,7 @@ func TestSleepBehindGate(t *testing.T) {
 // order, and a gate needs the command.
 func TestNoFixThatInjectionRefuses(t *testing.T) {
 	report, err := Lint([]File{{"f.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: app, image: a}, {name: istio-proxy, image: p}]}\n")}}, Options{})
-	if err != nil || len(report.Findings) != 1 || report.Findings[0].Code != "no-order" || report.Findings[0].Fix != nil {
+	if err != nil || len(report.Findings) != 1 || report.Findings[0].Code != "proxy-not-awaited" || report.Findings[0].Fix != nil {
 		t.Errorf("%v, %+v", err, report.Findings)
 	}
 }

@@ -30,7 +30,7 @@ func unknownFields(s subject, b *builder) {
 // planWorks reports parts of the plan that cannot work, as found by packages startup and podspec.
 func planWorks(s subject, b *builder) {
 	for _, err := range annotationErrors(s.readErr) {
-		b.add(clue{code: "bad-annotation", title: strings.TrimPrefix(err.Error(), "annotation "), field: annotation(err.Key), evidence: s.Pod.Annotations[err.Key],
+		b.add(clue{code: "invalid-annotation", title: strings.TrimPrefix(err.Error(), "annotation "), field: annotation(err.Key), evidence: s.Pod.Annotations[err.Key],
 			why: "an injection refuses the pod", do: "write it as docs/plan.md shows", source: "docs/plan.md"})
 	}
 	var large *podspec.SizeError

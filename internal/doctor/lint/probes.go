@@ -130,7 +130,7 @@ func livenessProbesProxy(s subject, b *builder) {
 			if c.name == "readinessProbe" || !known || m.declares(port) || strings.HasPrefix(of, "/app-health/") {
 				continue
 			}
-			b.add(clue{code: "liveness-asks-proxy", title: fmt.Sprintf("the %s of %s checks %s, not %s", c.name, m.Name, target, m.Name), field: field, evidence: fmt.Sprint(port),
+			b.add(clue{code: "liveness-depends-on-proxy", title: fmt.Sprintf("the %s of %s checks %s, not %s", c.name, m.Name, target, m.Name), field: field, evidence: fmt.Sprint(port),
 				why: "the kubelet restarts the app when the proxy is slow, restarts or stops first, and does not notice when the app hangs",
 				do:  fmt.Sprintf("probe a port of %s; use outrider.dev/depends-on to start it after the proxy", m.Name)})
 		}

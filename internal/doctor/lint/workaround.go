@@ -29,7 +29,7 @@ func workarounds(s subject, b *builder) {
 		c := clue{field: parsePath(f.Evidence.Field), evidence: f.Evidence.Text}
 		switch {
 		case len(edges) == 0 && f.Mechanism == startup.Sleep:
-			c.code, c.severity = "sleep", finding.Note
+			c.code, c.severity = "fixed-sleep", finding.Note
 			c.title = fmt.Sprintf("%s begins with %s, and the files do not show what it waits for", m.Name, f.By)
 			c.why = "the time is a guess: sometimes too short, mostly too long"
 			c.do = fmt.Sprintf("name what it waits for: %s.%s: NAME", request.EdgesAnnotation, m.Name)
@@ -61,6 +61,7 @@ func (s *subject) describe(c *clue, f podspec.Found, e startup.Edge) {
 	c.code = finding.Code(f.Mechanism)
 	switch f.Mechanism {
 	case startup.Sleep:
+		c.code = "fixed-sleep"
 		c.title = fmt.Sprintf("%s begins with %s instead of waiting until %s is ready", f.Container, f.By, e.From)
 	case startup.HealthLoop:
 		c.title = fmt.Sprintf("%s polls %s before its command (%s)", f.Container, e.From, f.By)

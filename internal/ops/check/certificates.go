@@ -25,11 +25,11 @@ func (s *survey) certificates(ctx context.Context) answer {
 	}
 	own, ok := roots[s.Options.Namespace]
 	if !ok {
-		return skipped("there are no roots: see the check roots")
+		return skipped("there are no roots: see the check root-certificates")
 	}
 	authorities, err := certificatesOf(own)
 	if err != nil {
-		return skipped("the roots cannot be read: see the check roots")
+		return skipped("the roots cannot be read: see the check root-certificates")
 	}
 	now := time.Now()
 	if a := lifetimes(authorities, now); a.result != OK {

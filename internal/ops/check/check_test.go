@@ -150,7 +150,7 @@ func TestWithoutPermissionNothingIsClaimed(t *testing.T) {
 	})
 	for _, p := range append(append([]probe{}, before...), installed...) {
 		switch p.id {
-		case "api-server", "kubernetes-version", "clock", "definitions", "leftovers":
+		case "api-server", "kubernetes-version", "clock", "crds", "leftovers":
 			continue // these use other clients: see test/kube
 		}
 		a := p.ask(s, t.Context())
@@ -163,12 +163,12 @@ func TestWithoutPermissionNothingIsClaimed(t *testing.T) {
 
 // Problems of some namespaces or nodes do not block an installation.
 func TestBlocks(t *testing.T) {
-	for id, want := range map[string]bool{"rights": true, "leftovers": true, "pod-security": false, "cni": false, "kernel": false} { // any order: the cases are independent
+	for id, want := range map[string]bool{"permissions": true, "leftovers": true, "pod-security": false, "cni": false, "kernel": false} { // any order: the cases are independent
 		if got := (Check{ID: id, Result: Failed}).Blocks(); got != want {
 			t.Errorf("%s blocks: %v", id, got)
 		}
 	}
-	if (Check{ID: "rights", Result: Warning}).Blocks() {
+	if (Check{ID: "permissions", Result: Warning}).Blocks() {
 		t.Error("a warning blocks")
 	}
 }

@@ -41,15 +41,17 @@ func All() []finding.Entry {
 	return out
 }
 
-// Find returns a code by its name. The error names those that are like it, or who gives the advice now.
-func Find(name string) (finding.Entry, error) {
-	if gone := kinds.Gone(name); gone != "" {
-		return finding.Entry{}, errors.New(gone)
+// Find returns a code by its name, with a note if the name is an old one. The error names codes that are like it, or
+// the tool that gives the advice now.
+func Find(name string) (entry finding.Entry, note string, err error) {
+	code, note := finding.Present(name)
+	if code == "" && note != "" {
+		return finding.Entry{}, "", errors.New(note)
 	}
 	var like []string
 	for _, c := range All() {
-		if string(c.Code) == name {
-			return c, nil
+		if c.Code == code {
+			return c, note, nil
 		}
 		for word := range strings.SplitSeq(name, "-") {
 			if len(word) > 3 && strings.Contains(string(c.Code), word) {
@@ -59,9 +61,9 @@ func Find(name string) (finding.Entry, error) {
 		}
 	}
 	if len(like) > 0 {
-		return finding.Entry{}, fmt.Errorf("%q is no code; there are %s", name, strings.Join(like[:min(len(like), 5)], ", "))
+		return finding.Entry{}, "", fmt.Errorf("%q is no code; there are %s", name, strings.Join(like[:min(len(like), 5)], ", "))
 	}
-	return finding.Entry{}, fmt.Errorf("%q is no code", name)
+	return finding.Entry{}, "", fmt.Errorf("%q is no code", name)
 }
 
 // Page returns the page of a code, below docs.

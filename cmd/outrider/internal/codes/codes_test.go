@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"outrider.dev/internal/base/finding"
 )
 
 var update = flag.Bool("update", false, "write the pages")
@@ -68,12 +70,31 @@ func TestAll(t *testing.T) {
 	}
 }
 
+// An old code leads to one that is there, or to another tool, and is not used again.
+func TestOldCodes(t *testing.T) {
+	present := map[finding.Code]bool{}
+	for _, c := range All() {
+		present[c.Code] = true
+	}
+	for _, old := range finding.OldCodes() {
+		code, note := finding.Present(old)
+		if present[finding.Code(old)] || code != "" && !present[code] || !strings.HasPrefix(note, old+" is ") {
+			t.Errorf("%s: %q, %q", old, code, note)
+		}
+	}
+	if code, note := finding.Present("no-such-code"); code != "no-such-code" || note != "" {
+		t.Errorf("an unknown name: %q, %q", code, note)
+	}
+}
+
 func TestFind(t *testing.T) {
-	if c, err := Find("startup-race"); err != nil || c.Title == "" {
-		t.Errorf("%+v, %v", c, err)
+	for name, note := range map[string]string{"startup-race": "", "own-crash": "own-crash is now called app-crash; the next release accepts the new name only"} { // any order: the cases are independent
+		if c, got, err := Find(name); err != nil || c.Title == "" || got != note {
+			t.Errorf("%s: %+v, %q, %v", name, c, got, err)
+		}
 	}
 	for name, want := range map[string]string{"hold-failed-open": "hold-fails-open", "xyz": `"xyz" is no code`, "probe-timeout": "no longer checked", "": `"" is no code`} {
-		if _, err := Find(name); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := Find(name); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", name, err, want)
 		}
 	}

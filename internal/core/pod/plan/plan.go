@@ -98,7 +98,7 @@ func Where(o podfile.Object) string {
 
 // senseless lists the findings about plans that no mechanism can keep. The reason why one mechanism does not
 // fit is then of no use.
-var senseless = []startup.Code{startup.Cycle, startup.UnknownName, startup.DuplicateName}
+var senseless = []startup.Code{startup.Cycle, startup.UnknownContainer, startup.DuplicateName}
 
 // invalid lists the fields of a pod that the API server would refuse.
 func invalid(o podfile.Object, err error) error {
@@ -176,7 +176,7 @@ func (p Report) findings(r podspec.Reading, choices []podspec.Choice) startup.Fi
 
 // unkept returns the finding about an edge that is possible, but that no mechanism can keep.
 func unkept(r podspec.Reading, e startup.Edge) startup.Finding {
-	f := startup.Finding{Code: startup.MechanismUnfit, Level: startup.Error, Names: []string{e.To, e.From}, Edge: &e,
+	f := startup.Finding{Code: startup.UnsuitableMechanism, Level: startup.Error, Names: []string{e.To, e.From}, Edge: &e,
 		Message: fmt.Sprintf("no mechanism keeps %q", e)}
 	if r.Excluded != "" {
 		f.Remedy = "let the pod be injected: " + r.Excluded
@@ -191,7 +191,7 @@ func unkept(r podspec.Reading, e startup.Edge) startup.Finding {
 
 // harmless lists the findings about plans that may be broken but can run. The simulator, the verifier and
 // "outrider run" show what happens then.
-var harmless = []startup.Code{startup.MechanismUnfit, startup.CannotBeKept, startup.NeverHealthy, startup.NeverCompletes, startup.SelfWaitingProbe}
+var harmless = []startup.Code{startup.UnsuitableMechanism, startup.UnsatisfiableEdge, startup.NeverHealthy, startup.NeverCompletes, startup.ProbeCycle}
 
 // CheckRunnable refuses an object that cannot be run. A plan that is not kept is no reason to refuse.
 func CheckRunnable(o podfile.Object, on startup.Kubernetes) error {

@@ -141,7 +141,7 @@ func (r Reading) Findings(choices []Choice, on startup.Kubernetes) startup.Findi
 		switch f.Code {
 		case startup.NotEveryStart:
 			return true
-		case startup.CannotBeKept, startup.MechanismUnfit:
+		case startup.UnsatisfiableEdge, startup.UnsuitableMechanism:
 			return kept(*f.Edge)
 		}
 		return false

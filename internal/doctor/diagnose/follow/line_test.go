@@ -32,7 +32,7 @@ func TestLines(t *testing.T) {
 		"shop/web not ready after 31 s; nothing is wrong":   lineOf(report(diagnose.Nothing, diagnose.StartNotReady, 31*time.Second), time.Time{}),
 		"shop/web ready; nothing is wrong":                  lineOf(report(diagnose.Nothing, diagnose.StartReady, 0), time.Time{}),
 		"shop/web nothing is wrong":                         lineOf(report(diagnose.Nothing, diagnose.StartEnded, time.Second), time.Time{}),
-		`shop/web the application\x1b[2J ended (own-crash)`: lineOf(report(diagnose.Found, diagnose.StartNotReady, time.Second, "own-crash"), time.Time{}),
+		`shop/web the application\x1b[2J ended (app-crash)`: lineOf(report(diagnose.Found, diagnose.StartNotReady, time.Second, "app-crash"), time.Time{}),
 		`shop/web the application\x1b[2J ended (undecided)`: lineOf(report(diagnose.Undecided, diagnose.StartNotReady, time.Second, "a", "b"), time.Time{}),
 		"ended: 3 pods diagnosed, 2 b, 1 a":                 {Summary: new(summary(3, 0, map[string]int{"a": 1, "b": 2}))},
 	} {
@@ -45,7 +45,7 @@ func TestLines(t *testing.T) {
 // Each line of the output is one JSON object, with the version of reports.
 func TestJSON(t *testing.T) {
 	var b bytes.Buffer
-	if err := lineOf(report(diagnose.Found, diagnose.StartNotReady, time.Second, "own-crash"), time.Time{}).Write(&b, true); err != nil {
+	if err := lineOf(report(diagnose.Found, diagnose.StartNotReady, time.Second, "app-crash"), time.Time{}).Write(&b, true); err != nil {
 		t.Fatal(err)
 	}
 	var got struct {
@@ -55,7 +55,7 @@ func TestJSON(t *testing.T) {
 	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	if strings.Count(b.String(), "\n") != 1 || got.Version != diagnose.Version || got.Pod != "shop/web" || got.Code != "own-crash" || len(got.Report.Findings) != 1 {
+	if strings.Count(b.String(), "\n") != 1 || got.Version != diagnose.Version || got.Pod != "shop/web" || got.Code != "app-crash" || len(got.Report.Findings) != 1 {
 		t.Errorf("%s", b.String())
 	}
 }

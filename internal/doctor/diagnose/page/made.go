@@ -11,7 +11,7 @@ import (
 // Made returns the reports of n invented pods for measurements and tests: most are healthy, some fail for one of a
 // few causes, and a few are not ready.
 func Made(n int) []diagnose.Report {
-	causes := []finding.Code{"startup-race", "no-control-plane", "own-crash", "image-missing"}
+	causes := []finding.Code{"startup-race", "no-control-plane", "app-crash", "image-missing"}
 	out := make([]diagnose.Report, 0, n)
 	for i := range n {
 		r := diagnose.Report{Version: diagnose.Version, Pod: fmt.Sprintf("shop-%d/web-%d-5d9c7b6f4d-x2x7k", i%20, i), Verdict: diagnose.Nothing, Sentence: "nothing is wrong", Start: &diagnose.Start{State: diagnose.StartReady}}

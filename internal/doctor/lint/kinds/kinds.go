@@ -21,10 +21,11 @@ func Of(code string) (finding.Kind, error) {
 	return all[i], nil
 }
 
-// all lists the codes. They are stable: a code that is dropped moves to gone, and never gets another meaning.
+// all lists the codes. They are stable: an old name moves to the table of old
+// codes in package finding, and never gets another meaning.
 var all = func() []finding.Kind {
 	list := []finding.Kind{
-		{Code: "no-order", Severity: finding.Warning, Title: "nothing makes a container wait for the proxy, and capture is on",
+		{Code: "proxy-not-awaited", Severity: finding.Warning, Title: "nothing makes a container wait for the proxy, and capture is on",
 			Explanation: `Every connection of the pod is redirected to the proxy from the start, and the proxy needs a certificate and its configuration before it listens. An app that starts in the meantime gets "Connection refused", fails, is restarted, and works at the second try.
 
 Injection makes every container wait for the proxy, unless the pod turns that off (outrider.dev/start: off, holdApplicationUntilProxyStarts: false) or names the containers that wait. The proxy of another mesh does not delay other containers by itself.`},
@@ -37,10 +38,10 @@ Injection makes every container wait for the proxy, unless the pod turns that of
 A gate (the command is wrapped) and a native sidecar stay closed.`},
 		{Code: "hold-hides-ip", Severity: finding.Note, Title: "the pod has no IP in the API while a hold blocks",
 			Explanation: `The pod's address reaches the API only when the kubelet has started all containers, and the hook blocks that. A control plane or a CNI that needs the address before the proxy can get ready waits for ever.`},
-		{Code: "hold-holds-nobody", Severity: finding.Warning, Title: "a postStart hold of the last container has no effect",
+		{Code: "hold-on-last-container", Severity: finding.Warning, Title: "a postStart hold of the last container has no effect",
 			Explanation: `A hook delays the containers that are listed after its own. Those before it run already.`},
 
-		{Code: "sleep", Severity: finding.Warning, Title: "a command sleeps before it begins, instead of waiting for a dependency",
+		{Code: "fixed-sleep", Severity: finding.Warning, Title: "a command sleeps before it begins, instead of waiting for a dependency",
 			Explanation: `A work-around from before meshes could order containers. The time is a guess: too short on a bad day, too long on all others, at every start. Use outrider.dev/depends-on instead: it waits for the dependency itself and ends within milliseconds.`},
 		{Code: "health-loop", Severity: finding.Warning, Title: "a command polls a health port before it begins",
 			Explanation: `A work-around from before meshes could order containers: until curl localhost:15020/healthz/ready; do sleep 1; done. It polls at intervals, ignores SIGTERM as PID 1, has no end, and is in every image. Use outrider.dev/depends-on instead.`},
@@ -53,7 +54,7 @@ A gate (the command is wrapped) and a native sidecar stay closed.`},
 			Explanation: `The kubelet starts the containers after a sidecar (an init container with restartPolicy: Always) when its startup probe has succeeded. A probe of a later container never does.`},
 		{Code: "killed-while-waiting", Severity: finding.Error, Title: "a probe kills a container that waits in its command",
 			Explanation: `The kubelet probes a container from its start, also while its command still waits. A startup or liveness probe that gives up before the wait is over restarts the container, which then waits from the beginning.`},
-		{Code: "liveness-asks-proxy", Severity: finding.Warning, Title: "a liveness or startup probe checks the proxy instead of the app",
+		{Code: "liveness-depends-on-proxy", Severity: finding.Warning, Title: "a liveness or startup probe checks the proxy instead of the app",
 			Explanation: `A probe on 15020 or 15021 reports the health of the proxy. The kubelet then kills the app when the proxy is slow to start, restarts, or is upgraded, and does not notice an app that hangs.`},
 
 		{Code: "init-needs-network", Severity: finding.Warning, Title: "an init container connects to others before the proxy runs",
@@ -67,7 +68,7 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 			Explanation: `The kubelet starts what is listed after a sidecar (an init container with restartPolicy: Always) as soon as the sidecar runs. Only a startup probe, or a postStart hook that blocks, delays it; a readiness probe delays no container. A sidecar is reported if it has a readiness probe, declares a port that is not for monitoring, or is a known server.`},
 		{Code: "sidecar-slow-start", Severity: finding.Warning, Title: "a sidecar's startup probe runs every 5 s or more",
 			Explanation: `The kubelet probes at fixed ticks and starts the next container after the first success, so each start takes up to one period longer than the sidecar needs: up to 10 s with the default period. The fix sets periodSeconds: 1 and keeps the limit.`},
-		{Code: "races-helper", Severity: finding.Warning, Title: "an app connects to a helper in its pod that starts at the same time",
+		{Code: "sibling-not-awaited", Severity: finding.Warning, Title: "an app connects to a helper in its pod that starts at the same time",
 			Explanation: `Plain containers do not wait for each other. An app that connects to a database, a broker or a proxy of its own pod at localhost fails at its start whenever the helper is later. Exporters and agents are not reported, nor HTTP: they connect again.`},
 		{Code: "wait-program", Severity: finding.Warning, Title: "a program waits in the command of an app",
 			Explanation: `A work-around from before meshes could order containers: wait-for-it.sh, wait-for, dockerize -wait, scuttle. wait-for-it starts the command after 15 s, whether the port is open or not; dockerize ends the container after 10 s; scuttle polls. Use outrider.dev/depends-on for a container of the pod, and an init container for another pod.`},
@@ -90,7 +91,7 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 		{Code: "injection-refused", Severity: finding.Error, Title: "injection refuses the pod",
 			Explanation: `The pod requests something unsupported: an invalid value, a mechanism that does not fit, or a port that the mesh uses. Injection is all or nothing, so the pod is not created.`},
 
-		{Code: "mesh-port", Severity: finding.Warning, Title: "a container declares a port on which the proxy listens",
+		{Code: "proxy-port-conflict", Severity: finding.Warning, Title: "a container declares a port on which the proxy listens",
 			Explanation: `All containers of a pod share its network: of two that listen on one port the second fails with "address already in use". Outrider's proxy has 15000, 15001, 15006, 15007, 15016, 15021 and 15090, and the agent 15020, or the value of status.sidecar.istio.io/port. A port that is declared only so that a monitor finds the proxy's metrics does no harm.`},
 
 		{Code: "annotation-no-effect", Severity: finding.Warning, Title: "an annotation does nothing",
@@ -100,9 +101,9 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 		{Code: "label-no-effect", Severity: finding.Warning, Title: "a label for injection does nothing",
 			Explanation: `The label is Istio's or Outrider's, and injection does not read it: its name is misspelt, it is an annotation, or it is about something that is not here. The value of sidecar.istio.io/inject and outrider.dev/inject must be "true" or "false", and a pod with hostNetwork: true is never injected.`},
 
-		{Code: "not-enforced", Severity: finding.Error, Title: "an object that forbids something is not enforced",
+		{Code: "policy-not-enforced", Severity: finding.Error, Title: "an object that forbids something is not enforced",
 			Explanation: `The object is of a kind that another mesh enforces, and Outrider does not: RequestAuthentication, EnvoyFilter, WasmPlugin, BackendTLSPolicy, or a Sidecar with outboundTrafficPolicy REGISTRY_ONLY. What it forbids is possible at the pods with Outrider's proxy. An AuthorizationPolicy is enforced, and reported if some of it is not enforced as it is written: a rule that cannot be judged allows nothing, or denies more; one of istio-system holds for that namespace alone; one with targetRefs of a waypoint holds for nothing. It is reported if such a pod is in its namespace and has the labels of its selector.`},
-		{Code: "kind-without-effect", Severity: finding.Warning, Title: "an object has no effect, because its kind is not supported",
+		{Code: "unsupported-kind", Severity: finding.Warning, Title: "an object has no effect, because its kind is not supported",
 			Explanation: `The object is of a kind that another mesh supports, and Outrider does not: ServiceEntry, Sidecar, DestinationRule, VirtualService, Gateway, WorkloadEntry, WorkloadGroup, ProxyConfig and Telemetry of Istio, and the TCPRoute or TLSRoute of a Service. A VirtualService is reported with the HTTPRoute that says the same, if there is one, and a DestinationRule with the BackendPolicy. It is reported if a pod with Outrider's proxy is in its namespace.`},
 
 		{Code: "object-refused", Severity: finding.Error, Title: "outriderd does not accept an object",
@@ -118,35 +119,35 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 
 		{Code: "unknown-field", Severity: finding.Warning, Title: "an unknown field of a pod",
 			Explanation: `The field is misspelt, at the wrong level, or newer than the Kubernetes version that this Outrider supports. The API server drops unknown fields.`},
-		{Code: "bad-annotation", Severity: finding.Error, Title: "an annotation about the order is invalid",
+		{Code: "invalid-annotation", Severity: finding.Error, Title: "an annotation about the order is invalid",
 			Explanation: `outrider.dev/depends-on is YAML: CONTAINER: {DEPENDENCY: CONDITION}; outrider.dev/depends-on.CONTAINER is a list with commas: DEPENDENCY or DEPENDENCY=CONDITION; outrider.dev/start is gate, native, hold or off.`},
 		{Code: "pod-too-large", Severity: finding.Error, Title: "a pod has more containers, edges or annotations than one can have",
 			Explanation: `A pod is read with 300 containers and 256 KiB of annotations, which is the API server's limit for them. The order that injection writes takes annotations too: about 16 bytes for each edge, besides those of init containers that complete.`},
 		{Code: "cycle", Severity: finding.Error, Title: "containers wait for one another",
 			Explanation: `None of them ever starts. Remove one of the edges.`},
-		{Code: "unknown-name", Severity: finding.Error, Title: "an edge names a container that the pod does not have",
+		{Code: "unknown-container", Severity: finding.Error, Title: "an edge names a container that the pod does not have",
 			Explanation: `Names of dependencies are those of the pod's containers, or outrider-proxy.`},
-		{Code: "unknown-word", Severity: finding.Error, Title: "a condition of the plan is unknown",
+		{Code: "unsupported-value", Severity: finding.Error, Title: "a condition of the plan is unknown",
 			Explanation: `Conditions are started, healthy and completed.`},
-		{Code: "bad-name", Severity: finding.Error, Title: "a container has a name that the API refuses",
+		{Code: "invalid-name", Severity: finding.Error, Title: "a container has a name that the API refuses",
 			Explanation: `Names are lower-case letters, digits and dashes.`},
 		{Code: "duplicate-name", Severity: finding.Error, Title: "two containers have the same name",
 			Explanation: `The API server refuses such a pod.`},
 		{Code: "duplicate-edge", Severity: finding.Warning, Title: "a container waits for another one twice",
 			Explanation: `Remove one of the two.`},
-		{Code: "bad-timeout", Severity: finding.Error, Title: "a timeout is negative",
+		{Code: "invalid-timeout", Severity: finding.Error, Title: "a timeout is negative",
 			Explanation: `Leave it out to wait without a limit.`},
-		{Code: "self-waiting-probe", Severity: finding.Error, Title: "a container waits for another whose probe needs the first",
+		{Code: "probe-cycle", Severity: finding.Error, Title: "a container waits for another whose probe needs the first",
 			Explanation: `A sidecar whose readiness covers the app can never be ready before the app runs. Wait for "started", or let the probe leave the app out.`},
-		{Code: "cannot-be-kept", Severity: finding.Error, Title: "no mechanism can keep an edge in this pod",
+		{Code: "unsatisfiable-edge", Severity: finding.Error, Title: "no mechanism can keep an edge in this pod",
 			Explanation: `The kubelet starts the dependency only after the container that waits for it.`},
 		{Code: "never-healthy", Severity: finding.Error, Title: "a container waits for the health of one that never reports it",
 			Explanation: `Health comes from a startup or readiness probe, a hook, or a report. Give the dependency one, or wait for "started".`},
 		{Code: "never-completes", Severity: finding.Error, Title: "a container waits for the end of one that the kubelet always restarts",
 			Explanation: `Only init containers, and containers of pods that may end (restartPolicy: OnFailure or Never), complete.`},
-		{Code: "mechanism-unfit", Severity: finding.Error, Title: "the mechanism of an edge cannot keep it",
+		{Code: "unsuitable-mechanism", Severity: finding.Error, Title: "the mechanism of an edge cannot keep it",
 			Explanation: `outrider plan --advise compares those that can.`},
-		{Code: "star-leaves-out", Severity: finding.Note, Title: "\"*\" does not cover all containers",
+		{Code: "wildcard-incomplete", Severity: finding.Note, Title: "\"*\" does not cover all containers",
 			Explanation: `Some cannot be on that side of the edge, such as init containers that end before the other one starts.`},
 	}
 	for i := range list {

@@ -292,7 +292,7 @@ func (w policy) preset(e startup.Edge) startup.Mechanism {
 }
 
 // ofChoice lists the findings about mechanisms, which [plan.add] handles.
-var ofChoice = []startup.Code{startup.MechanismUnfit, startup.CannotBeKept}
+var ofChoice = []startup.Code{startup.UnsuitableMechanism, startup.UnsatisfiableEdge}
 
 // Judge reads the injected pod again, as the other commands do, and refuses it if it cannot start. For
 // example, a native sidecar that begins before a plain proxy may have a probe that only the proxy answers.
