@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,9 +28,6 @@ type Conn struct {
 	buf []byte // for one answer
 }
 
-// answerSize exceeds the kernel's largest answer (32 KiB, see netlink_recvmsg).
-const answerSize = 64 << 10
-
 // Open opens a connection for a protocol: NETLINK_ROUTE, NETLINK_NETFILTER.
 func Open(protocol int) (*Conn, error) {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, protocol)
@@ -40,7 +38,7 @@ func Open(protocol int) (*Conn, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
-	return &Conn{FD: fd, Force: true, buf: make([]byte, answerSize)}, nil
+	return &Conn{FD: fd, Force: true}, nil
 }
 
 // Close closes the connection.
@@ -83,18 +81,22 @@ func (c *Conn) send(message []byte) error {
 	}
 }
 
-// receive returns the messages in one datagram of the kernel.
+// receive returns the messages in one datagram of the kernel. It asks for the size first: the agent lists
+// sockets every few seconds, and room for the largest answer would be most of what it allocates.
 func (c *Conn) receive() ([]byte, error) {
 	for {
-		n, from, err := unix.Recvfrom(c.FD, c.buf, unix.MSG_DONTWAIT|unix.MSG_TRUNC)
+		var from unix.Sockaddr
+		size, _, err := unix.Recvfrom(c.FD, nil, unix.MSG_DONTWAIT|unix.MSG_TRUNC|unix.MSG_PEEK)
+		if err == nil {
+			c.buf = slices.Grow(c.buf[:0], size)[:size]
+			_, from, err = unix.Recvfrom(c.FD, c.buf, unix.MSG_DONTWAIT)
+		}
 		switch sender, _ := from.(*unix.SockaddrNetlink); {
 		case err == unix.EINTR:
 		case err != nil:
 			return nil, err
-		case n > len(c.buf):
-			return nil, fmt.Errorf("an answer of %d bytes", n)
 		case sender != nil && sender.Pid == 0: // the kernel
-			return c.buf[:n], nil
+			return c.buf, nil
 		}
 	}
 }
