@@ -14,8 +14,9 @@ KUBE     ?= v1.34
 RUNTIME  ?= containerd
 
 export CGO_ENABLED ?= 0
-# What is compiled serves all checkouts of this user, tests and commands alike.
-export GOFLAGS += -trimpath
+# What is compiled serves all checkouts of this user, tests and commands alike: package build/commands
+# says why gRPC's trace is left out.
+export GOFLAGS += -trimpath -tags=grpcnotrace
 
 .PHONY: help
 help: ## list the tasks

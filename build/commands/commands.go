@@ -26,15 +26,19 @@ const (
 // racing says whether to build the commands with the race detector: if this program has it, they get it too.
 var racing bool
 
+// noTrace leaves out gRPC's pages for debugging, which nothing serves. They use html/template, for which the linker
+// keeps every exported method of a program.
+const noTrace = "-tags=grpcnotrace"
+
 // flags returns the flags of "go build" for one command.
 func flags(name, version string) []string {
 	linker := "-ldflags=-s -w" + version
 	if name == Agent && !racing { // a build with the detector is not shipped, so it needs no such flags
 		// The agent runs in every pod, where its size costs memory and pull time, and it mostly waits. With
 		// inlining it has 10.9 MB, without 9.8; the limit is 10 (docs/rationale.md).
-		return []string{"-gcflags=all=-l", linker + " -funcalign=8"}
+		return []string{noTrace, "-gcflags=all=-l", linker + " -funcalign=8"}
 	}
-	return []string{linker}
+	return []string{noTrace, linker}
 }
 
 // A Stamp identifies the sources of a build.
