@@ -1,6 +1,7 @@
 #!/bin/sh
 # Builds the parts of a release besides the images: an archive of the command outrider for each
-# system, with completions, licences and a bill of materials, and checksums.txt. The same commit gives
+# system, which is outrider and the outrider-operate that it runs, with completions, licences and a
+# bill of materials, and checksums.txt. The same commit gives
 # the same bytes. On other systems, subcommands that need Linux say so.
 #
 #   build/release.sh bin/release [GOOS/GOARCH...]
@@ -21,10 +22,10 @@ mkdir -p "$work/completions/bash" "$work/completions/zsh" "$work/completions/fis
 rm -rf "$out" && mkdir -p "$out"
 for target; do
 	name=outrider_${version#v}_${target%/*}_${target#*/}
-	program=outrider
-	test "${target%/*}" != windows || program=outrider.exe
-	go run ./build/commands/cmd "$work/$name" "$target" outrider
-	go run ./build/release "$work/$name" "$work/$name/$program"
+	exe=
+	test "${target%/*}" != windows || exe=.exe
+	go run ./build/commands/cmd "$work/$name" "$target" outrider outrider-operate
+	go run ./build/release "$work/$name" "$work/$name/outrider$exe" "$work/$name/outrider-operate$exe"
 	cp -r "$work/completions" LICENSE "$work/$name"
 	chmod -R u=rwX,go=rX "$work/$name"
 	cp "$work/$name/sbom.cdx.json" "$out/$name.cdx.json"

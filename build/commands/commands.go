@@ -18,10 +18,14 @@ import (
 // Names of the commands below cmd/.
 const (
 	CLI          = "outrider"
+	Operate      = "outrider-operate" // runs beside CLI
 	Agent        = "outrider-agent"
 	ControlPlane = "outriderd"
 	Node         = "outrider-node"
 )
+
+// All returns the names of all commands.
+func All() []string { return []string{CLI, Operate, Agent, ControlPlane, Node} }
 
 // racing says whether to build the commands with the race detector: if this program has it, they get it too.
 var racing bool

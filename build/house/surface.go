@@ -16,7 +16,7 @@ import (
 	build "outrider.dev/build/commands"
 )
 
-// programs lists the commands whose help is counted.
+// programs lists the commands whose help is counted. That of outrider has the commands of outrider-operate.
 var programs = []string{"outrider", "outriderd", "outrider-agent", "outrider-node"}
 
 // A help maps a command or subcommand, by its words, to the text that it prints for --help.

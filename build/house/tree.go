@@ -91,7 +91,7 @@ func (t *tree) built(system, arch string) (string, error) {
 		t.folders = map[build.Target]string{}
 	}
 	t.folders[target] = dir
-	return dir, build.BuildFor(context.Background(), target, dir, programs...)
+	return dir, build.BuildFor(context.Background(), target, dir, build.All()...)
 }
 
 // close removes the programs.

@@ -1,8 +1,8 @@
-// Command release documents the contents of a program's archive: it writes the licences of everything that
-// the program links to FOLDER/licences, and the bill of materials to FOLDER/sbom.cdx.json. build/release.sh
-// calls it.
+// Command release documents the contents of an archive of programs: it writes the licences of everything that
+// they link to FOLDER/licences, and the bill of materials to FOLDER/sbom.cdx.json. The first program gives the bill
+// its name. build/release.sh calls it.
 //
-//	go run ./build/release FOLDER PROGRAM
+//	go run ./build/release FOLDER PROGRAM...
 package main
 
 import (
@@ -18,18 +18,18 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: go run ./build/release FOLDER PROGRAM")
+	if len(os.Args) < 3 {
+		fmt.Fprintln(os.Stderr, "usage: go run ./build/release FOLDER PROGRAM...")
 		os.Exit(2)
 	}
-	if err := write(context.Background(), os.Args[1], os.Args[2]); err != nil {
-		fmt.Fprintf(os.Stderr, "release: error: %s: %v\n", os.Args[2], err)
+	if err := write(context.Background(), os.Args[1], os.Args[2:]); err != nil {
+		fmt.Fprintf(os.Stderr, "release: error: %v\n", err)
 		os.Exit(1)
 	}
 }
 
-func write(ctx context.Context, dir, program string) error {
-	all, err := parts.Of(ctx, program)
+func write(ctx context.Context, dir string, programs []string) error {
+	all, err := parts.Of(ctx, programs...)
 	if err != nil {
 		return err
 	}
@@ -41,5 +41,5 @@ func write(ctx context.Context, dir, program string) error {
 		return err
 	}
 	stamp := commands.StampOf(ctx)
-	return errors.Join(parts.Materials(f, strings.TrimSuffix(filepath.Base(program), ".exe"), stamp.Version, stamp.Time, all), f.Close())
+	return errors.Join(parts.Materials(f, strings.TrimSuffix(filepath.Base(programs[0]), ".exe"), stamp.Version, stamp.Time, all), f.Close())
 }

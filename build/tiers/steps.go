@@ -141,7 +141,7 @@ func check() []step {
 		shell("format", `unformatted=$(gofmt -l $(git ls-files '*.go')); test -z "$unformatted" || { echo "gofmt: $unformatted"; exit 1; }`),
 		{name: "vet", command: words("go vet ./...")},
 		// Windows is the least similar to Linux; "make release" builds for all systems.
-		{name: "windows", command: words("go build -o /dev/null ./cmd/outrider"), env: []string{"GOOS=windows"}},
+		{name: "windows", command: words("go build -o /dev/null ./cmd/outrider ./cmd/outrider-operate"), env: []string{"GOOS=windows"}},
 		{name: "staticcheck", command: words(fmt.Sprintf(staticcheck, ""))},
 		{name: "tidy", command: words("go mod tidy -diff")},
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/cmd/outrider/internal/target"
+	"outrider.dev/cmd/internal/target"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/doctor/diagnose"
 	"outrider.dev/internal/doctor/diagnose/follow"

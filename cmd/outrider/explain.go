@@ -3,8 +3,8 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"outrider.dev/cmd/internal/view"
 	"outrider.dev/cmd/outrider/internal/codes"
-	"outrider.dev/cmd/outrider/internal/view"
 	"outrider.dev/internal/base/cli"
 )
 

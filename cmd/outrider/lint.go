@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"outrider.dev/cmd/internal/view"
 	"outrider.dev/cmd/outrider/internal/codes"
-	"outrider.dev/cmd/outrider/internal/view"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/offline"

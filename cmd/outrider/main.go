@@ -4,13 +4,11 @@ package main
 
 import (
 	"io"
-	"log"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"outrider.dev/cmd/internal/handoff"
 	"outrider.dev/cmd/outrider/internal/operate"
 	"outrider.dev/internal/base/cli"
 )
@@ -29,23 +27,11 @@ const (
 // run is main without the process. It returns the exit status: 0 for success, 1 for a failure or a finding,
 // 2 for unusable input.
 func run(args []string, stdout, stderr io.Writer) int {
-	log.SetOutput(io.Discard) // Helm's SDK logs violations of the values' schema, which are also returned as errors
-	root := &cobra.Command{
-		Use:   "outrider",
-		Short: "pods that start and stop without a race",
+	if handoff.Wanted(args) {
+		elsewhere := &cobra.Command{Use: "outrider", RunE: func(*cobra.Command, []string) error { return handoff.Run(args) }}
+		return cli.Run(elsewhere, []string{}, stdout, stderr, nil)
 	}
-	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") { // as a plugin of kubectl; usage texts then show "kubectl"
-		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl outrider"}
-	}
-	root.AddCommand(operate.NewBugReport(), operate.NewCheck(), operate.NewDashboard(), newDemo(), operate.NewDescribe(), newDiagnose(), newExplain(), newInject(), operate.NewInstall(), newLint(), operate.NewManifest(), newPlan(), operate.NewProxyConfig(), operate.NewProxyStatus(), operate.NewRotate(), newRules(), newRun(), newSimulate(), newUninject(), operate.NewUninstall(), operate.NewUpgrade(), newVerify(), operate.NewVersion())
-	keepOrder(root)
-	return cli.Run(root, args, stdout, stderr, nil)
-}
-
-// keepOrder lists the flags of all commands in the order in which they were added.
-func keepOrder(cmd *cobra.Command) {
-	cmd.Flags().SortFlags = false
-	for _, c := range cmd.Commands() {
-		keepOrder(c)
-	}
+	commands := []*cobra.Command{newDemo(), newDiagnose(), newExplain(), newInject(), newLint(), newPlan(), newRules(), newRun(), newSimulate(), newUninject(), newVerify(),
+		operate.NewDashboard(), operate.NewDescribe(), operate.NewProxyConfig(), operate.NewProxyStatus(), operate.NewRotate(), operate.NewVersion()}
+	return cli.Run(handoff.Root(append(commands, handoff.Commands()...)...), args, stdout, stderr, nil)
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/cmd/internal/view"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject"

@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/cmd/internal/view"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/kubelet"

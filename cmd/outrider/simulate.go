@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/cmd/internal/view"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/doctor/scenario"
 	"outrider.dev/internal/doctor/simulate"

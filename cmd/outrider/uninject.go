@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"outrider.dev/cmd/outrider/internal/target"
+	"outrider.dev/cmd/internal/target"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/core/pod/offline"
 	"outrider.dev/internal/ops/kubeclient"

@@ -48,9 +48,10 @@ internal/lab/localpod: containerinit probe < .
 
 build: image parts tiers < commands < house images release
 build/commands: . < cmd
-cmd: outrider outrider-agent outrider-node outriderd
+cmd: internal < outrider outrider-agent outrider-node outrider-operate outriderd
+cmd/internal: handoff target view
 cmd/outrider: internal < .
-cmd/outrider/internal: codes target view < operate
+cmd/outrider/internal: codes operate
 `
 
 // highest is the maximum length of a chain of imports below a program.
@@ -73,7 +74,7 @@ var libraries = map[string][]string{
 
 	// Kubernetes types. Only the control plane's cluster source and the user's command have Kubernetes clients.
 	"k8s.io/api":                  {"cmd/outrider/...", "internal/core/controlplane/...", "internal/core/mesh/objects", "internal/core/pod/...", "internal/doctor/...", "internal/lab/...", "internal/ops/..."},
-	"k8s.io/apimachinery":         {"cmd/outrider/...", "internal/core/controlplane/...", "internal/core/mesh/objects", "internal/core/pod/...", "internal/doctor/...", "internal/lab/...", "internal/ops/..."},
+	"k8s.io/apimachinery":         {"cmd/internal/target", "internal/core/controlplane/...", "internal/core/mesh/objects", "internal/core/pod/...", "internal/doctor/...", "internal/lab/...", "internal/ops/..."},
 	"k8s.io/utils":                {"internal/core/controlplane/kube", "internal/core/mesh/objects"},
 	"k8s.io/client-go":            {"internal/core/controlplane/kube", "internal/doctor/diagnose/follow", "internal/doctor/diagnoser", "internal/doctor/evidence", "internal/ops/..."},
 	"k8s.io/klog/v2":              {"internal/core/controlplane/kube", "internal/ops/kubeclient"},

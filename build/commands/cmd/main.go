@@ -2,7 +2,7 @@
 //
 //	go run ./build/commands/cmd bin
 //	go run ./build/commands/cmd bin/linux_arm64 linux/arm64
-//	go run ./build/commands/cmd bin windows/amd64 outrider    # one of them
+//	go run ./build/commands/cmd bin windows/amd64 outrider outrider-operate    # some of them
 package main
 
 import (
@@ -25,7 +25,7 @@ func run(args []string, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "usage: go run ./build/commands/cmd FOLDER [GOOS/GOARCH [COMMAND...]]")
 		return 2
 	}
-	system, arch, names := "", "", []string{commands.CLI, commands.Agent, commands.ControlPlane, commands.Node}
+	system, arch, names := "", "", commands.All()
 	if len(args) > 1 {
 		system, arch, _ = strings.Cut(args[1], "/")
 	}

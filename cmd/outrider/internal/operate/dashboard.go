@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"outrider.dev/cmd/outrider/internal/target"
+	"outrider.dev/cmd/internal/target"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/ops/replicas"

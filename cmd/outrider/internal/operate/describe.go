@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
-	"outrider.dev/cmd/outrider/internal/target"
-	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/cmd/internal/target"
+	"outrider.dev/cmd/internal/view"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/ops/installation"
 	"outrider.dev/internal/ops/replicas"

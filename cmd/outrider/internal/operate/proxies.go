@@ -8,8 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/cmd/outrider/internal/target"
-	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/cmd/internal/target"
+	"outrider.dev/cmd/internal/view"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/core/controlplane/debugapi"
 	"outrider.dev/internal/ops/installation"

@@ -3,8 +3,8 @@ package operate
 import (
 	"github.com/spf13/cobra"
 
-	"outrider.dev/cmd/outrider/internal/target"
-	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/cmd/internal/target"
+	"outrider.dev/cmd/internal/view"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/ops/replicas"
 	"outrider.dev/internal/ops/report"

@@ -1,4 +1,4 @@
-package operate
+package main
 
 import (
 	"errors"
@@ -7,8 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/cmd/outrider/internal/target"
-	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/cmd/internal/handoff"
+	"outrider.dev/cmd/internal/target"
+	"outrider.dev/cmd/internal/view"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/ops/check"
 	"outrider.dev/internal/ops/install"
@@ -47,11 +48,11 @@ const checkExamples = `  # can Outrider be installed here?
   # what failed, and what to do
   outrider check -o json | jq '.[] | select(.result == "failed") | {id, reason, hint}'`
 
-func NewCheck() *cobra.Command {
+func newCheck() *cobra.Command {
 	o := &checkOptions{}
 	cmd := &cobra.Command{
 		Use:   "check [--pre | --proxy [POD[.NAMESPACE]]]",
-		Short: "find out whether Outrider can be installed in a cluster, or works there",
+		Short: handoff.Short("check"),
 		Long: `Asks the API server, and the control plane by ports that are forwarded to this machine, and
 prints a line for each check: ok, warning, failed, or skipped with the reason why it is not
 known. With --pre nothing of Outrider has to be in the cluster; the values are those that

@@ -1,4 +1,4 @@
-package operate
+package main
 
 import (
 	"fmt"
@@ -6,8 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/cmd/outrider/internal/target"
-	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/cmd/internal/handoff"
+	"outrider.dev/cmd/internal/target"
+	"outrider.dev/cmd/internal/view"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/ops/podupgrade"
 )
@@ -20,11 +21,11 @@ type upgradePodsOptions struct {
 	output string
 }
 
-func NewUpgrade() *cobra.Command {
-	cmd := NewInstall()
-	cmd.Use, cmd.Short = "upgrade", "upgrade the control plane, as install does, or the proxies of running pods"
+func newUpgrade() *cobra.Command {
+	cmd := newInstall()
+	cmd.Use, cmd.Short = "upgrade", handoff.Short("upgrade")
 	cmd.Example = upgradeExamples
-	cmd.AddCommand(NewUpgradePods())
+	cmd.AddCommand(newUpgradePods())
 	return cmd
 }
 
@@ -44,7 +45,7 @@ const upgradePodsExamples = `  # which pods have an old proxy, and can be given 
   # back to an image of before
   outrider upgrade pods -n shop --image registry.example/outrider/proxy:1.0.0`
 
-func NewUpgradePods() *cobra.Command {
+func newUpgradePods() *cobra.Command {
 	o := &upgradePodsOptions{}
 	cmd := &cobra.Command{
 		Use:   "pods",

@@ -1,4 +1,4 @@
-package operate
+package main
 
 import (
 	"context"
@@ -9,7 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/cmd/outrider/internal/target"
+	"outrider.dev/cmd/internal/handoff"
+	"outrider.dev/cmd/internal/target"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/ops/bugreport"
 	"outrider.dev/internal/ops/check"
@@ -32,11 +33,11 @@ const bugReportExamples = `  # the control plane, and the newest pods with a pro
   # of one namespace, into a file of your choice
   outrider bug-report -n shop -o shop.tar.gz`
 
-func NewBugReport() *cobra.Command {
+func newBugReport() *cobra.Command {
 	o := &bugReportOptions{flags: kubeclient.NewFlags("")}
 	cmd := &cobra.Command{
 		Use:   "bug-report",
-		Short: "collect what a maintainer needs to find out why a mesh does not work",
+		Short: handoff.Short("bug-report"),
 		Long: `Writes an archive: versions, checks, the release's values, the control plane's logs and what it
 serves, objects, events, and of the newest pods with a proxy their YAML and logs. It changes
 nothing in the cluster.

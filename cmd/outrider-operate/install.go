@@ -1,4 +1,4 @@
-package operate
+package main
 
 import (
 	"context"
@@ -8,8 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"outrider.dev/cmd/outrider/internal/target"
-	"outrider.dev/cmd/outrider/internal/view"
+	"outrider.dev/cmd/internal/handoff"
+	"outrider.dev/cmd/internal/target"
+	"outrider.dev/cmd/internal/view"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/ops/check"
 	"outrider.dev/internal/ops/install"
@@ -106,11 +107,11 @@ const installExamples = `  # with the defaults, into outrider-system; then a che
   # helm sees the release, and can take it over
   helm -n outrider-system status outrider`
 
-func NewInstall() *cobra.Command {
+func newInstall() *cobra.Command {
 	o := &installOptions{}
 	cmd := &cobra.Command{
 		Use:   "install",
-		Short: "install Outrider in a cluster, or upgrade it",
+		Short: handoff.Short("install"),
 		Long: `Checks the cluster, applies the chart that is part of this command as a release of Helm, waits
 until the control plane is ready, and checks again. If the release is there already, it is
 upgraded to this version and these values: the same command has the same result however often
@@ -200,12 +201,12 @@ const manifestExamples = `  # what install applies, for review or for GitOps
   # what two sets of values differ in
   diff <(outrider manifest) <(outrider manifest --set pilot.replicaCount=3)`
 
-func NewManifest() *cobra.Command {
+func newManifest() *cobra.Command {
 	o := &installOptions{}
 	var namespace string
 	cmd := &cobra.Command{
 		Use:   "manifest",
-		Short: "print what outrider install applies",
+		Short: handoff.Short("manifest"),
 		Long: `Prints the CustomResourceDefinitions and the objects of the release, in the order in which
 they are applied. No cluster is needed, and none is asked.`,
 		Example: manifestExamples,
@@ -245,11 +246,11 @@ type uninstallOptions struct {
 	force    bool
 }
 
-func NewUninstall() *cobra.Command {
+func newUninstall() *cobra.Command {
 	o := &uninstallOptions{}
 	cmd := &cobra.Command{
 		Use:   "uninstall [--purge]",
-		Short: "remove Outrider from a cluster",
+		Short: handoff.Short("uninstall"),
 		Long: `Removes the release, and waits until its pods have ended. While pods run that have a proxy,
 it lists them and removes nothing: their proxies would lose their certificates within a day,
 and the pods that replace them their order. --force removes it nevertheless.

@@ -1,0 +1,5 @@
+//go:build !unix
+
+package handoff
+
+func become(file string, args []string) error { return child(file, args) }
