@@ -187,13 +187,10 @@ cluster-down: ## end it; nothing is left but its logs
 	$(GO) build -o bin/cluster ./test/cluster/cmd
 	@bin/cluster down --kube $(KUBE) --runtime $(RUNTIME)
 
-.PHONY: traces costs
+.PHONY: traces
 traces: ## record what real kubelets do, for the tests of the model; 20 minutes (root)
-	$(GO) run ./test/traces/cmd record --kube v1.34
-	$(GO) run ./test/traces/cmd record --kube v1.36
-costs: ## measure what each way of ordering costs on real kubelets; 8 minutes (root)
-	$(GO) run ./test/traces/cmd costs --kube v1.34
-	$(GO) run ./test/traces/cmd costs --kube v1.36
+	$(GO) run ./test/traces/cmd --kube v1.34
+	$(GO) run ./test/traces/cmd --kube v1.36
 
 .PHONY: clean
 clean: ## remove what was built; .cache stays

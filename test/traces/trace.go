@@ -25,7 +25,6 @@ type Trace struct {
 	Every    time.Duration // mean time between relists
 	Unsteady time.Duration // maximum deviation of a relist
 	Lines    []Line
-	Runs     map[string]time.Duration // time of a container's first instruction, since the pod was created in the API
 }
 
 // A Line is one observation: "<" for an action of the world, ">" for one of the kubelet, "." for a mere note.
@@ -47,7 +46,7 @@ func (t Trace) Text() []byte {
 // trace merges the lines of the witnesses, of containerd, of the API and of the kubelet's log.
 func (r *recording) trace() (Trace, error) {
 	time.Sleep(300 * time.Millisecond) // until pending watch events have arrived
-	t := Trace{Scenario: r.scenario, Version: r.options.Version, Runs: map[string]time.Duration{}}
+	t := Trace{Scenario: r.scenario, Version: r.options.Version}
 	log, err := readKubeletLog(r.options.KubeletLog)
 	if err != nil {
 		return t, err
@@ -68,7 +67,7 @@ func (r *recording) trace() (Trace, error) {
 	r.fromLog(log, zero, add)
 	r.fromRuntime(add)
 	r.fromAPI(add)
-	if err := r.fromWitness(&t, add); err != nil {
+	if err := r.fromWitness(add); err != nil {
 		return t, err
 	}
 	slices.SortStableFunc(t.Lines, func(a, b Line) int { return int(a.At - b.At) })
@@ -228,7 +227,7 @@ func statusWords(pod corev1.Pod) string {
 
 // fromWitness adds the witnesses' lines: calls of hooks and signals are actions of the kubelet;
 // results of hooks, life and health are actions of the world.
-func (r *recording) fromWitness(t *Trace, add addLine) error {
+func (r *recording) fromWitness(add addLine) error {
 	f, err := os.Open(filepath.Join(r.dir, "log"))
 	if err != nil {
 		return nil // nothing ran
@@ -247,9 +246,6 @@ func (r *recording) fromWitness(t *Trace, add addLine) error {
 		side := map[string]string{"stop": ">", "run-hook": ">", "run-probe": ">", "hook-returned": "<", "probe-answered": "<"}[what]
 		if side == "" {
 			side = "."
-		}
-		if _, ran := t.Runs[name]; what == "runs" && !ran {
-			t.Runs[name] = at.Sub(r.made)
 		}
 		add(at, "%s", strings.TrimSpace(side+" "+what+" "+name+" "+rest))
 	}

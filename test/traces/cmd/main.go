@@ -1,8 +1,7 @@
 // Command traces records the behaviour of real kubelets: it brings a test cluster up, runs the
 // scenarios of package traces in it, and writes their traces.
 //
-//	traces record [--kube v1.34] [--only REGEXP] [--out DIR] [--at-once 5]
-//	traces costs  [--kube v1.34] [-n 8]
+//	traces [--kube v1.34] [--only REGEXP] [--out DIR] [--at-once 5]
 package main
 
 import (
@@ -26,18 +25,14 @@ func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
 // options are the command's options. The process inside gets the same ones.
 type options struct {
 	kube, only, out, scenarios, dir string
-	atOnce, n                       int
+	atOnce                          int
 }
 
 // run is main with its arguments and output as parameters. It returns the exit status: 0 success, 1
 // failure, 2 usage.
 func run(args []string, stderr io.Writer) int {
-	if len(args) == 0 {
-		fmt.Fprintln(stderr, "usage: traces record|costs [flags]")
-		return 2
-	}
 	var o options
-	f := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	f := flag.NewFlagSet("traces", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&o.kube, "kube", cluster.Versions[0], "version of Kubernetes")
 	f.StringVar(&o.only, "only", "", "only scenarios whose name matches this regular expression")
@@ -45,18 +40,13 @@ func run(args []string, stderr io.Writer) int {
 	f.StringVar(&o.scenarios, "scenarios", "test/traces/scenarios", "directory of the scenarios")
 	f.StringVar(&o.dir, "dir", "", "of the cluster that is up; set by this command itself")
 	f.IntVar(&o.atOnce, "at-once", 5, "how many pods are recorded at the same time")
-	f.IntVar(&o.n, "n", 8, "how often each way is measured")
-	if err := f.Parse(args[1:]); err != nil {
+	if err := f.Parse(args); err != nil {
 		return 2
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	work := map[string]func(context.Context, options) error{"record": record, "costs": costs}[args[0]]
-	switch {
-	case work == nil:
-		fmt.Fprintf(stderr, "traces: no command %q\n", args[0])
-		return 2
-	case o.dir == "":
+	work := record
+	if o.dir == "" {
 		work = func(ctx context.Context, o options) error { return withCluster(ctx, args, o) }
 	}
 	if err := work(ctx, o); err != nil {

@@ -3,7 +3,6 @@
 //
 //	witness run [life=2s,1s] [code=1] [stop=3s|never] [healthy=1s|never] [sick=5s]
 //	            [http=8080] [tcp=8081] [grpc=8082]
-//	witness gate NAME [as run]: waits until that container is healthy, then runs
 //	witness hook postStart|preStop [for=3s|healthy|never] [fail=1]
 //	witness probe startup|liveness|readiness [for=5s]
 //
@@ -34,9 +33,6 @@ func main() {
 	switch args[0] {
 	case "run":
 		run(options(args[1:]))
-	case "gate":
-		waitFor(args[1])
-		run(options(args[2:]))
 	case "hook":
 		os.Exit(hook(args[1], options(args[2:])))
 	case "probe":
@@ -157,17 +153,9 @@ func status(ok bool) int {
 	return 1
 }
 
-func waitFor(name string) {
-	for !isHealthy(name) {
-		time.Sleep(10 * time.Millisecond)
-	}
-}
+func healthFile() string { return dir + name() + ".healthy" }
 
-func healthFile(name string) string { return dir + name + ".healthy" }
-
-func healthy() bool { return isHealthy(name()) }
-
-func isHealthy(name string) bool {
-	_, err := os.Stat(healthFile(name))
+func healthy() bool {
+	_, err := os.Stat(healthFile())
 	return err == nil
 }

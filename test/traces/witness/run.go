@@ -18,7 +18,7 @@ import (
 func run(o map[string]string) {
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM)
-	os.Remove(healthFile(name()))
+	os.Remove(healthFile())
 	n := count("starts")
 	writeLine("runs")
 	for what, serve := range map[string]func(string){"http": serveHTTP, "tcp": serveTCP, "grpc": serveGRPC} {
@@ -52,11 +52,11 @@ func live(o map[string]string) {
 		return
 	}
 	time.Sleep(duration(o["healthy"]))
-	os.WriteFile(healthFile(name()), nil, 0o666)
+	os.WriteFile(healthFile(), nil, 0o666)
 	writeLine("healthy")
 	if o["sick"] != "" {
 		time.Sleep(duration(o["sick"]))
-		os.Remove(healthFile(name()))
+		os.Remove(healthFile())
 		writeLine("sick")
 	}
 }
