@@ -13,7 +13,7 @@ import (
 // they return from within the loop, write, or append to a slice that the function does not sort. A comment
 // "any order: ..." on the line of the loop or above it gives the reason why that is right.
 func mapOrder(t *tree) (result, error) {
-	cfg := &packages.Config{Dir: t.root, Fset: t.fset, Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports | packages.NeedDeps}
+	cfg := &packages.Config{Dir: t.root, Fset: t.fset, Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports}
 	all, err := packages.Load(cfg, "./...")
 	if err != nil {
 		return result{}, err
