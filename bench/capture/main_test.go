@@ -1,20 +1,27 @@
 package main
 
 import (
-	"io"
+	"bytes"
 	"strings"
 	"testing"
 
-	"outrider.dev/bench/internal/benchtest"
 	"outrider.dev/test/ns"
 )
 
 // The rules by hand load and capture the measured connections, and every way has its row.
 func TestRunMeasuresEveryWay(t *testing.T) {
 	ns.RequireRoot(t)
-	out := benchtest.Measures(t, func(stdout io.Writer) error { return measure(1, []int{0, 20}, "", stdout) }, "by hand, 0 entries ", "capture, 20 entries ", "limit 5s, until refused ")
-	nftables, _, found := strings.Cut(out, "\niptables-nft\n")
+	var out bytes.Buffer
+	if err := measure(1, []int{0, 20}, "", &out); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range []string{"by hand, 0 entries ", "capture, 20 entries ", "limit 5s, until refused "} {
+		if !strings.Contains(out.String(), row) {
+			t.Errorf("no row %q in\n%s", row, &out)
+		}
+	}
+	nftables, _, found := strings.Cut(out.String(), "\niptables-nft\n")
 	if !found || strings.Contains(nftables, "cannot run") {
-		t.Errorf("nftables must run, and iptables follow:\n%s", out)
+		t.Errorf("nftables must run, and iptables follow:\n%s", &out)
 	}
 }

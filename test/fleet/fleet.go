@@ -3,7 +3,7 @@
 // does. It accepts each message without decoding the resources. When its connection ends it
 // reconnects as Envoy does with the agent's bootstrap, and sends the versions that it has.
 //
-// The control plane is a real outriderd ([Server]) that serves a [Folder].
+// The control plane is a real outriderd ([Server]) that serves a folder ([WriteFolder]).
 package fleet
 
 import (
@@ -19,13 +19,6 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// Every proxy uses the first service, FewUsers use the second, and each proxy uses some others.
-const (
-	UsedByAll = 0
-	UsedByFew = 1
-	FewUsers  = 10
-)
-
 // timeout bounds a wait that would otherwise never end.
 const timeout = 3 * time.Minute
 
@@ -33,9 +26,7 @@ const timeout = 3 * time.Minute
 type Fleet struct {
 	Proxies []*Proxy
 
-	failed     chan error // nil if the proxies reconnect
 	configured atomic.Pointer[Arrivals]
-	watched    atomic.Pointer[Arrivals]
 	stop       context.CancelFunc
 	running    sync.WaitGroup
 }
@@ -45,7 +36,6 @@ type Options struct {
 	Proxies, Services int
 	Uses              int           // number of services that each proxy uses
 	Authority         *ca.Authority // signs their certificates
-	Reconnect         bool          // proxies reconnect; the end of a connection is no error
 }
 
 // New makes the proxies, without connecting them. It raises the limit on open files: a connection
@@ -60,9 +50,6 @@ func New(o Options) (*Fleet, error) {
 		return nil, err
 	}
 	f := &Fleet{}
-	if !o.Reconnect {
-		f.failed = make(chan error, o.Proxies)
-	}
 	for i := range o.Proxies {
 		p, err := newProxy(f, i, o.Authority)
 		if err != nil {
@@ -77,15 +64,12 @@ func New(o Options) (*Fleet, error) {
 	return f, nil
 }
 
-// used returns the services that a proxy uses: the same for pods of one deployment, apart from the
-// service that few use, and partly the same for neighbours.
+// used returns the services that a proxy uses: the first one, which all use, and others, which are the same
+// for pods of one deployment and partly the same for neighbours.
 func used(proxy, services, uses int) []int {
-	out := []int{UsedByAll}
-	if proxy < FewUsers {
-		out = append(out, UsedByFew)
-	}
-	for s := 2 + deployment(proxy)*7%(services-2); len(out) < uses; s++ {
-		out = append(out, 2+(s-2)%(services-2))
+	out := []int{0}
+	for s := deployment(proxy) * 7; len(out) < uses; s++ {
+		out = append(out, 1+s%(services-1))
 	}
 	return out
 }
@@ -97,13 +81,7 @@ func (f *Fleet) Connect(address string) (*Arrivals, error) {
 	f.stop = stop
 	all := f.Expected()
 	for _, p := range f.Proxies {
-		f.running.Go(func() {
-			if f.failed == nil {
-				p.follow(ctx, address)
-			} else if err := p.run(ctx, address); ctx.Err() == nil {
-				f.failed <- fmt.Errorf("proxy %d: %w", p.number, err)
-			}
-		})
+		f.running.Go(func() { p.follow(ctx, address) })
 	}
 	return all, f.Await(all)
 }
@@ -117,7 +95,8 @@ func (f *Fleet) Disconnect() {
 // Expected starts watching which proxies get their configuration on a new connection, and counting
 // their attempts.
 func (f *Fleet) Expected() *Arrivals {
-	all := newArrivals("", len(f.Proxies))
+	n := len(f.Proxies)
+	all := &Arrivals{want: n, began: time.Now(), done: make(chan struct{}), seen: make(map[int]bool, n)}
 	for _, p := range f.Proxies {
 		p.attempts.Store(0)
 	}
@@ -125,28 +104,13 @@ func (f *Fleet) Expected() *Arrivals {
 	return all
 }
 
-// Expect starts watching for the endpoints of a service at its users.
-func (f *Fleet) Expect(service, users int) *Arrivals {
-	a := newArrivals(endpointsOf(service), users)
-	f.watched.Store(a)
-	return a
-}
-
-func (f *Fleet) received(endpoints string, proxy int) {
-	if a := f.watched.Load(); a != nil && a.name == endpoints {
-		a.note(proxy)
-	}
-}
-
-// Await waits until all expected proxies have received them.
+// Await waits until all proxies have their configuration.
 func (f *Fleet) Await(a *Arrivals) error {
 	t := time.NewTimer(timeout)
 	defer t.Stop()
 	select {
 	case <-a.done:
 		return nil
-	case err := <-f.failed:
-		return err
 	case <-t.C:
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -154,9 +118,8 @@ func (f *Fleet) Await(a *Arrivals) error {
 	}
 }
 
-// Arrivals record when each proxy received an expected resource, once each.
+// Arrivals record when each proxy received its configuration, once each.
 type Arrivals struct {
-	name  string
 	want  int
 	began time.Time
 	done  chan struct{}
@@ -164,10 +127,6 @@ type Arrivals struct {
 	mu    sync.Mutex
 	seen  map[int]bool
 	after []time.Duration // sorted
-}
-
-func newArrivals(name string, n int) *Arrivals {
-	return &Arrivals{name: name, want: n, began: time.Now(), done: make(chan struct{}), seen: make(map[int]bool, n)}
 }
 
 func (a *Arrivals) has(proxy int) bool {

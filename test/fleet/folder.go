@@ -11,19 +11,11 @@ import (
 // perFile is the number of services in a file: as many as a team maintains together.
 const perFile = 100
 
-// A Folder describes a mesh: services with two endpoints each, and a pod for each proxy.
-type Folder struct {
-	dir      string
-	services int
-	moved    int // number of moved endpoints so far: each change uses a new address
-}
-
-// NewFolder writes the files of a mesh.
-func NewFolder(dir string, services, pods int) (*Folder, error) {
-	f := &Folder{dir: dir, services: services}
+// WriteFolder writes the files of a mesh: services with two endpoints each, and a pod for each proxy.
+func WriteFolder(dir string, services, pods int) error {
 	for first := 0; first < services; first += perFile {
-		if err := f.write(first, -1); err != nil {
-			return nil, err
+		if err := writeServices(dir, first, min(first+perFile, services)); err != nil {
+			return err
 		}
 	}
 	var b strings.Builder
@@ -38,23 +30,12 @@ spec:
 status: {phase: Running, podIP: %[5]s, podIPs: [{ip: %[5]s}]}
 `, i, namespace, deployment(i), account(i), podIP(i))
 	}
-	return f, os.WriteFile(filepath.Join(dir, "pods.yaml"), []byte(b.String()), 0o644)
+	return os.WriteFile(filepath.Join(dir, "pods.yaml"), []byte(b.String()), 0o644)
 }
 
-// Move gives a service another endpoint: it writes its file aside and renames it. It returns when
-// the rename is done.
-func (f *Folder) Move(service int) error {
-	f.moved++
-	return f.write(service/perFile*perFile, service)
-}
-
-func (f *Folder) write(first, moved int) error {
+func writeServices(dir string, first, end int) error {
 	var b strings.Builder
-	for i := first; i < min(first+perFile, f.services); i++ {
-		one := offset("10.128.0.1", 2*i)
-		if i == moved {
-			one = offset("10.200.0.1", f.moved)
-		}
+	for i := first; i < end; i++ {
 		fmt.Fprintf(&b, `---
 apiVersion: v1
 kind: Service
@@ -69,14 +50,9 @@ metadata: {name: service-%[1]d-1, namespace: team-%[2]d, labels: {kubernetes.io/
 addressType: IPv4
 ports: [{name: http, port: 8080}]
 endpoints: [{addresses: [%[4]q], conditions: {ready: true}}, {addresses: [%[5]q], conditions: {ready: true}}]
-`, i, i%50, serviceIP(i), one, offset("10.128.0.1", 2*i+1))
+`, i, i%50, serviceIP(i), offset("10.128.0.1", 2*i), offset("10.128.0.1", 2*i+1))
 	}
-	name := fmt.Sprintf("services-%05d.yaml", first)
-	aside := filepath.Join(f.dir, "."+name)
-	if err := os.WriteFile(aside, []byte(b.String()), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(aside, filepath.Join(f.dir, name))
+	return os.WriteFile(filepath.Join(dir, fmt.Sprintf("services-%05d.yaml", first)), []byte(b.String()), 0o644)
 }
 
 // Names and addresses in the mesh.

@@ -197,9 +197,6 @@ func (p *Proxy) take(m *discovery.DeltaDiscoveryResponse) []*discovery.DeltaDisc
 	var subscribe []string
 	for _, r := range m.GetResources() {
 		name := r.GetName()
-		if m.GetTypeUrl() == xds.EndpointType {
-			p.fleet.received(name, p.number)
-		}
 		_, had := have[name]
 		have[name] = r.GetVersion()
 		if had {

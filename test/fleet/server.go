@@ -23,8 +23,7 @@ type Server struct {
 	Mesh       string // the folder that it serves
 	State, Log string // its folder, and the path of its log
 
-	Address, Web string        // of the xDS and the HTTP port
-	ReadyTook    time.Duration // since exec
+	Address, Web string // of the xDS and the HTTP port
 
 	process *exec.Cmd
 }
@@ -50,15 +49,13 @@ func (s *Server) Start() error {
 		"--listen", s.Address, "--http", s.Web, "--name", "localhost", "--webhook", "off", "--log-level", "warn")
 	s.process.Stdout, s.process.Stderr = out, out
 	s.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	began := time.Now()
 	if err := s.process.Start(); err != nil {
 		return err
 	}
-	for end := began.Add(timeout); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(timeout); ; time.Sleep(time.Millisecond) {
 		response, err := http.Get("http://" + s.Web + "/ready")
 		if err == nil {
 			response.Body.Close()
-			s.ReadyTook = time.Since(began)
 			return nil
 		}
 		if time.Now().After(end) || s.gone() {
@@ -94,19 +91,15 @@ func (s *Server) Resident() float64 {
 	return pages * float64(os.Getpagesize())
 }
 
-// Spent returns the processor time of a process, to the nanosecond: /proc counts in hundredths of a
-// second, which is more than a change takes.
-func Spent(pid int) time.Duration {
+// Spent returns its processor time, to the nanosecond.
+func (s *Server) Spent() time.Duration {
 	var t unix.Timespec
-	clock := int32(^pid)<<3 | 2 // MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED)
+	clock := int32(^s.process.Process.Pid)<<3 | 2 // MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED)
 	if err := unix.ClockGettime(clock, &t); err != nil {
 		return 0
 	}
 	return time.Duration(t.Nano())
 }
-
-// Spent returns its processor time.
-func (s *Server) Spent() time.Duration { return Spent(s.process.Process.Pid) }
 
 // Metrics returns its metrics, by name and labels.
 func (s *Server) Metrics() (map[string]float64, error) {

@@ -35,14 +35,14 @@ func TestStorm(t *testing.T) {
 	if err := os.Mkdir(mesh, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fleet.NewFolder(mesh, services, *proxies); err != nil {
+	if err := fleet.WriteFolder(mesh, services, *proxies); err != nil {
 		t.Fatal(err)
 	}
 	authority, err := ca.NewAuthority(t.Context(), ca.AuthorityOptions{Store: ca.Directory(filepath.Join(state, "ca")), TrustDomain: fleet.TrustDomain})
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := fleet.New(fleet.Options{Proxies: *proxies, Services: services, Uses: uses, Authority: authority, Reconnect: true})
+	all, err := fleet.New(fleet.Options{Proxies: *proxies, Services: services, Uses: uses, Authority: authority})
 	if err != nil {
 		t.Fatal(err)
 	}
