@@ -48,11 +48,11 @@ type said struct {
 	quote Quote
 }
 
-func (p *proxyLog) add(s *subject, l *evidence.Log, found evidence.Found) {
+func (p *proxyLog) add(s *subject, l *evidence.Log, found []evidence.Hit) {
 	if p.said == nil {
 		p.said = map[string][]said{}
 	}
-	for _, h := range found.Hits {
+	for _, h := range found {
 		p.said[h.Pattern] = append(p.said[h.Pattern], said{l.Run, Quote{l.At(h.Line), h.Line.Time, s.show(h.Line.Text)}})
 	}
 }

@@ -91,7 +91,7 @@ func (s *subject) readLogs(ctx context.Context) error {
 			if c == s.proxy && !l.Zone.Known && l.Zone.HasLikely {
 				l, s.proxyZone = inLikelyZone(l), assumedZone(l)
 			}
-			found, err := l.Scan(ctx, patterns, evidence.ScanOptions{Before: 16}) // the first line of a stack trace names the destination
+			found, err := l.Scan(ctx, patterns)
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -103,8 +103,8 @@ func (s *subject) readLogs(ctx context.Context) error {
 				continue
 			}
 			likely := found
-			if len(found.Hits) > 0 && !l.Zone.Known && l.Zone.HasLikely {
-				if likely, err = inLikelyZone(l).Scan(ctx, patterns, evidence.ScanOptions{}); err != nil || len(likely.Hits) != len(found.Hits) {
+			if len(found) > 0 && !l.Zone.Known && l.Zone.HasLikely {
+				if likely, err = inLikelyZone(l).Scan(ctx, patterns); err != nil || len(likely) != len(found) {
 					likely = found
 				}
 			}
@@ -116,18 +116,18 @@ func (s *subject) readLogs(ctx context.Context) error {
 
 // addSymptoms keeps one symptom for each failure and capturescope.Destination of a run: the first, with the number
 // of the others.
-func (s *subject) addSymptoms(c *evidence.Container, l *evidence.Log, found, likely evidence.Found) {
+func (s *subject) addSymptoms(c *evidence.Container, l *evidence.Log, found, likely []evidence.Hit) {
 	type key struct {
 		kind failure
 		to   capturescope.Destination
 	}
 	first := map[key]int{}
-	for i, h := range found.Hits {
+	for i, h := range found {
 		if bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
 			continue // the container is a gate that waits for what refuses
 		}
 		k := key{failure(h.Pattern), destinationOf(h)}
-		last := s.timeOf(c, l, likely.Hits[i].Line)
+		last := s.timeOf(c, l, likely[i].Line)
 		if at, seen := first[k]; seen {
 			s.symptoms[at].more++
 			s.symptoms[at].last = last

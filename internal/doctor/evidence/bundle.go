@@ -145,7 +145,7 @@ func (b *bundle) own(p *Pod) {
 		}
 		o, there := b.owners[about(kind, namespace, name)]
 		if !there {
-			p.Owners = append(p.Owners, Owner{Kind: kind, Name: name, Source: p.Source})
+			p.Owners = append(p.Owners, Owner{Kind: kind, Name: name})
 			p.Missing = append(p.Missing, Missing{FromOwner, about(kind, namespace, name), "it is not among the evidence"})
 			break
 		}
@@ -160,7 +160,7 @@ func (b *bundle) own(p *Pod) {
 		if name, ok := strings.CutSuffix(p.Owners[0].Name, "-"+hash); ok {
 			o, there := b.owners[about("Deployment", namespace, name)]
 			if !there {
-				o = Owner{Kind: "Deployment", Name: name, Source: p.Source}
+				o = Owner{Kind: "Deployment", Name: name}
 			}
 			p.Owners = append(p.Owners, o)
 		}
@@ -270,7 +270,6 @@ func (b *bundle) onlyPod(folder string) (*Pod, string) {
 
 // give adds a log to a container, with the number of its run.
 func (p *Pod) give(l placedLog, c *Container) {
-	l.Log.Container = c.Name
 	l.Log.Run = -1
 	switch {
 	case l.run >= 0:

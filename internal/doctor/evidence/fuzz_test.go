@@ -12,11 +12,11 @@ func consume(t *testing.T, s *Set) {
 	for _, p := range s.Pods {
 		for _, c := range p.Containers {
 			for _, l := range c.Logs {
-				found, err := l.Scan(t.Context(), []Pattern{{Name: "refused", Any: []string{"refused", "timeout"}}}, ScanOptions{})
+				found, err := l.Scan(t.Context(), []Pattern{{Name: "refused", Any: []string{"refused", "timeout"}}})
 				if err != nil {
 					t.Fatal(err)
 				}
-				for _, h := range found.Hits {
+				for _, h := range found {
 					Show(h.Line.Text, false)
 				}
 			}

@@ -275,7 +275,7 @@ func (l *live) readOwners(ctx context.Context, pods []corev1.Pod) {
 			return // the owner is reported as missing
 		}
 		l.mu.Lock()
-		l.owners[about(k.kind, k.namespace, k.name)] = Owner{Kind: k.kind, Name: k.name, Object: object, Source: Source{Kind: FromOwner, File: fmt.Sprintf("kubectl get %s %s -n %s", strings.ToLower(k.kind), k.name, k.namespace)}}
+		l.owners[about(k.kind, k.namespace, k.name)] = Owner{Kind: k.kind, Name: k.name, Object: object}
 		l.mu.Unlock()
 		kind, name := controller(object.GetOwnerReferences())
 		follow(ctx, key{k.namespace, kind, name})

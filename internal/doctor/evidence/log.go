@@ -20,7 +20,6 @@ import (
 // A Log is the log of one run of a container.
 type Log struct {
 	Source    Source
-	Container string
 	Run       int // number of the run; -1: not known
 	Previous  bool
 	Truncated bool // the input contains only a part of the log
@@ -36,11 +35,7 @@ type Line struct {
 	Number    int
 	Text      []byte // without the container runtime's prefix and the line ending
 	Time      Time   // the line's own, or else when the runtime received it; may be unknown
-	Written   Time   // when the runtime received it
 	Continues bool   // it belongs to the previous line, and has its Time
-	Cut       bool   // it was longer than [MaxLine]
-	Outside   bool   // its own time is outside the run
-	NoDate    bool   // its own time has no date; Time is the first that fits after the previous line
 }
 
 // At returns the source of a line.
@@ -75,7 +70,7 @@ func (l *Log) Lines(ctx context.Context) iter.Seq2[Line, error] {
 		}
 		t := l.reader(head)
 		for number := 1; ; number++ {
-			text, cut, err := nextLine(in)
+			text, err := nextLine(in)
 			if err == io.EOF || ctx.Err() != nil {
 				if err := ctx.Err(); err != nil {
 					yield(Line{}, err)
@@ -87,7 +82,7 @@ func (l *Log) Lines(ctx context.Context) iter.Seq2[Line, error] {
 				return
 			}
 			line := t.line(text)
-			line.Number, line.Cut = number, cut
+			line.Number = number
 			if !yield(line, nil) {
 				return
 			}
@@ -96,10 +91,10 @@ func (l *Log) Lines(ctx context.Context) iter.Seq2[Line, error] {
 }
 
 // nextLine reads a line without its ending, and skips the rest of a very long line.
-func nextLine(in *bufio.Reader) (text []byte, cut bool, err error) {
+func nextLine(in *bufio.Reader) (text []byte, err error) {
 	text, err = in.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
-		text, cut = bytes.Clone(text), true
+		text = bytes.Clone(text)
 		for err == bufio.ErrBufferFull {
 			_, err = in.ReadSlice('\n')
 		}
@@ -107,7 +102,7 @@ func nextLine(in *bufio.Reader) (text []byte, cut bool, err error) {
 	if err == io.EOF && len(text) > 0 {
 		err = nil
 	}
-	return bytes.TrimRight(text, "\r\n"), cut, err
+	return bytes.TrimRight(text, "\r\n"), err
 }
 
 // headLines returns the complete lines at the beginning of a log.
@@ -128,17 +123,13 @@ type lineReader struct {
 	zone   Zone
 	clock  Clock // the clock of lines without a zone
 	last   Time
-	end    time.Time
 }
 
 func (l *Log) reader(head []byte) *lineReader {
 	lines := headLines(head, len(head) < learnt)
-	t := &lineReader{log: l, layout: timestamp.Learn(lines), zone: l.Zone, clock: Clock("log " + l.Source.File), end: l.to}
+	t := &lineReader{log: l, layout: timestamp.Learn(lines), zone: l.Zone, clock: Clock("log " + l.Source.File)}
 	if z, ok := byPrefix(t.layout, lines); ok {
 		t.zone = z
-	}
-	if t.end.IsZero() {
-		t.end = l.from.AddDate(100, 0, 0)
 	}
 	return t
 }
@@ -163,12 +154,12 @@ func byPrefix(layout timestamp.Layout, lines [][]byte) (z Zone, ok bool) {
 func (t *lineReader) line(text []byte) Line {
 	r := t.layout.Read(text)
 	line := Line{Text: r.Text, Continues: r.Continues}
+	var written Time // when the runtime received the line
 	if r.HasWritten {
-		line.Written = Time{At: r.Written.Wall, Error: r.Written.Resolution, Clock: NodeClock}
+		written = Time{At: r.Written.Wall, Error: r.Written.Resolution, Clock: NodeClock}
 	}
 	if r.HasOwn {
-		line.Time, line.Outside = t.own(r.Own, line.Written)
-		line.NoDate = r.Own.NoDate && !r.HasWritten
+		line.Time = t.own(r.Own, written)
 	}
 	switch {
 	case line.Time.Known():
@@ -176,26 +167,24 @@ func (t *lineReader) line(text []byte) Line {
 	case line.Continues && t.last.Known():
 		line.Time = t.last
 	default:
-		line.Time = line.Written
+		line.Time = written
 	}
 	return line
 }
 
 // own converts a program's own stamp to a time.
-func (t *lineReader) own(s timestamp.Stamp, written Time) (at Time, outside bool) {
+func (t *lineReader) own(s timestamp.Stamp, written Time) Time {
 	near := t.near(s, written)
 	if !s.Zoned && !t.zone.Known {
 		if s.NoDate { // hours and minutes without a date count from the first midnight
-			return Time{At: s.Wall, Error: s.Resolution, Clock: t.clock}, false
+			return Time{At: s.Wall, Error: s.Resolution, Clock: t.clock}
 		}
-		return Time{At: s.Instant(0, near), Error: s.Resolution, Clock: t.clock}, false
+		return Time{At: s.Instant(0, near), Error: s.Resolution, Clock: t.clock}
 	}
 	if near.IsZero() && (s.NoDate || s.NoYear) {
-		return Time{}, false
+		return Time{}
 	}
-	at = Time{At: s.Instant(t.zone.Offset, near), Error: s.Resolution, Clock: NodeClock}
-	outside = !t.log.from.IsZero() && (at.Latest().Before(t.log.from.Add(-maxSlack)) || at.At.After(t.end.Add(maxSlack)))
-	return at, outside
+	return Time{At: s.Instant(t.zone.Offset, near), Error: s.Resolution, Clock: NodeClock}
 }
 
 // near returns the instant by which the missing parts of a date are completed.

@@ -182,13 +182,12 @@ func (b *bundle) object(folder string, from Source, raw []byte, apiVersion, kind
 		from.Kind = FromEvent
 		b.addEvent(from, raw, strings.HasPrefix(head.APIVersion, "events.k8s.io/"))
 	default:
-		from.Kind = FromOwner
 		var o metav1.PartialObjectMetadata
 		if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &o); err != nil {
 			b.mismatch(from, head.Kind, raw, err)
 			break
 		}
-		b.owners[about(head.Kind, o.Namespace, o.Name)] = Owner{Kind: head.Kind, Name: o.Name, Object: &o, Source: from}
+		b.owners[about(head.Kind, o.Namespace, o.Name)] = Owner{Kind: head.Kind, Name: o.Name, Object: &o}
 	}
 	return "", ""
 }
@@ -291,9 +290,9 @@ func (b *bundle) addEvent(from Source, raw []byte, newer bool) {
 
 // older converts an event of events.k8s.io to core v1.
 func older(n eventsv1.Event) corev1.Event {
-	e := corev1.Event{ObjectMeta: n.ObjectMeta, InvolvedObject: n.Regarding, Reason: n.Reason, Message: n.Note, Type: n.Type, Action: n.Action,
+	e := corev1.Event{ObjectMeta: n.ObjectMeta, InvolvedObject: n.Regarding, Reason: n.Reason, Message: n.Note,
 		Source: n.DeprecatedSource, FirstTimestamp: n.DeprecatedFirstTimestamp, LastTimestamp: n.DeprecatedLastTimestamp, Count: n.DeprecatedCount,
-		EventTime: n.EventTime, ReportingController: n.ReportingController, ReportingInstance: n.ReportingInstance}
+		EventTime: n.EventTime, ReportingController: n.ReportingController}
 	if n.Series != nil {
 		e.Series = &corev1.EventSeries{Count: n.Series.Count, LastObservedTime: n.Series.LastObservedTime}
 	}
@@ -301,7 +300,7 @@ func older(n eventsv1.Event) corev1.Event {
 }
 
 func (b *bundle) event(from Source, e *corev1.Event) {
-	out := Event{Type: e.Type, Reason: e.Reason, Message: e.Message, About: about(e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name),
+	out := Event{Reason: e.Reason, Message: e.Message, About: about(e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name),
 		Container: containerOf(e.InvolvedObject.FieldPath), Reporter: cmp.Or(e.ReportingController, e.Source.Component), Count: max(int(e.Count), 1),
 		Recorded: seconds(e.CreationTimestamp.Time, APIClock), Source: from}
 	clock := APIClock
@@ -331,17 +330,13 @@ func micros(t metav1.MicroTime, c Clock) Time {
 // A record is the answer of Outrider's agent: JournalRecord of internal/core/agent/status, of this or another
 // version.
 type record struct {
-	Process   time.Time  `json:"process_started"`
-	Container *time.Time `json:"container_started"`
-	At        time.Time  `json:"at"`
-	Entries   []struct {
+	Process time.Time `json:"process_started"`
+	Entries []struct {
 		Kind   string        `json:"kind"`
 		Name   string        `json:"name"`
-		Why    string        `json:"why"`
 		Begin  time.Duration `json:"begin_ns"`
 		End    time.Duration `json:"end_ns"`
 		Open   bool          `json:"open"`
-		Ended  string        `json:"ended"`
 		Failed bool          `json:"failed"`
 	} `json:"entries"`
 }
@@ -364,13 +359,9 @@ func readJournal(raw []byte, from Source) (*Journal, error) {
 		return nil, errors.New("process_started: missing; want what GET /startup of the agent answers")
 	}
 	exact := func(t time.Time) Time { return Time{At: t.UTC(), Error: time.Microsecond, Clock: NodeClock} }
-	j := &Journal{Process: exact(r.Process), At: exact(r.At), Source: from}
-	if r.Container != nil {
-		j.Container = exact(*r.Container)
-		j.Container.Error = 20 * time.Millisecond // the agent derives this time from the kernel's ticks
-	}
+	j := &Journal{Source: from}
 	for _, e := range r.Entries {
-		out := JournalEntry{Kind: e.Kind, Name: e.Name, Why: e.Why, Begin: exact(r.Process.Add(e.Begin)), Outcome: e.Ended, Failed: e.Failed}
+		out := JournalEntry{Kind: e.Kind, Name: e.Name, Begin: exact(r.Process.Add(e.Begin)), Failed: e.Failed}
 		if !e.Open {
 			out.End = exact(r.Process.Add(e.End))
 		}

@@ -15,10 +15,9 @@ import (
 type Zone struct {
 	Offset time.Duration // ahead of UTC
 	Known  bool
-	Fits   []time.Duration // candidates, if the logs lie within their runs for several offsets
 	Why    string
 
-	// Likely is the candidate in Fits for which a log begins within a minute after the start of its run, as
+	// Likely is the offset, of several for which the logs lie within their runs, for which a log begins within a minute after the start of its run, as
 	// complete logs of programs that write at their start do. It is not a fact: only a caller that says so may set
 	// Offset and Known by it.
 	Likely    time.Duration
@@ -60,7 +59,7 @@ func (p *Pod) place(ctx context.Context) {
 			p.Notes = append(p.Notes, Note{c.Logs[0].Source, fmt.Sprintf("the log of container %s has times without a zone, and %s", c.Name, c.Zone.Why)})
 		default:
 			c.Zone = likely
-			c.Zone.Fits, c.Zone.Why = fits, fmt.Sprintf("the log lies in its run for each of %d", len(fits))
+			c.Zone.Why = fmt.Sprintf("the log lies in its run for each of %d", len(fits))
 			c.Zone.HasLikely = likely.HasLikely && slices.Contains(fits, likely.Likely)
 			p.Notes = append(p.Notes, Note{c.Logs[0].Source, fmt.Sprintf("the log of container %s has times without a zone, and %s", c.Name, c.Zone.Why)})
 		}

@@ -156,38 +156,33 @@ type Run struct {
 
 // An Event is an event of core v1 or events.k8s.io.
 type Event struct {
-	Type, Reason, Message string
-	About                 string // "Pod shop/app-1", "Job shop/migrate"
-	Container             string // empty: about the whole object
-	Reporter              string
-	Count                 int
-	First, Last           Time // by the reporter's clock
-	Recorded              Time // by the API server's clock, of the first occurrence
-	Source                Source
+	Reason, Message string
+	About           string // "Pod shop/app-1", "Job shop/migrate"
+	Container       string // empty: about the whole object
+	Reporter        string
+	Count           int
+	First, Last     Time // by the reporter's clock
+	Recorded        Time // by the API server's clock, of the first occurrence
+	Source          Source
 }
 
 // An Owner is an object that owns the pod, directly or through another owner.
 type Owner struct {
 	Kind, Name string
 	Object     metav1.Object // its metadata; nil: not in the evidence
-	Source     Source
 }
 
 // A Journal is the record that Outrider's agent keeps of its start (GET /startup).
 type Journal struct {
-	Process   Time
-	Container Time // unknown if the agent does not know it either
-	At        Time // when the journal was requested
-	Entries   []JournalEntry
-	Source    Source
+	Entries []JournalEntry
+	Source  Source
 }
 
 // A JournalEntry is a phase, an event, or the wait of a client.
 type JournalEntry struct {
-	Kind, Name, Why string
-	Begin, End      Time // End is unknown if the entry has not ended.
-	Outcome         string
-	Failed          bool
+	Kind, Name string
+	Begin, End Time // End is unknown if the entry has not ended.
+	Failed     bool
 }
 
 // maxSlack is the longest time by which a line may lie outside the run of its container: the runtime records the

@@ -129,7 +129,7 @@ func summary(t *testing.T, p *Pod) string {
 			fmt.Fprintf(&b, "%s run %d: %s to %s\n", c.Name, r.Number, show(r.Started)[11:], end)
 		}
 		for _, l := range c.Logs {
-			lines, outside, first := 0, 0, ""
+			lines, first := 0, ""
 			for line, err := range l.Lines(t.Context()) {
 				if err != nil {
 					t.Error(err)
@@ -137,11 +137,8 @@ func summary(t *testing.T, p *Pod) string {
 				if lines++; lines == 1 {
 					first = fmt.Sprintf("%s ±%s %s", show(line.Time)[11:], line.Time.Error, line.Time.Clock)
 				}
-				if line.Outside {
-					outside++
-				}
 			}
-			fmt.Fprintf(&b, "%s %s of run %d: %d lines, %d outside, first %s\n", c.Name, l.Source.Kind, l.Run, lines, outside, first)
+			fmt.Fprintf(&b, "%s %s of run %d: %d lines, first %s\n", c.Name, l.Source.Kind, l.Run, lines, first)
 		}
 	}
 	return b.String()
@@ -152,10 +149,10 @@ istio-init run 0: 13:16:17Z to 13:16:18Z exit 0 signal 0 ""
 app run 0: 13:16:19Z to not known
 app run 1: 13:16:22Z to 13:16:23Z exit 1 signal 0 "Connection refused"
 app run 2: 13:16:36Z to running
-app previous log of run 1: 4 lines, 0 outside, first 13:16:22.803Z ±1ms node
-app log of run 2: 2 lines, 0 outside, first 13:16:37.001Z ±1ms node
+app previous log of run 1: 4 lines, first 13:16:22.803Z ±1ms node
+app log of run 2: 2 lines, first 13:16:37.001Z ±1ms node
 istio-proxy run 0: 13:16:20Z to running
-istio-proxy log of run 0: 2 lines, 0 outside, first 13:16:20.480123Z ±1µs node
+istio-proxy log of run 0: 2 lines, first 13:16:20.480123Z ±1µs node
 `
 
 func TestHandMadeFolder(t *testing.T) {
@@ -203,7 +200,7 @@ func TestLayouts(t *testing.T) {
 		return "==== START logs for container " + c + " of pod shop/awesome-app ====\n" + log + "==== END logs for container " + c + " of pod shop/awesome-app ====\n"
 	}
 	gather := "quay-io-openshift/namespaces/shop/pods/awesome-app/"
-	noPrevious := strings.ReplaceAll(wantAwesome, "app previous log of run 1: 4 lines, 0 outside, first 13:16:22.803Z ±1ms node\n", "")
+	noPrevious := strings.ReplaceAll(wantAwesome, "app previous log of run 1: 4 lines, first 13:16:22.803Z ±1ms node\n", "")
 	for name, tt := range map[string]struct {
 		files map[string]string
 		want  string
