@@ -1,5 +1,5 @@
 // Package atomicfile replaces files by rename: a reader sees the old content or the new one, and never a
-// part of it. Nothing is synced, so a crash of the machine may lose the last writes.
+// part of it. Only [WriteSynced] syncs; after other writes, a crash of the machine may lose the last ones.
 package atomicfile
 
 import (
@@ -13,7 +13,16 @@ import (
 // writer at a time may write a file. Write creates the new content as ".NAME.new". It removes whatever has
 // that name already and never writes to it: a killed writer may have left it, or it may be a link to
 // another file.
-func Write(path string, content []byte, mode fs.FileMode) (err error) {
+func Write(path string, content []byte, mode fs.FileMode) error {
+	return write(path, content, mode, func(*os.File) error { return nil })
+}
+
+// WriteSynced does the same as Write, and writes the content to the disk before the file is replaced.
+func WriteSynced(path string, content []byte, mode fs.FileMode) error {
+	return write(path, content, mode, (*os.File).Sync)
+}
+
+func write(path string, content []byte, mode fs.FileMode, sync func(*os.File) error) (err error) {
 	fresh := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -28,7 +37,7 @@ func Write(path string, content []byte, mode fs.FileMode) (err error) {
 		}
 	}()
 	_, err = f.Write(content)
-	if err := errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
+	if err := errors.Join(err, f.Chmod(mode), sync(f), f.Close()); err != nil {
 		return err
 	}
 	return os.Rename(fresh, path)

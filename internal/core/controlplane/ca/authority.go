@@ -14,9 +14,9 @@ import (
 	"net/url"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"outrider.dev/internal/base/latest"
 	"outrider.dev/internal/base/wire"
 )
 
@@ -93,15 +93,18 @@ func (o AuthorityOptions) check() error {
 type Authority struct {
 	o       AuthorityOptions
 	now     func() time.Time
-	current atomic.Pointer[signer]
+	current latest.Value[*signer]
 
 	reading sync.Mutex // held while the store is read
 	stored  Contents   // from which current was made
 	// recordDue is when a root in the record expires, or may sign; zero: never.
 	recordDue time.Time
+}
 
-	mu      sync.Mutex
-	changed chan struct{} // closed when current is replaced
+// loaded returns the current signer.
+func (a *Authority) loaded() *signer {
+	s, _ := a.current.Get()
+	return s
 }
 
 // NewAuthority loads the authority in a store, or creates one there.
@@ -110,7 +113,7 @@ func NewAuthority(ctx context.Context, o AuthorityOptions) (*Authority, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	a := &Authority{o: o, now: o.now, changed: make(chan struct{})}
+	a := &Authority{o: o, now: o.now}
 	made, err := a.open(ctx)
 	if err != nil && o.Waiting != nil {
 		made, err = a.await(ctx, err)
@@ -118,7 +121,7 @@ func NewAuthority(ctx context.Context, o AuthorityOptions) (*Authority, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := a.current.Load()
+	s := a.loaded()
 	o.Log.Info("authority loaded", "store", o.Store.String(), "made", made, "root", s.root.Subject.String(), "not_after", s.cert.NotAfter)
 	return a, nil
 }
@@ -127,8 +130,6 @@ func NewAuthority(ctx context.Context, o AuthorityOptions) (*Authority, error) {
 func (a *Authority) await(ctx context.Context, err error) (made bool, _ error) {
 	hints, stop := a.watch()
 	defer stop()
-	tick := time.NewTicker(retryEvery)
-	defer tick.Stop()
 	for last := ""; err != nil; made, err = a.open(ctx) {
 		if ctx.Err() != nil {
 			return false, context.Cause(ctx)
@@ -140,7 +141,7 @@ func (a *Authority) await(ctx context.Context, err error) (made bool, _ error) {
 		}
 		select {
 		case <-hints:
-		case <-tick.C:
+		case <-time.After(retryEvery):
 		case <-ctx.Done():
 		}
 	}
@@ -188,7 +189,7 @@ func (a *Authority) open(ctx context.Context) (made bool, err error) {
 			return false, err
 		}
 		a.stored = c
-		a.current.Store(s)
+		a.current.Set(s)
 		return made, nil
 	}
 	return false, context.Cause(ctx)
@@ -219,19 +220,18 @@ func (a *Authority) complete(c Contents) (next Contents, adds bool, err error) {
 func (a *Authority) TrustDomain() string { return a.o.TrustDomain }
 
 // Roots returns the mesh's trust anchors: during a rotation, the old and the new root.
-func (a *Authority) Roots() []*x509.Certificate { return slices.Clone(a.current.Load().roots) }
+func (a *Authority) Roots() []*x509.Certificate { return slices.Clone(a.loaded().roots) }
 
 // Expiry returns when the signing certificate expires.
-func (a *Authority) Expiry() time.Time { return a.current.Load().cert.NotAfter }
+func (a *Authority) Expiry() time.Time { return a.loaded().cert.NotAfter }
 
 // RootsPEM returns Roots in PEM.
-func (a *Authority) RootsPEM() []byte { return wire.MarshalCertificates(a.current.Load().roots...) }
+func (a *Authority) RootsPEM() []byte { return wire.MarshalCertificates(a.loaded().roots...) }
 
 // Changed returns a channel that is closed when the authority's files have changed.
 func (a *Authority) Changed() <-chan struct{} {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.changed
+	_, changed := a.current.Get()
+	return changed
 }
 
 // Reload reads the files again. If they do not fit together, the authority stays as it is. A store that
@@ -259,14 +259,10 @@ func (a *Authority) reload(ctx context.Context) error {
 		return err
 	}
 	a.stored = c
-	if s.same(a.current.Load()) {
+	if s.same(a.loaded()) {
 		return nil
 	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.current.Store(s)
-	close(a.changed)
-	a.changed = make(chan struct{})
+	a.current.Set(s)
 	a.o.Log.Info("authority reloaded", "root", s.root.Subject.String(), "roots", len(s.roots), "not_after", s.cert.NotAfter)
 	return nil
 }
@@ -316,13 +312,11 @@ func (a *Authority) Run(ctx context.Context) error {
 		default:
 			last = ""
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-hints:
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
 		}
-		timer.Stop()
 	}
 	return nil
 }
@@ -360,7 +354,7 @@ func (a *Authority) sign(public crypto.PublicKey, id holder, life time.Duration)
 	if id.TrustDomain != a.o.TrustDomain {
 		return nil, fmt.Errorf("this authority signs for trust domain %s, not for %s", a.o.TrustDomain, id.TrustDomain)
 	}
-	s, now := a.current.Load(), a.now()
+	s, now := a.loaded(), a.now()
 	if life <= 0 {
 		life = a.o.Life
 	}
@@ -441,7 +435,7 @@ func (a *Authority) identify(chain []*x509.Certificate, verified [][]*x509.Certi
 // trusts reports whether a chain that a handshake has verified is still valid and ends at a current
 // root. It does not check the signatures again, which would take 0.08 ms.
 func (a *Authority) trusts(leaf *x509.Certificate, verified [][]*x509.Certificate) bool {
-	now, roots := a.now(), a.current.Load().roots
+	now, roots := a.now(), a.loaded().roots
 	expired := func(c *x509.Certificate) bool { return now.Before(c.NotBefore) || now.After(c.NotAfter) }
 	return slices.ContainsFunc(verified, func(chain []*x509.Certificate) bool {
 		return chain[0].Equal(leaf) && !slices.ContainsFunc(chain, expired) && slices.ContainsFunc(roots, chain[len(chain)-1].Equal)
@@ -455,7 +449,7 @@ func (a *Authority) verify(chain []*x509.Certificate, verified [][]*x509.Certifi
 	}
 	if !a.trusts(chain[0], verified) {
 		_, err := chain[0].Verify(x509.VerifyOptions{
-			Roots: a.current.Load().pool, Intermediates: poolOf(chain[1:]), CurrentTime: a.now(),
+			Roots: a.loaded().pool, Intermediates: poolOf(chain[1:]), CurrentTime: a.now(),
 			KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 		})
 		if err != nil {

@@ -323,7 +323,7 @@ func must[T any](v T, err error) T {
 
 func TestAnIntermediateOfCertManagerSigns(t *testing.T) {
 	root := authority(t, t.TempDir())
-	s := root.current.Load()
+	s := root.loaded()
 	key := ecKey(t)
 	form := &x509.Certificate{SerialNumber: must(newSerial()), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}

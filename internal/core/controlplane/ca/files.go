@@ -8,31 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
+	"outrider.dev/internal/base/atomicfile"
 	"outrider.dev/internal/base/wire"
 )
 
-// replace writes a file that only its owner can read: a temporary file, synced, then renamed. If a
-// crash lost a key, the whole mesh would lose its trust.
-func replace(path string, content []byte) (err error) {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new-*") // 0600
-	if err != nil {
+// replace writes a file that only its owner can read. If a crash lost a key, the whole mesh would lose its
+// trust.
+func replace(path string, content []byte) error {
+	if err := atomicfile.WriteSynced(path, content, 0o600); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-			err = fmt.Errorf("writing %s: %w", path, err)
-		}
-	}()
-	if _, err = f.Write(content); err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
+	return nil
 }
 
 // withLock runs do under the lock of a directory, which excludes other processes.

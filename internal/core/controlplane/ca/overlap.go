@@ -32,7 +32,7 @@ func (a *Authority) overlap(ctx context.Context, c Contents, s *signer) (*signer
 	if a.o.Record == nil || mayRotate(c, s) == nil {
 		return s, nil
 	}
-	now, before := a.now(), a.current.Load()
+	now, before := a.now(), a.loaded()
 	for ctx.Err() == nil {
 		record, err := a.o.Record.Read(ctx)
 		if err != nil {

@@ -70,7 +70,7 @@ func (o *overlapping) pass(d time.Duration, late bool, replicas ...*Authority) {
 		}
 		for _, a := range replicas {
 			o.signed = append(o.signed, must(a.Sign(o.key.Public(), shop, 0)).Leaf)
-			for _, issuer := range a.current.Load().chain {
+			for _, issuer := range a.loaded().chain {
 				o.between(issuer)
 			}
 		}

@@ -250,7 +250,7 @@ func (a *Authority) Advance(ctx context.Context) (due time.Time, err error) {
 		if err := a.reload(ctx); err != nil {
 			return time.Time{}, fmt.Errorf("the authority stays as it was: %w", err)
 		}
-		next, err := a.plan(a.stored, a.current.Load(), a.now())
+		next, err := a.plan(a.stored, a.loaded(), a.now())
 		if err != nil {
 			return time.Time{}, fmt.Errorf("the root in %s is not rotated: %w", a.o.Store, err)
 		}

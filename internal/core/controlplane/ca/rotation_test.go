@@ -228,7 +228,7 @@ func TestReplicasDoEachStepOnce(t *testing.T) {
 		if r.store.version != version+1 {
 			t.Errorf("%s: %d updates, want 1", state, r.store.version-version)
 		}
-		if !bytes.Equal(one.RootsPEM(), two.RootsPEM()) || !one.current.Load().cert.Equal(two.current.Load().cert) {
+		if !bytes.Equal(one.RootsPEM(), two.RootsPEM()) || !one.loaded().cert.Equal(two.loaded().cert) {
 			t.Errorf("%s: the replicas differ", state)
 		}
 		r.time = r.time.Add(26 * time.Hour)
@@ -255,7 +255,7 @@ func TestTheRootIsRotatedBeforeItEnds(t *testing.T) {
 			time.Sleep(d)
 			synctest.Wait()
 			for _, one := range []*Authority{a, b} {
-				if got := one.Roots(); len(got) != roots || one.current.Load().cert.Equal(first) != old {
+				if got := one.Roots(); len(got) != roots || one.loaded().cert.Equal(first) != old {
 					t.Errorf("after %s: %d roots, signed by the first %v; want %d, %v", time.Since(first.NotBefore), len(got), !old, roots, old)
 				}
 			}

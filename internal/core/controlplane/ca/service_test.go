@@ -353,9 +353,9 @@ func TestTheControlPlanesOwnCertificateRenewsItself(t *testing.T) {
 	if third := must(s.Certificate()); third.Leaf.CheckSignatureFrom(newer.Roots()[0]) != nil {
 		t.Error("not signed by the authority's new key")
 	}
-	broken := *a.current.Load()
+	broken := *a.loaded()
 	broken.cert = &x509.Certificate{NotAfter: time.Now().Add(-time.Hour)} // it has expired
-	a.current.Store(&broken)
+	a.current.Set(&broken)
 	if _, err := s.Certificate(); err != nil {
 		t.Errorf("the old one is still valid, and not served: %v", err)
 	}

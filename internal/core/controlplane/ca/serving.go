@@ -93,7 +93,7 @@ func (a *Authority) NewServing(id Identity, names []string, life time.Duration) 
 func (s *Serving) Certificate() (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now, by := s.authority.now(), s.authority.current.Load()
+	now, by := s.authority.now(), s.authority.loaded()
 	if s.cert != nil && now.Before(s.renew) && s.by == by {
 		return s.cert, nil
 	}
@@ -111,7 +111,7 @@ func (s *Serving) Certificate() (*tls.Certificate, error) {
 
 func (s *Serving) next() (*tls.Certificate, error) {
 	if s.authority.External() {
-		return s.authority.current.Load().served(), nil
+		return s.authority.loaded().served(), nil
 	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -145,7 +145,7 @@ func (s *Serving) current(base *tls.Config) (*tls.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	by, today := s.authority.current.Load(), s.authority.now().UTC()
+	by, today := s.authority.loaded(), s.authority.now().UTC()
 	day := today.Format(time.DateOnly)
 	s.mu.Lock()
 	defer s.mu.Unlock()

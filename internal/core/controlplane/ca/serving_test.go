@@ -34,7 +34,7 @@ func TestServingIsCalledByNamesAndAddresses(t *testing.T) {
 	}()
 	for name, known := range map[string]bool{"127.0.0.1": true, "::1": true, "10.0.0.9": true, "localhost": true, "10.0.0.8": false, "example.org": false} {
 		conn := must(net.Dial("tcp", l.Addr().String()))
-		client := tls.Client(conn, &tls.Config{RootCAs: a.current.Load().pool, ServerName: name})
+		client := tls.Client(conn, &tls.Config{RootCAs: a.loaded().pool, ServerName: name})
 		if err := client.HandshakeContext(t.Context()); (err == nil) != known {
 			t.Errorf("called %s: %v", name, err)
 		}
@@ -75,7 +75,7 @@ func TestConnectionsShareAConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	second := current()
-	if second == first || second.ClientCAs != a.current.Load().pool {
+	if second == first || second.ClientCAs != a.loaded().pool {
 		t.Error("after a new root a connection has the configuration without it")
 	}
 }
@@ -87,7 +87,7 @@ func TestSessionsAreResumed(t *testing.T) {
 	key := ecKey(t)
 	signed := must(authority(t, dir).Sign(key.Public(), shop, 0))
 	client := &tls.Config{
-		ServerName: "localhost", RootCAs: authority(t, dir).current.Load().pool, ClientSessionCache: tls.NewLRUClientSessionCache(1),
+		ServerName: "localhost", RootCAs: authority(t, dir).loaded().pool, ClientSessionCache: tls.NewLRUClientSessionCache(1),
 		Certificates: []tls.Certificate{{Certificate: signed.served, PrivateKey: key}},
 	}
 	serving := func(a *Authority) *Serving { return must(a.NewServing(shop, []string{"localhost"}, 0)) }
@@ -123,7 +123,7 @@ func TestSessionsAreResumed(t *testing.T) {
 	a := authority(t, t.TempDir())
 	client.RootCAs.AddCert(a.Roots()[0])
 	control := serving(a)
-	a.current.Load().key = authority(t, dir).current.Load().key // so that this authority can decrypt its tickets
+	a.loaded().key = authority(t, dir).loaded().key // so that this authority can decrypt its tickets
 	if state, _ := connect(control); state.DidResume || len(state.PeerCertificates) > 0 {
 		t.Errorf("a client of a root that is gone has its identity; resumed %v", state.DidResume)
 	}
@@ -131,7 +131,7 @@ func TestSessionsAreResumed(t *testing.T) {
 
 // A ticket can be decrypted on the day when it was written and on the next.
 func TestKeysOfTicketsChangeEachDay(t *testing.T) {
-	s := authority(t, t.TempDir()).current.Load()
+	s := authority(t, t.TempDir()).loaded()
 	day := time.Date(2026, 2, 28, 23, 59, 0, 0, time.UTC)
 	var keys [3][][32]byte
 	for i := range keys {
@@ -140,7 +140,7 @@ func TestKeysOfTicketsChangeEachDay(t *testing.T) {
 	if keys[0][0] != keys[1][1] || keys[1][0] != keys[2][1] || slices.Contains(keys[2], keys[0][0]) {
 		t.Errorf("keys of three days: %x", keys)
 	}
-	if other := must(authority(t, t.TempDir()).current.Load().ticketKeys(day)); slices.Contains(other, keys[0][0]) {
+	if other := must(authority(t, t.TempDir()).loaded().ticketKeys(day)); slices.Contains(other, keys[0][0]) {
 		t.Error("another authority has the same keys")
 	}
 }

@@ -82,7 +82,7 @@ func derivedTokenKey(authority crypto.Signer) (tokenKey, error) {
 // Tokens returns the tokens of the authority; its replicas verify each other's. The key is in the
 // store's file token-key.pem, or derived from the authority's key.
 func (a *Authority) Tokens() *Tokens {
-	return tokensBy(func() tokenKey { return a.current.Load().tokens }, a.o.TrustDomain)
+	return tokensBy(func() tokenKey { return a.loaded().tokens }, a.o.TrustDomain)
 }
 
 func tokensBy(key func() tokenKey, trustDomain string) *Tokens {

@@ -38,10 +38,6 @@ type Used struct {
 	mu   sync.Mutex
 	path string
 	uses map[[32]byte]FirstUse
-
-	file  os.FileInfo // as it was last read
-	read  int64       // number of bytes, in whole lines, that uses contains
-	lines int
 }
 
 // maxUsed limits how many tokens are remembered, at 250 bytes of memory each. None is ever forgotten
@@ -78,8 +74,8 @@ func (u *Used) Use(_ context.Context, token, key [32]byte, now time.Time) (ok bo
 	return ok && err == nil, err
 }
 
-// withFile calls do under the file's lock, after it has read what other replicas appended. f is open
-// for appending.
+// withFile calls do under the file's lock, after it has read what other replicas appended: hosts join so
+// rarely that the whole file is read. f is open for appending. Known uses stay if the file is removed.
 func (u *Used) withFile(do func(f *os.File) error) (err error) {
 	f, err := os.OpenFile(u.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
@@ -93,41 +89,24 @@ func (u *Used) withFile(do func(f *os.File) error) (err error) {
 	if err := lock(f); err != nil {
 		return err
 	}
-	if err := u.catchUp(f); err != nil {
-		return err
-	}
-	return do(f)
-}
-
-// catchUp reads what was appended since the last call.
-func (u *Used) catchUp(f *os.File) error {
-	info, err := f.Stat()
-	if err != nil {
-		return err
-	}
-	if u.file == nil || !os.SameFile(u.file, info) || info.Size() < u.read {
-		u.read, u.lines = 0, 0 // the file was replaced; keep the known uses
-	}
-	u.file = info
-	raw, err := io.ReadAll(io.NewSectionReader(f, u.read, info.Size()-u.read))
+	raw, err := io.ReadAll(f)
 	if err != nil {
 		return err
 	}
 	whole := raw[:bytes.LastIndexByte(raw, '\n')+1]
-	if len(whole) < len(raw) {
-		// A crash cut off the last line before its use was allowed.
-		if err := f.Truncate(u.read + int64(len(whole))); err != nil {
+	if len(whole) < len(raw) { // a crash cut off the last line before its use was allowed
+		if err := f.Truncate(int64(len(whole))); err != nil {
 			return err
 		}
 	}
+	number := 0
 	for line := range strings.Lines(string(whole)) {
+		number++
 		if err := u.line(line); err != nil {
-			return fmt.Errorf("%s, line %d: %w", u.path, u.lines+1, err)
+			return fmt.Errorf("%s, line %d: %w", u.path, number, err)
 		}
-		u.read += int64(len(line))
-		u.lines++
 	}
-	return nil
+	return do(f)
 }
 
 func (u *Used) line(text string) error {
