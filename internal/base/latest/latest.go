@@ -1,7 +1,10 @@
 // Package latest holds values that are replaced while others wait for the next one.
 package latest
 
-import "sync"
+import (
+	"context"
+	"sync"
+)
 
 // A Value is safe for concurrent use. Its zero value holds the zero T.
 type Value[T any] struct {
@@ -28,5 +31,15 @@ func (v *Value[T]) Set(next T) {
 	if v.replaced != nil {
 		close(v.replaced)
 		v.replaced = nil
+	}
+}
+
+// Wait waits until c delivers or is closed. It returns false if ctx ends first.
+func Wait[T any](ctx context.Context, c <-chan T) bool {
+	select {
+	case <-c:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }

@@ -1,6 +1,9 @@
 package latest
 
-import "testing"
+import (
+	"context"
+	"testing"
+)
 
 func TestValue(t *testing.T) {
 	var v Value[int]
@@ -21,4 +24,15 @@ func TestValue(t *testing.T) {
 	}
 	v.Set(2)
 	<-next
+}
+
+func TestWait(t *testing.T) {
+	c := make(chan int)
+	ended, end := context.WithCancel(t.Context())
+	if end(); Wait(ended, c) {
+		t.Error("c is said to be closed")
+	}
+	if close(c); !Wait(t.Context(), c) {
+		t.Error("c is said to be open")
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/oklog/run"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/latest"
 	"outrider.dev/internal/core/controlplane/ca"
 	"outrider.dev/internal/core/controlplane/conns"
 	"outrider.dev/internal/core/controlplane/kube"
@@ -54,7 +55,7 @@ func (p *plane) followNodes(ctx context.Context) error {
 			p.o.Log.Info("whether the nodes capture and add the gates of pods that leave it open (outrider.dev/init: auto)", "nodes", serve)
 			p.useInjection()
 		}
-		if !wait(ctx, changed) {
+		if !latest.Wait(ctx, changed) {
 			return ctx.Err()
 		}
 	}
@@ -97,7 +98,7 @@ func (p *plane) followTrustBundle(ctx context.Context) error {
 		if p.webhook != nil {
 			p.useInjection()
 		}
-		if !wait(ctx, changed) {
+		if !latest.Wait(ctx, changed) {
 			return ctx.Err()
 		}
 	}

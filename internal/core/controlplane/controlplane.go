@@ -204,16 +204,6 @@ func Run(ctx context.Context, o Options) error {
 	return nil
 }
 
-// wait waits until done is closed. It returns false if ctx ends first.
-func wait(ctx context.Context, done <-chan struct{}) bool {
-	select {
-	case <-done:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 type listeners struct{ main, web, plain, hook net.Listener }
 
 func (l listeners) close() {

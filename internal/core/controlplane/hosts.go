@@ -8,6 +8,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"outrider.dev/internal/base/latest"
 	"outrider.dev/internal/core/controlplane/ca"
 )
 
@@ -51,7 +52,7 @@ func (h hosts) gone(ctx context.Context, host ca.Host) bool {
 		if !h.Has(host) {
 			return true
 		}
-		if !wait(ctx, changed) {
+		if !latest.Wait(ctx, changed) {
 			return false
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/latest"
 	"outrider.dev/internal/core/pod/inject/injectors"
 )
 
@@ -75,7 +76,7 @@ func (p *plane) followOtherInjectors(ctx context.Context, known chan<- struct{})
 		<-ctx.Done()
 		return
 	}
-	if !wait(ctx, p.cluster.configurations.Synced()) {
+	if !latest.Wait(ctx, p.cluster.configurations.Synced()) {
 		return
 	}
 	var before []string
@@ -88,7 +89,7 @@ func (p *plane) followOtherInjectors(ctx context.Context, known chan<- struct{})
 		if first {
 			close(known)
 		}
-		if !wait(ctx, changed) {
+		if !latest.Wait(ctx, changed) {
 			return
 		}
 	}

@@ -17,6 +17,7 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/latest"
 	"outrider.dev/internal/core/controlplane/ca"
 	"outrider.dev/internal/core/controlplane/conns"
 	"outrider.dev/internal/core/controlplane/webhook"
@@ -254,7 +255,7 @@ func (p *plane) discovery() []*xds.Server {
 
 // report logs the problems of the source, now and after each change.
 func (p *plane) report(ctx context.Context) {
-	wait(ctx, p.mesh.Synced())
+	latest.Wait(ctx, p.mesh.Synced())
 	for {
 		problems, changed := p.mesh.Problems()
 		for _, problem := range problems {

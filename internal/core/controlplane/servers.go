@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
+	"outrider.dev/internal/base/latest"
 	"outrider.dev/internal/core/controlplane/ca"
 	"outrider.dev/internal/core/controlplane/conns"
 	"outrider.dev/internal/core/xds"
@@ -120,7 +121,7 @@ func (p *plane) listenOn(l net.Listener, secure *tls.Config) *conns.Listener {
 // existing resources as missing.
 func (p *plane) serve(ctx context.Context, g *run.Group, on port) {
 	g.Add(func() error {
-		if !wait(ctx, p.mesh.Synced()) {
+		if !latest.Wait(ctx, p.mesh.Synced()) {
 			return on.listener.Close()
 		}
 		go on.identified.Serve(on.listener.Identified()) // returns when the listener is closed

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"outrider.dev/internal/base/latest"
 	"outrider.dev/internal/core/controlplane/ca"
 	"outrider.dev/internal/core/controlplane/conns"
 )
@@ -43,12 +44,8 @@ func (b byToken) serve(service any, s grpc.ServerStream, info *grpc.StreamServer
 	}
 	ctx := context.WithValue(s.Context(), tokenKey{}, caller.Identity)
 	return endedBy(s, ctx, func(ctx context.Context, end context.CancelCauseFunc) {
-		timer := time.NewTimer(left)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
+		if latest.Wait(ctx, time.After(left)) {
 			end(errAged)
-		case <-ctx.Done():
 		}
 	}, func(s grpc.ServerStream) error { return serve(service, s) })
 }

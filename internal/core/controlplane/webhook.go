@@ -16,6 +16,7 @@ import (
 	"github.com/oklog/run"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/latest"
 	"outrider.dev/internal/base/telemetry"
 	"outrider.dev/internal/base/wire"
 	"outrider.dev/internal/core/controlplane/ca"
@@ -236,7 +237,7 @@ func (p *plane) serveWebhook(ctx context.Context, g *run.Group, l net.Listener) 
 		TLS: p.reviews.TLSConfig, Identify: webhook.Name, Unidentified: true, Proxies: apiServers, Rate: apiServerRate, Log: p.o.Log,
 	})
 	g.Add(func() error {
-		if p.cluster != nil && !wait(ctx, p.cluster.namespaces.Synced()) || !wait(ctx, ready) {
+		if p.cluster != nil && !latest.Wait(ctx, p.cluster.namespaces.Synced()) || !latest.Wait(ctx, ready) {
 			return limited.Close()
 		}
 		go p.reviews.Serve(limited.Identified()) // returns when the listener is closed

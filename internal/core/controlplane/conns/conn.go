@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http2"
+
+	"outrider.dev/internal/base/latest"
 )
 
 // A slot is an open connection as the limits count it.
@@ -77,7 +79,7 @@ func (t *transport) Read(p []byte) (int, error) {
 		return n, err
 	}
 	if wait := t.limiters().bytes.ReserveN(time.Now(), n).Delay(); wait > 0 {
-		pause(t.open, wait)
+		latest.Wait(t.open, time.After(wait))
 	}
 	switch {
 	case !t.established:
@@ -128,16 +130,6 @@ func Authenticated(request context.Context) {
 		c.listener.mu.Lock()
 		c.listener.authenticate(c.slot)
 		c.listener.mu.Unlock()
-	}
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 

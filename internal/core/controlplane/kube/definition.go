@@ -35,7 +35,7 @@ var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Ver
 // empty and counts as synced.
 func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 	definition := c.presence(ctx, k.read(feedOf("the CustomResourceDefinition "+k.definition, c.metadata.Resource(definitions), one(k.definition))))
-	if !wait(ctx, definition.synced) {
+	if !latest.Wait(ctx, definition.synced) {
 		return
 	}
 	tried := "reading objects of " + k.definition
@@ -46,12 +46,12 @@ func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 		if !exists {
 			c.trouble.forget(tried)
 			to.Replace(nil, "")
-			wait(ctx, changed)
+			latest.Wait(ctx, changed)
 			continue
 		}
 		with, cancel := context.WithCancel(ctx)
 		go func() { // ends the watch when the definition is deleted
-			for exists && wait(with, changed) {
+			for exists && latest.Wait(with, changed) {
 				exists, changed = definition.exists.Get()
 			}
 			cancel()
@@ -68,7 +68,7 @@ func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 		if d > time.Second && k.patient == nil { // it has failed repeatedly
 			c.trouble.note(tried, fmt.Errorf("the CustomResourceDefinition %s is there, but serves no version %s", k.definition, k.version))
 		}
-		sleep(ctx, d)
+		latest.Wait(ctx, time.After(d))
 	}
 }
 

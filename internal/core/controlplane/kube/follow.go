@@ -19,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
+
+	"outrider.dev/internal/base/latest"
 )
 
 // A feed lists and watches objects of one kind.
@@ -168,28 +170,6 @@ func retryDelay() backoff.DelayFunc {
 	return backoff.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 5 * time.Second}.DelayWithReset(clock.RealClock{}, time.Minute)
 }
 
-// sleep waits for d. It returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// wait waits until c is closed. It returns false if ctx ends first.
-func wait(ctx context.Context, c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // follow keeps a store equal to the feed, until ctx ends or stop returns true for an error. While the
 // API server does not answer, the store does not change.
 func (c *Cluster) follow(ctx context.Context, f feed, to cache.ReflectorStore, stop func(error) bool) error {
@@ -214,7 +194,7 @@ func (c *Cluster) follow(ctx context.Context, f feed, to cache.ReflectorStore, s
 					return w, err
 				}
 				note(tried, explain(tried, err))
-				if !sleep(ctx, delay()) {
+				if !latest.Wait(ctx, time.After(delay())) {
 					return nil, ctx.Err()
 				}
 			}
@@ -234,7 +214,7 @@ func (c *Cluster) follow(ctx context.Context, f feed, to cache.ReflectorStore, s
 		if err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 			note(tried, explain(tried, err))
 		}
-		sleep(ctx, delay())
+		latest.Wait(ctx, time.After(delay()))
 	}
 	return ctx.Err()
 }

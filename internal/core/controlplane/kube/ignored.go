@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/latest"
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/mesh/foreign"
 )
@@ -90,7 +91,7 @@ func (s *Source) patient(definition string, f feed) feed {
 		for {
 			out, err := list(ctx, o)
 			s.markUnread(definition, apierrors.IsForbidden(err))
-			if !apierrors.IsForbidden(err) || !sleep(ctx, forbiddenWait) {
+			if !apierrors.IsForbidden(err) || !latest.Wait(ctx, time.After(forbiddenWait)) {
 				return out, err
 			}
 		}

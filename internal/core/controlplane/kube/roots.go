@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/latest"
 )
 
 // fieldManager is outriderd's name in managedFields.
@@ -69,7 +70,7 @@ func (k *RootKeeper) Run(ctx context.Context) error {
 	running.Go(func() {
 		k.cluster.follow(ctx, feedOf("the ConfigMaps "+contract.RootConfigMap, k.cluster.core.CoreV1().ConfigMaps(metav1.NamespaceAll), one(contract.RootConfigMap)), k.written, nil)
 	})
-	if !wait(ctx, k.namespaces.Synced()) || !wait(ctx, k.written.synced) {
+	if !latest.Wait(ctx, k.namespaces.Synced()) || !latest.Wait(ctx, k.written.synced) {
 		return ctx.Err()
 	}
 	for range writers {

@@ -21,6 +21,7 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/latest"
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/mesh/objects"
 )
@@ -94,7 +95,7 @@ func (k kind) withStatus() kind {
 
 // Run writes while this replica holds the Lease, until ctx ends. Then it releases the Lease.
 func (w *RouteStatus) Run(ctx context.Context) error {
-	if len(w.kinds) == 0 || !wait(ctx, w.source.Synced()) {
+	if len(w.kinds) == 0 || !latest.Wait(ctx, w.source.Synced()) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -124,7 +125,7 @@ func (w *RouteStatus) lead(ctx context.Context) {
 		if !w.pass(ctx, m) { // retries after a failure
 			w.notify()
 		}
-		if !sleep(ctx, passEvery) {
+		if !latest.Wait(ctx, time.After(passEvery)) {
 			return
 		}
 		select {

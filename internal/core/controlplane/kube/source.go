@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"outrider.dev/internal/base/latest"
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/mesh/build"
 )
@@ -77,7 +78,7 @@ func (s *Source) run(ctx context.Context, skip []string) {
 		})
 	}
 	for _, to := range stores {
-		if !wait(ctx, to.synced) {
+		if !latest.Wait(ctx, to.synced) {
 			return
 		}
 	}

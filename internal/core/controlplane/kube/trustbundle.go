@@ -74,11 +74,11 @@ func (b *TrustBundle) Run(ctx context.Context) error {
 		switch {
 		case err != nil:
 			b.cluster.trouble.note(tried, explain(tried, err))
-			sleep(ctx, writeAgain)
+			latest.Wait(ctx, time.After(writeAgain))
 			continue
 		case api.Version == "":
 			b.cluster.trouble.forget(tried)
-			sleep(ctx, lookAgain)
+			latest.Wait(ctx, time.After(lookAgain))
 			continue
 		}
 		b.cluster.trouble.note(tried, nil)
@@ -141,11 +141,11 @@ func (b *TrustBundle) keep(ctx context.Context, api TrustAPI) error {
 		running.Go(func() {
 			b.cluster.follow(ctx, feedOf("the kubelets' versions of nodes", b.cluster.core.CoreV1().Nodes(), nil), kubelets, nil)
 		})
-		if !wait(ctx, kubelets.synced) {
+		if !latest.Wait(ctx, kubelets.synced) {
 			return ctx.Err()
 		}
 	}
-	if !wait(ctx, written.synced) {
+	if !latest.Wait(ctx, written.synced) {
 		return ctx.Err()
 	}
 	for ctx.Err() == nil {
@@ -161,14 +161,12 @@ func (b *TrustBundle) keep(ctx context.Context, api TrustAPI) error {
 			pause = writeAgain
 		}
 		b.set(err == nil && !anywhere(kubelets))
-		timer := time.NewTimer(pause)
 		select {
 		case <-changed:
 		case <-changes:
-		case <-timer.C:
+		case <-time.After(pause):
 		case <-ctx.Done():
 		}
-		timer.Stop()
 	}
 	return ctx.Err()
 }

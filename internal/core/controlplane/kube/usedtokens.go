@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/latest"
 	"outrider.dev/internal/core/controlplane/ca"
 )
 
@@ -132,7 +133,7 @@ const sweepEvery = 6 * time.Hour
 // Run sweeps regularly, until ctx ends, once the mesh is synced. Without Hosts in the mesh it sends no
 // request, and needs no permission.
 func (u *UsedTokens) Run(ctx context.Context, synced <-chan struct{}, hosts ca.Hosts) error {
-	if !wait(ctx, synced) {
+	if !latest.Wait(ctx, synced) {
 		return ctx.Err()
 	}
 	const tried = "removing used host tokens"
@@ -153,7 +154,7 @@ func (u *UsedTokens) Run(ctx context.Context, synced <-chan struct{}, hosts ca.H
 				u.cluster.log.Info("used host tokens removed: no Host has them", "tokens", deleted)
 			}
 		}
-		if !sleep(ctx, pause) {
+		if !latest.Wait(ctx, time.After(pause)) {
 			return ctx.Err()
 		}
 	}

@@ -88,14 +88,12 @@ func (k *Keeper) Run(ctx context.Context) error {
 			k.Log.Warn("the webhook's certificates are not current", "configuration", k.Name, "error", err)
 			wait = retryAfter
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case <-changed:
 		case <-written:
-		case <-timer.C:
+		case <-time.After(wait):
 		case <-ctx.Done():
 		}
-		timer.Stop()
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
