@@ -128,7 +128,7 @@ func InContext(ctx context.Context, c net.Conn) context.Context {
 func Authenticated(request context.Context) {
 	if c, ok := request.Value(connKey{}).(*Conn); ok {
 		c.listener.mu.Lock()
-		c.listener.authenticate(c.slot)
+		c.address.authenticated = true
 		c.listener.mu.Unlock()
 	}
 }

@@ -13,7 +13,7 @@
 // which the connection counts for that identity.
 //
 // Connections that wait, and those without an identity, are limited in total. If there are too many,
-// the address with the most of them loses its oldest one: an address that opens many only hurts itself.
+// the addresses with the most of them lose their oldest ones: an address that opens many only hurts itself.
 // Connections with an identity are limited for each client, which is an identity at an address, because
 // many pods share a service account, and many hosts share an address.
 package conns

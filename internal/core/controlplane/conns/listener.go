@@ -185,57 +185,50 @@ func (l *Listener) admit(raw net.Conn) *slot {
 	s.address = o
 	l.admitted++
 	s.number = l.admitted
-	extra := l.count(l.before, s)
+	excess := l.count(l.before, s)
 	l.mu.Unlock()
-	l.evict(extra, l.before)
+	l.evict(excess, l.before)
 	return s
 }
 
-// count adds a connection to a pool, and returns the connection to close if the pool is too full.
-func (l *Listener) count(in *pool, s *slot) (extra *slot) {
+// count adds a connection to a pool, and returns the connections to close if the pool is too full.
+func (l *Listener) count(in *pool, s *slot) []*slot {
 	l.counters.Anonymous++
-	if extra = in.add(s); extra != nil {
+	in.add(s)
+	excess := in.excess()
+	for _, extra := range excess {
 		extra.evicted = true
-		l.counters.Refused[TooMany]++
+		l.uncount(extra)
 	}
-	return extra
+	l.counters.Refused[TooMany] += int64(len(excess))
+	return excess
 }
 
-// evict closes a connection because its pool is too full.
-func (l *Listener) evict(extra *slot, of *pool) {
-	if extra == nil {
-		return
-	}
-	extra.leave()
+// evict closes connections because their pool is too full.
+func (l *Listener) evict(excess []*slot, of *pool) {
 	what := "wait for their handshake"
 	if of == l.after {
 		what = "without a certificate are served"
 	}
-	l.log(TooMany, extra.from, fmt.Sprintf("%d connections %s; this one was the oldest of the address that has most", of.most, what))
+	for _, s := range excess {
+		s.leave()
+		l.log(TooMany, s.from, fmt.Sprintf("%d connections %s; this one was the oldest of the address that has most", of.most, what))
+	}
 }
 
 // established counts a connection whose handshake ended without an identity. It is closed after a while
 // unless it gets one or needs none.
 func (l *Listener) established(s *slot) {
 	l.mu.Lock()
-	var extra *slot
+	var excess []*slot
 	if l.uncount(s) {
-		extra = l.count(l.after, s)
+		excess = l.count(l.after, s)
 		if !l.o.Unidentified {
 			s.expiry = time.AfterFunc(l.o.anonymous, s.leave)
 		}
 	}
 	l.mu.Unlock()
-	l.evict(extra, l.after)
-}
-
-// authenticate records that a client at the connection's address has proved an identity.
-func (l *Listener) authenticate(s *slot) {
-	if !s.address.authenticated {
-		s.address.authenticated = true
-		l.before.changed(s.from)
-		l.after.changed(s.from)
-	}
+	l.evict(excess, l.after)
 }
 
 // queueOf returns the index of the gate at which a connection waits; 1 is for authenticated addresses.
@@ -249,19 +242,15 @@ func (l *Listener) queueOf(s *slot) int {
 }
 
 // stateOf returns the state for an address. If there are too many, addresses without connections are
-// removed: first those with their full burst, which are as good as new ones; authenticated ones last.
+// removed, authenticated ones last.
 func (l *Listener) stateOf(a netip.Addr) *address {
 	o := l.addresses[a]
 	if o == nil {
 		burst := max(addressBurst, l.o.Proxies*connectionsPerProxy)
-		for _, removable := range []func(*address) bool{
-			func(o *address) bool { return !o.authenticated && o.rate.Tokens() >= float64(burst) },
-			func(o *address) bool { return !o.authenticated },
-			func(*address) bool { return true },
-		} {
-			if len(l.addresses) >= maxIdle+l.before.Len()+l.after.Len() { // with room to spare, so that many are removed at once
+		for _, last := range []bool{false, true} {
+			if len(l.addresses) >= maxIdle+len(l.before.slots)+len(l.after.slots) { // with room to spare, so that many are removed at once
 				maps.DeleteFunc(l.addresses, func(a netip.Addr, o *address) bool {
-					return l.before.groups[a] == nil && l.after.groups[a] == nil && removable(o)
+					return l.before.slots[a] == nil && l.after.slots[a] == nil && (last || !o.authenticated)
 				})
 			}
 		}
@@ -383,7 +372,7 @@ func (l *Listener) join(s *slot, identity string, notAfter time.Time) error {
 		return fmt.Errorf("%d connections of %q from one address are served; see --proxies-per-address", most, identity)
 	}
 	if l.uncount(s) {
-		l.authenticate(s)
+		s.address.authenticated = true
 		one.connections++
 		s.client.Store(one)
 		if s.expiry != nil {

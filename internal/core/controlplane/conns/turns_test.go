@@ -1,15 +1,12 @@
 package conns
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/netip"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -84,8 +81,14 @@ func TestHandshakesWaitForTheirTurn(t *testing.T) {
 		}
 	}
 	waiting(t, l.handshakes[0], 2)
+	oldest := func(from netip.Addr) []*slot {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.before.slots[from]
+	}
+	local := netip.MustParseAddr("127.0.0.1")
 	l.mu.Lock()
-	l.authenticate(l.before.order[0].slots[0])
+	l.stateOf(local).authenticated = true
 	l.mu.Unlock()
 	dial(t, l, 2)
 	accept(t, l.Identified())
@@ -107,11 +110,8 @@ func TestHandshakesWaitForTheirTurn(t *testing.T) {
 	left := connect(t, l, 1)[0]
 	left.Write(message)
 	waiting(t, l.handshakes[1], 1)
-	l.mu.Lock()
-	all := l.before.order[0].slots
-	last := all[len(all)-1]
-	l.mu.Unlock()
-	last.leave()
+	all := oldest(local)
+	all[len(all)-1].leave()
 	waiting(t, l.handshakes[1], 0)
 }
 
@@ -171,8 +171,8 @@ func TestAuthenticatedAddressesAreKept(t *testing.T) {
 	}
 }
 
-// Among addresses with equally many connections, one that is not authenticated loses its oldest
-// connection. Before the handshake there is room for all proxies of a mesh.
+// Among addresses with equally many connections, those that are not authenticated lose their oldest
+// ones. Before the handshake there is room for all proxies of a mesh.
 func TestAuthenticatedAddressKeepsItsConnection(t *testing.T) {
 	l := New(&net.TCPListener{}, Options{})
 	for name, tt := range map[string]struct {
@@ -190,50 +190,15 @@ func TestAuthenticatedAddressKeepsItsConnection(t *testing.T) {
 			all = append(all, p)
 		}
 		for i, p := range all {
-			if closed, want := p.open.Err() != nil, i >= 10 && i < 30; closed != want {
+			if closed, want := p.open.Err() != nil, i >= 10 && i <= 10+tt.most/16; closed != want {
 				t.Errorf("%s: connection %d is closed: %v, want %v; the first 10 are of authenticated addresses", name, i, closed, want)
 			}
 			p.leave()
 		}
 	}
-	if c := l.Counters(); c.Anonymous != 0 || c.Refused[TooMany] != 40 || l.before.Len()+l.after.Len() != 0 {
-		t.Errorf("%+v, of %d and %d addresses; want none open, 40 closed", c, l.before.Len(), l.after.Len())
-	}
-}
-
-// The heap and a linear scan agree on which connection to close.
-func TestAddressThatLosesAConnection(t *testing.T) {
-	random := rand.New(rand.NewPCG(1, 2))
-	l := New(&net.TCPListener{}, Options{Rate: 1 << 30})
-	var open []*slot
-	for range 5000 {
-		switch from := netip.AddrFrom4([4]byte{10, 0, 0, byte(random.IntN(40))}); random.IntN(8) {
-		case 0:
-			l.authenticate(&slot{from: from, address: l.stateOf(from)})
-		case 1, 2, 3:
-			if len(open) > 0 {
-				i := random.IntN(len(open))
-				open[i].leave()
-				open = slices.Delete(open, i, i+1)
-			}
-		default:
-			open = append(open, l.admit(&stub{from: from}))
-		}
-		if len(open) == 0 {
-			continue
-		}
-		want := slices.MinFunc(l.before.order, func(a, b *group) int {
-			if n := len(b.slots) - len(a.slots); n != 0 {
-				return n
-			}
-			if a.address.authenticated != b.address.authenticated {
-				return map[bool]int{false: -1, true: 1}[a.address.authenticated]
-			}
-			return cmp.Compare(a.slots[0].number, b.slots[0].number)
-		})
-		if got := l.before.order[0]; got != want {
-			t.Fatalf("the address is %s, want %s", got.slots[0].from, want.slots[0].from)
-		}
+	refused := int64(maxWaiting/16 + maxAnonymous/16 + 2)
+	if c := l.Counters(); c.Anonymous != 0 || c.Refused[TooMany] != refused || len(l.before.slots)+len(l.after.slots) != 0 {
+		t.Errorf("%+v, of %d and %d addresses; want none open, %d closed", c, len(l.before.slots), len(l.after.slots), refused)
 	}
 }
 
