@@ -26,6 +26,7 @@ package mutants
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -41,7 +42,7 @@ import (
 
 // A Mutant is one file of the package with From replaced by To.
 type Mutant struct {
-	File string // in the folder of the calling test
+	File string // as seen from the folder of the calling test; it may be in another package of the module
 
 	// From is the text of one whole expression or statement that occurs once in the file. If it
 	// occurs more often, In is a text that occurs once and contains one From.
@@ -72,6 +73,9 @@ func Run(t *testing.T, tests string, list map[string]Mutant) {
 		t.Skip("this is a mutant")
 	}
 	work, tried, all := t.TempDir(), map[string]Mutant{}, edited(".")
+	for _, m := range list {
+		all = all || filepath.Dir(m.File) != "." && edited(filepath.Dir(m.File))
+	}
 	for name, m := range list {
 		if all || tier.Sample(t.Name()+"/"+name, share) {
 			tried[name] = m
@@ -174,14 +178,15 @@ func overlay(work, dir string, list map[string]Mutant) (string, error) {
 		byFile[m.File][name] = m
 	}
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
-	add := func(file string, text []byte) error {
-		copied := filepath.Join(work, file)
-		overlay.Replace[filepath.Join(dir, file)] = copied
+	copies := 0
+	add := func(path string, text []byte) error {
+		copied := filepath.Join(work, fmt.Sprint(copies, ".go"))
+		overlay.Replace[path], copies = copied, copies+1
 		return os.WriteFile(copied, text, 0o644)
 	}
-	pkg := ""
 	for _, file := range slices.Sorted(maps.Keys(byFile)) {
-		source, err := os.ReadFile(filepath.Join(dir, file))
+		path := filepath.Join(dir, file)
+		source, err := os.ReadFile(path)
 		if err != nil {
 			return "", err
 		}
@@ -193,13 +198,10 @@ func overlay(work, dir string, list map[string]Mutant) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		pkg = f.tree.Name.Name
-		if err := add(file, text); err != nil {
+		choosing := filepath.Join(filepath.Dir(path), "mutant_of_this_package.go")
+		if err := errors.Join(add(path, text), add(choosing, fmt.Appendf(nil, helper, f.tree.Name.Name, variable))); err != nil {
 			return "", err
 		}
-	}
-	if err := add("mutant_of_this_package.go", fmt.Appendf(nil, helper, pkg, variable)); err != nil {
-		return "", err
 	}
 	replace, err := json.Marshal(overlay)
 	if err != nil {
@@ -221,7 +223,7 @@ func build(work, dir, plan string) (string, error) {
 	return binary, nil
 }
 
-// helper is the file that the overlay adds to the package.
+// helper is the file that the overlay adds to each package with mutants.
 const helper = `package %s
 
 import "os"
