@@ -43,6 +43,7 @@ var targets = map[string]string{
 	"internal/core/mesh/foreign FuzzRead":                               "objects of kinds that are ignored",
 	"internal/core/xds FuzzParseNodeID":                                 "identifiers of proxies",
 	"internal/core/xds/resource FuzzNames":                              "names of resources",
+	"internal/core/xds/names FuzzParse":                                 "the same, as they are parsed",
 	"internal/core/agent/status FuzzEndpoints":                          "requests to a pod's status ports",
 	"internal/core/agent/status FuzzRequestNames":                       "statistics of Envoy, as they are shown",
 	"internal/base/telemetry FuzzFormat":                                "formats of access logs",

@@ -31,7 +31,7 @@ internal/core/capture: netlink . < commandline nftables trace < iptables < setup
 internal/core/agent: config dns envoy identity relay sockets state supervise < gate readiness standby < status < proxy
 internal/core/node: captures cniconf hostfile kubenode nri socket states validator < cni < daemon
 internal/core/mesh: persistent < . < build foreign < objects
-internal/core/xds: . < resource
+internal/core/xds: . message names networks < mtls observe rbac retry < features routes < clusters listeners < resource
 internal/core/pod/inject: containers injectors settings verdict < imagecmd < changes order < .
 internal/core/pod: kubelet patch podfile shell < gates podspec < inject plan < lookup offline
 internal/core/controlplane: ca conns debugapi < files kube webhook < .

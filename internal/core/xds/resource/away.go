@@ -1,8 +1,6 @@
 package resource
 
 import (
-	"cmp"
-	"maps"
 	"net/netip"
 	"slices"
 
@@ -10,9 +8,14 @@ import (
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 
 	"outrider.dev/internal/base/wire"
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/xds/clusters"
+	"outrider.dev/internal/core/xds/features"
+	"outrider.dev/internal/core/xds/names"
+	"outrider.dev/internal/core/xds/networks"
 )
 
 // Away returns the answers that the agents of relayed proxies give while the control plane is away.
@@ -21,27 +24,27 @@ func (v *snapshot) Away() []byte { return v.away.message }
 
 // away is the message for one snapshot.
 type away struct {
-	networks networks
+	networks networks.Blocks
 	services []netip.Prefix
 	message  []byte // [wire.Away]
 }
 
 // newAway returns the message for a mesh with these networks; if they have not changed, the last one.
-func (b *builder) newAway(n networks, m *mesh.Mesh, last *away) *away {
-	out := &away{networks: n, services: n.services(m)}
+func (v *snapshot) newAway(n networks.Blocks, m *mesh.Mesh, last *away) *away {
+	out := &away{networks: n, services: n.Services(m)}
 	if last != nil && slices.Equal(out.services, last.services) {
 		out.message = last.message
 		return out
 	}
 	template := func(prefix string) []byte {
-		c := directCluster(address{prefix: prefix}, mesh.HTTP, "", features{}, false)
+		c := clusters.Direct(names.Address{Prefix: prefix}, mesh.HTTP, "", features.Features{}, false)
 		c.Name, c.LoadAssignment = "", nil
 		return marshal(c)
 	}
-	// A request gets 503 with its own response flag, see [noControlPlane]; a connection for bytes is
+	// A request gets 503 with its own response flag, see noControlPlane in package listeners; a connection for bytes is
 	// reset.
 	refused := &cluster.Cluster{
-		ConnectTimeout: duration(connectTimeout),
+		ConnectTimeout: durationpb.New(clusters.ConnectTimeout),
 		LoadAssignment: &endpoint.ClusterLoadAssignment{Policy: &endpoint.ClusterLoadAssignment_Policy{
 			DropOverloads: []*endpoint.ClusterLoadAssignment_Policy_DropOverload{{
 				Category: "away", DropPercentage: &typev3.FractionalPercent{Numerator: 100},
@@ -49,7 +52,7 @@ func (b *builder) newAway(n networks, m *mesh.Mesh, last *away) *away {
 		}},
 	}
 	out.message = wire.Away{
-		Services: out.services, HTTP: template(httpPrefix), TCP: template(tcpPrefix), Refused: marshal(refused), Grace: b.firstUseTimeout,
+		Services: out.services, HTTP: template(names.HTTP), TCP: template(names.TCP), Refused: marshal(refused), Grace: v.firstUseTimeout,
 	}.Marshal()
 	return out
 }
@@ -58,106 +61,4 @@ func (b *builder) newAway(n networks, m *mesh.Mesh, last *away) *away {
 func marshal(m proto.Message) []byte {
 	raw, _ := proto.MarshalOptions{Deterministic: true}.Marshal(m) // fails only for a string that is not UTF-8
 	return raw
-}
-
-// networks count the virtual addresses of services, and the addresses of workloads, by block.
-type networks struct{ virtual, workloads map[netip.Prefix]int }
-
-// These are the lengths of blocks. The largest network that a cluster uses for services (a /12, or an
-// IPv6 /108) has 256 or 16 of them. If there are many services, every block contains some, and together
-// they form one network.
-const blockBits4, blockBits6 = 20, 112
-
-func blockOf(a netip.Addr) netip.Prefix {
-	bits := blockBits4
-	if a.Is6() {
-		bits = blockBits6
-	}
-	p, _ := a.WithZone("").Prefix(bits)
-	return p
-}
-
-// after returns the counts after changes.
-func (n networks) after(services []mesh.Change[mesh.Service], workloads []mesh.Change[mesh.Workload]) networks {
-	if len(services)+len(workloads) == 0 {
-		return n
-	}
-	out := networks{maps.Clone(n.virtual), maps.Clone(n.workloads)}
-	if n.virtual == nil {
-		out = networks{map[netip.Prefix]int{}, map[netip.Prefix]int{}}
-	}
-	count(out.virtual, services, func(s *mesh.Service) []netip.Addr { return s.Addresses })
-	count(out.workloads, workloads, func(w *mesh.Workload) []netip.Addr { return w.Addresses })
-	return out
-}
-
-// count updates how many addresses each block contains.
-func count[T any](in map[netip.Prefix]int, changes []mesh.Change[T], addresses func(*T) []netip.Addr) {
-	add := func(object *T, by int) {
-		if object == nil {
-			return
-		}
-		for _, a := range addresses(object) {
-			block := blockOf(a.Unmap())
-			if in[block] += by; in[block] == 0 {
-				delete(in, block)
-			}
-		}
-	}
-	for _, c := range changes {
-		add(c.Old, -1)
-		add(c.New, 1)
-	}
-}
-
-// services returns networks that contain the virtual addresses of all services: whole blocks, or single
-// addresses if the block also contains a workload's address. Only if that would be too many are larger
-// networks used, which may include workloads.
-func (n networks) services(m *mesh.Mesh) []netip.Prefix {
-	var out []netip.Prefix
-	mixed := false
-	for block := range n.virtual { // any order: merged sorts them
-		if n.workloads[block] == 0 {
-			out = append(out, block)
-		} else {
-			mixed = true
-		}
-	}
-	if mixed {
-		for _, s := range m.Services() {
-			for _, a := range s.Addresses {
-				if a = a.Unmap(); n.workloads[blockOf(a)] > 0 {
-					out = append(out, netip.PrefixFrom(a, a.BitLen()))
-				}
-			}
-		}
-	}
-	for out = merged(out); len(out) > wire.MaxServiceNetworks; out = merged(out) {
-		for i, p := range out {
-			out[i] = parent(p)
-		}
-	}
-	return out
-}
-
-// merged returns the same set of addresses as the smallest number of networks, sorted.
-func merged(list []netip.Prefix) []netip.Prefix {
-	slices.SortFunc(list, func(a, b netip.Prefix) int {
-		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
-	})
-	var out []netip.Prefix
-	for _, p := range list {
-		if n := len(out); n > 0 && out[n-1].Contains(p.Addr()) {
-			continue
-		}
-		out = append(out, p)
-		for n := len(out); n > 1 && out[n-2].Bits() == out[n-1].Bits() && parent(out[n-2]) == parent(out[n-1]); n = len(out) {
-			out = append(out[:n-2], parent(out[n-1]))
-		}
-	}
-	return out
-}
-
-func parent(p netip.Prefix) netip.Prefix {
-	return netip.PrefixFrom(p.Addr(), max(0, p.Bits()-1)).Masked()
 }

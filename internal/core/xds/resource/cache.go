@@ -6,6 +6,7 @@ import (
 
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/xds"
+	"outrider.dev/internal/core/xds/features"
 )
 
 // maxCached limits the bytes of cached resources. In a mesh with 10,000 services the resources that
@@ -44,8 +45,8 @@ func (c *resourceCache) get(key any, build func() *xds.Resource) *xds.Resource {
 
 // getFor does the same as get, but does not cache resources for features that probably only one proxy
 // has.
-func (c *resourceCache) getFor(f features, key any, build func() *xds.Resource) *xds.Resource {
-	if !f.shared() {
+func (c *resourceCache) getFor(f features.Features, key any, build func() *xds.Resource) *xds.Resource {
+	if !f.Shared() {
 		return build()
 	}
 	return c.get(key, build)

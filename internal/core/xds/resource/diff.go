@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -9,6 +8,7 @@ import (
 
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/xds"
+	"outrider.dev/internal/core/xds/names"
 )
 
 // Diff derives the changes from those of the mesh, not from the resources. The table contains the
@@ -57,9 +57,9 @@ func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 	d.types[xds.EndpointType].AllNames = !v.mesh.SameNodes(o.mesh) || slices.ContainsFunc(workloads, moved)
 	clusters := d.types[xds.ClusterType]
 	clusters.Wildcard = frontend
-	clusters.AllNames = frontend && !maps.Equal(o.serviceNetworks().within, v.serviceNetworks().within) // rare, because a network only grows
+	clusters.AllNames = frontend && !o.serviceNetworks().Equal(v.serviceNetworks()) // rare, because a network only grows
 	if len(services) > 0 && t.Tracing.On() {
-		d.name(xds.ClusterType, tracingCluster)
+		d.name(xds.ClusterType, names.Tracing)
 	}
 	if len(d.addresses) > 0 {
 		clusters.Match = d.addresses.match
@@ -94,15 +94,15 @@ func (d *diff) service(s *mesh.Service) {
 		return
 	}
 	for _, p := range s.Ports {
-		for _, f := range allFamilies {
-			name := serviceName(s, p.Number, f)
+		for _, f := range names.Families {
+			name := names.Service(s, p.Number, f)
 			d.name(xds.ClusterType, name)
 			d.name(xds.EndpointType, name)
 		}
 		for _, a := range s.Addresses {
 			to := netip.AddrPortFrom(a.Unmap(), p.Number)
-			for _, prefix := range []string{httpPrefix, tcpPrefix, rawPrefix} {
-				d.name(xds.ClusterType, address{prefix, to}.String())
+			for _, prefix := range []string{names.HTTP, names.TCP, names.Raw} {
+				d.name(xds.ClusterType, names.Address{Prefix: prefix, To: to}.String())
 			}
 		}
 	}
@@ -117,9 +117,9 @@ func (d *diff) routes(s *mesh.Service) {
 		return
 	}
 	for i := range s.Ports {
-		d.name(xds.RouteType, serviceName(s, s.Ports[i].Number, primary))
-		for _, f := range allFamilies {
-			d.name(xds.VirtualHostType, target{s, &s.Ports[i], f}.virtualHost())
+		d.name(xds.RouteType, names.Service(s, s.Ports[i].Number, names.Primary))
+		for _, f := range names.Families {
+			d.name(xds.VirtualHostType, names.Target{Service: s, Port: &s.Ports[i], Family: f}.VirtualHost())
 		}
 	}
 }
@@ -136,7 +136,7 @@ func (d *diff) workload(w *mesh.Workload) {
 // sameForRoutes reports whether a service is unchanged for routes that lead to it.
 func sameForRoutes(a, b *mesh.Service) bool {
 	return a != nil && b != nil && slices.Equal(a.Ports, b.Ports) && slices.Equal(a.ExportTo, b.ExportTo) &&
-		a.External == b.External && primaryOf(a) == primaryOf(b)
+		a.External == b.External && names.PrimaryOf(a) == names.PrimaryOf(b)
 }
 
 // sameFrontend reports whether nothing but the endpoints and routes of a service differs, as in nearly

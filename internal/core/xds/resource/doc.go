@@ -1,5 +1,6 @@
-// Package resource converts a mesh to Envoy's resources. Each is built when the first proxy needs it,
-// serialised once and shared by all.
+// Package resource serves a mesh as Envoy's resources. Each is built when the first proxy needs it, by
+// the packages listeners, routes and clusters, serialised once and shared by all. It promises to keep a
+// resource while nothing changes on which it depends, and to report everything that does.
 //
 // A proxy starts with a few listeners, whose number depends on the port numbers in the mesh, and no
 // clusters. Everything else depends on the address to which the application connects: the cluster of
@@ -9,7 +10,7 @@
 // service are passed through.
 //
 // A service with HTTP routes or faults needs one more step: its cluster leads to an internal listener
-// in the proxy, which subscribes only to the virtual host of that service (route.go).
+// in the proxy, which subscribes only to the virtual host of that service.
 //
 // A gRPC client without a proxy subscribes to the listener of its target (grpc.go).
 //

@@ -6,30 +6,35 @@ import (
 	"slices"
 	"strings"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
 
+	"outrider.dev/internal/base/telemetry"
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/xds"
+	"outrider.dev/internal/core/xds/features"
+	"outrider.dev/internal/core/xds/listeners"
+	"outrider.dev/internal/core/xds/names"
+	"outrider.dev/internal/core/xds/observe"
+	"outrider.dev/internal/core/xds/rbac"
 )
 
 type (
 	outboundKey struct {
 		name     string
-		features features
+		features features.Features
 		ports    string // ports and ranges of services
 	}
 	// whether the proxy is relayed
 	internalListenerKey bool
 	serviceKey          struct {
-		at      socket
+		at      features.Socket
 		relayed bool
 	}
 	inboundKey struct {
 		name     string
-		features features
-		ports    string // [inboundPortsKey]
+		features features.Features
+		ports    string // those of the application
 		guard    string
 		services string // [servicesKey]
 	}
@@ -38,7 +43,7 @@ type (
 // listeners returns the listeners with which p starts, for both directions. Their number depends on the
 // port numbers in the mesh.
 func (v *snapshot) listeners(p *xds.Proxy) []*xds.Resource {
-	f := featuresOf(p)
+	f := features.Of(p)
 	out := v.inboundListeners(p, f)
 	out = append(out, v.outboundListener(f), v.earlyListener(f))
 	for _, port := range v.ports.sniffed {
@@ -53,13 +58,13 @@ func (v *snapshot) listeners(p *xds.Proxy) []*xds.Resource {
 func (v *snapshot) ownListeners(out []*xds.Resource, p *xds.Proxy) []*xds.Resource {
 	count := map[uint16]int{}
 	for _, t := range v.serverFirst() {
-		if count[t.port.Number] == maxOwnListeners || !v.mesh.Visible(t.service, p.Namespace) {
+		if count[t.Port.Number] == maxOwnListeners || !v.mesh.Visible(t.Service, p.Namespace) {
 			continue
 		}
-		count[t.port.Number]++
-		for _, a := range t.service.Addresses {
-			if v.mesh.ByAddress(a) == t.service {
-				out = append(out, v.serviceListener(p, t, socket{a.Unmap(), t.port.Number}))
+		count[t.Port.Number]++
+		for _, a := range t.Service.Addresses {
+			if v.mesh.ByAddress(a) == t.Service {
+				out = append(out, v.serviceListener(p, t, features.Socket{Host: a.Unmap(), Port: t.Port.Number}))
 			}
 		}
 	}
@@ -73,44 +78,39 @@ var withoutColons, withColons = strings.NewReplacer(":", "_"), strings.NewReplac
 // listenerAt returns the listener for a virtual address and port, given as in its name; nil if p has
 // none.
 func (v *snapshot) listenerAt(p *xds.Proxy, name string) *xds.Resource {
-	a, ok := parseAddress(tcpPrefix + withColons.Replace(name))
+	a, ok := names.ParseAddress(names.TCP + withColons.Replace(name))
 	if !ok || strings.Contains(name, ":") {
 		return nil
 	}
-	t, ok := v.serviceAt(p, a.to)
+	t, ok := v.serviceAt(p, a.To)
 	if !ok || !v.hasOwnListener(t) {
 		return nil
 	}
-	return v.serviceListener(p, t, socket{a.to.Addr(), a.to.Port()})
+	return v.serviceListener(p, t, features.Socket{Host: a.To.Addr(), Port: a.To.Port()})
 }
 
 // serviceListener returns the listener for a virtual address and port; nil for a port of the proxy
 // itself.
-func (v *snapshot) serviceListener(p *xds.Proxy, t target, at socket) *xds.Resource {
-	if slices.Contains(mesh.ProxyPorts, t.port.Number) {
+func (v *snapshot) serviceListener(p *xds.Proxy, t names.Target, at features.Socket) *xds.Resource {
+	if slices.Contains(mesh.ProxyPorts, t.Port.Number) {
 		return nil
 	}
-	t = t.withFamily(familyOf(at.host))
-	return v.cache.of(t.service).get(serviceKey{at, p.Relayed}, func() *xds.Resource {
-		name := sniffedPrefix + withoutColons.Replace(netip.AddrPortFrom(at.host, at.port).String())
-		l := listen(name, at)
-		l.BindToPort = off()
-		l.TrafficDirection = core.TrafficDirection_OUTBOUND
-		l.FilterChains = []*listener.FilterChain{byAddress("tcp", tcpPrefix, toService(passthroughCluster), v.firstUse(featuresOf(p)), v.config.Networks)}
-		l.DefaultFilterChain = passthroughChain()
-		return serialize(name, v.observe(l, featuresOf(p), nil))
+	t = t.WithFamily(names.FamilyOf(at.Host))
+	return v.cache.of(t.Service).get(serviceKey{at, p.Relayed}, func() *xds.Resource {
+		name, f := names.SniffedPrefix+withoutColons.Replace(netip.AddrPortFrom(at.Host, at.Port).String()), features.Of(p)
+		return serialize(name, v.observe(v.builder().ServerFirst(f, name, at), f, nil))
 	})
 }
 
 // listServerFirst returns the services' ports that may have their own listeners.
-func (v *snapshot) listServerFirst() []target {
+func (v *snapshot) listServerFirst() []names.Target {
 	if !slices.ContainsFunc(v.ports.sniffed, func(n uint16) bool { return v.ports.own[n] > 0 }) {
 		return nil
 	}
-	var out []target
+	var out []names.Target
 	for _, s := range v.mesh.Services() {
 		for i := range s.Ports {
-			if t := (target{service: s, port: &s.Ports[i]}); v.hasOwnListener(t) && len(s.Addresses) > 0 {
+			if t := (names.Target{Service: s, Port: &s.Ports[i]}); v.hasOwnListener(t) && len(s.Addresses) > 0 {
 				out = append(out, t)
 			}
 		}
@@ -118,49 +118,49 @@ func (v *snapshot) listServerFirst() []target {
 	return out
 }
 
-func (v *snapshot) outboundListener(f features) *xds.Resource {
-	f = f.forListeners()
-	return v.shared(outboundName, outboundKey{outboundName, f, v.rangesKey()}, func() proto.Message { return v.observe(v.outbound(f), f, nil) })
+func (v *snapshot) outboundListener(f features.Features) *xds.Resource {
+	f = f.ForListeners()
+	return v.shared(names.Outbound, outboundKey{names.Outbound, f, v.rangesKey()}, func() proto.Message { return v.observe(v.builder().Outbound(f), f, nil) })
 }
 
-func (v *snapshot) earlyListener(f features) *xds.Resource {
+func (v *snapshot) earlyListener(f features.Features) *xds.Resource {
 	serverFirst := v.ports.unsniffed
-	return v.shared(earlyName, outboundKey{earlyName, features{relayed: f.relayed, sampling: f.sampling}, fmt.Sprint(serverFirst, v.rangesKey())}, func() proto.Message { return v.observe(v.early(f, serverFirst), f, nil) })
+	return v.shared(names.EarlyOutbound, outboundKey{names.EarlyOutbound, features.Features{Relayed: f.Relayed, Sampling: f.Sampling}, fmt.Sprint(serverFirst, v.rangesKey())}, func() proto.Message { return v.observe(v.builder().Early(f, serverFirst), f, nil) })
 }
 
-func (v *snapshot) sniffedListener(port uint16, f features) *xds.Resource {
-	f = f.forListeners()
-	name := sniffedName(port)
-	return v.shared(name, outboundKey{name, f, v.rangesKey()}, func() proto.Message { return v.observe(v.sniffed(f, port), f, nil) })
+func (v *snapshot) sniffedListener(port uint16, f features.Features) *xds.Resource {
+	f = f.ForListeners()
+	name := names.Sniffed(port)
+	return v.shared(name, outboundKey{name, f, v.rangesKey()}, func() proto.Message { return v.observe(v.builder().Sniffed(f, port), f, nil) })
 }
 
-func (v *snapshot) inboundListeners(p *xds.Proxy, f features) []*xds.Resource {
-	w := workload(v.mesh, p)
-	ports, g := inboundPorts(w, f), guard{v.mesh.Authorization(w, p.Namespace), v.config.TrustDomain}
-	services := v.servicesByPort(w, f)
+func (v *snapshot) inboundListeners(p *xds.Proxy, f features.Features) []*xds.Resource {
+	w := features.Workload(v.mesh, p)
+	ports, g := listeners.InboundPorts(w, f), rbac.Guard{Authorization: v.mesh.Authorization(w, p.Namespace), TrustDomain: v.config.TrustDomain}
+	services := v.countedServices(w, f)
 	var out []*xds.Resource
 	add := func(name string, build func() *listener.Listener) {
-		key := inboundKey{name, f, inboundPortsKey(ports), g.key(), servicesKey(services)}
+		key := inboundKey{name, f, fmt.Sprint(ports), g.Key(), servicesKey(services)}
 		out = append(out, v.cache.shared.getFor(f, key, func() *xds.Resource {
 			return serialize(name, v.observe(build(), f, services))
 		}))
 	}
-	for _, name := range []string{inboundName, earlyInboundName} {
-		add(name, func() *listener.Listener { return v.inbound(name, f, ports, g) })
+	for _, name := range []string{names.Inbound, names.EarlyInbound} {
+		add(name, func() *listener.Listener { return v.builder().Inbound(name, f, ports, g) })
 	}
 	return out
 }
 
-func (v *snapshot) internalResource(f features) *xds.Resource {
-	return v.shared(internalName, internalListenerKey(f.relayed), func() proto.Message { return v.observe(v.internalListener(f), f, nil) })
+func (v *snapshot) internalResource(f features.Features) *xds.Resource {
+	return v.shared(names.Internal, internalListenerKey(f.Relayed), func() proto.Message { return v.observe(v.builder().Internal(f), f, nil) })
 }
 
 // listener returns one listener, or the listener for the target of a gRPC client; nil if there is none
 // with this name.
 func (v *snapshot) listener(p *xds.Proxy, name string) *xds.Resource {
-	f := featuresOf(p)
-	if rest, ok := strings.CutPrefix(name, sniffedPrefix); ok {
-		port, isPort := parsePort(rest)
+	f := features.Of(p)
+	if rest, ok := strings.CutPrefix(name, names.SniffedPrefix); ok {
+		port, isPort := names.ParsePort(rest)
 		switch {
 		case isPort && slices.Contains(v.ports.sniffed, port):
 			return v.sniffedListener(port, f)
@@ -170,21 +170,53 @@ func (v *snapshot) listener(p *xds.Proxy, name string) *xds.Resource {
 		return v.listenerAt(p, rest)
 	}
 	switch name {
-	case inboundName, earlyInboundName:
+	case names.Inbound, names.EarlyInbound:
 		for _, r := range v.inboundListeners(p, f) {
 			if r != nil && r.Name == name {
 				return r
 			}
 		}
 		return nil
-	case outboundName:
+	case names.Outbound:
 		return v.outboundListener(f)
-	case earlyName:
+	case names.EarlyOutbound:
 		return v.earlyListener(f)
-	case internalName:
+	case names.Internal:
 		return v.internalResource(f)
-	case lateName:
+	case names.Late:
 		return v.lateResource(f)
 	}
 	return v.grpcListener(p, name)
+}
+
+// builder returns the builder of listeners.
+func (v *snapshot) builder() listeners.Builder {
+	return listeners.Builder{TrustDomain: v.config.TrustDomain, Networks: v.config.Networks, Ranges: v.serviceRanges(), FirstUseTimeout: v.firstUseTimeout}
+}
+
+// observe adds access logs, tracing and request statistics to a listener of a proxy.
+func (v *snapshot) observe(l *listener.Listener, f features.Features, services map[uint16]telemetry.Service) *listener.Listener {
+	s := v.config.Telemetry
+	s.Metrics = s.Metrics && f.Relayed // its agent gives Istio's names to the statistics
+	return observe.Listener(l, s, f.Sampling, services)
+}
+
+// countedServices returns the services for which requests to a workload are counted, by port; nil
+// without statistics.
+func (v *snapshot) countedServices(w *mesh.Workload, f features.Features) map[uint16]telemetry.Service {
+	if !v.config.Telemetry.Metrics || !f.Relayed {
+		return nil
+	}
+	return observe.ServicesByPort(v.mesh, w)
+}
+
+func servicesKey(services map[uint16]telemetry.Service) string {
+	if len(services) == 0 {
+		return ""
+	}
+	return fmt.Sprint(services) // printed in the order of its keys
+}
+
+func (v *snapshot) lateResource(f features.Features) *xds.Resource {
+	return v.shared(names.Late, outboundKey{names.Late, features.Features{Relayed: f.Relayed, Sampling: f.Sampling}, v.rangesKey()}, func() proto.Message { return v.observe(v.builder().Late(f), f, nil) })
 }

@@ -6,13 +6,15 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/xds"
+	"outrider.dev/internal/core/xds/features"
+	"outrider.dev/internal/core/xds/mtls"
 )
 
 // Notes returns the policies that are not enforced for p, the features that it lacks because of its
 // node's metadata, and why targets of a gRPC client are not found.
 func (v *snapshot) Notes(p *xds.Proxy, listeners []string) []string {
 	var out []string
-	if w := workload(v.mesh, p); w != nil {
+	if w := features.Workload(v.mesh, p); w != nil {
 		for _, s := range v.mesh.Unenforced(w) {
 			out = append(out, s.Severity()+s.Key().String()+": "+s.Message())
 		}
@@ -20,7 +22,7 @@ func (v *snapshot) Notes(p *xds.Proxy, listeners []string) []string {
 	switch {
 	case p.GRPC:
 		out = append(out, "gRPC client: it calls in plain text, and ports that require mutual TLS refuse it (docs/interop.md)")
-	case !secretsOf(p).configured():
+	case !mtls.SecretsOf(p).Configured():
 		out = append(out, fmt.Sprintf("it calls and is called in plain text, and its ports that require mutual TLS refuse everything: its node has no metadata %s or %s (docs/interop.md)",
 			contract.MetadataSecrets, contract.MetadataCertificates))
 	}

@@ -6,6 +6,8 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/xds/names"
+	"outrider.dev/internal/core/xds/routes"
 )
 
 // maxOwnListeners limits, by port number, the listeners for virtual addresses of services whose server
@@ -70,7 +72,7 @@ func (p *ports) add(s *mesh.Service, n int) {
 		case port.Protocol.IsHTTP():
 			p.http[port.Number] += n
 			numbers[port.Number] += n
-		case mayBeHTTP(port.Protocol):
+		case routes.MayBeHTTP(port.Protocol):
 			numbers[port.Number] += n
 		}
 	}
@@ -131,6 +133,6 @@ func union(a, b map[uint16]int) map[uint16]bool {
 // hasOwnListener reports whether a virtual address and port has its own listener, because its server
 // speaks first and the listener for its port number waits for the client's first bytes. Envoy prefers a
 // listener for one address to one for all addresses.
-func (v *snapshot) hasOwnListener(t target) bool {
-	return t.port.Protocol == mesh.ServerFirst && slices.Contains(v.ports.sniffed, t.port.Number)
+func (v *snapshot) hasOwnListener(t names.Target) bool {
+	return t.Port.Protocol == mesh.ServerFirst && slices.Contains(v.ports.sniffed, t.Port.Number)
 }

@@ -101,7 +101,7 @@ func judge(t *testing.T, l *listener.Listener, call authorization.Call) string {
 		}
 	}
 	if chain == nil {
-		// A client with an identity uses plain text if its proxy would: see mutual.
+		// A client with an identity uses plain text if its proxy would: see mtls.Mutual.
 		if identity(call) != "" && call.Port == "first" {
 			return judge(t, l, authorization.Call{From: "plain", Port: call.Port})
 		}
@@ -209,7 +209,7 @@ func (e evaluator) principal(p *rbac.Principal) bool {
 	case *rbac.Principal_NotId:
 		return !e.principal(i.NotId)
 	case *rbac.Principal_SourceIp:
-		//lint:ignore SA1019 see fromAddress
+		//lint:ignore SA1019 see fromAddress in package rbac
 		return netip.PrefixFrom(netip.MustParseAddr(i.SourceIp.AddressPrefix), int(i.SourceIp.PrefixLen.GetValue())).Contains(netip.MustParseAddr(authorization.Addresses[e.call.From]))
 	case *rbac.Principal_Authenticated_:
 		return identity(e.call) != "" && matches(e.t, i.Authenticated.PrincipalName, identity(e.call))

@@ -1,7 +1,6 @@
 package resource
 
 import (
-	"hash/fnv"
 	"strconv"
 	"strings"
 	"sync"
@@ -10,48 +9,55 @@ import (
 
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/mesh/build"
 	"outrider.dev/internal/core/xds"
+	"outrider.dev/internal/core/xds/clusters"
+	"outrider.dev/internal/core/xds/features"
+	"outrider.dev/internal/core/xds/message"
+	"outrider.dev/internal/core/xds/names"
+	"outrider.dev/internal/core/xds/networks"
+	"outrider.dev/internal/core/xds/routes"
 )
-
-// A builder builds resources from its arguments and from settings that do not change while a control
-// plane runs.
-type builder struct {
-	config          mesh.Config
-	firstUseTimeout time.Duration // how long a proxy waits for the control plane
-}
 
 // A snapshot is one state of the mesh. It implements xds.Snapshot.
 type snapshot struct {
-	builder
+	config          mesh.Config
+	firstUseTimeout time.Duration // how long a proxy waits for the control plane
+
 	mesh   *mesh.Mesh
 	number uint64
 	ports  *ports
 	away   *away
 	cache  *cache
 
-	serverFirst     func() []target        // see listServerFirst
-	serviceNetworks func() serviceNetworks // see listServiceNetworks
+	serverFirst     func() []names.Target           // see listServerFirst
+	serviceNetworks func() networks.ServiceNetworks // see networks.Blocks.ServiceNetworks
 }
 
 var snapshots atomic.Uint64
 
 func newSnapshot(m *mesh.Mesh, firstUseTimeout time.Duration, last *snapshot) *snapshot {
-	v := &snapshot{builder: builder{m.Config, firstUseTimeout}, mesh: m, number: snapshots.Add(1)}
+	v := &snapshot{config: m.Config, firstUseTimeout: firstUseTimeout, mesh: m, number: snapshots.Add(1)}
 	v.serverFirst = sync.OnceValue(v.listServerFirst)
-	v.serviceNetworks = sync.OnceValue(v.listServiceNetworks)
+	v.serviceNetworks = sync.OnceValue(func() networks.ServiceNetworks { return v.away.networks.ServiceNetworks(v.config.Networks) })
 	if last == nil {
 		v.cache, v.ports = newCache(), countPorts(m.Services())
-		v.away = v.newAway(networks{}.after(mesh.Changed(build.New(m.Config).Mesh(), m)), m, nil)
+		v.away = v.newAway(networks.Blocks{}.After(mesh.Changed(build.New(m.Config).Mesh(), m)), m, nil)
 		return v
 	}
 	v.cache = last.cache.carryOver(m)
 	services, workloads := mesh.Changed(last.mesh, m)
 	v.ports = last.ports.after(services)
-	v.away = v.newAway(last.away.networks.after(services, workloads), m, last.away)
+	v.away = v.newAway(last.away.networks.After(services, workloads), m, last.away)
 	return v
+}
+
+// clusters returns the builder of clusters and endpoints.
+func (v *snapshot) clusters() clusters.Builder {
+	return clusters.Builder{TrustDomain: v.config.TrustDomain, Metrics: v.config.Telemetry.Metrics, FirstUseTimeout: v.firstUseTimeout}
 }
 
 // Version returns the number of the snapshot within this process.
@@ -77,7 +83,7 @@ func (v *snapshot) Wildcard(p *xds.Proxy, typeURL string, prewarm []string) []xd
 		}
 		return out
 	case xds.RouteType:
-		return []xds.Bundle{v.routes(p, internalName)} // sent ahead, see package xds
+		return []xds.Bundle{v.routes(p, names.Internal)} // sent ahead, see package xds
 	case xds.VirtualHostType:
 		return bundles([]*xds.Resource{v.placeholderHost()})
 	}
@@ -123,16 +129,16 @@ func (v *snapshot) shared(name string, key any, build func() proto.Message) *xds
 
 // fixedClusters returns the clusters that every proxy gets, because listeners and routes refer to them.
 func (v *snapshot) fixedClusters() []*xds.Resource {
-	return []*xds.Resource{v.fixedCluster(applicationCluster), v.fixedCluster(passthroughCluster)}
+	return []*xds.Resource{v.fixedCluster(names.Application), v.fixedCluster(names.Passthrough)}
 }
 
 // fixedCluster returns one of them; nil if none has this name.
 func (v *snapshot) fixedCluster(name string) *xds.Resource {
 	switch name {
-	case applicationCluster:
-		return v.shared(name, name, func() proto.Message { return appCluster() })
-	case passthroughCluster:
-		return v.shared(name, name, func() proto.Message { return originalCluster() })
+	case names.Application:
+		return v.shared(name, name, func() proto.Message { return clusters.Application() })
+	case names.Passthrough:
+		return v.shared(name, name, func() proto.Message { return clusters.Original() })
 	}
 	return nil
 }
@@ -140,7 +146,7 @@ func (v *snapshot) fixedCluster(name string) *xds.Resource {
 // placeholderHost returns a virtual host without traffic, because Envoy's listener becomes ready only
 // when it has one.
 func (v *snapshot) placeholderHost() *xds.Resource {
-	name := internalName + "/placeholder"
+	name := names.Internal + "/placeholder"
 	return v.shared(name, "placeholder", func() proto.Message {
 		return &route.VirtualHost{Name: name, Domains: []string{"placeholder.invalid"}}
 	})
@@ -148,9 +154,9 @@ func (v *snapshot) placeholderHost() *xds.Resource {
 
 // routes returns a route configuration.
 func (v *snapshot) routes(p *xds.Proxy, name string) xds.Bundle {
-	if name == internalName {
-		r := v.shared(internalName, "routes", func() proto.Message {
-			return &route.RouteConfiguration{Name: internalName, ValidateClusters: off(), Vhds: &route.Vhds{ConfigSource: ads(0)}}
+	if name == names.Internal {
+		r := v.shared(names.Internal, "routes", func() proto.Message {
+			return &route.RouteConfiguration{Name: names.Internal, ValidateClusters: wrapperspb.Bool(false), Vhds: &route.Vhds{ConfigSource: message.ADS(0)}}
 		})
 		return xds.Bundle{Resource: r, After: []xds.Dependency{{Type: xds.VirtualHostType, Resource: v.placeholderHost()}}}
 	}
@@ -164,20 +170,20 @@ func (v *snapshot) host(p *xds.Proxy, name string) xds.Bundle {
 	if placeholder := v.placeholderHost(); name == placeholder.Name {
 		return xds.Bundle{Resource: placeholder}
 	}
-	authority, _ := strings.CutPrefix(name, internalName+"/")
-	r, ok := parseRoutedHost(authority)
+	authority, _ := strings.CutPrefix(name, names.Internal+"/")
+	r, ok := names.ParseRoutedHost(authority)
 	t, found := v.target(r, p.Namespace)
-	if !ok || !found || name != internalName+"/"+authority {
+	if !ok || !found || name != names.Internal+"/"+authority {
 		return xds.Bundle{}
 	}
 	pol := v.policy(t, p.Namespace)
-	pol.internal, pol.family = true, t.effectiveFamily()
+	pol.Internal, pol.Family = true, t.EffectiveFamily()
 	var b xds.Bundle
-	b.Resource = v.cache.of(t.service).get(hostKey{t.port.Number, pol.key(), name}, func() *xds.Resource {
-		return serialize(name, pol.virtualHost(name, authority))
+	b.Resource = v.cache.of(t.Service).get(hostKey{t.Port.Number, pol.Key(), name}, func() *xds.Resource {
+		return serialize(name, pol.VirtualHost(name, authority))
 	})
-	for _, c := range pol.clusters() {
-		if r := v.serviceCluster(c.name(), c, featuresOf(p), true); r != nil {
+	for _, c := range pol.Clusters() {
+		if r := v.serviceCluster(c.Name(), c, features.Of(p), true); r != nil {
 			b.Before = append(b.Before, xds.Dependency{Type: xds.ClusterType, Resource: r})
 		}
 	}
@@ -191,24 +197,24 @@ type hostKey struct {
 }
 
 // target returns a service's port, if clients in a namespace can see it.
-func (v *snapshot) target(r reference, namespace string) (target, bool) {
-	s := v.mesh.Service(r.host)
+func (v *snapshot) target(r names.Reference, namespace string) (names.Target, bool) {
+	s := v.mesh.Service(r.Host)
 	if s == nil || !v.mesh.Visible(s, namespace) {
-		return target{}, false
+		return names.Target{}, false
 	}
-	t := target{service: s, port: s.Port(r.port)}
-	if r.family != primary {
-		t = t.withFamily(r.family)
+	t := names.Target{Service: s, Port: s.Port(r.Port)}
+	if r.Family != names.Primary {
+		t = t.WithFamily(r.Family)
 	}
-	return t, t.port != nil && t.port.Protocol != mesh.UDP
+	return t, t.Port != nil && t.Port.Protocol != mesh.UDP
 }
 
 // policy returns the policy for a service's port and clients in a namespace.
-func (v *snapshot) policy(t target, namespace string) *policy {
-	return &policy{
-		service: t.service, port: t.port,
-		routes: t.service.RoutesFor(namespace, t.port.Number),
-		visible: func(b mesh.Backend) *mesh.Service {
+func (v *snapshot) policy(t names.Target, namespace string) *routes.Policy {
+	return &routes.Policy{
+		Service: t.Service, Port: t.Port,
+		Routes: t.Service.RoutesFor(namespace, t.Port.Number),
+		Visible: func(b mesh.Backend) *mesh.Service {
 			s := v.mesh.Service(b.Host)
 			if b.Host == "" || s == nil || !v.mesh.Visible(s, namespace) {
 				return nil
@@ -216,23 +222,4 @@ func (v *snapshot) policy(t target, namespace string) *policy {
 			return s
 		},
 	}
-}
-
-// key distinguishes the policies for one service and port: clients with the same key share resources.
-func (p *policy) key() string {
-	var b strings.Builder
-	for _, r := range p.routes {
-		b.WriteString(r.Name)
-		for _, n := range r.Namespaces {
-			b.WriteString(" " + n)
-		}
-		b.WriteByte('\n')
-	}
-	b.WriteByte('\n')
-	for _, t := range p.clusters() {
-		b.WriteString(t.name() + faultsKey(t) + "\n")
-	}
-	h := fnv.New128a()
-	h.Write([]byte(b.String()))
-	return string(h.Sum(nil))
 }

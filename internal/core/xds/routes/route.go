@@ -1,8 +1,11 @@
-package resource
+// Package routes makes virtual hosts: it says to which clusters the requests to a service's port go, by
+// its routes and faults, as the client's namespace may see them.
+package routes
 
 import (
 	"cmp"
 	"fmt"
+	"hash/fnv"
 	"net/http"
 	"regexp"
 	"slices"
@@ -12,44 +15,56 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/xds/message"
+	"outrider.dev/internal/core/xds/names"
+	"outrider.dev/internal/core/xds/retry"
 )
 
-// A policy says how requests from clients in one namespace to a service's port are routed.
-type policy struct {
-	service  *mesh.Service
-	port     *mesh.Port
-	routes   []mesh.Route
-	visible  func(b mesh.Backend) *mesh.Service // the backend's service, if the client can see it
-	internal bool                               // for the internal listener
-	family   family                             // of the original destination; primary if unknown
+const (
+	// OriginalHost preserves the client's authority while the request is in the internal listener. On
+	// the way there Envoy carries it in a header, which must not reach the application.
+	OriginalHost = "outrider.host"
+	HostHeader   = "x-envoy-original-host"
+)
+
+// A Policy says how requests from clients in one namespace to a service's port are routed.
+type Policy struct {
+	Service  *mesh.Service
+	Port     *mesh.Port
+	Routes   []mesh.Route
+	Visible  func(b mesh.Backend) *mesh.Service // the backend's service, if the client can see it
+	Internal bool                               // for the internal listener
+	Family   names.Family                       // of the original destination; primary if unknown
 }
 
 // targetOf returns a service's port with the family of the original destination.
-func (p *policy) targetOf(s *mesh.Service, port *mesh.Port) target {
-	t := target{service: s, port: port}
-	if p.family == primary {
+func (p *Policy) targetOf(s *mesh.Service, port *mesh.Port) names.Target {
+	t := names.Target{Service: s, Port: port}
+	if p.Family == names.Primary {
 		return t
 	}
-	return t.withFamily(p.family)
+	return t.WithFamily(p.Family)
 }
 
-// virtualHost applies the service's routes; the first match is used. Without routes all requests go to
+// VirtualHost applies the service's routes; the first match is used. Without routes all requests go to
 // the service; with routes, a request that none matches gets 404.
-func (p *policy) virtualHost(name string, domains ...string) *route.VirtualHost {
-	v := &route.VirtualHost{Name: name, Domains: domains, ResponseHeadersToRemove: []string{unreachedHeader}}
-	if p.internal {
-		v.RequestHeadersToRemove = []string{hostHeader}
+func (p *Policy) VirtualHost(name string, domains ...string) *route.VirtualHost {
+	v := &route.VirtualHost{Name: name, Domains: domains, ResponseHeadersToRemove: []string{retry.UnreachedHeader}}
+	if p.Internal {
+		v.RequestHeadersToRemove = []string{HostHeader}
 	}
-	if len(p.routes) == 0 {
-		r := &route.Route{Match: anything()}
-		p.forward(r, &route.RouteAction{ClusterSpecifier: &route.RouteAction_Cluster{Cluster: p.targetOf(p.service, p.port).name()}, RetryPolicy: defaultRetries()})
-		r.TypedPerFilterConfig = faultsOf(p.targetOf(p.service, p.port))
+	if len(p.Routes) == 0 {
+		r := &route.Route{Match: message.Anything()}
+		p.forward(r, &route.RouteAction{ClusterSpecifier: &route.RouteAction_Cluster{Cluster: p.targetOf(p.Service, p.Port).Name()}, RetryPolicy: retry.Default()})
+		r.TypedPerFilterConfig = faultsOf(p.targetOf(p.Service, p.Port))
 		v.Routes = []*route.Route{r}
 		return v
 	}
-	for _, r := range p.routes {
+	for _, r := range p.Routes {
 		var m mesh.Match // matches everything
 		if len(r.Matches) > 0 {
 			m = r.Matches[0]
@@ -59,37 +74,28 @@ func (p *policy) virtualHost(name string, domains ...string) *route.VirtualHost 
 	return v
 }
 
-// clusters returns the targets to which requests may be sent, sorted.
-func (p *policy) clusters() []target {
-	out := []target{}
-	if len(p.routes) == 0 {
-		return []target{p.targetOf(p.service, p.port)}
+// Clusters returns the targets to which requests may be sent, sorted.
+func (p *Policy) Clusters() []names.Target {
+	out := []names.Target{}
+	if len(p.Routes) == 0 {
+		return []names.Target{p.targetOf(p.Service, p.Port)}
 	}
 	add := func(b *mesh.Backend) {
 		if t, ok := p.target(*b); ok {
 			out = append(out, t)
 		}
 	}
-	for i := range p.routes {
-		p.routes[i].EachBackend(add)
+	for i := range p.Routes {
+		p.Routes[i].EachBackend(add)
 	}
-	slices.SortFunc(out, func(a, b target) int { return strings.Compare(a.name(), b.name()) })
+	slices.SortFunc(out, func(a, b names.Target) int { return strings.Compare(a.Name(), b.Name()) })
 	return slices.Compact(out)
 }
 
-// A target is a service's port, reached by a family.
-type target struct {
-	service *mesh.Service
-	port    *mesh.Port
-	family  family
-}
-
-func (t target) name() string { return serviceName(t.service, t.port.Number, t.family) }
-
-func (p *policy) target(b mesh.Backend) (target, bool) {
-	s := p.visible(b)
+func (p *Policy) target(b mesh.Backend) (names.Target, bool) {
+	s := p.Visible(b)
 	if s == nil {
-		return target{}, false
+		return names.Target{}, false
 	}
 	port := s.Port(b.Port)
 	return p.targetOf(s, port), port != nil && port.Protocol != mesh.UDP
@@ -98,7 +104,7 @@ func (p *policy) target(b mesh.Backend) (target, bool) {
 // rule converts one match of a route to Envoy's routes. The share of missing backends gets a separate
 // route, with an error. If a backend has filters that Envoy supports only for a whole route, each
 // backend gets one.
-func (p *policy) rule(r mesh.Route, m mesh.Match) []*route.Route {
+func (p *Policy) rule(r mesh.Route, m mesh.Match) []*route.Route {
 	if slices.ContainsFunc(r.Backends, func(b mesh.Backend) bool { return slices.ContainsFunc(b.Filters, ofWholeRoute) }) {
 		return p.routePerBackend(r, m)
 	}
@@ -120,7 +126,7 @@ func (p *policy) rule(r mesh.Route, m mesh.Match) []*route.Route {
 		out.Action = p.noBackend(r)
 		return []*route.Route{out}
 	}
-	action := &route.RouteAction{Timeout: duration(r.Timeout), RetryPolicy: retries(r)}
+	action := &route.RouteAction{Timeout: durationpb.New(r.Timeout), RetryPolicy: retries(r)}
 	if len(clusters) == 1 && clusters[0].RequestHeadersToAdd == nil && clusters[0].RequestHeadersToRemove == nil &&
 		clusters[0].ResponseHeadersToAdd == nil && clusters[0].ResponseHeadersToRemove == nil {
 		action.ClusterSpecifier = &route.RouteAction_Cluster{Cluster: clusters[0].Name}
@@ -141,10 +147,10 @@ func (p *policy) rule(r mesh.Route, m mesh.Match) []*route.Route {
 }
 
 // match converts a match. In the internal listener the client's authority is in another header.
-func (p *policy) match(r mesh.Route, m mesh.Match) *route.RouteMatch {
-	if isHost := func(h mesh.Pair) bool { return h.Name == "host" }; p.internal && slices.ContainsFunc(m.Headers, isHost) {
+func (p *Policy) match(r mesh.Route, m mesh.Match) *route.RouteMatch {
+	if isHost := func(h mesh.Pair) bool { return h.Name == "host" }; p.Internal && slices.ContainsFunc(m.Headers, isHost) {
 		m.Headers = slices.Clone(m.Headers)
-		m.Headers[slices.IndexFunc(m.Headers, isHost)].Name = hostHeader
+		m.Headers[slices.IndexFunc(m.Headers, isHost)].Name = HostHeader
 	}
 	out := match(m)
 	if r.GRPC {
@@ -159,7 +165,7 @@ func ofWholeRoute(f mesh.Filter) bool { return f.Mirror != nil || f.Rewrite != n
 // routePerBackend gives each backend a route; the last one gets the remaining requests. Envoy compares
 // the fractions of a request's routes with one random number, so each fraction is the sum of the shares
 // up to and including its own.
-func (p *policy) routePerBackend(r mesh.Route, m mesh.Match) []*route.Route {
+func (p *Policy) routePerBackend(r mesh.Route, m mesh.Match) []*route.Route {
 	var all, sum uint64
 	for _, b := range r.Backends {
 		all += uint64(b.Weight)
@@ -193,23 +199,23 @@ func millionths(n uint32) *core.RuntimeFractionalPercent {
 
 // noBackend answers requests for missing backends, with the status that the Gateway API requires; a
 // gRPC client gets 503 as UNAVAILABLE.
-func (p *policy) noBackend(r mesh.Route) *route.Route_DirectResponse {
+func (p *Policy) noBackend(r mesh.Route) *route.Route_DirectResponse {
 	direction := "outbound"
-	if p.internal {
-		direction = internalName
+	if p.Internal {
+		direction = names.Internal
 	}
 	status := uint32(http.StatusInternalServerError)
 	if r.GRPC {
 		status = http.StatusServiceUnavailable
 	}
 	return &route.Route_DirectResponse{DirectResponse: &route.DirectResponseAction{
-		Status: status, Body: inline("outrider (" + direction + "): " + p.missing(r) + "\n"),
+		Status: status, Body: message.Inline("outrider (" + direction + "): " + p.missing(r) + "\n"),
 	}}
 }
 
 // missing describes the first backend of a route that does not exist for the client, by the name in the
 // route.
-func (p *policy) missing(r mesh.Route) string {
+func (p *Policy) missing(r mesh.Route) string {
 	for _, b := range r.Backends {
 		if _, ok := p.target(b); !ok && b.Weight > 0 {
 			return fmt.Sprintf("the backend %s/%s:%d of the route %s does not exist, needs a ReferenceGrant, or is not visible to this client's namespace", b.Namespace, b.Name, b.Port, r.Name)
@@ -220,20 +226,20 @@ func (p *policy) missing(r mesh.Route) string {
 
 // forward sets the action of r, without an idle timeout. In the internal listener it restores the
 // client's authority.
-func (p *policy) forward(r *route.Route, a *route.RouteAction) {
-	a.IdleTimeout = duration(0)
+func (p *Policy) forward(r *route.Route, a *route.RouteAction) {
+	a.IdleTimeout = durationpb.New(0)
 	if a.Timeout == nil {
-		a.Timeout = duration(0)
+		a.Timeout = durationpb.New(0)
 	}
-	if p.internal {
-		a.HostRewriteSpecifier = &route.RouteAction_HostRewrite{HostRewrite: "%FILTER_STATE(" + originalHost + ":PLAIN)%"}
+	if p.Internal {
+		a.HostRewriteSpecifier = &route.RouteAction_HostRewrite{HostRewrite: "%FILTER_STATE(" + OriginalHost + ":PLAIN)%"}
 	}
 	r.Action = &route.Route_Route{Route: a}
 }
 
 // weighted returns the clusters of existing backends, the sum of their weights, and the sum of all
 // weights.
-func (p *policy) weighted(backends []mesh.Backend) (out []*route.WeightedCluster_ClusterWeight, existing, all uint64) {
+func (p *Policy) weighted(backends []mesh.Backend) (out []*route.WeightedCluster_ClusterWeight, existing, all uint64) {
 	for _, b := range backends {
 		all += uint64(b.Weight)
 		t, ok := p.target(b)
@@ -241,7 +247,7 @@ func (p *policy) weighted(backends []mesh.Backend) (out []*route.WeightedCluster
 			continue
 		}
 		existing += uint64(b.Weight)
-		c := &route.WeightedCluster_ClusterWeight{Name: t.name(), Weight: uint32Value(b.Weight), TypedPerFilterConfig: faultsOf(t)}
+		c := &route.WeightedCluster_ClusterWeight{Name: t.Name(), Weight: wrapperspb.UInt32(b.Weight), TypedPerFilterConfig: faultsOf(t)}
 		for _, f := range b.Filters {
 			if f.RequestHeaders != nil {
 				c.RequestHeadersToAdd, c.RequestHeadersToRemove = headers(f.RequestHeaders)
@@ -256,11 +262,11 @@ func (p *policy) weighted(backends []mesh.Backend) (out []*route.WeightedCluster
 }
 
 // applyFilter applies a filter to forwarded requests.
-func (p *policy) applyFilter(a *route.RouteAction, f mesh.Filter, m mesh.Match) {
+func (p *Policy) applyFilter(a *route.RouteAction, f mesh.Filter, m mesh.Match) {
 	if f.Mirror != nil {
 		if t, ok := p.target(*f.Mirror); ok {
 			a.RequestMirrorPolicies = append(a.RequestMirrorPolicies, &route.RouteAction_RequestMirrorPolicy{
-				Cluster: t.name(), DisableShadowHostSuffixAppend: true, RuntimeFraction: millionths(uint32(f.MirrorPercent * 10_000)),
+				Cluster: t.Name(), DisableShadowHostSuffixAppend: true, RuntimeFraction: millionths(uint32(f.MirrorPercent * 10_000)),
 			})
 		}
 	}
@@ -289,10 +295,10 @@ var wellKnown = map[string]uint16{"http": 80, "https": 443}
 
 // redirect converts a redirect. In the internal listener the client's authority is not available, so a
 // redirect that keeps the host uses the service's.
-func (p *policy) redirect(r *mesh.Redirect, m mesh.Match) *route.RedirectAction {
+func (p *Policy) redirect(r *mesh.Redirect, m mesh.Match) *route.RedirectAction {
 	out := &route.RedirectAction{HostRedirect: r.Host, PortRedirect: uint32(p.redirectPort(r)), ResponseCode: redirects[cmp.Or(r.Status, http.StatusFound)]}
-	if p.internal && r.Host == "" {
-		out.HostRedirect = p.service.Host
+	if p.Internal && r.Host == "" {
+		out.HostRedirect = p.Service.Host
 	}
 	if r.Scheme != "" {
 		out.SchemeRewriteSpecifier = &route.RedirectAction_SchemeRedirect{SchemeRedirect: r.Scheme}
@@ -314,13 +320,13 @@ func (p *policy) redirect(r *mesh.Redirect, m mesh.Match) *route.RedirectAction 
 
 // redirectPort returns the port in a redirect, 0 for none: the filter's, or that of its scheme, or the
 // service's port, which is the request's (Gateway API, HTTPRequestRedirectFilter.port).
-func (p *policy) redirectPort(r *mesh.Redirect) uint16 {
-	port := cmp.Or(r.Port, wellKnown[r.Scheme], p.port.Number)
+func (p *Policy) redirectPort(r *mesh.Redirect) uint16 {
+	port := cmp.Or(r.Port, wellKnown[r.Scheme], p.Port.Number)
 	if port != wellKnown[cmp.Or(r.Scheme, "http")] {
 		return port
 	}
 	// If Envoy keeps the host, it keeps its port, except for 80 if the scheme becomes https.
-	if r.Host != "" || p.internal || p.port.Number == wellKnown["http"] {
+	if r.Host != "" || p.Internal || p.Port.Number == wellKnown["http"] {
 		return 0
 	}
 	return port
@@ -328,11 +334,11 @@ func (p *policy) redirectPort(r *mesh.Redirect) uint16 {
 
 // retries returns the retries of the route, or by default those that are always safe.
 func retries(r mesh.Route) *route.RetryPolicy {
-	out := defaultRetries()
+	out := retry.Default()
 	if r.Retry != nil {
 		// As the Gateway API requires, also after a reset connection and an attempt that timed out.
 		out.RetryOn += ",reset"
-		out.NumRetries = uint32Value(uint32(max(r.Retry.Attempts, 0)))
+		out.NumRetries = wrapperspb.UInt32(uint32(max(r.Retry.Attempts, 0)))
 		for _, code := range r.Retry.Codes {
 			out.RetriableStatusCodes = append(out.RetriableStatusCodes, uint32(code))
 		}
@@ -340,11 +346,11 @@ func retries(r mesh.Route) *route.RetryPolicy {
 			out.RetryOn += ",retriable-status-codes"
 		}
 		if r.Retry.Backoff > 0 {
-			out.RetryBackOff = &route.RetryPolicy_RetryBackOff{BaseInterval: duration(r.Retry.Backoff), MaxInterval: duration(10 * r.Retry.Backoff)}
+			out.RetryBackOff = &route.RetryPolicy_RetryBackOff{BaseInterval: durationpb.New(r.Retry.Backoff), MaxInterval: durationpb.New(10 * r.Retry.Backoff)}
 		}
 	}
 	if r.BackendTimeout > 0 {
-		out.PerTryTimeout = duration(r.BackendTimeout)
+		out.PerTryTimeout = durationpb.New(r.BackendTimeout)
 	}
 	return out
 }
@@ -358,7 +364,7 @@ func headers(h *mesh.Headers) (add []*core.HeaderValueOption, remove []string) {
 	}{{h.Set, core.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD}, {h.Add, core.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD}} {
 		for _, p := range list.pairs {
 			if changeable(p[0]) {
-				add = append(add, header(p[0], strings.ReplaceAll(p[1], "%", "%%"), list.how))
+				add = append(add, message.Header(p[0], strings.ReplaceAll(p[1], "%", "%%"), list.how))
 			}
 		}
 	}
@@ -392,4 +398,23 @@ func rewrite(c *mesh.PathChange, m mesh.Match) (prefix string, expression *subst
 		return "", substitute("^"+regexp.QuoteMeta(matched)+"/*", "/")
 	}
 	return to, nil
+}
+
+// Key distinguishes the policies for one service and port: clients with the same key share resources.
+func (p *Policy) Key() string {
+	var b strings.Builder
+	for _, r := range p.Routes {
+		b.WriteString(r.Name)
+		for _, n := range r.Namespaces {
+			b.WriteString(" " + n)
+		}
+		b.WriteByte('\n')
+	}
+	b.WriteByte('\n')
+	for _, t := range p.Clusters() {
+		b.WriteString(t.Name() + faultsKey(t) + "\n")
+	}
+	h := fnv.New128a()
+	h.Write([]byte(b.String()))
+	return string(h.Sum(nil))
 }

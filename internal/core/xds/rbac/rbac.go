@@ -1,4 +1,7 @@
-package resource
+// Package rbac converts AuthorizationPolicies to Envoy's RBAC filters. It promises that a rule which
+// cannot be judged, for example a path in bytes, never allows, and that a policy that cannot be written
+// denies everything.
+package rbac
 
 import (
 	"fmt"
@@ -16,52 +19,53 @@ import (
 	bytes "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	template "github.com/envoyproxy/go-control-plane/envoy/extensions/path/match/uri_template/v3"
 	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/xds/message"
 )
 
-// A guard is the authorization of a workload, for the filters in its inbound chains. The zero value
+// A Guard is the authorization of a workload, for the filters in its inbound chains. The zero value
 // allows everything.
-type guard struct {
+type Guard struct {
 	*mesh.Authorization
-	trustDomain string
+	TrustDomain string
 }
 
-// key distinguishes the guards within a trust domain.
-func (g guard) key() string {
+// Key distinguishes the guards within a trust domain.
+func (g Guard) Key() string {
 	if g.Authorization == nil {
 		return ""
 	}
-	return g.Key
+	return g.Authorization.Key
 }
 
-// bytes returns the filters of a chain for bytes. Envoy judges a connection when its first byte
+// Bytes returns the filters of a chain for bytes. Envoy judges a connection when its first byte
 // arrives, and closes it if it is denied.
-func (g guard) bytes() []*listener.Filter {
+func (g Guard) Bytes() []*listener.Filter {
 	var out []*listener.Filter
 	for _, rules := range g.rules(true) {
-		out = append(out, network("envoy.filters.network.rbac", &bytes.RBAC{StatPrefix: "inbound.", Rules: rules}))
+		out = append(out, message.NetworkFilter("envoy.filters.network.rbac", &bytes.RBAC{StatPrefix: "inbound.", Rules: rules}))
 	}
 	return out
 }
 
-// requests adds the filters of a chain for requests, which answer 403, and the normalisation of paths
+// Requests adds the filters of a chain for requests, which answer 403, and the normalisation of paths
 // that they need.
-func (g guard) requests(m *hcm.HttpConnectionManager) {
+func (g Guard) Requests(m *hcm.HttpConnectionManager) {
 	var filters []*hcm.HttpFilter
 	for _, rules := range g.rules(false) {
-		filters = append(filters, httpFilter("envoy.filters.http.rbac", &requests.RBAC{Rules: rules}))
+		filters = append(filters, message.HTTPFilter("envoy.filters.http.rbac", &requests.RBAC{Rules: rules}))
 	}
 	m.HttpFilters = append(filters, m.HttpFilters...)
 	if g.hasPaths() {
 		// As with BASE, Istio's default, other spellings of a path (/x/../admin, /%61dmin) cannot evade
 		// a policy. The application gets the normalised path that was judged.
-		m.NormalizePath = on()
+		m.NormalizePath = wrapperspb.Bool(true)
 	}
 }
 
-func (g guard) hasPaths() bool {
+func (g Guard) hasPaths() bool {
 	if g.Authorization == nil {
 		return false
 	}
@@ -77,7 +81,7 @@ func (g guard) hasPaths() bool {
 }
 
 // rules returns the rules of the filters: first those that deny, then those that allow.
-func (g guard) rules(ofBytes bool) []*rbac.RBAC {
+func (g Guard) rules(ofBytes bool) []*rbac.RBAC {
 	switch {
 	case g.Authorization == nil:
 		return nil
@@ -105,7 +109,7 @@ func (g guard) rules(ofBytes bool) []*rbac.RBAC {
 }
 
 // policy converts a rule; nil for one that never matches.
-func (g guard) policy(p *mesh.AuthorizationSpec, r *mesh.AuthorizationRule, ofBytes bool) *rbac.Policy {
+func (g Guard) policy(p *mesh.AuthorizationSpec, r *mesh.AuthorizationRule, ofBytes bool) *rbac.Policy {
 	unjudged := func(c mesh.Condition) bool { return !c.Judged(ofBytes) }
 	if !p.Deny && slices.ContainsFunc(slices.Concat(slices.Concat(r.From...), slices.Concat(r.To...), r.When), unjudged) {
 		return nil
@@ -182,21 +186,21 @@ func permission(of mesh.Attribute, v string, wide bool) *rbac.Permission {
 		return header(":method", pattern(v))
 	case mesh.HostName:
 		if wide && !strings.HasSuffix(v, "*") {
-			return header(":authority", regex("(?i)"+strings.Replace(regexp.QuoteMeta(v), `\*`, ".*", 1)+"(:[0-9]*)?"))
+			return header(":authority", message.Regex("(?i)"+strings.Replace(regexp.QuoteMeta(v), `\*`, ".*", 1)+"(:[0-9]*)?"))
 		}
 		m := pattern(v)
 		m.IgnoreCase = m.GetSafeRegex() == nil // Envoy rejects it for regular expressions
 		return header(":authority", m)
 	}
 	if strings.Contains(v, "{") {
-		return &rbac.Permission{Rule: &rbac.Permission_UriTemplate{UriTemplate: extension("envoy.path.match.uri_template.uri_template_matcher",
+		return &rbac.Permission{Rule: &rbac.Permission_UriTemplate{UriTemplate: message.Extension("envoy.path.match.uri_template.uri_template_matcher",
 			&template.UriTemplateMatchConfig{PathTemplate: strings.NewReplacer("{**}", "**", "{*}", "*").Replace(v)})}}
 	}
 	return &rbac.Permission{Rule: &rbac.Permission_UrlPath{UrlPath: &matcher.PathMatcher{Rule: &matcher.PathMatcher_Path{Path: pattern(v)}}}}
 }
 
 // principals converts a condition on the client; all of the results must match.
-func (g guard) principals(c mesh.Condition, namespace string) []*rbac.Principal {
+func (g Guard) principals(c mesh.Condition, namespace string) []*rbac.Principal {
 	anyOf := func(values []string) *rbac.Principal {
 		ids := &rbac.Principal_Set{}
 		for _, v := range values {
@@ -215,26 +219,26 @@ func (g guard) principals(c mesh.Condition, namespace string) []*rbac.Principal 
 }
 
 // principal converts one value. A client without a certificate has no identity, so no value matches it.
-func (g guard) principal(of mesh.Attribute, v, namespace string) *rbac.Principal {
-	prefix := "spiffe://" + g.trustDomain + "/ns/"
+func (g Guard) principal(of mesh.Attribute, v, namespace string) *rbac.Principal {
+	prefix := "spiffe://" + g.TrustDomain + "/ns/"
 	switch of {
 	case mesh.SourceIP:
 		return fromAddress(v)
 	case mesh.ClientNS:
-		return identified(regex(regexp.QuoteMeta(prefix) + strings.ReplaceAll(regexp.QuoteMeta(v), `\*`, "[^/]*") + "/sa/[^/]+"))
+		return identified(message.Regex(regexp.QuoteMeta(prefix) + strings.ReplaceAll(regexp.QuoteMeta(v), `\*`, "[^/]*") + "/sa/[^/]+"))
 	case mesh.ServiceAccount:
 		if !strings.Contains(v, "/") {
 			v = namespace + "/" + v
 		}
 		ns, account, _ := strings.Cut(v, "/")
-		return identified(exactly(prefix + ns + "/sa/" + account))
+		return identified(message.Exactly(prefix + ns + "/sa/" + account))
 	}
 	if rest, ok := strings.CutPrefix(v, mesh.DefaultTrustDomain+"/"); ok { // stands for the mesh's own trust domain, as in Istio
-		v = g.trustDomain + "/" + rest
+		v = g.TrustDomain + "/" + rest
 	}
 	switch {
 	case v == "*":
-		return identified(prefixed("spiffe://"))
+		return identified(message.Prefixed("spiffe://"))
 	case strings.HasPrefix(v, "*"):
 		return identified(pattern(v))
 	}
@@ -258,7 +262,7 @@ func fromAddress(v string) *rbac.Principal {
 	//lint:ignore SA1019 remote_ip trusts the address that the client claims (X-Forwarded-For), and direct_remote_ip is
 	// the agent's address if it has handed the connection over.
 	return &rbac.Principal{Identifier: &rbac.Principal_SourceIp{SourceIp: &core.CidrRange{
-		AddressPrefix: p.Addr().String(), PrefixLen: uint32Value(uint32(p.Bits())),
+		AddressPrefix: p.Addr().String(), PrefixLen: wrapperspb.UInt32(uint32(p.Bits())),
 	}}}
 }
 
@@ -289,28 +293,11 @@ func allPermissions(all []*rbac.Permission) *rbac.Permission {
 func pattern(v string) *matcher.StringMatcher {
 	switch {
 	case v == "*":
-		return regex(".+")
+		return message.Regex(".+")
 	case strings.HasPrefix(v, "*"):
 		return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Suffix{Suffix: v[1:]}}
 	case strings.HasSuffix(v, "*"):
-		return prefixed(v[:len(v)-1])
+		return message.Prefixed(v[:len(v)-1])
 	}
-	return exactly(v)
-}
-
-func exactly(v string) *matcher.StringMatcher {
-	return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Exact{Exact: v}}
-}
-
-func prefixed(v string) *matcher.StringMatcher {
-	return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Prefix{Prefix: v}}
-}
-
-// regex matches a whole text.
-func regex(v string) *matcher.StringMatcher {
-	return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_SafeRegex{SafeRegex: &matcher.RegexMatcher{Regex: v}}}
-}
-
-func extension(name string, config proto.Message) *core.TypedExtensionConfig {
-	return &core.TypedExtensionConfig{Name: name, TypedConfig: typed(config)}
+	return message.Exactly(v)
 }

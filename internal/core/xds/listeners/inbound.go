@@ -1,7 +1,6 @@
-package resource
+package listeners
 
 import (
-	"fmt"
 	"strconv"
 	"time"
 
@@ -10,13 +9,20 @@ import (
 	inspector "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	tcp "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/xds/features"
+	"outrider.dev/internal/core/xds/message"
+	"outrider.dev/internal/core/xds/mtls"
+	"outrider.dev/internal/core/xds/names"
+	"outrider.dev/internal/core/xds/rbac"
 )
 
-// An inboundPort says how connections to a port of the application are accepted.
-type inboundPort struct {
+// An InboundPort says how connections to a port of the application are accepted.
+type InboundPort struct {
 	port      uint16 // 0: all other ports
 	http      bool
 	mutualTLS bool
@@ -24,33 +30,33 @@ type inboundPort struct {
 	appTLS    bool // plain text may be TLS of the application, which is detected
 }
 
-// inboundPorts returns the ports of a workload; the last entry is for all other ports. If the workload
+// InboundPorts returns the ports of a workload; the last entry is for all other ports. If the workload
 // is unknown (yet), it accepts only mutual TLS, because a policy may require that.
-func inboundPorts(w *mesh.Workload, f features) []inboundPort {
+func InboundPorts(w *mesh.Workload, f features.Features) []InboundPort {
 	if w == nil {
-		return []inboundPort{{mutualTLS: f.secrets.configured()}}
+		return []InboundPort{{mutualTLS: f.Secrets.Configured()}}
 	}
-	var out []inboundPort
+	var out []InboundPort
 	for _, p := range w.Ports {
 		d := inboundPortOf(p, f)
 		if p.Protocol == mesh.ServerFirst && p.TLS == mesh.Permissive {
-			d = inboundPort{port: p.Number, plaintext: true} // without an inspector, which would wait for the client: see mutual
+			d = InboundPort{port: p.Number, plaintext: true} // without an inspector, which would wait for the client: see mtls.Mutual
 		}
 		out = append(out, d)
 	}
 	return append(out, inboundPortOf(mesh.AppPort{Protocol: mesh.TCP, TLS: w.TLS}, f))
 }
 
-func inboundPortOf(p mesh.AppPort, f features) inboundPort {
-	d := inboundPort{port: p.Number, http: p.Protocol.IsHTTP()}
-	d.mutualTLS = p.TLS != mesh.Disable && f.secrets.configured()
+func inboundPortOf(p mesh.AppPort, f features.Features) InboundPort {
+	d := InboundPort{port: p.Number, http: p.Protocol.IsHTTP()}
+	d.mutualTLS = p.TLS != mesh.Disable && f.Secrets.Configured()
 	d.plaintext = p.TLS != mesh.Strict
 	d.appTLS = d.plaintext && (d.mutualTLS || d.http)
 	return d
 }
 
 // handshakeTimeout limits a client's TLS handshake. It allows for several lost segments. A proxy that
-// is a client gives up earlier, after tryTimeout, and its handshake ends with it.
+// is a client gives up earlier, after two seconds (tryTimeout in package clusters), and its handshake ends with it.
 const handshakeTimeout = 30 * time.Second
 
 // helloTimeout limits the wait for a client's first bytes, which may be a ClientHello; after it the
@@ -59,26 +65,23 @@ const handshakeTimeout = 30 * time.Second
 // wait this long.
 const helloTimeout = time.Second
 
-// inboundPortsKey identifies a list of ports.
-func inboundPortsKey(ports []inboundPort) string { return fmt.Sprint(ports) }
-
-// inbound returns a listener for connections to the application: for captured connections, or for those
+// Inbound returns a listener for connections to the application: for captured connections, or for those
 // that began before the proxy started. Its listener filters depend on the ports as little as possible,
 // because a change of them closes the connections to all ports.
-func (b *builder) inbound(name string, f features, ports []inboundPort, g guard) *listener.Listener {
+func (b Builder) Inbound(name string, f features.Features, ports []InboundPort, g rbac.Guard) *listener.Listener {
 	var l *listener.Listener
 	var destination *listener.ListenerFilter
-	if name == earlyInboundName {
-		l = deferAccept(listen(name, socket{loopback, contract.RelayInbound}))
+	if name == names.EarlyInbound {
+		l = deferAccept(listen(name, features.Socket{Host: loopback, Port: contract.RelayInbound}))
 		destination = proxyProtocol()
 	} else {
-		l = listen(name, f.wildcards(contract.InboundPort)...)
+		l = listen(name, f.Wildcards(contract.InboundPort)...)
 		destination = originalDestination()
-		if f.transparent {
-			l.Transparent = on()
+		if f.Transparent {
+			l.Transparent = wrapperspb.Bool(true)
 		}
 	}
-	inspect := listenerFilter("envoy.filters.listener.tls_inspector", &inspector.TlsInspector{})
+	inspect := message.ListenerFilter("envoy.filters.listener.tls_inspector", &inspector.TlsInspector{})
 	inspect.FilterDisabled = notInspected(ports)
 	detect(l, helloTimeout, destination, inspect)
 	l.TrafficDirection = core.TrafficDirection_INBOUND
@@ -91,7 +94,7 @@ func (b *builder) inbound(name string, f features, ports []inboundPort, g guard)
 
 // toApplication forwards bytes to the proxy's own application.
 func toApplication() *tcp.TcpProxy {
-	proxy := toCluster(applicationCluster)
+	proxy := toCluster(names.Application)
 	proxy.StatPrefix = "inbound"
 	return proxy
 }
@@ -99,7 +102,7 @@ func toApplication() *tcp.TcpProxy {
 // notInspected matches the ports on which the first bytes make no difference. It does not match ports
 // for mutual TLS only, where they make none either, because then the listener would depend on which
 // ports these are.
-func notInspected(ports []inboundPort) *predicate {
+func notInspected(ports []InboundPort) *predicate {
 	var excluded, inspected []*predicate
 	for _, d := range ports {
 		switch inspect := d.mutualTLS || d.appTLS; {
@@ -145,8 +148,8 @@ func not(p *predicate) *predicate {
 // chains returns the filter chains for a port. Envoy selects the most specific match and does not fall
 // back to a less specific one, so if the mesh's TLS is matched by its ALPN, other TLS needs a chain
 // too.
-func (b *builder) chains(sh features, d inboundPort, g guard) []*listener.FilterChain {
-	bytes := append(g.bytes(), tcpProxy(toApplication()))
+func (b Builder) chains(sh features.Features, d InboundPort, g rbac.Guard) []*listener.FilterChain {
+	bytes := append(g.Bytes(), tcpProxy(toApplication()))
 	app, authenticated := bytes, bytes
 	if d.http {
 		app = []*listener.Filter{httpToApplication(g)}
@@ -154,15 +157,15 @@ func (b *builder) chains(sh features, d inboundPort, g guard) []*listener.Filter
 	} else {
 		// The application gets no connection from an unauthenticated client.
 		after := toApplication()
-		after.UpstreamConnectMode, after.MaxEarlyDataBytes = tcp.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE, uint32Value(0)
-		authenticated = append(g.bytes(), tcpProxy(after))
+		after.UpstreamConnectMode, after.MaxEarlyDataBytes = tcp.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE, wrapperspb.UInt32(0)
+		authenticated = append(g.Bytes(), tcpProxy(after))
 	}
 	name := "app"
 	match := func() *listener.FilterChainMatch { return &listener.FilterChainMatch{} }
 	if d.port != 0 {
 		name = "app-" + strconv.Itoa(int(d.port))
 		match = func() *listener.FilterChainMatch {
-			return &listener.FilterChainMatch{DestinationPort: uint32Value(uint32(d.port))}
+			return &listener.FilterChainMatch{DestinationPort: wrapperspb.UInt32(uint32(d.port))}
 		}
 	}
 	var out []*listener.FilterChain
@@ -172,10 +175,10 @@ func (b *builder) chains(sh features, d inboundPort, g guard) []*listener.Filter
 	if d.mutualTLS {
 		m := match()
 		if d.plaintext { // otherwise only mutual TLS is accepted, however late
-			m.TransportProtocol, m.ApplicationProtocols = "tls", []string{alpn}
+			m.TransportProtocol, m.ApplicationProtocols = "tls", []string{mtls.ALPN}
 		}
-		add("-mesh", m, authenticated, downstreamTLS(sh.secrets, b.config.TrustDomain))
-		out[0].TransportSocketConnectTimeout = duration(handshakeTimeout)
+		add("-mesh", m, authenticated, mtls.Downstream(sh.Secrets, b.TrustDomain))
+		out[0].TransportSocketConnectTimeout = durationpb.New(handshakeTimeout)
 	}
 	if d.appTLS {
 		m := match()

@@ -1,9 +1,11 @@
-package resource
+// Package clusters makes clusters and their endpoints: of services, of single addresses, of the
+// application, and of Envoy's internal listeners. Without a policy it sets no limits, because there are
+// none without a proxy.
+package clusters
 
 import (
 	"maps"
 	"math"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -14,38 +16,36 @@ import (
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	upstream "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/xds/features"
+	"outrider.dev/internal/core/xds/message"
+	"outrider.dev/internal/core/xds/mtls"
+	"outrider.dev/internal/core/xds/names"
+	"outrider.dev/internal/core/xds/observe"
+	"outrider.dev/internal/core/xds/retry"
 )
 
 const (
-	// connectTimeout is for clusters to which connections are not retried. It is Istio's value. A
+	// ConnectTimeout is for clusters to which connections are not retried. It is Istio's value. A
 	// shorter one would give up on an application whose accept queue is full: the kernel repeats a SYN
 	// after 1, 3 and 7 s.
-	connectTimeout = 10 * time.Second
+	ConnectTimeout = 10 * time.Second
 
-	// tryTimeout is for clusters to which a connection is tried up to connectTries times, each time to
+	// tryTimeout is for clusters to which a connection is tried up to retry.Tries times, each time to
 	// another endpoint if there is one. It allows for one lost SYN, which is repeated after 1 s.
 	tryTimeout = 2 * time.Second
-
-	// connectTries is how often a connection or a request is tried. Envoy chooses each pause between
-	// attempts at random, from zero to a bound; together they last 5.3 s on average, and more than 2.5
-	// s in 999 of 1,000 requests. In that time a proxy or an application restarts, and a failing
-	// endpoint is ejected. If there is only one endpoint and it does not answer, Envoy gives up after
-	// 37 s; with Istio that takes half a minute, 3 attempts of 10 s.
-	connectTries             = 16
-	firstPause, longestPause = 25 * time.Millisecond, time.Second
 )
 
-// endpointsTimeout limits how long a cluster waits for its endpoints, because meanwhile Envoy
-// subscribes to no other cluster.
-func (b *builder) endpointsTimeout(sh features) time.Duration {
-	if sh.relayed {
-		return relayedEndpointsTimeout
-	}
-	return b.firstUseTimeout
+// A Builder builds clusters and endpoints. Its fields are properties of the mesh.
+type Builder struct {
+	TrustDomain     string
+	Metrics         bool          // clusters and endpoints say for what requests are counted
+	FirstUseTimeout time.Duration // how long a proxy waits for the control plane
 }
 
 // newCluster returns the common part of all clusters. It sets no limits, because there are none without
@@ -54,33 +54,33 @@ func newCluster(name string) *cluster.Cluster {
 	const all = math.MaxUint32
 	return &cluster.Cluster{
 		Name:           name,
-		ConnectTimeout: duration(connectTimeout),
+		ConnectTimeout: durationpb.New(ConnectTimeout),
 		CircuitBreakers: &cluster.CircuitBreakers{Thresholds: []*cluster.CircuitBreakers_Thresholds{{
-			MaxConnections: uint32Value(all), MaxPendingRequests: uint32Value(all), MaxRequests: uint32Value(all), MaxRetries: uint32Value(all),
+			MaxConnections: wrapperspb.UInt32(all), MaxPendingRequests: wrapperspb.UInt32(all), MaxRequests: wrapperspb.UInt32(all), MaxRetries: wrapperspb.UInt32(all),
 		}}},
 		// There is no idle timeout for TCP, but keepalive ensures that the other end is reachable.
 		UpstreamConnectionOptions: &cluster.UpstreamConnectionOptions{
-			TcpKeepalive: &core.TcpKeepalive{KeepaliveTime: uint32Value(300)},
+			TcpKeepalive: &core.TcpKeepalive{KeepaliveTime: wrapperspb.UInt32(300)},
 		},
 	}
 }
 
-// originalCluster sends a connection or request to its original destination. The agent's bootstrap has
+// Original sends a connection or request to its original destination. The agent's bootstrap has
 // a cluster with this name, which Envoy prefers; this one is for Envoys with another bootstrap.
-func originalCluster() *cluster.Cluster {
-	c := newCluster(passthroughCluster)
+func Original() *cluster.Cluster {
+	c := newCluster(names.Passthrough)
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_ORIGINAL_DST}
-	c.ConnectTimeout = duration(contract.DirectConnectTimeout)
+	c.ConnectTimeout = durationpb.New(contract.DirectConnectTimeout)
 	c.LbPolicy = cluster.Cluster_CLUSTER_PROVIDED
 	c.TypedExtensionProtocolOptions = protocolOptions(mesh.HTTP, nil)
 	return c
 }
 
-// appCluster sends a connection to the proxy's own application, from an address that is excluded from
+// Application sends a connection to the proxy's own application, from an address that is excluded from
 // capture: from any other address, the connection would be captured as outbound.
-func appCluster() *cluster.Cluster {
-	c := originalCluster()
-	c.Name, c.ConnectTimeout = applicationCluster, duration(connectTimeout)
+func Application() *cluster.Cluster {
+	c := Original()
+	c.Name, c.ConnectTimeout = names.Application, durationpb.New(ConnectTimeout)
 	c.UpstreamBindConfig = &core.BindConfig{
 		SourceAddress:        &core.SocketAddress{Address: "127.0.0.6", PortSpecifier: &core.SocketAddress_PortValue{}},
 		ExtraSourceAddresses: []*core.ExtraSourceAddress{{Address: &core.SocketAddress{Address: "::6", PortSpecifier: &core.SocketAddress_PortValue{}}}},
@@ -116,20 +116,22 @@ func httpOptions(p mesh.Protocol, retries *route.RetryPolicy) *upstream.HttpProt
 }
 
 func packed(o *upstream.HttpProtocolOptions) map[string]*anypb.Any {
-	return map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": typed(o)}
+	return map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": message.Typed(o)}
 }
 
-// serviceEDS returns a cluster for a service's port, for requests or for bytes.
-func (b *builder) serviceEDS(name string, t target, requests bool, sh features) *cluster.Cluster {
-	s, p := t.service, t.port
+// Service returns a cluster for a service's port, for requests or for bytes.
+func (b Builder) Service(name string, t names.Target, requests bool, sh features.Features) *cluster.Cluster {
+	s, p := t.Service, t.Port
 	c := newCluster(name)
-	c.ConnectTimeout = duration(tryTimeout)
-	c.AltStatName = serviceName(s, p.Number, primary)
-	limit(c, t.policyOf())
-	b.describeService(c, s)
+	c.ConnectTimeout = durationpb.New(tryTimeout)
+	c.AltStatName = names.Service(s, p.Number, names.Primary)
+	limit(c, t.Policy())
+	if b.Metrics {
+		observe.DescribeService(c, s)
+	}
 	if requests {
 		options := httpOptions(p.Protocol, nil)
-		limitRequests(options, t.policyOf().Limits)
+		limitRequests(options, t.Policy().Limits)
 		c.TypedExtensionProtocolOptions = packed(options)
 	}
 	if s.External != "" {
@@ -137,23 +139,23 @@ func (b *builder) serviceEDS(name string, t target, requests bool, sh features) 
 	}
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_EDS}
 	c.EdsClusterConfig = &cluster.Cluster_EdsClusterConfig{
-		ServiceName: t.name(),
-		EdsConfig:   ads(b.endpointsTimeout(sh)),
+		ServiceName: t.Name(),
+		EdsConfig:   message.ADS(sh.EndpointsTimeout(b.FirstUseTimeout)),
 	}
-	if sh.grpc {
+	if sh.GRPC {
 		c.LbPolicy = cluster.Cluster_ROUND_ROBIN // C-core accepts only this one and RING_HASH
 		return c
 	}
 	c.LbPolicy = cluster.Cluster_LEAST_REQUEST
 	c.OutlierDetection = outlierDetection()
-	detectOutliers(c, t.policyOf().Outliers)
+	detectOutliers(c, t.Policy().Outliers)
 	ids := map[string]bool{}
 	for _, e := range s.Endpoints {
-		if e.PortName == p.Name && mutual(e.Workload, e.Port) {
-			ids[identity(b.config.TrustDomain, e.Workload)] = true
+		if e.PortName == p.Name && mtls.Mutual(e.Workload, e.Port) {
+			ids[mtls.Identity(b.TrustDomain, e.Workload)] = true
 		}
 	}
-	c.TransportSocketMatches = transportMatches(sh, serverName(s, p.Number), slices.Sorted(maps.Keys(ids)))
+	c.TransportSocketMatches = transportMatches(sh, names.Server(s, p.Number), slices.Sorted(maps.Keys(ids)))
 	return c
 }
 
@@ -169,19 +171,19 @@ func outlierDetection() *cluster.OutlierDetection {
 	const never, always = 0, 100
 	return &cluster.OutlierDetection{
 		SplitExternalLocalOriginErrors:         true,
-		ConsecutiveLocalOriginFailure:          uint32Value(3),
-		EnforcingConsecutiveLocalOriginFailure: uint32Value(always),
-		EnforcingConsecutive_5Xx:               uint32Value(never),
-		EnforcingConsecutiveGatewayFailure:     uint32Value(never),
-		EnforcingSuccessRate:                   uint32Value(never),
-		EnforcingLocalOriginSuccessRate:        uint32Value(never),
-		EnforcingFailurePercentage:             uint32Value(never),
-		EnforcingFailurePercentageLocalOrigin:  uint32Value(never),
-		Interval:                               duration(2 * time.Second), // of returning endpoints to use; with 2,000 clusters 1 s costs 5 ms of CPU a second, 2 s none
-		BaseEjectionTime:                       duration(10 * time.Second),
-		MaxEjectionTime:                        duration(time.Minute),
-		MaxEjectionTimeJitter:                  duration(time.Second),
-		MaxEjectionPercent:                     uint32Value(50),
+		ConsecutiveLocalOriginFailure:          wrapperspb.UInt32(3),
+		EnforcingConsecutiveLocalOriginFailure: wrapperspb.UInt32(always),
+		EnforcingConsecutive_5Xx:               wrapperspb.UInt32(never),
+		EnforcingConsecutiveGatewayFailure:     wrapperspb.UInt32(never),
+		EnforcingSuccessRate:                   wrapperspb.UInt32(never),
+		EnforcingLocalOriginSuccessRate:        wrapperspb.UInt32(never),
+		EnforcingFailurePercentage:             wrapperspb.UInt32(never),
+		EnforcingFailurePercentageLocalOrigin:  wrapperspb.UInt32(never),
+		Interval:                               durationpb.New(2 * time.Second), // of returning endpoints to use; with 2,000 clusters 1 s costs 5 ms of CPU a second, 2 s none
+		BaseEjectionTime:                       durationpb.New(10 * time.Second),
+		MaxEjectionTime:                        durationpb.New(time.Minute),
+		MaxEjectionTimeJitter:                  durationpb.New(time.Second),
+		MaxEjectionPercent:                     wrapperspb.UInt32(50),
 	}
 }
 
@@ -190,33 +192,33 @@ func outlierDetection() *cluster.OutlierDetection {
 // and every start with the cluster prewarmed.
 func externalCluster(c *cluster.Cluster, host string, port uint16) *cluster.Cluster {
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_LOGICAL_DNS}
-	c.WaitForWarmOnInit = off()
+	c.WaitForWarmOnInit = wrapperspb.Bool(false)
 	c.DnsLookupFamily = cluster.Cluster_V4_PREFERRED
 	c.LoadAssignment = singleEndpoint(c.Name, host, port, "")
 	return c
 }
 
-// directCluster is for one address: of a workload, with mutual TLS if it has an identity, or an unknown
+// Direct is for one address: of a workload, with mutual TLS if it has an identity, or an unknown
 // one. Its type is not ORIGINAL_DST, because that would give its endpoints host names, see
-// httpRouteByAddress.
+// httpRouteByAddress in package listeners.
 //
 // It behaves like the network without a proxy: a refused or unreachable connection is not retried, and
 // the application's timeout applies, unless the address is in a range of services.
-func directCluster(a address, p mesh.Protocol, id string, sh features, retried bool) *cluster.Cluster {
+func Direct(a names.Address, p mesh.Protocol, id string, sh features.Features, retried bool) *cluster.Cluster {
 	name := a.String()
 	c := newCluster(name)
-	c.ConnectTimeout = duration(tryTimeout)
+	c.ConnectTimeout = durationpb.New(tryTimeout)
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_STATIC}
 	var retries *route.RetryPolicy // nil: the route's retries
 	if !retried {
-		c.ConnectTimeout = duration(contract.DirectConnectTimeout)
-		retries = retriesOf("refused-stream,retriable-headers")
+		c.ConnectTimeout = durationpb.New(contract.DirectConnectTimeout)
+		retries = retry.On("refused-stream,retriable-headers")
 	}
-	if a.http() {
+	if a.HTTP() {
 		c.TypedExtensionProtocolOptions = protocolOptions(p, retries)
 	}
-	c.LoadAssignment = singleEndpoint(name, a.to.Addr().String(), a.to.Port(), id)
-	c.AltStatName = passthroughCluster
+	c.LoadAssignment = singleEndpoint(name, a.To.Addr().String(), a.To.Port(), id)
+	c.AltStatName = names.Passthrough
 	if id != "" {
 		c.AltStatName = strings.ReplaceAll(name, ":", "_") // colons separate the parts of a statistic's name
 		c.TransportSocketMatches = transportMatches(sh, "", []string{id})
@@ -224,13 +226,20 @@ func directCluster(a address, p mesh.Protocol, id string, sh features, retried b
 	return c
 }
 
-// internalTo returns a cluster that leads to the internal listener, with the authority of a target's
+// Workload is the same for the address of a workload, which has an identity if mutual TLS is used.
+func (b Builder) Workload(a names.Address, w *mesh.Workload, p mesh.Protocol, id string, sh features.Features, retried bool) *cluster.Cluster {
+	c := Direct(a, p, id, sh, retried)
+	b.describe(c.LoadAssignment.Endpoints[0].LbEndpoints[0], w)
+	return c
+}
+
+// Internal returns a cluster that leads to the internal listener, with the authority of a target's
 // virtual host.
-func internalTo(name string, t target) *cluster.Cluster {
-	c, e := toInternalListener(name, internalName, t.routedHost())
-	c.AltStatName = internalName + "|" + t.routedHost()
+func Internal(name string, t names.Target) *cluster.Cluster {
+	c, e := toInternalListener(name, names.Internal, t.RoutedHost())
+	c.AltStatName = names.Internal + "|" + t.RoutedHost()
 	c.TypedExtensionProtocolOptions = protocolOptions(mesh.HTTP, nil)
-	e.GetEndpoint().Hostname = t.routedHost()
+	e.GetEndpoint().Hostname = t.RoutedHost()
 	return c
 }
 
@@ -256,14 +265,14 @@ const identityKey = "identity"
 
 // transportMatches returns the transport sockets of a cluster: endpoints with an identity are called by
 // mutual TLS that requires exactly this identity, all others in plain text.
-func transportMatches(sh features, sni string, ids []string) []*cluster.Cluster_TransportSocketMatch {
-	if !sh.secrets.configured() {
+func transportMatches(sh features.Features, sni string, ids []string) []*cluster.Cluster_TransportSocketMatch {
+	if !sh.Secrets.Configured() {
 		return nil
 	}
 	var out []*cluster.Cluster_TransportSocketMatch
 	for _, id := range ids {
 		out = append(out, &cluster.Cluster_TransportSocketMatch{
-			Name: id, Match: identityOf(id), TransportSocket: upstreamTLS(sh.secrets, sni, id),
+			Name: id, Match: identityOf(id), TransportSocket: mtls.Upstream(sh.Secrets, sni, id),
 		})
 	}
 	return out
@@ -272,22 +281,3 @@ func transportMatches(sh features, sni string, ids []string) []*cluster.Cluster_
 func identityOf(id string) *structpb.Struct {
 	return &structpb.Struct{Fields: map[string]*structpb.Value{identityKey: structpb.NewStringValue(id)}}
 }
-
-// ads makes the proxy's single ADS stream the source of a resource. A timeout of 0 means none.
-func ads(timeout time.Duration) *core.ConfigSource {
-	return &core.ConfigSource{
-		ResourceApiVersion:    core.ApiVersion_V3,
-		ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}},
-		InitialFetchTimeout:   duration(timeout),
-	}
-}
-
-func socketAddress(host string, port uint16) *core.Address {
-	return &core.Address{Address: &core.Address_SocketAddress{SocketAddress: &core.SocketAddress{
-		Address: host, PortSpecifier: &core.SocketAddress_PortValue{PortValue: uint32(port)},
-	}}}
-}
-
-func (s socket) address() *core.Address { return socketAddress(s.host.String(), s.port) }
-
-var loopback = netip.MustParseAddr("127.0.0.1")

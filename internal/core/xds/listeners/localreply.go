@@ -1,4 +1,4 @@
-package resource
+package listeners
 
 import (
 	accesslog "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
@@ -6,12 +6,15 @@ import (
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
-	"google.golang.org/protobuf/types/known/structpb"
+
+	"outrider.dev/internal/core/xds/message"
+	"outrider.dev/internal/core/xds/retry"
+	"outrider.dev/internal/core/xds/routes"
 )
 
 // Variables in the responses that Envoy creates itself.
 const (
-	calledHost    = "%REQ(" + hostHeader + "?:AUTHORITY)%" // as the client sent it
+	calledHost    = "%REQ(" + routes.HostHeader + "?:AUTHORITY)%" // as the client sent it
 	calledAddress = "%DOWNSTREAM_LOCAL_ADDRESS%"
 	envoyMessage  = "%LOCAL_REPLY_BODY%"
 )
@@ -38,28 +41,28 @@ var (
 // localReplies sets the body of responses that Envoy creates itself: a line of text, or JSON if the
 // client accepts that. A gRPC client gets the line as its status message.
 func localReplies(direction string, replies []localReply) *hcm.LocalReplyConfig {
-	line := func(message string) *core.SubstitutionFormatString {
+	line := func(what string) *core.SubstitutionFormatString {
 		return &core.SubstitutionFormatString{Format: &core.SubstitutionFormatString_TextFormatSource{
-			TextFormatSource: inline("outrider (" + direction + "): " + calledHost + " at " + calledAddress + ": " + message +
+			TextFormatSource: message.Inline("outrider (" + direction + "): " + calledHost + " at " + calledAddress + ": " + what +
 				" (%RESPONSE_FLAGS%, %RESPONSE_CODE_DETAILS%)\n"),
 		}}
 	}
-	object := &core.SubstitutionFormatString{Format: &core.SubstitutionFormatString_JsonFormat{JsonFormat: fields(map[string]string{
+	object := &core.SubstitutionFormatString{Format: &core.SubstitutionFormatString_JsonFormat{JsonFormat: message.Fields(map[string]string{
 		"proxy": direction, "host": calledHost, "address": calledAddress, "upstream": "%UPSTREAM_HOST%",
 		"reason": "%RESPONSE_FLAGS_LONG%", "details": "%RESPONSE_CODE_DETAILS%", "message": envoyMessage,
 	})}}
 	out := &hcm.LocalReplyConfig{}
 	add := func(m *hcm.ResponseMapper) { out.Mappers = append(out.Mappers, m) } // the first match is used
 	for _, c := range replies {
-		m := &hcm.ResponseMapper{Filter: both(wantsJSON(), flagged(c.flag)), HeadersToAdd: c.headers(), BodyFormatOverride: object}
+		m := &hcm.ResponseMapper{Filter: message.Both(wantsJSON(), flagged(c.flag)), HeadersToAdd: c.headers(), BodyFormatOverride: object}
 		if c.replaceBody {
-			m.Body = inline(c.message)
+			m.Body = message.Inline(c.message)
 		}
 		if c.replaceBody || c.unreached {
 			add(m)
 		}
 	}
-	add(&hcm.ResponseMapper{Filter: both(wantsJSON(), flagged()), BodyFormatOverride: object})
+	add(&hcm.ResponseMapper{Filter: message.Both(wantsJSON(), flagged()), BodyFormatOverride: object})
 	for _, c := range replies {
 		add(&hcm.ResponseMapper{Filter: flagged(c.flag), HeadersToAdd: c.headers(), BodyFormatOverride: line(c.message)})
 	}
@@ -71,7 +74,7 @@ func (r localReply) headers() []*core.HeaderValueOption {
 	if !r.unreached {
 		return nil
 	}
-	return []*core.HeaderValueOption{header(unreachedHeader, "%DOWNSTREAM_TLS_VERSION%", core.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD)}
+	return []*core.HeaderValueOption{message.Header(retry.UnreachedHeader, "%DOWNSTREAM_TLS_VERSION%", core.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD)}
 }
 
 // flagged matches responses with one of these flags, or with any flag. Redirects have none.
@@ -81,28 +84,10 @@ func flagged(flags ...string) *accesslog.AccessLogFilter {
 	}}
 }
 
-func both(a, b *accesslog.AccessLogFilter) *accesslog.AccessLogFilter {
-	return &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_AndFilter{
-		AndFilter: &accesslog.AndFilter{Filters: []*accesslog.AccessLogFilter{a, b}},
-	}}
-}
-
 func wantsJSON() *accesslog.AccessLogFilter {
 	return &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_HeaderFilter{HeaderFilter: &accesslog.HeaderFilter{
 		Header: &route.HeaderMatcher{Name: "accept", HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{
 			StringMatch: &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Contains{Contains: "application/json"}},
 		}},
 	}}}
-}
-
-func fields(of map[string]string) *structpb.Struct {
-	out := &structpb.Struct{Fields: map[string]*structpb.Value{}}
-	for name, value := range of {
-		out.Fields[name] = structpb.NewStringValue(value)
-	}
-	return out
-}
-
-func inline(s string) *core.DataSource {
-	return &core.DataSource{Specifier: &core.DataSource_InlineString{InlineString: s}}
 }

@@ -1,4 +1,4 @@
-package resource
+package routes
 
 import (
 	"regexp"
@@ -8,6 +8,7 @@ import (
 	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/xds/message"
 )
 
 type substitution = matcher.RegexMatchAndSubstitute
@@ -20,7 +21,7 @@ func substitute(pattern, with string) *matcher.RegexMatchAndSubstitute {
 }
 
 func match(m mesh.Match) *route.RouteMatch {
-	out := anything()
+	out := message.Anything()
 	if m.Path != nil {
 		pathMatch(out, *m.Path)
 	}
@@ -88,9 +89,9 @@ func headerMatch(p mesh.Pair) *route.HeaderMatcher {
 func text(t mesh.Text) *matcher.StringMatcher {
 	switch t.Kind {
 	case mesh.Prefix:
-		return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Prefix{Prefix: t.Value}}
+		return message.Prefixed(t.Value)
 	case mesh.RegExp:
-		return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_SafeRegex{SafeRegex: &matcher.RegexMatcher{Regex: t.Value}}}
+		return message.Regex(t.Value)
 	}
-	return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Exact{Exact: t.Value}}
+	return message.Exactly(t.Value)
 }

@@ -1,4 +1,7 @@
-package resource
+// Package listeners makes the listeners of a proxy for both directions. It promises that they depend on
+// the mesh as little as possible, because Envoy closes connections when their filters change: outbound
+// ones on port numbers, inbound ones on the ports and policies of the workload.
+package listeners
 
 import (
 	"net/netip"
@@ -15,36 +18,53 @@ import (
 	answer "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/direct_response/v3"
 	state "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
 	tcp "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/xds/features"
+	"outrider.dev/internal/core/xds/message"
+	"outrider.dev/internal/core/xds/names"
+	"outrider.dev/internal/core/xds/retry"
 )
 
 // sniffTimeout limits the wait for the first bytes of a connection from the application, by which its
 // protocol is detected.
 const sniffTimeout = 200 * time.Millisecond
 
-// outbound accepts the application's connections. It inspects nothing, and hands a connection to the
+// A Builder builds listeners. Its fields are properties of the mesh.
+type Builder struct {
+	TrustDomain     string
+	Networks        []netip.Prefix // of the mesh
+	Ranges          []netip.Prefix // of services' addresses, within the networks
+	FirstUseTimeout time.Duration  // how long a proxy waits for the control plane
+}
+
+// firstUse returns how long a proxy waits for the control plane when it uses a service for the first
+// time.
+func (b Builder) firstUse(f features.Features) time.Duration { return f.FirstUse(b.FirstUseTimeout) }
+
+// Outbound accepts the application's connections. It inspects nothing, and hands a connection to the
 // listener for its destination's port number, if there is one: for a number on which a service has HTTP
 // or declares no protocol. That listener waits for the first bytes. Adding a port number to the mesh,
 // or removing one, thus adds or removes a listener, and connections on all others stay open. A change
 // of a listener's filters would close its connections.
-func (v *snapshot) outbound(sh features) *listener.Listener {
-	l := listen(outboundName, sh.wildcards(contract.OutboundPort)...)
+func (b Builder) Outbound(sh features.Features) *listener.Listener {
+	l := listen(names.Outbound, sh.Wildcards(contract.OutboundPort)...)
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
-	l.UseOriginalDst = on()
-	l.FilterChains = append(rejectOwnPorts(), v.bytesByAddress(tcpPrefix, v.firstUse(sh))...)
+	l.UseOriginalDst = wrapperspb.Bool(true)
+	l.FilterChains = append(rejectOwnPorts(), b.bytesByAddress(names.TCP, b.firstUse(sh))...)
 	l.DefaultFilterChain = passthroughChain()
 	return l
 }
 
-// early accepts the connections that began before the proxy started, whose original destination is in a
+// Early accepts the connections that began before the proxy started, whose original destination is in a
 // header. It cannot hand them to other listeners, because Envoy would ask the kernel for the
 // destination again. So it detects HTTP itself, except on port numbers on which a server speaks first,
 // which rarely change.
-func (v *snapshot) early(sh features, serverFirst []uint16) *listener.Listener {
-	l := deferAccept(listen(earlyName, socket{loopback, contract.RelayOutbound}))
+func (b Builder) Early(sh features.Features, serverFirst []uint16) *listener.Listener {
+	l := deferAccept(listen(names.EarlyOutbound, features.Socket{Host: loopback, Port: contract.RelayOutbound}))
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
 	var excluded []*predicate
 	for _, port := range serverFirst {
@@ -53,35 +73,43 @@ func (v *snapshot) early(sh features, serverFirst []uint16) *listener.Listener {
 	inspect := httpInspector()
 	inspect.FilterDisabled = anyOf(excluded)
 	detect(l, sniffTimeout, proxyProtocol(), inspect)
-	timeout := max(v.firstUse(sh), earlyFirstUseTimeout)
-	l.FilterChains = append(append(rejectOwnPorts(), v.httpByAddress(timeout)), v.bytesByAddress(tcpPrefix, timeout)...)
+	timeout := max(b.firstUse(sh), earlyFirstUseTimeout)
+	l.FilterChains = append(append(rejectOwnPorts(), b.httpByAddress(timeout)), b.bytesByAddress(names.TCP, timeout)...)
 	l.DefaultFilterChain = passthroughChain()
 	return l
 }
 
-// sniffed returns the listener for a port number that has HTTP, or may have it.
-func (v *snapshot) sniffed(sh features, port uint16) *listener.Listener {
-	l := listen(sniffedName(port), sh.wildcards(port)...)
-	l.BindToPort = off()
+// Sniffed returns the listener for a port number that has HTTP, or may have it.
+func (b Builder) Sniffed(sh features.Features, port uint16) *listener.Listener {
+	l := listen(names.Sniffed(port), sh.Wildcards(port)...)
+	l.BindToPort = wrapperspb.Bool(false)
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
 	detect(l, sniffTimeout, httpInspector())
-	l.FilterChains = append([]*listener.FilterChain{v.httpByAddress(v.firstUse(sh))}, v.bytesByAddress(tcpPrefix, v.firstUse(sh))...)
+	l.FilterChains = append([]*listener.FilterChain{b.httpByAddress(b.firstUse(sh))}, b.bytesByAddress(names.TCP, b.firstUse(sh))...)
 	l.DefaultFilterChain = passthroughChain()
 	return l
 }
 
-func sniffedName(port uint16) string { return sniffedPrefix + strconv.Itoa(int(port)) }
+// ServerFirst returns the listener for a virtual address and port on which the server speaks first.
+func (b Builder) ServerFirst(sh features.Features, name string, at features.Socket) *listener.Listener {
+	l := listen(name, at)
+	l.BindToPort = wrapperspb.Bool(false)
+	l.TrafficDirection = core.TrafficDirection_OUTBOUND
+	l.FilterChains = []*listener.FilterChain{byAddress("tcp", names.TCP, toService(names.Passthrough), b.firstUse(sh), b.Networks)}
+	l.DefaultFilterChain = passthroughChain()
+	return l
+}
 
 // detect adds listener filters, one of which may time out while it waits for the first bytes.
 func detect(l *listener.Listener, timeout time.Duration, filters ...*listener.ListenerFilter) {
 	l.ListenerFilters = filters
-	l.ListenerFiltersTimeout = duration(timeout)
+	l.ListenerFiltersTimeout = durationpb.New(timeout)
 	l.ContinueOnListenerFiltersTimeout = true
 }
 
-// internalListener serves requests to services with routes.
-func (b *builder) internalListener(sh features) *listener.Listener {
-	l := internal(internalName, core.TrafficDirection_OUTBOUND)
+// Internal serves requests to services with routes.
+func (b Builder) Internal(sh features.Features) *listener.Listener {
+	l := internal(names.Internal, core.TrafficDirection_OUTBOUND)
 	l.FilterChains = []*listener.FilterChain{{Name: "http", Filters: []*listener.Filter{b.httpRouteByService(sh)}}}
 	return l
 }
@@ -95,11 +123,13 @@ func internal(name string, d core.TrafficDirection) *listener.Listener {
 	}
 }
 
+var loopback = netip.MustParseAddr("127.0.0.1")
+
 // listen returns a listener on at least one address.
-func listen(name string, at ...socket) *listener.Listener {
-	l := &listener.Listener{Name: name, Address: at[0].address()}
+func listen(name string, at ...features.Socket) *listener.Listener {
+	l := &listener.Listener{Name: name, Address: at[0].Address()}
 	for _, s := range at[1:] {
-		l.AdditionalAddresses = append(l.AdditionalAddresses, &listener.AdditionalAddress{Address: s.address()})
+		l.AdditionalAddresses = append(l.AdditionalAddresses, &listener.AdditionalAddress{Address: s.Address()})
 	}
 	return l
 }
@@ -125,8 +155,8 @@ func rejectOwnPorts() []*listener.FilterChain {
 	for _, port := range mesh.ProxyPorts {
 		out = append(out, &listener.FilterChain{
 			Name:             "closed-" + strconv.Itoa(int(port)),
-			FilterChainMatch: &listener.FilterChainMatch{DestinationPort: uint32Value(uint32(port))},
-			Filters:          []*listener.Filter{network("envoy.filters.network.direct_response", &answer.Config{})},
+			FilterChainMatch: &listener.FilterChainMatch{DestinationPort: wrapperspb.UInt32(uint32(port))},
+			Filters:          []*listener.Filter{message.NetworkFilter("envoy.filters.network.direct_response", &answer.Config{})},
 		})
 	}
 	return out
@@ -135,9 +165,9 @@ func rejectOwnPorts() []*listener.FilterChain {
 // httpByAddress does the same as bytesByAddress for connections in which HTTP was detected. It also
 // lists the networks of services, because Envoy compares the application protocol only among the chains
 // with the longest matching prefix.
-func (v *snapshot) httpByAddress(timeout time.Duration) *listener.FilterChain {
+func (b Builder) httpByAddress(timeout time.Duration) *listener.FilterChain {
 	c := httpChain(httpRouteByAddress(timeout))
-	c.FilterChainMatch.PrefixRanges = append(cidrs(v.networksWithoutServices()), cidrs(v.serviceRanges())...)
+	c.FilterChainMatch.PrefixRanges = append(cidrs(b.networksWithoutServices()), cidrs(b.Ranges)...)
 	return c
 }
 
@@ -160,31 +190,31 @@ const tcpClusterState = "envoy.tcp_proxy.cluster"
 // their address. Failed connections are retried only in the networks of services; elsewhere the
 // application gets the network's first answer. Each range of services has its own chain, so that
 // connections on other chains stay open when a range is added.
-func (v *snapshot) bytesByAddress(prefix string, timeout time.Duration) []*listener.FilterChain {
+func (b Builder) bytesByAddress(prefix string, timeout time.Duration) []*listener.FilterChain {
 	var out []*listener.FilterChain
-	if others := v.networksWithoutServices(); len(others) > 0 { // a chain without prefixes would match all addresses
-		out = append(out, byAddress("tcp", prefix, toCluster(passthroughCluster), timeout, others))
+	if others := b.networksWithoutServices(); len(others) > 0 { // a chain without prefixes would match all addresses
+		out = append(out, byAddress("tcp", prefix, toCluster(names.Passthrough), timeout, others))
 	}
-	for _, r := range v.serviceRanges() {
-		out = append(out, byAddress("tcp "+r.String(), prefix, toService(passthroughCluster), timeout, []netip.Prefix{r}))
+	for _, r := range b.Ranges {
+		out = append(out, byAddress("tcp "+r.String(), prefix, toService(names.Passthrough), timeout, []netip.Prefix{r}))
 	}
 	return out
 }
 
 // networksWithoutServices returns the mesh's networks except the ranges of services, because Envoy
 // rejects a prefix in two chains.
-func (v *snapshot) networksWithoutServices() []netip.Prefix {
-	return slices.DeleteFunc(slices.Clone(v.config.Networks), func(n netip.Prefix) bool { return slices.Contains(v.serviceRanges(), n.Masked()) })
+func (b Builder) networksWithoutServices() []netip.Prefix {
+	return slices.DeleteFunc(slices.Clone(b.Networks), func(n netip.Prefix) bool { return slices.Contains(b.Ranges, n.Masked()) })
 }
 
 // byAddress returns a chain for bytes. The API requires a cluster in it, which the filter state
 // overrides.
 func byAddress(name, prefix string, bytes *tcp.TcpProxy, timeout time.Duration, to []netip.Prefix) *listener.FilterChain {
-	choose := network("envoy.filters.network.set_filter_state", &state.Config{
+	choose := message.NetworkFilter("envoy.filters.network.set_filter_state", &state.Config{
 		OnNewConnection: []*values.FilterStateValue{setState(tcpClusterState, prefix+"%DOWNSTREAM_LOCAL_ADDRESS%")},
 	})
 	bytes.StatPrefix = "outbound"
-	bytes.OnDemand = &tcp.TcpProxy_OnDemand{OdcdsConfig: ads(0), Timeout: duration(timeout)}
+	bytes.OnDemand = &tcp.TcpProxy_OnDemand{OdcdsConfig: message.ADS(0), Timeout: durationpb.New(timeout)}
 	return &listener.FilterChain{
 		Name:             name,
 		FilterChainMatch: &listener.FilterChainMatch{PrefixRanges: cidrs(to)},
@@ -197,7 +227,7 @@ func byAddress(name, prefix string, bytes *tcp.TcpProxy, timeout time.Duration, 
 func passthroughChain() *listener.FilterChain {
 	return &listener.FilterChain{
 		Name:    "passthrough",
-		Filters: []*listener.Filter{tcpProxy(toCluster(passthroughCluster))},
+		Filters: []*listener.Filter{tcpProxy(toCluster(names.Passthrough))},
 	}
 }
 
@@ -206,16 +236,16 @@ func toCluster(name string) *tcp.TcpProxy {
 	return &tcp.TcpProxy{
 		StatPrefix:       name,
 		ClusterSpecifier: &tcp.TcpProxy_Cluster{Cluster: name},
-		IdleTimeout:      duration(0),
+		IdleTimeout:      durationpb.New(0),
 	}
 }
 
-// toService forwards bytes to a cluster with tryTimeout. Without a pause, two attempts might select the
+// toService forwards bytes to a cluster with retries. Without a pause, two attempts might select the
 // same endpoint before its failure is counted.
 func toService(cluster string) *tcp.TcpProxy {
 	p := toCluster(cluster)
-	p.MaxConnectAttempts = uint32Value(connectTries)
-	p.BackoffOptions = &core.BackoffStrategy{BaseInterval: duration(firstPause), MaxInterval: duration(longestPause)}
+	p.MaxConnectAttempts = wrapperspb.UInt32(retry.Tries)
+	p.BackoffOptions = &core.BackoffStrategy{BaseInterval: durationpb.New(retry.FirstPause), MaxInterval: durationpb.New(retry.LongestPause)}
 	return p
 }
 
@@ -228,30 +258,22 @@ func cidrs(list []netip.Prefix) []*core.CidrRange {
 }
 
 func cidr(p netip.Prefix) *core.CidrRange {
-	return &core.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: uint32Value(uint32(p.Bits()))}
+	return &core.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: wrapperspb.UInt32(uint32(p.Bits()))}
 }
 
 func httpInspector() *listener.ListenerFilter {
-	return listenerFilter("envoy.filters.listener.http_inspector", &inspector.HttpInspector{})
+	return message.ListenerFilter("envoy.filters.listener.http_inspector", &inspector.HttpInspector{})
 }
 
 func originalDestination() *listener.ListenerFilter {
-	return listenerFilter("envoy.filters.listener.original_dst", &original.OriginalDst{})
+	return message.ListenerFilter("envoy.filters.listener.original_dst", &original.OriginalDst{})
 }
 
 // proxyProtocol reads the original destination from a header, and closes connections without one.
 func proxyProtocol() *listener.ListenerFilter {
-	return listenerFilter("envoy.filters.listener.proxy_protocol", &proxyprotocol.ProxyProtocol{})
-}
-
-func listenerFilter(name string, config proto.Message) *listener.ListenerFilter {
-	return &listener.ListenerFilter{Name: name, ConfigType: &listener.ListenerFilter_TypedConfig{TypedConfig: typed(config)}}
+	return message.ListenerFilter("envoy.filters.listener.proxy_protocol", &proxyprotocol.ProxyProtocol{})
 }
 
 func tcpProxy(p *tcp.TcpProxy) *listener.Filter {
-	return network("envoy.filters.network.tcp_proxy", p)
-}
-
-func network(name string, config proto.Message) *listener.Filter {
-	return &listener.Filter{Name: name, ConfigType: &listener.Filter_TypedConfig{TypedConfig: typed(config)}}
+	return message.NetworkFilter("envoy.filters.network.tcp_proxy", p)
 }

@@ -1,4 +1,4 @@
-package resource
+package clusters
 
 import (
 	"cmp"
@@ -9,33 +9,38 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/xds/message"
+	"outrider.dev/internal/core/xds/mtls"
+	"outrider.dev/internal/core/xds/names"
+	"outrider.dev/internal/core/xds/observe"
 )
 
-// endpoints returns the endpoints of a service's port in a family, by zone. They are the ready ones or,
+// Endpoints returns the endpoints of a service's port in a family, by zone. They are the ready ones or,
 // if there are none, those that are terminating but still serve, as in kube-proxy, or else those that
 // were ready before the kubelet restarted.
 //
 // Endpoints near the client have a higher priority. Unlike kube-proxy, Envoy uses the others if the
 // near ones are missing or ejected.
-func (b *builder) endpoints(name string, t target, at mesh.Place) *endpoint.ClusterLoadAssignment {
-	all := serving(t.service.Endpoints, t.port.Name, t.effectiveFamily())
-	near := t.service.Near(all, at)
+func (b Builder) Endpoints(name string, t names.Target, at mesh.Place) *endpoint.ClusterLoadAssignment {
+	all := serving(t.Service.Endpoints, t.Port.Name, t.EffectiveFamily())
+	near := t.Service.Near(all, at)
 	if near != nil && at.Node != "" {
 		all = closest(all, near, at.Node)
 	}
 	groups := map[group][]*endpoint.LbEndpoint{}
 	for _, e := range all {
 		id := ""
-		if mutual(e.Workload, e.Port) {
-			id = identity(b.config.TrustDomain, e.Workload)
+		if mtls.Mutual(e.Workload, e.Port) {
+			id = mtls.Identity(b.TrustDomain, e.Workload)
 		}
 		g := group{zone: e.EffectiveZone()}
 		if near != nil && !near(e) {
 			g.priority = 1
 		}
-		groups[g] = append(groups[g], b.describeWorkload(lbEndpoint(e.Addr.String(), e.Port, id), e.Workload))
+		groups[g] = append(groups[g], b.describe(lbEndpoint(e.Addr.String(), e.Port, id), e.Workload))
 	}
 	out := &endpoint.ClusterLoadAssignment{ClusterName: name}
 	for _, g := range slices.SortedFunc(maps.Keys(groups), group.compare) {
@@ -43,11 +48,19 @@ func (b *builder) endpoints(name string, t target, at mesh.Place) *endpoint.Clus
 			Locality: &core.Locality{Zone: g.zone}, // a gRPC client requires a locality with a weight
 			Priority: g.priority,
 			// The weight is the number of endpoints, so that each endpoint has the same share.
-			LoadBalancingWeight: uint32Value(uint32(len(groups[g]))),
+			LoadBalancingWeight: wrapperspb.UInt32(uint32(len(groups[g]))),
 			LbEndpoints:         groups[g],
 		})
 	}
 	return out
+}
+
+// describe adds to an endpoint for what requests are counted.
+func (b Builder) describe(e *endpoint.LbEndpoint, w *mesh.Workload) *endpoint.LbEndpoint {
+	if b.Metrics && w != nil {
+		observe.DescribeWorkload(e, w)
+	}
+	return e
 }
 
 // maxFar limits how many endpoints that are not near an assignment for one node contains. Without it,
@@ -87,10 +100,10 @@ func (g group) compare(h group) int {
 
 // serving returns the endpoints of a port that accept connections, sorted by address: those of a family
 // or, if kube-proxy would have none, those of the other.
-func serving(all []mesh.Endpoint, portName string, f family) []mesh.Endpoint {
+func serving(all []mesh.Endpoint, portName string, f names.Family) []mesh.Endpoint {
 	var ready, terminating, kept, others, othersTerminating []mesh.Endpoint
 	for _, e := range all {
-		own := familyOf(e.Addr) == f
+		own := names.FamilyOf(e.Addr) == f
 		switch {
 		case e.PortName != portName:
 		case own && e.Ready:
@@ -119,7 +132,7 @@ func serving(all []mesh.Endpoint, portName string, f family) []mesh.Endpoint {
 // lbEndpoint returns an endpoint, which is called by mutual TLS if id is not empty.
 func lbEndpoint(host string, port uint16, id string) *endpoint.LbEndpoint {
 	out := &endpoint.LbEndpoint{HostIdentifier: &endpoint.LbEndpoint_Endpoint{
-		Endpoint: &endpoint.Endpoint{Address: socketAddress(host, port)},
+		Endpoint: &endpoint.Endpoint{Address: message.SocketAddress(host, port)},
 	}}
 	if id != "" {
 		out.Metadata = &core.Metadata{FilterMetadata: map[string]*structpb.Struct{

@@ -1,0 +1,122 @@
+// Package message makes the small messages of Envoy's API of which resources consist: filters and other
+// extensions with their typed configuration, addresses, headers, matchers of texts.
+package message
+
+import (
+	"math"
+	"time"
+
+	accesslog "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// TransportSocket returns a transport socket; its name has Envoy's prefix.
+func TransportSocket(name string, config proto.Message) *core.TransportSocket {
+	return &core.TransportSocket{Name: "envoy.transport_sockets." + name, ConfigType: &core.TransportSocket_TypedConfig{TypedConfig: Typed(config)}}
+}
+
+// Typed returns a message with its type, or nil if a string is not UTF-8. The same message has the same
+// bytes in each process.
+func Typed(m proto.Message) *anypb.Any {
+	out := &anypb.Any{}
+	if err := anypb.MarshalFrom(out, m, proto.MarshalOptions{Deterministic: true}); err != nil {
+		return nil
+	}
+	return out
+}
+
+// ADS makes the proxy's single ADS stream the source of a resource. A timeout of 0 means none.
+func ADS(timeout time.Duration) *core.ConfigSource {
+	return &core.ConfigSource{
+		ResourceApiVersion:    core.ApiVersion_V3,
+		ConfigSourceSpecifier: &core.ConfigSource_Ads{Ads: &core.AggregatedConfigSource{}},
+		InitialFetchTimeout:   durationpb.New(timeout),
+	}
+}
+
+// SocketAddress is a host and a port.
+func SocketAddress(host string, port uint16) *core.Address {
+	return &core.Address{Address: &core.Address_SocketAddress{SocketAddress: &core.SocketAddress{
+		Address: host, PortSpecifier: &core.SocketAddress_PortValue{PortValue: uint32(port)},
+	}}}
+}
+
+// Anything matches all requests.
+func Anything() *route.RouteMatch {
+	return &route.RouteMatch{PathSpecifier: &route.RouteMatch_Prefix{Prefix: "/"}}
+}
+
+// HTTPFilter returns a filter of requests.
+func HTTPFilter(name string, config proto.Message) *hcm.HttpFilter {
+	return &hcm.HttpFilter{Name: name, ConfigType: &hcm.HttpFilter_TypedConfig{TypedConfig: Typed(config)}}
+}
+
+// ListenerFilter returns a filter of new connections.
+func ListenerFilter(name string, config proto.Message) *listener.ListenerFilter {
+	return &listener.ListenerFilter{Name: name, ConfigType: &listener.ListenerFilter_TypedConfig{TypedConfig: Typed(config)}}
+}
+
+// NetworkFilter returns a filter of a chain.
+func NetworkFilter(name string, config proto.Message) *listener.Filter {
+	return &listener.Filter{Name: name, ConfigType: &listener.Filter_TypedConfig{TypedConfig: Typed(config)}}
+}
+
+// Header sets a header, or appends to it.
+func Header(name, value string, how core.HeaderValueOption_HeaderAppendAction) *core.HeaderValueOption {
+	return &core.HeaderValueOption{Header: &core.HeaderValue{Key: name, Value: value}, AppendAction: how}
+}
+
+// Both matches what both filters match.
+func Both(a, b *accesslog.AccessLogFilter) *accesslog.AccessLogFilter {
+	return &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_AndFilter{
+		AndFilter: &accesslog.AndFilter{Filters: []*accesslog.AccessLogFilter{a, b}},
+	}}
+}
+
+// Fields returns an object whose values are strings.
+func Fields(of map[string]string) *structpb.Struct {
+	out := &structpb.Struct{Fields: map[string]*structpb.Value{}}
+	for name, value := range of {
+		out.Fields[name] = structpb.NewStringValue(value)
+	}
+	return out
+}
+
+// Inline is data in the message itself.
+func Inline(s string) *core.DataSource {
+	return &core.DataSource{Specifier: &core.DataSource_InlineString{InlineString: s}}
+}
+
+// Exactly matches one text.
+func Exactly(v string) *matcher.StringMatcher {
+	return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Exact{Exact: v}}
+}
+
+// Prefixed matches texts that begin with v.
+func Prefixed(v string) *matcher.StringMatcher {
+	return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Prefix{Prefix: v}}
+}
+
+// Regex matches a whole text.
+func Regex(v string) *matcher.StringMatcher {
+	return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_SafeRegex{SafeRegex: &matcher.RegexMatcher{Regex: v}}}
+}
+
+// Extension returns the configuration of an extension.
+func Extension(name string, config proto.Message) *core.TypedExtensionConfig {
+	return &core.TypedExtensionConfig{Name: name, TypedConfig: Typed(config)}
+}
+
+// Share converts a percentage of the requests.
+func Share(percent float64) *typev3.FractionalPercent {
+	return &typev3.FractionalPercent{Numerator: uint32(math.Round(percent * 10_000)), Denominator: typev3.FractionalPercent_MILLION}
+}
