@@ -6,11 +6,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/core/pod/podspec"
-	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/internal/doctor/lint"
 	"outrider.dev/startup"
@@ -77,7 +77,7 @@ func ofOldKubernetes(f finding.Finding) bool {
 // refusesNone injects a pod in each way that a mesh may be configured for.
 func refusesNone(t *testing.T, file string, o podfile.Object) (injected bool) {
 	t.Helper()
-	for _, way := range []map[string]string{nil, {request.StartAnnotation: "native"}} {
+	for _, way := range []map[string]string{nil, {contract.Start: "native"}} {
 		for _, on := range []startup.Kubernetes{28, 34, 36} {
 			if on < 29 && way != nil {
 				continue // that version has no native sidecars

@@ -31,10 +31,10 @@ func startOff(s subject, b *builder) {
 	}
 	c := clue{code: "proxy-not-awaited", why: refused, run: "outrider plan " + b.input(s.File) + " --advise"}
 	switch hold := s.configOf("holdApplicationUntilProxyStarts"); {
-	case s.reading.Start == request.StartOff:
-		c.field, c.evidence = annotation(request.StartAnnotation), "off"
+	case s.reading.Start == request.Off:
+		c.field, c.evidence = annotation(contract.Start), "off"
 		c.do = "remove the annotation: without it the app starts after its proxy"
-	case s.reading.Start == request.StartDefault && hold == false:
+	case s.reading.Start == "" && hold == false:
 		c.field, c.evidence = annotation(proxyConfig), "holdApplicationUntilProxyStarts"
 		c.do = "remove holdApplicationUntilProxyStarts, or set it to true"
 	default:
@@ -46,7 +46,7 @@ func startOff(s subject, b *builder) {
 
 // leftOut finds pods whose annotations name the proxy, but not all containers that wait for it.
 func leftOut(s subject, b *builder) {
-	if !s.captured() || !s.injected || s.readErr != nil || s.reading.Start == request.StartOff || !s.namesProxy() {
+	if !s.captured() || !s.injected || s.readErr != nil || s.reading.Start == request.Off || !s.namesProxy() {
 		return
 	}
 	free := s.free()
@@ -192,7 +192,7 @@ func (s *subject) ofOtherMesh() bool {
 // keepsAll reports whether the plan of pod can work, and each edge gets a mechanism.
 func keepsAll(pod *corev1.Pod, edges []startup.Edge, on startup.Kubernetes) bool {
 	r, err := podspec.Read(pod)
-	if err != nil || r.Start == request.StartOff {
+	if err != nil || r.Start == request.Off {
 		return false
 	}
 	for _, f := range r.Plan().Validate(on) {
@@ -252,13 +252,13 @@ func holdRequested(s subject, b *builder) {
 	for _, better := range []string{"gate", "native"} {
 		after := s.Pod.DeepCopy()
 		after.Annotations = maps.Clone(after.Annotations)
-		after.Annotations[request.StartAnnotation] = better
+		after.Annotations[contract.Start] = better
 		if fix = s.requesting(after, edges); fix != nil {
 			do = "set it to " + better + ": it fails closed"
 			break
 		}
 	}
-	b.held(s, s.proxy, to, annotation(request.StartAnnotation), "hold", do, fix)
+	b.held(s, s.proxy, to, annotation(contract.Start), "hold", do, fix)
 }
 
 // held adds a finding about a hold: which containers it does not make wait, and its cost.

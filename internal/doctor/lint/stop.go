@@ -74,7 +74,7 @@ func proxyInJob(s subject, b *builder) {
 			c.fix = s.to(after)
 		}
 	case s.reading.Start == "hold":
-		c.title, c.field, c.evidence = "a hold needs a plain proxy, in a pod that should complete", annotation(request.StartAnnotation), "hold"
+		c.title, c.field, c.evidence = "a hold needs a plain proxy, in a pod that should complete", annotation(contract.Start), "hold"
 		c.do = "name the command, or set it to gate or native"
 	case old:
 		c.title = fmt.Sprintf("on Kubernetes 1.%d the proxy will be a plain container of a pod that should complete", s.on)

@@ -62,7 +62,7 @@ func readsAsWritten(t testing.TB, pod *corev1.Pod, o Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if reading.Start == request.StartOff {
+	if reading.Start == request.Off {
 		return
 	}
 	requested := map[string]bool{}

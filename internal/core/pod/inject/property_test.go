@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
@@ -288,7 +289,7 @@ func delays(c *corev1.Container) bool { return c.ReadinessProbe != nil || podspe
 
 func requestedEdges(t testing.TB, pod *corev1.Pod) []startup.Edge {
 	t.Helper()
-	edges, err := request.Edges(mustStrip(t, pod).Annotations)
+	edges, err := request.Edges(mustStrip(t, pod).Annotations, manifest.DecodeAnnotationStrict)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -102,7 +102,7 @@ func writeOrder(in input, s effective, p order.Plan, r *verdict.Report) (pod *co
 // applications get such gates or none: if one end is not reported, the proxy cannot know that all have
 // ended. None get them if the agent would need an init container only for that.
 func reporting(p order.Plan, in input, s effective, r *verdict.Report) (out []string) {
-	off := in.pod.Annotations[contract.Start] == string(request.StartOff) // commands then stay unchanged
+	off := in.pod.Annotations[contract.Start] == string(request.Off) // commands then stay unchanged
 	if off || !s.proxy || !s.capture || s.init == contract.InitNone ||
 		!slices.ContainsFunc(p.Pod.Spec.Containers, containers.Named(contract.ProxyContainer)) {
 		return nil

@@ -163,7 +163,7 @@ func (p Report) edge(r podspec.Reading, c podspec.Choice, late map[string]bool, 
 // keeps.
 func (p Report) findings(r podspec.Reading, choices []podspec.Choice) startup.Findings {
 	found := r.Findings(choices, p.On)
-	if found.Err() != nil || r.Start == request.StartOff {
+	if found.Err() != nil || r.Start == request.Off {
 		return found
 	}
 	for _, e := range p.Edges {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
@@ -68,7 +69,7 @@ func (c *chooser) all(requestedOnly bool) []Choice {
 		case !isRequested && requestedOnly:
 		case !isRequested, c.pod.Excluded != "" && e.By != "":
 			out = append(out, c.found.choice(e, c.judge))
-		case e.By == startup.Gate && requested[i].By == "" && c.pod.Start == request.StartDefault,
+		case e.By == startup.Gate && requested[i].By == "" && c.pod.Start == "",
 			c.pod.Injected && slices.Contains(startup.Preferred, e.By) && (requested[i].By == "" || requested[i].By == e.By):
 			out = append(out, c.found.choice(e, c.judge))
 		default:
@@ -161,8 +162,8 @@ func KeptBy(choices []Choice) func(startup.Edge) bool {
 
 func (c *chooser) choose(e startup.Edge) Choice {
 	requested, source := e.By, "the edge names it"
-	if requested == "" && c.pod.Start != request.StartDefault {
-		requested, source = startup.Mechanism(c.pod.Start), "annotation "+request.StartAnnotation+": "+string(c.pod.Start)
+	if requested == "" && c.pod.Start != "" {
+		requested, source = c.pod.Start, "annotation "+contract.Start+": "+string(c.pod.Start)
 	}
 	e.By = requested
 	if why := c.writesNothing(requested, source); why != "" {
@@ -206,7 +207,7 @@ func (c *chooser) writesNothing(requested startup.Mechanism, source string) stri
 	switch {
 	case c.pod.Excluded != "":
 		return "injection leaves the pod as it is: " + c.pod.Excluded
-	case c.pod.Start == request.StartOff && requested == startup.Mechanism(request.StartOff):
+	case c.pod.Start == request.Off && requested == request.Off:
 		return source + ": no order"
 	}
 	return ""
@@ -239,7 +240,7 @@ func (c *chooser) candidates(e startup.Edge) []startup.Mechanism {
 		return c.order
 	case slices.Contains(startup.Preferred, requested) && c.option(e, startup.InitDone).Answer.Can():
 		return []startup.Mechanism{startup.InitDone}
-	case requested == startup.Hold && c.pod.Start == request.StartHold:
+	case requested == startup.Hold && c.pod.Start == startup.Hold:
 		return slices.Concat([]startup.Mechanism{requested}, own)
 	}
 	return []startup.Mechanism{requested}

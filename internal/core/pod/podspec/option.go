@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"outrider.dev/internal/core/pod/request"
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/startup"
 )
 
@@ -68,8 +68,8 @@ func (c *chooser) asWritten(e startup.Edge, requested startup.Mechanism) (startu
 			return startup.Container{}, startup.Answer{}, reason
 		}
 	case startup.Native:
-		if from.Kind == startup.Plain && !f.Proxy && c.pod.Start != request.Start(startup.Native) && requested != startup.Native {
-			return startup.Container{}, startup.Answer{}, fmt.Sprintf("%s is a container of the application: it becomes a sidecar only if you ask for it (%s: native)", e.From, request.StartAnnotation)
+		if from.Kind == startup.Plain && !f.Proxy && c.pod.Start != startup.Native && requested != startup.Native {
+			return startup.Container{}, startup.Answer{}, fmt.Sprintf("%s is a container of the application: it becomes a sidecar only if you ask for it (%s: native)", e.From, contract.Start)
 		}
 		judge = c.asSidecar(e, at, toAt)
 	case startup.Hold:
@@ -128,12 +128,12 @@ func (c *chooser) noGate(e startup.Edge, requested startup.Mechanism) string {
 // firstProcess returns the reason why a gate, which would itself be process 1, does not fit the command of
 // one of the two containers. It is empty if the gate fits, or is requested anyway.
 func (c *chooser) firstProcess(e startup.Edge, requested startup.Mechanism) string {
-	if requested == startup.Gate || c.pod.Start == request.Start(startup.Gate) {
+	if requested == startup.Gate || c.pod.Start == startup.Gate {
 		return ""
 	}
 	for _, name := range []string{e.To, e.From} {
 		if c.pod.Facts[name].First && !c.pod.Facts[name].Proxy {
-			return fmt.Sprintf("the command of %s has to be process 1, and that is the gate: ask for it (%s: gate) if this one need not be", name, request.StartAnnotation)
+			return fmt.Sprintf("the command of %s has to be process 1, and that is the gate: ask for it (%s: gate) if this one need not be", name, contract.Start)
 		}
 	}
 	return ""

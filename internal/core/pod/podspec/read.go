@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
@@ -17,12 +18,12 @@ import (
 // A Reading describes the start-up of a pod.
 type Reading struct {
 	Containers []startup.Container
-	Facts      map[string]Fact // by container
-	Requested  []startup.Edge  // by annotation, stars included
-	Found      []Found         // orderings that the pod already has
-	Start      request.Start   // the annotation outrider.dev/start
-	Native     bool            // the annotation sidecar.istio.io/nativeSidecar: "true", which takes precedence over a gate
-	Expected   []string        // containers that others wait for, and that injection has not added yet
+	Facts      map[string]Fact   // by container
+	Requested  []startup.Edge    // by annotation, stars included
+	Found      []Found           // orderings that the pod already has
+	Start      startup.Mechanism // the annotation outrider.dev/start
+	Native     bool              // the annotation sidecar.istio.io/nativeSidecar: "true", which takes precedence over a gate
+	Expected   []string          // containers that others wait for, and that injection has not added yet
 	Notes      []string
 	Injected   bool   // injection has already written what is requested, as well as it could
 	Excluded   string // why injection will not write what is requested; empty: it will
@@ -91,7 +92,7 @@ func readAll(pod *corev1.Pod) (reader, error) {
 	if err := CheckSize(pod); err != nil {
 		return reader{pod: pod}, err
 	}
-	requested, err := request.Edges(pod.Annotations)
+	requested, err := request.Edges(pod.Annotations, manifest.DecodeAnnotationStrict)
 	if err := CheckEdges(requested); err != nil {
 		return reader{pod: pod}, err
 	}
@@ -111,7 +112,7 @@ func read(pod *corev1.Pod, requested []startup.Edge) (reader, error) {
 	if _, r.Injected = pod.Annotations[contract.Status]; !r.Injected && len(requested) > 0 {
 		r.Excluded = request.Excluded(pod)
 	}
-	start, err := request.ParseStart(pod.Annotations)
+	start, err := request.Start(pod.Annotations)
 	r.Node = r.Node || pod.Annotations[contract.Init] == contract.InitByNode
 	r.Start, r.Native = start, pod.Annotations[contract.NativeSidecar] == "true"
 	for _, e := range requested {

@@ -16,7 +16,7 @@ import (
 // the first one; empty if there are none, or if nothing helps. It covers only plain containers that wait by
 // an annotation or for a proxy, because no setting gives the others a gate.
 func (r Reading) Stronger(choices []Choice, on startup.Kubernetes) string {
-	if r.Start == request.StartOff {
+	if r.Start == request.Off {
 		return ""
 	}
 	c := newChooser(r, r.Plan().Expand(), on)
@@ -40,8 +40,8 @@ func (r Reading) Stronger(choices []Choice, on startup.Kubernetes) string {
 	if len(missing) > 0 {
 		remedy = append(remedy, fmt.Sprintf("write the command of %s into the pod spec, inject with --resolve-images, or have the nodes add the gates (%s: %s)", names(missing), contract.Init, contract.InitByNode))
 	}
-	if len(missing)+len(annotations) == 0 || r.Start != request.StartDefault || r.Native {
-		annotations = append(annotations, request.StartAnnotation+": gate")
+	if len(missing)+len(annotations) == 0 || r.Start != "" || r.Native {
+		annotations = append(annotations, contract.Start+": gate")
 	}
 	if len(annotations) > 0 {
 		remedy = append(remedy, "annotate "+names(annotations))
@@ -58,7 +58,7 @@ func (c *chooser) weak(choice Choice, requested bool) bool {
 // MissingCommands returns the containers that wait for a proxy at most at the first start, because a gate
 // would need a command that the pod does not have. Each is listed once, in order.
 func (r Reading) MissingCommands(choices []Choice, on startup.Kubernetes) (out []string) {
-	if r.Start == request.StartOff {
+	if r.Start == request.Off {
 		return nil
 	}
 	c := newChooser(r, r.Plan().Expand(), on)

@@ -9,12 +9,12 @@ import (
 	"slices"
 	"strings"
 
-	"outrider.dev/internal/base/manifest"
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/manifest/decodeerror"
 	"outrider.dev/startup"
 )
 
-// The annotations that request an order.
+// EdgesAnnotation requests an order.
 //
 //	outrider.dev/depends-on: |
 //	  app:  {outrider-proxy: healthy, migrate: completed, cache: {condition: healthy, timeout: 20s, on-timeout: continue}}
@@ -26,7 +26,6 @@ import (
 const (
 	EdgesAnnotation = "outrider.dev/depends-on"
 	perContainer    = EdgesAnnotation + "."
-	StartAnnotation = "outrider.dev/start"
 )
 
 // An Error reports an annotation that cannot be understood.
@@ -49,8 +48,9 @@ func IsEdges(key string) bool {
 }
 
 // Edges returns the edges that a pod's annotations request, in the order of the annotations' names. It
-// checks only the words; [startup.Plan.Validate] checks whether the pod has the containers.
-func Edges(annotations map[string]string) ([]startup.Edge, error) {
+// checks only the words; [startup.Plan.Validate] checks whether the pod has the containers. The decoder is
+// manifest.DecodeAnnotationStrict: a parameter, so that this package is below that of manifests.
+func Edges(annotations map[string]string, decode func(string, any) error) ([]startup.Edge, error) {
 	var edges []startup.Edge
 	var errs []error
 	seen := map[startup.Ends]bool{}
@@ -59,7 +59,7 @@ func Edges(annotations map[string]string) ([]startup.Edge, error) {
 		var err error
 		switch to, short := strings.CutPrefix(key, perContainer); {
 		case key == EdgesAnnotation:
-			found, err = longForm(annotations[key])
+			found, err = longForm(annotations[key], decode)
 		case short:
 			found, err = shortForm(key, to, annotations[key])
 		default:
@@ -78,9 +78,9 @@ func Edges(annotations map[string]string) ([]startup.Edge, error) {
 	return edges, errors.Join(errs...)
 }
 
-func longForm(text string) ([]startup.Edge, error) {
+func longForm(text string, decode func(string, any) error) ([]startup.Edge, error) {
 	var graph map[string]map[string]json.RawMessage
-	if err := manifest.DecodeAnnotationStrict(text, &graph); err != nil {
+	if err := decode(text, &graph); err != nil {
 		return nil, &Error{EdgesAnnotation, "", fmt.Sprintf("want CONTAINER: {DEPENDENCY: CONDITION}: %s", mismatch(nil, err))}
 	}
 	var edges []startup.Edge
@@ -235,22 +235,15 @@ func FormatEdges(edges []startup.Edge) string {
 	return b.String()
 }
 
-// Start is the value of the annotation outrider.dev/start: a mechanism, or off.
-type Start string
+// Off is the value of the annotation outrider.dev/start that requests no order, in place of a mechanism.
+const Off startup.Mechanism = "off"
 
-const (
-	StartDefault Start = "" // no mechanism is requested
-	StartGate          = Start(startup.Gate)
-	StartNative        = Start(startup.Native)
-	StartHold          = Start(startup.Hold)
-	StartOff     Start = "off"
-)
-
-// ParseStart reads the annotation outrider.dev/start. The error is an *Error.
-func ParseStart(annotations map[string]string) (Start, error) {
-	s := Start(annotations[StartAnnotation])
-	if slices.Contains([]Start{StartDefault, StartGate, StartNative, StartHold, StartOff}, s) {
-		return s, nil
+// Start reads the annotation outrider.dev/start: the mechanism for edges that name none, [Off], or nothing.
+// The error is an *Error.
+func Start(annotations map[string]string) (startup.Mechanism, error) {
+	by := startup.Mechanism(annotations[contract.Start])
+	if by == "" || by == Off || by != startup.InitDone && slices.Contains(startup.Preferred, by) {
+		return by, nil
 	}
-	return "", &Error{StartAnnotation, "", fmt.Sprintf("%q is none of gate, native, hold, off", s)}
+	return "", &Error{contract.Start, "", fmt.Sprintf("%q is none of gate, native, hold, off", by)}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"outrider.dev/internal/base/manifest"
 	"outrider.dev/startup"
 )
 
@@ -20,7 +21,7 @@ web:   {cache: {condition: started, required: false, on-restart: restart, by: ga
 `,
 		EdgesAnnotation + ".report": "outrider-proxy, migrate=completed",
 		"other":                     "{",
-	})
+	}, manifest.DecodeAnnotationStrict)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,13 +59,13 @@ func TestErrorsNameTheMistake(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := Edges(map[string]string{EdgesAnnotation: tt.text})
+			_, err := Edges(map[string]string{EdgesAnnotation: tt.text}, manifest.DecodeAnnotationStrict)
 			if diff := cmp.Diff("annotation outrider.dev/depends-on: "+tt.want, fmt.Sprint(err)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
-	_, err := Edges(map[string]string{EdgesAnnotation: "app: {a: started}", EdgesAnnotation + ".app": "a, , b=no, c: started"})
+	_, err := Edges(map[string]string{EdgesAnnotation: "app: {a: started}", EdgesAnnotation + ".app": "a, , b=no, c: started"}, manifest.DecodeAnnotationStrict)
 	want := []string{
 		`annotation outrider.dev/depends-on.app: container app: "" is not one word; want DEPENDENCY or DEPENDENCY=CONDITION, with commas between`,
 		`annotation outrider.dev/depends-on.app: container app: b: "no" is none of started, healthy, completed; want DEPENDENCY or DEPENDENCY=CONDITION, with commas between`,
@@ -77,7 +78,7 @@ func TestErrorsNameTheMistake(t *testing.T) {
 }
 
 func TestUnknownStart(t *testing.T) {
-	_, err := ParseStart(map[string]string{StartAnnotation: "natve"})
+	_, err := Start(map[string]string{"outrider.dev/start": "natve"})
 	if want := `annotation outrider.dev/start: "natve" is none of gate, native, hold, off`; fmt.Sprint(err) != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
@@ -88,7 +89,7 @@ func FuzzEdges(f *testing.F) {
 	f.Add(`app: {outrider-proxy: healthy, cache: {condition: healthy, timeout: 20s, on-timeout: continue}}`, "a, b=completed")
 	f.Add(`"*": {p: {condition: started, required: false, on-restart: notify, by: native}}`, "")
 	f.Fuzz(func(t *testing.T, long, short string) {
-		edges, err := Edges(map[string]string{EdgesAnnotation: long, EdgesAnnotation + ".app": short})
+		edges, err := Edges(map[string]string{EdgesAnnotation: long, EdgesAnnotation + ".app": short}, manifest.DecodeAnnotationStrict)
 		if err != nil {
 			return
 		}
@@ -97,7 +98,7 @@ func FuzzEdges(f *testing.F) {
 				t.Fatalf("%+v", e)
 			}
 		}
-		again, err := Edges(map[string]string{EdgesAnnotation: FormatEdges(edges)})
+		again, err := Edges(map[string]string{EdgesAnnotation: FormatEdges(edges)}, manifest.DecodeAnnotationStrict)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, FormatEdges(edges))
 		}

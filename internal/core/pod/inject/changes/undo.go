@@ -49,14 +49,14 @@ func recorded(pod *corev1.Pod, key string, into any) error {
 
 // undo removes what injection added, and restores what it changed. It changes the given pod.
 func undo(out *corev1.Pod, s status, before Overrides) *corev1.Pod {
-	start, _ := request.ParseStart(out.Annotations)
+	start, _ := request.Start(out.Annotations)
 	added := func(c corev1.Container) bool {
 		return slices.Contains(append(s.InitContainers, s.Containers...), c.Name)
 	}
 	out.Spec.InitContainers = append(slices.DeleteFunc(out.Spec.InitContainers, added), before.InitContainers...)
 	place := slices.IndexFunc(out.Spec.Containers, containers.Named(contract.ProxyContainer))
 	out.Spec.Containers = slices.DeleteFunc(out.Spec.Containers, added)
-	if start != request.StartOff || place < 0 {
+	if start != request.Off || place < 0 {
 		place = len(out.Spec.Containers)
 	}
 	out.Spec.Containers = slices.Insert(out.Spec.Containers, place, before.Containers...) // with start: off at the author's position

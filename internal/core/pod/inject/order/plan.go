@@ -105,7 +105,7 @@ func Of(in Request, r *verdict.Report) (Plan, error) {
 // needsSidecar reports whether an arrangement with a plain proxy shows that the proxy must be a sidecar.
 func (p Plan) needsSidecar(on startup.Kubernetes) bool {
 	w := p.policy
-	if on < 29 || slices.Contains(w.avoid, startup.Native) || w.start == request.StartHold {
+	if on < 29 || slices.Contains(w.avoid, startup.Native) || w.start == startup.Hold {
 		return false
 	}
 	return slices.ContainsFunc(p.Edges.Edges, func(e startup.Edge) bool {
@@ -140,7 +140,7 @@ func arrange(in Request, w policy, sidecar bool, known imagecmd.Commands) (Plan,
 		return p, err
 	}
 	reading.Avoid, reading.Unknown, reading.Node = w.avoid, known.Unknown, in.ByNode
-	if in.Alongside && w.start == request.StartDefault {
+	if in.Alongside && w.start == "" {
 		reading.Avoid = append(slices.Clip(reading.Avoid), mechanismsThatChange(reading, proxy)...)
 	}
 	requested := presentEdges(in, reading.Requested, p.said)
@@ -179,7 +179,7 @@ func arrange(in Request, w policy, sidecar bool, known imagecmd.Commands) (Plan,
 // a second. An author who accepts that second in exchange for a start without delay lists a container with
 // the proxy's name after the application.
 func (in Request) place(w policy, r *verdict.Report) int {
-	if w.start != request.StartOff || in.Before == 0 {
+	if w.start != request.Off || in.Before == 0 {
 		return 0
 	}
 	var first []string
@@ -307,7 +307,7 @@ func (p Plan) Judge(pod *corev1.Pod, on startup.Kubernetes) error {
 // validate refuses a start that cannot end, considering the author's requests and the kubelet's own order. A
 // work-around in a command is only a guess, and refuses nothing. The reason begins with source.
 func (w policy) validate(r podspec.Reading, on startup.Kubernetes, source string) error {
-	if w.start == request.StartOff {
+	if w.start == request.Off {
 		return nil
 	}
 	certain := startup.Preferred
@@ -336,7 +336,7 @@ func unchosen(r podspec.Reading) startup.Plan {
 
 // doubt warns of a start that cannot end if a command really waits for what it seems to wait for.
 func (w policy) doubt(r podspec.Reading, on startup.Kubernetes, to *verdict.Report) {
-	if w.start == request.StartOff || !slices.ContainsFunc(r.Found, func(f podspec.Found) bool { return f.Mechanism == startup.HealthLoop }) {
+	if w.start == request.Off || !slices.ContainsFunc(r.Found, func(f podspec.Found) bool { return f.Mechanism == startup.HealthLoop }) {
 		return
 	}
 	for _, f := range unchosen(r).Validate(on) {
@@ -367,11 +367,11 @@ func initWaits(r podspec.Reading) bool {
 func (p *Plan) add(c podspec.Choice, w policy, requested []startup.Edge) error {
 	e := c.Edge
 	switch {
-	case c.Present != nil, e.By == startup.InitDone, w.start == request.StartOff:
+	case c.Present != nil, e.By == startup.InitDone, w.start == request.Off:
 	case slices.Contains(startup.Preferred, e.By):
 		p.Edges.Edges = append(p.Edges.Edges, e)
 	case e.By != "":
-	case w.start != request.StartDefault || isRequested(requested, e):
+	case w.start != "" || isRequested(requested, e):
 		return verdict.Refuse(verdict.NoMechanism, p.hint(e), "%q cannot be kept%s", e, whyNot(c))
 	}
 	return nil

@@ -18,7 +18,7 @@ import (
 //	holdApplicationUntilProxyStarts             whether there is an order, by any mechanism:
 //	  of the pod, of the mesh, of the values      true and unset are the default strategy
 type policy struct {
-	start   request.Start
+	start   startup.Mechanism
 	order   bool              // the app waits for the proxy
 	sidecar bool              // the proxy is a restartable init container
 	by      startup.Mechanism // for the edges from the proxy; empty: the strategy decides
@@ -27,16 +27,16 @@ type policy struct {
 
 // policyOf returns the policy, and reports which of the settings have no effect.
 func policyOf(in Request, r *verdict.Report) (policy, error) {
-	start, err := request.ParseStart(in.Pod.Annotations)
+	start, err := request.Start(in.Pod.Annotations)
 	if err != nil {
 		return policy{}, verdict.Refuse(verdict.InvalidAnnotation, "", "%v", err)
 	}
-	w := policy{start: start, order: start != request.StartOff}
+	w := policy{start: start, order: start != request.Off}
 	w.applyHold(in, r)
 	old := in.Kubernetes < 29
 	w.applyNative(in, old, r)
-	w.sidecar = w.sidecar || w.start == request.StartNative && !old
-	if in.Proxy != nil && !w.sidecar && !old && w.start != request.StartHold && len(w.avoid) == 0 {
+	w.sidecar = w.sidecar || w.start == startup.Native && !old
+	if in.Proxy != nil && !w.sidecar && !old && w.start != startup.Hold && len(w.avoid) == 0 {
 		w.sidecar = firstInList(in, r)
 	}
 	return w, nil
@@ -61,7 +61,7 @@ func (w *policy) applyHold(in Request, r *verdict.Report) {
 	switch {
 	case hold == nil:
 		return
-	case w.start != request.StartDefault:
+	case w.start != "":
 		if in.Hold.OfPod {
 			r.Ignored(contract.ProxyConfig, "holdApplicationUntilProxyStarts: annotation "+contract.Start+": "+string(w.start)+" is more specific")
 		}
@@ -81,7 +81,7 @@ func (w *policy) applyNative(in Request, old bool, r *verdict.Report) {
 	native, at := nativeOf(in, r)
 	switch {
 	case native == "" || in.Alongside:
-	case w.start == request.StartHold || w.start == request.StartNative && native == "false":
+	case w.start == startup.Hold || w.start == startup.Native && native == "false":
 		r.Ignored(contract.NativeSidecar, "annotation "+contract.Start+": "+string(w.start)+" is more specific")
 		r.Note("%s: %s has no effect: annotation %s: %s is more specific", at, native, contract.Start, w.start)
 	case native == "false":
@@ -91,7 +91,7 @@ func (w *policy) applyNative(in Request, old bool, r *verdict.Report) {
 		r.Warn("%s: true has no effect: restartable init containers need Kubernetes 1.29, and this is 1.%d", at, in.Kubernetes)
 	default:
 		w.sidecar = true
-		if w.start == request.StartDefault && w.order {
+		if w.start == "" && w.order {
 			w.by = startup.Native
 		}
 	}
