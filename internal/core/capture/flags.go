@@ -1,7 +1,6 @@
 package capture
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"iter"
@@ -376,7 +375,7 @@ func portRange(s string) (r [2]uint16, err error) {
 // never is an error; a range skips such ports.
 func portList(never []uint16) func(string) ([]uint16, error) {
 	return func(s string) (out []uint16, err error) {
-		var ranges [][2]uint16
+		var ranges []Interval[uint32]
 		for part := range entries(s) {
 			r, err := portRange(part)
 			if err != nil {
@@ -388,14 +387,12 @@ func portList(never []uint16) func(string) ([]uint16, error) {
 			if len(ranges) == MaxPorts {
 				return nil, tooMany(MaxPorts)
 			}
-			ranges = append(ranges, r)
+			ranges = append(ranges, Interval[uint32]{First: uint32(r[0]), Last: uint32(r[1])})
 		}
-		slices.SortFunc(ranges, func(a, b [2]uint16) int { return cmp.Compare(a[0], b[0]) })
-		next := 1 // ranges may overlap
-		for _, r := range ranges {
-			for next = max(next, int(r[0])); next <= int(r[1]); next++ {
-				if !slices.Contains(never, uint16(next)) {
-					out = append(out, uint16(next))
+		for _, r := range Join(ByPort, ranges) {
+			for port := r.First; port <= r.Last; port++ {
+				if !slices.Contains(never, uint16(port)) {
+					out = append(out, uint16(port))
 				}
 			}
 		}

@@ -3,6 +3,7 @@ package capture
 import (
 	"net/netip"
 	"slices"
+	"sort"
 	"time"
 
 	"outrider.dev/internal/base/contract"
@@ -173,6 +174,6 @@ func (in Intent) parkedPorts() []uint16 {
 			ports = append(ports, p)
 		}
 	}
-	slices.Sort(ports)
+	sort.Slice(ports, func(i, j int) bool { return ports[i] < ports[j] }) // see sorted
 	return slices.Compact(ports)
 }
