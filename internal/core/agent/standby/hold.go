@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"sort"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -102,15 +103,13 @@ func (s *Standby) release(h *held) {
 	delete(s.held, h.id)
 	s.watch.remove(h.conn)
 	s.counts.Relaying++
-	s.released <- released{h, s.life} // does not block: the channel has room for Max
+	s.released.put(released{h, s.life})
 }
 
 // inOrder lists the held connections in order of arrival. It is called with mu locked.
 func (s *Standby) inOrder() []*held {
-	list := make([]*held, 0, len(s.held))
-	for _, id := range slices.Sorted(maps.Keys(s.held)) {
-		list = append(list, s.held[id])
-	}
+	list := slices.Collect(maps.Values(s.held))
+	sort.Slice(list, func(i, j int) bool { return list[i].id < list[j].id })
 	return list
 }
 

@@ -37,7 +37,11 @@ type released struct {
 
 // dialAll relays the released connections in order of arrival, until the standby is closed.
 func (s *Standby) dialAll() {
-	for r := range s.released {
+	for {
+		r, ok := s.released.take()
+		if !ok {
+			return
+		}
 		s.slots <- struct{}{}
 		answered := sync.OnceFunc(func() { <-s.slots })
 		up, ok := s.dial(r)

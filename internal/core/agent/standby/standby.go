@@ -70,7 +70,7 @@ type Standby struct {
 	watch *watch
 	work  sync.WaitGroup // accept loops, dialers, relays, the watch
 
-	released chan released // connections to relay; has room for all
+	released *queue        // connections to relay
 	slots    chan struct{} // one for each relayed connection that waits for its first answer
 
 	steering sync.Mutex // one Ready, Gone or Close at a time; locked before mu
@@ -104,7 +104,7 @@ func Listen(ctx context.Context, o Options) (*Standby, error) {
 	}
 	s := &Standby{
 		o: o, log: o.Log.With("port", o.Port), ctx: ctx, watch: w,
-		released: make(chan released, o.Max), slots: make(chan struct{}, inFlight), attach: (*socket).steer,
+		released: newQueue(), slots: make(chan struct{}, inFlight), attach: (*socket).steer,
 		lastQueue: lastQueue,
 		held:      map[int32]*held{}, warned: map[string]bool{},
 	}
@@ -218,10 +218,8 @@ func (s *Standby) Close() {
 	s.steering.Lock()
 	defer s.steering.Unlock()
 	s.mu.Lock()
-	if !s.closed {
-		s.closed = true
-		close(s.released) // release sends no more
-	}
+	s.closed = true // release puts no more
+	s.released.close()
 	for _, h := range s.held {
 		s.drop(h)
 	}

@@ -1,6 +1,9 @@
 package supervise
 
-import "bytes"
+import (
+	"bytes"
+	"io"
+)
 
 // Bounds of the part of a child's output that is kept. A crash of Envoy prints the cause first, then
 // 64 stack frames and some 30 lines for each request and message in progress.
@@ -17,6 +20,21 @@ type output struct {
 	part  []byte       // the line that has not ended yet
 	last  []string
 	bytes int // total length of the lines in last
+}
+
+// ReadFrom reads with a small buffer: io.Copy would keep 32 KiB for the whole life of the child.
+func (o *output) ReadFrom(r io.Reader) (n int64, err error) {
+	b := make([]byte, 4<<10)
+	for err == nil {
+		var got int
+		got, err = r.Read(b)
+		n += int64(got)
+		_, _ = o.Write(b[:got]) // it does not fail
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	return n, err
 }
 
 func (o *output) Write(b []byte) (int, error) {
