@@ -97,11 +97,35 @@ func addressRecords(raw []byte) ([]dnsmessage.Resource, error) {
 	if err := p.SkipAllQuestions(); err != nil {
 		return nil, err
 	}
-	all, err := p.AllAnswers()
-	return slices.DeleteFunc(all, func(r dnsmessage.Resource) bool {
-		return r.Header.Type != dnsmessage.TypeA && r.Header.Type != dnsmessage.TypeAAAA && r.Header.Type != dnsmessage.TypeCNAME
-	}), err
+	var out []dnsmessage.Resource
+	for {
+		h, err := p.AnswerHeader()
+		if err == dnsmessage.ErrSectionDone {
+			return out, nil
+		}
+		r := dnsmessage.Resource{Header: h}
+		// Parser.Answer would do, and would link 20 kB for types that are of no use here.
+		switch {
+		case err != nil:
+		case h.Type == dnsmessage.TypeA:
+			r.Body, err = pointer(p.AResource())
+		case h.Type == dnsmessage.TypeAAAA:
+			r.Body, err = pointer(p.AAAAResource())
+		case h.Type == dnsmessage.TypeCNAME:
+			r.Body, err = pointer(p.CNAMEResource())
+		default:
+			err = p.SkipAnswer()
+		}
+		if err != nil {
+			return nil, err
+		}
+		if r.Body != nil {
+			out = append(out, r)
+		}
+	}
 }
+
+func pointer[T any](v T, err error) (*T, error) { return &v, err }
 
 // passOn forwards a query to the pod's own name servers.
 func (s *Server) passOn(ctx context.Context, q query, tcp bool) []byte {

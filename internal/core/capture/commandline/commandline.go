@@ -75,16 +75,16 @@ func FinishIntent(fs *pflag.FlagSet, in *capture.Intent) error {
 // resolv.conf.
 func ServersFlag(fs *pflag.FlagSet) {
 	const name = "nameservers"
-	fs.StringSlice(name, nil, "with --redirect-dns: addresses of the pod's DNS servers, instead of those of resolv.conf")
+	fs.String(name, "", "with --redirect-dns: addresses of the pod's DNS servers, instead of those of resolv.conf, separated by commas")
 	fs.Lookup(name).Hidden = true // only outrider-node uses it
 }
 
 func givenServers(fs *pflag.FlagSet) (out []netip.Addr, err error) {
-	texts, err := fs.GetStringSlice("nameservers")
-	if err != nil {
-		return nil, nil // the command has no such flag
+	given := fs.Lookup("nameservers")
+	if given == nil || given.Value.String() == "" {
+		return nil, nil
 	}
-	for _, text := range texts {
+	for text := range strings.SplitSeq(given.Value.String(), ",") {
 		a, err := netip.ParseAddr(text)
 		if err != nil {
 			return nil, &cli.UsageError{Err: fmt.Errorf("--nameservers=%q: not an address", text)}
