@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -76,7 +78,8 @@ func (a *agent) unused(ctx context.Context) bool {
 // resident returns the resident memory of a process in bytes; 0 if it is not known.
 func resident(pid int) int64 {
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
-	var size, pages int64
-	fmt.Sscan(string(raw), &size, &pages)
+	_, rest, _ := strings.Cut(string(raw), " ") // the first number is the size; fmt.Sscan would link 15 kB
+	number, _, _ := strings.Cut(rest, " ")
+	pages, _ := strconv.ParseInt(number, 10, 64)
 	return pages * int64(os.Getpagesize())
 }
