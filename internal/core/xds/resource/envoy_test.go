@@ -142,7 +142,7 @@ func TestSecretsAreThoseOfTheBootstrap(t *testing.T) {
 			want = secrets(c.TransportSocket)
 		}
 	}
-	all := goldenCases(t)["http, secrets by a cluster"]
+	all := goldenCases(t)["clusters: http, secrets by a cluster"]
 	i := slices.IndexFunc(all, func(d xds.Dependency) bool { return strings.HasPrefix(d.Resource.Name, "http|") })
 	one := message(t, all[i].Resource).(*cluster.Cluster)
 	if diff := cmp.Diff(want, secrets(one.TransportSocketMatches[0].TransportSocket), protocmp.Transform()); diff != "" {

@@ -196,7 +196,7 @@ func observed(t *testing.T) mesh.Config {
 	return mesh.Config{Telemetry: s}
 }
 
-// goldenCases returns the resources in the golden files.
+// goldenCases returns the resources in the golden files, by file and case.
 func goldenCases(t *testing.T) map[string][]xds.Dependency {
 	v := snapshot(t, parts()...)
 	named := func(p *xds.Proxy, typeURL, name string) []xds.Dependency {
@@ -214,72 +214,75 @@ func goldenCases(t *testing.T) map[string][]xds.Dependency {
 	istio := client(func(p *xds.Proxy) { p.Metadata = map[string]string{contract.MetadataIstioVersion: "1.32"} })
 	limited := snapshot(t, append(parts(), policyFor("web", everyField()), budgetFor("web"))...)
 	deny := &mesh.AuthorizationSpec{Name: "deny", Namespace: "shop", Deny: true, Rules: []mesh.AuthorizationRule{{To: [][]mesh.Condition{{{Of: mesh.Method, Values: []string{"DELETE"}}}}}}}
-	ov := snapshotOf(t, observed(t), append(parts(), deny, service("otel", "web", "10.96.0.9", port(4317, mesh.TCP)))...)
+	web := port(80, mesh.HTTP)
+	web.Target = 8080
+	ov := snapshotOf(t, observed(t), deny, pod("web-1", "web", "10.244.0.1"),
+		service("web", "web", "10.96.0.1", web, port(82, mesh.TCP)), service("otel", "web", "10.96.0.9", port(4317, mesh.TCP)))
 	seen := func(typeURL, name string, change ...func(*xds.Proxy)) []xds.Dependency {
 		return flatten([]xds.Bundle{ov.Named(client(append(change, relayed)...), typeURL, name)}, typeURL)
 	}
 	percent := func(p *xds.Proxy) { p.Metadata[contract.MetadataSampling] = "99.4" }
 	return map[string][]xds.Dependency{
-		"limits, to a service":            flatten([]xds.Bundle{limited.Named(p, xds.ClusterType, "http|10.96.0.1:80"), limited.Named(p, xds.ClusterType, web80)}, xds.ClusterType),
-		"limits, faults in a route":       flatten([]xds.Bundle{limited.Named(p, xds.VirtualHostType, "routed/80.routed.shop.svc.cluster.local")}, xds.VirtualHostType),
-		"observed, inbound, guarded":      seen(xds.ListenerType, "virtualInbound"),
-		"observed, outbound":              slices.Concat(seen(xds.ListenerType, "outbound_80", percent), seen(xds.ListenerType, "virtualOutbound")),
-		"observed, routed":                seen(xds.ListenerType, "routed"),
-		"observed, cluster":               seen(xds.ClusterType, "http|10.96.0.1:80"),
-		"observed, collector":             seen(xds.ClusterType, "tracing"),
-		"listeners":                       flatten(v.Wildcard(p, xds.ListenerType, nil), xds.ListenerType),
-		"listeners, two families":         flatten(v.Wildcard(dual, xds.ListenerType, nil), xds.ListenerType)[:3],
-		"listeners, STRICT inbound":       flatten(v.Wildcard(db, xds.ListenerType, nil), xds.ListenerType)[:2],
-		"clusters":                        flatten(v.Wildcard(p, xds.ClusterType, nil), xds.ClusterType),
-		"clusters, declared and expected": flatten(v.Wildcard(warm, xds.ClusterType, []string{"http|10.96.0.1:80"}), xds.ClusterType),
-		"http to a service":               named(p, xds.ClusterType, "http|10.96.0.1:80"),
-		"http to a service by IPv6":       named(p, xds.ClusterType, "http|[fd96::1]:80"),
-		"http to a gRPC port":             named(p, xds.ClusterType, "http|10.96.0.1:81"),
-		"http, secrets by a cluster":      named(sds, xds.ClusterType, "http|10.96.0.1:80"),
-		"http, secrets by Istio":          named(istio, xds.ClusterType, "http|10.96.0.1:80"),
-		"http without a certificate":      named(bare, xds.ClusterType, "http|10.96.0.1:80"),
-		"http to a service with routes":   named(p, xds.ClusterType, "http|10.96.0.5:80"),
-		"tcp to a service":                named(p, xds.ClusterType, "tcp|10.96.0.3:6379"),
-		"tcp, server first, STRICT":       named(p, xds.ClusterType, "tcp|10.96.0.3:3306"),
-		"tcp, server first, PERMISSIVE":   named(p, xds.ClusterType, "tcp|10.96.0.8:3307"),
-		"tcp to a pod":                    named(p, xds.ClusterType, "tcp|10.244.0.4:6379"),
-		"tcp to a pod, DISABLE":           named(p, xds.ClusterType, "tcp|10.244.0.4:6380"),
-		"tcp to an unknown address":       named(p, xds.ClusterType, "tcp|10.9.9.9:99"),
-		"http to what may not be seen":    named(p, xds.ClusterType, "http|10.96.0.66:80"),
-		"tcp to a pod not to be seen":     named(p, xds.ClusterType, "tcp|10.244.0.66:80"),
-		"a service outside":               named(p, xds.ClusterType, "outbound|80||out.shop.svc.cluster.local"),
-		"routes":                          named(p, xds.RouteType, "routed"),
-		"virtual host":                    named(p, xds.VirtualHostType, "routed/80.routed.shop.svc.cluster.local"),
-		"virtual host, calls": flatten([]xds.Bundle{
+		"clusters: limits":                        flatten([]xds.Bundle{limited.Named(p, xds.ClusterType, "http|10.96.0.1:80"), limited.Named(p, xds.ClusterType, web80)}, xds.ClusterType),
+		"routes: faults":                          flatten([]xds.Bundle{limited.Named(p, xds.VirtualHostType, "routed/80.routed.shop.svc.cluster.local")}, xds.VirtualHostType),
+		"observed: inbound, guarded":              seen(xds.ListenerType, "virtualInbound"),
+		"observed: outbound":                      slices.Concat(seen(xds.ListenerType, "outbound_80", percent), seen(xds.ListenerType, "virtualOutbound")),
+		"observed: routed":                        seen(xds.ListenerType, "routed"),
+		"observed: cluster":                       seen(xds.ClusterType, "http|10.96.0.1:80"),
+		"observed: collector":                     seen(xds.ClusterType, "tracing"),
+		"listeners: all":                          flatten(v.Wildcard(p, xds.ListenerType, nil), xds.ListenerType),
+		"listeners: two families":                 flatten(v.Wildcard(dual, xds.ListenerType, nil), xds.ListenerType)[:3],
+		"listeners: STRICT inbound":               flatten(v.Wildcard(db, xds.ListenerType, nil), xds.ListenerType)[:2],
+		"clusters: at the start":                  flatten(v.Wildcard(p, xds.ClusterType, nil), xds.ClusterType),
+		"clusters: declared and expected":         flatten(v.Wildcard(warm, xds.ClusterType, []string{"http|10.96.0.1:80"}), xds.ClusterType),
+		"clusters: http to a service":             named(p, xds.ClusterType, "http|10.96.0.1:80"),
+		"clusters: http to a service by IPv6":     named(p, xds.ClusterType, "http|[fd96::1]:80"),
+		"clusters: http to a gRPC port":           named(p, xds.ClusterType, "http|10.96.0.1:81"),
+		"clusters: http, secrets by a cluster":    named(sds, xds.ClusterType, "http|10.96.0.1:80"),
+		"clusters: http, secrets by Istio":        named(istio, xds.ClusterType, "http|10.96.0.1:80"),
+		"clusters: http without a certificate":    named(bare, xds.ClusterType, "http|10.96.0.1:80"),
+		"clusters: http to a service with routes": named(p, xds.ClusterType, "http|10.96.0.5:80"),
+		"clusters: tcp to a service":              named(p, xds.ClusterType, "tcp|10.96.0.3:6379"),
+		"clusters: tcp, server first, STRICT":     named(p, xds.ClusterType, "tcp|10.96.0.3:3306"),
+		"clusters: tcp, server first, PERMISSIVE": named(p, xds.ClusterType, "tcp|10.96.0.8:3307"),
+		"clusters: tcp to a pod":                  named(p, xds.ClusterType, "tcp|10.244.0.4:6379"),
+		"clusters: tcp to a pod, DISABLE":         named(p, xds.ClusterType, "tcp|10.244.0.4:6380"),
+		"clusters: tcp to an unknown address":     named(p, xds.ClusterType, "tcp|10.9.9.9:99"),
+		"clusters: http to what may not be seen":  named(p, xds.ClusterType, "http|10.96.0.66:80"),
+		"clusters: tcp to a pod not to be seen":   named(p, xds.ClusterType, "tcp|10.244.0.66:80"),
+		"clusters: a service outside":             named(p, xds.ClusterType, "outbound|80||out.shop.svc.cluster.local"),
+		"routes: internal listener":               named(p, xds.RouteType, "routed"),
+		"routes: virtual host":                    named(p, xds.VirtualHostType, "routed/80.routed.shop.svc.cluster.local"),
+		"routes: calls": flatten([]xds.Bundle{
 			snapshot(t, append(parts(), callRoutes())...).Named(p, xds.VirtualHostType, "routed/81.web.shop.svc.cluster.local"),
 		}, xds.VirtualHostType),
-		"virtual host, IPv6": named(dual, xds.VirtualHostType, "routed/80-ipv6.routed.shop.svc.cluster.local"),
-		"client of gRPC": slices.Concat(named(rpc, xds.ListenerType, "web:81"), named(rpc, xds.RouteType, "outbound|81||web.shop.svc.cluster.local"),
+		"routes: IPv6": named(dual, xds.VirtualHostType, "routed/80-ipv6.routed.shop.svc.cluster.local"),
+		"routes: client of gRPC": slices.Concat(named(rpc, xds.ListenerType, "web:81"), named(rpc, xds.RouteType, "outbound|81||web.shop.svc.cluster.local"),
 			named(rpc, xds.ClusterType, "outbound|81||web.shop.svc.cluster.local"), named(rpc, xds.ListenerType, "web:99")),
 	}
 }
 
 func TestGolden(t *testing.T) {
-	for name, resources := range goldenCases(t) {
-		t.Run(name, func(t *testing.T) {
-			if len(resources) == 0 {
-				t.Fatal("no resources")
-			}
-			file := filepath.Join("testdata", strings.NewReplacer(" ", "-", ",", "").Replace(name)+".yaml")
-			got := text(t, resources)
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
+	cases := goldenCases(t)
+	for name, resources := range cases {
+		if len(resources) == 0 {
+			t.Errorf("%s: no resources", name)
+		}
+	}
+	for name, got := range viewsOf(t, cases) {
+		file := filepath.Join("testdata", name+".yaml")
+		if *update {
+			if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("%s (-want +got, go test -update writes it):\n%s", file, diff)
-			}
-		})
+		}
+		want, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("%s (-want +got, go test -update writes it):\n%s", file, diff)
+		}
 	}
 }
 
