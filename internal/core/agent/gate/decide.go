@@ -36,13 +36,6 @@ func decide(e startup.Edge, seen state.Seen, got answer, waited time.Duration) (
 	}
 }
 
-// cameBack reports whether a dependency has been restarted since this container's command
-// began. base counts the dependency's starts at that moment. Its first start is no restart,
-// even if it comes later.
-func cameBack(seen state.Seen, base int) bool {
-	return seen.Starts > base && seen.Starts > 1
-}
-
 // needs reports whether the container with record s must end before container name may stop.
 func needs(s state.Seen, name string) bool {
 	if s.Gone() || s.Phase == state.Waiting {

@@ -150,8 +150,8 @@ func TestTheGateIsTheOneThatIsSimulated(t *testing.T) {
 	}
 }
 
-func TestCameBack(t *testing.T) {
-	starts := func(n int) state.Seen {
+func TestStarts(t *testing.T) {
+	running := func(n int) state.Seen {
 		return state.Seen{Known: true, Alive: true, Record: state.Record{Phase: state.Running, Starts: n}}
 	}
 	tests := map[string]struct {
@@ -159,18 +159,19 @@ func TestCameBack(t *testing.T) {
 		base int
 		want bool
 	}{
-		"it has not started":                  {starts(0), 0, false},
-		"its first start, after To's":         {starts(1), 0, false},
-		"its second start, after To's":        {starts(2), 0, true},
-		"as often as when To started":         {starts(3), 3, false},
-		"once more than when To started":      {starts(4), 3, true},
+		"it has not started":                  {running(0), 0, false},
+		"its first start, after To's":         {running(1), 0, false},
+		"its second start, after To's":        {running(2), 0, true},
+		"as often as when To started":         {running(3), 3, false},
+		"once more than when To started":      {running(4), 3, true},
 		"it came back, and is gone again":     {state.Seen{Known: true, Record: state.Record{Phase: state.Ended, Starts: 2}}, 1, true},
 		"nothing is known of it in a sandbox": {state.Seen{}, 3, false},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := cameBack(tt.seen, tt.base); got != tt.want {
-				t.Errorf("cameBack is %v", got)
+			s := starts{"cache": tt.base}
+			if got := s.restarted("cache", tt.seen); got != tt.want || s.restarted("cache", tt.seen) {
+				t.Errorf("restarted is %v, want %v, and false for the same record again", got, tt.want)
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/base/atomicfile"
+	"outrider.dev/internal/core/agent/state"
 	"outrider.dev/startup"
 )
 
@@ -28,14 +29,22 @@ func (g *gate) lookRunning() {
 		if e.OnRestart == startup.Ignore {
 			continue
 		}
-		seen, err := g.watch.Read(e.From)
-		if err != nil || !cameBack(seen, g.base[e.From]) {
-			g.base[e.From] = max(g.base[e.From], seen.Starts)
-			continue
+		if seen, err := g.watch.Read(e.From); err == nil && g.base.restarted(e.From, seen) {
+			g.follow(e)
 		}
-		g.base[e.From] = seen.Starts
-		g.follow(e)
 	}
+}
+
+// starts has, by dependency, its starts that are already taken into account: at first those before this
+// container's command began.
+type starts map[string]int
+
+// restarted takes a record into account, and reports whether it shows a restart. A dependency's first start
+// is none, even if it comes after the command.
+func (s starts) restarted(from string, seen state.Seen) bool {
+	before := s[from]
+	s[from] = max(before, seen.Starts)
+	return seen.Starts > before && seen.Starts > 1
 }
 
 // follow applies the edge's OnRestart after its From was restarted.

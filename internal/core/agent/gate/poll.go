@@ -10,11 +10,28 @@ import (
 	"outrider.dev/startup"
 )
 
-// A poller probes one container that publishes no record.
+// A polling probes the containers that publish no record, until the command begins.
+type polling struct {
+	stop    context.CancelFunc
+	pollers map[string]*poller // by container
+}
+
+// A poller probes one container.
 type poller struct {
 	url   *url.URL
 	again chan struct{}
-	last  time.Time // time of the last answer; used by the gate's goroutine only
+
+	// The last answer and its time; used by the gate's goroutine only.
+	answer answer
+	at     time.Time
+}
+
+// answer returns the last answer of a container; the zero answer if it is not probed.
+func (p polling) answer(from string) answer {
+	if one := p.pollers[from]; one != nil {
+		return one.answer
+	}
+	return answer{}
 }
 
 // Outrider's proxy holds a request with ?wait until it is ready. Other endpoints answer at
@@ -26,24 +43,24 @@ const (
 	connectWithin = time.Second
 )
 
-func (g *gate) startPolling() {
-	var ctx context.Context
-	ctx, g.stopPolling = context.WithCancel(g.ctx)
-	g.pollers = map[string]*poller{}
+func (g *gate) startPolling() polling {
+	ctx, stop := context.WithCancel(g.ctx)
+	all := polling{stop, map[string]*poller{}}
 	for _, e := range g.o.After {
 		u := g.o.At[e.From]
-		if u == nil || e.After == startup.Completed || g.pollers[e.From] != nil {
+		if u == nil || e.After == startup.Completed || all.pollers[e.From] != nil {
 			continue
 		}
 		p := &poller{url: u, again: make(chan struct{}, 1)}
-		g.pollers[e.From] = p
+		all.pollers[e.From] = p
 		go p.run(ctx, func(got answer) {
 			g.post(func() {
-				p.last, g.answers[e.From] = time.Now(), got
+				p.at, p.answer = time.Now(), got
 				g.look()
 			})
 		})
 	}
+	return all
 }
 
 // pollAgain drops answers that are too old to open the gate, has their containers probed
@@ -52,14 +69,14 @@ func (g *gate) startPolling() {
 func (g *gate) pollAgain() bool {
 	dropped := false
 	for _, e := range g.o.After {
-		p := g.pollers[e.From]
-		if p == nil || !g.answers[e.From].healthy || time.Since(p.last) <= fresh {
+		p := g.polls.pollers[e.From]
+		if p == nil || !p.answer.healthy || time.Since(p.at) <= fresh {
 			continue
 		}
 		if seen, _ := g.watch.Read(e.From); seen.Status().Reached(e.After) {
 			continue
 		}
-		g.answers[e.From] = answer{}
+		p.answer = answer{}
 		dropped = true
 		select {
 		case p.again <- struct{}{}:

@@ -25,17 +25,13 @@ type gate struct {
 	writer *state.Writer
 	watch  *state.Watch
 
-	since       time.Time         // start of the wait
-	answers     map[string]answer // by container
-	pollers     map[string]*poller
-	stopPolling context.CancelFunc
-	printedAt   time.Time // when the last line about the wait was printed
-	said        string    // the reasons in that line
-	changes     int       // how many lines were printed early, for a new reason
-	stale       bool      // the record could not be published; another try is due
+	since time.Time // start of the wait
+	polls polling
+	lines lines
+	stale bool // the record could not be published; another try is due
 
 	child *child
-	base  map[string]int // by dependency: its starts that are already taken into account
+	base  starts
 	stop  stopping
 	over  bool
 	code  int
@@ -86,7 +82,7 @@ func newGate(o Options) (*gate, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &gate{o: o, events: make(chan func(), 16), timer: time.NewTimer(time.Hour), since: time.Now(), answers: map[string]answer{}}
+	g := &gate{o: o, events: make(chan func(), 16), timer: time.NewTimer(time.Hour), since: time.Now(), base: starts{}}
 	if g.watch, err = state.NewWatch(o.Place); err != nil {
 		return nil, err
 	}
@@ -104,7 +100,7 @@ func newGate(o Options) (*gate, error) {
 	g.o.Place = g.writer.Place()
 	g.note(startup.IsWaiting, "")
 	g.ctx, g.cancel = context.WithCancel(context.Background())
-	g.startPolling()
+	g.polls = g.startPolling()
 	return g, nil
 }
 

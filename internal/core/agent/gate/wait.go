@@ -10,16 +10,6 @@ import (
 	"outrider.dev/startup"
 )
 
-// A line about the missing dependencies is printed after sayAfter, and again each time the wait has
-// grown by half, but at least once every sayAtMost. A line with a new reason is printed earlier, at
-// most one every sayAfter, and sayChanges in all, so that alternating reasons cannot fill a node's
-// disk.
-const (
-	sayAfter   = time.Second
-	sayAtMost  = time.Minute
-	sayChanges = 20
-)
-
 // fresh is the largest age of an answer when the gate opens: the container must be healthy at that
 // moment.
 const fresh = 250 * time.Millisecond
@@ -35,7 +25,7 @@ func (g *gate) lookWaiting() {
 	waits := make([]state.Wait, 0, len(g.o.After))
 	for _, e := range g.o.After {
 		seen := g.see(e)
-		d, why := decide(e, seen, g.answers[e.From], waited)
+		d, why := decide(e, seen, g.polls.answer(e.From), waited)
 		w := state.Wait{For: condition(e)}
 		switch {
 		case d.Open():
@@ -67,8 +57,8 @@ func (g *gate) see(e startup.Edge) state.Seen {
 		look = g.watch.See
 	}
 	s, err := look(e.From)
-	if err != nil && time.Since(g.printedAt) > sayAtMost {
-		g.printedAt = time.Now()
+	if err != nil && g.lines.silent() > sayAtMost {
+		g.lines.at = time.Now()
 		g.o.Say(err.Error())
 	}
 	return s
@@ -100,24 +90,13 @@ type blocked struct {
 
 // sayWaiting prints the edges that block, and why their dependencies are not ready.
 func (g *gate) sayWaiting(waited time.Duration, holding []blocked) {
-	silent := time.Since(g.printedAt)
-	if waited < sayAfter || !g.printedAt.IsZero() && silent < sayAfter {
-		return
-	}
 	var words []string
 	for _, b := range holding {
 		words = append(words, fmt.Sprintf("%s (%s)", condition(b.Edge), g.missing(b.Edge, b.seen)))
 	}
-	text := strings.Join(words, ", ")
-	switch due := silent >= min(max(waited/2, sayAfter), sayAtMost); {
-	case due:
-	case text != g.said && g.changes < sayChanges:
-		g.changes++
-	default:
-		return
+	if text := strings.Join(words, ", "); g.lines.due(waited, text) {
+		g.o.Say(fmt.Sprintf("%s waits since %s until %s", g.o.Place.Container, waited.Round(time.Second), text))
 	}
-	g.printedAt, g.said = time.Now(), text
-	g.o.Say(fmt.Sprintf("%s waits since %s until %s", g.o.Place.Container, waited.Round(time.Second), text))
 }
 
 // nextLook returns the time until the gate reads the records without an event.
@@ -133,9 +112,8 @@ func (g *gate) nextLook(waited time.Duration) time.Duration {
 
 // begin starts the command and then publishes that it runs, so that dependents can rely on it.
 func (g *gate) begin(waits []state.Wait) {
-	g.stopPolling()
+	g.polls.stop()
 	waits = g.firstEnds(waits)
-	g.base = map[string]int{}
 	for _, e := range g.o.After {
 		if e.OnRestart != startup.Ignore {
 			seen, _ := g.watch.Read(e.From)
@@ -151,7 +129,7 @@ func (g *gate) begin(waits []state.Wait) {
 		r.Phase, r.StartingUp, r.Early, r.Waited = state.Running, g.o.StartupProbe != nil, g.o.LivenessDelay > 0, waits
 		r.Starts++
 	})
-	if !g.printedAt.IsZero() {
+	if !g.lines.at.IsZero() {
 		g.o.Say(fmt.Sprintf("%s starts after %s", g.o.Place.Container, time.Since(g.since).Round(time.Millisecond)))
 	}
 	g.watchHealth()

@@ -20,7 +20,7 @@ import (
 // proxy publishes for not being ready.
 func (g *gate) missing(e startup.Edge, seen state.Seen) string {
 	logs := "see kubectl logs POD -c " + e.From
-	got := g.answers[e.From]
+	got := g.polls.answer(e.From)
 	switch {
 	case !seen.Known && got.responded:
 		return "it answers " + oneLine(got.problem) + "; " + logs

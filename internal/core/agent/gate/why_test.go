@@ -108,7 +108,7 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			g := &gate{o: Options{Place: state.Place{States: t.TempDir()}}, answers: map[string]answer{"cache": tt.got}}
+			g := &gate{o: Options{Place: state.Place{States: t.TempDir()}}, polls: polling{pollers: map[string]*poller{"cache": {answer: tt.got}}}}
 			if got := g.missing(e, tt.seen); got != tt.want {
 				t.Errorf("missing is %q, want %q", got, tt.want)
 			}
@@ -119,17 +119,13 @@ func TestWhatIsMissing(t *testing.T) {
 // A new reason is printed early, but only a limited number of times: alternating reasons must
 // not fill the log.
 func TestANewReasonIsPrintedEarly(t *testing.T) {
-	printed := 0
-	g := &gate{o: Options{Place: state.Place{States: t.TempDir()}, Say: func(string) { printed++ }}, answers: map[string]answer{}}
-	holding := []blocked{{startup.Edge{From: "proxy", To: "app", After: startup.Healthy}, state.Seen{}}}
-	say := func(problem string) (added int) {
-		g.answers["proxy"] = answer{problem: problem}
-		before := printed
-		g.sayWaiting(time.Hour, holding)
-		if printed > before {
-			g.printedAt = g.printedAt.Add(-sayAfter)
+	var l lines
+	say := func(reasons string) int {
+		if !l.due(time.Hour, reasons) {
+			return 0
 		}
-		return printed - before
+		l.at = l.at.Add(-sayAfter)
+		return 1
 	}
 	if n := say("a"); n != 1 {
 		t.Errorf("the first one: %d lines", n)

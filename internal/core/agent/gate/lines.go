@@ -1,0 +1,38 @@
+package gate
+
+import "time"
+
+// A line about the missing dependencies is printed after sayAfter, and again each time the wait has
+// grown by half, but at least once every sayAtMost. A line with a new reason is printed earlier, at
+// most one every sayAfter, and sayChanges in all, so that alternating reasons cannot fill a node's
+// disk.
+const (
+	sayAfter   = time.Second
+	sayAtMost  = time.Minute
+	sayChanges = 20
+)
+
+// lines decides when a line about the wait is printed.
+type lines struct {
+	at      time.Time // of the last line
+	reasons string    // in that line
+	changes int       // how many lines were printed early, for a new reason
+}
+
+func (l *lines) silent() time.Duration { return time.Since(l.at) }
+
+// due reports whether to print the reasons of a wait now.
+func (l *lines) due(waited time.Duration, reasons string) bool {
+	silent := l.silent()
+	switch {
+	case waited < sayAfter || silent < sayAfter:
+		return false
+	case silent >= min(max(waited/2, sayAfter), sayAtMost):
+	case reasons != l.reasons && l.changes < sayChanges:
+		l.changes++
+	default:
+		return false
+	}
+	l.at, l.reasons = time.Now(), reasons
+	return true
+}
