@@ -11,7 +11,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"outrider.dev/internal/base/wire"
@@ -43,8 +43,7 @@ type Keeper struct {
 	failures int                 // consecutive
 	due      time.Time           // time of the next request
 
-	mu    sync.Mutex
-	state State // written only by Run
+	state atomic.Pointer[State] // replaced only by Run
 }
 
 // NewKeeper checks the options. It has no effect before [Keeper.Run].
@@ -53,10 +52,9 @@ func NewKeeper(o Options) (*Keeper, error) {
 	if err := o.check(); err != nil {
 		return nil, err
 	}
-	return &Keeper{
-		o: o, request: o.Client.CreateCertificate, watch: wire.WatchFiles, chance: rand.Float64,
-		state: State{Phase: Starting},
-	}, nil
+	k := &Keeper{o: o, request: o.Client.CreateCertificate, watch: wire.WatchFiles, chance: rand.Float64}
+	k.state.Store(&State{Phase: Starting})
+	return k, nil
 }
 
 // Prepare makes the directories, and gives Envoy the certificate and roots that an earlier agent of
@@ -183,7 +181,7 @@ func (k *Keeper) step(ctx context.Context) {
 		k.due = time.Now()
 	}
 	if err == nil && time.Now().Before(k.due) {
-		s := k.state
+		s := k.State()
 		if s.Phase == Starting {
 			s = State{Phase: Have} // the certificate came from an earlier agent
 		}

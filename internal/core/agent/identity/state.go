@@ -59,11 +59,7 @@ func (s State) reason() string {
 }
 
 // State returns the current state.
-func (k *Keeper) State() State {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.state
-}
+func (k *Keeper) State() State { return *k.state.Load() }
 
 // publish sets the state, and reports it if the difference is visible to readers.
 func (k *Keeper) publish(s State) {
@@ -73,10 +69,7 @@ func (k *Keeper) publish(s State) {
 			s.Phase = Expired
 		}
 	}
-	k.mu.Lock()
-	old := k.state
-	k.state = s
-	k.mu.Unlock()
+	old := k.state.Swap(&s)
 	if s.Phase != old.Phase || s.Serial != old.Serial || s.reason() != old.reason() || s.Retry != old.Retry {
 		k.o.OnState(s)
 	}

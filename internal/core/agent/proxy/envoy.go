@@ -130,7 +130,7 @@ func (a *agent) line(raw []byte) {
 	a.proxy.LogLine(l)
 	// The agent sets the level of "config" to info, because these lines tell it that Envoy is
 	// ready. They are logged only if the user configured that component.
-	if _, configured := a.now().Envoy.Components["config"]; !configured && l.Component == "config" && l.Level == slog.LevelInfo {
+	if _, configured := a.current.get().Envoy.Components["config"]; !configured && l.Component == "config" && l.Level == slog.LevelInfo {
 		return
 	}
 	if err := l.Log(context.Background(), a.log.Handler()); err != nil {

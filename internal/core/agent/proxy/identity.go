@@ -17,10 +17,10 @@ import (
 const foreignLife = 24 * time.Hour
 
 // newKeeper sets up the keeper, which requests the certificate, unless nothing needs one.
-func (a *agent) newKeeper() (err error) {
+func (a *agent) newKeeper() (*identity.Keeper, error) {
 	c := a.config
 	if c.ControlPlane.Plaintext {
-		return nil
+		return nil, nil
 	}
 	application := c.Pod
 	application.Role = "grpc" // the pod's own ID is Envoy's
@@ -49,10 +49,11 @@ func (a *agent) newKeeper() (err error) {
 		o.Provided = identity.Provided{Chain: at + identity.ChainFile, Key: at + identity.KeyFile, Roots: at + identity.RootFile}
 		o.OutputDir = ""
 	}
-	if a.keeper, err = identity.NewKeeper(o); err != nil {
-		return err
+	k, err := identity.NewKeeper(o)
+	if err != nil {
+		return nil, err
 	}
-	return a.keeper.MakeDirs()
+	return k, k.MakeDirs()
 }
 
 // keepSecrets starts to serve secrets to Envoy and to renew them. When it returns, Envoy may be

@@ -74,9 +74,7 @@ type agent struct {
 	names     atomic.Pointer[dns.Server] // nil: there is no DNS server (yet)
 	quit      context.CancelFunc
 
-	level    *slog.LevelVar // of log; nil: it does not change
-	changing sync.Mutex
-	running  config.Config // config with the changes since the start
+	current current
 }
 
 // A ConfigError reports a configuration that cannot work; nothing was bound or started.
@@ -114,7 +112,7 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 	if err := a.write(); err != nil {
 		return 1, err
 	}
-	if err := a.listenRelay(); err != nil {
+	if a.relay, err = a.listenRelay(); err != nil {
 		return 1, err
 	}
 	if err := a.keepSecrets(ctx, &tasks); err != nil {
@@ -163,7 +161,7 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 // prepare checks the configuration and makes the parts of the agent. It binds no port.
 func prepare(o Options) (*agent, error) {
 	c := o.Config
-	a := &agent{config: c, running: c, log: o.Log, level: o.Level, bootstrap: filepath.Join(c.Work, "envoy.json"), envoy: envoyOptions(c)}
+	a := &agent{config: c, current: current{config: c, level: o.Level}, log: o.Log, bootstrap: filepath.Join(c.Work, "envoy.json"), envoy: envoyOptions(c)}
 	for _, note := range c.Notes {
 		a.log.Warn(note)
 	}
@@ -176,7 +174,8 @@ func prepare(o Options) (*agent, error) {
 	if err := os.MkdirAll(c.Work, 0o700); err != nil {
 		return nil, fmt.Errorf("--work-dir: %w; name a directory that can be written to", err)
 	}
-	if err := a.newKeeper(); err != nil {
+	var err error
+	if a.keeper, err = a.newKeeper(); err != nil {
 		return nil, named(err)
 	}
 	process, err := supervise.StartTime("self")

@@ -10,7 +10,7 @@ import (
 )
 
 // listenRelay opens the socket on which Envoy gets its configuration.
-func (a *agent) listenRelay() (err error) {
+func (a *agent) listenRelay() (*relay.Relay, error) {
 	c := a.config
 	o := relay.Options{
 		Socket: relaySocket(c), Address: c.ControlPlane.Address, Store: kept(c), Key: a.envoy.Node.ID,
@@ -19,8 +19,7 @@ func (a *agent) listenRelay() (err error) {
 	if a.keeper != nil {
 		o.TLS = a.keeper.TLS(c.ControlPlane.Address)
 	}
-	a.relay, err = relay.Listen(o)
-	return err
+	return relay.Listen(o)
 }
 
 // relayed logs a change of the connection to the control plane. It does not change readiness: a

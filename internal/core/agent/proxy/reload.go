@@ -3,9 +3,11 @@ package proxy
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"maps"
 	"os"
 	"slices"
+	"sync"
 	"time"
 
 	"outrider.dev/internal/base/contract"
@@ -15,20 +17,36 @@ import (
 	"outrider.dev/internal/core/agent/supervise"
 )
 
-// now returns the configuration with the changes since the start.
-func (a *agent) now() config.Config {
-	a.changing.Lock()
-	defer a.changing.Unlock()
-	return a.running
+// current has the configuration with the changes since the start.
+type current struct {
+	level *slog.LevelVar // of the agent's log; nil: it does not change
+
+	mu     sync.Mutex
+	config config.Config
+}
+
+func (c *current) get() config.Config {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.config
+}
+
+func (c *current) set(to config.Config) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.config = to
+	if c.level != nil {
+		c.level.Set(to.LogLevel)
+	}
 }
 
 // stopOptions returns the stop options of the current configuration.
-func (a *agent) stopOptions() config.Stop { return a.now().Stop }
+func (a *agent) stopOptions() config.Stop { return a.current.get().Stop }
 
 // next returns the command of the next Envoy, with the current configuration, and writes its
 // bootstrap.
 func (a *agent) next(c supervise.Command) supervise.Command {
-	o := envoyOptions(a.now())
+	o := envoyOptions(a.current.get())
 	o.HotRestart = a.hotRestart()
 	if a.renewal.renewed.Swap(false) {
 		o.Node.Metadata[contract.MetadataRenewed] = "true"
@@ -118,7 +136,7 @@ func (f *follower) read() {
 		return
 	}
 	f.mistake = ""
-	runs := f.now()
+	runs := f.current.get()
 	changes := config.Changes(runs, to, f.before, now)
 	// Forget refusals of settings that were changed back.
 	maps.DeleteFunc(f.refused, func(setting, _ string) bool {
@@ -129,7 +147,7 @@ func (f *follower) read() {
 	// The log levels are not taken yet: the next Envoy would not start with a level that it does
 	// not know.
 	taken.Envoy.Level, taken.Envoy.Components = runs.Envoy.Level, runs.Envoy.Components
-	f.commit(taken)
+	f.current.set(taken)
 	f.levels, f.wanted = nil, to.Envoy
 	for _, c := range changes {
 		switch {
@@ -147,15 +165,6 @@ func (f *follower) read() {
 		}
 	}
 	f.noted = to.Notes
-}
-
-func (f *follower) commit(to config.Config) {
-	f.changing.Lock()
-	defer f.changing.Unlock()
-	f.running = to
-	if f.level != nil {
-		f.level.Set(to.LogLevel)
-	}
 }
 
 func (f *follower) accept(c config.Change) {
@@ -182,13 +191,13 @@ func (f *follower) refuse(c config.Change) {
 // setLevels sends the log levels to Envoy. If Envoy does not answer, they are sent again later.
 // If Envoy does not know a level, the changes are refused.
 func (f *follower) setLevels(ctx context.Context) {
-	runs := f.now()
+	runs := f.current.get()
 	err := f.admin.SetLevels(ctx, envoy.Log{Level: f.wanted.Level, Components: f.wanted.Components})
 	var status *envoy.StatusError
 	switch {
 	case err == nil:
 		runs.Envoy.Level, runs.Envoy.Components = f.wanted.Level, f.wanted.Components
-		f.commit(runs)
+		f.current.set(runs)
 		for _, c := range f.levels {
 			f.accept(c)
 		}

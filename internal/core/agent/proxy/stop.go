@@ -29,7 +29,7 @@ func (a *agent) drainInbound(ctx context.Context) error {
 		return err // awaitReplaceable does the rest
 	}
 	select {
-	case <-time.After(a.now().Envoy.DrainTime):
+	case <-time.After(a.current.get().Envoy.DrainTime):
 	case <-ctx.Done():
 		return nil
 	}
