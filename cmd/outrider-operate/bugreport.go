@@ -58,42 +58,37 @@ Exit status: 0 if the archive is written, 1 if not, 2 if the input is unusable.`
 	fs.StringVar(&o.revision, "revision", "", "revision of the control plane; default: the default one")
 	fs.StringVarP(&o.output, "output", "o", "", "file for the archive; default: outrider-bug-report-TIME.tar.gz")
 	fs.IntVar(&o.report.Pods, "pods", 20, "how many pods with a proxy to read")
-	fs.DurationVar(&o.report.Timeout, "timeout", 5*time.Minute, "how long to read at most; what is left is noted in the archive")
+	target.Timeout(cmd, &o.report.Timeout, 5*time.Minute, "how long to read at most; what is left is noted in the archive")
 	cli.CompleteFiles(cmd, "output", "gz")
 	return cmd
 }
 
 func (o *bugReportOptions) run(cmd *cobra.Command) error {
-	switch {
-	case o.report.Pods < 1:
+	if o.report.Pods < 1 {
 		return &cli.UsageError{Err: fmt.Errorf("--pods=%d: must be 1 or more", o.report.Pods)}
-	case o.report.Timeout <= 0:
-		return &cli.UsageError{Err: fmt.Errorf("--timeout=%s: must be more than nothing, such as 5m", o.report.Timeout)}
 	}
 	values := map[string]any{"revision": o.revision}
 	release, err := install.ReleaseOf(o.controlPlane, values)
 	if err != nil {
-		return unusableValues(err)
+		return err
 	}
-	client, err := target.ClientOf(o.flags)
+	client, err := target.Connect(cmd, o.flags)
 	if err != nil {
 		return err
 	}
 	if o.output == "" {
 		o.output = "outrider-bug-report-" + time.Now().UTC().Format("20060102-150405") + ".tar.gz"
 	}
-	progress := cli.NewProgress(cmd.ErrOrStderr())
-	defer progress.End()
+	defer client.Progress.End()
 	r := o.report
-	r.Client, r.ControlPlane, r.Namespace, r.Version, r.Progress = client, o.controlPlane, *o.flags.Namespace, cli.Version(), progress
+	r.Client, r.ControlPlane, r.Namespace, r.Version = client, o.controlPlane, *o.flags.Namespace, cli.Version()
 	r.Checks = func(ctx context.Context) (any, error) {
 		return check.Run(ctx, client, check.Options{Namespace: o.controlPlane, Version: r.Version, Release: release}), nil
 	}
 	r.Values = func(context.Context) (map[string]any, error) {
-		helm, inControlPlane := kubeclient.NewFlags(o.controlPlane), *client
-		helm.KubeConfig, helm.Context, helm.Impersonate, helm.ImpersonateGroup = o.flags.KubeConfig, o.flags.Context, o.flags.Impersonate, o.flags.ImpersonateGroup
+		inControlPlane := *client
 		inControlPlane.Namespace = o.controlPlane
-		return install.Installed(install.Options{Flags: helm, Client: &inControlPlane, Values: values})
+		return install.Installed(install.Options{Client: &inControlPlane, Values: values})
 	}
 	ctx, stop := target.Interruptible(cmd)
 	defer stop()
@@ -104,6 +99,6 @@ func (o *bugReportOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	progress.Step("%s: look through it before you hand it on", o.output)
+	client.Progress.Step("%s: look through it before you hand it on", o.output)
 	return nil
 }

@@ -119,7 +119,7 @@ func (o *checkOptions) run(cmd *cobra.Command, args []string) error {
 	if err := o.usable(cmd, args); err != nil {
 		return err
 	}
-	client, err := o.Client()
+	client, err := o.Connect(cmd)
 	if err != nil {
 		return err
 	}
@@ -154,13 +154,12 @@ func (o *checkOptions) checkProxies(cmd *cobra.Command, client *kubeclient.Clien
 func runChecks(cmd *cobra.Command, client *kubeclient.Client, values map[string]any, options check.Options, output string) error {
 	release, err := install.ReleaseOf(client.Namespace, values)
 	if err != nil {
-		return unusableValues(err)
+		return err
 	}
 	options.Namespace, options.Version, options.Release = client.Namespace, cli.Version(), release
 	if options.Nodes {
-		progress := cli.NewProgress(cmd.ErrOrStderr())
-		progress.Wait("a pod tries capture on a node of each kind")
-		defer progress.End()
+		client.Progress.Wait("a pod tries capture on a node of each kind")
+		defer client.Progress.End()
 	}
 	return printChecks(cmd, output, check.Run(cmd.Context(), client, options))
 }

@@ -44,17 +44,7 @@ func (v *valueFlags) read(cmd *cobra.Command) (map[string]any, error) {
 	if err != nil {
 		return nil, &cli.UsageError{Err: err}
 	}
-	values, err := install.WithProfile(v.profile, files, v.settings)
-	return values, unusableValues(err)
-}
-
-// unusableValues marks errors of the values as unusable input.
-func unusableValues(err error) error {
-	var values *install.ValuesError
-	if errors.As(err, &values) {
-		return &cli.UsageError{Err: err, Hint: values.Hint()}
-	}
-	return err
+	return install.WithProfile(v.profile, files, v.settings)
 }
 
 type installOptions struct {
@@ -66,29 +56,17 @@ type installOptions struct {
 	timeout time.Duration
 }
 
-// options returns the options of package install, and the progress that they report to.
-func (o *installOptions) options(cmd *cobra.Command) (install.Options, *cli.Progress, error) {
+// options returns the options of package install.
+func (o *installOptions) options(cmd *cobra.Command) (install.Options, error) {
 	values, err := o.values.read(cmd)
 	if err != nil {
-		return install.Options{}, nil, err
+		return install.Options{}, err
 	}
 	if _, err := install.Manifest(o.Namespace(), values); err != nil {
-		return install.Options{}, nil, unusableValues(err) // before a cluster is needed
+		return install.Options{}, err // before a cluster is needed
 	}
-	client, err := o.Client()
-	if err != nil {
-		return install.Options{}, nil, err
-	}
-	progress := cli.NewProgress(cmd.ErrOrStderr())
-	return install.Options{Flags: o.Flags, Client: client, Values: values, DryRun: o.dryRun, Progress: progress}, progress, nil
-}
-
-func (o *installOptions) timeouts(cmd *cobra.Command) (context.Context, context.CancelFunc, error) {
-	if o.timeout <= 0 {
-		return nil, nil, &cli.UsageError{Err: fmt.Errorf("--timeout=%s: must be more than nothing, such as 5m", o.timeout)}
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
-	return ctx, cancel, nil
+	client, err := o.Connect(cmd)
+	return install.Options{Client: client, Values: values, DryRun: o.dryRun}, err
 }
 
 const installExamples = `  # with the defaults, into outrider-system; then a check
@@ -131,28 +109,25 @@ changed.`,
 	fs := cmd.Flags()
 	fs.BoolVar(&o.dryRun, "dry-run", false, "let the API server judge, print the manifest, change nothing")
 	fs.BoolVar(&o.wait, "wait", true, "wait until the control plane is ready, and check it")
-	fs.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait at most")
+	target.Timeout(cmd, &o.timeout, 5*time.Minute, "how long to wait at most")
 	cli.Choice(cmd, &o.output, "output", "o", "how to print the check", view.CheckOutputs...)
 	return cmd
 }
 
 func (o *installOptions) install(cmd *cobra.Command) error {
-	ctx, cancel, err := o.timeouts(cmd)
-	if err != nil {
-		return err
-	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 	defer cancel()
-	options, progress, err := o.options(cmd)
+	options, err := o.options(cmd)
 	if err != nil {
 		return err
 	}
-	defer progress.End()
+	defer options.Progress.End()
 	if err := o.before(ctx, cmd, options); err != nil {
 		return err
 	}
 	r, err := install.Apply(ctx, options)
 	if err != nil {
-		return unusableValues(err)
+		return err
 	}
 	if o.dryRun {
 		_, err := fmt.Fprint(cmd.OutOrStdout(), r.Manifest)
@@ -162,7 +137,7 @@ func (o *installOptions) install(cmd *cobra.Command) error {
 		return nil
 	}
 	waited := options.Await(ctx, r)
-	progress.End()
+	options.Progress.End()
 	// The check has a line with a hint for each part that is not ready.
 	if err := runChecks(cmd, options.Client, options.Values, check.Options{}, o.output); waited == nil {
 		return err
@@ -172,11 +147,11 @@ func (o *installOptions) install(cmd *cobra.Command) error {
 
 // before refuses to install what could not work. An interrupted release is no reason.
 func (o *installOptions) before(ctx context.Context, cmd *cobra.Command, options install.Options) error {
-	release, err := install.ReleaseOf(options.Client.Namespace, options.Values)
+	release, err := install.ReleaseOf(options.Namespace, options.Values)
 	if err != nil {
-		return unusableValues(err)
+		return err
 	}
-	all := check.Run(ctx, options.Client, check.Options{Namespace: options.Client.Namespace, Version: cli.Version(), Before: true, Release: release})
+	all := check.Run(ctx, options.Client, check.Options{Namespace: options.Namespace, Version: cli.Version(), Before: true, Release: release})
 	var fatal []check.Check
 	for _, c := range check.Failures(all) {
 		if c.Blocks() {
@@ -218,7 +193,7 @@ they are applied. No cluster is needed, and none is asked.`,
 			}
 			text, err := install.Manifest(namespace, values)
 			if err != nil {
-				return unusableValues(err)
+				return err
 			}
 			return view.Manifest(cmd.OutOrStdout(), o.output, text)
 		},
@@ -270,22 +245,19 @@ Exit status: 0 if it is removed, 1 if it is not, 2 if the input is unusable.`,
 	fs.BoolVar(&o.purge, "purge", false, "leave nothing")
 	fs.BoolVar(&o.force, "force", false, "although pods run that have a proxy")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "say what would be removed, change nothing")
-	fs.DurationVar(&o.timeout, "timeout", 5*time.Minute, "how long to wait at most")
+	target.Timeout(cmd, &o.timeout, 5*time.Minute, "how long to wait at most")
 	return cmd
 }
 
 func (o *uninstallOptions) uninstall(cmd *cobra.Command) error {
-	ctx, cancel, err := o.timeouts(cmd)
-	if err != nil {
-		return err
-	}
+	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 	defer cancel()
 	o.values.settings = []string{"revision=" + o.revision}
-	options, progress, err := o.options(cmd)
+	options, err := o.options(cmd)
 	if err != nil {
 		return err
 	}
-	defer progress.End()
+	defer options.Progress.End()
 	if err := o.meshed(ctx, cmd, options.Client); err != nil {
 		return err
 	}

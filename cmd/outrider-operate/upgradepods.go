@@ -70,7 +70,7 @@ Exit status: 0 if all that was due is replaced, 1 if not, 2 if the input is unus
 	o.Add(cmd)
 	fs.StringVar(&o.image, "image", "", "the proxy's image; default: what a new pod would get")
 	fs.IntVar(&o.roll.MaxUnavailable, "max-unavailable", 1, "how many proxies are replaced at a time; of a workload at most a quarter, or one")
-	fs.DurationVar(&o.roll.Timeout, "timeout", podupgrade.DefaultTimeout, "how long one pod may take to get ready")
+	target.Timeout(cmd, &o.roll.Timeout, podupgrade.DefaultTimeout, "how long one pod may take to get ready")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "list the pods, and change nothing")
 	cli.Choice(cmd, &o.output, "output", "o", "how to print the list", "table", "json")
 	return cmd
@@ -81,8 +81,6 @@ func (o *upgradePodsOptions) check(cmd *cobra.Command) error {
 	switch {
 	case o.roll.MaxUnavailable < 1:
 		return &cli.UsageError{Err: fmt.Errorf("--max-unavailable=%d: must be 1 or more", o.roll.MaxUnavailable)}
-	case o.roll.Timeout <= 0:
-		return &cli.UsageError{Err: fmt.Errorf("--timeout=%s: must be more than nothing, such as 2m", o.roll.Timeout)}
 	case o.image != strings.TrimSpace(o.image):
 		return &cli.UsageError{Err: fmt.Errorf("--image=%q: has spaces around it", o.image)}
 	}
@@ -93,7 +91,7 @@ func (o *upgradePodsOptions) run(cmd *cobra.Command) error {
 	if err := o.check(cmd); err != nil {
 		return err
 	}
-	client, namespace, err := o.Connect()
+	client, namespace, err := o.Connect(cmd)
 	if err != nil {
 		return err
 	}
@@ -104,9 +102,9 @@ func (o *upgradePodsOptions) run(cmd *cobra.Command) error {
 	if err := view.Candidates(cmd.OutOrStdout(), o.output, all); err != nil || o.dryRun {
 		return err
 	}
-	progress := cli.NewProgress(cmd.ErrOrStderr())
+	progress := client.Progress
 	defer progress.End()
-	o.roll.Client, o.roll.Exec = client.Core, podupgrade.NewExec(client.Config, client.Core)
+	o.roll.Client = client
 	o.roll.Progress = func(e podupgrade.Event) { progress.Step("%s", view.UpgradeStep(e)) }
 	result, err := podupgrade.Run(cmd.Context(), all, o.roll)
 	progress.Step("%d replaced, %d failed, %d not begun", len(result.Replaced), len(result.Failed), len(result.Left))

@@ -132,15 +132,15 @@ func (o *diagnoseOptions) evidence(cmd *cobra.Command, names []string) (*evidenc
 	if len(o.Files) > 0 {
 		return evidence.Read(cmd.Context(), evidence.Options{Stdin: cmd.InOrStdin()}, o.Files...)
 	}
-	cluster, namespace, err := o.cluster()
+	cluster, namespace, err := o.cluster(cmd)
 	if err != nil {
 		return nil, err
 	}
 	return evidence.Live(cmd.Context(), cluster, evidence.Wanted{Namespace: namespace, Names: names, Selector: o.Labels})
 }
 
-func (o *diagnoseOptions) cluster() (c evidence.Cluster, namespace string, err error) {
-	client, namespace, err := o.Connect()
+func (o *diagnoseOptions) cluster(cmd *cobra.Command) (c evidence.Cluster, namespace string, err error) {
+	client, namespace, err := o.Connect(cmd)
 	if err != nil {
 		return c, "", err
 	}
@@ -148,7 +148,7 @@ func (o *diagnoseOptions) cluster() (c evidence.Cluster, namespace string, err e
 }
 
 func (o *diagnoseOptions) follow(cmd *cobra.Command, names []string) error {
-	cluster, namespace, err := o.cluster()
+	cluster, namespace, err := o.cluster(cmd)
 	if err != nil {
 		return err
 	}

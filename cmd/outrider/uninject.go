@@ -89,7 +89,7 @@ the input is unusable.`,
 	o.Flags.Add(fs, "namespace to take out of the mesh")
 	fs.BoolVarP(&o.All, "all-namespaces", "A", false, "take all namespaces out of the mesh")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "in a cluster: list what would be done, and change nothing")
-	fs.DurationVar(&o.timeout, "timeout", 10*time.Minute, "in a cluster: how long to wait at most")
+	target.Timeout(cmd, &o.timeout, 10*time.Minute, "in a cluster: how long to wait at most")
 	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json")
 	return cmd
 }
@@ -99,8 +99,6 @@ func (o *uninjectOptions) run(cmd *cobra.Command) error {
 	switch {
 	case len(o.Files) > 0 && (named || o.All):
 		return &cli.UsageError{Err: errors.New("--filename is for manifests, --namespace and --all-namespaces for a cluster: they exclude one another")}
-	case o.timeout <= 0:
-		return &cli.UsageError{Err: fmt.Errorf("--timeout=%s: must be more than nothing, such as 10m", o.timeout)}
 	case named || o.All:
 		if err := o.Check(cmd); err != nil {
 			return err
@@ -125,15 +123,14 @@ func (o *uninjectOptions) run(cmd *cobra.Command) error {
 
 // cluster takes namespaces out of the mesh.
 func (o *uninjectOptions) cluster(cmd *cobra.Command) error {
-	client, in, err := o.Connect()
+	client, in, err := o.Connect(cmd)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), o.timeout)
 	defer cancel()
-	progress := cli.NewProgress(cmd.ErrOrStderr())
-	defer progress.End()
-	left, err := podrestart.Run(ctx, podrestart.Options{Client: client.Core, Namespace: in, DryRun: o.dryRun, Progress: progress})
+	defer client.Progress.End()
+	left, err := podrestart.Run(ctx, podrestart.Options{Client: client, Namespace: in, DryRun: o.dryRun})
 	for _, p := range left {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s/%s has a proxy: %s\n", p.Namespace, p.Name, p.Reason)
 	}

@@ -36,6 +36,7 @@ import (
 	"outrider.dev/internal/core/controlplane/kube"
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/mesh/build"
+	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/rotate"
 	"outrider.dev/test/castore"
 	"outrider.dev/test/chart"
@@ -225,8 +226,8 @@ func TestReplicasShareTheAuthority(t *testing.T) {
 	}
 	w.names(t, contract.AuthoritySecret)
 	var j journal
-	rotation := rotate.Options{Core: w.Clientset, Namespace: own, Until: rotate.Published, Progress: cli.NewProgress(&j)}
-	if got, err := rotation.Run(t.Context()); err != nil || len(got.Roots) != 2 {
+	client := &kubeclient.Client{Core: w.Clientset, Namespace: own, Progress: cli.NewProgress(&j)}
+	if got, err := rotate.Run(t.Context(), client, rotate.Published); err != nil || len(got.Roots) != 2 {
 		t.Fatalf("rotate = %+v, %v\n%s", got, err, j.String())
 	}
 	until(t, "two roots in the namespace", func() bool {
@@ -234,8 +235,7 @@ func TestReplicasShareTheAuthority(t *testing.T) {
 			return strings.Contains(roots, string(first)) && strings.Count(roots, "BEGIN") == 2
 		})
 	}, logs(all...), all...)
-	rotation.Until = rotate.Signs
-	if got, err := rotation.Run(t.Context()); err != nil || got.Roots[0].State != ca.RootRetiring || got.Roots[1].State != ca.RootSigns {
+	if got, err := rotate.Run(t.Context(), client, rotate.Signs); err != nil || got.Roots[0].State != ca.RootRetiring || got.Roots[1].State != ca.RootSigns {
 		t.Errorf("rotate until the next root signs = %+v, %v\n%s", got, err, j.String())
 	}
 	var next []byte

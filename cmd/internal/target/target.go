@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"os/signal"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/labels"
@@ -28,18 +30,45 @@ func (c *ControlPlane) Add(cmd *cobra.Command) {
 // Namespace returns the namespace of the control plane.
 func (c *ControlPlane) Namespace() string { return *c.Flags.Namespace }
 
-// Client returns the clients of the cluster.
-func (c *ControlPlane) Client() (*kubeclient.Client, error) { return ClientOf(c.Flags) }
-
-// ClientOf returns the cluster's clients; flags that name none are unusable input.
-func ClientOf(f *kubeclient.Flags) (*kubeclient.Client, error) {
-	client, err := f.Client()
-	var config *kubeclient.ConfigError
-	if errors.As(err, &config) {
-		return nil, &cli.UsageError{Err: err, Hint: config.Hint()}
-	}
-	return client, err
+// Connect returns the clients of the cluster, with a progress on standard error.
+func (c *ControlPlane) Connect(cmd *cobra.Command) (*kubeclient.Client, error) {
+	return Connect(cmd, c.Flags)
 }
+
+// Connect returns the clients of the cluster that flags choose, with a progress on standard error.
+func Connect(cmd *cobra.Command, f *kubeclient.Flags) (*kubeclient.Client, error) {
+	return f.Client(cli.NewProgress(cmd.ErrOrStderr()))
+}
+
+// Timeout adds the flag --timeout, whose value is more than nothing.
+func Timeout(cmd *cobra.Command, value *time.Duration, usual time.Duration, usage string) {
+	*value = usual
+	cmd.Flags().Var(timeout{value, usual}, "timeout", usage)
+}
+
+type timeout struct {
+	value *time.Duration
+	usual time.Duration
+}
+
+func (t timeout) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return fmt.Errorf("--timeout=%s: must be more than nothing, such as %s", text, strings.TrimSuffix(t.usual.String(), "0s"))
+	}
+	*t.value = d
+	return nil
+}
+
+func (t timeout) String() string {
+	if t.value == nil {
+		return ""
+	}
+	return t.value.String()
+}
+
+// Type names the type in a usage text.
+func (t timeout) Type() string { return "duration" }
 
 // Pods select pods of a cluster, of files, or by their names.
 type Pods struct {
@@ -87,9 +116,9 @@ func (p *Pods) CheckNames(cmd *cobra.Command, names []string, enough bool, hint 
 	return p.Check(cmd)
 }
 
-// Connect returns the cluster's clients, and the namespace of the pods; an empty one is all.
-func (p *Pods) Connect() (client *kubeclient.Client, namespace string, err error) {
-	client, err = ClientOf(p.Flags)
+// Connect returns the clients of the cluster, and the namespace of the pods; an empty one is all.
+func (p *Pods) Connect(cmd *cobra.Command) (client *kubeclient.Client, namespace string, err error) {
+	client, err = Connect(cmd, p.Flags)
 	if err == nil && !p.All {
 		namespace = client.Namespace
 	}

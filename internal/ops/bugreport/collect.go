@@ -124,7 +124,7 @@ func (r *report) list(l listing) error {
 		in, o.LabelSelector = r.ControlPlane, replicas.Selector
 	}
 	all, ok := read(r, l.resource.Resource, func(ctx context.Context) (*unstructured.UnstructuredList, error) {
-		return r.Client.Dynamic.Resource(l.resource).Namespace(in).List(ctx, o)
+		return r.Dynamic.Resource(l.resource).Namespace(in).List(ctx, o)
 	})
 	if !ok {
 		return nil
@@ -150,7 +150,7 @@ func lean(o map[string]any) map[string]any {
 // events adds the newest events of a namespace.
 func (r *report) events(namespace string) error {
 	all, ok := read(r, "events of namespace "+cmp.Or(namespace, "(all)"), func(ctx context.Context) (*corev1.EventList, error) {
-		return r.Client.Core.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{Limit: 5 * maxEvents})
+		return r.Core.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{Limit: 5 * maxEvents})
 	})
 	if !ok {
 		return nil
@@ -178,7 +178,7 @@ func newest(e corev1.Event) *metav1.Time {
 // controlPlane adds for each replica its pod, its logs, and what it serves.
 func (r *report) controlPlane() error {
 	all, ok := read(r, "the replicas", func(ctx context.Context) (*corev1.PodList, error) {
-		return r.Client.Core.CoreV1().Pods(r.ControlPlane).List(ctx, metav1.ListOptions{LabelSelector: replicas.Selector})
+		return r.Core.CoreV1().Pods(r.ControlPlane).List(ctx, metav1.ListOptions{LabelSelector: replicas.Selector})
 	})
 	if !ok {
 		return nil
@@ -288,7 +288,7 @@ func (r *report) pods() error {
 	o := metav1.ListOptions{Limit: 500}
 	for {
 		l, ok := read(r, "pods", func(ctx context.Context) (*corev1.PodList, error) {
-			return r.Client.Core.CoreV1().Pods(r.Namespace).List(ctx, o)
+			return r.Core.CoreV1().Pods(r.Namespace).List(ctx, o)
 		})
 		if !ok {
 			break

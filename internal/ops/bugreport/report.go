@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/mask"
 	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/replicas"
@@ -26,11 +25,10 @@ import (
 
 // Options of a report. A limit of zero means the default.
 type Options struct {
-	Client       *kubeclient.Client
+	*kubeclient.Client
 	ControlPlane string // namespace of the control plane
 	Namespace    string // namespace of the pods with a proxy; empty: all namespaces
 	Version      string // of this command
-	Progress     *cli.Progress
 
 	Checks func(context.Context) (any, error)            // the results as outrider check -o json prints them
 	Values func(context.Context) (map[string]any, error) // values of the release; nil if there is no release
@@ -106,7 +104,7 @@ func (o Options) defaults() Options {
 	}
 	if o.logs == nil {
 		o.logs = func(ctx context.Context, namespace, pod string, lo *corev1.PodLogOptions) (io.ReadCloser, error) {
-			return o.Client.Core.CoreV1().Pods(namespace).GetLogs(pod, lo).Stream(ctx)
+			return o.Core.CoreV1().Pods(namespace).GetLogs(pod, lo).Stream(ctx)
 		}
 	}
 	return o
@@ -186,7 +184,7 @@ func (r *report) plain(v any) (any, error) {
 
 func (r *report) versions() error {
 	kubernetes, ok := read(r, "the version of Kubernetes", func(ctx context.Context) (*version.Info, error) {
-		return bounded(ctx, r.Client.Core.Discovery().ServerVersion)
+		return bounded(ctx, r.Core.Discovery().ServerVersion)
 	})
 	all := map[string]any{"client": r.Version}
 	if ok {

@@ -105,7 +105,7 @@ func world(t *testing.T) Options {
 		object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "x.security.istio.io", map[string]any{"spec": map[string]any{"group": "security.istio.io", "versions": []any{map[string]any{"name": "v1", "schema": map[string]any{"big": "schema"}}}}}),
 		object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", "other.example", map[string]any{"spec": map[string]any{"group": "example"}}))
 	return Options{
-		Client: &kubeclient.Client{Core: core, Dynamic: dynamic}, ControlPlane: "outrider-system", Version: "v1", Progress: cli.NewProgress(io.Discard), now: at,
+		Client: &kubeclient.Client{Core: core, Dynamic: dynamic, Progress: cli.NewProgress(io.Discard)}, ControlPlane: "outrider-system", Version: "v1", now: at,
 		Checks: func(context.Context) (any, error) { return []map[string]string{{"id": "webhook", "result": "ok"}}, nil },
 		Values: func(context.Context) (map[string]any, error) {
 			return map[string]any{"global": map[string]any{"hub": "kept-hub", "imagePullSecrets": []any{"kept-pull-secret"}}, "registry": map[string]any{"password": "planted-values", "tokens": []any{"planted-list"}}, "authority": map[string]any{"secretName": "kept-authority"}}, nil

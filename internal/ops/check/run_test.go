@@ -21,7 +21,7 @@ func runAt(t *testing.T, server string) []Check {
 	}
 	f := kubeclient.NewFlags(own)
 	*f.KubeConfig = file
-	c, err := f.Client()
+	c, err := f.Client(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,18 +18,15 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/ops/kubeclient"
 )
 
 // Options of an installation or a removal.
 type Options struct {
-	Flags    *kubeclient.Flags // the cluster, and the control plane's namespace
-	Client   *kubeclient.Client
-	Values   map[string]any
-	DryRun   bool // the API server validates everything, but nothing is written
-	Progress *cli.Progress
+	*kubeclient.Client // its namespace is the control plane's
+	Values             map[string]any
+	DryRun             bool // the API server validates everything, but nothing is written
 
 	helm func() (*action.Configuration, error) // for tests; default: see configuration
 }
@@ -46,7 +43,7 @@ func (o Options) configuration() (*action.Configuration, error) {
 		return o.helm()
 	}
 	c := &action.Configuration{}
-	if err := c.Init(o.Flags, o.Client.Namespace, "secret", func(string, ...any) {}); err != nil {
+	if err := c.Init(o.Flags, o.Namespace, "secret", func(string, ...any) {}); err != nil {
 		return nil, err
 	}
 	c.Releases.MaxHistory = maxHistory
@@ -60,7 +57,7 @@ func Apply(ctx context.Context, o Options) (*release.Release, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := render(c, o.Client.Namespace, o.Values); err != nil {
+	if _, err := render(c, o.Namespace, o.Values); err != nil {
 		return nil, err // before anything is changed
 	}
 	helm, err := o.configuration()
@@ -88,7 +85,7 @@ func Apply(ctx context.Context, o Options) (*release.Release, error) {
 	}
 	r, err := o.run(ctx, helm, c, name, last)
 	if err != nil {
-		return nil, fmt.Errorf("release %s/%s: %w", o.Client.Namespace, name, err)
+		return nil, fmt.Errorf("release %s/%s: %w", o.Namespace, name, err)
 	}
 	o.Progress.Step("release %s/%s, revision %d: applied", r.Namespace, r.Name, r.Version)
 	return r, nil
@@ -98,7 +95,7 @@ func Apply(ctx context.Context, o Options) (*release.Release, error) {
 func (o Options) run(ctx context.Context, helm *action.Configuration, c *chart.Chart, name string, last *release.Release) (*release.Release, error) {
 	if last == nil || last.Info.Status == release.StatusUninstalled {
 		i := action.NewInstall(helm)
-		i.ReleaseName, i.Namespace, i.SkipCRDs, i.Timeout = name, o.Client.Namespace, true, helmTimeout
+		i.ReleaseName, i.Namespace, i.SkipCRDs, i.Timeout = name, o.Namespace, true, helmTimeout
 		i.Replace = last != nil // last was removed by helm uninstall --keep-history
 		i.DryRun = o.DryRun
 		if o.DryRun {
@@ -107,7 +104,7 @@ func (o Options) run(ctx context.Context, helm *action.Configuration, c *chart.C
 		return i.RunWithContext(ctx, c, o.Values)
 	}
 	u := action.NewUpgrade(helm)
-	u.Namespace, u.SkipCRDs, u.Timeout, u.MaxHistory = o.Client.Namespace, true, helmTimeout, maxHistory
+	u.Namespace, u.SkipCRDs, u.Timeout, u.MaxHistory = o.Namespace, true, helmTimeout, maxHistory
 	u.ResetValues = true // the same command has the same result, whatever values were set earlier
 	u.DryRun = o.DryRun
 	if o.DryRun {
@@ -123,7 +120,7 @@ func (o Options) try(ctx context.Context, helm *action.Configuration, c *chart.C
 		return nil, err
 	}
 	if last != nil && last.Info.Status.IsPending() {
-		return nil, fmt.Errorf("release %s/%s is %s: without --dry-run it is recovered", o.Client.Namespace, name, last.Info.Status)
+		return nil, fmt.Errorf("release %s/%s is %s: without --dry-run it is recovered", o.Namespace, name, last.Info.Status)
 	}
 	return o.run(ctx, helm, c, name, last)
 }
@@ -146,16 +143,16 @@ const madeBy, madeByUs = contract.MadeByLabel, "outrider"
 
 // ensureNamespace creates the namespace if it does not exist.
 func (o Options) ensureNamespace(ctx context.Context) error {
-	namespaces := o.Client.Core.CoreV1().Namespaces()
-	_, err := namespaces.Get(ctx, o.Client.Namespace, metav1.GetOptions{})
+	namespaces := o.Core.CoreV1().Namespaces()
+	_, err := namespaces.Get(ctx, o.Namespace, metav1.GetOptions{})
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
 	_, err = namespaces.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
-		Name: o.Client.Namespace, Labels: map[string]string{madeBy: madeByUs},
+		Name: o.Namespace, Labels: map[string]string{madeBy: madeByUs},
 	}}, metav1.CreateOptions{FieldManager: fieldManager})
 	if err == nil {
-		o.Progress.Step("namespace %s: made", o.Client.Namespace)
+		o.Progress.Step("namespace %s: made", o.Namespace)
 	}
 	if apierrors.IsAlreadyExists(err) {
 		return nil
@@ -182,7 +179,7 @@ func (o Options) ensureDefinitions(ctx context.Context, c *chart.Chart) error {
 	if err != nil {
 		return err
 	}
-	client := o.Client.Dynamic.Resource(definitions)
+	client := o.Dynamic.Resource(definitions)
 	for _, d := range all {
 		labels := maps.Clone(d.GetLabels())
 		if labels == nil {

@@ -44,8 +44,8 @@ func (o Options) Await(ctx context.Context, r *release.Release) error {
 }
 
 func (o Options) awaitRollout(ctx context.Context, name string) error {
-	what, last := fmt.Sprintf("deployment %s/%s", o.Client.Namespace, name), "it does not exist"
-	err := kubeclient.Await(ctx, o.Client.Core.AppsV1().Deployments(o.Client.Namespace), kubeclient.Named(name), &appsv1.Deployment{}, installation.RolledOut, func(reason string) {
+	what, last := fmt.Sprintf("deployment %s/%s", o.Namespace, name), "it does not exist"
+	err := kubeclient.Await(ctx, o.Core.AppsV1().Deployments(o.Namespace), kubeclient.Named(name), &appsv1.Deployment{}, installation.RolledOut, func(reason string) {
 		last = reason
 		o.Progress.Wait("%s: %s", what, reason)
 	})
@@ -58,7 +58,7 @@ func (o Options) awaitRollout(ctx context.Context, name string) error {
 
 // notReady returns an error that names what the pods of the control plane wait for.
 func (o Options) notReady(ctx context.Context, what, reason string, err error) error {
-	pods, listed := o.Client.Core.CoreV1().Pods(o.Client.Namespace).List(context.WithoutCancel(ctx), metav1.ListOptions{LabelSelector: replicas.Selector})
+	pods, listed := o.Core.CoreV1().Pods(o.Namespace).List(context.WithoutCancel(ctx), metav1.ListOptions{LabelSelector: replicas.Selector})
 	if listed == nil {
 		for _, p := range pods.Items {
 			if why := waitsFor(&p); why != "" && !strings.Contains(reason, why) {
@@ -89,7 +89,7 @@ func waitsFor(p *corev1.Pod) string {
 
 func (o Options) awaitBundle(ctx context.Context, name string) error {
 	what := "MutatingWebhookConfiguration " + name
-	configurations := o.Client.Core.AdmissionregistrationV1().MutatingWebhookConfigurations()
+	configurations := o.Core.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	err := kubeclient.Await(ctx, configurations, kubeclient.Named(name), &admission.MutatingWebhookConfiguration{}, func(c *admission.MutatingWebhookConfiguration) string {
 		if slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool { return len(w.ClientConfig.CABundle) == 0 }) {
 			return "has no certificates yet"
@@ -105,7 +105,7 @@ func (o Options) awaitBundle(ctx context.Context, name string) error {
 
 // awaitRoots waits until every namespace that exists when it is called has the roots.
 func (o Options) awaitRoots(ctx context.Context) error {
-	list, err := o.Client.Core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	list, err := o.Core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (o Options) awaitRoots(ctx context.Context) error {
 		}
 	}
 	all := len(without)
-	roots := o.Client.Core.CoreV1().ConfigMaps(metav1.NamespaceAll)
+	roots := o.Core.CoreV1().ConfigMaps(metav1.NamespaceAll)
 	err = kubeclient.Await(ctx, roots, kubeclient.Named(contract.RootConfigMap), &corev1.ConfigMap{}, func(m *corev1.ConfigMap) string {
 		if m.Data[contract.RootKey] != "" {
 			delete(without, m.Namespace)

@@ -7,7 +7,6 @@
 package install
 
 import (
-	"errors"
 	"fmt"
 	"io/fs"
 	"path"
@@ -23,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"outrider.dev/charts"
+	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/ops/installation"
 )
@@ -30,15 +30,10 @@ import (
 // Folders of [charts.Files].
 const chartFolder, profileFolder = "outrider", "profiles"
 
-// A ValuesError means that values are not what the chart takes. Nothing was changed.
-type ValuesError struct{ Err error }
-
-func (e *ValuesError) Error() string { return e.Err.Error() }
-
-func (e *ValuesError) Unwrap() error { return e.Err }
-
-// Hint returns the sentence that a command prints after the error.
-func (e *ValuesError) Hint() string { return "docs/install.md describes each value" }
+// unusable returns the error of values that are not what the chart takes. Nothing was changed.
+func unusable(format string, args ...any) error {
+	return &cli.UsageError{Err: fmt.Errorf(format, args...), Hint: "docs/install.md describes each value"}
+}
 
 // Chart returns the chart that is part of this program.
 func Chart() (*chart.Chart, error) {
@@ -82,7 +77,7 @@ func WithProfile(profile string, files []File, settings []string) (map[string]an
 	if profile != "" {
 		data, err := charts.Files.ReadFile(path.Join(profileFolder, profile+".yaml"))
 		if err != nil {
-			return nil, &ValuesError{fmt.Errorf("--profile=%q: must be one of %s", profile, strings.Join(Profiles(), ", "))}
+			return nil, unusable("--profile=%q: must be one of %s", profile, strings.Join(Profiles(), ", "))
 		}
 		files = slices.Insert(slices.Clone(files), 0, File{"profile " + profile, data})
 	}
@@ -91,13 +86,13 @@ func WithProfile(profile string, files []File, settings []string) (map[string]an
 		values := map[string]any{}
 		if err := manifest.DecodeStrict(f.Data, &values); err != nil {
 			text := strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "error converting YAML to JSON: ")
-			return nil, &ValuesError{fmt.Errorf("%s: %s", f.Name, text)} // in one line, as other errors
+			return nil, unusable("%s: %s", f.Name, text) // in one line, as other errors
 		}
 		out = chartutil.MergeTables(values, out)
 	}
 	for _, s := range settings {
 		if err := strvals.ParseInto(s, out); err != nil {
-			return nil, &ValuesError{fmt.Errorf("--set %s: %w", s, err)}
+			return nil, unusable("--set %s: %w", s, err)
 		}
 	}
 	return out, nil
@@ -159,7 +154,7 @@ func valuesError(err error) error {
 	for i, line := range lines {
 		lines[i] = strings.TrimPrefix(line, "- ")
 	}
-	return &ValuesError{errors.New("values: " + strings.Join(lines, "; "))}
+	return unusable("values: %s", strings.Join(lines, "; "))
 }
 
 // ReleaseOf returns what an installation with these values consists of, for its checks.

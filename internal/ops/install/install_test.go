@@ -53,8 +53,8 @@ func newWorld(t *testing.T, objects ...runtime.Object) world {
 		gateway("referencegrants"): "ReferenceGrantList", {Version: "v1", Resource: "configmaps"}: "ConfigMapList",
 		trustBundles("v1"): "ClusterTrustBundleList", trustBundles("v1beta1"): "ClusterTrustBundleList",
 		{Version: "v1", Resource: "secrets"}: "SecretList", {Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}: "LeaseList"}
-	w.Options = Options{Client: &kubeclient.Client{Core: w.core, Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds), Namespace: installation.Namespace},
-		Progress: cli.NewProgress(w.steps), helm: func() (*action.Configuration, error) { return w.helm, nil }}
+	w.Options = Options{Client: &kubeclient.Client{Core: w.core, Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds), Namespace: installation.Namespace, Progress: cli.NewProgress(w.steps)},
+		helm: func() (*action.Configuration, error) { return w.helm, nil }}
 	return w
 }
 
@@ -148,7 +148,7 @@ func TestBadValues(t *testing.T) {
 	w := newWorld(t)
 	w.Values = map[string]any{"pilot": map[string]any{"resources": "many"}, "global": "none"}
 	_, err := Apply(t.Context(), w.Options)
-	var values *ValuesError
+	var values *cli.UsageError
 	if !errors.As(err, &values) || len(w.core.Actions()) > 0 {
 		t.Errorf("%v, %v; want an error of the values, and no request", err, w.core.Actions())
 	}

@@ -27,7 +27,7 @@ func (o Options) recover(ctx context.Context, helm *action.Configuration, name s
 		if err := o.uninstall(ctx, helm, r); err != nil {
 			return nil, err
 		}
-		o.Progress.Step("release %s/%s: its removal was interrupted, and is complete now", o.Client.Namespace, name)
+		o.Progress.Step("release %s/%s: its removal was interrupted, and is complete now", o.Namespace, name)
 		return nil, nil
 	case r.Info.Status.IsPending():
 		was := r.Info.Status
@@ -35,7 +35,7 @@ func (o Options) recover(ctx context.Context, helm *action.Configuration, name s
 		if err := helm.Releases.Update(r); err != nil {
 			return nil, fmt.Errorf("recovering release %s, which is %s: %w", name, was, err)
 		}
-		o.Progress.Step("release %s/%s: was interrupted while it was %s, and goes on", o.Client.Namespace, name, was)
+		o.Progress.Step("release %s/%s: was interrupted while it was %s, and goes on", o.Namespace, name, was)
 	}
 	return r, nil
 }
@@ -54,7 +54,7 @@ func (e *BusyError) Error() string {
 // with its holder: a pending release may be in progress or dead. If the holder was killed, its Lease
 // expires while lock waits.
 func (o Options) lock(ctx context.Context, name string) (unlock func(), err error) {
-	leases := o.Client.Core.CoordinationV1().Leases(o.Client.Namespace)
+	leases := o.Core.CoordinationV1().Leases(o.Namespace)
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -74,7 +74,7 @@ func (o Options) lock(ctx context.Context, name string) (unlock func(), err erro
 			return o.keep(ctx, made), nil
 		}
 		if !apierrors.IsAlreadyExists(err) {
-			return nil, fmt.Errorf("taking the Lease %s/%s: %w", o.Client.Namespace, want.Name, err)
+			return nil, fmt.Errorf("taking the Lease %s/%s: %w", o.Namespace, want.Name, err)
 		}
 		is, err := leases.Get(ctx, want.Name, metav1.GetOptions{})
 		switch {
@@ -117,7 +117,7 @@ func holderOf(l *coordination.Lease) string {
 
 // keep renews a Lease until unlock is called.
 func (o Options) keep(ctx context.Context, l *coordination.Lease) (unlock func()) {
-	leases := o.Client.Core.CoordinationV1().Leases(l.Namespace)
+	leases := o.Core.CoordinationV1().Leases(l.Namespace)
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {

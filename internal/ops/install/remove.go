@@ -34,10 +34,10 @@ func Remove(ctx context.Context, o Options) error {
 	case err != nil:
 		return err
 	case r == nil:
-		o.Progress.Step("there is no release %s/%s", o.Client.Namespace, name)
+		o.Progress.Step("there is no release %s/%s", o.Namespace, name)
 		return nil
 	case o.DryRun:
-		o.Progress.Step("release %s/%s, revision %d: would be removed", o.Client.Namespace, name, r.Version)
+		o.Progress.Step("release %s/%s, revision %d: would be removed", o.Namespace, name, r.Version)
 		return nil
 	}
 	unlock, err := o.lock(ctx, name)
@@ -48,7 +48,7 @@ func Remove(ctx context.Context, o Options) error {
 	if err := o.uninstall(ctx, helm, r); err != nil {
 		return err
 	}
-	o.Progress.Step("release %s/%s: removed", o.Client.Namespace, name)
+	o.Progress.Step("release %s/%s: removed", o.Namespace, name)
 	return o.awaitEnd(ctx, r)
 }
 
@@ -63,7 +63,7 @@ func (o Options) uninstall(ctx context.Context, helm *action.Configuration, r *r
 		if object.GetKind() != "MutatingWebhookConfiguration" {
 			continue
 		}
-		err := o.Client.Core.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, object.GetName(), metav1.DeleteOptions{})
+		err := o.Core.AdmissionregistrationV1().MutatingWebhookConfigurations().Delete(ctx, object.GetName(), metav1.DeleteOptions{})
 		if err != nil && !apierrors.IsNotFound(err) {
 			return err
 		}
@@ -100,14 +100,14 @@ func (o Options) awaitNoPods(ctx context.Context, deployment string) error {
 		owner := metav1.GetControllerOf(p)
 		return owner != nil && strings.HasPrefix(owner.Name, deployment+"-")
 	}
-	pods := o.Client.Core.CoreV1().Pods(o.Client.Namespace)
+	pods := o.Core.CoreV1().Pods(o.Namespace)
 	_, err := kubeclient.AwaitNone(ctx, pods, metav1.ListOptions{LabelSelector: replicas.Selector}, &corev1.Pod{}, of, func(left, _ int) {
 		if left > 0 {
-			o.Progress.Wait("waiting for the end of %d pods of %s/%s", left, o.Client.Namespace, deployment)
+			o.Progress.Wait("waiting for the end of %d pods of %s/%s", left, o.Namespace, deployment)
 		}
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for the end of the pods of %s/%s: %w", o.Client.Namespace, deployment, err)
+		return fmt.Errorf("waiting for the end of the pods of %s/%s: %w", o.Namespace, deployment, err)
 	}
 	return nil
 }
@@ -161,11 +161,11 @@ func Purge(ctx context.Context, o Options) error {
 		verb = "would be removed"
 	}
 	for _, l := range leftovers() {
-		in := o.Client.Namespace
+		in := o.Namespace
 		if l.all {
 			in = metav1.NamespaceAll
 		}
-		list, err := o.Client.Dynamic.Resource(l.resource).Namespace(in).List(ctx, l.options)
+		list, err := o.Dynamic.Resource(l.resource).Namespace(in).List(ctx, l.options)
 		if apierrors.IsNotFound(err) && l.resource.Group == trustBundles("").Group {
 			continue // the cluster does not serve this version
 		}
@@ -183,7 +183,7 @@ func Purge(ctx context.Context, o Options) error {
 					continue
 				}
 			}
-			client := o.Client.Dynamic.Resource(l.resource).Namespace(object.GetNamespace())
+			client := o.Dynamic.Resource(l.resource).Namespace(object.GetNamespace())
 			err := o.delete(ctx, client, object.GetName())
 			if err == nil && !o.DryRun && l.resource == definitions { // it disappears only after all objects of its kind
 				err = kubeclient.AwaitGone(ctx, client, object.GetName(), &unstructured.Unstructured{})
@@ -207,7 +207,7 @@ func (o Options) keeps(ctx context.Context, definition *unstructured.Unstructure
 	case group != "gateway.networking.k8s.io":
 		return "", nil
 	}
-	list, err := o.Client.Dynamic.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}).List(ctx, metav1.ListOptions{Limit: 1})
+	list, err := o.Dynamic.Resource(schema.GroupVersionResource{Group: group, Version: "v1", Resource: resource}).List(ctx, metav1.ListOptions{Limit: 1})
 	switch {
 	case apierrors.IsNotFound(err): // the cluster does not serve the kind
 		return "", nil
@@ -232,13 +232,13 @@ func (o Options) delete(ctx context.Context, client dynamic.ResourceInterface, n
 
 // inUse finds control planes that still exist. In a dry run it does not count the release's own.
 func (o Options) inUse(ctx context.Context) error {
-	list, err := o.Client.Core.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: replicas.Selector})
+	list, err := o.Core.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: replicas.Selector})
 	if err != nil {
 		return err
 	}
 	var by []string
 	for _, d := range list.Items {
-		own := d.Namespace == o.Client.Namespace && d.Annotations[installation.NameAnnotation] == nameOf(o.Values)
+		own := d.Namespace == o.Namespace && d.Annotations[installation.NameAnnotation] == nameOf(o.Values)
 		if d.DeletionTimestamp == nil && !(o.DryRun && own) {
 			by = append(by, "deployment "+d.Namespace+"/"+d.Name)
 		}
@@ -251,8 +251,8 @@ func (o Options) inUse(ctx context.Context) error {
 
 // removeNamespace removes the namespace that Apply created, and waits until it is gone.
 func (o Options) removeNamespace(ctx context.Context, verb string) error {
-	namespaces := o.Client.Core.CoreV1().Namespaces()
-	n, err := namespaces.Get(ctx, o.Client.Namespace, metav1.GetOptions{})
+	namespaces := o.Core.CoreV1().Namespaces()
+	n, err := namespaces.Get(ctx, o.Namespace, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil
@@ -289,7 +289,7 @@ func (o Options) removeNamespace(ctx context.Context, verb string) error {
 
 // others returns the pods, and the records of other releases, in the control plane's namespace.
 func (o Options) others(ctx context.Context) (out []string, err error) {
-	pods, err := o.Client.Core.CoreV1().Pods(o.Client.Namespace).List(ctx, metav1.ListOptions{})
+	pods, err := o.Core.CoreV1().Pods(o.Namespace).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, err
 	}
@@ -298,7 +298,7 @@ func (o Options) others(ctx context.Context) (out []string, err error) {
 			out = append(out, "pod "+p.Name)
 		}
 	}
-	secrets, err := o.Client.Core.CoreV1().Secrets(o.Client.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "owner=helm"})
+	secrets, err := o.Core.CoreV1().Secrets(o.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "owner=helm"})
 	if err != nil {
 		return nil, err
 	}

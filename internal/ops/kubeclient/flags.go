@@ -20,6 +20,8 @@ import (
 	"k8s.io/client-go/restmapper"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
+
+	"outrider.dev/internal/base/cli"
 )
 
 // Flags are the flags of kubectl that choose the cluster, the user and the namespace. They implement
@@ -107,53 +109,49 @@ func (f *Flags) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) 
 // ToRESTMapper returns a mapper that uses the client of [Flags.ToDiscoveryClient].
 func (f *Flags) ToRESTMapper() (meta.RESTMapper, error) { return f.mapper() }
 
-// A ConfigError means that the flags and the kubeconfig name no cluster.
-type ConfigError struct{ Err error }
-
-func (e *ConfigError) Error() string { return fmt.Sprintf("kubeconfig: %v", e.Err) }
-
-func (e *ConfigError) Unwrap() error { return e.Err }
-
-// Hint returns the advice that a command prints after the error.
-func (e *ConfigError) Hint() string {
-	return "--kubeconfig and --context choose a cluster; kubectl config get-contexts lists them"
+// unusable returns the error of flags and a kubeconfig that name no cluster.
+func unusable(err error) error {
+	return &cli.UsageError{Err: fmt.Errorf("kubeconfig: %w", err), Hint: "--kubeconfig and --context choose a cluster; kubectl config get-contexts lists them"}
 }
 
-// A Client holds the clients that commands use for a cluster.
+// A Client is the frame in which every operation works on a cluster.
 type Client struct {
+	Flags     *Flags // that chose the cluster
 	Config    *rest.Config
 	Core      kubernetes.Interface
 	Dynamic   dynamic.Interface
 	Mapper    meta.RESTMapper
-	Namespace string // the namespace that the flags choose
+	Namespace string        // the namespace that the flags choose
+	Progress  *cli.Progress // of the operation
 }
 
-// Client returns the clients of the cluster. It sends no request.
-func (f *Flags) Client() (*Client, error) {
+// Client returns the clients of the cluster; progress is that of the operation. It sends no request. Flags that name
+// no cluster are unusable input.
+func (f *Flags) Client(progress *cli.Progress) (*Client, error) {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // errors are returned too; this way they are printed only once
 	config, err := f.ToRESTConfig()
 	if err != nil {
 		if clientcmd.IsEmptyConfig(err) {
 			err = errors.New("it names no cluster, or there is none")
 		}
-		return nil, &ConfigError{err}
+		return nil, unusable(err)
 	}
 	// For a kubeconfig without clusters client-go would use localhost:8080.
 	if raw, err := f.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 {
 		if _, err := rest.InClusterConfig(); err != nil {
-			return nil, &ConfigError{errors.New("it names no cluster, or there is none")}
+			return nil, unusable(errors.New("it names no cluster, or there is none"))
 		}
 	}
 	namespace, _, err := f.ToRawKubeConfigLoader().Namespace()
 	if err != nil {
-		return nil, &ConfigError{err}
+		return nil, unusable(err)
 	}
-	c := &Client{Config: config, Namespace: namespace}
+	c := &Client{Flags: f, Config: config, Namespace: namespace, Progress: progress}
 	if c.Core, err = kubernetes.NewForConfig(config); err != nil {
-		return nil, &ConfigError{err}
+		return nil, unusable(err)
 	}
 	if c.Dynamic, err = dynamic.NewForConfig(config); err != nil {
-		return nil, &ConfigError{err}
+		return nil, unusable(err)
 	}
 	c.Mapper, err = f.ToRESTMapper()
 	return c, err

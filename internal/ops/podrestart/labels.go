@@ -22,7 +22,7 @@ func (o Options) removeLabels(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	l, err := o.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
+	l, err := o.Core.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return fmt.Errorf("listing webhook configurations: %w", err)
 	}
@@ -52,7 +52,7 @@ func (o Options) removeLabels(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := o.Client.CoreV1().Namespaces().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "outrider"}); err != nil {
+		if _, err := o.Core.CoreV1().Namespaces().Patch(ctx, n.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: "outrider"}); err != nil {
 			return fmt.Errorf("namespace %s: removing the labels %s: %w", n.Name, strings.Join(keys, ", "), err)
 		}
 		o.Progress.Step("namespace %s: %s removed", n.Name, strings.Join(keys, ", "))
@@ -62,13 +62,13 @@ func (o Options) removeLabels(ctx context.Context) error {
 
 func (o Options) namespaces(ctx context.Context) ([]corev1.Namespace, error) {
 	if o.Namespace != "" {
-		n, err := o.Client.CoreV1().Namespaces().Get(ctx, o.Namespace, metav1.GetOptions{})
+		n, err := o.Core.CoreV1().Namespaces().Get(ctx, o.Namespace, metav1.GetOptions{})
 		if err != nil {
 			return nil, err
 		}
 		return []corev1.Namespace{*n}, nil
 	}
-	l, err := o.Client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	l, err := o.Core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("listing namespaces: %w", err)
 	}

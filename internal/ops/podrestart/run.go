@@ -18,7 +18,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/ops/kubeclient"
@@ -27,10 +26,9 @@ import (
 
 // Options of [Run].
 type Options struct {
-	Client    kubernetes.Interface
+	*kubeclient.Client
 	Namespace string // empty: all namespaces
 	DryRun    bool   // change nothing
-	Progress  *cli.Progress
 
 	lag time.Duration // default: cacheLag
 }
@@ -44,7 +42,7 @@ func Run(ctx context.Context, o Options) ([]Pod, error) {
 	if err := o.removeLabels(ctx); err != nil {
 		return nil, err
 	}
-	pods, err := kubeclient.Meshed(ctx, o.Client, o.Namespace, "")
+	pods, err := kubeclient.Meshed(ctx, o.Core, o.Namespace, "")
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +121,7 @@ func (o Options) again(ctx context.Context, pod *corev1.Pod) (string, error) {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
 	for {
-		next, err := podupgrade.Next(ctx, o.Client, pod)
+		next, err := podupgrade.Next(ctx, o.Core, pod)
 		switch {
 		case ctx.Err() != nil:
 			return "", ctx.Err()
@@ -144,7 +142,7 @@ func (o Options) again(ctx context.Context, pod *corev1.Pod) (string, error) {
 
 // await waits until no pod of the workloads has a proxy.
 func (o Options) await(ctx context.Context, restarted map[workload]bool) error {
-	left, err := kubeclient.AwaitNone(ctx, o.Client.CoreV1().Pods(o.Namespace), metav1.ListOptions{}, &corev1.Pod{}, func(p *corev1.Pod) bool {
+	left, err := kubeclient.AwaitNone(ctx, o.Core.CoreV1().Pods(o.Namespace), metav1.ListOptions{}, &corev1.Pod{}, func(p *corev1.Pod) bool {
 		return kubeclient.IsMeshed(p) && restarted[ownerOf(p)]
 	}, func(left, _ int) {
 		if left > 0 {

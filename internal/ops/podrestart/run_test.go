@@ -18,6 +18,7 @@ import (
 
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/ops/kubeclient"
 )
 
 // A cluster is a fake API server. A pod that is created as a dry run gets a proxy if its namespace or
@@ -72,7 +73,7 @@ func newCluster(objects ...runtime.Object) *cluster {
 }
 
 func (c *cluster) run(ctx context.Context, o Options) ([]Pod, error) {
-	o.Client, o.Progress, o.lag = c, cli.NewProgress(c), time.Nanosecond
+	o.Client, o.lag = &kubeclient.Client{Core: c, Progress: cli.NewProgress(c)}, time.Nanosecond
 	return Run(ctx, o)
 }
 

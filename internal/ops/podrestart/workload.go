@@ -44,7 +44,7 @@ type state struct {
 
 // stateOf reads the state of a workload from the API server.
 func (o Options) stateOf(ctx context.Context, w workload) (s state, err error) {
-	apps := o.Client.AppsV1()
+	apps := o.Core.AppsV1()
 	switch w.kind {
 	case "Deployment":
 		var d *appsv1.Deployment
@@ -107,7 +107,7 @@ func (o Options) restart(ctx context.Context, w workload) (err error) {
 	if err != nil {
 		return err
 	}
-	apps, how := o.Client.AppsV1(), metav1.PatchOptions{FieldManager: "outrider"}
+	apps, how := o.Core.AppsV1(), metav1.PatchOptions{FieldManager: "outrider"}
 	switch w.kind {
 	case "Deployment":
 		_, err = apps.Deployments(w.namespace).Patch(ctx, w.name, types.StrategicMergePatchType, patch, how)

@@ -27,14 +27,14 @@ func (r *roll) prepare(ctx context.Context, c Candidate) error {
 	ctx, cancel := context.WithTimeout(ctx, r.pull)
 	defer cancel()
 	pod := runOnce(c)
-	_, err := r.Client.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: "outrider"})
+	_, err := r.Core.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: "outrider"})
 	if err != nil && !apierrors.IsAlreadyExists(err) { // AlreadyExists: left by an interrupted upgrade
 		return fmt.Errorf("%s: running %s once: %w", c.Node, c.To, err)
 	}
 	// If the deletion fails, the pod has ended anyway and costs nothing.
-	defer func() { _ = kubeclient.DeletePod(ctx, r.Client, pod.Namespace, pod.Name) }()
+	defer func() { _ = kubeclient.DeletePod(ctx, r.Core, pod.Namespace, pod.Name) }()
 	last := "the kubelet has not begun"
-	err = kubeclient.FollowPod(ctx, r.Client, c.Namespace, pod.Name, func(p *corev1.Pod) (bool, error) {
+	err = kubeclient.FollowPod(ctx, r.Core, c.Namespace, pod.Name, func(p *corev1.Pod) (bool, error) {
 		for _, s := range p.Status.ContainerStatuses {
 			if w := s.State.Waiting; w != nil {
 				last = w.Reason + ": " + w.Message

@@ -13,9 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
 
 	"outrider.dev/internal/base/contract"
@@ -23,19 +21,19 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// An Exec runs a command in a pod's proxy container and returns what it printed.
-type Exec func(ctx context.Context, namespace, pod string, command ...string) (string, error)
+// An exec runs a command in a pod's proxy container and returns what it printed.
+type exec func(ctx context.Context, namespace, pod string, command ...string) (string, error)
 
-// NewExec returns an Exec for a cluster that works like kubectl exec.
-func NewExec(config *rest.Config, client kubernetes.Interface) Exec {
+// inCluster returns an exec that works like kubectl exec.
+func inCluster(c *kubeclient.Client) exec {
 	return func(ctx context.Context, namespace, pod string, command ...string) (string, error) {
-		at := client.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
+		at := c.Core.CoreV1().RESTClient().Post().Resource("pods").Namespace(namespace).Name(pod).SubResource("exec").
 			VersionedParams(&corev1.PodExecOptions{Container: contract.ProxyContainer, Command: command, Stdout: true, Stderr: true}, scheme.ParameterCodec).URL()
-		socket, err := remotecommand.NewWebSocketExecutor(config, "GET", at.String())
+		socket, err := remotecommand.NewWebSocketExecutor(c.Config, "GET", at.String())
 		if err != nil {
 			return "", err
 		}
-		spdy, err := remotecommand.NewSPDYExecutor(config, "POST", at)
+		spdy, err := remotecommand.NewSPDYExecutor(c.Config, "POST", at)
 		if err != nil {
 			return "", err
 		}
@@ -53,7 +51,7 @@ func NewExec(config *rest.Config, client kubernetes.Interface) Exec {
 func (r *roll) announce(ctx context.Context, c Candidate) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	out, err := r.Exec(ctx, c.Namespace, c.Name, "outrider-agent", "request", "POST", "/replace", "--debug-port", c.statusPort, "--status-port", c.statusPort)
+	out, err := r.exec(ctx, c.Namespace, c.Name, "outrider-agent", "request", "POST", "/replace", "--debug-port", c.statusPort, "--status-port", c.statusPort)
 	if err != nil {
 		return fmt.Errorf("its agent cannot drain for a replacement: %s: %w", firstOf(out), err)
 	}
@@ -69,7 +67,7 @@ func firstOf(out string) string {
 // get returns the pod of c. A pod that is being deleted, or another pod with the same name, is not
 // found.
 func (r *roll) get(ctx context.Context, c Candidate) (*corev1.Pod, error) {
-	pod, err := r.Client.CoreV1().Pods(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
+	pod, err := r.Core.CoreV1().Pods(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && (pod.UID != c.UID || pod.DeletionTimestamp != nil) {
 		return nil, kubeclient.ErrGone
 	}
@@ -95,7 +93,7 @@ func (r *roll) setImage(ctx context.Context, c Candidate, image string) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.Client.CoreV1().Pods(c.Namespace).Patch(ctx, c.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: "outrider"})
+	_, err = r.Core.CoreV1().Pods(c.Namespace).Patch(ctx, c.Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: "outrider"})
 	return err
 }
 
@@ -105,7 +103,7 @@ func (r *roll) await(ctx context.Context, c Candidate, before string) error {
 	last := "the kubelet has not begun"
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
-	err := kubeclient.FollowPod(ctx, r.Client, c.Namespace, c.Name, func(pod *corev1.Pod) (bool, error) {
+	err := kubeclient.FollowPod(ctx, r.Core, c.Namespace, c.Name, func(pod *corev1.Pod) (bool, error) {
 		if pod.UID != c.UID || pod.DeletionTimestamp != nil {
 			return false, kubeclient.ErrGone
 		}

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/ops/kubeclient"
@@ -18,12 +17,12 @@ import (
 
 // Options of Run.
 type Options struct {
-	Client         kubernetes.Interface
-	Exec           Exec
+	*kubeclient.Client
 	MaxUnavailable int           // proxies replaced at the same time, of a workload at most a quarter (at least one); default 1
 	Timeout        time.Duration // for one pod to become ready; default DefaultTimeout
 	Progress       func(Event)   // called for each step, by one goroutine at a time; default: none
 
+	exec exec          // default: in the cluster
 	pull time.Duration // time for a node to pull and run the image; default pullTimeout
 }
 
@@ -75,6 +74,9 @@ func Run(ctx context.Context, all []Candidate, o Options) (Result, error) {
 		r.Timeout = DefaultTimeout
 	}
 	r.pull = cmp.Or(r.pull, pullTimeout)
+	if r.exec == nil {
+		r.exec = inCluster(o.Client)
+	}
 	var due []Candidate
 	for _, c := range all {
 		if c.State == Due {
@@ -162,7 +164,7 @@ func (r *roll) replace(ctx context.Context, c Candidate) bool {
 // rollBack restores the pod's old image.
 func (r *roll) rollBack(ctx context.Context, c Candidate, because error) Event {
 	failed := ""
-	if pod, err := r.Client.CoreV1().Pods(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{}); err == nil {
+	if pod, err := r.Core.CoreV1().Pods(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{}); err == nil {
 		if s := kubeclient.Status(pod, contract.ProxyContainer); s != nil {
 			failed = s.ContainerID
 		}
@@ -178,7 +180,7 @@ func (r *roll) rollBack(ctx context.Context, c Candidate, because error) Event {
 
 // restarted returns the other containers that have restarted since the given state.
 func (r *roll) restarted(ctx context.Context, since *corev1.Pod) (out []string) {
-	now, err := r.Client.CoreV1().Pods(since.Namespace).Get(ctx, since.Name, metav1.GetOptions{})
+	now, err := r.Core.CoreV1().Pods(since.Namespace).Get(ctx, since.Name, metav1.GetOptions{})
 	if err != nil {
 		return nil // the pod is gone
 	}

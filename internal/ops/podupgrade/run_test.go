@@ -117,8 +117,8 @@ func (c *cluster) note(format string, args ...any) {
 // run replaces the due proxies among all, and records each step.
 func (c *cluster) run(ctx context.Context, all []Candidate, progress func(Event)) (Result, error) {
 	return Run(ctx, all, Options{
-		Client: c, Timeout: c.limit, pull: c.limit,
-		Exec: func(_ context.Context, _, pod string, command ...string) (string, error) {
+		Client: &kubeclient.Client{Core: c}, Timeout: c.limit, pull: c.limit,
+		exec: func(_ context.Context, _, pod string, command ...string) (string, error) {
 			c.note("%s is announced: %s", pod, strings.Join(command[2:], " "))
 			if c.exec != nil {
 				return c.exec(pod)

@@ -23,7 +23,7 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// Steps of a rotation for which [Options.Run] can wait.
+// Steps of a rotation for which [Run] can wait.
 const (
 	Published = "published" // the next root is in every namespace that has the roots
 	Signs     = "signs"     // the next root signs certificates
@@ -33,33 +33,25 @@ const (
 // Steps are all steps, in order.
 var Steps = []string{Published, Signs, Retired}
 
-// Options of a rotation.
-type Options struct {
-	Core      kubernetes.Interface
-	Namespace string // of the control plane
-	Until     string // one of [Steps]
-	Progress  *cli.Progress
-
-	said map[string]bool // the steps already shown
+// A rotation is followed until it reaches a step.
+type rotation struct {
+	*kubeclient.Client
+	until string
+	said  map[string]bool // the steps already shown
 }
 
-// A ForeignError means that outriderd did not make the root, and therefore does not replace it.
-type ForeignError struct {
-	Reason, Instead string
+// notOurs returns the error of a root that outriderd did not make, and therefore does not replace.
+func notOurs(instead, format string, args ...any) error {
+	return &cli.UsageError{Err: fmt.Errorf(format, args...), Hint: instead}
 }
-
-func (e *ForeignError) Error() string { return e.Reason }
-
-// Hint returns the advice that a command prints after the error.
-func (e *ForeignError) Hint() string { return e.Instead }
 
 // Status reads the progress of a rotation of the control plane's root.
-func Status(ctx context.Context, core kubernetes.Interface, namespace string) (ca.RotationStatus, error) {
-	store, err := storeOf(ctx, core, namespace)
+func Status(ctx context.Context, c *kubeclient.Client) (ca.RotationStatus, error) {
+	store, err := storeOf(ctx, c.Core, c.Namespace)
 	if err != nil {
 		return ca.RotationStatus{}, err
 	}
-	return ca.StatusOf(ctx, store, kube.Using(core).AuthoritySecret(namespace, contract.SeenRootsSecret), time.Now())
+	return ca.StatusOf(ctx, store, kube.Using(c.Core).AuthoritySecret(c.Namespace, contract.SeenRootsSecret), time.Now())
 }
 
 // storeOf finds the Secret in which the control plane's Deployments keep their authority.
@@ -74,10 +66,8 @@ func storeOf(ctx context.Context, core kubernetes.Interface, namespace string) (
 	var names []string
 	for _, d := range list.Items {
 		if signsElsewhere(d) {
-			return nil, &ForeignError{
-				Reason:  fmt.Sprintf("deployment %s/%s signs no certificates: another authority does (global.caAddress)", namespace, d.Name),
-				Instead: "replace the root there: outriderd publishes the roots that it sees in authority.rootConfigMap and authority.servingSecretName, and keeps those that leave while certificates of them are valid",
-			}
+			return nil, notOurs("replace the root there: outriderd publishes the roots that it sees in authority.rootConfigMap and authority.servingSecretName, and keeps those that leave while certificates of them are valid",
+				"deployment %s/%s signs no certificates: another authority does (global.caAddress)", namespace, d.Name)
 		}
 		name := secretOf(d)
 		if name == "" {
@@ -111,25 +101,24 @@ func secretOf(d appsv1.Deployment) string {
 	return ""
 }
 
-// Run requests a rotation, unless one is in progress, and waits for the step Until. It returns the
-// progress; the replicas continue in any case.
-func (o Options) Run(ctx context.Context) (ca.RotationStatus, error) {
-	store, err := storeOf(ctx, o.Core, o.Namespace)
+// Run requests a rotation of the root of the control plane in the client's namespace, unless one is in progress, and
+// waits for a step, one of [Steps]. It returns the progress; the replicas continue in any case.
+func Run(ctx context.Context, c *kubeclient.Client, until string) (ca.RotationStatus, error) {
+	store, err := storeOf(ctx, c.Core, c.Namespace)
 	if err != nil {
 		return ca.RotationStatus{}, err
 	}
-	return o.run(ctx, store)
+	return rotation{c, until, map[string]bool{}}.run(ctx, store)
 }
 
-func (o Options) run(ctx context.Context, store ca.Store) (ca.RotationStatus, error) {
+func (o rotation) run(ctx context.Context, store ca.Store) (ca.RotationStatus, error) {
 	begin, err := ca.StatusOf(ctx, store, nil, time.Now())
 	if err != nil {
 		return begin, err
 	}
 	if begin.Foreign != "" {
-		return begin, &ForeignError{begin.Store + ": " + begin.Foreign, begin.Instead()}
+		return begin, notOurs(begin.Instead(), "%s: %s", begin.Store, begin.Foreign)
 	}
-	o.said = map[string]bool{}
 	old, _ := begin.Root(ca.RootSigns)
 	switch begin.Step() {
 	case "":
@@ -163,8 +152,8 @@ func waits(s ca.RotationStatus) string {
 	return "a replica has not begun the rotation"
 }
 
-// follow waits until the replacement of the root old has reached the step Until.
-func (o Options) follow(ctx context.Context, store ca.Store, old ca.RootStatus) (last ca.RotationStatus, err error) {
+// follow waits until the replacement of the root old has reached the step.
+func (o rotation) follow(ctx context.Context, store ca.Store, old ca.RootStatus) (last ca.RotationStatus, err error) {
 	hints := make(chan struct{}, 1)
 	stop := store.Watch(func() {
 		select {
@@ -208,8 +197,8 @@ func successor(s ca.RotationStatus, old ca.RootStatus) (ca.RootStatus, bool) {
 	return now, ok && now.SHA256 != old.SHA256
 }
 
-// reached reports whether the rotation has reached the step Until.
-func (o Options) reached(s ca.RotationStatus, old ca.RootStatus) bool {
+// reached reports whether the rotation has reached the step.
+func (o rotation) reached(s ca.RotationStatus, old ca.RootStatus) bool {
 	next, ok := successor(s, old)
 	if !ok {
 		return false
@@ -222,7 +211,7 @@ func (o Options) reached(s ca.RotationStatus, old ca.RootStatus) bool {
 	if gone {
 		o.say("old root removed: " + old.Subject)
 	}
-	switch o.Until {
+	switch o.until {
 	case Retired:
 		return gone
 	case Signs:
@@ -232,7 +221,7 @@ func (o Options) reached(s ca.RotationStatus, old ca.RootStatus) bool {
 }
 
 // say prints a step, unless it was printed already.
-func (o Options) say(step string) {
+func (o rotation) say(step string) {
 	if !o.said[step] {
 		o.said[step] = true
 		o.Progress.Step("%s", step)
@@ -240,7 +229,7 @@ func (o Options) say(step string) {
 }
 
 // awaitRoots waits until every namespace that has the roots has the next one.
-func (o Options) awaitRoots(ctx context.Context, old, next ca.RootStatus) error {
+func (o rotation) awaitRoots(ctx context.Context, old, next ca.RootStatus) error {
 	all := 0
 	without, err := kubeclient.AwaitNone(ctx, o.Core.CoreV1().ConfigMaps(metav1.NamespaceAll), kubeclient.Named(contract.RootConfigMap), &corev1.ConfigMap{},
 		func(m *corev1.ConfigMap) bool { return !has(m, next) }, // a deleted ConfigMap counts as up to date: the control plane writes it again with the current roots

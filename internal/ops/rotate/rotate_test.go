@@ -30,6 +30,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/wire"
 	"outrider.dev/internal/core/controlplane/ca"
+	"outrider.dev/internal/ops/kubeclient"
 )
 
 const system = "outrider-system"
@@ -122,7 +123,7 @@ func TestARotationIsFollowed(t *testing.T) {
 		run := func(until string, roots int, want ...string) ca.RotationStatus {
 			t.Helper()
 			var shown bytes.Buffer
-			got, err := Options{Core: core, Namespace: system, Until: until, Progress: cli.NewProgress(&shown)}.run(ctx, store)
+			got, err := rotation{&kubeclient.Client{Core: core, Namespace: system, Progress: cli.NewProgress(&shown)}, until, map[string]bool{}}.run(ctx, store)
 			if err != nil {
 				t.Fatalf("until %s: %v\n%s", until, err, shown.String())
 			}
@@ -167,7 +168,7 @@ func TestNoReplicaRuns(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		_, err := Options{Until: Published, Progress: cli.NewProgress(io.Discard)}.run(ctx, store)
+		_, err := rotation{&kubeclient.Client{Progress: cli.NewProgress(io.Discard)}, Published, map[string]bool{}}.run(ctx, store)
 		if err == nil || !strings.Contains(err.Error(), "not in time: requested: a replica publishes the next root") {
 			t.Error(err)
 		}
@@ -223,12 +224,12 @@ func TestWhatIsNotRotated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			core := fake.NewClientset(tt.objects...)
-			_, err := Options{Core: core, Namespace: system, Until: Retired, Progress: cli.NewProgress(io.Discard)}.Run(t.Context())
+			_, err := Run(t.Context(), &kubeclient.Client{Core: core, Namespace: system, Progress: cli.NewProgress(io.Discard)}, Retired)
 			if err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Fatalf("%v, want %q", err, tt.want)
 			}
-			var foreign *ForeignError
-			if errors.As(err, &foreign) != (tt.hint != "" || strings.HasPrefix(tt.want, "only")) || foreign != nil && !strings.Contains(foreign.Hint(), tt.hint) {
+			var foreign *cli.UsageError
+			if errors.As(err, &foreign) != (tt.hint != "" || strings.HasPrefix(tt.want, "only")) || foreign != nil && !strings.Contains(foreign.Hint, tt.hint) {
 				t.Errorf("%#v, want the hint %q", err, tt.hint)
 			}
 			for _, a := range core.Actions() {

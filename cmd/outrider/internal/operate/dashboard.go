@@ -54,7 +54,7 @@ func (o *dashboardOptions) run(cmd *cobra.Command) error {
 	if o.port < 0 || o.port > 65535 {
 		return &cli.UsageError{Err: fmt.Errorf("--port=%d: must be 0 to 65535", o.port)}
 	}
-	client, err := o.Client()
+	client, err := o.Connect(cmd)
 	if err != nil {
 		return err
 	}

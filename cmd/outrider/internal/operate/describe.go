@@ -87,7 +87,7 @@ func (o *describeOptions) read(cmd *cobra.Command, names []string) (report.Mesh,
 		subjects, err := o.inFiles(cmd)
 		return report.Offline(startup.Kubernetes(o.kube)), subjects, err
 	}
-	client, namespace, err := o.Connect()
+	client, namespace, err := o.Connect(cmd)
 	if err != nil {
 		return report.Mesh{}, nil, err
 	}

@@ -60,7 +60,7 @@ func (o *proxyOptions) namespace() string { return *o.flags.Namespace }
 
 // replicas asks the replicas in the cluster. It prints a note for each one that does not answer.
 func (o *proxyOptions) replicas(cmd *cobra.Command) (set *replicas.Set, all []debugapi.Proxy, complete bool, err error) {
-	client, err := target.ClientOf(o.flags)
+	client, err := target.Connect(cmd, o.flags)
 	if err != nil {
 		return nil, nil, false, err
 	}

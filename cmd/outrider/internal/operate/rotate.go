@@ -2,8 +2,6 @@ package operate
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -44,32 +42,23 @@ Exit status: 0 if the step is reached, 1 if not, 2 if the input is unusable.`,
 		Example: rotateExamples,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if timeout <= 0 {
-				return &cli.UsageError{Err: fmt.Errorf("--timeout=%s: must be more than nothing, such as 5m", timeout)}
-			}
-			client, err := o.Client()
+			client, err := o.Connect(cmd)
 			if err != nil {
 				return err
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			progress := cli.NewProgress(cmd.ErrOrStderr())
-			defer progress.End()
-			status, err := rotate.Options{Core: client.Core, Namespace: client.Namespace, Until: until, Progress: progress}.Run(ctx)
-			var foreign *rotate.ForeignError
-			if errors.As(err, &foreign) {
-				return &cli.UsageError{Err: err, Hint: foreign.Hint()}
-			}
+			status, err := rotate.Run(ctx, client, until)
+			client.Progress.End()
 			if err != nil {
 				return err
 			}
-			progress.End()
 			return view.Rotation(cmd.OutOrStdout(), "table", status)
 		},
 	}
 	o.Add(cmd)
 	cli.Choice(cmd, &until, "until", "", "the step to wait for", rotate.Steps...)
-	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Minute, "how long to wait at most; the rotation goes on nevertheless")
+	target.Timeout(cmd, &timeout, 5*time.Minute, "how long to wait at most; the rotation goes on nevertheless")
 	cmd.AddCommand(NewRotateStatus())
 	return cmd
 }
@@ -84,11 +73,11 @@ func NewRotateStatus() *cobra.Command {
 		Example: "  outrider rotate status -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := o.Client()
+			client, err := o.Connect(cmd)
 			if err != nil {
 				return err
 			}
-			status, err := rotate.Status(cmd.Context(), client.Core, client.Namespace)
+			status, err := rotate.Status(cmd.Context(), client)
 			if err != nil {
 				return err
 			}

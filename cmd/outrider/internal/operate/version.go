@@ -32,7 +32,7 @@ It is 2 if the input is unusable.`
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		all := report.Versions{Client: cli.ThisBuild()}
 		if !client {
-			switch c, err := cluster.Client(); {
+			switch c, err := cluster.Connect(cmd); {
 			case err == nil:
 				set := replicas.In(c, cluster.Namespace())
 				defer set.Close()
