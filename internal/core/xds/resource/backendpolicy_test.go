@@ -15,7 +15,6 @@ import (
 
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/xds"
-	"outrider.dev/internal/core/xds/resource"
 	"outrider.dev/test/process"
 )
 
@@ -46,39 +45,6 @@ func TestPolicyOfOneService(t *testing.T) {
 		got := text(t, flatten([]xds.Bundle{after.Named(client(), xds.ClusterType, name)}, xds.ClusterType))
 		if (is == got) != same {
 			t.Errorf("%s is as without policies: %t\n%s", name, is == got, got)
-		}
-	}
-}
-
-// A change of limits affects only the clusters of that service; a change of faults also affects routes.
-func TestChangesOfPolicies(t *testing.T) {
-	h := newTestMesh(parts()...)
-	source := resource.New(h)
-	for _, step := range []struct {
-		name     string
-		settings mesh.BackendPolicy
-		routes   bool
-	}{
-		{"limits", mesh.BackendPolicy{Limits: mesh.Limits{Connections: 7}}, false},
-		{"other limits", mesh.BackendPolicy{Limits: mesh.Limits{Connections: 8}}, false},
-		{"faults", mesh.BackendPolicy{Faults: mesh.Faults{HTTPStatus: 500, AbortPercent: 1}}, true},
-		{"outliers in their place", mesh.BackendPolicy{Outliers: mesh.Outliers{Errors5xx: ptr.To[uint32](5)}}, true},
-	} {
-		old, _ := source.Current()
-		h.builder.Set(policyFor("web", step.settings))
-		now, _ := source.Current()
-		changes, _ := now.Diff(old)
-		for name := range changes[xds.ClusterType].Names {
-			if !strings.Contains(name, "web.shop") && !strings.Contains(name, "10.96.0.1:") && !strings.Contains(name, "[fd96::1]:") {
-				t.Errorf("%s: %s", step.name, name)
-			}
-		}
-		c := changes[xds.ClusterType]
-		if len(c.Names) == 0 || c.Wildcard || c.AllNames || changes[xds.VirtualHostType].AllNames != step.routes {
-			t.Errorf("%s: %+v", step.name, changes)
-		}
-		if _, listeners := changes[xds.ListenerType]; listeners {
-			t.Errorf("%s: listeners change", step.name)
 		}
 	}
 }

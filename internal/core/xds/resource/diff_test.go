@@ -4,8 +4,13 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"regexp"
 	"slices"
+	"strings"
 	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/mesh"
@@ -247,16 +252,49 @@ func TestDiffWhereRequestsAreCounted(t *testing.T) {
 	}
 }
 
-// For an unchanged mesh Diff reports no changes.
-func TestDiffOfNothing(t *testing.T) {
-	h := newTestMesh(parts()...)
+// Diff reports little more than what differs: listeners, for example, would be compared for every proxy.
+func TestWhatChangesReach(t *testing.T) {
+	h := newTestMesh(append(parts(), slice("routed", "10.244.7.1"))...)
 	source := resource.New(h)
-	old, _ := source.Current()
-	h.builder.Set(pod("db-1", "db", "10.244.0.4"))
-	now, _ := source.Current()
-	if changes, known := now.Diff(old); !known || len(changes) > 0 {
-		t.Errorf("%v", changes)
+	limits := []string{"Cluster: [10.96.0.1 [fd96::1] web], all false, wildcard false", "ClusterLoadAssignment: [web], all false, wildcard false"}
+	faults := append(slices.Clone(limits), "VirtualHost: [], all true, wildcard false", "RouteConfiguration: [], all true, wildcard false")
+	for _, step := range []struct {
+		name string
+		part mesh.Part
+		want []string
+	}{
+		{"nothing", pod("db-1", "db", "10.244.0.4"), nil},
+		{"an endpoint", slice("routed", "10.244.7.2"), []string{"Cluster: [10.96.0.5 [fd96::5] routed], all false, wildcard false", "ClusterLoadAssignment: [routed], all false, wildcard false"}},
+		{"limits", policyFor("web", mesh.BackendPolicy{Limits: mesh.Limits{Connections: 7}}), limits},
+		{"other limits", policyFor("web", mesh.BackendPolicy{Limits: mesh.Limits{Connections: 8}}), limits},
+		{"faults", policyFor("web", mesh.BackendPolicy{Faults: mesh.Faults{HTTPStatus: 500, AbortPercent: 1}}), faults},
+		{"outliers in their place", policyFor("web", mesh.BackendPolicy{Outliers: mesh.Outliers{Interval: time.Second}}), faults},
+		{"an AuthorizationPolicy", &mesh.AuthorizationSpec{Name: "p", Namespace: "shop", Rules: []mesh.AuthorizationRule{{}}}, []string{"Listener: [], all true, wildcard true"}},
+	} {
+		old, _ := source.Current()
+		h.builder.Set(step.part)
+		now, _ := source.Current()
+		changes, known := now.Diff(old)
+		if diff := cmp.Diff(step.want, reached(changes)); diff != "" || !known {
+			t.Errorf("%s: reported (-want +got):\n%s", step.name, diff)
+		}
 	}
+}
+
+// reached lists changes by type: the services and addresses in the names, without ports and families.
+func reached(changes map[string]xds.Change) (out []string) {
+	name := regexp.MustCompile(`^outbound\|\d+\|\w*\||^(http|tcp|raw)\||:\d+$|\.shop\.svc\.cluster\.local$`)
+	for _, typeURL := range types {
+		c, of := changes[typeURL], map[string]bool{}
+		for n := range c.Names {
+			of[name.ReplaceAllString(n, "")] = true
+		}
+		line := fmt.Sprint(typeURL[strings.LastIndexByte(typeURL, '.')+1:], ": ", slices.Sorted(maps.Keys(of)))
+		if _, ok := changes[typeURL]; ok {
+			out = append(out, fmt.Sprintf("%s, all %t, wildcard %t", line, c.AllNames, c.Wildcard))
+		}
+	}
+	return out
 }
 
 // A slice that names the zone of a node determines the location of clients there.

@@ -6,27 +6,6 @@ import (
 	"outrider.dev/test/mutants"
 )
 
-// Mutates the lines that decide whether a client is let in.
-func TestMutants(t *testing.T) {
-	mutants.Run(t, "TestAuthorization|TestAuthorizationOfAnUnknownWorkload|TestAuthorizationReachesWhatItSelects|TestPathsAreNormalised", map[string]mutants.Mutant{
-		"an ALLOW rule that cannot be judged matches": {File: "../rbac/rbac.go", From: `!p.Deny && slices.ContainsFunc(slices.Concat(slices.Concat(r.From...), slices.Concat(r.To...), r.When), unjudged)`, To: `false`},
-		"a closed guard is open":                      {File: "../rbac/rbac.go", From: `g.TooLarge`, To: `false`},
-		"notValues are not looked at, of clients":     {File: "../rbac/rbac.go", In: `out = append(out, &rbac.Principal{Identifier: &rbac.Principal_NotId{NotId: anyOf(c.NotValues)}})`, From: `out = append(out, &rbac.Principal{Identifier: &rbac.Principal_NotId{NotId: anyOf(c.NotValues)}})`, To: ``},
-		"notValues are not looked at, of operations":  {File: "../rbac/rbac.go", From: `out = append(out, &rbac.Permission{Rule: &rbac.Permission_NotRule{NotRule: anyOf(c.NotValues, !deny)}})`, To: ``},
-		"a denied host with a port is another":        {File: "../rbac/rbac.go", From: `wide && !strings.HasSuffix(v, "*")`, To: `false`},
-		"a host with a port is not another":           {File: "../rbac/rbac.go", From: `anyOf(c.NotValues, !deny)`, To: `anyOf(c.NotValues, deny)`},
-		"cluster.local is another trust domain":       {File: "../rbac/rbac.go", From: `v = g.TrustDomain + "/" + rest`, To: ``, Tests: "TestTrustDomainOfPolicies"},
-		"a host has a case":                           {File: "../rbac/rbac.go", From: `m.IgnoreCase = m.GetSafeRegex() == nil`, To: ``},
-		"an account of no namespace is of any":        {File: "../rbac/rbac.go", From: `v = namespace + "/" + v`, To: `v = "bank/" + v`},
-		"a namespace is a prefix":                     {File: "../rbac/rbac.go", From: `"/sa/[^/]+"`, To: `".*"`},
-		"paths are judged as they are written":        {File: "../rbac/rbac.go", From: `m.NormalizePath = wrapperspb.Bool(true)`, To: ``},
-		"bytes by mutual TLS reach the application":   {File: "../listeners/inbound.go", From: `authenticated = append(g.Bytes(), tcpProxy(after))`, To: `authenticated = []*listener.Filter{tcpProxy(after)}`},
-		"bytes in plain text reach the application":   {File: "../listeners/inbound.go", From: `append(g.Bytes(), tcpProxy(toApplication()))`, To: `[]*listener.Filter{tcpProxy(toApplication())}`},
-		"requests reach the application":              {File: "../listeners/http.go", From: `g.Requests(m)`, To: ``},
-		"listeners of other policies are taken":       {File: "listener.go", From: `g.Key()`, To: `""`, Tests: "TestAuthorizationReachesWhatItSelects"},
-	})
-}
-
 // Mutates each line of the rules in Diff.
 func TestMutantsOfDiff(t *testing.T) {
 	mutants.Run(t, "TestDiffOfAnyHistory", map[string]mutants.Mutant{
@@ -90,6 +69,10 @@ func TestMutantsOfBuilders(t *testing.T) {
 		"all ports are inspected":                     {File: "../listeners/inbound.go", From: `inspect.FilterDisabled = notInspected(ports)`, To: ``},
 		"the application is connected too early":      {File: "../listeners/inbound.go", From: `after.UpstreamConnectMode, after.MaxEarlyDataBytes = tcp.UpstreamConnectMode_ON_DOWNSTREAM_TLS_HANDSHAKE, wrapperspb.UInt32(0)`, To: ``},
 		"a ClientHello has little time":               {File: "../listeners/inbound.go", From: `detect(l, helloTimeout, destination, inspect)`, To: `detect(l, sniffTimeout, destination, inspect)`},
+		"bytes by mutual TLS reach the application":   {File: "../listeners/inbound.go", From: `authenticated = append(g.Bytes(), tcpProxy(after))`, To: `authenticated = []*listener.Filter{tcpProxy(after)}`},
+		"bytes in plain text reach the application":   {File: "../listeners/inbound.go", From: `append(g.Bytes(), tcpProxy(toApplication()))`, To: `[]*listener.Filter{tcpProxy(toApplication())}`},
+		"requests reach the application":              {File: "../listeners/http.go", From: `g.Requests(m)`, To: ``},
+		"listeners of other policies are taken":       {File: "listener.go", From: `g.Key()`, To: `""`, Tests: "TestAuthorizationReachesWhatItSelects"},
 		"a policy denies nothing":                     {File: "../rbac/rbac.go", From: `to = deny`, To: ``},
 		"RBAC comes after the router":                 {File: "../rbac/rbac.go", From: `append(filters, m.HttpFilters...)`, To: `append(m.HttpFilters, filters...)`},
 		// Requests.

@@ -165,6 +165,12 @@ func client(change ...func(*xds.Proxy)) *xds.Proxy {
 	return p
 }
 
+func dbClient() *xds.Proxy {
+	return client(func(p *xds.Proxy) {
+		p.ID, p.ServiceAccount, p.Addresses = "sidecar~10.244.0.4~db-1.shop~x", "db", addresses("10.244.0.4")
+	})
+}
+
 // relayed marks a proxy whose agent relays its configuration and exposes its statistics.
 func relayed(p *xds.Proxy) { p.Relayed = true }
 
@@ -204,9 +210,6 @@ func goldenCases(t *testing.T) map[string][]xds.Dependency {
 	}
 	p := client()
 	dual := client(func(p *xds.Proxy) { p.Addresses = addresses("10.244.0.1 fd44::1") })
-	db := client(func(p *xds.Proxy) {
-		p.ID, p.ServiceAccount, p.Addresses = "sidecar~10.244.0.4~db-1.shop~x", "db", addresses("10.244.0.4")
-	})
 	warm := client(func(p *xds.Proxy) { p.Metadata[contract.MetadataPrewarm] = "db, old:80, nowhere, web:x" })
 	bare := client(func(p *xds.Proxy) { delete(p.Metadata, contract.MetadataCertificates) })
 	rpc := client(func(p *xds.Proxy) { p.GRPC = true })
@@ -232,7 +235,7 @@ func goldenCases(t *testing.T) map[string][]xds.Dependency {
 		"observed: collector":                     seen(xds.ClusterType, "tracing"),
 		"listeners: all":                          flatten(v.Wildcard(p, xds.ListenerType, nil), xds.ListenerType),
 		"listeners: two families":                 flatten(v.Wildcard(dual, xds.ListenerType, nil), xds.ListenerType)[:3],
-		"listeners: STRICT inbound":               flatten(v.Wildcard(db, xds.ListenerType, nil), xds.ListenerType)[:2],
+		"listeners: STRICT inbound":               flatten(v.Wildcard(dbClient(), xds.ListenerType, nil), xds.ListenerType)[:2],
 		"clusters: at the start":                  flatten(v.Wildcard(p, xds.ClusterType, nil), xds.ClusterType),
 		"clusters: declared and expected":         flatten(v.Wildcard(warm, xds.ClusterType, []string{"http|10.96.0.1:80"}), xds.ClusterType),
 		"clusters: http to a service":             named(p, xds.ClusterType, "http|10.96.0.1:80"),

@@ -158,28 +158,6 @@ func TestNamedReturnsWhatWildcardReturns(t *testing.T) {
 	}
 }
 
-// A change of an endpoint affects its clusters but no listeners, which would be compared for every
-// proxy of the mesh.
-func TestDiffOfAnEndpoint(t *testing.T) {
-	h := newTestMesh(append(parts(), slice("routed", "10.244.7.1"))...)
-	source := resource.New(h)
-	old, _ := source.Current()
-	h.builder.Set(slice("routed", "10.244.7.2"))
-	now, _ := source.Current()
-	changes, ok := now.Diff(old)
-	if !ok {
-		t.Fatal("the changes are not known")
-	}
-	for typeURL, c := range changes {
-		if typeURL != xds.ClusterType && typeURL != xds.EndpointType || c.Wildcard || c.AllNames {
-			t.Errorf("%s: %+v", typeURL, c)
-		}
-	}
-	if _, named := changes[xds.EndpointType].Names["outbound|80||routed.shop.svc.cluster.local"]; !named {
-		t.Errorf("the endpoints are not named: %v", changes)
-	}
-}
-
 // slice returns an endpoint for a service's port 80, about which nothing else is known.
 func slice(service, at string) *mesh.SliceSpec {
 	return &mesh.SliceSpec{Name: service + "-1", Namespace: "shop", Service: service,
