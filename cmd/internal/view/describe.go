@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -17,12 +18,7 @@ func Descriptions(w io.Writer, t cli.Terminal, output string, all []report.Pod) 
 		return cli.WriteJSON(w, all)
 	}
 	p := &printer{Terminal: t}
-	for i, pod := range all {
-		if i > 0 {
-			p.line("")
-		}
-		p.description(pod)
-	}
+	each(p, all, p.description)
 	return p.print(w)
 }
 
@@ -121,7 +117,7 @@ func (p *printer) proxy(x *report.Proxy) {
 		p.item("", yellow, "a new pod gets "+x.Next+"; outrider upgrade pods gives it to this one")
 	}
 	if x.Agent != "" || x.Envoy != "" {
-		p.item("versions", "", fmt.Sprintf("agent %s, Envoy %s", dash(x.Agent), dash(x.Envoy)))
+		p.item("versions", "", fmt.Sprintf("agent %s, Envoy %s", cmp.Or(x.Agent, "-"), cmp.Or(x.Envoy, "-")))
 	}
 	if x.Skew != "" {
 		p.item("skew", yellow, x.Skew)

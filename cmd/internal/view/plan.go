@@ -36,13 +36,8 @@ func Plans(w io.Writer, t cli.Terminal, output string, all []plan.Report) error 
 		_, err := io.WriteString(w, planSVG(all))
 		return err
 	}
-	p := printer{Terminal: t}
-	for i, r := range all {
-		if i > 0 {
-			p.line("")
-		}
-		p.plan(r)
-	}
+	p := &printer{Terminal: t}
+	each(p, all, p.plan)
 	return p.print(w)
 }
 

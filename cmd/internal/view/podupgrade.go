@@ -1,40 +1,30 @@
 package view
 
 import (
-	"encoding/json"
+	"cmp"
 	"fmt"
 	"io"
-	"text/tabwriter"
 
+	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/ops/podupgrade"
 )
 
 // Candidates prints what an upgrade of pods would do, as a table or as JSON.
 func Candidates(w io.Writer, output string, all []podupgrade.Candidate) error {
 	if output == "json" {
-		if all == nil {
-			all = []podupgrade.Candidate{}
-		}
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(all)
+		return cli.WriteJSON(w, append([]podupgrade.Candidate{}, all...))
 	}
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(w, "no pod here has a proxy of Outrider")
 		return err
 	}
 	count := map[podupgrade.State]int{}
-	t := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(t, "NAMESPACE\tPOD\tSTATE\tIMAGE\tNEXT")
+	rows := [][]string{{"NAMESPACE", "POD", "STATE", "IMAGE", "NEXT"}}
 	for _, c := range all {
 		count[c.State]++
-		next := c.To
-		if c.Reason != "" {
-			next = c.Reason
-		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\n", c.Namespace, c.Name, c.State, c.From, next)
+		rows = append(rows, []string{c.Namespace, c.Name, string(c.State), c.From, cmp.Or(c.Reason, c.To)})
 	}
-	if err := t.Flush(); err != nil {
+	if err := table(w, rows); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "%d due, %d current, %d need a new pod\n", count[podupgrade.Due], count[podupgrade.Current], count[podupgrade.Cannot])

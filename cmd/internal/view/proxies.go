@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -36,7 +37,7 @@ func Proxies(w io.Writer, output string, all []debugapi.Proxy) error {
 			if s.Wildcard {
 				names = "all"
 			}
-			rows = append(rows, append(head, s.Type, names, fmt.Sprint(s.Resources), dash(s.Sent), dash(s.Acked), subscriptionStatus(s)))
+			rows = append(rows, append(head, s.Type, names, fmt.Sprint(s.Resources), cmp.Or(s.Sent, "-"), cmp.Or(s.Acked, "-"), subscriptionStatus(s)))
 			head = []string{"", "", ""}
 		}
 		if p.Excess > 0 {
@@ -64,7 +65,7 @@ func withReplicas(rows [][]string, all []debugapi.Proxy) [][]string {
 		case i == 0:
 			cell = "REPLICA"
 		case r[0] != "":
-			cell, next = dash(debugapi.OneLine(all[next].Replica)), next+1
+			cell, next = cmp.Or(debugapi.OneLine(all[next].Replica), "-"), next+1
 		}
 		rows[i] = slices.Insert(r, 1, cell)
 	}
@@ -108,14 +109,7 @@ func Resources(w io.Writer, output string, all []debugapi.Resource) error {
 		if len(r.Body) > 0 && string(r.Body) != "null" {
 			what = summary(r.Type, r.Body)
 		}
-		rows = append(rows, []string{debugapi.OneLine(r.Type), debugapi.OneLine(r.Name), dash(r.Version), debugapi.OneLine(what)})
+		rows = append(rows, []string{debugapi.OneLine(r.Type), debugapi.OneLine(r.Name), cmp.Or(r.Version, "-"), debugapi.OneLine(what)})
 	}
 	return table(w, rows)
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }

@@ -1,11 +1,11 @@
 package view
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"time"
 
+	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/cli/visible"
 	"outrider.dev/internal/core/controlplane/ca"
 )
@@ -13,9 +13,7 @@ import (
 // Rotation prints the mesh's roots and the progress of a rotation, as a table or as JSON.
 func Rotation(w io.Writer, output string, s ca.RotationStatus) error {
 	if output == "json" {
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(struct {
+		return cli.WriteJSON(w, struct {
 			ca.RotationStatus
 			Step string `json:"step,omitempty"`
 		}{s, s.Step()})

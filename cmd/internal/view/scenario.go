@@ -75,25 +75,24 @@ func Verifications(w io.Writer, t cli.Terminal, output string, all []scenario.Ve
 		_, err := io.WriteString(w, chart.Page{Title: "Verified: " + strings.Join(titles, ", "), Sections: sections}.HTML())
 		return err
 	}
-	p := printer{Terminal: t}
-	for i, v := range all {
-		if i > 0 {
-			p.line("")
-		}
-		p.subject(v.Subject)
-		for _, a := range v.Results {
-			p.line("\n%s", p.paint(verdictColour(a.Holds), a.Verdict()))
-			p.counterexample(v, a)
-		}
-		left := v.LeftOut()
-		if len(left) > 0 {
-			p.line("\n%s", p.paint(faint, "The model leaves out:"))
-		}
-		for _, l := range left {
-			p.line("%s", p.paint(faint, "- "+l))
-		}
-	}
+	p := &printer{Terminal: t}
+	each(p, all, p.verification)
 	return p.print(w)
+}
+
+func (p *printer) verification(v scenario.Verification) {
+	p.subject(v.Subject)
+	for _, a := range v.Results {
+		p.line("\n%s", p.paint(verdictColour(a.Holds), a.Verdict()))
+		p.counterexample(v, a)
+	}
+	left := v.LeftOut()
+	if len(left) > 0 {
+		p.line("\n%s", p.paint(faint, "The model leaves out:"))
+	}
+	for _, l := range left {
+		p.line("%s", p.paint(faint, "- "+l))
+	}
 }
 
 // subject prints the object and its plan.

@@ -39,6 +39,16 @@ func (p *printer) paint(colour, s string) string {
 	return visible.Paint(colour, s)
 }
 
+// each prints all of a list, with a blank line between them.
+func each[T any](p *printer, all []T, one func(T)) {
+	for i, o := range all {
+		if i > 0 {
+			p.line("")
+		}
+		one(o)
+	}
+}
+
 func (p *printer) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
 // print writes the text for people. Control characters that a manifest hides in names and commands become

@@ -5,9 +5,13 @@ import (
 	"slices"
 	"strings"
 
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
@@ -87,54 +91,46 @@ func (s *survey) passes(ctx context.Context, n corev1.Namespace) bool {
 
 // templates returns the pods of a namespace and the pod templates of its workloads.
 func (s *survey) templates(ctx context.Context, namespace string) (out []corev1.PodTemplateSpec, err error) {
-	var o metav1.ListOptions
-	pods, err := s.Core.CoreV1().Pods(namespace).List(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	for _, p := range pods.Items {
-		out = append(out, corev1.PodTemplateSpec{ObjectMeta: p.ObjectMeta, Spec: p.Spec})
-	}
-	replicaSets, err := s.Core.AppsV1().ReplicaSets(namespace).List(ctx, o) // includes the ReplicaSets of Deployments
-	if err != nil {
-		return nil, err
-	}
-	for _, r := range replicaSets.Items {
-		if r.Spec.Replicas == nil || *r.Spec.Replicas > 0 {
-			out = append(out, r.Spec.Template)
+	apps, batch := s.Core.AppsV1(), s.Core.BatchV1()
+	for _, list := range []func(context.Context) (runtime.Object, error){
+		all(s.Core.CoreV1().Pods(namespace).List), all(apps.ReplicaSets(namespace).List), // includes the ReplicaSets of Deployments
+		all(apps.StatefulSets(namespace).List), all(apps.DaemonSets(namespace).List), all(batch.Jobs(namespace).List), all(batch.CronJobs(namespace).List),
+	} {
+		objects, err := list(ctx)
+		if err != nil {
+			return nil, err
 		}
-	}
-	statefulSets, err := s.Core.AppsV1().StatefulSets(namespace).List(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	for _, w := range statefulSets.Items {
-		out = append(out, w.Spec.Template)
-	}
-	daemonSets, err := s.Core.AppsV1().DaemonSets(namespace).List(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	for _, w := range daemonSets.Items {
-		out = append(out, w.Spec.Template)
-	}
-	jobs, err := s.Core.BatchV1().Jobs(namespace).List(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	for _, w := range jobs.Items {
-		if w.Status.CompletionTime == nil {
-			out = append(out, w.Spec.Template)
+		err = meta.EachListItem(objects, func(o runtime.Object) error {
+			switch o := o.(type) {
+			case *corev1.Pod:
+				out = append(out, corev1.PodTemplateSpec{ObjectMeta: o.ObjectMeta, Spec: o.Spec})
+			case *appsv1.ReplicaSet:
+				if o.Spec.Replicas == nil || *o.Spec.Replicas > 0 {
+					out = append(out, o.Spec.Template)
+				}
+			case *appsv1.StatefulSet:
+				out = append(out, o.Spec.Template)
+			case *appsv1.DaemonSet:
+				out = append(out, o.Spec.Template)
+			case *batchv1.Job:
+				if o.Status.CompletionTime == nil {
+					out = append(out, o.Spec.Template)
+				}
+			case *batchv1.CronJob:
+				out = append(out, o.Spec.JobTemplate.Spec.Template)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
 		}
-	}
-	cronJobs, err := s.Core.BatchV1().CronJobs(namespace).List(ctx, o)
-	if err != nil {
-		return nil, err
-	}
-	for _, w := range cronJobs.Items {
-		out = append(out, w.Spec.JobTemplate.Spec.Template)
 	}
 	return out, nil
+}
+
+// all returns a function that lists all objects of a client.
+func all[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, error)) func(context.Context) (runtime.Object, error) {
+	return func(ctx context.Context) (runtime.Object, error) { return list(ctx, metav1.ListOptions{}) }
 }
 
 // capturing returns a pod with the privileges of outrider-init, which no injector changes.

@@ -118,18 +118,12 @@ func (s *survey) allNamespaces(ctx context.Context) ([]corev1.Namespace, error) 
 }
 
 func (s *survey) allNodes(ctx context.Context) ([]corev1.Node, error) {
-	return s.nodes.get(func() (out []corev1.Node, err error) {
-		o := metav1.ListOptions{Limit: 500}
-		for {
-			l, err := s.Core.CoreV1().Nodes().List(ctx, o)
-			if err != nil {
-				return nil, tried("listing nodes", err)
-			}
-			out = append(out, l.Items...)
-			if o.Continue = l.Continue; o.Continue == "" {
-				return out, nil
-			}
+	return s.nodes.get(func() ([]corev1.Node, error) {
+		l, err := s.Core.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return nil, tried("listing nodes", err)
 		}
+		return l.Items, nil
 	})
 }
 
