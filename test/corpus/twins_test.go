@@ -17,10 +17,10 @@ import (
 
 // unreached lists the codes that no twin can have, with the reason.
 var unreached = map[string]string{
-	"unsupported-value":   "podspec refuses the word before, as invalid-annotation",
-	"invalid-timeout":    "podspec refuses the time before, as invalid-annotation",
-	"duplicate-edge": "podspec refuses the second one before, as invalid-annotation",
-	"pod-too-large":  "such a pod is too long for a file: TestPodTooLarge of package lint",
+	"unsupported-value": "podspec refuses the word before, as invalid-annotation",
+	"invalid-timeout":   "podspec refuses the time before, as invalid-annotation",
+	"duplicate-edge":    "podspec refuses the second one before, as invalid-annotation",
+	"pod-too-large":     "such a pod is too long for a file: TestPodTooLarge of package lint",
 }
 
 // Each code of lint is reported for at least two bad twins, and for none of its good ones.
