@@ -83,15 +83,15 @@ func TestConnectionsBeforeEnvoy(t *testing.T) {
 	for _, n := range []int{20, 2000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			client, called, release := early(t)
-			crowd := client.Pod.Crowd(called, harness.Pace{Total: n})
-			process.Eventually(t, "all are connected", func() bool { return crowd.Connected() == n }, client)
+			conns := client.Pod.Connections(called, harness.Pace{Total: n})
+			process.Eventually(t, "all are connected", func() bool { return conns.Connected() == n }, client)
 			if client.Pod.Bound(15007) {
 				t.Fatal("Envoy listens already")
 			}
 			release()
 			client.Ready()
 			status, _ := client.Status()
-			t.Log(spread("from ready to served", served(t, crowd.Wait(), status.Since)))
+			t.Log(spread("from ready to served", served(t, conns.Wait(), status.Since)))
 		})
 	}
 }
@@ -100,14 +100,14 @@ func TestConnectionsBeforeEnvoy(t *testing.T) {
 func TestHandOverUnderLoad(t *testing.T) {
 	client, called, release := early(t)
 	// Stay below the standby's connection limit, which a slow machine would reach.
-	crowd := client.Pod.Crowd(called, harness.Pace{Rate: 5000, Limit: 1500})
+	conns := client.Pod.Connections(called, harness.Pace{Rate: 5000, Limit: 1500})
 	const least = 2000
-	process.Eventually(t, "the first wait", func() bool { return crowd.Connected() >= 100 }, client)
+	process.Eventually(t, "the first wait", func() bool { return conns.Connected() >= 100 }, client)
 	release()
 	client.Ready()
 	status, _ := client.Status()
-	process.Eventually(t, "enough calls", func() bool { return crowd.Connected() >= least && time.Since(status.Since) > time.Second }, client)
-	calls := crowd.Leave()
+	process.Eventually(t, "enough calls", func() bool { return conns.Connected() >= least && time.Since(status.Since) > time.Second }, client)
+	calls := conns.Leave()
 	end := time.Now()
 	delays := served(t, calls, calls[0].Begin)
 	before, after := 0, 0

@@ -31,15 +31,15 @@ func TestInboundConnectionsBeforeEnvoy(t *testing.T) {
 			agent := s.Agent()
 			process.Eventually(t, "the standby listens", func() bool { return s.Bound(15006) }, agent)
 			const n = 20
-			crowd := w.Machine("caller").Crowd(netip.AddrPortFrom(s.Address, 91), harness.Pace{Total: n})
-			process.Eventually(t, "all are connected", func() bool { return crowd.Connected() == n }, agent)
+			conns := w.Machine("caller").Connections(netip.AddrPortFrom(s.Address, 91), harness.Pace{Total: n})
+			process.Eventually(t, "all are connected", func() bool { return conns.Connected() == n }, agent)
 			if s.Bound(15016) {
 				t.Fatal("Envoy listens already")
 			}
 			release()
 			agent.Ready()
 			status, _ := agent.Status()
-			t.Log(spread("from ready to served", served(t, crowd.Wait(), status.Since)))
+			t.Log(spread("from ready to served", served(t, conns.Wait(), status.Since)))
 		})
 	}
 }

@@ -210,7 +210,7 @@ func TestStopWithOpenSockets(t *testing.T) {
 		t.Fatal(err)
 	}
 	// At the end of the drain no connection that has arrived is reset.
-	crowd := harness.NewLoad(8, 0, func() error {
+	dialing := harness.NewLoad(8, 0, func() error {
 		if err := request(); !errors.Is(err, syscall.ECONNREFUSED) {
 			return err
 		}
@@ -228,7 +228,7 @@ func TestStopWithOpenSockets(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	judge(t, "new connections, until they are refused", crowd)
+	judge(t, "new connections, until they are refused", dialing)
 	t.Logf("new inbound connections are refused after %s", refused.Round(time.Millisecond))
 	if refused < 2*time.Second {
 		t.Errorf("refused after %s; want the drain time of 2s first", refused)

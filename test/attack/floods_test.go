@@ -28,8 +28,8 @@ var floods = []attacked{
 	begunHandshakes("floods: handshakes begun, from 2,000 addresses", stream, contract.SecureDiscoveryPort, 2000),
 	begunHandshakes("floods: handshakes begun at the webhook, from 2,000 addresses", review, contract.WebhookPort, 2000),
 	{
-		name: "floods: connections that send nothing, from 10,000 addresses", ordinary: stream, keeps: crowdKeeps,
-		attack: func(ctx context.Context, v victim) (string, error) { return v.crowd(ctx, nil, true) },
+		name: "floods: connections that send nothing, from 10,000 addresses", ordinary: stream, keeps: addressesKeep,
+		attack: func(ctx context.Context, v victim) (string, error) { return v.fromManyAddresses(ctx, nil, true) },
 	},
 	abandonedHandshakes("floods: handshakes begun and not continued, from 10,000 addresses", true),
 	abandonedHandshakes("floods: handshakes begun by clients that go, from 10,000 addresses", false),
@@ -185,13 +185,13 @@ func (v victim) hello() ([]byte, error) {
 	return hello[:n], err
 }
 
-// crowdKeeps is the bound for 10,000 addresses with rate-limit entries, and as many goroutines: the
+// addressesKeep is the bound for 10,000 addresses with rate-limit entries, and as many goroutines: the
 // runtime retains half a KiB for each goroutine that has ended.
-const crowdKeeps = 16 << 20
+const addressesKeep = 16 << 20
 
-// crowd connects from as many addresses as there may be unfinished handshakes. Each sends the same
-// bytes, and then either stays until the server closes the connection or closes it at once.
-func (v victim) crowd(ctx context.Context, message []byte, stay bool) (string, error) {
+// fromManyAddresses connects from as many addresses as there may be unfinished handshakes. Each sends the
+// same bytes, and then either stays until the server closes the connection or closes it at once.
+func (v victim) fromManyAddresses(ctx context.Context, message []byte, stay bool) (string, error) {
 	return repeat(ctx, v.n(1000, 10_000), func(ctx context.Context, _ int) error {
 		c, err := v.from(ctx, 10_000, contract.SecureDiscoveryPort)
 		if err != nil {
@@ -207,12 +207,12 @@ func (v victim) crowd(ctx context.Context, message []byte, stay bool) (string, e
 
 // abandonedHandshakes starts handshakes and does not continue them.
 func abandonedHandshakes(name string, stay bool) attacked {
-	return attacked{name: name, ordinary: stream, keeps: crowdKeeps, attack: func(ctx context.Context, v victim) (string, error) {
+	return attacked{name: name, ordinary: stream, keeps: addressesKeep, attack: func(ctx context.Context, v victim) (string, error) {
 		hello, err := v.hello()
 		if err != nil {
 			return "", err
 		}
-		return v.crowd(ctx, hello, stay)
+		return v.fromManyAddresses(ctx, hello, stay)
 	}}
 }
 

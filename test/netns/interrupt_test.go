@@ -382,7 +382,7 @@ func (k *killer) probe(left string) {
 // others wrote the resulting rules.
 func TestCapturesAtOnce(t *testing.T) {
 	ns.RequireRoot(t)
-	const crowd = 20
+	const captures = 20
 	t.Parallel()
 	rounds, random := campaign(t, "OUTRIDER_ROUNDS", 1)
 	for i, v := range variants {
@@ -391,19 +391,19 @@ func TestCapturesAtOnce(t *testing.T) {
 			top, r := probed(t), random(i)
 			failed, waited := 0, 0
 			for range rounds {
-				f, w := atOnce(t, top, v, crowd, r)
+				f, w := atOnce(t, top, v, captures, r)
 				failed, waited = failed+f, waited+w
 			}
-			t.Logf("%d rounds of %d captures at once: %d waited, %d failed and said why", rounds, crowd, waited, failed)
+			t.Logf("%d rounds of %d captures at once: %d waited, %d failed and said why", rounds, captures, waited, failed)
 		})
 	}
 }
 
-func atOnce(t *testing.T, top *topology, v variant, crowd int, r *rand.Rand) (failed, waited int) {
+func atOnce(t *testing.T, top *topology, v variant, captures int, r *rand.Rand) (failed, waited int) {
 	t.Helper()
 	agent(t, top.pod, "clean")
 	var runs []*run
-	for i := range crowd {
+	for i := range captures {
 		flags := []string{"-i", "*", "-b", "*", "--dual-stack", "-o", fmt.Sprint(9990 + i), "--output=json"}
 		if r.IntN(2) == 0 {
 			flags = append(flags, "-m", "TPROXY")
@@ -443,7 +443,7 @@ func atOnce(t *testing.T, top *topology, v variant, crowd int, r *rand.Rand) (fa
 		t.Fatalf("what stands is %q, which is that of none that succeeded: %v", now.Record, good)
 	}
 	rules, _ := kernelState(t, top.pod)
-	for i := range crowd {
+	for i := range captures {
 		if has := strings.Contains(rules, fmt.Sprintf("port %d is excluded", 9990+i)); has != (i == last) {
 			t.Errorf("run %d stands; rules of run %d are there: %t", last, i, has)
 		}

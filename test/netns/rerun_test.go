@@ -141,7 +141,7 @@ func TestRunsUnderTrafficLoseNothing(t *testing.T) {
 				for _, port := range []uint16{15001, 15006} {
 					serve(t, top.pod, proxyUser, trace.Listener{Proto: capture.TCP, Port: port}, "proxy")
 				}
-				c := newCrowd(t, top)
+				c := newLoad(t, top)
 				for i := range runs {
 					capturing(t, top.pod, v, everything(func(in *capture.Intent) {
 						if change && i%2 == 0 {
@@ -161,16 +161,16 @@ func TestRunsUnderTrafficLoseNothing(t *testing.T) {
 	}
 }
 
-// A crowd opens new connections in all of the ways, as fast as it can.
-type crowd struct {
+// A load opens new connections in all of the ways, as fast as it can.
+type load struct {
 	callers        sync.WaitGroup
 	stop           atomic.Bool
 	served, failed atomic.Int64
 	first          atomic.Value // the first failure
 }
 
-func newCrowd(t *testing.T, top *topology) *crowd {
-	c := &crowd{}
+func newLoad(t *testing.T, top *topology) *load {
+	c := &load{}
 	t.Cleanup(c.end)
 	for _, w := range ways {
 		c.callers.Go(func() { w.from(top).As(w.uid, w.uid, func() { c.call(w.dst) }) })
@@ -178,7 +178,7 @@ func newCrowd(t *testing.T, top *topology) *crowd {
 	return c
 }
 
-func (c *crowd) call(dst string) {
+func (c *load) call(dst string) {
 	for !c.stop.Load() {
 		conn, err := net.DialTimeout("tcp", dst, enough)
 		if err == nil {
@@ -196,7 +196,7 @@ func (c *crowd) call(dst string) {
 	}
 }
 
-func (c *crowd) end() {
+func (c *load) end() {
 	c.stop.Store(true)
 	c.callers.Wait()
 }

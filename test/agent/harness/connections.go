@@ -14,9 +14,9 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A Crowd opens connections of one pod, as the app's user, and waits on each for the server's first
-// bytes. It is one thread with an epoll, so that it takes little processor time from the proxy.
-type Crowd struct {
+// Connections are those of one pod, as the app's user. Each waits for the server's first bytes. One thread with an
+// epoll holds them all, so that they take little processor time from the proxy.
+type Connections struct {
 	pod  *Pod
 	to   unix.Sockaddr
 	pace Pace
@@ -44,10 +44,10 @@ type Call struct {
 	Err    error
 }
 
-// Crowd starts calling an IPv4 address.
-func (p *Pod) Crowd(to netip.AddrPort, pace Pace) *Crowd {
+// Connections starts to connect to an IPv4 address.
+func (p *Pod) Connections(to netip.AddrPort, pace Pace) *Connections {
 	p.World.T.Helper()
-	c := &Crowd{pod: p, to: &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}, pace: pace, done: make(chan struct{})}
+	c := &Connections{pod: p, to: &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}, pace: pace, done: make(chan struct{})}
 	go func() {
 		defer close(c.done)
 		p.As(AppUser, AppUser, func() { c.err = c.run() })
@@ -56,25 +56,25 @@ func (p *Pod) Crowd(to netip.AddrPort, pace Pace) *Crowd {
 }
 
 // Connected returns how many connections were established.
-func (c *Crowd) Connected() int { return int(c.connected.Load()) }
+func (c *Connections) Connected() int { return int(c.connected.Load()) }
 
 // Leave starts no more connections, waits for the answers to those started, and returns all calls.
-func (c *Crowd) Leave() []Call {
+func (c *Connections) Leave() []Call {
 	c.leave.Store(true)
 	return c.Wait()
 }
 
-// Wait returns all calls of a crowd with a Total, once each has been answered or has failed.
-func (c *Crowd) Wait() []Call {
+// Wait returns all calls, once each has been answered or has failed. The Pace must have a Total.
+func (c *Connections) Wait() []Call {
 	c.pod.World.T.Helper()
 	<-c.done
 	if c.err != nil {
-		c.pod.World.T.Fatalf("a crowd: %v", c.err)
+		c.pod.World.T.Fatalf("connections: %v", c.err)
 	}
 	return c.calls
 }
 
-func (c *Crowd) run() (err error) {
+func (c *Connections) run() (err error) {
 	if c.epoll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (c *Crowd) run() (err error) {
 }
 
 // due returns how many connections should be started now.
-func (c *Crowd) due(since time.Duration) int {
+func (c *Connections) due(since time.Duration) int {
 	n := 1 << 20
 	if c.pace.Rate > 0 {
 		n = int(c.pace.Rate*since.Seconds()) - len(c.calls)
@@ -125,7 +125,7 @@ func (c *Crowd) due(since time.Duration) int {
 	return n
 }
 
-func (c *Crowd) call() error {
+func (c *Connections) call() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return err
@@ -147,14 +147,14 @@ func (c *Crowd) call() error {
 		Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLET, Fd: int32(fd), Pad: int32(len(c.calls) - 1)})
 }
 
-func (c *Crowd) end(fd, i int, err error) {
+func (c *Connections) end(fd, i int, err error) {
 	c.calls[i].Served, c.calls[i].Err = time.Now(), err
 	c.open--
 	unix.Close(fd)
 }
 
 // receive reads answers for up to wait milliseconds.
-func (c *Crowd) receive(wait int) error {
+func (c *Connections) receive(wait int) error {
 	var events [64]unix.EpollEvent
 	n, err := unix.EpollWait(c.epoll, events[:], wait)
 	if err != nil && err != unix.EINTR {
