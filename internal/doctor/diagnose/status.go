@@ -47,8 +47,8 @@ func notStarted(s *subject) (out []Finding) {
 		reason string
 		what   string
 	}{
-		{"not-scheduled", "FailedScheduling", "no node takes the pod"},
-		{"no-sandbox", "FailedCreatePodSandBox", "the pod's sandbox, or its network, cannot be made"},
+		{"not-scheduled", "FailedScheduling", "no node can run the pod"},
+		{"no-sandbox", "FailedCreatePodSandBox", "the pod's sandbox, or its network, cannot be created"},
 		{"volume-missing", "FailedMount", "a volume of the pod cannot be mounted"},
 	} {
 		if q := s.events("", k.reason); len(q) > 0 {

@@ -29,35 +29,35 @@ var clauses = []clause{
 	{"image missing", "every pull fails", func(c *Container, v values) error { c.MissingUntil = Forever; return nil }},
 	{"image missing until D", "pulls fail until then", func(c *Container, v values) error { c.MissingUntil = v.times[0]; return nil }},
 	{"cannot start", "the runtime cannot start it (StartError)", func(c *Container, v values) error { c.CannotStart = true; return nil }},
-	{"sleeps D", "before its command begins; or it polls for so long, and gives up", func(c *Container, v values) error { c.Sleeps = v.times[0]; return nil }},
+	{"sleeps D", "before its command begins, or polls for that long and gives up", func(c *Container, v values) error { c.Sleeps = v.times[0]; return nil }},
 
-	{"healthy after D", "of its command's begin", func(c *Container, v values) error { c.Healthy = v.times[0]; return nil }},
+	{"healthy after D", "after its command begins", func(c *Container, v values) error { c.Healthy = v.times[0]; return nil }},
 	{"never healthy", "", func(c *Container, v values) error { c.Healthy = Forever; return nil }},
 	{"unhealthy after D", "in its first life, until its end", func(c *Container, v values) error { return c.sick(v.times[0], 0) }},
 	{"unhealthy after D for D", "and then healthy again", func(c *Container, v values) error { return c.sick(v.times[0], v.times[1]) }},
 
-	{"completes after D", "it ends with 0, each time", func(c *Container, v values) error { return c.ends(End{v.times[0], 0}, 0) }},
-	{"crashes after D", "its first life ends with 1", func(c *Container, v values) error { return c.ends(End{v.times[0], 1}, 1) }},
-	{"crashes after D with N", "its first life ends with that code, 1 to 255", func(c *Container, v values) error { return c.crashes(v.times[0], v.ints[0]) }},
+	{"completes after D", "it ends with exit code 0, at each start", func(c *Container, v values) error { return c.ends(End{v.times[0], 0}, 0) }},
+	{"crashes after D", "its first life ends with exit code 1", func(c *Container, v values) error { return c.ends(End{v.times[0], 1}, 1) }},
+	{"crashes after D with N", "its first life ends with that exit code, 1 to 255", func(c *Container, v values) error { return c.crashes(v.times[0], v.ints[0]) }},
 	{"crashes after D N times", "", func(c *Container, v values) error { return c.ends(End{v.times[0], 1}, v.ints[0]) }},
-	{"crashes after D always", "every life ends so", func(c *Container, v values) error { return c.ends(End{v.times[0], 1}, 0) }},
-	{"ends with NAME", "with 0, once that one, and each that another such line names, has ended for good", func(c *Container, v values) error { c.EndsWith = append(c.EndsWith, v.names[0]); return nil }},
+	{"crashes after D always", "every life ends with exit code 1", func(c *Container, v values) error { return c.ends(End{v.times[0], 1}, 0) }},
+	{"ends with NAME", "with exit code 0, once the containers of all such lines have ended for good", func(c *Container, v values) error { c.EndsWith = append(c.EndsWith, v.names[0]); return nil }},
 	{"killed at D", "by SIGKILL, at that time of the pod", func(c *Container, v values) error { c.KilledAt = append(c.KilledAt, v.times[0]); return nil }},
 
-	{"stops after D", "of SIGTERM", func(c *Container, v values) error { c.Stops = v.times[0]; return nil }},
+	{"stops after D", "after SIGTERM", func(c *Container, v values) error { c.Stops = v.times[0]; return nil }},
 	{"ignores sigterm", "", func(c *Container, v values) error { c.Stops = Forever; return nil }},
 	{"pre-stop takes D", "", func(c *Container, v values) error { c.PreStop = v.times[0]; return nil }},
-	{"post-start takes D", "it returns after that, whatever the health", func(c *Container, v values) error { c.PostStart = Hook{Takes: v.times[0], Fixed: true}; return nil }},
+	{"post-start takes D", "it returns after that time, healthy or not", func(c *Container, v values) error { c.PostStart = Hook{Takes: v.times[0], Fixed: true}; return nil }},
 	{"post-start fails after D", "", func(c *Container, v values) error {
 		c.PostStart = Hook{Takes: v.times[0], Fixed: true, Fails: true}
 		return nil
 	}},
 	{"post-start hangs", "", func(c *Container, v values) error { c.PostStart = Hook{Takes: Forever, Fixed: true}; return nil }},
-	{"post-start asks NAME for D", "it returns when that one is healthy, and fails after that time", func(c *Container, v values) error {
+	{"post-start asks NAME for D", "it returns when that container is healthy, and fails after that time", func(c *Container, v values) error {
 		c.PostStart = Hook{Takes: v.times[0], Polls: v.names[0]}
 		return nil
 	}},
-	{"post-start asks NAME at most D", "the same, and it goes on after that time", func(c *Container, v values) error {
+	{"post-start asks NAME at most D", "it returns when that container is healthy, or after that time", func(c *Container, v values) error {
 		c.PostStart = Hook{Takes: v.times[0], Polls: v.names[0], GoesOn: true}
 		return nil
 	}},

@@ -75,7 +75,7 @@ var Faults = []struct {
 	{NoStart, "the runtime cannot start a container"},
 	{BadHook, "a postStart or preStop fails"},
 	{BadProbe, "a probe fails although its container is healthy"},
-	{Unhealthy, "a healthy container no longer is"},
+	{Unhealthy, "a healthy container becomes unhealthy"},
 	{Crash, "a container ends by itself"},
 	{Kill, "a container ends by SIGKILL, and leaves a stale state behind"}, // only if a gate reads that state
 	{NoSandbox, "the sandbox dies, or cannot be made"},

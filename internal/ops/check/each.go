@@ -71,7 +71,7 @@ var topics = []struct {
 	{probe{id: "proxy-config", title: "the proxy accepted the newest configuration"}, proxyState.config},
 	{probe{id: "proxy-ready", title: "the agent reports the proxy ready"}, proxyState.readiness},
 	{probe{id: "proxy-certificate", title: "the proxy's certificate is valid"}, proxyState.certificate},
-	{probe{id: "proxy-version", title: "the proxy is of the control plane's version"}, proxyState.version},
+	{probe{id: "proxy-version", title: "the proxy has the control plane's version"}, proxyState.version},
 }
 
 // RunProxies runs the checks of each selected proxy, sorted by pod.

@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/core/mesh/objects"
 )
 
-var policies = probe{id: "policies", title: "policies do what they say"}
+var policies = probe{id: "policies", title: "policies are valid, and match requests"}
 
 // policyKinds are the kinds of Istio's authorization and peer authentication policies.
 var policyKinds = []schema.GroupKind{{Group: "security.istio.io", Kind: "AuthorizationPolicy"}, {Group: "security.istio.io", Kind: "PeerAuthentication"}}

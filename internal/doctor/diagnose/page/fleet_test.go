@@ -36,7 +36,7 @@ func TestFleetText(t *testing.T) {
 	want := `6 pods, 2 not ready, 2 ready, 1 unknown, 1 ended
 
      3  nothing wrong
-     2  startup-race             an application called out before its proxy was ready
+     2  startup-race             an application made a call before its proxy was ready
      1  undecided
 
 UNTIL READY           POD              CAUSE          PHASES

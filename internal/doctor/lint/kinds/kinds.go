@@ -26,11 +26,11 @@ func Of(code string) (finding.Kind, error) {
 var all = func() []finding.Kind {
 	list := []finding.Kind{
 		{Code: "proxy-not-awaited", Severity: finding.Warning, Title: "nothing makes a container wait for the proxy, and capture is on",
-			Explanation: `Every connection of the pod is redirected to the proxy from the start, and the proxy needs a certificate and its configuration before it listens. An app that starts in the meantime gets "Connection refused", fails, is restarted, and works at the second try.
+			Explanation: `Every connection of the pod is redirected to the proxy from the start, and the proxy needs a certificate and its configuration before it listens. An app that starts in the meantime gets "Connection refused", fails, is restarted, and works at the second attempt.
 
 Injection makes every container wait for the proxy, unless the pod turns that off (outrider.dev/start: off, holdApplicationUntilProxyStarts: false) or names the containers that wait. The proxy of another mesh does not delay other containers by itself.`},
 		{Code: "first-start-only", Severity: finding.Note, Title: "the order is kept at the first start only, since the command is not in the pod spec",
-			Explanation: `A gate goes before the container's command, and keeps the order at every start. Where only the image names the command, injection takes a native sidecar: the kubelet orders the first start by it, and no restart. The gates of the nodes (docs/node.md) need no command; else write it into the pod spec, or inject with --resolve-images.`},
+			Explanation: `A gate wraps the container's command, and keeps the order at every start. If only the image has the command, injection uses a native sidecar instead, by which the kubelet orders the first start, but no restart. The gates of outrider-node (docs/node.md) need no command; otherwise write it into the pod spec, or inject with --resolve-images.`},
 
 		{Code: "hold-fails-open", Severity: finding.Warning, Title: "a postStart hold lets the app start without its proxy",
 			Explanation: `The kubelet starts the plain containers one after the other and waits for the postStart hook of each. It ignores how the hook ends: the app starts even if the hook fails or gives up, if the image of the proxy is missing, or if the proxy is in back-off.
@@ -39,12 +39,12 @@ A gate (the command is wrapped) and a native sidecar stay closed.`},
 		{Code: "hold-hides-ip", Severity: finding.Note, Title: "the pod has no IP in the API while a hold blocks",
 			Explanation: `The pod's address reaches the API only when the kubelet has started all containers, and the hook blocks that. A control plane or a CNI that needs the address before the proxy can get ready waits for ever.`},
 		{Code: "hold-on-last-container", Severity: finding.Warning, Title: "a postStart hold of the last container has no effect",
-			Explanation: `A hook delays the containers that are listed after its own. Those before it run already.`},
+			Explanation: `A hook delays the containers that are listed after its own. The containers before it run already.`},
 
 		{Code: "fixed-sleep", Severity: finding.Warning, Title: "a command sleeps before it begins, instead of waiting for a dependency",
 			Explanation: `A work-around from before meshes could order containers. The time is a guess: too short on a bad day, too long on all others, at every start. Use outrider.dev/depends-on instead: it waits for the dependency itself and ends within milliseconds.`},
 		{Code: "health-loop", Severity: finding.Warning, Title: "a command polls a health port before it begins",
-			Explanation: `A work-around from before meshes could order containers: until curl localhost:15020/healthz/ready; do sleep 1; done. It polls at intervals, ignores SIGTERM as PID 1, has no end, and is in every image. Use outrider.dev/depends-on instead.`},
+			Explanation: `A work-around from before meshes could order containers: until curl localhost:15020/healthz/ready; do sleep 1; done. It polls at intervals, ignores SIGTERM as PID 1, has no limit, and must be in every image. Use outrider.dev/depends-on instead.`},
 		{Code: "post-start-probe", Severity: finding.Warning, Title: "an app's own postStart probes the proxy's port",
 			Explanation: `A work-around from before Istio 1.7: a postStart httpGet on port 15020 of the app. A hook of a container runs concurrently with its command, not before it. When it fails, the kubelet kills the container and starts it again, with back-off: the app is restarted until its proxy is ready. Use outrider.dev/depends-on instead.`},
 
@@ -60,20 +60,20 @@ A gate (the command is wrapped) and a native sidecar stay closed.`},
 		{Code: "init-needs-network", Severity: finding.Warning, Title: "an init container connects to others before the proxy runs",
 			Explanation: `Init containers end before plain containers start. If the capture is written before them, their connections are redirected to a proxy that does not run yet: they are refused, or parked until the pod gives up. A container is reported if it comes before the proxy and looks like a client, by its program or by an address in its arguments or environment.
 
-With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar that starts before it. As the proxy's user (1337) it has a network too, but its connections bypass the mesh.`},
+With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar that starts before it. An init container with the proxy's user (1337) has a network too, but its connections bypass the mesh.`},
 
 		{Code: "init-never-ends", Severity: finding.Error, Title: "an init container is a server that does not end",
-			Explanation: `Init containers run one after the other, each to its end. A proxy or a server among them keeps the pod in Init for ever. As a sidecar it has restartPolicy: Always (Kubernetes 1.29 and later); an API server or a webhook that does not know the field drops it without a notice. A container is reported if its name, its program or its image is a known server's, or if it has probes.`},
+			Explanation: `Init containers run one after the other, each to its end. A proxy or a server among them keeps the pod in Init for ever. As a sidecar it has restartPolicy: Always (Kubernetes 1.29 and later); an API server or a webhook that does not know the field drops it silently. A container is reported if its name, its program or its image is a known server's, or if it has probes.`},
 		{Code: "sidecar-not-awaited", Severity: finding.Warning, Title: "containers start before the sidecar that serves them is ready",
 			Explanation: `The kubelet starts what is listed after a sidecar (an init container with restartPolicy: Always) as soon as the sidecar runs. Only a startup probe, or a postStart hook that blocks, delays it; a readiness probe delays no container. A sidecar is reported if it has a readiness probe, declares a port that is not for monitoring, or is a known server.`},
 		{Code: "sidecar-slow-start", Severity: finding.Warning, Title: "a sidecar's startup probe runs every 5 s or more",
 			Explanation: `The kubelet probes at fixed ticks and starts the next container after the first success, so each start takes up to one period longer than the sidecar needs: up to 10 s with the default period. The fix sets periodSeconds: 1 and keeps the limit.`},
 		{Code: "sibling-not-awaited", Severity: finding.Warning, Title: "an app connects to a helper in its pod that starts at the same time",
-			Explanation: `Plain containers do not wait for each other. An app that connects to a database, a broker or a proxy of its own pod at localhost fails at its start whenever the helper is later. Exporters and agents are not reported, nor HTTP: they connect again.`},
+			Explanation: `Plain containers do not wait for each other. An app that connects to a database, a broker or a proxy of its own pod at localhost fails at its start whenever the helper starts later. Exporters, agents and HTTP clients are not reported, because they connect again.`},
 		{Code: "wait-program", Severity: finding.Warning, Title: "a program waits in the command of an app",
 			Explanation: `A work-around from before meshes could order containers: wait-for-it.sh, wait-for, dockerize -wait, scuttle. wait-for-it starts the command after 15 s, whether the port is open or not; dockerize ends the container after 10 s; scuttle polls. Use outrider.dev/depends-on for a container of the pod, and an init container for another pod.`},
-		{Code: "shell-without-exec", Severity: finding.Warning, Title: "a shell stays in front of its program and takes its signals",
-			Explanation: `As process 1 a shell ignores SIGTERM and passes none on, so the program is killed when the grace period is over, at each stop. Behind tini or dumb-init the shell gets the signal, and ends at once: then the program is killed without any time to stop. bash and busybox replace themselves by the last simple command of a script, busybox not if an end of line follows; dash, which is sh in Debian and Ubuntu, does not. Not reported: a script with trap, a preStop that ends the program, pods that complete.`},
+		{Code: "shell-without-exec", Severity: finding.Warning, Title: "a shell stays the parent of its program and does not forward signals",
+			Explanation: `As PID 1 a shell ignores SIGTERM and does not forward it, so at each stop the program is killed when the grace period is over. Under tini or dumb-init the shell gets the signal and ends at once: then the program is killed without any time to stop. bash and busybox replace themselves by the last simple command of a script (busybox does not if an end of line follows); dash, which is sh in Debian and Ubuntu, does not. Not reported: a script with trap, a preStop that ends the program, pods that complete.`},
 		{Code: "post-start-network", Severity: finding.Warning, Title: "a postStart hook connects to others",
 			Explanation: `If the hook fails, the kubelet kills the container, and starts it again with back-off. It runs at the same time as the container's command.`},
 
@@ -95,34 +95,34 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 			Explanation: `All containers of a pod share its network: of two that listen on one port the second fails with "address already in use". Outrider's proxy has 15000, 15001, 15006, 15007, 15016, 15021 and 15090, and the agent 15020, or the value of status.sidecar.istio.io/port. A port that is declared only so that a monitor finds the proxy's metrics does no harm.`},
 
 		{Code: "annotation-no-effect", Severity: finding.Warning, Title: "an annotation does nothing",
-			Explanation: `The annotation is ignored: its name is not one that injection reads, its value is invalid, or a more specific setting wins. The fix renames a misspelt one, if its value is valid for the name that was probably meant, and makes a label of sidecar.istio.io/inject and outrider.dev/inject. No fix deletes an annotation.`},
-		{Code: "annotation-misplaced", Severity: finding.Warning, Title: "an annotation for pods is on the object that makes them",
+			Explanation: `The annotation is ignored: injection does not read its name, its value is invalid, or a more specific setting wins. The fix renames a misspelt annotation, if its value is valid for the name that was probably meant, and turns sidecar.istio.io/inject and outrider.dev/inject into labels. No fix deletes an annotation.`},
+		{Code: "annotation-misplaced", Severity: finding.Warning, Title: "an annotation for pods is on the object that creates them",
 			Explanation: `Injection sees only the pod. Annotations of a Deployment, a Job or a CronJob are not copied to it: they belong under the template's metadata.`},
 		{Code: "label-no-effect", Severity: finding.Warning, Title: "a label for injection does nothing",
-			Explanation: `The label is Istio's or Outrider's, and injection does not read it: its name is misspelt, it is an annotation, or it is about something that is not here. The value of sidecar.istio.io/inject and outrider.dev/inject must be "true" or "false", and a pod with hostNetwork: true is never injected.`},
+			Explanation: `The label is Istio's or Outrider's, and injection does not read it: its name is misspelt, it should be an annotation, or it is about a feature that Outrider does not have. The value of sidecar.istio.io/inject and outrider.dev/inject must be "true" or "false", and a pod with hostNetwork: true is never injected.`},
 
 		{Code: "policy-not-enforced", Severity: finding.Error, Title: "an object that forbids something is not enforced",
-			Explanation: `The object is of a kind that another mesh enforces, and Outrider does not: RequestAuthentication, EnvoyFilter, WasmPlugin, BackendTLSPolicy, or a Sidecar with outboundTrafficPolicy REGISTRY_ONLY. What it forbids is possible at the pods with Outrider's proxy. An AuthorizationPolicy is enforced, and reported if some of it is not enforced as it is written: a rule that cannot be judged allows nothing, or denies more; one of istio-system holds for that namespace alone; one with targetRefs of a waypoint holds for nothing. It is reported if such a pod is in its namespace and has the labels of its selector.`},
+			Explanation: `The object is of a kind that another mesh enforces, and Outrider does not: RequestAuthentication, EnvoyFilter, WasmPlugin, BackendTLSPolicy, or a Sidecar with outboundTrafficPolicy REGISTRY_ONLY. Pods with Outrider's proxy allow what it forbids. An AuthorizationPolicy is enforced, and reported if a part of it is not enforced as it is written: a rule that cannot be evaluated allows nothing, or denies more; a policy in istio-system applies to that namespace only; a policy with targetRefs of a waypoint applies to nothing. It is reported if such a pod is in its namespace and has the labels of its selector.`},
 		{Code: "unsupported-kind", Severity: finding.Warning, Title: "an object has no effect, because its kind is not supported",
-			Explanation: `The object is of a kind that another mesh supports, and Outrider does not: ServiceEntry, Sidecar, DestinationRule, VirtualService, Gateway, WorkloadEntry, WorkloadGroup, ProxyConfig and Telemetry of Istio, and the TCPRoute or TLSRoute of a Service. A VirtualService is reported with the HTTPRoute that says the same, if there is one, and a DestinationRule with the BackendPolicy. It is reported if a pod with Outrider's proxy is in its namespace.`},
+			Explanation: `The object is of a kind that another mesh supports, and Outrider does not: ServiceEntry, Sidecar, DestinationRule, VirtualService, Gateway, WorkloadEntry, WorkloadGroup, ProxyConfig and Telemetry of Istio, and the TCPRoute or TLSRoute of a Service. A VirtualService is reported with the equivalent HTTPRoute, if there is one, and a DestinationRule with the equivalent BackendPolicy. It is reported if a pod with Outrider's proxy is in its namespace.`},
 
 		{Code: "object-refused", Severity: finding.Error, Title: "outriderd does not accept an object",
-			Explanation: `A field of a PeerAuthentication, an AuthorizationPolicy, a Host, a BackendPolicy or a route has a value that outriderd does not accept. An API server whose definition of the kind is of another version may take it. An AuthorizationPolicy then allows nothing, or denies everything, for what it selects; of another object outriderd keeps the version that it had before.`},
-		{Code: "selector-empty", Severity: finding.Warning, Title: "a policy is for all pods, because its selector names no label",
-			Explanation: `selector: {} and matchLabels: {} select every pod of the namespace, and from the root namespace every pod of the mesh, as no selector does. A policy that denies then closes all of them. If that is meant, leave the selector out.`},
+			Explanation: `A field of a PeerAuthentication, an AuthorizationPolicy, a Host, a BackendPolicy or a route has a value that outriderd does not accept. An API server with another version of the CustomResourceDefinition may accept it. An AuthorizationPolicy then allows nothing, or denies everything, for the pods that it selects; for any other object outriderd keeps using the previous version.`},
+		{Code: "selector-empty", Severity: finding.Warning, Title: "a policy applies to all pods, because its selector has no label",
+			Explanation: `selector: {} and matchLabels: {} select every pod of the namespace, and from the root namespace every pod of the mesh, as if there were no selector. A policy that denies then denies requests to all of them. If that is intended, leave the selector out.`},
 
 		{Code: "value-never-matches", Severity: finding.Warning, Title: "a policy has a value that no request has",
-			Explanation: `An AuthorizationPolicy compares values as they are written: methods in capitals (GET), paths that begin with / and end before a ?, hosts without scheme and path, principals without a scheme (cluster.local/ns/shop/sa/web). A value of another form is accepted, and no request has it: a rule that denies by it denies nothing, and one that allows by it allows nothing.`},
+			Explanation: `An AuthorizationPolicy compares values as they are written: methods in capitals (GET), paths that begin with / and end before a ?, hosts without scheme and path, principals without a scheme (cluster.local/ns/shop/sa/web). A value of another form is accepted, but no request has it: a rule with it denies nothing, or allows nothing.`},
 
-		{Code: "undeclared-server-first", Severity: finding.Warning, Title: "a port of a protocol in which the server sends first does not declare it",
-			Explanation: `The proxy finds out the protocol of an undeclared port from the client's first bytes, and waits up to 200 ms for them. In MySQL, SMTP, FTP, SSH, POP3, IMAP and NATS the client waits too, for the server's greeting; on a port that declares HTTP it waits for ever. Declare the port: appProtocol: mysql, or a name that begins with mysql.`},
+		{Code: "undeclared-server-first", Severity: finding.Warning, Title: "a port of a server-first protocol does not declare its protocol",
+			Explanation: `The proxy detects the protocol of an undeclared port from the client's first bytes, and waits up to 200 ms for them. With MySQL, SMTP, FTP, SSH, POP3, IMAP and NATS the client waits too, for the server's greeting; on a port that is declared as HTTP it waits for ever. Declare the port: appProtocol: mysql, or a name that begins with mysql.`},
 
 		{Code: "unknown-field", Severity: finding.Warning, Title: "an unknown field of a pod",
 			Explanation: `The field is misspelt, at the wrong level, or newer than the Kubernetes version that this Outrider supports. The API server drops unknown fields.`},
 		{Code: "invalid-annotation", Severity: finding.Error, Title: "an annotation about the order is invalid",
 			Explanation: `outrider.dev/depends-on is YAML: CONTAINER: {DEPENDENCY: CONDITION}; outrider.dev/depends-on.CONTAINER is a list with commas: DEPENDENCY or DEPENDENCY=CONDITION; outrider.dev/start is gate, native, hold or off.`},
-		{Code: "pod-too-large", Severity: finding.Error, Title: "a pod has more containers, edges or annotations than one can have",
-			Explanation: `A pod is read with 300 containers and 256 KiB of annotations, which is the API server's limit for them. The order that injection writes takes annotations too: about 16 bytes for each edge, besides those of init containers that complete.`},
+		{Code: "pod-too-large", Severity: finding.Error, Title: "a pod has more containers, edges or annotations than are allowed",
+			Explanation: `A pod may have 300 containers and 256 KiB of annotations, which is the API server's limit. The order that injection writes takes space in the annotations too: about 16 bytes for each edge, except for edges to init containers that complete.`},
 		{Code: "cycle", Severity: finding.Error, Title: "containers wait for one another",
 			Explanation: `None of them ever starts. Remove one of the edges.`},
 		{Code: "unknown-container", Severity: finding.Error, Title: "an edge names a container that the pod does not have",
@@ -137,8 +137,8 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 			Explanation: `Remove one of the two.`},
 		{Code: "invalid-timeout", Severity: finding.Error, Title: "a timeout is negative",
 			Explanation: `Leave it out to wait without a limit.`},
-		{Code: "probe-cycle", Severity: finding.Error, Title: "a container waits for another whose probe needs the first",
-			Explanation: `A sidecar whose readiness covers the app can never be ready before the app runs. Wait for "started", or let the probe leave the app out.`},
+		{Code: "probe-cycle", Severity: finding.Error, Title: "a container waits for another one whose probe needs the first",
+			Explanation: `A sidecar whose readiness includes that of the app can never be ready before the app runs. Wait for "started", or exclude the app from the probe.`},
 		{Code: "unsatisfiable-edge", Severity: finding.Error, Title: "no mechanism can keep an edge in this pod",
 			Explanation: `The kubelet starts the dependency only after the container that waits for it.`},
 		{Code: "never-healthy", Severity: finding.Error, Title: "a container waits for the health of one that never reports it",
@@ -146,9 +146,9 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 		{Code: "never-completes", Severity: finding.Error, Title: "a container waits for the end of one that the kubelet always restarts",
 			Explanation: `Only init containers, and containers of pods that may end (restartPolicy: OnFailure or Never), complete.`},
 		{Code: "unsuitable-mechanism", Severity: finding.Error, Title: "the mechanism of an edge cannot keep it",
-			Explanation: `outrider plan --advise compares those that can.`},
+			Explanation: `outrider plan --advise compares the mechanisms that can.`},
 		{Code: "wildcard-incomplete", Severity: finding.Note, Title: "\"*\" does not cover all containers",
-			Explanation: `Some cannot be on that side of the edge, such as init containers that end before the other one starts.`},
+			Explanation: `Some containers cannot be on that side of the edge, such as init containers that end before the other container starts.`},
 	}
 	for i := range list {
 		list[i].Doc = "findings/" + string(list[i].Code) + ".md"
