@@ -65,13 +65,13 @@ func captureCommand(termination *terminationLog) (*cobra.Command, *captureOption
 	cmd := &cobra.Command{
 		Use:     "capture",
 		Aliases: []string{"istio-iptables"},
-		Short:   "redirect the pod's traffic to its proxy, and park connections that come too early",
+		Short:   "redirect the pod's traffic to its proxy, and park early connections",
 		Long: `Redirects the pod's traffic to its proxy, atomically, and proves that it works.
 Connections that come before the proxy listens wait instead of being refused.
 
 Flags and variables are those of istio-iptables. A second run, with other flags or
-another backend, replaces the rules of the first. It waits for one that is at work in
-the same network namespace.`,
+another backend, replaces the rules of the first. A run waits until another one in the
+same network namespace has ended.`,
 		Example: captureExamples,
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -336,7 +336,7 @@ func newClean(termination *terminationLog) *cobra.Command {
 	o := &captureOptions{}
 	cmd := &cobra.Command{
 		Use:   "clean",
-		Short: "remove everything that capture wrote, whatever flags or backend made it",
+		Short: "remove everything that capture wrote, with any flags and backend",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := cli.FromEnv(cmd.Flags()); err != nil {
@@ -390,8 +390,8 @@ func newRelease() *cobra.Command {
 		Use:   "release [PORT...]",
 		Short: "end parking for a proxy that will not come back: connections are refused at once",
 		Long: `Ends the parking on ports (default: 15001 and 15006) until there is a listener again.
-It needs no capability: the rules accept it from the proxy's users and from root, those of
---park-only from every user. The exit status is 1 if they did not.`,
+It needs no capability: the rules accept it from the proxy's users and from root, with
+--park-only from every user. The exit status is 1 if the rules did not accept it.`,
 		Example: "  outrider-agent capture release\n  outrider-agent capture release 8080",
 		RunE: func(_ *cobra.Command, args []string) error {
 			ports, err := releasePorts(args)

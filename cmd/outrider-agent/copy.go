@@ -22,7 +22,7 @@ func newCopy() *cobra.Command {
 	return &cobra.Command{
 		Use:     "copy DEST",
 		Short:   "copy this program, for the gates of other containers",
-		Long:    "Copies this program to DEST, a file or a folder that exists. What is there is replaced at once: a program that runs from it goes on.",
+		Long:    "Copies this program to DEST, a file or an existing folder. An existing file is replaced atomically: a program that runs from it goes on.",
 		Example: "  outrider-agent copy /outrider/bin/outrider-agent",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {

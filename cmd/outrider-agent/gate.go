@@ -39,10 +39,10 @@ func newGate(termination *terminationLog) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gate --name NAME [--after EDGE]... -- COMMAND [ARG]...",
 		Short: "wait for what a container depends on, then run its command",
-		Long: `Waits until everything that --after names is there, at every start of the container,
-then runs the command as its child: signals, terminal, exit status and orphans are its own.
+		Long: `Waits until every condition of --after holds, at every start of the container, then runs the
+command as its child. The command gets the signals and the terminal, and orphans are reaped.
 
-Exit status: the command's own; 128+N if signal N ended it; 126 or 127 if it cannot be run;
+Exit status: that of the command; 128+N if signal N ended it; 126 or 127 if it cannot be run;
 75 if the gate gave up waiting; 76 if it restarts with a dependency; 77 if the postStart hook
 failed; 78 if the startup probe did; 2 if the flags cannot be used.`,
 		Example: gateExamples,
@@ -162,7 +162,7 @@ func newStarted() *cobra.Command {
 	var line contract.Started
 	cmd := &cobra.Command{
 		Use:   "started --name NAME",
-		Short: "succeed once the command behind the container's gate has started up",
+		Short: "succeed once the startup probe of the command behind the gate has succeeded",
 		Long: `Waits until the command behind the container's gate runs, and its startup probe has succeeded
 if it has one. Fails at once where no gate has published a state, or its process has died. As a
 startup probe it keeps the kubelet from other probes until then; the kubelet ends it by the
@@ -193,10 +193,10 @@ func newHeld() *cobra.Command {
 	var line contract.Held
 	cmd := &cobra.Command{
 		Use:   "held --name NAME (--probe JSON | -- COMMAND [ARG]...)",
-		Short: "succeed while the container's gate holds its command, then probe",
-		Long: `Succeeds while the container waits at its gate, or has not started up yet, or the delay of its
-liveness probe is not over (--liveness-delay of the gate). From then on the status is that of the
-probe, or of the command.`,
+		Short: "succeed while the gate holds the command, then run its probe",
+		Long: `Succeeds while the container waits at its gate, its startup probe has not succeeded yet, or the delay
+of its liveness probe is not over (--liveness-delay of the gate). Afterwards the exit status is that
+of the probe, or of the command.`,
 		Example: `  outrider-agent held --name app --probe '{"httpGet":{"path":"/live","port":8080}}'
   outrider-agent held --name app -- /bin/grpc_health_probe -addr=:5000`,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -9,7 +9,7 @@ func newInit(termination *terminationLog) *cobra.Command {
 	var dest string
 	cmd, _ := captureCommand(termination)
 	cmd.Use, cmd.Aliases = "init", nil
-	cmd.Short = "copy this program for the gates, then capture: what the init container of a pod runs"
+	cmd.Short = "copy this program for the gates, then capture: the command of the init container"
 	cmd.Long = `Copies this program to --copy, if that is given, and then does what capture does.
 The flags and variables are those of capture.`
 	cmd.Example = "  outrider-agent init --copy /outrider/bin/outrider-agent -u 1337 -i '*' -b '*' -d 15090,15021,15020"

@@ -1,4 +1,4 @@
-// Command outrider-agent is the part of Outrider that runs in a pod. It can also be called by
+// Command outrider-agent is the program of Outrider that runs in a pod. It can also be called by
 // Istio's names: istio-iptables is "outrider-agent capture", and pilot-agent is outrider-agent.
 package main
 
@@ -21,7 +21,7 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	name, args := filepath.Base(argv[0]), argv[1:]
 	root := &cobra.Command{
 		Use:   "outrider-agent",
-		Short: "the part of Outrider that runs in a pod",
+		Short: "the program of Outrider that runs in a pod",
 	}
 	switch name {
 	case "istio-iptables":

@@ -35,15 +35,15 @@ const processors = 2
 func newProxy(termination *terminationLog, args []string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "proxy [sidecar]",
-		Short: "be the proxy's container: certificate, Envoy, readiness, stop",
+		Short: "run as PID 1 of the proxy's container: certificates, Envoy, readiness, drain",
 		Long: `Runs Envoy as PID 1 of the proxy's container. It opens the status ports first, gets a
 certificate, starts Envoy, releases every waiter when Envoy is ready, restarts it after a
 crash, and stops last.
 
-Settings are Istio's, by their names: flags, variables, the mesh's defaultConfig, PROXY_CONFIG
-and the annotation proxy.istio.io/config. What is set and has no effect is logged.
+Settings have Istio's names: flags, variables, the mesh's defaultConfig, PROXY_CONFIG and the
+annotation proxy.istio.io/config. A setting without effect is logged.
 
-A change of the pod's annotations is applied at once for Envoy's log levels, the agent's own,
+A change of the pod's annotations is applied at once for the log levels of Envoy and of the agent,
 terminationDrainDuration and drainDuration. Any other change is refused with the reason, in
 the log and in the journal (/startup).`,
 		Example: `  POD_NAME=app-1 POD_NAMESPACE=shop SERVICE_ACCOUNT=app \

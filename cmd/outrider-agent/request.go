@@ -28,7 +28,7 @@ func newRequest() *cobra.Command {
 	var port, statusPort uint16
 	cmd := &cobra.Command{
 		Use:   "request METHOD PATH [BODY]",
-		Short: "send a request to the proxy in this pod, on its admin or the agent's port",
+		Short: "send a request to the admin port of Envoy, or to the agent's port, in this pod",
 		Example: `  outrider-agent request GET /config_dump
   outrider-agent request POST /drain --debug-port 15020`,
 		Args: func(cmd *cobra.Command, args []string) error {

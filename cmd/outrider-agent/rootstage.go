@@ -28,19 +28,19 @@ func newRootStage(termination *terminationLog) *cobra.Command {
 	cmd, o := captureCommand(termination)
 	s := &rootStage{captureOptions: o}
 	cmd.Use, cmd.Aliases, cmd.Args = "root-stage --copy FILE -u UID [-g GID] [FLAGS of capture] -- COMMAND [ARG]...", nil, cobra.ArbitraryArgs
-	cmd.Short = "do what init does, then become an unprivileged command of this program, for good"
-	cmd.Long = `Does what the init container of a pod does, as the first process of another one: copies
-this program to --copy and captures. Then it becomes COMMAND, a command of this program, as
-the user and group that are not captured, with no capability and no way to get one.
+	cmd.Short = "run init, then drop all privileges and exec another subcommand"
+	cmd.Long = `Does the work of a pod's init container as the first process of another container: copies this
+program to --copy and captures. Then it executes COMMAND, a subcommand of this program, as the user
+and group that are not captured, without capabilities for the rest of its life.
 
-It takes root with the capabilities NET_ADMIN, SETUID, SETGID and SETPCAP, and the folder of
---copy becomes root's alone to write. If anything fails, COMMAND is not run. "captured" waits
-for the moment when the stage is done.`
+It needs root with the capabilities NET_ADMIN, SETUID, SETGID and SETPCAP. Afterwards only root can
+write to the folder of --copy. If anything fails, COMMAND is not run. "captured" waits until this
+stage is done.`
 	cmd.Example = "  outrider-agent root-stage --copy /outrider/bin/outrider-agent -u 1337 -g 1337 -i '*' -b '*' -d 15090,15021,15020 -- proxy sidecar"
 	cmd.RunE = s.run
 	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().StringVar(&s.copy, "copy", "", "where to copy this program to: a file, or a folder that exists")
-	cmd.Flags().Func("groups", "more groups of the command: `numbers` with commas between", func(text string) error {
+	cmd.Flags().Func("groups", "more groups of the command: `numbers`, separated by commas", func(text string) error {
 		return parseFlag("groups", text, parseGroups, &s.groups)
 	})
 	return cmd
@@ -152,9 +152,9 @@ func newCaptured() *cobra.Command {
 	var limit time.Duration
 	cmd := &cobra.Command{
 		Use:   "captured --copy FILE",
-		Short: "wait until this container's root stage has copied and captured",
-		Long: `Returns as soon as the stage is done: by the root stage of this start of the
-container, in this network namespace. What an earlier start has left does not count.`,
+		Short: "wait until the root stage of this container is done",
+		Long: `Returns when the root stage of this start of the container has copied the program and written the
+capture of this network namespace. The results of an earlier start do not count.`,
 		Example: "  outrider-agent captured --copy /outrider/bin/outrider-agent",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

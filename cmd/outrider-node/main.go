@@ -60,8 +60,8 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	root := &cobra.Command{
 		Use:   "outrider-node",
 		Short: "the part of Outrider that runs on a node",
-		Long: `Gives pods their order and captures their connections from outside: without an init
-container, and without a privilege of the pod. "serve" is the daemon on each node.`,
+		Long: `Orders the start of pods and captures their connections from the node: without an init
+container, and without privileges in the pod. "serve" is the daemon on each node.`,
 	}
 	root.AddCommand(newServe(), newReady(), newGuard(), newRemove(), newLeave(), cli.VersionCommand())
 	return cli.Run(root, args, stdout, stderr, nil)
@@ -84,7 +84,7 @@ func (f *flags) paths(cmd *cobra.Command) {
 	fs.StringVar(&f.o.CNIConf, "cni-conf-dir", "/etc/cni/net.d", "the node's network configurations")
 	fs.StringVar(&f.o.CNIBin, "cni-bin-dir", "/opt/cni/bin", "the node's CNI plugins")
 	fs.StringVar(&f.o.NRISocket, "nri-socket", nri.DefaultSocket, "where the container runtime listens for its plugins")
-	fs.StringVar(&f.o.NRIPlugins, "nri-plugin-dir", "/opt/nri/plugins", "from where the container runtime launches plugins when it starts: the guard goes there; empty: no guard")
+	fs.StringVar(&f.o.NRIPlugins, "nri-plugin-dir", "/opt/nri/plugins", "folder from which the container runtime launches plugins when it starts, for the guard; empty: no guard")
 	fs.StringVar(&f.root, "root", "", "before the paths of the node that have no flag")
 	fs.Lookup("root").Hidden = true // for tests
 	fs.TextVar(&f.logLevel, "log-level", slog.LevelInfo, "debug, info, warn or error")
@@ -94,7 +94,7 @@ func (f *flags) account(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&f.node, "node", "", "name of this node")
 	cli.BindEnv(fs, "node", "NODE_NAME")
-	fs.StringVar(&f.daemonSet, "daemonset", "", "NAMESPACE/NAME of the DaemonSet: when it is deleted, the node is left as it was")
+	fs.StringVar(&f.daemonSet, "daemonset", "", "NAMESPACE/NAME of the DaemonSet: when it is deleted, the node is restored")
 }
 
 // finish reads the environment and completes the options.
@@ -130,10 +130,11 @@ func newServe() *cobra.Command {
 	f := &flags{}
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "install the plugins on this node, and answer them",
+		Short: "install the plugins on this node, and serve their requests",
 		Long: `Installs the CNI plugin and the guard, keeps the CNI plugin in the network configuration
-whoever writes it, and registers with the container runtime (NRI). The node has the label
-` + contract.NodeLabel + `=` + contract.NodeInstalled + ` once all of it works, and besides the taint ` + contract.NodeTaint + ` while it does no more.
+when other programs rewrite it, and registers with the container runtime (NRI). The node has the label
+` + contract.NodeLabel + `=` + contract.NodeInstalled + ` once all of it works, and in addition the taint
+` + contract.NodeTaint + ` while it no longer does.
 
 Of several processes on a node one leads, and the others take over when it ends.`,
 		Example: `  outrider-node serve --node=$NODE_NAME --daemonset=outrider-system/outrider-node
@@ -161,10 +162,10 @@ Of several processes on a node one leads, and the others take over when it ends.
 	f.paths(cmd)
 	f.account(cmd)
 	cmd.Flags().StringVar(&f.o.Agent, "agent", "", "the agent of this version; default: outrider-agent beside this program")
-	cmd.Flags().StringVar(&f.o.ReadyFile, "ready-file", defaultReady, "file in which this process says why it does not do its part; empty while it does")
+	cmd.Flags().StringVar(&f.o.ReadyFile, "ready-file", defaultReady, "file with the reason why the plugins do not work; empty while they work")
 	cmd.Flags().StringSliceVar(&f.o.Handlers, "runtime-handler", nil, "handler of a RuntimeClass that runs containers on the node's kernel, beside runc, crun, youki and NVIDIA's; may be repeated")
-	cmd.Flags().StringVar(&f.o.RuntimeConfig, "runtime-config", "", "containerd's configuration, of which the Node says whether its validator is on; empty: it says \"unknown\"")
-	cmd.Flags().BoolVar(&f.o.Taint, "taint", true, "keep all pods from a node whose plugins have served and do not any more; without it, the label keeps those that need it")
+	cmd.Flags().StringVar(&f.o.RuntimeConfig, "runtime-config", "", "containerd's configuration, from which the Node's label says whether the validator is on; empty: \"unknown\"")
+	cmd.Flags().BoolVar(&f.o.Taint, "taint", true, "keep all pods from a node whose plugins no longer work; without it, the label keeps away only the pods that need them")
 	return cmd
 }
 
@@ -173,12 +174,12 @@ func newReady() *cobra.Command {
 	var alive bool
 	cmd := &cobra.Command{
 		Use:     "ready",
-		Short:   "the readiness probe of serve: exit status 0 while it does its part",
+		Short:   "the readiness probe of serve: exit status 0 while its plugins work",
 		Example: "  outrider-node ready\n  outrider-node ready --alive   # the liveness probe",
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return daemon.Ready(file, alive) },
 	}
-	cmd.Flags().BoolVar(&alive, "alive", false, "only whether it runs and does not hang")
+	cmd.Flags().BoolVar(&alive, "alive", false, "check only that the daemon runs and does not hang")
 	cmd.Flags().StringVar(&file, "ready-file", defaultReady, "file of serve")
 	return cmd
 }
@@ -186,10 +187,10 @@ func newReady() *cobra.Command {
 func newGuard() *cobra.Command {
 	return &cobra.Command{
 		Use:   "guard",
-		Short: "refuse containers that need this node's daemon and were not adjusted by it",
-		Long: `Refuses containers that need this node's daemon and were not adjusted by it. The container
-runtime launches it from its folder of plugins when it starts, so that nothing is
-unguarded until the daemon has connected. It ends when its file is removed or replaced.`,
+		Short: "refuse containers that this node's daemon should have adjusted and did not",
+		Long: `Refuses containers that this node's daemon should have adjusted and did not. The container
+runtime launches the guard from its plugin folder when it starts, so that containers are refused
+also before the daemon has connected. The guard ends when its file is removed or replaced.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			conn, err := given(os.Getenv(launched))
@@ -225,9 +226,9 @@ func newRemove() *cobra.Command {
 	f := &flags{}
 	cmd := &cobra.Command{
 		Use:   "remove",
-		Short: "leave this node as it was: network configuration, plugins, and what no running pod uses",
-		Long: `Leaves this node as it was. The daemon does it itself when its DaemonSet is deleted; this
-is for a node whose daemon was killed. Running pods go on.`,
+		Short: "restore this node: network configuration, plugins, and the files that no running pod uses",
+		Long: `Restores this node as it was before the installation. The daemon does it itself when its DaemonSet
+is deleted; this command is for a node whose daemon was killed. Running pods go on.`,
 		Example: "  outrider-node remove",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -248,7 +249,7 @@ func newLeave() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:     "leave",
-		Short:   "delete the DaemonSet, and wait until each node is as it was",
+		Short:   "delete the DaemonSet, and wait until each node is restored",
 		Example: "  outrider-node leave --daemonset=outrider-system/outrider-node",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -42,10 +42,11 @@ func newBugReport() *cobra.Command {
 serves, objects, events, and of the newest pods with a proxy their YAML and logs. It changes
 nothing in the cluster.
 
-Of Secrets it reads the record of the release alone, for the values. In values, variables,
-annotations, arguments and logs passwords, tokens, private keys, Authorization headers and
-passwords in URLs are masked, as far as their form or name tells them. Look through the archive before you hand it on: errors.txt lists what could not be read,
-index.json what is there and what was left out.
+Of all Secrets it reads only the record of the release, for the values. In values, variables,
+annotations, arguments and logs, it masks passwords, tokens, private keys, Authorization headers and
+passwords in URLs, as far as they can be recognised by their form or name. Look through the archive
+before you pass it on: errors.txt lists what could not be read, index.json what the archive contains
+and what was left out.
 
 Exit status: 0 if the archive is written, 1 if not, 2 if the input is unusable.`,
 		Example: bugReportExamples,

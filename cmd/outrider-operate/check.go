@@ -37,7 +37,7 @@ const checkExamples = `  # can Outrider be installed here?
   # does it work?
   outrider check
 
-  # is each proxy in step: of all pods, of an application, of one pod
+  # does each proxy have the current configuration: of all pods, of an application, of one pod
   outrider check --proxy
   outrider check --proxy -n shop -l app=checkout
   outrider check --proxy app-1.shop
@@ -53,19 +53,18 @@ func newCheck() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [--pre | --proxy [POD[.NAMESPACE]]]",
 		Short: handoff.Short("check"),
-		Long: `Asks the API server, and the control plane by ports that are forwarded to this machine, and
-prints a line for each check: ok, warning, failed, or skipped with the reason why it is not
-known. With --pre nothing of Outrider has to be in the cluster; the values are those that
-outrider install would get.
+		Long: `Checks the cluster through the API server, and the control plane through port forwarding. Prints
+one line per check: ok, warning, failed, or skipped with the reason why the result is not known.
+With --pre Outrider need not be installed; give the values that outrider install will get.
 
-Nothing is changed: pods and roles are created as a dry run. With --nodes pods are made, one on
-a node of each kind (kernel, operating system, architecture), with the rights of outrider-init
-and in their own network namespace; they capture, prove it, and are deleted.
+Nothing is changed: pods and roles are created as a dry run. With --nodes one pod is created on a
+node of each kind (kernel, operating system, architecture), with the privileges of outrider-init
+and its own network namespace. It sets up the capture, proves that it works, and is deleted.
 
 With --proxy each pod's proxy is checked instead: its connection, its configuration, its agent's
 readiness, its certificate and its version. -n and -l then select pods, of all namespaces by
-default. The table counts what is ok and lists the first of the others; -o json has all. At most
-100 agents are asked for readiness and certificate, by forwarded ports.
+default. The table counts the proxies that are ok and lists the first ones that are not; -o json
+lists all. Readiness and certificate are read from at most 100 agents, through port forwarding.
 
 Exit status: 0 if no check failed, 1 if one did, 2 if the input is unusable.`,
 		Example: checkExamples,
@@ -74,9 +73,9 @@ Exit status: 0 if no check failed, 1 if one did, 2 if the input is unusable.`,
 	}
 	o.Add(cmd)
 	fs := cmd.Flags()
-	fs.Lookup("namespace").Usage = "namespace of the control plane; with --proxy of the pods, all by default"
+	fs.Lookup("namespace").Usage = "namespace of the control plane; with --proxy: namespace of the pods, default all"
 	fs.BoolVar(&o.checks.Before, "pre", false, "check whether Outrider can be installed")
-	fs.BoolVar(&o.checks.Nodes, "nodes", false, "try capture on nodes, by pods that are deleted again")
+	fs.BoolVar(&o.checks.Nodes, "nodes", false, "try the capture on nodes, in temporary pods")
 	fs.StringVar(&o.checks.NodesNamespace, "nodes-namespace", "", "namespace of these pods; default: the control plane's if it exists, else \"default\"")
 	fs.BoolVar(&o.proxies, "proxy", false, "check each proxy")
 	fs.BoolVarP(&o.all, "all-namespaces", "A", false, "with --proxy: the pods of all namespaces, which is the default")

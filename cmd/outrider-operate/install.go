@@ -72,7 +72,7 @@ func (o *installOptions) options(cmd *cobra.Command) (install.Options, error) {
 const installExamples = `  # with the defaults, into outrider-system; then a check
   outrider install
 
-  # first see whether it can work, and what would be applied
+  # check first whether it can work, and print what would be applied
   outrider check --pre
   outrider install --dry-run > manifest.yaml
 
@@ -92,8 +92,8 @@ func newInstall() *cobra.Command {
 		Short: handoff.Short("install"),
 		Long: `Checks the cluster, applies the chart that is part of this command as a release of Helm, waits
 until the control plane is ready, and checks again. If the release is there already, it is
-upgraded to this version and these values: the same command has the same result however often
-it is run. A run that was interrupted is completed by the next one.
+upgraded to this version and these values, so the command can be repeated. The next run completes
+one that was interrupted.
 
 CustomResourceDefinitions that the cluster has already are not changed, unless this command
 has added them.
@@ -107,7 +107,7 @@ changed.`,
 	o.Add(cmd)
 	o.values.add(cmd)
 	fs := cmd.Flags()
-	fs.BoolVar(&o.dryRun, "dry-run", false, "let the API server judge, print the manifest, change nothing")
+	fs.BoolVar(&o.dryRun, "dry-run", false, "validate with the API server, print the manifest, change nothing")
 	fs.BoolVar(&o.wait, "wait", true, "wait until the control plane is ready, and check it")
 	target.Timeout(cmd, &o.timeout, 5*time.Minute, "how long to wait at most")
 	cli.Choice(cmd, &o.output, "output", "o", "how to print the check", view.CheckOutputs...)
@@ -173,7 +173,7 @@ func (o *installOptions) before(ctx context.Context, cmd *cobra.Command, options
 const manifestExamples = `  # what install applies, for review or for GitOps
   outrider manifest > outrider.yaml
 
-  # what two sets of values differ in
+  # the difference that a value makes
   diff <(outrider manifest) <(outrider manifest --set pilot.replicaCount=3)`
 
 func newManifest() *cobra.Command {
@@ -183,7 +183,7 @@ func newManifest() *cobra.Command {
 		Use:   "manifest",
 		Short: handoff.Short("manifest"),
 		Long: `Prints the CustomResourceDefinitions and the objects of the release, in the order in which
-they are applied. No cluster is needed, and none is asked.`,
+they are applied. It contacts no cluster.`,
 		Example: manifestExamples,
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -205,7 +205,7 @@ they are applied. No cluster is needed, and none is asked.`,
 	return cmd
 }
 
-const uninstallExamples = `  # pods that have a proxy first: remove the labels, make them again
+const uninstallExamples = `  # before it: remove the labels, and recreate the pods that have a proxy
   outrider uninject -A
 
   # the control plane
@@ -226,13 +226,13 @@ func newUninstall() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninstall [--purge]",
 		Short: handoff.Short("uninstall"),
-		Long: `Removes the release, and waits until its pods have ended. While pods run that have a proxy,
-it lists them and removes nothing: their proxies would lose their certificates within a day,
-and the pods that replace them their order. --force removes it nevertheless.
+		Long: `Removes the release, and waits until its pods have ended. While pods with a proxy run, it
+lists them and removes nothing: their certificates would expire within a day, and the pods that
+replace them would start without an order. --force removes the release nevertheless.
 
-With --purge nothing is left: the authority's keys, the roots in each namespace, the
+With --purge it also removes the authority's keys, the roots in each namespace, the
 CustomResourceDefinitions that outrider install has added with all objects of these kinds, and
-the namespace, if outrider install has made it. Labels that request injection are yours.
+the namespace, if outrider install has created it. Labels that request injection stay.
 
 Exit status: 0 if it is removed, 1 if it is not, 2 if the input is unusable.`,
 		Example: uninstallExamples,
@@ -242,8 +242,8 @@ Exit status: 0 if it is removed, 1 if it is not, 2 if the input is unusable.`,
 	o.Add(cmd)
 	fs := cmd.Flags()
 	fs.StringVar(&o.revision, "revision", "", "revision to remove; default: the default one")
-	fs.BoolVar(&o.purge, "purge", false, "leave nothing")
-	fs.BoolVar(&o.force, "force", false, "although pods run that have a proxy")
+	fs.BoolVar(&o.purge, "purge", false, "also remove keys, roots, CustomResourceDefinitions and the namespace")
+	fs.BoolVar(&o.force, "force", false, "remove it although pods with a proxy run")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "say what would be removed, change nothing")
 	target.Timeout(cmd, &o.timeout, 5*time.Minute, "how long to wait at most")
 	return cmd

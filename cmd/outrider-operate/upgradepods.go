@@ -42,26 +42,25 @@ const upgradePodsExamples = `  # which pods have an old proxy, and can be given 
   # of one application, four at a time
   outrider upgrade pods -n shop -l app=checkout --max-unavailable 4
 
-  # back to an image of before
+  # back to a previous image
   outrider upgrade pods -n shop --image registry.example/outrider/proxy:1.0.0`
 
 func newUpgradePods() *cobra.Command {
 	o := &upgradePodsOptions{}
 	cmd := &cobra.Command{
 		Use:   "pods",
-		Short: "give running pods the proxy that a new pod would get",
-		Long: `Asks the API server, by a dry run, which image the next pod of each workload would get, and
-changes the image of the proxy's container in the pods that have another. The kubelet replaces
-that container alone: applications are not restarted. Before, each node runs the new image
-once. The proxy drains: requests in flight are answered, HTTP clients are told to connect
-again, and connections that come meanwhile wait for the next proxy. Connections of other
-protocols that are open then are cut.
+		Short: "replace the proxy of running pods with the one that a new pod would get",
+		Long: `Finds out, by a dry run at the API server, which proxy image the next pod of each workload would
+get, and changes the image of the proxy's container in pods that have another one. The kubelet
+replaces only that container: applications are not restarted. Each node runs the new image once
+beforehand. The old proxy drains: requests in flight are answered, HTTP clients are told to
+reconnect, and new connections wait for the new proxy. Open connections of other protocols are cut.
 
-Only the image changes. What else a new version's injection would write, a pod gets when its
-workload makes it anew. Nothing more is begun after the first pod that does not get ready; it
-gets its image of before.
+Only the image changes. Everything else that the new version's injection would write, a pod gets
+when its workload recreates it. If a pod does not become ready, the upgrade stops and restores that
+pod's previous image.
 
-Exit status: 0 if all that was due is replaced, 1 if not, 2 if the input is unusable.`,
+Exit status: 0 if all outdated proxies are replaced, 1 if not, 2 if the input is unusable.`,
 		Example: upgradePodsExamples,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
@@ -69,7 +68,7 @@ Exit status: 0 if all that was due is replaced, 1 if not, 2 if the input is unus
 	fs := cmd.Flags()
 	o.Add(cmd)
 	fs.StringVar(&o.image, "image", "", "the proxy's image; default: what a new pod would get")
-	fs.IntVar(&o.roll.MaxUnavailable, "max-unavailable", 1, "how many proxies are replaced at a time; of a workload at most a quarter, or one")
+	fs.IntVar(&o.roll.MaxUnavailable, "max-unavailable", 1, "how many proxies are replaced at a time; never more than a quarter of a workload's pods, but at least one")
 	target.Timeout(cmd, &o.roll.Timeout, podupgrade.DefaultTimeout, "how long one pod may take to get ready")
 	fs.BoolVar(&o.dryRun, "dry-run", false, "list the pods, and change nothing")
 	cli.Choice(cmd, &o.output, "output", "o", "how to print the list", "table", "json")

@@ -25,21 +25,21 @@ type diagnoseOptions struct {
 	page    page.Options
 }
 
-const diagnoseExamples = `  # what happened to a pod, why, and what ends it
+const diagnoseExamples = `  # what happened to a pod, why, and what fixes it
   outrider diagnose web-5d9c7b6f4d-x2x7k -n shop
 
   # the pods of a workload; those of a namespace
   outrider diagnose deploy/web -n shop
   outrider diagnose -n shop -l app=web
 
-  # tell races of a roll-out as they happen, until it is complete
+  # report the races of a roll-out as they happen, until it is complete
   outrider diagnose deploy/web -n shop --watch
 
   # to paste into a ticket; a page with the timelines of a workload's pods
   outrider diagnose web-5d9c7b6f4d-x2x7k -n shop -o md
   outrider diagnose deploy/web -n shop -o html > web.html
 
-  # all pods by time to ready, and why they were not
+  # all pods by time to ready, and what delayed them
   outrider diagnose -A --all
   outrider diagnose -A --all -o html > fleet.html
 
@@ -51,27 +51,27 @@ func newDiagnose() *cobra.Command {
 	o := &diagnoseOptions{}
 	cmd := &cobra.Command{
 		Use:   "diagnose [POD|KIND/NAME]...",
-		Short: "say what happened to a pod, why, and what ends it",
-		Long: `Reads what there is of a pod: its status, logs (also of the run before), events, owner, and the
-journal of Outrider's agent. Says in one sentence what happened, then when, by which evidence, how
-sure that is, what speaks against it, and the patch that ends it. The pod may be of any mesh, or of
-none; nothing of Outrider needs to be installed, and nothing is changed.
+		Short: "find out what happened to a pod, why, and what fixes it",
+		Long: `Reads all evidence about a pod: its status, logs (also of the previous run), events, owner, and the
+journal of Outrider's agent. Prints in one sentence what happened, then when, the evidence, how
+certain the diagnosis is, what contradicts it, and the patch that fixes it. The pod may belong to any
+mesh, or to none; Outrider need not be installed, and nothing is changed.
 
-Evidence that is missing makes a diagnosis less sure. Where two causes fit, it is undecided, and
-the command is named that would decide. What looks like a secret is masked.
+Missing evidence makes a diagnosis less certain. If two causes fit, the diagnosis is undecided, and
+the command that would decide is printed. What looks like a secret is masked.
 
-With --watch there is a line when a pod is ready, restarts, fails, or is not ready after --slow: until
-the roll-out of the workload that is named is complete, else until Ctrl-C.
+With --watch a line is printed when a pod becomes ready, restarts, fails, or is not ready after --slow.
+The command ends when the roll-out of the given workload is complete, without a workload with Ctrl-C.
 
-Exit status: 0 nothing is wrong, 1 something was found or is undecided, 2 there is nothing to look at.`,
+Exit status: 0 if nothing is wrong, 1 if a cause was found or is undecided, 2 if there is no evidence.`,
 		Example: diagnoseExamples,
 		RunE:    o.run,
 	}
 	fs := cmd.Flags()
 	o.Add(cmd)
 	fs.StringArrayVarP(&o.Files, "filename", "f", nil, "file, folder or archive (tar, tar.gz) with evidence; '-' is standard input; may be repeated")
-	fs.BoolVar(&o.page.Fleet, "all", false, "a line for each pod, the worst first, by time to ready, and the count of causes")
-	fs.BoolVar(&o.watch, "watch", false, "follow a roll-out: a line for each change; with -o json one object each")
+	fs.BoolVar(&o.page.Fleet, "all", false, "print one line per pod, the slowest to get ready first, and count the causes")
+	fs.BoolVar(&o.watch, "watch", false, "follow a roll-out: print a line for each change; with -o json an object for each")
 	fs.BoolVar(&o.secrets, "show-secrets", false, "do not mask what looks like a secret")
 	fs.DurationVar(&o.slow, "slow", diagnose.SlowStart, "a start that takes longer than this is a finding")
 	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json", "log", "tar", "gz", "tgz")

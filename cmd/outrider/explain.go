@@ -19,7 +19,7 @@ func newExplain() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "explain [CODE]",
 		Short:   "explain a code of lint, check or diagnose",
-		Long:    "Prints what a code means, whether lint, check or diagnose has found it, and what to do. Without a\ncode: the list of all.",
+		Long:    "Prints what a code means, whether lint, check or diagnose finds it, and what to do. Without a code,\nlists all codes.",
 		Example: explainExamples,
 		Args:    cobra.MaximumNArgs(1),
 		ValidArgsFunction: func(*cobra.Command, []string, string) (out []string, _ cobra.ShellCompDirective) {

@@ -34,7 +34,7 @@ const injectExamples = `  # add the proxy, the capture and the order, and apply
   # every app starts after its proxy
   outrider inject -f app.yaml --set values.global.proxy.holdApplicationUntilProxyStarts=true
 
-  # whether a namespace with these labels takes the pods: here it does not, unless they capture nothing
+  # whether a namespace with these labels admits the pods: this one refuses them, unless they capture nothing
   outrider inject -f app.yaml --namespace shop --namespace-labels pod-security.kubernetes.io/enforce=baseline`
 
 func newInject() *cobra.Command {
@@ -43,15 +43,15 @@ func newInject() *cobra.Command {
 		Use:     "inject -f FILE",
 		Aliases: []string{"kube-inject"},
 		Short:   "add the proxy, the capture and the start order to the pods of manifests",
-		Long: `Reads manifests and prints them with the proxy in each pod and each pod template. The rest
-is unchanged: documents without a pod byte for byte; in the others comments, the order of
-fields, and unknown fields.
+		Long: `Reads manifests and prints them with the proxy in each pod and each pod template. Everything else
+stays: documents without a pod byte for byte; in the others the comments, the order of fields, and
+unknown fields.
 
 It needs no cluster. Settings of the mesh come from --values, --set and --mesh-config. Labels
 of the namespace come from its document, if a file has it, and from --namespace-labels. With
---resolve-images the commands of containers that have none are read from their images'
-registries, so that these containers can wait behind a gate too; such an image is pinned to
-its digest.
+--resolve-images the commands of containers whose pod spec has none are read from the registries of
+their images, so that these containers can wait behind a gate too; such an image is pinned to its
+digest.
 
 Pods that are not injected are listed on standard error, with the reason. The exit status is
 1 if the settings of a pod are unsupported or conflict (then nothing is printed), 2 if the
@@ -68,7 +68,7 @@ input is unusable.`,
 	fs.StringVar(&o.inject.Revision, "revision", "", "revision of the control plane (default of the values)")
 	fs.StringVar(&o.inject.ControlPlane, "control-plane", "", "address of the control plane (default outriderd.outrider-system.svc:15012)")
 	fs.StringVar(&o.inject.Images.Proxy, "proxy-image", "", "image of the proxy (default of the values)")
-	fs.StringVar(&o.settings.ProbeKey, "probe-key", "", "file with a secret of 16 bytes or more, from which the keys of the probes' paths are derived: the agent then knows the kubelet by them, and not by its address")
+	fs.StringVar(&o.settings.ProbeKey, "probe-key", "", "file with a secret of 16 bytes or more, from which the keys in the probes' paths are derived: the agent then recognises the kubelet by these keys instead of by its address")
 	o.images.Add(fs, 10*time.Second, lookup.Private)
 	istioFlags(cmd, o)
 	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json")

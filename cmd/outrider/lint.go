@@ -32,7 +32,7 @@ type lintOptions struct {
 	explain  string
 }
 
-const lintExamples = `  # what will go wrong with the pods of this Deployment, and the command that puts it right
+const lintExamples = `  # what will go wrong with the pods of this Deployment, and the command that fixes it
   outrider lint -f deployment.yaml
 
   # a folder, as a check before merging; warnings do not fail it
@@ -49,7 +49,7 @@ const lintExamples = `  # what will go wrong with the pods of this Deployment, a
   # for code scanning
   outrider lint -f deploy/ -o sarif > outrider.sarif
 
-  # what a code stands for
+  # what a code means
   outrider lint --explain hold-fails-open`
 
 const listCodes = "outrider lint --list"
@@ -62,15 +62,15 @@ func newLint() *cobra.Command {
 		Long: `Reads manifests and reports what will go wrong when their pods start and stop: no order while
 traffic is captured, a hold that fails open, work-arounds from before meshes could order
 containers, deadlocks, Jobs that never end, grace periods that are too short, annotations
-without effect. Each finding has a stable code, its evidence in your file, why it matters,
-and a command that fixes or explains it.
+without effect. Each finding has a stable code, the place in your file, why it matters, and a
+command that fixes or explains it.
 
-Without a file, -n reads a namespace of a cluster by kubectl: with your context, your
-credentials and your permissions. Nothing is changed.
+Without a file, -n reads a namespace of a cluster with kubectl, and with your context, credentials
+and permissions. Nothing is changed.
 
-All files are read together: the labels of a Namespace in one count for the pods in
-another. With --fix the corrected manifests are printed; --diff prints the difference, and
---write changes the files. Only what a fix needs is changed.
+All files are read together: the labels of a Namespace in one file apply to the pods in another.
+With --fix the corrected manifests are printed; --diff prints the difference, and --write changes
+the files. Everything that a fix does not need to change stays.
 
 The exit status is 1 if there are findings of --fail-on or worse (after --fix: if any are
 left), 2 if the input is unusable.`,
@@ -86,10 +86,10 @@ left), 2 if the input is unusable.`,
 	for _, k := range kinds.All() {
 		codes = append(codes, string(k.Code)+"\t"+k.Title)
 	}
-	cli.Choice(cmd, (*string)(&o.filter.Severity), "severity", "", "the least severe findings to show", "note", "warning", "error")
-	cli.Choice(cmd, &o.failOn, "fail-on", "", "the least severe findings that fail", "note", "warning", "error")
-	fs.StringSliceVar(&o.filter.Only, "only", nil, "codes to look for, with commas between")
-	fs.StringSliceVar(&o.filter.Skip, "skip", nil, "codes to leave out, with commas between")
+	cli.Choice(cmd, (*string)(&o.filter.Severity), "severity", "", "show findings of at least this severity", "note", "warning", "error")
+	cli.Choice(cmd, &o.failOn, "fail-on", "", "exit with 1 on findings of at least this severity", "note", "warning", "error")
+	fs.StringSliceVar(&o.filter.Only, "only", nil, "report only these codes, separated by commas")
+	fs.StringSliceVar(&o.filter.Skip, "skip", nil, "do not report these codes, separated by commas")
 	fs.BoolVar(&o.fix, "fix", false, "print the corrected manifests")
 	fs.BoolVar(&o.diff, "diff", false, "with --fix: print what would change")
 	fs.BoolVar(&o.write, "write", false, "with --fix: change the files")

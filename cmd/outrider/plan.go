@@ -21,10 +21,10 @@ type planOptions struct {
 	advise bool
 }
 
-const planExamples = `  # which container waits for which in this Deployment, by what, and what that does not guarantee
+const planExamples = `  # which container waits for which in this Deployment, by which mechanism, and what it does not guarantee
   outrider plan -f deployment.yaml
 
-  # what is really in the cluster, with all that was injected
+  # a pod of the cluster, with everything that was injected
   kubectl get pod shop-1 -o yaml | outrider plan -f -
 
   # which mechanism would be best for this pod on Kubernetes 1.34, with measured costs
@@ -37,12 +37,11 @@ func newPlan() *cobra.Command {
 	o := &planOptions{}
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
-		Short: "print which container waits for which, by what, and what that does not guarantee",
-		Long: `Reads pods, and objects that have a pod template, and prints the start graph of each: the
-edges of the annotation outrider.dev/depends-on, and every ordering that is in the pod
-already, from Outrider, Istio, Linkerd, Kuma, Tekton, or written by hand as a loop or a
-sleep. Each edge comes with its mechanism, why it was chosen, and what it does not
-guarantee.
+		Short: "print which container waits for which, by which mechanism, and what it does not guarantee",
+		Long: `Reads pods, and objects that have a pod template, and prints the start graph of each. Its edges
+are those of the annotation outrider.dev/depends-on, and every ordering that the pod already has:
+from Outrider, Istio, Linkerd, Kuma or Tekton, or written by hand as a loop or a sleep. Each edge
+is printed with its mechanism, why it was chosen, and what it does not guarantee.
 
 The exit status is 1 if a plan cannot work, 2 if the input is unusable.`,
 		Example: planExamples,

@@ -49,9 +49,9 @@ func newRules() *cobra.Command {
 changes nothing and needs no root. --explain prints the reason for each rule; with --to it
 follows one connection through the rules and prints where it ends.
 
-Where a connection ends also depends on the pod's addresses and routes. They are those of the
-network namespace in which the command runs, unless that is the machine's own, or --local gives the
-addresses. What is supposed instead is printed.`,
+Where a connection ends also depends on the pod's addresses and routes. They are read from the
+network namespace in which the command runs, unless it is the machine's own or --local gives the
+addresses: then the command prints which ones it assumes.`,
 		Example: rulesExamples,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -64,12 +64,12 @@ addresses. What is supposed instead is printed.`,
 	fs := cmd.Flags()
 	fs.BoolVar(&o.explain, "explain", false, "print the reason for each rule")
 	fs.StringVar(&o.query.To, "to", "", "with --explain: follow a connection to ADDRESS:PORT")
-	fs.StringVar(&o.query.As, "as", "1000", "UID or UID:GID of the process that makes it")
-	fs.StringVar(&o.query.In, "in", "", "interface on which it enters the pod; empty: a process of the pod makes it")
-	fs.StringVar(&o.query.Out, "out", "", "interface by which it leaves the pod; empty: by the route")
-	fs.StringVar(&o.query.From, "from", "", "address that it comes from; empty: the one that the kernel chooses")
+	fs.StringVar(&o.query.As, "as", "1000", "UID or UID:GID of the process that opens the connection")
+	fs.StringVar(&o.query.In, "in", "", "interface on which the connection enters the pod; empty: a process of the pod opens it")
+	fs.StringVar(&o.query.Out, "out", "", "interface by which the connection leaves the pod; empty: the route decides")
+	fs.StringVar(&o.query.From, "from", "", "source address; empty: the kernel chooses it")
 	fs.StringSliceVar(&o.query.Local, "local", nil, "addresses of the pod; empty: those of this network namespace")
-	fs.BoolVar(&o.query.UDP, "udp", false, "it is UDP, not TCP")
+	fs.BoolVar(&o.query.UDP, "udp", false, "follow UDP instead of TCP")
 	fs.StringSliceVar(&o.query.Listening, "listening", nil, "local ports that have a listener")
 	cli.Choice(cmd, &o.backend, "backend", "", "rules for", capture.NFTables, capture.IPTables)
 	commandline.IntentFlags(fs, &o.intent, &o.output)

@@ -66,12 +66,12 @@ func newRun() *cobra.Command {
 		Long: `Runs the containers of a pod as processes on this machine, with the kubelet's order, hooks,
 probes, restarts, signals and grace period, in a network namespace. Images are not used: a
 container sees this machine's files, copy on write, and its command must be in the pod spec
-or come from --entrypoint. Nothing is left when the pod ends.
+or be given by --entrypoint. Nothing is left when the pod ends.
 
-The pod is run as it is in the file: an order that injection has yet to write is not kept.
-With --injected it is injected first; the commands of the images that injection adds are those
-of the outrider-agent next to this program, or in PATH. A proxy needs a control plane as in a
-cluster; a pod with the annotation outrider.dev/proxy: none needs none.
+The pod runs as it is in the file, so an order that only injection would write is not kept.
+With --injected it is injected first; the images that injection adds then run the outrider-agent
+next to this program, or in PATH. A proxy needs a control plane, as in a cluster; a pod with the
+annotation outrider.dev/proxy: none does not.
 
 Ctrl-C deletes the pod in order; a second Ctrl-C kills it. At the end the start is compared
 with the pod's plan. The exit status is 1 if the start violated the plan or the pod failed, 2

@@ -32,7 +32,7 @@ const simulateExamples = `  # what happens when this Deployment starts, if the p
   # a behaviour in a file, a page for a browser
   outrider simulate -f deployment.yaml --behaviour monday.txt -o html > monday.html
 
-  # the run in which verify sees the plan broken, step by step
+  # the run in which verify found a violation, step by step
   outrider verify -f deployment.yaml -o json > broken.json
   outrider simulate -f deployment.yaml --replay broken.json`
 
@@ -42,12 +42,12 @@ func newSimulate() *cobra.Command {
 		Use:   "simulate -f FILE",
 		Short: "simulate the start and stop of pods on a virtual clock, and check their plans",
 		Long: `Simulates what the kubelet does with the pods of FILE, by the kubelet's own rules and on a
-virtual clock: minutes of a pod take milliseconds, and the same input always has the same
-outcome. Prints a chart of it, and each edge of the plan that was broken.
+virtual clock: minutes of a pod take milliseconds, and the same input always gives the same
+result. Prints a chart of the run, and each edge of the plan that was violated.
 
-You describe how the containers behave, in lines of text, with --with or in a file. A line is
-about the pod, or after a name and a colon about a container; commas separate its clauses,
-and # begins a comment:
+You describe how the containers behave in lines of text, with --with or in a file. A line is
+about the pod or, if it begins with a name and a colon, about a container. Commas separate its
+clauses, and # begins a comment:
 
   until 90s
   sandbox takes 300ms
@@ -62,10 +62,10 @@ The clauses for a container; D is a time, N a number, NAME another container:
 ` + indented(simulate.Forms()) + fmt.Sprintf(`
 Unless you set them, these are assumed, and printed: an init container completes after
 %s, a mesh's proxy is healthy after %s, and the command of a Job completes after %s.
-All else works at once, and runs for ever. What a hook waits for, and how long a command
+Everything else works at once, and runs for ever. What a hook waits for, and how long a command
 or a preStop sleeps, is read from the manifest.
 
-The exit status is 1 if an edge of a plan was broken, 2 if the input is unusable.`, scenario.InitTakes, scenario.ProxyTakes, scenario.JobTakes),
+The exit status is 1 if an edge of a plan was violated, 2 if the input is unusable.`, scenario.InitTakes, scenario.ProxyTakes, scenario.JobTakes),
 		Example: simulateExamples,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },

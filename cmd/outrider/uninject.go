@@ -51,10 +51,10 @@ type uninjectOptions struct {
 	timeout time.Duration
 }
 
-const uninjectExamples = `  # a manifest that was injected, as it was before
+const uninjectExamples = `  # restore a manifest that was injected
   outrider uninject -f injected.yaml > app.yaml
 
-  # take a namespace out of the mesh: first what would be done, then do it
+  # take a namespace out of the mesh: first print what would be done, then do it
   outrider uninject -n shop --dry-run
   outrider uninject -n shop
 
@@ -66,16 +66,16 @@ func newUninject() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "uninject -f FILE|-n NAMESPACE|-A",
 		Short: "undo the injection of manifests, or take namespaces of a cluster out of the mesh",
-		Long: `With -f it reads manifests and prints them without what outrider inject has added, and with what
-it has changed restored, by the record in the annotations outrider.dev/status and
-outrider.dev/overrides. Other documents stay byte for byte. Pods that are not injected, or that
-are another mesh's, are unchanged, and listed on standard error.
+		Long: `With -f it reads manifests, removes what outrider inject has added and restores what it has changed,
+by the record in the annotations outrider.dev/status and outrider.dev/overrides. Other documents
+stay byte for byte. Pods that are not injected, or that belong to another mesh, are unchanged, and
+listed on standard error.
 
 With -n or -A it takes namespaces of a cluster out of the mesh: it removes the labels that
 request injection, and restarts the workloads whose pods have a proxy, as kubectl rollout
 restart does, until no pod has one. Pods that no restart replaces are listed with the reason:
-delete them, or change their manifests. If another injector reads Istio's labels, these stay.
-It can be interrupted, and run again.
+delete them, or change their manifests. If another injector reads Istio's labels, they stay.
+The command can be interrupted and run again.
 
 Exit status: 0 if it is done, 1 if a record cannot be read or a pod with a proxy is left, 2 if
 the input is unusable.`,

@@ -26,7 +26,7 @@ const answerTime = 10 * time.Second
 const verifyExamples = `  # does anything break the order of this pod, in any run with up to 3 faults?
   outrider verify -f deployment.yaml
 
-  # does a container that crashes, once all have run?
+  # does a container that crashes after all have started?
   outrider verify -f deployment.yaml --only crash --settled
 
   # is the order kept without any fault?
@@ -39,10 +39,10 @@ func newVerify() *cobra.Command {
 	o := &verifyOptions{}
 	cmd := &cobra.Command{
 		Use:   "verify -f FILE",
-		Short: "try every run of a pod, with faults, and print the shortest that breaks its plan",
+		Short: "try every run of a pod, with faults, and print the shortest that violates its plan",
 		Long: `Tries every order in which events can reach the kubelet: starts, ends, health, hooks, time,
-and at every step a number of faults. Either no run within the bounds breaks the plan, or
-the shortest one that does is printed, with the fewest faults.
+and faults at every step. If a run within the bounds violates the plan, the shortest one with
+the fewest faults is printed.
 
 Two promises are verified. "starts": no container runs before those it waits for, at any
 start. "stops": wherever the pod is deleted, it stops in the reverse order.
@@ -50,12 +50,11 @@ start. "stops": wherever the pod is deleted, it stops in the reverse order.
 The faults that --only takes:
 
 ` + indented(scenario.FaultForms()) + `
-A container that ends by itself has crashed, also with exit code 0, if it is a mesh's proxy, is always
-restarted, or others need it healthy. "outrider simulate --replay" runs a counterexample once more,
-from the JSON.
+An end with exit code 0 counts as a crash if the container is a mesh's proxy, is always restarted, or
+others need it healthy. "outrider simulate --replay" runs a counterexample of the JSON step by step.
 
-The search ends within --time: the answer then says up to how many faults every run was tried,
-and which bound ended it. More of --time and --states, or fewer --faults, make it complete.
+If a bound such as --time ends the search, the result says which one, and up to how many faults
+every run was tried. With more --time and --states, or fewer --faults, the search is complete.
 
 The exit status is 0 only if all promises hold and the search within the bounds was
 complete; 1 if not; 2 if the input is unusable.`,

@@ -28,8 +28,8 @@ type authorityFlags struct {
 func (a *authorityFlags) add(cmd *cobra.Command, spot string) {
 	f := cmd.Flags()
 	f.StringVar(&a.state, "state", defaultState, "state directory of the running outriderd")
-	f.StringVar(&a.secret, "ca-secret", "", "or the Secret with its authority")
-	f.StringVar(&a.kubernetes.kubeconfig, "kubeconfig", "", "with --ca-secret, file that says how to connect to the cluster (default: the pod's service account, else kubectl's file)")
+	f.StringVar(&a.secret, "ca-secret", "", "the Secret with its authority, in place of --state")
+	f.StringVar(&a.kubernetes.kubeconfig, "kubeconfig", "", "with --ca-secret, kubeconfig of the cluster (default: the pod's service account, else kubectl's file)")
 	f.StringVar(&a.namespace, spot, mesh.DefaultRoot, "namespace that outriderd runs in")
 	cli.BindEnv(f, "ca-secret", caSecretEnv)
 	cli.BindEnv(f, spot, "POD_NAMESPACE")

@@ -14,13 +14,13 @@ func newRotate() *cobra.Command {
 	var where authorityFlags
 	cmd := &cobra.Command{
 		Use:   "rotate",
-		Short: "request a new root for the mesh, without an interruption",
-		Long: `Requests that the running outriderd replaces the mesh's root. First the next root is
-published to every proxy. After --root-spread of outriderd serve it signs; with Hosts in the
-mesh, after the longest life of a certificate. The old root stays trusted until the last
-certificate that it signed has ended. Each step is in the log of outriderd.
+		Short: "rotate the mesh's root without an interruption",
+		Long: `Requests that the running outriderd replaces the mesh's root. First the next root is published to
+every proxy. It signs certificates after --root-spread of outriderd serve; with Hosts in the mesh,
+after the longest lifetime of a certificate. The old root stays trusted until the last certificate
+that it signed has expired. Outriderd logs each step.
 
-Only a root that outriderd made is replaced. Replace one of your own where it comes from.`,
+Only a root that outriderd created is rotated. Rotate your own root at its source.`,
 		Example: `  kubectl exec -n outrider-system deployment/outriderd -- /usr/local/bin/outriderd rotate
   outriderd rotate --ca-secret outrider-ca
   outriderd rotate --state ./state`,

@@ -52,10 +52,10 @@ and two things are kept current: the ConfigMap outrider-ca-root-cert in every na
 the certificates in the webhook's configuration. In a pod with a service account the cluster
 is used by default.
 
-If the state directory has no root certificate, one is made there. Proxies need the file
+If the state directory has no root certificate, one is created there. Proxies need the file
 ca/root-cert.pem. With --ca-secret the authority is in a Secret instead, nothing is kept in the
-state directory, and several replicas may run. The root that was made is replaced by itself
-when a fifth of its life is left, and by outriderd rotate.
+state directory, and several replicas may run. The root that was made is rotated
+automatically when a fifth of its lifetime is left, and by outriderd rotate.
 
 With --serving-certificate another authority signs the certificates of proxies, such as
 cert-manager's istio-csr, and outriderd signs none.`,
@@ -107,19 +107,19 @@ cert-manager's istio-csr, and outriderd signs none.`,
 	f := cmd.Flags()
 	f.StringVar(&source, "source", "", "where the mesh comes from: files:DIR, or kubernetes")
 	f.StringVar(&kubernetes.mode, "kubernetes", "auto", "whether a cluster is used: on, off, or auto, which is on in a pod with a service account, and with --kubeconfig")
-	f.StringVar(&kubernetes.kubeconfig, "kubeconfig", "", "file that says how to connect to the cluster (default: the pod's service account, else kubectl's file)")
+	f.StringVar(&kubernetes.kubeconfig, "kubeconfig", "", "kubeconfig of the cluster (default: the pod's service account, else kubectl's file)")
 	f.StringVar(&o.WebhookConfiguration, "webhook-configuration", "", "name of the MutatingWebhookConfiguration in which certificates are kept current; off: none (default outrider-injector, with the revision)")
 	f.StringVar(&o.State, "state", defaultState, "directory of the certificate authority and of used tokens")
-	f.StringVar(&o.CASecret, "ca-secret", "", "Secret in --namespace with the certificate authority, which all replicas share; outrider-ca is made if there is none, another one is waited for, and never written (default: the authority is in --state)")
+	f.StringVar(&o.CASecret, "ca-secret", "", "Secret in --namespace with the certificate authority, which all replicas share; outrider-ca is made if there is none, any other is only read, and waited for (default: the authority is in --state)")
 	f.StringVar(&serving, "serving-certificate", "", "where another authority signs the proxies' certificates (global.caAddress): the control plane's own certificate, tls.crt, tls.key and ca.crt, in secret:NAME, a Secret in --namespace, or in files:DIR; then no certificate is signed here")
 	f.StringVar(&o.RootsFrom, "ca-roots", "", "with --serving-certificate=secret:NAME, ConfigMap in --namespace with more roots to trust, as istio-csr writes istio-ca-root-cert")
 	f.StringVar(&o.TrustBundle, "trust-bundle", controlplane.TrustBundleAuto, "with a cluster, whether the roots are in a ClusterTrustBundle too, which injected pods mount: auto, from Kubernetes 1.37 on; on, also before, where ClusterTrustBundleProjection is switched on in the API server and all kubelets; off")
 	f.DurationVar(&o.RootSpread, "root-spread", ca.DefaultRootSpread, "in a rotation of the root, how long the next root is published before it signs")
-	f.DurationVar(&o.FirstUse, "first-use-timeout", contract.DefaultFirstUse, "how long the control plane may be gone before a proxy's agent responds to the first use of a service; a proxy without an agent waits so long for its configuration, before it answers 503 or resets")
+	f.DurationVar(&o.FirstUse, "first-use-timeout", contract.DefaultFirstUse, "how long the control plane may be unavailable before a proxy's agent responds to the first use of a service; a proxy without an agent waits that long for its configuration before it answers 503 or resets")
 	f.StringVar(&o.Listen, "listen", port(contract.SecureDiscoveryPort), "address for configuration and certificates, with mutual TLS")
 	f.StringVar(&o.HTTP, "http", port(contract.MonitoringPort), "address for metrics, readiness and, on this machine only, /debug")
 	f.StringVar(&o.Plaintext, "plaintext", "", "address for configuration without TLS, for example 127.0.0.1:15010; every client that reaches it can read all of it")
-	f.IntVar(&o.ProxiesPerAddress, "proxies-per-address", controlplane.DefaultProxiesPerAddress, "how many proxies with one service account may connect from one address; more where they share an address (NAT)")
+	f.IntVar(&o.ProxiesPerAddress, "proxies-per-address", controlplane.DefaultProxiesPerAddress, "how many proxies with one service account may connect from one address; raise it where they share an address (NAT)")
 	f.StringVar(&o.Webhook, "webhook", port(contract.WebhookPort), "address for reviews of pods at admission, HTTPS; off: no webhook")
 	f.StringVar(&o.Injection.ClientCA, "webhook-client-ca", "", "file with the roots of the API server's client certificates (PEM): other clients of the webhook are refused in the TLS handshake; watched (default: every client is answered)")
 	f.StringSliceVar(&o.Injection.ClientNames, "webhook-client-name", nil, "common name that a client certificate may have, with --webhook-client-ca; may be repeated (default: any)")
@@ -133,14 +133,14 @@ cert-manager's istio-csr, and outriderd signs none.`,
 	f.StringVar(&o.Namespace, "namespace", mesh.DefaultRoot, "namespace that outriderd runs in; policies there hold for the whole mesh")
 	f.StringVar(&o.Mesh.TrustDomain, "trust-domain", mesh.DefaultTrustDomain, "trust domain of identities")
 	f.StringVar(&o.Mesh.Domain, "domain", mesh.DefaultDomain, "DNS domain of services")
-	f.StringSliceVar(&o.SkipKinds, "skip-kind", nil, "kind that is not read in the cluster, so that no permission for it is needed: httproutes (and with these grpcroutes and referencegrants), peerauthentications, authorizationpolicies, hosts, backendpolicies (and with these xbackendtrafficpolicies), or ignored, the kinds of other meshes that are only reported; may be repeated")
+	f.StringSliceVar(&o.SkipKinds, "skip-kind", nil, "kind that is not read from the cluster and needs no permission: httproutes (and with these grpcroutes and referencegrants), peerauthentications, authorizationpolicies, hosts, backendpolicies (and with these xbackendtrafficpolicies), or ignored, the kinds of other meshes that are only reported; may be repeated")
 	f.StringSliceVar(&networks, "network", nil, "network of services and pods; may be repeated (default: the private networks)")
 	f.BoolVar(&o.Nodes, "nodes", false, "with a cluster, watch its nodes: where all Linux nodes run outrider-node, injected pods without annotation outrider.dev/init get no init container")
 	f.BoolVar(&diagnosis.wanted, "diagnose", false, "with a cluster, diagnose injected pods that restart or are slow to get ready: an Event on the pod says the cause, and outriderd_diagnoses_total counts it; one replica does it")
-	f.DurationVar(&diagnosis.slow, "slow-start", diagnoser.DefaultSlow, "with --diagnose, how long after it has a node a pod may take to get ready")
+	f.DurationVar(&diagnosis.slow, "slow-start", diagnoser.DefaultSlow, "with --diagnose, how long a pod may take to get ready once it is scheduled")
 	f.DurationVar(&o.Life, "certificate-life", 24*time.Hour, "lifetime of certificates, unless the agent requests one (SECRET_TTL), and of the control plane's own")
 	f.DurationVar(&o.MaxLife, "max-certificate-life", 0, "the longest lifetime that an agent may request (default 24h, or --certificate-life if that is longer)")
-	f.DurationVar(&o.ConnectionAge, "max-connection-age", controlplane.DefaultConnectionAge, "after which time, more or less a tenth, a proxy must connect again")
+	f.DurationVar(&o.ConnectionAge, "max-connection-age", controlplane.DefaultConnectionAge, "how long a proxy may stay connected before it must reconnect, plus or minus a tenth")
 	f.StringVar(&level, "log-level", "info", "debug, info, warn or error")
 	cli.BindEnv(f, "ca-secret", caSecretEnv)
 	cli.BindEnv(f, "first-use-timeout", "OUTRIDER_FIRST_USE_TIMEOUT")

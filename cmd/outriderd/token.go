@@ -20,8 +20,8 @@ func newToken() *cobra.Command {
 		Use:   "token",
 		Short: "make a token for a workload's first certificate, outside of Kubernetes",
 		Long: `Prints a token with which a workload requests its first certificate. In a cluster the
-kubelet puts one into each pod; with a folder of manifests this command makes it. The
-certificate then renews itself while the folder has a pod of that service account. The token
+kubelet puts one into each pod; with a folder of manifests this command creates it. The
+certificate is then renewed as long as the folder has a pod of that service account. The token
 is signed by a key in the state directory, so --state must be the directory of the running
 outriderd; or by one in its Secret, with --ca-secret. Keep the token secret: until it expires,
 it gives the identity of the workload.`,

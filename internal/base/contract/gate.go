@@ -79,11 +79,11 @@ func (g *Gate) Flags() *flag.FlagSet {
 	})
 	fs.StringVar(&g.Probe, "probe", "", "JSON of a pod's `probe`: succeeds when the command is healthy")
 	fs.StringVar(&g.StartupProbe, "startup-probe", "", "JSON of a pod's startup `probe`: until it succeeds, \"started\" fails and \"held\" succeeds")
-	fs.DurationVar(&g.LivenessDelay, "liveness-delay", 0, "for so long after the command began \"held\" succeeds")
-	fs.StringVar(&g.PostStart, "post-start", "", "JSON of a pod's postStart `hook`: runs beside the command")
+	fs.DurationVar(&g.LivenessDelay, "liveness-delay", 0, "time after the start of the command in which \"held\" succeeds")
+	fs.StringVar(&g.PostStart, "post-start", "", "JSON of a pod's postStart `hook`, which runs concurrently with the command")
 	fs.StringVar(&g.Notify, "notify", "", "`how` the command says that it is ready: socket (sd_notify), fd or fd=N (a newline)")
 	fs.StringVar(&g.RestartPolicy, "restart-policy", "", "the pod's: Always, OnFailure, Never")
-	fs.Func("stop-grace", "the rest of the pod's grace period at SIGTERM; 0 passes the signal on at once (default 30s)", func(text string) error {
+	fs.Func("stop-grace", "the rest of the pod's grace period at SIGTERM; 0 forwards the signal at once (default 30s)", func(text string) error {
 		d, err := time.ParseDuration(text)
 		if err != nil {
 			return fmt.Errorf("--stop-grace: %w", err)
@@ -94,12 +94,12 @@ func (g *Gate) Flags() *flag.FlagSet {
 		return nil
 	})
 	fs.BoolVar(&g.PreStop, "pre-stop", false, "the container has a preStop hook, so its SIGTERM comes late")
-	fs.Func("helper-of", "end, with status 0, when all of these `containers` have ended for good", func(names string) error {
+	fs.Func("helper-of", "end with status 0 when all of these `containers` have ended for good", func(names string) error {
 		g.HelperOf = append(g.HelperOf, strings.Split(names, ",")...)
 		return nil
 	})
-	fs.StringVar(&g.StopSignal, "stop-signal", "", "the `signal` of the image that stops the command, besides the usual ones")
-	fs.StringVar(&g.NotifySignal, "notify-signal", "", "the `signal` that tells the command that a dependency is back; default: the file \"back\" alone does")
+	fs.StringVar(&g.StopSignal, "stop-signal", "", "the image's stop `signal`, in addition to the usual ones")
+	fs.StringVar(&g.NotifySignal, "notify-signal", "", "the `signal` that notifies the command when a dependency is back; default: only the file \"back\" is written")
 	return fs
 }
 

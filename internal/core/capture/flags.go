@@ -88,7 +88,7 @@ func Flags(in *Intent, users, groups Lookup) []*Flag {
 		{Name: "proxy-gid", Short: "g", def: "as --proxy-uid", set: one(&in.ProxyGIDs, list(maxIDs, group)),
 			Usage: "groups whose traffic is not captured: the proxy's"},
 		{Name: "outbound-owner-groups", def: "*", set: selection(&in.OwnerGroups, list(maxIDs, group)), Env: []string{"ISTIO_OUTBOUND_OWNER_GROUPS"},
-			Usage: "capture outbound traffic of these groups alone; '*' is all"},
+			Usage: "capture only outbound traffic of these groups; '*' is all"},
 		{Name: "outbound-owner-groups-exclude", set: one(&in.ExcludeOwnerGroups, list(maxIDs, group)), Env: []string{"ISTIO_OUTBOUND_OWNER_GROUPS_EXCLUDE"},
 			Usage: "do not capture outbound traffic of these groups"},
 
@@ -97,11 +97,11 @@ func Flags(in *Intent, users, groups Lookup) []*Flag {
 		{Name: "istio-inbound-ports", Short: "b", set: selection(&in.InboundPorts, portList(nil)),
 			Usage: "capture these inbound ports (8080,9000:9010); '*' is all, empty is none"},
 		{Name: "istio-local-exclude-ports", Short: "d", set: selection(&in.ExcludeInboundPorts, portList(nil)),
-			Usage: "do not capture these inbound ports; 15020, 15021 and 15090 never are"},
+			Usage: "do not capture these inbound ports; 15020, 15021 and 15090 are never captured"},
 		{Name: "istio-inbound-tproxy-mark", Short: "t", def: "1337", set: one(&in.TProxyMark, parseMark),
-			Usage: "mark of packets that are the proxy's (TPROXY)"},
+			Usage: "mark of the proxy's packets (TPROXY)"},
 		{Name: "istio-inbound-tproxy-route-table", Short: "r", def: "133", set: one(&in.TProxyTable, parseTable),
-			Usage: "routing table that makes those packets local (TPROXY)"},
+			Usage: "routing table that delivers marked packets locally (TPROXY)"},
 
 		{Name: "istio-service-cidr", Short: "i", set: selection(&in.OutboundRanges, list(MaxRanges, parsePrefix)),
 			Usage: "capture outbound connections to these address ranges; '*' is all, empty is none"},
@@ -115,7 +115,7 @@ func Flags(in *Intent, users, groups Lookup) []*Flag {
 			Usage: "IPv4 loopback range that outbound capture leaves alone"},
 
 		{Name: "istio-exclude-interfaces", Short: "c", set: one(&in.ExcludeInterfaces, list(MaxInterfaces, interfacePattern)),
-			Usage: "capture nothing on these interfaces; with + at its end a name is a prefix (eth+)"},
+			Usage: "capture nothing on these interfaces; a name that ends with + is a prefix (eth+)"},
 		{Name: "kube-virt-interfaces", Short: "k", set: one(&in.VirtualInterfaces, list(MaxInterfaces, interfacePattern)),
 			Usage: "inbound traffic on these interfaces is a guest's outbound traffic"},
 
@@ -133,9 +133,9 @@ func Flags(in *Intent, users, groups Lookup) []*Flag {
 		{Name: "park", def: "on", set: one(&in.Park, parsePark), Env: []string{"OUTRIDER_PARK"},
 			Usage: "early connections wait until the proxy listens: off, on, or require to fail where the kernel does not support it"},
 		{Name: "park-ports", set: selection(&in.ParkPorts, portList(statusPorts)), Env: []string{"OUTRIDER_PARK_PORTS"},
-			Usage: "local ports parked besides the proxy's; '*' is all but the status ports"},
+			Usage: "local ports to park in addition to the proxy's; '*' is all except the status ports"},
 		{Name: "park-limit", def: "1m", set: one(&in.ParkLimit, parseLimit), Env: []string{"OUTRIDER_PARK_LIMIT"},
-			Usage: "how long connections wait for an absent listener before they are refused; 0 is as long as the callers do"},
+			Usage: "how long connections wait for an absent listener before they are refused; 0 means as long as the callers wait"},
 		{Name: "park-only", bool: true, set: boolean(func(v bool) { in.ParkOnly = v }), Env: []string{"OUTRIDER_PARK_ONLY"},
 			Usage: "capture nothing: park connections to the proxy of another mesh (ports 15001, 15006, 4140, 4143, or -p and -z)"},
 	}

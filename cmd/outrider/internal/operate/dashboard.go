@@ -33,10 +33,10 @@ func NewDashboard() *cobra.Command {
 		Use:   "dashboard",
 		Short: "open the status page of the control plane",
 		Long: `Forwards a port of this machine to each replica of the control plane, prints the addresses of
-their status pages, and opens the first one in the browser. A page shows its replica: version,
-readiness, roots, services, and the proxies that are connected there.
+their status pages, and opens the first one in the browser. A page shows one replica: its
+version, readiness, roots, services, and the proxies that are connected to it.
 
-It ends with Ctrl-C, or when no replica is connected any more. Exit status: 0 after a signal, 1
+The command ends with Ctrl-C, or when no replica is connected any more. Exit status: 0 after a signal, 1
 if no replica can be reached, 2 if the input is unusable.`,
 		Example: dashboardExamples,
 		Args:    cobra.NoArgs,

@@ -23,7 +23,7 @@ type describeOptions struct {
 	output       string
 }
 
-const describeExamples = `  # was it injected, or why not; how does it start; what is captured; is it in step?
+const describeExamples = `  # was it injected, or why not; how does it start; what is captured; is its configuration current?
   outrider describe pod app-1 -n shop
 
   # all pods of an application
@@ -33,19 +33,19 @@ const describeExamples = `  # was it injected, or why not; how does it start; wh
   outrider describe pod -f app.yaml`
 
 func NewDescribe() *cobra.Command {
-	cmd := &cobra.Command{Use: "describe", Short: "explain what was decided about a pod, and how it is now"}
+	cmd := &cobra.Command{Use: "describe", Short: "explain whether and how a pod was injected, and its present state"}
 	o := &describeOptions{kube: 34}
 	pod := &cobra.Command{
 		Use:     "pod NAME...",
 		Aliases: []string{"pods", "po"},
-		Short:   "explain what was decided about a pod, and how it is now",
-		Long: `Prints whether a pod was injected, by which rule, or by which it was not; how its start is
-ordered, and why so; which connections are captured; its proxy's versions; and whether the
-proxy is in step with the control plane. The rule is that of today: labels and settings may have
-been others when the pod was made.
+		Short:   "explain whether and how a pod was injected, and its present state",
+		Long: `Prints whether a pod was injected, and which rule decided it; how its start is ordered, and why;
+which connections are captured; its proxy's versions; and whether the proxy has the control plane's
+current configuration. The rule is the one that applies now: labels and settings may have been
+different when the pod was created.
 
-With -f no cluster is asked: pods and pod templates are described as they would be injected with
-the defaults, in namespaces with the labels of their documents in the files.
+With -f no cluster is contacted: pods and pod templates are described as they would be injected with
+the defaults. The labels of a namespace are those of its document in the files.
 
 Exit status: 0 if the pods are described, 1 if one cannot be read, 2 if the input is unusable.`,
 		Example: describeExamples,

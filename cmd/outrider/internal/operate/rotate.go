@@ -28,15 +28,15 @@ func NewRotate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate",
 		Short: "replace the mesh's root without an interruption",
-		Long: `Has the control plane replace its root. First the next root is published: every proxy trusts it.
-After authority.rootSpread it signs; with Hosts in the mesh, after the longest life of a
-certificate. The old root stays trusted until the last certificate that it signed has ended.
+		Long: `Makes the control plane replace its root. First the next root is published: every proxy trusts it.
+It signs certificates after authority.rootSpread; with Hosts in the mesh, after the longest lifetime
+of a certificate. The old root stays trusted until the last certificate that it signed has expired.
 
-The replicas of the control plane do these steps, whether this command runs or not. While a
-rotation is under way this command begins no other one, and follows that.
+The replicas of the control plane take these steps whether this command runs or not. If a rotation
+is under way already, this command follows it and begins no other one.
 
-Only a root that outriderd made is replaced; one of your own (cacerts, cert-manager) where it
-comes from.
+Only a root that outriderd created is rotated. Rotate your own root (cacerts, cert-manager) at its
+source.
 
 Exit status: 0 if the step is reached, 1 if not, 2 if the input is unusable.`,
 		Example: rotateExamples,
@@ -69,7 +69,7 @@ func NewRotateStatus() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "status",
 		Short:   "print the mesh's roots, and how far a rotation is",
-		Long:    "Prints each root with its fingerprint (SHA-256), its end and its part in a rotation. Nothing is changed.",
+		Long:    "Prints each root with its fingerprint (SHA-256), its expiry and its part in a rotation. Nothing is changed.",
 		Example: "  outrider rotate status -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -23,11 +23,11 @@ func NewVersion() *cobra.Command {
 	var output string
 	cmd := cli.VersionCommand()
 	cmd.Short = "print the version of this command, the control plane and the proxies"
-	cmd.Long = `Prints the version of this command, of each replica of the control plane (by a port that is
-forwarded to this machine), and how many pods have a proxy of which version and image.
+	cmd.Long = `Prints the version of this command and of each replica of the control plane (through port
+forwarding), and how many pods have a proxy of which version and image.
 
-A cluster that cannot be reached is said in one line, and is no error: the exit status is 0.
-It is 2 if the input is unusable.`
+If the cluster cannot be reached, one line says so, and the exit status is still 0. It is 2 if the
+input is unusable.`
 	cmd.Example = versionExamples
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		all := report.Versions{Client: cli.ThisBuild()}
@@ -46,7 +46,7 @@ It is 2 if the input is unusable.`
 		return view.Versions(cmd.OutOrStdout(), output, cmd.Root().Name(), all)
 	}
 	cluster.Add(cmd)
-	cmd.Flags().BoolVar(&client, "client", false, "this command alone: no cluster is asked")
+	cmd.Flags().BoolVar(&client, "client", false, "print the version of this command only, without contacting a cluster")
 	cli.Choice(cmd, &output, "output", "o", "how to print", "text", "json")
 	return cmd
 }

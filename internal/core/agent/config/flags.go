@@ -33,7 +33,7 @@ var Flags = []Flag{
 	{Name: "tokenManagerPlugin", Usage: "of Istio", Without: "there is no token exchange"},
 	{Name: "templateFile", Usage: "of Istio", Without: "the bootstrap is built in; use ISTIO_BOOTSTRAP_OVERRIDE to add to it"},
 	{Name: "outlierLogPath", Usage: "of Istio", Without: "outlier events are not logged to a file"},
-	{Name: "profiling", Usage: "of Istio", Without: "/debug/goroutines is on the loopback address always, and there are no other profiles"},
+	{Name: "profiling", Usage: "of Istio", Without: "/debug/goroutines is always on the loopback address, and there are no other profiles"},
 }
 
 // annotationFlags are annotations that injection turned into flags. The annotation overrules its

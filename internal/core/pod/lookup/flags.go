@@ -25,10 +25,10 @@ func (f *Flags) Add(fs *pflag.FlagSet, timeout time.Duration, networks []netip.P
 	for _, n := range networks {
 		f.networks = append(f.networks, n.String())
 	}
-	fs.BoolVar(&f.on, "resolve-images", false, "look up in registries what images run, for containers that name no command: a gate needs it")
+	fs.BoolVar(&f.on, "resolve-images", false, "read the command of an image from its registry, for containers without a command: a gate needs it")
 	fs.StringVar(&f.o.Config, "registry-config", "", "file with credentials for --resolve-images, as Docker's config.json")
-	fs.StringSliceVar(&f.o.Insecure, "insecure-registry", nil, "registry that --resolve-images contacts by plain HTTP, as HOST:PORT; may be repeated")
-	fs.StringSliceVar(&f.networks, "registry-network", f.networks, "network, as 10.0.0.0/8, that is not the internet's and in which --resolve-images contacts registries; may be repeated")
+	fs.StringSliceVar(&f.o.Insecure, "insecure-registry", nil, "registry that --resolve-images contacts over plain HTTP, as HOST:PORT; may be repeated")
+	fs.StringSliceVar(&f.networks, "registry-network", f.networks, "private network, such as 10.0.0.0/8, in which --resolve-images may contact registries; may be repeated")
 }
 
 // Resolver returns the resolver that the flags describe; nil if look-ups are off. Proxy is the same as in
