@@ -95,31 +95,3 @@ func TestConnectionsBeforeEnvoy(t *testing.T) {
 		})
 	}
 }
-
-// No connection is lost while Envoy takes over, at up to 5,000 new ones a second.
-func TestHandOverUnderLoad(t *testing.T) {
-	client, called, release := early(t)
-	// Stay below the standby's connection limit, which a slow machine would reach.
-	conns := client.Pod.Connections(called, harness.Pace{Rate: 5000, Limit: 1500})
-	const least = 2000
-	process.Eventually(t, "the first wait", func() bool { return conns.Connected() >= 100 }, client)
-	release()
-	client.Ready()
-	status, _ := client.Status()
-	process.Eventually(t, "enough calls", func() bool { return conns.Connected() >= least && time.Since(status.Since) > time.Second }, client)
-	calls := conns.Leave()
-	end := time.Now()
-	delays := served(t, calls, calls[0].Begin)
-	before, after := 0, 0
-	for _, call := range calls {
-		if call.Begin.Before(status.Since) {
-			before++
-		} else {
-			after++
-		}
-	}
-	t.Logf("%d calls before ready, %d after it: %.0f a second", before, after, float64(after)/end.Sub(status.Since).Seconds())
-	if before == 0 || after == 0 || len(delays) < least {
-		t.Errorf("%d calls before, %d after, %d served; want some of both, and %d served", before, after, len(delays), least)
-	}
-}

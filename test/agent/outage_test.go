@@ -149,28 +149,6 @@ func killOften(t *testing.T, client, victim *harness.Agent, kills int, serves ti
 	t.Log(spread("from its death to ready again", back))
 }
 
-// If Envoy cannot be started again, the agent exits and says why.
-func TestEnvoyCannotStartAgain(t *testing.T) {
-	t.Parallel()
-	w := harness.New(t)
-	w.Serve()
-	p := w.Pod("lost")
-	link := filepath.Join(p.Dir, "envoy")
-	if err := os.Symlink(p.Envoy, link); err != nil {
-		t.Fatal(err)
-	}
-	p.Envoy = link
-	a := p.Agent()
-	a.Ready()
-	if err := os.Remove(link); err != nil {
-		t.Fatal(err)
-	}
-	harness.KillAndWatch(t, a.Envoy())
-	if status := a.Exit(); status != 127 || !strings.Contains(p.Message(), "there is no such file") {
-		t.Errorf("status %d, message %q; want 127 and that Envoy is gone", status, p.Message())
-	}
-}
-
 // While a pod's proxy takes long to restart, its callers' connections are parked for longer than
 // one try may take. A connection that fails ends one try of every request that waits for it. Many
 // requests, begun one after another, still have enough tries: connections fail only during the

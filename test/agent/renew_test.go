@@ -13,10 +13,9 @@ import (
 
 	"outrider.dev/test/agent/harness"
 	"outrider.dev/test/process"
-	"outrider.dev/test/tier"
 )
 
-// touched returns how many addresses or services a test of Envoy's memory uses. The default is
+// touched returns how many addresses a test of Envoy's memory uses. The default is
 // smaller than in a measurement (OUTRIDER_TOUCHED=3395).
 func touched() int {
 	n, err := strconv.Atoi(os.Getenv("OUTRIDER_TOUCHED"))
@@ -26,59 +25,39 @@ func touched() int {
 	return n
 }
 
-// An Envoy that has grown because its application tried many addresses or services is replaced when
-// it has no connection. No connection is cut, and none fails.
+// An Envoy that has grown because its application tried many addresses is replaced when it has no
+// connection. No connection is cut, and none fails.
 func TestEnvoyIsRenewed(t *testing.T) {
 	t.Parallel()
 	n := touched()
-	for what, prepare := range map[string]func(*harness.World) (touch func(in *harness.Pod, i int) error){
-		"addresses": func(w *harness.World) func(*harness.Pod, int) error {
-			to := w.Machine("outsider").Address.String()
-			return func(p *harness.Pod, i int) error {
-				c, err := harness.Dialer(p.Namespace, harness.AppUser)(t.Context(), "tcp", net.JoinHostPort(to, strconv.Itoa(20000+i)))
-				if err == nil {
+	w := harness.New(t)
+	renews := []string{"OUTRIDER_RENEW_AFTER=1s"}
+	client, _ := pair(w, func(c, _ *harness.Pod) { c.Env = renews })
+	used(t, client)
+	to := w.Machine("outsider").Address.String()
+	twin := w.Pod("twin")
+	twin.Env = renews
+	other := twin.Agent()
+	other.Ready()
+	used(t, other)
+	renewed(t, client, other, func(p *harness.Pod) {
+		var next atomic.Int64
+		var touching sync.WaitGroup
+		for range 4 {
+			touching.Go(func() {
+				for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+					c, err := harness.Dialer(p.Namespace, harness.AppUser)(t.Context(), "tcp", net.JoinHostPort(to, fmt.Sprint(20000+i)))
+					if err != nil {
+						t.Errorf("%d: %v", i, err)
+						continue
+					}
 					io.Copy(io.Discard, c) // until Envoy closes: its own connection was refused
 					c.Close()
 				}
-				return err
-			}
-		},
-		"services": func(w *harness.World) func(*harness.Pod, int) error {
-			addServices(w, n)
-			return func(p *harness.Pod, i int) error { return fresh(p, "http://"+newAddress(i)+"/", "server HTTP/1.1")() }
-		},
-	} {
-		t.Run(what, func(t *testing.T) {
-			if what == "services" && !tier.Nightly() {
-				t.Skip("nightly: the same by another way to grow")
-			}
-			t.Parallel()
-			w := harness.New(t)
-			renews := []string{"OUTRIDER_RENEW_AFTER=1s"}
-			client, _ := pair(w, func(c, _ *harness.Pod) { c.Env = renews })
-			used(t, client)
-			touch := prepare(w)
-			twin := w.Pod("twin")
-			twin.Env = renews
-			other := twin.Agent()
-			other.Ready()
-			used(t, other)
-			renewed(t, client, other, func(p *harness.Pod) {
-				var next atomic.Int64
-				var touching sync.WaitGroup
-				for range 4 {
-					touching.Go(func() {
-						for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
-							if err := touch(p, int(i)); err != nil {
-								t.Errorf("%d: %v", i, err)
-							}
-						}
-					})
-				}
-				touching.Wait()
 			})
-		})
-	}
+		}
+		touching.Wait()
+	})
 }
 
 // renewed makes the Envoys of two pods grow. The client keeps a connection open, so its Envoy stays
