@@ -94,19 +94,6 @@ func problemsOf(t *testing.T, s *Source, want func([]string) bool) {
 	}
 }
 
-// A policy that is not enforced is a problem while its labels match a pod with Outrider's proxy.
-func TestPolicyThatIsNotEnforced(t *testing.T) {
-	c, d, _ := fakeCluster(t, podOf(contract.ProxyContainer), []string{"requestauthentications.security.istio.io"}, policy("deny"))
-	s := c.Source(t.Context(), mesh.Config{})
-	problemsOf(t, s, func(all []string) bool {
-		return len(all) == 1 && strings.HasPrefix(all[0], "error: RequestAuthentication shop/deny: is not enforced by Outrider: ")
-	})
-	if err := d.Resource(policies).Namespace("shop").Delete(t.Context(), "deny", metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	problemsOf(t, s, func(all []string) bool { return len(all) == 0 })
-}
-
 // If the pods have another mesh's proxy, the policy is not our problem.
 func TestPolicyOfAnotherMesh(t *testing.T) {
 	c, d, _ := fakeCluster(t, podOf(contract.IstioProxyContainer), []string{"requestauthentications.security.istio.io"}, policy("deny"))

@@ -13,20 +13,18 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// leaseTimes are the times of an election: how long a Lease is valid, how long its holder tries to
-// renew it, and how long a replica waits between two attempts.
-type leaseTimes struct{ lease, renew, retry time.Duration }
-
-var usualLease = leaseTimes{lease: 15 * time.Second, renew: 10 * time.Second, retry: 2 * time.Second}
+// The times of an election: how long a Lease is valid, how long its holder tries to renew it, and how
+// long a replica waits between two attempts.
+const (
+	leaseValid = 15 * time.Second
+	leaseRenew = 10 * time.Second
+	leaseRetry = 2 * time.Second
+)
 
 // Lead calls lead while this replica holds the Lease with this name, until ctx ends. Then the Lease is
 // released. When the Lease is lost, the context of lead ends; lead is called again when this replica
 // holds the Lease again. Calls do not overlap.
 func (c *Cluster) Lead(ctx context.Context, namespace, name string, lead func(context.Context)) error {
-	return c.lead(ctx, namespace, name, usualLease, lead)
-}
-
-func (c *Cluster) lead(ctx context.Context, namespace, name string, times leaseTimes, lead func(context.Context)) error {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "outriderd"
@@ -40,7 +38,7 @@ func (c *Cluster) lead(ctx context.Context, namespace, name string, times leaseT
 	for ctx.Err() == nil {
 		ended := make(chan struct{})
 		elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
-			Lock: &notedLock{lock, c, name}, LeaseDuration: times.lease, RenewDeadline: times.renew, RetryPeriod: times.retry, ReleaseOnCancel: true, Name: name,
+			Lock: &notedLock{lock, c, name}, LeaseDuration: leaseValid, RenewDeadline: leaseRenew, RetryPeriod: leaseRetry, ReleaseOnCancel: true, Name: name,
 			Callbacks: leaderelection.LeaderCallbacks{
 				OnStartedLeading: func(ctx context.Context) { defer close(ended); lead(ctx) },
 				OnStoppedLeading: func() {},

@@ -38,8 +38,6 @@ type RouteStatus struct {
 	source    Meshes
 	kinds     []kind
 
-	leaseTimes
-
 	mu     sync.Mutex
 	routes map[mesh.Key]*routeObject
 	dirty  chan struct{} // contains a value if a route has changed
@@ -64,7 +62,7 @@ type Meshes interface {
 // RouteStatus returns a writer for a control plane in a namespace, for the mesh of s. For skip see
 // [Cluster.Source].
 func (c *Cluster) RouteStatus(namespace string, s Meshes, skip ...string) *RouteStatus {
-	w := &RouteStatus{cluster: c, namespace: namespace, source: s, leaseTimes: usualLease}
+	w := &RouteStatus{cluster: c, namespace: namespace, source: s}
 	for resource, name := range map[string]mesh.Kind{"httproutes": mesh.KindRoute, "grpcroutes": mesh.KindGRPC} { // any order: each is watched on its own
 		if slices.Contains(skip, routesResource.Resource) {
 			break
@@ -99,7 +97,7 @@ func (w *RouteStatus) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	return w.cluster.lead(ctx, w.namespace, contract.RouteStatusLease, w.leaseTimes, w.lead)
+	return w.cluster.Lead(ctx, w.namespace, contract.RouteStatusLease, w.lead)
 }
 
 var routesResource = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: customVersion, Resource: "httproutes"}

@@ -1,7 +1,6 @@
 package kube
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/netip"
@@ -14,10 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/mesh/build"
-	"outrider.dev/test/process"
 )
 
 func routeOf(t *testing.T, text string) *unstructured.Unstructured {
@@ -209,75 +206,5 @@ func TestTheStatusOfARouteAmongOthers(t *testing.T) {
 				t.Errorf("later %q, want %q", have, want)
 			}
 		})
-	}
-}
-
-// Only one of two replicas writes, each route once; when it ends, the other one continues.
-func TestOneReplicaWritesTheStatus(t *testing.T) {
-	web := routeOf(t, routeText("HTTPRoute", `{parentRefs: [`+webParent+`]}`, `{}`))
-	c, d, _ := fakeCluster(t, podOf("outrider-proxy"), []string{"httproutes.gateway.networking.k8s.io"}, web)
-	source := &Source{cluster: c, synced: make(chan struct{})}
-	source.Publish(shopMesh(), nil)
-	close(source.synced)
-	type running struct {
-		cancel context.CancelFunc
-		done   chan struct{}
-	}
-	start := func() running {
-		w := c.RouteStatus("outrider-system", source, skipIgnored)
-		w.lease, w.renew, w.retry = 3*time.Second, 2*time.Second, 50*time.Millisecond
-		ctx, cancel := context.WithCancel(context.Background())
-		r := running{cancel, make(chan struct{})}
-		go func() { defer close(r.done); w.Run(ctx) }()
-		t.Cleanup(func() { cancel(); <-r.done })
-		return r
-	}
-	status := func() []string {
-		u, err := d.Resource(routesResource).Namespace("shop").Get(t.Context(), "web", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return ours(t, u)
-	}
-	until := func(what string, ok func() bool) {
-		t.Helper()
-		process.Retry(t, func() error {
-			if ok() {
-				return nil
-			}
-			return fmt.Errorf("%s: %v; %v", what, status(), c.Trouble())
-		})
-	}
-	holder := func() string {
-		l, err := c.core.CoordinationV1().Leases("outrider-system").Get(t.Context(), contract.RouteStatusLease, metav1.GetOptions{})
-		if err != nil || l.Spec.HolderIdentity == nil {
-			return ""
-		}
-		return *l.Spec.HolderIdentity
-	}
-	writes := func() (n int) {
-		for _, a := range d.Actions() {
-			if a.GetVerb() == "update" && a.GetSubresource() == "status" {
-				n++
-			}
-		}
-		return n
-	}
-	one := start()
-	until("a status", func() bool { return len(status()) == 2 })
-	first := holder()
-	start()
-	if n := writes(); n != 1 || first == "" {
-		t.Errorf("%d writes, by %q; want one", n, first)
-	}
-	one.cancel()
-	<-one.done
-	until("another holder", func() bool { h := holder(); return h != "" && h != first })
-	source.Publish(build.New(mesh.Config{}).Mesh(), nil)
-	until("the Service is gone", func() bool {
-		return strings.HasPrefix(strings.Join(status(), ""), "web Accepted False NoMatchingParent")
-	})
-	if n := writes(); n != 2 {
-		t.Errorf("%d writes, want one for each change", n)
 	}
 }
