@@ -266,21 +266,6 @@ func TestAHostThatIsRemovedIsNotServed(t *testing.T) {
 	}
 }
 
-// A one-time token yields one certificate in total, not one from each replica.
-func TestATokenIsUsedOnceAmongReplicas(t *testing.T) {
-	folder, state := t.TempDir(), t.TempDir()
-	put(t, filepath.Join(folder, "vm.yaml"), hostManifest("vm-1", "web", "once"))
-	one, two := started(t, Options{Folder: folder, State: state}).Discovery, started(t, Options{Folder: folder, State: state}).Discovery
-	if err := (&workload{t: t, state: state}).certify(one, "once"); err != nil {
-		t.Fatal(err)
-	}
-	for _, at := range []string{two, one} {
-		if err := (&workload{t: t, state: state}).certify(at, "once"); !unauthenticated(err) || !strings.Contains(err.Error(), "used already") {
-			t.Errorf("with another key: %v", err)
-		}
-	}
-}
-
 // In a cluster a declared pod does not suffice to renew; test/kube tests the renewal with a token.
 func TestInAClusterNoCertificateRenewsItself(t *testing.T) {
 	if err := (&plane{cluster: &cluster{}}).mayRenew(ca.Identity{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}); !errors.Is(err, ca.ErrTokenNeeded) {

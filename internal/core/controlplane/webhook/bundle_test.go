@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -27,16 +26,11 @@ type cluster struct {
 	version int
 	writes  int
 	refuses int // number of updates that are still to fail, as after a conflict
-	missing bool
-	reads   int
 }
 
-func (c *cluster) Get(_ context.Context, name string) (*admission.MutatingWebhookConfiguration, error) {
+func (c *cluster) Get(context.Context, string) (*admission.MutatingWebhookConfiguration, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.reads++; c.missing {
-		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "mutatingwebhookconfigurations"}, name)
-	}
 	out := c.stored.DeepCopy()
 	out.ResourceVersion = fmt.Sprint(c.version)
 	return out, nil
@@ -97,45 +91,6 @@ func TestReplicasKeepTheBundleCurrent(t *testing.T) {
 		r.Set("")
 		time.Sleep(time.Minute)
 		want("one two", 3, "there are no roots for a moment")
-		cancel()
-		done.Wait()
-	})
-}
-
-// A missing configuration is logged once and read rarely; once it exists, the bundle is written at
-// once.
-func TestAConfigurationThatIsNotThereYet(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		stored, err := Configuration(ConfigurationOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		var log bytes.Buffer
-		c := &cluster{stored: *stored, missing: true}
-		written := make(chan struct{})
-		r := roots.New("one")
-		ctx, cancel := context.WithCancel(t.Context())
-		var done sync.WaitGroup
-		done.Go(func() {
-			(&Keeper{
-				Configurations: c, Name: stored.Name, Roots: r, Log: slog.New(slog.NewTextHandler(&log, nil)), Look: 24 * time.Hour,
-				Changed: func() <-chan struct{} { return written },
-			}).Run(ctx)
-		})
-		time.Sleep(time.Hour)
-		r.Set("two")
-		synctest.Wait()
-		if c.reads != 2 || strings.Count(log.String(), "there is no configuration") != 1 || strings.Contains(log.String(), "WARN") {
-			t.Errorf("%d reads, want 2; the log:\n%s", c.reads, log.String())
-		}
-		c.missing = false
-		old := written
-		written = make(chan struct{})
-		close(old)
-		synctest.Wait()
-		if got := c.bundle(); got != "two" || c.writes != 1 {
-			t.Errorf("bundle %q after %d writes, want two after 1", got, c.writes)
-		}
 		cancel()
 		done.Wait()
 	})
