@@ -3,7 +3,6 @@ package resilience
 import (
 	"bufio"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -61,13 +60,7 @@ var faults = []struct {
 	{"refused", refused},
 	{"reset", reset},
 	{"black hole", blackHole},
-	{"slow", slow},
-	{"slow body", slowBody},
-	{"flapping", flapping},
 	{"half-open connection", halfOpen},
-	{"name not found, then found", nameNotFound},
-	{"resolver is silent", resolverSilent},
-	{"100 clients at a dead server", deadServer},
 }
 
 // newNamespace makes sure that no rule is written to the machine's own namespace.
@@ -218,67 +211,6 @@ func blackHole(t *testing.T) {
 	}
 }
 
-func slow(t *testing.T) {
-	var n atomic.Int64
-	serve(t, "127.0.0.1:7004", func(w http.ResponseWriter, r *http.Request) {
-		if n.Add(1) == 1 {
-			<-r.Context().Done() // until the client gives up
-			return
-		}
-		fmt.Fprint(w, "fast")
-	})
-	c, events := client(t, Options{TryTimeout: 200 * time.Millisecond, Retry: &Retry{Tries: 10, MinDelay: 1, MaxDelay: 1}})
-	if text := answer(c.Get("http://127.0.0.1:7004")); text != "fast" || events.tries(t) < 2 {
-		t.Errorf("retry: %q", text)
-	}
-	n.Store(0)
-	c, events = client(t, Options{Hedge: &Hedge{Delay: 20 * time.Millisecond, Max: 1}})
-	if text := answer(c.Get("http://127.0.0.1:7004")); text != "fast" || events.tries(t) != 2 {
-		t.Errorf("hedge: %q after %d tries", text, events.tries(t))
-	}
-}
-
-func slowBody(t *testing.T) {
-	serve(t, "127.0.0.1:7005", func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, "begin")
-		w.(http.Flusher).Flush()
-		<-r.Context().Done()
-	})
-	c, _ := client(t, Options{Timeout: time.Minute, Retry: twoRetries})
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // time limit: it is to pass
-	defer cancel()
-	req, _ := http.NewRequestWithContext(ctx, "GET", "http://127.0.0.1:7005", nil)
-	if text := answer(c.Do(req)); !strings.HasSuffix(text, context.DeadlineExceeded.Error()) {
-		t.Errorf("%q, want the deadline of the request", text)
-	}
-}
-
-func flapping(t *testing.T) {
-	const addr = "127.0.0.1:7006"
-	c, events := client(t, Options{Retry: twoRetries, Breaker: &Breaker{FailureRatio: 0.5, MinTries: 4, Window: time.Second, OpenFor: 20 * time.Millisecond}})
-	// until makes calls until a decision has been made n times.
-	until := func(d Decision, n int) {
-		t.Helper()
-		for range 5000 {
-			answer(c.Get("http://" + addr))
-			if len(events.of(d)) >= n {
-				return
-			}
-			time.Sleep(time.Millisecond)
-		}
-		t.Fatalf("no %s number %d", d, n)
-	}
-	for round := range 3 {
-		until(DecidedOpen, round+1)
-		s := serve(t, addr, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "up") })
-		until(DecidedClose, round+1)
-		if text := answer(c.Get("http://" + addr)); text != "up" {
-			t.Errorf("round %d: %q from a server that is up, by a breaker that is closed", round, text)
-		}
-		s.Close()
-	}
-}
-
 // halfOpen tests a pooled connection whose peer vanished without a packet.
 func halfOpen(t *testing.T) {
 	var peers sync.Map
@@ -299,117 +231,5 @@ func halfOpen(t *testing.T) {
 	}
 	if len(events.of(DecidedRetry)) == 0 {
 		t.Error("the dead connection was not used: the test shows nothing")
-	}
-}
-
-// A resolver answers queries for A with a code and an address, and queries for AAAA with no address.
-type resolver struct {
-	conn  net.PacketConn
-	found atomic.Bool // false: NXDOMAIN
-	mute  atomic.Bool
-}
-
-func newResolver(t *testing.T, addr string) *resolver {
-	t.Helper()
-	conn, err := net.ListenPacket("udp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	r := &resolver{conn: conn}
-	go func() {
-		q := make([]byte, 512)
-		for {
-			n, from, err := conn.ReadFrom(q)
-			if err != nil {
-				return
-			}
-			if !r.mute.Load() {
-				conn.WriteTo(r.reply(q[:n]), from)
-			}
-		}
-	}()
-	return r
-}
-
-// reply builds a message of RFC 1035, section 4.1: header, the question, one answer.
-func (r *resolver) reply(q []byte) []byte {
-	end := 12
-	for q[end] != 0 {
-		end += int(q[end]) + 1
-	}
-	kind := binary.BigEndian.Uint16(q[end+1:])
-	end += 5
-	out := append([]byte{}, q[:end]...)
-	copy(out[2:], []byte{0x81, 0x80, 0, 1, 0, 0, 0, 0, 0, 0})
-	switch {
-	case !r.found.Load():
-		out[3] |= 3 // NXDOMAIN
-	case kind == 1: // A
-		out[7] = 1
-		out = append(out, 0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 0, 0, 4, 127, 0, 0, 1)
-	}
-	return out
-}
-
-// named returns a client that resolves names at addr. before is called before each dial.
-func named(t *testing.T, addr string, o Options, before func(n int64)) (*http.Client, *record) {
-	lookups := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "udp", addr)
-	}}
-	dialer := &net.Dialer{Resolver: lookups}
-	var dials atomic.Int64
-	base := &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-		before(dials.Add(1))
-		return dialer.DialContext(ctx, network, addr)
-	}}
-	t.Cleanup(base.CloseIdleConnections)
-	tr, events := transport(t, base, HTTPOptions{Options: o})
-	return &http.Client{Transport: tr}, events
-}
-
-func nameNotFound(t *testing.T) {
-	serve(t, "127.0.0.1:7008", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "found") })
-	r := newResolver(t, "127.0.0.1:7053")
-	c, events := named(t, "127.0.0.1:7053", Options{Retry: twoRetries}, func(n int64) { r.found.Store(n == 3) })
-	if text := answer(c.Post("http://shop.test:7008", "text/plain", strings.NewReader("text"))); text != "found" {
-		t.Errorf("%q", text)
-	}
-	retries := events.of(DecidedRetry)
-	if len(retries) != 2 || retries[0].Class != Absent || retries[1].Class != Absent {
-		t.Errorf("%+v, want two retries, as the name was absent", retries)
-	}
-}
-
-// resolverSilent tests a resolver that does not answer. Go's resolver shares the lookups of a name, so
-// another try waits for the query of the first one, which is sent again after five seconds. The call
-// must still end in time.
-func resolverSilent(t *testing.T) {
-	r := newResolver(t, "127.0.0.1:7054")
-	r.mute.Store(true)
-	c, events := named(t, "127.0.0.1:7054", Options{TryTimeout: 50 * time.Millisecond, Retry: twoRetries}, func(int64) {})
-	if _, err := c.Get("http://shop.test:7009"); !errors.Is(err, ErrTimeout) || events.tries(t) != 3 {
-		t.Errorf("%v after %d tries", err, events.tries(t))
-	}
-}
-
-// deadServer simulates processes: each client has the budget of one process.
-func deadServer(t *testing.T) {
-	n := resets(t, "127.0.0.1:7010")
-	const clients, calls = 100, 10
-	limits := BudgetOptions{Ratio: 0.2, Burst: 4} // no rate, so that the bound does not depend on the speed of the machine
-	var wg sync.WaitGroup
-	for range clients {
-		c, _ := client(t, Options{Budget: budget(t, limits), Retry: &Retry{Tries: 10, MinDelay: time.Millisecond, MaxDelay: 10 * time.Millisecond}})
-		wg.Go(func() {
-			for range calls {
-				c.Get("http://127.0.0.1:7010")
-			}
-		})
-	}
-	wg.Wait()
-	most := clients * (calls + float64(limits.Burst) + limits.Ratio*calls)
-	if got := float64(n.Load()); got > most || got < most*0.9 {
-		t.Errorf("%.0f requests of %d calls, want nearly %.0f and no more", got, clients*calls, most)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -66,6 +67,11 @@ func budget(t testing.TB, o BudgetOptions) *Budget {
 // ample returns a budget that a test does not exhaust. No test uses the process's budget.
 func ample(t testing.TB) *Budget {
 	return budget(t, BudgetOptions{Ratio: 1, PerSecond: 1000, Burst: 1000})
+}
+
+// bubble runs a test in virtual time.
+func bubble(t *testing.T, name string, f func(*testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, f) })
 }
 
 // policy returns a policy whose events are recorded.

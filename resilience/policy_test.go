@@ -33,27 +33,25 @@ func TestOnlyIdempotentCallsAreRepeated(t *testing.T) {
 		"an error that says never to come back is not repeated":       {err: later(-1), mark: true, calls: 1, reason: "retry-after"},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				p, events := policy(t, Options{Retry: twoRetries, Idempotent: tt.all, Single: tt.single})
-				ctx := t.Context()
-				if tt.mark {
-					ctx = WithIdempotent(ctx)
-				}
-				f, calls := failing(10, tt.err)
-				if _, err := Do(ctx, p, f); !errors.Is(err, tt.err) {
-					t.Errorf("error %v, want %v", err, tt.err)
-				}
-				if *calls != tt.calls {
-					t.Errorf("%d calls, want %d", *calls, tt.calls)
-				}
-				if no := events.of(DecidedNoRetry); len(no) != 1 || no[0].Reason != tt.reason {
-					t.Errorf("no-retry %+v, want one with the reason %q", no, tt.reason)
-				}
-				if got := len(events.of(DecidedRetry)); got != tt.calls-1 {
-					t.Errorf("%d events of retries, want %d", got, tt.calls-1)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			p, events := policy(t, Options{Retry: twoRetries, Idempotent: tt.all, Single: tt.single})
+			ctx := t.Context()
+			if tt.mark {
+				ctx = WithIdempotent(ctx)
+			}
+			f, calls := failing(10, tt.err)
+			if _, err := Do(ctx, p, f); !errors.Is(err, tt.err) {
+				t.Errorf("error %v, want %v", err, tt.err)
+			}
+			if *calls != tt.calls {
+				t.Errorf("%d calls, want %d", *calls, tt.calls)
+			}
+			if no := events.of(DecidedNoRetry); len(no) != 1 || no[0].Reason != tt.reason {
+				t.Errorf("no-retry %+v, want one with the reason %q", no, tt.reason)
+			}
+			if got := len(events.of(DecidedRetry)); got != tt.calls-1 {
+				t.Errorf("%d events of retries, want %d", got, tt.calls-1)
+			}
 		})
 	}
 }
@@ -65,55 +63,49 @@ func (l later) Error() string             { return "later" }
 func (l later) RetryAfter() time.Duration { return time.Duration(l) }
 
 func TestARetryWaits(t *testing.T) {
-	t.Run("no longer than the backoff", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p, events := policy(t, Options{Idempotent: true, Retry: &Retry{Tries: 10, MinDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond}})
-			f, _ := failing(9, errBoom)
-			began := time.Now()
-			if v, err := Do(t.Context(), p, f); v != "done" || err != nil {
-				t.Fatalf("%q, %v", v, err)
+	bubble(t, "no longer than the backoff", func(t *testing.T) {
+		p, events := policy(t, Options{Idempotent: true, Retry: &Retry{Tries: 10, MinDelay: 10 * time.Millisecond, MaxDelay: 50 * time.Millisecond}})
+		f, _ := failing(9, errBoom)
+		began := time.Now()
+		if v, err := Do(t.Context(), p, f); v != "done" || err != nil {
+			t.Fatalf("%q, %v", v, err)
+		}
+		var sum time.Duration
+		for i, e := range events.of(DecidedRetry) {
+			if limit := min(10*time.Millisecond<<i, 50*time.Millisecond); e.Delay > limit {
+				t.Errorf("retry %d after %v, at most %v", i+1, e.Delay, limit)
 			}
-			var sum time.Duration
-			for i, e := range events.of(DecidedRetry) {
-				if limit := min(10*time.Millisecond<<i, 50*time.Millisecond); e.Delay > limit {
-					t.Errorf("retry %d after %v, at most %v", i+1, e.Delay, limit)
-				}
-				sum += e.Delay
-			}
-			if took := time.Since(began); took != sum {
-				t.Errorf("the call took %v, its delays %v", took, sum)
-			}
-		})
+			sum += e.Delay
+		}
+		if took := time.Since(began); took != sum {
+			t.Errorf("the call took %v, its delays %v", took, sum)
+		}
 	})
-	t.Run("at least what the dependency wants", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p, events := policy(t, Options{Idempotent: true, Retry: twoRetries})
-			f, _ := failing(1, later(3*time.Second))
-			if _, err := Do(t.Context(), p, f); err != nil {
-				t.Fatal(err)
-			}
-			if e := events.of(DecidedRetry); len(e) != 1 || e[0].Delay < 3*time.Second || e[0].Delay > 3*time.Second+twoRetries.MinDelay {
-				t.Errorf("retries %+v, want one 3 s later", e)
-			}
-		})
+	bubble(t, "at least what the dependency wants", func(t *testing.T) {
+		p, events := policy(t, Options{Idempotent: true, Retry: twoRetries})
+		f, _ := failing(1, later(3*time.Second))
+		if _, err := Do(t.Context(), p, f); err != nil {
+			t.Fatal(err)
+		}
+		if e := events.of(DecidedRetry); len(e) != 1 || e[0].Delay < 3*time.Second || e[0].Delay > 3*time.Second+twoRetries.MinDelay {
+			t.Errorf("retries %+v, want one 3 s later", e)
+		}
 	})
-	t.Run("not when the deadline is nearer", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p, events := policy(t, Options{Idempotent: true, Retry: twoRetries})
-			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-			defer cancel()
-			f, calls := failing(1, later(3*time.Second))
-			began := time.Now()
-			if _, err := Do(ctx, p, f); err != later(3*time.Second) || *calls != 1 {
-				t.Errorf("%v after %d calls, want the error of the one try", err, *calls)
-			}
-			if time.Since(began) != 0 {
-				t.Errorf("it took %v to find out that nothing can be done", time.Since(began))
-			}
-			if e := events.of(DecidedNoRetry); len(e) != 1 || e[0].Reason != "deadline" {
-				t.Errorf("no-retry %+v", e)
-			}
-		})
+	bubble(t, "not when the deadline is nearer", func(t *testing.T) {
+		p, events := policy(t, Options{Idempotent: true, Retry: twoRetries})
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		f, calls := failing(1, later(3*time.Second))
+		began := time.Now()
+		if _, err := Do(ctx, p, f); err != later(3*time.Second) || *calls != 1 {
+			t.Errorf("%v after %d calls, want the error of the one try", err, *calls)
+		}
+		if time.Since(began) != 0 {
+			t.Errorf("it took %v to find out that nothing can be done", time.Since(began))
+		}
+		if e := events.of(DecidedNoRetry); len(e) != 1 || e[0].Reason != "deadline" {
+			t.Errorf("no-retry %+v", e)
+		}
 	})
 }
 
@@ -231,23 +223,21 @@ func TestTimeouts(t *testing.T) {
 			t.Errorf("%d tries, want 3", tries)
 		}
 	})
-	t.Run("of a deadline that the server sees before the timer here", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			for ends, want := range map[bool]error{true: context.DeadlineExceeded, false: errReset} {
-				p, _ := policy(t, Options{})
-				ctx := lateContext{t.Context(), time.Now().Add(time.Minute), make(chan struct{})}
-				_, err := Do(ctx, p, func(ctx context.Context) (string, error) {
-					time.Sleep(time.Minute)
-					if ends {
-						time.AfterFunc(time.Millisecond, func() { close(ctx.(lateContext).done) })
-					}
-					return "", errReset
-				})
-				if !errors.Is(err, want) {
-					t.Errorf("its timer ends: %v: %v, want %v", ends, err, want)
+	bubble(t, "of a deadline that the server sees before the timer here", func(t *testing.T) {
+		for ends, want := range map[bool]error{true: context.DeadlineExceeded, false: errReset} {
+			p, _ := policy(t, Options{})
+			ctx := lateContext{t.Context(), time.Now().Add(time.Minute), make(chan struct{})}
+			_, err := Do(ctx, p, func(ctx context.Context) (string, error) {
+				time.Sleep(time.Minute)
+				if ends {
+					time.AfterFunc(time.Millisecond, func() { close(ctx.(lateContext).done) })
 				}
+				return "", errReset
+			})
+			if !errors.Is(err, want) {
+				t.Errorf("its timer ends: %v: %v, want %v", ends, err, want)
 			}
-		})
+		}
 	})
 	t.Run("of a context that has ended before the call", func(t *testing.T) {
 		p, _ := policy(t, Options{Retry: twoRetries})
@@ -258,21 +248,19 @@ func TestTimeouts(t *testing.T) {
 			t.Errorf("%v after %d calls", err, *calls)
 		}
 	})
-	t.Run("of a caller who cancels between two tries", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			for _, hedge := range []*Hedge{nil, {Delay: time.Millisecond, Max: 1}} {
-				p, _ := policy(t, Options{Idempotent: true, Hedge: hedge, Retry: twoRetries})
-				ctx, cancel := context.WithCancel(t.Context())
-				f := func(context.Context) (string, error) {
-					time.Sleep(2 * time.Millisecond) // long enough for a hedge
-					time.AfterFunc(time.Second, cancel)
-					return "", later(2 * time.Second)
-				}
-				if v, err := Do(ctx, p, f); err != context.Canceled || v != "" {
-					t.Errorf("hedge %v: %q, %v, want context.Canceled", hedge, v, err)
-				}
+	bubble(t, "of a caller who cancels between two tries", func(t *testing.T) {
+		for _, hedge := range []*Hedge{nil, {Delay: time.Millisecond, Max: 1}} {
+			p, _ := policy(t, Options{Idempotent: true, Hedge: hedge, Retry: twoRetries})
+			ctx, cancel := context.WithCancel(t.Context())
+			f := func(context.Context) (string, error) {
+				time.Sleep(2 * time.Millisecond) // long enough for a hedge
+				time.AfterFunc(time.Second, cancel)
+				return "", later(2 * time.Second)
 			}
-		})
+			if v, err := Do(ctx, p, f); err != context.Canceled || v != "" {
+				t.Errorf("hedge %v: %q, %v, want context.Canceled", hedge, v, err)
+			}
+		}
 	})
 }
 
@@ -284,60 +272,52 @@ func TestBreaker(t *testing.T) {
 		}
 	}
 	ok := func(context.Context) (int, error) { return 1, nil }
-	t.Run("opens, probes and closes", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p, events := policy(t, Options{Breaker: breaker})
-			fails(p, errBoom)
-			_, err := Do(t.Context(), p, ok)
-			if !errors.Is(err, ErrOpen) || err.Error() != "resilience: test: circuit breaker open" {
-				t.Errorf("error %v", err)
-			}
-			time.Sleep(5 * time.Second) // at most 4 s plus a quarter
-			if v, err := Do(t.Context(), p, ok); v != 1 || err != nil {
-				t.Errorf("%d, %v", v, err)
-			}
-			if got, want := events.decisions(), []Decision{DecidedOpen, DecidedReject, DecidedHalfOpen, DecidedClose}; !slices.Equal(got, want) {
-				t.Errorf("%v, want %v", got, want)
-			}
-		})
+	bubble(t, "opens, probes and closes", func(t *testing.T) {
+		p, events := policy(t, Options{Breaker: breaker})
+		fails(p, errBoom)
+		_, err := Do(t.Context(), p, ok)
+		if !errors.Is(err, ErrOpen) || err.Error() != "resilience: test: circuit breaker open" {
+			t.Errorf("error %v", err)
+		}
+		time.Sleep(5 * time.Second) // at most 4 s plus a quarter
+		if v, err := Do(t.Context(), p, ok); v != 1 || err != nil {
+			t.Errorf("%d, %v", v, err)
+		}
+		if got, want := events.decisions(), []Decision{DecidedOpen, DecidedReject, DecidedHalfOpen, DecidedClose}; !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
 	})
-	t.Run("of one target says nothing of others", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p, _ := policy(t, Options{Breaker: breaker})
-			fails(p.For("a"), errBoom)
-			if _, err := Do(t.Context(), p.For("a"), ok); !errors.Is(err, ErrOpen) || !strings.Contains(err.Error(), "test: a: ") {
-				t.Errorf("a: %v", err)
-			}
-			if _, err := Do(t.Context(), p.For("b"), ok); err != nil {
-				t.Errorf("b: %v", err)
-			}
-		})
+	bubble(t, "of one target says nothing of others", func(t *testing.T) {
+		p, _ := policy(t, Options{Breaker: breaker})
+		fails(p.For("a"), errBoom)
+		if _, err := Do(t.Context(), p.For("a"), ok); !errors.Is(err, ErrOpen) || !strings.Contains(err.Error(), "test: a: ") {
+			t.Errorf("a: %v", err)
+		}
+		if _, err := Do(t.Context(), p.For("b"), ok); err != nil {
+			t.Errorf("b: %v", err)
+		}
 	})
-	t.Run("takes no offence at calls that were cancelled", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p, events := policy(t, Options{Breaker: breaker})
-			for range 20 {
-				ctx, cancel := context.WithCancel(t.Context())
-				time.AfterFunc(time.Second, cancel)
-				Do(ctx, p, func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() })
-			}
-			if got := events.decisions(); len(got) != 0 {
-				t.Errorf("%v", got)
-			}
-		})
+	bubble(t, "takes no offence at calls that were cancelled", func(t *testing.T) {
+		p, events := policy(t, Options{Breaker: breaker})
+		for range 20 {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			Do(ctx, p, func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() })
+		}
+		if got := events.decisions(); len(got) != 0 {
+			t.Errorf("%v", got)
+		}
 	})
-	t.Run("counts deadlines that pass", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p, events := policy(t, Options{Breaker: breaker})
-			for range 4 {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				Do(ctx, p, func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() })
-				cancel()
-			}
-			if got, want := events.decisions(), []Decision{DecidedOpen}; !slices.Equal(got, want) {
-				t.Errorf("%v, want %v", got, want)
-			}
-		})
+	bubble(t, "counts deadlines that pass", func(t *testing.T) {
+		p, events := policy(t, Options{Breaker: breaker})
+		for range 4 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			Do(ctx, p, func(ctx context.Context) (int, error) { <-ctx.Done(); return 0, ctx.Err() })
+			cancel()
+		}
+		if got, want := events.decisions(), []Decision{DecidedOpen}; !slices.Equal(got, want) {
+			t.Errorf("%v, want %v", got, want)
+		}
 	})
 	t.Run("opens again, and does not stay half-open, after a probe that was cancelled or panicked", func(t *testing.T) {
 		for name, probe := range map[string]func(context.Context) (int, error){
@@ -363,86 +343,76 @@ func TestBreaker(t *testing.T) {
 			})
 		}
 	})
-	t.Run("ends the tries of a call that opened it", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p, events := policy(t, Options{Breaker: &Breaker{FailureRatio: 1, MinTries: 2, Window: time.Second, OpenFor: time.Second}, Idempotent: true, Retry: twoRetries})
-			f, calls := failing(10, errBoom)
-			if _, err := Do(t.Context(), p, f); err != errBoom || *calls != 2 {
-				t.Errorf("%v after %d calls, want the error of the second", err, *calls)
-			}
-			if no := events.of(DecidedNoRetry); len(no) != 1 || no[0].Reason != "breaker open" {
-				t.Errorf("no-retry %+v", no)
-			}
-		})
+	bubble(t, "ends the tries of a call that opened it", func(t *testing.T) {
+		p, events := policy(t, Options{Breaker: &Breaker{FailureRatio: 1, MinTries: 2, Window: time.Second, OpenFor: time.Second}, Idempotent: true, Retry: twoRetries})
+		f, calls := failing(10, errBoom)
+		if _, err := Do(t.Context(), p, f); err != errBoom || *calls != 2 {
+			t.Errorf("%v after %d calls, want the error of the second", err, *calls)
+		}
+		if no := events.of(DecidedNoRetry); len(no) != 1 || no[0].Reason != "breaker open" {
+			t.Errorf("no-retry %+v", no)
+		}
 	})
 }
 
 func TestStart(t *testing.T) {
 	breaker := &Breaker{FailureRatio: 0.5, MinTries: 3, Window: 10 * time.Second, OpenFor: time.Second}
 	refuse := func(context.Context) (int, error) { return 0, errRefused }
-	t.Run("a refused connection does not open the breaker", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p, events := policy(t, Options{Breaker: breaker, Start: 10 * time.Second})
-			for range 10 {
-				Do(t.Context(), p, refuse)
-			}
-			if len(events.of(DecidedOpen)) != 0 || len(events.of(DecidedForgive)) != 10 {
-				t.Errorf("within Start: %v", events.decisions())
-			}
-			time.Sleep(10 * time.Second)
-			for range 3 {
-				Do(t.Context(), p, refuse)
-			}
-			if len(events.of(DecidedOpen)) != 1 {
-				t.Errorf("after Start: %v", events.decisions())
-			}
-		})
+	bubble(t, "a refused connection does not open the breaker", func(t *testing.T) {
+		p, events := policy(t, Options{Breaker: breaker, Start: 10 * time.Second})
+		for range 10 {
+			Do(t.Context(), p, refuse)
+		}
+		if len(events.of(DecidedOpen)) != 0 || len(events.of(DecidedForgive)) != 10 {
+			t.Errorf("within Start: %v", events.decisions())
+		}
+		time.Sleep(10 * time.Second)
+		for range 3 {
+			Do(t.Context(), p, refuse)
+		}
+		if len(events.of(DecidedOpen)) != 1 {
+			t.Errorf("after Start: %v", events.decisions())
+		}
 	})
-	t.Run("another failure does", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p, events := policy(t, Options{Breaker: breaker, Start: 10 * time.Second})
-			for range 3 {
-				Do(t.Context(), p, func(context.Context) (int, error) { return 0, errReset })
-			}
-			if len(events.of(DecidedOpen)) != 1 {
-				t.Errorf("%v", events.decisions())
-			}
-		})
+	bubble(t, "another failure does", func(t *testing.T) {
+		p, events := policy(t, Options{Breaker: breaker, Start: 10 * time.Second})
+		for range 3 {
+			Do(t.Context(), p, func(context.Context) (int, error) { return 0, errReset })
+		}
+		if len(events.of(DecidedOpen)) != 1 {
+			t.Errorf("%v", events.decisions())
+		}
 	})
-	t.Run("a proxy that listens after 4 s is waited for", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			o := ForStart("test")
-			o.Idempotent, o.Budget = true, budget(t, ProcessBudget().options)
-			p, err := New(o)
-			if err != nil {
-				t.Fatal(err)
+	bubble(t, "a proxy that listens after 4 s is waited for", func(t *testing.T) {
+		o := ForStart("test")
+		o.Idempotent, o.Budget = true, budget(t, ProcessBudget().options)
+		p, err := New(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		began, calls := time.Now(), 0
+		_, err = Do(t.Context(), p, func(context.Context) (int, error) {
+			if calls++; time.Since(began) < 4*time.Second {
+				return 0, errRefused
 			}
-			began, calls := time.Now(), 0
-			_, err = Do(t.Context(), p, func(context.Context) (int, error) {
-				if calls++; time.Since(began) < 4*time.Second {
-					return 0, errRefused
-				}
-				return 1, nil
-			})
-			if err != nil || calls <= o.Retry.Tries {
-				t.Errorf("%v after %d calls and %v", err, calls, time.Since(began))
-			}
+			return 1, nil
 		})
+		if err != nil || calls <= o.Retry.Tries {
+			t.Errorf("%v after %d calls and %v", err, calls, time.Since(began))
+		}
 	})
-	t.Run("but one that is still away after Start is not", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p, events := policy(t, Options{Start: time.Second, Idempotent: true, Retry: twoRetries})
-			began := time.Now()
-			if _, err := Do(t.Context(), p, refuse); err != errRefused {
-				t.Errorf("error %v", err)
-			}
-			if took := time.Since(began); took < time.Second || took > time.Second+twoRetries.MaxDelay {
-				t.Errorf("it gave up after %v", took)
-			}
-			if no := events.of(DecidedNoRetry); len(no) != 1 || no[0].Reason != "tries" {
-				t.Errorf("no-retry %+v", no)
-			}
-		})
+	bubble(t, "but one that is still away after Start is not", func(t *testing.T) {
+		p, events := policy(t, Options{Start: time.Second, Idempotent: true, Retry: twoRetries})
+		began := time.Now()
+		if _, err := Do(t.Context(), p, refuse); err != errRefused {
+			t.Errorf("error %v", err)
+		}
+		if took := time.Since(began); took < time.Second || took > time.Second+twoRetries.MaxDelay {
+			t.Errorf("it gave up after %v", took)
+		}
+		if no := events.of(DecidedNoRetry); len(no) != 1 || no[0].Reason != "tries" {
+			t.Errorf("no-retry %+v", no)
+		}
 	})
 }
 
@@ -459,51 +429,49 @@ func TestBulkheadAndAdaptiveLimit(t *testing.T) {
 		"adaptive with a wait":             {Options{Adaptive: &Adaptive{Min: 1, Initial: 2, Max: 2, MaxWait: time.Second}}, ErrLimited, "limit"},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				tt.options.Retry, tt.options.Idempotent = twoRetries, true
-				p, events := policy(t, tt.options)
-				hold := make(chan struct{})
-				var wg sync.WaitGroup
-				for range 2 {
-					wg.Go(func() { Do(t.Context(), p, func(context.Context) (int, error) { <-hold; return 0, nil }) })
+		bubble(t, name, func(t *testing.T) {
+			tt.options.Retry, tt.options.Idempotent = twoRetries, true
+			p, events := policy(t, tt.options)
+			hold := make(chan struct{})
+			var wg sync.WaitGroup
+			for range 2 {
+				wg.Go(func() { Do(t.Context(), p, func(context.Context) (int, error) { <-hold; return 0, nil }) })
+			}
+			synctest.Wait()
+			f, calls := failing(0, nil)
+			for range 2 { // a call that was refused must not keep a slot
+				if _, err := Do(t.Context(), p, f); !errors.Is(err, tt.want) || *calls != 0 {
+					t.Errorf("%v after %d calls, want %v", err, *calls, tt.want)
 				}
-				synctest.Wait()
-				f, calls := failing(0, nil)
-				for range 2 { // a call that was refused must not keep a slot
-					if _, err := Do(t.Context(), p, f); !errors.Is(err, tt.want) || *calls != 0 {
-						t.Errorf("%v after %d calls, want %v", err, *calls, tt.want)
-					}
-				}
-				if r := events.of(DecidedReject); len(r) != 2 || r[0].Reason != tt.reason {
-					t.Errorf("rejections %+v, want one of each call, which is not repeated", r)
-				}
-				ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
-				defer cancel()
-				waits := tt.options.Bulkhead != nil && tt.options.Bulkhead.MaxWait > 0 || tt.options.Adaptive != nil && tt.options.Adaptive.MaxWait > 0
-				if _, err := Do(ctx, p, f); waits && err != context.DeadlineExceeded {
-					t.Errorf("a caller whose deadline passes in the queue gets %v", err)
-				}
-				close(hold)
-				wg.Wait()
-				if v, err := Do(t.Context(), p, f); v != "done" || err != nil {
-					t.Errorf("when there is a place again: %q, %v", v, err)
-				}
-				// A panic returns the slot too.
-				for range 3 {
-					func() {
-						defer func() {
-							if recover() == nil {
-								t.Error("the panic is lost")
-							}
-						}()
-						Do(t.Context(), p, func(context.Context) (int, error) { panic("try") })
+			}
+			if r := events.of(DecidedReject); len(r) != 2 || r[0].Reason != tt.reason {
+				t.Errorf("rejections %+v, want one of each call, which is not repeated", r)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			waits := tt.options.Bulkhead != nil && tt.options.Bulkhead.MaxWait > 0 || tt.options.Adaptive != nil && tt.options.Adaptive.MaxWait > 0
+			if _, err := Do(ctx, p, f); waits && err != context.DeadlineExceeded {
+				t.Errorf("a caller whose deadline passes in the queue gets %v", err)
+			}
+			close(hold)
+			wg.Wait()
+			if v, err := Do(t.Context(), p, f); v != "done" || err != nil {
+				t.Errorf("when there is a place again: %q, %v", v, err)
+			}
+			// A panic returns the slot too.
+			for range 3 {
+				func() {
+					defer func() {
+						if recover() == nil {
+							t.Error("the panic is lost")
+						}
 					}()
-				}
-				if v, err := Do(t.Context(), p, f); v != "done" || err != nil {
-					t.Errorf("after panics: %q, %v", v, err)
-				}
-			})
+					Do(t.Context(), p, func(context.Context) (int, error) { panic("try") })
+				}()
+			}
+			if v, err := Do(t.Context(), p, f); v != "done" || err != nil {
+				t.Errorf("after panics: %q, %v", v, err)
+			}
 		})
 	}
 }
@@ -600,27 +568,25 @@ func TestHedge(t *testing.T) {
 		},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				tt.options.Hedge = hedge
-				tt.options.Idempotent = !tt.options.Single
-				p, events := policy(t, tt.options)
-				f, n := by(tt.tries...)
-				began := time.Now()
-				v, err := Do(t.Context(), p, f)
-				if v != tt.value || !errors.Is(err, tt.err) {
-					t.Errorf("%q, %v, want %q, %v", v, err, tt.value, tt.err)
-				}
-				if took := time.Since(began); took != tt.took {
-					t.Errorf("it took %v, want %v", took, tt.took)
-				}
-				if int(n.Load()) != len(tt.tries) {
-					t.Errorf("%d tries, want %d", n.Load(), len(tt.tries))
-				}
-				if got := events.decisions(); !slices.Equal(got, tt.want) {
-					t.Errorf("%v, want %v", got, tt.want)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			tt.options.Hedge = hedge
+			tt.options.Idempotent = !tt.options.Single
+			p, events := policy(t, tt.options)
+			f, n := by(tt.tries...)
+			began := time.Now()
+			v, err := Do(t.Context(), p, f)
+			if v != tt.value || !errors.Is(err, tt.err) {
+				t.Errorf("%q, %v, want %q, %v", v, err, tt.value, tt.err)
+			}
+			if took := time.Since(began); took != tt.took {
+				t.Errorf("it took %v, want %v", took, tt.took)
+			}
+			if int(n.Load()) != len(tt.tries) {
+				t.Errorf("%d tries, want %d", n.Load(), len(tt.tries))
+			}
+			if got := events.decisions(); !slices.Equal(got, tt.want) {
+				t.Errorf("%v, want %v", got, tt.want)
+			}
 		})
 	}
 	t.Run("a panic comes to the caller", func(t *testing.T) {
@@ -632,20 +598,18 @@ func TestHedge(t *testing.T) {
 		}()
 		Do(t.Context(), p, func(context.Context) (int, error) { panic("try") })
 	})
-	t.Run("a slower one is no failure for the breaker", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			p, events := policy(t, Options{Hedge: hedge, Idempotent: true, Breaker: &Breaker{FailureRatio: 0.1, MinTries: 1, Window: time.Minute, OpenFor: time.Second}})
-			for range 5 {
-				f, _ := by(after(time.Hour, "first", nil), after(time.Millisecond, "second", nil))
-				if _, err := Do(t.Context(), p, f); err != nil {
-					t.Fatal(err)
-				}
+	bubble(t, "a slower one is no failure for the breaker", func(t *testing.T) {
+		p, events := policy(t, Options{Hedge: hedge, Idempotent: true, Breaker: &Breaker{FailureRatio: 0.1, MinTries: 1, Window: time.Minute, OpenFor: time.Second}})
+		for range 5 {
+			f, _ := by(after(time.Hour, "first", nil), after(time.Millisecond, "second", nil))
+			if _, err := Do(t.Context(), p, f); err != nil {
+				t.Fatal(err)
 			}
-			synctest.Wait()
-			if len(events.of(DecidedOpen)) != 0 {
-				t.Errorf("%v", events.decisions())
-			}
-		})
+		}
+		synctest.Wait()
+		if len(events.of(DecidedOpen)) != 0 {
+			t.Errorf("%v", events.decisions())
+		}
 	})
 }
 

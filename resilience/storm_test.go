@@ -25,50 +25,48 @@ func TestADeadServerGetsNoStorm(t *testing.T) {
 		"with hedges":                      {BudgetOptions{Ratio: 0.1, PerSecond: 1, Burst: 10}, &Hedge{Delay: time.Millisecond, Max: 2}, 100 * time.Millisecond},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				const clients, lasts = 100, 20 * time.Second
-				var calls, requests atomic.Int64
-				var wg sync.WaitGroup
-				for client := range clients {
-					wg.Go(func() {
-						r := rand.New(rand.NewPCG(uint64(client), 7))
-						p, _ := policy(t, Options{
-							Idempotent: true, Budget: budget(t, tt.options), Hedge: tt.hedge, Start: lasts,
-							Retry: &Retry{Tries: 10, MinDelay: time.Millisecond, MaxDelay: time.Second},
-						})
-						p.options.Observe = nil
-						var mine sync.WaitGroup
-						for began := time.Now(); time.Since(began) < lasts; time.Sleep(time.Duration(r.Int64N(int64(2 * tt.every)))) {
-							calls.Add(1)
-							left := lasts - time.Since(began)
-							mine.Go(func() {
-								ctx, cancel := context.WithTimeout(t.Context(), min(left, 5*time.Second))
-								defer cancel()
-								Do(ctx, p, func(ctx context.Context) (int, error) {
-									requests.Add(1)
-									select {
-									case <-time.After(2 * time.Millisecond):
-									case <-ctx.Done():
-									}
-									return 0, errRefused
-								})
-							})
-						}
-						mine.Wait()
+		bubble(t, name, func(t *testing.T) {
+			const clients, lasts = 100, 20 * time.Second
+			var calls, requests atomic.Int64
+			var wg sync.WaitGroup
+			for client := range clients {
+				wg.Go(func() {
+					r := rand.New(rand.NewPCG(uint64(client), 7))
+					p, _ := policy(t, Options{
+						Idempotent: true, Budget: budget(t, tt.options), Hedge: tt.hedge, Start: lasts,
+						Retry: &Retry{Tries: 10, MinDelay: time.Millisecond, MaxDelay: time.Second},
 					})
-				}
-				wg.Wait()
-				repeated := float64(requests.Load() - calls.Load())
-				most := clients*(float64(tt.options.Burst)+tt.options.PerSecond*lasts.Seconds()) + tt.options.Ratio*float64(calls.Load())
-				if repeated > most+0.5 { // adding up the ratio in floats is inexact
-					t.Errorf("%.0f requests beyond the %d calls; the budget is %.0f", repeated, calls.Load(), most)
-				}
-				if repeated < most/10 {
-					t.Errorf("%.0f requests beyond the %d calls, of a budget of %.0f: the test does not come near it", repeated, calls.Load(), most)
-				}
-				t.Logf("%d calls, %.0f repeated, budget %.0f", calls.Load(), repeated, most)
-			})
+					p.options.Observe = nil
+					var mine sync.WaitGroup
+					for began := time.Now(); time.Since(began) < lasts; time.Sleep(time.Duration(r.Int64N(int64(2 * tt.every)))) {
+						calls.Add(1)
+						left := lasts - time.Since(began)
+						mine.Go(func() {
+							ctx, cancel := context.WithTimeout(t.Context(), min(left, 5*time.Second))
+							defer cancel()
+							Do(ctx, p, func(ctx context.Context) (int, error) {
+								requests.Add(1)
+								select {
+								case <-time.After(2 * time.Millisecond):
+								case <-ctx.Done():
+								}
+								return 0, errRefused
+							})
+						})
+					}
+					mine.Wait()
+				})
+			}
+			wg.Wait()
+			repeated := float64(requests.Load() - calls.Load())
+			most := clients*(float64(tt.options.Burst)+tt.options.PerSecond*lasts.Seconds()) + tt.options.Ratio*float64(calls.Load())
+			if repeated > most+0.5 { // adding up the ratio in floats is inexact
+				t.Errorf("%.0f requests beyond the %d calls; the budget is %.0f", repeated, calls.Load(), most)
+			}
+			if repeated < most/10 {
+				t.Errorf("%.0f requests beyond the %d calls, of a budget of %.0f: the test does not come near it", repeated, calls.Load(), most)
+			}
+			t.Logf("%d calls, %.0f repeated, budget %.0f", calls.Load(), repeated, most)
 		})
 	}
 }

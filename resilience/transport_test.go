@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -78,6 +79,8 @@ func answers(codes ...int) func(int, *http.Request) (*http.Response, error) {
 			return nil, errReset
 		case 1:
 			return nil, errRefused
+		case 2:
+			return nil, &net.OpError{Op: "dial", Err: &net.DNSError{IsNotFound: true}}
 		default:
 			return status(code), nil
 		}
@@ -137,6 +140,7 @@ func TestRequestsThatAreRepeated(t *testing.T) {
 		"POST, 503":                                     {method: "POST", body: strings.NewReader("text"), codes: []int{503}, tries: 1, status: 503, reason: "not idempotent"},
 		"PATCH is not":                                  {method: "PATCH", codes: []int{0}, tries: 1, reason: "not idempotent"},
 		"POST that was refused":                         {method: "POST", body: strings.NewReader("text"), codes: []int{1, 200}, tries: 2, status: 200},
+		"POST to a name that is not found at first":     {method: "POST", body: strings.NewReader("text"), codes: []int{2, 200}, tries: 2, status: 200},
 		"POST with Idempotency-Key":                     {method: "POST", header: "Idempotency-Key", codes: []int{0, 200}, tries: 2, status: 200},
 		"POST with X-Idempotency-Key":                   {method: "POST", header: "X-Idempotency-Key", codes: []int{0, 200}, tries: 2, status: 200},
 		"POST with a context that says so":              {method: "POST", mark: true, body: strings.NewReader("text"), codes: []int{0, 200}, tries: 2, status: 200},
@@ -145,49 +149,47 @@ func TestRequestsThatAreRepeated(t *testing.T) {
 		"PUT of a stream that is larger than that":      {method: "PUT", body: stream(), buffer: 5, codes: []int{503}, tries: 1, status: 503, reason: "body cannot be sent again"},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := &base{answer: answers(tt.codes...)}
-				tr, events := transport(t, b, HTTPOptions{Options: Options{Retry: twoRetries}, BufferBody: tt.buffer})
-				req := request(t, tt.method, tt.body)
-				if tt.header != "" {
-					req.Header.Set(tt.header, "7")
+		bubble(t, name, func(t *testing.T) {
+			b := &base{answer: answers(tt.codes...)}
+			tr, events := transport(t, b, HTTPOptions{Options: Options{Retry: twoRetries}, BufferBody: tt.buffer})
+			req := request(t, tt.method, tt.body)
+			if tt.header != "" {
+				req.Header.Set(tt.header, "7")
+			}
+			if tt.mark {
+				req = req.WithContext(WithIdempotent(req.Context()))
+			}
+			resp, err := tr.RoundTrip(req)
+			switch {
+			case tt.status == 0 && (resp != nil || err == nil):
+				t.Errorf("%v, %v, want an error", resp, err)
+			case tt.status != 0 && (err != nil || resp.StatusCode != tt.status):
+				t.Fatalf("%v, %v, want status %d", resp, err, tt.status)
+			case tt.status != 0:
+				if text, err := io.ReadAll(resp.Body); err != nil || string(text) != "body of "+fmt.Sprint(tt.status) {
+					t.Errorf("body %q, %v", text, err)
 				}
-				if tt.mark {
-					req = req.WithContext(WithIdempotent(req.Context()))
+				resp.Body.Close()
+			}
+			if len(b.bodies) != tt.tries {
+				t.Errorf("%d tries, want %d", len(b.bodies), tt.tries)
+			}
+			for i, sent := range b.bodies {
+				if sent != b.bodies[0] || tt.body != nil && sent == "" {
+					t.Errorf("try %d sent %q, the first one %q", i+1, sent, b.bodies[0])
 				}
-				resp, err := tr.RoundTrip(req)
-				switch {
-				case tt.status == 0 && (resp != nil || err == nil):
-					t.Errorf("%v, %v, want an error", resp, err)
-				case tt.status != 0 && (err != nil || resp.StatusCode != tt.status):
-					t.Fatalf("%v, %v, want status %d", resp, err, tt.status)
-				case tt.status != 0:
-					if text, err := io.ReadAll(resp.Body); err != nil || string(text) != "body of "+fmt.Sprint(tt.status) {
-						t.Errorf("body %q, %v", text, err)
-					}
-					resp.Body.Close()
-				}
-				if len(b.bodies) != tt.tries {
-					t.Errorf("%d tries, want %d", len(b.bodies), tt.tries)
-				}
-				for i, sent := range b.bodies {
-					if sent != b.bodies[0] || tt.body != nil && sent == "" {
-						t.Errorf("try %d sent %q, the first one %q", i+1, sent, b.bodies[0])
-					}
-				}
-				reason := ""
-				if no := events.of(DecidedNoRetry); len(no) > 0 {
-					reason = no[0].Reason
-				}
-				if reason != tt.reason {
-					t.Errorf("reason %q, want %q", reason, tt.reason)
-				}
-				synctest.Wait()
-				if n := b.open.Load(); n != 0 {
-					t.Errorf("%d responses were not closed", n)
-				}
-			})
+			}
+			reason := ""
+			if no := events.of(DecidedNoRetry); len(no) > 0 {
+				reason = no[0].Reason
+			}
+			if reason != tt.reason {
+				t.Errorf("reason %q, want %q", reason, tt.reason)
+			}
+			synctest.Wait()
+			if n := b.open.Load(); n != 0 {
+				t.Errorf("%d responses were not closed", n)
+			}
 		})
 	}
 }
@@ -224,27 +226,25 @@ func TestRetryAfter(t *testing.T) {
 		"what is no number and no date counts not": {"soon", 0, 2},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := &base{answer: func(n int, _ *http.Request) (*http.Response, error) {
-					if n == 1 {
-						return status(503, "Retry-After", tt.after), nil
-					}
-					return status(200), nil
-				}}
-				tr, events := transport(t, b, HTTPOptions{Options: Options{Retry: twoRetries}})
-				resp, err := tr.RoundTrip(request(t, "GET", nil))
-				if err != nil {
-					t.Fatal(err)
+		bubble(t, name, func(t *testing.T) {
+			b := &base{answer: func(n int, _ *http.Request) (*http.Response, error) {
+				if n == 1 {
+					return status(503, "Retry-After", tt.after), nil
 				}
-				resp.Body.Close()
-				if len(b.bodies) != tt.tries {
-					t.Errorf("%d tries, want %d", len(b.bodies), tt.tries)
-				}
-				if e := events.of(DecidedRetry); tt.tries == 2 && (e[0].Delay < tt.least || e[0].Delay > tt.least+twoRetries.MinDelay) {
-					t.Errorf("delay %v, want %v to %v", e[0].Delay, tt.least, tt.least+twoRetries.MinDelay)
-				}
-			})
+				return status(200), nil
+			}}
+			tr, events := transport(t, b, HTTPOptions{Options: Options{Retry: twoRetries}})
+			resp, err := tr.RoundTrip(request(t, "GET", nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if len(b.bodies) != tt.tries {
+				t.Errorf("%d tries, want %d", len(b.bodies), tt.tries)
+			}
+			if e := events.of(DecidedRetry); tt.tries == 2 && (e[0].Delay < tt.least || e[0].Delay > tt.least+twoRetries.MinDelay) {
+				t.Errorf("delay %v, want %v to %v", e[0].Delay, tt.least, tt.least+twoRetries.MinDelay)
+			}
 		})
 	}
 }
@@ -398,19 +398,17 @@ func TestTheRequestsBody(t *testing.T) {
 			t.Errorf("%v after %d tries", err, len(b.bodies))
 		}
 	})
-	t.Run("that comes slowly is not waited for beyond the deadline", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			tr, _ := transport(t, &base{answer: answers(200)}, HTTPOptions{Options: Options{Timeout: 3 * time.Second}, BufferBody: 100})
-			r, w := io.Pipe()
-			defer w.Close()
-			began := time.Now()
-			if _, err := tr.RoundTrip(request(t, "PUT", r)); !errors.Is(err, ErrTimeout) {
-				t.Errorf("error %v", err)
-			}
-			if took := time.Since(began); took != 3*time.Second {
-				t.Errorf("it took %v", took)
-			}
-		})
+	bubble(t, "that comes slowly is not waited for beyond the deadline", func(t *testing.T) {
+		tr, _ := transport(t, &base{answer: answers(200)}, HTTPOptions{Options: Options{Timeout: 3 * time.Second}, BufferBody: 100})
+		r, w := io.Pipe()
+		defer w.Close()
+		began := time.Now()
+		if _, err := tr.RoundTrip(request(t, "PUT", r)); !errors.Is(err, ErrTimeout) {
+			t.Errorf("error %v", err)
+		}
+		if took := time.Since(began); took != 3*time.Second {
+			t.Errorf("it took %v", took)
+		}
 	})
 	t.Run("of a real server arrives whole with each try", func(t *testing.T) {
 		text := bytes.Repeat([]byte("0123456789"), 100_000)
@@ -489,30 +487,28 @@ func TestHTTPFallback(t *testing.T) {
 		"an error is replaced":               {[]int{0}, "299 read tcp: read: connection reset by peer"},
 	}
 	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := &base{answer: answers(tt.codes...)}
-				var got error
-				tr, events := transport(t, b, HTTPOptions{Options: Options{Retry: twoRetries}, Fallback: func(_ *http.Request, err error) (*http.Response, error) {
-					got = err
-					return &http.Response{StatusCode: 299}, nil
-				}})
-				resp, err := tr.RoundTrip(request(t, "GET", nil))
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp.Body.Close()
-				if text := fmt.Sprint(resp.StatusCode, " ", got); text != tt.want {
-					t.Errorf("%q, want %q", text, tt.want)
-				}
-				if (got != nil) != (len(events.of(DecidedFallback)) == 1) {
-					t.Errorf("%v", events.decisions())
-				}
-				synctest.Wait()
-				if n := b.open.Load(); n != 0 {
-					t.Errorf("%d responses were not closed", n)
-				}
-			})
+		bubble(t, name, func(t *testing.T) {
+			b := &base{answer: answers(tt.codes...)}
+			var got error
+			tr, events := transport(t, b, HTTPOptions{Options: Options{Retry: twoRetries}, Fallback: func(_ *http.Request, err error) (*http.Response, error) {
+				got = err
+				return &http.Response{StatusCode: 299}, nil
+			}})
+			resp, err := tr.RoundTrip(request(t, "GET", nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp.Body.Close()
+			if text := fmt.Sprint(resp.StatusCode, " ", got); text != tt.want {
+				t.Errorf("%q, want %q", text, tt.want)
+			}
+			if (got != nil) != (len(events.of(DecidedFallback)) == 1) {
+				t.Errorf("%v", events.decisions())
+			}
+			synctest.Wait()
+			if n := b.open.Load(); n != 0 {
+				t.Errorf("%d responses were not closed", n)
+			}
 		})
 	}
 }
