@@ -38,7 +38,7 @@ internal/core/controlplane: ca conns debugapi < files kube webhook < .
 
 internal/doctor: . chart evidence lint < simulate verify < diagnose scenario < diagnoser
 internal/doctor/evidence: timestamp < .
-internal/doctor/lint: kinds < . < source
+internal/doctor/lint: kinds text < . < source
 internal/doctor/diagnose: capturescope < . < page < follow
 
 internal/ops: . installation kubeclient < replicas < check install podupgrade rotate < bugreport podrestart report
@@ -67,7 +67,7 @@ var libraries = map[string][]string{
 	"github.com/spf13/pflag": {"cmd/...", "internal/base/cli", "internal/core/capture/commandline", "internal/core/node/captures", "internal/core/pod/lookup", "internal/ops/..."},
 	"golang.org/x/sys":       {"cmd/outrider-agent", "internal/base/cli", "internal/base/wire", "internal/core/...", "internal/lab/..."},
 
-	"go.yaml.in/yaml/v3":                   {"internal/base/manifest/...", "internal/core/agent/config", "internal/core/controlplane/files", "internal/core/pod/podfile", "internal/doctor/lint"},
+	"go.yaml.in/yaml/v3":                   {"internal/base/manifest/...", "internal/core/agent/config", "internal/core/controlplane/files", "internal/core/pod/podfile", "internal/doctor/lint", "internal/doctor/lint/text"},
 	"sigs.k8s.io/yaml":                     {"cmd/...", "internal/base/manifest", "internal/core/pod/...", "internal/doctor/...", "internal/ops/..."},
 	"sigs.k8s.io/json":                     {"internal/core/controlplane/webhook", "internal/core/mesh/objects", "internal/core/pod/...", "internal/doctor/evidence"},
 	"github.com/rogpeppe/go-internal/diff": {"internal/base/manifest", "internal/core/pod/offline", "internal/doctor/lint"},

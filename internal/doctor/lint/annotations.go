@@ -31,7 +31,7 @@ func noEffect(s *subject, key, value string) string {
 		return "injection leaves the pod as it is: " + request.Excluded(&s.Pod)
 	case forInjection && value != "true" && value != "false":
 		return fmt.Sprintf("%q is neither \"true\" nor \"false\": it is ignored", value)
-	case forInjection && value == "true" && s.reason.Code == verdict.NotRequested && s.ns.source == nil:
+	case forInjection && value == "true" && s.reason.Code == verdict.NotRequested && s.ns.at == nil:
 		return "an annotation alone does not start injection: the API server selects pods by their labels, or those of the namespace, which is not among the files"
 	case forInjection && value == "true" && s.reason.Code == verdict.NotRequested:
 		return "an annotation alone does not start injection: the API server selects pods by labels; make it a label"
@@ -60,7 +60,7 @@ func annotationsOfPod(s subject, b *builder) {
 				c.source = "istio/istio#59690: in native mode the setting is a no-op, without notice"
 			}
 		} else if after := s.corrected(key); after != nil {
-			if s.asksByAnnotation() && s.ns.source == nil {
+			if s.asksByAnnotation() && s.ns.at == nil {
 				c.severity = finding.Note // the namespace may request injection
 			}
 			c.fix, c.do = s.to(after.pod), after.how
@@ -106,10 +106,10 @@ func (s *subject) corrected(key string) *correction {
 
 // annotationsElsewhere finds annotations on a pod's owner, where injection does not read them.
 func annotationsElsewhere(s subject, b *builder) {
-	if s.Template == "" || s.root < 0 {
+	if s.Template == "" || s.at.Node == nil {
 		return
 	}
-	list := manifest.Field(s.source.objects[s.root].node, "metadata", "annotations")
+	list := manifest.Field(s.at.Node, "metadata", "annotations")
 	if list == nil {
 		return
 	}
@@ -128,7 +128,7 @@ func annotationsElsewhere(s subject, b *builder) {
 			after := manifest.Set(before, annotation(key).keys(), nil)
 			c.fix = &change{before, manifest.Set(after, s.template.plus(annotation(key)...).keys(), value)}
 		}
-		b.addAt(s.source, s.root, c)
+		b.addAt(s.at, c)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/mesh/foreign"
 )
@@ -15,19 +14,17 @@ import (
 // An ignored object has a kind that Outrider does not support.
 type ignored struct {
 	*mesh.IgnoredSpec
-	Ref    finding.Object
-	source *source
-	root   int
+	located
 }
 
 // addIgnored adds an object, given as JSON, if Outrider ignores its kind.
-func (w *world) addIgnored(s *source, root int, ref finding.Object, raw []byte) {
+func (w *world) addIgnored(l located, raw []byte) {
 	var object map[string]any
 	if json.Unmarshal(raw, &object) != nil {
 		return
 	}
 	if spec := foreign.Read(object); spec != nil {
-		w.ignored = append(w.ignored, ignored{spec, ref, s, root})
+		w.ignored = append(w.ignored, ignored{spec, l})
 	}
 }
 

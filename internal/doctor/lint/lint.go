@@ -14,6 +14,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/doctor/lint/kinds"
+	"outrider.dev/internal/doctor/lint/text"
 	"outrider.dev/startup"
 )
 
@@ -63,38 +64,39 @@ func Lint(files []File, o Options) (Report, error) {
 		}
 	}
 	var out []finding.Finding
+	check := func(l located, template path, rules func(*builder)) {
+		b := builder{world: &w, located: l, template: template}
+		rules(&b)
+		out = append(out, b.found...)
+	}
 	unknown := 0
 	for i := range w.subjects {
 		s := &w.subjects[i]
 		s.findProxy(&w)
-		if s.proxy == "" && s.reason.Code == verdict.NotRequested && s.ns.source == nil {
+		if s.proxy == "" && s.reason.Code == verdict.NotRequested && s.ns.at == nil {
 			unknown++
 		}
 	}
 	for _, s := range w.subjects {
-		b := builder{world: &w, source: s.source, root: s.root, object: s.Ref, template: s.template}
-		for _, rule := range podRules {
-			rule(s, &b)
-		}
-		injectionRefuses(s, &b)
-		out = append(out, b.found...)
+		check(s.located, s.template, func(b *builder) {
+			for _, rule := range podRules {
+				rule(s, b)
+			}
+			injectionRefuses(s, b)
+		})
 	}
 	for _, s := range w.services {
-		b := builder{world: &w, source: s.source, root: s.root, object: s.Ref}
-		serverFirst(s, &b)
-		out = append(out, b.found...)
+		check(s.located, nil, func(b *builder) { serverFirst(s, b) })
 	}
 	for _, o := range w.ignored {
-		b := builder{world: &w, source: o.source, root: o.root, object: o.Ref}
-		withoutEffect(o, &b)
-		out = append(out, b.found...)
+		check(o.located, nil, func(b *builder) { withoutEffect(o, b) })
 	}
 	for _, o := range w.meshObjects {
-		b := builder{world: &w, source: o.source, root: o.root, object: o.Ref}
-		refusedObject(o, &b)
-		selectsEverything(o, &b)
-		neverMatches(o, &b)
-		out = append(out, b.found...)
+		check(o.located, nil, func(b *builder) {
+			refusedObject(o, b)
+			selectsEverything(o, b)
+			neverMatches(o, b)
+		})
 	}
 	finding.Sort(out)
 	return Report{Findings: out, Pods: len(w.subjects), Services: len(w.services), Unknown: unknown}, nil
@@ -112,19 +114,22 @@ type world struct {
 	namespaces  map[string]namespace
 }
 
+// A located object is one of the files'.
+type located struct {
+	at  *text.Object
+	Ref finding.Object
+}
+
 // A namespace is a Namespace in the files.
 type namespace struct {
 	labels, annotations map[string]string
-	source              *source
-	root                int
+	at                  *text.Object // nil if it is not among the files
 }
 
 // A service is a Service with its position.
 type service struct {
 	*corev1.Service
-	Ref    finding.Object
-	source *source
-	root   int
+	located
 }
 
 // read adds a file.
@@ -133,63 +138,52 @@ func (w *world) read(f File) error {
 	if err != nil {
 		return err
 	}
-	s := newSource(f.Name, string(f.Data))
-	for i, o := range s.objects {
-		ref := finding.Object{Kind: manifest.Text(o.node, "kind"), Name: manifest.Text(o.node, "metadata", "name"), Namespace: manifest.Text(o.node, "metadata", "namespace")}
-		switch ref.Kind {
-		case "Namespace":
-			w.namespace(s, i, ref.Name)
-		case "Service":
-			if manifest.Text(o.node, "apiVersion") == "v1" { // and not a Service of Knative
-				w.service(s, i, ref)
-			}
+	file := text.Read(f.Name, f.Data)
+	for _, o := range file.Objects {
+		l := located{o, finding.Object{Kind: manifest.Text(o.Node, "kind"), Name: manifest.Text(o.Node, "metadata", "name"), Namespace: manifest.Text(o.Node, "metadata", "namespace")}}
+		raw, err := yaml.Marshal(o.Node)
+		switch {
+		case l.Ref.Kind == "Namespace":
+			w.namespace(l)
+		case err != nil:
+		case l.Ref.Kind == "Service":
+			w.service(l, raw)
 		default:
-			text, err := yaml.Marshal(o.node)
-			if err == nil {
-				text, err = manifest.JSON(text) // this turns numeric keys, such as ports, into strings
-			}
-			if err == nil {
-				w.addIgnored(s, i, ref, text)
-				w.addMeshObject(s, i, ref, text)
+			if raw, err = manifest.JSON(raw); err == nil { // this turns numeric keys, such as ports, into strings
+				w.addIgnored(l, raw)
+				w.addMeshObject(l, raw)
 			}
 		}
 	}
 	for _, o := range pods {
-		w.subjects = append(w.subjects, w.subject(o, s))
+		w.subjects = append(w.subjects, w.subject(o, file))
 	}
 	return nil
 }
 
-func (w *world) namespace(s *source, root int, name string) {
-	n := namespace{labels: map[string]string{}, source: s, root: root}
-	if labels := manifest.Field(s.objects[root].node, "metadata", "labels"); labels != nil {
+func (w *world) namespace(l located) {
+	n := namespace{labels: map[string]string{}, at: l.at}
+	if labels := manifest.Field(l.at.Node, "metadata", "labels"); labels != nil {
 		_ = labels.Decode(&n.labels) // labels that are not strings are ignored
 	}
-	if annotations := manifest.Field(s.objects[root].node, "metadata", "annotations"); annotations != nil {
+	if annotations := manifest.Field(l.at.Node, "metadata", "annotations"); annotations != nil {
 		_ = annotations.Decode(&n.annotations)
 	}
-	w.namespaces[name] = n
+	w.namespaces[l.Ref.Name] = n
 }
 
-// service adds a Service that can be read; the API server refuses any other.
-func (w *world) service(s *source, root int, ref finding.Object) {
-	text, err := yaml.Marshal(s.objects[root].node)
-	if err != nil {
-		return
-	}
+// service adds a Service that can be read, and is not one of Knative; the API server refuses any other.
+func (w *world) service(l located, raw []byte) {
 	var out corev1.Service
-	if manifest.Decode(text, &out) != nil {
-		return
+	if manifest.Text(l.at.Node, "apiVersion") == "v1" && manifest.Decode(raw, &out) == nil {
+		w.services = append(w.services, service{&out, l})
 	}
-	w.services = append(w.services, service{Service: &out, Ref: ref, source: s, root: root})
 }
 
 // A builder collects the findings of one rule about one object.
 type builder struct {
 	*world
-	source   *source
-	root     int
-	object   finding.Object
+	located
 	template path
 	found    []finding.Finding
 }
@@ -211,20 +205,16 @@ type clue struct {
 // add adds a finding about the pod.
 func (b *builder) add(c clue) {
 	c.field = b.template.plus(c.field...)
-	b.addAt(b.source, b.root, c)
+	b.addAt(b.at, c)
 }
 
 // addAt adds a finding about a field of any object in the files.
-func (b *builder) addAt(s *source, root int, c clue) {
+func (b *builder) addAt(at *text.Object, c clue) {
 	kind, _ := kinds.Of(string(c.code)) // a test checks that the catalogue contains every code
-	f := finding.Finding{Code: c.code, Severity: cmp.Or(c.severity, kind.Severity), Title: c.title, Object: b.object,
+	f := finding.Finding{Code: c.code, Severity: cmp.Or(c.severity, kind.Severity), Title: c.title, Object: b.Ref, Place: at.Place(c.field, c.evidence),
 		Field: c.field.String(), Evidence: c.evidence, Why: c.why, Source: c.source, Remedy: finding.Remedy{Sentence: c.do, Command: c.run}}
-	f.Place = finding.Place{File: s.name}
-	if root >= 0 && root < len(s.objects) {
-		f.Place = s.place(s.objects[root].node, c.field, c.evidence)
-	}
-	if p, err := b.source.patch(b.root, c.fix); err == nil {
-		f.Fix = p
+	if c.fix != nil {
+		f.Fix, _ = b.at.Patch(c.fix.before, c.fix.after) // none if the text cannot be changed
 	}
 	switch {
 	case f.Fix != nil:
@@ -246,7 +236,7 @@ const (
 func (b *builder) fixCommand(code finding.Code) string {
 	inputs := b.Inputs
 	if len(inputs) == 0 {
-		inputs = []string{b.source.name}
+		inputs = []string{b.at.Name}
 	}
 	cmd, cluster := "outrider lint", slices.Contains(inputs, Cluster)
 	for _, name := range inputs {

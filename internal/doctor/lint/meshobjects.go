@@ -6,29 +6,26 @@ import (
 	"fmt"
 	"strings"
 
-	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/mesh/objects"
 )
 
 // A meshObject is an object of a kind that outriderd reads: a policy, a route, a Host.
 type meshObject struct {
-	Ref    finding.Object
-	source *source
-	root   int
-	errs   objects.FieldErrors // fields that outriderd refuses
+	located
+	errs objects.FieldErrors // fields that outriderd refuses
 
 	selectsAll bool                // an empty selector selects all pods
 	never      objects.FieldErrors // values that no request can have
 }
 
 // addMeshObject adds an object, given as JSON, if it is a mesh object with a problem.
-func (w *world) addMeshObject(s *source, root int, ref finding.Object, raw []byte) {
-	group, _, _ := strings.Cut(manifest.Text(s.objects[root].node, "apiVersion"), "/")
+func (w *world) addMeshObject(l located, raw []byte) {
+	group, _, _ := strings.Cut(manifest.Text(l.at.Node, "apiVersion"), "/")
 	if group != "security.istio.io" && group != "outrider.dev" && !strings.HasPrefix(group, "gateway.networking.") {
 		return
 	}
-	o := meshObject{Ref: ref, source: s, root: root}
+	o := meshObject{located: l}
 	if _, err := objects.Read(raw); err != nil && !errors.As(err, &o.errs) {
 		return
 	}

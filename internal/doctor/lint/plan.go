@@ -22,7 +22,7 @@ func unknownFields(s subject, b *builder) {
 		if strings.HasPrefix(fmt.Sprint(at[len(at)-1]), "$") {
 			continue // a directive of a strategic merge patch
 		}
-		b.addAt(s.source, s.root, clue{code: "unknown-field", title: field + " is not a field of a pod", field: at, evidence: fmt.Sprint(at[len(at)-1]),
+		b.addAt(s.at, clue{code: "unknown-field", title: field + " is not a field of a pod", field: at, evidence: fmt.Sprint(at[len(at)-1]),
 			why: "the API server drops it, so it has no effect", do: "check its spelling and its level"})
 	}
 }

@@ -59,11 +59,6 @@ func TestFixesOfManyObjects(t *testing.T) {
 			if got != want {
 				t.Errorf("got:\n%s", got[:600])
 			}
-			if s := newSource("f", text); len(s.objects) != 40 {
-				t.Errorf("%d objects", len(s.objects))
-			} else if _, _, alone := s.part(s.objects[39].node); list && alone == nil {
-				t.Error("the last one is not read by itself")
-			}
 		})
 	}
 }

@@ -15,15 +15,14 @@ import (
 	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/request"
+	"outrider.dev/internal/doctor/lint/text"
 	"outrider.dev/startup"
 )
 
 // A subject is a pod with its plan and its position in the file.
 type subject struct {
 	podfile.Object
-	Ref      finding.Object
-	source   *source
-	root     int  // index in source; -1 if the position is not known
+	located
 	template path // path of the pod in the object
 
 	reading  podspec.Reading
@@ -41,8 +40,8 @@ type subject struct {
 	refusal *verdict.Refusal                         // reason why injection would refuse the pod
 }
 
-func (w *world) subject(o podfile.Object, s *source) subject {
-	out := subject{Object: o, Ref: finding.Object{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}, source: s, root: s.root(o),
+func (w *world) subject(o podfile.Object, file *text.File) subject {
+	out := subject{Object: o, located: located{file.Of(o), finding.Object{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}},
 		template: parsePath(o.Template), on: w.Kubernetes}
 	out.reading, out.readErr = podspec.Read(&o.Pod)
 	out.plan = out.reading.Plan()

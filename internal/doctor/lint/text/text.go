@@ -1,8 +1,10 @@
-package lint
+// Package text has the places of objects and their fields in a text, and changes the text of an object.
+package text
 
 import (
+	"bytes"
 	"cmp"
-	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -14,30 +16,31 @@ import (
 	"outrider.dev/internal/core/pod/podfile"
 )
 
-// A source is a file with the positions of its objects.
-type source struct {
-	name    string
+// A File is text with manifests.
+type File struct {
+	Name    string
+	Objects []*Object
 	text    string
-	lines   []int // offset of each line
-	objects []object
+	lines   []int            // offset of each line
 	near    finding.Position // the last position that was looked up, and its offset; a file may be one long line
 	nearAt  int
 }
 
-// An object is a Kubernetes object, alone or in a list, with its position.
-type object struct {
-	node     *yaml.Node // its line numbers count from the file's start
+// An Object is a Kubernetes object of a file, alone or in a list. It has no Node if its position is not known.
+type Object struct {
+	*File
+	Node     *yaml.Node // its line numbers count from the file's start
 	document int        // number of the document in the file, from 1
 	index    int        // index in the document
 	from, to int        // offsets of the beginning and the end of the document's text
 }
 
-// newSource finds the positions of objects. A document may be valid for package podspec but not for this YAML
-// reader; then it has no objects here, and its findings have no line.
-func newSource(name, text string) *source {
-	s := &source{name: name, text: text, lines: lineStarts(text)}
+// Read finds the positions of objects. A document may be valid for package podspec but not for this YAML reader; then
+// it has no objects here, and its findings have no line.
+func Read(name string, data []byte) *File {
+	s := &File{Name: name, text: string(data), lines: lineStarts(string(data))}
 	document, end := 0, 0
-	for segment := range manifest.Split([]byte(text)) {
+	for segment := range manifest.Split(data) {
 		from := end + len(segment.Lead)
 		end = from + len(segment.Body)
 		if segment.Empty() {
@@ -49,7 +52,7 @@ func newSource(name, text string) *source {
 			continue
 		}
 		for i, o := range manifest.Objects(d.Root()) {
-			s.objects = append(s.objects, object{o, document, i, from, end})
+			s.Objects = append(s.Objects, &Object{s, o, document, i, from, end})
 		}
 		at := s.position(from)
 		shift(d.Root(), at.Line-1, at.Column-1)
@@ -69,21 +72,21 @@ func shift(n *yaml.Node, lines, columns int) {
 	}
 }
 
-// root returns the index of a pod's object, or -1 if its position is not known.
-func (s *source) root(o podfile.Object) int {
-	at, found := slices.BinarySearchFunc(s.objects, o, func(at object, o podfile.Object) int {
-		return cmp.Or(at.document-o.Document, at.index-o.Index)
+// Of returns the object that contains a pod.
+func (s *File) Of(pod podfile.Object) *Object {
+	at, found := slices.BinarySearchFunc(s.Objects, pod, func(at *Object, pod podfile.Object) int {
+		return cmp.Or(at.document-pod.Document, at.index-pod.Index)
 	})
 	if !found {
-		return -1
+		return &Object{File: s}
 	}
-	return at
+	return s.Objects[at]
 }
 
 // find returns the key (nil for a list item) and the value at a path, or the nearest existing ones.
-func find(root *yaml.Node, p path) (key, value *yaml.Node, all bool) {
+func find(root *yaml.Node, path []any) (key, value *yaml.Node, all bool) {
 	value = root
-	for _, step := range p {
+	for _, step := range path {
 		n := manifest.Target(value)
 		switch s := step.(type) {
 		case string:
@@ -102,13 +105,14 @@ func find(root *yaml.Node, p path) (key, value *yaml.Node, all bool) {
 	return key, value, true
 }
 
-// place returns the position of the evidence, or else that of its field.
-func (s *source) place(root *yaml.Node, p path, evidence string) finding.Place {
-	out := finding.Place{File: s.name}
-	if root == nil {
+// Place returns the position of the evidence, or else that of its field, to which names (string) and indexes (int)
+// lead.
+func (s *Object) Place(path []any, evidence string) finding.Place {
+	out := finding.Place{File: s.Name}
+	if s.Node == nil {
 		return out
 	}
-	key, value, all := find(root, p)
+	key, value, all := find(s.Node, path)
 	at, end := value, ""
 	list := all && value.Kind == yaml.SequenceNode && value.Style&yaml.FlowStyle != 0 && evidence != ""
 	if list {
@@ -146,7 +150,7 @@ func (s *source) place(root *yaml.Node, p path, evidence string) finding.Place {
 const longLine = 4 << 10
 
 // evidence finds the beginning of a text in the lines of a scalar. The text may have been joined to one line.
-func (s *source) evidence(n *yaml.Node, text string) (line, column int, ok bool) {
+func (s *File) evidence(n *yaml.Node, text string) (line, column int, ok bool) {
 	words := strings.Fields(text)
 	if len(words) == 0 {
 		return 0, 0, false
@@ -186,7 +190,7 @@ func lineStarts(text string) []int {
 }
 
 // lineText returns a line without its ending, or an empty string if the line does not exist.
-func (s *source) lineText(line int) string {
+func (s *File) lineText(line int) string {
 	if line < 1 || line > len(s.lines) {
 		return ""
 	}
@@ -198,7 +202,7 @@ func (s *source) lineText(line int) string {
 }
 
 // offset converts a line and a column to an offset.
-func (s *source) offset(line, column int) int {
+func (s *File) offset(line, column int) int {
 	if line < 1 || line > len(s.lines) {
 		return len(s.text)
 	}
@@ -217,7 +221,7 @@ func (s *source) offset(line, column int) int {
 }
 
 // column returns the column of an offset within its line.
-func (s *source) column(line, offset int) int {
+func (s *File) column(line, offset int) int {
 	at, here := s.lines[line-1], 1
 	if s.near.Line == line && s.nearAt <= offset {
 		at, here = s.nearAt, s.near.Column
@@ -226,7 +230,7 @@ func (s *source) column(line, offset int) int {
 }
 
 // position converts an offset to a line and a column.
-func (s *source) position(offset int) finding.Position {
+func (s *File) position(offset int) finding.Position {
 	line, begins := slices.BinarySearch(s.lines, offset)
 	if !begins {
 		line--
@@ -234,61 +238,86 @@ func (s *source) position(offset int) finding.Position {
 	return finding.Position{Line: line + 1, Column: s.column(line+1, min(offset, len(s.text)))}
 }
 
-// A path leads to a field, by names (string) and indexes (int).
-type path []any
-
-// parsePath parses a path in the form of podspec, in which names contain no dots.
-func parsePath(field string) path {
-	var out path
-	for step := range strings.SplitSeq(field, ".") {
-		name, rest, _ := strings.Cut(step, "[")
-		if name != "" {
-			out = append(out, name)
-		}
-		for rest != "" {
-			index, more, _ := strings.Cut(rest, "]")
-			n := 0
-			if _, err := fmt.Sscanf(index, "%d", &n); err != nil {
-				return out
-			}
-			out = append(out, n)
-			rest = strings.TrimPrefix(more, "[")
+// Patch returns the edits that make one tree of package manifest, of an object or of parts of it, the other. It fails
+// if the result, parsed again, is not exactly the wanted object.
+func (o *Object) Patch(before, after any) (*finding.Patch, error) {
+	if o.Node == nil {
+		return nil, manifest.ErrCannotEdit
+	}
+	s := o.File
+	from, to, d := s.part(o.Node)
+	alone, index := d != nil, 0
+	if !alone {
+		from, to, index = o.from, o.to, o.index
+		var err error
+		if d, err = manifest.Read([]byte(s.text[from:to])); err != nil {
+			return nil, err
 		}
 	}
-	return out
-}
-
-// plus returns p with more steps, in newly allocated memory.
-func (p path) plus(steps ...any) path {
-	return append(append(make(path, 0, len(p)+len(steps)), p...), steps...)
-}
-
-// keys returns the names in the path, without the indexes.
-func (p path) keys() []string {
-	var out []string
-	for _, step := range p {
-		out = append(out, fmt.Sprint(step))
+	if _, err := d.SmallChange(manifest.Objects(d.Root())[index], before, after); err != nil {
+		return nil, err
 	}
-	return out
+	text, exact, err := d.Text()
+	if err != nil || !exact {
+		return nil, manifest.ErrCannotEdit
+	}
+	if dashes := s.text[from:to]; alone { // an item of a list begins after its dash
+		n := len(dashes) - len(strings.TrimLeft(dashes, " -"))
+		text = append([]byte(dashes[:n]), bytes.TrimLeft(text, " ")...)
+	}
+	return &finding.Patch{File: s.Name, Edits: s.changes(from, to, string(text))}, nil
 }
 
-// String formats the path as a kubectl jsonpath.
-func (p path) String() string {
-	var b strings.Builder
-	for _, step := range p {
-		switch s := step.(type) {
-		case int:
-			fmt.Fprintf(&b, "[%d]", s)
-		case string:
-			if strings.ContainsAny(s, "./[]' ") {
-				fmt.Fprintf(&b, "['%s']", s)
-				continue
-			}
-			if b.Len() > 0 {
-				b.WriteByte('.')
-			}
-			b.WriteString(s)
+// part returns the text of one object alone, which is faster to parse and print than a list of thousands. The
+// document is nil if the object shares lines or anchors with others.
+func (s *File) part(n *yaml.Node) (from, to int, d *manifest.Document) {
+	first, start := s.offset(n.Line, 1), s.offset(n.Line, n.Column)
+	if n.Column == 1 || n.Style&yaml.FlowStyle != 0 || strings.Trim(s.text[first:start], " -") != "" {
+		return 0, 0, nil
+	}
+	end := n.Line + 1
+	for ; end <= len(s.lines); end++ {
+		text := s.lineText(end)
+		inner := strings.TrimLeft(text, " ")
+		if inner != "" && inner[0] != '#' && len(text)-len(inner) < n.Column-1 {
+			break
 		}
 	}
-	return b.String()
+	to = len(s.text)
+	if end <= len(s.lines) {
+		to = s.lines[end-1]
+	}
+	d, err := manifest.Read([]byte(strings.Repeat(" ", start-first) + s.text[start:to]))
+	if err != nil || len(manifest.Objects(d.Root())) != 1 {
+		return 0, 0, nil
+	}
+	var whole, alone any
+	if n.Decode(&whole) != nil || d.Root().Decode(&alone) != nil || !reflect.DeepEqual(whole, alone) {
+		return 0, 0, nil
+	}
+	return first, to, d
+}
+
+// changes returns the difference to another text in whole lines, without the equal lines at the beginning and the
+// end.
+func (s *File) changes(from, to int, text string) []finding.Edit {
+	first, last := strings.LastIndexByte(s.text[:from], '\n')+1, len(s.text)
+	if to > 0 && s.text[to-1] == '\n' {
+		last = to
+	} else if n := strings.IndexByte(s.text[to:], '\n'); n >= 0 {
+		last = to + n + 1
+	}
+	was, is := strings.SplitAfter(s.text[first:last], "\n"), strings.SplitAfter(s.text[first:from]+text+s.text[to:last], "\n")
+	head := 0
+	for head < len(was) && head < len(is) && was[head] == is[head] {
+		head++
+	}
+	tail := 0
+	for tail < len(was)-head && tail < len(is)-head && was[len(was)-1-tail] == is[len(is)-1-tail] {
+		tail++
+	}
+	start := first + len(strings.Join(was[:head], ""))
+	end := last - len(strings.Join(was[len(was)-tail:], ""))
+	text = strings.Join(is[head:len(is)-tail], "")
+	return []finding.Edit{{Start: start, End: end, Text: text, From: s.position(start), To: s.position(end)}}
 }

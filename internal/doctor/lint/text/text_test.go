@@ -1,4 +1,4 @@
-package lint
+package text
 
 import (
 	"math/rand/v2"
@@ -12,8 +12,8 @@ import (
 // Of a very long line only the part with the evidence is shown, and the evidence is at the given position.
 func TestPlaceInALongLine(t *testing.T) {
 	for before := range 1030 { // so that the part begins at every byte of a character
-		s := newSource("f", "{x: '"+strings.Repeat("ö✓", before)+strings.Repeat("a", before%5)+"', y: HERE, z: '"+strings.Repeat("é", 9000)+"'}")
-		got := s.place(s.objects[0].node, path{"y"}, "HERE")
+		s := Read("f", []byte("{x: '"+strings.Repeat("ö✓", before)+strings.Repeat("a", before%5)+"', y: HERE, z: '"+strings.Repeat("é", 9000)+"'}"))
+		got := s.Objects[0].Place([]any{"y"}, "HERE")
 		text := []rune(got.Text)
 		if at := got.Column - 1 - got.Skipped; at < 0 || !strings.HasPrefix(string(text[at:]), "HERE") || got.Width != len("HERE") || len(got.Text) > 2*longLine {
 			t.Errorf("behind %d characters: %d of %d skipped, %d bytes shown", before, got.Skipped, got.Column-1, len(got.Text))
@@ -24,7 +24,7 @@ func TestPlaceInALongLine(t *testing.T) {
 // Offsets and positions agree in whatever order they are looked up, also in very long lines.
 func TestOffsetsAndPositions(t *testing.T) {
 	text := "a: é\n" + strings.Repeat("größe ✓ ", 3000) + "\n\nlast"
-	s := newSource("f", text)
+	s := Read("f", []byte(text))
 	random := rand.New(rand.NewPCG(1, 1))
 	for range 2000 {
 		offset := random.IntN(len(text) + 1)
@@ -39,5 +39,13 @@ func TestOffsetsAndPositions(t *testing.T) {
 		if got := s.offset(want.Line, want.Column); got != offset {
 			t.Fatalf("%v is at offset %d, want %d", want, got, offset)
 		}
+	}
+}
+
+// An object of a list is read by itself, so that a long list is not parsed and printed for each.
+func TestAnObjectOfAListIsReadByItself(t *testing.T) {
+	s := Read("f", []byte("apiVersion: v1\nitems:\n- kind: Pod\n  a: 1\n- kind: Pod\n  a: 2\nkind: List\n"))
+	if _, _, alone := s.part(s.Objects[1].Node); len(s.Objects) != 2 || alone == nil {
+		t.Errorf("%d objects, the last one alone: %v", len(s.Objects), alone)
 	}
 }
