@@ -37,7 +37,7 @@ internal/core/pod: kubelet patch podfile request shell startcost < gates podspec
 internal/core/controlplane: ca conns debugapi < files kube webhook < .
 
 internal/doctor: . chart evidence lint < simulate verify < diagnose scenario < diagnoser
-internal/doctor/evidence: timestamp < .
+internal/doctor/evidence: archive timestamp < .
 internal/doctor/lint: kinds text < . < source
 internal/doctor/diagnose: capturescope < . < page < follow
 

@@ -34,6 +34,6 @@
 //	log.go      lines; scan.go scans a log
 //	place.go    zones of logs, skew of clocks
 //	bundle.go   assigns facts to pods; objects.go decodes objects
-//	read.go     files and folders; unpack.go archives; names.go their layouts
+//	read.go     files and folders, archives by package archive; names.go their layouts
 //	live.go     a cluster
 package evidence

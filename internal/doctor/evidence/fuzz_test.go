@@ -45,7 +45,7 @@ func FuzzObjects(f *testing.F) {
 func FuzzArchive(f *testing.F) {
 	f.Add([]byte{0x1f, 0x8b, 8, 0})
 	var t testing.T
-	f.Add(archive(&t, handmade()))
+	f.Add(tarGz(&t, handmade()))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := Read(t.Context(), Options{Stdin: bytes.NewReader(data), Files: 50, Unpack: 1 << 20, Entry: 1 << 18, Memory: 1 << 18}, "-")
 		if err == nil {

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,18 +53,7 @@ type Wanted struct {
 }
 
 func (w Wanted) defaults(c Cluster) Wanted {
-	if w.Pods == 0 {
-		w.Pods = 1000
-	}
-	if w.LogBytes == 0 {
-		w.LogBytes = 256 << 20
-	}
-	if w.Parallel == 0 {
-		w.Parallel = 8
-	}
-	if w.Timeout == 0 {
-		w.Timeout = 20 * time.Second
-	}
+	w.Pods, w.LogBytes, w.Parallel, w.Timeout = cmp.Or(w.Pods, 1000), cmp.Or(w.LogBytes, 256<<20), cmp.Or(w.Parallel, 8), cmp.Or(w.Timeout, 20*time.Second)
 	if w.now == nil {
 		w.now = time.Now
 	}

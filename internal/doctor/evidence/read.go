@@ -4,19 +4,21 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
-	"compress/flate"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
+
+	"outrider.dev/internal/doctor/evidence/archive"
 )
 
 // Options limit what is read of files. The zero value of a field means its default.
@@ -40,8 +42,7 @@ func (o Options) defaults() Options {
 // result.
 func Read(ctx context.Context, o Options, paths ...string) (*Set, error) {
 	o = o.defaults()
-	r := &reader{o: o, bundle: newBundle(2 * o.Memory)}
-	r.flate, _ = flate.NewWriter(nil, flate.BestSpeed)
+	r := &reader{o: o, bundle: newBundle(2 * o.Memory), store: archive.New(archive.Limits{Files: o.Files, Unpack: o.Unpack, Entry: o.Entry, Memory: o.Memory})}
 	for _, p := range paths {
 		if err := r.path(ctx, p); err != nil {
 			return nil, err
@@ -61,25 +62,16 @@ func Read(ctx context.Context, o Options, paths ...string) (*Set, error) {
 // A reader walks through the input.
 type reader struct {
 	*bundle
-	o        Options
-	files    int
-	unpacked int64 // unpacked bytes of all archives
-	kept     int64 // bytes of memory that they use
-	flate    *flate.Writer
-}
-
-// A text is an open file, or a file of an archive, that contains a log.
-type text interface {
-	io.ReaderAt
-	io.Closer
+	o     Options
+	store *archive.Store
 }
 
 // An opener opens a text, and returns its size in bytes.
-type opener func() (text, int64, error)
+type opener func() (archive.Text, int64, error)
 
 // onDisk opens a file with its size.
 func onDisk(open func() (*os.File, error)) opener {
-	return func() (text, int64, error) {
+	return func() (archive.Text, int64, error) {
 		f, err := open()
 		if err != nil {
 			return nil, 0, err
@@ -128,12 +120,30 @@ func (r *reader) stdin(ctx context.Context) error {
 	if is, err := r.archive(ctx, in, name); is {
 		return within(name, err)
 	}
-	p, err := r.pack(in)
+	p, err := r.store.Pack(in)
 	if err != nil {
 		return within(name, err)
 	}
-	return r.file(p.open, "stdin", name, single)
+	return r.file(p.Open, "stdin", name, single)
 }
+
+// archive reads an archive, or returns false if the input is none.
+func (r *reader) archive(ctx context.Context, in *bufio.Reader, shown string) (bool, error) {
+	files, is, err := r.store.Read(ctx, in, shown, func(entry, why string) { r.unused(Source{File: shown + entry}, "%s", why) })
+	for _, name := range slices.SortedFunc(maps.Keys(files), asFolders) {
+		if err != nil {
+			break
+		}
+		if hidden := strings.HasPrefix(name, ".") || strings.Contains(name, "/."); !hidden {
+			err = r.file(files[name].Open, name, shown+":"+name, path.Join(filepath.ToSlash(shown)+":", path.Dir(name)))
+		}
+		delete(files, name) // unless something refers to it, its memory is freed
+	}
+	return is, err
+}
+
+// asFolders orders files as they would be read from folders.
+func asFolders(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) }
 
 // within prefixes an error with the name of its source.
 func within(name string, err error) error {
@@ -185,7 +195,7 @@ func (r *reader) folder(ctx context.Context, dir string) error {
 			r.unused(from, "it is no regular file")
 			return nil
 		}
-		if err := r.count(); err != nil {
+		if err := r.store.Count(); err != nil {
 			return within(dir, err)
 		}
 		return r.file(onDisk(func() (*os.File, error) { return os.OpenInRoot(dir, file) }), file, shown, path.Dir(shown))
@@ -253,7 +263,7 @@ func (r *reader) ofReport(base string, head []byte, in io.Reader, from Source) b
 // noLog returns why a file is no log.
 func noLog(head []byte, end string) string {
 	switch {
-	case bytes.HasPrefix(head, gzipMagic):
+	case archive.Compressed(head):
 		return "it is compressed: give it by itself, or decompress it"
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
 		return "a zip is not read: pack its files with tar"
@@ -286,7 +296,7 @@ func (r *reader) readObjects(in io.Reader, folder string, from Source) {
 
 // addLog adds a log, which is a file or a part of one.
 func (r *reader) addLog(open opener, folder string, from Source, begin, size int64) *placedLog {
-	part := func() (text, int64, error) {
+	part := func() (archive.Text, int64, error) {
 		f, end, err := open()
 		if size >= 0 {
 			end = begin + size
@@ -328,7 +338,7 @@ func (r *reader) sections(in *bufio.Reader, file opener, folder string, from Sou
 		switch {
 		case m != nil && string(m[1]) == "START":
 			begin, open = at+int64(len(line)), []string{string(m[2]), string(m[3]), string(m[4])}
-			if err := r.count(); err != nil {
+			if err := r.store.Count(); err != nil {
 				return err
 			}
 		case m != nil && open != nil && string(m[2]) == open[0]:

@@ -1,4 +1,6 @@
-package evidence
+// Package archive reads archives (tar, tar.gz), which may be hostile, and keeps their files compressed in memory. It
+// writes nothing to disk.
+package archive
 
 import (
 	"archive/tar"
@@ -10,14 +12,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"path"
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
-// An archive may be hostile. These limits apply in addition to [Options]. Archives of must-gather have 15 nested
+// These limits apply in addition to [Limits]. Archives of must-gather have 15 nested
 // folders, and a tenth of the size of their content.
 const (
 	maxDepth = 64       // nested folders
@@ -28,17 +28,43 @@ const (
 
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// archive reads an archive, or returns false if the input is none. It keeps the files compressed in memory, and
-// writes nothing to disk. If the archive is damaged, the files before the damage are used.
-func (r *reader) archive(ctx context.Context, in *bufio.Reader, shown string) (bool, error) {
+// Compressed reports whether a text begins as gzip does.
+func Compressed(head []byte) bool { return bytes.HasPrefix(head, gzipMagic) }
+
+// Limits of all archives together.
+type Limits struct {
+	Files         int   // files, and sections of files
+	Unpack, Entry int64 // unpacked bytes of all, and of one file
+	Memory        int64 // bytes of memory for the compressed files
+}
+
+// A Store keeps files of archives, up to its limits.
+type Store struct {
+	limits   Limits
+	files    int
+	unpacked int64 // bytes
+	kept     int64 // bytes of memory
+	flate    *flate.Writer
+}
+
+// New returns an empty store.
+func New(l Limits) *Store {
+	w, _ := flate.NewWriter(nil, flate.BestSpeed)
+	return &Store{limits: l, flate: w}
+}
+
+// Read reads the files of an archive by their names, or returns false if the input is none. If the archive is
+// damaged, the files before the damage are used. It notes each entry that is not used, as ":NAME", and an empty name
+// for damage.
+func (s *Store) Read(ctx context.Context, in *bufio.Reader, name string, unused func(entry, why string)) (files map[string]*Packed, is bool, err error) {
 	head, _ := in.Peek(512)
-	compressed := bytes.HasPrefix(head, gzipMagic)
+	compressed := Compressed(head)
 	read := &counter{Reader: in}
-	u := &unpacking{ctx: ctx, from: read, packed: read, most: r.o.Unpack}
+	u := &unpacking{ctx: ctx, from: read, packed: read, most: s.limits.Unpack}
 	if compressed {
 		z, err := gzip.NewReader(read)
 		if err != nil {
-			return true, fmt.Errorf("it begins as gzip does, and is none: %w", err)
+			return nil, true, fmt.Errorf("it begins as gzip does, and is none: %w", err)
 		}
 		u.from = z
 	}
@@ -46,41 +72,29 @@ func (r *reader) archive(ctx context.Context, in *bufio.Reader, shown string) (b
 	if compressed {
 		head, _ = plain.Peek(512)
 	}
-	files, err := map[string]*packed{}, error(nil)
+	files = map[string]*Packed{}
 	switch {
 	case isTar(head):
-		err = r.untars(files, plain, shown)
+		err = s.untars(files, plain, unused)
 	case compressed:
-		name := strings.TrimSuffix(filepath.Base(shown), ".gz")
-		files[name], err = r.pack(plain)
+		name := strings.TrimSuffix(filepath.Base(name), ".gz")
+		files[name], err = s.Pack(plain)
 	default:
-		return false, nil
+		return nil, false, nil
 	}
 	if damaged(err) {
-		r.unused(Source{File: shown}, "the archive is damaged or ends too early (%v): what comes before that is used", err)
+		unused("", fmt.Sprintf("the archive is damaged or ends too early (%v): what comes before that is used", err))
 		err = nil
 	}
-	for _, name := range slices.SortedFunc(maps.Keys(files), asFolders) {
-		if err != nil {
-			break
-		}
-		if hidden := strings.HasPrefix(name, ".") || strings.Contains(name, "/."); !hidden {
-			err = r.file(files[name].open, name, shown+":"+name, path.Join(filepath.ToSlash(shown)+":", path.Dir(name)))
-		}
-		delete(files, name) // unless something refers to it, its memory is freed
-	}
-	return true, err
+	return files, true, err
 }
-
-// asFolders orders files as they would be read from folders.
-func asFolders(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) }
 
 func isTar(head []byte) bool { return len(head) == 512 && string(head[257:262]) == "ustar" }
 
 // untars reads one tar and those that follow it up to the end, where gzip's checksum is.
-func (r *reader) untars(files map[string]*packed, from *bufio.Reader, shown string) error {
+func (s *Store) untars(files map[string]*Packed, from *bufio.Reader, unused func(entry, why string)) error {
 	for {
-		if err := r.untar(files, from, shown); err != nil {
+		if err := s.untar(files, from, unused); err != nil {
 			return err
 		}
 		head, err := from.Peek(512)
@@ -103,7 +117,7 @@ func damaged(err error) bool {
 }
 
 // untar reads the files of a tar.
-func (r *reader) untar(files map[string]*packed, from io.Reader, shown string) error {
+func (s *Store) untar(files map[string]*Packed, from io.Reader, unused func(entry, why string)) error {
 	last, folders := "", 0
 	for t := tar.NewReader(from); ; {
 		h, err := t.Next()
@@ -115,30 +129,29 @@ func (r *reader) untar(files map[string]*packed, from io.Reader, shown string) e
 		}
 		last = h.Name
 		name := path.Clean(h.Name)
-		in := Source{File: shown + ":" + name}
 		switch {
 		case len(h.Name) > maxName:
 			err = fmt.Errorf("its path has more than %d bytes", maxName)
 		case strings.Count(name, "/") > maxDepth:
 			err = fmt.Errorf("it is in more than %d folders in one another", maxDepth)
 		case h.Typeflag == tar.TypeDir, h.Typeflag == tar.TypeXGlobalHeader:
-			if folders++; folders > 4*r.o.Files {
-				err = fmt.Errorf("it is after %d folders", 4*r.o.Files)
+			if folders++; folders > 4*s.limits.Files {
+				err = fmt.Errorf("it is after %d folders", 4*s.limits.Files)
 			}
 		default:
-			if err = r.count(); err != nil {
+			if err = s.Count(); err != nil {
 				break
 			}
-			r.kept += int64(4 * len(name)) // memory beside the texts
+			s.kept += int64(4 * len(name)) // memory beside the texts
 			switch {
 			case path.IsAbs(name):
-				r.unused(in, "its path is absolute")
+				unused(":"+name, "its path is absolute")
 			case !filepath.IsLocal(name) || name == ".":
-				r.unused(in, "its path leads out of the archive")
+				unused(":"+name, "its path leads out of the archive")
 			case h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeGNUSparse:
-				r.unused(in, "it is no regular file: links of archives are not followed")
+				unused(":"+name, "it is no regular file: links of archives are not followed")
 			default:
-				files[name], err = r.pack(t)
+				files[name], err = s.Pack(t)
 			}
 		}
 		if err != nil {
@@ -147,10 +160,10 @@ func (r *reader) untar(files map[string]*packed, from io.Reader, shown string) e
 	}
 }
 
-// count counts a file of any folder or archive, or a section of a file.
-func (r *reader) count() error {
-	if r.files++; r.files > r.o.Files {
-		return fmt.Errorf("there are more than %d files: unpack an archive, and give a part of it, such as the folder of one namespace", r.o.Files)
+// Count counts a file of any folder or archive, or a section of a file.
+func (s *Store) Count() error {
+	if s.files++; s.files > s.limits.Files {
+		return fmt.Errorf("there are more than %d files: unpack an archive, and give a part of it, such as the folder of one namespace", s.limits.Files)
 	}
 	return nil
 }
@@ -196,17 +209,17 @@ func (c *counter) Read(p []byte) (int, error) {
 // piece is the number of bytes that are compressed separately.
 const piece = 256 << 10
 
-// A packed text is compressed in memory in pieces, so that any part of it can be read. Objects and logs shrink to a
+// A Packed text is compressed in memory in pieces, so that any part of it can be read. Objects and logs shrink to a
 // tenth of their size.
-type packed struct {
+type Packed struct {
 	pieces [][]byte
 	size   int64
 }
 
-// pack reads a text to its end. It keeps nothing of a text that is compressed itself, because such content is not
+// Pack reads a text to its end. It keeps nothing of a text that is compressed itself, because such content is not
 // used. If an error ends the text, it returns what it has read along with the error.
-func (r *reader) pack(text io.Reader) (*packed, error) {
-	p, in := &packed{}, bufio.NewReaderSize(text, 32<<10)
+func (s *Store) Pack(text io.Reader) (*Packed, error) {
+	p, in := &Packed{}, bufio.NewReaderSize(text, 32<<10)
 	if head, _ := in.Peek(len(gzipMagic)); bytes.Equal(head, gzipMagic) {
 		text = bytes.NewReader(head)
 	} else {
@@ -214,20 +227,20 @@ func (r *reader) pack(text io.Reader) (*packed, error) {
 	}
 	for {
 		var b bytes.Buffer
-		r.flate.Reset(&b)
-		n, err := io.CopyN(r.flate, text, piece)
+		s.flate.Reset(&b)
+		n, err := io.CopyN(s.flate, text, piece)
 		if n > 0 {
-			r.flate.Close() // writes to memory do not fail
+			s.flate.Close() // writes to memory do not fail
 			p.pieces, p.size = append(p.pieces, bytes.Clone(b.Bytes())), p.size+n
-			r.kept, r.unpacked = r.kept+int64(b.Len()), r.unpacked+n
+			s.kept, s.unpacked = s.kept+int64(b.Len()), s.unpacked+n
 		}
 		switch {
-		case p.size > r.o.Entry:
-			return p, fmt.Errorf("it has more than %d MiB", r.o.Entry>>20)
-		case r.unpacked > r.o.Unpack: // a tar may contain holes
-			return p, tooMuch(r.o.Unpack)
-		case r.kept > r.o.Memory:
-			return p, fmt.Errorf("with it, the files of archives take more than %d MiB of memory, compressed: unpack it, and give the folder", r.o.Memory>>20)
+		case p.size > s.limits.Entry:
+			return p, fmt.Errorf("it has more than %d MiB", s.limits.Entry>>20)
+		case s.unpacked > s.limits.Unpack: // a tar may contain holes
+			return p, tooMuch(s.limits.Unpack)
+		case s.kept > s.limits.Memory:
+			return p, fmt.Errorf("with it, the files of archives take more than %d MiB of memory, compressed: unpack it, and give the folder", s.limits.Memory>>20)
 		case err == io.EOF:
 			return p, nil
 		case err != nil:
@@ -236,11 +249,18 @@ func (r *reader) pack(text io.Reader) (*packed, error) {
 	}
 }
 
-func (p *packed) open() (text, int64, error) { return &unpacked{packed: p, at: -1}, p.size, nil }
+// A Text is an open file, or a file of an archive.
+type Text interface {
+	io.ReaderAt
+	io.Closer
+}
+
+// Open returns the text and its size.
+func (p *Packed) Open() (Text, int64, error) { return &unpacked{Packed: p, at: -1}, p.size, nil }
 
 // An unpacked text is read from memory, by one goroutine only.
 type unpacked struct {
-	*packed
+	*Packed
 	at   int // index of the current piece
 	text []byte
 }
