@@ -185,7 +185,7 @@ func (m member) localDatabase() (port int, field path, evidence string) {
 	}
 	for i, word := range m.argv() {
 		if n, text := of(word); n != 0 {
-			return n, m.argument(i), text
+			return n, m.wordAt(i), text
 		}
 	}
 	values := map[string]string{}
@@ -211,12 +211,4 @@ func (m member) localDatabase() (port int, field path, evidence string) {
 func (m member) listensOn(port int) bool {
 	probed := func(c check) bool { n, _, _ := c.port(m); return n == port }
 	return m.declares(port) || slices.ContainsFunc(m.checks(), probed) || (podspec.IsProxy(m.Container) || podspec.IsServer(m.Container)) && strings.Contains(m.text(), fmt.Sprint(port))
-}
-
-// argument returns the field of word i of command and args.
-func (m member) argument(i int) path {
-	if i < len(m.Command) {
-		return m.field.plus("command", i)
-	}
-	return m.field.plus("args", i-len(m.Command))
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"outrider.dev/internal/base/atomicfile"
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/doctor/lint"
@@ -78,14 +79,8 @@ func replace(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	t, err := os.CreateTemp(filepath.Dir(name), ".outrider-*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(t.Name()) // has no effect after the rename
-	_, err = t.Write(data)
-	if err := errors.Join(err, t.Chmod(info.Mode().Perm()), t.Close()); err != nil {
+	if err := atomicfile.Write(name, data, info.Mode().Perm()); err != nil {
 		return fmt.Errorf("writing %s: %w", name, err)
 	}
-	return os.Rename(t.Name(), name)
+	return nil
 }
