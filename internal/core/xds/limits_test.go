@@ -144,6 +144,30 @@ func names(n, length int) (out []string) {
 	return out
 }
 
+// subscribe opens a stream, subscribes to names, and reads the answers to all of them. It returns how
+// many of the names are kept.
+func subscribe(t *testing.T, s *Server, c discovery.AggregatedDiscoveryServiceClient, id string, all []string) (deltaClient, int) {
+	t.Helper()
+	stream, err := c.DeltaAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream.Send(&discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: id}, TypeUrl: ClusterType, ResourceNamesSubscribe: all})
+	answered := 0
+	if err := until(stream, func(m *discovery.DeltaDiscoveryResponse) bool {
+		answered += len(m.GetResources())
+		return answered == len(all)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range s.Proxies() {
+		if p.ID == id {
+			return stream, len(p.Types[0].Subscribed)
+		}
+	}
+	return stream, 0
+}
+
 // A client at its limit is answered, but little is stored for it.
 func TestNamesOfAClientAreLimited(t *testing.T) {
 	for name, tt := range map[string]struct{ each, length, want int }{
@@ -155,35 +179,12 @@ func TestNamesOfAClientAreLimited(t *testing.T) {
 			o := byClaim(newTestSource(mustSnapshot(t, "1", "")))
 			o.Client, o.MaxNames, o.Streams = anyone, 1000, 8
 			s := New(o)
-			c := dial(t, listen(t, s))
-			subscribe := func(id string) int {
-				stream, err := c.DeltaAggregatedResources(t.Context())
-				if err != nil {
-					t.Fatal(err)
+			c, total := dial(t, listen(t, s)), 0
+			for i := range 4 {
+				_, kept := subscribe(t, s, c, fmt.Sprint(i), names(tt.each, tt.length))
+				if total += kept; i == 0 && kept != tt.want {
+					t.Errorf("%d names are kept; want %d", kept, tt.want)
 				}
-				all := names(tt.each, tt.length)
-				stream.Send(&discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: id}, TypeUrl: ClusterType, ResourceNamesSubscribe: all})
-				answered := 0
-				err = until(stream, func(m *discovery.DeltaDiscoveryResponse) bool {
-					answered += len(m.GetResources())
-					return answered == len(all)
-				})
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, p := range s.Proxies() {
-					if p.ID == id {
-						return len(p.Types[0].Subscribed)
-					}
-				}
-				return 0
-			}
-			if n := subscribe("1"); n != tt.want {
-				t.Errorf("%d names are kept; want %d", n, tt.want)
-			}
-			total := tt.want
-			for i := range 3 {
-				total += subscribe(fmt.Sprint(2 + i))
 			}
 			if total > 2*o.MaxNames {
 				t.Errorf("%d names are kept for a client with 4 streams; want %d at most", total, 2*o.MaxNames)
@@ -200,23 +201,12 @@ func TestNamesAreGivenBack(t *testing.T) {
 	s := New(o)
 	c := dial(t, listen(t, s))
 	for i := range 5 {
-		stream, err := c.DeltaAggregatedResources(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		all := names(o.MaxNames, 20)
-		stream.Send(&discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: fmt.Sprint(i)}, TypeUrl: ClusterType, ResourceNamesSubscribe: all})
-		answered := 0
-		if err := until(stream, func(m *discovery.DeltaDiscoveryResponse) bool {
-			answered += len(m.GetResources())
-			return answered == len(all)
-		}); err != nil {
-			t.Fatal(err)
-		}
-		if kept := len(s.Proxies()[0].Types[0].Subscribed); kept != o.MaxNames {
+		stream, kept := subscribe(t, s, c, fmt.Sprint(i), names(o.MaxNames, 20))
+		if kept != o.MaxNames {
 			t.Errorf("stream %d keeps %d names; want %d", i, kept, o.MaxNames)
 		}
 		stream.CloseSend()
+		var err error
 		for err == nil { // until the stream has ended and is no longer counted
 			_, err = stream.Recv()
 		}

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"outrider.dev/test/process"
 )
@@ -331,60 +332,31 @@ func TestAdmission(t *testing.T) {
 // A client has its first configuration when it sends its third request: Envoy's first two are for
 // clusters and listeners.
 func TestSettledAtTheThirdRequest(t *testing.T) {
-	snapshot := mustSnapshot(t, "1", "cds base@1 *")
-	clients := map[string]func(discovery.AggregatedDiscoveryServiceClient, <-chan struct{}) error{
-		"delta": func(c discovery.AggregatedDiscoveryServiceClient, settled <-chan struct{}) error {
-			stream, err := c.DeltaAggregatedResources(t.Context())
-			if err != nil {
-				return err
-			}
-			return sendUntilSettled(settled, func(node *core.Node) error {
-				if err := stream.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: ClusterType, ResourceNamesSubscribe: []string{node.GetId()}}); err != nil {
-					return err
-				}
-				_, err := stream.Recv()
-				return err
-			})
-		},
-		"sotw": func(c discovery.AggregatedDiscoveryServiceClient, settled <-chan struct{}) error {
-			stream, err := c.StreamAggregatedResources(t.Context())
-			if err != nil {
-				return err
-			}
-			return sendUntilSettled(settled, func(node *core.Node) error {
-				if err := stream.Send(&discovery.DiscoveryRequest{Node: &core.Node{Id: node.GetId(), UserAgentName: "gRPC Go"}, TypeUrl: ClusterType, ResourceNames: []string{node.GetId()}}); err != nil {
-					return err
-				}
-				_, err := stream.Recv()
-				return err
-			})
-		},
-	}
-	for name, client := range clients {
-		t.Run(name, func(t *testing.T) {
-			settled := make(chan struct{}, 10)
-			o := byClaim(newTestSource(snapshot))
-			o.Settled = func(context.Context) { settled <- struct{}{} }
-			if err := client(dial(t, listen(t, New(o))), settled); err != nil {
-				t.Error(err)
-			}
-		})
-	}
+	settlesAtTheThird(t, delta{1 << 20}, func(name string) *discovery.DeltaDiscoveryRequest {
+		return &discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: "x"}, TypeUrl: ClusterType, ResourceNamesSubscribe: []string{name}}
+	})
+	settlesAtTheThird(t, sotw{}, func(name string) *discovery.DiscoveryRequest {
+		return &discovery.DiscoveryRequest{Node: &core.Node{Id: "x", UserAgentName: "gRPC Go"}, TypeUrl: ClusterType, ResourceNames: []string{name}}
+	})
 }
 
-// sendUntilSettled sends requests for different names, reads the answers, and expects exactly one call
-// of Settled, at the third request.
-func sendUntilSettled(settled <-chan struct{}, request func(*core.Node) error) error {
-	for i := range 6 {
-		if i == 2 && len(settled) != 0 {
-			return errors.New("settled before the third request")
+// settlesAtTheThird sends six requests, and expects one call of Settled, at the third.
+func settlesAtTheThird[Req discoveryRequest, Resp proto.Message](t *testing.T, d protocol[Req, Resp], request func(name string) Req) {
+	synctest.Test(t, func(t *testing.T) {
+		settled := 0
+		o := byClaim(newTestSource(mustSnapshot(t, "1", "cds base@1 *")))
+		o.Settled = func(context.Context) { settled++ }
+		ctx, cancel := context.WithCancel(t.Context())
+		p := &pipe[Req, Resp]{ctx: ctx, in: make(chan Req)}
+		go serve(New(o), p, d)
+		for i := range 6 {
+			p.in <- request(fmt.Sprint(i))
+			synctest.Wait()
+			if want := min(1, i/2); settled != want || len(p.taken()) == 0 {
+				t.Errorf("%T: after %d requests: settled %d times; want %d, and an answer", d, i+1, settled, want)
+			}
 		}
-		if err := request(&core.Node{Id: fmt.Sprint(i)}); err != nil {
-			return err
-		}
-	}
-	if n := len(settled); n != 1 {
-		return fmt.Errorf("settled %d times, want once", n)
-	}
-	return nil
+		cancel()
+		synctest.Wait()
+	})
 }

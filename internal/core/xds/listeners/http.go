@@ -146,12 +146,10 @@ func ToRouter(r *router.Router) *hcm.HttpFilter {
 }
 
 func setHeader(name, value string) []*core.TypedExtensionConfig {
-	return []*core.TypedExtensionConfig{{
-		Name: "envoy.http.early_header_mutation.header_mutation",
-		TypedConfig: message.Typed(&early.HeaderMutation{Mutations: []*mutation.HeaderMutation{{
-			Action: &mutation.HeaderMutation_Append{Append: message.Header(name, value, core.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD)},
-		}}}),
-	}}
+	set := message.Header(name, value, core.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD)
+	return []*core.TypedExtensionConfig{message.Extension("envoy.http.early_header_mutation.header_mutation", &early.HeaderMutation{
+		Mutations: []*mutation.HeaderMutation{{Action: &mutation.HeaderMutation_Append{Append: set}}},
+	})}
 }
 
 // setState sets filter state that later filters of the same connection or stream can read.

@@ -246,10 +246,10 @@ func counting(which *accesslog.AccessLogFilter, h *stats.Config_Histogram, count
 // access logs, the span contains the path without its query. The service's name is in Envoy's
 // environment, so that all workloads can share listeners.
 func (o observer) tracing() *hcm.HttpConnectionManager_Tracing {
-	config := &trace.OpenTelemetryConfig{ResourceDetectors: []*core.TypedExtensionConfig{{
-		Name:        "envoy.tracers.opentelemetry.resource_detectors.environment",
-		TypedConfig: message.Typed(&detectors.EnvironmentResourceDetectorConfig{}),
-	}}}
+	const tracer = "envoy.tracers.opentelemetry"
+	config := &trace.OpenTelemetryConfig{ResourceDetectors: []*core.TypedExtensionConfig{
+		message.Extension(tracer+".resource_detectors.environment", &detectors.EnvironmentResourceDetectorConfig{}),
+	}}
 	t := o.s.Tracing
 	if t.Path == "" {
 		config.GrpcService = &core.GrpcService{TargetSpecifier: &core.GrpcService_EnvoyGrpc_{
@@ -266,20 +266,12 @@ func (o observer) tracing() *hcm.HttpConnectionManager_Tracing {
 		sampling = own
 	}
 	// Without a sampler Envoy decides by its own request ID and ignores the W3C headers.
-	config.Sampler = &core.TypedExtensionConfig{
-		Name: "envoy.tracers.opentelemetry.samplers.parent_based",
-		TypedConfig: message.Typed(&samplers.ParentBasedSamplerConfig{WrappedSampler: &core.TypedExtensionConfig{
-			Name:        "envoy.tracers.opentelemetry.samplers.trace_id_ratio_based",
-			TypedConfig: message.Typed(&samplers.TraceIdRatioBasedSamplerConfig{SamplingPercentage: message.Share(sampling)}),
-		}}),
-	}
+	ratio := message.Extension(tracer+".samplers.trace_id_ratio_based", &samplers.TraceIdRatioBasedSamplerConfig{SamplingPercentage: message.Share(sampling)})
+	config.Sampler = message.Extension(tracer+".samplers.parent_based", &samplers.ParentBasedSamplerConfig{WrappedSampler: ratio})
+	all := &typev3.Percent{Value: 100} // the sampler decides
 	return &hcm.HttpConnectionManager_Tracing{
-		ClientSampling: percent(100), RandomSampling: percent(100), OverallSampling: percent(100), // the sampler decides
+		ClientSampling: all, RandomSampling: all, OverallSampling: all,
 		CustomTags: []*tag.CustomTag{{Tag: "http.url", Type: &tag.CustomTag_Value{Value: "%REQ(:SCHEME)%://%REQ(:AUTHORITY)%%PATH(NQ:ORIG_OR_PATH)%"}}},
-		Provider: &trace.Tracing_Http{
-			Name: "envoy.tracers.opentelemetry", ConfigType: &trace.Tracing_Http_TypedConfig{TypedConfig: message.Typed(config)},
-		},
+		Provider:   &trace.Tracing_Http{Name: tracer, ConfigType: &trace.Tracing_Http_TypedConfig{TypedConfig: message.Typed(config)}},
 	}
 }
-
-func percent(p float64) *typev3.Percent { return &typev3.Percent{Value: p} }

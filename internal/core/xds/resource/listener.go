@@ -25,9 +25,7 @@ type (
 		features features.Features
 		ports    string // ports and ranges of services
 	}
-	// whether the proxy is relayed
-	internalListenerKey bool
-	serviceKey          struct {
+	serviceKey struct {
 		at      features.Socket
 		relayed bool
 	}
@@ -44,12 +42,11 @@ type (
 // port numbers in the mesh.
 func (v *snapshot) listeners(p *xds.Proxy) []*xds.Resource {
 	f := features.Of(p)
-	out := v.inboundListeners(p, f)
-	out = append(out, v.outboundListener(f), v.earlyListener(f))
+	out := append(v.inbound(p, f, names.Inbound, names.EarlyInbound), v.outbound(names.Outbound, f), v.outbound(names.EarlyOutbound, f))
 	for _, port := range v.ports.sniffed {
-		out = append(out, v.sniffedListener(port, f))
+		out = append(out, v.outbound(names.Sniffed(port), f))
 	}
-	out = append(out, v.internalResource(f), v.lateResource(f))
+	out = append(out, v.outbound(names.Internal, f), v.outbound(names.Late, f))
 	return v.ownListeners(out, p)
 }
 
@@ -118,73 +115,60 @@ func (v *snapshot) listServerFirst() []names.Target {
 	return out
 }
 
-func (v *snapshot) outboundListener(f features.Features) *xds.Resource {
-	f = f.ForListeners()
-	return v.shared(names.Outbound, outboundKey{names.Outbound, f, v.rangesKey()}, func() proto.Message { return v.observe(v.builder().Outbound(f), f, nil) })
+// outbound returns an outbound listener that does not depend on a single service; nil if none has this
+// name.
+func (v *snapshot) outbound(name string, f features.Features) *xds.Resource {
+	b, of := v.builder(), features.Features{Relayed: f.Relayed, Sampling: f.Sampling}
+	key := outboundKey{name, of, v.rangesKey()}
+	port, isPort := names.ParsePort(strings.TrimPrefix(name, names.SniffedPrefix))
+	var build func() *listener.Listener
+	switch {
+	case name == names.Outbound:
+		key.features = f.ForListeners()
+		build = func() *listener.Listener { return b.Outbound(f) }
+	case name == names.EarlyOutbound:
+		key.ports += fmt.Sprint(v.ports.unsniffed)
+		build = func() *listener.Listener { return b.Early(f, v.ports.unsniffed) }
+	case isPort && name == names.Sniffed(port) && slices.Contains(v.ports.sniffed, port):
+		key.features = f.ForListeners()
+		build = func() *listener.Listener { return b.Sniffed(f, port) }
+	case name == names.Internal:
+		key = outboundKey{name: name, features: features.Features{Relayed: f.Relayed}} // not traced, see observe
+		build = func() *listener.Listener { return b.Internal(f) }
+	case name == names.Late:
+		build = func() *listener.Listener { return b.Late(f) }
+	default:
+		return nil
+	}
+	return v.shared(name, key, func() proto.Message { return v.observe(build(), f, nil) })
 }
 
-func (v *snapshot) earlyListener(f features.Features) *xds.Resource {
-	serverFirst := v.ports.unsniffed
-	return v.shared(names.EarlyOutbound, outboundKey{names.EarlyOutbound, features.Features{Relayed: f.Relayed, Sampling: f.Sampling}, fmt.Sprint(serverFirst, v.rangesKey())}, func() proto.Message { return v.observe(v.builder().Early(f, serverFirst), f, nil) })
-}
-
-func (v *snapshot) sniffedListener(port uint16, f features.Features) *xds.Resource {
-	f = f.ForListeners()
-	name := names.Sniffed(port)
-	return v.shared(name, outboundKey{name, f, v.rangesKey()}, func() proto.Message { return v.observe(v.builder().Sniffed(f, port), f, nil) })
-}
-
-func (v *snapshot) inboundListeners(p *xds.Proxy, f features.Features) []*xds.Resource {
+// inbound returns inbound listeners.
+func (v *snapshot) inbound(p *xds.Proxy, f features.Features, which ...string) (out []*xds.Resource) {
 	w := features.Workload(v.mesh, p)
 	ports, g := listeners.InboundPorts(w, f), rbac.Guard{Authorization: v.mesh.Authorization(w, p.Namespace), TrustDomain: v.config.TrustDomain}
 	services := v.countedServices(w, f)
-	var out []*xds.Resource
-	add := func(name string, build func() *listener.Listener) {
+	for _, name := range which {
 		key := inboundKey{name, f, fmt.Sprint(ports), g.Key(), servicesKey(services)}
 		out = append(out, v.cache.shared.getFor(f, key, func() *xds.Resource {
-			return serialize(name, v.observe(build(), f, services))
+			return serialize(name, v.observe(v.builder().Inbound(name, f, ports, g), f, services))
 		}))
 	}
-	for _, name := range []string{names.Inbound, names.EarlyInbound} {
-		add(name, func() *listener.Listener { return v.builder().Inbound(name, f, ports, g) })
-	}
 	return out
-}
-
-func (v *snapshot) internalResource(f features.Features) *xds.Resource {
-	return v.shared(names.Internal, internalListenerKey(f.Relayed), func() proto.Message { return v.observe(v.builder().Internal(f), f, nil) })
 }
 
 // listener returns one listener, or the listener for the target of a gRPC client; nil if there is none
 // with this name.
 func (v *snapshot) listener(p *xds.Proxy, name string) *xds.Resource {
 	f := features.Of(p)
+	if r := v.outbound(name, f); r != nil {
+		return r
+	}
 	if rest, ok := strings.CutPrefix(name, names.SniffedPrefix); ok {
-		port, isPort := names.ParsePort(rest)
-		switch {
-		case isPort && slices.Contains(v.ports.sniffed, port):
-			return v.sniffedListener(port, f)
-		case isPort:
-			return nil
-		}
 		return v.listenerAt(p, rest)
 	}
-	switch name {
-	case names.Inbound, names.EarlyInbound:
-		for _, r := range v.inboundListeners(p, f) {
-			if r != nil && r.Name == name {
-				return r
-			}
-		}
-		return nil
-	case names.Outbound:
-		return v.outboundListener(f)
-	case names.EarlyOutbound:
-		return v.earlyListener(f)
-	case names.Internal:
-		return v.internalResource(f)
-	case names.Late:
-		return v.lateResource(f)
+	if name == names.Inbound || name == names.EarlyInbound {
+		return v.inbound(p, f, name)[0]
 	}
 	return v.grpcListener(p, name)
 }
@@ -215,8 +199,4 @@ func servicesKey(services map[uint16]telemetry.Service) string {
 		return ""
 	}
 	return fmt.Sprint(services) // printed in the order of its keys
-}
-
-func (v *snapshot) lateResource(f features.Features) *xds.Resource {
-	return v.shared(names.Late, outboundKey{names.Late, features.Features{Relayed: f.Relayed, Sampling: f.Sampling}, v.rangesKey()}, func() proto.Message { return v.observe(v.builder().Late(f), f, nil) })
 }
