@@ -27,8 +27,7 @@ func (v *snapshot) cluster(p *xds.Proxy, name string) xds.Bundle {
 		return xds.Bundle{Resource: r}
 	}
 	if name == names.Tracing {
-		b, _ := v.tracingBundle(p)
-		return b
+		return v.collector(p)
 	}
 	if a, ok := names.ParseAddress(name); ok {
 		return v.addressCluster(p, a)

@@ -107,27 +107,17 @@ func (p *ports) listed() *ports {
 			p.sniffed = append(p.sniffed, port)
 		}
 	}
-	for port := range union(p.own, p.never) {
-		if p.http[port] <= 0 {
-			p.unsniffed = append(p.unsniffed, port)
+	for _, counts := range []map[uint16]int{p.own, p.never} {
+		for port, n := range counts { // any order: sorted below
+			if n > 0 && p.http[port] <= 0 {
+				p.unsniffed = append(p.unsniffed, port)
+			}
 		}
 	}
 	slices.Sort(p.sniffed)
 	slices.Sort(p.unsniffed)
+	p.unsniffed = slices.Compact(p.unsniffed)
 	return p
-}
-
-// union returns the numbers that either of two counts contains.
-func union(a, b map[uint16]int) map[uint16]bool {
-	out := map[uint16]bool{}
-	for _, m := range []map[uint16]int{a, b} {
-		for port, n := range m {
-			if n > 0 {
-				out[port] = true
-			}
-		}
-	}
-	return out
 }
 
 // hasOwnListener reports whether a virtual address and port has its own listener, because its server

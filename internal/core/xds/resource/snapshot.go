@@ -1,6 +1,7 @@
 package resource
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -75,8 +76,8 @@ func (v *snapshot) Wildcard(p *xds.Proxy, typeURL string, prewarm []string) []xd
 	case xds.ListenerType:
 		return bundles(v.listeners(p))
 	case xds.ClusterType:
-		out := v.withTracing(p, bundles(v.fixedClusters()))
-		for _, name := range append(v.prewarmNames(p), prewarm...) {
+		out := bundles(v.fixedClusters())
+		for _, name := range slices.Concat([]string{names.Tracing}, v.prewarmNames(p), prewarm) {
 			if b := v.cluster(p, name); b.Resource != nil {
 				out = append(out, b)
 			}

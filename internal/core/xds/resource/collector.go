@@ -10,14 +10,13 @@ import (
 	"outrider.dev/internal/core/xds/names"
 )
 
-// tracingBundle returns the cluster of the collector. If that is a service in the mesh, its endpoints
-// are included, and mutual TLS is used if they have a proxy. Otherwise it is called in plain text, at
-// the address that the pod's DNS returns.
-func (v *snapshot) tracingBundle(p *xds.Proxy) (xds.Bundle, bool) {
-	t := v.config.Telemetry.Tracing
-	f := features.Of(p)
+// collector returns the cluster of the collector of spans, if there is one. If that is a service in the
+// mesh, its endpoints are included, and mutual TLS is used if they have a proxy. Otherwise it is called
+// in plain text, at the address that the pod's DNS returns.
+func (v *snapshot) collector(p *xds.Proxy) xds.Bundle {
+	t, f := v.config.Telemetry.Tracing, features.Of(p)
 	if !t.On() || f.GRPC {
-		return xds.Bundle{}, false
+		return xds.Bundle{}
 	}
 	protocol := mesh.GRPC
 	if t.Path != "" {
@@ -29,18 +28,10 @@ func (v *snapshot) tracingBundle(p *xds.Proxy) (xds.Bundle, bool) {
 			r := v.cache.of(s).getFor(sh, clusterKey{names.Tracing, t.Port, to.Family, sh, true}, func() *xds.Resource {
 				return serialize(names.Tracing, v.clusters().CollectorService(to, protocol, sh))
 			})
-			return v.withEndpoints(p, r, to), true
+			return v.withEndpoints(p, r, to)
 		}
 	}
 	return xds.Bundle{Resource: v.shared(names.Tracing, names.Tracing, func() proto.Message {
 		return clusters.CollectorHost(t.Host, t.Port, protocol)
-	})}, true
-}
-
-// withTracing adds the cluster of the collector, if there is one.
-func (v *snapshot) withTracing(p *xds.Proxy, out []xds.Bundle) []xds.Bundle {
-	if b, ok := v.tracingBundle(p); ok {
-		out = append(out, b)
-	}
-	return out
+	})}
 }
