@@ -1,6 +1,7 @@
 package view
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -46,43 +47,55 @@ type envoyVirtualHost struct {
 	Routes  []json.RawMessage `json:"routes"`
 }
 
+type envoyCluster struct {
+	Type            string          `json:"type"`
+	LbPolicy        string          `json:"lbPolicy"`
+	TransportSocket json.RawMessage `json:"transportSocket"`
+	Matches         []any           `json:"transportSocketMatches"`
+	LoadAssignment  *envoyEndpoints `json:"loadAssignment"`
+}
+
+type envoyListener struct {
+	Address      envoyAddress `json:"address"`
+	Direction    string       `json:"trafficDirection"`
+	FilterChains []any        `json:"filterChains"`
+	BindToPort   *bool        `json:"bindToPort"`
+}
+
+type envoyRoutes struct {
+	VirtualHosts []envoyVirtualHost `json:"virtualHosts"`
+	Vhds         json.RawMessage    `json:"vhds"`
+}
+
 // summaries describe a resource of each type in one line.
-var summaries = map[string]func(json.RawMessage) (string, error){
-	"Cluster":               summaryCluster,
-	"Listener":              summaryListener,
-	"ClusterLoadAssignment": summaryEndpoints,
-	"RouteConfiguration":    summaryRoutes,
-	"VirtualHost":           summaryVirtualHost,
+var summaries = map[string]func(json.RawMessage) string{
+	"Cluster":               summaryBy(envoyCluster.text),
+	"Listener":              summaryBy(envoyListener.text),
+	"ClusterLoadAssignment": summaryBy(envoyEndpoints.text),
+	"RouteConfiguration":    summaryBy(envoyRoutes.text),
+	"VirtualHost":           summaryBy(envoyVirtualHost.text),
+}
+
+func summaryBy[T any](text func(T) string) func(json.RawMessage) string {
+	return func(body json.RawMessage) string {
+		var v T
+		if err := json.Unmarshal(body, &v); err != nil {
+			return "not readable: " + err.Error()
+		}
+		return text(v)
+	}
 }
 
 // summary returns a line about a resource; "" for a type without a summary.
 func summary(kind string, body json.RawMessage) string {
-	f := summaries[kind]
-	if f == nil {
-		return ""
+	if by := summaries[kind]; by != nil {
+		return by(body)
 	}
-	text, err := f(body)
-	if err != nil {
-		return "not readable: " + err.Error()
-	}
-	return text
+	return ""
 }
 
-func summaryCluster(body json.RawMessage) (string, error) {
-	var c struct {
-		Type            string          `json:"type"`
-		LbPolicy        string          `json:"lbPolicy"`
-		TransportSocket json.RawMessage `json:"transportSocket"`
-		Matches         []any           `json:"transportSocketMatches"`
-		LoadAssignment  *envoyEndpoints `json:"loadAssignment"`
-	}
-	if err := json.Unmarshal(body, &c); err != nil {
-		return "", err
-	}
-	words := []string{c.Type}
-	if c.Type == "" {
-		words[0] = "STATIC" // JSON omits the zero value
-	}
+func (c envoyCluster) text() string {
+	words := []string{cmp.Or(c.Type, "STATIC")} // JSON omits the zero value
 	if c.LbPolicy != "" {
 		words = append(words, c.LbPolicy)
 	}
@@ -92,36 +105,15 @@ func summaryCluster(body json.RawMessage) (string, error) {
 	if c.LoadAssignment != nil {
 		words = append(words, c.LoadAssignment.text())
 	}
-	return strings.Join(words, " "), nil
+	return strings.Join(words, " ")
 }
 
-func summaryListener(body json.RawMessage) (string, error) {
-	var l struct {
-		Address      envoyAddress `json:"address"`
-		Direction    string       `json:"trafficDirection"`
-		FilterChains []any        `json:"filterChains"`
-		BindToPort   *bool        `json:"bindToPort"`
-	}
-	if err := json.Unmarshal(body, &l); err != nil {
-		return "", err
-	}
-	where := l.Address.String()
-	if where == "" {
-		where = "internal"
-	}
-	text := fmt.Sprintf("%s %s, %s", where, l.Direction, plural(len(l.FilterChains), "filter chain"))
+func (l envoyListener) text() string {
+	text := fmt.Sprintf("%s %s, %s", cmp.Or(l.Address.String(), "internal"), l.Direction, plural(len(l.FilterChains), "filter chain"))
 	if l.BindToPort != nil && !*l.BindToPort {
 		text += ", not bound"
 	}
-	return text, nil
-}
-
-func summaryEndpoints(body json.RawMessage) (string, error) {
-	var e envoyEndpoints
-	if err := json.Unmarshal(body, &e); err != nil {
-		return "", err
-	}
-	return e.text(), nil
+	return text
 }
 
 // text returns the addresses, each with its status unless it is healthy.
@@ -136,31 +128,17 @@ func (e envoyEndpoints) text() string {
 			out = append(out, text)
 		}
 	}
-	if len(out) == 0 {
-		return "no endpoint"
-	}
-	return strings.Join(out, ", ")
+	return cmp.Or(strings.Join(out, ", "), "no endpoint")
 }
 
-func summaryRoutes(body json.RawMessage) (string, error) {
-	var r struct {
-		VirtualHosts []envoyVirtualHost `json:"virtualHosts"`
-		Vhds         json.RawMessage    `json:"vhds"`
-	}
-	if err := json.Unmarshal(body, &r); err != nil {
-		return "", err
-	}
+func (r envoyRoutes) text() string {
 	text := plural(len(r.VirtualHosts), "virtual host")
 	if r.Vhds != nil {
 		text += ", and more on demand"
 	}
-	return text, nil
+	return text
 }
 
-func summaryVirtualHost(body json.RawMessage) (string, error) {
-	var v envoyVirtualHost
-	if err := json.Unmarshal(body, &v); err != nil {
-		return "", err
-	}
-	return fmt.Sprintf("%s; %s", strings.Join(v.Domains, ", "), plural(len(v.Routes), "route")), nil
+func (v envoyVirtualHost) text() string {
+	return fmt.Sprintf("%s; %s", strings.Join(v.Domains, ", "), plural(len(v.Routes), "route"))
 }

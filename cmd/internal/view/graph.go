@@ -1,14 +1,13 @@
 package view
 
 import (
-	"encoding/xml"
 	"fmt"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"outrider.dev/internal/base/cli/visible"
 	"outrider.dev/internal/core/pod/plan"
+	"outrider.dev/internal/doctor/chart"
 	"outrider.dev/startup"
 )
 
@@ -144,7 +143,7 @@ func svgPlan(b *strings.Builder, p plan.Report, y int) (width, height int) {
 	boxes, width, height := layout(p)
 	title := p.Object.String() + ", Kubernetes " + p.Kubernetes
 	fmt.Fprintf(b, `<g transform="translate(0 %d)">`+"\n", y)
-	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="16" font-weight="600" fill="#1f2328">%s</text>`+"\n", margin, heading, escape(title))
+	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="16" font-weight="600" fill="#1f2328">%s</text>`+"\n", margin, heading, chart.Escape(title))
 	byName := map[string]box{}
 	for _, to := range boxes {
 		byName[to.Name] = to
@@ -165,10 +164,10 @@ func svgBox(b *strings.Builder, p plan.Report, at box) {
 		fill, dash = "#ffffff", ` stroke-dasharray="5 4"`
 	}
 	fmt.Fprintf(b, `<g><title>%s</title><rect x="%d" y="%d" width="%d" height="%d" rx="7" fill="%s" stroke="#57606a"%s/>`,
-		escape(at.Name+": "+p.Describe(at.Container)), at.x, at.y, at.width, at.height, fill, dash)
+		chart.Escape(at.Name+": "+p.Describe(at.Container)), at.x, at.y, at.width, at.height, fill, dash)
 	middle := at.y + at.height/2
-	fmt.Fprintf(b, `<text x="%d" y="%d" font-weight="600" fill="#1f2328">%s</text>`, at.x+12, middle-4, escape(at.Name))
-	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="11" fill="#57606a">%s</text></g>`+"\n", at.x+12, middle+13, escape(at.text))
+	fmt.Fprintf(b, `<text x="%d" y="%d" font-weight="600" fill="#1f2328">%s</text>`, at.x+12, middle-4, chart.Escape(at.Name))
+	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="11" fill="#57606a">%s</text></g>`+"\n", at.x+12, middle+13, chart.Escape(at.text))
 }
 
 // svgEdge draws a line down from one box and to the right into the other, and its label behind that box.
@@ -179,13 +178,7 @@ func svgEdge(b *strings.Builder, e plan.Edge, from, to box, y int) {
 	}
 	x := from.x + trunk
 	fmt.Fprintf(b, `<g><title>%s</title><path d="M%d %dV%dq0 6 6 6H%d" fill="none" stroke="%s" stroke-width="1.6"%s/>`,
-		escape(e.String()), x, from.y+from.height, y-6, to.x-7, colour, dash)
+		chart.Escape(e.String()), x, from.y+from.height, y-6, to.x-7, colour, dash)
 	fmt.Fprintf(b, `<path d="M%d %dl-8 -4.5v9z" fill="%s"/>`, to.x, y, colour)
-	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="11" fill="%s">%s</text></g>`+"\n", to.x+to.width+10, y+4, colour, escape(edgeWords(e)))
-}
-
-func escape(s string) string {
-	var b strings.Builder
-	_ = xml.EscapeText(&b, []byte(visible.Plain(s))) // writing to a strings.Builder cannot fail
-	return b.String()
+	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="11" fill="%s">%s</text></g>`+"\n", to.x+to.width+10, y+4, colour, chart.Escape(edgeWords(e)))
 }

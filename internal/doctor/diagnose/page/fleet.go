@@ -253,9 +253,9 @@ func (f fleet) axis() time.Duration {
 
 func rowOf(r diagnose.Report, end time.Duration) row {
 	s := startOf(r)
-	out := row{name: shown(r.Pod, longestName), took: Took(s), cause: Cause(r), label: phasesText(s), class: "bad"}
+	out := row{name: cut(r.Pod, longestName), took: Took(s), cause: Cause(r), label: phasesText(s), class: "bad"}
 	if r.Verdict != diagnose.Nothing {
-		out.sentence = shown(r.Sentence, 200)
+		out.sentence = cut(r.Sentence, 200)
 	} else if s.State != diagnose.StartNotReady {
 		out.class = "good"
 	}

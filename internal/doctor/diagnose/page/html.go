@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"outrider.dev/internal/base/cli/visible"
 	"outrider.dev/internal/doctor/chart"
 	"outrider.dev/internal/doctor/diagnose"
 )
@@ -145,7 +144,7 @@ func HTML(w io.Writer, reports []diagnose.Report) error {
 	})
 	title := fmt.Sprintf("What happened to %d pods", len(all))
 	if len(all) == 1 {
-		title = "What happened to " + shown(all[0].Pod, longestName)
+		title = "What happened to " + cut(all[0].Pod, longestName)
 	}
 	left := len(all) - mostPods
 	all = all[:min(len(all), mostPods)]
@@ -185,9 +184,6 @@ func (d *document) left(text string, n int) {
 	d.put(`<p class="verdict bad">%s</p>`, fmt.Sprintf(text, n))
 }
 
-// shown makes foreign text harmless and cuts it to a maximal length.
-func shown(text string, most int) string { return visible.Plain(cut(text, most)) }
-
 func percent(part, whole time.Duration) string {
 	return strconv.FormatFloat(100*float64(part)/float64(max(whole, 1)), 'f', 2, 64)
 }
@@ -215,13 +211,13 @@ func (d *document) pod(r diagnose.Report, end time.Duration, room *int) {
 	if r.Verdict == diagnose.Nothing {
 		class = "good"
 	}
-	name := shown(r.Pod, longestName)
+	name := cut(r.Pod, longestName)
 	d.put(`<section class="pod">
 <h2>%s</h2>
 <p class="verdict %s">%s</p>
 <div class="two">
 <div>
-`, name, class, shown(r.Sentence, longestLine))
+`, name, class, cut(r.Sentence, longestLine))
 	d.timeline(r, name, end)
 	d.putIf(`<details><summary>timeline as text</summary><pre tabindex="0">%s</pre></details>`+"\n", timeline(r))
 	d.log(r, zero, room)
@@ -229,7 +225,7 @@ func (d *document) pod(r diagnose.Report, end time.Duration, room *int) {
 	for _, f := range r.Findings {
 		d.finding(f, zero)
 	}
-	d.putIf(`<p><b>What would decide:</b></p><pre tabindex="0">%s</pre>`+"\n", shown(r.Decide, longestLine))
+	d.putIf(`<p><b>What would decide:</b></p><pre tabindex="0">%s</pre>`+"\n", cut(r.Decide, longestLine))
 	d.list("What is missing", r.Missing)
 	d.list("What contradicts itself, or is limited", r.Notes)
 	d.put("</div>\n</div>\n</section>\n")
@@ -314,7 +310,7 @@ func (d *document) log(r diagnose.Report, zero time.Time, room *int) {
 	}
 	d.put("</summary><ol class=\"lines\">\n")
 	for _, l := range lines {
-		d.put(`<li data-at="%s"><span class="faint">%s %s</span> <code>%s</code>`, l.at.Milliseconds(), diagnose.Instant(l.mark.At), shown(l.container, longestName), shown(l.mark.Text, longestLine))
+		d.put(`<li data-at="%s"><span class="faint">%s %s</span> <code>%s</code>`, l.at.Milliseconds(), diagnose.Instant(l.mark.At), cut(l.container, longestName), cut(l.mark.Text, longestLine))
 		d.source(l.mark.Quote)
 		d.put("</li>\n")
 	}
@@ -323,18 +319,18 @@ func (d *document) log(r diagnose.Report, zero time.Time, room *int) {
 
 func (d *document) finding(f diagnose.Finding, zero time.Time) {
 	d.put("<article>\n<h3>%s <span class=\"faint\">(%s)</span></h3>\n<p>%s</p>\n<ul class=\"quotes\">",
-		shown(string(f.Code), longestName), shown(string(f.Confidence), longestName), shown(f.Sentence, longestLine))
+		cut(string(f.Code), longestName), cut(string(f.Confidence), longestName), cut(f.Sentence, longestLine))
 	for _, q := range f.Evidence {
 		d.quote("", q, zero)
 	}
 	for _, q := range f.Against {
 		d.quote("<b>Against it:</b> ", q, zero)
 	}
-	d.put("</ul>\n<p>It would be wrong by: %s</p>\n", shown(f.Disproof, longestLine))
-	d.putIf("<p><b>What ends it:</b> %s</p>\n", shown(f.Remedy.Sentence, longestLine))
-	d.putIf("<p>%s</p>\n", shown(f.Tried(), longestLine))
-	d.putIf("<pre tabindex=\"0\">%s</pre>\n", shown(f.Remedy.Command, longestLine))
-	d.putIf("<details><summary>patch.yaml</summary><pre tabindex=\"0\">%s</pre></details>\n", shown(f.Patch, 20*longestLine))
+	d.put("</ul>\n<p>It would be wrong by: %s</p>\n", cut(f.Disproof, longestLine))
+	d.putIf("<p><b>What ends it:</b> %s</p>\n", cut(f.Remedy.Sentence, longestLine))
+	d.putIf("<p>%s</p>\n", cut(f.Tried(), longestLine))
+	d.putIf("<pre tabindex=\"0\">%s</pre>\n", cut(f.Remedy.Command, longestLine))
+	d.putIf("<details><summary>patch.yaml</summary><pre tabindex=\"0\">%s</pre></details>\n", cut(f.Patch, 20*longestLine))
 	d.put("</article>\n")
 }
 
@@ -348,7 +344,7 @@ func (d *document) quote(head markup, q diagnose.Quote, zero time.Time) {
 			d.put(`<span class="faint">%s</span> `, diagnose.Instant(q.At))
 		}
 	}
-	d.put("<code>%s</code>", shown(q.Text, longestLine))
+	d.put("<code>%s</code>", cut(q.Text, longestLine))
 	d.source(q)
 	d.put("</li>")
 }
@@ -356,7 +352,7 @@ func (d *document) quote(head markup, q diagnose.Quote, zero time.Time) {
 // source writes where a line is from, if it is from a file.
 func (d *document) source(q diagnose.Quote) {
 	if q.Source.File != "" {
-		d.put(` <span class="faint from">(%s)</span>`, shown(q.Source.String(), longestLine))
+		d.put(` <span class="faint from">(%s)</span>`, cut(q.Source.String(), longestLine))
 	}
 }
 
@@ -367,7 +363,7 @@ func (d *document) list(title string, lines []string) {
 	}
 	d.put("<details><summary>%s</summary><ul>", title)
 	for _, l := range lines {
-		d.put("<li>%s</li>", shown(l, longestLine))
+		d.put("<li>%s</li>", cut(l, longestLine))
 	}
 	d.put("</ul></details>\n")
 }
