@@ -131,12 +131,7 @@ func statesOf(pods []corev1.Pod, answers []replicas.Replica, failed error) []pro
 			unasked = fmt.Sprintf("replica %s: %s", r.Name, r.Problem)
 		}
 	}
-	newest := map[string]*debugapi.Proxy{}
-	for _, p := range replicas.Proxies(answers) {
-		if is := newest[p.Name()]; is == nil || p.Since.After(is.Since) {
-			newest[p.Name()] = &p
-		}
-	}
+	newest := replicas.Newest(replicas.Proxies(answers))
 	out := make([]proxyState, len(pods))
 	for i, p := range pods {
 		out[i] = proxyState{pod: p, connected: newest[p.Name+"."+p.Namespace], unasked: unasked}

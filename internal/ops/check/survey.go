@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/core/pod/inject/injectors"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/ops/installation"
 	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/replicas"
 )
@@ -140,14 +140,7 @@ func (s *survey) allConfigurations(ctx context.Context) ([]admission.MutatingWeb
 // ourConfigurations returns the webhook configurations that send pods to this control plane.
 func (s *survey) ourConfigurations(ctx context.Context) ([]admission.MutatingWebhookConfiguration, error) {
 	all, err := s.allConfigurations(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(slices.Clone(all), func(c admission.MutatingWebhookConfiguration) bool {
-		return !injectors.Ours(c) || slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool {
-			return w.ClientConfig.Service != nil && w.ClientConfig.Service.Namespace != s.Options.Namespace
-		})
-	}), nil
+	return installation.Injectors(all, s.Options.Namespace), err
 }
 
 const selector = replicas.Selector

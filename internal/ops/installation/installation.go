@@ -6,11 +6,13 @@ import (
 	"fmt"
 	"slices"
 
+	admission "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/injectors"
 )
 
 // Namespace of an installation, by default.
@@ -53,6 +55,15 @@ func RolledOut(d *appsv1.Deployment) string {
 		return fmt.Sprintf("replicas of an older revision that have not ended: %d", d.Status.Replicas-d.Status.UpdatedReplicas)
 	}
 	return ""
+}
+
+// Injectors returns the webhook configurations that send pods to the control plane in a namespace.
+func Injectors(all []admission.MutatingWebhookConfiguration, namespace string) []admission.MutatingWebhookConfiguration {
+	return slices.DeleteFunc(slices.Clone(all), func(c admission.MutatingWebhookConfiguration) bool {
+		return !injectors.Ours(c) || slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool {
+			return w.ClientConfig.Service != nil && w.ClientConfig.Service.Namespace != namespace
+		})
+	})
 }
 
 // NoRoots reports whether a namespace never gets the roots, because no pod there is injected.

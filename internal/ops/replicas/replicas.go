@@ -204,6 +204,17 @@ func Proxies(all []Replica) []debugapi.Proxy {
 	return out
 }
 
+// Newest returns the newest connection of each proxy, by its name.
+func Newest(all []debugapi.Proxy) map[string]*debugapi.Proxy {
+	out := map[string]*debugapi.Proxy{}
+	for _, p := range all {
+		if is := out[p.Name()]; is == nil || p.Since.After(is.Since) {
+			out[p.Name()] = &p
+		}
+	}
+	return out
+}
+
 // Select returns the proxies of the pods in a namespace, or in all, that match labels: a selector in
 // kubectl's syntax.
 func (s *Set) Select(ctx context.Context, all []debugapi.Proxy, namespace, labels string) ([]debugapi.Proxy, error) {

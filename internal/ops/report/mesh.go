@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	admission "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +19,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/injectors"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/podfile"
+	"outrider.dev/internal/ops/installation"
 	"outrider.dev/internal/ops/replicas"
 	"outrider.dev/startup"
 )
@@ -77,11 +77,7 @@ func (m *Mesh) readWebhooks(ctx context.Context, core kubernetes.Interface) (oth
 	if err != nil {
 		return false, err
 	}
-	m.Webhook = slices.ContainsFunc(all.Items, func(c admission.MutatingWebhookConfiguration) bool {
-		return injectors.Ours(c) && !slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool {
-			return w.ClientConfig.Service != nil && w.ClientConfig.Service.Namespace != m.Namespace
-		})
-	})
+	m.Webhook = len(installation.Injectors(all.Items, m.Namespace)) > 0
 	return len(injectors.Others(all.Items)) > 0, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"outrider.dev/internal/core/pod/plan"
 	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/ops/kubeclient"
+	"outrider.dev/internal/ops/replicas"
 	"outrider.dev/startup"
 )
 
@@ -275,12 +276,7 @@ func proxyOf(pod, next *corev1.Pod) *Proxy {
 // connectionOf returns the newest of the proxy's connections, and adds the versions that it reports to
 // p.
 func connectionOf(p *Proxy, all []debugapi.Proxy, name string) *Connection {
-	var newest *debugapi.Proxy
-	for i, c := range all {
-		if c.Name() == name && (newest == nil || c.Since.After(newest.Since)) {
-			newest = &all[i]
-		}
-	}
+	newest := replicas.Newest(all)[name]
 	if newest == nil && p.State != Ready && p.State != notReady {
 		return &Connection{Problems: []string{"the proxy does not run"}}
 	}

@@ -48,13 +48,10 @@ func (v *Versions) Read(ctx context.Context, client *kubeclient.Client, set *rep
 
 // proxyVersions groups pods by version, the most frequent first.
 func proxyVersions(pods []corev1.Pod, connected []debugapi.Proxy) []ProxyVersions {
-	of := map[string]debugapi.Proxy{}
-	for _, p := range connected {
-		of[p.Name()] = p
-	}
+	of := replicas.Newest(connected)
 	count := map[ProxyVersions]int{}
 	for _, p := range pods {
-		proxy := of[p.Name+"."+p.Namespace]
+		proxy := cmp.Or(of[p.Name+"."+p.Namespace], &debugapi.Proxy{})
 		count[ProxyVersions{Agent: proxy.Agent, Envoy: proxy.Envoy, Image: kubeclient.Proxy(&p).Image}]++
 	}
 	var out []ProxyVersions
