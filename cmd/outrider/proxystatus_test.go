@@ -157,7 +157,7 @@ func TestProxyStatusOfAnyServer(t *testing.T) {
 }
 
 func FuzzProxyStatus(f *testing.F) {
-	f.Add([]byte(`[{"id":"sidecar~1~a.b~c","namespace":"b","since":"2026-01-01T00:00:00Z","types":[{"type":"Cluster","asked":["x"],"rejected":{"reason":"no"}}]}]`))
+	f.Add([]byte(`[{"id":"sidecar~1~a.b~c","namespace":"b","since":"2026-01-01T00:00:00Z","types":[{"type":"Cluster","subscribed":["x"],"rejected":{"reason":"no"}}]}]`))
 	f.Add([]byte(`[{"type":"Cluster","name":"a","body":{"loadAssignment":{"endpoints":[{"lbEndpoints":[{}]}]}}}]`))
 	f.Add([]byte(`[{"type":"Listener","name":"a","body":{"address":{"pipe":{}}}},{"type":"VirtualHost","body":null}]`))
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -131,9 +131,9 @@ func (p *printer) connection(d report.Pod) {
 	}
 	text := "not connected"
 	if c.Replica != "" {
-		text = or(c.InStep, "in step", "not in step") + ", with " + c.Replica + " since " + c.Since.UTC().Format(time.RFC3339)
+		text = or(c.Synced, "synced", "not synced") + ", with " + c.Replica + " since " + c.Since.UTC().Format(time.RFC3339)
 	}
-	p.section("Control plane", verdictColour(c.InStep), text)
+	p.section("Control plane", verdictColour(c.Synced), text)
 	for _, problem := range c.Problems {
 		p.item("", red, debugapi.OneLine(problem))
 	}

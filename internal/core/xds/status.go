@@ -41,8 +41,8 @@ type TypeStatus struct {
 	Pending    int        `json:"pending"` // messages without an ACK or NACK
 	Messages   uint64     `json:"messages"`
 	Wildcard   bool       `json:"wildcard"`
-	Subscribed []string   `json:"asked"` // names
-	Resources  int        `json:"told"`  // number of resources that the proxy has
+	Subscribed []string   `json:"subscribed"` // names
+	Resources  int        `json:"resources"`  // number of resources that the proxy has
 }
 
 // A Rejection is a NACK.

@@ -307,7 +307,7 @@ func TestWebhook(t *testing.T) {
 	says(denied+"start-up cycle").is(t, Failed, "is refused", "start-up cycle")
 }
 
-func TestInStep(t *testing.T) {
+func TestSynced(t *testing.T) {
 	proxy := func(name string, s debugapi.Subscription) debugapi.Proxy {
 		return debugapi.Proxy{ID: "sidecar~10.0.0.1~" + name + "~cluster.local", Types: []debugapi.Subscription{s}}
 	}
@@ -318,12 +318,12 @@ func TestInStep(t *testing.T) {
 				State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}}}
 	}
 	fine := proxy("a.shop", debugapi.Subscription{Sent: "1", Acked: "1"})
-	inStep([]debugapi.Proxy{fine}, []corev1.Pod{pod("a", true), pod("starting", false)}).is(t, OK, "1 proxy")
-	inStep([]debugapi.Proxy{fine}, []corev1.Pod{pod("a", true), pod("b", true)}).is(t, Warning, "connected to no replica: b.shop")
-	inStep([]debugapi.Proxy{proxy("a.shop", debugapi.Subscription{Pending: 1})}, nil).is(t, Warning, "not answered yet by a.shop")
+	synced([]debugapi.Proxy{fine}, []corev1.Pod{pod("a", true), pod("starting", false)}).is(t, OK, "1 proxy")
+	synced([]debugapi.Proxy{fine}, []corev1.Pod{pod("a", true), pod("b", true)}).is(t, Warning, "connected to no replica: b.shop")
+	synced([]debugapi.Proxy{proxy("a.shop", debugapi.Subscription{Pending: 1})}, nil).is(t, Warning, "not answered yet by a.shop")
 	bad := fine
 	bad.Notes = []string{contract.ErrorPrefix + "AuthorizationPolicy shop/deny: is not enforced"}
-	inStep([]debugapi.Proxy{bad}, nil).is(t, Failed, "a.shop")
+	synced([]debugapi.Proxy{bad}, nil).is(t, Failed, "a.shop")
 
 	imagesOf([]corev1.Pod{pod("a", true)}, "agent:1", "v1").is(t, OK, "1 proxy has the image agent:1")
 	imagesOf([]corev1.Pod{pod("a", true)}, "agent:2", "v1").is(t, Warning, "shop/a", "agent:1", "agent:2")

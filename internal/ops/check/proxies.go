@@ -46,11 +46,11 @@ func (s *survey) proxies(ctx context.Context) answer {
 	if err != nil {
 		return unknown(err)
 	}
-	return inStep(all, meshed)
+	return synced(all, meshed)
 }
 
-// inStep compares the connected proxies with the pods that should have one.
-func inStep(connected []debugapi.Proxy, meshed []corev1.Pod) answer {
+// synced compares the connected proxies with the pods that should have one.
+func synced(connected []debugapi.Proxy, meshed []corev1.Pod) answer {
 	const hint = "outrider proxy-status shows each proxy"
 	is := map[string]bool{}
 	var rejected, behind, away []string
@@ -134,7 +134,7 @@ func imagesOf(meshed []corev1.Pod, want, version string) answer {
 	}
 	if len(older) > 0 {
 		slices.Sort(older)
-		return warning("these pods get the image when they are made again", "%s not have the image %s of new pods, but %s: %s",
+		return warning("these pods get the image when they are recreated", "%s not have the image %s of new pods, but %s: %s",
 			plural(len(older), "proxy does", "proxies do"), want, cli.Few(slices.Sorted(maps.Keys(images))), cli.Few(older))
 	}
 	return fine("all are %s; %s the image %s", version, plural(len(meshed), "proxy has", "proxies have"), want)

@@ -118,7 +118,7 @@ func InCluster(ctx context.Context, set *replicas.Set, namespace, labels string,
 	}
 	answers, failed := set.All(ctx)
 	if failed != nil {
-		mesh.Notes = append(mesh.Notes, fmt.Sprintf("whether the proxy is in step: %v", failed))
+		mesh.Notes = append(mesh.Notes, fmt.Sprintf("whether the proxy is synced: %v", failed))
 	}
 	for _, r := range answers {
 		if r.Problem != "" {

@@ -93,8 +93,8 @@ const (
 type Connection struct {
 	Replica  string    `json:"replica"`
 	Since    time.Time `json:"since"`
-	InStep   bool      `json:"inStep"`
-	Problems []string  `json:"problems,omitempty"` // why it is not connected or not in step
+	Synced   bool      `json:"synced"`
+	Problems []string  `json:"problems,omitempty"` // why it is not connected or not synced
 }
 
 // A Mesh holds what determines injection: the revisions of a control plane, by name, and their
@@ -191,7 +191,7 @@ func (m Mesh) decide(i *Injection, pod *corev1.Pod, s Subject) (inject.Result, e
 	case s.Planned && refusal != nil:
 		i.State = Refused
 	case today:
-		i.Code, i.Hint = NotAtCreation, "make the pod anew"
+		i.Code, i.Hint = NotAtCreation, "recreate the pod"
 		i.Reason = fmt.Sprintf("a pod like it would be injected today (%s): it was made before that, or while the webhook was not reached", i.Reason)
 	case refusal != nil:
 		i.Reason = "a pod like it would be refused today: " + i.Reason
@@ -298,6 +298,6 @@ func connectionOf(p *Proxy, all []debugapi.Proxy, name string) *Connection {
 			out.Problems = append(out.Problems, "not enforced: "+strings.TrimSpace(text))
 		}
 	}
-	out.InStep = len(out.Problems) == 0
+	out.Synced = len(out.Problems) == 0
 	return out
 }

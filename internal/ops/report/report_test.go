@@ -137,16 +137,16 @@ func TestAnInjectedPod(t *testing.T) {
 	if x := d.Proxy; x == nil || x.State != Ready || x.Restarts != 2 || !strings.HasSuffix(x.Image, ":old") || !strings.HasSuffix(x.Next, ":new") || !strings.Contains(x.Skew, "agent v1, control plane v2") {
 		t.Errorf("proxy %+v", x)
 	}
-	if c := d.ControlPlane; c == nil || !c.InStep || c.Replica != "outriderd-a" {
+	if c := d.ControlPlane; c == nil || !c.Synced || c.Replica != "outriderd-a" {
 		t.Errorf("connection %+v: the newest is meant", c)
 	}
 
 	proxy.Types[0].Pending = 1
 	proxy.Notes = []string{contract.ErrorPrefix + "AuthorizationPolicy shop/deny"}
-	if c := describe(t, p, on, []debugapi.Proxy{proxy}, installed(t, newImage)...).ControlPlane; c.InStep || len(c.Problems) != 2 {
+	if c := describe(t, p, on, []debugapi.Proxy{proxy}, installed(t, newImage)...).ControlPlane; c.Synced || len(c.Problems) != 2 {
 		t.Errorf("connection %+v", c)
 	}
-	if c := describe(t, p, on, nil, installed(t, newImage)...).ControlPlane; c.InStep || c.Replica != "" || len(c.Problems) != 1 {
+	if c := describe(t, p, on, nil, installed(t, newImage)...).ControlPlane; c.Synced || c.Replica != "" || len(c.Problems) != 1 {
 		t.Errorf("connection %+v", c)
 	}
 	waiting := p.DeepCopy()

@@ -37,8 +37,8 @@ type Subscription struct {
 	Acked      string   `json:"acked"`
 	Pending    int      `json:"pending"`
 	Wildcard   bool     `json:"wildcard"`
-	Subscribed []string `json:"asked"`
-	Resources  int      `json:"told"`
+	Subscribed []string `json:"subscribed"`
+	Resources  int      `json:"resources"`
 	Rejected   *struct {
 		Version string    `json:"version"`
 		Reason  string    `json:"reason"`
