@@ -60,13 +60,13 @@ func (a *agent) relayMetrics() []status.Metric {
 			}
 			return 0
 		}),
-		gauge("outrider_agent_away_seconds", "For how long the control plane has not served this proxy.", func() float64 {
+		gauge("outrider_agent_control_plane_disconnected_seconds", "How long the control plane has not served this proxy.", func() float64 {
 			if s := a.relay.State(); !s.Connected {
 				return time.Since(s.Since).Seconds()
 			}
 			return 0
 		}),
-		gauge("outrider_agent_kept_resources", "Resources that a new Envoy gets while the control plane is away.", func() float64 { n, _ := a.relay.Kept(); return float64(n) }),
-		gauge("outrider_agent_kept_bytes", "Size of their file.", func() float64 { _, n := a.relay.Kept(); return float64(n) }),
+		gauge("outrider_agent_cached_resources", "Resources that a new Envoy gets while the control plane is unavailable.", func() float64 { n, _ := a.relay.Kept(); return float64(n) }),
+		gauge("outrider_agent_cached_bytes", "Size of the file with the cached resources.", func() float64 { _, n := a.relay.Kept(); return float64(n) }),
 	}
 }
