@@ -51,7 +51,7 @@ func diagnosesAreEvents(t *testing.T) {
 	is := func(times int) {
 		t.Helper()
 		want := fmt.Sprintf("restarts spec.containers{app} OutOfMemory %d: app ran out of memory (out-of-memory: outrider diagnose restarts -n diagnosed)\n"+
-			"slow spec.containers{app} ImageMissing 1: app has no image: none cannot be had (ImagePullBackOff) (image-missing: outrider diagnose slow -n diagnosed)\n", times)
+			"slow spec.containers{app} ImageMissing 1: app has no image: none cannot be pulled (ImagePullBackOff) (image-missing: outrider diagnose slow -n diagnosed)\n", times)
 		until(t, want, func() bool { return events() == want }, func() string { return events() + logs(all...)() })
 	}
 	is(1)

@@ -40,16 +40,16 @@ func dependencyDown(s *subject) (out []Finding) {
 func (s *subject) farSide(app *evidence.Container, y symptom) (Finding, bool) {
 	f := Finding{
 		Code: "dependency-down", Container: app.Name, Confidence: Likely, Evidence: []Quote{y.quote},
-		Sentence: fmt.Sprintf("%s did not get to %s: it was not there", app.Name, y.to),
+		Sentence: fmt.Sprintf("%s could not connect to %s: it was not available", app.Name, y.to),
 		Disproof: fmt.Sprintf("an answer of %s at that time", y.to),
-		Remedy:   finding.Remedy{Sentence: fmt.Sprintf("see whether %s runs, and let %s try again until it does", y.to, app.Name)},
+		Remedy:   finding.Remedy{Sentence: fmt.Sprintf("check whether %s runs, and let %s retry until it does", y.to, app.Name)},
 	}
 	takes, why := s.capture.Takes(app.Name, y.to)
 	listens, _, because := s.listened(y.at)
 	switch {
 	case y.kind == upstream:
 		f.Confidence = Certain
-		f.Sentence = fmt.Sprintf("%s called %s through its proxy, which did not reach it", app.Name, y.to)
+		f.Sentence = fmt.Sprintf("%s called %s through its proxy, which could not connect to it", app.Name, y.to)
 	case y.kind == unavailable:
 		if r := app.Run(y.run); r == nil || r.Exit == nil || *r.Exit == 0 {
 			return Finding{}, false // the application survives it: an occasional 503 is usual
@@ -61,7 +61,7 @@ func (s *subject) farSide(app *evidence.Container, y symptom) (Finding, bool) {
 			return Finding{}, false
 		}
 		f.Evidence = append(f.Evidence, q)
-		f.Sentence = fmt.Sprintf("%s called %s through its proxy, which did not reach it", app.Name, y.to)
+		f.Sentence = fmt.Sprintf("%s called %s through its proxy, which could not connect to it", app.Name, y.to)
 	case y.kind == refused && y.to.Loopback():
 		f.Code, f.Confidence = "sibling-down", Certain
 		f.Sentence = fmt.Sprintf("%s called its own pod at %s, where no container listened", app.Name, y.to)
@@ -69,13 +69,13 @@ func (s *subject) farSide(app *evidence.Container, y symptom) (Finding, bool) {
 	case y.kind == refused && takes == no:
 		f.Confidence = Certain
 		f.Evidence = append(f.Evidence, s.quote(evidence.Time{}, why))
-		f.Sentence = fmt.Sprintf("%s was refused by %s itself: the proxy has no part in it", app.Name, y.to)
+		f.Sentence = fmt.Sprintf("%s was refused by %s itself: the proxy is not involved", app.Name, y.to)
 	case y.kind == refused && takes == yes && listens == yes:
 		f.Evidence = append(f.Evidence, because...)
 		f.Code, f.Confidence = "capture-not-in-place", Possible
 		f.Sentence = fmt.Sprintf("%s was refused although its proxy listened: its call did not go there", app.Name)
 		f.Disproof = "that the capture's rules are in the pod's network namespace"
-		f.Remedy = finding.Remedy{Sentence: "see whether the rules of the capture are there"}
+		f.Remedy = finding.Remedy{Sentence: "check whether the rules of the capture are there"}
 	case y.kind == refused && takes == perhaps && listens == yes, y.kind == refused && takes == perhaps && listens == perhaps:
 		f.Evidence = append(append(f.Evidence, because...), s.quote(evidence.Time{}, why))
 		f.Confidence = Possible
@@ -119,9 +119,9 @@ func nameNotResolved(s *subject) (out []Finding) {
 			}
 			f := Finding{
 				Code: "name-not-resolved", Container: app.Name, Confidence: Likely, Evidence: []Quote{y.quote},
-				Sentence: fmt.Sprintf("%s did not find the address of %s", app.Name, name),
+				Sentence: fmt.Sprintf("%s could not resolve the name %s", app.Name, name),
 				Disproof: fmt.Sprintf("an answer of the cluster's DNS for %s at that time", name),
-				Remedy:   finding.Remedy{Sentence: "see whether the name is right, with its namespace, and whether the cluster's DNS answers", Command: s.kubectl("get service")},
+				Remedy:   finding.Remedy{Sentence: "check whether the name is correct, with its namespace, and whether the cluster's DNS answers", Command: s.kubectl("get service")},
 			}
 			out = append(out, f)
 			break
@@ -160,7 +160,7 @@ func shutdownRace(s *subject) (out []Finding) {
 			}
 			f := Finding{
 				Code: "shutdown-race", Container: app.Name, Confidence: Certain,
-				Sentence: fmt.Sprintf("shutdown race: %s left while %s still made calls", s.proxy.Name, app.Name),
+				Sentence: fmt.Sprintf("shutdown race: %s ended while %s still made calls", s.proxy.Name, app.Name),
 				Evidence: append([]Quote{left, y.quote}, stops...),
 				Disproof: fmt.Sprintf("an end of %s before that of %s", app.Name, s.proxy.Name),
 				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which the kubelet stops after %s", s.proxy.Name, app.Name)},
@@ -198,12 +198,12 @@ func probeFails(s *subject) (out []Finding) {
 		f := Finding{
 			Code: "probe-fails", Container: app.Name, Confidence: Likely, Evidence: q,
 			Sentence: fmt.Sprintf("%s runs, and its readiness probe fails", app.Name),
-			Disproof: "the same request made in the pod, answered well",
+			Disproof: "a successful answer to the same request made in the pod",
 			Remedy:   finding.Remedy{Sentence: "make the probe's request in the pod", Command: s.kubectl("describe pod %s", s.Object.Name)},
 		}
 		if spec := specOf(s.Object, app.Name); s.proxy != nil && s.capture.None == "" && spec.ReadinessProbe != nil && spec.ReadinessProbe.Exec == nil && s.cut(q) {
 			f.Code = "probe-blocked-by-proxy"
-			f.Sentence = fmt.Sprintf("the readiness probe of %s goes through %s, which cuts it: the kubelet has no certificate", app.Name, s.proxy.Name)
+			f.Sentence = fmt.Sprintf("the readiness probe of %s goes through %s, which blocks it: the kubelet has no certificate", app.Name, s.proxy.Name)
 			f.Remedy.Sentence = "have injection rewrite the probe (sidecar.istio.io/rewriteAppHTTPProbers: \"true\"), or leave its port out of the capture"
 		}
 		out = append(out, f)
@@ -253,7 +253,7 @@ func ownCrash(s *subject) (out []Finding) {
 			if q, said := s.unreached(&r); said && s.proxy != nil {
 				f.Code, f.Evidence = "dependency-down", append(f.Evidence, q)
 				f.Sentence = fmt.Sprintf("%s ended (%s) after its proxy did not reach what it called", app.Name, exitText(r))
-				f.Disproof, f.Remedy = "another reason in its log", finding.Remedy{Sentence: fmt.Sprintf("see whether what %s calls runs, and let it try again until it does", app.Name)}
+				f.Disproof, f.Remedy = "another reason in its log", finding.Remedy{Sentence: fmt.Sprintf("check whether the destination of %s runs, and let it retry until it does", app.Name)}
 			}
 			out = append(out, f)
 			break

@@ -35,7 +35,7 @@ func (s *subject) tooEarly(v startup.Violation, app *evidence.Container) Finding
 	f := Finding{
 		Code: "order-not-kept", Container: app.Name, Confidence: Certain, Sentence: v.Sentence(),
 		Disproof: fmt.Sprintf("a start of %s after %s was %s", e.To, e.From, e.After),
-		Remedy:   finding.Remedy{Sentence: "see by what the order is kept", Command: s.kubectl("get pod %s -o yaml | outrider plan -f -", s.Object.Name)},
+		Remedy:   finding.Remedy{Sentence: "see which mechanism keeps the order", Command: s.kubectl("get pod %s -o yaml | outrider plan -f -", s.Object.Name)},
 	}
 	f.Evidence = append(f.Evidence, s.quote(app.Run(0).Started, app.Name+" started"))
 	for _, i := range s.serving {

@@ -33,10 +33,10 @@ func startupRace(s *subject) (out []Finding) {
 			s.failedOpen(&f, app, y)
 		case held:
 			f.Code = "hold-without-effect"
-			f.Sentence = fmt.Sprintf("the hold of %s is set and has no effect: %s called out before its proxy was ready, %s", s.proxy.Name, app.Name, s.consequence(app, y))
+			f.Sentence = fmt.Sprintf("the hold of %s is set and has no effect: %s made a call before its proxy was ready, %s", s.proxy.Name, app.Name, s.consequence(app, y))
 			f.Evidence = append(f.Evidence, why)
 			s.wait(&f, app, y, stronger)
-			f.Remedy.Sentence = "make the pod anew, so that it is injected with the hold that is set; or " + f.Remedy.Sentence
+			f.Remedy.Sentence = "recreate the pod, so that it is injected with the hold that is set; or " + f.Remedy.Sentence
 		default:
 			s.wait(&f, app, y, waiting)
 		}
@@ -119,7 +119,7 @@ func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
 	}
 	f := Finding{
 		Code: "startup-race", Container: app.Name,
-		Sentence: fmt.Sprintf("startup race: %s called out before its proxy was ready, %s", app.Name, s.consequence(app, y)),
+		Sentence: fmt.Sprintf("startup race: %s made a call before its proxy was ready, %s", app.Name, s.consequence(app, y)),
 		Evidence: append([]Quote{y.quote}, because...),
 		Disproof: fmt.Sprintf("a line of %s that says it was ready before %s, or a setting that leaves %s out of the capture", s.proxy.Name, Instant(y.at), y.to),
 	}
@@ -195,9 +195,9 @@ func (s *subject) consequence(app *evidence.Container, y symptom) string {
 	case r.Exit != nil && *r.Exit != 0:
 		return fmt.Sprintf("was refused, and ended (%s)", exitText(*r))
 	case r.Running && s.triedAgain(y):
-		return "was refused, tried again, and was refused no more once the proxy was there"
+		return "was refused, tried again, and was no longer refused once the proxy was ready"
 	case r.Running:
-		return "was refused, and runs on, perhaps without what it asked for"
+		return "was refused, and goes on, perhaps without the data that it requested"
 	}
 	return "and was refused"
 }
@@ -253,7 +253,7 @@ func proxyDied(s *subject) (out []Finding) {
 		if v.Reason == "OOMKilled" {
 			f.Code = "proxy-out-of-memory"
 			f.Sentence = fmt.Sprintf("%s ran out of memory while %s ran", s.proxy.Name, app.Name)
-			f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or have it know less of the mesh", s.proxy.Name, s.memoryLimit(s.proxy.Name))}
+			f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or limit the configuration that it gets", s.proxy.Name, s.memoryLimit(s.proxy.Name))}
 		}
 		f.Evidence = append(f.Evidence, s.known.in(v.Number, "crash")...)
 		for _, y := range s.symptoms {

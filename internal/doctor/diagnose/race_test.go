@@ -12,9 +12,9 @@ import (
 // application start at :10, the proxy is ready at :15, and the pod continues.
 func TestWhatBecameOfARace(t *testing.T) {
 	for name, tt := range map[string]struct{ log, want string }{
-		"once":                  {refusedAt(11), "was refused, and runs on, perhaps without what it asked for"},
-		"again, until it works": {refusedAt(11, 12, 13), "was refused, tried again, and was refused no more once the proxy was there"},
-		"twice at once":         {refusedAt(11, 11), "was refused, and runs on, perhaps without what it asked for"},
+		"once":                  {refusedAt(11), "was refused, and goes on, perhaps without the data that it requested"},
+		"again, until it works": {refusedAt(11, 12, 13), "was refused, tried again, and was no longer refused once the proxy was ready"},
+		"twice at once":         {refusedAt(11, 11), "was refused, and goes on, perhaps without the data that it requested"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			findings := diagnoseFiles(t, map[string]string{"pod.yaml": startedPod, "istio-proxy.log": readyLog, "web.log": tt.log}).Findings

@@ -20,7 +20,7 @@ var faster = map[PhaseName]string{
 	SchedulePhase: "kubectl get events tells why no node took the pod; a cluster that adds nodes on demand needs spare ones to be quick",
 	SandboxPhase:  "the pod's events tell what its network plugin and its volumes waited for",
 	ImagePhase:    "smaller images, images that are on the node already (imagePullPolicy: IfNotPresent with a tag that does not move), or a registry that is nearer",
-	InitPhase:     "less work before the start: what needs no order may run beside the application, or once per roll-out in a Job",
+	InitPhase:     "do less work before the start: work that needs no order can run concurrently with the application, or once per roll-out in a Job",
 	ProxyPhase:    "the proxy's log tells what it waited for: its certificate, its control plane, or the size of its configuration; with configuration on demand that does not grow with the mesh",
 	GatePhase:     "the proxy's log tells what the gate waited for",
 	AppPhase:      "the application's own log tells what it did; a startup probe gives it that time",
@@ -36,18 +36,18 @@ func slowStart(s *subject, start *Start) []Finding {
 	}
 	f := Finding{
 		Code: "slow-start", Confidence: Likely,
-		Disproof: "other pods of this workload take as long in the same phase: then it is its usual start",
+		Disproof: "the same phase takes as long in other pods of this workload, so it is usual",
 		Evidence: []Quote{s.quote(evidence.Time{}, fmt.Sprintf("created %s", s.Object.CreationTimestamp.UTC().Format("15:04:05Z")))},
 	}
 	if start.State == StartNotReady {
-		f.Sentence = fmt.Sprintf("the pod is not ready %s after it was made", seconds(start.Took.Time))
+		f.Sentence = fmt.Sprintf("the pod is not ready %s after it was created", seconds(start.Took.Time))
 		if c := s.awaited(); c != nil {
 			f.Container = c.Name
 			started := c.Last().Started // the time of the evidence is known, because that of the start is
 			f.Sentence += fmt.Sprintf(": %s has run for %s of them", c.Name, seconds(s.Taken.At.Sub(started.At)))
 			f.Evidence = append(f.Evidence, s.quote(started, c.Name+" started, and runs"))
 		}
-		f.Remedy = finding.Remedy{Sentence: "its log tells what it does", Command: s.kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(f.Container, s.Object.Spec.Containers[0].Name))}
+		f.Remedy = finding.Remedy{Sentence: "its log shows what it does", Command: s.kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(f.Container, s.Object.Spec.Containers[0].Name))}
 		return []Finding{f}
 	}
 	f.Sentence = fmt.Sprintf("the pod took %s to get ready", seconds(start.Took.Time))
@@ -66,7 +66,7 @@ func slowStart(s *subject, start *Start) []Finding {
 	}
 	if slowest == "" {
 		f.Sentence += "; the evidence does not show in which phase"
-		f.Remedy = finding.Remedy{Sentence: "its events tell what it waited for, for about an hour", Command: s.kubectl("get events --field-selector involvedObject.name=%s", s.Object.Name)}
+		f.Remedy = finding.Remedy{Sentence: "its events show what it waited for; they are kept for about an hour", Command: s.kubectl("get events --field-selector involvedObject.name=%s", s.Object.Name)}
 		return []Finding{f}
 	}
 	if took[slowest]*2 > start.Took.Time {

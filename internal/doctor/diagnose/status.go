@@ -30,7 +30,7 @@ func notStarted(s *subject) (out []Finding) {
 		}
 		f := Finding{
 			Code: "image-missing", Container: c.Name, Confidence: Certain,
-			Sentence: fmt.Sprintf("%s has no image: %s cannot be had (%s)", c.Name, image, c.Waiting.Reason),
+			Sentence: fmt.Sprintf("%s has no image: %s cannot be pulled (%s)", c.Name, image, c.Waiting.Reason),
 			Evidence: []Quote{s.quote(evidence.Time{}, fmt.Sprintf("%s waits: %s %s", c.Name, c.Waiting.Reason, c.Waiting.Message))},
 			Disproof: "an event Pulled of this container",
 			Remedy:   finding.Remedy{Sentence: "correct the image's name, or the pull secret of the pod", Command: s.kubectl("describe pod %s", s.Object.Name)},
@@ -195,10 +195,10 @@ func killedByProbe(s *subject) (out []Finding) {
 			}
 			f := Finding{
 				Code: "killed-by-probe", Container: c.Name, Confidence: Certain,
-				Sentence: fmt.Sprintf("%s was killed since its %s probe failed", c.Name, kind),
+				Sentence: fmt.Sprintf("%s was killed because its %s probe failed", c.Name, kind),
 				Evidence: append([]Quote{{e.Source, e.First, s.show([]byte(e.Message))}}, s.events(c.Name, "Unhealthy")...),
 				Disproof: fmt.Sprintf("an end of %s before the event", c.Name),
-				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("have the %s probe of %s ask what it is for, and give it more time", kind, c.Name)},
+				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("check the target of the %s probe of %s, and give it more time", kind, c.Name)},
 			}
 			if edge, waits := s.waits(c.Name); waits && s.killedWaiting(c) {
 				f.Code = "killed-while-waiting"
@@ -235,7 +235,7 @@ func outOfMemory(s *subject) (out []Finding) {
 				Sentence: fmt.Sprintf("%s ran out of memory", c.Name),
 				Evidence: []Quote{s.quote(r.Finished, fmt.Sprintf("%s, run %d: OOMKilled, exit code %d", c.Name, r.Number, *r.Exit))},
 				Disproof: "a message of the kernel that another process of the pod was the one killed",
-				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or find what takes it", c.Name, s.memoryLimit(c.Name))},
+				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or find out what uses it", c.Name, s.memoryLimit(c.Name))},
 			})
 			break
 		}
@@ -263,7 +263,7 @@ func jobDoesNotEnd(s *subject) []Finding {
 		Sentence: fmt.Sprintf("the %s cannot end: its work is done, and %s runs on", kind, s.proxy.Name),
 		Evidence: append(ended, s.quote(s.proxy.Last().Started, fmt.Sprintf("%s runs", s.proxy.Name))),
 		Disproof: fmt.Sprintf("an end of %s soon after", s.proxy.Name),
-		Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which ends with the pod's work; this pod ends when its proxy is asked to", s.proxy.Name), Command: s.quit()},
+		Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which ends with the pod's work; this pod ends when its proxy is told to exit", s.proxy.Name), Command: s.quit()},
 		Patch:    cmp.Or(s.nativePatch(name), ""),
 	}}
 }

@@ -168,7 +168,7 @@ func inLikelyZone(l *evidence.Log) *evidence.Log {
 
 // assumedZone quotes the assumption of that zone.
 func assumedZone(l *evidence.Log) *Quote {
-	return &Quote{Source: l.Source, Text: fmt.Sprintf("its times name no zone: they are taken for those of UTC%+.1f h, with which the log begins within a minute after its run", l.Zone.Likely.Hours())}
+	return &Quote{Source: l.Source, Text: fmt.Sprintf("its times have no zone: UTC%+.1f h is assumed, with which the log begins within a minute after its run", l.Zone.Likely.Hours())}
 }
 
 // timeOf returns the time of a line: its own, or else the time of the run that contains it.

@@ -106,9 +106,9 @@ func shellStays(s subject, b *builder) {
 		if last >= 0 && (calls[last].Execed || calls[last].Alone && execsItsLast(program, argv[calls[last].Word])) {
 			continue
 		}
-		c := clue{code: "shell-without-exec", title: fmt.Sprintf("the shell of %s stays in front of its program", m.Name), field: m.wordAt(calls[0].Word), source: "measured: bash 5.2, busybox 1.35, dash 0.5.12",
-			why: "as process 1 it ignores SIGTERM and passes none on: the program does not stop by itself, and is killed when the whole grace period is over",
-			do:  "begin the last command with exec, or trap SIGTERM and pass it on"}
+		c := clue{code: "shell-without-exec", title: fmt.Sprintf("the shell of %s stays the parent of its program", m.Name), field: m.wordAt(calls[0].Word), source: "measured: bash 5.2, busybox 1.35, dash 0.5.12",
+			why: "as PID 1 it ignores SIGTERM and does not forward it: the program does not stop by itself, and is killed when the whole grace period is over",
+			do:  "begin the last command with exec, or trap SIGTERM and forward it"}
 		if shell.AfterInit(argv) > 0 {
 			c.source = "measured: tini 0.19.0 with and without -g, dumb-init 1.2.5"
 			c.why = "the init program passes SIGTERM to it, it ends at once, and the container with it: the program is killed without any time to stop"
@@ -118,7 +118,7 @@ func shellStays(s subject, b *builder) {
 			c.do = "run the program alone with exec, or trap SIGTERM and pass it on"
 		}
 		if last >= 0 && calls[last].Alone && program == "sh" {
-			c.title = fmt.Sprintf("the shell of %s stays in front of its program where sh is dash (Debian, Ubuntu)", m.Name)
+			c.title = fmt.Sprintf("the shell of %s stays the parent of its program where sh is dash (Debian, Ubuntu)", m.Name)
 		}
 		if last >= 0 {
 			c.evidence = calls[last].Program
@@ -179,7 +179,7 @@ func postStartConnects(s subject, b *builder) {
 			continue
 		}
 		b.add(clue{code: "post-start-network", title: fmt.Sprintf("the postStart of %s connects to others", m.Name), field: field, evidence: evidence,
-			why: "if the other one does not respond, the hook fails and the kubelet kills the container, with back-off; while it takes long, the next container of the list does not start",
-			do:  "let the program itself connect, or an init container", source: "kubelet v1.34.4 kuberuntime_container.go: FailedPostStartHook"})
+			why: "if the other one does not respond, the hook fails and the kubelet kills the container, with back-off; until it returns, the next container of the list does not start",
+			do:  "connect in the program itself, or in an init container", source: "kubelet v1.34.4 kuberuntime_container.go: FailedPostStartHook"})
 	}
 }

@@ -48,7 +48,7 @@ func refusedObject(o meshObject, b *builder) {
 func neverMatches(o meshObject, b *builder) {
 	for _, e := range o.never {
 		b.add(clue{code: "value-never-matches", title: fmt.Sprintf("%s has a value that no request has", o.Ref), field: parsePath(e.Field),
-			why: "it is compared as it is written: what a rule allows or denies by it alone never happens",
+			why: "values are compared as they are written: a rule that depends on this one never matches",
 			do:  e.Message, source: "istio/api security/v1beta1/authorization_policy.proto"})
 	}
 }
@@ -59,7 +59,7 @@ func selectsEverything(o meshObject, b *builder) {
 		return
 	}
 	namespace := cmp.Or(o.Ref.Namespace, b.Namespace)
-	b.add(clue{code: "selector-empty", title: fmt.Sprintf("%s is for all pods of namespace %s", o.Ref, namespace), field: path{"spec", "selector"},
+	b.add(clue{code: "selector-empty", title: fmt.Sprintf("%s applies to all pods of namespace %s", o.Ref, namespace), field: path{"spec", "selector"},
 		why: "its selector names no label, which selects every pod of the namespace, and from the root namespace every pod of the mesh",
 		do:  "name labels in spec.selector.matchLabels; if all pods are meant, leave spec.selector out", source: "istio/api type/v1beta1/selector.proto"})
 }

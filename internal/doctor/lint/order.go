@@ -54,7 +54,7 @@ func leftOut(s subject, b *builder) {
 		return
 	}
 	field, evidence, _ := s.annotationOf(s.reading.Requested[slices.IndexFunc(s.reading.Requested, func(e startup.Edge) bool { return e.From == s.proxy })])
-	b.add(clue{code: "proxy-not-awaited", title: fmt.Sprintf("%s may run before %s: the annotations name others only", words(free), s.proxy), field: field, evidence: evidence,
+	b.add(clue{code: "proxy-not-awaited", title: fmt.Sprintf("%s may run before %s: the annotations name only other containers", words(free), s.proxy), field: field, evidence: evidence,
 		why: "a pod that names containers to wait for its proxy must name all of them; " + refused, do: "let " + words(free) + " wait for " + s.proxy + " too", fix: s.requesting(&s.Pod, s.edges(free))})
 }
 
@@ -74,7 +74,7 @@ func firstStartOnly(s subject, b *builder) {
 	}
 	m, _ := s.member(missing[0])
 	b.add(clue{code: "first-start-only", title: fmt.Sprintf("%s and %s are in order at the first start only", words(missing), s.proxy), field: m.field.plus("name"), evidence: missing[0],
-		why: "a gate keeps the order at every start, and needs the command, which only the image names here; what injection takes in its place keeps no order when a container restarts",
+		why: "a gate keeps the order at every start, and needs the command, which only the image has here; the mechanism that injection uses instead keeps no order when a container restarts",
 		do:  "install outrider-node (value node.enabled), whose gates need no command, or write the command into the pod spec, or inject with --resolve-images",
 		run: fmt.Sprintf("outrider plan %s --advise", b.input(s.File)), source: "docs/node.md"})
 }

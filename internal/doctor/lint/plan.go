@@ -23,7 +23,7 @@ func unknownFields(s subject, b *builder) {
 			continue // a directive of a strategic merge patch
 		}
 		b.addAt(s.at, clue{code: "unknown-field", title: field + " is not a field of a pod", field: at, evidence: fmt.Sprint(at[len(at)-1]),
-			why: "the API server drops it, so it has no effect", do: "check its spelling and its level"})
+			why: "the API server drops it, so it has no effect", do: "check its spelling and its indentation"})
 	}
 }
 
@@ -31,7 +31,7 @@ func unknownFields(s subject, b *builder) {
 func planWorks(s subject, b *builder) {
 	for _, err := range annotationErrors(s.readErr) {
 		b.add(clue{code: "invalid-annotation", title: strings.TrimPrefix(err.Error(), "annotation "), field: annotation(err.Key), evidence: s.Pod.Annotations[err.Key],
-			why: "an injection refuses the pod", do: "write it as docs/plan.md shows", source: "docs/plan.md"})
+			why: "injection refuses the pod", do: "write it as docs/plan.md shows", source: "docs/plan.md"})
 	}
 	var large *podspec.SizeError
 	var field *podspec.FieldError

@@ -37,7 +37,7 @@ func serverFirst(s service, b *builder) {
 			continue
 		}
 		field := path{"spec", "ports", i}
-		c := clue{code: "undeclared-server-first", title: fmt.Sprintf("port %d of %s looks like %s (%s), and does not declare it", p.Port, s.Name, shown(is), because),
+		c := clue{code: "undeclared-server-first", title: fmt.Sprintf("port %d of %s looks like %s (%s), but does not declare it", p.Port, s.Name, shown(is), because),
 			field: field.plus("port"), evidence: fmt.Sprint(p.Port),
 			why:    why,
 			do:     fmt.Sprintf("declare it: appProtocol: %s, or a name that begins with %s", is, is),

@@ -54,7 +54,7 @@ func podSecurity(s subject, b *builder) {
 	b.addAt(s.ns.at, clue{code: "pod-security", field: path{"metadata", "labels", enforceLabel}, evidence: level,
 		title:  fmt.Sprintf("namespace %s enforces %q, which refuses the pod with its capture", name, level),
 		why:    "the container that writes the capture rules needs NET_ADMIN. The API server refuses the pod when it is created: a Deployment is accepted, and then has no pods; only an event of its ReplicaSet reports it",
-		do:     "have the nodes capture (value node.enabled, annotation " + contract.Init + ": node), for which no pod needs a privilege; or let the namespace enforce privileged (and warn and audit the old level), or turn capture off (outrider.dev/capture: none)",
+		do:     "let the nodes capture (value node.enabled, annotation " + contract.Init + ": node), for which no pod needs a privilege; or let the namespace enforce privileged (and warn and audit the old level), or turn capture off (outrider.dev/capture: none)",
 		run:    fmt.Sprintf("kubectl label namespace %s %s=privileged pod-security.kubernetes.io/warn=%s --overwrite", name, enforceLabel, level),
 		source: "measured on a kubelet; Kubernetes Pod Security Standards"})
 }

@@ -34,7 +34,7 @@ func sidecarStart(s subject, b *builder) {
 				c.StartupProbe.FailureThreshold = cmp.Or(p.FailureThreshold, 3) * period(p)
 				c.StartupProbe.PeriodSeconds = 1
 			}
-			b.add(clue{code: "sidecar-slow-start", title: fmt.Sprintf("the startup probe of %s runs every %d s, and what comes after it waits for the next one", m.Name, period(p)),
+			b.add(clue{code: "sidecar-slow-start", title: fmt.Sprintf("the startup probe of %s runs every %d s, and the containers after it wait for the next one", m.Name, period(p)),
 				field: m.field.plus("startupProbe"), evidence: "startupProbe", why: "the kubelet probes at fixed ticks: each start takes up to one period longer than the sidecar needs",
 				do: "set periodSeconds: 1, and failureThreshold so that the limit stays", source: "kubelet v1.34.4 prober/worker.go", fix: s.to(after)})
 		case p == nil && f.Edges[0].After == startup.Started && m.serves() && !s.awaited(m.Name):

@@ -191,7 +191,7 @@ func (w *world) status(d *appsv1.Deployment) {
 }
 
 const (
-	race  = "startup race: awesome-app called out before its proxy was ready, was refused, and ended (exit code 1) (startup-race)"
+	race  = "startup race: awesome-app made a call before its proxy was ready, was refused, and ended (exit code 1) (startup-race)"
 	well  = "nothing is wrong as far as the evidence shows; some of it is missing"
 	never = time.Hour // so long that no start in a test counts as slow
 )

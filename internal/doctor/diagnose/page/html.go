@@ -226,8 +226,8 @@ func (d *document) pod(r diagnose.Report, end time.Duration, room *int) {
 		d.finding(f, zero)
 	}
 	d.putIf(`<p><b>What would decide:</b></p><pre tabindex="0">%s</pre>`+"\n", cut(r.Decide, longestLine))
-	d.list("What is missing", r.Missing)
-	d.list("What contradicts itself, or is limited", r.Notes)
+	d.list("Missing evidence", r.Missing)
+	d.list("Contradictions and limits of the evidence", r.Notes)
 	d.put("</div>\n</div>\n</section>\n")
 }
 
@@ -254,7 +254,7 @@ func (d *document) timeline(r diagnose.Report, name string, end time.Duration) {
 	d.put("</div>\n")
 	d.WriteString(rows.String())
 	d.put(`</div>
-<div class="now" aria-live="polite"><p class="faint">The lines of the logs at the cursor stand here.</p></div>
+<div class="now" aria-live="polite"><p class="faint">The log lines at the cursor are shown here.</p></div>
 `)
 }
 
@@ -326,8 +326,8 @@ func (d *document) finding(f diagnose.Finding, zero time.Time) {
 	for _, q := range f.Against {
 		d.quote("<b>Against it:</b> ", q, zero)
 	}
-	d.put("</ul>\n<p>It would be wrong by: %s</p>\n", cut(f.Disproof, longestLine))
-	d.putIf("<p><b>What ends it:</b> %s</p>\n", cut(f.Remedy.Sentence, longestLine))
+	d.put("</ul>\n<p>It would be disproved by: %s</p>\n", cut(f.Disproof, longestLine))
+	d.putIf("<p><b>What fixes it:</b> %s</p>\n", cut(f.Remedy.Sentence, longestLine))
 	d.putIf("<p>%s</p>\n", cut(f.Tried(), longestLine))
 	d.putIf("<pre tabindex=\"0\">%s</pre>\n", cut(f.Remedy.Command, longestLine))
 	d.putIf("<details><summary>patch.yaml</summary><pre tabindex=\"0\">%s</pre></details>\n", cut(f.Patch, 20*longestLine))

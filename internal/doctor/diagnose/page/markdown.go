@@ -32,9 +32,9 @@ func markdown(b *strings.Builder, r diagnose.Report) {
 		fmt.Fprintf(b, "\n**%s** (%s): %s\n", prose(string(f.Code)), prose(string(f.Confidence)), prose(f.Sentence))
 		quoted(b, "", f.Evidence)
 		quoted(b, "Against it:", f.Against)
-		fmt.Fprintf(b, "\nIt would be wrong by: %s\n", prose(f.Disproof))
+		fmt.Fprintf(b, "\nIt would be disproved by: %s\n", prose(f.Disproof))
 		if f.Remedy.Sentence != "" {
-			fmt.Fprintf(b, "\n**What ends it:** %s\n", prose(f.Remedy.Sentence))
+			fmt.Fprintf(b, "\n**What fixes it:** %s\n", prose(f.Remedy.Sentence))
 		}
 		if tried := f.Tried(); tried != "" {
 			fmt.Fprintf(b, "\n%s\n", prose(tried))

@@ -83,9 +83,9 @@ func (t *texter) finding(f diagnose.Finding, numbered bool, i int) {
 	for _, q := range f.Against {
 		t.quote("  against it: ", q)
 	}
-	t.line("  ", "It would be wrong by: "+f.Disproof, "")
+	t.line("  ", "It would be disproved by: "+f.Disproof, "")
 	if f.Remedy.Sentence != "" {
-		t.line("  ", "What ends it: "+f.Remedy.Sentence, "")
+		t.line("  ", "What fixes it: "+f.Remedy.Sentence, "")
 	}
 	if tried := f.Tried(); tried != "" {
 		t.line("  ", tried, "")
