@@ -1,9 +1,7 @@
 package resource_test
 
 import (
-	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/netip"
 	"slices"
 	"strings"
@@ -32,53 +30,6 @@ func awayOf(t *testing.T, s *resource.Source) wire.Away {
 	return away
 }
 
-// The networks for the time without a control plane contain the address of every service and of no pod.
-// They are updated after changes.
-func TestNetworksOfServices(t *testing.T) {
-	h := newTestMesh()
-	source := resource.New(h)
-	service := func(name string, at string) *mesh.ServiceSpec {
-		return &mesh.ServiceSpec{Name: name, Namespace: "shop", Addresses: addresses(at), Ports: []mesh.PortSpec{{Port: mesh.Port{Name: "a", Number: 80}}}}
-	}
-	want := func(what string, networks ...string) {
-		t.Helper()
-		var got []string
-		for _, p := range awayOf(t, source).Services {
-			got = append(got, p.String())
-		}
-		if !slices.Equal(got, networks) {
-			t.Errorf("%s: %v, want %v", what, got, networks)
-		}
-	}
-	want("nothing")
-	h.builder.Set(service("a", "10.96.0.1 fd96::1"), service("headless", ""))
-	want("a service with two families", "10.96.0.0/20", "fd96::/112")
-	h.builder.Set(service("b", "10.96.16.9"))
-	want("neighbours", "10.96.0.0/19", "fd96::/112")
-	with := pod("p", "p", "10.96.16.8")
-	h.builder.Set(with)
-	want("a pod in the block", "10.96.0.0/20", "10.96.16.9/32", "fd96::/112")
-	h.builder.Delete(with.Key())
-	want("no pod", "10.96.0.0/19", "fd96::/112")
-	h.builder.Delete(service("a", "").Key())
-	want("one service", "10.96.16.0/20")
-}
-
-// The 10,000 services of a cluster form one network.
-func TestNetworksOfManyServices(t *testing.T) {
-	h := newTestMesh()
-	source := resource.New(h)
-	random := rand.New(rand.NewPCG(1, 2))
-	for i := range 10_000 {
-		n := random.IntN(1 << 20)
-		at := netip.AddrFrom4([4]byte{10, byte(96 + n>>16), byte(n >> 8), byte(n)})
-		h.builder.Set(&mesh.ServiceSpec{Name: fmt.Sprint("s", i), Namespace: "shop", Addresses: []netip.Addr{at}})
-	}
-	if got := fmt.Sprint(awayOf(t, source).Services); got != "[10.96.0.0/12]" {
-		t.Errorf("%.200s", got)
-	}
-}
-
 // A stand-in is a template with a name and a load assignment appended. It equals the control plane's
 // own cluster for the same address.
 func TestTemplates(t *testing.T) {
@@ -99,8 +50,18 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("%s: %v, want %v", name, got, want)
 		}
 	}
-	if a, b := v.Away(), v.Away(); &a[0] != &b[0] || away.Grace != contract.DefaultFirstUse {
-		t.Errorf("made twice, or a grace of %s", away.Grace)
+	if away.Grace != contract.DefaultFirstUse {
+		t.Errorf("a grace of %s", away.Grace)
+	}
+	// The message is made once for the same networks.
+	h.builder.Set(service("same", "web", "10.96.0.99", port(80, mesh.TCP)))
+	same, _ := source.Current()
+	if a, b := v.Away(), same.Away(); &a[0] != &b[0] {
+		t.Error("made twice")
+	}
+	h.builder.Set(service("another", "web", "10.99.0.1", port(80, mesh.TCP)))
+	if got := awayOf(t, source).Services; len(got) != len(away.Services)+1 {
+		t.Errorf("networks %v after %v", got, away.Services)
 	}
 }
 
