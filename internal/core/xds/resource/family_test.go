@@ -109,28 +109,3 @@ func TestFamilies(t *testing.T) {
 		}
 	}
 }
-
-// Endpoints that were ready before a restart of the kubelet get traffic only if there are no others.
-func TestKeptEndpointsAreTheLast(t *testing.T) {
-	unready := func(s *mesh.WorkloadSpec) { s.Ready = false }
-	kept := func(s *mesh.WorkloadSpec) { s.Ready, s.Kept = false, true }
-	leaves := func(s *mesh.WorkloadSpec) { s.Terminating = true }
-	for name, tt := range map[string]struct {
-		pods []mesh.Part
-		want []string
-	}{
-		"no other":        {[]mesh.Part{pod("a", "a", "10.244.0.1", kept), pod("b", "a", "10.244.0.2", kept), pod("c", "a", "10.244.0.3", unready)}, []string{"10.244.0.1", "10.244.0.2"}},
-		"a ready one":     {[]mesh.Part{pod("a", "a", "10.244.0.1", kept), pod("b", "a", "10.244.0.2")}, []string{"10.244.0.2"}},
-		"one that leaves": {[]mesh.Part{pod("a", "a", "10.244.0.1", kept), pod("b", "a", "10.244.0.2", leaves)}, []string{"10.244.0.2"}},
-	} {
-		v := snapshot(t, append(tt.pods, service("a", "a", "10.96.0.1", port(80, mesh.HTTP)))...)
-		r := v.Named(client(), xds.EndpointType, "outbound|80||a.shop.svc.cluster.local").Resource
-		var got []string
-		for _, m := range endpointAddress.FindAllStringSubmatch(text(t, []xds.Dependency{{Type: xds.EndpointType, Resource: r}}), -1) {
-			got = append(got, m[1])
-		}
-		if diff := cmp.Diff(tt.want, got); diff != "" {
-			t.Errorf("%s: endpoints (-want +got):\n%s", name, diff)
-		}
-	}
-}

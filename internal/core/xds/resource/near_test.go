@@ -2,7 +2,6 @@ package resource_test
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
@@ -47,48 +46,5 @@ func TestPrioritiesOfZones(t *testing.T) {
 	now, _ := source.Current()
 	if changes, ok := now.Diff(v); !ok || !changes[xds.EndpointType].AllNames || order(of(now, "c-z")) != "0:b 1:a" {
 		t.Errorf("a client moved: %+v, %s", changes[xds.EndpointType], order(of(now, "c-z")))
-	}
-}
-
-// If each node has an endpoint, assignments do not grow with the number of nodes: a client gets the
-// endpoints on its node, and some others. A client on a node without one gets all.
-func TestEndpointOnEachNode(t *testing.T) {
-	const nodes = 300
-	web := service("web", "web", "10.96.0.1", port(80, mesh.HTTP))
-	web.Traffic = mesh.SameNode
-	on := func(node int) func(*mesh.WorkloadSpec) {
-		return func(s *mesh.WorkloadSpec) { s.Node = fmt.Sprint("n", node) }
-	}
-	list := []mesh.Part{web}
-	for i := range nodes {
-		list = append(list, pod(fmt.Sprint("web-", i), "web", fmt.Sprintf("10.244.%d.%d", i/200, i%200+1), on(i)), pod(fmt.Sprint("c-", i), "c", fmt.Sprintf("10.245.%d.%d", i/200, i%200+1), on(i)))
-	}
-	v := snapshot(t, append(list, pod("c-none", "c", "10.246.0.1", on(nodes)))...)
-	used := map[string]int{}
-	for i := range nodes + 1 {
-		name, want := fmt.Sprint("c-", i), []int{1, 100}
-		if i == nodes {
-			name, want = "c-none", []int{nodes}
-		}
-		p := client(withAgent, func(p *xds.Proxy) { p.ID, p.ServiceAccount, p.Addresses = "sidecar~10.9.9.9~"+name+".shop~x", "c", nil })
-		var got []int
-		for priority, l := range message(t, v.Named(p, xds.EndpointType, web80).Resource).(*endpoint.ClusterLoadAssignment).Endpoints {
-			got = append(got, len(l.LbEndpoints))
-			for _, e := range l.LbEndpoints {
-				at := e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress()
-				if own := fmt.Sprintf("10.244.%d.%d", i/200, i%200+1); i < nodes && (at == own) != (priority == 0) {
-					t.Errorf("%s: %s has priority %d", name, at, priority)
-				}
-				if priority == 1 {
-					used[at]++
-				}
-			}
-		}
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: %d endpoints by priority, want %d", name, got, want)
-		}
-	}
-	if len(used) != nodes {
-		t.Errorf("%d of %d endpoints are used by other nodes", len(used), nodes)
 	}
 }

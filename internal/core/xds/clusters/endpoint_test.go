@@ -1,0 +1,94 @@
+package clusters
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/build"
+	"outrider.dev/internal/core/xds/names"
+)
+
+// pod returns an endpoint of the service web.
+func pod(name, at string, change ...func(*mesh.WorkloadSpec)) *mesh.WorkloadSpec {
+	s := &mesh.WorkloadSpec{Ready: true, Workload: mesh.Workload{
+		Name: name, Namespace: "shop", Labels: map[string]string{"app": "web"}, Addresses: []netip.Addr{netip.MustParseAddr(at)},
+	}}
+	for _, f := range change {
+		f(s)
+	}
+	return s
+}
+
+// web returns a port of the service web with these endpoints.
+func web(traffic mesh.Traffic, pods ...mesh.Part) names.Target {
+	b := build.New(mesh.Config{})
+	b.Set(append(pods, &mesh.ServiceSpec{Name: "web", Namespace: "shop", Selector: map[string]string{"app": "web"}, Traffic: traffic,
+		Ports: []mesh.PortSpec{{Port: mesh.Port{Name: "http", Number: 80, Protocol: mesh.HTTP}, Target: 80}}})...)
+	s := b.Mesh().ByName("shop", "web")
+	return names.Target{Service: s, Port: s.Port(80)}
+}
+
+// byPriority returns the addresses of the endpoints for a client at a place, by priority.
+func byPriority(t names.Target, at mesh.Place) (out [][]string) {
+	for _, l := range (Builder{}).Endpoints("web", t, t.Service.Relevant(at)).Endpoints {
+		for int(l.Priority) >= len(out) {
+			out = append(out, nil)
+		}
+		for _, e := range l.LbEndpoints {
+			out[l.Priority] = append(out[l.Priority], e.GetEndpoint().GetAddress().GetSocketAddress().GetAddress())
+		}
+	}
+	return out
+}
+
+// If each node has an endpoint, assignments do not grow with the number of nodes: a client gets the
+// endpoints on its node, and some others. A client on a node without one gets all.
+func TestEndpointOnEachNode(t *testing.T) {
+	const nodes = 300
+	address := func(i int) string { return fmt.Sprintf("10.244.%d.%d", i/200, i%200+1) }
+	node := func(i int) string { return fmt.Sprint("n", i) }
+	var pods []mesh.Part
+	for i := range nodes {
+		pods = append(pods, pod(fmt.Sprint("web-", i), address(i), func(s *mesh.WorkloadSpec) { s.Node = node(i) }))
+	}
+	service, used := web(mesh.SameNode, pods...), map[string]bool{}
+	for i := range nodes {
+		got := byPriority(service, mesh.Place{Node: node(i)})
+		if len(got) != 2 || !slices.Equal(got[0], []string{address(i)}) || len(got[1]) != maxFar || slices.Contains(got[1], address(i)) {
+			t.Fatalf("%s: %q", node(i), got)
+		}
+		for _, a := range got[1] {
+			used[a] = true
+		}
+	}
+	if len(used) != nodes {
+		t.Errorf("%d of %d endpoints are used by other nodes", len(used), nodes)
+	}
+	if got := byPriority(service, mesh.Place{Node: node(nodes)}); len(got) != 1 || len(got[0]) != nodes {
+		t.Errorf("on a node without an endpoint: %q", got)
+	}
+}
+
+// Endpoints that were ready before a restart of the kubelet get traffic only if there are no others.
+func TestKeptEndpointsAreTheLast(t *testing.T) {
+	unready := func(s *mesh.WorkloadSpec) { s.Ready = false }
+	kept := func(s *mesh.WorkloadSpec) { s.Ready, s.Kept = false, true }
+	leaves := func(s *mesh.WorkloadSpec) { s.Terminating = true }
+	for name, tt := range map[string]struct {
+		pods []mesh.Part
+		want []string
+	}{
+		"no other":        {[]mesh.Part{pod("a", "10.244.0.1", kept), pod("b", "10.244.0.2", kept), pod("c", "10.244.0.3", unready)}, []string{"10.244.0.1", "10.244.0.2"}},
+		"a ready one":     {[]mesh.Part{pod("a", "10.244.0.1", kept), pod("b", "10.244.0.2")}, []string{"10.244.0.2"}},
+		"one that leaves": {[]mesh.Part{pod("a", "10.244.0.1", kept), pod("b", "10.244.0.2", leaves)}, []string{"10.244.0.2"}},
+	} {
+		if diff := cmp.Diff([][]string{tt.want}, byPriority(web("", tt.pods...), mesh.Place{})); diff != "" {
+			t.Errorf("%s: endpoints (-want +got):\n%s", name, diff)
+		}
+	}
+}
