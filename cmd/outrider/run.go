@@ -21,9 +21,11 @@ import (
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/internal/core/pod/mechanism"
 	"outrider.dev/internal/core/pod/offline"
 	"outrider.dev/internal/core/pod/plan"
 	"outrider.dev/internal/core/pod/podfile"
+	"outrider.dev/internal/core/pod/podrun"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/lab/localpod"
 	"outrider.dev/internal/lab/localpod/containerinit"
@@ -203,10 +205,10 @@ func (o *runOptions) options(cmd *cobra.Command) (localpod.Options, error) {
 	if _, byNode := podspec.NodeWork(&object.Pod); o.on || byNode {
 		addAgent(out.Entrypoints, &out.Pod)
 	}
-	for _, sentence := range podspec.Unmodelled(&out.Pod) {
+	for _, sentence := range podrun.Unmodelled(&out.Pod) {
 		cli.Note(cmd, "%s", object.Field(sentence))
 	}
-	for _, c := range podspec.Choose(reading, startup.Kubernetes(o.kube)) {
+	for _, c := range mechanism.Choose(reading, startup.Kubernetes(o.kube)) {
 		if e := c.Edge; c.Present == nil && e.By != "" {
 			e.By = ""
 			cli.Note(cmd, "nothing in the pod keeps %q: injection would, see --injected", e)

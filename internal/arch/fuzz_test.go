@@ -71,7 +71,7 @@ var targets = map[string]string{
 	"internal/base/manifest FuzzSmallChange":            "manifests, edited",
 	"internal/base/manifest/limits FuzzParse":           "YAML that repeats itself",
 	"internal/base/manifest FuzzSplit":                  "documents of a file",
-	"internal/core/pod/podspec FuzzRead":                "pods and workloads",
+	"internal/core/pod/podrun FuzzRead":                 "pods and workloads",
 	"internal/core/pod/podfile FuzzRewrite":             "manifests, injected",
 	"internal/core/pod/request FuzzEdges":               "annotations of dependencies",
 	"internal/core/pod/shell FuzzStatements":            "shell scripts in commands",

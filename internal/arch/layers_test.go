@@ -33,7 +33,7 @@ internal/core/node: captures cniconf hostfile kubenode nri socket states validat
 internal/core/mesh: persistent < . < build foreign < objects
 internal/core/xds: . message names networks < mtls observe rbac retry < features routes < clusters listeners < resource
 internal/core/pod/inject: containers injectors settings verdict < imagecmd < changes order < .
-internal/core/pod: kubelet patch podfile request shell startcost < gates podspec < inject plan < lookup offline
+internal/core/pod: kubelet patch podfile podstart request shell startcost < gates mechanism podspec < inject podrun < plan < lookup offline
 internal/core/controlplane: ca conns debugapi < files kube webhook < .
 
 internal/doctor: . chart evidence lint < simulate verify < diagnose scenario < diagnoser

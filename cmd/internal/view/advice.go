@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"outrider.dev/internal/core/pod/mechanism"
 	"outrider.dev/internal/core/pod/plan"
-	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/startcost"
 	"outrider.dev/startup"
 )
@@ -24,7 +24,7 @@ func (p *printer) advice(r plan.Report) {
 	}
 }
 
-func (p *printer) ways(a podspec.Advice) {
+func (p *printer) ways(a mechanism.Advice) {
 	rows := [][]string{{"  ", "WAY", "KEEPS", "AT STOP", "READY TO START, s", "LIMITS"}}
 	for _, w := range a.Ways {
 		mark := or(w.Chosen, "  *", "   ")
@@ -45,7 +45,7 @@ func (p *printer) ways(a podspec.Advice) {
 	_ = table(p, rows) // writing to a strings.Builder cannot fail
 }
 
-func wayName(w podspec.Way) string {
+func wayName(w mechanism.Way) string {
 	switch {
 	case w.ByNode:
 		return string(w.By) + ", by the node"

@@ -13,6 +13,7 @@ import (
 
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/inject/settings"
+	"outrider.dev/internal/core/pod/podrun"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/lint"
@@ -101,7 +102,7 @@ func keeps(t *testing.T, pod *corev1.Pod, w way) {
 	if why, is := r.NoEffect[w.annotation]; is {
 		t.Errorf("%s has no effect: %s", w.annotation, why)
 	}
-	run, err := podspec.AsItRuns(r.Pod, 34)
+	run, err := podrun.Of(r.Pod, 34)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/doctor/diagnose/capturescope"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
@@ -20,7 +21,7 @@ type subject struct {
 	proxy   *evidence.Container   // nil: the pod has none
 	apps    []*evidence.Container // plain containers that no mesh has added
 	inits   []*evidence.Container // init containers that end before the others start, and that no mesh has added
-	reading podspec.Reading
+	reading podstart.Reading
 	capture capturescope.Scope
 
 	symptoms []symptom

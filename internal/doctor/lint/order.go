@@ -12,6 +12,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/mechanism"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
@@ -68,7 +69,7 @@ func firstStartOnly(s subject, b *builder) {
 	if err != nil {
 		return
 	}
-	missing := run.MissingCommands(podspec.Choose(run, s.on), s.on)
+	missing := mechanism.MissingCommands(run, mechanism.Choose(run, s.on), s.on)
 	if len(missing) == 0 {
 		return
 	}
@@ -200,7 +201,7 @@ func keepsAll(pod *corev1.Pod, edges []startup.Edge, on startup.Kubernetes) bool
 			return false
 		}
 	}
-	kept := podspec.KeptBy(podspec.Choose(r, on))
+	kept := mechanism.KeptBy(mechanism.Choose(r, on))
 	return !slices.ContainsFunc(edges, func(e startup.Edge) bool { return !kept(e) })
 }
 

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/pod/mechanism"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/internal/doctor/lint/kinds"
@@ -46,7 +47,7 @@ func planWorks(s subject, b *builder) {
 	if s.readErr != nil {
 		return // the plan lacks edges that the annotations request
 	}
-	for _, f := range s.reading.Findings(s.choices, s.on) {
+	for _, f := range mechanism.Findings(s.reading, s.choices, s.on) {
 		if ofWorkAround(f) {
 			continue
 		}

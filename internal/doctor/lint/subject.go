@@ -12,8 +12,10 @@ import (
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/inject/verdict"
+	"outrider.dev/internal/core/pod/mechanism"
 	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/internal/doctor/lint/text"
 	"outrider.dev/startup"
@@ -25,10 +27,10 @@ type subject struct {
 	located
 	template path // path of the pod in the object
 
-	reading  podspec.Reading
+	reading  podstart.Reading
 	readErr  error
 	plan     startup.Plan
-	choices  []podspec.Choice
+	choices  []mechanism.Choice
 	on       startup.Kubernetes
 	ns       namespace
 	proxy    string // the container that receives the pod's connections; may be empty
@@ -45,7 +47,7 @@ func (w *world) subject(o podfile.Object, file *text.File) subject {
 		template: parsePath(o.Template), on: w.Kubernetes}
 	out.reading, out.readErr = podspec.Read(&o.Pod)
 	out.plan = out.reading.Plan()
-	out.choices = podspec.Choose(out.reading, w.Kubernetes)
+	out.choices = mechanism.Choose(out.reading, w.Kubernetes)
 	return out
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
@@ -57,7 +58,7 @@ func workarounds(s subject, b *builder) {
 }
 
 // describe adds to a clue what a work-around does not keep, by its mechanism.
-func (s *subject) describe(c *clue, f podspec.Found, e startup.Edge) {
+func (s *subject) describe(c *clue, f podstart.Found, e startup.Edge) {
 	c.code = finding.Code(f.Mechanism)
 	switch f.Mechanism {
 	case startup.Sleep:
@@ -82,7 +83,7 @@ func (s *subject) describe(c *clue, f podspec.Found, e startup.Edge) {
 }
 
 // blocks reports whether the wait of m prevents the kubelet from ever starting the container that m waits for.
-func (s *subject) blocks(m member, f podspec.Found, e startup.Edge) bool {
+func (s *subject) blocks(m member, f podstart.Found, e startup.Edge) bool {
 	from, listed := s.member(e.From)
 	switch {
 	case m.kind == startup.Init || m.kind == startup.Sidecar && f.Mechanism == startup.PostStartProbe:

@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/core/pod/kubelet"
 	"outrider.dev/internal/core/pod/plan"
 	"outrider.dev/internal/core/pod/podfile"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podrun"
 	"outrider.dev/startup"
 )
 
@@ -32,7 +32,7 @@ type Subject struct {
 	Unmodelled []string `json:"unmodelled,omitempty"`
 	Stronger   string   `json:"stronger,omitempty"`
 
-	run podspec.Run
+	run podrun.Run
 	pod kubelet.Pod
 	on  startup.Kubernetes
 }
@@ -45,16 +45,16 @@ func NewSubject(o podfile.Object, on startup.Kubernetes) (Subject, error) {
 	if err := plan.CheckRunnable(o, on); err != nil {
 		return Subject{}, err
 	}
-	run, err := podspec.AsItRuns(&o.Pod, on)
+	run, err := podrun.Of(&o.Pod, on)
 	if err != nil {
 		return Subject{}, fmt.Errorf("%s: %w", plan.Where(o), err)
 	}
 	var unmodelled []string
-	for _, sentence := range podspec.Unmodelled(&o.Pod) {
+	for _, sentence := range podrun.Unmodelled(&o.Pod) {
 		unmodelled = append(unmodelled, o.Field(sentence))
 	}
 	return Subject{Object: o, Unmodelled: unmodelled, Stronger: run.Stronger, Kubernetes: fmt.Sprintf("1.%d", on), Plan: run.Plan, Added: run.Added, Written: run.Written,
-		Supposed: run.Supposed, run: run, pod: podspec.Lifecycle(run.Pod), on: on}, nil
+		Supposed: run.Supposed, run: run, pod: podrun.Lifecycle(run.Pod), on: on}, nil
 }
 
 // Where returns the object and its file, in the form in which errors begin.

@@ -14,7 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/core/pod/kubelet"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podrun"
 	"outrider.dev/internal/doctor/chart"
 	"outrider.dev/startup"
 )
@@ -86,7 +86,7 @@ func podFrom(t testing.TB, manifest string) kubelet.Pod {
 	if err := yaml.UnmarshalStrict([]byte(manifest), &pod); err != nil {
 		t.Fatalf("pod: %v", err)
 	}
-	return podspec.Lifecycle(&pod)
+	return podrun.Lifecycle(&pod)
 }
 
 // outcomeFiles formats an outcome as the sections of a scenario file.

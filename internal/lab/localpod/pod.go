@@ -15,7 +15,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/core/pod/kubelet"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podrun"
 	"outrider.dev/internal/lab/localpod/containerinit"
 	"outrider.dev/startup"
 )
@@ -94,7 +94,7 @@ func (n *Node) Start(o Options) (*Pod, error) {
 		box.Close()
 		return nil, err
 	}
-	lifecycle := podspec.Lifecycle(&o.Pod)
+	lifecycle := podrun.Lifecycle(&o.Pod)
 	p := &Pod{node: n, box: box, facts: f, specs: map[string]spec{}, plan: o.Plan.Expand(), began: time.Now(),
 		news: make(chan news), over: make(chan struct{}), done: make(chan struct{}), delete: make(chan time.Duration, 1), kill: make(chan struct{}),
 		state: kubelet.New(lifecycle, o.Kube), running: map[string]*container{}, starting: map[string]bool{}, ended: map[string]Ended{},

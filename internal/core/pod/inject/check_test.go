@@ -28,6 +28,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/imagecmd"
 	"outrider.dev/internal/core/pod/inject/verdict"
+	"outrider.dev/internal/core/pod/mechanism"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
@@ -69,7 +70,7 @@ func readsAsWritten(t testing.TB, pod *corev1.Pod, o Options) {
 	for _, e := range reading.Requested {
 		requested[e.From+" "+e.To] = true
 	}
-	for _, c := range podspec.Choose(reading, o.kubernetes()) {
+	for _, c := range mechanism.Choose(reading, o.kubernetes()) {
 		if requested[c.Edge.From+" "+c.Edge.To] && c.Present == nil {
 			t.Errorf("%s: written, and still to be written: %v", c.Edge, c.Why)
 		}
@@ -500,7 +501,7 @@ func TestWhatOthersWrote(t *testing.T) {
 				t.Errorf("%s; want %q", said, tt.want)
 			}
 			if reading, err := podspec.Read(pod); err == nil {
-				podspec.Choose(reading, 34) // plan and lint do the same
+				mechanism.Choose(reading, 34) // plan and lint do the same
 			}
 		})
 	}

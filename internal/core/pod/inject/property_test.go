@@ -22,6 +22,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/internal/core/pod/podrun"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/internal/doctor/simulate"
@@ -218,7 +219,7 @@ func starts(t testing.TB, given *corev1.Pod, r Result, on startup.Kubernetes) {
 	if on < 29 && slices.ContainsFunc(given.Spec.InitContainers, func(c corev1.Container) bool { return c.RestartPolicy != nil }) {
 		return
 	}
-	run, err := podspec.AsItRuns(r.Pod, on)
+	run, err := podrun.Of(r.Pod, on)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +244,7 @@ func starts(t testing.TB, given *corev1.Pod, r Result, on startup.Kubernetes) {
 			end(e.From)
 		}
 	}
-	out, err := simulate.Run(simulate.Scenario{Pod: podspec.Lifecycle(run.Pod), Plan: run.Plan,
+	out, err := simulate.Run(simulate.Scenario{Pod: podrun.Lifecycle(run.Pod), Plan: run.Plan,
 		Behaviour: simulate.Behaviour{Kubernetes: int(on), Containers: containers}})
 	if err != nil {
 		t.Fatal(err)
@@ -373,7 +374,7 @@ func TestTheGatedPodKeepsItsPlanAtEveryStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := injected(t, podOf(t, text), Options{})
-			run, err := podspec.AsItRuns(r.Pod, 34)
+			run, err := podrun.Of(r.Pod, 34)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -386,7 +387,7 @@ func TestTheGatedPodKeepsItsPlanAtEveryStart(t *testing.T) {
 				t.Fatalf("the pod as it runs has\n%s\nwritten %v, supposed %v", run.Plan, run.Written, run.Supposed)
 			}
 			result, err := verify.Explore(context.Background(), verify.Question{
-				Pod: podspec.Lifecycle(run.Pod), Plan: run.Plan, Version: kubelet.Minor(34), Promise: verify.Starts,
+				Pod: podrun.Lifecycle(run.Pod), Plan: run.Plan, Version: kubelet.Minor(34), Promise: verify.Starts,
 			}, verify.Bound{Faults: 1, Time: 5 * time.Minute, States: 2_000_000}, nil)
 			if err != nil {
 				t.Fatal(err)

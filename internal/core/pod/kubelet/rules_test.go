@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/internal/core/pod/podrun"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor/simulate"
 	"outrider.dev/startup"
@@ -32,7 +33,7 @@ func play(t *testing.T, spec, behaviour string) simulate.Outcome {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o, err := simulate.Run(simulate.Scenario{Pod: podspec.Lifecycle(&pod), Plan: startup.Plan{Containers: reading.Plan().Containers}, Behaviour: b})
+	o, err := simulate.Run(simulate.Scenario{Pod: podrun.Lifecycle(&pod), Plan: startup.Plan{Containers: reading.Plan().Containers}, Behaviour: b})
 	if err != nil {
 		t.Fatal(err)
 	}

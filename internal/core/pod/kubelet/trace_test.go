@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/core/pod/kubelet"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podrun"
 )
 
 // A trace is a recording, by test/traces, of what a real kubelet did with a pod. Its times start at a
@@ -69,7 +69,7 @@ func readTrace(t *testing.T, file string) trace {
 	if len(tr.lines) == 0 {
 		t.Fatalf("%s: nothing was seen", file)
 	}
-	tr.pod = podspec.Lifecycle(&tr.spec)
+	tr.pod = podrun.Lifecycle(&tr.spec)
 	for i, c := range tr.spec.Spec.InitContainers {
 		tr.pod.Init[i].NeverPull = c.ImagePullPolicy != corev1.PullIfNotPresent
 	}

@@ -12,8 +12,11 @@ import (
 
 	"outrider.dev/internal/core/pod/gates"
 	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/internal/core/pod/mechanism"
 	"outrider.dev/internal/core/pod/podfile"
+	"outrider.dev/internal/core/pod/podrun"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
@@ -25,10 +28,10 @@ type Report struct {
 	Containers []startup.Container `json:"containers"`
 	Edges      []Edge              `json:"edges"`
 	Expected   []string            `json:"expected,omitempty"` // containers that injection has not added yet
-	Found      []podspec.Found     `json:"found,omitempty"`
+	Found      []podstart.Found    `json:"found,omitempty"`
 	Findings   startup.Findings    `json:"findings,omitempty"`
 	Notes      []string            `json:"notes,omitempty"`
-	Advice     []podspec.Advice    `json:"advice,omitempty"`
+	Advice     []mechanism.Advice  `json:"advice,omitempty"`
 	Stronger   string              `json:"stronger,omitempty"` // advice on what would keep more, in one sentence
 
 	On startup.Kubernetes `json:"-"`
@@ -66,8 +69,8 @@ func New(o podfile.Object, on startup.Kubernetes, advise bool) (Report, error) {
 	plan := r.Plan()
 	p := Report{Object: o, Kubernetes: fmt.Sprintf("1.%d", int(on)), Containers: plan.Containers,
 		Expected: r.Expected, Notes: r.Notes, On: on, Edges: []Edge{}}
-	choices := podspec.Choose(r, on)
-	pod := podspec.Lifecycle(&o.Pod)
+	choices := mechanism.Choose(r, on)
+	pod := podrun.Lifecycle(&o.Pod)
 	late := gates.OutlastGrace(asWritten(pod, plan, choices))
 	for _, c := range choices {
 		p.Edges = append(p.Edges, p.edge(r, c, late, pod.OrdersStops()))
@@ -76,8 +79,8 @@ func New(o podfile.Object, on startup.Kubernetes, advise bool) (Report, error) {
 		f.Evidence.Field = o.Field(f.Evidence.Field)
 		p.Found = append(p.Found, f)
 	}
-	p.Findings, p.Stronger = p.findings(r, choices), r.Stronger(choices, on)
-	for _, sentence := range podspec.Unmodelled(&o.Pod) {
+	p.Findings, p.Stronger = p.findings(r, choices), mechanism.Stronger(r, choices, on)
+	for _, sentence := range podrun.Unmodelled(&o.Pod) {
 		p.Notes = append(slices.Clip(p.Notes), o.Field(sentence))
 	}
 	if slices.ContainsFunc(p.Findings, func(f startup.Finding) bool { return slices.Contains(senseless, f.Code) }) {
@@ -86,7 +89,7 @@ func New(o podfile.Object, on startup.Kubernetes, advise bool) (Report, error) {
 		}
 	}
 	if advise {
-		p.Advice = podspec.Advise(r, on)
+		p.Advice = mechanism.Advise(r, on)
 	}
 	return p, nil
 }
@@ -119,7 +122,7 @@ func invalid(o podfile.Object, err error) error {
 
 // asWritten returns the pod in which the choices have turned plain containers into sidecars, and the plan
 // with the mechanisms of the choices.
-func asWritten(p kubelet.Pod, plan startup.Plan, choices []podspec.Choice) (kubelet.Pod, startup.Plan) {
+func asWritten(p kubelet.Pod, plan startup.Plan, choices []mechanism.Choice) (kubelet.Pod, startup.Plan) {
 	plan.Edges = nil
 	for _, c := range choices {
 		plan.Edges = append(plan.Edges, c.Edge)
@@ -134,7 +137,7 @@ func asWritten(p kubelet.Pod, plan startup.Plan, choices []podspec.Choice) (kube
 	return p, plan
 }
 
-func (p Report) edge(r podspec.Reading, c podspec.Choice, late map[string]bool, ordersStops bool) Edge {
+func (p Report) edge(r podstart.Reading, c mechanism.Choice, late map[string]bool, ordersStops bool) Edge {
 	e := Edge{Edge: c.Edge, Why: c.Why, Start: c.Answer.Start.String(), Stop: c.Answer.Stop, Limits: c.Answer.Limits, Warning: c.Warning}
 	if e.Stop && c.Edge.After != startup.Completed && late[c.Edge.To] {
 		e.Stop = false
@@ -161,8 +164,8 @@ func (p Report) edge(r podspec.Reading, c podspec.Choice, late map[string]bool, 
 
 // findings returns the errors and warnings about the plan, including one for each edge that no mechanism
 // keeps.
-func (p Report) findings(r podspec.Reading, choices []podspec.Choice) startup.Findings {
-	found := r.Findings(choices, p.On)
+func (p Report) findings(r podstart.Reading, choices []mechanism.Choice) startup.Findings {
+	found := mechanism.Findings(r, choices, p.On)
 	if found.Err() != nil || r.Start == request.Off {
 		return found
 	}
@@ -175,7 +178,7 @@ func (p Report) findings(r podspec.Reading, choices []podspec.Choice) startup.Fi
 }
 
 // unkept returns the finding about an edge that is possible, but that no mechanism can keep.
-func unkept(r podspec.Reading, e startup.Edge) startup.Finding {
+func unkept(r podstart.Reading, e startup.Edge) startup.Finding {
 	f := startup.Finding{Code: startup.UnsuitableMechanism, Level: startup.Error, Names: []string{e.To, e.From}, Edge: &e,
 		Message: fmt.Sprintf("no mechanism keeps %q", e)}
 	if r.Excluded != "" {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/test/pods"
 )
 
 func TestCheck(t *testing.T) {
@@ -44,7 +46,7 @@ func TestCheck(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			if err := Check(pod(t, "spec: "+strings.ReplaceAll(tt.spec, "\t", " "))); err != nil {
+			if err := Check(pods.Parse(t, "spec: "+strings.ReplaceAll(tt.spec, "\t", " "))); err != nil {
 				got = strings.Split(err.Error(), "\n")
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {

@@ -2,8 +2,8 @@
 //
 // [Read] returns what a pod says and does about its start-up: the order that its annotations request, and
 // every ordering that it already has, from any source: Istio, Linkerd, Kuma, Tekton, or a person with a
-// sleep. [Choose] picks a mechanism for each edge, with the reasons. [Write] puts the chosen plan into the
-// pod, and [Without] takes an ordering out.
+// sleep. [Write] puts a plan into the pod, with the mechanism that each edge names, and [Without] takes an
+// ordering out.
 //
 // Write reads its result again before it returns it, so that a pod without the requested order never leaves
 // this package.
@@ -21,9 +21,7 @@
 //	workaround.go   health loops, sleeps and hooks that people write
 //	known.go        proxies and programs by name, as data
 //	check.go        fields that the API server would refuse
-//	choose.go       which mechanism, and why
-//	option.go       the effect of each mechanism in this pod; present.go: orderings already there
-//	startable.go    the pod as it will be written, and whether it can start
+//	times.go        sleeps and hooks, whose times a plan does not contain
 //	write.go        a plan into a pod
 //	without.go      an ordering out of a pod
 //

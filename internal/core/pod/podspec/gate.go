@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
 )
@@ -72,13 +73,13 @@ func gate(r *reader, c carrier) {
 		if !g.ok {
 			continue
 		}
-		f := Found{Container: c.Name, Mechanism: w.mechanism(), By: w.by, Edges: g.edges,
-			Evidence: Evidence{c.argField(start), strings.Join(argv[start:], " ")}}
+		f := podstart.Found{Container: c.Name, Mechanism: w.mechanism(), By: w.by, Edges: g.edges,
+			Evidence: podstart.Evidence{Field: c.argField(start), Text: strings.Join(argv[start:], " ")}}
 		switch {
 		case len(r.gates[c.Name]) > 0:
 			f.By, f.Evidence.Field = w.by+", by the node", "metadata.annotations["+contract.NodeAnnotation+"]"
 		case g.real > 0 && start+g.real < len(argv):
-			f.unwrap, f.Replaceable = start+g.real, true
+			f.Unwrap, f.Replaceable = start+g.real, true
 		}
 		for i := range f.Edges {
 			f.Edges[i].By = f.Mechanism

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
 )
@@ -21,9 +22,9 @@ func hook(r *reader, c carrier) {
 	if !ok {
 		return
 	}
-	f := Found{Container: c.Name, By: w.by, Evidence: Evidence{w.field, w.text}, Replaceable: true}
+	f := podstart.Found{Container: c.Name, By: w.by, Evidence: podstart.Evidence{Field: w.field, Text: w.text}, Replaceable: true}
 	if w.from == c.Name && !w.untilHealthy() {
-		r.Notes = append(r.Notes, "the postStart hook of "+c.Name+" "+w.weakness()+": what it holds waits only until "+c.Name+" is started")
+		r.Note("the postStart hook of " + c.Name + " " + w.weakness() + ": what it holds waits only until " + c.Name + " is started")
 	}
 	switch {
 	case w.from != c.Name:
@@ -47,7 +48,7 @@ func hook(r *reader, c carrier) {
 	}
 	r.add(f)
 	if len(f.Edges) == 0 {
-		r.Notes = append(r.Notes, "the postStart hook of "+c.Name+" has no effect: no container is listed after it")
+		r.Note("the postStart hook of " + c.Name + " has no effect: no container is listed after it")
 	}
 }
 
@@ -222,36 +223,13 @@ func (w *writer) writeHold(e startup.Edge) error {
 		return w.fail(e, "hold works between plain containers only")
 	}
 	if e.After != startup.Healthy {
-		return w.fail(e, holdsForHealth(e.After))
+		return w.fail(e, podstart.HoldNeedsHealth(e.After))
 	}
-	list = heldBefore(list, func(c corev1.Container) string { return c.Name }, e, w.needs)
+	list = podstart.OrderForHold(list, func(c corev1.Container) string { return c.Name }, e, w.needs)
 	w.out.Spec.Containers = list
 	return w.blockUntilHealthy(e, &list[slices.IndexFunc(list, containerNamed(e.From))])
 }
 
-// holdsForHealth returns the reason why a hook cannot keep an edge with another condition.
-func holdsForHealth(after startup.Condition) string {
-	return "a hook holds until its container is healthy, and not until it is " + string(after)
-}
-
 func containerNamed(name string) func(corev1.Container) bool {
 	return func(c corev1.Container) bool { return c.Name == name }
-}
-
-// heldBefore returns the list in an order in which From stands before To, after all containers that From
-// waits for: its hook would hold those for ever. The others keep their order.
-func heldBefore[T any](list []T, name func(T) string, e startup.Edge, needs startup.Dependency) []T {
-	first := slices.IndexFunc(list, func(c T) bool { return name(c) == e.From || name(c) == e.To })
-	var needed, from, others []T
-	for _, c := range list[first:] {
-		switch {
-		case name(c) == e.From:
-			from = append(from, c)
-		case needs.Needs(e.From, name(c)):
-			needed = append(needed, c)
-		default:
-			others = append(others, c)
-		}
-	}
-	return slices.Concat(list[:first], needed, from, others)
 }

@@ -86,7 +86,7 @@ func (r *reader) noteBypasses() {
 			continue
 		}
 		for _, b := range Bypasses(r.pod, m.User, m.User) {
-			r.Notes = append(r.Notes, b.String())
+			r.Note(b.String())
 		}
 		return
 	}

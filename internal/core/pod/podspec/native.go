@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/startup"
 )
 
@@ -14,16 +15,16 @@ func native(r *reader, c carrier) {
 	if c.kind != startup.Sidecar {
 		return
 	}
-	f := Found{Container: c.Name, Mechanism: startup.Native, By: "native sidecar",
-		Evidence: Evidence{c.field() + ".restartPolicy", "Always"}}
+	f := podstart.Found{Container: c.Name, Mechanism: startup.Native, By: "native sidecar",
+		Evidence: podstart.Evidence{Field: c.field() + ".restartPolicy", Text: "Always"}}
 	after := startup.Started
 	switch {
 	case r.holdsItself(c):
 		after = startup.Healthy
-		f.Evidence = Evidence{c.field() + ".lifecycle.postStart.exec.command", hookText(c)}
+		f.Evidence = podstart.Evidence{Field: c.field() + ".lifecycle.postStart.exec.command", Text: hookText(c)}
 	case c.StartupProbe != nil:
 		after = startup.Healthy
-		f.Evidence = Evidence{c.field() + ".startupProbe", probeText(c.StartupProbe)}
+		f.Evidence = podstart.Evidence{Field: c.field() + ".startupProbe", Text: probeText(c.StartupProbe)}
 	}
 	f.Edges = make([]startup.Edge, 0, len(r.all)-c.at-1)
 	for _, to := range r.all[c.at+1:] {

@@ -8,14 +8,16 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/startup"
+	"outrider.dev/test/pods"
 )
 
 // A gate of the node changes no command, whether the pod names it or not, and needs no volume. A reader
 // finds the same order as with a gate in the pod.
 func TestWriteForNode(t *testing.T) {
-	given := pod(t, `
+	given := pods.Parse(t, `
 spec:
   containers:
   - {name: outrider-proxy, image: p, readinessProbe: {httpGet: {path: /healthz/ready, port: 15021}}}
@@ -75,7 +77,7 @@ spec:
 
 // Work that the node could not do is not read, and its removal loses nothing that the author wrote.
 func TestNodeWorkThatCannotBeRead(t *testing.T) {
-	p := pod(t, `
+	p := pods.Parse(t, `
 metadata: {annotations: {outrider.dev/node-work: '{"containers":{"app":["rm"]}}'}}
 spec: {containers: [{name: app, image: a, command: [/app]}]}
 `)
@@ -89,7 +91,7 @@ spec: {containers: [{name: app, image: a, command: [/app]}]}
 
 // A container cannot get the node's mount if it mounts something else in the same directory.
 func TestNodeWorkNeedsItsDirectory(t *testing.T) {
-	p := pod(t, `
+	p := pods.Parse(t, `
 spec:
   volumes: [{name: v, emptyDir: {}}]
   containers: [{name: outrider-proxy, image: p}, {name: app, image: a, volumeMounts: [{name: v, mountPath: /outrider/own/x}]}]
@@ -103,7 +105,7 @@ spec:
 // Where no node plugin runs, an init container does its work: the same gates, before the image's command
 // where the pod names none.
 func TestInsteadOfNode(t *testing.T) {
-	given := pod(t, `
+	given := pods.Parse(t, `
 spec:
   containers:
   - {name: outrider-proxy, image: p, readinessProbe: {httpGet: {path: /healthz/ready, port: 15021}}}
@@ -137,38 +139,5 @@ spec:
 	}
 	if same, err := InsteadOfNode(given, "agent", nil); same != given || err != nil {
 		t.Errorf("a pod without work for a node became another one: %v", err)
-	}
-}
-
-// Advise offers a node's gate for a command that the pod does not name, for which a gate in the pod does not
-// fit.
-func TestAdviceHasGatesOfTheNode(t *testing.T) {
-	const containers = "\nspec: {containers: [{name: outrider-proxy, image: a}, {name: app, image: a}]}"
-	for _, tt := range []struct {
-		pod  string
-		want string // ways that fit; * marks the chosen one
-	}{
-		{containers, "gate by the node, native*, native, hold"},
-		{`metadata: {annotations: {outrider.dev/node-work: '{"containers": {"app": ["gate", "--name=app", "--after=outrider-proxy:healthy", "--"]}}'}}` + containers, "gate by the node*, native, native, hold"},
-	} {
-		r, err := Read(pod(t, tt.pod))
-		if err != nil {
-			t.Fatal(err)
-		}
-		var got []string
-		for _, w := range Advise(r, 34)[0].Ways {
-			if text := string(w.By); w.Fits {
-				if w.ByNode {
-					text += " by the node"
-				}
-				if w.Chosen {
-					text += "*"
-				}
-				got = append(got, text)
-			}
-		}
-		if strings.Join(got, ", ") != tt.want {
-			t.Errorf("%s: %q, want %q", tt.pod, got, tt.want)
-		}
 	}
 }

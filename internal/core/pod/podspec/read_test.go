@@ -2,8 +2,6 @@ package podspec
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -11,69 +9,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
-	"outrider.dev/internal/core/pod/podfile"
-	"outrider.dev/startup"
+	"outrider.dev/test/pods"
 )
 
-// object reads the first pod of a file.
-func object(t testing.TB, file string) podfile.Object {
-	t.Helper()
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	objects, _, err := podfile.Parse(filepath.Base(file), data)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return objects[0]
-}
-
-func pod(t testing.TB, text string) *corev1.Pod {
-	t.Helper()
-	objects, _, err := podfile.Parse("pod.yaml", []byte("kind: Pod\n"+text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &objects[0].Pod
-}
-
-// eachFile runs a test for each file of a pattern.
-func eachFile(t *testing.T, pattern string, test func(t *testing.T, file string)) {
-	t.Helper()
-	files, err := filepath.Glob(pattern)
-	if err != nil || len(files) < 10 {
-		t.Fatalf("%v, %d files", err, len(files))
-	}
-	for _, file := range files {
-		t.Run(filepath.Base(file), func(t *testing.T) { test(t, file) })
-	}
-}
-
-// goldens calls render for each pod in testdata and compares the result with the golden file next to it;
-// UPDATE=1 writes that file.
-func goldens(t *testing.T, suffix string, render func(*testing.T, podfile.Object) string) {
-	eachFile(t, "testdata/pods/*.yaml", func(t *testing.T, file string) {
-		got := render(t, object(t, file))
-		golden := strings.TrimSuffix(file, ".yaml") + suffix
-		if os.Getenv("UPDATE") != "" {
-			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want, err := os.ReadFile(golden)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(string(want), got); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
-	})
-}
-
 func TestRead(t *testing.T) {
-	goldens(t, ".read", func(t *testing.T, o podfile.Object) string {
-		r, err := Read(&o.Pod)
+	pods.Goldens(t, "testdata/pods", ".read", func(t *testing.T, pod *corev1.Pod) string {
+		r, err := Read(pod)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +28,7 @@ func TestRead(t *testing.T) {
 			if !f.Replaceable {
 				continue
 			}
-			without, err := Without(&o.Pod, f)
+			without, err := Without(pod, f)
 			if err != nil {
 				t.Fatalf("%s: %v", f.Evidence, err)
 			}
@@ -104,58 +45,6 @@ func TestRead(t *testing.T) {
 		}
 		return b.String()
 	})
-}
-
-func TestChoose(t *testing.T) {
-	goldens(t, ".choose", func(t *testing.T, o podfile.Object) string {
-		r, _ := Read(&o.Pod)
-		var b strings.Builder
-		for _, on := range []startup.Kubernetes{28, 34} {
-			fmt.Fprintf(&b, "Kubernetes 1.%d\n", on)
-			for _, c := range Choose(r, on) {
-				fmt.Fprintf(&b, "  %s\n    %s\n", c.Edge, strings.Join(c.Why, "; "))
-				if c.Warning != "" {
-					fmt.Fprintf(&b, "    warning: %s\n", c.Warning)
-				}
-				for _, n := range c.Refused {
-					fmt.Fprintf(&b, "    not %s: %s\n", n.By, n.WhyNot())
-				}
-			}
-		}
-		return b.String()
-	})
-}
-
-// A requested order is not written into a pod that injection does not change; an order that its author wrote
-// by hand stays.
-func TestExcluded(t *testing.T) {
-	const order = ", annotations: {outrider.dev/depends-on.b: a}}\nspec:\n  %scontainers:\n  - {name: b, command: [%s]}\n%s"
-	const plain = "  - {name: a, command: [a], readinessProbe: {tcpSocket: {port: 1}}}\n"
-	const sidecar = "  initContainers: [{name: a, restartPolicy: Always, startupProbe: {tcpSocket: {port: 1}}}]\n"
-	const gate = "/outrider/bin/outrider-agent, gate, --name, b, --after, a is healthy, --, "
-	for name, test := range map[string]struct {
-		labels, spec, command, a string
-		want                     startup.Mechanism
-	}{
-		"may be injected":             {"a: b", "", "b", plain, startup.Gate},
-		"declined":                    {`sidecar.istio.io/inject: "false"`, "", "b", plain, ""},
-		"declined by our own":         {`outrider.dev/inject: "false", sidecar.istio.io/inject: "true"`, "", "b", plain, ""},
-		"on the node's network":       {"a: b", "hostNetwork: true\n  ", "b", plain, ""},
-		"of Windows":                  {"a: b", "os: {name: windows}\n  ", "b", plain, ""},
-		"of Windows, by selector":     {"a: b", "nodeSelector: {kubernetes.io/os: windows}\n  ", "b", plain, ""},
-		"of Linux":                    {"a: b", "os: {name: linux}\n  ", "b", plain, startup.Gate},
-		"declined, a gate by hand":    {`sidecar.istio.io/inject: "false"`, "", gate + "b", plain, startup.Gate},
-		"declined, a sidecar by hand": {`sidecar.istio.io/inject: "false"`, "", "b", sidecar, startup.Native},
-		"neither \"true\" nor false":  {`sidecar.istio.io/inject: "no"`, "", "b", plain, startup.Gate},
-	} {
-		r, err := Read(pod(t, "metadata: {name: x, labels: {"+test.labels+"}"+fmt.Sprintf(order, test.spec, test.command, test.a)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := Choose(r, 34); len(got) != 1 || got[0].Edge.By != test.want || (test.want == "" && got[0].Warning == "") {
-			t.Errorf("%s: %+v, want by %q", name, got, test.want)
-		}
-	}
 }
 
 func TestScriptsAndCommands(t *testing.T) {
@@ -185,7 +74,7 @@ func TestScriptsAndCommands(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			p := pod(t, "spec: {containers: [{name: app, command: "+tt.command+"}, {name: istio-proxy}]}")
+			p := pods.Parse(t, "spec: {containers: [{name: app, command: "+tt.command+"}, {name: istio-proxy}]}")
 			r, err := Read(p)
 			if err != nil {
 				t.Fatal(err)
@@ -262,7 +151,7 @@ func TestHowAStatementPolls(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for shell, errexit := range map[string]bool{"bash -c": false, "bash -ec": true} {
-			p := pod(t, "spec: {containers: [{name: app}, {name: istio-proxy}, {name: outrider-proxy}]}")
+			p := pods.Parse(t, "spec: {containers: [{name: app}, {name: istio-proxy}, {name: outrider-proxy}]}")
 			p.Spec.Containers[0].Command = append(strings.Fields(shell), strings.ReplaceAll(tt.script, "URL", url))
 			r, err := Read(p)
 			if err != nil {
@@ -271,7 +160,7 @@ func TestHowAStatementPolls(t *testing.T) {
 			got, lasts := "", time.Duration(0)
 			for _, f := range r.Found {
 				_, got, _ = strings.Cut(f.Edges[0].String(), " is ")
-				lasts = f.lasts
+				lasts = f.Lasts
 			}
 			want, wantLasts := tt.want, tt.lasts
 			if fails := strings.HasPrefix(tt.script, "curl --retry 3") || strings.HasPrefix(tt.script, "pilot-agent"); errexit && fails && !strings.Contains(tt.script, "||") {
@@ -302,7 +191,7 @@ func TestHooksThatHoldUntilHealthy(t *testing.T) {
 			"native": `{initContainers: [{name: istio-proxy, restartPolicy: Always}], containers: [{name: app}]}`,
 			"hold":   `{containers: [{name: istio-proxy}, {name: app}]}`,
 		} {
-			p := pod(t, "spec: "+text)
+			p := pods.Parse(t, "spec: "+text)
 			proxy := &p.Spec.Containers[0]
 			if kind == "native" {
 				proxy = &p.Spec.InitContainers[0]

@@ -45,7 +45,7 @@ func (r *reader) noteStage() {
 			continue
 		}
 		more, kubelet := startcost.OfRootStage()
-		r.Notes = append(r.Notes,
+		r.Note(
 			fmt.Sprintf("%s captures and brings the gates by itself, and its postStart hook waits for that alone: the mesh costs %.1f s of the pod's start (kubelet %s), and no init container", c.Name, more, kubelet),
 			fmt.Sprintf("where that hook fails the kubelet starts the others all the same: their gates wait for %s, or are not there yet; then the container fails with StartError (exit 128) and is started again, after 10 s, 20 s and so on", c.Name),
 			fmt.Sprintf("kubectl exec into %s is root with NET_ADMIN, whatever its first process has given up", c.Name))

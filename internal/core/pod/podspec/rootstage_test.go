@@ -8,12 +8,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/startup"
+	"outrider.dev/test/pods"
 )
 
 // A proxy with a root stage copies the agent for the gates: Write adds no init container, the hook is not
 // mistaken for one that waits for the proxy's health, and the plan is read back.
 func TestRootStage(t *testing.T) {
-	p := pod(t, `
+	p := pods.Parse(t, `
 metadata: {name: shop}
 spec:
   containers:
@@ -31,7 +32,7 @@ spec:
 		t.Errorf("%q", got)
 	}
 	p.Spec.Volumes = []corev1.Volume{{Name: BinVolume, VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory}}}}
-	plan := edges(t, "app after outrider-proxy is healthy, by gate")
+	plan := pods.Plan(t, "app after outrider-proxy is healthy, by gate")
 	out, err := Write(p, plan, "")
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +44,9 @@ spec:
 	if err != nil {
 		t.Fatal(err)
 	}
-	sameEdges(t, plan, out)
+	if got := r.Plan().Edges; !slices.Equal(got, plan.Edges) {
+		t.Errorf("read back: %v, want %v", got, plan.Edges)
+	}
 	if c, _ := r.Plan().Find("outrider-proxy"); c.Health == startup.PostStart {
 		t.Error("the hook that waits for the capture is taken for one that waits for the proxy")
 	}

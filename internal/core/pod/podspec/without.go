@@ -6,13 +6,14 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
 )
 
 // Without returns pod without an ordering that [Read] found in it. The pod must
 // be the one that was read.
-func Without(pod *corev1.Pod, f Found) (*corev1.Pod, error) {
+func Without(pod *corev1.Pod, f podstart.Found) (*corev1.Pod, error) {
 	out := pod.DeepCopy()
 	all := carriers(out)
 	i := slices.IndexFunc(all, func(c carrier) bool { return c.Name == f.Container })
@@ -28,11 +29,11 @@ func Without(pod *corev1.Pod, f Found) (*corev1.Pod, error) {
 		DropPostStart(c.Container)
 	case startup.Gate, startup.Wrapper:
 		argv := c.argv()
-		if f.unwrap <= 0 || f.unwrap >= len(argv) {
+		if f.Unwrap <= 0 || f.Unwrap >= len(argv) {
 			return nil, fmt.Errorf("the command of %s is another one now", c.Name)
 		}
 		if !unwrap(c.Container) { // our gate also gives back what it took over
-			c.Command, c.Args = argv[f.unwrap:], nil
+			c.Command, c.Args = argv[f.Unwrap:], nil
 		}
 	case startup.Sleep, startup.HealthLoop, startup.BoundedLoop:
 		if !cut(c, f) {
@@ -43,12 +44,12 @@ func Without(pod *corev1.Pod, f Found) (*corev1.Pod, error) {
 }
 
 // cut removes a statement from the script of c; false if the script is not the one that was read.
-func cut(c carrier, f Found) bool {
+func cut(c carrier, f podstart.Found) bool {
 	s, ok := shell.ScriptOf(c.argv())
-	if !ok || f.cut[1] > len(s.Text) || f.cut[0] >= f.cut[1] {
+	if !ok || f.Cut[1] > len(s.Text) || f.Cut[0] >= f.Cut[1] {
 		return false
 	}
-	text := s.Text[:f.cut[0]] + s.Text[f.cut[1]:]
+	text := s.Text[:f.Cut[0]] + s.Text[f.Cut[1]:]
 	if s.At < len(c.Command) {
 		c.Command[s.At] = text
 	} else {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
 )
@@ -21,24 +22,24 @@ func workaround(r *reader, c carrier) {
 		last := i == len(all)-1
 		errexit = errexit || st.Errexits()
 		end := len(s.Text) - len(strings.TrimLeft(s.Text[st.End:], " \t\r\n"))
-		f := Found{Container: c.Name, Replaceable: !last,
-			Evidence: Evidence{c.argField(s.At), s.Text[st.Start:st.End]}, cut: [2]int{st.Start, end}}
+		f := podstart.Found{Container: c.Name, Replaceable: !last,
+			Evidence: podstart.Evidence{Field: c.argField(s.At), Text: s.Text[st.Start:st.End]}, Cut: [2]int{st.Start, end}}
 		d, sleeps := st.Sleeps()
 		w, waits := r.statementWaits(c, all[i:], errexit)
 		switch {
 		case sleeps && !last:
-			f.Mechanism, f.By, f.lasts = startup.Sleep, "sleep "+d.String(), d
+			f.Mechanism, f.By, f.Lasts = startup.Sleep, "sleep "+d.String(), d
 			if proxy := r.proxy(); proxy != "" && !r.startsAfter(proxy, c) {
 				f.Edges = []startup.Edge{r.after(proxy, c.Name, startup.Sleep)}
 			} else {
-				r.Notes = append(r.Notes, c.Name+" sleeps "+d.String()+" before it begins; it is unknown what it waits for")
+				r.Note(c.Name + " sleeps " + d.String() + " before it begins; it is unknown what it waits for")
 			}
 		case waits && w.from != c.Name:
 			f.Mechanism, f.By = startup.HealthLoop, w.by
 			e := w.edge(r, c.Name, startup.HealthLoop)
 			e.Timeout = w.timeout
 			if w.givesUp {
-				f.Mechanism, f.lasts = startup.BoundedLoop, w.timeout
+				f.Mechanism, f.Lasts = startup.BoundedLoop, w.timeout
 				e.By, e.Timeout = startup.BoundedLoop, 0 // it polls for that long, and then gives up
 			}
 			f.Edges = []startup.Edge{e}

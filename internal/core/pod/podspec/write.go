@@ -244,7 +244,7 @@ func (w *writer) check(edges []startup.Edge) error {
 	if err != nil {
 		return fmt.Errorf("reading back what was written: %w", err)
 	}
-	have := r.requested()
+	have := r.RequestedEdges()
 	if slices.ContainsFunc(edges, func(e startup.Edge) bool { return e.By == startup.InitDone }) {
 		have = r.Plan().Edges
 	}

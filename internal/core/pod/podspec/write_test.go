@@ -2,7 +2,6 @@ package podspec
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"reflect"
 	"slices"
@@ -16,20 +15,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/core/pod/kubelet"
-	"outrider.dev/internal/core/pod/podfile"
-	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
+	"outrider.dev/test/pods"
 )
-
-func edges(t testing.TB, text string) startup.Plan {
-	t.Helper()
-	p, err := startup.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
-}
 
 const shop = `
 metadata: {name: shop}
@@ -45,12 +33,12 @@ spec:
 // For each mechanism Write produces the golden pod. Writing twice changes nothing more, all edges are read
 // back, and Ungated restores a pod that got only gates.
 func TestWrite(t *testing.T) {
-	eachFile(t, "testdata/write/*.txtar", func(t *testing.T, file string) {
+	pods.Each(t, "testdata/write/*.txtar", func(t *testing.T, file string) {
 		a, err := txtar.ParseFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		plan, before := edges(t, string(a.Files[0].Data)), pod(t, strings.TrimPrefix(string(a.Files[1].Data), "kind: Pod\n"))
+		plan, before := pods.Plan(t, string(a.Files[0].Data)), pods.Parse(t, strings.TrimPrefix(string(a.Files[1].Data), "kind: Pod\n"))
 		kept := before.DeepCopy()
 		out, err := Write(before, plan, "")
 		if err != nil {
@@ -83,7 +71,11 @@ func TestWrite(t *testing.T) {
 			t.Errorf("writing twice is not writing once:\n%s", diff)
 		}
 		plan.Containers = containersOf(before)
-		sameEdges(t, plan, out)
+		r, err := Read(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pods.Has(t, r.Plan(), plan)
 		for _, e := range plan.Edges {
 			if e.By != startup.Gate {
 				return
@@ -133,7 +125,7 @@ func TestUngatedReadsWhatEarlierVersionsWrote(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			in := func(container string) *corev1.Pod {
-				return pod(t, "spec: {containers: [{name: app, image: a, "+container+"}, {name: istio-proxy, image: p}]}")
+				return pods.Parse(t, "spec: {containers: [{name: app, image: a, "+container+"}, {name: istio-proxy, image: p}]}")
 			}
 			if diff := cmp.Diff(in(tt.want).Spec, Ungated(in(tt.written)).Spec, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
@@ -176,7 +168,7 @@ func TestWriteRefuses(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := Write(pod(t, tt.pod), edges(t, tt.plan), "")
+			_, err := Write(pods.Parse(t, tt.pod), pods.Plan(t, tt.plan), "")
 			if tt.want == "" && err == nil {
 				return
 			}
@@ -184,210 +176,6 @@ func TestWriteRefuses(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-// Every choice for a pod can be written into it, if the pod has all the containers.
-func TestWhatIsChosenCanBeWritten(t *testing.T) {
-	p := pod(t, shop)
-	for text, by := range map[string]startup.Mechanism{
-		"app after istio-proxy is healthy":          startup.Gate,
-		"app after cache is healthy":                startup.Gate,
-		"migrate after istio-proxy is healthy":      startup.Native,
-		"istio-proxy after migrate is completed":    startup.InitDone,
-		"app after istio-proxy is healthy, by hold": startup.Hold,
-	} {
-		p.Annotations = map[string]string{request.EdgesAnnotation: request.FormatEdges(edges(t, text).Edges)}
-		r, err := Read(p)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var plan startup.Plan
-		for _, c := range Choose(r, 34) {
-			plan.Edges = append(plan.Edges, c.Edge)
-		}
-		if i := slices.IndexFunc(plan.Edges, func(e startup.Edge) bool { return strings.HasPrefix(text, e.To+" after "+e.From+" ") }); plan.Edges[i].By != by {
-			t.Errorf("%s: by %q, want %q", text, plan.Edges[i].By, by)
-		}
-		if _, err := Write(p, plan, ""); err != nil {
-			t.Errorf("%s: %v", text, err)
-		}
-	}
-}
-
-// A mechanism that the edge names takes precedence over all other preferences.
-func TestMechanismThatTheEdgeNames(t *testing.T) {
-	const proxied = "spec: {containers: [{name: app, image: a}, {name: web, image: w}, {name: istio-proxy, image: p}]}"
-	tests := map[string]struct {
-		pod   string
-		avoid []startup.Mechanism
-		want  map[string]startup.Mechanism // by the container that waits
-	}{
-		"one that is not to be preferred": {
-			pod:   "metadata: {annotations: {outrider.dev/depends-on: '{app: {istio-proxy: healthy}, web: {istio-proxy: {condition: healthy, by: native}}}'}}\n" + proxied,
-			avoid: []startup.Mechanism{startup.Native},
-			want:  map[string]startup.Mechanism{"app": startup.Hold, "web": startup.Native},
-		},
-		"native, of a container of the application": {
-			pod: "metadata: {annotations: {outrider.dev/depends-on: '{app: {cache: {condition: healthy, by: native}}}'}}\n" +
-				"spec: {containers: [{name: app, image: a}, {name: web, image: w}, {name: cache, image: c, readinessProbe: {tcpSocket: {port: 1}}}]}",
-			want: map[string]startup.Mechanism{"app": startup.Native},
-		},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			r, err := Read(pod(t, tt.pod))
-			if err != nil {
-				t.Fatal(err)
-			}
-			r.Avoid = tt.avoid
-			by := map[string]startup.Mechanism{}
-			for _, c := range Choose(r, 34) {
-				by[c.Edge.To] = c.Edge.By
-			}
-			if diff := cmp.Diff(tt.want, by); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-// podOf returns a pod with the containers of a plan. All have a command, and a probe if the plan says so.
-func podOf(p startup.Plan) *corev1.Pod {
-	out := &corev1.Pod{}
-	always := corev1.ContainerRestartPolicyAlways
-	for _, c := range p.Containers {
-		one := corev1.Container{Name: c.Name, Image: "i", Command: []string{"/" + c.Name}}
-		switch c.Health {
-		case startup.StartupProbe:
-			one.StartupProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}
-		case startup.NoHealth:
-		default:
-			one.ReadinessProbe = &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}
-		}
-		switch c.Kind {
-		case startup.Plain:
-			out.Spec.Containers = append(out.Spec.Containers, one)
-		case startup.Sidecar:
-			one.RestartPolicy = &always
-			fallthrough
-		default:
-			out.Spec.InitContainers = append(out.Spec.InitContainers, one)
-		}
-	}
-	return out
-}
-
-// Nothing that looks like a pod makes Read, Choose, Write or the simulation panic.
-func FuzzRead(f *testing.F) {
-	for _, name := range []string{"annotated", "health-loop", "istio-native", "job", "kuma", "tekton"} {
-		o := object(f, "testdata/pods/"+name+".yaml")
-		text, err := yaml.Marshal(o.Pod)
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(string(text))
-	}
-	f.Add("metadata: {annotations: {outrider.dev/depends-on.app: outrider-proxy}}\nspec: {containers: [{name: app, command: [/app]}, {name: app}]}")
-	f.Add("spec: {initContainers: [{name: proxy, restartPolicy: Always, startupProbe: {periodSeconds: -1}}], containers: [{name: proxy, lifecycle: {preStop: {}}}]}")
-	f.Fuzz(func(t *testing.T, text string) {
-		objects, _, err := podfile.Parse("fuzz", []byte("kind: Pod\n"+text))
-		if err != nil {
-			return
-		}
-		for _, o := range objects {
-			if len(carriers(&o.Pod)) > 8 {
-				continue
-			}
-			r, _ := Read(&o.Pod)
-			Choose(r, 34)
-			for _, found := range r.Found {
-				_, _ = Without(&o.Pod, found)
-			}
-			_, _ = Write(&o.Pod, r.Plan(), "")
-			life := Lifecycle(&o.Pod)
-			if len(life.Init)+len(life.Containers) != len(r.Containers) {
-				t.Errorf("containers are lost: %+v", life)
-			}
-			state := kubelet.New(life, kubelet.Minor(34))
-			state.Step(kubelet.Event{Kind: kubelet.Added})
-			if run, err := AsItRuns(&o.Pod, 34); err == nil && run.Pod == nil {
-				t.Error("no pod, and no error")
-			}
-		}
-	})
-}
-
-// In random pods, with random edges by random mechanisms, every plan that Write accepts is read back as
-// requested, and Write accepts every plan with the mechanisms that Choose picks.
-func TestRoundTripOfRandomPods(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	pick := func(words ...string) string { return words[rng.IntN(len(words))] }
-	written, chosen := 0, 0
-	for range 3000 {
-		var b strings.Builder
-		names := []string{"app", "web", "cache", "migrate", pick("istio-proxy", "linkerd-proxy", "outrider-proxy", "db")}
-		for _, n := range names {
-			kind := pick("plain", "plain", "plain", "sidecar", "init")
-			fmt.Fprintf(&b, "container %s is %s, healthy by %s\n", n, kind, pick("nothing", "startup-probe", "readiness-probe", "readiness-probe"))
-		}
-		for range 1 + rng.IntN(4) {
-			to, from := pick(append(names, "*")...), pick(names...)
-			fmt.Fprintf(&b, "%s after %s is %s%s, by %s\n", to, from, pick("started", "healthy", "healthy", "completed"),
-				pick("", "", ", within 20s or continue", ", optional", ", on restart restart"), pick("gate", "native", "hold", "init"))
-		}
-		p := edges(t, b.String())
-		in := podOf(p)
-		p.Containers = containersOf(in)
-		if out, err := Write(in, p, ""); err == nil {
-			written++
-			sameEdges(t, p, out)
-		}
-		in.Annotations = map[string]string{}
-		for i := range p.Edges {
-			p.Edges[i].By = ""
-		}
-		in.Annotations[request.EdgesAnnotation] = request.FormatEdges(p.Edges)
-		r, err := Read(in)
-		if err != nil || r.Plan().Validate(34).Err() != nil {
-			continue
-		}
-		p.Edges = nil
-		for _, c := range Choose(r, 34) {
-			if c.Edge.By != "" {
-				p.Edges = append(p.Edges, c.Edge)
-			}
-		}
-		if out, err := Write(in, p, ""); err != nil {
-			t.Errorf("chosen, and not written: %v\n%s", err, p)
-		} else {
-			chosen++
-			sameEdges(t, p, out)
-		}
-	}
-	if written < 300 || chosen < 300 {
-		t.Errorf("%d plans written, %d chosen and written: the test shows little", written, chosen)
-	}
-}
-
-// sameEdges checks that the pod has every edge and every container of the plan.
-func sameEdges(t *testing.T, p startup.Plan, out *corev1.Pod) {
-	t.Helper()
-	r, err := Read(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	got := r.Plan()
-	for _, e := range p.Expand().Edges {
-		i := slices.IndexFunc(got.Edges, func(o startup.Edge) bool { return o.From == e.From && o.To == e.To })
-		if i < 0 || e.By != startup.InitDone && got.Edges[i] != e {
-			t.Fatalf("requested %s\nread\n%s", e, got)
-		}
-	}
-	for _, c := range p.Containers {
-		if _, i := got.Find(c.Name); i < 0 {
-			t.Fatalf("container %s is lost", c.Name)
-		}
 	}
 }
 

@@ -6,14 +6,14 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/verdict"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/mechanism"
 	"outrider.dev/startup"
 )
 
 // A how says how an edge is kept, and why, without the container that waits.
 type how struct{ edge, why string }
 
-func howOf(c podspec.Choice, written, alongside bool) how {
+func howOf(c mechanism.Choice, written, alongside bool) how {
 	edge := c.Edge
 	edge.To = "x"
 	h := how{strings.TrimPrefix(edge.String(), "x "), strings.Join(c.Why, "; ")}

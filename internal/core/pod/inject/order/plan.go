@@ -13,7 +13,9 @@ import (
 	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/imagecmd"
 	"outrider.dev/internal/core/pod/inject/verdict"
+	"outrider.dev/internal/core/pod/mechanism"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
@@ -51,7 +53,7 @@ type Hold struct {
 type Plan struct {
 	Pod      *corev1.Pod // with the proxy and the commands of images, but without gates
 	Edges    startup.Plan
-	choices  []podspec.Choice
+	choices  []mechanism.Choice
 	Commands map[string]imagecmd.Written // by container
 
 	policy      policy
@@ -110,7 +112,7 @@ func (p Plan) needsSidecar(on startup.Kubernetes) bool {
 	}
 	return slices.ContainsFunc(p.Edges.Edges, func(e startup.Edge) bool {
 		return e.From == contract.ProxyContainer && e.By == startup.Native || e.By == startup.Gate && (p.fromInit[e.From] || p.fromInit[e.To])
-	}) || slices.ContainsFunc(p.choices, func(c podspec.Choice) bool {
+	}) || slices.ContainsFunc(p.choices, func(c mechanism.Choice) bool {
 		return c.Edge.From == contract.ProxyContainer && c.Edge.By == "" // for example to a container that another edge makes a sidecar
 	})
 }
@@ -163,7 +165,7 @@ func arrange(in Request, w policy, sidecar bool, known imagecmd.Commands) (Plan,
 	if err := in.Interrupted(); err != nil {
 		return p, err
 	}
-	p.choices = podspec.ChooseRequested(reading, in.Kubernetes)
+	p.choices = mechanism.ChooseRequested(reading, in.Kubernetes)
 	p.commandless = commandless(reading, p.choices)
 	for i, c := range p.choices {
 		p.choices[i].Why = p.why(c, w, requested)
@@ -194,7 +196,7 @@ func (in Request) place(w policy, r *verdict.Report) int {
 }
 
 // read reads the order of the pod. The parameter says whether our proxy was added to it.
-func (p Plan) read(proxy bool) (podspec.Reading, error) {
+func (p Plan) read(proxy bool) (podstart.Reading, error) {
 	reading, err := podspec.ReadOrder(p.Pod)
 	var large *podspec.SizeError
 	switch {
@@ -213,7 +215,7 @@ func (p Plan) read(proxy bool) (podspec.Reading, error) {
 
 // why returns the reasons for a choice. It replaces the first reason if the edge is a default one: then no
 // annotation names the mechanism, although it is preset.
-func (p Plan) why(c podspec.Choice, w policy, requested []startup.Edge) []string {
+func (p Plan) why(c mechanism.Choice, w policy, requested []startup.Edge) []string {
 	preset := p.fromInit[c.Edge.To] || w.by == startup.Native
 	if c.Edge.By != startup.Native || len(c.Why) == 0 || !preset || isRequested(requested, c.Edge) {
 		return c.Why
@@ -235,7 +237,7 @@ func presentEdges(in Request, requested []startup.Edge, r *verdict.Report) []sta
 
 // mechanismsThatChange lists the mechanisms that would change the other mesh's proxy. It becomes no sidecar
 // and gets no hook, unless an annotation names that mechanism.
-func mechanismsThatChange(r podspec.Reading, proxy string) []startup.Mechanism {
+func mechanismsThatChange(r podstart.Reading, proxy string) []startup.Mechanism {
 	if proxy == "" {
 		return nil
 	}
@@ -244,7 +246,7 @@ func mechanismsThatChange(r podspec.Reading, proxy string) []startup.Mechanism {
 	if at >= 0 && r.Containers[at].Kind == startup.Plain {
 		out = append(out, startup.Native)
 	}
-	holds := func(f podspec.Found) bool { return f.Mechanism == startup.Hold && f.Container == proxy }
+	holds := func(f podstart.Found) bool { return f.Mechanism == startup.Hold && f.Container == proxy }
 	if !slices.ContainsFunc(r.Found, holds) {
 		out = append(out, startup.Hold)
 	}
@@ -306,7 +308,7 @@ func (p Plan) Judge(pod *corev1.Pod, on startup.Kubernetes) error {
 
 // validate refuses a start that cannot end, considering the author's requests and the kubelet's own order. A
 // work-around in a command is only a guess, and refuses nothing. The reason begins with source.
-func (w policy) validate(r podspec.Reading, on startup.Kubernetes, source string) error {
+func (w policy) validate(r podstart.Reading, on startup.Kubernetes, source string) error {
 	if w.start == request.Off {
 		return nil
 	}
@@ -316,7 +318,7 @@ func (w policy) validate(r podspec.Reading, on startup.Kubernetes, source string
 		// quadratic in the list.
 		certain = []startup.Mechanism{startup.Gate, startup.Hold}
 	}
-	r.Found = slices.DeleteFunc(slices.Clone(r.Found), func(f podspec.Found) bool { return !slices.Contains(certain, f.Mechanism) })
+	r.Found = slices.DeleteFunc(slices.Clone(r.Found), func(f podstart.Found) bool { return !slices.Contains(certain, f.Mechanism) })
 	for _, f := range unchosen(r).Validate(on) {
 		if f.Level == startup.Error && !slices.Contains(ofChoice, f.Code) {
 			return verdict.Refuse(verdict.InvalidGraph, f.Remedy, "%s%s", source, f.Message)
@@ -326,7 +328,7 @@ func (w policy) validate(r podspec.Reading, on startup.Kubernetes, source string
 }
 
 // unchosen returns the plan without mechanisms, which [plan.add] handles.
-func unchosen(r podspec.Reading) startup.Plan {
+func unchosen(r podstart.Reading) startup.Plan {
 	plan := r.Plan()
 	for i := range plan.Edges {
 		plan.Edges[i].By = ""
@@ -335,8 +337,8 @@ func unchosen(r podspec.Reading) startup.Plan {
 }
 
 // doubt warns of a start that cannot end if a command really waits for what it seems to wait for.
-func (w policy) doubt(r podspec.Reading, on startup.Kubernetes, to *verdict.Report) {
-	if w.start == request.Off || !slices.ContainsFunc(r.Found, func(f podspec.Found) bool { return f.Mechanism == startup.HealthLoop }) {
+func (w policy) doubt(r podstart.Reading, on startup.Kubernetes, to *verdict.Report) {
+	if w.start == request.Off || !slices.ContainsFunc(r.Found, func(f podstart.Found) bool { return f.Mechanism == startup.HealthLoop }) {
 		return
 	}
 	for _, f := range unchosen(r).Validate(on) {
@@ -347,7 +349,7 @@ func (w policy) doubt(r podspec.Reading, on startup.Kubernetes, to *verdict.Repo
 }
 
 // initWaits reports whether an init container waits for a container that is not listed before it.
-func initWaits(r podspec.Reading) bool {
+func initWaits(r podstart.Reading) bool {
 	at := map[string]int{startup.Everything: len(r.Containers)} // index in the init list, from 1
 	for i, c := range r.Containers {
 		if c.Kind == startup.Plain {
@@ -364,7 +366,7 @@ func initWaits(r podspec.Reading) bool {
 }
 
 // add adds a chosen edge. An impossible edge or mechanism refuses the pod if it was requested.
-func (p *Plan) add(c podspec.Choice, w policy, requested []startup.Edge) error {
+func (p *Plan) add(c mechanism.Choice, w policy, requested []startup.Edge) error {
 	e := c.Edge
 	switch {
 	case c.Present != nil, e.By == startup.InitDone, w.start == request.Off:
@@ -393,7 +395,7 @@ func (p Plan) hint(e startup.Edge) string {
 	return ""
 }
 
-func whyNot(c podspec.Choice) string {
+func whyNot(c mechanism.Choice) string {
 	var why []string
 	for _, o := range c.Refused {
 		why = append(why, fmt.Sprintf("by %s: %s", o.By, o.WhyNot()))
@@ -421,11 +423,11 @@ func (p Plan) clearHook(r *verdict.Report) {
 }
 
 // commandless returns the containers whose unknown command keeps an edge from having a gate.
-func commandless(r podspec.Reading, choices []podspec.Choice) []string {
+func commandless(r podstart.Reading, choices []mechanism.Choice) []string {
 	var out []string
 	seen := map[string]bool{}
 	for _, c := range choices {
-		if !slices.ContainsFunc(c.Refused, func(o podspec.Option) bool { return o.By == startup.Gate }) {
+		if !slices.ContainsFunc(c.Refused, func(o mechanism.Option) bool { return o.By == startup.Gate }) {
 			continue
 		}
 		for _, name := range []string{c.Edge.To, c.Edge.From} {

@@ -1,8 +1,10 @@
-package podspec
+package mechanism
 
 import (
 	"slices"
 
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/startcost"
 	"outrider.dev/startup"
 )
@@ -48,29 +50,29 @@ var ways = []way{
 // Advise compares the mechanisms for each edge that the order of init containers does not keep already. If
 // the pod has no such edge, Advise assumes that all containers wait for the proxy, which injection may not
 // have added yet.
-func Advise(r Reading, on startup.Kubernetes) []Advice {
+func Advise(r podstart.Reading, on startup.Kubernetes) []Advice {
 	var out []Advice
 	for _, c := range Choose(r, on) {
 		if c.Edge.By != startup.InitDone {
-			out = append(out, r.advice(c.Edge, on))
+			out = append(out, advice(r, c.Edge, on))
 		}
 	}
 	if len(out) > 0 {
 		return out
 	}
-	proxy := OurProxy
+	proxy := contract.ProxyContainer
 	for _, c := range r.Containers {
 		if r.Facts[c.Name].Proxy {
 			proxy = c.Name
 		}
 	}
 	if _, has := r.Facts[proxy]; !has {
-		r = r.expecting(proxy)
+		r = r.Expecting(proxy)
 	}
 	for _, c := range r.Containers {
 		if c.Kind == startup.Plain && c.Name != proxy {
 			e := startup.Edge{From: proxy, To: c.Name, After: startup.Healthy}
-			a := r.advice(newChooser(r, r.plan(), on).choose(e).Edge, on)
+			a := advice(r, newChooser(r, r.ContainerPlan(), on).choose(e).Edge, on)
 			a.Supposed = true
 			out = append(out, a)
 		}
@@ -78,22 +80,12 @@ func Advise(r Reading, on startup.Kubernetes) []Advice {
 	return out
 }
 
-// expecting returns r with one more container, which injection has not added yet.
-func (r Reading) expecting(name string) Reading {
-	facts := map[string]Fact{name: {Command: true, Proxy: true, Probed: true}}
-	for n, f := range r.Facts {
-		facts[n] = f
-	}
-	r.Facts, r.Expected = facts, append(slices.Clone(r.Expected), name)
-	return r
-}
-
-func (r Reading) advice(e startup.Edge, on startup.Kubernetes) Advice {
+func advice(r podstart.Reading, e startup.Edge, on startup.Kubernetes) Advice {
 	a := Advice{Edge: e}
 	add := func(o Option, w way, cost *startcost.Delay) {
 		a.Ways = append(a.Ways, Way{By: o.By, ByNode: w.byNode, Health: w.released, Fits: o.Answer.Can(), WhyNot: o.WhyNot(), Start: o.Answer.Start.String(), Stop: o.Answer.Stop, Limits: o.Answer.Limits, Cost: cost})
 	}
-	plan := r.plan()
+	plan := r.ContainerPlan()
 	for _, w := range ways {
 		if w.by == startup.Gate && r.Node && !w.byNode {
 			continue // a gate in the pod comes after the node's gate, if the container names its command

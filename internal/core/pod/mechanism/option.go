@@ -1,10 +1,11 @@
-package podspec
+package mechanism
 
 import (
 	"fmt"
 	"slices"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/startup"
 )
 
@@ -46,7 +47,7 @@ func (c *chooser) option(e startup.Edge, m startup.Mechanism) Option {
 	return Option{By: m, Answer: answer, Health: from.Health}
 }
 
-// asWritten returns From and the answer of e's mechanism in the pod that [Write] would make for this edge,
+// asWritten returns From and the answer of e's mechanism in the pod that podspec.Write would make for this edge,
 // or the reason why it would refuse.
 func (c *chooser) asWritten(e startup.Edge, requested startup.Mechanism) (startup.Container, startup.Answer, string) {
 	from, at := c.judge.Find(e.From)
@@ -58,7 +59,7 @@ func (c *chooser) asWritten(e startup.Edge, requested startup.Mechanism) (startu
 		return startup.Container{}, startup.Answer{}, e.From + " cannot wait for itself"
 	}
 	f := c.pod.Facts[e.From]
-	if f.lacksHook(e) {
+	if lacksHook(f, e) {
 		return startup.Container{}, startup.Answer{}, e.From + " has a postStart hook of its own, and a container can have one only"
 	}
 	judge := c.judge
@@ -83,20 +84,20 @@ func (c *chooser) asWritten(e startup.Edge, requested startup.Mechanism) (startu
 	return from, judge.Keeps(e.By, e), ""
 }
 
-// noHold returns the reason why [Write] would make no hold for an edge; empty if it would.
+// noHold returns the reason why podspec.Write would make no hold for an edge; empty if it would.
 func noHold(e startup.Edge, from, to startup.Container) string {
 	if from.Kind != startup.Plain || to.Kind != startup.Plain {
 		return fmt.Sprintf("%s and %s are not both plain containers", e.From, e.To)
 	}
 	if e.After != startup.Healthy {
-		return holdsForHealth(e.After)
+		return podstart.HoldNeedsHealth(e.After)
 	}
 	return ""
 }
 
 // lacksHook reports whether an edge needs a postStart of From that waits, while From already has another
 // one.
-func (f Fact) lacksHook(e startup.Edge) bool {
+func lacksHook(f podstart.Fact, e startup.Edge) bool {
 	needs := e.By == startup.Hold || e.By == startup.Native && e.After == startup.Healthy && !f.Starts
 	return needs && f.Hooked
 }
@@ -114,11 +115,11 @@ func (c *chooser) asSidecar(e startup.Edge, from, to int) *startup.Judge {
 	return c.moved[place]
 }
 
-// noGate returns the reason why [Write] would make no gate for the edge; empty if it would.
+// noGate returns the reason why podspec.Write would make no gate for the edge; empty if it would.
 func (c *chooser) noGate(e startup.Edge, requested startup.Mechanism) string {
-	switch missing := c.pod.missingCommands(e); {
+	switch missing := missingCommands(c.pod, e); {
 	case slices.Contains(missing, e.To):
-		return fmt.Sprintf("the command of %s is not in the pod spec, and %s", e.To, c.pod.notLookedUp(e.To))
+		return fmt.Sprintf("the command of %s is not in the pod spec, and %s", e.To, notLookedUp(c.pod, e.To))
 	case len(missing) > 0:
 		return fmt.Sprintf("the command of %s is not in the pod spec, so nothing can publish its state", e.From)
 	}
@@ -140,7 +141,7 @@ func (c *chooser) firstProcess(e startup.Edge, requested startup.Mechanism) stri
 }
 
 // notLookedUp explains why a command is unknown even from the image.
-func (r Reading) notLookedUp(name string) string {
+func notLookedUp(r podstart.Reading, name string) string {
 	switch why := r.Unknown[name]; {
 	case why != "":
 		return "it is not known from its image: " + why

@@ -1,13 +1,12 @@
-package podspec
+package mechanism
 
 import (
 	"fmt"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
@@ -15,7 +14,7 @@ import (
 // Stronger explains in one sentence how to keep at every start the edges that the choices keep at most at
 // the first one; empty if there are none, or if nothing helps. It covers only plain containers that wait by
 // an annotation or for a proxy, because no setting gives the others a gate.
-func (r Reading) Stronger(choices []Choice, on startup.Kubernetes) string {
+func Stronger(r podstart.Reading, choices []Choice, on startup.Kubernetes) string {
 	if r.Start == request.Off {
 		return ""
 	}
@@ -28,7 +27,7 @@ func (r Reading) Stronger(choices []Choice, on startup.Kubernetes) string {
 		if !c.weak(choice, isRequested) {
 			continue
 		}
-		weak, missing, by = append(weak, e.To), append(missing, r.missingCommands(e)...), append(by, string(e.By))
+		weak, missing, by = append(weak, e.To), append(missing, missingCommands(r, e)...), append(by, string(e.By))
 		if !isRequested {
 			annotations = append(annotations, request.EdgesAnnotation+"."+e.To+": "+e.From)
 		}
@@ -57,13 +56,13 @@ func (c *chooser) weak(choice Choice, requested bool) bool {
 
 // MissingCommands returns the containers that wait for a proxy at most at the first start, because a gate
 // would need a command that the pod does not have. Each is listed once, in order.
-func (r Reading) MissingCommands(choices []Choice, on startup.Kubernetes) (out []string) {
+func MissingCommands(r podstart.Reading, choices []Choice, on startup.Kubernetes) (out []string) {
 	if r.Start == request.Off {
 		return nil
 	}
 	c := newChooser(r, r.Plan().Expand(), on)
 	for _, choice := range choices {
-		if e := choice.Edge; c.weak(choice, false) && slices.Contains(r.missingCommands(e), e.To) && !slices.Contains(out, e.To) {
+		if e := choice.Edge; c.weak(choice, false) && slices.Contains(missingCommands(r, e), e.To) && !slices.Contains(out, e.To) {
 			out = append(out, e.To)
 		}
 	}
@@ -78,12 +77,12 @@ func (c *chooser) gateWouldFit(e startup.Edge) bool {
 		return false
 	}
 	e.By = ""
-	return c.judge.Keeps(startup.Gate, e).Can() && (len(c.pod.missingCommands(e)) > 0 || c.option(e, startup.Gate).Answer.Can())
+	return c.judge.Keeps(startup.Gate, e).Can() && (len(missingCommands(c.pod, e)) > 0 || c.option(e, startup.Gate).Answer.Can())
 }
 
 // missingCommands returns the containers whose command a gate for that edge needs, but the pod does not
 // have.
-func (r Reading) missingCommands(e startup.Edge) (out []string) {
+func missingCommands(r podstart.Reading, e startup.Edge) (out []string) {
 	if r.Node {
 		return nil
 	}
@@ -99,15 +98,4 @@ func (r Reading) missingCommands(e startup.Edge) (out []string) {
 // names joins the names, sorted, each once.
 func names(all []string) string {
 	return strings.Join(slices.Compact(slices.Sorted(slices.Values(all))), ", ")
-}
-
-// Unmodelled returns a sentence for each setting of a container that the kubelet's model does not support.
-func Unmodelled(pod *corev1.Pod) (out []string) {
-	for _, c := range carriers(pod) {
-		for i, rule := range c.RestartPolicyRules {
-			out = append(out, fmt.Sprintf("%s.restartPolicyRules[%d]: %s of %s is not modelled: what it restarts, and in which order, is not in the answer",
-				c.field(), i, rule.Action, c.Name))
-		}
-	}
-	return out
 }

@@ -1,14 +1,15 @@
-package podspec
+package mechanism
 
 import (
 	"slices"
 
+	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/startup"
 )
 
 // A presence is an ordering that the pod already has.
 type presence struct {
-	*Found
+	*podstart.Found
 	why []string
 }
 
@@ -21,7 +22,7 @@ type carried struct {
 // presences maps edges to the orderings by which the pod already keeps them.
 type presences map[carried]presence
 
-func newPresences(found []Found) presences {
+func newPresences(found []podstart.Found) presences {
 	out := presences{}
 	for i := range found {
 		f := &found[i]

@@ -1,8 +1,9 @@
-package podspec
+package mechanism
 
 import (
 	"slices"
 
+	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/startup"
 )
 
@@ -52,7 +53,7 @@ func weakest(all []Choice, knot []startup.Edge, requested func(startup.Edge) sta
 	return at
 }
 
-// written returns the plan of the pod that [Write] would make of the choices. The list order has each
+// written returns the plan of the pod that podspec.Write would make of the choices. The list order has each
 // container after those that it waits for.
 func (c *chooser) written(all []Choice, order []string) startup.Plan {
 	p := startup.Plan{Containers: slices.Clone(c.plan.Containers)}
@@ -78,8 +79,8 @@ func (c *chooser) written(all []Choice, order []string) startup.Plan {
 				p = movedBefore(p, from, to, startup.Sidecar, c.pod.Facts[e.From], e.After)
 				continue
 			}
-			p.Containers[from] = c.pod.Facts[e.From].written(p.Containers[from], startup.Plain, e.After)
-			p.Containers = heldBefore(p.Containers, func(c startup.Container) string { return c.Name }, e, needs)
+			p.Containers[from] = written(c.pod.Facts[e.From], p.Containers[from], startup.Plain, e.After)
+			p.Containers = podstart.OrderForHold(p.Containers, func(c startup.Container) string { return c.Name }, e, needs)
 		}
 	}
 	return p
@@ -87,9 +88,9 @@ func (c *chooser) written(all []Choice, order []string) startup.Plan {
 
 // movedBefore returns the plan with the container at index from moved before the one at index to, as that
 // kind. It gets a hook if the edge needs one and the container has a probe.
-func movedBefore(plan startup.Plan, from, to int, kind startup.Kind, f Fact, after startup.Condition) startup.Plan {
+func movedBefore(plan startup.Plan, from, to int, kind startup.Kind, f podstart.Fact, after startup.Condition) startup.Plan {
 	list := slices.Clone(plan.Containers)
-	c := f.written(list[from], kind, after)
+	c := written(f, list[from], kind, after)
 	list[from] = c
 	if from > to || kind == startup.Sidecar && plan.Containers[from].Kind == startup.Plain {
 		list = slices.Delete(list, from, from+1)
@@ -105,8 +106,8 @@ func movedBefore(plan startup.Plan, from, to int, kind startup.Kind, f Fact, aft
 	return startup.Plan{Containers: list, Edges: plan.Edges}
 }
 
-// written returns c as that kind, with the health report that [Write] gives it if an edge needs one.
-func (f Fact) written(c startup.Container, kind startup.Kind, after startup.Condition) startup.Container {
+// written returns c as that kind, with the health report that podspec.Write gives it if an edge needs one.
+func written(f podstart.Fact, c startup.Container, kind startup.Kind, after startup.Condition) startup.Container {
 	if c.Kind != startup.Init {
 		c.Kind = kind
 	}

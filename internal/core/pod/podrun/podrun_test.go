@@ -1,4 +1,4 @@
-package podspec
+package podrun
 
 import (
 	"slices"
@@ -6,9 +6,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/core/pod/kubelet"
+	"outrider.dev/internal/core/pod/mechanism"
+	"outrider.dev/internal/core/pod/podfile"
+	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
+	"outrider.dev/test/pods"
 )
 
 const sec = time.Second
@@ -75,22 +80,22 @@ func TestLifecycle(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, Lifecycle(pod(t, "spec: "+tt.spec))); diff != "" {
+			if diff := cmp.Diff(tt.want, Lifecycle(pods.Parse(t, "spec: "+tt.spec))); diff != "" {
 				t.Errorf("Lifecycle (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-func TestAsItRuns(t *testing.T) {
-	edge := func(text string) startup.Edge { return edges(t, text).Edges[0] }
+func TestOf(t *testing.T) {
+	edge := func(text string) startup.Edge { return pods.Plan(t, text).Edges[0] }
 	type seen struct {
 		Containers        []string
 		Edges             []string
 		Added             []string
 		Written, Supposed []startup.Edge
 		Sleeps            map[string]time.Duration
-		Hooks             map[string]Hook
+		Hooks             map[string]podspec.Hook
 	}
 	tests := map[string]struct {
 		pod  string
@@ -111,7 +116,7 @@ func TestAsItRuns(t *testing.T) {
 			pod: `spec: {containers: [{name: istio-proxy, lifecycle: {postStart: {exec: {command: [pilot-agent, wait]}}}}, {name: app}]}`,
 			want: seen{Containers: []string{"istio-proxy", "app"},
 				Edges: []string{"app after istio-proxy is healthy, within 1m0s or continue, by hold"},
-				Hooks: map[string]Hook{"istio-proxy": {Polls: "istio-proxy", Timeout: time.Minute}}},
+				Hooks: map[string]podspec.Hook{"istio-proxy": {Polls: "istio-proxy", Timeout: time.Minute}}},
 		},
 		"a gate is written, for a proxy that injection adds": {
 			pod: `metadata: {annotations: {outrider.dev/depends-on.app: outrider-proxy}}
@@ -129,7 +134,7 @@ spec: {containers: [{name: app, command: [/app]}]}`,
 			want: seen{Containers: []string{"istio-proxy", "app"},
 				Edges:  []string{"app after istio-proxy is started, by hold"},
 				Sleeps: map[string]time.Duration{"app": 3 * time.Second},
-				Hooks:  map[string]Hook{"istio-proxy": {Polls: "istio-proxy", Timeout: 6 * time.Second, GoesOn: true}}},
+				Hooks:  map[string]podspec.Hook{"istio-proxy": {Polls: "istio-proxy", Timeout: 6 * time.Second, GoesOn: true}}},
 		},
 		"what nothing can keep has no mechanism": {
 			pod: `metadata: {annotations: {outrider.dev/depends-on.app: cache, outrider.dev/start: "off"}}
@@ -143,12 +148,12 @@ spec: {containers: [{name: app}, {name: cache, readinessProbe: {tcpSocket: {port
 			want: seen{Containers: []string{"app", "istio-proxy"},
 				Edges:  []string{"app after istio-proxy is healthy, by post-start-probe"},
 				Sleeps: map[string]time.Duration{"app": 5 * time.Second},
-				Hooks:  map[string]Hook{"app": {Polls: "istio-proxy", Once: true}, "istio-proxy": {}}},
+				Hooks:  map[string]podspec.Hook{"app": {Polls: "istio-proxy", Once: true}, "istio-proxy": {}}},
 		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			run, err := AsItRuns(pod(t, tt.pod), 34)
+			run, err := Of(pods.Parse(t, tt.pod), 34)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +171,7 @@ spec: {containers: [{name: app}, {name: cache, readinessProbe: {tcpSocket: {port
 				got.Hooks = run.Hooks
 			}
 			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("AsItRuns (-want +got):\n%s", diff)
+				t.Errorf("Of (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -174,10 +179,10 @@ spec: {containers: [{name: app}, {name: cache, readinessProbe: {tcpSocket: {port
 
 // The plan and the lifecycle of a pod have the same containers, and every requested edge without a mechanism
 // has a warning.
-func TestAsItRunsOfEveryPod(t *testing.T) {
-	eachFile(t, "testdata/pods/*.yaml", func(t *testing.T, file string) {
-		o := object(t, file)
-		run, err := AsItRuns(&o.Pod, 34)
+func TestOfOfEveryPod(t *testing.T) {
+	pods.Each(t, "../podspec/testdata/pods/*.yaml", func(t *testing.T, file string) {
+		o := pods.File(t, file)
+		run, err := Of(&o.Pod, 34)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,12 +204,12 @@ func TestAsItRunsOfEveryPod(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("containers (-plan +lifecycle):\n%s", diff)
 		}
-		r, err := Read(&o.Pod)
+		r, err := podspec.Read(&o.Pod)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, e := range run.Plan.Edges {
-			warned := slices.ContainsFunc(Choose(r, 34), func(c Choice) bool { return c.Edge == e && c.Warning != "" })
+			warned := slices.ContainsFunc(mechanism.Choose(r, 34), func(c mechanism.Choice) bool { return c.Edge == e && c.Warning != "" })
 			if e.By == "" && !slices.Contains(run.Supposed, e) && !warned {
 				t.Errorf("nothing keeps %q", e)
 			}
@@ -214,17 +219,57 @@ func TestAsItRunsOfEveryPod(t *testing.T) {
 
 // A container that injection has not added yet is in the same position in the pod as in the plan.
 func TestStandIns(t *testing.T) {
-	given := pod(t, "spec: {initContainers: [{name: a}, {name: b}], containers: [{name: app}]}")
-	r, err := Read(given)
-	r.Expected, r.Requested = []string{OurProxy, "linkerd-proxy", "istio-proxy"}, []startup.Edge{{From: OurProxy, To: "b"}}
-	with, withErr := Read(withStandIns(given, r))
+	given := pods.Parse(t, "spec: {initContainers: [{name: a}, {name: b}], containers: [{name: app}]}")
+	r, err := podspec.Read(given)
+	r.Expected, r.Requested = []string{podspec.OurProxy, "linkerd-proxy", "istio-proxy"}, []startup.Edge{{From: podspec.OurProxy, To: "b"}}
+	with, withErr := podspec.Read(withStandIns(given, r))
 	var names [2][]string
-	for i, containers := range [2][]startup.Container{r.plan().Containers, with.Containers} {
+	for i, containers := range [2][]startup.Container{r.ContainerPlan().Containers, with.Containers} {
 		for _, c := range containers {
 			names[i] = append(names[i], c.Name)
 		}
 	}
-	if want := []string{"a", OurProxy, "b", "istio-proxy", "linkerd-proxy", "app"}; err != nil || withErr != nil || !slices.Equal(names[0], want) || !slices.Equal(names[1], want) {
+	if want := []string{"a", podspec.OurProxy, "b", "istio-proxy", "linkerd-proxy", "app"}; err != nil || withErr != nil || !slices.Equal(names[0], want) || !slices.Equal(names[1], want) {
 		t.Errorf("%v, %v: %q, want %q", err, withErr, names, want)
 	}
+}
+
+// Nothing that looks like a pod makes Read, Choose, Write or the simulation panic.
+func FuzzRead(f *testing.F) {
+	for _, name := range []string{"annotated", "health-loop", "istio-native", "job", "kuma", "tekton"} {
+		o := pods.File(f, "../podspec/testdata/pods/"+name+".yaml")
+		text, err := yaml.Marshal(o.Pod)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(string(text))
+	}
+	f.Add("metadata: {annotations: {outrider.dev/depends-on.app: outrider-proxy}}\nspec: {containers: [{name: app, command: [/app]}, {name: app}]}")
+	f.Add("spec: {initContainers: [{name: proxy, restartPolicy: Always, startupProbe: {periodSeconds: -1}}], containers: [{name: proxy, lifecycle: {preStop: {}}}]}")
+	f.Fuzz(func(t *testing.T, text string) {
+		objects, _, err := podfile.Parse("fuzz", []byte("kind: Pod\n"+text))
+		if err != nil {
+			return
+		}
+		for _, o := range objects {
+			if len(o.Pod.Spec.InitContainers)+len(o.Pod.Spec.Containers) > 8 {
+				continue
+			}
+			r, _ := podspec.Read(&o.Pod)
+			mechanism.Choose(r, 34)
+			for _, found := range r.Found {
+				_, _ = podspec.Without(&o.Pod, found)
+			}
+			_, _ = podspec.Write(&o.Pod, r.Plan(), "")
+			life := Lifecycle(&o.Pod)
+			if len(life.Init)+len(life.Containers) != len(r.Containers) {
+				t.Errorf("containers are lost: %+v", life)
+			}
+			state := kubelet.New(life, kubelet.Minor(34))
+			state.Step(kubelet.Event{Kind: kubelet.Added})
+			if run, err := Of(&o.Pod, 34); err == nil && run.Pod == nil {
+				t.Error("no pod, and no error")
+			}
+		}
+	})
 }

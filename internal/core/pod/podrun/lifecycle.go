@@ -1,51 +1,69 @@
-package podspec
+package podrun
 
 import (
+	"fmt"
 	"math"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/core/pod/kubelet"
-	"outrider.dev/startup"
+	"outrider.dev/internal/core/pod/podspec"
 )
 
 // Lifecycle returns the part of a pod that the kubelet's rules depend on: the containers with their restart
-// policies, hooks and probes, and the grace period. The containers are in the order of [Read]. A field that
+// policies, hooks and probes, and the grace period. The containers are in the order of [podspec.Read]. A field that
 // the pod leaves out is 0, which means the API's default.
 //
 // It accepts any pod. A word that the API does not define, or a number that it would refuse, counts as left
 // out.
 func Lifecycle(pod *corev1.Pod) kubelet.Pod {
 	out := kubelet.Pod{Restart: policy(string(pod.Spec.RestartPolicy)), Grace: podGrace(pod.Spec.TerminationGracePeriodSeconds)}
-	for _, c := range carriers(pod) {
-		one := kubelet.Container{Name: c.Name, NeverPull: c.ImagePullPolicy == corev1.PullNever,
-			Startup: probe(c.StartupProbe), Liveness: probe(c.LivenessProbe), Readiness: probe(c.ReadinessProbe)}
-		if IsStarted(c.Container) {
-			one.Startup.Handler = kubelet.Gate
-		}
-		if HeldProbe(c.Container) != nil {
-			one.Liveness.Handler = kubelet.Gate
-		}
-		if own := c.Container.RestartPolicy; own != nil {
-			one.Restart = policy(string(*own))
-		}
-		if l := c.Lifecycle; l != nil {
-			one.PostStart, one.PreStop = hookHandler(l.PostStart), hookHandler(l.PreStop)
-			if one.PreStop == kubelet.Sleep {
-				one.PreStopSleep = time.Duration(min(max(l.PreStop.Sleep.Seconds, 0), math.MaxInt32)) * time.Second
-			}
-		}
-		if c.inInit() {
-			out.Init = append(out.Init, one)
-		} else {
-			out.Containers = append(out.Containers, one)
+	for i := range pod.Spec.InitContainers {
+		out.Init = append(out.Init, container(&pod.Spec.InitContainers[i]))
+	}
+	for i := range pod.Spec.Containers {
+		out.Containers = append(out.Containers, container(&pod.Spec.Containers[i]))
+	}
+	return out
+}
+
+func container(c *corev1.Container) kubelet.Container {
+	out := kubelet.Container{Name: c.Name, NeverPull: c.ImagePullPolicy == corev1.PullNever,
+		Startup: probe(c.StartupProbe), Liveness: probe(c.LivenessProbe), Readiness: probe(c.ReadinessProbe)}
+	if podspec.IsStarted(c) {
+		out.Startup.Handler = kubelet.Gate
+	}
+	if podspec.HeldProbe(c) != nil {
+		out.Liveness.Handler = kubelet.Gate
+	}
+	if c.RestartPolicy != nil {
+		out.Restart = policy(string(*c.RestartPolicy))
+	}
+	if l := c.Lifecycle; l != nil {
+		out.PostStart, out.PreStop = hookHandler(l.PostStart), hookHandler(l.PreStop)
+		if out.PreStop == kubelet.Sleep {
+			out.PreStopSleep = time.Duration(min(max(l.PreStop.Sleep.Seconds, 0), math.MaxInt32)) * time.Second
 		}
 	}
 	return out
 }
 
-func (c carrier) inInit() bool { return c.kind != startup.Plain }
+// Unmodelled returns a sentence for each setting of a container that the kubelet's model does not support.
+func Unmodelled(pod *corev1.Pod) (out []string) {
+	for _, list := range []struct {
+		name       string
+		containers []corev1.Container
+	}{{"initContainers", pod.Spec.InitContainers}, {"containers", pod.Spec.Containers}} {
+		for i, c := range list.containers {
+			for n, rule := range c.RestartPolicyRules {
+				out = append(out, fmt.Sprintf("spec.%s[%d].restartPolicyRules[%d]: %s of %s is not modelled: what it restarts, and in which order, is not in the answer",
+					list.name, i, n, rule.Action, c.Name))
+			}
+		}
+	}
+	return out
+}
 
 func policy(word string) kubelet.RestartPolicy {
 	switch p := kubelet.RestartPolicy(word); p {

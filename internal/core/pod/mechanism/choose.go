@@ -1,4 +1,4 @@
-package podspec
+package mechanism
 
 import (
 	"fmt"
@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
@@ -15,8 +16,8 @@ type Choice struct {
 	Edge    startup.Edge // By is the mechanism; empty if none fits
 	Why     []string
 	Answer  startup.Answer
-	Present *Found   // the ordering in the pod that keeps the edge; nil if it must still be written
-	Refused []Option // mechanisms that were preferred to the chosen one and do not fit
+	Present *podstart.Found // the ordering in the pod that keeps the edge; nil if it must still be written
+	Refused []Option        // mechanisms that were preferred to the chosen one and do not fit
 	Warning string
 }
 
@@ -34,18 +35,18 @@ var becauseNode = []string{"the node puts a gate before any command, in the pod 
 // the edge names takes precedence over that of the pod's annotation, and both over [startup.Preferred]. If
 // the requested mechanism does not fit, the edge gets no mechanism, and the choice has the reason. An edge
 // that the pod already keeps, and that no annotation requests, does not change.
-func Choose(r Reading, on startup.Kubernetes) []Choice {
+func Choose(r podstart.Reading, on startup.Kubernetes) []Choice {
 	return newChooser(r, r.Plan().Expand(), on).all(false)
 }
 
 // ChooseRequested is [Choose] without the edges that the pod already keeps and that no annotation requests.
-func ChooseRequested(r Reading, on startup.Kubernetes) []Choice {
-	plan := r.plan()
-	plan.Edges = r.requested()
+func ChooseRequested(r podstart.Reading, on startup.Kubernetes) []Choice {
+	plan := r.ContainerPlan()
+	plan.Edges = r.RequestedEdges()
 	return newChooser(r, plan.Expand(), on).all(true)
 }
 
-func newChooser(r Reading, plan startup.Plan, on startup.Kubernetes) *chooser {
+func newChooser(r podstart.Reading, plan startup.Plan, on startup.Kubernetes) *chooser {
 	c := &chooser{pod: r, plan: plan, on: on, judge: plan.Judge(on), found: newPresences(r.Found),
 		moved: map[moved]*startup.Judge{}, stuck: map[startup.Edge]string{}}
 	c.judge.Commands = true
@@ -120,7 +121,7 @@ func (c *chooser) undone(choice *Choice, near map[string][]Choice) {
 
 // A chooser chooses the mechanisms of the edges of one plan.
 type chooser struct {
-	pod   Reading
+	pod   podstart.Reading
 	plan  startup.Plan // without stars
 	on    startup.Kubernetes
 	judge *startup.Judge      // of the plan
@@ -132,7 +133,7 @@ type chooser struct {
 
 // Findings returns what is wrong with the plan of the reading. It leaves out how well an edge is kept, and
 // findings about edges that one of the choices will keep.
-func (r Reading) Findings(choices []Choice, on startup.Kubernetes) startup.Findings {
+func Findings(r podstart.Reading, choices []Choice, on startup.Kubernetes) startup.Findings {
 	plan := r.Plan()
 	for i := range r.Requested {
 		plan.Edges[i].By = r.Requested[i].By // the requested mechanism, not the one that keeps it today

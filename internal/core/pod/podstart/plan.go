@@ -1,0 +1,132 @@
+package podstart
+
+import (
+	"maps"
+	"slices"
+
+	"outrider.dev/startup"
+)
+
+// Meant returns e as the author of a work-around intended it: a command that polls a port is meant to wait
+// until the container behind it is healthy, if that container reports its health.
+func (r Reading) Meant(e startup.Edge) startup.Edge {
+	if c, known := r.Find(e.From); slices.Contains(startup.WorkArounds, e.By) && known && c.Health != startup.NoHealth {
+		e.After = startup.Healthy
+	}
+	return e
+}
+
+// Plan returns all edges that the pod keeps or requests. A requested edge that the pod already keeps names
+// the mechanism; the best one if there are several.
+func (r Reading) Plan() startup.Plan {
+	p := r.ContainerPlan()
+	n := len(r.Requested)
+	for _, f := range r.Found {
+		n += len(f.Edges)
+	}
+	p.Edges = append(make([]startup.Edge, 0, n), r.RequestedEdges()...)
+	at := startup.ByEnds(p.Edges)
+	needs := startup.Plan{Containers: p.Containers, Edges: r.Requested}.Dependency()
+	for _, f := range r.Found {
+		for _, e := range f.Edges {
+			i, known := at[e.Ends()]
+			switch {
+			case !known && contradicts(e, needs):
+			case !known:
+				at[e.Ends()] = len(p.Edges)
+				p.Edges = append(p.Edges, e)
+			case i >= len(r.Requested) && better(e.By, p.Edges[i].By):
+				p.Edges[i] = e
+			}
+		}
+	}
+	return p
+}
+
+// RequestedEdges returns the requested edges, each with the best mechanism by which the pod already keeps it.
+func (r Reading) RequestedEdges() []startup.Edge {
+	out := slices.Clone(r.Requested)
+	if len(out) == 0 {
+		return nil
+	}
+	at := startup.ByEnds(out)
+	kept := map[int][]startup.Edge{} // edges in the pod, by index of the requested edge
+	for _, f := range r.Found {
+		for _, e := range f.Edges {
+			if i, requested := at[e.Ends()]; requested {
+				kept[i] = append(kept[i], e)
+			}
+		}
+	}
+	for i, e := range out {
+		if e.By == "" {
+			out[i].By = keptBy(e, kept[at[e.Ends()]])
+		}
+	}
+	return out
+}
+
+// contradicts reports whether e closes a cycle with the requested edges, and can be dropped.
+func contradicts(e startup.Edge, requested startup.Dependency) bool {
+	return e.By.GivesWay() && requested.Needs(e.From, e.To)
+}
+
+// Find returns a container of the pod, or an expected one.
+func (r Reading) Find(name string) (startup.Container, bool) {
+	if c, i := (startup.Plan{Containers: r.Containers}).Find(name); i >= 0 {
+		return c, true
+	}
+	return startup.Container{Name: name, Health: startup.Report, Named: true}, slices.Contains(r.Expected, name)
+}
+
+// ContainerPlan returns the containers without edges. The expected ones are where injection puts a proxy that others
+// wait for: before the init container that waits for it, as a sidecar, else as the first plain container.
+func (r Reading) ContainerPlan() startup.Plan {
+	p := startup.Plan{Containers: slices.Clone(r.Containers)}
+	at := slices.IndexFunc(p.Containers, func(c startup.Container) bool { return c.Kind == startup.Plain })
+	if at < 0 {
+		at = len(p.Containers)
+	}
+	for _, name := range r.Expected {
+		c, place := startup.Container{Name: name, Health: startup.Report, Named: true}, at
+		if first := slices.IndexFunc(p.Containers[:at], func(o startup.Container) bool {
+			return slices.ContainsFunc(r.Requested, func(e startup.Edge) bool { return e.From == name && e.To == o.Name })
+		}); first >= 0 {
+			c.Kind, place, at = startup.Sidecar, first, at+1
+		}
+		p.Containers = slices.Insert(p.Containers, place, c)
+	}
+	return p
+}
+
+// Expecting returns r with one more container, which injection has not added yet.
+func (r Reading) Expecting(name string) Reading {
+	r.Facts, r.Expected = maps.Clone(r.Facts), slices.Clone(r.Expected)
+	r.Expect(name)
+	return r
+}
+
+// keptBy returns the best of the mechanisms by which the pod already keeps e.
+func keptBy(e startup.Edge, kept []startup.Edge) startup.Mechanism {
+	var best startup.Mechanism
+	for _, o := range kept {
+		enough := o.After == e.After || o.After == startup.Healthy && e.After == startup.Started
+		if enough && o.By != startup.BoundedLoop && (best == "" || better(o.By, best)) {
+			best = o.By
+		}
+	}
+	return best
+}
+
+func better(a, b startup.Mechanism) bool {
+	return slices.Index(startup.Mechanisms, a) < slices.Index(startup.Mechanisms, b)
+}
+
+// Note adds sentences for people.
+func (r *Reading) Note(sentences ...string) { r.Notes = append(r.Notes, sentences...) }
+
+// Expect adds a container that others wait for, and that injection has not added yet.
+func (r *Reading) Expect(name string) {
+	r.Expected = append(r.Expected, name)
+	r.Facts[name] = Fact{Command: true, Proxy: true, Probed: true}
+}
