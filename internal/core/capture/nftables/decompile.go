@@ -23,7 +23,7 @@ const unknown capture.Verb = "unknown"
 // model is the inverse of compile. It guesses each condition and the action from the values in the
 // expressions, and accepts a guess if compile makes the same expressions from it. A rule that
 // compile cannot have made gets the verb unknown, with its expressions as the name.
-func model(exprs []expression) (r capture.Rule, packets uint64) {
+func model(exprs []*expression) (r capture.Rule, packets uint64) {
 	d := decompiler{rest: exprs}
 	for _, f := range []capture.Families{capture.IPv4, capture.IPv6} {
 		if d.accept(family(f), nil) {
@@ -50,7 +50,7 @@ func model(exprs []expression) (r capture.Rule, packets uint64) {
 	return r, packets
 }
 
-func unknownRule(exprs []expression) capture.Rule {
+func unknownRule(exprs []*expression) capture.Rule {
 	var words []string
 	for _, e := range exprs {
 		words = append(words, e.String())
@@ -59,40 +59,42 @@ func unknownRule(exprs []expression) capture.Rule {
 }
 
 // counted returns the packets of the first counter.
-func counted(exprs []expression) uint64 {
-	c, _ := find("counter", exprs)
-	return c.number(unix.NFTA_COUNTER_PACKETS)
+func counted(exprs []*expression) uint64 {
+	return find("counter", exprs).number(unix.NFTA_COUNTER_PACKETS)
 }
 
-type decompiler struct{ rest []expression }
+type decompiler struct{ rest []*expression }
 
-func (d *decompiler) first() (none expression) {
+// first returns the next expression, or one without a name.
+func (d *decompiler) first() *expression {
 	if len(d.rest) == 0 {
-		return none
+		return &expression{}
 	}
 	return d.rest[0]
 }
 
 // accept consumes the next expressions if compile made the same ones from a guess.
-func (d *decompiler) accept(guess []expression, err error) bool {
+func (d *decompiler) accept(guess []*expression, err error) bool {
 	if err != nil || len(guess) > len(d.rest) {
 		return false
 	}
-	if !slices.Equal(d.rest[:len(guess)], guess) {
-		return false
+	for i, e := range guess {
+		if *d.rest[i] != *e {
+			return false
+		}
 	}
 	d.rest = d.rest[len(guess):]
 	return true
 }
 
-// find returns the first expression with a name.
-func find(name string, exprs []expression) (none expression, found bool) {
+// find returns the first expression with a name; if there is none, an empty one.
+func find(name string, exprs []*expression) *expression {
 	for _, e := range exprs {
 		if e.name == name {
-			return e, true
+			return e
 		}
 	}
-	return none, false
+	return &expression{}
 }
 
 // match consumes the expressions of one condition.
@@ -142,11 +144,11 @@ func (d *decompiler) looked() (out []capture.Match) {
 	return nil
 }
 
-func negated(c expression) bool { return c.number(unix.NFTA_CMP_OP) == unix.NFT_CMP_NEQ }
+func negated(c *expression) bool { return c.number(unix.NFTA_CMP_OP) == unix.NFT_CMP_NEQ }
 
 // compared returns the conditions that a comparison may represent, judging by the length of its
 // value.
-func compared(c expression) (out []capture.Match) {
+func compared(c *expression) (out []capture.Match) {
 	m, value := capture.Match{Not: negated(c)}, []byte(c.values[unix.NFTA_CMP_DATA])
 	var keys []capture.Key
 	switch len(value) {
@@ -191,7 +193,7 @@ func (d *decompiler) address(f capture.Families) (capture.Match, bool) {
 	if p.number(unix.NFTA_PAYLOAD_OFFSET) == uint64(sourceOffset(size)+size) {
 		m.Key = capture.Destination
 	}
-	c, _ := find("cmp", d.rest)
+	c := find("cmp", d.rest)
 	value := []byte(c.values[unix.NFTA_CMP_DATA])
 	if len(value) != int(length) {
 		return capture.Match{}, false
@@ -206,7 +208,7 @@ func (d *decompiler) address(f capture.Families) (capture.Match, bool) {
 	if length < size {
 		whole := address(m)[0]
 		whole.values[unix.NFTA_PAYLOAD_LEN] = num(length)
-		return m, d.accept([]expression{whole, compare(m.Not, value)}, nil)
+		return m, d.accept([]*expression{whole, compare(m.Not, value)}, nil)
 	}
 	return m, d.accept(address(m), nil)
 }

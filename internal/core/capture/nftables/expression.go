@@ -18,12 +18,11 @@ type expression struct {
 	values values
 }
 
-// values are those of an expression's attributes, by the number of the attribute. A number is big-endian
+// values has the value of each attribute of an expression, by the attribute's number. A number is big-endian
 // without its leading zeros, because the kernel returns some numbers only if they are not zero.
 type values [unix.NFTA_DYNSET_FLAGS + 1]string
 
-// verdict is our name of an expression that the kernel calls immediate if its register is that of
-// verdicts.
+// verdict is our name for an expression that the kernel calls immediate, with the register of verdicts.
 const verdict = "verdict"
 
 // A form is how an attribute is encoded.
@@ -39,7 +38,7 @@ const (
 	code // of a verdict, in four bytes, and the name of a chain
 )
 
-// sizes are those of numbers.
+// sizes has the size in bytes of each form of a number.
 var sizes = [...]int{number: 4, optional: 4, octet: 1, wide: 8}
 
 type attribute struct {
@@ -90,7 +89,7 @@ func num[T ~int | ~uint16 | ~uint32](n T) string {
 func trim(b []byte) string { return strings.TrimLeft(string(b), "\x00") }
 
 // number is the inverse of num.
-func (e expression) number(kind uint16) uint64 {
+func (e *expression) number(kind uint16) uint64 {
 	var b [8]byte
 	v := e.values[kind]
 	copy(b[8-len(v):], v)
@@ -98,7 +97,7 @@ func (e expression) number(kind uint16) uint64 {
 }
 
 // String returns the values of e in hexadecimal, by their numbers.
-func (e expression) String() string {
+func (e *expression) String() string {
 	s := e.name
 	for i, v := range e.values {
 		if v != "" {
@@ -117,7 +116,7 @@ func kernelName(name string) string {
 }
 
 // expression appends e to the list of a rule.
-func (b batch) expression(e expression) {
+func (b batch) expression(e *expression) {
 	b.Nest(unix.NLA_F_NESTED|unix.NFTA_LIST_ELEM, func() {
 		b.Text(unix.NFTA_EXPR_NAME, kernelName(e.name))
 		b.Nest(unix.NLA_F_NESTED|unix.NFTA_EXPR_DATA, func() {
@@ -157,7 +156,7 @@ func (b batch) value(a attribute, v string) {
 
 // decodeExpression is the inverse of batch.expression. An expression that our rules do not use has no
 // values, and a name that none of ours has.
-func decodeExpression(a netlink.Attributes) expression {
+func decodeExpression(a netlink.Attributes) *expression {
 	name := ""
 	for a.Next() {
 		switch a.Kind {
@@ -169,12 +168,12 @@ func decodeExpression(a netlink.Attributes) expression {
 					continue
 				}
 				if v, ok := decodeValues(netlink.Attributes{Rest: a.Value}, known.attributes); ok {
-					return expression{known.name, v}
+					return &expression{known.name, v}
 				}
 			}
 		}
 	}
-	return expression{name: "?" + name}
+	return &expression{name: "?" + name}
 }
 
 // decodeValues decodes the attributes of an expression. Those that are not known must be zero.

@@ -70,7 +70,7 @@ func TestExpressionsAreThoseOfTheLibrary(t *testing.T) {
 }
 
 // throughLibrary decodes an element of a list of expressions, and encodes it again.
-func throughLibrary(t *testing.T, e expression, element []byte) []byte {
+func throughLibrary(t *testing.T, e *expression, element []byte) []byte {
 	t.Helper()
 	list := netlink.Attributes{Rest: element}
 	list.Next()
@@ -106,13 +106,13 @@ func TestExpressionWithOtherAttributes(t *testing.T) {
 	for _, tt := range []struct {
 		kind  uint16
 		value []byte
-		want  expression
+		want  *expression
 	}{
 		{other, []byte{0, 0, 0, 0}, meta},
-		{other, []byte{0, 0, 0, 1}, expression{name: "?meta"}},
+		{other, []byte{0, 0, 0, 1}, &expression{name: "?meta"}},
 		{unix.NFTA_META_SREG, make([]byte, 4), meta},
-		{unix.NFTA_META_SREG, make([]byte, 8), expression{name: "?meta"}},
-		{unix.NFTA_META_SREG, []byte("nine bytes"), expression{name: "?meta"}},
+		{unix.NFTA_META_SREG, make([]byte, 8), &expression{name: "?meta"}},
+		{unix.NFTA_META_SREG, []byte("nine bytes"), &expression{name: "?meta"}},
 	} {
 		b := batch{&netlink.Batch{}}
 		b.Text(unix.NFTA_EXPR_NAME, "meta")
@@ -121,7 +121,7 @@ func TestExpressionWithOtherAttributes(t *testing.T) {
 			b.Attribute(unix.NFTA_META_DREG, []byte{0, 0, 0, reg})
 			b.Attribute(tt.kind, tt.value)
 		})
-		if got := decodeExpression(netlink.Attributes{Rest: b.Buf}); got != tt.want {
+		if got := decodeExpression(netlink.Attributes{Rest: b.Buf}); *got != *tt.want {
 			t.Errorf("attribute %d = %x: %s, want %s", tt.kind, tt.value, got, tt.want)
 		}
 	}

@@ -226,7 +226,7 @@ type ruleEntry struct {
 // rules do not use result in an unknown rule.
 func decodeRule(a netlink.Attributes) (ruleEntry, error) {
 	var out ruleEntry
-	var exprs []expression
+	var exprs []*expression
 	var reason string
 	for a.Next() {
 		switch a.Kind {
