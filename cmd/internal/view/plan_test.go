@@ -17,7 +17,7 @@ import (
 	"outrider.dev/internal/ops/check"
 )
 
-const pods = "../../../../internal/core/pod/podspec/testdata/pods/"
+const pods = "../../../internal/core/pod/podspec/testdata/pods/"
 
 func reports(t *testing.T, file string) []plan.Report {
 	t.Helper()
