@@ -129,7 +129,7 @@ func (o *captureOptions) operationFlags(fs *pflag.FlagSet) {
 
 // sharedFlags adds the flags that capture shares with its subcommands.
 func (o *captureOptions) sharedFlags(fs *pflag.FlagSet, termination *terminationLog) {
-	fs.StringVar(&o.backend, "backend", "auto", "what writes the rules: nftables, iptables, or auto: the first that this kernel supports")
+	fs.StringVar(&o.backend, "backend", "auto", "backend that writes the rules: nftables, iptables, or auto, the first one that this kernel supports")
 	cli.BindEnv(fs, "backend", "OUTRIDER_BACKEND")
 	fs.StringVar(&o.netns, "network-namespace", "", "path of the network namespace to work in; default: this one")
 	cli.BindEnv(fs, "network-namespace", "NETWORK_NAMESPACE")

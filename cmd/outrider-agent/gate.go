@@ -162,11 +162,10 @@ func newStarted() *cobra.Command {
 	var line contract.Started
 	cmd := &cobra.Command{
 		Use:   "started --name NAME",
-		Short: "succeed once the startup probe of the command behind the gate has succeeded",
+		Short: "succeed once the command behind the gate runs, and its startup probe has succeeded",
 		Long: `Waits until the command behind the container's gate runs, and its startup probe has succeeded
-if it has one. Fails at once where no gate has published a state, or its process has died. As a
-startup probe it keeps the kubelet from other probes until then; the kubelet ends it by the
-probe's timeout.`,
+if it has one. Fails at once if no gate has published a state, or its process has died. As a startup
+probe it delays the kubelet's other probes until then; the probe's timeout ends it.`,
 		Example: "  outrider-agent started --name app",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {

@@ -22,6 +22,6 @@ The flags and variables are those of capture.`
 		}
 		return capture(cmd, args)
 	}
-	cmd.Flags().StringVar(&dest, "copy", "", "where to copy this program to: a file, or a folder that exists")
+	cmd.Flags().StringVar(&dest, "copy", "", "where to copy this program to: a file, or an existing folder")
 	return cmd
 }

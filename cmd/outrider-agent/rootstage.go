@@ -39,7 +39,7 @@ stage is done.`
 	cmd.Example = "  outrider-agent root-stage --copy /outrider/bin/outrider-agent -u 1337 -g 1337 -i '*' -b '*' -d 15090,15021,15020 -- proxy sidecar"
 	cmd.RunE = s.run
 	cmd.Flags().SetInterspersed(false)
-	cmd.Flags().StringVar(&s.copy, "copy", "", "where to copy this program to: a file, or a folder that exists")
+	cmd.Flags().StringVar(&s.copy, "copy", "", "where to copy this program to: a file, or an existing folder")
 	cmd.Flags().Func("groups", "more groups of the command: `numbers`, separated by commas", func(text string) error {
 		return parseFlag("groups", text, parseGroups, &s.groups)
 	})

@@ -40,23 +40,23 @@ func newWait() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "wait",
 		Short: "wait until the proxy is ready, or print why it is not",
-		Long: `Sends a request at once. A running agent holds it and answers in the moment at which the
-proxy is ready, without polling. Before there is an agent, the request is sent again as
-soon as one writes its state file, or a little later.
+		Long: `Sends a request to the agent, which holds it and answers as soon as the proxy is ready, without
+polling. If no agent runs yet, the request is sent again when one writes its state file, or
+a little later.
 
 With --level=full it waits for the applications too: each container must be healthy by
 its gate, or by its readiness (else startup) probe, which the agent then makes. The wait
 fails, with the reason, if a container has neither.
 
 With --probe it waits until a probe of this container succeeds, without a limit unless
---timeoutSeconds is given: injection writes that into the postStart hook of a container
-that others wait for.
+--timeoutSeconds is given. Injection writes such a command into the postStart hook of a
+container that others wait for.
 
-With --for it waits for what that names, at the same time: tcp://HOST:PORT,
+With --for it waits for all of these at the same time: tcp://HOST:PORT,
 http://HOST:PORT/PATH, grpc://HOST:PORT/SERVICE, unix:///PATH, file:///PATH, a container of
 this pod with a gate ("cache", "cache is started", "migrate is completed"), or proxy.
---for=proxy without --url waits for the proxy of whichever mesh there is, and for none where there is
-no mesh (docs/ready.md).
+--for=proxy without --url waits for the proxy of any mesh, and does not wait if the pod has none
+(docs/ready.md).
 
 The endpoint of another mesh, which does not hold requests, is polled every
 --periodMillis, but at least every 50 ms.`,
@@ -69,7 +69,7 @@ The endpoint of another mesh, which does not hold requests, is polled every
   # the same in a container that has a gate
   outrider-agent wait --level=full --url=unix:///outrider/state/outrider-proxy/agent.sock
 
-  # until the proxy and a database are there; after a minute the command runs all the same
+  # until the proxy and a database are available; after a minute it continues without them
   outrider-agent wait --for=proxy --for=tcp://db:5432 --on-timeout=continue
 
   # until this container answers on its own port
@@ -91,15 +91,15 @@ The endpoint of another mesh, which does not hold requests, is polled every
 	fs := cmd.Flags()
 	fs.SortFlags = false
 	fs.IntVar(&o.timeoutSeconds, "timeoutSeconds", 60, "how long to wait")
-	fs.IntVar(&o.requestMillis, "requestTimeoutMillis", 500, "how long one request may go without a sign of being held")
+	fs.IntVar(&o.requestMillis, "requestTimeoutMillis", 500, "how long to wait for the first sign that the agent holds a request")
 	fs.IntVar(&o.periodMillis, "periodMillis", 500, "how often to poll an endpoint that does not hold requests")
 	fs.StringVar(&o.url, "url", fmt.Sprintf("http://localhost:%d%s", contract.ReadinessPort, contract.ReadyPath), "the endpoint; or unix:///path of the agent's socket")
 	fs.StringVar(&o.level, "level", "", "what ready means: outbound (default) or full, the app's own health too")
 	fs.StringVar(&o.as, "as", "", "name of the waiter in the agent's journal; default: this pod and process")
 	fs.StringVar(&o.stateDir, "state-dir", contract.OwnDir, "directory of the agent's state file, watched if it is there")
-	fs.StringVar(&o.probe, "probe", "", "JSON of a pod's probe: wait for that, and not for the proxy")
+	fs.StringVar(&o.probe, "probe", "", "JSON of a pod's probe to wait for, in place of the proxy")
 	fs.StringArrayVar(&o.on, "for", nil, "what to wait for instead of the proxy; repeat it for more")
-	fs.StringVar(&o.onTimeout, "on-timeout", string(ready.Fail), "fail, or continue: exit status 0, and a line that names what is missing")
+	fs.StringVar(&o.onTimeout, "on-timeout", string(ready.Fail), "fail, or continue: exit with status 0, and print what is missing")
 	cli.BindEnv(fs, "state-dir", "OUTRIDER_STATE_DIR")
 	return cmd
 }

@@ -161,9 +161,9 @@ Of several processes on a node one leads, and the others take over when it ends.
 	}
 	f.paths(cmd)
 	f.account(cmd)
-	cmd.Flags().StringVar(&f.o.Agent, "agent", "", "the agent of this version; default: outrider-agent beside this program")
+	cmd.Flags().StringVar(&f.o.Agent, "agent", "", "path of the agent of the same version; default: outrider-agent next to this program")
 	cmd.Flags().StringVar(&f.o.ReadyFile, "ready-file", defaultReady, "file with the reason why the plugins do not work; empty while they work")
-	cmd.Flags().StringSliceVar(&f.o.Handlers, "runtime-handler", nil, "handler of a RuntimeClass that runs containers on the node's kernel, beside runc, crun, youki and NVIDIA's; may be repeated")
+	cmd.Flags().StringSliceVar(&f.o.Handlers, "runtime-handler", nil, "handler of a RuntimeClass that runs containers on the node's kernel, in addition to runc, crun, youki and NVIDIA's; may be repeated")
 	cmd.Flags().StringVar(&f.o.RuntimeConfig, "runtime-config", "", "containerd's configuration, from which the Node's label says whether the validator is on; empty: \"unknown\"")
 	cmd.Flags().BoolVar(&f.o.Taint, "taint", true, "keep all pods from a node whose plugins no longer work; without it, the label keeps away only the pods that need them")
 	return cmd

@@ -99,8 +99,8 @@ The exit status is 1 if an act did not go as described.`,
 	f.StringVar(&out, "report", "", "file for a web page of the acts; one picture if its name ends in .svg")
 	f.StringVar(&log, "log", "", "file for the output of the containers")
 	f.StringVar(&o.Programs.Agent, "agent", "", "outrider-agent (default: next to this program, or in PATH)")
-	f.StringVar(&o.Programs.ControlPlane, "control-plane", "", "outriderd (likewise)")
-	f.StringVar(&o.Programs.Envoy, "envoy", "", "Envoy (default: $ENVOY, or likewise)")
+	f.StringVar(&o.Programs.ControlPlane, "control-plane", "", "outriderd (default: as for --agent)")
+	f.StringVar(&o.Programs.Envoy, "envoy", "", "Envoy (default: $ENVOY, else as for --agent)")
 	cmd.AddCommand(newDemoApp())
 	return cmd
 }

@@ -23,12 +23,12 @@ func newWebhookConfig() *cobra.Command {
 		Use:   "webhook-config",
 		Short: "print the configuration that makes the API server call outriderd for new pods",
 		Long: `Prints a MutatingWebhookConfiguration with the certificates of the state directory, or of the
-Secret that --ca-secret names, for kubectl apply. Apply it again after the root certificate was replaced.
+Secret that --ca-secret names, for kubectl apply. Apply it again when the root certificate was replaced.
 
 It selects pods as Istio does: namespaces with istio-injection=enabled or the revision's
 istio.io/rev, pods with the label sidecar.istio.io/inject=true or the revision's, and never
 pods with "false". Outrider's own labels outrider.dev/injection and outrider.dev/inject mean
-the same and take precedence; with --own-labels only they select. Selected pods are refused
+the same and take precedence; with --own-labels only these two select. Selected pods are refused
 while outriderd does not answer. Therefore the namespace of the control plane and kube-system
 are never selected.`,
 		Example: `  outriderd webhook-config --state ./state --service outrider-system/outriderd | kubectl apply -f -
@@ -77,12 +77,12 @@ are never selected.`,
 	f := cmd.Flags()
 	where.add(cmd, "namespace")
 	f.StringVar(&domain, "trust-domain", mesh.DefaultTrustDomain, "trust domain of identities")
-	f.StringVar(&o.Place.URL, "url", "", "where the API server reaches outriderd, as https://HOST:PORT; its certificate must have HOST (--name of serve)")
-	f.StringVar(&service, "service", "", "or the service that leads to its webhook port, as NAMESPACE/NAME (default: outriderd in --namespace)")
+	f.StringVar(&o.Place.URL, "url", "", "URL at which the API server reaches outriderd, as https://HOST:PORT; its certificate must include HOST (--name of serve)")
+	f.StringVar(&service, "service", "", "the Service of its webhook port, as NAMESPACE/NAME, in place of --url (default: outriderd in --namespace)")
 	f.StringVar(&o.Revision, "revision", "", "revision that pods and namespaces request (default default)")
 	f.StringVar(&o.Name, "name", "", "name of the configuration (default outrider-injector, and the revision)")
-	f.BoolVar(&o.OwnLabels, "own-labels", false, "Istio's labels do not select: another injector listens to them")
-	f.BoolVar(&o.ByDefault, "by-default", false, "also namespaces without a label, as enableNamespacesByDefault")
+	f.BoolVar(&o.OwnLabels, "own-labels", false, "select by Outrider's labels only, because another injector uses Istio's")
+	f.BoolVar(&o.ByDefault, "by-default", false, "also select namespaces without a label, as enableNamespacesByDefault does")
 	cli.BindEnv(f, "trust-domain", "TRUST_DOMAIN")
 	return cmd
 }

@@ -63,7 +63,7 @@ func figures(least, median, most float64) string {
 
 // costs explains the numbers.
 func (p *printer) costs(r plan.Report) {
-	p.line("\n  * is what is chosen or in the pod. Figures are min / median / max from \"ready\" to \"app starts\",")
+	p.line("\n  * marks the mechanism that is chosen or in the pod. Figures are min / median / max from \"ready\" to \"app starts\",")
 	costs, withEnvoy := startcost.On(startcost.Pods, r.On), startcost.On(startcost.MeshPods, r.On)
 	p.line("  %s (kubelet %s).\n", startcost.Source, costs[0].Kubelet)
 	p.podCosts(`"applied" to "app runs"`, costs)

@@ -30,7 +30,7 @@ func (o Options) removeLabels(ctx context.Context) error {
 	for _, n := range namespaces {
 		keys := requests(n)
 		if rev := n.Labels[contract.RevisionLabel]; rev != "" && len(revisions) > 0 && !revisions[rev] {
-			o.Progress.Step("namespace %s: %s=%s stays, because no control plane of ours has that revision", n.Name, contract.RevisionLabel, rev)
+			o.Progress.Step("namespace %s: %s=%s stays, because no Outrider control plane has that revision", n.Name, contract.RevisionLabel, rev)
 			keys = slices.DeleteFunc(keys, func(key string) bool { return key == contract.RevisionLabel })
 		}
 		if len(others) > 0 && slices.ContainsFunc(keys, istios) {

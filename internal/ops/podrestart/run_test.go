@@ -176,7 +176,7 @@ func TestWorkloadsAreRestartedAndTheRestIsListed(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{
 		"namespace pay: outrider.dev/injection, istio.io/rev removed",
-		"namespace rest: istio.io/rev=1-24 stays, because no control plane of ours has that revision",
+		"namespace rest: istio.io/rev=1-24 stays, because no Outrider control plane has that revision",
 		"namespace shop: istio-injection removed",
 		"daemonset pay/log: restarted, 1 pods", "statefulset pay/db: restarted, 1 pods", "deployment shop/web: restarted, 2 pods",
 		"no pod of the restarted workloads has a proxy",

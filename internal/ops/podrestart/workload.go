@@ -76,7 +76,7 @@ func (o Options) stateOf(ctx context.Context, w workload) (s state, err error) {
 			s.never = onDelete
 		}
 	case "":
-		s.never = "no workload makes it anew: delete it, and apply its manifest again"
+		s.never = "no workload recreates it: delete it, and apply its manifest again"
 	case "Job":
 		s.never = "a Job's pod is not replaced: wait for its end, or delete it and the Job makes another"
 	default:

@@ -32,7 +32,7 @@ func (o *proxyOptions) add(cmd *cobra.Command, namespace string, outputs ...stri
 	o.flags = kubeclient.NewFlags("")
 	o.flags.Add(fs, namespace)
 	fs.StringVar(&o.controlPlane, "control-plane-namespace", installation.Namespace, "namespace of the control plane")
-	fs.StringVar(&o.address, "control-plane-http", "", "address of the HTTP server of one outriderd; default: the replicas in the cluster, by ports that are forwarded")
+	fs.StringVar(&o.address, "control-plane-http", "", "address of the HTTP server of one outriderd; default: the replicas in the cluster, through port forwarding")
 	fs.StringVarP(&o.file, "filename", "f", "", "an answer that was saved with -o json: a file or a URL; '-' is standard input")
 	cli.BindEnv(fs, "control-plane-http", "OUTRIDER_CONTROL_PLANE_HTTP")
 	cli.CompleteFiles(cmd, "filename", "json")
@@ -103,15 +103,15 @@ func NewProxyStatus() *cobra.Command {
 		Use:     "proxy-status [POD[.NAMESPACE]]",
 		Aliases: []string{"ps"},
 		Short:   "print what each proxy subscribed to, was sent, and accepted or rejected",
-		Long: `Asks each replica of outriderd for the proxies that are connected to it, and prints for each, by
-type of resource, how many names it subscribed to, how many resources it was sent, and which
-version was sent and which accepted. STATUS is "ok", "STALE" while a message has no answer,
-"REJECTED" with the proxy's own reason (it still works by the version before), "NOT ENFORCED"
-with an object that forbids something for the pod by a kind that is not supported, "SKEW" if
-the agent or Envoy is of another version than the control plane's, or "NOTE".
+		Long: `Lists the proxies that are connected to each replica of outriderd. For each proxy and type of
+resource it prints how many names the proxy subscribed to, how many resources it was sent, and which
+version was sent and which was acknowledged. STATUS is "ok", "STALE" while a message is not
+acknowledged, "REJECTED" with the proxy's own reason (it keeps the previous version), "NOT ENFORCED"
+with an object of an unsupported kind that forbids something for the pod, "SKEW" if the agent or
+Envoy has another version than the control plane, or "NOTE".
 
-Exit status: 0 if all is well, also with SKEW; 1 for REJECTED or NOT ENFORCED, or if a replica
-did not answer; 2 if the input is unusable.`,
+Exit status: 0 if every proxy is ok, also with SKEW; 1 for REJECTED or NOT ENFORCED, or if a
+replica did not answer; 2 if the input is unusable.`,
 		Example: proxyStatusExamples,
 		Args:    cobra.MaximumNArgs(1),
 		RunE:    func(cmd *cobra.Command, args []string) error { return o.status(cmd, strings.Join(args, "")) },
@@ -181,12 +181,12 @@ func NewProxyConfig() *cobra.Command {
 		Use:     "proxy-config POD[.NAMESPACE] [" + strings.Join(names, "|") + "]",
 		Aliases: []string{"pc"},
 		Short:   "print the resources that one proxy was sent",
-		Long: `Gets the resources that outriderd sent to one proxy, which is named by its pod or by its
-whole ID, from the replica to which it is connected, and prints them: a line for each, or with -o json Envoy's own configuration. A
-name that the proxy subscribed to and that the mesh does not have is there too, as "no such
-name".
+		Long: `Prints the resources that outriderd sent to one proxy: a line for each, or with -o json Envoy's own
+configuration. They come from the replica to which the proxy is connected. The proxy is given by its
+pod or by its complete ID. A name that the proxy subscribed to and that the mesh does not have is
+listed as "no such name".
 
-With -f an answer is read that was saved with -o json; then no pod is named.`,
+With -f it reads an answer that was saved with -o json; then no pod is given.`,
 		Example: proxyConfigExamples,
 		Args:    cobra.MaximumNArgs(2),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

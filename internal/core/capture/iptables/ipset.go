@@ -278,7 +278,7 @@ const entriesAtOnce = 1000
 func (c setConn) create(name string, s capture.Set) error {
 	kind, family, ok := kindOf(s.Key)
 	if !ok || len(name) > maxSetName || s.Timeout%time.Second != 0 || s.Timeout > maxTimeout {
-		return fmt.Errorf("set %s by %s: iptables cannot have it", name, s.Key)
+		return fmt.Errorf("set %s by %s: iptables does not support it", name, s.Key)
 	}
 	prefixes := prefixesOf(s.Addresses)
 	if err := c.change(setCreate, unix.NLM_F_CREATE|unix.NLM_F_EXCL, func(b *netlink.Batch) {

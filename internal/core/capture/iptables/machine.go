@@ -79,7 +79,7 @@ func (m machine) read(ctx context.Context, places []place) error {
 	for i, p := range places {
 		o, err := waits[i]()
 		if err != nil {
-			errs = append(errs, fmt.Errorf("looking for rules of ours in iptables-%s: %w", p.variant, err))
+			errs = append(errs, fmt.Errorf("looking for Outrider's rules in iptables-%s: %w", p.variant, err))
 		}
 		*m[p.variant].at(p.family) = o
 	}

@@ -379,7 +379,7 @@ func Verify(ctx context.Context, backends []Backend, intent *capture.Intent) (Re
 		return report, capture.ErrNone
 	case 1:
 	default:
-		return report, errors.New("two backends have rules of ours; run capture or capture clean")
+		return report, errors.New("two backends have rules of Outrider's; run capture or capture clean")
 	}
 	if have[0].err != nil {
 		return report, have[0].err

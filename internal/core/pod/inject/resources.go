@@ -34,7 +34,7 @@ func fitted(c corev1.ResourceRequirements, pod *corev1.Pod, r *verdict.Report) c
 			continue
 		}
 		if left := remaining(budget, pod, name); request.Cmp(left) > 0 {
-			r.Warn("the proxy's %s request is what the pod's own containers leave of the pod's, %s (spec.resources), and not %s", name, left.String(), request.String())
+			r.Warn("the proxy's %s request is %s, the rest of the pod's spec.resources, in place of %s", name, left.String(), request.String())
 			if c.Requests == nil {
 				c.Requests = corev1.ResourceList{}
 			}

@@ -29,7 +29,7 @@ func whyInit(pod *corev1.Pod, in input, s effective, edges startup.Plan) string 
 		holds bool
 		why   string
 	}{
-		{!s.proxy, "there is no proxy of ours to do its work"},
+		{!s.proxy, "there is no Outrider proxy to do its work"},
 		{!s.capture, "nothing is captured, and " + contract.InitContainer + " only copies, without a privilege"},
 		{s.mode == settings.TProxy, "in interceptionMode TPROXY the proxy keeps NET_ADMIN"},
 		{in.pod.Annotations[settings.BindKey] == "true", "the proxy keeps a capability (" + settings.BindKey + ")"},

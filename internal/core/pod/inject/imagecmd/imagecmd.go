@@ -60,7 +60,7 @@ func Of(pod *corev1.Pod, known map[string]Command) Commands {
 func (out Commands) write(c *corev1.Container, known map[string]Command) {
 	found, ok := known[c.Image]
 	if c.ImagePullPolicy == corev1.PullNever {
-		found, ok = Command{Why: fmt.Sprintf("image %s has imagePullPolicy: Never: the node has the image, and a registry need not have it", c.Image)}, true
+		found, ok = Command{Why: fmt.Sprintf("image %s has imagePullPolicy: Never: the image is on the node, and may be in no registry", c.Image)}, true
 	}
 	if !ok {
 		return

@@ -389,7 +389,7 @@ func covers(requested, name string) bool { return requested == name || requested
 func (p Plan) hint(e startup.Edge) string {
 	for _, name := range []string{e.To, e.From} {
 		if slices.Contains(p.commandless, name) {
-			return fmt.Sprintf("name the command of %s in the pod (command:), or have it looked up in its image (--resolve-images)", name)
+			return fmt.Sprintf("name the command of %s in the pod (command:), or let --resolve-images read it from the image", name)
 		}
 	}
 	return ""
