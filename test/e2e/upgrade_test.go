@@ -88,10 +88,10 @@ func (r *run) due() (out []podupgrade.Candidate) {
 	var all []podupgrade.Candidate
 	r.must(json.Unmarshal([]byte(list), &all))
 	for _, c := range all {
-		if c.State == podupgrade.Cannot {
+		if c.State == podupgrade.NeedsNewPod {
 			r.Errorf("%s: %s", c, c.Reason)
 		}
-		if c.State == podupgrade.Due {
+		if c.State == podupgrade.Outdated {
 			out = append(out, c)
 		}
 	}

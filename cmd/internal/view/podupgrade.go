@@ -27,7 +27,7 @@ func Candidates(w io.Writer, output string, all []podupgrade.Candidate) error {
 	if err := table(w, rows); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%d due, %d current, %d need a new pod\n", count[podupgrade.Due], count[podupgrade.Current], count[podupgrade.Cannot])
+	_, err := fmt.Fprintf(w, "%d outdated, %d current, %d need a new pod\n", count[podupgrade.Outdated], count[podupgrade.Current], count[podupgrade.NeedsNewPod])
 	return err
 }
 

@@ -32,9 +32,9 @@ type State string
 
 // The states.
 const (
-	Current State = "current" // the pod has the image that a new pod would get
-	Due     State = "due"     // the proxy can be replaced
-	Cannot  State = "cannot"  // only a new pod can have the new proxy; Reason says why
+	Current     State = "current"       // the pod has the image that a new pod would get
+	Outdated    State = "outdated"      // the proxy can be replaced
+	NeedsNewPod State = "needs-new-pod" // only a new pod can have the new proxy; Reason says why
 )
 
 // A Candidate is a pod with a proxy of ours.
@@ -93,7 +93,7 @@ func (p *planner) judge(ctx context.Context, pod *corev1.Pod) Candidate {
 	container := kubeclient.Proxy(pod)
 	c := Candidate{
 		Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Node: pod.Spec.NodeName,
-		From: container.Image, State: Cannot, workload: workloadOf(pod), pullSecrets: pod.Spec.ImagePullSecrets, statusPort: statusPort(container),
+		From: container.Image, State: NeedsNewPod, workload: workloadOf(pod), pullSecrets: pod.Spec.ImagePullSecrets, statusPort: statusPort(container),
 	}
 	switch {
 	case pod.DeletionTimestamp != nil:
@@ -114,7 +114,7 @@ func (p *planner) judge(ctx context.Context, pod *corev1.Pod) Candidate {
 		case a == c.From:
 			c.State = Current
 		default:
-			c.State = Due
+			c.State = Outdated
 		}
 	}
 	return c

@@ -79,7 +79,7 @@ func Run(ctx context.Context, all []Candidate, o Options) (Result, error) {
 	}
 	var due []Candidate
 	for _, c := range all {
-		if c.State == Due {
+		if c.State == Outdated {
 			due = append(due, c)
 		}
 	}

@@ -183,7 +183,7 @@ func waits(p *corev1.Pod, reason string) {
 func due(pods ...*corev1.Pod) (out []Candidate) {
 	for _, p := range pods {
 		out = append(out, Candidate{Namespace: p.Namespace, Name: p.Name, UID: p.UID, Node: p.Spec.NodeName, From: older, To: newer,
-			State: Due, workload: workloadOf(p), statusPort: "15020"})
+			State: Outdated, workload: workloadOf(p), statusPort: "15020"})
 	}
 	return out
 }
