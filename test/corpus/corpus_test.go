@@ -4,14 +4,12 @@ import (
 	"slices"
 	"testing"
 
-	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/core/pod/podspec"
-	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/internal/doctor/lint"
 	"outrider.dev/startup"
 )
@@ -97,74 +95,4 @@ func refusesNone(t *testing.T, file string, o podfile.Object) (injected bool) {
 		}
 	}
 	return injected
-}
-
-// The corpus contains every shape that a lint rule could mistake for a defect.
-func TestShapes(t *testing.T) {
-	all, err := Sane()
-	if err != nil {
-		t.Fatal(err)
-	}
-	seen := map[string]int{}
-	for _, f := range all {
-		objects, _, err := podfile.Parse(f.Name, f.Data)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, o := range objects {
-			shapesOf(&o.Pod, func(shape string) { seen[shape]++ })
-		}
-	}
-	for _, shape := range shapes {
-		if seen[shape] < 5 {
-			t.Errorf("%d pods have %s, want 5 or more", seen[shape], shape)
-		}
-		t.Logf("%4d %s", seen[shape], shape)
-	}
-}
-
-var shapes = []string{"an init container", "a native sidecar", "several containers", "a container without a command", "a command", "args alone", "a shell's script",
-	"a startup probe", "a liveness probe", "a readiness probe", "an exec probe", "a gRPC probe", "a postStart hook", "a preStop hook", "variables from secrets",
-	"a read-only root file system", "its own user", "the host's network", "a volume claim", "a host path"}
-
-// complexity: one test for each shape.
-func shapesOf(pod *corev1.Pod, has func(string)) {
-	once := map[string]bool{}
-	when := func(is bool, shape string) {
-		if is && !once[shape] {
-			once[shape] = true
-			has(shape)
-		}
-	}
-	when(len(pod.Spec.Containers) > 1, "several containers")
-	when(pod.Spec.HostNetwork, "the host's network")
-	for _, v := range pod.Spec.Volumes {
-		when(v.PersistentVolumeClaim != nil || v.Ephemeral != nil, "a volume claim")
-		when(v.HostPath != nil, "a host path")
-	}
-	for _, c := range pod.Spec.InitContainers {
-		when(c.RestartPolicy == nil, "an init container")
-		when(c.RestartPolicy != nil, "a native sidecar")
-	}
-	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		_, script := shell.ScriptOf(slices.Concat(c.Command, c.Args))
-		when(len(c.Command)+len(c.Args) == 0, "a container without a command")
-		when(len(c.Command) > 0, "a command")
-		when(len(c.Command) == 0 && len(c.Args) > 0, "args alone")
-		when(script, "a shell's script")
-		when(c.StartupProbe != nil, "a startup probe")
-		when(c.LivenessProbe != nil, "a liveness probe")
-		when(c.ReadinessProbe != nil, "a readiness probe")
-		for _, p := range []*corev1.Probe{c.StartupProbe, c.LivenessProbe, c.ReadinessProbe} {
-			when(p != nil && p.Exec != nil, "an exec probe")
-			when(p != nil && p.GRPC != nil, "a gRPC probe")
-		}
-		when(c.Lifecycle != nil && c.Lifecycle.PostStart != nil, "a postStart hook")
-		when(c.Lifecycle != nil && c.Lifecycle.PreStop != nil, "a preStop hook")
-		for _, e := range c.Env {
-			when(e.ValueFrom != nil && e.ValueFrom.SecretKeyRef != nil, "variables from secrets")
-		}
-		when(c.SecurityContext != nil && c.SecurityContext.ReadOnlyRootFilesystem != nil, "a read-only root file system")
-		when(c.SecurityContext != nil && c.SecurityContext.RunAsUser != nil || pod.Spec.SecurityContext != nil && pod.Spec.SecurityContext.RunAsUser != nil, "its own user")
-	}
 }
