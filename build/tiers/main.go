@@ -25,7 +25,7 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-const usage = `usage: go run ./build/tiers [-list] [-part K/N] [-only STEP,...] TIER
+const usage = `usage: go run ./build/tiers [-list] [-part K/N] TIER
 
 The tiers are quick, test, check, e2e and nightly. In the root of the module.
 
@@ -37,7 +37,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	flags.Usage = func() {}
 	part := flags.String("part", "1/1", "the `K/N`th part alone: parts take about the same time")
-	only := flags.String("only", "", "these `steps` alone, by their names, with commas between them")
 	list := flags.Bool("list", false, "print the steps and run none")
 	err := flags.Parse(args)
 	if err == nil && flags.NArg() != 1 {
@@ -53,11 +52,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	name := flags.Arg(0)
-	some := false
-	flags.Visit(func(f *flag.Flag) { some = some || f.Name == "only" })
-	if some && *only == "" {
-		*only = "," // probably an unset variable: make it an error instead of running everything
-	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	// End also if "go run" is killed, which passes no signal on.
@@ -65,7 +59,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	all, err := stepsOf(ctx, name)
 	steps := all
 	if err == nil {
-		steps, err = selected(all, *part, *only)
+		steps, err = selected(all, *part)
 	}
 	if err != nil {
 		fmt.Fprintln(stderr, "tiers: error:", err)
@@ -93,8 +87,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return r.close()
 }
 
-// selected returns the steps of a part, limited to the named ones.
-func selected(all []step, part, only string) ([]step, error) {
+// selected returns the steps of a part.
+func selected(all []step, part string) ([]step, error) {
 	first, of, ok := strings.Cut(part, "/")
 	k, errK := strconv.Atoi(first)
 	n, errN := strconv.Atoi(of)
@@ -102,21 +96,6 @@ func selected(all []step, part, only string) ([]step, error) {
 		return nil, fmt.Errorf("-part %q: want K/N with 1 <= K <= N <= %d, such as 2/4", part, len(all))
 	}
 	steps := parts(all, n)[k-1]
-	if only != "" {
-		var names []string
-		for name := range strings.SplitSeq(only, ",") {
-			name = strings.TrimSpace(name)
-			has := func(s step) bool { return s.name == name }
-			switch {
-			case !slices.ContainsFunc(all, has):
-				return nil, fmt.Errorf("-only %q: %q is not a step of this tier; -list prints them", only, name)
-			case !slices.ContainsFunc(steps, has):
-				return nil, fmt.Errorf("-only %q: %q is a step of another part", only, name)
-			}
-			names = append(names, name)
-		}
-		steps = slices.DeleteFunc(steps, func(s step) bool { return !slices.Contains(names, s.name) })
-	}
 	// If the step before is left out, a step that runs beside it would instead run beside an earlier step.
 	for i := range steps {
 		at := slices.IndexFunc(all, func(s step) bool { return s.name == steps[i].name })

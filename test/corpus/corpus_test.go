@@ -4,7 +4,6 @@ import (
 	"slices"
 	"testing"
 
-
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/inject"
