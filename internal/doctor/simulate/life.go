@@ -13,8 +13,8 @@ func (r *run) start(name string, at time.Duration) {
 	if !r.gates.Waits(name) {
 		return
 	}
-	r.asleep[name] = at + r.of(name).Sleeps - r.sleepsWithin(name)
-	r.later(name, queuedEvent{at: r.asleep[name], kind: wakes})
+	r.lives[name].asleep = at + r.of(name).Sleeps - r.sleepsWithin(name)
+	r.later(name, queuedEvent{at: r.lives[name].asleep, kind: wakes})
 	for _, e := range r.Plan.Edges {
 		if e.To == name && e.Timeout > 0 {
 			r.later(name, queuedEvent{at: at + e.Timeout, kind: wakes})
@@ -24,8 +24,8 @@ func (r *run) start(name string, at time.Duration) {
 
 // begin plans the life of a command.
 func (r *run) begin(name string, at time.Duration) {
-	b, n := r.of(name), r.lives[name]
-	r.lives[name]++
+	b, n := r.of(name), r.lives[name].number
+	r.lives[name].number++
 	at += r.sleepsWithin(name)
 	if b.Healthy != Forever && r.hasHealth(name) {
 		r.later(name, queuedEvent{at: at + b.Healthy, kind: getsHealthy})
@@ -66,15 +66,12 @@ func (r *run) forget(name string, at time.Duration) {
 			r.plan(queuedEvent{event: kubelet.Event{At: at, Kind: kubelet.HookReturned, Container: name, Which: kubelet.PostStart}})
 		}
 	}
-	delete(r.healthy, name)
-	delete(r.hooks, name)
-	delete(r.probed, name)
-	delete(r.stops, name)
-	delete(r.asleep, name)
+	l := r.lives[name]
+	*l = life{number: l.number, pulling: l.pulling}
 }
 
 func (r *run) getSick(name string, at time.Duration) {
-	delete(r.healthy, name)
+	r.lives[name].healthy = nil
 	if r.gates.Healthy(name) {
 		r.setHealth(name, false, at)
 	}

@@ -38,16 +38,19 @@ type run struct {
 	kubelet kubelet.State
 	gates   gates.State
 	queue   []queuedEvent
-
-	lives   map[string]int           // number of starts of each command
-	asleep  map[string]time.Duration // end of the sleep
-	healthy map[string]time.Duration // time at which it becomes healthy, if the needs of its health are met
-	hooks   map[string]bool          // postStart hooks that wait for health
-	probed  map[string]bool          // startup probes that wait for the gate
-	stops   map[string]bool          // stop signals that a gate has not forwarded yet
-	pulling map[string]time.Duration // begin of each pull
-
+	lives   map[string]*life
 	outcome Outcome
+}
+
+// A life is the present one of a container.
+type life struct {
+	number  int            // of the starts of its command before
+	pulling *time.Duration // begin of a pull
+	asleep  time.Duration  // end of the sleep
+	healthy *time.Duration // when it becomes healthy, if the needs of its health are met
+	hook    bool           // a postStart hook waits for health
+	probe   bool           // a startup probe waits for the gate
+	stop    bool           // a gate has not forwarded a stop signal yet
 }
 
 // tooMany ends a simulation that has endless events at one instant.
@@ -89,9 +92,11 @@ func newRun(s Scenario) *run {
 		version = kubelet.Newest
 	}
 	s.Plan = s.Plan.Expand()
-	return &run{Scenario: s, kubelet: kubelet.New(s.Pod, kubelet.Minor(version)), gates: gates.New(s.Plan, gates.Gate{}),
-		lives: map[string]int{}, asleep: map[string]time.Duration{}, healthy: map[string]time.Duration{},
-		hooks: map[string]bool{}, probed: map[string]bool{}, stops: map[string]bool{}, pulling: map[string]time.Duration{}}
+	r := &run{Scenario: s, kubelet: kubelet.New(s.Pod, kubelet.Minor(version)), gates: gates.New(s.Plan, gates.Gate{}), lives: map[string]*life{}}
+	for _, c := range s.Plan.Containers {
+		r.lives[c.Name] = &life{}
+	}
+	return r
 }
 
 // script plans the events of the pod itself.
@@ -158,7 +163,7 @@ func (r *run) happen(h queuedEvent) {
 	case toKubelet:
 		r.step(h.event)
 	case getsHealthy:
-		r.healthy[h.name] = h.at
+		r.lives[h.name].healthy = &h.at
 	case getsSick:
 		r.getSick(h.name, h.at)
 	case calls:
@@ -220,8 +225,8 @@ func (r *run) finish(until time.Duration) {
 		o.End = until
 	}
 	for _, c := range r.Plan.Containers {
-		if since, ok := r.pulling[c.Name]; ok {
-			o.Pulls = append(o.Pulls, chart.Pull{Container: c.Name, From: since, To: o.End})
+		if since := r.lives[c.Name].pulling; since != nil {
+			o.Pulls = append(o.Pulls, chart.Pull{Container: c.Name, From: *since, To: o.End})
 		}
 	}
 	o.Timeline = o.Timeline.Sorted()

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -21,24 +22,25 @@ func (r *run) settle(at time.Duration) {
 
 // settleOne reports whether it made a transition.
 func (r *run) settleOne(name string, at time.Duration) bool {
+	l := r.lives[name]
 	switch {
 	case r.gates.Waits(name) && r.gates.GivesUp(name, at):
 		r.exit(name, at, 1)
-	case r.gates.Waits(name) && !r.stops[name] && (r.asleep[name] <= at || r.gates.LoopSucceeded(name)) && r.gates.MayRun(name, at):
+	case r.gates.Waits(name) && !l.stop && (l.asleep <= at || r.gates.LoopSucceeded(name)) && r.gates.MayRun(name, at):
 		var happened startup.Timeline
 		r.gates, happened = r.gates.Release(name, at)
 		r.note(happened)
-	case r.isDue(name, at):
-		delete(r.healthy, name)
+	case l.healthy != nil && *l.healthy <= at && !r.gates.Healthy(name) && r.gates.CanBeHealthy(name):
+		l.healthy = nil
 		r.setHealth(name, true, at)
-	case r.hooks[name] && r.hookReturns(name):
-		delete(r.hooks, name)
+	case l.hook && r.hookReturns(name):
+		l.hook = false
 		r.step(kubelet.Event{At: at, Kind: kubelet.HookReturned, Container: name, Which: kubelet.PostStart, OK: true})
-	case r.probed[name] && r.gates.StartedUp(name):
-		delete(r.probed, name)
+	case l.probe && r.gates.StartedUp(name):
+		l.probe = false
 		r.step(kubelet.Event{At: at, Kind: kubelet.ProbeAnswered, Container: name, Which: kubelet.Startup, OK: true})
-	case r.stops[name] && !r.gates.HoldsStop(name):
-		delete(r.stops, name)
+	case l.stop && !r.gates.HoldsStop(name):
+		l.stop = false
 		r.stop(name, at)
 	case r.gates.Runs(name) && len(r.of(name).EndsWith) > 0 && !slices.ContainsFunc(r.of(name).EndsWith, r.mayRunAgain):
 		r.exit(name, at, 0)
@@ -55,17 +57,8 @@ func (r *run) mayRunAgain(name string) bool {
 	return !view.Exited || c.Restart == startup.Always || c.Restart == startup.OnFailure && view.Code != 0
 }
 
-// isDue reports whether a container becomes healthy now.
-func (r *run) isDue(name string, at time.Duration) bool {
-	due, ok := r.healthy[name]
-	return ok && due <= at && !r.gates.Healthy(name) && r.gates.CanBeHealthy(name)
-}
-
 func (r *run) hookReturns(name string) bool {
-	if polled := r.of(name).PostStart.Polls; polled != "" {
-		return r.gates.Healthy(polled)
-	}
-	return r.gates.Healthy(name)
+	return r.gates.Healthy(cmp.Or(r.of(name).PostStart.Polls, name))
 }
 
 // stop delivers SIGTERM to the command, or to the gate or shell in front of it.

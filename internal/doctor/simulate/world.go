@@ -20,7 +20,7 @@ func (r *run) answer(a kubelet.Action) {
 	case kubelet.CreateSandbox:
 		e.At += r.Behaviour.Sandbox
 	case kubelet.Pull:
-		r.pulling[a.Container] = a.At
+		r.lives[a.Container].pulling = &a.At
 		e.At += b.Image
 		e.OK = e.At >= b.MissingUntil
 	case kubelet.Start:
@@ -30,10 +30,10 @@ func (r *run) answer(a kubelet.Action) {
 		return
 	case kubelet.RunProbe:
 		if e.OK, answered = r.gates.Probe(a); !answered {
-			r.probed[a.Container] = true // settle answers it
+			r.lives[a.Container].probe = true // settle answers it
 		}
 	case kubelet.Stop:
-		r.stops[a.Container] = true // settle passes it on
+		r.lives[a.Container].stop = true // settle passes it on
 		return
 	}
 	if answered {
@@ -43,11 +43,12 @@ func (r *run) answer(a kubelet.Action) {
 
 // pulled ends a pull.
 func (r *run) pulled(e kubelet.Event) {
-	since, ok := r.pulling[e.Container]
-	if e.Kind != kubelet.Pulled || !ok {
+	if e.Kind != kubelet.Pulled || r.lives[e.Container].pulling == nil {
 		return
 	}
-	delete(r.pulling, e.Container)
+	l := r.lives[e.Container]
+	since := *l.pulling
+	l.pulling = nil
 	if e.At > since || !e.OK {
 		r.outcome.Pulls = append(r.outcome.Pulls, chart.Pull{Container: e.Container, From: since, To: e.At, Failed: !e.OK})
 	}
@@ -65,10 +66,10 @@ func (r *run) hook(a kubelet.Action, e kubelet.Event) {
 	case h.Fixed:
 		e.At, e.OK = e.At+h.Takes, !h.Fails
 	case h.Polls != "":
-		r.hooks[a.Container] = true
+		r.lives[a.Container].hook = true
 		e.At, e.OK = e.At+h.Takes, h.GoesOn
 	default:
-		r.hooks[a.Container] = true
+		r.lives[a.Container].hook = true
 		return
 	}
 	r.later(a.Container, queuedEvent{event: e})
