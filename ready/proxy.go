@@ -1,6 +1,7 @@
 package ready
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -76,9 +77,7 @@ func (p place) agents(name string, env func(string) string) ([]endpoint, error) 
 		return []endpoint{on(linkerdPort, "/ready")}, nil
 	case "dapr":
 		port := env(daprVariable)
-		if port == "" {
-			port = daprPort
-		}
+		port = cmp.Or(port, daprPort)
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n == 0 {
 			return nil, fmt.Errorf("%s=%q: want a port", daprVariable, port)

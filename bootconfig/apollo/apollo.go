@@ -7,6 +7,7 @@
 package apollo
 
 import (
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha1"
@@ -48,9 +49,7 @@ type Provider struct {
 
 // New returns a provider. The error says which option is unusable.
 func New(o Options) (*Provider, error) {
-	if o.Cluster == "" {
-		o.Cluster = "default"
-	}
+	o.Cluster = cmp.Or(o.Cluster, "default")
 	if o.Namespace == "" {
 		o.Namespace = "application"
 	}

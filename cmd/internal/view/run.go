@@ -3,6 +3,7 @@
 package view
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -108,9 +109,7 @@ func (r *Run) Entry(e localpod.Entry) {
 		return
 	}
 	name := e.Container
-	if name == "" {
-		name = "pod"
-	}
+	name = cmp.Or(name, "pod")
 	line := fmt.Sprintf("%s * %7.3fs %s", r.name(name), e.At.Seconds(), what)
 	if e.Detail != "" {
 		line += ": " + strings.ReplaceAll(e.Detail, "\n", " ")

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -114,9 +115,7 @@ func nameNotResolved(s *subject) (out []Finding) {
 				continue
 			}
 			name := y.to.Host
-			if name == "" {
-				name = "a name"
-			}
+			name = cmp.Or(name, "a name")
 			f := Finding{
 				Code: "name-not-resolved", Container: app.Name, Confidence: Likely, Evidence: []Quote{y.quote},
 				Sentence: fmt.Sprintf("%s could not resolve the name %s", app.Name, name),

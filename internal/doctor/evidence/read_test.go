@@ -461,7 +461,7 @@ func TestBugReport(t *testing.T) {
 	}
 	var b bytes.Buffer
 	err = bugreport.Write(t.Context(), &b, bugreport.Options{
-		Client: &kubeclient.Client{Core: core, Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme.Scheme, map[schema.GroupVersionResource]string{{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}: "List"})}, ControlPlane: "outrider-system", Namespace: "shop", Progress: cli.NewProgress(io.Discard),
+		Client: &kubeclient.Client{Core: core, Progress: cli.NewProgress(io.Discard), Dynamic: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(scheme.Scheme, map[schema.GroupVersionResource]string{{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}: "List"})}, ControlPlane: "outrider-system", Namespace: "shop",
 		Checks: func(context.Context) (any, error) { return nil, nil }, Values: func(context.Context) (map[string]any, error) { return nil, nil },
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,8 +42,6 @@ func NewBound(b verify.Bound, only []string) (verify.Bound, error) {
 		}
 		b.Only = append(b.Only, verify.Fault(name))
 	}
-	if b.Faults == 0 {
-		b.Faults = -1 // for package verify, 0 means the default
-	}
+	b.Faults = cmp.Or(b.Faults, -1) // for package verify, 0 means the default
 	return b, nil
 }

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -62,9 +63,7 @@ func Run(s Scenario) (Outcome, error) {
 		return Outcome{}, err
 	}
 	b := s.Behaviour
-	if b.Until == 0 {
-		b.Until = defaultUntil
-	}
+	b.Until = cmp.Or(b.Until, defaultUntil)
 	r := newRun(s)
 	r.script(b)
 	for steps := 0; ; steps++ {
@@ -88,9 +87,7 @@ func Run(s Scenario) (Outcome, error) {
 
 func newRun(s Scenario) *run {
 	version := s.Behaviour.Kubernetes
-	if version == 0 {
-		version = kubelet.Newest
-	}
+	version = cmp.Or(version, kubelet.Newest)
 	s.Plan = s.Plan.Expand()
 	r := &run{Scenario: s, kubelet: kubelet.New(s.Pod, kubelet.Minor(version)), gates: gates.New(s.Plan, gates.Gate{}), lives: map[string]*life{}}
 	for _, c := range s.Plan.Containers {

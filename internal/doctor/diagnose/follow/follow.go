@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -39,15 +40,9 @@ type Options struct {
 }
 
 func (o Options) defaults(c evidence.Cluster) Options {
-	if o.Slow == 0 {
-		o.Slow = diagnose.SlowStart
-	}
-	if o.Parallel == 0 {
-		o.Parallel = 4
-	}
-	if o.Attempts == 0 {
-		o.Attempts = 4
-	}
+	o.Slow = cmp.Or(o.Slow, diagnose.SlowStart)
+	o.Parallel = cmp.Or(o.Parallel, 4)
+	o.Attempts = cmp.Or(o.Attempts, 4)
 	if o.Waits == nil {
 		o.Waits = func(string) {}
 	}
