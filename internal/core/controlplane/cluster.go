@@ -37,23 +37,23 @@ func openCluster(ctx context.Context, o Options) *cluster {
 
 // nodeServes reports whether the nodes capture and add gates for pods whose annotation does not decide
 // it.
-func (p *plane) nodeServes() bool {
-	if p.cluster == nil || p.cluster.nodes == nil {
+func (a *admission) nodeServes() bool {
+	if a.cluster == nil || a.cluster.nodes == nil {
 		return false
 	}
-	serve, _ := p.cluster.nodes.Serve()
+	serve, _ := a.cluster.nodes.Serve()
 	return serve
 }
 
 // followNodes updates injection when nodeServes changes.
-func (p *plane) followNodes(ctx context.Context) error {
+func (a *admission) followNodes(ctx context.Context) error {
 	used := false
 	for first := true; ; first = false {
-		serve, changed := p.cluster.nodes.Serve()
+		serve, changed := a.cluster.nodes.Serve()
 		if serve != used || first { // injection was configured before this loop knew the nodes
 			used = serve
-			p.o.Log.Info("whether the nodes capture and add the gates of pods that leave it open (outrider.dev/init: auto)", "nodes", serve)
-			p.useInjection()
+			a.o.Log.Info("whether the nodes capture and add the gates of pods that leave it open (outrider.dev/init: auto)", "nodes", serve)
+			a.useInjection()
 		}
 		if !latest.Wait(ctx, changed) {
 			return ctx.Err()
@@ -72,31 +72,30 @@ const (
 var TrustBundleModes = []string{TrustBundleAuto, TrustBundleOn, TrustBundleOff}
 
 // openTrustBundle makes the controller that keeps the ClusterTrustBundle current.
-func (p *plane) openTrustBundle() {
-	apis := map[string][]kube.TrustAPI{TrustBundleAuto: kube.TrustAPIs, TrustBundleOn: kube.SwitchedTrustAPIs}[p.o.TrustBundle]
-	if p.cluster != nil && apis != nil {
-		p.cluster.trust = p.cluster.TrustBundle(p.authority, apis)
+func (c *cluster) openTrustBundle(mode string, roots kube.Roots) {
+	if apis := map[string][]kube.TrustAPI{TrustBundleAuto: kube.TrustAPIs, TrustBundleOn: kube.SwitchedTrustAPIs}[mode]; apis != nil {
+		c.trust = c.TrustBundle(roots, apis)
 	}
 }
 
 // trustSigner returns the signer whose ClusterTrustBundle injected pods mount; empty: they mount the
 // ConfigMap.
-func (p *plane) trustSigner() string {
-	if p.cluster == nil || p.cluster.trust == nil {
+func (a *admission) trustSigner() string {
+	if a.cluster == nil || a.cluster.trust == nil {
 		return ""
 	}
-	if usable, _ := p.cluster.trust.Usable(); !usable {
+	if usable, _ := a.cluster.trust.Usable(); !usable {
 		return ""
 	}
 	return contract.TrustSigner
 }
 
 // followTrustBundle updates injection when the bundle becomes usable for pods, or unusable.
-func (p *plane) followTrustBundle(ctx context.Context) error {
+func (a *admission) followTrustBundle(ctx context.Context) error {
 	for {
-		_, changed := p.cluster.trust.Usable()
-		if p.webhook != nil {
-			p.useInjection()
+		_, changed := a.cluster.trust.Usable()
+		if a.webhook != nil {
+			a.useInjection()
 		}
 		if !latest.Wait(ctx, changed) {
 			return ctx.Err()
@@ -104,14 +103,13 @@ func (p *plane) followTrustBundle(ctx context.Context) error {
 	}
 }
 
-// openConfigurations begins to watch the configurations of webhooks.
-func (p *plane) openConfigurations(ctx context.Context) {
-	name := p.webhookConfiguration()
+// openConfigurations begins to watch the configurations of webhooks: all of them, or the one with a name.
+func (c *cluster) openConfigurations(ctx context.Context, all bool, name string) {
 	switch {
-	case p.o.watchesOtherInjectors():
-		p.cluster.configurations = p.cluster.WebhookConfigurations(ctx, "")
-	case p.cluster != nil && name != "":
-		p.cluster.configurations = p.cluster.WebhookConfigurations(ctx, name)
+	case all:
+		c.configurations = c.WebhookConfigurations(ctx, "")
+	case name != "":
+		c.configurations = c.WebhookConfigurations(ctx, name)
 	}
 }
 
@@ -134,14 +132,14 @@ func (p *plane) reviewers() []ca.Authenticator {
 
 // webhookConfiguration returns the name of the configuration whose certificates are kept current;
 // empty: none.
-func (p *plane) webhookConfiguration() string {
-	switch name := p.o.WebhookConfiguration; {
-	case p.webhook == nil || name == "off":
+func (a *admission) webhookConfiguration() string {
+	switch name := a.o.WebhookConfiguration; {
+	case a.webhook == nil || name == "off":
 		return ""
 	case name != "":
 		return name
 	}
-	options, err := p.injection()
+	options, err := a.injection()
 	if err != nil { // it was valid when the webhook was opened
 		return ""
 	}
@@ -164,10 +162,10 @@ func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
 	add(p.cluster.RootKeeper(p.cluster.namespaces, p.authority, p.o.Namespace).Run)
 	if p.cluster.trust != nil {
 		add(p.cluster.trust.Run)
-		add(p.followTrustBundle)
+		add(p.admission.followTrustBundle)
 	}
-	if p.cluster.nodes != nil && p.webhook != nil {
-		add(p.followNodes)
+	if p.cluster.nodes != nil && p.admission.webhook != nil {
+		add(p.admission.followNodes)
 	}
 	if p.o.CASecret != "" {
 		add(func(ctx context.Context) error {
@@ -182,7 +180,7 @@ func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
 			return p.cluster.Lead(ctx, p.o.Namespace, contract.DiagnosisLease, p.o.Diagnoser.Run)
 		})
 	}
-	name := p.webhookConfiguration()
+	name := p.admission.webhookConfiguration()
 	if name != "" {
 		add(func(ctx context.Context) error {
 			all := p.cluster.configurations

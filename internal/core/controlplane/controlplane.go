@@ -177,17 +177,15 @@ func Run(ctx context.Context, o Options) error {
 
 	var g run.Group
 	g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
-	p.serveWebhook(ctx, &g, listeners.hook)
+	p.admission.serve(ctx, &g, listeners.hook)
 	p.serveCluster(ctx, &g)
 	// Only now end the streams: a proxy then connects to another replica while this one still answers.
-	p.secure.listener = p.listenOn(listeners.main, p.tls)
+	p.bind(listeners)
 	p.serve(ctx, &g, p.secure)
 	if listeners.plain != nil {
 		o.Log.Warn("configuration is served without TLS: whoever reaches this port reads all of it", "address", addresses.Plaintext)
-		p.plain.listener = p.listenOn(listeners.plain, nil)
 		p.serve(ctx, &g, p.plain)
 	}
-	close(p.opened)
 	g.Add(func() error { return <-web.ended }, func(error) { web.close() })
 	g.Add(func() error { return p.authority.Run(ctx) }, func(error) { cancel() })
 	g.Add(func() error { p.report(ctx); return nil }, func(error) { cancel() })

@@ -134,10 +134,10 @@ func (m *metrics) connections(out chan<- prometheus.Metric) {
 
 // webhook adds the numbers of reviews, if the webhook is served.
 func (m *metrics) webhook(out chan<- prometheus.Metric) {
-	if m.p.webhook == nil {
+	if m.p.admission.webhook == nil {
 		return
 	}
-	c := m.p.webhook.Counters()
+	c := m.p.admission.webhook.Counters()
 	for code, n := range c.Reviews {
 		out <- prometheus.MustNewConstMetric(reviews, prometheus.CounterValue, float64(n), string(code))
 	}

@@ -41,15 +41,15 @@ func namedError(revision string) error {
 
 // listen reports whether only Outrider's labels request injection by a revision. A named revision is
 // requested by Istio's label with that name, which no other injector serves.
-func (p *plane) listen(revision string) (own bool, err error) {
-	switch p.o.Injection.OwnLabels {
+func (a *admission) listen(revision string) (own bool, err error) {
+	switch a.o.Injection.OwnLabels {
 	case OwnLabelsOn:
 		if named(revision) {
 			return false, namedError(revision)
 		}
 		return true, nil
 	case OwnLabelsAuto, "":
-		return !named(revision) && len(p.otherInjectors()) > 0, nil
+		return !named(revision) && len(a.otherInjectors()) > 0, nil
 	}
 	return false, nil
 }
@@ -61,29 +61,29 @@ func (o Options) watchesOtherInjectors() bool {
 }
 
 // otherInjectors lists the other injectors for which Istio's labels select pods.
-func (p *plane) otherInjectors() []string {
-	if !p.o.watchesOtherInjectors() || p.cluster.configurations == nil { // not opened yet
+func (a *admission) otherInjectors() []string {
+	if !a.o.watchesOtherInjectors() || a.cluster.configurations == nil { // not opened yet
 		return nil
 	}
-	return injectors.Others(p.cluster.configurations.All())
+	return injectors.Others(a.cluster.configurations.All())
 }
 
 // followOtherInjectors updates injection when another injector appears or disappears, and logs it. It
 // closes known once the injectors that exist at the start are known.
-func (p *plane) followOtherInjectors(ctx context.Context, known chan<- struct{}) {
-	if !p.o.watchesOtherInjectors() {
+func (a *admission) followOtherInjectors(ctx context.Context, known chan<- struct{}) {
+	if !a.o.watchesOtherInjectors() {
 		close(known)
 		<-ctx.Done()
 		return
 	}
-	if !latest.Wait(ctx, p.cluster.configurations.Synced()) {
+	if !latest.Wait(ctx, a.cluster.configurations.Synced()) {
 		return
 	}
 	var before []string
 	for first := true; ; first = false {
-		changed := p.cluster.configurations.Changed("")
-		if now := p.otherInjectors(); !slices.Equal(before, now) {
-			p.logOtherInjectors(before, now, p.useInjection().OwnLabels)
+		changed := a.cluster.configurations.Changed("")
+		if now := a.otherInjectors(); !slices.Equal(before, now) {
+			a.logOtherInjectors(before, now, a.useInjection().OwnLabels)
 			before = now
 		}
 		if first {
@@ -95,12 +95,12 @@ func (p *plane) followOtherInjectors(ctx context.Context, known chan<- struct{})
 	}
 }
 
-func (p *plane) logOtherInjectors(before, now []string, own bool) {
+func (a *admission) logOtherInjectors(before, now []string, own bool) {
 	switch {
 	case own:
-		p.o.Log.Warn("Istio's labels select pods for another injector: only outrider.dev/injection and outrider.dev/inject request injection here; --own-labels=off accepts both",
+		a.o.Log.Warn("Istio's labels select pods for another injector: only outrider.dev/injection and outrider.dev/inject request injection here; --own-labels=off accepts both",
 			"webhook_configurations", now)
 	case len(now) == 0:
-		p.o.Log.Info("Istio's labels select pods for no other injector any more: they request injection here again", "webhook_configurations", before)
+		a.o.Log.Info("Istio's labels select pods for no other injector any more: they request injection here again", "webhook_configurations", before)
 	}
 }

@@ -41,12 +41,12 @@ func TestWhichLabelsRequestInjection(t *testing.T) {
 					namespace+`","operation":"CREATE","object":{"spec":{"containers":[{"name":"a","image":"a","command":["/a"]}]}}}}`))
 				r.Header.Set("Content-Type", "application/json")
 				got := httptest.NewRecorder()
-				p.webhook.ServeHTTP(got, r)
+				p.admission.webhook.ServeHTTP(got, r)
 				if text := got.Body.String(); got.Code != 200 || !strings.Contains(text, `"auditAnnotations":{"injection":"`+want+`"}`) {
 					t.Errorf("%q, %s, %d: want %s: %.300s", tt.how, namespace, again, want, text)
 				}
 			}
-			p.useInjection()
+			p.admission.useInjection()
 		}
 	}
 	values := file("values.yaml", "revision: canary")

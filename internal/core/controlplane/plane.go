@@ -6,11 +6,9 @@ import (
 	"errors"
 	"log/slog"
 	"net"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -20,9 +18,7 @@ import (
 	"outrider.dev/internal/base/latest"
 	"outrider.dev/internal/core/controlplane/ca"
 	"outrider.dev/internal/core/controlplane/conns"
-	"outrider.dev/internal/core/controlplane/webhook"
 	"outrider.dev/internal/core/mesh"
-	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/xds"
 	"outrider.dev/internal/core/xds/resource"
 )
@@ -33,7 +29,7 @@ type plane struct {
 	began     time.Time
 	mesh      source
 	cluster   *cluster // nil without one
-	namespace func(name string) (inject.Namespace, bool)
+	namespace namespaces
 	authority *ca.Authority
 	opened    chan struct{}          // closed when the authority, the parts that need it and the listeners are ready
 	awaited   atomic.Pointer[string] // what the authority still lacks
@@ -42,13 +38,8 @@ type plane struct {
 	secure, plain       port
 	tls                 *tls.Config // for secure
 
-	trimmer *trimmer
-
-	webhook *webhook.Webhook // nil without its port
-	reviews *http.Server
-	clients *webhook.Clients // allowed at the webhook; nil: all
-	using   sync.Mutex
-	used    inject.Options // the current options of webhook
+	trimmer   *trimmer
+	admission *admission
 }
 
 // views returns the source of the resources to which proxies subscribe.
@@ -60,23 +51,24 @@ func (p *plane) views() *resource.Source {
 
 // open makes the parts; each may fail. An authority in a Secret is opened later, by openAuthority,
 // because the Secret may not exist yet.
-func open(ctx context.Context, o Options) (*plane, error) {
+func open(ctx context.Context, o Options) (_ *plane, err error) {
 	if err := prepareState(o); err != nil {
 		return nil, err
 	}
-	p := &plane{o: o, began: time.Now(), cluster: openCluster(ctx, o), trimmer: newTrimmer(), opened: make(chan struct{})}
-	p.awaited.Store(new("not read yet"))
-	if err := p.openTelemetry(); err != nil {
+	if o.Mesh.Telemetry, err = o.Injection.telemetry(); err != nil {
 		return nil, err
 	}
-	if err := p.openSource(ctx); err != nil {
+	p := &plane{o: o, began: time.Now(), cluster: openCluster(ctx, o), trimmer: newTrimmer(), opened: make(chan struct{})}
+	p.admission = &admission{o: o, cluster: p.cluster}
+	p.awaited.Store(new("not read yet"))
+	if p.mesh, p.namespace, err = openSource(ctx, o, p.cluster); err != nil {
 		return nil, err
 	}
 	if !o.inSecret() {
 		return p, p.openAuthority(ctx)
 	}
 	if o.Webhook != "" { // reports the user's mistakes at once
-		if _, err := p.injection(); err != nil {
+		if _, err := p.admission.injection(); err != nil {
 			return nil, err
 		}
 	}
@@ -147,8 +139,10 @@ func (p *plane) openAuthority(ctx context.Context) (err error) {
 	if err := p.openServing(); err != nil {
 		return err
 	}
-	p.openConfigurations(ctx)
-	p.openTrustBundle()
+	if p.cluster != nil {
+		p.cluster.openConfigurations(ctx, o.watchesOtherInjectors(), p.admission.webhookConfiguration())
+		p.cluster.openTrustBundle(o.TrustBundle, p.authority)
+	}
 	return nil
 }
 
@@ -207,12 +201,12 @@ func (p *plane) openSecure() error {
 	if err != nil {
 		return err
 	}
-	if err := p.openWebhook(serving); err != nil {
+	if err := p.admission.open(serving, p.namespace, p.current); err != nil {
 		return err
 	}
 	p.tls = serving.TLS()
 	reviewers := p.reviewers()
-	p.openServers(&ca.Service{
+	p.secure = p.securePort(&ca.Service{
 		Authority: p.authority,
 		Authenticators: append([]ca.Authenticator{
 			tokens,
@@ -221,7 +215,19 @@ func (p *plane) openSecure() error {
 		}, reviewers...),
 		Log: o.Log,
 	}, &ca.Service{Authenticators: append([]ca.Authenticator{tokens}, reviewers...), Log: o.Log})
+	if p.byClaim != nil {
+		p.plain = p.plainPort()
+	}
 	return nil
+}
+
+// bind gives the servers their listeners. From now on all parts are open.
+func (p *plane) bind(l listeners) {
+	p.secure.listener = p.listenOn(l.main, p.tls)
+	if l.plain != nil {
+		p.plain.listener = p.listenOn(l.plain, nil)
+	}
+	close(p.opened)
 }
 
 // tokens returns the tokens that this control plane signs, and the record of used one-time tokens,

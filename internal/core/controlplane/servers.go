@@ -92,21 +92,25 @@ func anonymousServer(more ...grpc.ServerOption) *grpc.Server {
 	}, more...)...)...)
 }
 
-// openServers makes the servers for the port with mutual TLS and for the one without TLS.
-func (p *plane) openServers(certificates, tokens *ca.Service) {
-	p.secure = port{
+// securePort makes the servers for the port with mutual TLS.
+func (p *plane) securePort(certificates, tokens *ca.Service) port {
+	out := port{
 		identified: identifiedServer(p.o.ConnectionAge, grpc.StreamInterceptor(p.whileDeclared)),
 		anonymous:  anonymousServer(grpc.StreamInterceptor(byToken{tokens, p.o.ConnectionAge}.serve)),
 	}
-	discovery.RegisterAggregatedDiscoveryServiceServer(p.secure.identified, p.byIdentity)
-	discovery.RegisterAggregatedDiscoveryServiceServer(p.secure.anonymous, p.byIdentity)
-	(&nameService{mesh: p.current, identify: p.authority.AuthenticatePeer}).register(p.secure.identified)
-	certificates.Register(p.secure.identified)
-	certificates.Register(p.secure.anonymous)
-	if p.byClaim != nil {
-		p.plain = port{identified: identifiedServer(p.o.ConnectionAge)}
-		discovery.RegisterAggregatedDiscoveryServiceServer(p.plain.identified, p.byClaim)
-	}
+	discovery.RegisterAggregatedDiscoveryServiceServer(out.identified, p.byIdentity)
+	discovery.RegisterAggregatedDiscoveryServiceServer(out.anonymous, p.byIdentity)
+	(&nameService{mesh: p.current, identify: p.authority.AuthenticatePeer}).register(out.identified)
+	certificates.Register(out.identified)
+	certificates.Register(out.anonymous)
+	return out
+}
+
+// plainPort makes the server for the port without TLS.
+func (p *plane) plainPort() port {
+	out := port{identified: identifiedServer(p.o.ConnectionAge)}
+	discovery.RegisterAggregatedDiscoveryServiceServer(out.identified, p.byClaim)
+	return out
 }
 
 // listenOn makes a port's listener; if secure is nil, it has no TLS.

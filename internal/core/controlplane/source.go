@@ -16,29 +16,27 @@ type source interface {
 	Synced() <-chan struct{} // closed once the mesh is complete; it is not served earlier
 }
 
+// namespaces returns a namespace as the webhook needs it.
+type namespaces = func(name string) (inject.Namespace, bool)
+
 // openSource opens the folder, or watches the cluster. Without a cluster the folder also declares the
 // namespaces.
-func (p *plane) openSource(ctx context.Context) error {
-	o := p.o
+func openSource(ctx context.Context, o Options, c *cluster) (source, namespaces, error) {
 	switch {
-	case o.Folder == "" && o.Cluster == nil:
-		return errors.New("a control plane needs a folder of manifests, or a cluster")
+	case o.Folder == "" && c == nil:
+		return nil, nil, errors.New("a control plane needs a folder of manifests, or a cluster")
 	case o.Folder == "":
-		p.mesh = o.Cluster.Source(ctx, o.Mesh, o.SkipKinds...)
-		p.namespace = p.cluster.namespace
-		return nil
+		return o.Cluster.Source(ctx, o.Mesh, o.SkipKinds...), c.namespace, nil
 	}
 	s, err := files.Watch(ctx, o.Folder, files.Options{Config: o.Mesh, Log: o.Log})
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
-	p.mesh = s
-	p.namespace = func(name string) (inject.Namespace, bool) {
+	if c != nil {
+		return s, c.namespace, nil
+	}
+	return s, func(name string) (inject.Namespace, bool) {
 		ns, ok := s.Namespace(name)
 		return inject.Namespace{Name: name, Labels: ns.Labels, Annotations: ns.Annotations}, ok
-	}
-	if p.cluster != nil {
-		p.namespace = p.cluster.namespace
-	}
-	return nil
+	}, nil
 }

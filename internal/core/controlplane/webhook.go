@@ -11,6 +11,7 @@ import (
 	"os"
 	"reflect"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/oklog/run"
@@ -62,40 +63,50 @@ const apiServers = 64
 // keeps only 25 idle ones. A handshake takes 0.5 ms of a processor.
 const apiServerRate = 500
 
-// openWebhook makes the webhook and its certificate.
-func (p *plane) openWebhook(serving *ca.Serving) error {
-	if p.o.Webhook == "" {
+// An admission injects pods by the current settings.
+type admission struct {
+	o       Options
+	cluster *cluster         // nil without one
+	webhook *webhook.Webhook // nil without its port
+	reviews *http.Server
+	clients *webhook.Clients // allowed at the webhook; nil: all
+	using   sync.Mutex
+	used    inject.Options // the current options of webhook
+}
+
+// open makes the webhook and its certificate.
+func (a *admission) open(serving *ca.Serving, namespaces namespaces, current func() *mesh.Mesh) error {
+	if a.o.Webhook == "" {
 		return nil
 	}
-	options, err := p.injection()
+	options, err := a.injection()
 	if err != nil {
 		return err
 	}
-	p.used = options
-	o := webhook.Options{Inject: options, Namespace: p.o.Namespace, Namespaces: p.namespace, Log: p.o.Log}
+	a.used = options
+	o := webhook.Options{Inject: options, Namespace: a.o.Namespace, Namespaces: namespaces, Log: a.o.Log}
 	o.Unenforced = func(namespace string, labels map[string]string) []string {
 		var out []string
-		for _, s := range p.current().Unenforced(&mesh.Workload{Namespace: namespace, Labels: labels}) {
+		for _, s := range current().Unenforced(&mesh.Workload{Namespace: namespace, Labels: labels}) {
 			out = append(out, fmt.Sprintf("%s %s", s.Key(), s.Message()))
 		}
 		return out
 	}
-	if images := p.o.Injection.Images; images != nil {
+	if images := a.o.Injection.Images; images != nil {
 		o.Commands = images.Commands
 	}
-	p.webhook = webhook.New(o)
-	if file := p.o.Injection.ClientCA; file != "" {
-		if p.clients, err = webhook.NewClients(file, p.o.Injection.ClientNames); err != nil {
+	a.webhook = webhook.New(o)
+	if file := a.o.Injection.ClientCA; file != "" {
+		if a.clients, err = webhook.NewClients(file, a.o.Injection.ClientNames); err != nil {
 			return &OptionError{"Injection.ClientCA", err}
 		}
 	}
-	p.reviews = p.webhook.Server(serving.Certificate, p.clients)
+	a.reviews = a.webhook.Server(serving.Certificate, a.clients)
 	return nil
 }
 
 // settings reads the current files.
-func (p *plane) settings(log *slog.Logger) (out inject.Options, err error) {
-	i := p.o.Injection
+func (i Injection) settings(log *slog.Logger) (out inject.Options, err error) {
 	if i.Values != "" {
 		data, err := os.ReadFile(i.Values)
 		if err != nil {
@@ -125,15 +136,14 @@ func (p *plane) settings(log *slog.Logger) (out inject.Options, err error) {
 	return out, nil
 }
 
-// openTelemetry reads what the proxies log, trace and count. The result stays the same until the
-// process ends, because a change would change all listeners of all proxies.
-func (p *plane) openTelemetry() error {
-	o, err := p.settings(slog.New(slog.DiscardHandler)) // injection logs the warnings
+// telemetry reads what the proxies log, trace and count. The result stays the same until the process ends,
+// because a change would change all listeners of all proxies.
+func (i Injection) telemetry() (telemetry.Settings, error) {
+	o, err := i.settings(slog.New(slog.DiscardHandler)) // injection logs the warnings
 	if err != nil {
-		return err
+		return telemetry.Settings{}, err
 	}
-	p.o.Mesh.Telemetry, err = telemetryOf(o, p.o.Injection)
-	return err
+	return telemetryOf(o, i)
 }
 
 func telemetryOf(o inject.Options, files Injection) (telemetry.Settings, error) {
@@ -148,44 +158,44 @@ func telemetryOf(o inject.Options, files Injection) (telemetry.Settings, error) 
 }
 
 // injection reads the current files and returns the options for injection.
-func (p *plane) injection() (inject.Options, error) {
-	out, err := p.settings(p.o.Log)
+func (a *admission) injection() (inject.Options, error) {
+	out, err := a.o.Injection.settings(a.o.Log)
 	if err != nil {
 		return out, err
 	}
-	i := p.o.Injection
-	out.Revision, out.ProbeKey, out.ControlPlane, out.TrustSigner, out.NodeServes = i.Revision, inject.RandomProbeKey, i.address(p.o.Namespace), p.trustSigner(), p.nodeServes()
+	i := a.o.Injection
+	out.Revision, out.ProbeKey, out.ControlPlane, out.TrustSigner, out.NodeServes = i.Revision, inject.RandomProbeKey, i.address(a.o.Namespace), a.trustSigner(), a.nodeServes()
 	s, err := telemetryOf(out, i)
 	if err != nil {
 		return out, err
 	}
-	if !reflect.DeepEqual(s, p.o.Mesh.Telemetry) {
-		p.o.Log.Warn("changes of access logs, tracing and request metrics take effect when outriderd starts again", "values", i.Values, "mesh_config", i.MeshConfig)
+	if !reflect.DeepEqual(s, a.o.Mesh.Telemetry) {
+		a.o.Log.Warn("changes of access logs, tracing and request metrics take effect when outriderd starts again", "values", i.Values, "mesh_config", i.MeshConfig)
 	}
-	if out.OwnLabels, err = p.listen(revisionOf(out)); err != nil {
+	if out.OwnLabels, err = a.listen(revisionOf(out)); err != nil {
 		return out, err
 	}
-	if err := p.checkTrustDomain(out); err != nil {
+	if err := a.checkTrustDomain(out); err != nil {
 		return out, err
 	}
 	if out.Mesh.TrustDomain == "" {
-		out.Mesh.TrustDomain = p.o.Mesh.TrustDomain
+		out.Mesh.TrustDomain = a.o.Mesh.TrustDomain
 	}
 	return out, nil
 }
 
 // checkTrustDomain refuses files that would make each pod request a certificate that this control plane
 // does not sign.
-func (p *plane) checkTrustDomain(o inject.Options) error {
+func (a *admission) checkTrustDomain(o inject.Options) error {
 	pods, source, err := o.Values.TrustDomainIn(o.Mesh)
-	if err != nil || pods == "" || pods == p.o.Mesh.TrustDomain {
+	if err != nil || pods == "" || pods == a.o.Mesh.TrustDomain {
 		return err
 	}
-	option, file, field := "Injection.MeshConfig", p.o.Injection.MeshConfig, "trustDomain"
+	option, file, field := "Injection.MeshConfig", a.o.Injection.MeshConfig, "trustDomain"
 	if source == settings.InValues {
-		option, file, field = "Injection.Values", p.o.Injection.Values, "meshConfig.trustDomain"
+		option, file, field = "Injection.Values", a.o.Injection.Values, "meshConfig.trustDomain"
 	}
-	return &OptionError{option, fmt.Errorf("%s: %s: %q: certificates are signed for %q; want that, or --trust-domain=%s", file, field, pods, p.o.Mesh.TrustDomain, pods)}
+	return &OptionError{option, fmt.Errorf("%s: %s: %q: certificates are signed for %q; want that, or --trust-domain=%s", file, field, pods, a.o.Mesh.TrustDomain, pods)}
 }
 
 // revisionOf returns the revision that pods request; empty: the default.
@@ -195,64 +205,64 @@ func revisionOf(o inject.Options) string { return cmp.Or(o.Revision, o.Values.Re
 const pollFiles = 2 * time.Second
 
 // followInjection reads the files again when they change. A file with a mistake is not used.
-func (p *plane) followInjection(ctx context.Context) {
-	stop := wire.WatchFiles(pollFiles, func() { p.useInjection() }, p.o.Injection.Values, p.o.Injection.MeshConfig, p.o.Injection.ClientCA)
+func (a *admission) followInjection(ctx context.Context) {
+	stop := wire.WatchFiles(pollFiles, func() { a.useInjection() }, a.o.Injection.Values, a.o.Injection.MeshConfig, a.o.Injection.ClientCA)
 	defer stop()
-	p.useInjection() // they may have changed before they were watched
+	a.useInjection() // they may have changed before they were watched
 	<-ctx.Done()
 }
 
 // useInjection reads the files and the list of other injectors again, and returns the options that are
 // in force from now on.
-func (p *plane) useInjection() inject.Options {
-	p.using.Lock() // so that the options read last are used last
-	defer p.using.Unlock()
-	options, err := p.injection()
+func (a *admission) useInjection() inject.Options {
+	a.using.Lock() // so that the options read last are used last
+	defer a.using.Unlock()
+	options, err := a.injection()
 	if err != nil {
-		p.o.Log.Error("injection goes on as before", "error", err)
-		options = p.used
-		options.TrustSigner, options.NodeServes = p.trustSigner(), p.nodeServes()
-		if own, err := p.listen(revisionOf(options)); err == nil {
+		a.o.Log.Error("injection goes on as before", "error", err)
+		options = a.used
+		options.TrustSigner, options.NodeServes = a.trustSigner(), a.nodeServes()
+		if own, err := a.listen(revisionOf(options)); err == nil {
 			options.OwnLabels = own // known even if the files are invalid
 		}
 	}
-	p.used = options
-	p.webhook.Use(options)
-	if p.clients != nil {
-		if err := p.clients.Reload(); err != nil {
-			p.o.Log.Error("the former roots of the webhook's clients stay in use", "error", err)
+	a.used = options
+	a.webhook.Use(options)
+	if a.clients != nil {
+		if err := a.clients.Reload(); err != nil {
+			a.o.Log.Error("the former roots of the webhook's clients stay in use", "error", err)
 		}
 	}
 	return options
 }
 
-// serveWebhook adds the webhook to the group. It is the first to stop: a pod that is injected after the
+// serve adds the webhook to the group. It is the first to stop: a pod that is injected after the
 // discovery service has stopped would get no configuration.
-func (p *plane) serveWebhook(ctx context.Context, g *run.Group, l net.Listener) {
-	if p.webhook == nil {
+func (a *admission) serve(ctx context.Context, g *run.Group, l net.Listener) {
+	if a.webhook == nil {
 		return
 	}
 	ready := make(chan struct{}) // closed once the other injectors are known
 	limited := conns.New(l, conns.Options{
-		TLS: p.reviews.TLSConfig, Identify: webhook.Name, Unidentified: true, Proxies: apiServers, Rate: apiServerRate, Log: p.o.Log,
+		TLS: a.reviews.TLSConfig, Identify: webhook.Name, Unidentified: true, Proxies: apiServers, Rate: apiServerRate, Log: a.o.Log,
 	})
 	g.Add(func() error {
-		if p.cluster != nil && !latest.Wait(ctx, p.cluster.namespaces.Synced()) || !latest.Wait(ctx, ready) {
+		if a.cluster != nil && !latest.Wait(ctx, a.cluster.namespaces.Synced()) || !latest.Wait(ctx, ready) {
 			return limited.Close()
 		}
-		go p.reviews.Serve(limited.Identified()) // returns when the listener is closed
-		go p.reviews.Serve(limited.Anonymous())
+		go a.reviews.Serve(limited.Identified()) // returns when the listener is closed
+		go a.reviews.Serve(limited.Anonymous())
 		return limited.Serve()
 	}, func(error) {
 		limited.Close()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 		defer cancel()
-		if err := p.reviews.Shutdown(ctx); err != nil && !errors.Is(err, http.ErrServerClosed) {
-			p.o.Log.Warn("ending reviews", "error", err)
-			p.reviews.Close()
+		if err := a.reviews.Shutdown(ctx); err != nil && !errors.Is(err, http.ErrServerClosed) {
+			a.o.Log.Warn("ending reviews", "error", err)
+			a.reviews.Close()
 		}
 	})
 	ctx, cancel := context.WithCancel(ctx)
-	g.Add(func() error { p.followInjection(ctx); return nil }, func(error) { cancel() })
-	g.Add(func() error { p.followOtherInjectors(ctx, ready); return nil }, func(error) { cancel() })
+	g.Add(func() error { a.followInjection(ctx); return nil }, func(error) { cancel() })
+	g.Add(func() error { a.followOtherInjectors(ctx, ready); return nil }, func(error) { cancel() })
 }
