@@ -32,7 +32,7 @@ internal/core/agent: config dns envoy identity relay sockets state supervise < g
 internal/core/node: captures cniconf hostfile kubenode nri socket states validator < cni < daemon
 internal/core/mesh: persistent < . < build foreign < objects
 internal/core/xds: . message names networks < mtls observe rbac retry < features routes < clusters listeners < resource
-internal/core/pod/inject: containers injectors settings verdict < imagecmd < changes order < .
+internal/core/pod/inject: containers injectors settings verdict < imagecmd merge < changes order < .
 internal/core/pod: kubelet patch podfile podstart request shell startcost < gates mechanism podspec < inject podrun < plan < lookup offline
 internal/core/controlplane: ca conns debugapi < files kube webhook < .
 

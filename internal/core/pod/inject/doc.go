@@ -15,7 +15,7 @@
 //
 // Read by settings:
 //
-//	security.go  pod security levels, OpenShift's ranges, security contexts
+//	security.go  pod security levels, security contexts
 //	volumes.go   volumes of the proxy
 //	metrics.go   merged metrics
 //	ports.go     ports of the mesh

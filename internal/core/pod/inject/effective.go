@@ -304,7 +304,7 @@ func checkOwn(in input, s effective) error {
 // userOf returns the proxy's user and group, by which the capture recognises its connections. The author's
 // own container of the proxy's name may set others. In TPROXY mode the proxy is root in any case.
 func userOf(in input, mode string) (uid, gid int64) {
-	uid, gid = rangeOf(in.ns)
+	uid, gid = settings.ProxyUser(in.ns.Annotations)
 	own, _ := in.own.find(contract.ProxyContainer)
 	if c := own.SecurityContext; c != nil {
 		if c.RunAsUser != nil && mode != settings.TProxy {

@@ -10,6 +10,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/merge"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
@@ -40,7 +41,7 @@ func writeInit(pod *corev1.Pod, in input, s effective, edges startup.Plan, r *ve
 	if hasOwn {
 		var err error
 		needed := c.SecurityContext
-		if c, err = merged(c, own); err != nil {
+		if c, err = merge.Container(c, own); err != nil {
 			return err
 		}
 		keepRoot(&c, needed, r)
@@ -94,11 +95,11 @@ func (in input) initContainer(s effective, gates bool) corev1.Container {
 		c.Args = append(c.Args, "--copy", contract.AgentPath)
 	}
 	c.Args = append(c.Args, in.captureFlags(s)...)
-	e := &environment{}
+	e := &containers.Environment{}
 	for _, name := range slices.Sorted(maps.Keys(s.config.ProxyMetadata)) {
-		e.set(name, string(s.config.ProxyMetadata[name]))
+		e.Set(name, string(s.config.ProxyMetadata[name]))
 	}
-	c.Env = e.list
+	c.Env = e.List
 	return c
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/merge"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
@@ -304,7 +305,7 @@ func TestIstiosNameAndOurImage(t *testing.T) {
 			if (own != nil) != filled || (second == nil) != filled {
 				t.Errorf("outrider-proxy %t, istio-proxy %t", own != nil, second != nil)
 			}
-			if filled && (own.Image == autoImage || !slices.Contains(own.Env, corev1.EnvVar{Name: "A", Value: "b"})) {
+			if filled && (own.Image == merge.AutoImage || !slices.Contains(own.Env, corev1.EnvVar{Name: "A", Value: "b"})) {
 				t.Errorf("not filled in: %+v", own)
 			}
 			if diff := podDiff(given, mustStrip(t, r.Pod)); diff != "" {

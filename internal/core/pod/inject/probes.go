@@ -278,9 +278,9 @@ func proberOf(c *corev1.Container, h handler, status int32, r *verdict.Report) (
 // setProxyEnv sets a variable of the proxy.
 func setProxyEnv(pod *corev1.Pod, name, value string) {
 	if c := containers.Find(pod, contract.ProxyContainer); c != nil {
-		e := environment{c.Env}
-		e.replace(name, value)
-		c.Env = e.list
+		e := containers.Environment{List: c.Env}
+		e.Replace(name, value)
+		c.Env = e.List
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/merge"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
@@ -25,7 +26,7 @@ func checkPrograms(in input, s effective) error {
 		return verdict.Refuse(verdict.ImageRefused, hint, "annotation %s: the mesh does not allow the image %s", settings.ImageKey, s.image)
 	}
 	for _, own := range slices.Concat(in.own.init, in.own.plain) {
-		if own.Image != "" && own.Image != autoImage && !allows(allowed, own.Image) {
+		if own.Image != "" && own.Image != merge.AutoImage && !allows(allowed, own.Image) {
 			return verdict.Refuse(verdict.ImageRefused, hint, "the pod's own container %s: the mesh does not allow the image %s", own.Name, own.Image)
 		}
 		if field := beyondImage(own); field != "" {

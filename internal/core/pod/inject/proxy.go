@@ -10,6 +10,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/merge"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
@@ -41,7 +42,7 @@ func proxyContainer(in input, s effective, sidecar bool, r *verdict.Report) (cor
 		return c, nil
 	}
 	needed := c.SecurityContext
-	c, err := merged(c, own)
+	c, err := merge.Container(c, own)
 	if err != nil {
 		return c, err
 	}

@@ -60,19 +60,3 @@ func remaining(budget resource.Quantity, pod *corev1.Pod, name corev1.ResourceNa
 	}
 	return left
 }
-
-// withinLimits lets our request follow a lower limit of the author's own container, and our limit follow a
-// higher request: the API server refuses a request above its limit.
-func withinLimits(merged, own corev1.ResourceRequirements) {
-	for name, limit := range merged.Limits { // any order: keys differ
-		request, ok := merged.Requests[name]
-		if !ok || request.Cmp(limit) <= 0 {
-			continue
-		}
-		if _, chosen := own.Requests[name]; chosen {
-			merged.Limits[name] = request
-		} else {
-			merged.Requests[name] = limit
-		}
-	}
-}

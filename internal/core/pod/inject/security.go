@@ -3,8 +3,6 @@ package inject
 import (
 	"cmp"
 	"slices"
-	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -107,21 +105,6 @@ func keepRoot(c *corev1.Container, needed *corev1.SecurityContext, r *verdict.Re
 	}
 }
 
-// withinSecurity removes those of our settings that the API server or the kubelet refuses in combination
-// with the author's.
-func withinSecurity(merged, own *corev1.SecurityContext) {
-	if own == nil {
-		return
-	}
-	privileged := own.Privileged != nil && *own.Privileged || own.Capabilities != nil && slices.Contains(own.Capabilities.Add, "CAP_SYS_ADMIN")
-	if privileged && own.AllowPrivilegeEscalation == nil {
-		merged.AllowPrivilegeEscalation = nil
-	}
-	if own.RunAsUser != nil && own.RunAsNonRoot == nil {
-		merged.RunAsNonRoot = new(*own.RunAsUser != 0)
-	}
-}
-
 func (in input) security(uid, gid int64) *corev1.SecurityContext {
 	seccomp := in.o.Values.Global.Proxy.SeccompProfile.DeepCopy()
 	if seccomp == nil {
@@ -142,42 +125,4 @@ func warnOfBypasses(in input, s effective, r *verdict.Report) {
 	for _, b := range podspec.Bypasses(in.pod, s.uid, s.gid) {
 		r.Warn("%s", b)
 	}
-}
-
-// OpenShift gives each namespace ranges of user and group IDs, as START/SIZE or START-END,
-// and allows its pods no others.
-const (
-	uidRange = "openshift.io/sa.scc.uid-range"
-	gidRange = "openshift.io/sa.scc.supplemental-groups"
-)
-
-// rangeOf returns the proxy's user and group: 1337, or the last ID of the namespace's first range, which no
-// application uses by default (Istio does the same).
-func rangeOf(ns Namespace) (uid, gid int64) {
-	uid, gid = contract.ProxyUser, contract.ProxyUser
-	if last, ok := lastOf(ns.Annotations[uidRange]); ok {
-		uid, gid = last, last
-	}
-	if last, ok := lastOf(ns.Annotations[gidRange]); ok {
-		gid = last
-	}
-	return uid, gid
-}
-
-// lastOf returns the last ID of the first range in a list of ranges.
-func lastOf(text string) (int64, bool) {
-	text, _, _ = strings.Cut(text, ",")
-	first, second, isSize := strings.Cut(text, "/")
-	if !isSize {
-		first, second, _ = strings.Cut(text, "-")
-	}
-	from, err := strconv.ParseInt(first, 10, 64)
-	last, err2 := strconv.ParseInt(second, 10, 64)
-	if err != nil || err2 != nil || from <= 0 {
-		return 0, false
-	}
-	if isSize {
-		last += from - 1
-	}
-	return last, last >= from && last < 1<<31
 }

@@ -71,14 +71,6 @@ func TestEveryAnnotationHasAnEffectOrAWarning(t *testing.T) {
 	}
 }
 
-func TestOpenShiftRanges(t *testing.T) {
-	for text, want := range map[string]int64{"1000/10": 1009, "1000-1099": 1099, "1000/10,5/5": 1009, "": 1337, "x": 1337, "10-5": 1337, "0/5": 1337} {
-		if uid, gid := rangeOf(Namespace{Annotations: map[string]string{uidRange: text}}); uid != want || gid != want {
-			t.Errorf("%q: %d, %d, want %d", text, uid, gid, want)
-		}
-	}
-}
-
 // Options refuse every value that would refuse a pod as an annotation.
 func TestOptionsThatNoPodCouldUse(t *testing.T) {
 	for want, o := range map[string]Options{

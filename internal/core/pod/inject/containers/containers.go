@@ -3,6 +3,7 @@
 package containers
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
 
@@ -82,4 +83,21 @@ func PortOf(c *corev1.Container, p intstr.IntOrString) int32 {
 	}
 	n, _ := strconv.ParseUint(p.StrVal, 10, 16) // a number as a string: "8080"
 	return int32(n)
+}
+
+// DeclaredPorts returns the ports that the plain containers declare, as JSON.
+func DeclaredPorts(pod *corev1.Pod) string {
+	type port struct {
+		Name          string          `json:"name,omitempty"`
+		ContainerPort int32           `json:"containerPort"`
+		Protocol      corev1.Protocol `json:"protocol,omitempty"`
+	}
+	out := []port{}
+	for _, c := range pod.Spec.Containers {
+		for _, p := range c.Ports {
+			out = append(out, port{p.Name, p.ContainerPort, p.Protocol})
+		}
+	}
+	text, _ := json.Marshal(out) // cannot fail: names and numbers
+	return string(text)
 }

@@ -1,0 +1,46 @@
+package settings
+
+import (
+	"strconv"
+	"strings"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// OpenShift gives each namespace ranges of user and group IDs, as START/SIZE or START-END,
+// and allows its pods no others.
+const (
+	UserRange  = "openshift.io/sa.scc.uid-range"
+	GroupRange = "openshift.io/sa.scc.supplemental-groups"
+)
+
+// ProxyUser returns the proxy's user and group: 1337, or the last ID of the first range of a namespace with
+// these annotations, which no application uses by default (Istio does the same).
+func ProxyUser(namespace map[string]string) (uid, gid int64) {
+	uid, gid = contract.ProxyUser, contract.ProxyUser
+	if last, ok := lastOf(namespace[UserRange]); ok {
+		uid, gid = last, last
+	}
+	if last, ok := lastOf(namespace[GroupRange]); ok {
+		gid = last
+	}
+	return uid, gid
+}
+
+// lastOf returns the last ID of the first range in a list of ranges.
+func lastOf(text string) (int64, bool) {
+	text, _, _ = strings.Cut(text, ",")
+	first, second, isSize := strings.Cut(text, "/")
+	if !isSize {
+		first, second, _ = strings.Cut(text, "-")
+	}
+	from, err := strconv.ParseInt(first, 10, 64)
+	last, err2 := strconv.ParseInt(second, 10, 64)
+	if err != nil || err2 != nil || from <= 0 {
+		return 0, false
+	}
+	if isSize {
+		last += from - 1
+	}
+	return last, last >= from && last < 1<<31
+}
