@@ -83,6 +83,11 @@ func TestMechanismThatTheEdgeNames(t *testing.T) {
 				"spec: {containers: [{name: app, image: a}, {name: web, image: w}, {name: cache, image: c, readinessProbe: {tcpSocket: {port: 1}}}]}",
 			want: map[string]startup.Mechanism{"app": startup.Native},
 		},
+		"what the kubelet keeps anyway": {
+			pod: "metadata: {annotations: {outrider.dev/depends-on: '{app: {migrate: {condition: completed, by: gate}}}'}}\n" +
+				"spec: {initContainers: [{name: migrate, image: m}], containers: [{name: app, image: a, command: [/app]}]}",
+			want: map[string]startup.Mechanism{"app": startup.InitDone},
+		},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
