@@ -184,8 +184,7 @@ func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
 	if name != "" {
 		add(func(ctx context.Context) error {
 			all := p.cluster.configurations
-			changed := func() <-chan struct{} { return all.Changed(name) }
-			return (&webhook.Keeper{Configurations: all, Name: name, Roots: p.authority, Log: p.o.Log, Changed: changed}).Run(ctx)
+			return (&webhook.Keeper{Configurations: all, Name: name, Roots: p.authority, Log: p.o.Log, Changed: all.Changed}).Run(ctx)
 		})
 	}
 	p.o.Log.Info("with a cluster: tokens are reviewed, namespaces followed, roots and the webhook's certificates kept current",

@@ -81,7 +81,7 @@ func (a *admission) followOtherInjectors(ctx context.Context, known chan<- struc
 	}
 	var before []string
 	for first := true; ; first = false {
-		changed := a.cluster.configurations.Changed("")
+		changed := a.cluster.configurations.Changed()
 		if now := a.otherInjectors(); !slices.Equal(before, now) {
 			a.logOtherInjectors(before, now, a.useInjection().OwnLabels)
 			before = now

@@ -41,9 +41,7 @@ const (
 // Settle waits for a change, and then until there has been none for 20 ms, at most for 200 ms
 // (debounce). It returns false if ctx ends. Dirty receives a value after each change.
 func Settle(ctx context.Context, dirty <-chan struct{}) bool {
-	select {
-	case <-dirty:
-	case <-ctx.Done():
+	if !latest.Wait(ctx, dirty) {
 		return false
 	}
 	deadline := time.After(settleMost)

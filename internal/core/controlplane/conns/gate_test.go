@@ -11,72 +11,47 @@ import (
 func ip(last byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, last}) }
 
 // While one address has many requests waiting, another address is next: it waits for one turn, not for
-// all of them.
-func TestTurnsAreByAddress(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := NewGate(1, 1)
-		first, err := g.Enter(t.Context(), ip(1), 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		order := make(chan byte, 40)
-		wait := func(from byte) {
-			go func() {
-				leave, err := g.Enter(t.Context(), ip(from), 1)
+// all of them. Among requests of one address, the same holds for their names.
+func TestTurns(t *testing.T) {
+	for name, tt := range map[string]struct {
+		all     int64
+		waiting string // the address and the name of each request, in the order of their arrival
+		want    string
+	}{
+		"of addresses":           {1, "1a 1a 1a 1a 1a 2a 2a 3a", "1a 2a 3a 1a 2a 1a 1a 1a"},
+		"of names of an address": {2, "1a 1a 1a 1b 1a 1b 1c", "1a 1b 1c 1a 1b 1a 1a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				g := NewGate(tt.all, 1)
+				first, err := g.EnterFor(t.Context(), ip('1'), "a", 1)
 				if err != nil {
-					t.Error(err)
-					return
+					t.Fatal(err)
 				}
-				order <- from
-				leave()
-			}()
-			synctest.Wait()
-		}
-		for range 30 {
-			wait(1)
-		}
-		wait(2)
-		wait(2)
-		wait(3)
-		first()
-		synctest.Wait()
-		var got []byte
-		for range 5 {
-			got = append(got, <-order)
-		}
-		if want := string([]byte{1, 2, 3, 1, 2}); string(got) != want {
-			t.Errorf("the first turns are of %v, want %v", got, []byte(want))
-		}
-	})
-}
-
-// Among requests of one address, those for another namespace wait for one turn, not for all.
-func TestTurnsOfAnAddressAreByName(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := NewGate(2, 1)
-		first, err := g.EnterFor(t.Context(), ip(1), "a", 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var order []string
-		for _, name := range []string{"a", "a", "a", "b", "a", "b", "c"} {
-			go func() {
-				leave, err := g.EnterFor(t.Context(), ip(1), name, 1)
-				if err != nil {
-					t.Error(err)
-					return
+				var order []string
+				for _, request := range strings.Fields(tt.waiting) {
+					go func() {
+						leave, err := g.EnterFor(t.Context(), ip(request[0]), request[1:], 1)
+						if err != nil {
+							t.Error(err)
+							return
+						}
+						order = append(order, request)
+						leave()
+					}()
+					synctest.Wait()
 				}
-				order = append(order, name)
-				leave()
-			}()
-			synctest.Wait()
-		}
-		first()
-		synctest.Wait()
-		if got, want := strings.Join(order, ""), "abcabaa"; got != want || len(g.waiting) > 0 || len(g.has) > 0 {
-			t.Errorf("turns of %s, want %s; left: %v, %v", got, want, g.waiting, g.has)
-		}
-	})
+				if all := len(strings.Fields(tt.waiting)); tt.all == 1 && len(order) > 0 || len(order) == all {
+					t.Errorf("%q have their turns while the gate is taken", order)
+				}
+				first()
+				synctest.Wait()
+				if got := strings.Join(order, " "); got != tt.want || len(g.waiting) > 0 || len(g.has) > 0 {
+					t.Errorf("turns of %s, want %s; left: %v, %v", got, tt.want, g.waiting, g.has)
+				}
+			})
+		})
+	}
 }
 
 // An address that holds its whole share delays no other address.

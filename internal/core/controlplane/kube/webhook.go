@@ -2,21 +2,20 @@ package kube
 
 import (
 	"context"
-	"sync"
 
 	admission "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
+
+	"outrider.dev/internal/base/latest"
 )
 
 // WebhookConfigurations watches the MutatingWebhookConfigurations in a cluster.
 type WebhookConfigurations struct {
 	cluster *Cluster
 	store   *store[admission.MutatingWebhookConfiguration]
-
-	mu      sync.Mutex
-	changed map[string]chan struct{} // by name; "": any name
+	changed latest.Value[struct{}] // replaced when one is written or deleted
 }
 
 // WebhookConfigurations watches the configuration with this name until ctx ends; an empty name means
@@ -26,8 +25,10 @@ func (c *Cluster) WebhookConfigurations(ctx context.Context, name string) *Webho
 	if name != "" {
 		which = one(name)
 	}
-	w := &WebhookConfigurations{cluster: c, changed: map[string]chan struct{}{}, store: newStore(selectorsOf)}
-	w.store.changed = func(n types.NamespacedName, _, _ admission.MutatingWebhookConfiguration, _ bool) { w.notify(n.Name) }
+	w := &WebhookConfigurations{cluster: c, store: newStore(selectorsOf)}
+	w.store.changed = func(types.NamespacedName, admission.MutatingWebhookConfiguration, admission.MutatingWebhookConfiguration, bool) {
+		w.changed.Set(struct{}{})
+	}
 	go c.follow(ctx, feedOf("mutatingwebhookconfigurations", c.core.AdmissionregistrationV1().MutatingWebhookConfigurations(), which), w.store, nil)
 	return w
 }
@@ -60,26 +61,10 @@ func (w *WebhookConfigurations) All() []admission.MutatingWebhookConfiguration {
 	return out
 }
 
-// Changed returns a channel that is closed when the configuration with this name is written or deleted;
-// an empty name means any.
-func (w *WebhookConfigurations) Changed(name string) <-chan struct{} {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.changed[name] == nil {
-		w.changed[name] = make(chan struct{})
-	}
-	return w.changed[name]
-}
-
-func (w *WebhookConfigurations) notify(name string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, key := range []string{name, ""} {
-		if c := w.changed[key]; c != nil {
-			close(c)
-			delete(w.changed, key)
-		}
-	}
+// Changed returns a channel that is closed when a watched configuration is written or deleted.
+func (w *WebhookConfigurations) Changed() <-chan struct{} {
+	_, changed := w.changed.Get()
+	return changed
 }
 
 // Get reads a configuration from the API server.

@@ -56,7 +56,7 @@ func TestGRPCRoutesComeFirst(t *testing.T) {
 	}
 }
 
-// A grant may be added and removed, before its route or after it.
+// A grant may come after its route. TestAnyHistoryMakesTheSameMesh has other orders.
 func TestGrants(t *testing.T) {
 	route := func(namespace string, grpc bool) *mesh.RouteSpec {
 		return &mesh.RouteSpec{Namespace: namespace, Name: "r", GRPC: grpc, Parents: []mesh.Parent{{Namespace: "shop", Name: "web"}},
@@ -85,7 +85,7 @@ func TestGrants(t *testing.T) {
 			host := func(m *mesh.Mesh) string { return m.ByName("shop", "web").Routes[0].Backends[0].Host }
 			b := New(mesh.Config{})
 			b.Set(append(services, tt.route)...)
-			without := host(b.Mesh())
+			b.Mesh()
 			if tt.grant != nil {
 				b.Set(tt.grant)
 			}
@@ -98,18 +98,6 @@ func TestGrants(t *testing.T) {
 			}
 			if got := len(b.Conflicts()) == 0; got != tt.want {
 				t.Errorf("conflicts %v", b.Conflicts())
-			}
-			b.Delete(mesh.Key{Kind: mesh.KindGrant, Namespace: "pay", Name: "g"})
-			if got := host(b.Mesh()); got != without {
-				t.Errorf("%q once the grant is gone, was %q before it", got, without)
-			}
-			first := New(mesh.Config{})
-			if tt.grant != nil {
-				first.Set(tt.grant)
-			}
-			first.Set(append(services, tt.route)...)
-			if got := host(first.Mesh()) != ""; got != tt.want {
-				t.Errorf("with the grant first: used: %t, want %t", got, tt.want)
 			}
 		})
 	}
