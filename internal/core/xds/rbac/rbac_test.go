@@ -189,6 +189,16 @@ func matches(t *testing.T, m *matcher.StringMatcher, value string) bool {
 	return false
 }
 
+// Policies that are too large, and those of an unknown workload, deny everything.
+func TestClosedGuard(t *testing.T) {
+	server, _ := guardOf("")
+	for _, call := range []authorization.Call{{From: "client", Port: "tcp"}, {From: "client", Port: "http"}} {
+		if allows(t, server, Guard{Authorization: &mesh.Authorization{TooLarge: true}}, call) {
+			t.Errorf("%s is let in", call.Port)
+		}
+	}
+}
+
 // In a policy cluster.local stands for the mesh's own trust domain, whatever its name. Otherwise a DENY
 // rule with that name would deny no one.
 func TestTrustDomainOfPolicies(t *testing.T) {
@@ -217,7 +227,7 @@ func TestPathsAreNormalised(t *testing.T) {
 
 // Mutates the lines that decide whether a client is let in.
 func TestMutants(t *testing.T) {
-	mutants.Run(t, "TestAuthorization|TestPathsAreNormalised|TestTrustDomainOfPolicies", map[string]mutants.Mutant{
+	mutants.Run(t, "TestAuthorization|TestClosedGuard|TestPathsAreNormalised|TestTrustDomainOfPolicies", map[string]mutants.Mutant{
 		"an ALLOW rule that cannot be judged matches": {File: "rbac.go", From: `!p.Deny && slices.ContainsFunc(slices.Concat(slices.Concat(r.From...), slices.Concat(r.To...), r.When), unjudged)`, To: `false`},
 		"a closed guard is open":                      {File: "rbac.go", From: `g.TooLarge`, To: `false`},
 		"notValues are not looked at, of clients":     {File: "rbac.go", In: `out = append(out, &rbac.Principal{Identifier: &rbac.Principal_NotId{NotId: anyOf(c.NotValues)}})`, From: `out = append(out, &rbac.Principal{Identifier: &rbac.Principal_NotId{NotId: anyOf(c.NotValues)}})`, To: ``},

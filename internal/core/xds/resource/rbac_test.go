@@ -48,7 +48,8 @@ func TestAuthorizationReachesWhatItSelects(t *testing.T) {
 	before, _ := source.Current()
 	h.builder.Set(&mesh.AuthorizationSpec{Name: "p", Namespace: "shop", Selector: map[string]string{"app": "db"}, Rules: []mesh.AuthorizationRule{{}}})
 	after, _ := source.Current()
-	for name, p := range map[string]*xds.Proxy{"web": client(), "db": dbClient()} {
+	// With their agent's secrets, they share what depends on nothing else.
+	for name, p := range map[string]*xds.Proxy{"web": client(withAgent), "db": dbClient(withAgent)} {
 		inbound := func(v xds.Snapshot) string { return v.Named(p, xds.ListenerType, "virtualInbound").Resource.Version }
 		if changed := inbound(before) != inbound(after); changed != (name == "db") {
 			t.Errorf("the listeners of %s change: %t", name, changed)

@@ -165,10 +165,10 @@ func client(change ...func(*xds.Proxy)) *xds.Proxy {
 	return p
 }
 
-func dbClient() *xds.Proxy {
-	return client(func(p *xds.Proxy) {
+func dbClient(change ...func(*xds.Proxy)) *xds.Proxy {
+	return client(append(change, func(p *xds.Proxy) {
 		p.ID, p.ServiceAccount, p.Addresses = "sidecar~10.244.0.4~db-1.shop~x", "db", addresses("10.244.0.4")
-	})
+	})...)
 }
 
 // relayed marks a proxy whose agent relays its configuration and exposes its statistics.
