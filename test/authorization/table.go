@@ -1,5 +1,5 @@
 // Package authorization is a table of calls that AuthorizationPolicies allow or deny. An evaluator checks it in
-// internal/core/xds/resource, and a real Envoy in test/mesh.
+// internal/core/xds/rbac, and a real Envoy in test/mesh.
 //
 // Policies belong to the namespace shop and select the server, unless they say otherwise. The server
 // has the ports 8080 (http), 6379 (tcp) and 3306 (first: the server speaks first). The callers

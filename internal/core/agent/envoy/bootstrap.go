@@ -236,7 +236,7 @@ func mutualTLS(cp ControlPlane, host string) object {
 }
 
 // secret is a subscription to a secret by name. Envoy shares it among all places that configure it
-// with exactly these fields, as package xds/resource does. There is no initial fetch timeout: no
+// with exactly these fields, as package xds/mtls does. There is no initial fetch timeout: no
 // part of Envoy becomes ready without its secrets.
 func secret(name string) object {
 	return object{"name": name, "sds_config": object{

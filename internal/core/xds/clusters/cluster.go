@@ -13,7 +13,6 @@ import (
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	upstream "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -72,7 +71,7 @@ func Original() *cluster.Cluster {
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_ORIGINAL_DST}
 	c.ConnectTimeout = durationpb.New(contract.DirectConnectTimeout)
 	c.LbPolicy = cluster.Cluster_CLUSTER_PROVIDED
-	c.TypedExtensionProtocolOptions = protocolOptions(mesh.HTTP, nil)
+	c.TypedExtensionProtocolOptions = packed(httpOptions(mesh.HTTP))
 	return c
 }
 
@@ -88,14 +87,9 @@ func Application() *cluster.Cluster {
 	return c
 }
 
-// protocolOptions selects HTTP/2 for a port that declares it, and otherwise the client's protocol. If
-// retries is not nil, it replaces the retries in routes.
-func protocolOptions(p mesh.Protocol, retries *route.RetryPolicy) map[string]*anypb.Any {
-	return packed(httpOptions(p, retries))
-}
-
-func httpOptions(p mesh.Protocol, retries *route.RetryPolicy) *upstream.HttpProtocolOptions {
-	options := &upstream.HttpProtocolOptions{RetryPolicy: retries}
+// httpOptions selects HTTP/2 for a port that declares it, and otherwise the client's protocol.
+func httpOptions(p mesh.Protocol) *upstream.HttpProtocolOptions {
+	options := &upstream.HttpProtocolOptions{}
 	if p == mesh.HTTP2 || p == mesh.GRPC {
 		options.UpstreamProtocolOptions = &upstream.HttpProtocolOptions_ExplicitHttpConfig_{
 			ExplicitHttpConfig: &upstream.HttpProtocolOptions_ExplicitHttpConfig{
@@ -130,7 +124,7 @@ func (b Builder) Service(name string, t names.Target, requests bool, sh features
 		observe.DescribeService(c, s)
 	}
 	if requests {
-		options := httpOptions(p.Protocol, nil)
+		options := httpOptions(p.Protocol)
 		limitRequests(options, t.Policy().Limits)
 		c.TypedExtensionProtocolOptions = packed(options)
 	}
@@ -209,13 +203,13 @@ func Direct(a names.Address, p mesh.Protocol, id string, sh features.Features, r
 	c := newCluster(name)
 	c.ConnectTimeout = durationpb.New(tryTimeout)
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_STATIC}
-	var retries *route.RetryPolicy // nil: the route's retries
+	options := httpOptions(p)
 	if !retried {
 		c.ConnectTimeout = durationpb.New(contract.DirectConnectTimeout)
-		retries = retry.On("refused-stream,retriable-headers")
+		options.RetryPolicy = retry.On("refused-stream,retriable-headers") // in place of the route's
 	}
 	if a.HTTP() {
-		c.TypedExtensionProtocolOptions = protocolOptions(p, retries)
+		c.TypedExtensionProtocolOptions = packed(options)
 	}
 	c.LoadAssignment = singleEndpoint(name, a.To.Addr().String(), a.To.Port(), id)
 	c.AltStatName = names.Passthrough
@@ -238,7 +232,7 @@ func (b Builder) Workload(a names.Address, w *mesh.Workload, p mesh.Protocol, id
 func Internal(name string, t names.Target) *cluster.Cluster {
 	c, e := toInternalListener(name, names.Internal, t.RoutedHost())
 	c.AltStatName = names.Internal + "|" + t.RoutedHost()
-	c.TypedExtensionProtocolOptions = protocolOptions(mesh.HTTP, nil)
+	c.TypedExtensionProtocolOptions = packed(httpOptions(mesh.HTTP))
 	e.GetEndpoint().Hostname = t.RoutedHost()
 	return c
 }

@@ -44,7 +44,7 @@ const maxExports = 100
 func boundExports(c *cluster.Cluster, p mesh.Protocol) {
 	t := c.CircuitBreakers.Thresholds[0]
 	t.MaxRequests, t.MaxPendingRequests = wrapperspb.UInt32(maxExports), wrapperspb.UInt32(maxExports)
-	options := httpOptions(p, nil)
+	options := httpOptions(p)
 	options.CommonHttpProtocolOptions = &core.HttpProtocolOptions{MaxStreamDuration: durationpb.New(observe.ExportTimeout)}
 	c.TypedExtensionProtocolOptions = packed(options)
 }

@@ -127,8 +127,8 @@ func onDemand(timeout time.Duration) *hcm.HttpFilter {
 	})
 }
 
-// outboundRouter returns a router that replaces the value of retry.UnreachedHeader in a response by the TLS
-// version of the connection to the endpoint. Without TLS the header is removed.
+// outboundRouter returns a router that replaces the value of retry.UnreachedHeader in a response by the
+// TLS version of the connection to the endpoint. Without TLS the header is removed.
 func outboundRouter() *router.Router {
 	return &router.Router{UpstreamHttpFilters: []*hcm.HttpFilter{
 		message.HTTPFilter("envoy.filters.http.header_mutation", &mutate.HeaderMutation{Mutations: &mutate.Mutations{

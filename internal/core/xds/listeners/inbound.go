@@ -56,7 +56,8 @@ func inboundPortOf(p mesh.AppPort, f features.Features) InboundPort {
 }
 
 // handshakeTimeout limits a client's TLS handshake. It allows for several lost segments. A proxy that
-// is a client gives up earlier, after two seconds (tryTimeout in package clusters), and its handshake ends with it.
+// is a client gives up earlier, after two seconds (tryTimeout in package clusters), and its handshake
+// ends with it.
 const handshakeTimeout = 30 * time.Second
 
 // helloTimeout limits the wait for a client's first bytes, which may be a ClientHello; after it the

@@ -240,8 +240,8 @@ func toCluster(name string) *tcp.TcpProxy {
 	}
 }
 
-// toService forwards bytes to a cluster with retries. Without a pause, two attempts might select the
-// same endpoint before its failure is counted.
+// toService forwards bytes to a cluster whose connections are retried. Without a pause, two attempts
+// might select the same endpoint before its failure is counted.
 func toService(cluster string) *tcp.TcpProxy {
 	p := toCluster(cluster)
 	p.MaxConnectAttempts = wrapperspb.UInt32(retry.Tries)

@@ -41,8 +41,8 @@ func (v *snapshot) newAway(n networks.Blocks, m *mesh.Mesh, last *away) *away {
 		c.Name, c.LoadAssignment = "", nil
 		return marshal(c)
 	}
-	// A request gets 503 with its own response flag, see noControlPlane in package listeners; a connection for bytes is
-	// reset.
+	// A request gets 503 with its own response flag, see noControlPlane in package listeners; a
+	// connection for bytes is reset.
 	refused := &cluster.Cluster{
 		ConnectTimeout: durationpb.New(clusters.ConnectTimeout),
 		LoadAssignment: &endpoint.ClusterLoadAssignment{Policy: &endpoint.ClusterLoadAssignment_Policy{

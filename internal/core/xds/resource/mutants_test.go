@@ -95,7 +95,7 @@ func TestMutantsOfBuilders(t *testing.T) {
 		"mutual TLS where the server speaks first": {File: "../mtls/identity.go", From: `known && p.Protocol != mesh.ServerFirst`, To: `known`},
 		// Clusters and endpoints.
 		"connections are given up late":               {File: "../clusters/cluster.go", In: "c.ConnectTimeout = durationpb.New(tryTimeout)\n\tc.AltStatName", From: `c.ConnectTimeout = durationpb.New(tryTimeout)`, To: ``},
-		"an unknown address is given up early":        {File: "../clusters/cluster.go", In: "c.ConnectTimeout = durationpb.New(contract.DirectConnectTimeout)\n\t\tretries", From: `c.ConnectTimeout = durationpb.New(contract.DirectConnectTimeout)`, To: ``},
+		"an unknown address is given up early":        {File: "../clusters/cluster.go", In: "c.ConnectTimeout = durationpb.New(contract.DirectConnectTimeout)\n\t\toptions", From: `c.ConnectTimeout = durationpb.New(contract.DirectConnectTimeout)`, To: ``},
 		"a policy's outlier detection is ignored":     {File: "../clusters/cluster.go", From: `detectOutliers(c, t.Policy().Outliers)`, To: ``},
 		"a policy's limits are ignored":               {File: "../clusters/cluster.go", From: `limit(c, t.Policy())`, To: ``},
 		"a policy's limits of requests are ignored":   {File: "../clusters/cluster.go", From: `limitRequests(options, t.Policy().Limits)`, To: ``},
