@@ -198,7 +198,8 @@ func TestReloadRefuses(t *testing.T) {
 		t.Error("Envoy was started again")
 	}
 	process.Eventually(t, "the refusals in the journal", func() bool {
-		return 2 == len(slices.DeleteFunc(a.Journal().Entries, func(e status.Entry) bool { return e.Name != "change refused" }))
+		refusals := slices.DeleteFunc(a.Journal().Entries, func(e status.Entry) bool { return e.Name != "change refused" })
+		return len(refusals) == 2
 	}, a)
 }
 
