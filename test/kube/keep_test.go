@@ -175,8 +175,7 @@ func TestTheWebhooksConfigurationIsKept(t *testing.T) {
 		c := w.connect(t, &j, outriderd)
 		configurations := c.WebhookConfigurations(t.Context(), name)
 		// Only a notification can be in time: polling is too rare.
-		changed := func() <-chan struct{} { return configurations.Changed() }
-		running(t, (&webhook.Keeper{Configurations: configurations, Name: name, Roots: r, Log: j.log(), Changed: changed, Look: time.Hour}).Run)
+		running(t, (&webhook.Keeper{Configurations: configurations, Name: name, Roots: r, Log: j.log(), Changed: configurations.Changed, Look: time.Hour}).Run)
 	}
 	all := w.AdmissionregistrationV1().MutatingWebhookConfigurations()
 	write := func() {

@@ -212,8 +212,7 @@ func (w world) attempt(t *testing.T, account, token string) *attempt {
 	running(t, a.cluster.RouteStatus("roles", source, "ignored").Run)
 	running(t, a.cluster.RootKeeper(n, r, "outrider-system").Run)
 	followed := a.cluster.WebhookConfigurations(ctx, "")
-	changed := func() <-chan struct{} { return followed.Changed() }
-	running(t, (&webhook.Keeper{Configurations: followed, Name: name, Roots: r, Log: a.journal.log(), Changed: changed}).Run)
+	running(t, (&webhook.Keeper{Configurations: followed, Name: name, Roots: r, Log: a.journal.log(), Changed: followed.Changed}).Run)
 	n.Get("none-of-this-name")
 	if _, err := a.cluster.Review(ctx, token, []string{ca.DefaultAudience}); err != nil {
 		a.journal.log().Warn("review", "error", err)

@@ -24,12 +24,11 @@ type setting struct {
 	change      func(*corev1.Pod) // by the author
 	values      string
 	kubernetes  startup.Kubernetes
-	bundle      string            // name of the ClusterTrustBundle with the roots
-	environ     map[string]string // parameters in the webhook's path
-	enforce     security.Level    // Pod Security level that the namespace enforces
-	keeps       bool              // injection keeps the pod's Pod Security level
-	commands    bool              // of images are looked up, and all are found
-	all         bool              // no pod may be refused
+	bundle      string         // name of the ClusterTrustBundle with the roots
+	enforce     security.Level // Pod Security level that the namespace enforces
+	keeps       bool           // injection keeps the pod's Pod Security level
+	commands    bool           // of images are looked up, and all are found
+	all         bool           // no pod may be refused
 }
 
 var cases = []setting{
@@ -71,7 +70,6 @@ var cases = []setting{
   multiCluster: {clusterName: west}, proxy: {statusPort: 15555, clusterDomain: c.example, excludeInboundPorts: 80, readinessPeriodSeconds: 20, readinessFailureThreshold: 2,
   startupProbe: {failureThreshold: 30}, lifecycle: {preStop: {exec: {command: [sleep, "3"]}}}, seccompProfile: {type: Localhost, localhostProfile: p.json}}}
 sidecarInjectorWebhook: {rewriteAppHTTPProbe: false, injectedAnnotations: {team: mesh}}`},
-	{name: "variables of the webhook's path", environ: map[string]string{"ISTIO_META_CLUSTER_ID": "east", "MORE": "$(POD_NAME)"}},
 	{name: "Pod Security baseline", enforce: security.LevelBaseline},
 	{name: "Pod Security baseline, capture: none", enforce: security.LevelBaseline, annotations: annotations{"outrider.dev/capture": "none", "sidecar.istio.io/capNetBindService": "true"}},
 	{name: "Pod Security restricted, capture: none", enforce: security.LevelRestricted, annotations: annotations{"outrider.dev/capture": "none"}},
@@ -148,7 +146,7 @@ func (s setting) options(t testing.TB) inject.Options {
 	if err != nil {
 		t.Fatalf("%s: %v", s.name, err)
 	}
-	return inject.Options{Kubernetes: s.kubernetes, TrustSigner: s.bundle, Values: v, Environ: s.environ, ProbeKey: inject.DerivedProbeKey([]byte("secret"))}
+	return inject.Options{Kubernetes: s.kubernetes, TrustSigner: s.bundle, Values: v, ProbeKey: inject.DerivedProbeKey([]byte("secret"))}
 }
 
 // written returns a pod as its author would write it with the setting.

@@ -100,7 +100,7 @@ func TestTheWebhookAgrees(t *testing.T) {
 	for range tier.Times(25, 2500) {
 		of, s := subjects[rng.IntN(len(subjects))], cases[rng.IntN(len(cases))]
 		pod, o := s.written(&of.Pod), s.options(t)
-		if o.Environ = nil; s.commands {
+		if s.commands {
 			o.Commands = commandsOf(pod)
 		}
 		if len(of.Claims) > 0 && pod.Annotations["sidecar.istio.io/userVolumeMount"] == "" { // only the pod itself has them
