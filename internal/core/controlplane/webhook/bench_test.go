@@ -32,7 +32,7 @@ func BenchmarkReview(b *testing.B) {
 	for name, review := range map[string][]byte{"handler, injected": injected, "handler, declined": declined} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if _, _, err := w.review(b.Context(), &place{}, review); err != nil {
+				if _, _, err := w.review(b.Context(), &place{}, review, nil); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -176,8 +176,8 @@ func (p Place) client() (admission.WebhookClientConfig, error) {
 	if strings.Trim(u.Path, "/") == "" {
 		u.Path = Path
 	}
-	if !isPath(u.Path) {
-		return admission.WebhookClientConfig{}, fmt.Errorf("%q: reviews are answered at %s", p.URL, Path)
+	if _, err := environOf(u.EscapedPath()); err != nil {
+		return admission.WebhookClientConfig{}, err
 	}
 	return admission.WebhookClientConfig{URL: new(u.String())}, nil
 }

@@ -173,7 +173,7 @@ func TestRivals(t *testing.T) {
 func TestPlaces(t *testing.T) {
 	tests := map[string]struct{ in, want, err string }{
 		"a host gets the path":  {"https://10.0.0.1:15017", "https://10.0.0.1:15017/inject", ""},
-		"a path is kept":        {"https://h:1/inject/", "https://h:1/inject/", ""},
+		"a path is kept":        {"https://h:1/inject/cluster/a", "https://h:1/inject/cluster/a", ""},
 		"without TLS is none":   {"http://h:1", "", "want https://"},
 		"a query is refused":    {"https://h:1?a=b", "", "query"},
 		"another path is none":  {"https://h:1/other", "", "/inject"},

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"time"
 
@@ -33,8 +34,8 @@ const (
 
 var reviewType = metav1.TypeMeta{APIVersion: admission.SchemeGroupVersion.String(), Kind: "AdmissionReview"}
 
-// review answers the AdmissionReview in body.
-func (w *Webhook) review(ctx context.Context, p *place, body []byte) ([]byte, verdict.Code, error) {
+// review answers the AdmissionReview in body. Environ contains additional variables of the proxy.
+func (w *Webhook) review(ctx context.Context, p *place, body []byte, environ map[string]string) ([]byte, verdict.Code, error) {
 	var in admission.AdmissionReview
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &in); err != nil {
 		return nil, Failed, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is no AdmissionReview: %v", err)
@@ -48,7 +49,7 @@ func (w *Webhook) review(ctx context.Context, p *place, body []byte) ([]byte, ve
 	case in.Request == nil || in.Request.UID == "":
 		return nil, Failed, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "request.uid is missing: there is nothing to answer")
 	}
-	out, code := w.decide(ctx, p, in.Request)
+	out, code := w.decide(ctx, p, in.Request, environ)
 	if err := ctx.Err(); err != nil { // the client has disconnected
 		return nil, Failed, fail(http.StatusGatewayTimeout, metav1.StatusReasonTimeout, "the client has left, or its time is over: %v", err)
 	}
@@ -58,7 +59,7 @@ func (w *Webhook) review(ctx context.Context, p *place, body []byte) ([]byte, ve
 }
 
 // decide returns the answer to a request, without its UID.
-func (w *Webhook) decide(ctx context.Context, p *place, r *admission.AdmissionRequest) (*admission.AdmissionResponse, verdict.Code) {
+func (w *Webhook) decide(ctx context.Context, p *place, r *admission.AdmissionRequest, environ map[string]string) (*admission.AdmissionResponse, verdict.Code) {
 	switch {
 	case r.Kind.Group != "" || r.Kind.Kind != "Pod" || r.SubResource != "":
 		return allowed(NotAPod)
@@ -83,6 +84,12 @@ func (w *Webhook) decide(ctx context.Context, p *place, r *admission.AdmissionRe
 		return allowed(verdict.IgnoredNamespace)
 	}
 	o := *w.options.Load()
+	if len(environ) > 0 {
+		all := map[string]string{}
+		maps.Copy(all, o.Environ)
+		maps.Copy(all, environ)
+		o.Environ = all
+	}
 	o.Interrupted = ctx.Err
 	result, err := w.inject(ctx, p, &pod, ns, o)
 	var refusal *verdict.Refusal

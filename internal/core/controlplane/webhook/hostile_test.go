@@ -46,7 +46,7 @@ func TestAnnotationsThatUnfold(t *testing.T) {
 				body := reviewOf("u1", "shop", []byte(pod))
 				var before, after runtime.MemStats
 				runtime.ReadMemStats(&before)
-				answer, _, err := w.review(t.Context(), &place{}, body)
+				answer, _, err := w.review(t.Context(), &place{}, body, nil)
 				runtime.ReadMemStats(&after)
 				if err != nil {
 					t.Fatal(err)

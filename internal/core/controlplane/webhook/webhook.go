@@ -16,7 +16,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -99,9 +98,6 @@ func (o Options) complete() Options {
 	}
 	return o
 }
-
-// Path is the path of reviews.
-const Path = "/inject"
 
 // A Webhook is an [http.Handler] for AdmissionReviews. It is safe for concurrent use.
 type Webhook struct {
@@ -211,7 +207,8 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, began time.Tim
 				"the webhook failed at this pod: a mistake in it and not in the pod; outriderd's log has more")
 		}
 	}()
-	if err := w.accept(r); err != nil {
+	environ, err := w.accept(r)
+	if err != nil {
 		return nil, Failed, err
 	}
 	timeout, err := timeoutOf(r, w.o.Limits.Timeout)
@@ -235,7 +232,7 @@ func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, began time.Tim
 		return nil, Failed, busy(timeout)
 	}
 	defer p.free()
-	return w.review(ctx, p, body)
+	return w.review(ctx, p, body, environ)
 }
 
 func busy(timeout time.Duration) error {
@@ -279,28 +276,26 @@ func (p *place) without(ctx context.Context, wait func()) bool {
 	return p.enter(ctx) == nil
 }
 
-// isPath reports whether reviews are answered at a path.
-func isPath(path string) bool { return strings.TrimSuffix(path, "/") == Path }
-
-// accept checks everything except the body.
-func (w *Webhook) accept(r *http.Request) error {
+// accept checks everything except the body, and returns the variables in the path.
+func (w *Webhook) accept(r *http.Request) (map[string]string, error) {
+	environ, err := environOf(r.URL.EscapedPath())
 	most := w.o.Limits.MaxBody
 	switch media, _, bad := mime.ParseMediaType(r.Header.Get("Content-Type")); {
-	case !isPath(r.URL.Path):
-		return fail(http.StatusNotFound, metav1.StatusReasonNotFound, "%s: reviews are answered at %s", r.URL.Path, Path)
+	case err != nil:
+		return nil, fail(http.StatusNotFound, metav1.StatusReasonNotFound, "%v", err)
 	case r.Method != http.MethodPost:
-		return fail(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "%s: want a POST with an AdmissionReview", r.Method)
+		return nil, fail(http.StatusMethodNotAllowed, metav1.StatusReasonMethodNotAllowed, "%s: want a POST with an AdmissionReview", r.Method)
 	case bad != nil || media != "application/json":
-		return fail(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+		return nil, fail(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
 			"Content-Type %q: want application/json", r.Header.Get("Content-Type"))
 	case r.ContentLength < 0:
-		return fail(http.StatusLengthRequired, metav1.StatusReasonBadRequest, "the request has no Content-Length, which the API server sends")
+		return nil, fail(http.StatusLengthRequired, metav1.StatusReasonBadRequest, "the request has no Content-Length, which the API server sends")
 	case r.ContentLength > most:
-		return fail(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "the review has %d bytes: want at most %d", r.ContentLength, most)
+		return nil, fail(http.StatusRequestEntityTooLarge, metav1.StatusReasonRequestEntityTooLarge, "the review has %d bytes: want at most %d", r.ContentLength, most)
 	case r.ContentLength == 0:
-		return fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is empty: want an AdmissionReview")
+		return nil, fail(http.StatusBadRequest, metav1.StatusReasonBadRequest, "the body is empty: want an AdmissionReview")
 	}
-	return nil
+	return environ, nil
 }
 
 // timeoutOf returns how long the API server waits, from the query parameter timeout.

@@ -52,6 +52,9 @@ func (in input) environment(s effective, sidecar bool) []corev1.EnvVar {
 	for _, name := range slices.Sorted(maps.Keys(s.config.ProxyMetadata)) {
 		e.Replace(name, string(s.config.ProxyMetadata[name]))
 	}
+	for _, name := range slices.Sorted(maps.Keys(in.o.Environ)) {
+		e.Replace(name, in.o.Environ[name])
+	}
 	return e.List
 }
 

@@ -38,6 +38,7 @@ type Options struct {
 	Manual       bool               // injection by hand: a namespace without a label is injected
 	Workload     Workload           // default: the pod's owner
 	Claims       []string           // names of the volumes that the pod's owner adds: volumeClaimTemplates of a StatefulSet
+	Environ      map[string]string  // more variables of the proxy
 	OwnLabels    bool               // Istio's labels belong to another injector: only our labels count
 	NodeServes   bool               // all nodes of the cluster run outrider-node
 
