@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -62,4 +63,63 @@ func lower(root string, reached map[string]int) (lowered int, err error) {
 		return 0, nil
 	}
 	return lowered, os.WriteFile(file, []byte(out.String()), 0o644)
+}
+
+// raises lists the commits that raise a budget but change other files too, or whose message does not say
+// who would miss what.
+func raises(t *tree) (result, error) {
+	var r result
+	git := func(args ...string) (string, error) {
+		cmd := exec.Command("git", args...)
+		cmd.Dir = t.root
+		out, err := cmd.Output()
+		return string(out), err
+	}
+	log, err := git("log", "--format=%H", "--", budgetsFile)
+	if err != nil {
+		return r, fmt.Errorf("git log: %w", err)
+	}
+	for commit := range strings.FieldsSeq(log) {
+		after, err := git("show", commit+":"+budgetsFile)
+		if err != nil {
+			continue // the commit moved or removed it
+		}
+		before, err := git("show", commit+"^:"+budgetsFile)
+		if err != nil {
+			continue // the first commit, or the oldest of a shallow clone
+		}
+		was, err := parseBudgets(before)
+		if err != nil {
+			return r, err
+		}
+		is, err := parseBudgets(after)
+		if err != nil {
+			return r, err
+		}
+		raised := false
+		for name, limit := range is { // any order: only the existence counts
+			if old, ok := was[name]; ok && limit > old {
+				raised = true
+			}
+		}
+		if !raised {
+			continue
+		}
+		files, err := git("diff-tree", "--no-commit-id", "--name-only", "-r", commit)
+		if err != nil {
+			return r, err
+		}
+		body, err := git("log", "-1", "--format=%b", commit)
+		if err != nil {
+			return r, err
+		}
+		if strings.TrimSpace(files) != budgetsFile || strings.TrimSpace(body) == "" {
+			title, err := git("log", "-1", "--format=%h %s", commit)
+			if err != nil {
+				return r, err
+			}
+			r.add(strings.TrimSpace(title))
+		}
+	}
+	return r, nil
 }

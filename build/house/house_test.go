@@ -321,6 +321,41 @@ func (w *wide) three() { clear(w.list); _ = w.n }
 	}
 }
 
+// A budget may be raised only in a commit of its own, with a reason.
+func TestRaises(t *testing.T) {
+	tree := in(t, "-- build/house/budgets.txt --\n1 copies\n")
+	git := func(args ...string) {
+		t.Helper()
+		if out, err := exec.Command("git", append([]string{"-c", "user.name=a", "-c", "user.email=a@example.test"}, args...)...).CombinedOutput(); err != nil {
+			t.Fatalf("git %q: %v\n%s", args, err, out)
+		}
+	}
+	commit := func(budget, other, message string) {
+		t.Helper()
+		for file, text := range map[string]string{budgetsFile: budget, "other": other} { // any order: the files are independent
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		git("add", "-A")
+		git("commit", "-qm", message)
+	}
+	commit("1 copies\n", "a", "first")
+	commit("0 copies\n", "b", "lowered")
+	commit("2 copies\n", "b", "raised alone\n\nUsers would miss a copy.")
+	commit("3 copies\n", "c", "raised with something else\n\nUsers would miss a copy.")
+	commit("4 copies\n", "c", "raised without a word")
+	commit("4 copies\n1 words\n", "d", "a measure that is new")
+	r, err := raises(tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(r.places)
+	if all := strings.Join(r.places, "\n"); len(r.places) != 2 || !strings.Contains(all, " raised without a word") || !strings.Contains(all, " raised with something else") {
+		t.Errorf("raises: %q", r.places)
+	}
+}
+
 func TestHelpNamesSubcommandsAndFlags(t *testing.T) {
 	text := "does it\n\nAvailable Commands:\n  check        find out\n  help         Help\n\nFlags:\n  -h, --help      help\n      --version   print\n"
 	if m := subcommand.FindAllStringSubmatch(text, -1); len(m) != 2 || m[0][1] != "check" {

@@ -1,7 +1,7 @@
 // Command house shows what the project consists of, and measures what must stay small. "make house" prints
 // the lines of each feature (features.txt), and a table of measures with their limits (budgets.txt). It
 // fails if a file belongs to no feature, or if a measure exceeds its limit. If a measure is below its
-// limit, it lowers the limit. Whoever raises a limit does so in a commit of its own, whose message says who
+// limit, it lowers the limit. A limit may be raised only by a commit of its own, whose message says who
 // would miss what.
 //
 // It must run in the root of the module.

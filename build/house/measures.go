@@ -46,6 +46,8 @@ var measures = []measure{
 	{"reads of the environment outside cmd and internal/base/cli", environment, false},
 	{"literals of the ports 15001 and 15021 outside the contract", literals(token.INT, `^150(01|21)$`), false},
 	{"literals of /outrider/own outside the contract", literals(token.STRING, `^"/outrider/own`), false},
+	{"decisions on a condition outside startup", conditions, false},
+	{"lists of mechanisms outside startup", preferences, false},
 	{"packages over 3,000 lines of code", large, true},
 	{"structs of core/mesh and core/pod whose fields are written in more than two files", throughFiles(true), true},
 	{"structs elsewhere whose fields are written in more than two files", throughFiles(false), true},
@@ -66,6 +68,7 @@ var measures = []measure{
 	{"pages", pages("docs"), false},
 	{"thousands of words in the pages", prose, false},
 	{"modules required", modules, false},
+	{"raises of a budget that change something else, or say nothing", raises, false},
 }
 
 // linked counts the packages that a command links, without the standard library. own says which to count:
@@ -179,6 +182,69 @@ func literals(kind token.Token, pattern string) func(*tree) (result, error) {
 		}
 		return r, nil
 	}
+}
+
+// conditions lists the switches over the conditions of an edge outside package startup: each may answer "is
+// this edge satisfied" differently.
+func conditions(t *tree) (result, error) {
+	names := []string{"startup.Started", "startup.Healthy", "startup.Completed"}
+	var r result
+	for _, f := range t.code() {
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			s, ok := n.(*ast.SwitchStmt)
+			if !ok {
+				return true
+			}
+			cases := 0
+			for _, c := range s.Body.List {
+				for _, e := range c.(*ast.CaseClause).List {
+					if slices.Contains(names, selector(e)) {
+						cases++
+					}
+				}
+			}
+			if cases > 0 && returnsBool(s) {
+				r.add(t.place(s))
+			}
+			return true
+		})
+	}
+	return r, nil
+}
+
+// returnsBool reports whether a switch returns a computed state, rather than a text.
+func returnsBool(s *ast.SwitchStmt) bool {
+	for _, c := range s.Body.List {
+		for _, st := range c.(*ast.CaseClause).Body {
+			ret, ok := st.(*ast.ReturnStmt)
+			if !ok || len(ret.Results) != 1 {
+				return false
+			}
+			if l, ok := ret.Results[0].(*ast.BasicLit); ok && l.Kind == token.STRING {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// preferences lists the literal lists of at least three mechanisms outside package startup.
+func preferences(t *tree) (result, error) {
+	var r result
+	for _, f := range t.code() {
+		if f.below("startup") {
+			continue
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if l, ok := n.(*ast.CompositeLit); ok && len(l.Elts) >= 3 {
+				if list, ok := l.Type.(*ast.ArrayType); ok && selector(list.Elt) == "startup.Mechanism" {
+					r.add(t.place(l))
+				}
+			}
+			return true
+		})
+	}
+	return r, nil
 }
 
 // words lists the lines of Go files and of pages that match a pattern.
