@@ -2,149 +2,378 @@ package timestamp
 
 import (
 	"bytes"
-	"regexp"
-	"strconv"
-	"strings"
 	"time"
 )
 
-// These are the parts of the expressions of the notations. They take no number that is out of range, so that only the
-// length of the month is left to check.
-const (
-	year  = `(?P<year>19[7-9]\d|2[01]\d\d)`
-	month = `(?P<month>0?[1-9]|1[0-2])`
-	name  = `(?P<name>Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sep(?:tember)?|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?)`
-	day   = `(?P<day>0?[1-9]|[12]\d|3[01])`
-	// Java puts a narrow space before AM.
-	clock = `(?P<hour>[01]?\d|2[0-3]):(?P<minute>[0-5]\d):(?P<second>[0-5]\d|60)(?:[.,:](?P<fraction>\d+))?(?:[ \x{202f}]?(?P<half>AM|am|PM|pm)\b)?`
-	// An offset after a space has minutes. Other zone names than these are ambiguous.
-	hours, minutes = `[+-](?:0\d|1[0-4])`, `:?(?:00|15|30|45)`
-	zone           = `(?:(?P<spaced> +` + hours + minutes + `)|(?: *(?:UTC|GMT))?(?P<offset>` + hours + `(?:` + minutes + `)?)|(?P<utc>Z\b| *(?:UTC|GMT)\b))?`
-)
-
-// farthest is the end of a stamp in its text.
-const farthest = 80
-
-// A notation is a form with its expression: the stamp, and what may follow it.
-type notation struct {
-	form Form
-	*regexp.Regexp
+// A scan is a position in a line.
+type scan struct {
+	text []byte
+	i    int
 }
 
-func notate(form Form, date, after string) notation {
-	return notation{form, regexp.MustCompile(`^(` + date + clock + zone + `)(?:` + after + `\D|$)`)}
+// number reads from min to max digits.
+func (c *scan) number(least, most int) (n int, ok bool) {
+	begin := c.i
+	for c.i < len(c.text) && c.i-begin < most && digit(c.text, c.i) {
+		n = n*10 + int(c.text[c.i]-'0')
+		c.i++
+	}
+	return n, c.i-begin >= least
 }
 
-var (
-	iso        = notate(ISO, year+`[-/.]`+month+`[-/.]`+day+`(?:[Tt_:]| +)`, ``)
-	dayFirst   = notate(Named, day+`[-/ ]`+name+`[-/ ]`+year+`(?::| +)`, ``)
-	monthFirst = notate(Named, name+`\.? +`+day+`(?:,? +`+year+`[, ] *| +)`, ` *(?P<after>19[7-9]\d|2[01]\d\d)(?:[^-\d]|$)|`) // C writes the year last
-	klog       = notate(Klog, `[IWEFD]`+year+`?(?P<month>0[1-9]|1[0-2])(?P<day>0[1-9]|[12]\d|3[01]) +`, ``)                   // glog the year too
-	timeOfDay  = notate(Clock, ``, ``)
-)
+func (c *scan) peek() byte {
+	if c.i < len(c.text) {
+		return c.text[c.i]
+	}
+	return 0
+}
+
+func (c *scan) take(b byte) bool {
+	if c.peek() == b && c.i < len(c.text) {
+		c.i++
+		return true
+	}
+	return false
+}
+
+func (c *scan) word(s string) bool {
+	if bytes.HasPrefix(c.text[c.i:], []byte(s)) {
+		c.i += len(s)
+		return true
+	}
+	return false
+}
+
+func (c *scan) spaces() bool {
+	begin := c.i
+	for c.peek() == ' ' {
+		c.i++
+	}
+	return c.i > begin
+}
 
 // numeric reads a stamp that begins with a digit. If first is set, it may be a clock without a date, or an epoch.
-func numeric(text []byte, first bool) (Stamp, bool) {
-	rest := bytes.TrimLeft(text, "0123456789")
-	switch digits := len(text) - len(rest); {
-	case digits == 4:
-		return iso.read(text)
-	case digits <= 2 && !bytes.HasPrefix(rest, []byte{':'}):
-		return dayFirst.read(text)
-	case digits <= 2 && first:
-		return timeOfDay.read(text)
-	case first:
-		return epoch(text)
+func (c *scan) numeric(first bool) (Stamp, bool) {
+	digits := 0
+	for digit(c.text, c.i+digits) {
+		digits++
+	}
+	switch after := c.at(c.i + digits); {
+	case digits == 4 && (after == '-' || after == '/' || after == '.'):
+		return c.iso()
+	case digits <= 2 && after == ':' && first:
+		s := Stamp{Form: Clock, NoDate: true, NoYear: true}
+		ok := c.clock(&s, date{month: 1, day: 1})
+		return s, ok
+	case digits <= 2 && (after == '/' || after == '-' || after == ' '):
+		return c.dayFirst()
+	case digits >= 10 && first:
+		return c.epoch()
 	}
 	return Stamp{}, false
 }
 
-// read reads the stamp with which a text begins.
-func (n notation) read(text []byte) (s Stamp, ok bool) {
-	text = text[:min(len(text), farthest)]
-	at := n.FindSubmatchIndex(text)
-	if at == nil {
+func (c *scan) at(i int) byte {
+	if i < len(c.text) {
+		return c.text[i]
+	}
+	return 0
+}
+
+// A date is the date of a stamp; its year is 0 if the line has none.
+type date struct{ year, month, day int }
+
+func (d date) valid() bool {
+	if d.month < 1 || d.month > 12 || d.day < 1 || d.day > 31 {
+		return false
+	}
+	return d.year == 0 || d.year >= 1970 && d.year < 2200 && time.Date(d.year, time.Month(d.month), d.day, 0, 0, 0, 0, time.UTC).Day() == d.day
+}
+
+// iso reads stamps like 2026-11-24T03:18:19.480+08:00.
+func (c *scan) iso() (s Stamp, ok bool) {
+	var d date
+	d.year, _ = c.number(4, 4)
+	sep := c.peek()
+	c.i++
+	if d.month, ok = c.number(1, 2); !ok || !c.take(sep) {
 		return s, false
 	}
-	s = Stamp{Form: n.form, NoDate: n.form == Clock, Resolution: time.Second, End: at[3]}
-	year, month, day, hour, minute, second, nanos, offset := 0, 1, 1, 0, 0, 0, 0, time.Duration(0)
-	for i, name := range n.SubexpNames() {
-		if at[2*i] < 0 || i < 2 {
-			continue
-		}
-		part := string(text[at[2*i]:at[2*i+1]])
-		number, _ := strconv.Atoi(part)
-		switch name {
-		case "year":
-			year = number
-		case "after":
-			if year == 0 {
-				year, s.End = number, at[2*i+1]
-			}
-		case "name":
-			month = strings.Index("JanFebMarAprMayJunJulAugSepOctNovDec", part[:3])/3 + 1
-		case "month":
-			month = number
-		case "day":
-			day = number
-		case "hour":
-			hour = number
-		case "minute":
-			minute = number
-		case "second":
-			second = number
-		case "fraction":
-			nanos, s.Resolution = fraction(part)
-		case "half":
-			if hour < 1 || hour > 12 {
-				return s, false
-			}
-			if hour %= 12; part[0]|0x20 == 'p' {
-				hour += 12
-			}
-		case "utc":
-			s.Zoned = true
-		case "spaced", "offset":
-			s.Zoned = true
-			part = strings.ReplaceAll(strings.TrimSpace(part), ":", "")
-			offset, _ = time.ParseDuration(part[:3] + "h" + (part[3:] + "00")[:2] + "m")
-		}
+	if d.day, ok = c.number(1, 2); !ok {
+		return s, false
 	}
-	s.NoYear = year == 0
-	s.Wall = time.Date(year, time.Month(month), day, hour, minute, second, nanos, time.UTC).Add(-offset)
-	return s, time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC).Day() == day
+	switch c.peek() {
+	case 'T', 't', '_', ':':
+		c.i++
+	case ' ':
+		c.spaces()
+	default:
+		return s, false
+	}
+	s.Form = ISO
+	ok = c.clock(&s, d)
+	return s, ok
 }
 
-// fraction reads the digits of a fraction of a second. It cuts them at nanoseconds.
-func fraction(digits string) (nanos int, resolution time.Duration) {
-	resolution = time.Second
-	for range min(len(digits), 9) {
-		resolution /= 10
+// dayFirst reads 24/Nov/2026:03:18:19 +0000, 24-Nov-2026 03:18:19 and 24 Nov 2026 03:18:19.
+func (c *scan) dayFirst() (s Stamp, ok bool) {
+	var d date
+	d.day, _ = c.number(1, 2)
+	sep := c.peek()
+	c.i++
+	if d.month = c.month(); d.month == 0 || !c.take(sep) {
+		return s, false
 	}
-	nanos, _ = strconv.Atoi((digits + "000000000")[:9])
-	return nanos, resolution
+	if d.year, ok = c.number(4, 4); !ok || !c.take(':') && !c.spaces() {
+		return s, false
+	}
+	s.Form = Named
+	ok = c.clock(&s, d)
+	return s, ok
 }
 
-// since1970 matches 1795490299.480, but not 1.7954902994801e+09, which is too imprecise.
-var since1970 = regexp.MustCompile(`^([1-6]\d{9})((?:\d{3}){0,3})(?:\.(\d+))?(?:[^\deE]|$)`)
+// monthFirst reads Nov 24 03:18:19 of syslog, Nov 24 03:18:19.480 2026 and Nov 24 03:18:19 UTC 2026
+// of C, Nov 24, 2026 3:18:19 AM of java.util.logging.
+func (c *scan) monthFirst() (s Stamp, ok bool) {
+	var d date
+	if d.month = c.month(); d.month == 0 {
+		return s, false
+	}
+	c.take('.')
+	if !c.spaces() {
+		return s, false
+	}
+	if d.day, ok = c.number(1, 2); !ok {
+		return s, false
+	}
+	comma := c.take(',')
+	if !c.spaces() {
+		return s, false
+	}
+	mark := c.i
+	if d.year, ok = c.number(4, 4); !ok || !c.take(',') && c.peek() != ' ' {
+		c.i, d.year = mark, 0
+		if comma {
+			return s, false
+		}
+	}
+	c.spaces()
+	s.Form = Named
+	if !c.clock(&s, d) {
+		return s, false
+	}
+	if d.year == 0 {
+		d.year = c.yearAfter(d)
+	}
+	s.NoYear = d.year == 0
+	w := s.Wall
+	s.Wall = time.Date(d.year, w.Month(), w.Day(), w.Hour(), w.Minute(), w.Second(), w.Nanosecond(), time.UTC)
+	return s, true
+}
+
+// yearAfter reads the year after the time, where C writes it; it returns 0 if there is none.
+func (c *scan) yearAfter(d date) int {
+	mark := c.i
+	c.spaces()
+	year, ok := c.number(4, 4)
+	d.year = year
+	if !ok || digit(c.text, c.i) || c.peek() == '-' || year == 0 || !d.valid() {
+		c.i = mark
+		return 0
+	}
+	return year
+}
+
+const months = "JanFebMarAprMayJunJulAugSepOctNovDec"
+
+var longMonths = []string{"uary", "ruary", "ch", "il", "", "e", "y", "ust", "tember", "ober", "ember", "ember"}
+
+// month reads the short or long name of a month; it returns 0 if there is none.
+func (c *scan) month() int {
+	if c.i+3 > len(c.text) {
+		return 0
+	}
+	at := bytes.Index([]byte(months), c.text[c.i:c.i+3])
+	if at < 0 || at%3 != 0 {
+		return 0
+	}
+	c.i += 3
+	c.word(longMonths[at/3])
+	return at/3 + 1
+}
+
+// klog reads I1124 03:18:19.480123, and I20261124 of newer versions of glog.
+func (c *scan) klog() (s Stamp, ok bool) {
+	c.i++
+	digits := 0
+	for digit(c.text, c.i+digits) {
+		digits++
+	}
+	var d date
+	switch digits {
+	case 4:
+	case 8:
+		d.year, _ = c.number(4, 4)
+	default:
+		return s, false
+	}
+	d.month, _ = c.number(2, 2)
+	d.day, _ = c.number(2, 2)
+	if !c.spaces() {
+		return s, false
+	}
+	s.Form, s.NoYear = Klog, d.year == 0
+	ok = c.clock(&s, d)
+	return s, ok
+}
+
+// clock reads the time of day with its fraction and zone, and completes s.
+func (c *scan) clock(s *Stamp, d date) bool {
+	hour, ok := c.number(1, 2)
+	if !ok || !d.valid() || !c.take(':') {
+		return false
+	}
+	minute, ok := c.number(2, 2)
+	if !ok || !c.take(':') {
+		return false
+	}
+	second, ok := c.number(2, 2)
+	if !ok || hour > 23 || minute > 59 || second > 60 {
+		return false
+	}
+	nanos := c.fraction(&s.Resolution)
+	if afternoon, there := c.half(); there {
+		if hour < 1 || hour > 12 {
+			return false
+		}
+		hour %= 12
+		if afternoon {
+			hour += 12
+		}
+	}
+	s.Wall = time.Date(d.year, time.Month(d.month), d.day, hour, minute, second, nanos, time.UTC)
+	if offset, there := c.zone(); there {
+		s.Zoned = true
+		s.Wall = s.Wall.Add(-offset)
+	}
+	return true
+}
+
+// fraction reads the fraction of a second, and sets the resolution.
+func (c *scan) fraction(resolution *time.Duration) (nanos int) {
+	*resolution = time.Second
+	sep := c.peek()
+	if sep != '.' && sep != ',' && sep != ':' || !digit(c.text, c.i+1) {
+		return 0
+	}
+	c.i++
+	n := 0
+	for unit := int(100 * time.Millisecond); digit(c.text, c.i); c.i++ {
+		n++
+		if unit > 0 {
+			nanos += int(c.text[c.i]-'0') * unit
+			*resolution = time.Duration(unit)
+		}
+		unit /= 10
+	}
+	return nanos
+}
+
+// half reads AM or PM. Java puts a narrow space before it.
+func (c *scan) half() (afternoon, there bool) {
+	mark := c.i
+	if !c.take(' ') {
+		c.word("\u202f")
+	}
+	for _, w := range []string{"AM", "am", "PM", "pm"} {
+		if c.word(w) && !letter(c.peek()) {
+			return w[0]|0x20 == 'p', true
+		}
+	}
+	c.i = mark
+	return false, false
+}
+
+// zone reads Z, UTC, GMT, offsets like +08:00, or GMT+0800 of JavaScript. Other zone names are ambiguous.
+func (c *scan) zone() (offset time.Duration, there bool) {
+	mark := c.i
+	if c.word("Z") && !letter(c.peek()) {
+		return 0, true
+	}
+	c.i = mark
+	c.spaces()
+	spaced := c.i > mark
+	named := (c.word("UTC") || c.word("GMT")) && !letter(c.peek())
+	if named {
+		mark, spaced = c.i, false
+	}
+	if offset, ok := c.offset(spaced); ok {
+		return offset, true
+	}
+	c.i = mark
+	return 0, named
+}
+
+// offset reads +08:00, +0800, or +08 if no space precedes it.
+func (c *scan) offset(spaced bool) (time.Duration, bool) {
+	sign := time.Duration(1)
+	switch {
+	case c.take('-'):
+		sign = -1
+	case !c.take('+'):
+		return 0, false
+	}
+	hours, ok := c.number(2, 2)
+	minutes, whole := 0, !spaced
+	if c.take(':') || digit(c.text, c.i) {
+		minutes, whole = c.number(2, 2)
+	}
+	if !ok || !whole || hours > 14 || minutes%15 != 0 || minutes > 59 || digit(c.text, c.i) {
+		return 0, false
+	}
+	return sign * (time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute), true
+}
 
 // epoch reads seconds, or fractions of them, since 1970; the magnitude tells the unit.
-func epoch(text []byte) (Stamp, bool) {
-	text = text[:min(len(text), farthest)]
-	at := since1970.FindSubmatchIndex(text)
-	if at == nil {
-		return Stamp{}, false
+func (c *scan) epoch() (s Stamp, ok bool) {
+	var n int64
+	digits := 0
+	for ; digit(c.text, c.i) && digits < 19; c.i++ {
+		n = n*10 + int64(c.text[c.i]-'0')
+		digits++
 	}
-	s := Stamp{Form: Epoch, Zoned: true, End: at[5]}
-	parts := string(text[at[4]:at[5]])
-	if at[6] >= 0 {
-		parts += string(text[at[6]:at[7]])
-		s.End = at[7]
+	unit := time.Second
+	switch {
+	case n < 0:
+		return s, false
+	case digits == 13:
+		unit = time.Millisecond
+	case digits == 16:
+		unit = time.Microsecond
+	case digits == 19:
+		unit = time.Nanosecond
+	case digits != 10:
+		return s, false
 	}
-	whole, _ := strconv.ParseInt(string(text[:at[3]]), 10, 64)
-	nanos, resolution := fraction(parts)
-	s.Resolution = resolution
-	s.Wall = time.Unix(whole, int64(nanos)).UTC()
+	s = Stamp{Form: Epoch, Zoned: true, Resolution: unit}
+	if unit == time.Second {
+		s.Wall = time.Unix(n, 0).UTC()
+	} else {
+		per := int64(time.Second / unit)
+		s.Wall = time.Unix(n/per, n%per*int64(unit)).UTC()
+	}
+	if c.peek() == '.' && digit(c.text, c.i+1) {
+		var part time.Duration
+		nanos := c.fraction(&part)
+		s.Resolution = max(time.Duration(int64(part)*int64(unit)/int64(time.Second)), 1)
+		s.Wall = s.Wall.Add(time.Duration(int64(nanos) * int64(unit) / int64(time.Second)))
+	}
+	if year := s.Wall.Year(); year < 2001 || year >= 2200 {
+		return s, false
+	}
+	if c.peek() == 'e' || c.peek() == 'E' { // 1.7954902994801e+09 is too imprecise
+		return s, false
+	}
 	return s, true
 }
 
@@ -154,9 +383,6 @@ var timeKeys = map[string]bool{
 	"datetime": true, "asctime": true, "timeMillis": true, "epochSecond": true, "start_time": true, "Time": true, "time_local": true,
 	"time_iso8601": true, "msec": true, "eventTime": true, "seconds": true, "log_time": true, "logged_at": true, "when": true,
 }
-
-// nanosBeside matches the nanoseconds that log4j and protobuf write in a field beside the seconds.
-var nanosBeside = regexp.MustCompile(`^,"nano(?:OfSecond|s)":(\d{1,9})`)
 
 // inJSON returns the first stamp that is the value of a time field, in an object that begins at i.
 func inJSON(line []byte, i int) (Stamp, bool) {
@@ -168,25 +394,47 @@ func inJSON(line []byte, i int) (Stamp, bool) {
 		begin := i + q + 1
 		end := stringEnd(line, begin)
 		i = end + 1
-		value, isKey := bytes.CutPrefix(bytes.TrimLeft(line[min(i, len(line)):], " "), []byte(":"))
+		v, isKey := afterColon(line, i)
 		if !isKey {
 			continue
 		}
-		value = bytes.TrimLeft(value, " ")
-		i = len(line) - len(value)
 		if !timeKeys[string(line[begin:end])] {
+			i = v
 			continue
 		}
-		if s, ok := at(line, len(line)-len(bytes.TrimPrefix(value, []byte{'"'})), true); ok {
-			if m := nanosBeside.FindSubmatchIndex(line[s.End:min(len(line), s.End+farthest)]); m != nil {
-				n, _ := strconv.Atoi(string(line[s.End+m[2] : s.End+m[3]]))
-				s.Wall, s.Resolution, s.End = s.Wall.Add(time.Duration(n)), 1, s.End+m[1]
-			}
+		if line[v] == '"' {
+			v++
+		}
+		if s, ok := at(line, v, true); ok {
+			s = withNanos(line, s)
 			s.Form = JSON
 			return s, true
 		}
+		i = v
 	}
 	return Stamp{}, false
+}
+
+// afterColon returns where the value of a key that ends at i begins; false if no key ends there.
+func afterColon(line []byte, i int) (int, bool) {
+	c := scan{text: line, i: min(i, len(line))}
+	c.spaces()
+	isKey := c.take(':')
+	c.spaces()
+	return c.i, isKey && c.i < len(line)
+}
+
+// withNanos adds the nanoseconds that log4j and protobuf write in a field beside the seconds.
+func withNanos(line []byte, s Stamp) Stamp {
+	for _, key := range []string{`,"nanoOfSecond":`, `,"nanos":`} {
+		c := scan{text: line, i: s.End}
+		if c.word(key) {
+			if n, ok := c.number(1, 9); ok {
+				s.Wall, s.Resolution, s.End = s.Wall.Add(time.Duration(n)), 1, c.i
+			}
+		}
+	}
+	return s
 }
 
 // stringEnd returns where a JSON string ends: at its quote, or at the end of the line.
