@@ -73,7 +73,7 @@ func (fs Findings) Err() error {
 // Validate reports what in p cannot work, or works differently than it seems, on a kubelet of that version.
 // It reports on the containers first, then on the edges in their order, then on the graph.
 func (p Plan) Validate(on Kubernetes) Findings {
-	v := validator{plan: p, on: on.orNewest(), places: p.Judge(on)}
+	v := validator{plan: p, on: on.orNewest(), judge: p.Judge(on)}
 	v.containers()
 	v.edges()
 	if v.found.Err() == nil { // a graph with unknown names would say nothing
@@ -85,7 +85,7 @@ func (p Plan) Validate(on Kubernetes) Findings {
 type validator struct {
 	plan    Plan
 	on      Kubernetes
-	places  *Judge
+	judge   *Judge
 	names   []string // of all containers; nil: not needed yet
 	guesses int      // how often a likely name for an unknown one was searched for
 	found   Findings
@@ -98,7 +98,7 @@ func (v *validator) containers() {
 		if err := checkName(c.Name); err != nil {
 			v.add(Finding{Code: InvalidName, Level: Error, Names: []string{c.Name}, Message: err.Error()})
 		}
-		if _, first := v.places.Find(c.Name); first != i {
+		if _, first := v.judge.Find(c.Name); first != i {
 			v.add(Finding{Code: DuplicateName, Level: Error, Names: []string{c.Name},
 				Message: "two containers have the name " + quote(c.Name), Remedy: "rename one of them"})
 		}
@@ -145,7 +145,7 @@ const maxGuesses = 20
 
 // known adds a finding if the pod has no such container.
 func (v *validator) known(name string, e *Edge, subject string) {
-	if _, i := v.places.Find(name); i >= 0 {
+	if _, i := v.judge.Find(name); i >= 0 {
 		return
 	}
 	f := Finding{Code: UnknownContainer, Level: Error, Names: []string{name}, Edge: e,

@@ -90,7 +90,7 @@ func userOf(auth string) (user, password string, ok bool) {
 func (c config) of(host, repo string) credential {
 	out, best := credential{host: host, file: c.file, helper: c.CredsStore != ""}, -1
 	for key, a := range c.Auths {
-		at := place(key)
+		at := registryOf(key)
 		if len(at) <= best || host+"/"+repo != at && !strings.HasPrefix(host+"/"+repo, at+"/") {
 			continue
 		}
@@ -105,15 +105,15 @@ func (c config) of(host, repo string) credential {
 		out.user, out.password, out.refresh, out.bearer = user, password, a.IdentityToken, a.RegistryToken
 	}
 	for key := range c.CredHelpers {
-		out.helper = out.helper || place(key) == host
+		out.helper = out.helper || registryOf(key) == host
 	}
 	out.helper = out.helper && best < 0
 	return out
 }
 
-// place returns HOST or HOST/PATH for a key, which may be a URL: Docker Hub's is
+// registryOf returns HOST or HOST/PATH for a key, which may be a URL: Docker Hub's is
 // https://index.docker.io/v1/.
-func place(key string) string {
+func registryOf(key string) string {
 	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")
 	host, path, _ := strings.Cut(strings.TrimRight(key, "/"), "/")
 	if path == "v1" || path == "v2" {

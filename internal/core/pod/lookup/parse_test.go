@@ -79,7 +79,7 @@ func FuzzCredentials(f *testing.F) {
 			return
 		}
 		for key := range c.Auths {
-			if at := place(key); at == host || strings.HasPrefix(at, host+"/") {
+			if at := registryOf(key); at == host || strings.HasPrefix(at, host+"/") {
 				return
 			}
 		}

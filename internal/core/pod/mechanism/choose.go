@@ -47,8 +47,8 @@ func ChooseRequested(r podstart.Reading, on startup.Kubernetes) []Choice {
 }
 
 func newChooser(r podstart.Reading, plan startup.Plan, on startup.Kubernetes) *chooser {
-	c := &chooser{pod: r, plan: plan, on: on, judge: plan.Judge(on), found: newPresences(r.Found),
-		moved: map[moved]*startup.Judge{}, stuck: map[startup.Edge]string{}}
+	c := &chooser{pod: r, plan: plan, on: on, judge: plan.Judge(on), found: newExisting(r.Found),
+		moved: map[moved]*startup.Judge{}, deadlocks: map[startup.Edge]string{}}
 	c.judge.Commands = true
 	for _, m := range startup.Preferred {
 		if !slices.Contains(r.Avoid, m) {
@@ -88,25 +88,25 @@ func (c *chooser) all(requestedOnly bool) []Choice {
 }
 
 func (c *chooser) noteUndone(all []Choice) {
-	near := map[string][]Choice{} // by both ends of their edges
+	adjacent := map[string][]Choice{} // by both ends of their edges
 	for _, choice := range all {
 		e := choice.Edge
-		near[e.From], near[e.To] = append(near[e.From], choice), append(near[e.To], choice)
+		adjacent[e.From], adjacent[e.To] = append(adjacent[e.From], choice), append(adjacent[e.To], choice)
 	}
 	for i := range all {
-		c.undone(&all[i], near)
+		c.undone(&all[i], adjacent)
 	}
 }
 
 // undone adds a limit if other edges undo what the kubelet keeps of this one: To becomes a sidecar and so
 // starts before the hold of From, or From, which must only be started, waits within its container.
-func (c *chooser) undone(choice *Choice, near map[string][]Choice) {
+func (c *chooser) undone(choice *Choice, adjacent map[string][]Choice) {
 	if choice.Edge.By != startup.Hold && choice.Edge.By != startup.Native {
 		return
 	}
 	var limit startup.Limit
 	to, _ := c.judge.Find(choice.Edge.To)
-	for _, o := range slices.Concat(near[choice.Edge.From], near[choice.Edge.To]) {
+	for _, o := range slices.Concat(adjacent[choice.Edge.From], adjacent[choice.Edge.To]) {
 		switch {
 		case choice.Present != nil && o.Present == nil && choice.Edge.By == startup.Hold && o.Edge.By == startup.Native && o.Edge.From == choice.Edge.To && to.Kind == startup.Plain:
 			limit = startup.Limit{Code: "starts-before-dependency", Reason: fmt.Sprintf("%s becomes a sidecar for another edge, and sidecars start before %s", choice.Edge.To, choice.Edge.From)}
@@ -121,14 +121,14 @@ func (c *chooser) undone(choice *Choice, near map[string][]Choice) {
 
 // A chooser chooses the mechanisms of the edges of one plan.
 type chooser struct {
-	pod   podstart.Reading
-	plan  startup.Plan // without stars
-	on    startup.Kubernetes
-	judge *startup.Judge      // of the plan
-	order []startup.Mechanism // the best first
-	found presences
-	moved map[moved]*startup.Judge // judges of plans in which a container becomes a sidecar
-	stuck map[startup.Edge]string  // by ends and mechanism: the deadlock that the mechanism would cause
+	pod       podstart.Reading
+	plan      startup.Plan // without stars
+	on        startup.Kubernetes
+	judge     *startup.Judge      // of the plan
+	order     []startup.Mechanism // the best first
+	found     existing
+	moved     map[moved]*startup.Judge // judges of plans in which a container becomes a sidecar
+	deadlocks map[startup.Edge]string  // by ends and mechanism: the deadlock that the mechanism would cause
 }
 
 // Findings returns what is wrong with the plan of the reading. It leaves out how well an edge is kept, and

@@ -38,8 +38,8 @@ func (c *chooser) option(e startup.Edge, m startup.Mechanism) Option {
 	requested := e.By
 	e.By = m
 	from, answer, reason := c.asWritten(e, requested)
-	if stuck := c.stuck[startup.Edge{From: e.From, To: e.To, By: m}]; stuck != "" {
-		reason = stuck
+	if deadlock := c.deadlocks[startup.Edge{From: e.From, To: e.To, By: m}]; deadlock != "" {
+		reason = deadlock
 	}
 	if reason != "" {
 		answer = startup.Answer{Limits: []startup.Limit{{Code: "not-in-this-pod", Fatal: true, Reason: reason}}}
@@ -104,15 +104,15 @@ func lacksHook(f podstart.Fact, e startup.Edge) bool {
 
 // asSidecar returns the judge of the plan in which From, at index from, becomes a sidecar.
 func (c *chooser) asSidecar(e startup.Edge, from, to int) *startup.Judge {
-	place := moved{from, to, e.After == startup.Healthy}
+	key := moved{from, to, e.After == startup.Healthy}
 	if list := c.plan.Containers; list[from].Kind == startup.Plain && list[to].Kind == startup.Plain {
-		place.to = -1 // at the end of the init list, before all plain ones
+		key.to = -1 // at the end of the init list, before all plain ones
 	}
-	if c.moved[place] == nil {
+	if c.moved[key] == nil {
 		written := movedBefore(c.plan, from, to, startup.Sidecar, c.pod.Facts[e.From], e.After)
-		c.moved[place] = written.Judge(c.on)
+		c.moved[key] = written.Judge(c.on)
 	}
-	return c.moved[place]
+	return c.moved[key]
 }
 
 // noGate returns the reason why podspec.Write would make no gate for the edge; empty if it would.

@@ -7,28 +7,28 @@ import (
 	"outrider.dev/startup"
 )
 
-// A presence is an ordering that the pod already has.
-type presence struct {
+// An ordering is one that the pod already has, with the reason to keep it.
+type ordering struct {
 	*podstart.Found
 	why []string
 }
 
-// A carried identifies an edge kept by a mechanism.
-type carried struct {
+// A keptEdge identifies an edge kept by a mechanism.
+type keptEdge struct {
 	startup.Ends
 	by startup.Mechanism
 }
 
-// presences maps edges to the orderings by which the pod already keeps them.
-type presences map[carried]presence
+// existing maps edges to the orderings by which the pod already keeps them.
+type existing map[keptEdge]ordering
 
-func newPresences(found []podstart.Found) presences {
-	out := presences{}
+func newExisting(found []podstart.Found) existing {
+	out := existing{}
 	for i := range found {
 		f := &found[i]
-		p := presence{f, []string{"in the pod already (" + f.By + ")"}}
+		p := ordering{f, []string{"in the pod already (" + f.By + ")"}}
 		for _, e := range f.Edges {
-			if key := (carried{e.Ends(), f.Mechanism}); out[key].Found == nil {
+			if key := (keptEdge{e.Ends(), f.Mechanism}); out[key].Found == nil {
 				out[key] = p
 			}
 		}
@@ -37,17 +37,17 @@ func newPresences(found []podstart.Found) presences {
 }
 
 // of returns the ordering that keeps an edge by the mechanism that the edge names.
-func (ps presences) of(e startup.Edge) presence { return ps[carried{e.Ends(), e.By}] }
+func (ps existing) of(e startup.Edge) ordering { return ps[keptEdge{e.Ends(), e.By}] }
 
 // keeps reports whether the pod already keeps an edge, with its condition, by the mechanism that the edge
 // names.
-func (ps presences) keeps(e startup.Edge) bool {
+func (ps existing) keeps(e startup.Edge) bool {
 	p := ps.of(e)
 	return p.Found != nil && slices.ContainsFunc(p.Edges, func(o startup.Edge) bool { return o.Ends() == e.Ends() && o.After == e.After })
 }
 
 // choice returns the choice of the mechanism that the pod already has.
-func (ps presences) choice(e startup.Edge, judge *startup.Judge) Choice {
+func (ps existing) choice(e startup.Edge, judge *startup.Judge) Choice {
 	p := ps.of(e)
 	return Choice{Edge: e, Answer: judge.Keeps(e.By, e), Why: p.why, Present: p.Found}
 }

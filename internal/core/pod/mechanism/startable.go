@@ -7,9 +7,9 @@ import (
 	"outrider.dev/startup"
 )
 
-// maxKnots limits how many mechanisms are taken back. A pod with more deadlocks is refused when it is
+// maxDeadlocks limits how many mechanisms are taken back. A pod with more deadlocks is refused when it is
 // written.
-const maxKnots = 20
+const maxDeadlocks = 20
 
 // startable takes mechanisms back until the pod that would be written can start. Each mechanism was chosen
 // for its own edge; together they may make containers wait for one another.
@@ -18,17 +18,17 @@ func (c *chooser) startable(all []Choice, requested func(startup.Edge) startup.E
 	if err != nil {
 		return // with a cycle of edges no mechanism helps
 	}
-	for range maxKnots {
-		knot := c.written(all, order).Deadlock()
-		if knot == nil {
+	for range maxDeadlocks {
+		deadlock := c.written(all, order).Deadlock()
+		if deadlock == nil {
 			return
 		}
-		i := weakest(all, knot.Edges, requested)
+		i := weakest(all, deadlock.Edges, requested)
 		if i < 0 {
 			return
 		}
 		e := all[i].Edge
-		c.stuck[startup.Edge{From: e.From, To: e.To, By: e.By}] = knot.Error()
+		c.deadlocks[startup.Edge{From: e.From, To: e.To, By: e.By}] = deadlock.Error()
 		all[i] = c.choose(requested(e))
 	}
 }
@@ -36,11 +36,11 @@ func (c *chooser) startable(all []Choice, requested func(startup.Edge) startup.E
 // weakest returns the index of the choice to take back from a deadlock. It considers only choices that must
 // still be written; it prefers edges that name no mechanism, and among these the mechanism that keeps least.
 // It returns -1 if there is none.
-func weakest(all []Choice, knot []startup.Edge, requested func(startup.Edge) startup.Edge) int {
+func weakest(all []Choice, deadlock []startup.Edge, requested func(startup.Edge) startup.Edge) int {
 	at, worst := -1, 0
 	for i, c := range all {
 		rank := slices.Index(startup.Preferred, c.Edge.By)
-		if c.Present != nil || rank < 1 || !slices.Contains(knot, c.Edge) {
+		if c.Present != nil || rank < 1 || !slices.Contains(deadlock, c.Edge) {
 			continue
 		}
 		if requested(c.Edge).By == "" {

@@ -83,7 +83,7 @@ func New(o podfile.Object, on startup.Kubernetes, advise bool) (Report, error) {
 	for _, sentence := range podrun.Unmodelled(&o.Pod) {
 		p.Notes = append(slices.Clip(p.Notes), o.Field(sentence))
 	}
-	if slices.ContainsFunc(p.Findings, func(f startup.Finding) bool { return slices.Contains(senseless, f.Code) }) {
+	if slices.ContainsFunc(p.Findings, func(f startup.Finding) bool { return slices.Contains(unkeepable, f.Code) }) {
 		for i := range p.Edges {
 			p.Edges[i].Refused = nil
 		}
@@ -99,9 +99,9 @@ func Where(o podfile.Object) string {
 	return fmt.Sprintf("%s: document %d: %s", o.File, o.Document, o)
 }
 
-// senseless lists the findings about plans that no mechanism can keep. The reason why one mechanism does not
+// unkeepable lists the findings about plans that no mechanism can keep. The reason why one mechanism does not
 // fit is then of no use.
-var senseless = []startup.Code{startup.Cycle, startup.UnknownContainer, startup.DuplicateName}
+var unkeepable = []startup.Code{startup.Cycle, startup.UnknownContainer, startup.DuplicateName}
 
 // invalid lists the fields of a pod that the API server would refuse.
 func invalid(o podfile.Object, err error) error {
@@ -192,9 +192,9 @@ func unkept(r podstart.Reading, e startup.Edge) startup.Finding {
 	return f
 }
 
-// harmless lists the findings about plans that may be broken but can run. The simulator, the verifier and
+// tolerable lists the findings about plans that may be broken but can run. The simulator, the verifier and
 // "outrider run" show what happens then.
-var harmless = []startup.Code{startup.UnsuitableMechanism, startup.UnsatisfiableEdge, startup.NeverHealthy, startup.NeverCompletes, startup.ProbeCycle}
+var tolerable = []startup.Code{startup.UnsuitableMechanism, startup.UnsatisfiableEdge, startup.NeverHealthy, startup.NeverCompletes, startup.ProbeCycle}
 
 // CheckRunnable refuses an object that cannot be run. A plan that is not kept is no reason to refuse.
 func CheckRunnable(o podfile.Object, on startup.Kubernetes) error {
@@ -202,7 +202,7 @@ func CheckRunnable(o podfile.Object, on startup.Kubernetes) error {
 	if err != nil {
 		return err
 	}
-	p.Findings = slices.DeleteFunc(p.Findings, func(f startup.Finding) bool { return slices.Contains(harmless, f.Code) })
+	p.Findings = slices.DeleteFunc(p.Findings, func(f startup.Finding) bool { return slices.Contains(tolerable, f.Code) })
 	return p.Err()
 }
 

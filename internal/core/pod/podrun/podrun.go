@@ -56,7 +56,7 @@ func Of(pod *corev1.Pod, on startup.Kubernetes) (Run, error) {
 		}
 	}
 	run.Plan, run.Facts = r.ContainerPlan(), r.Facts
-	run.Plan.Edges = slices.Concat(edges, run.Supposed, brought(r, edges))
+	run.Plan.Edges = slices.Concat(edges, run.Supposed, added(r, edges))
 	run.Times = podspec.TimesOf(run.Pod, r)
 	run.ends()
 	return run, nil
@@ -124,8 +124,8 @@ func (run *Run) choose(r podstart.Reading, on startup.Kubernetes) []startup.Edge
 	return edges
 }
 
-// brought returns the edges that Write added: the agent's own init container goes first.
-func brought(r podstart.Reading, have []startup.Edge) []startup.Edge {
+// added returns the edges that Write added: the agent's own init container goes first.
+func added(r podstart.Reading, have []startup.Edge) []startup.Edge {
 	var out []startup.Edge
 	had := startup.ByEnds(have)
 	for _, e := range r.Plan().Expand().Edges {

@@ -50,7 +50,7 @@ func Check(pod *corev1.Pod) error {
 	var c checks
 	c.word("spec.restartPolicy", string(pod.Spec.RestartPolicy))
 	c.seconds("spec.terminationGracePeriodSeconds", pod.Spec.TerminationGracePeriodSeconds, 0)
-	for _, container := range carriers(pod) {
+	for _, container := range podContainers(pod) {
 		c.container(container)
 	}
 	return errors.Join(c...)
@@ -60,7 +60,7 @@ func Check(pod *corev1.Pod) error {
 func CheckSize(pod *corev1.Pod) error {
 	n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
 	if n > MaxContainers { // rare
-		n = len(slices.DeleteFunc(carriers(pod), func(c carrier) bool { return c.Name == OurProxy || c.Name == contract.InitContainer }))
+		n = len(slices.DeleteFunc(podContainers(pod), func(c podContainer) bool { return c.Name == OurProxy || c.Name == contract.InitContainer }))
 	}
 	if n > MaxContainers {
 		return &FieldError{"spec.containers", strconv.Itoa(n) + " containers are more than are read", "at most " + strconv.Itoa(MaxContainers)}
@@ -132,7 +132,7 @@ func (c *checks) seconds(field string, n *int64, least int64) {
 	}
 }
 
-func (c *checks) container(at carrier) {
+func (c *checks) container(at podContainer) {
 	if own := at.Container.RestartPolicy; own != nil {
 		c.word(at.field()+".restartPolicy", string(*own))
 	}

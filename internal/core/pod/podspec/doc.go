@@ -11,7 +11,7 @@
 // Where to read:
 //
 //	read.go         a pod as containers, and the recognisers over it
-//	carrier.go      one container: its position in the pod, its restarts, its health report
+//	container.go    one container: its position in the pod, its restarts, its health report
 //	native.go       sidecars: restartable init containers
 //	hold.go         a proxy first in the list, with a postStart that blocks
 //	init.go         plain init containers

@@ -30,7 +30,7 @@ const endFlags = "--"
 type wrapper struct {
 	program string
 	by      string
-	read    func(r *reader, c carrier, argv []string) gateReading
+	read    func(r *reader, c podContainer, argv []string) gateReading
 }
 
 // mechanism returns Gate for our own wrapper only. The other wrappers do not order a stop, and do not wrap
@@ -59,7 +59,7 @@ var wrappers = []wrapper{
 }
 
 // gate recognises a wrapped command.
-func gate(r *reader, c carrier) {
+func gate(r *reader, c podContainer) {
 	argv := c.argv()
 	start := shell.AfterInit(argv)
 	if start >= len(argv) {
@@ -89,7 +89,7 @@ func gate(r *reader, c carrier) {
 	}
 }
 
-func readOurs(_ *reader, c carrier, argv []string) gateReading {
+func readOurs(_ *reader, c podContainer, argv []string) gateReading {
 	line, ok := contract.ParseGate(argv[1:])
 	if !ok {
 		return gateReading{}
@@ -114,7 +114,7 @@ func afterText(e startup.Edge) string {
 
 // readTekton reads Tekton's entrypoint. A step waits for the file that the previous step writes; the first
 // step waits for the file by which the controller says that the sidecars are ready.
-func readTekton(r *reader, c carrier, argv []string) gateReading {
+func readTekton(r *reader, c podContainer, argv []string) gateReading {
 	file := option(argv, "wait_file")
 	if file == "" && option(argv, "post_file") == "" {
 		return gateReading{}
@@ -152,8 +152,8 @@ func option(argv []string, name string) string {
 }
 
 // readEnvoyWrapper reads a wrapper that waits only if the variable holds Envoy's address.
-func readEnvoyWrapper(variable string) func(*reader, carrier, []string) gateReading {
-	return func(r *reader, c carrier, _ []string) gateReading {
+func readEnvoyWrapper(variable string) func(*reader, podContainer, []string) gateReading {
+	return func(r *reader, c podContainer, _ []string) gateReading {
 		if c.env(variable) == "" {
 			return gateReading{}
 		}
@@ -165,7 +165,7 @@ func readEnvoyWrapper(variable string) func(*reader, carrier, []string) gateRead
 	}
 }
 
-func readKubexit(r *reader, c carrier, _ []string) gateReading {
+func readKubexit(r *reader, c podContainer, _ []string) gateReading {
 	g := gateReading{real: 1, ok: c.env("KUBEXIT_NAME") != ""}
 	timeout, err := time.ParseDuration(c.env("KUBEXIT_BIRTH_TIMEOUT"))
 	if err != nil || timeout <= 0 {
@@ -185,7 +185,7 @@ func readKubexit(r *reader, c carrier, _ []string) gateReading {
 	return g
 }
 
-func readLinkerdAwait(r *reader, c carrier, argv []string) gateReading {
+func readLinkerdAwait(r *reader, c podContainer, argv []string) gateReading {
 	if c.env("LINKERD_AWAIT_DISABLED") != "" || c.env("LINKERD_DISABLED") != "" {
 		return gateReading{}
 	}
@@ -210,13 +210,13 @@ func (w *writer) writeGates(edges []startup.Edge) error {
 	if err != nil || len(after) == 0 && len(w.reports) == 0 {
 		return err
 	}
-	helping := helpingIn(w.out, edges, w.reports)
-	for _, c := range carriers(w.out) {
+	helpers := helpersIn(w.out, edges, w.reports)
+	for _, c := range podContainers(w.out) {
 		_, publishes := probed[c.Name]
 		if len(after[c.Name]) == 0 && !publishes && !slices.Contains(w.reports, c.Name) {
 			continue
 		}
-		if err := w.wrap(c, after[c.Name], probed[c.Name], helping.mains(c.Name)); err != nil {
+		if err := w.wrap(c, after[c.Name], probed[c.Name], helpers.served(c.Name)); err != nil {
 			return err
 		}
 	}
@@ -233,7 +233,7 @@ func (w *writer) writeGates(edges []startup.Edge) error {
 // value in probed is true if that state includes their health.
 func (w *writer) gates(edges []startup.Edge) (after map[string][]startup.Edge, probed map[string]bool, err error) {
 	commands := map[string]bool{}
-	for _, c := range carriers(w.out) {
+	for _, c := range podContainers(w.out) {
 		commands[c.Name] = len(c.Command) > 0 || w.node
 	}
 	after, probed = map[string][]startup.Edge{}, map[string]bool{}
@@ -255,7 +255,7 @@ func (w *writer) gates(edges []startup.Edge) (after map[string][]startup.Edge, p
 }
 
 // wrap puts the gate before the command of c, and removes an earlier gate.
-func (w *writer) wrap(c carrier, after []startup.Edge, probed bool, helps []string) error {
+func (w *writer) wrap(c podContainer, after []startup.Edge, probed bool, helps []string) error {
 	unwrap(c.Container)
 	switch {
 	case len(c.Command) > 0 || w.node:

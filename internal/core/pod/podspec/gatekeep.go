@@ -31,7 +31,7 @@ const defaultGrace = 30
 // takeOver moves into the gate's command line what the kubelet would do too early. Probes and hooks that
 // hold back other containers stay with the kubelet: a sidecar's startup probe and hook, and a hook that
 // waits for its own container.
-func (w *writer) takeOver(c carrier, line *contract.Gate) (err error) {
+func (w *writer) takeOver(c podContainer, line *contract.Gate) (err error) {
 	plain, n := c.kind == startup.Plain, numbered(c.Container)
 	held := !plain
 	switch {
@@ -144,7 +144,7 @@ func startupProbe(c *corev1.Container) *corev1.Probe {
 
 // gateLine returns the command line of our gate before the command of c.
 func gateLine(c *corev1.Container) (contract.Gate, bool) {
-	if wordOf(c, 0) != AgentPath {
+	if argument(c, 0) != AgentPath {
 		return contract.Gate{}, false
 	}
 	line, ok := contract.ParseGate(argvOf(c)[1:])
@@ -153,7 +153,7 @@ func gateLine(c *corev1.Container) (contract.Gate, bool) {
 
 // canMoveHook reports whether the gate can run the postStart hook of c. It can if the hook does not hold
 // back other containers, and names no port that c does not have.
-func (w *writer) canMoveHook(c carrier) bool {
+func (w *writer) canMoveHook(c podContainer) bool {
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil || c.Lifecycle.PostStart.TCPSocket != nil {
 		return false
 	}
@@ -238,7 +238,7 @@ func isGateMount(m corev1.VolumeMount) bool { return m.Name == BinVolume || m.Na
 func Ungated(pod *corev1.Pod) *corev1.Pod {
 	out := pod.DeepCopy()
 	withoutNodeGates(out)
-	for _, c := range carriers(out) {
+	for _, c := range podContainers(out) {
 		unwrap(c.Container)
 		if usesAgent(c.Container) { // its hook may hold back others, besides the gate
 			DropPostStart(c.Container)
@@ -257,7 +257,7 @@ func usesAgent(c *corev1.Container) bool {
 
 // Gated reports whether c runs behind our gate.
 func Gated(c *corev1.Container) bool {
-	return wordOf(c, 0) == AgentPath && contract.IsGate([]string{wordOf(c, 1)})
+	return argument(c, 0) == AgentPath && contract.IsGate([]string{argument(c, 1)})
 }
 
 // NeedsAgent reports whether c runs the copied agent, as its gate or in its hook.

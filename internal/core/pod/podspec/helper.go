@@ -19,18 +19,18 @@ func HelperOf(c *corev1.Container) []string {
 	return line.HelperOf
 }
 
-// A helping says which plain containers only serve others, and which do work of their own. It includes only
+// helpers says which plain containers only serve others, and which do work of their own. It includes only
 // containers whose ends gates report.
-type helping struct{ serve, work map[string]bool }
+type helpers struct{ serve, work map[string]bool }
 
-// helpingIn sorts the containers of a pod with these gate edges, where the containers in reports report
+// helpersIn sorts the containers of a pod with these gate edges, where the containers in reports report
 // their ends too. In a pod that runs for ever no container is a helper.
 //
 // A container that others wait for until it is started or completed does work of its own. A container that
 // others wait for until it is healthy is a server: it does not end by itself, and would keep a Job from
 // completing. The kubelet itself ends sidecars.
-func helpingIn(pod *corev1.Pod, edges []startup.Edge, reports []string) helping {
-	h := helping{map[string]bool{}, map[string]bool{}}
+func helpersIn(pod *corev1.Pod, edges []startup.Edge, reports []string) helpers {
+	h := helpers{map[string]bool{}, map[string]bool{}}
 	if policy := pod.Spec.RestartPolicy; policy == "" || policy == corev1.RestartPolicyAlways {
 		return h
 	}
@@ -44,7 +44,7 @@ func helpingIn(pod *corev1.Pod, edges []startup.Edge, reports []string) helping 
 			h.serve[e.From] = h.serve[e.From] || e.After == startup.Healthy
 		}
 	}
-	for _, c := range carriers(pod) {
+	for _, c := range podContainers(pod) {
 		_, isProxy := knownProxy(c.Name)
 		ends := c.kind == startup.Plain && !isProxy // by itself, or by its gate
 		h.work[c.Name] = ends && gated[c.Name] && !h.serve[c.Name]
@@ -53,10 +53,10 @@ func helpingIn(pod *corev1.Pod, edges []startup.Edge, reports []string) helping 
 	return h
 }
 
-// mains returns the containers after whose end a helper has nothing left to do: all containers that do work
+// served returns the containers after whose end a helper has nothing left to do: all containers that do work
 // of their own, including those that do not declare that they wait for the helper. The pod does not complete
 // before they have ended.
-func (h helping) mains(name string) []string {
+func (h helpers) served(name string) []string {
 	if !h.serve[name] {
 		return nil
 	}

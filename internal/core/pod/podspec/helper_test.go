@@ -54,7 +54,7 @@ func TestHelpersOfAJob(t *testing.T) {
 		for _, name := range []string{OurProxy, "db", "cache", "app", "report", "migrate", "first", "uploads", "no gate"} {
 			pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: name})
 		}
-		if got := helpingIn(pod, edges, []string{"uploads"}).mains(c.name); !slices.Equal(got, c.want) {
+		if got := helpersIn(pod, edges, []string{"uploads"}).served(c.name); !slices.Equal(got, c.want) {
 			t.Errorf("%s with %s helps %v, want %v", c.name, c.policy, got, c.want)
 		}
 	}

@@ -17,7 +17,7 @@ import (
 // hook recognises a postStart hook that waits. A hook that waits for its own container holds the plain
 // containers listed after it. A hook that waits for another container is a work-around, which runs at the
 // same time as its container's command.
-func hook(r *reader, c carrier) {
+func hook(r *reader, c podContainer) {
 	w, ok := r.hookWait(c)
 	if !ok {
 		return
@@ -83,7 +83,7 @@ func (w hookWait) edge(r *reader, to string, by startup.Mechanism) startup.Edge 
 	return e
 }
 
-func (r *reader) hookWait(c carrier) (hookWait, bool) {
+func (r *reader) hookWait(c podContainer) (hookWait, bool) {
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
 		return hookWait{}, false
 	}
@@ -108,13 +108,13 @@ func (r *reader) hookWait(c carrier) (hookWait, bool) {
 const istioHooks = "/app-lifecycle/"
 
 // holdsItself reports whether the hook of c blocks until c itself is healthy.
-func (r *reader) holdsItself(c carrier) bool {
+func (r *reader) holdsItself(c podContainer) bool {
 	w, ok := r.waitsForItself(c)
 	return ok && w.untilHealthy()
 }
 
 // waitsForItself returns the wait of a hook for its own container, for its health or only for its port.
-func (r *reader) waitsForItself(c carrier) (hookWait, bool) {
+func (r *reader) waitsForItself(c podContainer) (hookWait, bool) {
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil || c.Lifecycle.PostStart.Exec == nil {
 		return hookWait{}, false
 	}
@@ -122,11 +122,11 @@ func (r *reader) waitsForItself(c carrier) (hookWait, bool) {
 	return w, ok && w.from == c.Name
 }
 
-func hookText(c carrier) string { return strings.Join(c.Lifecycle.PostStart.Exec.Command, " ") }
+func hookText(c podContainer) string { return strings.Join(c.Lifecycle.PostStart.Exec.Command, " ") }
 
 // waits finds the container that a command in c waits for: by a known program, or by a
 // loop in a script that polls a port.
-func (r *reader) waits(c carrier, argv []string) (hookWait, bool) {
+func (r *reader) waits(c podContainer, argv []string) (hookWait, bool) {
 	if s, ok := shell.ScriptOf(argv); ok {
 		all, errexit := shell.Statements(s.Text), s.Errexit
 		for i, st := range all {
@@ -141,7 +141,7 @@ func (r *reader) waits(c carrier, argv []string) (hookWait, bool) {
 }
 
 // statementWaits finds the container that the first of these statements waits for.
-func (r *reader) statementWaits(c carrier, all []shell.Statement, errexit bool) (hookWait, bool) {
+func (r *reader) statementWaits(c podContainer, all []shell.Statement, errexit bool) (hookWait, bool) {
 	s := all[0]
 	if s.Then == "&" {
 		return hookWait{}, false // the next statements do not wait for it
@@ -178,7 +178,7 @@ func (r *reader) healthyByPort(name string, port int) bool {
 }
 
 // waiter looks for a known program at the beginning of argv.
-func (r *reader) waiter(c carrier, argv []string) (hookWait, bool) {
+func (r *reader) waiter(c podContainer, argv []string) (hookWait, bool) {
 	for _, w := range waiters {
 		if !w.matches(argv) {
 			continue

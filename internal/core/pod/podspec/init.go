@@ -6,7 +6,7 @@ import (
 )
 
 // initDone recognises a plain init container: everything listed after it starts when it has completed.
-func initDone(r *reader, c carrier) {
+func initDone(r *reader, c podContainer) {
 	if c.kind != startup.Init {
 		return
 	}

@@ -52,7 +52,7 @@ func (b Bypass) String() string {
 func Bypasses(pod *corev1.Pod, user, group int64) []Bypass {
 	var out []Bypass
 	shared := cmp.Or(pod.Spec.SecurityContext, &corev1.PodSecurityContext{})
-	for _, c := range carriers(pod) {
+	for _, c := range podContainers(pod) {
 		if OfMesh(c.Name) {
 			continue
 		}

@@ -11,7 +11,7 @@ import (
 
 // native recognises a restartable init container. Everything listed after it starts after it, but waits for
 // its health only if it has a startup probe or a blocking hook.
-func native(r *reader, c carrier) {
+func native(r *reader, c podContainer) {
 	if c.kind != startup.Sidecar {
 		return
 	}

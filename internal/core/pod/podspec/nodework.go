@@ -41,7 +41,7 @@ func withGates(pod *corev1.Pod, work contract.NodeWork) *corev1.Pod {
 	}
 	out := *pod
 	out.Spec.InitContainers, out.Spec.Containers = slices.Clone(pod.Spec.InitContainers), slices.Clone(pod.Spec.Containers)
-	for _, c := range carriers(&out) {
+	for _, c := range podContainers(&out) {
 		if args := work.Containers[c.Name]; len(args) > 0 {
 			c.Command, c.Args = []string{AgentPath}, slices.Concat(args, c.Command, c.Args)
 		}
@@ -52,7 +52,7 @@ func withGates(pod *corev1.Pod, work contract.NodeWork) *corev1.Pod {
 // withoutNodeGates removes the node's gates, and gives back to the kubelet what they had taken over.
 func withoutNodeGates(pod *corev1.Pod) {
 	work, _ := NodeWork(pod)
-	for _, c := range carriers(pod) {
+	for _, c := range podContainers(pod) {
 		if line, ok := contract.ParseGate(work.Containers[c.Name]); ok {
 			giveBack(c.Container, line)
 		}
@@ -71,7 +71,7 @@ func InsteadOfNode(pod *corev1.Pod, image string, entrypoint func(image string) 
 	}
 	w := &writer{out: pod.DeepCopy(), image: image}
 	delete(w.out.Annotations, contract.NodeAnnotation)
-	for _, c := range carriers(w.out) {
+	for _, c := range podContainers(w.out) {
 		args, listed := work.Containers[c.Name]
 		if !listed {
 			continue

@@ -67,13 +67,13 @@ func read(pod *corev1.Pod, requested []startup.Edge) (reader, error) {
 
 // emptyReader returns a reader with the pod and no facts.
 func emptyReader(pod *corev1.Pod) reader {
-	return reader{pod: pod, all: carriers(pod), Reading: podstart.Reading{Facts: map[string]podstart.Fact{}}}
+	return reader{pod: pod, all: podContainers(pod), Reading: podstart.Reading{Facts: map[string]podstart.Fact{}}}
 }
 
 // newReader returns a reader that knows the containers, and has not looked for any ordering yet.
 func newReader(pod *corev1.Pod) reader {
 	work, _ := NodeWork(pod)
-	r := reader{pod: pod, all: carriers(withGates(pod, work)), gates: work.Containers, Reading: podstart.Reading{Facts: map[string]podstart.Fact{}, Node: len(work.Containers) > 0}}
+	r := reader{pod: pod, all: podContainers(withGates(pod, work)), gates: work.Containers, Reading: podstart.Reading{Facts: map[string]podstart.Fact{}, Node: len(work.Containers) > 0}}
 	for _, c := range r.all {
 		r.Containers = append(r.Containers, r.container(c))
 		_, isProxy := knownProxy(c.Name)
@@ -83,17 +83,17 @@ func newReader(pod *corev1.Pod) reader {
 }
 
 // recognisers has one function per mechanism. Each adds to what was found.
-var recognisers = []func(*reader, carrier){native, initDone, gate, hook, workaround}
+var recognisers = []func(*reader, podContainer){native, initDone, gate, hook, workaround}
 
 type reader struct {
 	pod   *corev1.Pod
-	all   []carrier           // the containers with the gates that the node adds
+	all   []podContainer      // the containers with the gates that the node adds
 	gates map[string][]string // the gates that the node adds, by container
 	podstart.Reading
 }
 
 func (r *reader) has(name string) bool {
-	return slices.ContainsFunc(r.all, func(c carrier) bool { return c.Name == name })
+	return slices.ContainsFunc(r.all, func(c podContainer) bool { return c.Name == name })
 }
 
 // firstOf returns the first of the names that the pod has. If it has none, firstOf returns the first name,

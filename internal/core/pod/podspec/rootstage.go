@@ -35,7 +35,7 @@ func WriteStage(c *corev1.Container, flags []string) error {
 
 // Staged reports whether c begins with a root stage.
 func Staged(c *corev1.Container) bool {
-	return wordOf(c, 0) == stageWord || path.Base(wordOf(c, 0)) == "outrider-agent" && wordOf(c, 1) == stageWord
+	return argument(c, 0) == stageWord || path.Base(argument(c, 0)) == "outrider-agent" && argument(c, 1) == stageWord
 }
 
 // noteStage adds notes about the cost and the limits of a root stage.

@@ -33,7 +33,7 @@ func TimesOf(pod *corev1.Pod, r podstart.Reading) Times {
 			out.Sleeps[f.Container] += f.Lasts
 		}
 	}
-	all := reader{pod: pod, all: carriers(pod), Reading: r}
+	all := reader{pod: pod, all: podContainers(pod), Reading: r}
 	for _, c := range all.all {
 		own := c.Container.DeepCopy()
 		unwrap(own)

@@ -15,8 +15,8 @@ import (
 // be the one that was read.
 func Without(pod *corev1.Pod, f podstart.Found) (*corev1.Pod, error) {
 	out := pod.DeepCopy()
-	all := carriers(out)
-	i := slices.IndexFunc(all, func(c carrier) bool { return c.Name == f.Container })
+	all := podContainers(out)
+	i := slices.IndexFunc(all, func(c podContainer) bool { return c.Name == f.Container })
 	if i < 0 || !f.Replaceable {
 		return nil, fmt.Errorf("%s of %s cannot be taken out of the pod", f.By, f.Container)
 	}
@@ -44,7 +44,7 @@ func Without(pod *corev1.Pod, f podstart.Found) (*corev1.Pod, error) {
 }
 
 // cut removes a statement from the script of c; false if the script is not the one that was read.
-func cut(c carrier, f podstart.Found) bool {
+func cut(c podContainer, f podstart.Found) bool {
 	s, ok := shell.ScriptOf(c.argv())
 	if !ok || f.Cut[1] > len(s.Text) || f.Cut[0] >= f.Cut[1] {
 		return false

@@ -11,7 +11,7 @@ import (
 
 // workaround recognises waits that people put before the real command: a loop over a health port, a program
 // that waits, a plain sleep.
-func workaround(r *reader, c carrier) {
+func workaround(r *reader, c podContainer) {
 	argv := c.argv()
 	s, ok := shell.ScriptOf(argv)
 	if !ok {
@@ -55,6 +55,6 @@ func workaround(r *reader, c carrier) {
 
 // startsAfter reports whether a container is c, or the kubelet starts it only after c. A pause in c is then
 // no wait for that container.
-func (r *reader) startsAfter(name string, c carrier) bool {
-	return c.kind != startup.Plain && slices.ContainsFunc(r.all[c.at:], func(o carrier) bool { return o.Name == name }) || name == c.Name
+func (r *reader) startsAfter(name string, c podContainer) bool {
+	return c.kind != startup.Plain && slices.ContainsFunc(r.all[c.at:], func(o podContainer) bool { return o.Name == name }) || name == c.Name
 }

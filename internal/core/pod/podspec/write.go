@@ -260,8 +260,8 @@ func (w *writer) check(edges []startup.Edge) error {
 		}
 		return w.fail(e, "cannot be written into this pod: read back as "+got)
 	}
-	if knot := (startup.Plan{Containers: r.Containers, Edges: edges}).Deadlock(); knot != nil {
-		return w.fail(knot.Edges[0], knot.Error())
+	if deadlock := (startup.Plan{Containers: r.Containers, Edges: edges}).Deadlock(); deadlock != nil {
+		return w.fail(deadlock.Edges[0], deadlock.Error())
 	}
 	return nil
 }

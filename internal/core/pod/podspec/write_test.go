@@ -93,7 +93,7 @@ func TestWrite(t *testing.T) {
 // are numbers.
 func plainCommands(p *corev1.Pod) *corev1.Pod {
 	out := p.DeepCopy()
-	for _, c := range carriers(out) {
+	for _, c := range podContainers(out) {
 		if len(c.Command) > 0 {
 			c.Command, c.Args = c.argv(), nil
 		}

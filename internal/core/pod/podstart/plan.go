@@ -88,13 +88,13 @@ func (r Reading) ContainerPlan() startup.Plan {
 		at = len(p.Containers)
 	}
 	for _, name := range r.Expected {
-		c, place := startup.Container{Name: name, Health: startup.Report, Named: true}, at
+		c, index := startup.Container{Name: name, Health: startup.Report, Named: true}, at
 		if first := slices.IndexFunc(p.Containers[:at], func(o startup.Container) bool {
 			return slices.ContainsFunc(r.Requested, func(e startup.Edge) bool { return e.From == name && e.To == o.Name })
 		}); first >= 0 {
-			c.Kind, place, at = startup.Sidecar, first, at+1
+			c.Kind, index, at = startup.Sidecar, first, at+1
 		}
-		p.Containers = slices.Insert(p.Containers, place, c)
+		p.Containers = slices.Insert(p.Containers, index, c)
 	}
 	return p
 }

@@ -13,8 +13,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// A carrier is a container with its position in the pod.
-type carrier struct {
+// A podContainer is a container with its position in the pod.
+type podContainer struct {
 	*corev1.Container
 	kind startup.Kind
 	at   int // index in the reader's list
@@ -24,27 +24,27 @@ type carrier struct {
 }
 
 // field returns the container's path in the pod, for messages.
-func (c carrier) field() string { return "spec." + c.list + "[" + strconv.Itoa(c.index) + "]" }
+func (c podContainer) field() string { return "spec." + c.list + "[" + strconv.Itoa(c.index) + "]" }
 
-// carriers returns the pod's containers, init containers first.
-func carriers(pod *corev1.Pod) []carrier {
-	out := make([]carrier, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
+// podContainers returns the pod's containers, init containers first.
+func podContainers(pod *corev1.Pod) []podContainer {
+	out := make([]podContainer, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
 	for i := range pod.Spec.InitContainers {
 		c := &pod.Spec.InitContainers[i]
 		kind := startup.Init
 		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
 			kind = startup.Sidecar
 		}
-		out = append(out, carrier{c, kind, len(out), "initContainers", i})
+		out = append(out, podContainer{c, kind, len(out), "initContainers", i})
 	}
 	for i := range pod.Spec.Containers {
-		out = append(out, carrier{&pod.Spec.Containers[i], startup.Plain, len(out), "containers", i})
+		out = append(out, podContainer{&pod.Spec.Containers[i], startup.Plain, len(out), "containers", i})
 	}
 	return out
 }
 
 // argv returns command and args as one list.
-func (c carrier) argv() []string { return argvOf(c.Container) }
+func (c podContainer) argv() []string { return argvOf(c.Container) }
 
 // argvOf returns the command line of c, which may have a hundred thousand words. The caller must not change
 // it.
@@ -58,8 +58,8 @@ func argvOf(c *corev1.Container) []string {
 	return slices.Concat(c.Command, c.Args)
 }
 
-// wordOf returns word i of the command line of c; empty if there are fewer words.
-func wordOf(c *corev1.Container, i int) string {
+// argument returns word i of the command line of c; empty if there are fewer words.
+func argument(c *corev1.Container, i int) string {
 	for _, words := range [][]string{c.Command, c.Args} {
 		if i < len(words) {
 			return words[i]
@@ -70,14 +70,14 @@ func wordOf(c *corev1.Container, i int) string {
 }
 
 // argField returns the field of word i of argv.
-func (c carrier) argField(i int) string {
+func (c podContainer) argField(i int) string {
 	if i < len(c.Command) {
 		return fmt.Sprintf("%s.command[%d]", c.field(), i)
 	}
 	return fmt.Sprintf("%s.args[%d]", c.field(), i-len(c.Command))
 }
 
-func (c carrier) env(name string) string {
+func (c podContainer) env(name string) string {
 	for _, e := range c.Env {
 		if e.Name == name {
 			return e.Value
@@ -86,7 +86,7 @@ func (c carrier) env(name string) string {
 	return ""
 }
 
-func (r *reader) container(c carrier) startup.Container {
+func (r *reader) container(c podContainer) startup.Container {
 	_, isProxy := knownProxy(c.Name)
 	out := startup.Container{Name: c.Name, Kind: c.kind, Health: r.health(c), Named: isProxy}
 	if c.kind != startup.Sidecar {
@@ -109,7 +109,7 @@ func (r *reader) container(c carrier) startup.Container {
 
 // hookProbe returns the probe that the agent's postStart hook repeats until it succeeds; nil if the hook
 // does not run the agent.
-func hookProbe(c carrier) *corev1.Probe {
+func hookProbe(c podContainer) *corev1.Probe {
 	if !usesAgent(c.Container) {
 		return nil
 	}
@@ -133,7 +133,7 @@ func restart(pod corev1.RestartPolicy, own *corev1.ContainerRestartPolicy) start
 
 // health returns what reports that the container is healthy. The kubelet waits for a sidecar's startup probe
 // and never for its readiness. Other dependents prefer readiness, because it can be withdrawn.
-func (r *reader) health(c carrier) startup.Health {
+func (r *reader) health(c podContainer) startup.Health {
 	_, isProxy := knownProxy(c.Name)
 	first, second := startup.ReadinessProbe, startup.StartupProbe
 	isFirst, isSecond := answers(c.Container, c.ReadinessProbe), answers(c.Container, startupProbe(c.Container))
@@ -180,7 +180,7 @@ func ownProbe(c *corev1.Container) *corev1.Probe {
 
 // probeNeeds names the container without which a probe of c fails: Istio sends an
 // app's HTTP probes to the proxy, and some probes connect to the proxy themselves.
-func (r *reader) probeNeeds(c carrier, p *corev1.Probe) string {
+func (r *reader) probeNeeds(c podContainer, p *corev1.Probe) string {
 	if p == nil || p.HTTPGet == nil {
 		return ""
 	}
