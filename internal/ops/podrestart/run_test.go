@@ -168,7 +168,7 @@ func TestWorkloadsAreRestartedAndTheRestIsListed(t *testing.T) {
 	}
 	slices.Sort(got)
 	if diff := cmp.Diff([]string{
-		"shop/alone: no workload makes it anew: d", "shop/asks-1-x: a new pod would get a proxy ", "shop/batch-x: a Job's pod is not replaced:",
+		"shop/alone: no workload recreates it: de", "shop/asks-1-x: a new pod would get a proxy ", "shop/batch-x: a Job's pod is not replaced:",
 		"shop/gone-x: its StatefulSet does not exi", "shop/made-1-x: the template itself was inje", "shop/node-x: the update strategy is OnDel",
 		"shop/roll-x: a Rollout is not restarted b", "shop/still-1-x: the deployment is paused: ku",
 	}, got); diff != "" {
