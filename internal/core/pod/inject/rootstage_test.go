@@ -42,7 +42,7 @@ func TestNoInitContainerHasConditions(t *testing.T) {
 		"TPROXY":                     {"sidecar.istio.io/interceptionMode: TPROXY", plainApp, "TPROXY the proxy keeps NET_ADMIN"},
 		"low ports":                  {"sidecar.istio.io/capNetBindService: 'true'", plainApp, "the proxy keeps a capability"},
 		"no capture":                 {"outrider.dev/capture: none", plainApp, "nothing is captured"},
-		"no proxy":                   {"outrider.dev/proxy: none", plainApp, "there is no proxy of ours"},
+		"no proxy":                   {"outrider.dev/proxy: none", plainApp, "there is no Outrider proxy"},
 		"root everywhere":            {"", "securityContext: {runAsUser: 0}, " + plainApp, "every container runs as root"},
 	}
 	for name, tt := range tests {
