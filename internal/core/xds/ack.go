@@ -11,14 +11,14 @@ type ackState struct {
 	sent     string // version of the snapshot in the last message
 	acked    string // version of the last accepted snapshot
 	pending  []message
-	rejected *Rejection // the last NACK; nil once something newer is accepted
+	rejected *Rejection // the last NACK; nil after a newer message was accepted
 	count    uint64     // messages sent
 }
 
 // A message awaits its ACK or NACK.
 type message struct{ nonce, version string }
 
-// maxPending limits pending. It affects only the status.
+// maxPending limits the number of messages in pending, which is only shown in the status.
 const maxPending = 64
 
 // nextNonce records a new message and returns its nonce.

@@ -33,9 +33,9 @@ type client struct {
 	types     map[string]*subscription
 	expected  []string // clusters, from prewarm; nil until they are read
 	overLimit int      // names beyond maxNames, which were answered but get no updates
-	adopted   int      // names that an earlier stream had, with their versions
+	adopted   int      // number of names that the client has from an earlier stream, with their versions
 	nonces    uint64
-	away      []byte                 // as it was sent: see [Snapshot.Away]
+	away      []byte                 // the last value of [Snapshot.Away] that was sent
 	held      map[heldName]time.Time // when the response is due
 }
 
@@ -142,9 +142,10 @@ func (c *client) subscribe(change subscriptionChange) (*response, error) {
 	return r, nil
 }
 
-// addAhead sends a starting proxy the types to which it will subscribe next, which saves two round
-// trips: Envoy subscribes to a type while it processes the previous message. The same resources are
-// sent again in response to the subscription, because Envoy drops those that arrive too early.
+// addAhead sends a starting proxy the types to which it will subscribe next. This saves two round trips: Envoy
+// subscribes to a type while it processes the previous message, so the resources usually arrive right after the
+// subscription. Because Envoy drops those that arrive earlier, the same resources are sent again in response to
+// the subscription.
 func (c *client) addAhead(r *response) {
 	if c.proxy.GRPC || !c.proxy.Relayed {
 		return
@@ -183,8 +184,8 @@ func (c *client) addName(r *response, sub *subscription, name string) {
 	sub.add(name)
 }
 
-// unsubscribe removes names. A resource that still belongs to the wildcard is sent again, because the
-// client cannot know that it does.
+// unsubscribe removes names. A resource that still belongs to the wildcard is sent again, because the client
+// cannot know that the wildcard contains it.
 func (c *client) unsubscribe(r *response, sub *subscription, names []string) {
 	for _, name := range names {
 		if name == "*" {
@@ -231,7 +232,7 @@ func (c *client) push(snapshot Snapshot, changes map[string]Change, known bool) 
 	return r
 }
 
-// recordUsed adds clusters that the client has begun to use to the prewarm cache.
+// recordUsed records in the prewarm cache which clusters the client has begun to use.
 func (c *client) recordUsed(r *response) {
 	if !c.proxy.GRPC && len(r.used) > 0 {
 		c.prewarm.Add(c.workload, r.used)

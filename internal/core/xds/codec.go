@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Codec is for the gRPC server on which a [Server] is registered: see [grpc.ForceServerCodecV2].
+// Codec returns the codec for the gRPC server on which a [Server] is registered: see [grpc.ForceServerCodecV2].
 //
 // It encodes a message into a buffer of the message's size. gRPC's own codec uses a pool of buffers of
 // 32 KiB or 1 MiB: after a start most first configurations occupy 1 MiB until they are written, and the

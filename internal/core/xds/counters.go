@@ -15,8 +15,8 @@ type Counters struct {
 	SendDuration Histogram
 }
 
-// SendBuckets are the upper bounds of durations. The last bucket of a [Histogram] counts all longer
-// ones.
+// SendBuckets are the upper bounds of the buckets of a [Histogram], except its last one, which counts all longer
+// durations.
 var SendBuckets = [...]time.Duration{time.Millisecond, 10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second}
 
 // A Histogram counts durations by bucket. The counts are not cumulative.

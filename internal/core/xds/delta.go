@@ -21,9 +21,8 @@ func (delta) names(r *discovery.DeltaDiscoveryRequest) int {
 	return len(r.GetResourceNamesSubscribe()) + len(r.GetResourceNamesUnsubscribe()) + len(r.GetInitialResourceVersions())
 }
 
-// read converts a request to a change of a subscription. A request without names and without a nonce
-// subscribes to the wildcard: this is how Envoy does so, also for the virtual hosts of each route
-// configuration.
+// read converts a request to a change of a subscription. A request without names and without a nonce subscribes
+// to the wildcard: Envoy subscribes in this way, also to the virtual hosts of each route configuration.
 func (delta) read(c *client, r *discovery.DeltaDiscoveryRequest) (*response, error) {
 	change := subscriptionChange{
 		typeURL:         r.GetTypeUrl(),
@@ -68,7 +67,7 @@ func (d delta) write(c *client, r *response) []*discovery.DeltaDiscoveryResponse
 	return out
 }
 
-// withAway adds the answers that the agent of a relayed proxy gives while the control plane is away, if
+// withAway adds the answers that the agent of a relayed proxy gives while the control plane is unreachable, if
 // they have changed. They are added to a message, as a field that Envoy does not know and skips. If
 // there is no message, an empty one about clusters is sent, which changes nothing in Envoy.
 func (d delta) withAway(c *client, out []*discovery.DeltaDiscoveryResponse) []*discovery.DeltaDiscoveryResponse {

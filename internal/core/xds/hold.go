@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// maxHeld limits the names of a client whose first response is delayed. Beyond the limit, responses are
+// maxHeld limits how many names of one client may have a delayed first response. Beyond the limit, responses are
 // sent at once, for example to an application that scans addresses.
 const maxHeld = 100
 
@@ -33,7 +33,7 @@ func (c *client) hold(sub *subscription, name string, wait time.Duration) bool {
 	return true
 }
 
-// nextDue returns when the first held name must be answered; false if there is none.
+// nextDue returns the time at which the first held name must be answered; false if no name is held.
 func (c *client) nextDue() (time.Time, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,13 +14,13 @@ import (
 
 // Limits of one request. A request beyond them ends the stream with InvalidArgument.
 const (
-	// maxName limits the name of a resource. Our longest is "outbound|65535|IPv6|" before a DNS name of
-	// 253 bytes; other clients may use longer ones.
+	// maxName limits the name of a resource. Our longest name is "outbound|65535|IPv6|" before a DNS name of 253
+	// bytes; other clients may use longer ones.
 	maxName = 512
-	// maxVersion limits the version of a resource that a client has from an earlier stream; ours have
+	// maxVersion limits the version of a resource that a client reports from an earlier stream; our versions have
 	// 16 bytes.
 	maxVersion = 64
-	// maxNode limits the whole node, including the labels and annotations of a pod.
+	// maxNode limits the size of the whole node, including the labels and annotations of a pod.
 	maxNode = 64 << 10
 	// maxNodeID allows for kind~address~name.namespace~domain with a name and a domain of 253 bytes.
 	maxNodeID = 640
@@ -37,26 +37,27 @@ const (
 	// bytesPerName limits the average length of a stream's names. The longest names of endpoints that
 	// Kubernetes allows have 160 bytes; those of addresses have 30.
 	bytesPerName = 128
-	// maxReason limits the reason of a NACK in the status. Envoy's have a line or two.
+	// maxReason limits the reason of a NACK in the status. Envoy's reasons have one or two lines.
 	maxReason = 1 << 10
 )
 
 // Limits of a client with [DefaultStreams]; they grow with the number of streams.
 const (
-	// workBurst allows for a proxy that uses 10,000 services and reconnects: it names 20,000 resources
-	// twice, and they are sent to it.
+	// workBurst allows for a proxy that uses 10,000 services and reconnects: it names 20,000 resources twice, and
+	// all of them are sent to it.
 	workBurst = 100_000
-	// workRate costs a tenth of a processor, because a name takes 10 to 50 us.
+	// workRate is the number of names per second that a client may request in the long run. They cost at most a
+	// tenth of a processor, because a name takes 10 to 50 us.
 	workRate = 2_000
 	// A proxy causes a log line when it connects, and one for a mistake.
 	logBurst, logRate = 20, 0.2
 )
 
-// atOnce is how many streams of a client may hold a large response at a time: the proxy's own, and one
-// that remains from a broken network. With 10,000 services, an unread stream of complete lists holds 10
-// to 20 MiB: a message in the connection, the next one, the rest of the response in parts, and the
-// clusters of a proxy with its own directory of secrets. Any other stream holds at most the one message
-// in its connection.
+// atOnce returns the number of a client's streams that may hold a large response at the same time: the proxy's
+// current one, and one that remains from a broken network. With 10,000 services, a stream of complete lists that
+// the client does not read holds 10 to 20 MiB: a message in the connection, the next one, the rest of the
+// response in parts, and the clusters of a proxy with its own directory of secrets. Any other stream holds at
+// most the one message in its connection.
 func (o Options) atOnce() int { return max(2, o.Streams/4) }
 
 // A request for more than largeRequest resources is large. The number of large requests served at a
@@ -65,7 +66,7 @@ const largeRequest = 500
 
 func largeAtOnce() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 
-// DefaultStreams is how many streams a client may have: its current one, and some that remain from a
+// DefaultStreams is the default of [Options.Streams]: a client's current stream, and some that remain from a
 // broken network.
 const DefaultStreams = 8
 

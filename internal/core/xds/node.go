@@ -16,17 +16,17 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// grpcAgents begins the user agent of gRPC clients: "gRPC Go", "gRPC C-core linux".
+// grpcAgents is the prefix of the user agents of gRPC clients: "gRPC Go", "gRPC C-core linux".
 const grpcAgents = "gRPC "
 
-// A NodeID is parsed from a proxy's ID in Istio's form: kind~address~name.namespace~domain.
+// A NodeID contains the parts of a proxy's ID, which has Istio's form: kind~address~name.namespace~domain.
 type NodeID struct {
 	Address   netip.Addr
 	Name      string // of the pod
 	Namespace string
 }
 
-// ParseNodeID parses an ID. For one of another form, without "~", it returns the zero NodeID.
+// ParseNodeID parses a proxy's ID. For an ID without "~", which has another form, it returns the zero NodeID.
 func ParseNodeID(id string) (NodeID, error) {
 	if !strings.Contains(id, "~") {
 		return NodeID{}, nil
@@ -142,9 +142,8 @@ func envoyVersion(node *core.Node) string {
 	return fmt.Sprintf("%d.%d.%d", v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch())
 }
 
-// IstioAgent reports whether the proxy says that Istio's agent started it. Pods of other agents may
-// have Istio's metadata as well, by ISTIO_META_ISTIO_VERSION, but those agents say where the secrets
-// are.
+// IstioAgent reports whether the proxy says that Istio's agent started it. Pods of other agents may have Istio's
+// metadata as well, by ISTIO_META_ISTIO_VERSION, but those agents also report the source of their secrets.
 func (p *Proxy) IstioAgent() bool {
 	m := p.Metadata
 	return m[contract.MetadataIstioVersion] != "" && m[contract.MetadataSecrets] == "" && m[contract.MetadataCertificates] == ""

@@ -14,9 +14,9 @@ const notFoundVersion = "absent"
 // notFound returns a resource for a name that has none, so that the client fails at once instead of
 // waiting. If it returns nil, the name is sent as removed.
 //
-//   - An on-demand cluster becomes one without endpoints, which answers 503 at once. After a removal
-//     Envoy would not subscribe again, and each later connection would wait 5 s. For an address that
-//     passes through, the snapshot itself has a cluster.
+//   - An on-demand cluster becomes one without endpoints, which answers 503 at once. After a removal Envoy would
+//     not subscribe again, and each later connection would wait 5 s. An address whose connections pass through is
+//     never missing: the snapshot itself has a cluster for it.
 //   - Endpoints become an empty list. Without a response their cluster would keep warming, and all
 //     others would wait for it.
 //   - A virtual host becomes a resource without a body, which answers 404 at once. After a removal the

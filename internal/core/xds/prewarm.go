@@ -12,7 +12,7 @@ import (
 // cache of a control plane that starts.
 type PrewarmCache struct {
 	maxWorkloads int // beyond it the least recently used one is evicted
-	maxOfAccount int // workloads of one service account, which chooses their names; the least recently used one is evicted
+	maxOfAccount int // workloads of one service account, whose pods choose the names; the least recently used one is evicted
 	maxNames     int // names of one workload; the least recently used one is evicted
 
 	mu      sync.Mutex
@@ -77,7 +77,8 @@ func (c *PrewarmCache) Add(w Workload, names []string) {
 	}
 }
 
-// evict removes the least recently used of the workloads that of selects, if there are already most of them.
+// evict removes the least recently used workload among those for which the function of returns true, if their
+// number has reached the limit most.
 func (c *PrewarmCache) evict(most int, of func(Workload) bool) {
 	var oldest Workload
 	n, least := 0, uint64(0)

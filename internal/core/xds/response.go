@@ -185,7 +185,7 @@ func (r *response) addName(sub *subscription, name string, forced bool) {
 	if b.Service && sub.typeURL == ClusterType && (forced || !sub.exists(b.Resource.Name)) {
 		r.used = append(r.used, b.Resource.Name)
 	}
-	sub.names[b.Resource.Name] = struct{}{} // replaced by the string that all clients share
+	sub.names[b.Resource.Name] = struct{}{} // the key becomes the string that all clients share
 	r.addBundle(sub, b, forced)
 }
 

@@ -24,10 +24,10 @@ type Options struct {
 	Prewarm *PrewarmCache // default: a new cache
 	Log     *slog.Logger  // default: nothing is logged
 
-	// Client names the client of a stream; streams with the same name share limits. By default each
-	// stream is a client.
+	// Client names the client of a stream; streams with the same name share limits. By default each stream counts
+	// as a client of its own.
 	Client func(context.Context) string
-	// Streams is how many streams a client may have; default [DefaultStreams].
+	// Streams limits the number of a client's streams; default [DefaultStreams].
 	Streams int
 	// Settled is called once for each stream, when its client has its first configuration. It may be
 	// nil.

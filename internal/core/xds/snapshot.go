@@ -39,7 +39,7 @@ type Proxy struct {
 	// GRPC marks a gRPC client without a proxy. It supports fewer fields of a resource than Envoy, and
 	// rejects unsupported ones.
 	GRPC bool
-	// Relayed marks a proxy whose agent relays the stream, and answers while the control plane is away.
+	// Relayed marks a proxy whose agent relays the stream, and answers while the control plane is unreachable.
 	Relayed bool
 	Envoy   string // version; empty if it is not an Envoy, or does not report it
 }
@@ -54,15 +54,15 @@ type Bundle struct {
 	// its first response.
 	Service bool
 
-	// Hold is how long the first response with the resource is delayed in case it changes: an address
-	// may be about to become a service's.
+	// Hold is the time for which the first response with the resource is delayed, because the resource may be
+	// about to change: the address may soon belong to a new service.
 	Hold time.Duration
 
-	// Before is sent before Resource, unless the client has it: the clusters of a virtual host. What
-	// belongs to such a cluster is found by looking up its name.
+	// Before are resources that are sent before Resource, unless the client has them: the clusters of a virtual
+	// host. The resources that belong to such a cluster are found by its name.
 	//
-	// After is sent right after Resource, each time and without a subscription: the endpoints of a
-	// cluster, the first virtual host of a route configuration.
+	// After are resources that are sent right after Resource, each time and without a subscription: the endpoints
+	// of a cluster, the first virtual host of a route configuration.
 	Before, After []Dependency
 }
 
@@ -87,11 +87,11 @@ type Snapshot interface {
 	// snapshot or an earlier one returned.
 	Named(p *Proxy, typeURL, name string) Bundle
 
-	// Notes returns sentences, for the status and the log, about what the proxy's owner may not expect.
-	// Listeners are the names to which p has subscribed.
+	// Notes returns sentences, for the status and the log, about facts that the proxy's owner may not expect.
+	// listeners are the names of the listeners to which p has subscribed.
 	Notes(p *Proxy, listeners []string) []string
 
-	// Away returns the answers that the agents of relayed proxies give while the control plane is away,
+	// Away returns the answers that the agents of relayed proxies give while the control plane is unreachable,
 	// as wire.Away; nil: none. They are the same for all proxies.
 	Away() []byte
 
@@ -101,11 +101,11 @@ type Snapshot interface {
 	Diff(old Snapshot) (map[string]Change, bool)
 }
 
-// A Change says how two snapshots differ in one type. It need not mention resources that differ only in
+// A Change is the difference between two snapshots in one type. It need not mention resources that differ only in
 // Before or After, because those are changes of other types.
 type Change struct {
-	// Wildcard says that the set of names that [Snapshot.Wildcard] returns may differ. A member with
-	// another version is in Names.
+	// Wildcard says that the set of names that [Snapshot.Wildcard] returns may differ. A resource of that set
+	// with another version is in Names.
 	Wildcard bool
 	// AllNames says that any resource may differ.
 	AllNames bool
@@ -117,7 +117,7 @@ type Change struct {
 
 // A Source provides snapshots, one after another.
 type Source interface {
-	// Current returns the newest snapshot, and a channel that is closed when there is a newer one. If
-	// the snapshot is nil, it is not known yet, and proxies wait.
+	// Current returns the newest snapshot, and a channel that is closed when there is a newer one. A nil snapshot
+	// means that the state of the mesh is not known yet, and proxies wait.
 	Current() (Snapshot, <-chan struct{})
 }

@@ -28,7 +28,7 @@ type ProxyStatus struct {
 	Types          []TypeStatus `json:"types"`
 	// Excess counts names beyond the limit, which were answered but get no updates.
 	Excess int `json:"excess,omitempty"`
-	// Notes are sentences about what the proxy's owner may not expect.
+	// Notes are sentences about facts that the proxy's owner may not expect.
 	Notes []string `json:"notes,omitempty"`
 }
 
@@ -151,8 +151,8 @@ func (c *client) resources() []SentResource {
 	return out
 }
 
-// decoded returns a body as JSON, or an error as JSON if it cannot be decoded: a part of it may have a
-// type that is not linked in.
+// decoded returns a body as JSON, or an error as JSON if it cannot be decoded: a part of it may have a type that
+// is not linked into this program.
 func decoded(body *anypb.Any) json.RawMessage {
 	if body == nil {
 		return nil

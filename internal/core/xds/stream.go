@@ -48,16 +48,17 @@ type stream[Req discoveryRequest, Resp proto.Message] struct {
 	transport transport[Resp]
 	protocol  protocol[Req, Resp]
 	requests  chan frame
-	received  chan error // receives one value: why there are no more requests
+	received  chan error // receives one value: the error that ended the requests
 	peer      *peer
 	client    *client
 	served    int              // number of requests, up to firstRequests
-	paused    <-chan time.Time // until the next request may be served; nil: at once
-	due       <-chan time.Time // when a delayed response is due; nil: none is delayed
+	paused    <-chan time.Time // fires when the next request may be served; nil: at once
+	due       <-chan time.Time // fires when a delayed response is due; nil: none is delayed
 }
 
-// firstRequests is the number of requests that a client sends until it has its first configuration: for
-// clusters, for listeners, and then either for resources to which these refer, or to accept them.
+// firstRequests is the number of requests that a client sends until it has its first configuration: the first for
+// clusters, the second for listeners, and a third that either accepts these or subscribes to resources to which
+// they refer.
 const firstRequests = 3
 
 // serve runs a stream to its end.
@@ -98,7 +99,7 @@ func (s *Server) refused(from *peer, c *client, err error) {
 	}
 }
 
-// receive passes requests on until the stream ends, which it does when run returns.
+// receive passes requests on to run until the stream ends. The stream also ends when run returns.
 func (st *stream[Req, Resp]) receive() {
 	for {
 		var f frame
@@ -241,9 +242,9 @@ func (st *stream[Req, Resp]) push(old, snapshot Snapshot) error {
 	return st.respond(false, func(c *client) (*response, error) { return c.push(snapshot, changes, known), nil })
 }
 
-// respond sends the response that a step of the engine returns. If it is large, or for a gRPC client,
-// whose messages are complete lists, it first waits for one of the peer's slots, and holds that until
-// the client has read the response.
+// respond sends the response that a step of the engine returns. For a large response, or a gRPC client, whose
+// messages are complete lists, it first waits for one of the peer's slots, which it keeps until the client has
+// read the response.
 func (st *stream[Req, Resp]) respond(large bool, step func(*client) (*response, error)) error {
 	c := st.client
 	if large || c.proxy.GRPC {
@@ -268,8 +269,8 @@ func (st *stream[Req, Resp]) respond(large bool, step func(*client) (*response, 
 	return nil
 }
 
-// compute returns the messages of a step. A large step needs a slot among all streams, for which it
-// waits without holding the client's lock, because the status of proxies needs that lock.
+// compute returns the messages of a step. A large step needs one of the slots that all streams share. It waits
+// for the slot without the client's lock, because the status of proxies needs that lock.
 func (st *stream[Req, Resp]) compute(large bool, step func(*client) (*response, error)) ([]Resp, error) {
 	if large {
 		if err := st.enter(st.server.large); err != nil {
@@ -296,7 +297,7 @@ func (st *stream[Req, Resp]) compute(large bool, step func(*client) (*response, 
 	return messages, nil
 }
 
-// enter waits for one of a number of slots, until the stream or the server ends.
+// enter takes a slot. It waits until one is free, and fails if the stream or the server ends first.
 func (st *stream[Req, Resp]) enter(places chan struct{}) error {
 	select {
 	case places <- struct{}{}:

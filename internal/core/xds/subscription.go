@@ -14,9 +14,9 @@ type subscription struct {
 
 	names map[string]struct{} // subscribed
 	bytes int                 // total length of names
-	// sent contains the versions of the resources that the client has, by name. It does not contain the
-	// resources, because that would keep those in memory that no other client has. After a reconnect it
-	// starts with the client's initial versions.
+	// sent contains the versions of the resources that the client has, by name. It does not contain the resources
+	// themselves, because that would keep a resource in memory even if no other client has it. After a reconnect
+	// it starts with the client's initial versions.
 	sent map[string]string
 
 	acks ackState
@@ -68,8 +68,8 @@ func (s *subscription) unsolicited() []string {
 	return out
 }
 
-// affected returns the names in a change to which this client has subscribed, or whose resource it has
-// without a subscription. It iterates over the smaller of the two sets.
+// affected returns the names in a change that concern this client: those to which it has subscribed, and those
+// whose resource it has without a subscription. It iterates over the smaller of the two sets.
 func (s *subscription) affected(c Change) (subscribed, unsolicited []string) {
 	if c.AllNames {
 		return slices.Sorted(maps.Keys(s.names)), s.unsolicited()

@@ -27,7 +27,7 @@ type Features struct {
 	V4, V6      bool // address families of its listeners
 	Transparent bool
 	GRPC        bool   // a gRPC client without a proxy
-	Relayed     bool   // its agent answers while the control plane is away
+	Relayed     bool   // its agent answers while the control plane is unreachable
 	Sampling    string // see samplingOf
 }
 
@@ -128,7 +128,7 @@ func samplingOf(p *xds.Proxy) string {
 	return strconv.FormatFloat(n, 'f', -1, 64)
 }
 
-// Timeouts of proxies whose agent answers while the control plane is away.
+// Timeouts of proxies whose agent answers while the control plane is unreachable.
 const (
 	// relayedFirstUseTimeout is only a safety net, because the agent answers while the control plane is
 	// away. If the control plane is slow, a first use waits until the timeout of its client or its

@@ -38,11 +38,10 @@ type Builder struct {
 	TrustDomain     string
 	Networks        []netip.Prefix // of the mesh
 	Ranges          []netip.Prefix // of services' addresses, within the networks
-	FirstUseTimeout time.Duration  // how long a proxy waits for the control plane
+	FirstUseTimeout time.Duration  // limits the wait of a proxy for the control plane
 }
 
-// firstUse returns how long a proxy waits for the control plane when it uses a service for the first
-// time.
+// firstUse returns the limit of a proxy's wait for the control plane when it uses a service for the first time.
 func (b Builder) firstUse(f features.Features) time.Duration { return f.FirstUse(b.FirstUseTimeout) }
 
 // Outbound accepts the application's connections. It inspects nothing, and hands a connection to the

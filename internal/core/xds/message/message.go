@@ -34,7 +34,8 @@ func Typed(m proto.Message) *anypb.Any {
 	return out
 }
 
-// ADS makes the proxy's single ADS stream the source of a resource. A timeout of 0 means none.
+// ADS returns a config source that takes a resource from the proxy's only ADS stream. The timeout limits the wait
+// for the first version of the resource; 0 means no limit.
 func ADS(timeout time.Duration) *core.ConfigSource {
 	return &core.ConfigSource{
 		ResourceApiVersion:    core.ApiVersion_V3,
@@ -43,7 +44,7 @@ func ADS(timeout time.Duration) *core.ConfigSource {
 	}
 }
 
-// SocketAddress is a host and a port.
+// SocketAddress returns Envoy's form of an IP address or host name and a TCP port.
 func SocketAddress(host string, port uint16) *core.Address {
 	return &core.Address{Address: &core.Address_SocketAddress{SocketAddress: &core.SocketAddress{
 		Address: host, PortSpecifier: &core.SocketAddress_PortValue{PortValue: uint32(port)},
@@ -70,12 +71,12 @@ func NetworkFilter(name string, config proto.Message) *listener.Filter {
 	return &listener.Filter{Name: name, ConfigType: &listener.Filter_TypedConfig{TypedConfig: Typed(config)}}
 }
 
-// Header sets a header, or appends to it.
+// Header returns an option that sets a header, or appends to it.
 func Header(name, value string, how core.HeaderValueOption_HeaderAppendAction) *core.HeaderValueOption {
 	return &core.HeaderValueOption{Header: &core.HeaderValue{Key: name, Value: value}, AppendAction: how}
 }
 
-// Both matches what both filters match.
+// Both returns a filter that matches what both a and b match.
 func Both(a, b *accesslog.AccessLogFilter) *accesslog.AccessLogFilter {
 	return &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_AndFilter{
 		AndFilter: &accesslog.AndFilter{Filters: []*accesslog.AccessLogFilter{a, b}},
@@ -91,7 +92,7 @@ func Fields(of map[string]string) *structpb.Struct {
 	return out
 }
 
-// Inline is data in the message itself.
+// Inline returns a data source that contains s itself.
 func Inline(s string) *core.DataSource {
 	return &core.DataSource{Specifier: &core.DataSource_InlineString{InlineString: s}}
 }
@@ -106,7 +107,7 @@ func Prefixed(v string) *matcher.StringMatcher {
 	return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Prefix{Prefix: v}}
 }
 
-// Regex matches a whole text.
+// Regex matches texts that match the regular expression v from their begin to their end.
 func Regex(v string) *matcher.StringMatcher {
 	return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_SafeRegex{SafeRegex: &matcher.RegexMatcher{Regex: v}}}
 }
@@ -116,7 +117,7 @@ func Extension(name string, config proto.Message) *core.TypedExtensionConfig {
 	return &core.TypedExtensionConfig{Name: name, TypedConfig: Typed(config)}
 }
 
-// Share converts a percentage of the requests.
+// Share converts a percentage to a fraction, rounded to millionths.
 func Share(percent float64) *typev3.FractionalPercent {
 	return &typev3.FractionalPercent{Numerator: uint32(math.Round(percent * 10_000)), Denominator: typev3.FractionalPercent_MILLION}
 }

@@ -25,7 +25,7 @@ const (
 // made while the other family was the primary one.
 var Families = []Family{Primary, ipv4, ipv6}
 
-// familyNamed returns the family that a name contains, in upper or lower case, or else the primary one.
+// familyNamed returns the family with a name, which may be in upper or lower case, or else the primary one.
 func familyNamed(name string) Family {
 	for _, f := range Families {
 		if strings.EqualFold(name, string(f)) {
@@ -52,7 +52,7 @@ func PrimaryOf(s *mesh.Service) Family {
 	return FamilyOf(s.Addresses[0])
 }
 
-// WithFamily returns the target as reached by a family. An external target has no family.
+// WithFamily returns the target for connections to addresses of a family. An external target has no family.
 func (t Target) WithFamily(f Family) Target {
 	t.Family = f
 	if f == PrimaryOf(t.Service) || t.Service.External != "" {

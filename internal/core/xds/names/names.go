@@ -1,6 +1,6 @@
-// Package names has the names of Envoy's resources, and what they stand for: an address to which an
-// application connects, or a port of a service, reached by a family of addresses. It promises that each
-// has one spelling: what does not print as it was written is not parsed.
+// Package names has the names of Envoy's resources, and what they stand for: an address to which an application
+// connects, or a port of a service, reached by a family of addresses. It promises that each of them has only one
+// name: a text is parsed only if the result prints as the same text.
 package names
 
 import (
@@ -28,7 +28,7 @@ const (
 
 	HTTP, TCP, Raw = contract.HTTPCluster, contract.TCPCluster, contract.RawCluster
 
-	Late = "late" // internal listener for silent connections to such a port
+	Late = "late" // internal listener for silent connections to a port that declares HTTP
 
 	Tracing = "tracing" // the collector of spans
 )
@@ -72,7 +72,7 @@ func Service(s *mesh.Service, port uint16, f Family) string {
 	return "outbound|" + strconv.Itoa(int(port)) + "|" + string(f) + "|" + s.Host
 }
 
-// Server returns the same name in a form that TLS allows, for the SNI of mutual TLS.
+// Server returns the name of a service's port in a form that TLS allows, for the SNI of mutual TLS.
 func Server(s *mesh.Service, port uint16) string {
 	return "outbound_." + strconv.Itoa(int(port)) + "_._." + s.Host
 }
@@ -112,7 +112,7 @@ func (t Target) RoutedHost() string {
 	return label + "." + t.Service.Host
 }
 
-// VirtualHost returns the name of that virtual host.
+// VirtualHost returns the name of the target's virtual host in the internal listener.
 func (t Target) VirtualHost() string { return Internal + "/" + t.RoutedHost() }
 
 // ParseRoutedHost is the inverse of RoutedHost.
@@ -138,5 +138,5 @@ func (t Target) Name() string { return Service(t.Service, t.Port.Number, t.Famil
 // service's endpoints, even by a route of another service.
 func (t Target) Policy() mesh.BackendPolicy { return t.Service.Policy(t.Port.Number) }
 
-// Sniffed returns the name of the listener for a port number that has HTTP, or may have it.
+// Sniffed returns the name of the listener for a port number on which a service has HTTP, or may have it.
 func Sniffed(port uint16) string { return SniffedPrefix + strconv.Itoa(int(port)) }

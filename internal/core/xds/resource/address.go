@@ -131,7 +131,7 @@ func (v *snapshot) internalCluster(p *xds.Proxy, a names.Address, t names.Target
 
 // tcpCluster returns the cluster of the same address for connections without early bytes, because pools
 // connect before they have a request. It is sent along, so that a service in use stays reachable in
-// both ways while the control plane is away.
+// both ways while the control plane is unreachable.
 func (v *snapshot) tcpCluster(p *xds.Proxy, a names.Address, t names.Target) xds.Dependency {
 	a.Prefix = names.TCP
 	if a.Late(t.Port.Protocol) {

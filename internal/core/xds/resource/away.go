@@ -18,7 +18,7 @@ import (
 	"outrider.dev/internal/core/xds/networks"
 )
 
-// Away returns the answers that the agents of relayed proxies give while the control plane is away.
+// Away returns the answers that the agents of relayed proxies give while the control plane is unreachable.
 // They are the same for all proxies, and for all snapshots with the same networks of services.
 func (v *snapshot) Away() []byte { return v.away.message }
 

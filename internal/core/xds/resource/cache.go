@@ -19,7 +19,7 @@ type resourceCache struct {
 	mu        sync.Mutex
 	resources map[any]*xds.Resource
 	bytes     int64
-	total     *atomic.Int64 // bytes in several caches; nil: this cache is alone
+	total     *atomic.Int64 // bytes in all caches that share a limit; nil: this cache shares none
 }
 
 // get returns the resource with a key; the first call builds it.
@@ -102,7 +102,7 @@ func (c *cache) carryOver(m *mesh.Mesh) *cache {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out.shared, out.total = c.shared, c.total
-	c.total = &atomic.Int64{} // resources still being built for the older mesh are counted there
+	c.total = &atomic.Int64{} // a new counter for the resources that are still being built for the older mesh
 	for object, resources := range c.objects {
 		if unchanged(m, object) {
 			out.objects[object] = resources

@@ -16,14 +16,14 @@ import (
 //
 //	what changed                           what may differ
 //	a service                              its clusters and endpoints, and the clusters of its endpoints' addresses (mayIdentify)
-//	- its routes or front                  its route configurations and virtual hosts
+//	- its routes or frontend               its route configurations and virtual hosts
 //	- its faults, ports or visibility      all of these: routes of other services may lead there
-//	- its front (sameFrontend)             the set of listeners, all listeners, the set of clusters (prewarmNames)
+//	- its frontend (sameFrontend)          the set of listeners, all listeners, the set of clusters (prewarmNames)
 //	- and so the networks of services      all clusters: those of addresses without a service
 //	- where requests are counted           all listeners: an inbound one has the services of its ports
 //	- where requests are traced            the collector's cluster
 //	a workload                             the clusters of its addresses, the set of listeners, all listeners
-//	- its place, or the zone of a node     all endpoints: which are near
+//	- its node, or the zone of a node      all endpoints: which are near
 //	an authorization policy                all listeners
 func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 	o, ok := old.(*snapshot)
