@@ -1,6 +1,6 @@
-// Package clusters makes clusters and their endpoints: of services, of single addresses, of the
-// application, and of Envoy's internal listeners. Without a policy it sets no limits, because there are
-// none without a proxy.
+// Package clusters makes clusters and their endpoints: of services, of single addresses, of the application, and
+// of Envoy's internal listeners. Without a policy it does not limit connections and requests, because an
+// application without a proxy has no such limits either.
 package clusters
 
 import (
@@ -43,12 +43,12 @@ const (
 // A Builder builds clusters and endpoints. Its fields are properties of the mesh.
 type Builder struct {
 	TrustDomain     string
-	Metrics         bool          // clusters and endpoints say for what requests are counted
-	FirstUseTimeout time.Duration // how long a proxy waits for the control plane
+	Metrics         bool          // clusters and endpoints name the service and workload for which requests are counted
+	FirstUseTimeout time.Duration // limits the wait of a proxy for the control plane
 }
 
-// newCluster returns the common part of all clusters. It sets no limits, because there are none without
-// a proxy.
+// newCluster returns the common part of all clusters. Its circuit breakers are set to the maximum, because
+// connections without a proxy have no such limits.
 func newCluster(name string) *cluster.Cluster {
 	const all = math.MaxUint32
 	return &cluster.Cluster{
@@ -64,8 +64,8 @@ func newCluster(name string) *cluster.Cluster {
 	}
 }
 
-// Original sends a connection or request to its original destination. The agent's bootstrap has
-// a cluster with this name, which Envoy prefers; this one is for Envoys with another bootstrap.
+// Original returns a cluster that sends a connection or request to its original destination. The agent's
+// bootstrap has a cluster with this name, which Envoy prefers; this one is for Envoys with another bootstrap.
 func Original() *cluster.Cluster {
 	c := newCluster(names.Passthrough)
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_ORIGINAL_DST}
@@ -75,8 +75,8 @@ func Original() *cluster.Cluster {
 	return c
 }
 
-// Application sends a connection to the proxy's own application, from an address that is excluded from
-// capture: from any other address, the connection would be captured as outbound.
+// Application returns a cluster that sends a connection to the proxy's own application, from an address that is
+// excluded from capture: from any other address, the connection would be captured as outbound.
 func Application() *cluster.Cluster {
 	c := Original()
 	c.Name, c.ConnectTimeout = names.Application, durationpb.New(ConnectTimeout)
@@ -158,9 +158,9 @@ func (b Builder) Service(name string, t names.Target, requests bool, sh features
 // endpoints are ejected, and never the only one, because then the proxy's own network is the more
 // likely cause.
 //
-// A request that times out also counts as a failed connection, but each request that gets a connection
-// resets the count. With a limit of one, 50 endpoints were ejected in 240 requests to an application of
-// which every fifth answer was late; with three, one was.
+// A request that times out also counts as a failed connection, but each request that gets a connection resets the
+// count. In a test with 240 requests to an application whose every fifth answer was late, a limit of one ejected
+// 50 endpoints, and a limit of three ejected one.
 func outlierDetection() *cluster.OutlierDetection {
 	const never, always = 0, 100
 	return &cluster.OutlierDetection{
@@ -173,7 +173,7 @@ func outlierDetection() *cluster.OutlierDetection {
 		EnforcingLocalOriginSuccessRate:        wrapperspb.UInt32(never),
 		EnforcingFailurePercentage:             wrapperspb.UInt32(never),
 		EnforcingFailurePercentageLocalOrigin:  wrapperspb.UInt32(never),
-		Interval:                               durationpb.New(2 * time.Second), // of returning endpoints to use; with 2,000 clusters 1 s costs 5 ms of CPU a second, 2 s none
+		Interval:                               durationpb.New(2 * time.Second), // between checks that return ejected endpoints to use; with 2,000 clusters, an interval of 1 s costs 5 ms of CPU a second, 2 s costs none
 		BaseEjectionTime:                       durationpb.New(10 * time.Second),
 		MaxEjectionTime:                        durationpb.New(time.Minute),
 		MaxEjectionTimeJitter:                  durationpb.New(time.Second),
@@ -181,9 +181,9 @@ func outlierDetection() *cluster.OutlierDetection {
 	}
 }
 
-// externalCluster is for an ExternalName. It is active before the name is resolved: while a cluster
-// warms, Envoy subscribes to no other, so a resolver that does not respond would block every first use,
-// and every start with the cluster prewarmed.
+// externalCluster makes c a cluster for an ExternalName. It is active before the name is resolved: while a
+// cluster warms, Envoy subscribes to no other cluster, so a resolver that does not respond would block every
+// first use, and every start with the cluster prewarmed.
 func externalCluster(c *cluster.Cluster, host string, port uint16) *cluster.Cluster {
 	c.ClusterDiscoveryType = &cluster.Cluster_Type{Type: cluster.Cluster_LOGICAL_DNS}
 	c.WaitForWarmOnInit = wrapperspb.Bool(false)
@@ -192,9 +192,9 @@ func externalCluster(c *cluster.Cluster, host string, port uint16) *cluster.Clus
 	return c
 }
 
-// Direct is for one address: of a workload, with mutual TLS if it has an identity, or an unknown
-// one. Its type is not ORIGINAL_DST, because that would give its endpoints host names, see
-// httpRouteByAddress in package listeners.
+// Direct returns the cluster for one address, which belongs to a workload or is unknown. It uses mutual TLS if
+// id, the workload's identity, is not empty. Its type is not ORIGINAL_DST, because that would give its endpoints
+// host names, see httpRouteByAddress in package listeners.
 //
 // It behaves like the network without a proxy: a refused or unreachable connection is not retried, and
 // the application's timeout applies, unless the address is in a range of services.
@@ -206,7 +206,7 @@ func Direct(a names.Address, p mesh.Protocol, id string, sh features.Features, r
 	options := httpOptions(p)
 	if !retried {
 		c.ConnectTimeout = durationpb.New(contract.DirectConnectTimeout)
-		options.RetryPolicy = retry.On("refused-stream,retriable-headers") // in place of the route's
+		options.RetryPolicy = retry.On("refused-stream,retriable-headers") // replaces the retry policy of the route
 	}
 	if a.HTTP() {
 		c.TypedExtensionProtocolOptions = packed(options)
@@ -220,7 +220,8 @@ func Direct(a names.Address, p mesh.Protocol, id string, sh features.Features, r
 	return c
 }
 
-// Workload is the same for the address of a workload, which has an identity if mutual TLS is used.
+// Workload does the same as Direct for the address of a workload, whose endpoint it also describes. id is empty
+// if mutual TLS is not used.
 func (b Builder) Workload(a names.Address, w *mesh.Workload, p mesh.Protocol, id string, sh features.Features, retried bool) *cluster.Cluster {
 	c := Direct(a, p, id, sh, retried)
 	b.describe(c.LoadAssignment.Endpoints[0].LbEndpoints[0], w)

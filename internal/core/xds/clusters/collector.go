@@ -14,8 +14,8 @@ import (
 	"outrider.dev/internal/core/xds/observe"
 )
 
-// CollectorService returns the cluster of a collector of spans that is a service of the mesh, to which
-// spans are sent by a protocol.
+// CollectorService returns the cluster of a span collector that is a service of the mesh. Spans are sent to it by
+// the protocol p.
 func (b Builder) CollectorService(t names.Target, p mesh.Protocol, sh features.Features) *cluster.Cluster {
 	port := *t.Port
 	port.Protocol, t.Port = p, &port
@@ -24,7 +24,7 @@ func (b Builder) CollectorService(t names.Target, p mesh.Protocol, sh features.F
 	return c
 }
 
-// CollectorHost returns the cluster of a collector outside of the mesh, a name or an address.
+// CollectorHost returns the cluster of a span collector outside of the mesh. host is a name or an address.
 func CollectorHost(host string, port uint16, p mesh.Protocol) *cluster.Cluster {
 	c := newCluster(names.Tracing)
 	boundExports(c, p)
@@ -35,8 +35,8 @@ func CollectorHost(host string, port uint16, p mesh.Protocol) *cluster.Cluster {
 	return c
 }
 
-// maxExports limits exports at the same time. Envoy makes one for each five spans, keeps these, some
-// 18 KB, until the export has ended, and drops them if it fails.
+// maxExports limits the exports that run at the same time. Envoy makes one export for each five spans. It keeps
+// the spans, some 18 KB, until the export has ended, and drops them if it fails.
 const maxExports = 100
 
 // boundExports limits exports to a collector that does not answer. Envoy does not apply the timeout of

@@ -55,7 +55,7 @@ func (b Builder) Endpoints(name string, t names.Target, at mesh.Place) *endpoint
 	return out
 }
 
-// describe adds to an endpoint for what requests are counted.
+// describe adds to an endpoint the workload for which its requests are counted.
 func (b Builder) describe(e *endpoint.LbEndpoint, w *mesh.Workload) *endpoint.LbEndpoint {
 	if b.Metrics && w != nil {
 		observe.DescribeWorkload(e, w)
@@ -63,9 +63,8 @@ func (b Builder) describe(e *endpoint.LbEndpoint, w *mesh.Workload) *endpoint.Lb
 	return e
 }
 
-// maxFar limits how many endpoints that are not near an assignment for one node contains. Without it,
-// for a service with an endpoint on each of 5,000 nodes, all assignments together would contain 25
-// million.
+// maxFar limits the endpoints in a node's load assignment that are not near the node. Without the limit, for a
+// service with an endpoint on each of 5,000 nodes, all assignments together would contain 25 million.
 const maxFar = 100
 
 // closest returns the near endpoints and maxFar others. Which others depends on the node, so that calls
@@ -88,7 +87,7 @@ func closest(all []mesh.Endpoint, near func(mesh.Endpoint) bool, node string) []
 	return append(out, far...)
 }
 
-// A group is a group of endpoints in a load assignment.
+// A group is the key by which a load assignment groups endpoints.
 type group struct {
 	priority uint32 // 0 is used first
 	zone     string
@@ -98,8 +97,8 @@ func (g group) compare(h group) int {
 	return cmp.Or(cmp.Compare(g.priority, h.priority), cmp.Compare(g.zone, h.zone))
 }
 
-// serving returns the endpoints of a port that accept connections, sorted by address: those of a family
-// or, if kube-proxy would have none, those of the other.
+// serving returns the endpoints of a port that accept connections, sorted by address: those of the family f or,
+// if kube-proxy would have no such endpoint, those of the other family.
 func serving(all []mesh.Endpoint, portName string, f names.Family) []mesh.Endpoint {
 	var ready, terminating, kept, others, othersTerminating []mesh.Endpoint
 	for _, e := range all {

@@ -16,8 +16,8 @@ import (
 // connection in an internal listener.
 const originalDst = "envoy.filters.listener.original_dst"
 
-// Late returns the cluster for an address that leads to Late. Metadata of the endpoint
-// contain the address.
+// Late returns the cluster for an address that leads to the internal listener [names.Late]. The endpoint's
+// metadata contain the address.
 func Late(a names.Address) *cluster.Cluster {
 	c, e := toInternalListener(a.String(), names.Late, a.To.String())
 	c.AltStatName = names.Late

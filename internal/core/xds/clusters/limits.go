@@ -11,7 +11,7 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// limit applies the limits and the retry budget to a cluster that has none.
+// limit applies the limits and the retry budget of a policy to a cluster that has no limits yet.
 func limit(c *cluster.Cluster, p mesh.BackendPolicy) {
 	l := p.Limits
 	thresholds := c.CircuitBreakers.Thresholds[0]
@@ -50,8 +50,8 @@ func limitRequests(o *upstream.HttpProtocolOptions, l mesh.Limits) {
 	}
 }
 
-// defaultPanic is Envoy's default: if fewer than this percentage of the endpoints are in use, all are
-// used.
+// defaultPanic is Envoy's default panic threshold: if fewer than this percentage of the endpoints are healthy,
+// Envoy uses all of them.
 const defaultPanic = 50
 
 // detectOutliers sets the outlier detection of a cluster.

@@ -100,7 +100,7 @@ type Socket struct {
 // Address returns s as Envoy writes it.
 func (s Socket) Address() *core.Address { return message.SocketAddress(s.Host.String(), s.Port) }
 
-// Wildcards returns a listener's addresses, at least one.
+// Wildcards returns the wildcard addresses of a listener, one for each of the proxy's families, and at least one.
 func (f Features) Wildcards(port uint16) []Socket {
 	var out []Socket
 	if f.V4 {
@@ -134,12 +134,13 @@ const (
 	// away. If the control plane is slow, a first use waits until the timeout of its client or its
 	// route.
 	relayedFirstUseTimeout = 5 * time.Minute
-	// relayedEndpointsTimeout is shorter, because Envoy subscribes to no other cluster meanwhile.
+	// relayedEndpointsTimeout is shorter, because Envoy subscribes to no other cluster while one waits for its
+	// endpoints.
 	relayedEndpointsTimeout = 15 * time.Second
 )
 
-// FirstUse returns how long a proxy waits for the control plane when it uses a service for the first
-// time. The timeout is for proxies without such an agent.
+// FirstUse returns how long a proxy waits for the control plane when it uses a service for the first time. The
+// argument is the timeout of proxies whose agent does not answer for an unreachable control plane.
 func (f Features) FirstUse(timeout time.Duration) time.Duration {
 	if f.Relayed {
 		return relayedFirstUseTimeout

@@ -31,9 +31,9 @@ const (
 	// overwriting what the client sent, and removed afterwards.
 	clusterHeader = "x-outrider-to"
 
-	// earlyFirstUseTimeout is for connections that began before the proxy started: there may be
-	// thousands at the same moment, and the control plane was reachable just before. On a busy machine
-	// 2,000 took 13 s.
+	// earlyFirstUseTimeout is for connections that began before the proxy started: there may be thousands at the
+	// same moment, of which 2,000 took 13 s on a busy machine. The wait may be this long, because the control
+	// plane was reachable just before.
 	earlyFirstUseTimeout = 30 * time.Second
 )
 

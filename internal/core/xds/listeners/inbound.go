@@ -21,7 +21,7 @@ import (
 	"outrider.dev/internal/core/xds/rbac"
 )
 
-// An InboundPort says how connections to a port of the application are accepted.
+// An InboundPort describes which connections to a port of the application are accepted.
 type InboundPort struct {
 	port      uint16 // 0: all other ports
 	http      bool
@@ -100,9 +100,9 @@ func toApplication() *tcp.TcpProxy {
 	return proxy
 }
 
-// notInspected matches the ports on which the first bytes make no difference. It does not match ports
-// for mutual TLS only, where they make none either, because then the listener would depend on which
-// ports these are.
+// notInspected matches the ports on which the first bytes of a connection make no difference. On ports that
+// accept only mutual TLS they make no difference either, but these are not matched, because the listener would
+// then depend on the set of these ports.
 func notInspected(ports []InboundPort) *predicate {
 	var excluded, inspected []*predicate
 	for _, d := range ports {
@@ -175,7 +175,7 @@ func (b Builder) chains(sh features.Features, d InboundPort, g rbac.Guard) []*li
 	}
 	if d.mutualTLS {
 		m := match()
-		if d.plaintext { // otherwise only mutual TLS is accepted, however late
+		if d.plaintext { // otherwise only mutual TLS is accepted, however late its first bytes arrive
 			m.TransportProtocol, m.ApplicationProtocols = "tls", []string{mtls.ALPN}
 		}
 		add("-mesh", m, authenticated, mtls.Downstream(sh.Secrets, b.TrustDomain))

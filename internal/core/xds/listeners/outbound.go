@@ -1,6 +1,6 @@
-// Package listeners makes the listeners of a proxy for both directions. It promises that they depend on
-// the mesh as little as possible, because Envoy closes connections when their filters change: outbound
-// ones on port numbers, inbound ones on the ports and policies of the workload.
+// Package listeners makes the listeners of a proxy for both directions. It promises that the listeners depend on
+// the mesh as little as possible, because Envoy closes a listener's connections when its filters change. Outbound
+// listeners depend only on port numbers, inbound ones on the ports and policies of the workload.
 package listeners
 
 import (
@@ -44,11 +44,11 @@ type Builder struct {
 // firstUse returns the limit of a proxy's wait for the control plane when it uses a service for the first time.
 func (b Builder) firstUse(f features.Features) time.Duration { return f.FirstUse(b.FirstUseTimeout) }
 
-// Outbound accepts the application's connections. It inspects nothing, and hands a connection to the
-// listener for its destination's port number, if there is one: for a number on which a service has HTTP
-// or declares no protocol. That listener waits for the first bytes. Adding a port number to the mesh,
-// or removing one, thus adds or removes a listener, and connections on all others stay open. A change
-// of a listener's filters would close its connections.
+// Outbound accepts the application's connections. It inspects nothing. It hands a connection to the listener for
+// the port number of its destination, if there is one. Such a listener waits for the first bytes; it exists for
+// each number on which a service has HTTP or declares no protocol. Adding a port number to the mesh, or removing
+// one, thus adds or removes a listener, and connections on all others stay open. A change of a listener's filters
+// would close its connections.
 func (b Builder) Outbound(sh features.Features) *listener.Listener {
 	l := listen(names.Outbound, sh.Wildcards(contract.OutboundPort)...)
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
@@ -78,7 +78,7 @@ func (b Builder) Early(sh features.Features, serverFirst []uint16) *listener.Lis
 	return l
 }
 
-// Sniffed returns the listener for a port number that has HTTP, or may have it.
+// Sniffed returns the listener for a port number on which a service has HTTP, or may have it.
 func (b Builder) Sniffed(sh features.Features, port uint16) *listener.Listener {
 	l := listen(names.Sniffed(port), sh.Wildcards(port)...)
 	l.BindToPort = wrapperspb.Bool(false)
@@ -133,11 +133,10 @@ func listen(name string, at ...features.Socket) *listener.Listener {
 	return l
 }
 
-// deferAccept makes the kernel hold a connection back until its header has arrived (TCP_DEFER_ACCEPT,
-// tcp(7)). The timeout for the first bytes is short, for the sake of servers that speak first, and
-// begins when Envoy accepts the connection. An agent that hands over thousands at once may send a
-// header later, and Envoy would close the connection. After this number of seconds without a header it
-// is closed anyway.
+// deferAccept makes the kernel hold a connection back until its header has arrived (TCP_DEFER_ACCEPT, tcp(7)).
+// The timeout for the first bytes is short, for the sake of servers that speak first, and begins when Envoy
+// accepts the connection. An agent that hands over thousands at once may send a header later, and Envoy would
+// close the connection. A connection without a header is closed after the number of seconds below.
 func deferAccept(l *listener.Listener) *listener.Listener {
 	const tcpLevel, deferAccept, seconds = 6, 9, 3 // IPPROTO_TCP, TCP_DEFER_ACCEPT
 	l.SocketOptions = append(l.SocketOptions, &core.SocketOption{

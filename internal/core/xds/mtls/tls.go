@@ -21,7 +21,7 @@ import (
 // application. It does not select a protocol: HTTP/2 is detected from the first bytes, as without TLS.
 const ALPN = "outrider"
 
-// Secrets is the source of a proxy's secrets: the cluster of our agent or of Istio's, or a directory of
+// Secrets is the source of a proxy's secrets: the SDS cluster of our agent or of Istio's agent, or a directory of
 // files. The zero value means that the proxy has no mutual TLS.
 type Secrets struct {
 	agent, istio bool
@@ -42,7 +42,8 @@ func SecretsOf(p *xds.Proxy) Secrets {
 // Configured reports whether a proxy has mutual TLS.
 func (s Secrets) Configured() bool { return s != Secrets{} }
 
-// Upstream presents the workload's certificate, and requires one identity of the server.
+// Upstream returns the transport socket of a client, which presents the workload's certificate and requires the
+// server to have one identity.
 func Upstream(from Secrets, sni, identity string) *core.TransportSocket {
 	return message.TransportSocket("tls", &tls.UpstreamTlsContext{
 		Sni:              sni,
@@ -50,8 +51,8 @@ func Upstream(from Secrets, sni, identity string) *core.TransportSocket {
 	})
 }
 
-// Downstream presents the workload's certificate, and accepts any identity in the trust domain. It
-// does not authorize.
+// Downstream returns the transport socket of a server, which presents the workload's certificate and accepts any
+// identity in the trust domain. It does not authorize the client.
 func Downstream(from Secrets, trustDomain string) *core.TransportSocket {
 	return message.TransportSocket("tls", &tls.DownstreamTlsContext{
 		RequireClientCertificate: wrapperspb.Bool(true),
@@ -85,9 +86,9 @@ func (s Secrets) roots() *tls.SdsSecretConfig {
 	return s.secret(contract.RootsSecret, contract.RootsSecretFile, contract.IstioRootsSecret)
 }
 
-// secret returns the configuration of one secret. All users of a secret share one subscription if their
-// configurations are equal, including the bootstrap's. For Istio's agent it equals the configuration
-// that istiod sends.
+// secret returns the configuration of one secret. All users of a secret, including the bootstrap, share one
+// subscription if their configurations are equal. For Istio's agent it equals the configuration that istiod
+// sends.
 func (s Secrets) secret(name, file, istioName string) *tls.SdsSecretConfig {
 	source := &core.ConfigSource{ResourceApiVersion: core.ApiVersion_V3}
 	if !s.agent && !s.istio {

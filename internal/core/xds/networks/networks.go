@@ -15,9 +15,9 @@ import (
 // Blocks count the virtual addresses of services, and the addresses of workloads, by block.
 type Blocks struct{ virtual, workloads map[netip.Prefix]int }
 
-// These are the lengths of blocks. The largest network that a cluster uses for services (a /12, or an
-// IPv6 /108) has 256 or 16 of them. If there are many services, every block contains some, and together
-// they form one network.
+// A block is a network with one of these prefix lengths. The largest network that a cluster uses for services (a
+// /12, or an IPv6 /108) has 256 or 16 of them. If there are many services, every block contains some, and
+// together they form one network.
 const blockBits4, blockBits6 = 20, 112
 
 func blockOf(a netip.Addr) netip.Prefix {
@@ -132,8 +132,8 @@ type serviceNetwork struct {
 	first    netip.Prefix // the /16 or, for IPv6, the /112 of the lowest block
 }
 
-// ServiceNetworks computes the networks from the blocks of virtual addresses. The ranges are within the
-// networks of a mesh.
+// ServiceNetworks computes the networks from the blocks of virtual addresses. The ranges are within of, the
+// networks of the mesh.
 func (n Blocks) ServiceNetworks(of []netip.Prefix) ServiceNetworks {
 	out := ServiceNetworks{within: map[netip.Prefix]serviceNetwork{}}
 	for block := range n.virtual { // any order: the smallest network and the lowest block do not depend on it
@@ -184,8 +184,8 @@ func (s ServiceNetworks) Equal(o ServiceNetworks) bool { return maps.Equal(s.wit
 // family; Hosts may have virtual addresses elsewhere. Connections to further ranges are not retried.
 const maxServiceRanges = 16
 
-// inside returns either a range or the first of some networks that overlaps it, whichever is smaller;
-// nothing if none overlaps.
+// inside returns the range r or the first network that overlaps it, whichever is smaller; nothing if no network
+// overlaps it.
 func inside(networks []netip.Prefix, r netip.Prefix) []netip.Prefix {
 	for _, n := range networks {
 		if r.Overlaps(n) {

@@ -1,6 +1,6 @@
-// Package observe adds access logs, traces and statistics of requests to listeners, and names in clusters
-// and endpoints for what requests are counted. It promises to do so once for each request and connection,
-// though they may pass two listeners of a proxy.
+// Package observe adds access logs, traces and statistics of requests to listeners. To clusters and endpoints it
+// adds the service and the workload for which requests are counted. It promises that each request and connection
+// is logged and counted once, although it may pass two listeners of a proxy.
 package observe
 
 import (
@@ -220,7 +220,7 @@ func countRequests(which *accesslog.AccessLogFilter, tags []*stats.Config_Tag) *
 	}, counter("requests_total", "", tags))
 }
 
-// counter adds a value; 1 if the format is empty.
+// counter returns a counter that adds the value of a format; 1 if the format is empty.
 func counter(name, value string, tags []*stats.Config_Tag) *stats.Config_Counter {
 	out := &stats.Config_Counter{Stat: &stats.Config_Stat{Name: name, Tags: tags}, ValueFormat: value}
 	if value == "" {

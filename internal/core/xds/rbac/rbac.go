@@ -1,6 +1,6 @@
-// Package rbac converts AuthorizationPolicies to Envoy's RBAC filters. It promises that a rule which
-// cannot be judged, for example a path in bytes, never allows, and that a policy that cannot be written
-// denies everything.
+// Package rbac converts AuthorizationPolicies to Envoy's RBAC filters. It promises that a rule that Envoy cannot
+// evaluate never allows anything, for example a rule for paths on connections that are not HTTP, and that
+// policies that are too large for Envoy deny everything.
 package rbac
 
 import (
@@ -170,7 +170,7 @@ func permissions(c mesh.Condition, deny bool) []*rbac.Permission {
 	return out
 }
 
-// permission converts one value. If it is wide, for denying, it matches more: a host also with a port
+// permission converts one value. If it is wide, which is for DENY rules, it matches more: a host also with a port
 // appended, which a client may add.
 func permission(of mesh.Attribute, v string, wide bool) *rbac.Permission {
 	header := func(name string, m *matcher.StringMatcher) *rbac.Permission {

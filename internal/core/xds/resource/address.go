@@ -92,8 +92,8 @@ func (v *snapshot) addressCluster(p *xds.Proxy, a names.Address) xds.Bundle {
 	return xds.Bundle{Resource: v.cache.of(w).getFor(sh, directKey{a, sh, retried}, build)}
 }
 
-// unknownCluster returns the cluster for an address about which the proxy may know nothing. It is not
-// cached, because an application that scans addresses would fill the control plane's memory.
+// unknownCluster returns the cluster for an address that belongs to nothing in the mesh that the proxy can see.
+// It is not cached, because an application that scans addresses would fill the control plane's memory.
 func (v *snapshot) unknownCluster(a names.Address, free bool) xds.Bundle {
 	c, out := clusters.Direct(a, mesh.HTTP, "", features.Features{}, v.serviceNetworks().InRange(a.To.Addr())), xds.Bundle{}
 	s := v.mesh.ByAddress(a.To.Addr())
@@ -174,8 +174,8 @@ func (v *snapshot) serviceAt(p *xds.Proxy, to netip.AddrPort) (names.Target, boo
 	return t.WithFamily(names.FamilyOf(to.Addr())), true
 }
 
-// mayIdentify reports whether a client may learn a workload's identity: it can see one of the
-// workload's services, or there is none.
+// mayIdentify reports whether a client may learn a workload's identity: it can see one of the workload's
+// services, or the workload has no service.
 func (v *snapshot) mayIdentify(w *mesh.Workload, namespace string) bool {
 	services := v.mesh.ServicesOf(w)
 	return len(services) == 0 || slices.ContainsFunc(services, func(s *mesh.Service) bool {
@@ -233,7 +233,7 @@ func (v *snapshot) namedEndpoints(p *xds.Proxy, name string) *xds.Resource {
 	return v.endpointsOf(p, t)
 }
 
-// maxPrewarm limits the clusters for declared dependencies, to those of some 250 services.
+// maxPrewarm limits the clusters for declared dependencies. It suffices for some 250 services.
 const maxPrewarm = 1000
 
 // prewarmNames returns the clusters of the services that p declares as dependencies.
@@ -285,8 +285,8 @@ func (v *snapshot) clusterNames(s *mesh.Service, p mesh.Port, sh features.Featur
 	return out
 }
 
-// forProxy returns the target for p. A gRPC client does not subscribe by address: if it has a single
-// family, that one is used.
+// forProxy returns t with the family that p uses. A gRPC client does not subscribe by address, so its target has
+// no family: if all addresses of the client are of one family, that family is used.
 func forProxy(t names.Target, p *xds.Proxy) names.Target {
 	if !p.GRPC || t.Family != names.Primary || len(p.Addresses) == 0 {
 		return t

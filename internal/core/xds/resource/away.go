@@ -29,7 +29,8 @@ type away struct {
 	message  []byte // [wire.Away]
 }
 
-// newAway returns the message for a mesh with these networks; if they have not changed, the last one.
+// newAway returns the message for the mesh m with the blocks n. It reuses the last message if the networks of
+// services have not changed.
 func (v *snapshot) newAway(n networks.Blocks, m *mesh.Mesh, last *away) *away {
 	out := &away{networks: n, services: n.Services(m)}
 	if last != nil && slices.Equal(out.services, last.services) {

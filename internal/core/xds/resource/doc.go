@@ -1,6 +1,6 @@
-// Package resource serves a mesh as Envoy's resources. Each is built when the first proxy needs it, by
-// the packages listeners, routes and clusters, serialised once and shared by all. It promises to keep a
-// resource while nothing changes on which it depends, and to report everything that does.
+// Package resource serves a mesh as Envoy's resources. Each is built when the first proxy needs it, by the
+// packages listeners, routes and clusters, serialised once and shared by all. It promises to keep a resource
+// until something changes on which the resource depends, and to report every such change.
 //
 // A proxy starts with a few listeners, whose number depends on the port numbers in the mesh, and no
 // clusters. Everything else depends on the address to which the application connects: the cluster of

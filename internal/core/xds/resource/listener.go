@@ -68,8 +68,8 @@ func (v *snapshot) ownListeners(out []*xds.Resource, p *xds.Proxy) []*xds.Resour
 	return out
 }
 
-// These replace the colons of addresses in listeners' names, as in Istio: "outbound_10.96.0.1_80",
-// "outbound_[fd96__1]_80".
+// withoutColons replaces the colons of addresses in listeners' names, and withColons restores them. The names are
+// Istio's: "outbound_10.96.0.1_80", "outbound_[fd96__1]_80".
 var withoutColons, withColons = strings.NewReplacer(":", "_"), strings.NewReplacer("_", ":")
 
 // listenerAt returns the listener for a virtual address and port, given as in its name; nil if p has

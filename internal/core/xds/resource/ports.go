@@ -10,14 +10,14 @@ import (
 	"outrider.dev/internal/core/xds/routes"
 )
 
-// maxOwnListeners limits, by port number, the listeners for virtual addresses of services whose server
-// speaks first. Beyond it, connections wait for the client's first bytes. The limit is far above what
+// maxOwnListeners limits, for each port number, the listeners for virtual addresses of services whose server
+// speaks first. Beyond the limit, connections wait for the client's first bytes. The limit is far above what
 // meshes need, and keeps their listeners from growing with their services.
 const maxOwnListeners = 64
 
-// maxSniffedOfNamespace limits the port numbers for which services in one namespace get a listener in
-// every proxy of the mesh, each of some 100 KiB; the lowest ones do. Connections to other ports are
-// forwarded as bytes by their address, with the identity of the server.
+// maxSniffedOfNamespace limits the port numbers for which the services of one namespace get a listener in every
+// proxy of the mesh, where each listener takes some 100 KiB. The lowest numbers get one. Connections to other
+// ports are forwarded as bytes by their address, with the identity of the server.
 const maxSniffedOfNamespace = 64
 
 // ports counts the services' ports by number.
@@ -25,7 +25,7 @@ type ports struct {
 	spaces map[string]map[uint16]int // by namespace: port numbers whose listener detects the protocol; the inner maps are immutable
 
 	http       map[uint16]int // a service declares HTTP
-	own, never map[uint16]int // the server speaks first: at a virtual address, or only at pods
+	own, never map[uint16]int // the server of a service speaks first; own: the service has a virtual address; never: it has none
 
 	sniffed   []uint16 // numbers with a listener that detects the protocol, sorted
 	unsniffed []uint16 // numbers on which the server of a service speaks first and no service declares HTTP, sorted

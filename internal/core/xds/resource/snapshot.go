@@ -26,7 +26,7 @@ import (
 // A snapshot is one state of the mesh. It implements xds.Snapshot.
 type snapshot struct {
 	config          mesh.Config
-	firstUseTimeout time.Duration // how long a proxy waits for the control plane
+	firstUseTimeout time.Duration // limits the wait of a proxy for the control plane
 
 	mesh   *mesh.Mesh
 	number uint64
@@ -56,7 +56,6 @@ func newSnapshot(m *mesh.Mesh, firstUseTimeout time.Duration, last *snapshot) *s
 	return v
 }
 
-// clusters returns the builder of clusters and endpoints.
 func (v *snapshot) clusters() clusters.Builder {
 	return clusters.Builder{TrustDomain: v.config.TrustDomain, Metrics: v.config.Telemetry.Metrics, FirstUseTimeout: v.firstUseTimeout}
 }
@@ -133,7 +132,7 @@ func (v *snapshot) fixedClusters() []*xds.Resource {
 	return []*xds.Resource{v.fixedCluster(names.Application), v.fixedCluster(names.Passthrough)}
 }
 
-// fixedCluster returns one of them; nil if none has this name.
+// fixedCluster returns the one of the fixedClusters with this name, or nil.
 func (v *snapshot) fixedCluster(name string) *xds.Resource {
 	switch name {
 	case names.Application:
@@ -153,7 +152,6 @@ func (v *snapshot) placeholderHost() *xds.Resource {
 	})
 }
 
-// routes returns a route configuration.
 func (v *snapshot) routes(p *xds.Proxy, name string) xds.Bundle {
 	if name == names.Internal {
 		r := v.shared(names.Internal, "routes", func() proto.Message {

@@ -22,11 +22,11 @@ const (
 	// a proxy may pass on the header from a server that it has called.
 	UnreachedHeader = "x-outrider-unreached"
 
-	// Tries is how often a connection or a request is tried. Envoy chooses each pause between
-	// attempts at random, from zero to a bound; together they last 5.3 s on average, and more than 2.5
-	// s in 999 of 1,000 requests. In that time a proxy or an application restarts, and a failing
-	// endpoint is ejected. If there is only one endpoint and it does not answer, Envoy gives up after
-	// 37 s; with Istio that takes half a minute, 3 attempts of 10 s.
+	// Tries is the maximum number of attempts for a connection or a request. Envoy chooses each pause between
+	// attempts at random, from zero to a bound; together the pauses last 5.3 s on average, and more than 2.5 s in
+	// 999 of 1,000 requests. In that time a proxy or an application restarts, and a failing endpoint is ejected.
+	// If there is only one endpoint and it does not answer, Envoy gives up after 37 s; with Istio that takes half
+	// a minute, 3 attempts of 10 s.
 	Tries                    = 16
 	FirstPause, LongestPause = 25 * time.Millisecond, time.Second
 )
@@ -35,8 +35,9 @@ const (
 // is one. If there are two endpoints, a single selection chooses the failed one again half of the time;
 // with up to ten selections, one retry in a thousand does.
 //
-// A failed connection ends one attempt of each request that waits for a connection to that endpoint,
-// including later ones: without pauses, many requests would use up their attempts within milliseconds.
+// A failed connection ends one attempt of each request that waits for a connection to that endpoint, including
+// requests that arrived after the connection was begun. Without pauses, many requests would use up their attempts
+// within milliseconds.
 func Default() *route.RetryPolicy {
 	p := On("connect-failure,refused-stream,reset-before-request,retriable-headers")
 	p.RetryHostPredicate = []*route.RetryPolicy_RetryHostPredicate{{
@@ -44,8 +45,8 @@ func Default() *route.RetryPolicy {
 		ConfigType: &route.RetryPolicy_RetryHostPredicate_TypedConfig{TypedConfig: message.Typed(&previous.PreviousHostsPredicate{})},
 	}}
 	p.HostSelectionRetryMaxAttempts = 10
-	// The near endpoints have a separate priority, which is given up after an attempt there has failed:
-	// see endpoints.
+	// The near endpoints have a separate priority, which is given up after an attempt there has failed: see
+	// Endpoints in package clusters.
 	p.RetryPriority = &route.RetryPolicy_RetryPriority{
 		Name:       "envoy.retry_priorities.previous_priorities",
 		ConfigType: &route.RetryPolicy_RetryPriority_TypedConfig{TypedConfig: message.Typed(&priorities.PreviousPrioritiesConfig{UpdateFrequency: 1})},
@@ -53,7 +54,7 @@ func Default() *route.RetryPolicy {
 	return p
 }
 
-// On retries on these conditions, to any endpoint.
+// On returns a policy that retries on these conditions, at any endpoint.
 func On(on string) *route.RetryPolicy {
 	return &route.RetryPolicy{
 		RetryOn:      on,

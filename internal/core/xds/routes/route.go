@@ -1,5 +1,5 @@
-// Package routes makes virtual hosts: it says to which clusters the requests to a service's port go, by
-// its routes and faults, as the client's namespace may see them.
+// Package routes makes virtual hosts. A virtual host determines to which clusters the requests to a service's
+// port go, by the service's routes and faults and by what the client's namespace may see.
 package routes
 
 import (
@@ -31,7 +31,7 @@ const (
 	HostHeader   = "x-envoy-original-host"
 )
 
-// A Policy says how requests from clients in one namespace to a service's port are routed.
+// A Policy determines the routing of requests from clients in one namespace to a service's port.
 type Policy struct {
 	Service  *mesh.Service
 	Port     *mesh.Port
@@ -146,7 +146,8 @@ func (p *Policy) rule(r mesh.Route, m mesh.Match) []*route.Route {
 	return []*route.Route{missing, out}
 }
 
-// match converts a match. In the internal listener the client's authority is in another header.
+// match returns Envoy's form of a match. In the internal listener, a match of the header host becomes one of
+// [HostHeader], which carries the client's authority.
 func (p *Policy) match(r mesh.Route, m mesh.Match) *route.RouteMatch {
 	if isHost := func(h mesh.Pair) bool { return h.Name == "host" }; p.Internal && slices.ContainsFunc(m.Headers, isHost) {
 		m.Headers = slices.Clone(m.Headers)
@@ -318,14 +319,14 @@ func (p *Policy) redirect(r *mesh.Redirect, m mesh.Match) *route.RedirectAction 
 	return out
 }
 
-// redirectPort returns the port in a redirect, 0 for none: the filter's, or that of its scheme, or the
-// service's port, which is the request's (Gateway API, HTTPRequestRedirectFilter.port).
+// redirectPort returns the port in a redirect, 0 for none: the filter's port, or the port of its scheme, or the
+// service's port, to which the request was sent (Gateway API, HTTPRequestRedirectFilter.port).
 func (p *Policy) redirectPort(r *mesh.Redirect) uint16 {
 	port := cmp.Or(r.Port, wellKnown[r.Scheme], p.Port.Number)
 	if port != wellKnown[cmp.Or(r.Scheme, "http")] {
 		return port
 	}
-	// If Envoy keeps the host, it keeps its port, except for 80 if the scheme becomes https.
+	// If Envoy keeps the host, it also keeps the port, except for 80 if the scheme becomes https.
 	if r.Host != "" || p.Internal || p.Port.Number == wellKnown["http"] {
 		return 0
 	}
@@ -336,7 +337,7 @@ func (p *Policy) redirectPort(r *mesh.Redirect) uint16 {
 func retries(r mesh.Route) *route.RetryPolicy {
 	out := retry.Default()
 	if r.Retry != nil {
-		// As the Gateway API requires, also after a reset connection and an attempt that timed out.
+		// The Gateway API requires retries also after a reset connection and after an attempt that timed out.
 		out.RetryOn += ",reset"
 		out.NumRetries = wrapperspb.UInt32(uint32(max(r.Retry.Attempts, 0)))
 		for _, code := range r.Retry.Codes {
@@ -355,8 +356,8 @@ func retries(r mesh.Route) *route.RetryPolicy {
 	return out
 }
 
-// headers converts changes of headers. It leaves out changes of the host and of pseudo-headers, because
-// Envoy rejects a whole resource with one. It escapes %, which begins a variable in Envoy.
+// headers converts changes of headers. It leaves out changes of the host and of pseudo-headers, because Envoy
+// rejects a whole resource that contains one. It escapes %, which begins a variable in Envoy.
 func headers(h *mesh.Headers) (add []*core.HeaderValueOption, remove []string) {
 	for _, list := range []struct {
 		pairs [][2]string
