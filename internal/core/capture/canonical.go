@@ -2,10 +2,10 @@ package capture
 
 import "slices"
 
-// Rules and their conditions are in a canonical order, because the kernel's packet filters do not
-// keep the order in which they were written: iptables sorts conditions in its own way, and has a
-// separate list of rules for each family. [Build] and the backends that read rules back use the
-// functions of this file, so that equal rules have equal text.
+// Rules and their conditions are in a canonical order, because the kernel's packet filters do not keep the order
+// in which rules and conditions were written: iptables sorts conditions in its own way, and has a separate list
+// of rules for each family. [Build] and the backends that read rules back use the functions of this file, so that
+// equal rules have equal text.
 
 // conditionOrder is the canonical order of the conditions of a rule.
 var conditionOrder = []Key{

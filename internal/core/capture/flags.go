@@ -57,8 +57,8 @@ func (f *Flag) Set(s string) error {
 // Lookup resolves the name of a user or group to its number.
 type Lookup func(name string) (uint32, error)
 
-// Flags returns the settings of in, in the order of a usage text. users and groups resolve names;
-// if nil, names are refused.
+// Flags returns the settings of the intent in, in the order of a usage text. users and groups resolve names; if
+// nil, names are refused.
 func Flags(in *Intent, users, groups Lookup) []*Flag {
 	user, group := id(users, "user"), id(groups, "group")
 	var dns, allDNS bool
@@ -166,7 +166,7 @@ func (in Intent) Check() error {
 	return nil
 }
 
-// one returns a function that reads a single value.
+// one returns a function that parses a text and stores the single value.
 func one[T any](to *T, parse func(string) (T, error)) func(string) error {
 	return func(s string) error {
 		v, err := parse(s)
@@ -177,9 +177,8 @@ func one[T any](to *T, parse func(string) (T, error)) func(string) error {
 	}
 }
 
-// The maximum lengths of lists. Whoever creates a pod writes the lists, and the node's daemon
-// captures with them. With all lists full, and without ipset, a capture uses 22 MiB of resident
-// memory.
+// The maximum lengths of lists. They bound the memory of the node's daemon, because the lists come from the
+// creator of a pod. With all lists full, and without ipset, a capture uses 22 MiB of resident memory.
 const (
 	MaxPorts      = 128 // ports and ranges of ports
 	MaxRanges     = 256 // ranges of addresses
@@ -189,8 +188,8 @@ const (
 
 func tooMany(most int) error { return fmt.Errorf("too many values; at most %d are possible", most) }
 
-// list reads values separated by commas, and drops duplicates. It skips empty entries, as Istio
-// does.
+// list returns a function that reads values separated by commas, and drops duplicates. It skips empty entries, as
+// Istio does.
 func list[T comparable](most int, parse func(string) (T, error)) func(string) ([]T, error) {
 	return func(s string) (out []T, err error) {
 		seen := map[T]bool{}
@@ -371,8 +370,8 @@ func portRange(s string) (r [2]uint16, err error) {
 	return r, err
 }
 
-// portList reads ports and ranges, and returns each port once, sorted. A single port that is in
-// never is an error; a range skips such ports.
+// portList reads ports and ranges, and returns each port once, sorted. A single port that the list never contains
+// is an error; a range skips such ports.
 func portList(never []uint16) func(string) ([]uint16, error) {
 	return func(s string) (out []uint16, err error) {
 		var ranges []Interval[uint32]
@@ -421,7 +420,7 @@ func parseLoopback(s string) (netip.Prefix, error) {
 	return p, err
 }
 
-// id reads a user or a group, by number or by name.
+// id returns a function that reads a user or a group, given by number or by name.
 func id(lookup Lookup, kind string) func(string) (uint32, error) {
 	return func(s string) (uint32, error) {
 		if n, ok := ParseID(s); ok {

@@ -52,14 +52,14 @@ type (
 	Groups = Selection[uint32]
 )
 
-// An Intent says which connections to capture and which to park. [Defaults] returns the initial
-// one; [Flags] returns the settings that change it.
+// An Intent describes which connections to capture and which to park. [Defaults] returns the initial one; [Flags]
+// returns the settings that change it.
 type Intent struct {
 	Mode         Mode
 	OutboundPort uint16 // the proxy's port for connections of the pod's processes
 	InboundPort  uint16 // the proxy's port for connections to the pod
-	// SingleRules is set if iptables cannot look up sets here: each element of a long list then
-	// takes a rule.
+	// SingleRules is set if iptables cannot look up sets here: each element of a long list then takes a rule of
+	// its own.
 	SingleRules bool
 	TunnelPort  uint16 // the proxy itself listens there: not captured
 	ProxyUIDs   []uint32
@@ -70,13 +70,13 @@ type Intent struct {
 
 	OutboundRanges        Ranges
 	ExcludeOutboundRanges []netip.Prefix
-	OutboundPorts         Ports // captured at every address
+	OutboundPorts         Ports // captured at every destination address
 	ExcludeOutboundPorts  []uint16
 	OwnerGroups           Groups // only processes of these groups are captured
 	ExcludeOwnerGroups    []uint32
 
 	ExcludeInterfaces []string
-	VirtualInterfaces []string     // packets that arrive there are a guest's outbound traffic
+	VirtualInterfaces []string     // interfaces of virtual machines in the pod; packets that arrive there are outbound traffic
 	Loopback          netip.Prefix // IPv4 destinations that stay in the pod
 
 	DNS             DNSMode
@@ -86,9 +86,9 @@ type Intent struct {
 	TProxyTable     int
 	Families        Families // 0: follows from the addresses of the pod, see FamiliesOf
 	Park            ParkMode
-	ParkPorts       Ports         // local ports that are parked besides the proxy's
-	ParkLimit       time.Duration // how long connections wait for an absent listener; 0: as long as the callers retry
-	ParkOnly        bool          // park only; another mesh's rules capture
+	ParkPorts       Ports         // local ports that are parked besides the proxy's ports
+	ParkLimit       time.Duration // limits the wait of connections for an absent listener; 0: they wait as long as the callers retry
+	ParkOnly        bool          // the rules only park, because another mesh's rules capture
 	proxyPortsGiven bool          // set by -p or -z, so ParkOnly does not guess the ports
 }
 
@@ -100,7 +100,7 @@ var statusPorts = []uint16{contract.StatusPort, contract.ReadinessPort, contract
 // Linkerd's.
 var meshPorts = []uint16{contract.OutboundPort, contract.InboundPort, 4140, 4143}
 
-// Defaults returns the behaviour of istio-iptables without flags, with parking.
+// Defaults returns the intent that captures like istio-iptables without flags, and parks.
 func Defaults() Intent {
 	return Intent{
 		Mode:         RedirectMode,
@@ -174,6 +174,6 @@ func (in Intent) parkedPorts() []uint16 {
 			ports = append(ports, p)
 		}
 	}
-	sort.Slice(ports, func(i, j int) bool { return ports[i] < ports[j] }) // see sorted
+	sort.Slice(ports, func(i, j int) bool { return ports[i] < ports[j] }) // saves code, see sorted
 	return slices.Compact(ports)
 }

@@ -9,16 +9,16 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// forgetAbsence is how long the kernel remembers the absence of a listener after the last
-// connection to its port. It bounds how long this memory can be out of date: if no connection
-// arrives after the listener is back, only the timeout clears it.
+// forgetAbsence is the time for which the kernel remembers the absence of a listener after the last connection to
+// its port. It bounds how long this memory can be out of date: if no connection arrives after the listener is
+// back, only the timeout clears it.
 const forgetAbsence = 5 * time.Minute
 
 // releasePort is the source port of the packets of [Release]. No process uses it, so no other
 // packet to a port of the pod is taken for a release.
 const releasePort = contract.ProbePort
 
-// releaseAddrs are the addresses to which [Release] sends its packets; the port is the one to
+// releaseAddrs are the addresses to which [Release] sends its packets; the destination port is the port to
 // release.
 var releaseAddrs = []netip.Prefix{passthrough4, loopback6}
 
@@ -38,14 +38,14 @@ const (
 	ReasonProofTP  = "proof: an inbound connection arrived at the proxy"
 )
 
-// parking makes connections wait for ports without a listener. For each port and family, the kernel
-// has a key in up to two sets with timeouts:
+// parking makes connections to ports without a listener wait. For each port and family, the kernel has a key in
+// up to two sets with timeouts:
 //
 //	parking  the listener has been absent for less than ParkLimit
 //	gone     the listener is absent, and a connection found that out less than forgetAbsence ago
 //
-// A connection that finds a listener deletes both. "gone" without "parking" means that the absence
-// has lasted longer than ParkLimit: connections are refused at once.
+// A connection that finds a listener deletes both keys. "gone" without "parking" means that the absence has
+// lasted longer than ParkLimit: connections are refused at once.
 func (b *builder) parking() {
 	in := b.in
 	if !in.parks() {
@@ -80,8 +80,8 @@ type parkGroup struct {
 	sets  absence
 }
 
-// parkGroups divides the ports into groups. A group of several ports needs sets with ports as keys.
-// With iptables, only ipset has them: its match recent remembers addresses, so each port would need
+// parkGroups divides the ports into groups. A group of several ports needs sets with ports as keys. With
+// iptables, only ipset has such sets. The iptables match recent remembers addresses, so with it each port needs
 // its own chain.
 func (b *builder) parkGroups(ports []uint16) (groups []parkGroup) {
 	rest := parkGroup{chain: "park", all: b.in.ParkPorts.All}
@@ -264,7 +264,7 @@ func (b *builder) release(groups []parkGroup) {
 	}
 }
 
-// releasable appends a rule for the ports of a group. The reason has a format verb for them.
+// releasable appends a rule for the ports of a group. The reason has a format verb for the ports.
 func releasable(l *ruleList, g parkGroup, reason string, do Action) {
 	if g.all {
 		l.add(fmt.Sprintf(reason, "any other port"), do, udp)

@@ -63,8 +63,9 @@ func ReleaseMesh() (again bool) {
 	return again
 }
 
-// release reports whether a rule accepted the release of a port. Its packet to a port that is never
-// parked distinguishes our rule from one that drops everything.
+// release asks the rules to release a port, by sending a packet to it, and reports whether our rule accepted
+// that, which it shows by dropping the packet. A second packet, to a port that is never parked, distinguishes our
+// rule from one that drops everything.
 func release(to netip.Addr, port uint16) (bool, error) {
 	dropped, err := send(netip.AddrPortFrom(to, port))
 	if !dropped {
@@ -92,9 +93,8 @@ func send(to netip.AddrPort) (dropped bool, err error) {
 	return false, err
 }
 
-// shared lets several sockets use releasePort at once. The other one may belong to a concurrent
-// release, or to the previous one: a program that is just being started keeps it open until its
-// exec.
+// shared lets several sockets use releasePort at once. Another socket may belong to a concurrent release, or to
+// an earlier one: a child process that was just forked keeps its copy of the socket open until its exec.
 func shared(_, _ string, c syscall.RawConn) (err error) {
 	failed := c.Control(func(fd uintptr) {
 		err = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1)

@@ -161,7 +161,7 @@ func (b *builder) isSet(n int) bool {
 	return b.hasSets() || n > maxSingleRules && !b.in.SingleRules
 }
 
-// set returns s after adding it to the rule set, unless it is in there.
+// set returns s. It adds s to the rule set, unless the rule set has it already.
 func (b *builder) set(s Set) Set {
 	if b.rs.Set(s.Name) == nil {
 		b.rs.Sets = append(b.rs.Sets, s)
@@ -278,7 +278,7 @@ func (b *builder) inbound() {
 	}
 }
 
-// inboundPorts appends the action take for the local ports that are captured.
+// inboundPorts appends the rules that apply the action take to the captured local ports.
 func (b *builder) inboundPorts(l *ruleList, take Action, reason string) {
 	in := b.in
 	b.neverCaptured(l)

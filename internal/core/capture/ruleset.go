@@ -177,8 +177,8 @@ type Routing struct {
 // recordChain contains one rule without effect, whose comment is the record.
 const recordChain = "record"
 
-// recordVersion must change whenever reasons of rules or their order change: counters of rules are
-// found by them.
+// recordVersion must change whenever reasons of rules or their order change: the counters of rules are found by
+// their reasons and order.
 const recordVersion = "outrider/3"
 
 // Record identifies a rule set in the kernel: its version, backend and digest.

@@ -8,7 +8,7 @@ type State struct {
 	// Packets contains, by the name of the chain, a counter for each rule: the packets that met all
 	// its conditions since the rules were written.
 	Packets map[string][]uint64
-	Variant string // of iptables, if it has the rules: "legacy" or "nft"
+	Variant string // "legacy" or "nft", if the rules are those of iptables
 }
 
 // ErrNone means that a network namespace contains no rules of ours.

@@ -10,16 +10,15 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// A chain is a chain in the rules of one family.
+// A chain is a chain of one family, with the counters of its rules.
 type chain struct {
 	capture.Chain
 	packets []uint64
 }
 
-// assemble returns the state that the rules of both families form. It has no Routing, which is not
-// part of the packet filter. The error is [capture.ErrNone] if there are no rules of ours. Rules of
-// ours that we would not write, or that are in one family but belong in both, are an error that
-// names them.
+// assemble returns the state that the rules of both families form. It has no Routing, which is not part of the
+// packet filter. The error is [capture.ErrNone] if there are no rules of ours. It fails if some of our rules are
+// not as we write them, or are in one family but belong in both; that error names the rules.
 func assemble(four, six owned, kernel map[string]kernelSet) (capture.State, error) {
 	st := capture.State{}
 	sets := newSetReader(kernel)
@@ -140,7 +139,7 @@ func merge(families capture.Families, four, six []chain) (chains []capture.Chain
 	return chains, packets, nil
 }
 
-// count returns the packets of the next rule.
+// count returns the packets of the next rule, and removes its counter from the list.
 func (c *chain) count() uint64 {
 	if len(c.packets) == 0 {
 		return 0

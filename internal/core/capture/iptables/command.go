@@ -31,8 +31,8 @@ var variants = []variant{nft, legacy}
 // errNoTool means that the commands of a variant are not installed.
 var errNoTool = errors.New("not found in PATH; install iptables")
 
-// program returns the command for a family and an action, "save" or "restore". If no command has
-// the variant's name, the command without a variant in its name may be of that variant.
+// program returns the command for a family and an action, "save" or "restore". If no command has the variant's
+// name, it returns the command without a variant in its name, provided that this is of the variant.
 func program(ctx context.Context, v variant, family capture.Families, action string) (string, error) {
 	base := "iptables"
 	if family == capture.IPv6 {
@@ -66,7 +66,6 @@ func WithOpenFile(ctx context.Context, f *os.File) context.Context {
 	return context.WithValue(ctx, openFileKey{}, f)
 }
 
-// run runs one command.
 func run(ctx context.Context, stdin, path string, args ...string) (stdout string, err error) {
 	return start(ctx, stdin, path, args...)()
 }

@@ -9,11 +9,10 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// A guard is in place while the rules of a family change. iptables commits each table and each
-// family separately, so a run can be killed when only one family is captured. The guard drops the
-// first packet of each new connection; the caller's kernel tries again a second later. So after a
-// killed run connections wait, and none bypasses the proxy. The next run of capture or clean
-// removes the guard.
+// A guard is a group of rules that is in place while the rules of a family change. iptables commits each table
+// and each family separately, so a run can be killed when only one family is captured. The guard drops the first
+// packet of each new connection; the caller's kernel tries again a second later. So connections wait after a run
+// was killed, and none bypasses the proxy. The next run of capture or clean removes the guard.
 type guard uint8
 
 const (
@@ -24,11 +23,11 @@ const (
 
 const guardChain = prefix + "GUARD"
 
-// guarded are the kernel's chains that jump to the guard. Packets of a guest of the pod pass
-// FORWARD.
+// guarded are the kernel's chains that jump to the guard. Packets of a virtual machine in the pod pass FORWARD.
 var guarded = []string{"INPUT", "OUTPUT", "FORWARD"}
 
-// rules also drop connections that are not captured, since they exist only for milliseconds.
+// rules returns the rules of the guard. They also drop connections that are not captured, because the guard
+// exists only for milliseconds.
 func (g guard) rules() []entry {
 	const reason = "-m comment --comment \"capture is at work, or was interrupted\" -j DROP"
 	return []entry{
@@ -37,7 +36,8 @@ func (g guard) rules() []entry {
 	}[:g]
 }
 
-// raise writes the guard, and removes a whole or partial one that is in from.
+// raise returns input for iptables-restore that writes the guard, and removes a complete or partial guard that is
+// in from.
 func (g guard) raise(from owned) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*filter\n:%s - [0:0]\n", guardChain)
@@ -56,9 +56,9 @@ func (g guard) raise(from owned) string {
 	return b.String()
 }
 
-// lowerGuard removes a whole guard. If the changed rules look up sets, it first writes a rule with
-// an iptables module. nf_tables destroys old rules with a delay, and until then their sets cannot
-// be removed; but it waits for the destruction before it creates such a rule
+// lowerGuard returns input for iptables-restore that removes a complete guard. If the changed rules look up sets,
+// it first writes a rule with an iptables module. nf_tables destroys old rules with a delay, and until then their
+// sets cannot be removed; but it waits for the destruction before it creates such a rule
 // (nft_compat_wait_for_destructors, since Linux 5.11).
 func lowerGuard(sets bool) string {
 	var b strings.Builder

@@ -80,8 +80,8 @@ func (c setConn) change(command, flags uint16, fill func(*netlink.Batch)) error 
 	return c.request(command, unix.NLM_F_ACK|flags, fill, func([]byte) error { return nil })
 }
 
-// Attributes with numbers of other sizes than in nf_tables. If the kernel requires a flag for their
-// byte order, they are in network order.
+// The functions below append attributes with numbers, whose sizes differ from those in nf_tables. Where the
+// kernel requires the flag inOrder, the number is in network byte order.
 const inOrder = unix.NLA_F_NET_BYTEORDER
 
 func byteAttribute(b *netlink.Batch, kind uint16, n byte) { b.Attribute(kind, []byte{n}) }
@@ -108,7 +108,7 @@ func setError(number unix.Errno) error {
 	return number
 }
 
-// Sets returns why sets cannot be used here: the kernel has no ipset, or the iptables programs
+// Sets returns an error if sets cannot be used here, because the kernel has no ipset or the iptables programs
 // could not access it.
 func (b *Backend) Sets() error {
 	c, err := openSets()

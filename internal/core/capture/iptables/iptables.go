@@ -22,8 +22,8 @@ type Backend struct {
 	sets  map[string]kernelSet
 }
 
-// look returns the last result if nothing was written since. This is safe, since capture has locked
-// the namespace.
+// look finds our rules. It returns its last result if nothing was written since. This is safe, since capture has
+// locked the namespace.
 func (b *Backend) look(ctx context.Context) (m machine, err error) {
 	if b.seen != nil {
 		return b.seen, nil
@@ -56,8 +56,8 @@ func (b *Backend) Available(ctx context.Context) (capture.Families, error) {
 	return capture.DualStack, nil
 }
 
-// Apply makes rs the only rule set of ours, in either variant. On an error, our rules do not
-// change. A rule set without rules removes all.
+// Apply writes rs and removes our other rules, in both variants. On an error, our rules do not change. If rs has
+// no rules, all our rules are removed.
 //
 // The memory of parking survives Apply: the kernel keeps the lists of module recent by name, as
 // long as rules use them.
@@ -94,8 +94,8 @@ func (b *Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 	return errors.Join(err, finish(err == nil))
 }
 
-// Guard makes new connections wait until Apply or Remove. It places guards wherever rules of ours
-// are, or, if there are none, where Apply would write them.
+// Guard makes new connections wait until Apply or Remove is called. It places guards wherever rules of ours are,
+// or, if there are none, where Apply would write them.
 func (b *Backend) Guard(ctx context.Context) error {
 	m, err := b.look(ctx)
 	if err != nil {

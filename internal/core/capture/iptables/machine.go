@@ -17,10 +17,10 @@ import (
 type site struct {
 	variant   variant
 	four, six owned
-	err       error // why the kernel does not support the variant
+	err       error // the reason if the kernel does not support the variant
 }
 
-// A machine contains both variants.
+// A machine contains our rules in both variants of iptables.
 type machine map[variant]*site
 
 // hasSix is a file that exists only if the kernel has IPv6.
@@ -116,7 +116,7 @@ func (m machine) choose(ctx context.Context, name string) (variant, error) {
 	return "", unusable("iptables", errors.Join(errs...))
 }
 
-// usable returns the reason if a variant cannot be used.
+// usable returns an error if a variant cannot be used.
 func (m machine) usable(ctx context.Context, v variant) error {
 	if m[v].err != nil {
 		return m[v].err

@@ -176,7 +176,8 @@ func changeTable(b *strings.Builder, name capture.Table, from, to tableRules) {
 	b.WriteString("COMMIT\n")
 }
 
-// without returns a without the elements of b. Each element of b removes a single one.
+// without returns the list a after the removal of the elements of the list b. Each element of b removes at most
+// one element.
 func without(a, b []jump) []jump {
 	rest := slices.Clone(a)
 	for _, j := range b {

@@ -64,8 +64,8 @@ func (s *setReader) timed(v values) error {
 	return nil
 }
 
-// parseRule is the inverse of writer.rule, except for the rule's family: it parses a rule of one
-// family. It adds the sets that the rule looks up to sets.
+// parseRule is the inverse of writer.rule, except for the rule's family: it parses a rule of one family. The sets
+// that the rule looks up are added to the argument sets.
 func parseRule(spec string, family capture.Families, sets *setReader) (capture.Rule, error) {
 	words, err := split(spec)
 	if err != nil {

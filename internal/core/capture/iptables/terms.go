@@ -71,9 +71,9 @@ type effect struct {
 	words string
 }
 
-// effects lists the actions. Actions of module recent are written as the last condition, since all
-// others must be met before; the others are targets. A target whose text starts with that of
-// another target follows it.
+// effects lists the actions. Actions of module recent are written as the last condition, since all others must be
+// met before; the others are targets. If the text of one target begins with the text of another, the longer one
+// comes first.
 var effects = []effect{
 	{capture.Update, "-j SET --add-set {list} dst --exist"},
 	{capture.Add, "-j SET --add-set {list} dst"},

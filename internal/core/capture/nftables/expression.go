@@ -25,7 +25,7 @@ type values [unix.NFTA_DYNSET_FLAGS + 1]string
 // verdict is our name for an expression that the kernel calls immediate, with the register of verdicts.
 const verdict = "verdict"
 
-// A form is how an attribute is encoded.
+// A form is the encoding of an attribute.
 type form int
 
 const (
@@ -35,7 +35,7 @@ const (
 	wide                 // a number of eight bytes
 	text
 	data // bytes for a register, or to compare with one
-	code // of a verdict, in four bytes, and the name of a chain
+	code // the code of a verdict, in four bytes, and the name of a chain
 )
 
 // sizes has the size in bytes of each form of a number.
@@ -107,7 +107,7 @@ func (e *expression) String() string {
 	return s
 }
 
-// kernelName returns the kernel's name for one of ours.
+// kernelName returns the kernel's name for an expression.
 func kernelName(name string) string {
 	if name == verdict {
 		return "immediate"
@@ -154,8 +154,8 @@ func (b batch) value(a attribute, v string) {
 	}
 }
 
-// decodeExpression is the inverse of batch.expression. An expression that our rules do not use has no
-// values, and a name that none of ours has.
+// decodeExpression is the inverse of batch.expression. For an expression that our rules do not use, the result
+// has no values, and a name that none of our expressions has.
 func decodeExpression(a netlink.Attributes) *expression {
 	name := ""
 	for a.Next() {
@@ -205,7 +205,7 @@ func decodeValue(f form, a netlink.Attributes) (string, bool) {
 	return trim(a.Value), len(a.Value) == sizes[f]
 }
 
-// decodeData decodes the value for a register; a verdict's is its code and the name of a chain.
+// decodeData decodes the value for a register; the value of a verdict is its code and the name of a chain.
 func decodeData(f form, a netlink.Attributes) (out string, ok bool) {
 	for a.Next() {
 		switch {

@@ -37,8 +37,8 @@ func (b *Backend) HasChains(family capture.Families, prefix string) (found bool,
 	return found, nil
 }
 
-// lacking converts an error. The kernel answers lists and requests for a subsystem that it lacks
-// differently (nfnetlink_rcv_msg) from batches; the result is the error for a batch, which is
+// lacking converts the error of a request or a list to that of a batch. If the kernel lacks a subsystem, it
+// answers a request or a list with EINVAL (nfnetlink_rcv_msg), but a batch with EOPNOTSUPP, which is
 // [Unsupported].
 func lacking(err error) error {
 	if errors.Is(err, unix.EINVAL) {

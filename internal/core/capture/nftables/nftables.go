@@ -47,8 +47,8 @@ const (
 	create = unix.NLM_F_REQUEST | unix.NLM_F_CREATE
 )
 
-// Apply makes rs the only rule set of ours, in one transaction. On an error, the kernel's rules do
-// not change, unless the error says that the kernel's answer was lost.
+// Apply replaces our rule set by rs, in one transaction. On an error, the kernel's rules do not change, unless
+// the error says that the kernel's answer was lost.
 func (b *Backend) Apply(_ context.Context, rs capture.Ruleset) error {
 	// If a transaction deletes, the process cannot exit until the kernel has freed the deleted
 	// objects, which takes half the time of a run. So the first table is only added.

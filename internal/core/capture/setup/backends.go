@@ -28,7 +28,7 @@ func Backends(choice, variant string) ([]Backend, error) {
 // used to write new rules.
 type notChosen struct{ Backend }
 
-// chosenOrNot returns b, or the backend inside a notChosen, as a T if it is one.
+// chosenOrNot returns b, or the backend inside b if b is notChosen, as a T, and whether it is a T.
 func chosenOrNot[T any](b Backend) (T, bool) {
 	if n, ok := b.(notChosen); ok {
 		b = n.Backend

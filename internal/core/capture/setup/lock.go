@@ -16,9 +16,9 @@ import (
 	"outrider.dev/internal/core/capture/iptables"
 )
 
-// lockLimit bounds the wait for other captures in the namespace. A capture takes about 30 ms with
-// nftables and 0.3 s with iptables, including proofs, so 20 concurrent ones on a loaded machine
-// fit. The limit is half of the time limit of a whole run.
+// lockLimit bounds the wait for other captures in the namespace. A capture takes about 30 ms with nftables and
+// 0.3 s with iptables, including proofs, so 20 concurrent ones on a loaded machine can finish in this time. The
+// limit is half of the time limit of a whole run.
 const lockLimit = 30 * time.Second
 
 // netnsFile is the locked file: the network namespace of the calling thread. The kernel has one
@@ -42,7 +42,8 @@ func lock(ctx context.Context, notes io.Writer, limit time.Duration) (locked con
 	err = flock(f, unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		fmt.Fprintf(notes, "waiting for %s, which has locked this network namespace\n", holder(f))
-		// The wait cannot be cancelled. If it is abandoned, it unlocks when it ends.
+		// flock cannot be cancelled. If the caller gives up, the goroutine unlocks the file as soon as it gets
+		// the lock.
 		done := make(chan error)
 		given := make(chan struct{})
 		go func() {

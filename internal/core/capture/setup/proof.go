@@ -14,12 +14,12 @@ import (
 	"outrider.dev/internal/core/capture/trace"
 )
 
-// A Proof tells whether a connection in one direction was captured: its first packet is sent, and
-// the counters of the rules show where the packet arrived.
+// A Proof is the result of a test whether a connection in one direction is captured: the first packet of a
+// connection is sent, and the counters of the rules show where it arrived.
 //
 // The packet carries a mark by which the rules reject it at its destination ([capture.ProofOut] and
-// [capture.ProofIn]). So a proof needs no listener, takes no connection away from one, leaves no
-// state behind, and sends nothing out of the pod.
+// [capture.ProofIn]). So a proof needs no listener, takes no connection away from a listener, leaves no state
+// behind, and sends nothing out of the pod.
 type Proof struct {
 	Direction string `json:"direction"` // "outbound" or "inbound"
 	Family    string `json:"family"`    // "ipv4" or "ipv6"
@@ -39,10 +39,9 @@ func (p Proof) String() string {
 // millisecond. The limit is reached only if the packet is lost.
 const answerLimit = 2 * time.Second
 
-// rounds bounds how often a failed proof is repeated, from other source ports. A packet with the
-// addresses and ports of an earlier proof would take that one's path: connection tracking remembers
-// a refused connection and its destination for 10 seconds (nf_conntrack_tcp_timeout_close), even
-// when the rules change.
+// rounds bounds how often a failed proof is repeated, from other source ports. A packet with the addresses and
+// ports of an earlier proof would take the path of the earlier packet: connection tracking remembers a refused
+// connection and its destination for 10 seconds (nf_conntrack_tcp_timeout_close), even when the rules change.
 const rounds = 3
 
 // prove tests both directions of the rule set in state, for each family that it captures. read
@@ -109,7 +108,7 @@ type attempt struct {
 	family    capture.Families
 	conn      trace.Conn
 	as        identity
-	why       error // why no connection can be tried
+	why       error // the reason if no connection can be tried
 	sent      bool
 	answer    error
 }

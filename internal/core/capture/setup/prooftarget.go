@@ -11,8 +11,8 @@ import (
 	"outrider.dev/internal/core/capture/trace"
 )
 
-// choose traces the rules to find a connection, and an identity to open it, that end in the rule
-// that counts the proof. The error says why there is none.
+// choose returns a connection, and an identity to open it, whose packet reaches the rule that counts the proof.
+// It finds them by tracing candidates through the rules. The error says why there are none.
 func choose(rs capture.Ruleset, d direction, family capture.Families) (trace.Conn, identity, error) {
 	why := errors.New("nothing that is captured can be tried here")
 	ids := []identity{own(), {65534, 65534}, {own().uid, 65534}, {own().uid, 0}, {65534, own().gid}, {0, 0}}
@@ -59,8 +59,8 @@ func choose(rs capture.Ruleset, d direction, family capture.Families) (trace.Con
 // for all of them.
 const maxRoutes = 64
 
-// proves reports whether a connection arrives where the proof is counted because of the rules, and
-// not because that was its destination.
+// proves reports whether the rules lead a connection to the place where the proof is counted. It is false if that
+// was the destination of the connection anyway.
 func proves(t trace.Trace, d direction) bool {
 	redirected := false
 	for _, step := range t.Steps {

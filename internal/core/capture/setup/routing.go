@@ -171,7 +171,7 @@ func (r router) add(e entry, off bool) (added bool, err error) {
 	return false, fmt.Errorf("adding %s: %w%s", e, err, hint)
 }
 
-// noteIPv6Off tells the user that [ipv6Off] holds in the namespace.
+// noteIPv6Off is the note for the user if [ipv6Off] is true in the namespace.
 const noteIPv6Off = "IPv6 is switched off on lo (net.ipv6.conf.lo.disable_ipv6): its rules are in place; " +
 	"run capture again when it is switched on, for the address ::6 and for the route of TPROXY"
 

@@ -51,7 +51,7 @@ func (e entry) same(f entry) bool {
 	return e.kind == f.kind && e.family == f.family && e.table == f.table && e.mark == f.mark
 }
 
-// localRoute makes every address local, in a separate table.
+// localRoute returns a route that makes every address local, in a separate table.
 func localRoute(family uint8, want capture.Routing) entry {
 	m := header(family, 0, routeProtocol, unix.RT_SCOPE_HOST, unix.RTN_LOCAL)
 	m = attribute(m, unix.RTA_TABLE, number(uint32(want.Table)))
@@ -59,8 +59,8 @@ func localRoute(family uint8, want capture.Routing) entry {
 	return entry{kind: localRoutes, family: family, table: uint32(want.Table), message: m}
 }
 
-// policyRule routes marked packets by that table. Without a priority, the kernel places it before
-// all others.
+// policyRule returns a routing rule by which marked packets use the table of localRoute. It has no priority, so
+// the kernel places it before all others.
 func policyRule(family uint8, want capture.Routing) entry {
 	m := header(family, 0, 0, 0, unix.FR_ACT_TO_TBL)
 	m = attribute(m, unix.FRA_TABLE, number(uint32(want.Table)))
@@ -69,7 +69,7 @@ func policyRule(family uint8, want capture.Routing) entry {
 	return entry{kind: policyRules, family: family, table: uint32(want.Table), mark: want.Mark, message: m}
 }
 
-// sixAddress adds [sixSource] to lo.
+// sixAddress is the address [sixSource] of lo.
 var sixAddress = entry{kind: addresses, family: unix.AF_INET6, message: addressOfLo(sixSource)}
 
 // six returns the address ::6 of lo, or nil.
@@ -102,7 +102,7 @@ func (r router) ours() (out []entry, err error) {
 	return out, nil
 }
 
-// An address is an address of an interface, with the interface's index.
+// An address is an IP address of the interface with an index.
 type address struct {
 	index  uint32
 	prefix netip.Prefix

@@ -18,9 +18,8 @@ import (
 	"outrider.dev/internal/core/capture/trace"
 )
 
-// A Backend writes rule sets to one of the kernel's packet filters. Apply replaces our rules there,
-// and changes nothing on an error. If there are none, Read returns capture.ErrNone, and Remove does
-// nothing.
+// A Backend writes rule sets to one of the kernel's packet filters. Apply replaces our rules there, and changes
+// nothing on an error. If there are no rules of ours, Read returns capture.ErrNone, and Remove does nothing.
 type Backend interface {
 	Name() string
 	Apply(context.Context, capture.Ruleset) error

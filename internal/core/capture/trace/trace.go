@@ -64,7 +64,6 @@ func (p Pod) listens(proto uint32, port uint16, transparent bool) bool {
 // Fate is the end of a connection.
 type Fate string
 
-// The fates.
 const (
 	Passes     Fate = "passes"              // goes to its destination
 	Redirected Fate = "redirected"          // accepted by a listener on another local port
@@ -82,7 +81,7 @@ type Step struct {
 	Rule  capture.Rule
 }
 
-// A Trace says where a connection ends, and which rules led it there.
+// A Trace is the path of a connection: where it ends, and which rules led it there.
 type Trace struct {
 	Conn       Conn
 	Fate       Fate

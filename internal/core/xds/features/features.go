@@ -131,8 +131,7 @@ func samplingOf(p *xds.Proxy) string {
 // Timeouts of proxies whose agent answers while the control plane is unreachable.
 const (
 	// relayedFirstUseTimeout is only a safety net, because the agent answers while the control plane is
-	// away. If the control plane is slow, a first use waits until the timeout of its client or its
-	// route.
+	// unreachable. If the control plane is slow, a first use waits until the timeout of its client or its route.
 	relayedFirstUseTimeout = 5 * time.Minute
 	// relayedEndpointsTimeout is shorter, because Envoy subscribes to no other cluster while one waits for its
 	// endpoints.

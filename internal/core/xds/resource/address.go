@@ -129,9 +129,10 @@ func (v *snapshot) internalCluster(p *xds.Proxy, a names.Address, t names.Target
 	return out
 }
 
-// tcpCluster returns the cluster of the same address for connections without early bytes, because pools
-// connect before they have a request. It is sent along, so that a service in use stays reachable in
-// both ways while the control plane is unreachable.
+// tcpCluster returns the cluster for bytes of an address that has a cluster for requests. Connections without
+// early bytes use it, such as those of pools, which connect before they have a request. It is sent together with
+// the cluster for requests, so that a service in use stays reachable by both while the control plane is
+// unreachable.
 func (v *snapshot) tcpCluster(p *xds.Proxy, a names.Address, t names.Target) xds.Dependency {
 	a.Prefix = names.TCP
 	if a.Late(t.Port.Protocol) {
