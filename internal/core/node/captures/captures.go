@@ -29,12 +29,12 @@ import (
 // ownNamespace is the network namespace of this process, which is the node's.
 const ownNamespace = "/proc/self/ns/net"
 
-// environment is for the agent: its iptables backend looks for programs in PATH, and its garbage
-// collector observes the memory limit.
+// environment contains the variables of the agent: its iptables backend looks for programs in PATH, and its
+// garbage collector observes the memory limit.
 var environment = []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "GOMEMLIMIT=12MiB"}
 
-// Limits: how many agents run at once, while others wait; and how many flags one gets, including
-// repeated ones.
+// Limits of the number of agents that run at the same time, while others wait, and of the flags of one agent,
+// including repeated flags.
 const (
 	atOnce   = 4
 	maxFlags = 128
@@ -109,10 +109,10 @@ func (c *Captures) Forget(id string) {
 	}
 }
 
-// starting is how long after its network's setup a sandbox may be missing from the runtime's list.
+// starting is the time for which a sandbox may be missing from the runtime's list after its network was set up.
 const starting = 10 * time.Minute
 
-// Keep removes the data about all other sandboxes, except those that may be starting.
+// Keep removes the data about all sandboxes except those with these IDs and those that may be starting.
 func (c *Captures) Keep(ids []string) {
 	known := map[string]bool{}
 	entries, _ := os.ReadDir(c.dir) // an error means that there are none yet

@@ -94,8 +94,8 @@ func (p plugin) add(args *skel.CmdArgs) error {
 	return err
 }
 
-// forgetting limits how long the end of a sandbox waits for the daemon, which the runtime will also
-// tell about it.
+// forgetting limits how long the end of a sandbox waits for the daemon. The runtime also reports the end to the
+// daemon.
 const forgetting = time.Second
 
 // del tells the daemon that a sandbox has ended. It never fails, because a sandbox that cannot end
@@ -110,7 +110,6 @@ func (p plugin) del(args *skel.CmdArgs) error {
 	return nil
 }
 
-// parse parses a configuration.
 func parse(text []byte) (conf, error) {
 	var c conf
 	if err := json.Unmarshal(text, &c); err != nil {

@@ -23,18 +23,18 @@ import (
 type Dir struct {
 	Path   string
 	Plugin string // the name of Outrider's plugin
-	Entry  string // its entry in a list
+	Entry  string // the plugin's entry in a list of plugins
 	Log    *slog.Logger
 }
 
-// mark is in the name of a list that belongs to Outrider entirely. It sorts before "conf" and "json".
+// mark is the suffix of the name of a list that belongs to Outrider entirely. It sorts before the extensions.
 const mark = ".0-outrider.conflist"
 
 // ErrNone means that there is no configuration, because the main plugin has not written it yet.
 var ErrNone = errors.New("there is no network configuration yet")
 
-// configurations returns the names of the files that a runtime reads, in its order. Lists that belong
-// to Outrider entirely are returned separately.
+// configurations returns the names of the files that a runtime reads, in the order in which it reads them. Lists
+// that belong to Outrider entirely are returned separately.
 func (d Dir) configurations() (theirs, ours []string, err error) {
 	entries, err := os.ReadDir(d.Path)
 	if err != nil {
@@ -209,7 +209,7 @@ func read(path string) ([]byte, fs.FileInfo, error) {
 	return text, info, err
 }
 
-// again is when a failed attempt is repeated even if the directory has not changed.
+// again is the time after which a failed attempt is repeated even if the directory has not changed.
 const again = 5 * time.Second
 
 // Keep installs the plugin, and does so again whenever the directory changes, until ctx ends. Each time

@@ -1,9 +1,9 @@
 // Package cniconf keeps Outrider's plugin in a node's network configuration, which another program owns
 // and may write at any time.
 //
-// It appends an element to a list of plugins by editing the bytes: nothing else changes, and removing
-// the element restores the original file. A file with a single plugin cannot contain a second one. For
-// it a list with the same plugin and ours is written under a name that sorts before the file's.
+// It appends an element to a list of plugins by editing the bytes: nothing else changes, and removing the element
+// restores the original file. A file with a single plugin cannot contain a second one. In that case a list with
+// the same plugin and ours is written under a name that sorts before the name of the file.
 package cniconf
 
 import (
@@ -81,7 +81,7 @@ func isType(element []byte, plugin string) bool {
 	return json.Unmarshal(element, &e) == nil && json.Unmarshal(e["type"], &name) == nil && name == plugin
 }
 
-// Insert returns a list of plugins with an entry as its last element. If it is there already, the list
+// Insert returns a list of plugins with an entry as its last element. If the entry is there already, the list
 // stays as it is; an entry of the same type that is elsewhere or different is replaced.
 func Insert(text []byte, plugin, entry string) ([]byte, error) {
 	spans, ours, err := elements(text, plugin)

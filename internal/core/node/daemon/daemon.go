@@ -40,7 +40,7 @@ type Options struct {
 	ReadyFile                      string // says why the process does not do its part
 	DaemonSetNamespace, DaemonSet  string // if this DaemonSet is deleted, the node is restored; empty: never
 	Taint                          bool
-	Handlers                       []string         // of the runtime, that run containers on the node's kernel, in addition to the known ones
+	Handlers                       []string         // handlers of the runtime that run containers on the node's kernel, in addition to the known ones
 	Kube                           *kubenode.Client // nil: the Node is not written
 	Log                            *slog.Logger
 	settle, handover, leaveTimeout time.Duration
@@ -48,18 +48,19 @@ type Options struct {
 
 // Intervals and limits.
 const (
-	// settle is how long the plugins may be disconnected before the Node says so: a runtime that
+	// settle is the time for which the plugins may be disconnected before the Node says so: a runtime that
 	// restarts is usually back earlier, and pods wait meanwhile.
 	settle = 2 * time.Second
-	// handover is how long another process may need to take the lead when this one ends.
+	// handover is the time that another process may need to take the lead when this one ends.
 	handover = 2 * time.Second
 	// leaveTimeout limits the time for restoring the node at the end.
 	leaveTimeout = 20 * time.Second
 	retryMax     = 30 * time.Second // pause between requests to the API server
-	// reconcile is roughly how often the Node is read: it may have been created again, without the
+	// reconcile is roughly the interval at which the Node is read: it may have been created again, without the
 	// label.
 	reconcile = 5 * time.Minute
-	// heartbeat is how often a process reports that it is alive, and hangs is how old a report may be.
+	// heartbeat is the interval at which a process reports that it is alive, and hangs is the maximum age of such
+	// a report.
 	heartbeat = 5 * time.Second
 	hangs     = 30 * time.Second
 )
@@ -93,7 +94,7 @@ type daemon struct {
 	changed chan struct{} // contains a value while the state differs from the reported one
 }
 
-// state says whether this process leads, and which of its parts work.
+// state records whether this process leads, and which of its parts work.
 type state struct {
 	guards, leads, connected bool
 	conf                     error
@@ -101,7 +102,7 @@ type state struct {
 
 func (s state) serves() bool { return s.leads && s.connected && s.conf == nil }
 
-// unready says why a process does not do its part; empty: it does.
+// unready returns the reason why a process does not do its part; empty if it does.
 func (s state) unready() string {
 	switch {
 	case !s.guards || s.leads && !s.connected:
@@ -227,7 +228,7 @@ func (d *daemon) leaves(ctx context.Context) bool {
 	return is
 }
 
-// install copies to the node the programs that others run, before the configuration names them.
+// install copies the programs that other processes run to the node, before the configuration names them.
 func (d *daemon) install() error {
 	if err := hostfile.Copy(d.Program, filepath.Join(d.CNIBin, cni.Program)); err != nil {
 		return err
@@ -301,7 +302,7 @@ func (d *daemon) validated() string {
 	return state
 }
 
-// report writes the readiness file, and writes to the Node whether it serves.
+// report writes the readiness file, and writes to the Node whether the plugins serve.
 func (d *daemon) report(ctx context.Context) error {
 	var reported *told
 	since := time.Now() // begin of the time without serving
@@ -355,7 +356,7 @@ func (d *daemon) report(ctx context.Context) error {
 	}
 }
 
-// writeReady writes the file. If it is empty, this process does its part.
+// writeReady writes the readiness file. An empty file means that this process does its part.
 func (d *daemon) writeReady() error {
 	return atomicfile.Write(d.ReadyFile, []byte(d.now().unready()), 0o644)
 }
@@ -373,8 +374,8 @@ func (d *daemon) tell(ctx context.Context, s state, validator string, known bool
 	return d.Kube.ServesNot(ctx, d.Taint)
 }
 
-// Ready reports why a process does not do its part. If lifeAlone is set, it only reports a process that
-// does not run, or hangs.
+// Ready returns an error that says why a process does not do its part. If lifeAlone is set, only a process that
+// does not run, or hangs, is an error.
 func Ready(file string, lifeAlone bool) error {
 	info, err := os.Stat(file)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"outrider.dev/internal/core/node/nri"
 )
 
-// Guard refuses containers that no daemon has adjusted, over a connection from the runtime, until the
-// runtime ends it or its program is removed or replaced.
+// Guard refuses containers that no daemon has adjusted. It uses a connection from the runtime, and returns when
+// the runtime ends the connection, or when the guard's program is removed or replaced.
 func Guard(ctx context.Context, conn net.Conn, log *slog.Logger) error {
 	program, err := os.Executable()
 	if err != nil {

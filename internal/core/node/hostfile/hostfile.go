@@ -86,7 +86,7 @@ func Copy(source, target string) error {
 	return nil
 }
 
-// staleAfter is when the directory of an unfinished copy is removed.
+// staleAfter is the age at which the directory of an unfinished copy is removed.
 const staleAfter = time.Hour
 
 func workDir(parent string) (string, error) {

@@ -148,11 +148,10 @@ func (c *Client) Serves(ctx context.Context, validator string) error {
 	return c.set(ctx, func(labels) labels { return labels{contract.NodeInstalled, validator} }, false)
 }
 
-// ServesNot records that they do not serve: if tainted is set and the Node has the label, it gets the
-// taint. A node on which the plugins have never served, because its runtime cannot, stays open for pods
-// that do not need them. The label stays, because a starting kubelet permanently ends pods that its
-// node's labels no longer fit (canAdmitPod of kubernetes v1.34.4), and after a reboot it starts before
-// the plugins.
+// ServesNot records that the plugins do not serve: if tainted is set and the Node has the label, it gets the
+// taint. A node on which the plugins have never served, because its runtime does not support them, stays open for
+// pods that do not need them. The label stays, because a starting kubelet permanently ends pods that its node's
+// labels no longer fit (canAdmitPod of kubernetes v1.34.4), and after a reboot it starts before the plugins.
 func (c *Client) ServesNot(ctx context.Context, tainted bool) error {
 	return c.set(ctx, func(has labels) labels { return has }, tainted)
 }

@@ -26,7 +26,7 @@ const (
 	retryMax  = time.Second
 )
 
-// logged is after how many attempts, those in a minute, a failure is logged again.
+// logged is the number of attempts, roughly those of a minute, after which a failure is logged again.
 const logged = 60
 
 // registration limits how long a runtime may take to register the plugin. containerd 2.2 registers none

@@ -50,12 +50,12 @@ type Plugin struct {
 	States   States
 	Captures Captures
 	Agents   Agents
-	Handlers []string // of the runtime, that run containers on the node's kernel, in addition to the known ones
+	Handlers []string // handlers of the runtime that run containers on the node's kernel, in addition to the known ones
 	Log      *slog.Logger
 
 	AgentsRoot, StatesRoot string // sources of the mounts; default: those in the contract
 
-	limit atomic.Int64 // how long the runtime waits for an answer, a time.Duration
+	limit atomic.Int64 // the time for which the runtime waits for an answer, a time.Duration
 }
 
 // workOf returns what the node must do for a pod; false without the annotation.
@@ -184,7 +184,7 @@ func (p *Plugin) ValidateContainerAdjustment(_ context.Context, req *api.Validat
 	argv := req.GetContainer().GetArgs()
 	if adjusted := req.GetAdjust().GetArgs(); len(adjusted) > 0 {
 		argv = adjusted
-		if argv[0] == "" { // UpdateArgs marks its arguments so
+		if argv[0] == "" { // UpdateArgs marks its arguments by an empty first one
 			argv = argv[1:]
 		}
 	}

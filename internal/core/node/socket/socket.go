@@ -28,8 +28,8 @@ const (
 // take seconds.
 const Timeout = 30 * time.Second
 
-// A Question describes a new sandbox, with the pod's annotation
-// [outrider.dev/internal/base/contract.NodeWork], or, without a namespace, one that has ended.
+// A Question describes a new sandbox, with the pod's annotation [outrider.dev/internal/base/contract.NodeWork].
+// Without a namespace, it describes a sandbox that has ended.
 type Question struct {
 	Sandbox     string       `json:"sandbox"`
 	Namespace   string       `json:"namespace,omitempty"` // path of its network namespace

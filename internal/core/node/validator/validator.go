@@ -1,6 +1,6 @@
-// Package validator reports whether a node's containerd has NRI's validator on. The validator creates
-// no container without the plugins that its pod requires. If another plugin keeps ours from connecting,
-// only the validator prevents a container from starting without its gate.
+// Package validator reports whether a node's containerd has NRI's validator switched on. The validator creates no
+// container without the plugins that its pod requires. If another plugin keeps ours from connecting, only the
+// validator prevents a container from starting without its gate.
 package validator
 
 import (
@@ -33,8 +33,8 @@ type config struct {
 	}
 }
 
-// State returns a value for the label [contract.NodeValidator], and an error if it is unknown. The
-// runtime creates its socket when it starts, so it does not use a file that was written later.
+// State returns a value for the label [contract.NodeValidator], and an error if it is unknown. The runtime
+// creates its socket when it starts, so a configuration that is newer than the socket is not in use yet.
 func State(path, socket string) (string, error) {
 	on, written, err := read(path)
 	if err != nil {
