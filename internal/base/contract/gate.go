@@ -20,7 +20,7 @@ const (
 	waitCommand    = "wait"
 )
 
-// GateSays begins each line that a gate writes to the log of its container.
+// GateSays is the prefix of each line that a gate writes to the log of its container.
 const GateSays = "outrider-gate: "
 
 // A Gate is the command line of "outrider-agent gate", which is inserted in a pod before a container's own
@@ -37,7 +37,7 @@ type Gate struct {
 	Name        string
 	States, Own string // directories
 
-	After []string          // each is a plan's statement from the awaited container's name on
+	After []string          // each is the part of a plan's statement that begins with the awaited container's name
 	At    map[string]string // health URLs of containers that publish no state, by container
 
 	Probe        string

@@ -15,7 +15,7 @@ const (
 	MetadataPrewarm        = "PREWARM"           // hosts or HOST:PORT, separated by commas, whose configuration is sent before the first use
 	MetadataRelay          = "OUTRIDER_RELAY"    // "true": the agent relays the stream, and responds while the control plane is unreachable
 	MetadataSecrets        = "SECRETS"           // SecretsCluster, if the agent serves the proxy's secrets
-	MetadataCertificates   = "CERTIFICATES"      // the directory of the certificate files instead
+	MetadataCertificates   = "CERTIFICATES"      // the directory of the certificate files, if the agent does not serve the secrets
 	MetadataSampling       = "SAMPLING"          // percentage of requests to trace, if the pod sets its own
 	MetadataVersion        = "OUTRIDER_VERSION"  // of the agent
 	MetadataIstioVersion   = "ISTIO_VERSION"     // Istio's: set if Istio's agent serves the secrets by Istio's names; a proxy with none of SECRETS, CERTIFICATES and this has no mutual TLS

@@ -116,7 +116,7 @@ const (
 	MadeByLabel = "outrider.dev/made-by"
 	// KindLabel says what such an object is for, where there are several kinds.
 	KindLabel = "outrider.dev/kind"
-	// UsedTokenPrefix begins the name of a ConfigMap that marks a host's token as used. The token's SHA-256
-	// in hex follows.
+	// UsedTokenPrefix and the SHA-256 of a host's token, in hex, are the name of a ConfigMap that marks the token
+	// as used.
 	UsedTokenPrefix = "outrider-used-token-"
 )

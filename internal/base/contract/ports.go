@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Ports of the proxy's pod. All but the two of the relay are Istio's.
+// Ports of the proxy's pod. All but the two relay ports have Istio's numbers.
 const (
 	AdminPort      = 15000 // Envoy's admin interface, loopback only
 	OutboundPort   = 15001 // captured outbound connections

@@ -15,10 +15,10 @@ const (
 	// most a second once the control plane is back.
 	ControlPlaneRetryBase = 100 * time.Millisecond
 	ControlPlaneRetryMax  = time.Second
-	// DefaultFirstUse is how long the control plane may be unreachable before the agent itself responds to
-	// the first use of a service. A control plane restarts faster, and an application rarely waits longer.
-	// A proxy without an agent cannot tell a slow control plane from a missing one, and waits for the same
-	// time for its configuration.
+	// DefaultFirstUse is the time for which the control plane may be unreachable before the agent itself responds
+	// to the first use of a service. A control plane restarts faster, and an application rarely waits longer. A
+	// proxy without an agent cannot tell a slow control plane from a missing one, and waits for the same time for
+	// its configuration.
 	DefaultFirstUse = time.Second
 	// LocalRetryBase is the first pause of Envoy's back-off towards the agent, which has just closed a
 	// connection or is starting.

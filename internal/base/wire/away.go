@@ -27,7 +27,7 @@ type Away struct {
 	// bytes; Refused is for a service that the proxy has not used. The agent appends a name and a load
 	// assignment.
 	HTTP, TCP, Refused []byte
-	// Grace is how long the control plane may be unreachable before the agent responds.
+	// Grace is the time for which the control plane may be unreachable before the agent responds.
 	Grace time.Duration
 }
 

@@ -26,7 +26,8 @@ func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 			return nil, err
 		}
 	}
-	// On Linux bind creates the file with the socket's own mode, so other users can connect at no moment.
+	// On Linux bind creates the file with the socket's own mode, so there is no moment at which other users can
+	// connect.
 	config := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error
 		err := c.Control(func(fd uintptr) { failed = syscall.Fchmod(int(fd), uint32(mode.Perm())) })
