@@ -144,8 +144,8 @@ func (t *attempt) send(open *sockets) {
 	}
 }
 
-// unanswered reports whether the packet was lost. Connection tracking remembers only refused
-// connections.
+// unanswered reports whether the packet was lost. Then the proof is not repeated: connection tracking remembers
+// only refused connections, so another source port would not help.
 func (t attempt) unanswered() bool { return errors.Is(t.answer, unix.EINPROGRESS) }
 
 func (t *attempt) proof() Proof {
