@@ -162,7 +162,7 @@ func checkOnce(t *testing.T, messages []*discovery.DiscoveryResponse) {
 	}
 }
 
-// checkKept requires that the counts used for limits are right.
+// checkKept requires that the counts that limits use agree with the stored names.
 func checkKept(t *testing.T, c *client) {
 	t.Helper()
 	for typeURL, sub := range c.types {

@@ -113,7 +113,7 @@ func TestSilentStreamEnds(t *testing.T) {
 			go func() { ended <- serve(New(byClaim(source)), silent{ctx}, delta{1}) }()
 			if snapshot == nil {
 				synctest.Wait()
-				source.set(mustSnapshot(t, "1", "")) // the proxy did not cause what was sent earlier
+				source.set(mustSnapshot(t, "1", "")) // a snapshot arrives although the proxy has sent nothing
 			}
 			if err := <-ended; status.Code(err) != codes.DeadlineExceeded {
 				t.Errorf("%s a snapshot: %v; want DeadlineExceeded", name, err)

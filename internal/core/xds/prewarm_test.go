@@ -47,7 +47,7 @@ func TestPrewarmCacheEvictsTheLeastRecentlyUsed(t *testing.T) {
 	}
 }
 
-// A proxy that replaces one with too many clusters does not get them again.
+// A proxy that replaces a proxy with too many clusters does not get these clusters again.
 func TestRenewedProxyIsNotPrewarmed(t *testing.T) {
 	w := Workload{Namespace: "store", Name: "shop"}
 	cache := NewPrewarmCache()

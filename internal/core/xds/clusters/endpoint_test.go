@@ -46,8 +46,8 @@ func byPriority(t names.Target, at mesh.Place) (out [][]string) {
 	return out
 }
 
-// If each node has an endpoint, assignments do not grow with the number of nodes: a client gets the
-// endpoints on its node, and some others. A client on a node without one gets all.
+// If each node has an endpoint, assignments do not grow with the number of nodes: a client gets the endpoints on
+// its node, and some others. A client on a node without an endpoint gets all endpoints.
 func TestEndpointOnEachNode(t *testing.T) {
 	const nodes = 300
 	address := func(i int) string { return fmt.Sprintf("10.244.%d.%d", i/200, i%200+1) }
@@ -74,7 +74,7 @@ func TestEndpointOnEachNode(t *testing.T) {
 	}
 }
 
-// Endpoints that were ready before a restart of the kubelet get traffic only if there are no others.
+// Endpoints that were ready before a restart of the kubelet get traffic only if there are no other endpoints.
 func TestKeptEndpointsAreTheLast(t *testing.T) {
 	unready := func(s *mesh.WorkloadSpec) { s.Ready = false }
 	kept := func(s *mesh.WorkloadSpec) { s.Ready, s.Kept = false, true }

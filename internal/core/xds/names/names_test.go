@@ -6,7 +6,7 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// FuzzParse: a name that is parsed prints as it was written.
+// FuzzParse: if a name can be parsed, the result prints as the same name.
 func FuzzParse(f *testing.F) {
 	for _, name := range []string{"http|10.96.0.1:80", "tcp|[fd96::5%x]:080", "raw|[::ffff:10.96.0.1]:80", "outbound|80||web.shop", "outbound|080|IPv6|web.shop", "80.web.shop", "80-ipv6.web.shop", "80-.web.shop", "|:", ""} {
 		f.Add(name)

@@ -25,7 +25,7 @@ import (
 	"outrider.dev/test/mutants"
 )
 
-// guardOf returns the server to which the table refers, and its guard.
+// guardOf returns the server that the calls of authorization.Table address, and its guard.
 func guardOf(trustDomain string, policies ...mesh.Part) (*mesh.Workload, Guard) {
 	port := func(name string, p mesh.Protocol) mesh.PortSpec {
 		return mesh.PortSpec{Port: mesh.Port{Name: name, Number: authorization.Ports[name], Protocol: p}, Target: authorization.Ports[name]}
@@ -40,7 +40,7 @@ func guardOf(trustDomain string, policies ...mesh.Part) (*mesh.Workload, Guard) 
 	return server, Guard{b.Mesh().Authorization(server, "shop"), trustDomain}
 }
 
-// The filters allow what the table says.
+// The filters allow exactly the calls that authorization.Table allows.
 func TestAuthorization(t *testing.T) {
 	for _, c := range authorization.Table(t) {
 		server, g := guardOf("cluster.local", c.Parts...)
@@ -225,7 +225,7 @@ func TestPathsAreNormalised(t *testing.T) {
 	}
 }
 
-// Mutates the lines that decide whether a client is let in.
+// The test mutates the lines that decide whether a client is let in.
 func TestMutants(t *testing.T) {
 	mutants.Run(t, "TestAuthorization|TestClosedGuard|TestPathsAreNormalised|TestTrustDomainOfPolicies", map[string]mutants.Mutant{
 		"an ALLOW rule that cannot be judged matches": {File: "rbac.go", From: `!p.Deny && slices.ContainsFunc(slices.Concat(slices.Concat(r.From...), slices.Concat(r.To...), r.When), unjudged)`, To: `false`},

@@ -30,8 +30,8 @@ func awayOf(t *testing.T, s *resource.Source) wire.Away {
 	return away
 }
 
-// A stand-in is a template with a name and a load assignment appended. It equals the control plane's
-// own cluster for the same address.
+// An agent makes a stand-in cluster from a template, to which it appends a name and a load assignment. The result
+// equals the cluster that the control plane sends for the same address.
 func TestTemplates(t *testing.T) {
 	h := newTestMesh(parts()...)
 	source := resource.New(h)

@@ -234,7 +234,7 @@ func TestDiffOfAnyHistory(t *testing.T) {
 	}
 }
 
-// If a service gets a pod as its endpoint, requests to that pod are counted for another service.
+// If a service gets a pod as its endpoint, requests to that pod may be counted for another service than before.
 func TestDiffWhereRequestsAreCounted(t *testing.T) {
 	byHand := &mesh.ServiceSpec{Name: "byhand", Namespace: "shop", Addresses: addresses("10.96.0.11"), Ports: []mesh.PortSpec{port(80, mesh.HTTP)}}
 	h := newTestMeshOf(observed(t), append(parts(), byHand)...)
@@ -252,7 +252,7 @@ func TestDiffWhereRequestsAreCounted(t *testing.T) {
 	}
 }
 
-// Diff reports little more than what differs: listeners, for example, would be compared for every proxy.
+// Diff reports little more than what differs, because what it reports is compared for every proxy.
 func TestWhatChangesReach(t *testing.T) {
 	h := newTestMesh(append(parts(), slice("routed", "10.244.7.1"))...)
 	source := resource.New(h)

@@ -117,8 +117,8 @@ func options(extra []byte) envoy.Options {
 	}
 }
 
-// Envoy has one subscription for equal configurations of a secret, so the clusters' must equal the
-// bootstrap's.
+// Envoy has one subscription for equal configurations of a secret, so the configurations in clusters must equal
+// those in the bootstrap.
 func TestSecretsAreThoseOfTheBootstrap(t *testing.T) {
 	raw, err := options(nil).Bootstrap()
 	if err != nil {

@@ -15,9 +15,9 @@ import (
 
 var endpointAddress = regexp.MustCompile(`address: (10\.244[.0-9]+|fd44[:0-9a-f]+)\n`)
 
-// A connection by a family goes to endpoints of that family: by address, through routes, and for a
-// client with one family that does not subscribe by address. If the family has no endpoints, those of
-// the other are used.
+// A connection by a family goes to endpoints of that family: by address, through routes, and for a client with
+// one family that does not subscribe by address. If the family has no endpoints, those of the other family are
+// used.
 func TestFamilies(t *testing.T) {
 	h := newTestMesh(
 		service("dual", "dual", "10.96.0.1 fd96::1", port(80, mesh.HTTP), port(90, mesh.TCP)),

@@ -6,7 +6,7 @@ import (
 	"outrider.dev/test/mutants"
 )
 
-// Mutates each line of the rules in Diff.
+// The test mutates each line of the rules in Diff.
 func TestMutantsOfDiff(t *testing.T) {
 	mutants.Run(t, "TestDiffOfAnyHistory", map[string]mutants.Mutant{
 		"a service's addresses are forgotten":      {File: "diff.go", From: `d.name(xds.ClusterType, names.Address{Prefix: prefix, To: to}.String())`, To: ``},
@@ -39,7 +39,7 @@ func TestMutantsOfDiff(t *testing.T) {
 	})
 }
 
-// Mutates what the builders put into each kind of resource.
+// The test mutates what the builders put into each kind of resource.
 func TestMutantsOfBuilders(t *testing.T) {
 	mutants.Run(t, "TestGolden", map[string]mutants.Mutant{
 		// Outbound listeners.

@@ -48,7 +48,7 @@ func TestAuthorizationReachesWhatItSelects(t *testing.T) {
 	before, _ := source.Current()
 	h.builder.Set(&mesh.AuthorizationSpec{Name: "p", Namespace: "shop", Selector: map[string]string{"app": "db"}, Rules: []mesh.AuthorizationRule{{}}})
 	after, _ := source.Current()
-	// With their agent's secrets, they share what depends on nothing else.
+	// Both proxies get their secrets from an agent, so only policies can distinguish their listeners.
 	for name, p := range map[string]*xds.Proxy{"web": client(withAgent), "db": dbClient(withAgent)} {
 		inbound := func(v xds.Snapshot) string { return v.Named(p, xds.ListenerType, "virtualInbound").Resource.Version }
 		if changed := inbound(before) != inbound(after); changed != (name == "db") {

@@ -93,8 +93,8 @@ func TestVisibility(t *testing.T) {
 	}
 }
 
-// A proxy that claims to be a pod other than its certificate says gets no listener for plain text; nor
-// does one that is not in the mesh (yet).
+// A proxy gets no listener for plain text if it claims to be another pod than its certificate says, or if its pod
+// is not in the mesh (yet).
 func TestListenersOfAnother(t *testing.T) {
 	v := snapshot(t, parts()...)
 	plain := func(p *xds.Proxy) bool {

@@ -30,14 +30,14 @@ type part struct {
 	value map[string]any
 }
 
-// width is how long a line may be, not counting its indentation.
+// width is the maximum length of a line without its indentation.
 const width = 130
 
 // plain matches strings that need no quotes.
 var plain = regexp.MustCompile(`^[\w.|/@#%()-]+(:[\w.|/@#%()-]+)*$`)
 
-// viewsOf returns the texts of files: for cases named "file: case" those of the first words, and parts
-// with what occurs more than once.
+// viewsOf returns the texts of the golden files by name: a case named "file: case" is in the file with its first
+// part as name, and what occurs more than once is in the file "parts".
 func viewsOf(t *testing.T, cases map[string][]xds.Dependency) map[string]string {
 	t.Helper()
 	v := &view{seen: map[string]int{}, names: map[string]string{}}
@@ -125,7 +125,7 @@ func (v *view) fields(first, indent string, x map[string]any) {
 	}
 }
 
-// line returns a value as one line, or its name.
+// line returns a value as one line, or the name of the part that contains it.
 func (v *view) line(field string, x any) string {
 	switch x := x.(type) {
 	case map[string]any:
