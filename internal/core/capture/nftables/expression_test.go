@@ -98,8 +98,8 @@ func throughLibrary(t *testing.T, e *expression, element []byte) []byte {
 	return b.Buf
 }
 
-// An attribute that our rules do not use makes an expression another program's, unless it is zero. So does
-// a number of another size.
+// An expression is another program's if it has an attribute that our rules do not use, unless that is zero, or a
+// number of another size.
 func TestExpressionWithOtherAttributes(t *testing.T) {
 	const other = 99
 	meta := meta(unix.NFT_META_MARK)

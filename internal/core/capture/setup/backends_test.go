@@ -148,7 +148,7 @@ func TestTheChosenBackendOrNone(t *testing.T) {
 	})
 }
 
-// If capture cannot find out whether there are legacy rules, it writes nothing beside them.
+// If capture cannot find out whether there are legacy rules, it writes no rules, which might conflict with these.
 func TestLegacyTablesThatCannotBeListed(t *testing.T) {
 	ns.RequireRoot(t)
 	ns.New(t).As(1337, 1337, func() {

@@ -215,7 +215,7 @@ type sticky struct{ Backend }
 
 func (sticky) Remove(context.Context) error { return errors.New("stuck") }
 
-// If the rules of the other backend cannot be removed, no others are written.
+// If the rules of the other backend cannot be removed, no new rules are written.
 func TestCaptureThatCannotReplaceChangesNothing(t *testing.T) {
 	ns.New(t).Do(func() {
 		nft, ipt := backends(t)
