@@ -262,7 +262,7 @@ func TestManyAtOnce(t *testing.T) {
 		go func() {
 			id := "pod" + strconv.Itoa(i)
 			var err error
-			if i%10 > 0 { // for the others the network's configuration has just been written without the plugin
+			if i%10 > 0 { // the other pods start as if the network configuration had just been written without the plugin
 				var out string
 				if out, err = n.add(id, space); err != nil {
 					err = fmt.Errorf("%w: %s", err, out)
@@ -518,12 +518,12 @@ func TestTheRuntimeLaunchesTheGuard(t *testing.T) {
 	process.Eventually(n.t, "it ends", func() bool { _, err := n.create("4f", ""); return err == nil })
 }
 
-// The Node's label says whether the running runtime has its validator on, which creates no container
+// The Node's label says whether the validator of the running runtime is on. The validator creates no container
 // without the plugins that its pod requires.
 func TestSaysWhetherTheValidatorIsOn(t *testing.T) {
 	n := newNode(t)
 	p := n.serve()
-	says := func(want string) { // waits until p serves, because the label may be the previous process's and because a signal would end p earlier
+	says := func(want string) { // waits until p serves: before that, the label may come from the previous process, and a signal would end p
 		t.Helper()
 		n.awaitServing(p)
 		process.Eventually(t, "the validator is "+want, func() bool {

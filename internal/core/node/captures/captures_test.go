@@ -177,7 +177,7 @@ func TestTheAgentGetsTheIntentAlone(t *testing.T) {
 	if err := New(path, dir).Servers("a", []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustParseAddr("fd00::a")}); err != nil {
 		t.Fatal(err)
 	}
-	c := New(path, dir) // another process would begin so
+	c := New(path, dir) // as a new process would do
 	other := ns.Empty(t).Path()
 	flags := []string{"-i", "*", "--redirect-dns"}
 	for range 2 { // the second capture is already proven

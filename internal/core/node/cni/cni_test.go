@@ -82,8 +82,8 @@ func TestTheDaemonDoesNotRun(t *testing.T) {
 	}
 }
 
-// Run as a process with the protocol's variables, the plugin reports its version, a deletion that needs
-// nothing, and an error in the protocol's format.
+// As a process with the protocol's variables, the plugin reports its version, accepts a deletion for which there
+// is nothing to do, and reports an error in the protocol's format.
 func TestProtocol(t *testing.T) {
 	if os.Getenv("CNI_COMMAND") != "" {
 		os.Exit(Main(os.Stdout))

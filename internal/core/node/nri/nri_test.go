@@ -325,8 +325,8 @@ func TestTheAnswerComesInTime(t *testing.T) {
 	}
 }
 
-// Without the adjusting plugin, the guard refuses. Without both, the runtime creates the container
-// unchanged, and the plugin refuses to start it once it has reconnected.
+// While the adjusting plugin is not connected, the guard refuses containers. While both are not connected, the
+// runtime creates the container unchanged, and the plugin refuses to start it once it has reconnected.
 func TestGuard(t *testing.T) {
 	r := newRuntime(t)
 	if got, err := r.create(gatedPod(), container("app", "app")); err != nil || got.GetArgs() != nil {
@@ -352,9 +352,9 @@ func TestGuard(t *testing.T) {
 	stopGuard()
 }
 
-// If the containers of any pods are too large for NRI's first message, no plugin can connect
-// (docs/nri-synchronize.md). Containers that need a gate are then created without one, unless the
-// runtime's own validator is on, which follows the annotation that injection writes.
+// If the list of the node's containers exceeds the limit of NRI's Synchronize message, no plugin can connect
+// (docs/nri-synchronize.md). Containers that need a gate are then created without one. Only the runtime's own
+// validator, if it is on, rejects them, because of the annotation that injection writes.
 func TestPluginsAreKeptOut(t *testing.T) {
 	for _, validates := range []bool{false, true} {
 		r := newRuntime(t)
@@ -461,7 +461,8 @@ func (r *aRuntime) other(index string, set func(*api.ContainerAdjustment)) {
 	_, _ = r.create(&api.PodSandbox{}, container("none")) // makes the runtime drop the closed connection
 }
 
-// When the runtime restarts, the plugin reconnects, gets all sandboxes, and removes the data of others.
+// When the runtime restarts, the plugin reconnects, gets all sandboxes, and removes the data of sandboxes that
+// have ended.
 func TestTheRuntimeRestarts(t *testing.T) {
 	r, n := newRuntime(t), &node{}
 	r.pods, r.containers = []*api.PodSandbox{{Id: "a"}}, []*api.Container{{Name: "app", PodSandboxId: "a", Mounts: []*api.Mount{{Destination: contract.BinDir, Source: contract.NodeAgentsDir + "/old"}}}}

@@ -18,7 +18,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// served runs a daemon's half, and returns its path once it listens.
+// served runs the daemon's side of a socket, and returns the path of the socket once it listens.
 func served(t *testing.T, handle func(context.Context, Question) error) string {
 	t.Helper()
 	ns.RequireRoot(t)
@@ -83,7 +83,7 @@ func TestTakeover(t *testing.T) {
 	}
 }
 
-// If a daemon ends with a question in its queue, it has not read it, and the plugin asks again.
+// A daemon that ends with a question in its queue has not read the question, so the plugin asks again.
 func TestAnEndBeforeTheQuestionIsRead(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
