@@ -20,7 +20,7 @@ const (
 	IstioStatus          = "sidecar.istio.io/status" // what Istio injected
 )
 
-// DefaultRevision is the revision of labels that name none.
+// DefaultRevision is the revision if a label does not name one.
 const DefaultRevision = "default"
 
 // Our own annotations. The package inject has a table of all of them, with their values.

@@ -10,7 +10,7 @@ const (
 	MetadataWorkload       = "WORKLOAD_NAME"     // Istio's
 	MetadataAddresses      = "INSTANCE_IPS"      // Istio's; separated by commas
 	MetadataInterception   = "INTERCEPTION_MODE" // Istio's; REDIRECT or TPROXY
-	MetadataPush           = "OUTRIDER_PUSH"     // "full" asks for every cluster instead of those that are used; the control plane refuses it
+	MetadataPush           = "OUTRIDER_PUSH"     // "full" requests every cluster, not only the ones in use; the control plane refuses it
 	MetadataRenewed        = "RENEWED"           // "true": replaces a proxy that had too much configuration; the control plane omits clusters that earlier proxies of the workload used
 	MetadataPrewarm        = "PREWARM"           // hosts or HOST:PORT, separated by commas, whose configuration is sent before the first use
 	MetadataRelay          = "OUTRIDER_RELAY"    // "true": the agent relays the stream, and responds while the control plane is unreachable

@@ -21,7 +21,7 @@ const (
 	WarningPrefix = "warning: "
 )
 
-// Prefixes of the names of clusters that lead to an address and port, which follows.
+// Prefixes of the names of clusters that lead to an address. The address and its port follow in the name.
 const (
 	HTTPCluster = "http|" // for requests
 	TCPCluster  = "tcp|"  // for connections on which no HTTP was detected in time
@@ -114,7 +114,7 @@ const (
 	// MadeByLabel is set on the objects that the control plane creates for itself; its value is the control
 	// plane's name. The control plane writes and deletes no other objects.
 	MadeByLabel = "outrider.dev/made-by"
-	// KindLabel says what such an object is for, where there are several kinds.
+	// KindLabel distinguishes the purposes of such objects, where there are several.
 	KindLabel = "outrider.dev/kind"
 	// UsedTokenPrefix and the SHA-256 of a host's token, in hex, are the name of a ConfigMap that marks the token
 	// as used.

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Names by which a node and its pods find each other when outrider-node has installed its network plugin
-// (CNI) and its plugin of the container runtime (NRI).
+// Names by which a node and its pods find each other when outrider-node has installed its network plugin (CNI)
+// and its plugin for the container runtime (NRI).
 const (
 	// NodeLabel is set on a node, with the value NodeInstalled, from the moment the plugins are installed
 	// until they are removed. Pods that need the plugins select it.
@@ -44,7 +44,7 @@ func HasNode(labels map[string]string) (has, matters bool) {
 	return labels[NodeLabel] == NodeInstalled, system == "" || system == "linux"
 }
 
-// Values of the annotation Init: who captures a pod's connections and who provides the gate's binary.
+// Values of the annotation Init: what captures a pod's connections, and what provides the gate's binary.
 const (
 	InitAuto      = "auto"         // the best method that the cluster's nodes offer
 	InitByNode    = "node"         // the node's plugins

@@ -17,7 +17,7 @@ const (
 	StatusPort     = 15020 // the agent: readiness, merged metrics, probes of the app
 	ReadinessPort  = 15021 // readiness, for the kubelet
 	ProbePort      = 15002 // a port without a listener, for testing a capture; Istio's --iptables-probe-port
-	DNSPort        = 15053 // captured look-ups
+	DNSPort        = 15053 // captured DNS queries
 	PrometheusPort = 15090 // Envoy's own metrics
 )
 

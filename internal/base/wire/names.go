@@ -44,7 +44,7 @@ type NamesResponse struct{ Answers []Answer }
 
 // An Answer is the result for one name.
 type Answer struct {
-	// Known: the mesh has the name, and the caller may see it. If it is false, only TTL is meaningful.
+	// Known is true if the mesh has the name and the caller may see it. If it is false, only TTL is meaningful.
 	Known bool
 	// Aliases are the full name, if it is known, and the names to which it leads.
 	Aliases   []string
@@ -138,7 +138,7 @@ func ParseNamesResponse(raw []byte) (NamesResponse, error) {
 	return r, nil
 }
 
-// set decodes one field into a.
+// set decodes one field of an answer, and stores it in a.
 func (a *Answer) set(f Field) (err error) {
 	switch {
 	case f.Number == fieldKnown && f.Kind == VarintField:
