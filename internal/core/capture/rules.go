@@ -116,8 +116,8 @@ func (l *ruleList) ports(set, reason string, do Action, list []uint16, match ...
 	}
 }
 
-// addresses appends rules for each family in a list of ranges. A rule looks up a set with the given
-// name, or has a prefix if the ranges equal a single one.
+// addresses appends rules for each family in a list of ranges. A rule looks up a set with the given name, or has
+// a prefix if the ranges equal a single prefix.
 func (l *ruleList) addresses(set, reason string, do Action, list []netip.Prefix, key func(netip.Prefix) Match, match ...Match) {
 	for _, f := range []Families{IPv4, IPv6} {
 		ranges := rangesOf(list, f)
@@ -175,8 +175,8 @@ func (l *ruleList) excludedInterfaces(key func(string) Match, flags string, name
 	}
 }
 
-// leadsTo reports whether a rule goes to that chain. A chain to which no rule goes must not be
-// created: when it is read back, its table is unknown.
+// leadsTo reports whether one of the rules goes to a chain. A chain to which no rule goes must not be created:
+// when it is read back, its table is unknown.
 func (l *ruleList) leadsTo(chain string) bool {
 	return slices.ContainsFunc(l.b.rs.Chain(l.name).Rules, func(r Rule) bool { return r.Action == jump(chain) })
 }

@@ -26,7 +26,7 @@ type machine map[variant]*site
 // hasSix is a file that exists only if the kernel has IPv6.
 var hasSix = "/proc/thread-self/net/if_inet6"
 
-// A place can contain rules of ours: it is a family in a variant of iptables.
+// A place is the tables of one family in one variant of iptables, which may contain rules of ours.
 type place struct {
 	variant variant
 	family  capture.Families

@@ -20,7 +20,7 @@ type parser struct {
 // A setReader collects the sets that rules look up.
 type setReader struct {
 	kernel map[string]kernelSet   // sets of ipset, by the kernel's names
-	used   map[string]bool        // those of the kernel's sets that a rule looks up
+	used   map[string]bool        // the kernel's sets that a rule looks up
 	byName map[string]capture.Set // sets found so far, by the model's names
 }
 

@@ -40,7 +40,7 @@ func nftPlaces() (out []place, err error) {
 	return out, nil
 }
 
-// legacyPlaces does the same for the legacy variant.
+// legacyPlaces does the same as nftPlaces for the legacy variant.
 func legacyPlaces() (out []place, err error) {
 	for _, family := range families {
 		names, err := legacyTables(family)

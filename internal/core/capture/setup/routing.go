@@ -122,8 +122,8 @@ func (c *routingChange) finish() error { return removeEntries(c.stale) }
 // undo removes the added routing.
 func (c *routingChange) undo() error { return removeEntries(c.added) }
 
-// removeRouting removes the routing that capture has added. Other meshes add ::6 to lo too. It
-// belongs to capture if the kernel's record says so (since Linux 5.18), or if rules of ours use it.
+// removeRouting removes the routing that capture has added. Other meshes add ::6 to lo too. The address belongs
+// to capture if the kernel has recorded that (since Linux 5.18), or if rules of ours use it.
 func removeRouting(usesSix bool) error {
 	var c routingChange
 	if err := c.add(usesSix, capture.Routing{}, 0); err != nil {
@@ -143,7 +143,7 @@ func removeEntries(list []entry) error {
 	defer r.Close()
 	var errs []error
 	for _, e := range list {
-		// Another program may have removed it, and IPv6 may have been switched off.
+		// Another program may have removed the entry, and IPv6 may have been switched off.
 		err := r.change(e.kind.del, remove, e.message)
 		if err != nil && !isAny(err, unix.ENOENT, unix.ESRCH, unix.EADDRNOTAVAIL) && !(e.kind == addresses && noIPv6(err)) {
 			errs = append(errs, fmt.Errorf("removing %s: %w", e, err))
@@ -152,9 +152,8 @@ func removeEntries(list []entry) error {
 	return errors.Join(errs...)
 }
 
-// add reports whether it added the entry, which was missing. If IPv6 is switched off (off), the
-// kernel refuses the address and the route. It may accept the rule, which then shows what was
-// wanted.
+// add adds an entry, and reports whether the entry was missing. If IPv6 is switched off (off), the kernel refuses
+// the address and the route. It may accept the rule, which then records the intended routing.
 func (r router) add(e entry, off bool) (added bool, err error) {
 	err = r.change(e.kind.add, create, e.message)
 	hint := ""
