@@ -223,7 +223,7 @@ func (c *Captures) run(ctx context.Context, arguments []string) error {
 	return fmt.Errorf("capturing: %w", err)
 }
 
-// tail keeps the end of its input.
+// tail is a writer that stores only the end of its input.
 type tail struct{ bytes.Buffer }
 
 const maxTail = 2 << 10

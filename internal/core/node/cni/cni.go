@@ -121,7 +121,7 @@ func parse(text []byte) (conf, error) {
 	return c, nil
 }
 
-// ask sends a question to the daemon. If none runs, it waits for a moment.
+// ask sends a question to the daemon. If no daemon runs, it waits for one, but only for a few seconds.
 func ask(ctx context.Context, path string, q socket.Question) error {
 	waited := time.After(patience)
 	for {

@@ -33,8 +33,8 @@ const logged = 60
 // while it stops a container, which may take the container's whole grace period.
 const registration = 2 * time.Minute
 
-// Run keeps the plugin connected to the runtime, under a name, until ctx ends. It reports each change.
-// If conn is nil, it dials the socket; a connection from the runtime is used only once.
+// Run keeps the plugin connected to the runtime, under a name, until ctx ends. It calls connected after each
+// change. If conn is nil, it dials the socket; a connection from the runtime is used only once.
 func (p *Plugin) Run(ctx context.Context, name, socket string, conn net.Conn, connected func(bool)) error {
 	pause := retryBase
 	for attempts := 0; ; attempts++ {
