@@ -15,8 +15,8 @@ type heldName struct {
 	typeURL, name string
 }
 
-// hold reports whether the first response for a name is delayed, until a change or the end of the wait.
-// The wait begins with the first call.
+// hold reports whether the first response for a name is still delayed. The delay ends with a change of the
+// resource, or when the time wait has passed since the first call.
 func (c *client) hold(sub *subscription, name string, wait time.Duration) bool {
 	key := heldName{sub.typeURL, name}
 	switch until, held := c.held[key]; {

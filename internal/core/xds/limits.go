@@ -41,7 +41,7 @@ const (
 	maxReason = 1 << 10
 )
 
-// Limits of a client with [DefaultStreams]; they grow with the number of streams.
+// Limits of a client if [Options.Streams] is [DefaultStreams]; they grow with that number.
 const (
 	// workBurst allows for a proxy that uses 10,000 services and reconnects: it names 20,000 resources twice, and
 	// all of them are sent to it.
@@ -70,14 +70,14 @@ func largeAtOnce() int { return max(1, runtime.GOMAXPROCS(0)/2) }
 // broken network.
 const DefaultStreams = 8
 
-// A peer is a client as named by [Options.Client]. Its streams share limits.
+// A peer is the state that all streams of one client share, for its limits. [Options.Client] names the client.
 type peer struct {
 	work, logs *rate.Limiter
 	large      chan struct{} // a slot for each large response that is being made or sent
 
 	mu      sync.Mutex
 	streams int
-	names   int // of all its streams
+	names   int // number of names in all its streams
 	dropped int // lines not logged since the last logged one
 }
 

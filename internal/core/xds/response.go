@@ -22,7 +22,7 @@ type response struct {
 	client    *client
 	types     map[string]*typeResponse
 	used      []string         // clusters that the client has begun to use
-	overLimit []subscribedName // to be dropped after the response
+	overLimit []subscribedName // subscriptions to be dropped after the response
 	names     int              // number of names in the request
 }
 

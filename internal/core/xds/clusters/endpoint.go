@@ -18,9 +18,9 @@ import (
 	"outrider.dev/internal/core/xds/observe"
 )
 
-// Endpoints returns the endpoints of a service's port in a family, by zone. They are the ready ones or,
-// if there are none, those that are terminating but still serve, as in kube-proxy, or else those that
-// were ready before the kubelet restarted.
+// Endpoints returns the endpoints of a service's port in a family, by zone. They are the ready endpoints; if
+// there are none, those that are terminating but still serve, as in kube-proxy; or else those that were ready
+// before the kubelet restarted.
 //
 // Endpoints near the client have a higher priority. Unlike kube-proxy, Envoy uses the others if the
 // near ones are missing or ejected.

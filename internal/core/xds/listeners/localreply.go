@@ -77,7 +77,7 @@ func (r localReply) headers() []*core.HeaderValueOption {
 	return []*core.HeaderValueOption{message.Header(retry.UnreachedHeader, "%DOWNSTREAM_TLS_VERSION%", core.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD)}
 }
 
-// flagged matches responses with one of these flags, or with any flag. Redirects have none.
+// flagged matches responses with one of these flags or, without arguments, with any flag. Redirects have no flag.
 func flagged(flags ...string) *accesslog.AccessLogFilter {
 	return &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_ResponseFlagFilter{
 		ResponseFlagFilter: &accesslog.ResponseFlagFilter{Flags: flags},

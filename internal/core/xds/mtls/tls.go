@@ -1,5 +1,5 @@
-// Package mtls says which ports are called by mutual TLS, and makes the transport sockets of both ends:
-// the client requires the one identity of its server, the server any identity of its trust domain.
+// Package mtls determines which ports are called by mutual TLS, and makes the transport sockets of both ends: the
+// client requires the one identity of its server, the server any identity of its trust domain.
 package mtls
 
 import (

@@ -62,9 +62,9 @@ func count[T any](in map[netip.Prefix]int, changes []mesh.Change[T], addresses f
 	}
 }
 
-// Services returns networks that contain the virtual addresses of all services: whole blocks, or single
-// addresses if the block also contains a workload's address. Only if that would be too many are larger
-// networks used, which may include workloads.
+// Services returns networks that contain the virtual addresses of all services: whole blocks, or single addresses
+// if the block also contains a workload's address. If these would be too many, larger networks are used, which
+// may include workloads.
 func (n Blocks) Services(m *mesh.Mesh) []netip.Prefix {
 	var out []netip.Prefix
 	mixed := false

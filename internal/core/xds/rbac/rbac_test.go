@@ -199,8 +199,8 @@ func TestClosedGuard(t *testing.T) {
 	}
 }
 
-// In a policy cluster.local stands for the mesh's own trust domain, whatever its name. Otherwise a DENY
-// rule with that name would deny no one.
+// In a policy cluster.local stands for the mesh's own trust domain, whatever its name. Otherwise a DENY rule with
+// that name would deny no client.
 func TestTrustDomainOfPolicies(t *testing.T) {
 	_, g := guardOf("corp.example", &mesh.AuthorizationSpec{Name: "p", Namespace: "shop", Deny: true, Rules: []mesh.AuthorizationRule{{From: [][]mesh.Condition{{
 		{Of: mesh.Principal, Values: []string{"cluster.local/ns/shop/sa/client", "other.example/ns/shop/sa/client"}},

@@ -123,8 +123,9 @@ func unchanged(m *mesh.Mesh, object any) bool {
 	return false
 }
 
-// of returns the resources of a service or workload. If all objects together have too many, those of
-// arbitrary objects are dropped until half remain; they are built again on their next use.
+// of returns the resources of a service or workload. If the resources of all objects together take too much
+// memory, those of arbitrary objects are dropped until half of the limit remains; they are built again on their
+// next use.
 func (c *cache) of(object any) *resourceCache {
 	c.mu.Lock()
 	defer c.mu.Unlock()

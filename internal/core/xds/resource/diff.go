@@ -11,8 +11,8 @@ import (
 	"outrider.dev/internal/core/xds/names"
 )
 
-// Diff derives the changes from those of the mesh, not from the resources. The table contains the
-// rules; TestDiffOfAnyHistory compares them with the resources that are built:
+// Diff derives the changes of resources from the changes of the mesh, without comparing resources. The table
+// contains the rules; TestDiffOfAnyHistory compares them with the resources that are built:
 //
 //	what changed                           what may differ
 //	a service                              its clusters and endpoints, and the clusters of its endpoints' addresses (mayIdentify)

@@ -32,7 +32,7 @@ type (
 	inboundKey struct {
 		name     string
 		features features.Features
-		ports    string // those of the application
+		ports    string // the application's ports
 		guard    string
 		services string // [servicesKey]
 	}

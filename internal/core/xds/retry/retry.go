@@ -1,5 +1,5 @@
-// Package retry says which connections and requests are tried again, how often and where: only what no
-// application has begun to read, at another endpoint if there is one.
+// Package retry determines which connections and requests are tried again, how often and where. Only requests and
+// bytes that no application has begun to read are sent again, to another endpoint if there is one.
 package retry
 
 import (

@@ -101,9 +101,9 @@ func (p *Policy) target(b mesh.Backend) (names.Target, bool) {
 	return p.targetOf(s, port), port != nil && port.Protocol != mesh.UDP
 }
 
-// rule converts one match of a route to Envoy's routes. The share of missing backends gets a separate
-// route, with an error. If a backend has filters that Envoy supports only for a whole route, each
-// backend gets one.
+// rule converts one match of a route to Envoy's routes. The share of missing backends gets a separate route, with
+// an error. If a backend has filters that Envoy supports only for a whole route, each backend gets a route of its
+// own.
 func (p *Policy) rule(r mesh.Route, m mesh.Match) []*route.Route {
 	if slices.ContainsFunc(r.Backends, func(b mesh.Backend) bool { return slices.ContainsFunc(b.Filters, ofWholeRoute) }) {
 		return p.routePerBackend(r, m)
@@ -294,8 +294,8 @@ var redirects = map[int]route.RedirectAction_RedirectResponseCode{
 // wellKnown are the default ports of schemes, which an address may omit.
 var wellKnown = map[string]uint16{"http": 80, "https": 443}
 
-// redirect converts a redirect. In the internal listener the client's authority is not available, so a
-// redirect that keeps the host uses the service's.
+// redirect converts a redirect. In the internal listener the client's authority is not available, so a redirect
+// that keeps the host uses the service's host.
 func (p *Policy) redirect(r *mesh.Redirect, m mesh.Match) *route.RedirectAction {
 	out := &route.RedirectAction{HostRedirect: r.Host, PortRedirect: uint32(p.redirectPort(r)), ResponseCode: redirects[cmp.Or(r.Status, http.StatusFound)]}
 	if p.Internal && r.Host == "" {
