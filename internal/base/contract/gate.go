@@ -151,8 +151,8 @@ func ParseGate(arguments []string) (Gate, bool) {
 	return g, ok
 }
 
-// A gateParser is a reusable flag set, because creating one takes longer than parsing a line, and a pod
-// with many gates is read several times.
+// A gateParser is a flag set that is used again, because creating one takes longer than parsing a line, and the
+// gates of a pod are parsed several times.
 type gateParser struct {
 	gate  Gate
 	flags *flag.FlagSet

@@ -1,6 +1,6 @@
 package contract
 
-// Labels and annotations by which a namespace or a pod asks for injection.
+// Labels and annotations by which a namespace or a pod requests injection.
 const (
 	InjectLabel          = "sidecar.istio.io/inject" // Istio's
 	NamespaceLabel       = "istio-injection"         // Istio's

@@ -36,8 +36,8 @@ const SecretsCluster = "sds-grpc"
 // bootstrap contains it; for other bootstraps the control plane sends it. Istio's name.
 const PassthroughCluster = "PassthroughCluster"
 
-// DirectConnectTimeout limits connecting to an address that the application chose. It exceeds the 127 s for
-// which Linux repeats a SYN, so that the application's timeout or the kernel decides.
+// DirectConnectTimeout limits the time for connecting to an address that the application chose. It exceeds the
+// 127 s for which Linux repeats a SYN, so that the application's timeout or the kernel decides.
 const DirectConnectTimeout = 130 * time.Second
 
 // Names of the proxy's secrets, and of their files in the MetadataCertificates directory.

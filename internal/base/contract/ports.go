@@ -13,7 +13,7 @@ const (
 	InboundPort    = 15006 // captured inbound connections
 	RelayOutbound  = 15007 // outbound connections that the standby listener held, loopback only
 	TunnelPort     = 15008 // HBONE, Istio's
-	RelayInbound   = 15016 // the same for inbound connections
+	RelayInbound   = 15016 // inbound connections that the standby listener held, loopback only
 	StatusPort     = 15020 // the agent: readiness, merged metrics, probes of the app
 	ReadinessPort  = 15021 // readiness, for the kubelet
 	ProbePort      = 15002 // a port without a listener, for testing a capture; Istio's --iptables-probe-port
@@ -21,9 +21,9 @@ const (
 	PrometheusPort = 15090 // Envoy's own metrics
 )
 
-// CaptureProof reports whether a connection to an address is the agent's proof that capture works. The
-// inbound addresses are the proxy's own in the pod; the outbound ones belong to no host (RFC 5737, RFC
-// 3849).
+// CaptureProof reports whether a connection to an address is the agent's proof that capture works. Proofs of
+// inbound capture connect to the proxy's own addresses in the pod, proofs of outbound capture to addresses that
+// belong to no host (RFC 5737, RFC 3849).
 func CaptureProof(to netip.AddrPort) bool { return slices.Contains(proofs, to) }
 
 var proofs = func() (out []netip.AddrPort) {

@@ -4,10 +4,10 @@ import "time"
 
 // Timeouts and pauses of a proxy's connection to the control plane.
 const (
-	// ControlPlaneConnectTimeout covers TCP and TLS together. A control plane that has just started admits
-	// one proxy after the other, and spends 2 ms of processor time on each. A proxy that gave up after a
-	// second would rejoin the end of the queue; of 5,000 proxies on two processors nearly all would, again
-	// and again. The timeout also allows for slow networks: TCP and TLS take two round trips.
+	// ControlPlaneConnectTimeout covers TCP and TLS together. A control plane that has just started admits one
+	// proxy after the other, and spends 2 ms of processor time on each. A proxy that gave up after a second would
+	// rejoin the end of the queue. If 5,000 proxies connected to a control plane with two processors, nearly all
+	// would do so again and again. The timeout also allows for slow networks: TCP and TLS take two round trips.
 	ControlPlaneConnectTimeout = 10 * time.Second
 	// ControlPlaneRetryBase and ControlPlaneRetryMax bound the pause after a failure, which grows from the
 	// first value to the second; each pause is a random part of it. A thousand proxies may then come back

@@ -32,7 +32,7 @@ const (
 	// Impersonated requests a certificate for an identity other than the caller's. Istio allows it for
 	// ztunnel; our control plane refuses it.
 	Impersonated = "ImpersonatedIdentity"
-	// CertSigner names one of several authorities.
+	// CertSigner names the authority that is to sign, if there are several.
 	CertSigner = "CertSigner"
 )
 
@@ -72,7 +72,7 @@ func (r CertificateRequest) Marshal() []byte {
 	return AppendField(b, fieldMetadata, fields)
 }
 
-// maxLife is the number of seconds that fits into a time.Duration.
+// maxLife is the maximum number of seconds that fits into a time.Duration.
 const maxLife = int64(1<<63-1) / int64(time.Second)
 
 // ParseCertificateRequest decodes a message. It keeps only strings of the metadata.

@@ -24,7 +24,7 @@ func WatchFiles(poll time.Duration, changed func(), paths ...string) (stop func(
 		return func() {}
 	}
 	w.events = openEvents()
-	// Not in the goroutine: no change after WatchFiles has returned may be missed.
+	// This is not done in the goroutine, because no change after the return of WatchFiles may be missed.
 	complete := w.add()
 	var done sync.WaitGroup
 	done.Go(func() { w.run(complete) })
