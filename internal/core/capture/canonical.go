@@ -81,8 +81,8 @@ func Merge(families Families, four, six []Rule) []Rule {
 	return out
 }
 
-// singleFamily sets the family of rules that contain an address. Other rules need none, because the
-// rule set has only this family.
+// singleFamily sets the family of rules that contain an address. Other rules need no family, because the rule set
+// has only this family.
 func singleFamily(family Families, rules []Rule) []Rule {
 	rules = slices.Clone(rules)
 	for i := range rules {

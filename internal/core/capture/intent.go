@@ -61,7 +61,7 @@ type Intent struct {
 	// SingleRules is set if iptables cannot look up sets here: each element of a long list then takes a rule of
 	// its own.
 	SingleRules bool
-	TunnelPort  uint16 // the proxy itself listens there: not captured
+	TunnelPort  uint16 // the proxy itself listens on it, so it is not captured
 	ProxyUIDs   []uint32
 	ProxyGIDs   []uint32
 

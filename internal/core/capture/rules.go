@@ -278,7 +278,7 @@ func (b *builder) inbound() {
 	}
 }
 
-// inboundPorts appends the rules that apply the action take to the captured local ports.
+// inboundPorts appends the rules that apply an action to the captured local ports.
 func (b *builder) inboundPorts(l *ruleList, take Action, reason string) {
 	in := b.in
 	b.neverCaptured(l)

@@ -186,8 +186,8 @@ func (rs Ruleset) Record() string {
 	return recordVersion + " " + rs.Backend + " " + rs.Digest()
 }
 
-// Digest returns a short hash of every rule, set and route in rs, without its record. Two rule sets
-// with the same digest treat every packet alike.
+// Digest returns a short hash of all rules, sets and routes in rs, without the record. Two rule sets with the
+// same digest treat every packet alike.
 func (rs Ruleset) Digest() string {
 	h := sha256.New()
 	h.Write([]byte(rs.String()))

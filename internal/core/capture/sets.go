@@ -41,8 +41,8 @@ type SetKey uint8
 
 // The keys. Dynamic sets use the first two, constant sets the others.
 const (
-	ByFamily     SetKey = iota // one state for each family
-	ByFamilyPort               // one state for each family and destination port
+	ByFamily     SetKey = iota // one key for each family
+	ByFamilyPort               // one key for each family and destination port
 	ByPort                     // destination port
 	ByUID                      // user of the sending process; local output only
 	ByGID                      // primary group of the sending process

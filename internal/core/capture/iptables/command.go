@@ -147,8 +147,8 @@ func lineOf(stderr, text string) string {
 	return lines[n-1]
 }
 
-// legacyNames are the kernel's lists of existing legacy tables. The path contains thread-self,
-// because a thread may be in another network namespace than its process.
+// legacyNames are the kernel's files that list the existing legacy tables. The path contains thread-self, because
+// a thread may be in another network namespace than its process.
 var legacyNames = map[capture.Families]string{
 	capture.IPv4: "/proc/thread-self/net/ip_tables_names",
 	capture.IPv6: "/proc/thread-self/net/ip6_tables_names",

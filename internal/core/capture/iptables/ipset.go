@@ -347,8 +347,8 @@ func (c setConn) destroy(names []string) error {
 	return errors.Join(errs...)
 }
 
-// makeSets creates the sets of rs. Afterwards, finish removes the sets of other rules if done is
-// true, and otherwise those of rs.
+// makeSets creates the sets of rs. Afterwards, finish removes the sets of other rules if done is true, and
+// otherwise the sets of rs.
 func makeSets(rs capture.Ruleset) (generation byte, finish func(done bool) error, err error) {
 	c, err := openSets()
 	if err != nil {

@@ -26,7 +26,7 @@ type machine map[variant]*site
 // hasSix is a file that exists only if the kernel has IPv6.
 var hasSix = "/proc/thread-self/net/if_inet6"
 
-// A place is the tables of one family in one variant of iptables, which may contain rules of ours.
+// A place consists of the tables of one family in one variant of iptables. It may contain rules of ours.
 type place struct {
 	variant variant
 	family  capture.Families
@@ -69,7 +69,7 @@ func look(ctx context.Context) (machine, error) {
 	return m, m.read(ctx, places)
 }
 
-// read reads places concurrently.
+// read reads the rules of the places concurrently.
 func (m machine) read(ctx context.Context, places []place) error {
 	var waits []func() (owned, error)
 	for _, p := range places {
@@ -131,8 +131,8 @@ func unusable(name string, err error) error {
 	return fmt.Errorf("%s cannot be used: %w", name, err)
 }
 
-// filtersSix reports whether a variant can filter IPv6 here. If a machine has IPv6 but lacks the
-// command, that is an error: its traffic would bypass the proxy.
+// filtersSix reports whether a variant can filter IPv6 here. If a machine has IPv6 but lacks the command, that is
+// an error, because the IPv6 traffic would bypass the proxy.
 func filtersSix(ctx context.Context, v variant) (bool, error) {
 	if _, err := os.Stat(hasSix); err != nil {
 		return false, nil
@@ -157,8 +157,8 @@ func filtersSix(ctx context.Context, v variant) (bool, error) {
 	return err == nil, nil
 }
 
-// replace returns the steps to rs in one variant: first they write the new rules, and then they
-// remove those of the other variant.
+// replace returns the steps that replace our rules by rs in one variant: first they write the new rules, and then
+// they remove the rules of the other variant.
 func (m machine) replace(v variant, rs capture.Ruleset, generation byte) ([]step, error) {
 	four, err := express(rs, capture.IPv4, generation)
 	if err != nil {
@@ -192,8 +192,8 @@ func (s *site) guardSteps() []step {
 	return steps
 }
 
-// steps returns the steps from the existing rules to others. If both families change, IPv4 has a
-// guard from before the first change of IPv6 until its own rules are written.
+// steps returns the steps that replace the existing rules by others. If both families change, IPv4 has a guard
+// from before the first change of IPv6 until its own rules are written.
 func (s *site) steps(four, six owned) []step {
 	now := s.four
 	var steps []step

@@ -8,7 +8,7 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// prefix is the start of the kernel's names of our chains.
+// prefix is the beginning of our chains' names in the kernel.
 const prefix = "OUTRIDER_"
 
 // maxName is XT_EXTENSION_MAXNAMELEN without the final NUL.
@@ -60,8 +60,8 @@ func chainName(kernel string) (string, error) {
 
 func isOurs(chain string) bool { return strings.HasPrefix(chain, prefix) }
 
-// jumpTo is our only rule in a chain of the kernel. It is the same in every version, so that each
-// version can remove it.
+// jumpTo returns the only rule that we add to a chain of the kernel. It is the same in every version, so that
+// each version can remove it.
 func jumpTo(kernel string) string { return "-m comment --comment outrider -j " + kernel }
 
 // quote quotes s as iptables-save does.

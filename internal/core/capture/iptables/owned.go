@@ -154,8 +154,8 @@ func changeTable(b *strings.Builder, name capture.Table, from, to tableRules) {
 			stale = append(stale, c)
 		}
 	}
-	// Naming a chain creates or empties it. All stale chains must be empty before the first is
-	// deleted, because they go to one another.
+	// Naming a chain creates or empties it. All stale chains must be empty before the first is deleted, because
+	// their rules refer to one another.
 	for _, c := range slices.Concat(to.chains, stale) {
 		fmt.Fprintf(b, ":%s - [0:0]\n", c)
 	}

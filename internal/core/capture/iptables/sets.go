@@ -19,7 +19,7 @@ import (
 // sets, with a letter in their names: its generation. They are created before the rules, and
 // removed when no rule refers to them any more.
 
-// setPrefix starts the kernel's names of our sets. The generation, a dash and the model's name
+// setPrefix is the beginning of our sets' names in the kernel. The generation, a dash and the name in the model
 // follow.
 const setPrefix = "outrider-"
 

@@ -99,7 +99,7 @@ type values struct {
 	mark    uint32
 	prefix  netip.Prefix
 	name    string
-	timeout time.Duration // of the set of module recent called name
+	timeout time.Duration // timeout of the set called name, of the module recent
 	list    string        // the kernel's name of a set of ipset
 }
 
@@ -200,7 +200,7 @@ var slots = map[string]slot{
 	},
 }
 
-// maxTimeout is a time that the kernel can count in 32 bits at any clock rate.
+// maxTimeout is the longest timeout of a set. The kernel can count it in 32 bits at any clock rate.
 const maxTimeout = 24 * time.Hour
 
 func numberSlot(base, bits int, format string) slot {

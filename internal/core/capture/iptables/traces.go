@@ -61,7 +61,7 @@ func legacyPlaces() (out []place, err error) {
 	return out, nil
 }
 
-// legacyTables lists the existing tables, without those that we do not write.
+// legacyTables lists the existing tables among those that we write.
 func legacyTables(family capture.Families) ([]string, error) {
 	text, err := os.ReadFile(legacyNames[family])
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // without the module there are no tables

@@ -81,8 +81,8 @@ func (c *Conn) send(message []byte) error {
 	}
 }
 
-// receive returns the messages in one datagram of the kernel. It asks for the size first: the agent lists
-// sockets every few seconds, and room for the largest answer would be most of what it allocates.
+// receive returns the messages in one datagram of the kernel. It asks for the size first: the agent lists sockets
+// every few seconds, and a buffer for the largest answer would be most of the memory that it allocates.
 func (c *Conn) receive() ([]byte, error) {
 	for {
 		var from unix.Sockaddr
@@ -150,7 +150,7 @@ func (c *Conn) Get(kind uint16, fill func(*Batch), each func(data []byte) error)
 	return c.Ask(kind, unix.NLM_F_REQUEST|unix.NLM_F_ACK, fill, each)
 }
 
-// Ask makes a request with any flags.
+// Ask makes a request with the given flags, and calls each for every message of the answer.
 func (c *Conn) Ask(kind, flags uint16, fill func(*Batch), each func(data []byte) error) error {
 	var request Batch
 	c.seq++
@@ -279,7 +279,7 @@ func (c *Conn) Commit(subsystem uint16, fill func(*Batch)) error {
 	return err
 }
 
-// drain reads the remaining answers, which would leave no room for the next ones.
+// drain reads and drops the remaining answers, which would leave no room for later ones.
 func (c *Conn) drain() {
 	for {
 		if _, err := c.receive(); err != nil && err != unix.ENOBUFS {

@@ -65,7 +65,7 @@ func counted(exprs []*expression) uint64 {
 
 type decompiler struct{ rest []*expression }
 
-// first returns the next expression, or one without a name.
+// first returns the next expression, or an empty one if none is left.
 func (d *decompiler) first() *expression {
 	if len(d.rest) == 0 {
 		return &expression{}

@@ -46,7 +46,7 @@ type attribute struct {
 	form form
 }
 
-// expressions are the ones that our rules consist of, with all of their attributes that can differ from zero.
+// expressions lists the expressions of which our rules consist, with all attributes that can differ from zero.
 var expressions = []struct {
 	name       string
 	attributes []attribute
@@ -176,7 +176,7 @@ func decodeExpression(a netlink.Attributes) *expression {
 	return &expression{name: "?" + name}
 }
 
-// decodeValues decodes the attributes of an expression. Those that are not known must be zero.
+// decodeValues decodes the attributes of an expression. Attributes that are not known must be zero.
 func decodeValues(a netlink.Attributes, known []attribute) (out values, ok bool) {
 	for a.Next() {
 		found := false

@@ -14,8 +14,8 @@ import (
 	"outrider.dev/internal/core/capture/netlink"
 )
 
-// HasChains reports whether a table that belongs to the nft variant of iptables, in a family,
-// contains a chain whose name starts with prefix.
+// HasChains reports whether one of the tables that the nft variant of iptables has for a family contains a chain
+// whose name starts with prefix.
 func (b *Backend) HasChains(family capture.Families, prefix string) (found bool, err error) {
 	err = b.Dump(getChain, func(b *netlink.Batch) { b.Generic(protocolOf(family), 0) }, func(data []byte) error {
 		var table, chain string

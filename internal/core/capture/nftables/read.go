@@ -108,8 +108,8 @@ func (r *reader) read() error {
 	return r.Dump(getRule, ours, r.same(r.rule))
 }
 
-// same decodes messages, after it has checked that the tables have not changed since the first
-// message.
+// same returns a function that decodes a message, after it has checked that the tables have not changed since the
+// first message.
 func (r *reader) same(each func(netlink.Attributes) error) func([]byte) error {
 	return func(data []byte) error {
 		a, generation := netlink.AttributesOf(data)

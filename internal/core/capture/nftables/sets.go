@@ -210,7 +210,7 @@ func fill(s *capture.Set, bounds []bound) {
 	})
 	for i, b := range bounds {
 		if b.after {
-			continue // no first key: nft marks the beginning in this way
+			continue // not the first key of an interval; nft also begins a list with such a bound
 		}
 		last := [16]byte(bytes.Repeat([]byte{0xff}, 16))
 		if i+1 < len(bounds) {

@@ -11,11 +11,10 @@ const initialUTS = 0xEFFFFFFE
 // shell of the machine, or in a pod with hostNetwork. It is false in every pod that has its own
 // network.
 //
-// The kernel shows net.core.netdev_budget only in the initial network namespace. That alone is not
-// enough: if a pod is a virtual machine, its containers are in the initial network namespace of
-// that machine. But these have their own UTS namespace, which container runtimes omit, like the
-// network namespace, for hostNetwork. PID 1 does not help: in a container it is the container's own
-// process.
+// The kernel shows net.core.netdev_budget only in the initial network namespace. That alone is not enough: if a
+// pod is a virtual machine, its containers are in the initial network namespace of that machine. But its
+// containers have their own UTS namespace. For a pod with hostNetwork, container runtimes create neither a UTS
+// namespace nor a network namespace. PID 1 does not help: in a container it is the container's own process.
 func InHost() bool { return inHost("/proc") }
 
 func inHost(proc string) bool {

@@ -158,7 +158,7 @@ func (t *attempt) proof() Proof {
 	return p
 }
 
-// A direction is a direction of connections through the proxy.
+// A direction is one of the two directions of connections, outbound or inbound.
 type direction struct {
 	name    string
 	mark    uint32

@@ -37,7 +37,8 @@ func choose(rs capture.Ruleset, d direction, family capture.Families) (trace.Con
 			if target.Out == "lo" {
 				return target, id, nil
 			}
-			// The rules may exempt an interface. Looking up routes takes most of the time.
+			// The route is needed because the rules may exempt its interface. The look-ups are limited because
+			// they take most of the time.
 			if routes++; routes > maxRoutes {
 				return trace.Conn{}, identity{}, why
 			}
@@ -122,8 +123,8 @@ func conditions(rs capture.Ruleset) iter.Seq2[capture.Match, capture.Rule] {
 // alike, unless they are also in another list.
 const maxSample = 16
 
-// targets returns conn, and then conn with destinations at the ends of lists in the rules: the
-// first captured element, and the one after an excluded range.
+// targets returns conn, and copies of it with destinations from the lists in the rules: the first captured
+// element, and the element after an excluded range.
 func targets(rs capture.Ruleset, conn trace.Conn) []trace.Conn {
 	out := []trace.Conn{conn}
 	add := func(dst netip.AddrPort) {

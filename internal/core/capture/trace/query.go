@@ -13,7 +13,7 @@ import (
 // A Query describes one connection by the flags of a command line.
 type Query struct {
 	To        string   // ADDRESS:PORT
-	From      string   // address of its sender; empty: chosen as the kernel would
+	From      string   // source address; empty: chosen as the kernel would choose it
 	As        string   // UID or UID:GID of the process that opens it
 	In        string   // interface on which it enters the pod; empty: a process of the pod opens it
 	Out       string   // interface by which it leaves the pod; empty: by the route
@@ -30,8 +30,8 @@ type Network struct {
 	Out func(netip.Addr) (string, error)
 }
 
-// Network returns n, or, if q contains addresses of the pod, a network with these and without
-// routes.
+// Network returns n. If q contains addresses of the pod, it returns a network with these addresses and without
+// routes instead.
 func (q Query) Network(n Network) (Network, error) {
 	if len(q.Local) == 0 {
 		return n, nil
