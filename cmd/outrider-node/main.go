@@ -36,8 +36,8 @@ const (
 	collectAt   = 50
 )
 
-// launched is the variable with the descriptor of a plugin's connection, if the runtime has launched
-// the plugin.
+// launched is the environment variable with the file descriptor of the plugin's connection. A runtime sets it if
+// it launches the plugin.
 const launched = "NRI_PLUGIN_SOCKET"
 
 // run is main without access to the process. It returns the exit status: 0 success, 1 a failure, 2
@@ -210,7 +210,7 @@ func given(descriptor string) (net.Conn, error) {
 	if err != nil {
 		return nil, &cli.UsageError{Err: errors.New("there is no connection to a container runtime"), Hint: "a container runtime runs this command; " + launched + " has the descriptor"}
 	}
-	for _, name := range []string{launched, "NRI_PLUGIN_NAME", "NRI_PLUGIN_IDX"} { // removed, because the library would use them for its own connection
+	for _, name := range []string{launched, "NRI_PLUGIN_NAME", "NRI_PLUGIN_IDX"} { // removed, because the NRI library would open its own connection with them
 		os.Unsetenv(name)
 	}
 	file := os.NewFile(uintptr(fd), "nri")

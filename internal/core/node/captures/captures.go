@@ -158,7 +158,7 @@ func (c *Captures) Ensure(ctx context.Context, id, namespace string, flags []str
 	case !dns:
 	case servers != "":
 		arguments = append(arguments, "--nameservers="+servers)
-	default: // the pod's resolv.conf is not available here; capturing queries to all servers includes the pod's
+	default: // the pod's resolv.conf is not available here; capturing queries to all servers includes the servers of the pod
 		arguments = append(arguments, "--capture-all-dns=true")
 	}
 	if err := c.run(ctx, append([]string{"capture", "--network-namespace=" + namespace, "--backend=auto", "--termination-log="}, arguments...)); err != nil {
@@ -191,8 +191,8 @@ func apart(namespace string) error {
 	return nil
 }
 
-// run waits for its turn and runs the agent, without this process's variables. An error contains the
-// agent's last output.
+// run waits until fewer than atOnce agents run, and then runs the agent, without this process's environment. An
+// error contains the agent's last output.
 func (c *Captures) run(ctx context.Context, arguments []string) error {
 	select {
 	case c.turns <- struct{}{}:

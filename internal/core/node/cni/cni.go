@@ -98,8 +98,8 @@ func (p plugin) add(args *skel.CmdArgs) error {
 // daemon.
 const forgetting = time.Second
 
-// del tells the daemon that a sandbox has ended. It never fails, because a sandbox that cannot end
-// would block its pod's name.
+// del reports to the daemon that a sandbox has ended. It never fails, because a sandbox that cannot end would
+// block its pod's name.
 func (p plugin) del(args *skel.CmdArgs) error {
 	var c conf
 	if json.Unmarshal(args.StdinData, &c) == nil && c.Runtime.Annotations[contract.NodeAnnotation] != "" {

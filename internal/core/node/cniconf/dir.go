@@ -59,7 +59,7 @@ func (d Dir) Install() error {
 	if err != nil {
 		return err
 	}
-	if len(theirs) == 0 { // our own list must go too: it names a missing plugin, so the node would be up without a network
+	if len(theirs) == 0 { // our own list is removed too: it names a plugin that is missing, so the node would seem ready without a network
 		return errors.Join(d.removeFiles(ours), ErrNone)
 	}
 	name := theirs[0]

@@ -145,7 +145,7 @@ func last(ours []bool) int {
 	return -1
 }
 
-// list converts a configuration of a single plugin to a list with it and an entry.
+// list converts a configuration of a single plugin to a list that contains this plugin and an entry.
 func list(text []byte, entry string) ([]byte, error) {
 	if len(text) > maxSize || !json.Valid(text) {
 		return nil, errors.New("it is not JSON, or too large")

@@ -39,7 +39,7 @@ type Client struct {
 	HTTP      *http.Client
 }
 
-// InCluster returns the client for a pod.
+// InCluster returns a client that uses the service account in dir.
 func InCluster(host, port, dir, node string) (*Client, error) {
 	if host == "" || port == "" {
 		return nil, errors.New("KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT are not set: outrider-node runs in a pod")
@@ -161,8 +161,8 @@ func (c *Client) Left(ctx context.Context) error {
 	return c.set(ctx, func(labels) labels { return labels{} }, false)
 }
 
-// set sets the labels, to values computed from the present ones, and the taint. The patch requires the
-// version that was read, so that it cannot overwrite taints that others add.
+// set sets the taint, and sets the labels to values that are computed from the present ones. The patch requires
+// the version that was read, so that it cannot overwrite taints that others add.
 func (c *Client) set(ctx context.Context, wanted func(has labels) labels, tainted bool) error {
 	path := "/api/v1/nodes/" + url.PathEscape(c.Node)
 	var err error

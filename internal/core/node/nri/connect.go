@@ -15,8 +15,8 @@ import (
 // DefaultSocket is the socket on which containerd and CRI-O listen for plugins.
 const DefaultSocket = api.DefaultSocketPath
 
-// index determines the order in which the runtime calls its plugins. It is late, so that the gate wraps
-// settings of other plugins.
+// index determines the order in which the runtime calls its plugins. The plugin is called late, so that the gate
+// wraps a command that another plugin has set.
 const index = "95"
 
 // Pauses before the plugin reconnects: short at first, because a restarted runtime may create
