@@ -22,8 +22,8 @@ func (sotw) names(r *discovery.DiscoveryRequest) int { return len(r.GetResourceN
 // completeTypes are the types whose messages are complete lists: a missing resource counts as removed.
 var completeTypes = map[string]bool{ListenerType: true, ClusterType: true}
 
-// read converts the list of names to a change since the last one. A request with the nonce of an older
-// message is outdated, and a newer one will follow.
+// read converts the list of names to a change since the last list. A request with the nonce of an older message
+// is outdated, and a newer one will follow.
 func (sotw) read(c *client, r *discovery.DiscoveryRequest) (*response, error) {
 	typeURL, names := r.GetTypeUrl(), r.GetResourceNames()
 	sub := c.types[typeURL]

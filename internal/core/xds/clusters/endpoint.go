@@ -67,8 +67,8 @@ func (b Builder) describe(e *endpoint.LbEndpoint, w *mesh.Workload) *endpoint.Lb
 // service with an endpoint on each of 5,000 nodes, all assignments together would contain 25 million.
 const maxFar = 100
 
-// closest returns the near endpoints and maxFar others. Which others depends on the node, so that calls
-// from many nodes are spread when their near endpoints are gone.
+// closest returns the near endpoints and maxFar others. The choice of the others depends on the node, so that
+// calls from many nodes are spread when their near endpoints are gone.
 func closest(all []mesh.Endpoint, near func(mesh.Endpoint) bool, node string) []mesh.Endpoint {
 	var out, far []mesh.Endpoint
 	for _, e := range all {

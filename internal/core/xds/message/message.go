@@ -107,7 +107,7 @@ func Prefixed(v string) *matcher.StringMatcher {
 	return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Prefix{Prefix: v}}
 }
 
-// Regex matches texts that match the regular expression v from their begin to their end.
+// Regex matches a text if the regular expression v matches the whole of it.
 func Regex(v string) *matcher.StringMatcher {
 	return &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_SafeRegex{SafeRegex: &matcher.RegexMatcher{Regex: v}}}
 }

@@ -166,7 +166,7 @@ func all(a, b *accesslog.AccessLogFilter) *accesslog.AccessLogFilter {
 	return message.Both(a, b)
 }
 
-// log writes lines to Envoy's standard output, which is also the agent's; no file is opened.
+// log writes lines to Envoy's standard output, which is also the agent's standard output; no file is opened.
 func (o observer) log(which *accesslog.AccessLogFilter) *accesslog.AccessLog {
 	format := &core.SubstitutionFormatString{}
 	if text := o.s.AccessLog.Text; text != "" {

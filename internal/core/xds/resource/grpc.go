@@ -23,8 +23,9 @@ import (
 // grpcListener returns the listener to which a gRPC client subscribes by its target, "reviews.shop:80"
 // or "reviews". It has no address, but only the name of its routes.
 //
-// If a listener exists and its routes do not match the target, a gRPC client fails the call at once. If
-// no listener exists, the client waits 15 s, because the state-of-the-world protocol cannot say so.
+// If a listener exists and its routes do not match the target, a gRPC client fails the call at once. If no
+// listener exists, the client waits 15 s, because the state-of-the-world protocol cannot report that a resource
+// is missing.
 func (v *snapshot) grpcListener(p *xds.Proxy, name string) *xds.Resource {
 	// Not cached, because a target has many aliases, such as "Reviews.shop.:80".
 	m := &hcm.HttpConnectionManager{StatPrefix: "grpc", HttpFilters: []*hcm.HttpFilter{routes.InjectsFaults(), listeners.ToRouter(&router.Router{})}}

@@ -143,7 +143,7 @@ func (v *snapshot) outbound(name string, f features.Features) *xds.Resource {
 	return v.shared(name, key, func() proto.Message { return v.observe(build(), f, nil) })
 }
 
-// inbound returns inbound listeners.
+// inbound returns the inbound listeners with these names.
 func (v *snapshot) inbound(p *xds.Proxy, f features.Features, which ...string) (out []*xds.Resource) {
 	w := features.Workload(v.mesh, p)
 	ports, g := listeners.InboundPorts(w, f), rbac.Guard{Authorization: v.mesh.Authorization(w, p.Namespace), TrustDomain: v.config.TrustDomain}
@@ -173,7 +173,6 @@ func (v *snapshot) listener(p *xds.Proxy, name string) *xds.Resource {
 	return v.grpcListener(p, name)
 }
 
-// builder returns the builder of listeners.
 func (v *snapshot) builder() listeners.Builder {
 	return listeners.Builder{TrustDomain: v.config.TrustDomain, Networks: v.config.Networks, Ranges: v.serviceRanges(), FirstUseTimeout: v.firstUseTimeout}
 }
