@@ -347,7 +347,7 @@ func TestANode(t *testing.T) {
 	n.isAsItWas()
 }
 
-// The library with which runtimes call plugins passes the pod's annotations and DNS servers to ours,
+// The library with which runtimes call plugins passes the pod's annotations and DNS servers to our plugin,
 // because the configuration declares these capabilities. The plugin returns the main plugin's result.
 func TestByTheRuntimesLibrary(t *testing.T) {
 	n := newNode(t)

@@ -17,8 +17,8 @@ const notFoundVersion = "absent"
 //   - An on-demand cluster becomes one without endpoints, which answers 503 at once. After a removal Envoy would
 //     not subscribe again, and each later connection would wait 5 s. An address whose connections pass through is
 //     never missing: the snapshot itself has a cluster for it.
-//   - Endpoints become an empty list. Without a response their cluster would keep warming, and all
-//     others would wait for it.
+//   - Endpoints become an empty list. Without a response their cluster would keep warming, and all other clusters
+//     would wait for it.
 //   - A virtual host becomes a resource without a body, which answers 404 at once. After a removal the
 //     request would wait for ever.
 func notFound(p *Proxy, typeURL, name string) *Resource {

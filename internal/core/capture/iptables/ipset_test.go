@@ -123,8 +123,8 @@ func TestChangedSets(t *testing.T) {
 	})
 }
 
-// The memory of parking is one set for each family, however many ports are parked, and 2,000 ports
-// need as many rules as 16.
+// The memory of parking is one set for each family, however many ports are parked. So 2,000 ports need no more
+// rules than 16.
 func TestManyParkedPortsShareSets(t *testing.T) {
 	eachVariant(t, func(t *testing.T, b *Backend) {
 		rules := 0

@@ -66,7 +66,7 @@ func capturing(families capture.Families) capture.Intent {
 	return in
 }
 
-// withDNS returns an intent with different rules, and with rules in every table except mangle.
+// withDNS returns an intent whose rules differ from the rules of capturing, and are in every table except mangle.
 func withDNS(families capture.Families) capture.Intent {
 	in := capturing(families)
 	in.DNS = capture.DNSAll

@@ -77,8 +77,8 @@ func kernel(t *testing.T) string {
 	return strings.Join(slices.DeleteFunc(lines, func(s string) bool { return strings.Contains(s, "proto kernel") }), "")
 }
 
-// Whichever call of a backend fails, with or without an effect, the kernel is then in its earlier
-// state: its rules and routing, or nothing. The next run works.
+// Whichever call of a backend fails, with or without an effect, the kernel is then in its earlier state: it has
+// the earlier rules and routing, or nothing. The next run works.
 func TestEveryFailureRestores(t *testing.T) {
 	transparent := everything(capture.ParkOn)
 	transparent.Mode, transparent.Families = capture.TProxyMode, capture.DualStack

@@ -210,7 +210,7 @@ func readRouting(rs capture.Ruleset) (capture.Routing, error) {
 	tables := tablesOf(entries, mark, rs.Families, off)
 	for _, table := range tables {
 		rs.Routing.Mark, rs.Routing.Table = mark, table
-		if len(tables) > 1 { // a run with a different -r was killed
+		if len(tables) > 1 { // a run with another routing table (-r) was killed
 			if _, ok := rs.Recorded(); ok {
 				break
 			}

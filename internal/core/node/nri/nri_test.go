@@ -279,8 +279,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A mount by the pod or by another plugin is refused if it would hide ours or lies below it: the
-// runtime sorts mounts by depth, so one below ours is mounted after it.
+// A mount by the pod or by another plugin is refused if it would hide ours or lies below it: the runtime sorts
+// mounts by depth, so a mount below ours is mounted after ours.
 func TestNothingElseIsMountedThere(t *testing.T) {
 	for at, refused := range map[string]bool{
 		"/": true, "/outrider": true, "/outrider/": true, "//outrider/./": true, "/x/../outrider": true, "outrider": true,

@@ -29,7 +29,7 @@ func blockOf(a netip.Addr) netip.Prefix {
 	return p
 }
 
-// After returns the counts after changes.
+// After returns the counts as they are after the changes. It does not change n.
 func (n Blocks) After(services []mesh.Change[mesh.Service], workloads []mesh.Change[mesh.Workload]) Blocks {
 	if len(services)+len(workloads) == 0 {
 		return n

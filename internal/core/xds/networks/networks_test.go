@@ -22,7 +22,7 @@ func service(name, at string) *mesh.ServiceSpec {
 	return &mesh.ServiceSpec{Name: name, Namespace: "shop", Addresses: addresses(at)}
 }
 
-// The networks contain the address of every service and of no pod. They are updated after changes.
+// The networks contain the addresses of all services and of no pod. They are updated after changes.
 func TestServices(t *testing.T) {
 	b := build.New(mesh.Config{})
 	last, blocks := b.Mesh(), Blocks{}

@@ -88,7 +88,7 @@ type cache struct {
 
 	mu      sync.Mutex
 	objects map[any]*resourceCache // by *mesh.Service or *mesh.Workload
-	total   *atomic.Int64          // bytes in objects
+	total   *atomic.Int64          // bytes in all caches of objects
 }
 
 func newCache() *cache {

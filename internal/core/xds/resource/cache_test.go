@@ -11,7 +11,7 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// megabyte returns a resource of that size.
+// megabyte returns a resource with a size of one megabyte.
 func megabyte() *xds.Resource {
 	return &xds.Resource{Name: "x", Body: &anypb.Any{Value: []byte(strings.Repeat("x", 1<<20))}}
 }

@@ -57,7 +57,7 @@ func TestBuiltOnce(t *testing.T) {
 	}
 }
 
-// Two control planes send identical bytes.
+// Two control planes with the same mesh send identical bytes.
 func TestDeterministic(t *testing.T) {
 	a, b := goldenCases(t), goldenCases(t)
 	for name := range a {
