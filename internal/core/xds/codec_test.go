@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// A message takes no more memory than its size.
+// An encoded message takes no more memory than its size.
 func TestMessagesHaveBuffersOfTheirSize(t *testing.T) {
 	for _, size := range []int{0, 1, 300, 40 << 10, 2 << 20} {
 		message := &discovery.DeltaDiscoveryResponse{Nonce: strings.Repeat("x", size)}

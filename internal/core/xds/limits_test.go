@@ -279,7 +279,7 @@ func TestStreamsThatAreNotReadHoldTwoLargeResponses(t *testing.T) {
 	})
 }
 
-// A large request waits for its turn without holding its client's lock, and only while the server runs.
+// A large request waits for a slot without holding its client's lock, and only while the server runs.
 func TestALargeRequestWaitsUnlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(byClaim(newTestSource(mustSnapshot(t, "1", "cds base@1 *"))))

@@ -73,8 +73,8 @@ func TestProxyIsDescribedByItsNode(t *testing.T) {
 	}
 }
 
-// Envoy's list of extensions takes 60 kB. It does not count, or no room would be left for a pod's
-// labels.
+// Envoy's list of extensions takes 60 kB. The list does not count towards the limit of a node's size, because it
+// would leave no room for a pod's labels.
 func TestExtensionsOfANodeDoNotCount(t *testing.T) {
 	if err := checkNode(&core.Node{Id: "x", Extensions: []*core.Extension{{Name: strings.Repeat("x", maxNode)}}}); err != nil {
 		t.Error(err)

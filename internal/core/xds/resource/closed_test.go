@@ -28,8 +28,8 @@ var references = map[protoreflect.FullName]string{
 	"envoy.config.route.v3.RouteAction.cluster_header":                                  "", // named by the request, on demand
 }
 
-// ofTheBootstrap lists names that only Envoy's bootstrap defines, both ours and that of Istio's agent.
-// A bootstrap that is written by hand needs them, if the node has the metadata SECRETS.
+// ofTheBootstrap lists names that are defined only in Envoy's bootstrap, by our agent or by Istio's agent. A
+// bootstrap that is written by hand needs them, if the node has the metadata SECRETS.
 var ofTheBootstrap = []string{
 	contract.SecretsCluster, contract.WorkloadSecret, contract.RootsSecret, contract.IstioWorkloadSecret, contract.IstioRootsSecret,
 }

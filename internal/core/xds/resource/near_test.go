@@ -12,8 +12,8 @@ import (
 	"outrider.dev/internal/core/xds/resource"
 )
 
-// Endpoints near the client have the highest priority. The clients in a zone share the resource; if no
-// endpoint is near, all clients do.
+// Endpoints near the client have the highest priority. The clients in a zone share the resource; if no endpoint
+// is near, all clients share it.
 func TestPrioritiesOfZones(t *testing.T) {
 	web := service("web", "web", "10.96.0.1", port(80, mesh.HTTP))
 	web.Traffic = mesh.SameZone

@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// If a proxy lacks something without an error, its status says so.
+// If a proxy lacks a feature and no error shows it, its status says so.
 func TestNotesOnAProxy(t *testing.T) {
 	ours := pod("db-1", "db", "10.244.0.4", func(w *mesh.WorkloadSpec) { w.Own = true })
 	v := snapshot(t, append(parts(), ours,

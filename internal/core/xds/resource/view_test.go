@@ -16,8 +16,8 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// A view writes resources so that a person can review them, and leaves nothing out: a value that fits
-// into a line takes one, and extensions and what occurs twice are written once, as parts with a name.
+// A view writes resources so that a person can review them, and leaves nothing out: a value that fits into a line
+// is written in one line. Extensions, and values that occur twice, are written once, as parts with a name.
 type view struct {
 	strings.Builder
 	seen  map[string]int    // how often an object occurs
