@@ -35,7 +35,8 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// aNode simulates a node: its file system, the runtime's half of NRI, and the API server's Node.
+// aNode simulates a node: its file system, the side of NRI that a container runtime implements, and the Node in
+// the API server.
 type aNode struct {
 	t       *testing.T
 	root    string
@@ -434,7 +435,7 @@ func TestKilled(t *testing.T) {
 	n.awaitServing(processes[0])
 }
 
-// While the leading process hangs, pods that need the node wait until it is killed; others do not.
+// While the leading process hangs, pods that need outrider-node wait until it is killed; other pods do not wait.
 func TestHangs(t *testing.T) {
 	adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout)
 	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(process.Patience) })

@@ -204,7 +204,7 @@ var testServers = []netip.Addr{netip.MustParseAddr("10.96.0.10"), netip.MustPars
 func TestParkedPortsTakeIPSet(t *testing.T) {
 	in := capture.Defaults()
 	in.InboundPorts.All, in.Families = true, capture.DualStack
-	for i := range 14 { // in addition to the proxy's
+	for i := range 14 { // in addition to the proxy's ports
 		if rs, _ := capture.Build(in, capture.IPTables); slices.ContainsFunc(rs.Sets, capture.Set.IPSet) {
 			t.Errorf("%d parked ports take ipset: %v", 2+i, rs.Sets)
 		}

@@ -42,8 +42,8 @@ func listing(t *testing.T) string {
 	return out.String()
 }
 
-// Rules that iptables wrote are found even if its programs are missing. They cannot be removed
-// then, so nothing is written beside them.
+// Rules that iptables wrote are found even if its programs are missing. They cannot be removed then, so no other
+// rules are written.
 func TestRulesOfProgramsThatAreGone(t *testing.T) {
 	ns.RequireRoot(t)
 	for _, variant := range []string{"legacy", "nft"} {

@@ -112,8 +112,7 @@ func TestConfine(t *testing.T) {
 	}
 }
 
-// No more agents run at once than the limit, and an agent whose turn does not come in time does not
-// run.
+// No more agents run at once than the limit, and an agent that would have to wait too long does not run.
 func TestAgentsRunInTurn(t *testing.T) {
 	path, seen := program(t, "0")
 	c := New(path, t.TempDir())

@@ -29,7 +29,7 @@ const (
 	timeout  = time.Minute
 )
 
-// aRuntime is the runtime's half of NRI, as in containerd.
+// aRuntime is the side of NRI that a container runtime implements, as in containerd.
 type aRuntime struct {
 	t      *testing.T
 	socket string
@@ -309,7 +309,7 @@ func TestNothingElseIsMountedThere(t *testing.T) {
 // A capture that takes too long ends with an error before the runtime stops waiting. If the plugin
 // answered later, the runtime would disconnect it and create the container without it.
 func TestTheAnswerComesInTime(t *testing.T) {
-	adaptation.SetPluginRequestTimeout(8 * time.Second) // on a busy machine 2 s of it suffice for the answer
+	adaptation.SetPluginRequestTimeout(8 * time.Second) // 2 s of it remain for the answer, which suffices on a busy machine
 	t.Cleanup(func() { adaptation.SetPluginRequestTimeout(adaptation.DefaultPluginRequestTimeout) })
 	r, n := newRuntime(t), &node{ensure: func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }}
 	connected, _ := r.connect(n, true, contract.NodePlugin)

@@ -67,7 +67,7 @@ func TestQuestionAndAnswer(t *testing.T) {
 	}
 }
 
-// A new daemon can replace one that has ended or is about to.
+// A new daemon can replace a daemon that has ended or is about to end.
 func TestTakeover(t *testing.T) {
 	path := served(t, func(context.Context, Question) error { return errors.New("old") })
 	ctx, cancel := context.WithCancel(t.Context())

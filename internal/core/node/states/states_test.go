@@ -93,8 +93,8 @@ func TestQuotas(t *testing.T) {
 	}
 }
 
-// If a process is killed between its steps, or a node fails, directories with and without mounts, and
-// files, may remain.
+// If a process is killed between its steps, or a node fails, directories with mounts, directories without mounts
+// and files may remain.
 func TestKeep(t *testing.T) {
 	d := newDir(t)
 	for _, s := range []string{"keep", "ended"} {
