@@ -370,8 +370,8 @@ func portRange(s string) (r [2]uint16, err error) {
 	return r, err
 }
 
-// portList reads ports and ranges, and returns each port once, sorted. A single port that the list never contains
-// is an error; a range skips such ports.
+// portList reads ports and ranges, and returns each port once, sorted. A single port is an error if it is in the
+// list never; a range skips such ports.
 func portList(never []uint16) func(string) ([]uint16, error) {
 	return func(s string) (out []uint16, err error) {
 		var ranges []Interval[uint32]

@@ -16,7 +16,7 @@ type heldName struct {
 }
 
 // hold reports whether the first response for a name is still delayed. The delay ends with a change of the
-// resource, or when the time wait has passed since the first call.
+// resource, or with the duration wait, which begins with the first call.
 func (c *client) hold(sub *subscription, name string, wait time.Duration) bool {
 	key := heldName{sub.typeURL, name}
 	switch until, held := c.held[key]; {

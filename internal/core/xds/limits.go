@@ -46,8 +46,8 @@ const (
 	// workBurst allows for a proxy that uses 10,000 services and reconnects: it names 20,000 resources twice, and
 	// all of them are sent to it.
 	workBurst = 100_000
-	// workRate is the number of names per second that a client may request in the long run. They cost at most a
-	// tenth of a processor, because a name takes 10 to 50 us.
+	// workRate is the number of names and resources per second that a client may request in the long run. They
+	// cost at most a tenth of a processor, because a name takes 10 to 50 us.
 	workRate = 2_000
 	// A proxy causes a log line when it connects, and one for a mistake.
 	logBurst, logRate = 20, 0.2

@@ -12,7 +12,7 @@ const initialUTS = 0xEFFFFFFE
 // network.
 //
 // The kernel shows net.core.netdev_budget only in the initial network namespace. That alone is not enough: if a
-// pod is a virtual machine, its containers are in the initial network namespace of that machine. But its
+// pod is a virtual machine, its containers are in the initial network namespace of that machine. But these
 // containers have their own UTS namespace. For a pod with hostNetwork, container runtimes create neither a UTS
 // namespace nor a network namespace. PID 1 does not help: in a container it is the container's own process.
 func InHost() bool { return inHost("/proc") }

@@ -16,10 +16,9 @@ import (
 const reserve = 32 << 20
 
 // Confine puts the agents into a cgroup below this process's, whose limit is this process's limit minus reserve.
-// If an agent takes too much memory, the kernel then kills the agent and not the daemon. The kernel also charges
-// the memory of the rules that agents write to this cgroup, until their namespace ends. Without a limit Confine
-// does nothing. An error says why there is no such cgroup. self is /proc/self/cgroup, root the mount point of
-// cgroups.
+// If an agent takes too much memory, the kernel then kills the agent and not the daemon. The memory of the rules
+// that agents write is charged to this cgroup too, until their namespace ends. Without a limit Confine does
+// nothing. An error says why there is no such cgroup. self is /proc/self/cgroup, root the mount point of cgroups.
 func (c *Captures) Confine(self, root string) error {
 	text, err := os.ReadFile(self)
 	if err != nil {

@@ -1,6 +1,6 @@
 // Package listeners makes the listeners of a proxy for both directions. It promises that the listeners depend on
 // the mesh as little as possible, because Envoy closes a listener's connections when its filters change. Outbound
-// listeners depend only on port numbers, inbound ones on the ports and policies of the workload.
+// listeners depend on port numbers, inbound ones on the ports and policies of the workload.
 package listeners
 
 import (
