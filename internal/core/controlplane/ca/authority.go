@@ -20,15 +20,16 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// clockSkew is how far certificates are backdated, for hosts whose clock is slow. Istio's value
+// clockSkew is the time by which certificates are backdated, for hosts whose clock is slow. Istio's value
 // (ClockSkewGracePeriod).
 const clockSkew = 2 * time.Minute
 
-// defaultMaxLife is how long, at most, a certificate stays valid after its pod or host is gone: peers
-// check only its time. In Istio it is 90 days (MAX_WORKLOAD_CERT_TTL).
+// defaultMaxLife limits the time for which a certificate stays valid after its pod or host is gone: peers
+// check only its validity period, because there is no revocation. In Istio it is 90 days
+// (MAX_WORKLOAD_CERT_TTL).
 const defaultMaxLife = 24 * time.Hour
 
-// watchPoll is how often files are read that cannot be watched.
+// watchPoll is the interval between reads of files that cannot be watched.
 const watchPoll = 10 * time.Second
 
 // AuthorityOptions configure an authority. The zero value of a field means its default.
@@ -40,14 +41,14 @@ type AuthorityOptions struct {
 	TrustDomain string        // default "cluster.local"
 	Life        time.Duration // lifetime of a certificate whose request names none; default 24h
 	MaxLife     time.Duration // longest lifetime that is granted; default 24h, or Life if that is longer
-	Hosts       Hosts         // a host's certificate is accepted while the host is among them; default: no hosts
+	Hosts       Hosts         // only certificates of these hosts are accepted from hosts; default: none
 	Log         *slog.Logger  // default: none
-	// RootSpread is how long the next root is published before it signs; default
+	// RootSpread is the time for which the next root is published before it signs certificates; default
 	// [DefaultRootSpread].
 	RootSpread time.Duration
 
-	// Record keeps the roots that were removed from a store which outriderd may not write, until the
-	// certificates they signed have expired. If it is nil, they are no longer trusted.
+	// Record keeps the roots that were removed from a store which outriderd may not write. They stay trusted
+	// until the certificates they signed have expired. If Record is nil, a removed root is no longer trusted.
 	Record Store
 	// StoreTokenKey puts the key of [Authority.Tokens] into a file of the store, if outriderd may write
 	// the store. Default: the key is derived from the authority's key.
@@ -55,8 +56,9 @@ type AuthorityOptions struct {
 	// ServesOnly lists the DNS names of this control plane if another authority has signed the
 	// certificate in the store; see external.go. Then nothing is created or signed.
 	ServesOnly []string
-	// Waiting is called with what the store lacks, each time that changes, while [NewAuthority] waits
-	// for it. If it is nil, NewAuthority returns an error instead of waiting.
+	// Waiting receives the error that describes what the store lacks, while [NewAuthority] waits for it; it
+	// is called again when the error changes. If Waiting is nil, NewAuthority returns the error instead of
+	// waiting.
 	Waiting func(error)
 
 	now func() time.Time // default time.Now
@@ -96,18 +98,18 @@ type Authority struct {
 	current latest.Value[*signer]
 
 	reading sync.Mutex // held while the store is read
-	stored  Contents   // from which current was made
-	// recordDue is when a root in the record expires, or may sign; zero: never.
+	stored  Contents   // contents of the store from which current was made
+	// recordDue is the next time at which a root in the record expires or may sign; zero: none.
 	recordDue time.Time
 }
 
-// loaded returns the current signer.
 func (a *Authority) loaded() *signer {
 	s, _ := a.current.Get()
 	return s
 }
 
-// NewAuthority loads the authority in a store, or creates one there.
+// NewAuthority loads the authority in a store, or creates one there. If that fails, it returns the error, or
+// waits and tries again if o.Waiting is set.
 func NewAuthority(ctx context.Context, o AuthorityOptions) (*Authority, error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
@@ -126,7 +128,7 @@ func NewAuthority(ctx context.Context, o AuthorityOptions) (*Authority, error) {
 	return a, nil
 }
 
-// await calls open again after changes of the store and every few seconds, until ctx ends.
+// await calls open again after changes of the store and every few seconds, until open succeeds or ctx ends.
 func (a *Authority) await(ctx context.Context, err error) (made bool, _ error) {
 	hints, stop := a.watch()
 	defer stop()
@@ -222,7 +224,7 @@ func (a *Authority) TrustDomain() string { return a.o.TrustDomain }
 // Roots returns the mesh's trust anchors: during a rotation, the old and the new root.
 func (a *Authority) Roots() []*x509.Certificate { return slices.Clone(a.loaded().roots) }
 
-// Expiry returns when the signing certificate expires.
+// Expiry returns the time at which the signing certificate expires.
 func (a *Authority) Expiry() time.Time { return a.loaded().cert.NotAfter }
 
 // RootsPEM returns Roots in PEM.
@@ -234,8 +236,8 @@ func (a *Authority) Changed() <-chan struct{} {
 	return changed
 }
 
-// Reload reads the files again. If they do not fit together, the authority stays as it is. A store that
-// was deleted is written again if it is outriderd's own.
+// Reload reads the files again. If they are invalid, it returns an error and the authority does not change.
+// If the store was deleted and outriderd may write it, the files are written again.
 func (a *Authority) Reload(ctx context.Context) error {
 	a.reading.Lock()
 	defer a.reading.Unlock()
@@ -288,8 +290,8 @@ func (a *Authority) restore(ctx context.Context) (Contents, error) {
 	return a.o.Store.Read(ctx)
 }
 
-// longestWait limits the wait for the next step of a rotation: while a machine is suspended its timers
-// stop, but the root's expiry does not.
+// longestWait limits the wait for the next step of a rotation. Timers stop while a machine is suspended, so
+// after a longer wait the step might come after the root has expired.
 const longestWait = time.Hour
 
 // Run reloads the files when they change, and rotates the root when that is due, until ctx ends.
@@ -301,7 +303,7 @@ func (a *Authority) Run(ctx context.Context) error {
 		due, err := a.Advance(ctx) // once before waiting, for changes that the watch missed
 		switch {
 		case err != nil:
-			if ctx.Err() == nil && err.Error() != last { // when files are written one by one, each but the last causes an error
+			if ctx.Err() == nil && err.Error() != last { // while files are written one by one, the set is invalid until the last
 				last = err.Error()
 				a.o.Log.Warn("authority not current", "reason", last)
 			}
@@ -360,7 +362,7 @@ func (a *Authority) sign(public crypto.PublicKey, id holder, life time.Duration)
 	}
 	end := now.Add(min(life, a.o.MaxLife))
 	if end.After(s.cert.NotAfter) {
-		end = s.cert.NotAfter // later the chain would not verify
+		end = s.cert.NotAfter // beyond that time the chain would not verify
 	}
 	if !end.After(now) {
 		return nil, fmt.Errorf("the authority's own certificate expired at %s", s.cert.NotAfter.UTC().Format(time.RFC3339))
@@ -420,7 +422,8 @@ func (a *Authority) Identify(chain []*x509.Certificate) (Identity, error) {
 	return a.identify(chain, nil)
 }
 
-// identify does the work of Identify; a handshake has found the chains verified for the certificates.
+// identify does the work of Identify. verified contains the chains that a TLS handshake has verified; nil:
+// none.
 func (a *Authority) identify(chain []*x509.Certificate, verified [][]*x509.Certificate) (Identity, error) {
 	id, err := a.verify(chain, verified)
 	if err != nil {

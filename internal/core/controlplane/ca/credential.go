@@ -24,8 +24,8 @@ type Caller struct {
 	Identity Identity
 	Host     string    // the host outside of Kubernetes; empty: the caller is no host
 	Pod      string    // the pod to which the token is bound, for the log; empty: none
-	Method   string    // of authentication, for the log
-	Expiry   time.Time // of the token; zero: it does not expire
+	Method   string    // method of authentication, for the log
+	Expiry   time.Time // expiry of the token; zero: it does not expire
 
 	// Spend marks a one-time credential as used for a key, given by the SHA-256 of its public half. It
 	// is called last, when nothing else can refuse the request. If it is nil, there is nothing to mark.
@@ -43,19 +43,19 @@ type Authenticator interface {
 // ErrOther means that the caller has no credential of an authenticator's kind.
 var ErrOther = errors.New("no credential of this kind")
 
-// A Refusal says why a request is denied. The caller can read it, so it must not contain a secret.
+// A Refusal is the reason why a request is denied. It is sent to the caller, so it must not contain a secret.
 type Refusal struct{ Reason string }
 
 func (r *Refusal) Error() string { return r.Reason }
 
 func refuse(format string, a ...any) error { return &Refusal{fmt.Sprintf(format, a...)} }
 
-// ErrTokenNeeded refuses a renewal without a token in a cluster.
+// ErrTokenNeeded is the refusal of a renewal without a token in a cluster.
 var ErrTokenNeeded = &Refusal{"in a cluster a certificate is not renewed by itself: send the pod's token, which shows that the pod still exists"}
 
-// authenticate tries all authenticators in order and returns the first success. It continues after a
-// refusal: an agent may have an expired token and a valid certificate. The error is a [*Refusal] with
-// all reasons, or says why credentials could not be checked.
+// authenticate tries all authenticators in order and returns the first success. It continues after a refusal,
+// because an agent may have an expired token and a valid certificate. The error is a [*Refusal] with all
+// reasons, unless some credential could not be checked.
 func authenticate(ctx context.Context, all []Authenticator, c Credentials) (Caller, error) {
 	var reasons []string
 	var unchecked error
@@ -83,11 +83,11 @@ func authenticate(ctx context.Context, all []Authenticator, c Credentials) (Call
 	return Caller{}, refuse("neither a token nor a certificate came with the request")
 }
 
-// MutualTLS lets a workload renew its present certificate.
+// MutualTLS authenticates callers by the certificate of their connection, so that they can renew it.
 type MutualTLS struct {
 	Authority *Authority
-	// MayRenew returns a [*Refusal] if a workload may not renew its certificate with that certificate
-	// alone. A host always may, while it is declared. Default: only hosts may.
+	// MayRenew returns a [*Refusal] if a workload may not renew its certificate without any other credential.
+	// It is not called for hosts, which may renew while they are declared. If it is nil, only hosts may.
 	MayRenew func(Identity) error
 }
 
@@ -128,7 +128,7 @@ type Reviewed struct {
 	Audiences   []string
 }
 
-// Authenticate has the reviewer check the caller's token.
+// Authenticate passes the caller's token to the reviewer.
 func (r Reviewed) Authenticate(ctx context.Context, c Credentials) (Caller, error) {
 	if c.Bearer == "" {
 		return Caller{}, ErrOther
@@ -154,7 +154,8 @@ func expiryOf(token string) time.Time {
 	return claims.Expiry.Time()
 }
 
-// newCaller returns the caller for the identity in a token, if that is valid.
+// newCaller returns the caller with an identity from a token. It returns a [*Refusal] if the identity is
+// invalid.
 func newCaller(id Identity, method string) (Caller, error) {
 	if err := id.Check(); err != nil {
 		return Caller{}, &Refusal{"the token's " + err.Error()}

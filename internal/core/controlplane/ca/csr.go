@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// maxCSR is many times larger than any useful request.
+// maxCSR is the maximum size of a request in bytes. Useful requests are many times smaller.
 const maxCSR = 64 << 10
 
 // parseCSR parses a certificate signing request and checks that its sender has the private key. An

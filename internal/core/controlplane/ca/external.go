@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Another server of Istio's service may sign the certificates of a mesh, such as cert-manager's
-// istio-csr. The [Authority] then signs nothing, and its store contains the control plane's own
-// certificate with its key, and the roots: tls.crt, tls.key and ca.crt, as cert-manager writes them. As
-// always it verifies certificates, and its record keeps roots that were removed from the store.
+// An external authority, such as cert-manager's istio-csr, may sign the certificates of a mesh instead. It
+// also serves Istio's certificate service. The [Authority] then signs nothing, and its store contains the
+// control plane's own certificate with its key, and the roots: tls.crt, tls.key and ca.crt, as cert-manager
+// writes them. It still verifies certificates, and its record keeps roots that were removed from the store.
 
 var errSignsNothing = errors.New("this control plane signs no certificates: another authority does")
 
@@ -21,7 +21,6 @@ func (a *Authority) External() bool { return a.o.external() }
 
 func (o AuthorityOptions) external() bool { return len(o.ServesOnly) > 0 }
 
-// read returns the signer for the files.
 func (o AuthorityOptions) read(files map[string][]byte, now time.Time) (*signer, error) {
 	if o.external() {
 		return loadServing(o.Store, files, o.ServesOnly, now)
@@ -54,7 +53,7 @@ func loadServing(in fmt.Stringer, files map[string][]byte, names []string, now t
 	return s, err
 }
 
-// served returns the certificate in an external authority's store, as a server presents it.
+// served returns the certificate in an external authority's store in the form that a TLS server sends.
 func (s *signer) served() *tls.Certificate {
 	out := &tls.Certificate{PrivateKey: s.key, Leaf: s.cert}
 	for _, c := range s.chain {

@@ -13,8 +13,8 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// replace writes a file that only its owner can read. If a crash lost a key, the whole mesh would lose its
-// trust.
+// replace writes a file that only its owner can read, and syncs it: if a crash lost a key, the whole mesh
+// would lose its trust.
 func replace(path string, content []byte) error {
 	if err := atomicfile.WriteSynced(path, content, 0o600); err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)

@@ -33,8 +33,8 @@ type Hosts interface {
 	Any() bool
 }
 
-// hostAttribute names the host in the subject of its certificate ("host", RFC 4524, section 2.7). The
-// identity does not, because pods may have the same one.
+// hostAttribute is the attribute of a certificate's subject that contains the name of the host ("host", RFC
+// 4524, section 2.7). The identity does not contain that name, because pods may have the same identity.
 var hostAttribute = asn1.ObjectIdentifier{0, 9, 2342, 19200300, 100, 1, 9}
 
 // hostOf returns the host to which a certificate for id belongs; false: it belongs to no host.
@@ -47,7 +47,7 @@ func hostOf(leaf *x509.Certificate, id Identity) (Host, bool) {
 	return Host{}, false
 }
 
-// retryWindow is how long a token may be used again with the same key.
+// retryWindow is the time for which a token may be used again, with the same key.
 const retryWindow = 10 * time.Minute
 
 // HostTokens authenticates hosts by one-time tokens.

@@ -21,18 +21,18 @@ import (
 type layout struct {
 	cert  string // the signing certificate
 	key   string
-	chain string // its intermediates; optional
+	chain string // intermediates of the signing certificate; optional
 	roots string // the trust anchors: one or more
 }
 
-// layouts are the supported layouts, the preferred one first: that of Istio's secret cacerts, which
-// outriderd also writes, and that of a Secret of type kubernetes.io/tls, as cert-manager writes it.
+// layouts lists the supported layouts, the preferred one first. It is that of Istio's secret cacerts, which
+// outriderd also writes. The second is that of a Secret of type kubernetes.io/tls, as cert-manager writes it.
 var layouts = []layout{
 	{cert: "ca-cert.pem", key: "ca-key.pem", chain: "cert-chain.pem", roots: "root-cert.pem"},
 	{cert: "tls.crt", key: "tls.key", chain: "tls.crt", roots: "ca.crt"},
 }
 
-// A signer is one state of the authority's files.
+// A signer is the parsed content of the authority's files at one time.
 type signer struct {
 	cert   *x509.Certificate // for an external authority: the control plane's own certificate
 	key    crypto.Signer
@@ -59,10 +59,10 @@ func find(files map[string][]byte) (layout, bool) {
 // rootLife is the lifetime of a root that outriderd creates.
 const rootLife = 10 * 365 * 24 * time.Hour
 
-// rootName begins the name of each root that outriderd creates.
+// rootName is the prefix of the common name of each root that outriderd creates.
 const rootName = "Outrider root "
 
-// addRoot adds a self-signed root to files that have none. It uses an existing key.
+// addRoot adds a self-signed root to files that have none. It uses the key in files, or creates one.
 func addRoot(files map[string][]byte, trustDomain string, now time.Time, life time.Duration) error {
 	names := layouts[0]
 	if _, ok := files[names.key]; !ok {
@@ -107,7 +107,6 @@ func newRoot(key crypto.Signer, trustDomain string, now time.Time, life time.Dur
 	return wire.MarshalCertificates(&x509.Certificate{Raw: der}), nil
 }
 
-// errNoFile means that a file is missing.
 var errNoFile = errors.New("there is no such file")
 
 // load reads the authority in a store. Each error names the store and the file.
@@ -206,7 +205,7 @@ func (s *signer) madeHere() bool {
 	return s.cert.Equal(s.root) && strings.HasPrefix(s.cert.Subject.CommonName, rootName)
 }
 
-// unique removes repetitions: joined bundles have some, and a ClusterTrustBundle must not.
+// unique removes duplicates: concatenated bundles contain some, and a ClusterTrustBundle must not.
 func unique(certs []*x509.Certificate) (out []*x509.Certificate) {
 	for _, c := range certs {
 		if !slices.ContainsFunc(out, c.Equal) {

@@ -19,7 +19,7 @@ type Method[Request any, Response interface{ Marshal() []byte }] struct {
 	Handle func(context.Context, Request) (Response, error)
 }
 
-// Register adds the method to a server, as a separate service.
+// Register adds the method to a server, as a service that has only this method.
 func (m Method[Request, Response]) Register(to grpc.ServiceRegistrar) {
 	to.RegisterService(&grpc.ServiceDesc{
 		ServiceName: m.Service,
@@ -29,8 +29,8 @@ func (m Method[Request, Response]) Register(to grpc.ServiceRegistrar) {
 	}, m)
 }
 
-// serve passes the messages through gRPC's own codec inside an Empty, which preserves unknown fields. A
-// server that also speaks xDS thus needs no second codec.
+// serve lets gRPC's own codec decode each message as an Empty, which keeps all fields as unknown ones. So a
+// server that also speaks xDS needs no second codec.
 func (m Method[Request, Response]) serve(srv any, ctx context.Context, dec func(any) error, interceptor grpc.UnaryServerInterceptor) (any, error) {
 	in := &emptypb.Empty{}
 	if err := dec(in); err != nil {

@@ -25,8 +25,8 @@ import (
 // The record contains the roots, and the file rotation.json with the times, as in a rotation by
 // outriderd.
 
-// overlap returns a signer that also trusts the roots in the record: for s, or for the present signer
-// until s may sign. The caller holds a.reading.
+// overlap returns a signer that also trusts the roots in the record. It signs as s does; until s may sign, it
+// signs as the present signer does. The caller holds a.reading.
 func (a *Authority) overlap(ctx context.Context, c Contents, s *signer) (*signer, error) {
 	a.recordDue = time.Time{}
 	if a.o.Record == nil || mayRotate(c, s) == nil {
@@ -55,8 +55,8 @@ func (a *Authority) overlap(ctx context.Context, c Contents, s *signer) (*signer
 	return nil, context.Cause(ctx)
 }
 
-// remember adds the roots in the store to the record, and removes those whose time is over. known are
-// all trusted roots.
+// remember adds the roots in the store to the record, and removes those whose certificates have all expired.
+// known are all trusted roots.
 func (a *Authority) remember(record Contents, before, s *signer, now time.Time) (next Contents, known []*x509.Certificate, r rotation, err error) {
 	next = record.clone()
 	if r, err = parseRotation(record.Files); err != nil {
@@ -109,7 +109,8 @@ func (a *Authority) remember(record Contents, before, s *signer, now time.Time) 
 	return next, known, r, r.put(next.Files)
 }
 
-// due returns the earliest time at which something in the record ends; zero: there is none.
+// due returns the next time after now at which a new root may sign or an old one is removed; zero: there is
+// none.
 func (r rotation) due(now time.Time) (at time.Time) {
 	earlier := func(t time.Time) {
 		if t.After(now) && (at.IsZero() || t.Before(at)) {
@@ -123,7 +124,8 @@ func (r rotation) due(now time.Time) (at time.Time) {
 	return at
 }
 
-// with returns s with more roots. Until a new root may sign, it returns the previous signer with them.
+// with returns a copy of s that trusts the known roots. Until the root of s may sign, it is a copy of before
+// instead.
 func (s *signer) with(known []*x509.Certificate, before *signer, r rotation, now time.Time) *signer {
 	out := *s
 	if now.Before(r.Move) && before != nil && !before.root.Equal(s.root) && now.Before(before.cert.NotAfter) && slices.ContainsFunc(known, before.root.Equal) {

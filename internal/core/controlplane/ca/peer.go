@@ -25,8 +25,8 @@ func (a *Authority) AuthenticatePeer(ctx context.Context) (Identity, error) {
 	return id, nil
 }
 
-// ClientName names the client of a connection whose certificate was verified, by its identity and, for
-// a host, its name.
+// ClientName returns the name of a client whose certificate was verified: its identity and, for a host, the
+// host's name.
 func ClientName(state tls.ConnectionState) (string, error) {
 	leaf := state.PeerCertificates[0]
 	id, err := IdentityOf(leaf)
@@ -39,8 +39,8 @@ func ClientName(state tls.ConnectionState) (string, error) {
 	return id.String(), nil
 }
 
-// PeerHost returns the host that is the peer of a gRPC call, from its certificate, even if it is no
-// longer in the mesh; false: the peer is not a host.
+// PeerHost returns the host in the certificate of a gRPC call's peer, even if that host is no longer in the
+// mesh; false: the peer is not a host.
 func PeerHost(ctx context.Context) (Host, bool) {
 	chain := peerCertificates(ctx)
 	if len(chain) == 0 {

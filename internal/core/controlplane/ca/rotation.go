@@ -27,22 +27,22 @@ import (
 // The first step follows a request (the file rotate), or is due when only a fifth of the root's
 // lifetime remains. A request during a rotation starts another one after the move.
 
-// DefaultRootSpread is how long the next root is published before it signs: the kubelet updates a pod's
-// ConfigMaps within two minutes, and slower pods have time too.
+// DefaultRootSpread is the default of [AuthorityOptions.RootSpread]. An hour is ample: the kubelet updates a
+// pod's ConfigMaps within two minutes.
 const DefaultRootSpread = time.Hour
 
-// leftOfRoot is the part of a root's lifetime, a fifth, that remains when a rotation begins without a
-// request.
+// leftOfRoot determines when a rotation begins without a request: when 1/leftOfRoot of the root's lifetime
+// remains.
 const leftOfRoot = 5
 
 // rotation is the content of rotation.json: the times on which replicas must agree.
 type rotation struct {
-	// Move is when the next root may sign.
+	// Move is the time at which the next root may sign.
 	Move time.Time `json:"move,omitzero"`
 	// Retire maps roots that no longer sign, by their SHA-256, to the time at which each is removed.
 	Retire map[string]time.Time `json:"retire,omitempty"`
-	// LongestLife is the longest lifetime of a certificate, in seconds, that any replica may sign; 0:
-	// the default.
+	// LongestLife is the maximum lifetime, in seconds, of the certificates that any replica signs; 0:
+	// defaultMaxLife.
 	LongestLife int64 `json:"longestLifeSeconds,omitempty"`
 }
 
@@ -64,7 +64,7 @@ func (r rotation) longest() time.Duration {
 	return max(time.Duration(r.LongestLife)*time.Second, defaultMaxLife)
 }
 
-// put writes the file, or removes it if it would be empty.
+// put writes rotation.json into files, or removes it if it would be empty.
 func (r rotation) put(files map[string][]byte) error {
 	raw, err := json.Marshal(r)
 	if err != nil {
@@ -102,7 +102,8 @@ func nextRoot(files map[string][]byte) (*x509.Certificate, error) {
 	return certs[0], nil
 }
 
-// errNotOurRoot refuses to rotate a root that outriderd did not create or may not replace.
+// errNotOurRoot is the error for a root that outriderd may not rotate, because it did not create it or may
+// not replace it.
 var errNotOurRoot = errors.New("only a root that outriderd made, in a store that it may write, is rotated: replace this one where it comes from")
 
 // mayRotate returns an error if outriderd may not rotate the root in a store.
@@ -113,12 +114,12 @@ func mayRotate(c Contents, s *signer) error {
 	return nil
 }
 
-// A step is a due change of a store, or only the time of the next one.
+// A step is a change of the store that is due now. If none is due, it contains only the time of the next one.
 type step struct {
 	name string   // for the log; empty: nothing is due
 	next Contents // contents after the step
 	root *x509.Certificate
-	due  time.Time // of the next step; zero: none
+	due  time.Time // time of the next step; zero: none follows
 }
 
 // plan decides the next step from the contents of the store. It writes nothing.
@@ -143,7 +144,7 @@ func (a *Authority) plan(c Contents, s *signer, now time.Time) (step, error) {
 	files := out.next.Files
 	switch old := r.retired(s, now); {
 	case a.o.MaxLife > r.longest():
-		// Stored, so that any replica that moves the root allows for it.
+		// The longest lifetime is stored, so that every replica that rotates the root takes it into account.
 		out.name = "longer certificates"
 		r.LongestLife = int64((a.o.MaxLife + time.Second - 1) / time.Second)
 	case old != nil:
@@ -184,16 +185,16 @@ func (r rotation) retired(s *signer, now time.Time) *x509.Certificate {
 	return nil
 }
 
-// moves returns when the next root may sign.
+// moves returns the time at which the next root may sign.
 func (r rotation) moves(next *x509.Certificate, spread time.Duration) time.Time {
-	if r.Move.IsZero() { // the file was lost
+	if r.Move.IsZero() { // rotation.json was lost
 		return next.NotBefore.Add(clockSkew + spread)
 	}
 	return r.Move
 }
 
-// publish creates the next root. A host receives roots only with its certificates, so if the mesh has
-// hosts, the root moves after each of them has renewed its certificate.
+// publish creates the next root. A host receives new roots only when it renews its certificate. So if the
+// mesh has hosts, the next root signs only after each of them has renewed its certificate.
 func (a *Authority) publish(files map[string][]byte, s *signer, r *rotation, now time.Time) (*x509.Certificate, error) {
 	key, rawKey, err := newKey()
 	if err != nil {
@@ -218,8 +219,9 @@ func (a *Authority) publish(files map[string][]byte, s *signer, r *rotation, now
 	return certs[0], nil
 }
 
-// move makes the next root the signing one. The old one remains a root for the longest lifetime of its
-// certificates, plus RootSpread for a replica that has not read this step yet.
+// move makes the next root the signing one. The old root stays trusted for the longest lifetime of the
+// certificates it signed, plus RootSpread, because a replica that has not read this step yet still signs with
+// it.
 func (a *Authority) move(files map[string][]byte, s *signer, r *rotation, next *x509.Certificate, now time.Time) {
 	until := now.Add(r.longest() + a.o.RootSpread)
 	if until.After(s.cert.NotAfter) {
@@ -241,8 +243,8 @@ func (a *Authority) move(files map[string][]byte, s *signer, r *rotation, next *
 	files[layouts[0].roots] = wire.MarshalCertificates(roots...)
 }
 
-// Advance reads the store and takes the steps that are due. It returns when the next one is due; zero:
-// never.
+// Advance reads the store and takes the steps that are due. It returns the time of the next step; zero: none
+// follows.
 func (a *Authority) Advance(ctx context.Context) (due time.Time, err error) {
 	a.reading.Lock()
 	defer a.reading.Unlock()
@@ -275,7 +277,8 @@ type RotationRequest struct {
 	Requested bool   // false: a rotation was already requested
 }
 
-// RequestRotation requests a rotation from the control planes that use a store.
+// RequestRotation requests a rotation from the control planes that use a store. It fails if they may not
+// rotate its root.
 func RequestRotation(ctx context.Context, store Store, now time.Time) (RotationRequest, error) {
 	for ctx.Err() == nil {
 		c, err := store.Read(ctx)

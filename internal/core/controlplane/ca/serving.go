@@ -43,7 +43,7 @@ type Serving struct {
 	renew  time.Time
 	expiry time.Time
 	config *tls.Config // shared by all connections for a day; contains cert and the roots of by
-	day    string      // for which the ticket keys were derived
+	day    string      // the day for which the ticket keys were derived
 }
 
 // CheckName returns an error unless name is a DNS name or an IP address that a certificate can contain.
@@ -57,8 +57,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// dnsName has labels of letters, digits and dashes. The last label begins with a letter, because with a
-// digit it would be a mistyped address.
+// dnsName matches names whose labels consist of letters, digits, dashes and underscores. The last label must
+// begin with a letter: if it begins with a digit, the name is a mistyped address.
 var dnsName = regexp.MustCompile(`^(\*\.)?([a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9_])?\.)*[a-zA-Z]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
 
 // splitNames separates DNS names and addresses.
@@ -73,8 +73,8 @@ func splitNames(names []string) (dns []string, ips []net.IP) {
 	return dns, ips
 }
 
-// NewServing signs the first certificate, for an identity, DNS names and IP addresses. A life of zero
-// means the authority's default.
+// NewServing signs the first certificate, for an identity, DNS names and IP addresses. A life of zero means
+// the authority's default. It fails if a name is invalid, or if the authority cannot sign.
 func (a *Authority) NewServing(id Identity, names []string, life time.Duration) (*Serving, error) {
 	for _, name := range names {
 		if err := CheckName(name); err != nil {
@@ -124,12 +124,12 @@ func (s *Serving) next() (*tls.Certificate, error) {
 	return &tls.Certificate{Certificate: signed.served, PrivateKey: key, Leaf: signed.Leaf}, nil
 }
 
-// TLS returns the configuration of port 15012. A client's certificate is optional, because clients
-// request their first one here; if there is one, it must belong to this mesh.
+// TLS returns the configuration of port 15012. A client's certificate is optional, because clients request
+// their first one here; if there is one, it must belong to this mesh.
 //
-// A client may resume a session, also with another replica or after a restart, which halves the work of
-// a handshake. It is refused whenever a full handshake would be: its certificate is in the ticket, and
-// must be valid and signed by a current root.
+// A client may resume a session, also with another replica or after a restart, which halves the work of a
+// handshake. A resumption is refused whenever a full handshake would be: the ticket contains the client's
+// certificate, which must still be valid and signed by a current root.
 func (s *Serving) TLS() *tls.Config {
 	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, SessionTicketsDisabled: true}
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(base) }
@@ -166,10 +166,10 @@ func (s *Serving) current(base *tls.Config) (*tls.Config, error) {
 	return s.config, nil
 }
 
-// ticketKeys derives keys that encrypt the tickets of a day, and decrypt those of the day before. They
-// are derived from the authority's key, which all replicas have. Whoever has that can sign any
-// identity, so ticket keys give nothing more away. With an external authority they are derived from the
-// control plane's own key, whose holder can already answer every proxy.
+// ticketKeys returns the keys of TLS session tickets. The first encrypts the tickets of a day, the second
+// decrypts those of the day before. They are derived from the authority's key, which all replicas have. That
+// gives nothing away: a process that has this key can sign any identity anyway. With an external authority
+// they are derived from the control plane's own key, whose holder can already answer every proxy.
 func (s *signer) ticketKeys(day time.Time) ([][32]byte, error) {
 	secret, err := x509.MarshalPKCS8PrivateKey(s.key)
 	if err != nil {

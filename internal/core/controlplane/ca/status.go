@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A RootState says which part a root plays in a rotation.
+// A RootState is the role of a root in a rotation.
 type RootState string
 
 // States of roots.
@@ -18,7 +18,7 @@ const (
 	RootSigns    RootState = "signs"    // it signs certificates
 	RootNext     RootState = "next"     // it is published, and will sign
 	RootRetiring RootState = "retiring" // it has signed certificates that have not expired yet
-	RootTrusted  RootState = "trusted"  // it verifies certificates, and has signed none here
+	RootTrusted  RootState = "trusted"  // it is trusted, but has not signed here
 )
 
 // A RootStatus describes one of the mesh's roots.
@@ -28,7 +28,7 @@ type RootStatus struct {
 	NotBefore time.Time `json:"notBefore"`
 	NotAfter  time.Time `json:"notAfter"`
 	State     RootState `json:"state"`
-	// Until is when the next root begins to sign, or a retiring root is removed.
+	// Until is the time at which the next root begins to sign, or a retiring root is removed.
 	Until time.Time `json:"until,omitzero"`
 }
 
@@ -39,12 +39,12 @@ type RotationStatus struct {
 	// Intermediate is the signing certificate, if it is not a root.
 	Intermediate *RootStatus `json:"intermediate,omitempty"`
 	Requested    bool        `json:"requested"`         // a rotation is requested, and no replica has begun it
-	Foreign      string      `json:"foreign,omitempty"` // why outriderd does not rotate this root; empty: it does
+	Foreign      string      `json:"foreign,omitempty"` // reason why outriderd does not rotate this root; empty: it does
 
 	cert bool // the store has cert-manager's layout
 }
 
-// Root returns the root that is in a state.
+// Root returns the first root in a state; false: there is none.
 func (s RotationStatus) Root(in RootState) (RootStatus, bool) {
 	for _, r := range s.Roots {
 		if r.State == in {
@@ -54,7 +54,7 @@ func (s RotationStatus) Root(in RootState) (RootStatus, bool) {
 	return RootStatus{}, false
 }
 
-// Step says what the rotation waits for; empty: no rotation is under way.
+// Step describes the current step of the rotation and what it waits for; empty: no rotation is under way.
 func (s RotationStatus) Step() string {
 	if s.Requested {
 		return "requested: a replica publishes the next root"
@@ -68,7 +68,7 @@ func (s RotationStatus) Step() string {
 	return ""
 }
 
-// Instead says what to do if outriderd does not rotate the root.
+// Instead returns what a user must do to replace a root that outriderd does not rotate.
 func (s RotationStatus) Instead() string {
 	if s.cert {
 		return "renew the issuer's certificate in cert-manager: outriderd follows the Secret, and keeps roots that leave it while certificates of them are valid"
@@ -76,8 +76,8 @@ func (s RotationStatus) Instead() string {
 	return "replace ca-cert.pem, ca-key.pem, cert-chain.pem and root-cert.pem in the Secret: outriderd follows it, and keeps roots that leave it while certificates of them are valid"
 }
 
-// StatusOf reads the progress of the rotation in a store. For record see [AuthorityOptions]; nil: there
-// is none.
+// StatusOf reads the progress of the rotation in a store. The store record is described at
+// [AuthorityOptions]; nil: there is none.
 func StatusOf(ctx context.Context, store, record Store, now time.Time) (RotationStatus, error) {
 	out := RotationStatus{Store: store.String()}
 	c, err := store.Read(ctx)

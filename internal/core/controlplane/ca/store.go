@@ -23,7 +23,7 @@ const (
 	rotationFile  = "rotation.json"
 	requestFile   = "rotate" // requests a rotation; its content does not matter
 	tokenKeyFile  = "token-key.pem"
-	unappliedFile = ".update" // only in a [Directory]
+	unappliedFile = ".update" // changes that are not applied yet; only in a [Directory]
 )
 
 // Contents are the files in a store at one time.
@@ -116,7 +116,8 @@ func contentsOf(files map[string][]byte) Contents {
 	return Contents{Files: files, Version: hex.EncodeToString(sum.Sum(nil)), Own: true}
 }
 
-// Update first writes all changes into one file, from which finish applies them.
+// Update first writes all changes into one file, from which finish applies them. So a crash cannot leave only
+// some of them.
 func (d Directory) Update(_ context.Context, c Contents) error {
 	for _, name := range slices.Sorted(maps.Keys(c.Files)) {
 		if !slices.Contains(fileNames, name) {
@@ -153,8 +154,8 @@ func (d Directory) Update(_ context.Context, c Contents) error {
 	})
 }
 
-// finish applies the changes in the file of an update, if there is one. A crash may have left them half
-// applied.
+// finish applies the changes in unappliedFile, if there is one. Some may be applied already, by a process
+// that crashed.
 func (d Directory) finish() error {
 	raw, err := os.ReadFile(d.path(unappliedFile))
 	if errors.Is(err, os.ErrNotExist) {

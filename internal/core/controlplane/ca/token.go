@@ -72,15 +72,15 @@ func derivedTokenKey(authority crypto.Signer) (tokenKey, error) {
 		if err != nil {
 			return tokenKey{}, err
 		}
-		// One number in 2^32 is too large for the curve.
+		// About one number in 2^32 is too large for the curve; then another one is derived.
 		if key, err := ecdsa.ParseRawPrivateKey(elliptic.P256(), raw); err == nil {
 			return newTokenKey(key)
 		}
 	}
 }
 
-// Tokens returns the tokens of the authority; its replicas verify each other's. The key is in the
-// store's file token-key.pem, or derived from the authority's key.
+// Tokens returns the issuer and verifier of tokens for this authority. All replicas use the same key: it is
+// in the store's file token-key.pem, or derived from the authority's key.
 func (a *Authority) Tokens() *Tokens {
 	return tokensBy(func() tokenKey { return a.loaded().tokens }, a.o.TrustDomain)
 }
@@ -89,7 +89,8 @@ func tokensBy(key func() tokenKey, trustDomain string) *Tokens {
 	return &Tokens{key: key, trustDomain: trustDomain, issuer: "https://outriderd." + trustDomain}
 }
 
-// NewTokens uses the key in a directory (token-key.pem), and creates it if there is none.
+// NewTokens returns an issuer and verifier with the key in a directory (token-key.pem). It creates the key if
+// there is none.
 func NewTokens(dir, trustDomain string) (*Tokens, error) {
 	path := filepath.Join(dir, tokenKeyFile)
 	var key tokenKey
@@ -134,7 +135,7 @@ type kubernetesClaims struct {
 	} `json:"serviceaccount"`
 }
 
-// Issue signs a token.
+// Issue returns a signed token for a claim. It fails if the identity is invalid or the TTL is negative.
 func (t *Tokens) Issue(c Claim, now time.Time) (string, error) {
 	if err := (Identity{TrustDomain: t.trustDomain, Namespace: c.Namespace, ServiceAccount: c.ServiceAccount}).Check(); err != nil {
 		return "", fmt.Errorf("making a token: %w", err)
@@ -164,17 +165,16 @@ func (t *Tokens) Issue(c Claim, now time.Time) (string, error) {
 	return token, nil
 }
 
-// errNotJWT means that a token is malformed.
 var errNotJWT = errors.New("the token is no JSON web token")
 
-// parse parses a token that was signed with the key, by its ID. It verifies nothing.
+// parse parses a token whose header names this key. It does not verify the signature.
 func (k tokenKey) parse(token string) (*jwt.JSONWebToken, error) {
 	parts := strings.Split(token, ".")
 	if len(token) > maxToken || len(parts) != 3 || strings.ContainsAny(token, "\r\n") {
 		return nil, errNotJWT
 	}
 	for _, part := range parts {
-		// go-jose ignores unused trailing bits in base64. No two texts may count as one token.
+		// go-jose ignores unused trailing bits in base64, so several texts would count as the same token.
 		if _, err := base64.RawURLEncoding.Strict().DecodeString(part); err != nil {
 			return nil, errNotJWT
 		}
@@ -198,7 +198,7 @@ func (t *Tokens) Verify(token, audience string, now time.Time) (Claim, error) {
 		return Claim{}, errors.New("the token's signature is wrong")
 	}
 	var body claims
-	switch err := parsed.UnsafeClaimsWithoutVerification(&body); { // Claims has verified them
+	switch err := parsed.UnsafeClaimsWithoutVerification(&body); { // parsed.Claims has verified the signature
 	case err != nil:
 		return Claim{}, errors.New("the token's claims cannot be read")
 	case body.Issuer != t.issuer:
@@ -216,7 +216,7 @@ func (t *Tokens) Verify(token, audience string, now time.Time) (Claim, error) {
 	}, nil
 }
 
-// Authenticate accepts tokens that t issued.
+// Authenticate accepts tokens that t issued for [DefaultAudience].
 func (t *Tokens) Authenticate(_ context.Context, c Credentials) (Caller, error) {
 	if _, err := t.key().parse(c.Bearer); err != nil {
 		return Caller{}, ErrOther

@@ -15,9 +15,9 @@ import (
 
 // UsedTokens records which one-time tokens were used. Replicas share it.
 type UsedTokens interface {
-	// Use records the use of a token with the key of a request, and then allows it. The first key to
-	// use a token wins, at whichever replica. That key may use the token again for a while, because the
-	// response may have been lost; another key never may.
+	// Use records that a token was used for the key of a request, and reports whether that is allowed. It is
+	// allowed only for the first key, whichever replica receives it. That key may use the token again for a
+	// while, because the response may have been lost.
 	Use(ctx context.Context, token, key [32]byte, now time.Time) (ok bool, err error)
 }
 
@@ -40,8 +40,8 @@ type Used struct {
 	uses map[[32]byte]FirstUse
 }
 
-// maxUsed limits how many tokens are remembered, at 250 bytes of memory each. None is ever forgotten
-// automatically, because it could be used again if its host was declared again.
+// maxUsed is the maximum number of recorded tokens, which take 250 bytes of memory each. No record is ever
+// removed automatically, because the token could be used again if its host was declared again.
 const maxUsed = 250_000
 
 // NewUsed reads the file at path, and creates it if there is none.
@@ -74,8 +74,8 @@ func (u *Used) Use(_ context.Context, token, key [32]byte, now time.Time) (ok bo
 	return ok && err == nil, err
 }
 
-// withFile calls do under the file's lock, after it has read what other replicas appended: hosts join so
-// rarely that the whole file is read. f is open for appending. Known uses stay if the file is removed.
+// withFile locks the file, reads it, and calls do with f open for appending. It reads the whole file each
+// time, because other replicas append to it and hosts join rarely. Known uses stay if the file is removed.
 func (u *Used) withFile(do func(f *os.File) error) (err error) {
 	f, err := os.OpenFile(u.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
