@@ -16,18 +16,18 @@ import (
 	"outrider.dev/internal/base/latest"
 )
 
-// A slot is an open connection as the limits count it.
+// A slot is the state of an open connection that the limits need.
 type slot struct {
 	listener *Listener
 	raw      net.Conn
 	from     netip.Addr // [block] of the client's address
 	address  *address
-	pool     *pool                  // in which the slot is counted; nil with an identity, or once closed
+	pool     *pool                  // the pool in which the slot is counted; nil with an identity, or once closed
 	evicted  bool                   // closed in favour of another connection; guarded by listener.mu
 	settle   func()                 // ends the opening stage; set before the handshake
 	number   uint64                 // order of arrival
 	client   atomic.Pointer[client] // nil without an identity; set once
-	expiry   *time.Timer            // ends the identity, or the time without one; guarded by listener.mu
+	expiry   *time.Timer            // closes the connection when it fires; guarded by listener.mu
 
 	once sync.Once
 	open context.Context // ends when the slot is freed
@@ -50,18 +50,18 @@ func (s *slot) limiters() limiters {
 	return s.address.limiters
 }
 
-// A transport is the connection beneath TLS. It limits what a client sends, because that bounds what a
-// server computes between two reads.
+// A transport is the connection beneath TLS. It limits the bytes that it reads from a client, because their
+// number bounds the server's work between two reads.
 type transport struct {
 	net.Conn
 	*slot
 	established bool   // the handshake is over
-	read        int    // since the handshake, without an identity
+	read        int    // bytes read after the handshake, without an identity
 	turn        func() // ends the handshake's turn at a processor; may be nil
 }
 
-// hello waits for a turn at a processor. The turn ends when the handshake reads again, so that a client
-// that does not continue holds none. Addresses with an identity have separate turns.
+// hello waits for a turn at a processor. The turn ends when the handshake reads again, so that a client which
+// stops in the middle does not occupy a processor. Authenticated addresses have a separate queue.
 func (t *transport) hello() (err error) {
 	t.turn, err = t.listener.handshakes[t.listener.queueOf(t.slot)].Enter(t.open, t.from, 1)
 	if err == nil && closedByClient(t.raw) {
@@ -70,8 +70,8 @@ func (t *transport) hello() (err error) {
 	return err
 }
 
-// Read is limited to the client's rate. After a handshake without an identity, addresses also take
-// turns.
+// Read is limited to the client's rate. After a handshake without an identity, it also waits for the turn of
+// the client's address.
 func (t *transport) Read(p []byte) (int, error) {
 	t.done()
 	n, err := t.Conn.Read(p)
@@ -116,15 +116,15 @@ func (t *transport) Close() error {
 
 type connKey struct{}
 
-// InContext puts a connection into the context of its requests, for [Authenticated]. Use it as the
-// ConnContext of an [http.Server].
+// InContext stores a connection in the context of its requests, for [Authenticated]. It is meant for
+// [http.Server.ConnContext].
 func InContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// Authenticated marks the address of a request's client as authenticated, after a request that only the
-// intended client can have sent. Later handshakes from there use the queue of authenticated addresses,
-// so that half-open connections, from however many addresses, do not delay them.
+// Authenticated marks the address of a request's client as authenticated. Call it after a request that only
+// the intended client can have sent. Later handshakes from that address use the queue of authenticated
+// addresses, so that half-open connections, from however many addresses, do not delay them.
 func Authenticated(request context.Context) {
 	if c, ok := request.Value(connKey{}).(*Conn); ok {
 		c.listener.mu.Lock()
@@ -146,10 +146,10 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// farewell is how long a client may take to read why it was refused.
+// farewell is the time in which a client may read why it was refused.
 const farewell = time.Second
 
-// goAway sends the reason for closing the connection as an HTTP/2 GOAWAY: clients log the text.
+// goAway sends the reason for closing the connection in an HTTP/2 GOAWAY frame, because clients log its text.
 func (c *Conn) goAway(text string) {
 	c.Conn.SetDeadline(time.Now().Add(farewell))
 	f := http2.NewFramer(c.Conn, c.Conn)
@@ -168,7 +168,7 @@ func (c *Conn) goAway(text string) {
 	}
 }
 
-// A queue is the listener of one server.
+// A queue is the listener from which one server accepts connections.
 type queue struct {
 	from   net.Listener
 	conns  chan *Conn

@@ -18,7 +18,8 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// Credentials are for a gRPC server behind a [Listener], which has already made the handshakes.
+// Credentials returns the credentials for a gRPC server behind a [Listener], which has already made the
+// handshakes.
 func Credentials() credentials.TransportCredentials { return done{} }
 
 type done struct{}
@@ -35,7 +36,7 @@ func (done) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) 
 	return c, info, nil
 }
 
-// Info describes the peer of a call.
+// Info describes the peer of a call by its connection.
 type Info struct {
 	credentials.CommonAuthInfo
 	conn *Conn
@@ -44,7 +45,7 @@ type Info struct {
 // AuthType is required by gRPC.
 func (Info) AuthType() string { return "tls" }
 
-// ConnectionState returns the zero value for a connection without TLS.
+// ConnectionState returns the state of the TLS connection; the zero value without TLS.
 func (i Info) ConnectionState() tls.ConnectionState {
 	if secure, ok := i.conn.Conn.(*tls.Conn); ok {
 		return secure.ConnectionState()
@@ -52,9 +53,9 @@ func (i Info) ConnectionState() tls.ConnectionState {
 	return tls.ConnectionState{}
 }
 
-// Tap refuses a call before the server spends anything on it, if the client makes too many. Beyond the
-// rate for all calls it also closes the connection: a client that opens and resets streams reads no
-// status.
+// Tap refuses a call if its client makes too many, before the server spends anything on it. If the client
+// exceeds the rate for all calls, Tap also closes the connection, because a client that opens and resets
+// streams does not read their status.
 func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	from := slotOf(ctx)
 	if from == nil {
@@ -75,7 +76,8 @@ func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	return ctx, nil
 }
 
-// Settled ends the opening stage of a call's connection: the client has what it needs to begin.
+// Settled ends the opening stage of a call's connection. Call it when the client has received what it needs
+// to begin.
 func Settled(ctx context.Context) {
 	if s := slotOf(ctx); s != nil {
 		s.settle()
@@ -95,9 +97,9 @@ func slotOf(ctx context.Context) *slot {
 	return info.conn.slot
 }
 
-// Identify assigns an identity that a call has proved to the connection of that call, which is closed
-// at the given time. A connection that has this identity already keeps it, with its time. A different
-// identity is an error, and so are too many connections of the client.
+// Identify assigns the identity that a call has proved to the call's connection, and closes the connection at
+// the given time. If the connection has this identity already, nothing changes. It returns an error if the
+// connection has a different identity, or if the client has too many connections.
 func Identify(ctx context.Context, identity string, until time.Time) error {
 	s := slotOf(ctx)
 	if s == nil {
@@ -110,8 +112,8 @@ func Identify(ctx context.Context, identity string, until time.Time) error {
 	return err
 }
 
-// ClientOf names the client of a call as the limits count it: an identity, which is empty without TLS,
-// at an address.
+// ClientOf returns the name of a call's client in the limits: an identity, which is empty without TLS, and an
+// address.
 func ClientOf(ctx context.Context) string {
 	s := slotOf(ctx)
 	if s == nil {
@@ -124,7 +126,7 @@ func ClientOf(ctx context.Context) string {
 	return identity + " at " + s.from.String()
 }
 
-// From returns the address by which the limits count the client of a call.
+// From returns the address of a call's client, in the form in which the limits count it ([block]).
 func From(ctx context.Context) netip.Addr {
 	if s := slotOf(ctx); s != nil {
 		return s.from

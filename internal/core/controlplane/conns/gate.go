@@ -9,24 +9,24 @@ import (
 	"sync"
 )
 
-// A Gate shares a resource among clients by turns: among the addresses that wait, each is served once
-// before any is served twice. An address that sends many requests delays only itself. The requests of
-// one address may be for several names, as an API server's are for namespaces; the names of an address
-// also take turns.
+// A Gate shares a resource among clients by turns: among the addresses that wait, each is served once before
+// any is served twice. So an address that sends many requests delays only itself. The requests of one address
+// may have several names: an API server sends requests for many namespaces. The names of an address also take
+// turns.
 //
-// It is a semaphore with fair queues. The semaphore of golang.org/x/sync serves in the order of
-// arrival: even behind one semaphore for each address, a client would wait for the whole share of every
-// address that came first, instead of for one request of each.
+// A gate is a semaphore with fair queues. The semaphore of golang.org/x/sync serves in the order of arrival.
+// Even with another semaphore for each address in front of it, a client would wait for the whole share of
+// every address that came first, instead of for one request of each.
 type Gate struct {
 	mu      sync.Mutex
 	free    int64
-	share   int64 // the most that one address may hold
+	share   int64 // the maximum that one address may hold
 	has     map[netip.Addr]int64
 	waiting map[netip.Addr]*list.Element // addresses with waiting turns
 	turns   *list.List                   // the *waiter of each address with waiting turns; the next address first
 }
 
-// A waiter is an address with waiting turns, by their names; the next name first.
+// A waiter is an address with waiting turns. They are grouped by name; the next name is first.
 type waiter struct {
 	address netip.Addr
 	names   [][]*turn // none is empty
@@ -40,18 +40,18 @@ type turn struct {
 	granted chan struct{} // closed when granted
 }
 
-// NewGate returns a gate that grants at most all units, and at most share of them to one address.
+// NewGate returns a gate that grants at most all units in total, and at most share of them to one address.
 func NewGate(all, share int64) *Gate {
 	return &Gate{free: all, share: share, has: map[netip.Addr]int64{}, waiting: map[netip.Addr]*list.Element{}, turns: list.New()}
 }
 
-// Enter waits for n units of the resource, at most a share. Unless it returns an error, the caller must
-// call leave.
+// Enter waits for n units of the resource; n must not exceed the share of an address. It fails only if ctx
+// ends. Otherwise the caller must call leave.
 func (g *Gate) Enter(ctx context.Context, address netip.Addr, n int64) (leave func(), err error) {
 	return g.EnterFor(ctx, address, "", n)
 }
 
-// EnterFor does the same as Enter, for one of the names for which an address sends requests.
+// EnterFor does the same as Enter. Name is one of those for which the address sends requests.
 func (g *Gate) EnterFor(ctx context.Context, address netip.Addr, name string, n int64) (leave func(), err error) {
 	t := &turn{address, name, n, make(chan struct{})}
 	g.mu.Lock()
@@ -70,7 +70,7 @@ func (g *Gate) EnterFor(ctx context.Context, address netip.Addr, name string, n 
 	}
 }
 
-// leave returns what t holds, or ends its wait.
+// leave returns the units that t holds. If t still waits, it is removed from the queue.
 func (g *Gate) leave(t *turn) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -86,8 +86,8 @@ func (g *Gate) leave(t *turn) {
 	g.grant()
 }
 
-// remove takes a waiting turn out of its queue. Its address moves to the end of the queue, or leaves it
-// if no turn remains; so does the turn's name among the names of the address.
+// remove takes a waiting turn out of its queue. The turn's address moves to the end of the queue, or leaves
+// it if it has no other turns. The turn's name does the same among the names of the address.
 func (g *Gate) remove(e *list.Element, t *turn) {
 	w := e.Value.(*waiter)
 	w.remove(t)
@@ -122,15 +122,16 @@ func (w *waiter) remove(t *turn) {
 	}
 }
 
-// Free returns how much of the resource no one holds.
+// Free returns the number of units that are not held.
 func (g *Gate) Free() int64 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.free
 }
 
-// grant gives free units to those whose turn it is. It passes over an address that holds its share. If
-// a turn needs more than is free, grant stops there, or that turn might wait for ever.
+// grant gives free units to the turns at the front of the queue. It skips an address that holds its share. If
+// a turn needs more units than are free, grant stops, because smaller turns behind it could otherwise delay
+// it for ever.
 func (g *Gate) grant() {
 	for e := g.turns.Front(); e != nil; {
 		t := e.Value.(*waiter).next()
@@ -149,7 +150,7 @@ func (g *Gate) grant() {
 	}
 }
 
-// AddressOf returns the address by which the limits count the client of a request.
+// AddressOf returns the address of a request's client, in the form in which the limits count it ([block]).
 func AddressOf(r *http.Request) netip.Addr {
 	a, _ := netip.ParseAddrPort(r.RemoteAddr)
 	return block(a.Addr())

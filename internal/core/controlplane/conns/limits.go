@@ -9,17 +9,18 @@ import (
 
 // Limits of connections without an identity.
 const (
-	// maxWaiting connections may wait for their handshake: all proxies of a large mesh, after a
-	// restart. Each costs 4 KiB, and 8 KiB of the kernel if its client sends as much as it can.
+	// maxWaiting is the maximum number of connections that wait for their handshake: enough for all proxies
+	// of a large mesh after a restart. Each costs 4 KiB, and 8 KiB of the kernel if its client sends as much
+	// as it can.
 	maxWaiting = 10_000
-	// openingPerProcessor limits how many of them are opening at once: from before the handshake until
-	// the client has its first configuration, which takes 2 ms of a processor. A higher limit would
-	// open no more per second, and clients would wait longer for answers that they expect within
-	// seconds.
+	// openingPerProcessor limits the connections that are opening at the same time: from before the handshake
+	// until the client has its first configuration, which takes 2 ms of a processor. With a higher limit the
+	// processors would open no more per second, and each client would wait longer for answers that it expects
+	// within seconds.
 	openingPerProcessor = 64
-	// slowOpening is the longest that an opening holds its slot. A slower client continues without one,
-	// and its handshake keeps its own timeout. Even if clients that stop in the middle hold all of 128
-	// slots, 128 connections a second are opened.
+	// slowOpening is the longest time for which an opening connection holds its slot. A slower client
+	// continues without a slot, and its handshake keeps its own timeout. So even if clients that stop in the
+	// middle hold all of 128 slots, 128 connections are opened per second.
 	slowOpening = time.Second
 	// maxAnonymous limits the connections after a handshake without a certificate; together they cost
 	// some 40 MB.
@@ -29,24 +30,25 @@ const (
 	// KiB.
 	anonymousLife     = 20 * time.Second
 	maxAnonymousBytes = 192 << 10
-	// handshakeTimeout allows for a node with an overloaded CPU; a handshake takes 2 round trips. It
-	// also limits how long a client may be silent at first. Waiting for a slot counts for neither.
+	// handshakeTimeout allows for a node with an overloaded CPU; a handshake takes 2 round trips. It also
+	// limits the time until the client's first bytes. Neither includes the wait for a slot.
 	handshakeTimeout = 10 * time.Second
-	// addressBurst is how many connections an address may open at once, and addressRate how many a
-	// second. A handshake costs the server 0.5 ms; the pods of a node have an address each.
+	// addressBurst is the number of connections that an address may open at once, addressRate the number per
+	// second. A handshake costs the server 0.5 ms. The limits can be low, because each pod of a node has its
+	// own address.
 	addressBurst, addressRate = 200, 50
-	// These limit an address's calls without an identity: a client requests one certificate, and later
-	// the next one.
+	// anonymousCallBurst and anonymousCallRate limit an address's calls without an identity. Few are needed:
+	// a client requests one certificate, and later the next one.
 	anonymousCallBurst, anonymousCallRate = 200, 50
-	// Bytes from connections without an identity are read by turns of their addresses: at most
-	// readBytes for each processor and proxy in any readTime, 8 MiB a second with two processors. If
-	// they are all small HTTP/2 frames, which take 0.1 us a byte, that occupies one of the two.
+	// Connections without an identity are read by turns of their addresses: at most readBytes for each
+	// processor and proxy in any readTime, which is 8 MiB per second with two processors. If all of that is
+	// small HTTP/2 frames, which take 0.1 us per byte, it occupies one of the two processors.
 	readBytes, readTime = 5 << 10, 10 * time.Millisecond
-	// socketBuffer limits what the kernel holds of the bytes that the server has not read yet. The
-	// default is 6 MiB for each connection, which counts for the container's memory. helloBuffer is the
-	// limit during the handshake, whose messages have 2 KiB.
+	// socketBuffer limits the bytes that the kernel buffers before the server reads them. The kernel's
+	// default is 6 MiB for each connection, which counts for the container's memory. helloBuffer is the limit
+	// during the handshake, whose messages have 2 KiB.
 	socketBuffer, helloBuffer = 64 << 10, 4 << 10
-	// maxIdle limits the addresses, and the clients, whose rates are remembered.
+	// maxIdle limits the addresses and the clients without connections whose rates are kept.
 	maxIdle = 10_000
 )
 
@@ -62,18 +64,19 @@ const (
 	callBurstPerProxy, callRatePerProxy = 250, 60
 )
 
-// certificateBurst is how many certificates a client, or an address without an identity, may request at
-// once, and certificateRate how many a second. Each costs a signature, and each token a review by the
-// API server; a stream that begins with a token counts as a request. After a restart a node requests
-// one for each of its pods, which have an address each; hosts behind one address share the limit only
-// until they have a certificate.
+// certificateBurst is the number of certificates that a client, or an address without an identity, may
+// request at once, certificateRate the number per second. Each certificate costs a signature, and each token
+// a review by the API server; a stream that begins with a token counts as a request. After a restart a node
+// requests one for each of its pods, each of which has its own address. Hosts behind one address share the
+// limit only until they have a certificate.
 const certificateBurst, certificateRate = 100, 20
 
-// These minima suffice for a proxy with 10,000 services, even if a client has only one proxy.
+// minBytesBurst and minBytesRate suffice for a proxy with 10,000 services, even if a client has only one
+// proxy.
 const minBytesBurst, minBytesRate = 8 << 20, 1 << 20
 
-// block returns the address by which connections are counted. For IPv6 it is the /64, because a machine
-// can use any address within one.
+// block returns the address by which connections are counted. For IPv6 that is the /64 prefix, because a
+// machine can use any address within it.
 func block(a netip.Addr) netip.Addr {
 	a = a.Unmap()
 	if a.Is6() {
@@ -83,22 +86,21 @@ func block(a netip.Addr) netip.Addr {
 	return a
 }
 
-// An address is the state for an address that has, or recently had, connections without an identity.
+// An address is the state of a client address that has, or recently had, connections without an identity.
 type address struct {
 	limiters
 	rate          *rate.Limiter
 	authenticated bool // a client with an identity connected from it, or [Authenticated] was called
 }
 
-// A client is an identity at an address.
+// A client is the state of an identity at an address.
 type client struct {
 	limiters
 	identity    string
 	connections int
 }
 
-// limiters limit what one client, or the connections without an identity from one address, may send
-// together.
+// limiters limit the total of what one client sends, or all connections without an identity from one address.
 type limiters struct{ bytes, calls, certificates *rate.Limiter }
 
 type clientKey struct {

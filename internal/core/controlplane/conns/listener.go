@@ -20,20 +20,21 @@ import (
 
 // Options of a listener. The zero value of a field means its default.
 type Options struct {
-	// TLS is the server's configuration. If it is nil, there is no TLS, and a client is an address.
+	// TLS is the server's configuration. If it is nil, the listener does not use TLS, and all connections
+	// from one address count as one client.
 	TLS *tls.Config
-	// Identify returns the identity of a client that has shown a certificate; required with TLS.
+	// Identify returns the identity of a client that has sent a certificate; required with TLS.
 	Identify func(tls.ConnectionState) (string, error)
-	// Proxies is how many proxies of one identity may connect from one address; default
+	// Proxies is the maximum number of proxies of one identity that may connect from one address; default
 	// [DefaultProxies].
 	Proxies int
-	// Rate is how many connections an address may open in a second; default 50.
+	// Rate is the maximum number of connections that one address may open per second; default 50.
 	Rate int
 	// Opening reports whether a call of this method belongs to the opening stage of its connection,
 	// which then lasts until [Settled]. If it is nil, the stage ends with the handshake.
 	Opening func(method string) bool
-	// Unidentified is for a server whose clients need no identity. Connections without one are then
-	// limited in number only, not in time or bytes.
+	// Unidentified is for a server whose clients need no identity. It removes the limits of time and bytes
+	// for connections without one; their number stays limited.
 	Unidentified bool
 	Log          *slog.Logger // default: none
 
@@ -42,35 +43,35 @@ type Options struct {
 	slow      time.Duration // default slowOpening
 }
 
-// DefaultProxies suffices if each proxy has its own address: streams over a broken network still count
-// for 40 s.
+// DefaultProxies suffices if each proxy has its own address. It is more than one, because streams over a
+// broken network still count for 40 s.
 const DefaultProxies = 8
 
-// Counters are the counts of a listener.
+// Counters are the numbers of open and refused connections of a listener.
 type Counters struct {
 	Anonymous, Identified int64 // currently open
 	Refused               [len(reasons)]int64
 }
 
-// A Reason says why a connection was closed.
+// A Reason is the reason why a connection was closed.
 type Reason int
 
 // Reasons for closing a connection.
 const (
-	TooFast        Reason = iota // the address opens too many in a short time
-	TooMany                      // too many without an identity, in total
+	TooFast        Reason = iota // the address opens too many connections in a short time
+	TooMany                      // there are too many connections without an identity, in total
 	Handshake                    // the handshake failed or took too long
 	ClientFull                   // the client has too many connections
 	CallsTooFast                 // the client makes too many calls in a short time
 	TooMuch                      // the client sends too many bytes without an identity
-	ClosedByClient               // the client closed it before its turn
+	ClosedByClient               // the client closed the connection while it waited
 )
 
 var reasons = [...]string{"rate", "anonymous", "handshake", "client", "calls", "bytes", "gone"}
 
 func (r Reason) String() string { return reasons[r] }
 
-// A Listener accepts connections for two servers.
+// A Listener accepts connections and hands each to one of two servers.
 type Listener struct {
 	o                     Options
 	from                  net.Listener
@@ -84,11 +85,12 @@ type Listener struct {
 	counters      Counters
 	addresses     map[netip.Addr]*address
 	before, after *pool  // connections without an identity, before and after the handshake
-	admitted      uint64 // number of connections so far
+	admitted      uint64 // number of connections admitted so far
 	clients       map[clientKey]*client
 }
 
-// New returns a listener that accepts from l once Serve is called.
+// New returns a listener that accepts connections from l once Serve is called. It replaces unset options by
+// their defaults.
 func New(l net.Listener, o Options) *Listener {
 	o.Proxies = cmp.Or(o.Proxies, DefaultProxies)
 	o.Rate = cmp.Or(o.Rate, addressRate)
@@ -113,8 +115,8 @@ func New(l net.Listener, o Options) *Listener {
 	}
 }
 
-// byTurns returns a configuration that makes a handshake wait for its turn once the first message has
-// arrived, before anything is computed for it.
+// byTurns returns a configuration that makes a handshake wait for its turn once the client's first message
+// has arrived, before the server computes anything for it.
 func byTurns(from *tls.Config) *tls.Config {
 	out := from.Clone()
 	out.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -126,11 +128,11 @@ func byTurns(from *tls.Config) *tls.Config {
 	return out
 }
 
-// Identified accepts the connections with a client certificate that [Options.Identify] accepts; without
-// TLS, all connections.
+// Identified returns a listener for the connections whose client certificate [Options.Identify] accepts;
+// without TLS, for all connections.
 func (l *Listener) Identified() net.Listener { return l.identified }
 
-// Anonymous accepts the connections without a client certificate.
+// Anonymous returns a listener for the connections without a client certificate.
 func (l *Listener) Anonymous() net.Listener { return l.anonymous }
 
 // Close ends Serve. Connections stay open; the servers close them.
@@ -140,7 +142,6 @@ func (l *Listener) Close() error {
 	return l.from.Close()
 }
 
-// Counters returns the current counts.
 func (l *Listener) Counters() Counters {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,7 +169,8 @@ func (l *Listener) Serve() error {
 	}
 }
 
-// admit counts a new connection, or closes it and returns nil.
+// admit counts a new connection. If its address opens connections too fast, it closes the connection and
+// returns nil.
 func (l *Listener) admit(raw net.Conn) *slot {
 	remote := addressOf(raw.RemoteAddr())
 	s := &slot{listener: l, raw: raw, from: block(remote)}
@@ -191,7 +193,7 @@ func (l *Listener) admit(raw net.Conn) *slot {
 	return s
 }
 
-// count adds a connection to a pool, and returns the connections to close if the pool is too full.
+// count adds a connection to a pool, and returns the connections to close because the pool is too full.
 func (l *Listener) count(in *pool, s *slot) []*slot {
 	l.counters.Anonymous++
 	in.add(s)
@@ -204,7 +206,7 @@ func (l *Listener) count(in *pool, s *slot) []*slot {
 	return excess
 }
 
-// evict closes connections because their pool is too full.
+// evict closes connections that [Listener.count] returned for a pool.
 func (l *Listener) evict(excess []*slot, of *pool) {
 	what := "wait for their handshake"
 	if of == l.after {
@@ -216,8 +218,8 @@ func (l *Listener) evict(excess []*slot, of *pool) {
 	}
 }
 
-// established counts a connection whose handshake ended without an identity. It is closed after a while
-// unless it gets one or needs none.
+// established counts a connection whose handshake ended without an identity. The connection is closed after a
+// while, unless it proves an identity or its server needs none.
 func (l *Listener) established(s *slot) {
 	l.mu.Lock()
 	var excess []*slot
@@ -241,14 +243,14 @@ func (l *Listener) queueOf(s *slot) int {
 	return 0
 }
 
-// stateOf returns the state for an address. If there are too many, addresses without connections are
-// removed, authenticated ones last.
+// stateOf returns the state for an address, and creates it if necessary. If there are too many states, it
+// removes those of addresses without connections, the authenticated ones last.
 func (l *Listener) stateOf(a netip.Addr) *address {
 	o := l.addresses[a]
 	if o == nil {
 		burst := max(addressBurst, l.o.Proxies*connectionsPerProxy)
 		for _, last := range []bool{false, true} {
-			if len(l.addresses) >= maxIdle+len(l.before.slots)+len(l.after.slots) { // with room to spare, so that many are removed at once
+			if len(l.addresses) >= maxIdle+len(l.before.slots)+len(l.after.slots) { // maxIdle of them have no connections
 				maps.DeleteFunc(l.addresses, func(a netip.Addr, o *address) bool {
 					return l.before.slots[a] == nil && l.after.slots[a] == nil && (last || !o.authenticated)
 				})
@@ -263,8 +265,9 @@ func (l *Listener) stateOf(a netip.Addr) *address {
 	return o
 }
 
-// begin waits until the client has sent something, and then for an opening slot. A silent client
-// occupies no slot, and no work is done for a client that has closed its connection.
+// begin waits until the client has sent something, and then until an opening slot is free. So a silent client
+// occupies no slot. begin fails for a client that has closed its connection, so that the server does no work
+// for it.
 func (l *Listener) begin(s *slot) error {
 	s.raw.SetReadDeadline(time.Now().Add(l.o.handshake))
 	if err := awaitBytes(s.raw); err != nil {
@@ -323,7 +326,7 @@ func (l *Listener) handshake(s *slot) {
 	}
 }
 
-// opened prepares a connection for use by its server.
+// opened prepares a connection for its server.
 func (l *Listener) opened(s *slot) {
 	if l.o.Opening == nil {
 		s.settle()
@@ -332,8 +335,8 @@ func (l *Listener) opened(s *slot) {
 }
 
 // identify counts a connection for its client instead of its address, and closes it when the client's
-// certificate expires. The server would not do so: it checks a certificate when a call begins, but
-// streams have no end, and later calls use the same connection. A zero time means no expiry.
+// certificate expires. The server would not close it: it checks a certificate only when a call begins, but
+// streams have no end, and later calls use the same connection. A zero notAfter means no expiry.
 func (l *Listener) identify(c *Conn, identity string, notAfter time.Time) {
 	err := l.join(c.slot, identity, notAfter)
 	if err == nil {
@@ -348,8 +351,8 @@ func (l *Listener) identify(c *Conn, identity string, notAfter time.Time) {
 	l.refuse(c.slot, ClientFull, err.Error())
 }
 
-// join counts a connection for its client, unless the client has as many as it may. The connection is
-// closed at notAfter.
+// join counts a connection for its client, and closes it at notAfter. It returns an error if the client has
+// the maximum number of connections, or if the connection has another identity already.
 func (l *Listener) join(s *slot, identity string, notAfter time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -362,7 +365,7 @@ func (l *Listener) join(s *slot, identity string, notAfter time.Time) error {
 	key := clientKey{identity, s.from}
 	one := l.clients[key]
 	if one == nil {
-		if len(l.clients) >= maxIdle+int(l.counters.Identified) { // with room to spare, so that many are removed at once
+		if len(l.clients) >= maxIdle+int(l.counters.Identified) { // maxIdle of them have no connections
 			maps.DeleteFunc(l.clients, func(_ clientKey, c *client) bool { return c.connections == 0 })
 		}
 		one = newClient(identity, l.o.Proxies)
@@ -386,8 +389,8 @@ func (l *Listener) join(s *slot, identity string, notAfter time.Time) error {
 	return nil
 }
 
-// uncount removes a connection from those without an identity. It returns false for a connection that
-// is not counted there, for example because it was closed.
+// uncount removes a connection from those without an identity. It returns false if the connection is not
+// among them, for example because it was closed.
 func (l *Listener) uncount(s *slot) bool {
 	if s.pool == nil {
 		return false
@@ -397,7 +400,7 @@ func (l *Listener) uncount(s *slot) bool {
 	return true
 }
 
-// release ends the counting of a closed connection.
+// release removes a closed connection from the counts.
 func (l *Listener) release(s *slot) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -410,7 +413,7 @@ func (l *Listener) release(s *slot) {
 	}
 }
 
-// fail closes a connection whose handshake failed. An evicted connection is already counted as a
+// fail closes a connection whose handshake failed. It does not count an evicted connection again as a
 // refusal.
 func (l *Listener) fail(s *slot, err error) {
 	l.mu.Lock()
@@ -438,8 +441,8 @@ func (l *Listener) note(why Reason, from netip.Addr, text string) {
 	l.log(why, from, text)
 }
 
-// log warns at most once a second; the counters are complete. A connection that its client closed was
-// not refused.
+// log writes a warning, at most once per second; the counters are complete. It ignores a connection that its
+// client closed, because that was not refused.
 func (l *Listener) log(why Reason, from netip.Addr, text string) {
 	if why == ClosedByClient {
 		return

@@ -31,11 +31,11 @@ func (p *pool) remove(s *slot) {
 	}
 }
 
-// excess returns the connections to close if the pool is too full: of the address with the most connections
-// the oldest one, and so on. Among addresses with equally many, those that are not authenticated lose theirs
-// first, and among those the one with the oldest connection, so that a new connection has time to identify
-// itself even if each address has only one. A sixteenth of the pool is closed at once: in a flood this
-// happens again and again, with thousands of addresses.
+// excess returns the connections to close if the pool is too full. It takes the oldest connection of the
+// address with the most, and so on. Among addresses with the same number, it takes those first that are not
+// authenticated, and among these the oldest connection; so a new connection has time to identify itself even
+// if each address has only one. A sixteenth of the pool is closed at once, because in a flood this happens
+// again and again, with thousands of addresses.
 func (p *pool) excess() []*slot {
 	if p.n <= p.most {
 		return nil

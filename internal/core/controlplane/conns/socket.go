@@ -17,8 +17,8 @@ func awaitBytes(c net.Conn) error {
 	})
 }
 
-// closedByClient reports whether the client has closed its side, even if bytes before that are still
-// unread: a handshake would be wasted work.
+// closedByClient reports whether the client has closed its side, even if earlier bytes are still unread. A
+// handshake with such a client would be wasted work.
 func closedByClient(c net.Conn) bool {
 	var closed bool
 	err := withSocket(c, func(raw syscall.RawConn) error {
@@ -27,7 +27,7 @@ func closedByClient(c net.Conn) bool {
 	return closed || err != nil
 }
 
-// events returns which of these events have occurred; POLLHUP and POLLERR are always included.
+// events returns those of the given events that have occurred; POLLHUP and POLLERR are always included.
 func events(fd uintptr, of int16) int16 {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: of}}
 	if n, err := unix.Poll(fds, 0); n <= 0 || err != nil {
@@ -36,9 +36,9 @@ func events(fd uintptr, of int16) int16 {
 	return fds[0].Revents
 }
 
-// receiveBuffer limits what the kernel holds of the bytes that the server has not read yet. On a
-// listening socket it also applies to connections that were not accepted yet. An inherited window clamp
-// is set to the same size. On an error the kernel's default remains.
+// receiveBuffer limits the bytes that the kernel buffers before the server reads them. On a listening socket
+// it also applies to connections that are not accepted yet. TCP_WINDOW_CLAMP is set to the same size, because
+// a connection inherits it too. If a call fails, the kernel's default remains.
 func receiveBuffer(c any, n int) {
 	withSocket(c, func(raw syscall.RawConn) error {
 		return raw.Control(func(fd uintptr) {
