@@ -17,17 +17,17 @@ import (
 // A document is a part of a file, separated by lines that begin with ---.
 type document struct {
 	text []byte
-	line int // on which it begins in the file
+	line int // line of the file on which it begins
 	parsed
 }
 
-// A parsed document does not depend on its place in a file.
+// parsed is the part of a document that does not depend on its position in a file.
 type parsed struct {
 	objects []objects.Object
 	items   []int // for a list: the lines of its items within the document
 }
 
-// split returns the documents of a file, except those with nothing but comments.
+// split returns the documents of a file. It leaves out those that contain only comments.
 func split(data []byte) []document {
 	var out []document
 	for s := range manifest.Split(data) {
@@ -73,7 +73,7 @@ func (d *document) lineOf(o objects.Object) int {
 	return d.line + d.items[o.Item-1]
 }
 
-// nodeOf returns the first value in a text, or nil if it is not YAML; JSON with tabs is not.
+// nodeOf returns the root value of a text, or nil if the text is not YAML. JSON with tabs is not YAML.
 func nodeOf(text []byte) *yamlnode.Node {
 	d, err := manifest.Read(text)
 	if err != nil {
@@ -118,7 +118,7 @@ func step(n *yamlnode.Node, path string) (key, value *yamlnode.Node, rest string
 	return nil, nil, ""
 }
 
-// toJSON leaves JSON unchanged: as YAML its tabs would be mistakes, and parsing is slower.
+// toJSON leaves JSON unchanged, because its tabs are not allowed in YAML, and parsing it as YAML is slower.
 func toJSON(text []byte) ([]byte, error) {
 	if text = bytes.TrimSpace(text); text[0] == '{' && json.Valid(text) {
 		return text, nil

@@ -18,7 +18,8 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// maxSize is the largest file that is read. The API server's limit for one object is 1.5 MiB.
+// maxSize is the maximum size of a file in bytes. For comparison, the API server's limit for one object is
+// 1.5 MiB.
 const maxSize = 64 << 20
 
 // extensions lists the extensions of the files that are read.
@@ -28,11 +29,11 @@ func isManifest(path string) bool {
 	return slices.Contains(extensions, strings.ToLower(filepath.Ext(path))) && !hidden(path)
 }
 
-// hidden reports whether a name begins with a dot, as do files of editors and version control, and the
-// ..data of a ConfigMap's volume, to whose files there are links in the same folder.
+// hidden reports whether a name begins with a dot, as do files of editors and version control. So does the
+// folder ..data in a ConfigMap's volume; links beside it lead to its files.
 func hidden(path string) bool { return strings.HasPrefix(filepath.Base(path), ".") }
 
-// An identity of a file or folder is the same for all of its paths.
+// An identity identifies a file or folder by its device and inode, so it is the same for all of its paths.
 type identity struct{ device, inode uint64 }
 
 func identityOf(info fs.FileInfo) identity {
@@ -42,26 +43,26 @@ func identityOf(info fs.FileInfo) identity {
 	return identity{}
 }
 
-// A file contains the objects of the last valid version of a manifest.
+// A file contains the objects in the last valid version of a manifest file.
 type file struct {
-	path       string            // relative to the folder
-	sum        [sha256.Size]byte // of its content; zero: it could not be read
+	path       string            // relative to the root folder
+	sum        [sha256.Size]byte // SHA-256 of its content; zero: it could not be read
 	parts      map[mesh.Key]place
-	documents  map[[sha256.Size]byte]parsed // the documents without mistakes, by the sum of their text
-	ignored    map[string]bool              // kinds that mean nothing for a mesh
+	documents  map[[sha256.Size]byte]parsed // the documents without mistakes, by the SHA-256 of their text
+	ignored    map[string]bool              // kinds that the mesh does not use
 	namespaces []manifest.Namespace         // of the current version, even if it has problems
 	problems   []Problem                    // of the current version; if there are any, the parts are from an earlier one
 	valid      bool                         // a version without problems has been read
 }
 
-// A place is a part with its position in the file.
+// A place is a part of the mesh with its position in a file.
 type place struct {
 	part           mesh.Part
 	document, line int
 }
 
-// read reads a file. If it has problems, the parts of the previous version are kept. A file whose content
-// has not changed is not parsed again.
+// read reads a file. If the file has problems, the parts of its previous version are kept. If its content has
+// not changed, it is not parsed again.
 func read(root, path string, before *file) *file {
 	if before == nil {
 		before = &file{}
@@ -82,7 +83,7 @@ func read(root, path string, before *file) *file {
 	case len(next.problems) == 0:
 	case before.valid:
 		next.parts = before.parts
-	default: // no version was valid so far; keep only its policies, so that what they forbid stays forbidden
+	default: // no version was valid yet; keep only its policies, so that what they forbid stays forbidden
 		maps.DeleteFunc(next.parts, func(_ mesh.Key, p place) bool {
 			_, policy := p.part.(*mesh.AuthorizationSpec)
 			return !policy
@@ -129,8 +130,8 @@ func withoutPath(err error) error {
 	return err
 }
 
-// parse reads the documents of a file. A document that known contains is not parsed again: most changes
-// of a file with many objects change one of them.
+// parse reads the documents of a file. It does not parse a document in known again, because most changes of a
+// file with many objects change only one of them.
 func (f *file) parse(data []byte, known map[[sha256.Size]byte]parsed) {
 	f.namespaces = manifest.Namespaces(data)
 	f.parts, f.ignored, f.documents = map[mesh.Key]place{}, map[string]bool{}, map[[sha256.Size]byte]parsed{}
@@ -153,7 +154,7 @@ func (f *file) parse(data []byte, known map[[sha256.Size]byte]parsed) {
 	}
 }
 
-// addParts adds the parts of a document. An object that occurs twice in a file is a problem.
+// addParts adds the parts of a document. If an object occurs twice in the file, the second one is a problem.
 func (f *file) addParts(d *document, number int) {
 	for _, o := range d.objects {
 		if !o.Known && o.Part == nil {

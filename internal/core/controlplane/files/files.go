@@ -3,9 +3,9 @@
 // It reads all files that end in .yaml, .yml or .json, also in subfolders, except names that begin with
 // a dot. Kinds that mean nothing for a mesh are ignored.
 //
-// A file is valid or invalid as a whole. A mistake in it is a [Problem], and its last valid version
-// stays in use, so that a mistake while a file is edited removes nothing from a running mesh. If an
-// object occurs in two files, the first by path is used; the second is a problem.
+// A file is valid or invalid as a whole. A mistake in it is a [Problem], and its last valid version stays in
+// use, so that a mistake during editing removes nothing from a running mesh. If an object occurs in two
+// files, the first file by path is used, and the second object is a problem.
 //
 // Files should be replaced by a rename: one that is written in place may be read while it is
 // incomplete. Changes are noticed by inotify, which does not work for network file systems that another
@@ -43,19 +43,20 @@ type Source struct {
 	namespaces atomic.Pointer[map[string]manifest.Namespace]
 }
 
-// Synced returns a closed channel: the mesh is complete.
+// Synced returns a closed channel, because the mesh is complete when [Watch] returns.
 func (s *Source) Synced() <-chan struct{} { return synced }
 
-// Done is closed when the watch has ended, after its context.
+// Done returns a channel that is closed when the watch has ended, after the end of its context.
 func (s *Source) Done() <-chan struct{} { return s.done }
 
-// Namespace returns a namespace that the folder declares; if two have the name, the first by path.
+// Namespace returns a namespace that the folder declares. If two files declare it, the first by path is used.
 func (s *Source) Namespace(name string) (manifest.Namespace, bool) {
 	ns, ok := (*s.namespaces.Load())[name]
 	return ns, ok
 }
 
-// Watch reads a folder, and then its changes until ctx ends. Problems in manifests are not errors.
+// Watch reads a folder, and reads it again after changes until ctx ends. It fails if the folder cannot be
+// read or watched. Problems in manifests are not errors.
 func Watch(ctx context.Context, dir string, o Options) (*Source, error) {
 	root, err := filepath.Abs(dir)
 	if err != nil {

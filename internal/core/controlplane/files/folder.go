@@ -12,13 +12,14 @@ import (
 	"outrider.dev/internal/core/mesh/build"
 )
 
-// A folder contains its files, and the mesh built from them. It does not watch.
+// A folder contains the manifests below a root folder, and the mesh built from them. A [watch] updates it
+// after changes.
 type folder struct {
 	root    string
 	builder *build.Builder
 	files   []*file                // sorted by path
 	owners  map[mesh.Key][]*file   // the files that contain an object, by path; the first is used
-	set     map[mesh.Key]mesh.Part // the parts in the builder
+	set     map[mesh.Key]mesh.Part // the parts that were passed to the builder
 	last    *listing
 }
 
@@ -43,7 +44,7 @@ func (f *folder) apply(l *listing) {
 	slices.SortFunc(f.files, func(a, b *file) int { return strings.Compare(a.path, b.path) })
 	f.owners = map[mesh.Key][]*file{}
 	for _, file := range f.files {
-		for key := range file.parts { // any order: an object is in a file once
+		for key := range file.parts { // any order: each object is in a file once
 			f.owners[key] = append(f.owners[key], file)
 		}
 	}
@@ -81,7 +82,8 @@ func (f *folder) readAll(paths []string, before map[string]*file) []*file {
 	return out
 }
 
-// problems returns the current problems and the conflicts in the last mesh that was built, sorted.
+// problems returns the problems of the last listing and its files, and the conflicts in the last mesh,
+// sorted.
 func (f *folder) problems() []Problem {
 	out := slices.Clone(f.last.problems)
 	for _, file := range f.files {
@@ -109,7 +111,8 @@ func (f *folder) problems() []Problem {
 	return out
 }
 
-// namespaces returns the namespaces of all files by name; of two, the first by path.
+// namespaces returns the namespaces of all files by name. If two files declare one, the first file by path is
+// used.
 func (f *folder) namespaces() *map[string]manifest.Namespace {
 	out := map[string]manifest.Namespace{}
 	for _, file := range f.files {
@@ -122,7 +125,7 @@ func (f *folder) namespaces() *map[string]manifest.Namespace {
 	return &out
 }
 
-// takeIgnored returns the kinds that mean nothing for a mesh and are not logged yet.
+// takeIgnored returns the kinds that the mesh does not use and that are not in logged, and adds them there.
 func (f *folder) takeIgnored(logged map[string]bool) []string {
 	var out []string
 	for _, file := range f.files {

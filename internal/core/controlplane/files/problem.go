@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// A Problem says why a manifest is ignored, in whole or in part.
+// A Problem is the reason why a manifest is ignored, in whole or in part.
 type Problem struct {
-	Severity string // first word of the message; empty: an error
-	File     string // relative to the folder
+	Severity string // prefix of the message; empty: the problem is an error
+	File     string // relative to the root folder
 	Document int    // number within the file, from 1; 0: the file as a whole
-	Line     int    // in the file; 0: unknown
+	Line     int    // line in the file; 0: unknown
 	Object   string // kind namespace/name
 	Field    string // path within the object
 	Message  string // what is wrong, and what would be valid

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// A listing lists a folder and its subfolders.
+// A listing is the content of a folder and its subfolders.
 type listing struct {
 	files    []string               // the manifests
 	folders  map[string]fs.FileInfo // by path, including the folder itself and the targets of links
@@ -17,10 +17,10 @@ type listing struct {
 	problems []Problem
 }
 
-// walk lists the folder root. Before it reads a folder it calls enter with the path, so that the folder
-// can be watched; enter may be nil.
+// walk lists the folder root. Before it reads a folder it calls enter with the path, so that no change
+// between the two is missed; enter may be nil.
 //
-// Symbolic links are followed: a ConfigMap's volume consists of links.
+// It follows symbolic links, because a ConfigMap's volume consists of links.
 func walk(root string, enter func(path string, info fs.FileInfo) error) (*listing, error) {
 	info, err := os.Stat(root)
 	if err == nil && !info.IsDir() {
@@ -44,7 +44,7 @@ func (w *walker) problem(path string, err error) {
 	w.problems = append(w.problems, Problem{File: path, Message: err.Error()})
 }
 
-// folder lists a folder; above contains its parents and, last, the folder itself.
+// folder lists a folder. above contains its parents and, last, the folder itself.
 func (w *walker) folder(path string, above []fs.FileInfo) {
 	full := filepath.Join(w.root, path)
 	w.entered(path, full, above[len(above)-1])
@@ -114,8 +114,7 @@ func (w *walker) entry(path string, e fs.DirEntry, above []fs.FileInfo) {
 	}
 }
 
-// isUnreadable reports whether a path is in a folder that could not be read, in which case the file may
-// still exist.
+// isUnreadable reports whether a path is in a folder that could not be read. The file may then still exist.
 func (l *listing) isUnreadable(path string) bool {
 	for _, d := range l.unread {
 		if d == "" || d == path || strings.HasPrefix(path, d+string(filepath.Separator)) {

@@ -16,7 +16,7 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A watch keeps a source up to date.
+// A watch updates a source when its folder changes.
 type watch struct {
 	o       Options
 	root    string
@@ -24,7 +24,7 @@ type watch struct {
 	folder  *folder
 	inotify *fsnotify.Watcher
 	watched map[identity]string // folders, with the path that was given to inotify
-	ignored map[string]bool     // kinds that are logged already
+	ignored map[string]bool     // kinds for which a log message was written
 	logged  map[Problem]bool
 }
 
@@ -58,7 +58,7 @@ func newWatch(root string, o Options, s *Source) (*watch, error) {
 	return w, nil
 }
 
-// explain adds to an error which limit of the kernel to raise.
+// explain adds to an error the name of the kernel's limit that must be raised.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, syscall.ENOSPC):
@@ -76,8 +76,8 @@ func (w *watch) add(path string) error {
 	return nil
 }
 
-// enter watches a folder once. Through links it may have several paths, but inotify has one watch for
-// them all: removing it for one path would end it for every path.
+// enter watches a folder once. A folder may have several paths through links, but only one inotify watch. If
+// that watch were removed for one path, it would end for all of them.
 func (w *watch) enter(path string, info fs.FileInfo) error {
 	id := identityOf(info)
 	if _, ok := w.watched[id]; ok {
@@ -100,7 +100,7 @@ func (w *watch) leave(keep func(id identity, path string) bool) {
 	}
 }
 
-// unmoved reports whether a path still leads to the same folder.
+// unmoved reports whether a path still leads to the same folder as before.
 func unmoved(id identity, path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && identityOf(info) == id
@@ -120,7 +120,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// events signals events of the folder until inotify is closed.
+// events signals each event of the folder on dirty, until inotify is closed.
 func (w *watch) events(dirty chan<- struct{}) {
 	for {
 		select {
@@ -144,7 +144,7 @@ func (w *watch) events(dirty chan<- struct{}) {
 	}
 }
 
-// all lists the whole folder.
+// all lists the whole folder and reads the files that have changed.
 func (w *watch) all() {
 	w.leave(unmoved) // first, because inotify would take a new folder at a path for the former one
 	l, err := walk(w.root, w.enter)
