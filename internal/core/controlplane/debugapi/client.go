@@ -13,19 +13,19 @@ import (
 	"time"
 )
 
-// A Source fetches answers from Address, or has the one in Saved.
+// A Source reads answers from Address, or uses the one in Saved.
 type Source struct {
-	Address string // of outriderd's HTTP port
+	Address string // URL of outriderd's HTTP port
 
 	Saved []byte // a saved answer
-	Name  string // where the saved answer comes from; empty: the answer is fetched
+	Name  string // where the saved answer comes from; empty: the answer is read from Address
 }
 
 // maxAnswer limits the size of an answer. For a large mesh with every proxy it is some hundred
 // megabytes.
 const maxAnswer = 1 << 30
 
-// An InputError reports an address or an answer that cannot be used. Help may be empty.
+// An InputError is an address or an answer that cannot be used. Help may be empty.
 type InputError struct {
 	Err  error
 	Help string
@@ -38,10 +38,10 @@ func (e *InputError) Unwrap() error { return e.Err }
 // Hint returns the advice that a command prints after the error.
 func (e *InputError) Hint() string { return e.Help }
 
-// reach says how to reach the control plane in a cluster.
 const reach = "without --control-plane-http all replicas in the cluster are asked, by ports that are forwarded"
 
-// Proxies returns the connected proxies.
+// Proxies returns the connected proxies. It fails if there is no answer, or if the answer is no list of
+// proxies.
 func (s Source) Proxies(ctx context.Context) ([]Proxy, error) {
 	where, raw, err := s.get(ctx, "/debug/proxies", nil)
 	if err != nil {
@@ -86,7 +86,7 @@ func (s Source) Resources(ctx context.Context, pod string) ([]Resource, error) {
 	return out, nil
 }
 
-// get returns an answer, and where it was read from.
+// get returns an answer, and the name of its origin for messages.
 func (s Source) get(ctx context.Context, path string, query url.Values) (where string, raw []byte, err error) {
 	if s.Name != "" {
 		return s.Name, s.Saved, nil

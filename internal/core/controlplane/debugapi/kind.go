@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Kind is a kind of resources, by the name that commands use.
+// A Kind is a group of resource types, with the name that commands use.
 type Kind struct {
 	Name  string
 	types []string // type URLs; nil: all types
@@ -29,7 +29,8 @@ func KindNames() []string {
 	return out
 }
 
-// ParseKind returns the kind with a name, in the plural or the singular; an empty name means all kinds.
+// ParseKind returns the kind with a name, in the plural or the singular. An empty name means all kinds. It
+// fails for other names.
 func ParseKind(name string) (Kind, error) {
 	if name == "" {
 		name = "all"
@@ -42,7 +43,7 @@ func ParseKind(name string) (Kind, error) {
 	return Kind{}, fmt.Errorf("%q: must be one of %s", name, strings.Join(KindNames(), ", "))
 }
 
-// Select returns the resources of the kind.
+// Select returns the resources of the kind. It may overwrite the slice all.
 func (k Kind) Select(all []Resource) []Resource {
 	if k.types == nil {
 		return all

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A Proxy describes a connected proxy by the fields that commands show. Package xds has all of them.
+// A Proxy describes a connected proxy by the fields that commands show. The JSON text in Raw has all fields.
 type Proxy struct {
 	ID        string         `json:"id"`
 	Namespace string         `json:"namespace"`
@@ -27,7 +27,7 @@ type Proxy struct {
 	Replica      string           `json:"replica"`
 	ControlPlane contract.Version `json:"controlPlane"`
 
-	Raw json.RawMessage `json:"-"` // the complete text
+	Raw json.RawMessage `json:"-"` // the complete JSON text
 }
 
 // A Subscription is the state of one type of resource.
@@ -54,7 +54,7 @@ type Resource struct {
 	Body    json.RawMessage `json:"body,omitempty"`
 }
 
-// UnmarshalJSON also keeps the text in Raw.
+// UnmarshalJSON also stores the text in Raw.
 func (p *Proxy) UnmarshalJSON(raw []byte) error {
 	type plain Proxy
 	if err := json.Unmarshal(raw, (*plain)(p)); err != nil {
@@ -64,8 +64,8 @@ func (p *Proxy) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Of returns the proxy with the replica to which it is connected and that replica's version, in Raw
-// too.
+// Of returns a copy of the proxy with the replica to which it is connected, and that replica's version. Both
+// are added to Raw too.
 func (p Proxy) Of(replica string, v contract.Version) Proxy {
 	p.Replica, p.ControlPlane = replica, v
 	all := map[string]json.RawMessage{}
@@ -83,8 +83,8 @@ func (p Proxy) Of(replica string, v contract.Version) Proxy {
 	return p
 }
 
-// Skew says which of the proxy's versions differ from the control plane's; empty: none that is known to
-// differ.
+// Skew describes which of the proxy's versions differ from the control plane's; empty: no known version
+// differs.
 func (p Proxy) Skew() string {
 	var out []string
 	if v := p.ControlPlane.Version; p.Agent != "" && v != "" && p.Agent != v {
@@ -96,7 +96,7 @@ func (p Proxy) Skew() string {
 	return strings.Join(out, "; ")
 }
 
-// Name returns pod.namespace, from an ID of the form role~address~name~domain.
+// Name returns the third part of an ID of the form role~address~name~domain, which is pod.namespace.
 func (p Proxy) Name() string {
 	if parts := strings.Split(p.ID, "~"); len(parts) == 4 {
 		return parts[2]
@@ -104,8 +104,8 @@ func (p Proxy) Name() string {
 	return p.ID
 }
 
-// Unenforced reports whether a note says that an object which should forbid something is not enforced
-// by the proxy, and returns the note without its severity.
+// Unenforced reports whether a note is about an object that forbids something and that the proxy does not
+// enforce. It returns the note without its severity.
 func Unenforced(note string) (string, bool) { return strings.CutPrefix(note, contract.ErrorPrefix) }
 
 func isID(pod string) bool { return strings.Contains(pod, "~") }
@@ -114,14 +114,14 @@ func (p Proxy) is(pod string) bool {
 	return p.ID == pod || p.Name() == pod || p.Workload == pod || strings.TrimSuffix(p.Name(), "."+p.Namespace) == pod
 }
 
-// Failed reports whether the proxy rejected something, or does not enforce an object that should forbid
+// Failed reports whether the proxy rejected a resource, or does not enforce an object that should forbid
 // something.
 func (p Proxy) Failed() bool {
 	return slices.ContainsFunc(p.Types, func(s Subscription) bool { return s.Rejected != nil }) ||
 		slices.ContainsFunc(p.Notes, func(note string) bool { _, ok := Unenforced(note); return ok })
 }
 
-// Find returns the proxies of a pod.
+// Find returns the proxies of a pod. It fails if there is none; the error lists up to ten others.
 func Find(all []Proxy, pod string) ([]Proxy, error) {
 	var out []Proxy
 	var names []string
@@ -141,7 +141,8 @@ func Find(all []Proxy, pod string) ([]Proxy, error) {
 	return nil, fmt.Errorf("no proxy %q is connected to outriderd; there are %s", pod, strings.Join(names, ", "))
 }
 
-// FindOne returns the only proxy of a pod. If one proxy has several connections, it is the newest.
+// FindOne returns the only proxy of a pod, by its newest connection if it has several. It fails if there is
+// no such proxy or more than one.
 func FindOne(all []Proxy, pod string) (Proxy, error) {
 	found, err := Find(all, pod)
 	if err != nil {
@@ -165,7 +166,7 @@ func FindOne(all []Proxy, pod string) (Proxy, error) {
 	return newest, nil
 }
 
-// OneLine makes foreign text fit for a table: without line ends and control characters.
+// OneLine replaces line ends and control characters in text from elsewhere, so that it fits into a table.
 func OneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
 }
