@@ -13,14 +13,14 @@ import (
 	"outrider.dev/internal/core/controlplane/ca"
 )
 
-// madeHere are the labels of objects that outriderd creates, and may change and delete.
+// madeHere contains the labels of objects that outriderd creates, and may change and delete.
 var madeHere = map[string]string{"app": "outriderd", contract.MadeByLabel: "outriderd"}
 
 func isMadeHere(o metav1.Object) bool { return o.GetLabels()[contract.MadeByLabel] == "outriderd" }
 
 // An AuthoritySecret is a [ca.Store] in a Secret, which all replicas share. The Secrets
-// [contract.AuthoritySecret] and [contract.SeenRootsSecret] are created if they are missing. A Secret
-// without our label belongs to another (Istio's cacerts, or one from cert-manager): it is only read.
+// [contract.AuthoritySecret] and [contract.SeenRootsSecret] are created if they are missing. A Secret without
+// our label was created by something else (Istio's cacerts, or one from cert-manager): it is only read.
 type AuthoritySecret struct {
 	cluster         *Cluster
 	namespace, name string
@@ -33,7 +33,7 @@ func (c *Cluster) AuthoritySecret(namespace, name string) *AuthoritySecret {
 
 func (s *AuthoritySecret) String() string { return "the Secret " + s.namespace + "/" + s.name }
 
-// Read returns the Secret's files.
+// Read returns the Secret's data. If the Secret does not exist, there are no files, which is no error.
 func (s *AuthoritySecret) Read(ctx context.Context) (ca.Contents, error) {
 	secret, err := s.get(ctx)
 	if apierrors.IsNotFound(err) {
@@ -51,7 +51,8 @@ func (s *AuthoritySecret) get(ctx context.Context) (*corev1.Secret, error) {
 	return s.cluster.core.CoreV1().Secrets(s.namespace).Get(ctx, s.name, metav1.GetOptions{})
 }
 
-// Update writes the Secret if its resourceVersion is still that of c, or creates it.
+// Update writes the Secret if its resourceVersion is still that of c. If c has no version, it creates the
+// Secret.
 func (s *AuthoritySecret) Update(ctx context.Context, c ca.Contents) error {
 	if !c.Own {
 		return fmt.Errorf("%s was not made by outriderd, which therefore does not write it", s)
@@ -87,7 +88,7 @@ func (s *AuthoritySecret) create(ctx context.Context, c ca.Contents) error {
 	return err
 }
 
-// written converts the error of a write to that of a [ca.Store].
+// written converts the error of a write request to one that [ca.Store] defines.
 func (s *AuthoritySecret) written(err error) error {
 	switch {
 	case err == nil:
@@ -98,8 +99,8 @@ func (s *AuthoritySecret) written(err error) error {
 	return explain("writing "+s.String(), err)
 }
 
-// Watch also calls changed when the Secret is read for the first time, and when the API server answers
-// again.
+// Watch calls changed after each change. It also does so when the Secret is read for the first time, and when
+// the API server answers again.
 func (s *AuthoritySecret) Watch(changed func()) (stop func()) {
 	return s.cluster.watchOne(feedOf(s.String(), s.cluster.core.CoreV1().Secrets(s.namespace), one(s.name)), changed)
 }

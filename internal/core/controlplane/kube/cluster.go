@@ -17,8 +17,8 @@ import (
 
 // Options of a cluster. The zero value of a field means its default.
 type Options struct {
-	// Kubeconfig is a file. Default: the pod's service account if InPod is set, else the file that
-	// kubectl uses: $KUBECONFIG, then ~/.kube/config.
+	// Kubeconfig is the path of a kubeconfig file. Default: the pod's service account if InPod is set,
+	// otherwise the file that kubectl uses: $KUBECONFIG, then ~/.kube/config.
 	Kubeconfig string
 	InPod      bool         // this process is in a pod that has a service account
 	UserAgent  string       // default: client-go's
@@ -35,14 +35,14 @@ type Cluster struct {
 	trouble  troubles
 }
 
-// Using returns a cluster for use of the built-in kinds only, such as Secrets.
+// Using returns a cluster that has only the client core, for built-in kinds such as Secrets. It logs nothing.
 func Using(core kubernetes.Interface) *Cluster {
 	log := slog.New(slog.DiscardHandler)
 	return &Cluster{core: core, log: log, trouble: troubles{log: log}}
 }
 
-// LogClientGo sets the logger of client-go, which has one for the whole process and reads it without a
-// lock. Call it once, before the first [Connect].
+// LogClientGo sets the logger of client-go. Client-go has only one for the whole process, and reads it
+// without a lock; so call LogClientGo once, before the first [Connect].
 func LogClientGo(log *slog.Logger) {
 	klog.SetSlogLogger(slog.New(withoutElections{log.With("by", "client-go").Handler()}))
 }
@@ -101,11 +101,11 @@ func configure(o Options) (*rest.Config, error) {
 	return config, nil
 }
 
-// withoutElections drops the records of client-go's leader election, which logs it as an error that
-// another replica was first. Refusals by the API server are noted by [notedLock].
+// withoutElections drops the log records of client-go's leader election, because it logs as an error that
+// another replica holds the Lease. [notedLock] records refusals by the API server.
 type withoutElections struct{ slog.Handler }
 
-// Handle drops the records of the election.
+// Handle passes on all records except those of the election.
 func (h withoutElections) Handle(ctx context.Context, r slog.Record) error {
 	for _, of := range []string{" lock", "lease", "leader election"} {
 		if strings.Contains(r.Message, of) {
@@ -121,7 +121,7 @@ func (c *Cluster) Server() string { return c.server }
 // Core returns the client of the built-in kinds.
 func (c *Cluster) Core() kubernetes.Interface { return c.core }
 
-// Note records the result of an operation. While it fails, [Cluster.Trouble] lists it.
+// Note records the result of an operation. Until it succeeds, [Cluster.Trouble] lists it.
 func (c *Cluster) Note(tried string, err error) {
 	if err != nil {
 		err = explain(tried, err)
@@ -129,8 +129,8 @@ func (c *Cluster) Note(tried string, err error) {
 	c.trouble.note(tried, err)
 }
 
-// explain adds which operation failed and, if the API server forbids it, what would help. The wrapped
-// error names the permission.
+// explain adds the failed operation to an error and, if the API server forbids it, what would help. The
+// wrapped error already names the missing permission.
 func explain(tried string, err error) error {
 	if apierrors.IsForbidden(err) && !apierrors.HasStatusCause(err, "NamespaceTerminating") {
 		return fmt.Errorf("%s: %w; the chart has the roles", tried, err)

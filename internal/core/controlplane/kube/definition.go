@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/base/latest"
 )
 
-// A presence says whether an object exists.
+// A presence is the information whether an object exists.
 type presence struct {
 	synced <-chan struct{}
 	exists latest.Value[bool]
@@ -31,8 +31,8 @@ func (c *Cluster) presence(ctx context.Context, f feed) *presence {
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// followCustom watches a custom kind while its definition exists. Without a definition the store is
-// empty and counts as synced.
+// followCustom watches the objects of a custom kind while its definition exists. Without a definition the
+// store is empty and counts as synced.
 func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 	definition := c.presence(ctx, k.read(feedOf("the CustomResourceDefinition "+k.definition, c.metadata.Resource(definitions), one(k.definition))))
 	if !latest.Wait(ctx, definition.synced) {
@@ -72,8 +72,8 @@ func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 	}
 }
 
-// clearing removes the trouble with this name once the feed is listed; follow records failures of the
-// feed under another name.
+// clearing returns a variant of a feed that removes the recorded failure tried once a list succeeds. follow
+// does not remove it, because it records failures of the feed under another name.
 func (c *Cluster) clearing(f feed, tried string) feed {
 	list := f.list
 	f.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

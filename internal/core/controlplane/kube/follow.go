@@ -25,10 +25,10 @@ import (
 
 // A feed lists and watches objects of one kind.
 type feed struct {
-	what  string // resource, for messages
+	what  string // the resource, for messages
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	quiet bool // failures are not noted, because other feeds have the same ones
+	quiet bool // failures are not noted, because another feed notes the same ones
 }
 
 // feedOf returns the feed of a client's resource, restricted to the objects that the selector matches;
@@ -54,10 +54,10 @@ func feedOf[L runtime.Object](what string, client interface {
 	}
 }
 
-// one selects an object by name. A role can be restricted to that name, even for list and watch.
+// one selects an object by name. A role can restrict even list and watch to that name.
 func one(name string) fields.Selector { return fields.OneTermEqualSelector("metadata.name", name) }
 
-// A store keeps a value for each object of a kind.
+// A store contains a value for each object of a kind.
 type store[V any] struct {
 	// read returns the value for an object; old is the previous value.
 	read func(old V, object metav1.Object) V
@@ -89,7 +89,8 @@ func nameOf(o metav1.Object) types.NamespacedName {
 // errNoObject cannot occur, because all objects of a feed have the same type.
 var errNoObject = errors.New("not an object of this kind")
 
-// Add, Update, Delete, Replace and Resync implement [cache.ReflectorStore].
+// Add stores the value for an object. Add, Update, Delete, Replace and Resync implement
+// [cache.ReflectorStore].
 func (s *store[V]) Add(object any) error {
 	o, ok := object.(metav1.Object)
 	if !ok {
@@ -134,7 +135,7 @@ func (s *store[V]) remove(n types.NamespacedName) {
 	}
 }
 
-// Replace replaces the content by a list.
+// Replace replaces the whole content by the values for a list of objects.
 func (s *store[V]) Replace(objects []any, _ string) error {
 	listed := make(map[types.NamespacedName]bool, len(objects))
 	for _, object := range objects {
@@ -164,14 +165,14 @@ func (s *store[V]) names() []types.NamespacedName {
 // Resync does nothing, because no resync period is set.
 func (s *store[V]) Resync() error { return nil }
 
-// retryDelay is the pause after a failure: at most a few seconds, so that changes are noticed soon
-// after an API server has returned.
+// retryDelay returns the pauses after failures. They grow to a few seconds at most, so that changes are
+// noticed soon after an API server has returned.
 func retryDelay() backoff.DelayFunc {
 	return backoff.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 6, Cap: 5 * time.Second}.DelayWithReset(clock.RealClock{}, time.Minute)
 }
 
-// follow keeps a store equal to the feed, until ctx ends or stop returns true for an error. While the
-// API server does not answer, the store does not change.
+// follow updates a store from a feed, until ctx ends or stop returns true for an error. While the API server
+// does not answer, the store does not change.
 func (c *Cluster) follow(ctx context.Context, f feed, to cache.ReflectorStore, stop func(error) bool) error {
 	tried := "reading " + f.what
 	defer c.trouble.forget(tried)
@@ -182,8 +183,8 @@ func (c *Cluster) follow(ctx context.Context, f feed, to cache.ReflectorStore, s
 	delay := retryDelay()
 	r := cache.NewReflectorWithOptions(&cache.ListWatch{
 		ListWithContextFunc: f.list,
-		// Retries are made here, because the reflector waits up to a minute between its own and does
-		// not log them.
+		// Retries are made here, because the reflector's own are up to a minute apart and it does not log
+		// them.
 		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
 			for {
 				w, err := f.watch(ctx, o)
@@ -209,7 +210,7 @@ func (c *Cluster) follow(ctx context.Context, f feed, to cache.ReflectorStore, s
 			return err
 		}
 		if s := (*apierrors.StatusError)(nil); errors.As(err, &s) {
-			err = s // the reflector's text would repeat which operation failed
+			err = s // the reflector's text would repeat the failed operation
 		}
 		if err != nil && !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 			note(tried, explain(tried, err))

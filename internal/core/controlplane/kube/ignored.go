@@ -22,12 +22,12 @@ import (
 	"outrider.dev/internal/core/mesh/foreign"
 )
 
-// ignoredVersions are the possible API versions of ignored kinds; the first that is served is read. In
-// all of them the fields that matter have the same place.
+// ignoredVersions are the possible API versions of ignored kinds; the first that is served is read. The
+// fields that matter are the same in all of them.
 var ignoredVersions = []string{"v1", "v1beta1", "v1alpha3", "v1alpha2", "v1alpha1"}
 
-// ignoredKinds are the kinds of other meshes that are reported as ignored. The mesh is complete without
-// them, because an older role does not allow outriderd to read them.
+// ignoredKinds returns the kinds of other meshes that are reported as ignored. The mesh counts as complete
+// without them, because the installed role may be older and not allow outriderd to read them.
 func (s *Source) ignoredKinds() []kind {
 	var out []kind
 	for definition, name := range foreign.Resources() { // any order: each is watched on its own
@@ -51,7 +51,7 @@ func (s *Source) ignoredKinds() []kind {
 	return out
 }
 
-// newestOf returns a feed of the first version that is served.
+// newestOf returns a feed of the first of the ignoredVersions that is served.
 func (c *Cluster) newestOf(group, resource string) feed {
 	var served atomic.Int64 // index into ignoredVersions
 	of := func(i int64) feed {
@@ -79,11 +79,12 @@ func (c *Cluster) newestOf(group, resource string) feed {
 	}
 }
 
-// forbiddenWait is the pause between attempts to read a forbidden kind: a role is changed by hand, so
-// it need not be short.
+// forbiddenWait is the pause between attempts to read a forbidden kind. It need not be short, because it ends
+// only when an administrator changes the role.
 const forbiddenWait = time.Minute
 
-// patient returns a feed that waits while it is forbidden, which is reported as a separate problem.
+// patient returns a variant of a feed that waits while it is forbidden, and reports that as a problem of the
+// mesh.
 func (s *Source) patient(definition string, f feed) feed {
 	f.quiet = true
 	list := f.list

@@ -18,7 +18,7 @@ import (
 	"outrider.dev/internal/core/mesh/objects"
 )
 
-// A kind of objects from which the mesh is built.
+// A kind is a kind of objects from which the mesh is built.
 type kind struct {
 	name mesh.Kind
 	feed func(*Cluster) feed
@@ -26,17 +26,19 @@ type kind struct {
 	// definition is the name of its CustomResourceDefinition, which may be created and deleted at any
 	// time; empty: the kind is built in.
 	definition string
-	version    string // of a custom kind's API
-	// with is the resource whose name in the option also skips this kind; empty: its own.
+	version    string // API version of a custom kind
+	// with is the resource that, if it is in the list of skipped kinds, also skips this kind; empty: the
+	// kind's own.
 	with string
-	// patient makes each feed of the kind wait while it is forbidden. It may be nil.
+	// patient returns a variant of a feed that waits while the API server forbids it. It may be nil.
 	patient func(feed) feed
 }
 
-// skipIgnored skips all kinds of other meshes, which are only reported as ignored.
+// skipIgnored is the entry of that list which skips all kinds of other meshes: they are only reported as
+// ignored.
 const skipIgnored = "ignored"
 
-// OptionalKinds lists the kinds that a [Source] can skip. A skipped kind needs no permission.
+// OptionalKinds lists the kinds that a [Source] can skip. outriderd needs no permission for a skipped kind.
 func OptionalKinds() []string {
 	var out []string
 	for _, k := range kinds {
@@ -52,8 +54,8 @@ func (k kind) skipped(skip []string) bool {
 	return slices.Contains(skip, cmp.Or(k.with, k.resource()))
 }
 
-// withRoutes returns a kind that is skipped together with HTTPRoutes. A cluster may serve only older
-// versions of its API, which have the same fields.
+// withRoutes returns a variant of a kind that is skipped together with HTTPRoutes. It reads the first version
+// that is served: a cluster may have only older versions of the kind, whose fields are the same.
 func withRoutes(k kind) kind {
 	k.with = routesResource.Resource
 	resource, group, _ := strings.Cut(k.definition, ".")
@@ -61,13 +63,13 @@ func withRoutes(k kind) kind {
 	return k
 }
 
-// resource returns the resource of a kind that a cluster may lack; empty for a built-in kind.
+// resource returns the resource name of a custom kind; empty for a built-in kind.
 func (k kind) resource() string {
 	resource, _, _ := strings.Cut(k.definition, ".")
 	return resource
 }
 
-// read returns a feed of the kind, which waits while it is forbidden if the kind is patient.
+// read returns the feed f of the kind, or its patient variant if there is one.
 func (k kind) read(f feed) feed {
 	if k.patient == nil {
 		return f
@@ -75,7 +77,7 @@ func (k kind) read(f feed) feed {
 	return k.patient(f)
 }
 
-// alive excludes pods that have ended: they have no traffic, and Jobs leave many of them.
+// alive excludes pods that have ended, because they have no traffic and Jobs leave many of them.
 var alive = fields.AndSelectors(
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodSucceeded)),
 	fields.OneTermNotEqualSelector("status.phase", string(corev1.PodFailed)),
@@ -102,7 +104,7 @@ var kinds = []kind{
 	backendPolicies, trafficPolicies,
 }
 
-// authorization reads a policy of any version, because a policy that is not read would not be enforced.
+// authorization reads a policy of any version, because a policy that cannot be read would not be enforced.
 func authorization(o metav1.Object) (mesh.Part, error) {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {

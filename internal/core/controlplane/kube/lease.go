@@ -13,17 +13,17 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// The times of an election: how long a Lease is valid, how long its holder tries to renew it, and how
-// long a replica waits between two attempts.
+// Times of an election: a Lease is valid for leaseValid, its holder tries to renew it for leaseRenew, and
+// replicas wait for leaseRetry between two attempts.
 const (
 	leaseValid = 15 * time.Second
 	leaseRenew = 10 * time.Second
 	leaseRetry = 2 * time.Second
 )
 
-// Lead calls lead while this replica holds the Lease with this name, until ctx ends. Then the Lease is
-// released. When the Lease is lost, the context of lead ends; lead is called again when this replica
-// holds the Lease again. Calls do not overlap.
+// Lead calls lead while this replica holds the Lease with this name, until ctx ends. Then it releases the
+// Lease. If the Lease is lost, it ends the context of lead, and calls lead again when this replica holds the
+// Lease again. Calls do not overlap.
 func (c *Cluster) Lead(ctx context.Context, namespace, name string, lead func(context.Context)) error {
 	host, err := os.Hostname()
 	if err != nil {
@@ -56,7 +56,7 @@ func (c *Cluster) Lead(ctx context.Context, namespace, name string, lead func(co
 	return ctx.Err()
 }
 
-// A notedLock notes refusals by the API server. That another replica was first is no failure.
+// A notedLock records refusals by the API server. If another replica was faster, that is not a failure.
 type notedLock struct {
 	resourcelock.Interface
 	cluster *Cluster

@@ -11,13 +11,13 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// A Namespace contains the fields of a namespace that are kept.
+// A Namespace contains those fields of a namespace that outriderd needs.
 type Namespace struct {
 	Labels, Annotations map[string]string
 	terminating         bool
 }
 
-// Namespaces contains a cluster's namespaces.
+// Namespaces is a copy of a cluster's namespaces, which a watch keeps up to date.
 type Namespaces struct {
 	cluster *Cluster
 	store   *store[Namespace]
@@ -48,11 +48,12 @@ func namespaceOf(o metav1.Object) Namespace {
 // Synced returns a channel that is closed after the first list.
 func (n *Namespaces) Synced() <-chan struct{} { return n.store.synced }
 
-// getTimeout is less than the API server's timeout of the webhook.
+// getTimeout is shorter than the API server's timeout for the webhook.
 const getTimeout = 2 * time.Second
 
-// Get returns a namespace. If the watch has not delivered it yet, it is read from the API server,
-// because the first pod in a new namespace may be reviewed earlier.
+// Get returns a namespace; false: there is none, or it could not be read. If the watch has not delivered the
+// namespace yet, Get reads it from the API server, because the first pod in a new namespace may be reviewed
+// earlier.
 func (n *Namespaces) Get(name string) (Namespace, bool) {
 	if ns, ok := n.store.get(types.NamespacedName{Name: name}); ok {
 		return ns, true
@@ -72,8 +73,8 @@ func (n *Namespaces) Get(name string) (Namespace, bool) {
 	return namespaceOf(ns), true
 }
 
-// follow calls f for each namespace, and later for each that is added, updated or deleted. There can be
-// only one follower.
+// follow calls f for each namespace, and later for each one that is added, updated or deleted. Only the last
+// f is called.
 func (n *Namespaces) follow(f func(name string)) {
 	n.observer.Store(&f)
 	for _, name := range n.store.names() {

@@ -11,14 +11,13 @@ import (
 	"outrider.dev/internal/base/latest"
 )
 
-// Nodes records what each node of a cluster does for pods.
+// Nodes knows on which nodes of a cluster outrider-node serves pods.
 type Nodes struct {
 	store   *store[nodeOffer]
-	changed latest.Value[struct{}] // replaced when Serve may have changed
+	changed latest.Value[struct{}] // set when the result of Serve may have changed
 }
 
-// A nodeOffer says what outrider-node does for pods on a node. The zero value stands for a node that
-// does not exist.
+// A nodeOffer is the state of outrider-node on a node. The zero value stands for a node that does not exist.
 type nodeOffer int
 
 const (

@@ -16,7 +16,8 @@ import (
 	"outrider.dev/internal/core/mesh/objects"
 )
 
-// The kinds of policies for Services. The second is defined in the Gateway API's experimental channel.
+// backendPolicies and trafficPolicies are the kinds of policies for Services. The second is in the Gateway
+// API's experimental channel.
 var (
 	backendPolicies = customOf(mesh.KindBackendPolicy, objects.BackendPolicy,
 		schema.GroupVersionResource{Group: "outrider.dev", Version: "v1alpha1", Resource: "backendpolicies"})
@@ -39,10 +40,10 @@ func (k kind) api() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: k.version, Resource: resource}
 }
 
-// maxAncestors is the Gateway API's limit for the status of a policy.
+// maxAncestors is the Gateway API's limit for the entries in the status of a policy.
 const maxAncestors = 16
 
-// judgedPolicy returns a policy with its new status, which has an entry for each Service that it
+// judgedPolicy returns a policy with its new status, which has an entry for each Service that the policy
 // targets; nil if the status is already right.
 func (r *routeObject) judgedPolicy(m *mesh.Mesh, now time.Time) (*unstructured.Unstructured, error) {
 	var object struct {
@@ -84,7 +85,8 @@ func (r *routeObject) judgedPolicy(m *mesh.Mesh, now time.Time) (*unstructured.U
 	return r.withStatus("ancestors", &status)
 }
 
-// policy returns the policy as a part of the mesh, and why it is invalid.
+// policy returns the policy as a part of the mesh. If it is invalid, the part has only its name, and the
+// error is the reason.
 func (r *routeObject) policy() (*mesh.BackendPolicySpec, error) {
 	of := backendPolicies
 	if r.kind.name == mesh.KindTrafficPolicy {

@@ -19,7 +19,7 @@ const requestTimeout = 10 * time.Second
 // serviceAccount is the prefix of the user names of service accounts.
 const serviceAccount = "system:serviceaccount:"
 
-// Names of the claims about the pod to which a token is bound, in the review's user.
+// Keys of the user's extra fields in a TokenReview that identify the pod to which the token is bound.
 const (
 	podName = "authentication.kubernetes.io/pod-name"
 	podUID  = "authentication.kubernetes.io/pod-uid"
@@ -66,8 +66,8 @@ func reviewed(s *authentication.TokenReviewStatus, audiences []string) (ca.Subje
 	if !ok || !both {
 		return refuse("the token is of user %q, which is not a service account", s.User.Username)
 	}
-	// Refuse tokens that are bound to no pod: they stay valid until they expire, even if their user is
-	// gone.
+	// Tokens that are not bound to a pod are refused, because they stay valid until they expire, even if the
+	// process that used them no longer runs.
 	pods, uids := s.User.Extra[podName], s.User.Extra[podUID]
 	if len(pods) != 1 || len(uids) != 1 || pods[0] == "" || uids[0] == "" {
 		return refuse("the token is bound to no pod: a pod has one in a projected volume; a machine outside of the cluster joins by the token of a Host")

@@ -19,29 +19,29 @@ import (
 	"outrider.dev/internal/base/latest"
 )
 
-// fieldManager is outriderd's name in managedFields.
+// fieldManager is outriderd's name in the managedFields of objects.
 const fieldManager = "outriderd"
 
-// Roots provides the certificates that pods trust; it is a [ca.Authority].
+// Roots provides the root certificates that pods trust; a [ca.Authority] implements it.
 type Roots interface {
 	RootsPEM() []byte
 	Changed() <-chan struct{}
 }
 
-// A sum is the SHA-256 of the roots in a ConfigMap.
+// A sum is the SHA-256 of the roots in a ConfigMap or a ClusterTrustBundle.
 type sum [sha256.Size]byte
 
-// A RootKeeper keeps the mesh's roots in every namespace.
+// A RootKeeper writes the mesh's roots into a ConfigMap in every namespace.
 type RootKeeper struct {
 	cluster    *Cluster
 	namespaces *Namespaces
 	roots      Roots
-	own        string // the control plane's namespace, which gets the ConfigMap even if it is rootless
+	own        string // the control plane's namespace, never ignored
 	written    *store[sum]
 	queue      workqueue.TypedRateLimitingInterface[string]
 }
 
-// RootKeeper returns a keeper for a control plane in the namespace own.
+// RootKeeper returns a keeper for the control plane in the namespace own.
 func (c *Cluster) RootKeeper(n *Namespaces, roots Roots, own string) *RootKeeper {
 	return &RootKeeper{cluster: c, namespaces: n, roots: roots, own: own, written: newStore(func(_ sum, o metav1.Object) sum {
 		var s sum
@@ -52,11 +52,11 @@ func (c *Cluster) RootKeeper(n *Namespaces, roots Roots, own string) *RootKeeper
 	})}
 }
 
-// writers is how many namespaces are updated at a time.
+// writers is the number of namespaces that are updated at the same time.
 const writers = 4
 
-// Run writes the ConfigMap wherever it is missing or differs, until ctx ends: when a namespace is
-// created, the roots change, or the ConfigMap is edited or deleted. Failures are logged and retried.
+// Run writes the ConfigMap wherever it is missing or differs, until ctx ends. It does so when a namespace is
+// created, the roots change, or the ConfigMap is edited or deleted. It logs failures and tries again.
 func (k *RootKeeper) Run(ctx context.Context) error {
 	k.queue = workqueue.NewTypedRateLimitingQueue(workqueue.NewTypedItemExponentialFailureRateLimiter[string](200*time.Millisecond, 30*time.Second))
 	k.written.changed = func(n types.NamespacedName, before, now sum, exists bool) {
@@ -112,7 +112,7 @@ func (k *RootKeeper) work(ctx context.Context) {
 	}
 }
 
-// write updates the ConfigMap in a namespace if it should be there and is missing or differs.
+// write updates the ConfigMap in a namespace, if the namespace should have one and it is missing or differs.
 func (k *RootKeeper) write(ctx context.Context, namespace string) error {
 	ns, exists := k.namespaces.store.get(types.NamespacedName{Name: namespace})
 	if !exists || ns.terminating || slices.Contains(contract.IgnoredNamespaces, namespace) && namespace != k.own {
@@ -127,8 +127,8 @@ func (k *RootKeeper) write(ctx context.Context, namespace string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	// Server-side apply needs one request whether the ConfigMap exists or not, keeps what others added,
-	// and needs permission for this name only; create needs it for all names.
+	// Server-side apply needs one request whether the ConfigMap exists or not, and keeps fields that others
+	// added. It also needs permission for this name only, whereas create needs permission for all names.
 	_, err := k.cluster.core.CoreV1().ConfigMaps(namespace).Apply(ctx,
 		applycore.ConfigMap(contract.RootConfigMap, namespace).WithLabels(map[string]string{"app": "outriderd"}).WithData(map[string]string{contract.RootKey: string(pem)}),
 		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})

@@ -34,7 +34,7 @@ const ControllerName = "outrider.dev/outriderd"
 // Lease [contract.RouteStatusLease]. The status has no effect on what proxies get.
 type RouteStatus struct {
 	cluster   *Cluster
-	namespace string // in which the Lease is
+	namespace string // namespace of the Lease
 	source    Meshes
 	kinds     []kind
 
@@ -59,7 +59,7 @@ type Meshes interface {
 	Synced() <-chan struct{}
 }
 
-// RouteStatus returns a writer for a control plane in a namespace, for the mesh of s. For skip see
+// RouteStatus returns a writer for the mesh of s. Namespace is that of the Lease. For skip see
 // [Cluster.Source].
 func (c *Cluster) RouteStatus(namespace string, s Meshes, skip ...string) *RouteStatus {
 	w := &RouteStatus{cluster: c, namespace: namespace, source: s}
@@ -78,7 +78,7 @@ func (c *Cluster) RouteStatus(namespace string, s Meshes, skip ...string) *Route
 	return w
 }
 
-// withStatus returns a kind whose parts are the objects as they are stored.
+// withStatus returns a variant of a kind that reads objects as they are stored, with their status.
 func (k kind) withStatus() kind {
 	k.patient = func(f feed) feed { f.quiet = true; return f } // the source notes the same failures
 	k.part = func(o metav1.Object) (mesh.Part, error) {
@@ -91,7 +91,7 @@ func (k kind) withStatus() kind {
 	return k
 }
 
-// Run writes while this replica holds the Lease, until ctx ends. Then it releases the Lease.
+// Run writes the statuses while this replica holds the Lease, until ctx ends. Then it releases the Lease.
 func (w *RouteStatus) Run(ctx context.Context) error {
 	if len(w.kinds) == 0 || !latest.Wait(ctx, w.source.Synced()) {
 		<-ctx.Done()
@@ -105,7 +105,7 @@ var routesResource = schema.GroupVersionResource{Group: gatewayv1.GroupName, Ver
 // passEvery is the minimum time between two passes over all routes.
 const passEvery = time.Second
 
-// lead watches the routes, and writes each status that differs.
+// lead watches the routes and policies, and writes each status that differs, until ctx ends.
 func (w *RouteStatus) lead(ctx context.Context) {
 	w.cluster.log.Info("this replica writes the status of routes", "lease", contract.RouteStatusLease)
 	w.mu.Lock()
@@ -120,7 +120,7 @@ func (w *RouteStatus) lead(ctx context.Context) {
 	}
 	for ctx.Err() == nil {
 		m, newer := w.source.Current()
-		if !w.pass(ctx, m) { // retries after a failure
+		if !w.pass(ctx, m) { // pass fails if a write failed; notify then causes another pass
 			w.notify()
 		}
 		if !latest.Wait(ctx, time.After(passEvery)) {
@@ -163,7 +163,8 @@ func (w *RouteStatus) pass(ctx context.Context, m *mesh.Mesh) bool {
 	slices.SortFunc(all, func(a, b *routeObject) int { return a.Key().Compare(b.Key()) })
 	const tried = "writing the status of routes"
 	var failed error
-	forbidden := map[mesh.Kind]bool{} // kinds; the role may be older than outriderd
+	// kinds whose status outriderd may not write, because the role is older than outriderd
+	forbidden := map[mesh.Kind]bool{}
 	for _, r := range all {
 		if forbidden[r.kind.name] {
 			continue
@@ -185,7 +186,8 @@ func (w *RouteStatus) pass(ctx context.Context, m *mesh.Mesh) bool {
 	return failed == nil
 }
 
-// write sends one request. If the route was changed or deleted meanwhile, the watch will deliver that.
+// write sends one request. It ignores an object that was changed or deleted meanwhile, because the watch will
+// deliver that.
 func (w *RouteStatus) write(ctx context.Context, r *routeObject, next *unstructured.Unstructured) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
@@ -196,16 +198,16 @@ func (w *RouteStatus) write(ctx context.Context, r *routeObject, next *unstructu
 	return err
 }
 
-// A routeView contains all parts of a route, of either kind, that its status depends on.
+// A routeView contains the parts of an HTTPRoute or a GRPCRoute on which its status depends.
 type routeView struct {
 	spec    *mesh.RouteSpec
-	err     error // why the route is not used
+	err     error // the reason why the route is not used; nil: it is used
 	rules   int
 	parents []gatewayv1.ParentReference
 	status  []gatewayv1.RouteParentStatus
 }
 
-// view reads a route. It returns false if its form is unknown, which the source reports.
+// view reads a route. It returns false if the route's form is unknown; the source reports that.
 func (r *routeObject) view() (routeView, bool) {
 	from := func(into any) bool {
 		return runtime.DefaultUnstructuredConverter.FromUnstructured(r.object.Object, into) == nil
@@ -222,7 +224,7 @@ func (r *routeObject) view() (routeView, bool) {
 	return routeView{spec, err, len(route.Spec.Rules), route.Spec.ParentRefs, route.Status.Parents}, ok
 }
 
-// judged returns the route with its new status; nil if the status is already right.
+// judged returns the object with its new status; nil if the status is already right.
 func (r *routeObject) judged(m *mesh.Mesh, now time.Time) (*unstructured.Unstructured, error) {
 	if isPolicy(r.kind.name) {
 		return r.judgedPolicy(m, now)
@@ -244,8 +246,8 @@ func (r *routeObject) judged(m *mesh.Mesh, now time.Time) (*unstructured.Unstruc
 	return r.withStatus("parents", &gatewayv1.RouteStatus{Parents: next})
 }
 
-// statusEntries returns the entries of other controllers, and ours. The time of a condition is now, or
-// the existing one if the condition has not changed.
+// statusEntries returns the entries of other controllers, followed by ours. If a condition has not changed,
+// it keeps its time; otherwise its time is now.
 func statusEntries(is, ours []gatewayv1.RouteParentStatus, now time.Time) []gatewayv1.RouteParentStatus {
 	out := slices.DeleteFunc(slices.Clone(is), func(e gatewayv1.RouteParentStatus) bool { return e.ControllerName == ControllerName })
 	for _, next := range ours {
@@ -267,7 +269,7 @@ func statusEntries(is, ours []gatewayv1.RouteParentStatus, now time.Time) []gate
 	return out
 }
 
-// withStatus returns the object with a list in its status replaced.
+// withStatus returns a copy of the object in which a list of its status is replaced.
 func (r *routeObject) withStatus(list string, status any) (*unstructured.Unstructured, error) {
 	raw, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {
@@ -287,8 +289,8 @@ func sameEntries(is, next []gatewayv1.RouteParentStatus) bool {
 	})
 }
 
-// reasonConflicted is defined by GEP-1294 for a route that is not used because a route of another kind
-// is. The API's package has no constant for it.
+// reasonConflicted is defined by GEP-1294 for a route that is not used because a route of another kind has
+// precedence. The package of the Gateway API has no constant for it.
 const reasonConflicted gatewayv1.RouteConditionReason = "Conflicted"
 
 // conditions returns the conditions for one parent.
@@ -304,7 +306,7 @@ func (v *routeView) conditions(m *mesh.Mesh, p mesh.Parent) []metav1.Condition {
 	return append(out, resolved)
 }
 
-// accepted says whether the route is used for a parent, and in which version.
+// accepted returns the condition for whether the route is used for a parent, and in which generation.
 func (v *routeView) accepted(m *mesh.Mesh, p mesh.Parent) []metav1.Condition {
 	is := func(reason gatewayv1.RouteConditionReason, format string, args ...any) []metav1.Condition {
 		return []metav1.Condition{condition(gatewayv1.RouteConditionAccepted, reason, fmt.Sprintf(format, args...))}
@@ -336,8 +338,8 @@ func (v *routeView) accepted(m *mesh.Mesh, p mesh.Parent) []metav1.Condition {
 	return is(gatewayv1.RouteReasonAccepted, "")
 }
 
-// invalid returns the conditions of an invalid route, whose last valid version is used, if there is
-// one. If some of its rules are valid, the standard calls it partially invalid.
+// invalid returns the conditions of an invalid route. used is its last valid version, which stays in use;
+// nil: there is none. If some rules of the route are valid, the Gateway API calls it partially invalid.
 func (v *routeView) invalid(used *mesh.RouteSpec) []metav1.Condition {
 	message := v.err.Error()
 	if used == nil {
@@ -372,8 +374,8 @@ func (v *routeView) partly() bool {
 	return len(invalid) < v.rules
 }
 
-// resolved says whether all backends exist and are used. If there are several reasons, it gives the
-// first.
+// resolved returns the condition for whether all backends exist and are used. If there are several reasons,
+// it has the first.
 func (v *routeView) resolved(m *mesh.Mesh, p mesh.Parent) metav1.Condition {
 	reason := gatewayv1.RouteReasonResolvedRefs
 	var messages []string
@@ -392,10 +394,10 @@ func (v *routeView) resolved(m *mesh.Mesh, p mesh.Parent) metav1.Condition {
 	return condition(gatewayv1.RouteConditionResolvedRefs, reason, strings.Join(messages, "; "))
 }
 
-// maxUnresolved limits how many backends of a route the message mentions.
+// maxUnresolved is the maximum number of backends of a route that the message mentions.
 const maxUnresolved = 8
 
-// condition returns a condition, which is true if its reason is the one for success.
+// condition returns a condition. It is true if its reason is Accepted or ResolvedRefs.
 func condition(of gatewayv1.RouteConditionType, reason gatewayv1.RouteConditionReason, message string) metav1.Condition {
 	status := metav1.ConditionFalse
 	if reason == gatewayv1.RouteReasonAccepted || reason == gatewayv1.RouteReasonResolvedRefs {

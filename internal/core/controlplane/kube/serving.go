@@ -22,10 +22,10 @@ type ServingSecret struct {
 	roots  string // name of the ConfigMap; empty: none
 }
 
-// servingRoots is the file in the Secret that contains the roots.
+// servingRoots is the key of the Secret under which the roots are stored.
 const servingRoots = "ca.crt"
 
-// ServingSecret returns the store. It sends no request.
+// ServingSecret returns the store in a Secret and a ConfigMap; roots may be empty. It sends no request.
 func (c *Cluster) ServingSecret(namespace, secret, roots string) *ServingSecret {
 	return &ServingSecret{c.AuthoritySecret(namespace, secret), roots}
 }
@@ -36,8 +36,8 @@ func (s *ServingSecret) configMap() string {
 	return "the ConfigMap " + s.secret.namespace + "/" + s.roots
 }
 
-// Read returns the Secret's files, with the roots of both objects: when the authority replaces its
-// root, one object is updated before the other.
+// Read returns the Secret's data, with the roots from both objects: when the authority replaces its root, one
+// of them is updated before the other.
 func (s *ServingSecret) Read(ctx context.Context) (ca.Contents, error) {
 	out, err := s.secret.Read(ctx)
 	if out.Own = false; err != nil || s.roots == "" {

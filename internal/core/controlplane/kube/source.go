@@ -17,8 +17,8 @@ import (
 	"outrider.dev/internal/core/mesh/build"
 )
 
-// A Source publishes the mesh of a cluster. An invalid object is a problem; its last valid
-// version stays in use.
+// A Source publishes the mesh of a cluster. If an object is invalid, that is reported as a problem, and its
+// last valid version stays in use.
 type Source struct {
 	mesh.Feed
 	cluster *Cluster
@@ -28,13 +28,14 @@ type Source struct {
 	mu      sync.Mutex
 	builder *build.Builder
 	invalid map[mesh.Key]string
-	kept    map[mesh.Key]*mesh.WorkloadSpec // pods that were ready a moment ago
+	kept    map[mesh.Key]*mesh.WorkloadSpec // pods that were ready less than keptFor ago
 	unread  map[string]bool                 // definitions of ignored kinds that outriderd may not read
 }
 
-// keptFor is how long a pod that is no longer ready may still get traffic if no other endpoint can. A
-// restarted kubelet needs less time to probe a container and to write the result. By default a
-// readiness probe needs more time to notice that an application is no longer ready.
+// keptFor is the time for which a pod that is no longer ready may still get traffic if no other endpoint can.
+// It is long enough for a restarted kubelet, which reports containers as not ready until it has probed them
+// again. It is shorter than a readiness probe with default values needs to notice that an application is no
+// longer ready.
 const keptFor = 5 * time.Second
 
 // Source watches the cluster until ctx ends, except for the [OptionalKinds] in skip. Until
@@ -50,7 +51,7 @@ func (c *Cluster) Source(ctx context.Context, config mesh.Config, skip ...string
 	return s
 }
 
-// Synced is closed once the mesh contains all objects in the first lists.
+// Synced returns a channel that is closed once the mesh contains all objects in the first lists.
 func (s *Source) Synced() <-chan struct{} { return s.synced }
 
 func (s *Source) run(ctx context.Context, skip []string) {
@@ -89,18 +90,18 @@ func (s *Source) run(ctx context.Context, skip []string) {
 	}
 }
 
-// A known contains the parts of an object that are kept.
+// known is the state that a store keeps of an object.
 type known struct {
-	part    mesh.Part // of its last valid version; nil: it is not part of the mesh
-	invalid string    // why the current version is invalid
+	part    mesh.Part // from the last valid version; nil: the object is not part of the mesh
+	invalid string    // reason why the current version is invalid; empty: it is valid
 }
 
-// storeOf returns a store that updates the builder.
+// storeOf returns a store whose changes are passed to the builder.
 func (s *Source) storeOf(k kind) *store[known] {
 	to := newStore(func(old known, o metav1.Object) known {
 		part, err := k.part(o)
 		if pod, ok := part.(*mesh.WorkloadSpec); ok && pod.Ready {
-			// The pod stays kept until its EndpointSlices are updated, a little later.
+			// The pod remains marked as kept until its EndpointSlices are updated, which is a little later.
 			was, _ := old.part.(*mesh.WorkloadSpec)
 			pod.Kept = was != nil && was.Kept
 		}
@@ -109,7 +110,7 @@ func (s *Source) storeOf(k kind) *store[known] {
 			return known{part, err.Error()}
 		case err != nil:
 			return known{old.part, err.Error()}
-		case reflect.DeepEqual(old.part, part): // most changes of pods mean nothing for a mesh
+		case reflect.DeepEqual(old.part, part): // most changes of pods do not concern the mesh
 			return known{part: old.part}
 		}
 		return known{part: part}
@@ -122,8 +123,8 @@ func (s *Source) storeOf(k kind) *store[known] {
 	return to
 }
 
-// standsIn reports whether p is not a valid version of an object. An invalid policy that should forbid
-// something is represented by a part that forbids more.
+// standsIn reports whether p is not a valid version of an object, but stands in for one. An invalid policy
+// that should forbid something is replaced by a part that forbids more.
 func standsIn(p mesh.Part) bool {
 	policy, ok := p.(*mesh.AuthorizationSpec)
 	return p == nil || ok && policy.Closed
@@ -151,7 +152,7 @@ func (s *Source) put(key mesh.Key, before, now known) {
 	s.changed()
 }
 
-// keepNoLonger ends the traffic of a kept pod unless the pod has changed since.
+// keepNoLonger ends the traffic to a kept pod, unless the pod has changed since it was kept.
 func (s *Source) keepNoLonger(key mesh.Key, pod *mesh.WorkloadSpec) {
 	s.mu.Lock()
 	same := s.kept[key] == pod

@@ -7,7 +7,7 @@ import (
 	"sync"
 )
 
-// troubles are the operations that currently fail, by name. A failure is logged when it begins, changes
+// troubles contains the operations that currently fail, by name. A failure is logged when it begins, changes
 // and ends, not at each retry.
 type troubles struct {
 	log *slog.Logger
@@ -34,14 +34,14 @@ func (t *troubles) note(tried string, err error) {
 	}
 }
 
-// forget removes an operation that is no longer tried.
+// forget removes an operation that will not be tried again.
 func (t *troubles) forget(tried string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.now, tried)
 }
 
-// Trouble returns the operations that currently fail, as sentences.
+// Trouble returns a sentence for each operation that currently fails, sorted.
 func (c *Cluster) Trouble() []string {
 	c.trouble.mu.Lock()
 	defer c.trouble.mu.Unlock()

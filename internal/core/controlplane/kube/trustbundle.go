@@ -21,20 +21,21 @@ import (
 	"outrider.dev/internal/base/latest"
 )
 
-// A TrustAPI is a usable version of the ClusterTrustBundle API, with the minor version of Kubernetes
-// since which kubelets mount bundles in pods; 0: each kubelet does.
+// A TrustAPI is a usable version of the ClusterTrustBundle API. Kubelet is the first minor version of
+// Kubernetes whose kubelet mounts bundles in pods; 0: every kubelet of the cluster does.
 type TrustAPI struct {
 	Version string
 	Kubelet uint
 }
 
-// TrustAPIs are enabled in each cluster that has them: since 1.37 neither the API server nor the
-// kubelet has a switch for bundles. Older versions have one (ClusterTrustBundleProjection), which is
-// off by default. No client can see its state, and if it is off, a pod loses its volume or never
-// starts.
+// TrustAPIs are the versions that are enabled in each cluster that has them: since 1.37 neither the API
+// server nor the kubelet has a switch for bundles. In older versions there is a switch
+// (ClusterTrustBundleProjection), which is off by default. Clients cannot see its state, and while it is off,
+// a pod with a bundle loses its volume or never starts.
 var TrustAPIs = []TrustAPI{{"v1", 37}}
 
-// SwitchedTrustAPIs are for a cluster whose administrator has enabled both switches.
+// SwitchedTrustAPIs are the versions for a cluster whose administrator has enabled bundles in both the API
+// server and the kubelets.
 var SwitchedTrustAPIs = []TrustAPI{{"v1", 0}, {"v1beta1", 0}}
 
 // A TrustBundle keeps the mesh's roots in one ClusterTrustBundle, which pods in any namespace can
@@ -46,7 +47,7 @@ type TrustBundle struct {
 	usable  latest.Value[bool]
 }
 
-// TrustBundle returns a keeper of the bundle, which uses the first API that the cluster has.
+// TrustBundle returns a writer of the bundle, which uses the first of apis that the cluster serves.
 func (c *Cluster) TrustBundle(roots Roots, apis []TrustAPI) *TrustBundle {
 	return &TrustBundle{cluster: c, roots: roots, apis: apis}
 }
@@ -63,10 +64,11 @@ func (b *TrustBundle) set(usable bool) {
 	b.cluster.log.Info("injected pods mount the mesh's roots from the ClusterTrustBundle", "name", contract.TrustBundle, "usable", usable)
 }
 
-// lookAgain is the interval for discovering the API: clusters are upgraded while a control plane runs.
+// lookAgain is the interval between discoveries of the API, because clusters are upgraded while a control
+// plane runs.
 const lookAgain = 10 * time.Minute
 
-// Run maintains the bundle, until ctx ends. In a cluster without the API it waits for it.
+// Run maintains the bundle until ctx ends. In a cluster without the API it looks for it every ten minutes.
 func (b *TrustBundle) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		api, err := b.find()
@@ -130,7 +132,8 @@ func (b *TrustBundle) keep(ctx context.Context, api TrustAPI) error {
 	running.Go(func() {
 		b.cluster.follow(ctx, feedOf("the ClusterTrustBundle "+contract.TrustBundle, resource, one(contract.TrustBundle)), written, nil)
 	})
-	// The value is true for an old kubelet, so it also changes when a node with one joins or leaves.
+	// The value is true for a node whose kubelet is too old. So it also changes when such a node joins or
+	// leaves.
 	kubelets := newStore(func(_ bool, o metav1.Object) bool { return !mounts(o, api.Kubelet) })
 	kubelets.changed = func(_ types.NamespacedName, before, now, _ bool) {
 		if before != now {
@@ -173,7 +176,7 @@ func (b *TrustBundle) keep(ctx context.Context, api TrustAPI) error {
 
 type applyFunc func(ctx context.Context, name string, o *unstructured.Unstructured, options metav1.ApplyOptions, subresources ...string) (*unstructured.Unstructured, error)
 
-// write writes the bundle if it differs.
+// write writes the bundle if it differs from the roots.
 func (b *TrustBundle) write(ctx context.Context, apply applyFunc, written *store[sum], version string) error {
 	pem := b.roots.RootsPEM()
 	if len(pem) == 0 {
@@ -199,7 +202,7 @@ func (b *TrustBundle) write(ctx context.Context, apply applyFunc, written *store
 	return err
 }
 
-// bundleSum returns the hash of the roots in a ClusterTrustBundle.
+// bundleSum returns the SHA-256 of the roots in a ClusterTrustBundle.
 func bundleSum(o metav1.Object) sum {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok {
@@ -209,7 +212,7 @@ func bundleSum(o metav1.Object) sum {
 	return sha256.Sum256([]byte(text))
 }
 
-// mounts reports whether a node's kubelet has at least a minor version.
+// mounts reports whether a node's kubelet has at least this minor version of Kubernetes 1.
 func mounts(o metav1.Object, minor uint) bool {
 	node, ok := o.(*corev1.Node)
 	if !ok {
@@ -219,7 +222,7 @@ func mounts(o metav1.Object, minor uint) bool {
 	return err == nil && v.AtLeast(version.MustParseGeneric(fmt.Sprintf("1.%d.0", minor)))
 }
 
-// anywhere reports whether the value of any object is true.
+// anywhere reports whether the value of any object in the store is true.
 func anywhere(s *store[bool]) bool {
 	return slices.ContainsFunc(s.names(), func(n types.NamespacedName) bool {
 		is, _ := s.get(n)

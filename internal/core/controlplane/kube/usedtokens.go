@@ -17,24 +17,24 @@ import (
 	"outrider.dev/internal/core/controlplane/ca"
 )
 
-// UsedTokens implements [ca.UsedTokens] in a cluster by a ConfigMap for each token, named by its
-// SHA-256. Whoever creates the ConfigMap has used the token.
+// UsedTokens implements [ca.UsedTokens] in a cluster: each used token has a ConfigMap, whose name contains
+// the SHA-256 of the token. The request that creates the ConfigMap is the first use of the token.
 type UsedTokens struct {
 	cluster   *Cluster
 	namespace string
 }
 
-// UsedTokens returns the used tokens of a control plane in a namespace.
+// UsedTokens returns the record of used tokens in a namespace.
 func (c *Cluster) UsedTokens(namespace string) *UsedTokens { return &UsedTokens{c, namespace} }
 
-// Fields in the ConfigMap.
+// Keys in the ConfigMap's data, and the value of its label.
 const (
 	usedKey  = "key-sha256"
 	usedTime = "used-at"
 	kindUsed = "used-token" // value of contract.KindLabel
 )
 
-// usedPage is how many ConfigMaps are read at a time.
+// usedPage is the maximum number of ConfigMaps in one response.
 const usedPage = 500
 
 // Use implements [ca.UsedTokens].
@@ -60,10 +60,10 @@ func (u *UsedTokens) Use(ctx context.Context, token, key [32]byte, now time.Time
 		return false, explain("reading a used host token", err)
 	}
 	use, err := firstUse(first)
-	return err == nil && use.Allows(key, now), nil // whatever the ConfigMap contains, the token was used
+	return err == nil && use.Allows(key, now), nil // even if the ConfigMap cannot be parsed, the token was used
 }
 
-// firstUse parses a ConfigMap.
+// firstUse parses the ConfigMap of a used token. It fails if the content is invalid.
 func firstUse(m *corev1.ConfigMap) (use ca.FirstUse, err error) {
 	raw, err := hex.DecodeString(m.Data[usedKey])
 	if err != nil || len(raw) != len(use.Key) {
@@ -74,11 +74,12 @@ func firstUse(m *corev1.ConfigMap) (use ca.FirstUse, err error) {
 	return use, err
 }
 
-// UsedTokenKept is how long a used token is remembered while no Host declares it. If it is declared
-// again later, it can be used once more.
+// UsedTokenKept is the time after its use for which a used token is recorded although no Host declares it. If
+// a Host declares it after that, it can be used once more.
 const UsedTokenKept = 30 * 24 * time.Hour
 
-// Sweep deletes the ConfigMaps of tokens that were used long ago and that no Host declares.
+// Sweep deletes the ConfigMaps of tokens that were used longer than [UsedTokenKept] ago and that no Host
+// declares. It also returns the number of those it deleted before an error.
 func (u *UsedTokens) Sweep(ctx context.Context, declared func(sum [32]byte) bool, now time.Time) (deleted int, err error) {
 	maps := u.cluster.core.CoreV1().ConfigMaps(u.namespace)
 	options := metav1.ListOptions{LabelSelector: labels.Set{contract.KindLabel: kindUsed}.String(), Limit: usedPage}
@@ -92,7 +93,7 @@ func (u *UsedTokens) Sweep(ctx context.Context, declared func(sum [32]byte) bool
 			if !expired(m, declared, now) {
 				continue
 			}
-			// The UID protects a ConfigMap that was created again meanwhile.
+			// The UID prevents the deletion of a ConfigMap that was created again meanwhile.
 			err := maps.Delete(ctx, m.Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &m.UID}})
 			if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 				return deleted, explain("deleting a used host token", err)
@@ -113,7 +114,8 @@ func (u *UsedTokens) page(ctx context.Context, o metav1.ListOptions) (*corev1.Co
 	return u.cluster.core.CoreV1().ConfigMaps(u.namespace).List(ctx, o)
 }
 
-// expired reports whether a used token may be forgotten. A ConfigMap that cannot be parsed is kept.
+// expired reports whether the record of a used token may be deleted. It returns false for a ConfigMap that
+// cannot be parsed.
 func expired(m *corev1.ConfigMap, declared func([32]byte) bool, now time.Time) bool {
 	if !isMadeHere(m) {
 		return false
@@ -127,11 +129,11 @@ func expired(m *corev1.ConfigMap, declared func([32]byte) bool, now time.Time) b
 	return err == nil && now.After(use.At.Add(UsedTokenKept)) && !declared([32]byte(raw))
 }
 
-// sweepEvery is how often each replica looks for expired tokens.
+// sweepEvery is the interval at which each replica looks for expired tokens.
 const sweepEvery = 6 * time.Hour
 
-// Run sweeps regularly, until ctx ends, once the mesh is synced. Without Hosts in the mesh it sends no
-// request, and needs no permission.
+// Run deletes expired tokens regularly, from the time when synced is closed until ctx ends. While the mesh
+// has no hosts it sends no request, and needs no permission.
 func (u *UsedTokens) Run(ctx context.Context, synced <-chan struct{}, hosts ca.Hosts) error {
 	if !latest.Wait(ctx, synced) {
 		return ctx.Err()

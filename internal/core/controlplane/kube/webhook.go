@@ -15,7 +15,7 @@ import (
 type WebhookConfigurations struct {
 	cluster *Cluster
 	store   *store[admission.MutatingWebhookConfiguration]
-	changed latest.Value[struct{}] // replaced when one is written or deleted
+	changed latest.Value[struct{}] // set when a configuration is written or deleted
 }
 
 // WebhookConfigurations watches the configuration with this name until ctx ends; an empty name means
@@ -33,7 +33,8 @@ func (c *Cluster) WebhookConfigurations(ctx context.Context, name string) *Webho
 	return w
 }
 
-// selectorsOf returns the parts of a configuration that are kept: which objects its webhooks review.
+// selectorsOf returns the parts of a configuration that the store keeps: those that determine which objects
+// its webhooks review.
 func selectorsOf(_ admission.MutatingWebhookConfiguration, o metav1.Object) admission.MutatingWebhookConfiguration {
 	out := admission.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: o.GetName()}}
 	if c, ok := o.(*admission.MutatingWebhookConfiguration); ok {
@@ -49,8 +50,8 @@ func selectorsOf(_ admission.MutatingWebhookConfiguration, o metav1.Object) admi
 // Synced returns a channel that is closed after the first list.
 func (w *WebhookConfigurations) Synced() <-chan struct{} { return w.store.synced }
 
-// All returns the watched configurations, sorted by name. Of their webhooks they contain only names,
-// rules and selectors.
+// All returns the watched configurations, sorted by name. Their webhooks contain only names, rules and
+// selectors.
 func (w *WebhookConfigurations) All() []admission.MutatingWebhookConfiguration {
 	var out []admission.MutatingWebhookConfiguration
 	for _, n := range w.store.names() {
@@ -61,7 +62,8 @@ func (w *WebhookConfigurations) All() []admission.MutatingWebhookConfiguration {
 	return out
 }
 
-// Changed returns a channel that is closed when a watched configuration is written or deleted.
+// Changed returns a channel that is closed when a watched configuration is written or deleted. Call it before
+// [WebhookConfigurations.All].
 func (w *WebhookConfigurations) Changed() <-chan struct{} {
 	_, changed := w.changed.Get()
 	return changed
@@ -78,7 +80,7 @@ func (w *WebhookConfigurations) Get(ctx context.Context, name string) (*admissio
 	return c, nil
 }
 
-// Update writes a configuration. It fails if it was changed since it was read.
+// Update writes a configuration. It fails if the configuration has changed since it was read.
 func (w *WebhookConfigurations) Update(ctx context.Context, c *admission.MutatingWebhookConfiguration) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
