@@ -13,8 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Patch puts the bundle into every webhook of a configuration, and reports whether that changed
-// anything, so that only the first of several replicas writes.
+// Patch sets the CA bundle of every webhook in a configuration, and reports whether that changed anything. So
+// only the first of several replicas writes the configuration.
 func Patch(c *admission.MutatingWebhookConfiguration, bundle []byte) (changed bool) {
 	for i := range c.Webhooks {
 		if client := &c.Webhooks[i].ClientConfig; !bytes.Equal(client.CABundle, bundle) {
@@ -25,44 +25,45 @@ func Patch(c *admission.MutatingWebhookConfiguration, bundle []byte) (changed bo
 	return changed
 }
 
-// Configurations reads and writes the configurations in a cluster. Update fails if the configuration
-// has changed since Get, as an update with a resourceVersion does. If there is none of that name, Get
-// fails as the API does: apierrors.IsNotFound.
+// Configurations reads and writes MutatingWebhookConfigurations. Get returns an error for which
+// apierrors.IsNotFound is true if there is none of that name. Update fails if the configuration has changed
+// since Get, as an update with a resourceVersion does.
 type Configurations interface {
 	Get(ctx context.Context, name string) (*admission.MutatingWebhookConfiguration, error)
 	Update(ctx context.Context, c *admission.MutatingWebhookConfiguration) error
 }
 
-// Roots provides the certificates for the bundle; it is a ca.Authority.
+// Roots provides the certificates for the bundle; a ca.Authority implements it.
 type Roots interface {
 	RootsPEM() []byte
 	Changed() <-chan struct{}
 }
 
-// A Keeper keeps the bundle of a configuration current.
+// A Keeper writes the current roots into the CA bundle of a configuration.
 type Keeper struct {
 	Configurations Configurations
 	Name           string
 	Roots          Roots
 	Log            *slog.Logger
 
-	// Changed returns a channel that is closed when the configuration is written. It is called before
-	// the configuration is read. It may be nil.
+	// Changed returns a channel that is closed when the configuration is written. The Keeper calls it before
+	// it reads the configuration. It may be nil.
 	Changed func() <-chan struct{}
 
-	Look time.Duration // interval of reading without a known change, in case an old file was applied; default 1m
+	// Look is the interval between reads without a known change, in case an old file was applied; default 1m.
+	Look time.Duration
 }
 
 const (
 	retryAfter   = time.Second           // after a failure
-	retryReplica = 50 * time.Millisecond // after another replica's update, which was probably the same
+	retryReplica = 50 * time.Millisecond // after another replica's update, which probably wrote the same
 )
 
-// Run writes the bundle at the start, whenever the roots change, and whenever the configuration has
-// another one, until ctx ends. Failures are logged and retried.
+// Run writes the bundle at the start, when the roots change, and when the configuration has a different one,
+// until ctx ends. It logs failures and tries again.
 //
-// A new root must be in the bundle before it signs, because the API server refuses pods while it cannot
-// verify the webhook's certificate.
+// A new root must be in the bundle before it signs certificates, because the API server rejects all pods
+// while it cannot verify the webhook's certificate.
 func (k *Keeper) Run(ctx context.Context) error {
 	var written <-chan struct{} // nil is never closed
 	var missing bool

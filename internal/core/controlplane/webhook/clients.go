@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 )
 
-// Clients accepts the certificates of the webhook's clients, the API servers.
+// Clients determines which client certificates the webhook accepts: those of the API servers.
 type Clients struct {
 	file  string
 	names []string
@@ -38,7 +38,7 @@ func (c *Clients) Reload() error {
 	return nil
 }
 
-// Name returns the common name of a client that [Clients] accepted.
+// Name returns the common name of a client whose certificate [Clients] accepted.
 func Name(state tls.ConnectionState) (string, error) {
 	if len(state.PeerCertificates) == 0 {
 		return "", errors.New("the client sent no certificate")
@@ -46,7 +46,7 @@ func Name(state tls.ConnectionState) (string, error) {
 	return state.PeerCertificates[0].Subject.CommonName, nil
 }
 
-// require makes a server accept only these clients.
+// require makes a server reject all other clients in the handshake.
 func (c *Clients) require(base *tls.Config) {
 	with := base.Clone()
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {

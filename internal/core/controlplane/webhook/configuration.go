@@ -15,20 +15,22 @@ import (
 	"outrider.dev/internal/core/pod/inject/injectors"
 )
 
-// A Place is the webhook's address: a service or a URL.
+// A Place is the webhook's address: a Service or a URL.
 type Place struct {
 	URL                string // https://host:port, with or without a path
-	Namespace, Service string // if URL is empty; default outrider-system/outriderd, port 443
+	Namespace, Service string // used if URL is empty; default outrider-system/outriderd, port 443
 }
 
-// ConfigurationOptions say which pods the API server sends to the webhook. The zero value of a field
+// ConfigurationOptions determine which pods the API server sends to the webhook. The zero value of a field
 // means its default.
 type ConfigurationOptions struct {
 	Name      string // default outrider-injector, followed by -REVISION for a named revision
 	Revision  string // default "default", to which labels without a revision refer
-	Namespace string // the control plane's; default outrider-system
+	Namespace string // namespace of the control plane; default outrider-system
 	ByDefault bool   // also in namespaces without a label (enableNamespacesByDefault)
-	OwnLabels bool   // Istio's labels belong to another injector (see [injectors.Others]), so only ours request injection; for the default revision only
+	// OwnLabels is for a cluster where Istio's labels belong to another injector (see [injectors.Others]).
+	// Then only Outrider's labels request injection. It requires the default revision.
+	OwnLabels bool
 	Place     Place
 	Bundle    []byte // PEM, the roots that verify the webhook's certificate
 }
@@ -39,7 +41,7 @@ func is(key string, values ...string) metav1.LabelSelectorRequirement {
 	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: values}
 }
 
-// isNot also matches objects without the label.
+// isNot also matches objects that do not have the label.
 func isNot(key string, values ...string) metav1.LabelSelectorRequirement {
 	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpNotIn, Values: values}
 }
@@ -52,16 +54,16 @@ func hasNo(key string) metav1.LabelSelectorRequirement {
 	return metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpDoesNotExist}
 }
 
-// A row is one webhook of the configuration. Selectors have no "or", so each way to request injection
-// has its own row, and no pod matches two.
+// A row is one webhook of the configuration. Selectors cannot express "or", so each variant of requesting
+// injection has its own row. No pod matches two rows.
 type row struct {
 	name      string
 	namespace requirements
 	pod       requirements
 }
 
-// rows returns Istio's selectors (mutatingwebhook.yaml of its chart), once with Outrider's labels and
-// once with Istio's. Outrider's labels take precedence.
+// rows returns the selectors of Istio's chart (mutatingwebhook.yaml), once with Outrider's labels and once
+// with Istio's. Outrider's labels take precedence.
 func (o ConfigurationOptions) rows() []row {
 	if o.OwnLabels {
 		return o.ownRows()
@@ -71,7 +73,7 @@ func (o ConfigurationOptions) rows() []row {
 	add := func(name string, namespace, pod requirements) {
 		out = append(out, row{name, namespace, pod})
 	}
-	// If the namespace's or the pod's revision requests injection, the pod can still decline it.
+	// Even if the revision of the namespace or the pod requests injection, the pod can decline it.
 	unlessFalse := func(name string, namespace, pod requirements) {
 		add(name, namespace, append(slices.Clone(pod), hasNo(contract.OwnInjectLabel), isNot(contract.InjectLabel, "false")))
 		add("own-"+name, namespace, append(slices.Clone(pod), has(contract.OwnInjectLabel), isNot(contract.OwnInjectLabel, "false")))
@@ -119,7 +121,8 @@ func (o ConfigurationOptions) complete() ConfigurationOptions {
 	return o
 }
 
-// Configuration returns the MutatingWebhookConfiguration that makes the API server send pods.
+// Configuration returns the MutatingWebhookConfiguration that makes the API server send pods to the webhook.
+// It fails for an invalid URL, and for OwnLabels with a named revision.
 func Configuration(o ConfigurationOptions) (*admission.MutatingWebhookConfiguration, error) {
 	o = o.complete()
 	if o.OwnLabels && o.Revision != contract.DefaultRevision {
@@ -149,7 +152,7 @@ func Configuration(o ConfigurationOptions) (*admission.MutatingWebhookConfigurat
 			FailurePolicy:     new(admission.Fail),
 			MatchPolicy:       new(admission.Equivalent),
 			SideEffects:       new(admission.SideEffectClassNone),
-			// Later webhooks may add containers, which must be injected too.
+			// Webhooks that are called later may add containers, which must be injected too.
 			ReinvocationPolicy:      new(admission.IfNeededReinvocationPolicy),
 			TimeoutSeconds:          new(int32(10)),
 			AdmissionReviewVersions: []string{"v1"},

@@ -8,19 +8,19 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// Counters count since the start.
+// Counters contains the counts since the start of the process.
 type Counters struct {
 	Reviews  map[verdict.Code]uint64 // by outcome
 	Duration Histogram
 }
 
-// A Histogram counts durations: bucket i those up to Buckets[i], the last bucket all longer ones.
+// A Histogram counts durations. Bucket i counts those up to Buckets[i], the last bucket all longer ones.
 type Histogram struct {
 	Counts [len(Buckets) + 1]uint64
 	Sum    time.Duration
 }
 
-// Buckets are the bounds of a [Histogram].
+// Buckets are the upper bounds of the buckets in a [Histogram].
 var Buckets = [...]time.Duration{
 	100 * time.Microsecond, 250 * time.Microsecond, 500 * time.Microsecond, time.Millisecond, 2500 * time.Microsecond, 5 * time.Millisecond,
 	10 * time.Millisecond, 25 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second,
@@ -46,7 +46,6 @@ func (c *counters) add(code verdict.Code, took time.Duration) {
 	c.now.Duration.Sum += took
 }
 
-// Counters returns the current numbers.
 func (w *Webhook) Counters() Counters {
 	w.counters.mu.Lock()
 	defer w.counters.mu.Unlock()

@@ -23,18 +23,19 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// Codes of reviews in addition to those of package verdict.
+// Codes for the outcome of reviews, in addition to those of package verdict.
 const (
 	Failed      verdict.Code = "failed"       // the request was not answered by an AdmissionReview
 	NotAPod     verdict.Code = "not-a-pod"    // allowed: the configuration's rules match more than pods
 	NotCreated  verdict.Code = "not-created"  // allowed: containers cannot be added to an existing pod
 	BadPod      verdict.Code = "bad-pod"      // refused: the object is not a valid pod
-	BadSettings verdict.Code = "bad-settings" // refused: the mesh's configuration is invalid
+	BadSettings verdict.Code = "bad-settings" // refused: the files with the mesh's configuration are invalid
 )
 
 var reviewType = metav1.TypeMeta{APIVersion: admission.SchemeGroupVersion.String(), Kind: "AdmissionReview"}
 
-// review answers the AdmissionReview in body. Environ contains additional variables of the proxy.
+// review answers the AdmissionReview in body. Environ contains variables from the path, which the proxy gets
+// in addition.
 func (w *Webhook) review(ctx context.Context, p *place, body []byte, environ map[string]string) ([]byte, verdict.Code, error) {
 	var in admission.AdmissionReview
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(body, &in); err != nil {
@@ -58,7 +59,7 @@ func (w *Webhook) review(ctx context.Context, p *place, body []byte, environ map
 	return text, code, err
 }
 
-// decide returns the answer to a request, without its UID.
+// decide returns the answer to a request. The answer has no UID yet.
 func (w *Webhook) decide(ctx context.Context, p *place, r *admission.AdmissionRequest, environ map[string]string) (*admission.AdmissionResponse, verdict.Code) {
 	switch {
 	case r.Kind.Group != "" || r.Kind.Kind != "Pod" || r.SubResource != "":
@@ -108,8 +109,8 @@ func (w *Webhook) decide(ctx context.Context, p *place, r *admission.AdmissionRe
 	return patched(result)
 }
 
-// maxObjects limits how many objects are decoded: an empty object in a list takes 3 bytes of text, but
-// a volume 250 bytes of memory. A pod with 300 containers and its managedFields has some 20,000.
+// maxObjects is the maximum number of objects in a pod that is decoded: an empty object takes 3 bytes of
+// text, but as a volume 250 bytes of memory. A pod with 300 containers and its managedFields has some 20,000.
 const maxObjects = 30_000
 
 // checkLists refuses a pod with too many containers or objects before it is decoded.
@@ -117,7 +118,7 @@ func checkLists(raw []byte) error {
 	if n := bytes.Count(raw, []byte("{")); n > maxObjects {
 		return fmt.Errorf("the pod has up to %d objects in its lists: %d are read", n, maxObjects)
 	}
-	if len(raw) < 3*podspec.MaxContainers { // too short to contain too many, as nearly all pods are
+	if len(raw) < 3*podspec.MaxContainers { // too short for too many containers, as nearly all pods are
 		return nil
 	}
 	var pod struct {
@@ -133,8 +134,8 @@ func checkLists(raw []byte) error {
 	return nil
 }
 
-// decode decodes JSON as the API server does. A duplicate field is an error. An unknown field is
-// ignored, because a newer Kubernetes may have added it.
+// decode decodes JSON as the API server does. A duplicate field is an error. An unknown field is ignored,
+// because it may be from a newer version of Kubernetes.
 func decode(data []byte, into any) error {
 	strict, err := kjson.UnmarshalStrict(data, into, kjson.DisallowDuplicateFields)
 	return errors.Join(append(strict, err)...)
@@ -147,7 +148,7 @@ func (w *Webhook) inject(ctx context.Context, p *place, pod *corev1.Pod, ns inje
 	}
 	return inject.Resolving(pod, ns, o, func(images []string) (found map[string]imagecmd.Command) {
 		whole := ctx
-		if end, ok := ctx.Deadline(); ok { // leaves time to answer without a gate
+		if end, ok := ctx.Deadline(); ok { // half of the time, so that the rest suffices to answer without a gate
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
 			defer cancel()
@@ -157,7 +158,7 @@ func (w *Webhook) inject(ctx context.Context, p *place, pod *corev1.Pod, ns inje
 	})
 }
 
-// maxPatch is the default limit of etcd for one object (--max-request-bytes).
+// maxPatch is the maximum size of a patch in bytes: etcd's default limit for a request (--max-request-bytes).
 const maxPatch = 3 << 19
 
 func allowed(code verdict.Code) (*admission.AdmissionResponse, verdict.Code) {
@@ -167,11 +168,12 @@ func allowed(code verdict.Code) (*admission.AdmissionResponse, verdict.Code) {
 // audit returns the annotation that the API server adds to its audit log.
 func audit(code verdict.Code) map[string]string { return map[string]string{"injection": string(code)} }
 
-// patched returns the answer with a result's patch.
+// patched returns the answer that allows a pod with the patch in result. If the patch is too large, the
+// answer refuses the pod.
 func patched(result inject.Result) (*admission.AdmissionResponse, verdict.Code) {
 	out, code := allowed(result.Reason.Code)
 	warnings := result.Warnings
-	if code == verdict.OtherInjector { // without the other injector, the pod's labels would select us
+	if code == verdict.OtherInjector { // if the other injector is removed, the pod's labels select our webhook
 		warnings = append([]string{fmt.Sprintf("not injected (%s): %s", code, result.Reason.Sentence)}, warnings...)
 	}
 	out.Warnings = fitting(warnings)
@@ -188,8 +190,7 @@ func patched(result inject.Result) (*admission.AdmissionResponse, verdict.Code) 
 	return out, code
 }
 
-// statuses maps codes to the status of a refused pod: a bad request if the pod is malformed, else
-// forbidden.
+// statuses maps codes to the HTTP status of a refused pod; other codes mean forbidden.
 var statuses = map[verdict.Code]struct {
 	code   int32
 	reason metav1.StatusReason

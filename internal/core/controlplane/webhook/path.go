@@ -10,7 +10,7 @@ import (
 // Path is the path of reviews. Variables of the proxy may be appended.
 const Path = "/inject"
 
-// variables maps Istio's short names (pkg/kube/inject/webhook.go) to variables.
+// variables maps Istio's short names (pkg/kube/inject/webhook.go) to names of variables.
 var variables = map[string]string{
 	"cluster": "ISTIO_META_CLUSTER_ID",
 	"net":     "ISTIO_META_NETWORK",
@@ -55,7 +55,7 @@ func environOf(path string) (map[string]string, error) {
 	return out, nil
 }
 
-// pair parses one variable in a path.
+// pair decodes the name and the value of one variable in a path.
 func pair(name, value string) (string, string, error) {
 	name, err := url.PathUnescape(name)
 	if err != nil {

@@ -8,18 +8,18 @@ import (
 )
 
 // Limits of the API server for warnings, in characters (kubernetes apiserver,
-// pkg/endpoints/filters/warning.go): it cuts longer ones off.
+// pkg/endpoints/filters/warning.go). It truncates longer warnings.
 const (
 	oneWarning  = 256
 	allWarnings = 4096
 	prefix      = "outrider: "
 )
 
-// fitting returns as many warnings as fit within the limits, each on one line. If some do not fit, the
-// last warning says how many were left out.
+// fitting returns the first warnings that fit within the limits, each on one line. If some do not fit, the
+// last entry contains their number.
 func fitting(warnings []string) []string {
 	var out []string
-	left := allWarnings - oneWarning // reserves room for the last one
+	left := allWarnings - oneWarning // leaves space for the last entry
 	for i, w := range warnings {
 		w = shortened(prefix+printable(w), oneWarning)
 		left -= utf8.RuneCountInString(w)
@@ -31,13 +31,13 @@ func fitting(warnings []string) []string {
 	return out
 }
 
-// printable replaces characters that a header cannot contain.
+// printable replaces white space and control characters, which a header cannot contain, by single spaces.
 func printable(s string) string {
 	s = strings.ToValidUTF8(s, "?")
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 }
 
-// shortened cuts a text between words.
+// shortened cuts a text between words, so that it has at most most characters.
 func shortened(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s

@@ -30,22 +30,22 @@ import (
 
 // Options of a webhook. The zero value of a field means its default.
 type Options struct {
-	Inject inject.Options // used until [Webhook.Use] is called
+	Inject inject.Options // used for injection until [Webhook.Use] is called
 
-	// Namespace is the control plane's own, default outrider-system. Its pods are never changed,
+	// Namespace is the control plane's own namespace; default outrider-system. Pods in it are never changed,
 	// whatever their labels.
 	Namespace string
 
-	// Namespaces returns a namespace's labels, or false if they are unknown. It is called for each
-	// review. Default: all are unknown.
+	// Namespaces returns a namespace with its labels and annotations, or false if they are unknown. It is
+	// called for each review. Default: all are unknown.
 	Namespaces func(name string) (inject.Namespace, bool)
 
-	// Commands looks up the commands in images, for containers that specify no command and need a gate.
-	// It may use half of the remaining time. Default: no look-ups.
+	// Commands looks up the commands in images, for containers that specify no command and need a gate. Its
+	// context ends after half of the review's remaining time. Default: no look-ups.
 	Commands func(ctx context.Context, images []string) map[string]imagecmd.Command
 
-	// Unenforced returns a warning for each object that should forbid something for a pod with these
-	// labels, but is not enforced. Default: none.
+	// Unenforced returns a warning for each object that should forbid something for a pod with these labels,
+	// but is not enforced. Default: no warnings.
 	Unenforced func(namespace string, labels map[string]string) []string
 
 	Limits Limits
@@ -54,24 +54,25 @@ type Options struct {
 
 // Limits limit the cost of clients. The zero value of a field means its default.
 type Limits struct {
-	MaxBody     int64         // default 3 MiB, the API server's own limit for a request
-	Concurrency int           // reviews at a time; default one for each processor, but at least two
+	MaxBody     int64         // in bytes; default 3 MiB, the API server's own limit for a request
+	Concurrency int           // reviews at the same time; default one for each processor, but at least two
 	Timeout     time.Duration // for a review, including reading its body; default 30s, the API's maximum
 }
 
-// Limits for all clients together. While a review is answered it takes some 20 times its size in
-// memory, and outriderd must stay within 256 MiB if there are few proxies.
+// Limits for all clients together. A review takes some 20 times its size in memory until it is answered, and
+// outriderd must stay within 256 MiB if there are few proxies.
 const (
-	// The review of an ordinary pod takes 5 to 50 kB. Longer ones have a separate gate, so that they
-	// only delay each other.
+	// ordinaryBody is the maximum size of a review in the ordinary lane; that of an ordinary pod has 5 to 50
+	// kB. Longer ones have a separate lane, so that they only delay each other.
 	ordinaryBody = 256 << 10
-	// 16 MiB suffice for the reviews of 300 to 3,000 pods at once; an API server sends at most 200 at a
-	// time, --max-mutating-requests-inflight.
+	// ordinaryBytes limits the reviews of the ordinary lane that are in memory. 16 MiB suffice for those of 300
+	// to 3,000 pods at once; an API server sends at most 200 at a time (--max-mutating-requests-inflight).
 	ordinaryBytes = 16 << 20
-	// longBytes counts the longest reviews in memory: one is answered while the next is read.
+	// longBytes is the number of reviews of the maximum size that are in memory: one is answered while the
+	// next is read.
 	longBytes = 2
-	// A body must arrive at bodyRate, plus bodyMoment for the first packets. The API server sends it
-	// all at once.
+	// A body must arrive at bodyRate, after bodyMoment for the first packets. The API server sends it all at
+	// once.
 	bodyMoment, bodyRate = 2 * time.Second, 1 << 20 // bytes a second
 )
 
@@ -110,7 +111,7 @@ type Webhook struct {
 	injectPod func(*corev1.Pod, inject.Namespace, inject.Options) (inject.Result, error) // replaced in tests
 }
 
-// New returns a webhook.
+// New returns a webhook with the defaults for all unset options. It starts nothing.
 func New(o Options) *Webhook {
 	o = o.complete()
 	most, n := o.Limits.MaxBody, int64(o.Limits.Concurrency)
@@ -124,8 +125,8 @@ func New(o Options) *Webhook {
 	return w
 }
 
-// A lane is for reviews of about the same size. A review is counted in bytes before it is read, and in
-// places while it takes a processor.
+// A lane admits reviews of similar size. A review enters the gate bytes with its length before its body is
+// read, and the gate places while it uses a processor.
 type lane struct{ bytes, places *conns.Gate }
 
 func (w *Webhook) laneOf(length int64) lane {
@@ -135,18 +136,18 @@ func (w *Webhook) laneOf(length int64) lane {
 	return w.ordinary
 }
 
-// Use sets the options for injection, beginning with the next review.
+// Use sets the options for injection, which take effect with the next review.
 func (w *Webhook) Use(o inject.Options) { w.options.Store(&o) }
 
-// Server returns an HTTPS server for w; start it by ServeTLS with empty file names. Silent clients are
-// disconnected.
+// Server returns an HTTPS server for w; start it by ServeTLS with empty file names. It disconnects silent
+// clients.
 //
-// Each handshake uses the current certificate. There are no session tickets, because a resumed
-// connection would not see a new certificate. Only HTTP/1.1 is spoken, as by the API server's client
+// Each handshake uses the current certificate. There are no session tickets, because a resumed connection
+// would not see a new certificate. The server offers only HTTP/1.1, which the API server's client uses
 // (kubernetes apiserver, pkg/util/webhook/client.go), with one request at a time.
 //
-// If clients is nil, no client certificate is requested; otherwise the handshake fails without a
-// certificate that clients accepts.
+// If clients is nil, no client certificate is requested. Otherwise the handshake fails unless the client has
+// a certificate that clients accepts.
 func (w *Webhook) Server(certificate func() (*tls.Certificate, error), clients *Clients) *http.Server {
 	s := &http.Server{
 		Handler:   w,
@@ -171,8 +172,8 @@ func (w *Webhook) Server(certificate func() (*tls.Certificate, error), clients *
 	return s
 }
 
-// A failure is a reason to answer a request without an AdmissionReview. The API server then applies the
-// failurePolicy.
+// A failure is the reason why a request is not answered with an AdmissionReview. The API server then applies
+// the failurePolicy.
 type failure struct {
 	code   int
 	reason metav1.StatusReason
@@ -198,7 +199,7 @@ func (w *Webhook) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	send(rw, http.StatusOK, answer)
 }
 
-// answer handles a complete request, within the limits. A panic ends only the request.
+// answer checks, reads and answers a request within the limits. A panic ends only this request.
 func (w *Webhook) answer(rw http.ResponseWriter, r *http.Request, began time.Time) (answer []byte, code verdict.Code, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -240,7 +241,7 @@ func busy(timeout time.Duration) error {
 		"other reviews are under way and none ended within %s: give outriderd more processors or replicas, or let only the API server in (--webhook-client-ca)", timeout)
 }
 
-// A place is a review's turn at a processor.
+// A place is a review's turn to use a processor.
 type place struct {
 	gate      *conns.Gate
 	address   netip.Addr
@@ -253,9 +254,9 @@ func (p *place) enter(ctx context.Context) (err error) {
 	return err
 }
 
-// namespaceOf returns the namespace of a review before it is decoded, or an empty string if it is not
-// found. The API server writes it before anything that the pod's author wrote (k8s.io/api/admission/v1
-// AdmissionRequest).
+// namespaceOf returns the namespace of a review that is not decoded yet, or an empty string if it is not
+// found. It takes the first field "namespace", because the API server writes that before anything from the
+// pod's author (k8s.io/api/admission/v1 AdmissionRequest).
 func namespaceOf(body []byte) string {
 	_, after, _ := bytes.Cut(body[:min(len(body), 4<<10)], []byte(`"namespace":"`))
 	name, _, _ := bytes.Cut(after[:min(len(after), 64)], []byte(`"`))
@@ -268,7 +269,8 @@ func (p *place) free() {
 	}
 }
 
-// without gives up the processor while it calls wait. It returns false if ctx has ended meanwhile.
+// without gives up the turn while it calls wait, and then waits for another turn. It returns false if ctx
+// ends first.
 func (p *place) without(ctx context.Context, wait func()) bool {
 	p.free()
 	p.leave = nil
@@ -298,7 +300,8 @@ func (w *Webhook) accept(r *http.Request) (map[string]string, error) {
 	return environ, nil
 }
 
-// timeoutOf returns how long the API server waits, from the query parameter timeout.
+// timeoutOf returns the time for which the API server waits for the answer, from the query parameter timeout.
+// The result is at most most, which is also the default.
 func timeoutOf(r *http.Request, most time.Duration) (time.Duration, error) {
 	text := r.URL.Query().Get("timeout")
 	if text == "" {
@@ -311,8 +314,8 @@ func timeoutOf(r *http.Request, most time.Duration) (time.Duration, error) {
 	return min(d, most), nil
 }
 
-// read reads the body, whose length is known. A client that sends too slowly is disconnected, because
-// it occupies a part of the gate for bytes.
+// read reads the body, whose length is known. It fails if the client sends too slowly, because the review
+// occupies a part of the gate bytes meanwhile.
 func (w *Webhook) read(rw http.ResponseWriter, r *http.Request, until time.Time) ([]byte, error) {
 	control := http.NewResponseController(rw)
 	// In tests the connection may not support deadlines.
@@ -351,8 +354,8 @@ func (w *Webhook) refuse(rw http.ResponseWriter, err error) {
 		rw.Header().Set("Retry-After", "1")
 	}
 	if f.code >= 400 && f.code < 500 {
-		// An API server causes none of these. A new connection costs the client more than another
-		// request on this one, and is limited by rate.
+		// An API server never causes these errors. The client has to open a new connection, which costs it
+		// more than another request on this one, and the rate of connections is limited.
 		rw.Header().Set("Connection", "close")
 	}
 	send(rw, f.code, text)
