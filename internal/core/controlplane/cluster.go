@@ -14,16 +14,19 @@ import (
 	"outrider.dev/internal/core/pod/inject"
 )
 
-// A cluster is a connection to an API server, with the objects that the control plane watches there.
+// A cluster is a connection to an API server, with the objects that the control plane watches through it.
 type cluster struct {
 	*kube.Cluster
-	namespaces     *kube.Namespaces
-	configurations *kube.WebhookConfigurations // our configuration, and those of others if they matter; nil: not watched
-	trust          *kube.TrustBundle           // nil: outriderd keeps no ClusterTrustBundle
-	nodes          *kube.Nodes                 // nil: not watched
+	namespaces *kube.Namespaces
+	// configurations contains our webhook configuration, and those of others if they matter; nil: not
+	// watched.
+	configurations *kube.WebhookConfigurations
+	trust          *kube.TrustBundle // nil: outriderd keeps no ClusterTrustBundle
+	nodes          *kube.Nodes       // nil: not watched
 }
 
-// openCluster begins to watch the namespaces. It returns nil if the options name no cluster.
+// openCluster connects the control plane to the cluster in the options, and begins to watch its namespaces.
+// It returns nil if there is no cluster.
 func openCluster(ctx context.Context, o Options) *cluster {
 	if o.Cluster == nil {
 		return nil
@@ -35,8 +38,8 @@ func openCluster(ctx context.Context, o Options) *cluster {
 	return c
 }
 
-// nodeServes reports whether the nodes capture and add gates for pods whose annotation does not decide
-// it.
+// nodeServes reports whether outrider-node sets up the capture and the gates of those pods whose annotation
+// does not decide that.
 func (a *admission) nodeServes() bool {
 	if a.cluster == nil || a.cluster.nodes == nil {
 		return false
@@ -45,12 +48,12 @@ func (a *admission) nodeServes() bool {
 	return serve
 }
 
-// followNodes updates injection when nodeServes changes.
+// followNodes updates injection when the result of nodeServes changes.
 func (a *admission) followNodes(ctx context.Context) error {
 	used := false
 	for first := true; ; first = false {
 		serve, changed := a.cluster.nodes.Serve()
-		if serve != used || first { // injection was configured before this loop knew the nodes
+		if serve != used || first { // at first injection was configured without knowledge of the nodes
 			used = serve
 			a.o.Log.Info("whether the nodes capture and add the gates of pods that leave it open (outrider.dev/init: auto)", "nodes", serve)
 			a.useInjection()
@@ -63,22 +66,26 @@ func (a *admission) followNodes(ctx context.Context) error {
 
 // Values of [Options.TrustBundle].
 const (
-	TrustBundleAuto = "auto" // if the versions of API server and kubelets always support it: [kube.TrustAPIs]
-	TrustBundleOn   = "on"   // if the cluster serves the API; its administrator has enabled it in API server and kubelets
-	TrustBundleOff  = "off"
+	// Publish the roots if the versions of the API server and the kubelets always support it
+	// ([kube.TrustAPIs]).
+	TrustBundleAuto = "auto"
+	// Publish the roots if the cluster serves the API; the administrator has enabled it in the API server and
+	// the kubelets.
+	TrustBundleOn  = "on"
+	TrustBundleOff = "off"
 )
 
-// TrustBundleModes are the values of [Options.TrustBundle].
+// TrustBundleModes are the valid values of [Options.TrustBundle].
 var TrustBundleModes = []string{TrustBundleAuto, TrustBundleOn, TrustBundleOff}
 
-// openTrustBundle makes the controller that keeps the ClusterTrustBundle current.
+// openTrustBundle creates the controller that keeps the ClusterTrustBundle current, unless mode is off.
 func (c *cluster) openTrustBundle(mode string, roots kube.Roots) {
 	if apis := map[string][]kube.TrustAPI{TrustBundleAuto: kube.TrustAPIs, TrustBundleOn: kube.SwitchedTrustAPIs}[mode]; apis != nil {
 		c.trust = c.TrustBundle(roots, apis)
 	}
 }
 
-// trustSigner returns the signer whose ClusterTrustBundle injected pods mount; empty: they mount the
+// trustSigner returns the signer of the ClusterTrustBundle that injected pods mount; empty: they mount the
 // ConfigMap.
 func (a *admission) trustSigner() string {
 	if a.cluster == nil || a.cluster.trust == nil {
@@ -90,7 +97,7 @@ func (a *admission) trustSigner() string {
 	return contract.TrustSigner
 }
 
-// followTrustBundle updates injection when the bundle becomes usable for pods, or unusable.
+// followTrustBundle updates injection when pods can or can no longer mount the bundle.
 func (a *admission) followTrustBundle(ctx context.Context) error {
 	for {
 		_, changed := a.cluster.trust.Usable()
@@ -103,7 +110,8 @@ func (a *admission) followTrustBundle(ctx context.Context) error {
 	}
 }
 
-// openConfigurations begins to watch the configurations of webhooks: all of them, or the one with a name.
+// openConfigurations begins to watch the MutatingWebhookConfigurations: all of them, or the one with the
+// given name.
 func (c *cluster) openConfigurations(ctx context.Context, all bool, name string) {
 	switch {
 	case all:
@@ -113,13 +121,13 @@ func (c *cluster) openConfigurations(ctx context.Context, all bool, name string)
 	}
 }
 
-// namespace returns a namespace as the webhook needs it.
+// namespace returns a namespace in the form that the webhook needs; false: it is unknown.
 func (c *cluster) namespace(name string) (inject.Namespace, bool) {
 	ns, ok := c.namespaces.Get(name)
 	return inject.Namespace{Name: name, Labels: ns.Labels, Annotations: ns.Annotations}, ok
 }
 
-// reviewers returns authenticators for tokens that this control plane did not sign.
+// reviewers returns authenticators for tokens of the cluster; none without a cluster.
 func (p *plane) reviewers() []ca.Authenticator {
 	if p.cluster == nil {
 		return nil
@@ -130,7 +138,7 @@ func (p *plane) reviewers() []ca.Authenticator {
 	}}
 }
 
-// webhookConfiguration returns the name of the configuration whose certificates are kept current;
+// webhookConfiguration returns the name of the MutatingWebhookConfiguration whose CA bundle is kept current;
 // empty: none.
 func (a *admission) webhookConfiguration() string {
 	switch name := a.o.WebhookConfiguration; {
@@ -150,7 +158,7 @@ func (a *admission) webhookConfiguration() string {
 	return usual.Name
 }
 
-// serveCluster adds the controllers to the group that keep objects in the cluster current.
+// serveCluster adds to the group the controllers that keep objects in the cluster current.
 func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
 	if p.cluster == nil {
 		return
@@ -191,7 +199,7 @@ func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
 		"server", p.cluster.Server(), "configmap", contract.RootConfigMap, "webhook_configuration", name)
 }
 
-// missing lists what is not read yet; if it is empty, the control plane is ready.
+// missing lists what was not read yet. If the list is empty, the control plane is ready.
 func (p *plane) missing() []string {
 	var out []string
 	wait := func(what string, synced <-chan struct{}) {

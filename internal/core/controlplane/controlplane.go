@@ -1,9 +1,9 @@
-// Package controlplane assembles outriderd: a source of the mesh, the resources built from it, the
-// discovery service, and the certificate authority with its service. Discovery and certificates share
-// one port with mutual TLS. In a cluster it also maintains the objects that pods need.
+// Package controlplane assembles outriderd from a source of the mesh, the resources built from it, the
+// discovery service, and the certificate authority with its service. Discovery and certificates share one
+// port with mutual TLS. In a cluster it also maintains the objects that pods need.
 //
 //	:15012  configuration, certificates and names, gRPC over mutual TLS
-//	:15014  metrics and readiness; /debug for the loopback address alone
+//	:15014  metrics and readiness; /debug only for clients on the loopback address
 //	:15017  reviews of pods at admission, HTTPS; optional
 //	:15010  configuration without TLS; optional
 package controlplane
@@ -26,23 +26,27 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// DefaultProxiesPerAddress is how many proxies of one identity may connect from one address.
+// DefaultProxiesPerAddress is the default of [Options.ProxiesPerAddress].
 const DefaultProxiesPerAddress = conns.DefaultProxies
 
-// DefaultConnectionAge is Istio's keepaliveMaxServerConnectionAge. With it, 10,000 proxies open 6
-// connections a second.
+// DefaultConnectionAge is the default of [Options.ConnectionAge], which is Istio's
+// keepaliveMaxServerConnectionAge. With it, 10,000 proxies open 6 connections per second.
 const DefaultConnectionAge = 30 * time.Minute
 
 // Options of a control plane. The zero value of a field means its default, unless it
 // is required.
 type Options struct {
-	Folder  string        // with manifests, the source of the mesh; default: Cluster
-	Cluster *kube.Cluster // see cluster.go; default: none, and Folder is required
-	State   string        // directory for the authority and the used tokens; required without CASecret and ServingSecret
+	Folder string // folder with manifests, from which the mesh is built; default: Cluster
+	// Cluster is the cluster that the control plane serves, see cluster.go; default: none, and Folder is
+	// required.
+	Cluster *kube.Cluster
+	// State is the directory for the authority and the used tokens. It is required without CASecret and
+	// ServingSecret.
+	State string
 
-	// CASecret is the Secret in Namespace of Cluster that contains the authority. All replicas share
-	// it, and used tokens are then recorded in the cluster too. [contract.AuthoritySecret] is created
-	// if it does not exist; for any other name outriderd waits. Default: the authority is in State.
+	// CASecret is the Secret in Namespace of Cluster that contains the authority. All replicas share it, and
+	// used tokens are then recorded in the cluster too. If it does not exist, [contract.AuthoritySecret] is
+	// created; with any other name outriderd waits for it. Default: the authority is in State.
 	CASecret string
 	// ServingSecret is set if another authority signs the proxies' certificates. It is the Secret in
 	// Namespace of Cluster that contains the control plane's own certificate (tls.crt, tls.key,
@@ -52,15 +56,15 @@ type Options struct {
 	// RootsFrom is a ConfigMap in Namespace with additional roots, such as istio-ca-root-cert that
 	// istio-csr writes; for use with ServingSecret. Default: none.
 	RootsFrom string
-	// TrustBundle says whether the roots are also published as a ClusterTrustBundle, which injected
-	// pods mount instead of their namespace's ConfigMap; default off.
+	// TrustBundle is one of [TrustBundleModes]. It determines whether the roots are also published as a
+	// ClusterTrustBundle, which injected pods mount instead of their namespace's ConfigMap; default off.
 	TrustBundle string
-	// RootSpread is how long the next root is published before it signs; default
+	// RootSpread is the time for which the next root is published before it signs certificates; default
 	// [ca.DefaultRootSpread].
 	RootSpread time.Duration
 
-	// Nodes says that nodes of Cluster run outrider-node. The nodes are then watched, and if
-	// outrider-node is ready on all of them, it captures for injected pods without the annotation
+	// Nodes is set if nodes of Cluster run outrider-node. The control plane then watches the nodes. While
+	// outrider-node is ready on all of them, it sets up the capture for injected pods without the annotation
 	// [contract.Init].
 	Nodes bool
 
@@ -69,42 +73,42 @@ type Options struct {
 	Version   string   // version of the program, for /version
 	Replica   string   // name of this replica, for the status page; default: none
 	Namespace string   // namespace of the control plane itself; default outrider-system
-	Names     []string // DNS names for its certificate, in addition to those in a cluster
+	Names     []string // DNS names for its certificate, in addition to [ca.ServingNames]
 
 	Listen    string // default ":15012"
 	HTTP      string // default ":15014"
 	Plaintext string // default: no such port
 	Webhook   string // default: no such port; Istio's is :15017
-	// ProxiesPerAddress is how many proxies of one identity may connect from one address;
+	// ProxiesPerAddress is the maximum number of proxies of one identity that may connect from one address;
 	// default [DefaultProxiesPerAddress].
 	ProxiesPerAddress int
-	// FirstUse is how long a proxy waits for a resource that it uses for the first time;
-	// default [contract.DefaultFirstUse].
+	// FirstUse is the time for which a proxy waits for a resource that it uses for the first time; default
+	// [contract.DefaultFirstUse].
 	FirstUse time.Duration
 
-	// ConnectionAge is the age, plus or minus a tenth at random, at which a proxy has to reconnect;
-	// default [DefaultConnectionAge].
+	// ConnectionAge is the age of its connection at which a proxy has to reconnect, plus or minus a tenth at
+	// random; default [DefaultConnectionAge].
 	ConnectionAge time.Duration
 
-	// Diagnoser runs on one replica in Cluster, the holder of a Lease in Namespace; default: none.
+	// Diagnoser runs on that replica in Cluster which holds a Lease in Namespace; default: no diagnoses.
 	Diagnoser Diagnoser
 
-	Injection Injection // for the webhook
-	// WebhookConfiguration is the configuration in Cluster whose certificates are kept current;
-	// default: the one for the injection's revision; "off": none.
+	Injection Injection // injection by the webhook
+	// WebhookConfiguration is the name of the MutatingWebhookConfiguration in Cluster whose CA bundle is kept
+	// current; default: that of the injection's revision; "off": none.
 	WebhookConfiguration string
 
 	Life    time.Duration // lifetime of a certificate whose request names none; default 24h
 	MaxLife time.Duration // longest lifetime that a request may name; default 24h, or Life if that is longer
 	Log     *slog.Logger  // default: none
 
-	// Ready is called with the listening addresses once they answer.
+	// Ready is called with the listening addresses once the control plane has started. It may be nil.
 	Ready func(Addresses)
 }
 
-// A Diagnoser looks for pods that fail or start slowly, and says why.
+// A Diagnoser finds pods that fail or start slowly, and reports the causes.
 type Diagnoser interface {
-	// Run watches and diagnoses until ctx ends. It may be called again, but not twice at a time.
+	// Run watches and diagnoses pods until ctx ends. After it has returned, it may be called again.
 	Run(ctx context.Context)
 	// Counts returns the number of diagnoses by cause, including causes that never occurred.
 	Counts() map[string]uint64
@@ -116,7 +120,7 @@ func (o Options) external() bool { return o.ServingSecret != "" || o.ServingFile
 // inSecret reports whether the authority's files are in a Secret, which may not exist yet.
 func (o Options) inSecret() bool { return o.CASecret != "" || o.ServingSecret != "" }
 
-// An OptionError is an option that cannot be used.
+// An OptionError is the reason why an option cannot be used.
 type OptionError struct {
 	Option string // field of [Options], for example "Injection.Values"
 	Err    error
@@ -149,8 +153,8 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Run serves until ctx ends. It opens and checks everything before it binds a port, except an authority
-// in a Secret: until that can be read, /ready reports the reason.
+// Run serves until ctx ends. Before it binds a port, it opens and checks everything except an authority in a
+// Secret. Until that authority can be read, /ready reports the reason.
 func Run(ctx context.Context, o Options) error {
 	o = o.withDefaults()
 	ctx, cancel := context.WithCancel(ctx)
@@ -179,7 +183,8 @@ func Run(ctx context.Context, o Options) error {
 	g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
 	p.admission.serve(ctx, &g, listeners.hook)
 	p.serveCluster(ctx, &g)
-	// Only now end the streams: a proxy then connects to another replica while this one still answers.
+	// Streams end only after the webhook and the controllers: a proxy then connects to another replica while
+	// this one still answers.
 	p.bind(listeners)
 	p.serve(ctx, &g, p.secure)
 	if listeners.plain != nil {
@@ -212,7 +217,7 @@ func (l listeners) close() {
 	}
 }
 
-// listen binds all ports or, on an error, none.
+// listen binds all ports. After an error it binds none.
 func listen(o Options) (out listeners, a Addresses, err error) {
 	bind := func(address string, to *net.Listener, actual *string) {
 		if err != nil || address == "" {

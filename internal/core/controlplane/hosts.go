@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/core/controlplane/ca"
 )
 
-// hosts looks up the machines outside of Kubernetes that the mesh declares.
+// hosts implements [ca.Hosts] by the hosts that the mesh declares.
 type hosts struct{ mesh source }
 
 // HostByToken finds the host for which a one-time token was issued.
@@ -45,7 +45,7 @@ func (h hosts) Any() bool {
 	return false
 }
 
-// gone returns true once a host is no longer declared, and false if ctx ends first.
+// gone waits until a host is no longer declared. It returns false if ctx ends first.
 func (h hosts) gone(ctx context.Context, host ca.Host) bool {
 	for {
 		_, changed := h.mesh.Current() // before Has, so that a later change closes changed
@@ -72,14 +72,14 @@ func (p *plane) whileDeclared(service any, s grpc.ServerStream, _ *grpc.StreamSe
 	}, func(s grpc.ServerStream) error { return serve(service, s) })
 }
 
-// endedBy serves a stream with a context that watch may cancel; the cause becomes the status of the
-// stream.
+// endedBy serves a stream with a context that watch may cancel. The cause of that cancellation becomes the
+// status of the stream.
 func endedBy(s grpc.ServerStream, ctx context.Context, watch func(context.Context, context.CancelCauseFunc), serve func(grpc.ServerStream) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	go watch(ctx, end)
 	err := serve(bounded{s, ctx})
-	if cause := context.Cause(ctx); cause != ctx.Err() { // a cancellation by the client has no status
+	if cause := context.Cause(ctx); cause != ctx.Err() { // a cancellation by the client has no such cause
 		return cause
 	}
 	return err
@@ -93,9 +93,9 @@ type bounded struct {
 
 func (b bounded) Context() context.Context { return b.ctx }
 
-// mayRenew returns an error if a workload may not renew its certificate with that certificate alone. In
-// a cluster each request needs a token, which proves that the pod and its service account still exist.
-// Without a cluster tokens are made by hand, and the declared pods define who is in the mesh.
+// mayRenew returns an error if a workload may not renew its certificate without a token. In a cluster each
+// request needs a token, which proves that the pod and its service account still exist. Without a cluster, an
+// operator issues tokens by hand, so the service accounts of the declared pods may renew.
 func (p *plane) mayRenew(id ca.Identity) error {
 	if p.cluster != nil {
 		return ca.ErrTokenNeeded

@@ -22,25 +22,25 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// Limits of the port for metrics. The number of connections is limited as for gRPC.
+// Limits of the HTTP port. The number of connections is limited as on the gRPC ports.
 const (
 	webHeaders     = 16 << 10
 	webHeaderTime  = 5 * time.Second
 	webRequestTime = 10 * time.Second
-	webAnswerTime  = 2 * time.Minute // a profile takes as long as its request says, 30 s by default
+	webAnswerTime  = 2 * time.Minute // the answer with a profile takes as long as its request specifies, by default 30 s
 	webIdle        = time.Minute     // Prometheus scrapes every 15 or 30 s
-	scrapesAtOnce  = 2               // one for each address; further requests wait, and addresses take turns
+	scrapesAtOnce  = 2               // one for each address; other requests wait, and addresses take turns
 )
 
-// A web is the HTTP server for metrics and readiness.
+// A web is the server of the HTTP port, for metrics and readiness.
 type web struct {
 	listener *conns.Listener
 	server   *http.Server
 	ended    chan error
 }
 
-// startWeb starts the server before the other ports are bound, because readiness must be available
-// early.
+// startWeb starts the server. It is called before the other ports are served, because readiness must be
+// available early.
 func (p *plane) startWeb(l net.Listener) *web {
 	w := &web{listener: p.listenOn(l, nil), ended: make(chan error, 2), server: &http.Server{
 		Handler: p.handler(), MaxHeaderBytes: webHeaders,
@@ -56,9 +56,9 @@ func (w *web) close() {
 	w.server.Close()
 }
 
-// handler serves metrics and readiness. Paths that reveal more are restricted to clients on this
-// machine, which includes whoever may forward a port to it. Until the control plane is open only
-// readiness is served.
+// handler serves metrics and readiness. Paths that reveal more are only for clients on this machine; these
+// include everyone who may forward a port to it. Before the control plane is open, only liveness and
+// readiness are served.
 func (p *plane) handler() http.Handler {
 	opened := sync.OnceValue(p.openedHandler)
 	early := http.NewServeMux()
@@ -72,9 +72,9 @@ func (p *plane) handler() http.Handler {
 	})
 }
 
-// health adds liveness, which says that this process answers, and readiness. A control plane that was
-// ready stays ready while the API server is unreachable: it serves what it has read, and all other
-// replicas are in the same state.
+// health adds liveness, which only shows that this process answers, and readiness. A control plane that was
+// ready stays ready while the API server is unreachable: it serves what it has read, and all other replicas
+// are in the same state.
 func (p *plane) health(mux *http.ServeMux) {
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "live") })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
@@ -91,7 +91,7 @@ func (p *plane) health(mux *http.ServeMux) {
 	})
 }
 
-// openedHandler handles requests once all parts of the control plane are open.
+// openedHandler returns the handler for requests once all parts of the control plane are open.
 func (p *plane) openedHandler() http.Handler {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), &metrics{p})
@@ -111,8 +111,8 @@ func (p *plane) openedHandler() http.Handler {
 	return mux
 }
 
-// byTurns serves a request when its client's address has its turn. The turn ends before the answer is
-// written, so that a client that does not read delays no one.
+// byTurns serves a request when it is the turn of its client's address. The turn ends before the answer is
+// written, so that a client that does not read delays no other.
 func byTurns(g *conns.Gate, next http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		leave, err := g.Enter(r.Context(), conns.AddressOf(r), 1)
@@ -128,7 +128,7 @@ func byTurns(g *conns.Gate, next http.Handler) http.HandlerFunc {
 	}
 }
 
-// A page buffers an answer.
+// A page buffers an answer until its turn has ended.
 type page struct {
 	header http.Header
 	code   int
@@ -139,8 +139,8 @@ func (p *page) Header() http.Header         { return p.header }
 func (p *page) WriteHeader(code int)        { p.code = code }
 func (p *page) Write(b []byte) (int, error) { return p.body.Write(b) }
 
-// loopback refuses clients on other machines. It also refuses requests that name the host, because a
-// page of another site could read the answer in a local browser by DNS rebinding.
+// loopback refuses clients on other machines. It also refuses requests whose host is a DNS name: by DNS
+// rebinding, a page of another site could read the answer in a local browser.
 func loopback(next http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		host, _, err := net.SplitHostPort(r.RemoteAddr)
@@ -155,7 +155,7 @@ func loopback(next http.HandlerFunc) http.Handler {
 	})
 }
 
-// addressed reports whether a request's host is an address, or a name that no DNS server resolves.
+// addressed reports whether a request's host is an IP address or localhost, which no DNS server resolves.
 func addressed(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -180,10 +180,11 @@ func (p *plane) connected() []xds.ProxyStatus {
 	return all
 }
 
-// proxies lists what each proxy has subscribed to, accepted and rejected.
+// proxies answers with the state of each connected proxy: its subscriptions, and what it accepted and
+// rejected.
 func (p *plane) proxies(w http.ResponseWriter, _ *http.Request) { answer(w, p.connected()) }
 
-// proxy lists the resources that were sent to one proxy.
+// proxy answers with the resources that were sent to one proxy.
 func (p *plane) proxy(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Query().Get("id")
 	for _, s := range p.discovery() {

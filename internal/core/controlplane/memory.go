@@ -7,16 +7,16 @@ import (
 	"time"
 )
 
-// A trimmer returns memory to the system after many proxies have connected. Each first configuration
-// allocates several times what is kept of it, and the garbage collector alone would hold on to that
-// memory.
+// A trimmer returns memory to the system after many proxies have connected. The first configuration of a
+// proxy allocates several times the memory that remains in use, and the garbage collector alone would not
+// return the rest.
 type trimmer struct {
-	after time.Duration // since the last proxy connected
-	least int           // proxies; fewer are not worth a collection
+	after time.Duration // time since the last proxy connected
+	least int           // minimum number of proxies; fewer are not worth a collection
 	free  func()        // takes 0.1 s of a processor for 300 MB
 
 	mu    sync.Mutex
-	n     int // proxies since the last time
+	n     int // number of proxies since the last collection
 	timer *time.Timer
 }
 
@@ -42,8 +42,8 @@ func (t *trimmer) trim() {
 	t.free()
 }
 
-// free collects twice: each collection at most halves an oversized stack, and pooled objects are only
-// released by the second one.
+// free collects twice: each collection shrinks an oversized stack at most to half, and only the second one
+// releases pooled objects.
 func free() {
 	runtime.GC()
 	runtime.GC()

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// Metrics of the control plane.
+// Metrics of the control plane, by their descriptions.
 var (
 	streams   = describe("outriderd_xds_streams", "Streams that are open.")
 	requests  = describe("outriderd_xds_requests_total", "Requests of proxies, including those that only accept or reject.")
@@ -45,7 +45,7 @@ func describe(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, nil, nil)
 }
 
-// metrics reads the values at each scrape.
+// metrics is a collector that reads the current values at each scrape.
 type metrics struct{ p *plane }
 
 func (m *metrics) Describe(out chan<- *prometheus.Desc) { prometheus.DescribeByCollect(m, out) }
@@ -149,7 +149,7 @@ func (m *metrics) webhook(out chan<- prometheus.Metric) {
 	out <- histogram(reviewing, webhook.Buckets[:], c.Duration.Counts[:], c.Duration.Sum)
 }
 
-// histogram converts counts to Prometheus' format, whose buckets are cumulative.
+// histogram converts counts to a Prometheus histogram, whose buckets are cumulative.
 func histogram[N ~int | ~int64 | ~uint64](d *prometheus.Desc, bounds []time.Duration, counts []N, sum time.Duration) prometheus.Metric {
 	cumulative := map[float64]uint64{}
 	var count uint64

@@ -14,18 +14,19 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// These TTLs are how long a pod's DNS proxy may cache an answer, and so how long a change may take to
+// These TTLs are the times for which a pod's DNS proxy may cache an answer. A change may take that long to
 // reach every pod.
 const (
 	nameTTL        = 30 * time.Second // as in Istio
 	unknownNameTTL = 5 * time.Second  // shorter, so that a new service is found soon
 )
 
-// A nameService resolves names in the mesh for pods' DNS proxies. Pods receive no table of names: each
-// query is one look-up in the current mesh.
+// A nameService resolves names in the mesh for the DNS proxies of pods. Pods do not receive a table of names;
+// instead, each query causes a look-up in the current mesh.
 type nameService struct {
 	mesh func() *mesh.Mesh // the current one
-	// identify returns the caller, whose namespace decides what it may see; its error is a gRPC status.
+	// identify returns the caller, whose namespace determines which services it may see. Its error is a gRPC
+	// status.
 	identify func(context.Context) (ca.Identity, error)
 }
 
@@ -49,8 +50,8 @@ func (s *nameService) resolve(ctx context.Context, in wire.NamesRequest) (wire.N
 	return out, nil
 }
 
-// lookupName returns the answer for a client in a namespace. ExternalNames are followed while they stay
-// in the mesh; a loop of them yields no address.
+// lookupName returns the answer for a client in a namespace. It follows ExternalNames as long as they are in
+// the mesh; a loop of them yields no address.
 func lookupName(m *mesh.Mesh, name, clientNamespace string) wire.Answer {
 	a := wire.Answer{TTL: unknownNameTTL}
 	for next := name; next != ""; {
@@ -89,8 +90,8 @@ func lookupOnce(m *mesh.Mesh, name, clientNamespace string) (host string, addres
 	return "", nil, ""
 }
 
-// readyAddresses returns the addresses of a headless service, sorted and without duplicates. Endpoints
-// that are not ready are left out, as in Kubernetes' own DNS.
+// readyAddresses returns the addresses of ready endpoints, sorted and without duplicates. Kubernetes' own DNS
+// also leaves out endpoints that are not ready.
 func readyAddresses(endpoints []mesh.Endpoint) []netip.Addr {
 	var out []netip.Addr
 	for _, e := range endpoints {

@@ -10,17 +10,20 @@ import (
 	"outrider.dev/internal/core/pod/inject/injectors"
 )
 
-// OwnLabels says whether only Outrider's labels request injection, or Istio's labels too.
+// OwnLabels determines whether only Outrider's labels request injection, or Istio's labels too.
 type OwnLabels string
 
 // Values of [OwnLabels].
 const (
-	OwnLabelsAuto OwnLabels = "auto" // on while Istio's labels select pods for another injector in the cluster; without a cluster: off
+	// OwnLabelsAuto means on while Istio's labels select pods for another injector in the cluster; without a
+	// cluster it means off.
+	OwnLabelsAuto OwnLabels = "auto"
 	OwnLabelsOn   OwnLabels = "on"
 	OwnLabelsOff  OwnLabels = "off"
 )
 
-// ParseOwnLabels parses the flag's value, which may be empty, for a revision.
+// ParseOwnLabels parses the value of the flag. It fails if the value is unknown, or if it is on for a named
+// revision.
 func ParseOwnLabels(text, revision string) (OwnLabels, error) {
 	o := OwnLabels(text)
 	switch {
@@ -32,15 +35,15 @@ func ParseOwnLabels(text, revision string) (OwnLabels, error) {
 	return o, nil
 }
 
-// named reports whether a revision is other than the default.
+// named reports whether a revision is not the default one.
 func named(revision string) bool { return revision != "" && revision != contract.DefaultRevision }
 
 func namedError(revision string) error {
 	return fmt.Errorf("revision %q is requested by Istio's label istio.io/rev, not by Outrider's labels", revision)
 }
 
-// listen reports whether only Outrider's labels request injection by a revision. A named revision is
-// requested by Istio's label with that name, which no other injector serves.
+// listen reports whether only Outrider's labels request injection by a revision. That is never so for a named
+// revision, which is requested by Istio's label with its name; no other injector serves that.
 func (a *admission) listen(revision string) (own bool, err error) {
 	switch a.o.Injection.OwnLabels {
 	case OwnLabelsOn:
@@ -54,13 +57,13 @@ func (a *admission) listen(revision string) (own bool, err error) {
 	return false, nil
 }
 
-// watchesOtherInjectors reports whether the presence of other injectors in the cluster matters.
+// watchesOtherInjectors reports whether the result of listen depends on other injectors in the cluster.
 func (o Options) watchesOtherInjectors() bool {
 	auto := o.Injection.OwnLabels == OwnLabelsAuto || o.Injection.OwnLabels == ""
 	return auto && o.Cluster != nil && o.Webhook != ""
 }
 
-// otherInjectors lists the other injectors for which Istio's labels select pods.
+// otherInjectors returns the names of the other injectors for which Istio's labels select pods.
 func (a *admission) otherInjectors() []string {
 	if !a.o.watchesOtherInjectors() || a.cluster.configurations == nil { // not opened yet
 		return nil
@@ -68,8 +71,8 @@ func (a *admission) otherInjectors() []string {
 	return injectors.Others(a.cluster.configurations.All())
 }
 
-// followOtherInjectors updates injection when another injector appears or disappears, and logs it. It
-// closes known once the injectors that exist at the start are known.
+// followOtherInjectors updates injection when another injector appears or disappears, and logs that. It
+// closes known once it has read the injectors that exist at the start.
 func (a *admission) followOtherInjectors(ctx context.Context, known chan<- struct{}) {
 	if !a.o.watchesOtherInjectors() {
 		close(known)

@@ -23,12 +23,12 @@ import (
 	"outrider.dev/internal/core/xds/resource"
 )
 
-// A plane is a control plane with its parts.
+// A plane is a control plane that is open: its parts and its options.
 type plane struct {
 	o         Options
 	began     time.Time
 	mesh      source
-	cluster   *cluster // nil without one
+	cluster   *cluster // nil: there is no cluster
 	namespace namespaces
 	authority *ca.Authority
 	opened    chan struct{}          // closed when the authority, the parts that need it and the listeners are ready
@@ -42,15 +42,15 @@ type plane struct {
 	admission *admission
 }
 
-// views returns the source of the resources to which proxies subscribe.
+// views returns the source of the resources to which proxies can subscribe.
 func (p *plane) views() *resource.Source {
 	s := resource.New(p.mesh)
 	s.FirstUseTimeout = p.o.FirstUse
 	return s
 }
 
-// open makes the parts; each may fail. An authority in a Secret is opened later, by openAuthority,
-// because the Secret may not exist yet.
+// open creates the parts of the control plane; each may fail. An authority in a Secret is opened later, by
+// openAuthority, because the Secret may not exist yet.
 func open(ctx context.Context, o Options) (_ *plane, err error) {
 	if err := prepareState(o); err != nil {
 		return nil, err
@@ -67,7 +67,7 @@ func open(ctx context.Context, o Options) (_ *plane, err error) {
 	if !o.inSecret() {
 		return p, p.openAuthority(ctx)
 	}
-	if o.Webhook != "" { // reports the user's mistakes at once
+	if o.Webhook != "" { // reports mistakes in the files before the wait for the Secret
 		if _, err := p.admission.injection(); err != nil {
 			return nil, err
 		}
@@ -75,7 +75,7 @@ func open(ctx context.Context, o Options) (_ *plane, err error) {
 	return p, nil
 }
 
-// prepareState makes the state directory, if one is needed.
+// prepareState checks the options for the authority, and creates the state directory if it is needed.
 func prepareState(o Options) error {
 	switch {
 	case o.CASecret != "" && o.Cluster == nil:
@@ -99,7 +99,6 @@ func prepareState(o Options) error {
 	return nil
 }
 
-// isOpen reports whether all parts are open.
 func (p *plane) isOpen() bool {
 	select {
 	case <-p.opened:
@@ -109,7 +108,7 @@ func (p *plane) isOpen() bool {
 	}
 }
 
-// openAuthority opens the authority and the parts that need it.
+// openAuthority opens the authority, and the parts that need it.
 func (p *plane) openAuthority(ctx context.Context) (err error) {
 	o := p.o
 	options := ca.AuthorityOptions{
@@ -157,7 +156,7 @@ func (o Options) servedNames() []string {
 	return append(out, o.Names...)
 }
 
-// openServing makes the servers.
+// openServing creates the discovery servers and the server for reviews.
 func (p *plane) openServing() error {
 	o := p.o
 	options := xds.Options{
@@ -172,7 +171,8 @@ func (p *plane) openServing() error {
 	return p.openSecure()
 }
 
-// authenticate returns the proxy's identity from the token of its stream, or from its peer certificate.
+// authenticate returns a proxy's identity from the token of its stream, or from its certificate if it sent no
+// token.
 func (p *plane) authenticate(ctx context.Context, _ *core.Node) (xds.Proxy, error) {
 	id, ok := tokenOf(ctx)
 	var err error
@@ -182,14 +182,14 @@ func (p *plane) authenticate(ctx context.Context, _ *core.Node) (xds.Proxy, erro
 	return xds.Proxy{Namespace: id.Namespace, ServiceAccount: id.ServiceAccount}, err
 }
 
-// settled is called when a proxy has received its first configuration.
+// settled must be called when a proxy has received its first configuration.
 func (p *plane) settled(ctx context.Context) {
 	conns.Settled(ctx)
 	p.trimmer.connected()
 }
 
-// openSecure makes the server for configuration and certificates, on the port with mutual TLS, and the
-// server for reviews, which presents the same certificate.
+// openSecure creates the server for configuration and certificates, on the port with mutual TLS. It also
+// creates the server for reviews, which uses the same certificate.
 func (p *plane) openSecure() error {
 	o := p.o
 	id := ca.Identity{TrustDomain: o.Mesh.TrustDomain, Namespace: o.Namespace, ServiceAccount: "outriderd"}
@@ -221,7 +221,7 @@ func (p *plane) openSecure() error {
 	return nil
 }
 
-// bind gives the servers their listeners. From now on all parts are open.
+// bind assigns the listeners to the servers, and marks the control plane as open.
 func (p *plane) bind(l listeners) {
 	p.secure.listener = p.listenOn(l.main, p.tls)
 	if l.plain != nil {
@@ -230,8 +230,8 @@ func (p *plane) bind(l listeners) {
 	close(p.opened)
 }
 
-// tokens returns the tokens that this control plane signs, and the record of used one-time tokens,
-// which is stored beside the authority.
+// tokens returns the issuer of this control plane's tokens, and the record of used one-time tokens, which is
+// stored beside the authority.
 func (p *plane) tokens() (*ca.Tokens, ca.UsedTokens, error) {
 	if p.o.inSecret() {
 		return p.authority.Tokens(), p.o.Cluster.UsedTokens(p.o.Namespace), nil
@@ -244,13 +244,12 @@ func (p *plane) tokens() (*ca.Tokens, ca.UsedTokens, error) {
 	return tokens, used, err
 }
 
-// current returns the current mesh.
 func (p *plane) current() *mesh.Mesh {
 	m, _ := p.mesh.Current()
 	return m
 }
 
-// discovery returns the discovery servers in use.
+// discovery returns the discovery servers: one or two.
 func (p *plane) discovery() []*xds.Server {
 	out := []*xds.Server{p.byIdentity}
 	if p.byClaim != nil {

@@ -20,35 +20,35 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// Limits of gRPC for each connection. Package [conns] limits the connections.
+// Limits of gRPC for each connection. Package [conns] limits the number of connections.
 const (
-	// maxRequest suffices for a proxy that reconnects and uses 10,000 services: it sends each name
-	// twice, once with a version. With the longest names that Kubernetes allows these are 350 bytes, or
-	// 3.5 MB for the endpoints.
+	// maxRequest is the maximum size of a request in bytes. It suffices for a proxy that reconnects and uses
+	// 10,000 services. The proxy sends each name twice, once with a version; with the longest names that
+	// Kubernetes allows these are 350 bytes, or 3.5 MB for all endpoints.
 	maxRequest = 4 << 20
-	// An agent resolves its pod's DNS queries, with one call for each.
+	// maxCalls suffices for an agent, which makes one call for each DNS query of its pod.
 	maxCalls = 64
-	// Clients without an identity make one call at a time.
+	// maxAnonymousCalls can be low, because clients without an identity make one call at a time.
 	maxAnonymousCalls = 4
 
 	maxHeaders = 32 << 10 // a token may take 16 KiB
 
-	// window limits how much of a request a client may send before the server reads it.
+	// window limits the bytes of a request that a client may send before the server reads them.
 	window = 64 << 10
-	// ageGrace is how long streams continue after the connection has reached its age and its client was
-	// sent GOAWAY; then the connection is closed. Istio's value.
+	// ageGrace is the time for which streams continue after the connection has reached its age and its client
+	// was sent GOAWAY. Then the connection is closed. It is Istio's value.
 	ageGrace = 10 * time.Second
 
-	// prefaceTimeout is how long a client may take to send the HTTP/2 preface.
+	// prefaceTimeout is the time in which a client must send the HTTP/2 preface.
 	prefaceTimeout = 10 * time.Second
 )
 
-// isDiscovery reports whether proxies get their configuration by a method.
+// isDiscovery reports whether method is one by which proxies get their configuration.
 func isDiscovery(method string) bool {
 	return strings.HasPrefix(method, "/"+discovery.AggregatedDiscoveryService_ServiceDesc.ServiceName+"/")
 }
 
-// A port is a listener with its gRPC servers.
+// A port is a listener with the gRPC servers for its connections.
 type port struct {
 	listener   *conns.Listener
 	identified *grpc.Server
@@ -69,9 +69,9 @@ func serverOptions(more ...grpc.ServerOption) []grpc.ServerOption {
 	}, more...)
 }
 
-// identifiedServer serves clients with an identity. Connections are limited in age, so that proxies
-// spread over replicas and present their current certificates. gRPC varies the age by a tenth at
-// random, so that proxies that started together do not reconnect together.
+// identifiedServer returns a server for clients with an identity. The age of connections is limited, so that
+// proxies spread over replicas and present their current certificates. gRPC varies the age by a tenth at
+// random, so that proxies which started together do not reconnect together.
 func identifiedServer(age time.Duration, more ...grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(serverOptions(append([]grpc.ServerOption{
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionAge: age, MaxConnectionAgeGrace: ageGrace}),
@@ -79,9 +79,9 @@ func identifiedServer(age time.Duration, more ...grpc.ServerOption) *grpc.Server
 	}, more...)...)...)
 }
 
-// anonymousServer serves clients without a certificate: they request one, prove an identity by a token,
-// or are refused. The listener limits their bytes and time until they have an identity; the server
-// cannot, because a stream with an identity needs more of both.
+// anonymousServer returns a server for clients without a certificate: they request one, prove an identity by
+// a token, or are refused. The listener limits their bytes and time until they have an identity. The server
+// must not, because a stream with an identity needs more of both.
 func anonymousServer(more ...grpc.ServerOption) *grpc.Server {
 	return grpc.NewServer(serverOptions(append([]grpc.ServerOption{
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
@@ -92,7 +92,7 @@ func anonymousServer(more ...grpc.ServerOption) *grpc.Server {
 	}, more...)...)...)
 }
 
-// securePort makes the servers for the port with mutual TLS.
+// securePort creates the servers for the port with mutual TLS.
 func (p *plane) securePort(certificates, tokens *ca.Service) port {
 	out := port{
 		identified: identifiedServer(p.o.ConnectionAge, grpc.StreamInterceptor(p.whileDeclared)),
@@ -106,14 +106,14 @@ func (p *plane) securePort(certificates, tokens *ca.Service) port {
 	return out
 }
 
-// plainPort makes the server for the port without TLS.
+// plainPort creates the server for the port without TLS.
 func (p *plane) plainPort() port {
 	out := port{identified: identifiedServer(p.o.ConnectionAge)}
 	discovery.RegisterAggregatedDiscoveryServiceServer(out.identified, p.byClaim)
 	return out
 }
 
-// listenOn makes a port's listener; if secure is nil, it has no TLS.
+// listenOn returns the listener of a port; if secure is nil, it does not use TLS.
 func (p *plane) listenOn(l net.Listener, secure *tls.Config) *conns.Listener {
 	return conns.New(l, conns.Options{
 		TLS: secure, Identify: ca.ClientName, Proxies: p.o.ProxiesPerAddress, Log: p.o.Log,
@@ -121,8 +121,8 @@ func (p *plane) listenOn(l net.Listener, secure *tls.Config) *conns.Listener {
 	})
 }
 
-// serve adds a port to the group. It answers only once the mesh is complete; earlier it would report
-// existing resources as missing.
+// serve adds a port to the group. The port answers only once the mesh is complete, because before that it
+// would report existing resources as missing.
 func (p *plane) serve(ctx context.Context, g *run.Group, on port) {
 	g.Add(func() error {
 		if !latest.Wait(ctx, p.mesh.Synced()) {

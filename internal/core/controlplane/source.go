@@ -13,14 +13,14 @@ import (
 type source interface {
 	Current() (*mesh.Mesh, <-chan struct{})
 	Problems() ([]string, <-chan struct{})
-	Synced() <-chan struct{} // closed once the mesh is complete; it is not served earlier
+	Synced() <-chan struct{} // closed once the mesh is complete; before that it must not be served
 }
 
-// namespaces returns a namespace as the webhook needs it.
+// A namespaces function returns a namespace in the form that the webhook needs; false: it is unknown.
 type namespaces = func(name string) (inject.Namespace, bool)
 
-// openSource opens the folder, or watches the cluster. Without a cluster the folder also declares the
-// namespaces.
+// openSource opens the folder if there is one; otherwise it watches the cluster. Without a cluster the folder
+// also declares the namespaces.
 func openSource(ctx context.Context, o Options, c *cluster) (source, namespaces, error) {
 	switch {
 	case o.Folder == "" && c == nil:

@@ -16,7 +16,8 @@ import (
 // maxShown limits each list on the status page, because browsers render 10,000 rows too slowly.
 const maxShown = 1000
 
-// The page is for a person, in a browser. It has no script and loads nothing.
+// statusText is the template of the status page, for people with a browser. It has no script and loads
+// nothing.
 //
 //go:embed status.html
 var statusText string
@@ -28,7 +29,7 @@ var statusPage = template.Must(template.New("status").Funcs(template.FuncMap{
 	"warning": func(problem string) bool { return strings.HasPrefix(problem, contract.WarningPrefix) },
 }).Parse(statusText))
 
-// An overview is the content of the page.
+// An overview is the content of the status page.
 type overview struct {
 	Version, Envoy, Replica     string
 	Began, Now                  time.Time
@@ -81,13 +82,13 @@ func (p *plane) overview() overview {
 	return s
 }
 
-// first returns the part of a list that is shown, and how many entries are left out.
+// first returns the part of a list that is shown, and the number of other entries.
 func first[T any](all []T) ([]T, int) {
 	n := min(len(all), maxShown)
 	return all[:n], len(all) - n
 }
 
-// A row of the table describes one proxy.
+// A row describes one proxy in the table of the status page.
 type row struct {
 	Acked    string // accepted versions of all types
 	InSync   bool

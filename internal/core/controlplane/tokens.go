@@ -15,15 +15,15 @@ import (
 	"outrider.dev/internal/core/controlplane/conns"
 )
 
-// byToken serves the streams of clients that prove their identity by a token, as Istio's pilot-agent
-// does if it has no certificate in a file. The connection then counts for that identity. One-time
-// tokens are refused for streams: each is used up by a certificate.
+// byToken serves the streams of clients that prove their identity by a token, as Istio's pilot-agent does if
+// it has no certificate in a file. The connection then counts for that identity. One-time tokens are refused
+// for streams, because each of them is for one certificate.
 type byToken struct {
 	tokens *ca.Service
-	age    time.Duration // of a stream, plus or minus a tenth at random
+	age    time.Duration // age of a stream at which it ends, plus or minus a tenth at random
 }
 
-// errAged ends a stream. The client opens another one, with its current token.
+// errAged ends a stream at its age. The client then opens another one, with its current token.
 var errAged = status.Error(codes.Unavailable, "the stream has reached its age, or its token the expiry: connect again")
 
 func (b byToken) serve(service any, s grpc.ServerStream, info *grpc.StreamServerInfo, serve grpc.StreamHandler) error {
@@ -58,15 +58,15 @@ func tokenOf(ctx context.Context) (ca.Identity, bool) {
 	return id, ok
 }
 
-// maxReviews limits the tokens that the API server reviews at once, and maxReviewsOfOne those from one
-// address: if 10,000 proxies with tokens restart, the API server reviews 10,000 tokens, some 5 ms each.
-// Further reviews wait at most reviewWait, and addresses take turns.
+// maxReviews is the maximum number of tokens that the API server reviews at the same time, maxReviewsOfOne
+// the maximum for one address. They are needed because a restart of 10,000 proxies with tokens causes 10,000
+// reviews of some 5 ms each. Other reviews wait at most reviewWait, and addresses take turns.
 const (
 	maxReviews, maxReviewsOfOne = 32, 8
 	reviewWait                  = 10 * time.Second
 )
 
-// boundedReviews limits how many reviews run at a time.
+// boundedReviews limits the number of reviews that run at the same time.
 type boundedReviews struct {
 	ca.Reviewer
 	turns *conns.Gate

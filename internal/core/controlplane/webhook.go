@@ -29,9 +29,9 @@ import (
 	"outrider.dev/internal/core/pod/lookup"
 )
 
-// Injection configures injection at admission.
+// Injection configures the injection of pods at admission.
 type Injection struct {
-	Values     string    // file with the values of Istio's charts; default: none
+	Values     string    // file with values for Istio's charts; default: none
 	MeshConfig string    // file with the mesh configuration, in Istio's format; default: none
 	Revision   string    // default: the revision in Values, else "default"
 	OwnLabels  OwnLabels // default auto
@@ -39,12 +39,11 @@ type Injection struct {
 	// plane's namespace.
 	ControlPlane string
 
-	// Images looks up the commands of containers whose pod spec names none; default: no look-up.
+	// Images looks up the commands of containers whose pod spec has none; default: no look-up.
 	Images *lookup.Resolver
 
-	// ClientCA is a file with the roots that sign the API server's client certificates, and ClientNames
-	// lists the common names that are accepted, default any. Without ClientCA the webhook answers every
-	// client.
+	// ClientCA is a file with the roots that sign the API server's client certificates; without it the
+	// webhook answers every client. ClientNames lists the accepted common names; default: all.
 	ClientCA    string
 	ClientNames []string
 }
@@ -54,27 +53,27 @@ func (i Injection) address(namespace string) string {
 	return cmp.Or(i.ControlPlane, "outriderd."+namespace+".svc:"+strconv.Itoa(contract.SecureDiscoveryPort))
 }
 
-// apiServers replaces [conns.Options.Proxies] for the webhook. An API server sends at most 200 reviews
-// at a time (--max-mutating-requests-inflight), each on its own connection; one client may have four
-// times apiServers connections.
+// apiServers replaces [conns.Options.Proxies] for the webhook, so one client may have four times as many
+// connections. An API server sends at most 200 reviews at a time (--max-mutating-requests-inflight), each on
+// its own connection.
 const apiServers = 64
 
-// apiServerRate allows for an API server that opens a connection for each of those reviews, because it
-// keeps only 25 idle ones. A handshake takes 0.5 ms of a processor.
+// apiServerRate is the number of connections that an API server may open per second. It may open one for each
+// of those 200 reviews, because it keeps only 25 idle ones. A handshake takes 0.5 ms of a processor.
 const apiServerRate = 500
 
-// An admission injects pods by the current settings.
+// An admission is the injection of pods by the webhook, with the current settings.
 type admission struct {
 	o       Options
-	cluster *cluster         // nil without one
-	webhook *webhook.Webhook // nil without its port
+	cluster *cluster         // nil: there is no cluster
+	webhook *webhook.Webhook // nil: the webhook is not served
 	reviews *http.Server
-	clients *webhook.Clients // allowed at the webhook; nil: all
+	clients *webhook.Clients // clients that the webhook accepts; nil: all
 	using   sync.Mutex
 	used    inject.Options // the current options of webhook
 }
 
-// open makes the webhook and its certificate.
+// open creates the webhook and its server, if the webhook is to be served.
 func (a *admission) open(serving *ca.Serving, namespaces namespaces, current func() *mesh.Mesh) error {
 	if a.o.Webhook == "" {
 		return nil
@@ -105,7 +104,7 @@ func (a *admission) open(serving *ca.Serving, namespaces namespaces, current fun
 	return nil
 }
 
-// settings reads the current files.
+// settings reads the files with values and the mesh configuration. It logs values without effect.
 func (i Injection) settings(log *slog.Logger) (out inject.Options, err error) {
 	if i.Values != "" {
 		data, err := os.ReadFile(i.Values)
@@ -136,8 +135,8 @@ func (i Injection) settings(log *slog.Logger) (out inject.Options, err error) {
 	return out, nil
 }
 
-// telemetry reads what the proxies log, trace and count. The result stays the same until the process ends,
-// because a change would change all listeners of all proxies.
+// telemetry reads the settings of access logs, tracing and metrics. They stay the same until the process
+// ends, because a change of them would change all listeners of all proxies.
 func (i Injection) telemetry() (telemetry.Settings, error) {
 	o, err := i.settings(slog.New(slog.DiscardHandler)) // injection logs the warnings
 	if err != nil {
@@ -157,7 +156,7 @@ func telemetryOf(o inject.Options, files Injection) (telemetry.Settings, error) 
 	return s, &OptionError{"Injection.MeshConfig", fmt.Errorf("%s: %w", files.MeshConfig, err)}
 }
 
-// injection reads the current files and returns the options for injection.
+// injection reads the files again and returns the options for injection. It fails if the files are invalid.
 func (a *admission) injection() (inject.Options, error) {
 	out, err := a.o.Injection.settings(a.o.Log)
 	if err != nil {
@@ -184,8 +183,8 @@ func (a *admission) injection() (inject.Options, error) {
 	return out, nil
 }
 
-// checkTrustDomain refuses files that would make each pod request a certificate that this control plane
-// does not sign.
+// checkTrustDomain returns an error if the files set a trust domain other than the control plane's: each pod
+// would request a certificate that this control plane does not sign.
 func (a *admission) checkTrustDomain(o inject.Options) error {
 	pods, source, err := o.Values.TrustDomainIn(o.Mesh)
 	if err != nil || pods == "" || pods == a.o.Mesh.TrustDomain {
@@ -201,10 +200,10 @@ func (a *admission) checkTrustDomain(o inject.Options) error {
 // revisionOf returns the revision that pods request; empty: the default.
 func revisionOf(o inject.Options) string { return cmp.Or(o.Revision, o.Values.Revision) }
 
-// pollFiles is how often files are read that cannot be watched.
+// pollFiles is the interval between reads of files that cannot be watched.
 const pollFiles = 2 * time.Second
 
-// followInjection reads the files again when they change. A file with a mistake is not used.
+// followInjection reads the files again when they change, until ctx ends. A file with a mistake is not used.
 func (a *admission) followInjection(ctx context.Context) {
 	stop := wire.WatchFiles(pollFiles, func() { a.useInjection() }, a.o.Injection.Values, a.o.Injection.MeshConfig, a.o.Injection.ClientCA)
 	defer stop()
@@ -212,10 +211,10 @@ func (a *admission) followInjection(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// useInjection reads the files and the list of other injectors again, and returns the options that are
-// in force from now on.
+// useInjection reads the files and the list of other injectors again, and returns the options that are used
+// from now on. If the files are invalid, those are the previous options.
 func (a *admission) useInjection() inject.Options {
-	a.using.Lock() // so that the options read last are used last
+	a.using.Lock() // so that the options that were read last are also set last
 	defer a.using.Unlock()
 	options, err := a.injection()
 	if err != nil {
@@ -236,8 +235,8 @@ func (a *admission) useInjection() inject.Options {
 	return options
 }
 
-// serve adds the webhook to the group. It is the first to stop: a pod that is injected after the
-// discovery service has stopped would get no configuration.
+// serve adds the webhook to the group. The webhook must stop before the discovery service, because a pod that
+// is injected later would get no configuration.
 func (a *admission) serve(ctx context.Context, g *run.Group, l net.Listener) {
 	if a.webhook == nil {
 		return
