@@ -8,40 +8,39 @@ import (
 
 // The rules follow Istio's AuthorizationPolicy
 // (https://istio.io/latest/docs/reference/config/security/authorization-policy/):
-//   - A policy applies to the workloads in its namespace that its selector matches; a policy in
-//     the root namespace, to those in all namespaces.
-//   - A connection or request is denied if a rule of a DENY policy matches it. It is also denied
-//     if ALLOW policies apply to the workload and no rule of theirs matches it.
-//   - On ports for bytes, conditions on requests cannot be judged. There an ALLOW rule with one
-//     never matches, and in a DENY rule such a condition matches always
+//   - A policy applies to the workloads in its namespace that its selector matches. In the root namespace, it
+//     applies to those in all namespaces.
+//   - A connection or request is denied if a rule of a DENY policy matches it. It is also denied if ALLOW
+//     policies apply to the workload and none of their rules matches it.
+//   - On ports for bytes, conditions on requests cannot be evaluated. There an ALLOW rule with such a
+//     condition never matches, and in a DENY rule such a condition always matches
 //     (https://istio.io/latest/docs/tasks/security/authorization/authz-tcp/).
 //
-// Unsupported fields are treated in the same way on all ports: an ALLOW rule that cannot be judged
-// allows nothing, and a DENY rule denies more.
+// Unsupported fields are treated in the same way on all ports: an ALLOW rule that cannot be evaluated allows
+// nothing, and a DENY rule denies more.
 
 // An AuthorizationSpec is an AuthorizationPolicy.
 type AuthorizationSpec struct {
 	Name, Namespace string
-	Selector        map[string]string // none: applies to the namespace, or from the root namespace to the mesh
-	Deny            bool              // false: it allows
+	Selector        map[string]string // none: applies to the namespace or, in the root namespace, to the mesh
+	Deny            bool              // it is a DENY policy; otherwise an ALLOW policy
 	Rules           []AuthorizationRule
 
-	// Closed marks a policy that is invalid and has had no valid version. It allows nothing, or denies
-	// everything.
+	// Closed marks an invalid policy that never had a valid version. It allows nothing, or denies everything.
 	Closed bool
 
-	Unenforced *IgnoredSpec // what is reported about it; nil: it is enforced as written
+	Unenforced *IgnoredSpec // report about the parts that are not enforced; nil: it is enforced as written
 }
 
-// An AuthorizationRule matches if any list in From matches, any list in To, and all of When. An empty
-// From or To matches always.
+// An AuthorizationRule matches a request if any list in From matches, any list in To, and all of When. An
+// empty From or To always matches.
 type AuthorizationRule struct {
 	From, To [][]Condition // one of the lists must match; a list matches if all its conditions do
 	When     []Condition
 }
 
-// A Condition matches if its attribute has one of Values, and none of NotValues. Empty Values match any
-// value.
+// A Condition matches if its attribute has one of Values and none of NotValues. If Values is empty, it
+// matches all values that are not in NotValues.
 type Condition struct {
 	Of                Attribute
 	Values, NotValues []string // as written in the policy
@@ -53,8 +52,8 @@ type Attribute string
 const (
 	Unsupported    Attribute = ""
 	Principal      Attribute = "principal"      // trust domain/ns/namespace/sa/account, of a client with a certificate
-	ClientNS       Attribute = "namespace"      // of a client with a certificate
-	ServiceAccount Attribute = "serviceAccount" // namespace/account; without a slash: in the policy's namespace
+	ClientNS       Attribute = "namespace"      // namespace of a client with a certificate
+	ServiceAccount Attribute = "serviceAccount" // namespace/account; without a slash: account in the policy's namespace
 	SourceIP       Attribute = "ip"
 	AppPortNumber  Attribute = "port"
 	Method         Attribute = "method"
@@ -68,7 +67,8 @@ var Conditions = map[string]Attribute{
 	"source.principal": Principal, "source.namespace": ClientNS, "source.serviceAccount": ServiceAccount, "source.ip": SourceIP, "destination.port": AppPortNumber,
 }
 
-// Judged reports whether a condition can be judged: on a port for bytes, or else for requests.
+// Judged reports whether a condition can be evaluated: on a port for bytes, or otherwise on a port for
+// requests.
 func (c Condition) Judged(bytes bool) bool {
 	switch c.Of {
 	case Method, Path, HostName:
@@ -80,15 +80,15 @@ func (c Condition) Judged(bytes bool) bool {
 // An Authorization contains the policies that apply to a workload.
 type Authorization struct {
 	Policies []*AuthorizationSpec // by namespace and name
-	TooLarge bool                 // the policies together are too large, so everything is denied
-	Key      string               // equal only for equal policies
+	TooLarge bool                 // the policies exceed the size limit together, so everything is denied
+	Key      string               // a digest, which differs for different policies
 }
 
-// MaxPolicySize limits a policy, in bytes as counted by [AuthorizationSpec.Size]: some 1,000
-// principals.
+// MaxPolicySize is the maximum size of a policy, in the bytes that [AuthorizationSpec.Size] returns. It
+// suffices for some 1,000 principals.
 const MaxPolicySize = 64 << 10
 
-// Size estimates how many bytes a policy occupies in a filter chain.
+// Size estimates the number of bytes that a policy takes in a filter chain.
 func (s *AuthorizationSpec) Size() int {
 	n := 0
 	for _, r := range s.Rules {
@@ -110,7 +110,7 @@ func conditionsSize(list []Condition) int {
 	return n
 }
 
-// closed denies everything.
+// closed is an Authorization that denies everything.
 var closed = &Authorization{TooLarge: true, Key: "closed"}
 
 // IsFor reports whether the selector of s matches a workload's labels.
@@ -118,9 +118,9 @@ func (s *AuthorizationSpec) IsFor(labels map[string]string) bool {
 	return len(s.Selector) == 0 || Selects(s.Selector, labels)
 }
 
-// Authorization returns the policies for a workload of m; nil if none applies. For an unknown workload
-// (nil) it denies everything if there are policies in its namespace or in the root namespace, because
-// one of them may apply.
+// Authorization returns the policies for a workload of m; nil if none applies. If the workload is unknown
+// (nil) and there are policies in its namespace or in the root namespace, one of them may apply; then the
+// result denies everything.
 func (m *Mesh) Authorization(w *Workload, namespace string) *Authorization {
 	switch {
 	case w != nil:
@@ -131,12 +131,12 @@ func (m *Mesh) Authorization(w *Workload, namespace string) *Authorization {
 	return nil
 }
 
-// SameAuthorization reports whether the policies of all workloads are the same.
+// SameAuthorization reports whether all workloads have the same policies in m and in another snapshot.
 func (m *Mesh) SameAuthorization(other *Mesh) bool {
 	return m.tables.Authorizations == other.tables.Authorizations && m.tables.Guarded == other.tables.Guarded
 }
 
-// Block parses an address or an address range.
+// Block parses an address or an address range. It fails for an address with a zone.
 func Block(v string) (netip.Prefix, error) {
 	if p, err := netip.ParsePrefix(v); err == nil {
 		return p.Masked(), nil

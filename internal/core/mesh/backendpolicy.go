@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// A BackendPolicySpec is a BackendPolicy of Outrider, or an XBackendTrafficPolicy of the Gateway API,
-// which can only set a retry budget.
+// A BackendPolicySpec is a BackendPolicy of Outrider or an XBackendTrafficPolicy of the Gateway API. The
+// latter can only set a retry budget.
 type BackendPolicySpec struct {
 	Kind            Kind // [KindBackendPolicy] or [KindTrafficPolicy]
 	Name, Namespace string
 	Created         time.Time
-	Targets         []PolicyTarget // Services in its namespace
+	Targets         []PolicyTarget // Services in the policy's namespace
 	Settings        BackendPolicy
 }
 
@@ -24,8 +24,8 @@ func (s *BackendPolicySpec) Key() Key { return Key{s.Kind, s.Namespace, s.Name} 
 // A PolicyTarget is a Service in the policy's namespace, or one of its ports.
 type PolicyTarget struct{ Name, Section string } // Section: a port's name; empty: all ports
 
-// A BackendPolicy configures how clients' proxies connect to a service's port. Unset fields have the
-// same effect as no policy.
+// A BackendPolicy configures how clients' proxies connect to a service's port. An unset field has the same
+// effect as no policy.
 type BackendPolicy struct {
 	Limits   Limits
 	Outliers Outliers
@@ -33,8 +33,8 @@ type BackendPolicy struct {
 	Budget   *RetryBudget
 }
 
-// Limits of what each proxy sends to a service's port. Zero or nil means no limit, and the default
-// timeout.
+// Limits apply to what each proxy sends to a service's port. Zero or nil means no limit; for a timeout it
+// means the default.
 type Limits struct {
 	Connections           uint32
 	PendingRequests       uint32
@@ -45,9 +45,9 @@ type Limits struct {
 	IdleTimeout           time.Duration // for a connection without a request
 }
 
-// Outliers says when an endpoint is ejected, and for how long. A count of 0 means never.
+// Outliers determines when an endpoint is ejected, and for which time. A count of 0 means never.
 type Outliers struct {
-	Errors5xx       *uint32 // consecutive, as are the next two
+	Errors5xx       *uint32 // consecutive errors, as in the next two fields
 	GatewayErrors   *uint32 // responses with the status 502, 503 or 504
 	LocalFailures   *uint32 // failed connections
 	Interval        time.Duration
@@ -68,7 +68,7 @@ type Faults struct {
 type RetryBudget struct {
 	Percent  uint32
 	Interval time.Duration
-	Least    uint32 // concurrent retries that are always allowed
+	Least    uint32 // number of concurrent retries that are always allowed
 }
 
 // A PortPolicy is the policy for one port of a service.
@@ -78,7 +78,7 @@ type PortPolicy struct {
 	BackendPolicy
 }
 
-// Policy returns the policy for a port; the zero policy if there is none.
+// Policy returns the policy for a port. If there is none, it returns the zero policy.
 func (s *Service) Policy(number uint16) BackendPolicy {
 	if p := s.PortPolicy(number); p != nil {
 		return p.BackendPolicy
@@ -95,7 +95,7 @@ func (s *Service) PortPolicy(number uint16) *PortPolicy {
 	return &s.Policies[i]
 }
 
-// Uses reports whether a port of s uses a policy, in its valid or last valid version.
+// Uses reports whether a port of s uses a policy, in its current version or its last valid one.
 func (s *Service) Uses(p *BackendPolicySpec) bool {
 	return slices.ContainsFunc(s.Policies, func(of PortPolicy) bool {
 		return p.Kind == KindBackendPolicy && of.From == p.Name || p.Kind == KindTrafficPolicy && of.BudgetFrom == p.Name
@@ -118,7 +118,7 @@ func SameFaults(a, b *Service) bool {
 	return slices.Equal(faults(a), faults(b))
 }
 
-// ShortList joins the first items of a list that may be long.
+// ShortList joins the first five items of a list, and adds the number of the others.
 func ShortList(items []string, separator string) string {
 	const most = 5
 	if len(items) > most {

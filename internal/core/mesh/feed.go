@@ -8,21 +8,21 @@ import (
 	"outrider.dev/internal/base/latest"
 )
 
-// A Feed publishes the newest mesh of a source, and the problems of the source's objects. The zero
-// value has no mesh. There must be only one publisher.
+// A Feed publishes the latest mesh of a source, and the problems of the source's objects. The zero value has
+// no mesh. There must be only one publisher.
 type Feed struct {
 	mesh     latest.Value[*Mesh]
 	problems latest.Value[[]string]
 }
 
-// Current returns the newest mesh, and a channel that is closed when there is a newer one.
+// Current returns the latest mesh, and a channel that is closed when there is a newer one.
 func (f *Feed) Current() (*Mesh, <-chan struct{}) { return f.mesh.Get() }
 
 // Problems returns the current problems, and a channel that is closed when they change. They can change
-// without the mesh. Once a new mesh is returned, they belong to that mesh.
+// without the mesh. They are at least as new as a mesh that Current returned before.
 func (f *Feed) Problems() ([]string, <-chan struct{}) { return f.problems.Get() }
 
-// Publish sets the mesh and the problems. Readers are notified of what has changed.
+// Publish sets the problems and the mesh, and closes the channels of what has changed.
 func (f *Feed) Publish(m *Mesh, problems []string) {
 	if was, _ := f.problems.Get(); !slices.Equal(was, problems) {
 		f.problems.Set(problems)
@@ -32,14 +32,14 @@ func (f *Feed) Publish(m *Mesh, problems []string) {
 	}
 }
 
-// Times of [Settle].
+// Debounce times of [Settle].
 const (
 	settleQuiet = 20 * time.Millisecond
 	settleMost  = 200 * time.Millisecond
 )
 
-// Settle waits for a change, and then until there has been none for 20 ms, at most for 200 ms
-// (debounce). It returns false if ctx ends. Dirty receives a value after each change.
+// Settle waits for a value from dirty, which receives one after each change. Then it waits until there is no
+// other value for 20 ms, but at most 200 ms (debounce). It returns false if ctx ends.
 func Settle(ctx context.Context, dirty <-chan struct{}) bool {
 	if !latest.Wait(ctx, dirty) {
 		return false

@@ -1,28 +1,28 @@
 package mesh
 
-// A GrantSpec is a ReferenceGrant: it allows routes in other namespaces to use services in its
-// namespace as backends.
+// A GrantSpec is a ReferenceGrant: it allows routes in other namespaces to use services in its own namespace
+// as backends.
 type GrantSpec struct {
 	Name, Namespace string
 	From            []GrantFrom
-	To              []string // names of services; "" stands for all
+	To              []string // names of services; "" means all
 }
 
-// GrantFrom stands for the routes of one kind in one namespace.
+// A GrantFrom means all routes of one kind in one namespace.
 type GrantFrom struct {
 	Kind      Kind
 	Namespace string
 }
 
-// A Grant is one pair in a GrantSpec. With grants as keys of a map, the cost of a look-up does not
-// depend on their number.
+// A Grant is one pair of From and To in a GrantSpec. Grants are keys of a map, so the cost of a look-up does
+// not depend on their number.
 type Grant struct {
 	From      GrantFrom
-	Namespace string // of the backends
+	Namespace string // namespace of the backends
 	Service   string // empty: all in the namespace
 }
 
-// A Resolution says whether a backend is used, or why not.
+// A Resolution is the reason why a backend cannot be used; empty: it can.
 type Resolution string
 
 const (
@@ -33,11 +33,13 @@ const (
 	NotHTTP      Resolution = "UnsupportedProtocol" // the port is not a TCP port
 )
 
-// ResolveBackend decides whether r, for one parent, may use a backend.
+// ResolveBackend returns whether r may use a backend for requests to one of its parents. It reads grants and
+// the ports of services by the given functions.
 //
-// A route for a Service in namespace A may send requests to all services in its own namespace and in A.
-// The client has called into A already, and a route in the client's own namespace only changes calls
-// from that namespace (GEP-1294). For backends elsewhere the owner decides, by a ReferenceGrant.
+// A route for a Service in namespace A may send requests to all services in its own namespace and in A. A
+// needs no protection, because the client has called into A already. A route in the client's own namespace
+// needs none either, because it only changes calls from that namespace (GEP-1294). In all other namespaces
+// the owner of the backend decides, by a ReferenceGrant.
 func ResolveBackend(r *RouteSpec, p Parent, to *Backend, granted func(Grant) bool, ports func(service Key) []Port) Resolution {
 	if to.Kind != "" {
 		return InvalidKind
@@ -45,7 +47,7 @@ func ResolveBackend(r *RouteSpec, p Parent, to *Backend, granted func(Grant) boo
 	if to.Namespace != r.Namespace && to.Namespace != p.Namespace {
 		from := r.GrantFrom()
 		if !granted(Grant{from, to.Namespace, to.Name}) && !granted(Grant{from, to.Namespace, ""}) {
-			return NotPermitted // decided before existence, so that a route cannot find out what exists
+			return NotPermitted // before the check of existence, so that a route cannot find out what exists
 		}
 	}
 	for _, port := range ports(to.Service()) {
@@ -59,8 +61,8 @@ func ResolveBackend(r *RouteSpec, p Parent, to *Backend, granted func(Grant) boo
 	return NotFound
 }
 
-// Resolution returns the resolution of a backend of r for one parent. It reveals no more than the
-// namespace of r may know.
+// Resolution returns the resolution of a backend of r for one parent. Services that are not visible to r's
+// namespace count as not found, so that their existence is not revealed.
 func (m *Mesh) Resolution(r *RouteSpec, p Parent, to *Backend) Resolution {
 	return ResolveBackend(r, p, to, m.tables.Grants.Get, func(n Key) []Port {
 		if s := m.ByName(n.Namespace, n.Name); s != nil && m.Visible(s, r.Namespace) {
@@ -73,5 +75,5 @@ func (m *Mesh) Resolution(r *RouteSpec, p Parent, to *Backend) Resolution {
 // Service returns the key of the Service.
 func (b *Backend) Service() Key { return Key{KindService, b.Namespace, b.Name} }
 
-// GrantFrom returns the source that a grant must name to allow r.
+// GrantFrom returns the value that a grant must contain to allow r.
 func (r *RouteSpec) GrantFrom() GrantFrom { return GrantFrom{r.kind(), r.Namespace} }

@@ -9,25 +9,27 @@ import (
 // An IgnoredSpec is an object that other meshes support and Outrider does not, or not fully.
 type IgnoredSpec struct {
 	Kind, Namespace, Name string
-	Guards                bool              // it should forbid something, and is not enforced
-	Partly                bool              // it is enforced, but not as written
-	OtherRoot             bool              // the only reason is that Istio's root namespace is not Outrider's
-	Instead               string            // what to do instead
-	Selector              map[string]string // workloads to which it applies; none: all in its namespace or, from the root namespace, in the mesh
+	Guards                bool   // it should forbid something, and is not enforced as written
+	Partly                bool   // it is enforced, but not as written
+	OtherRoot             bool   // it would be enforced as written if Istio's root namespace were Outrider's
+	Instead               string // what to do instead
+	// Selector selects the workloads to which the object applies. Without a selector, the object applies to its
+	// namespace or, in the root namespace, to the mesh.
+	Selector map[string]string
 }
 
-// IstioRoot is Istio's default root namespace. In Istio its objects apply to all pods, including those
-// that have Outrider's proxy now.
+// IstioRoot is Istio's default root namespace. Its objects apply in Istio to all pods, including those that
+// now have Outrider's proxy.
 const IstioRoot = "istio-system"
 
-// RootNamespaces returns the default root namespaces of Outrider and of Istio, whose objects apply to
-// all namespaces.
+// RootNamespaces returns the default root namespaces of Outrider and of Istio. Objects in them apply to all
+// namespaces.
 func RootNamespaces() []string { return []string{DefaultRoot, IstioRoot} }
 
 // Key returns the key, with the kind of the object.
 func (s *IgnoredSpec) Key() Key { return Key{Kind(s.Kind), s.Namespace, s.Name} }
 
-// Severity returns the beginning of sentences about s, in /debug/problems and in a proxy's status.
+// Severity returns the prefix of the message about s, in /debug/problems and in a proxy's status.
 func (s *IgnoredSpec) Severity() string {
 	if s.Guards {
 		return contract.ErrorPrefix
@@ -35,7 +37,7 @@ func (s *IgnoredSpec) Severity() string {
 	return contract.WarningPrefix
 }
 
-// Effect says what follows from ignoring s.
+// Effect describes the effect of ignoring s.
 func (s *IgnoredSpec) Effect() string {
 	switch {
 	case s.Partly:
@@ -46,11 +48,11 @@ func (s *IgnoredSpec) Effect() string {
 	return "has no effect on pods of Outrider"
 }
 
-// Message returns the effect, and what to do.
+// Message describes the effect of ignoring s, and what to do instead.
 func (s *IgnoredSpec) Message() string { return s.Effect() + ": " + s.Instead }
 
-// An IgnoredList contains the ignored objects in a namespace, and those that are reported: all if no
-// other mesh can use them, otherwise those that select a workload with Outrider's proxy.
+// An IgnoredList contains the ignored objects in a namespace, and those of them that are reported. If no
+// other mesh can use them, all are reported; otherwise those that select a workload with Outrider's proxy.
 type IgnoredList struct{ All, Reported []*IgnoredSpec }
 
 // IsFor reports whether the selector of s matches a workload's labels.
@@ -58,7 +60,7 @@ func (s *IgnoredSpec) IsFor(labels map[string]string) bool {
 	return len(s.Selector) == 0 || Selects(s.Selector, labels)
 }
 
-// Ignored returns the reported objects by namespace.
+// Ignored returns the ignored objects that are reported, by namespace.
 func (m *Mesh) Ignored() map[string][]*IgnoredSpec {
 	out := map[string][]*IgnoredSpec{}
 	for namespace, list := range m.tables.Ignored.All() { // any order: the result is a map
@@ -67,8 +69,8 @@ func (m *Mesh) Ignored() map[string][]*IgnoredSpec {
 	return out
 }
 
-// Unenforced returns the objects that should forbid something for a workload with Outrider's proxy, but
-// are not enforced. The workload need not be in the mesh.
+// Unenforced returns the objects that should forbid something for a workload with Outrider's proxy, but are
+// not enforced as written. The workload need not be in the mesh.
 func (m *Mesh) Unenforced(w *Workload) []*IgnoredSpec {
 	var out []*IgnoredSpec
 	namespaces := []string{m.Config.RootNamespace, IstioRoot, w.Namespace}

@@ -1,10 +1,11 @@
 // Package mesh models a mesh as values: services, their endpoints, workloads, routes and policies.
 //
-// A [Mesh] is a snapshot, made from a folder of manifests or from a cluster. Package xds/resource
-// converts it to Envoy's resources. A newer snapshot shares the pointers of unchanged objects with
-// older ones, so that results computed for an object can be cached.
+// A [Mesh] is a snapshot, made from a folder of manifests or from a cluster. Package xds/resource converts it
+// to Envoy's resources. A newer snapshot shares the pointers of unchanged objects with older ones, so that
+// results computed for an object can be cached.
 //
-// A source passes its objects, as parts, to a builder of package build, which makes the snapshots.
+// A source passes its objects to a builder of package build, in the form of a [Part]. The builder makes the
+// snapshots.
 //
 // The package does no I/O.
 package mesh
@@ -21,18 +22,18 @@ import (
 const (
 	DefaultTrustDomain = "cluster.local"
 	DefaultDomain      = "cluster.local"
-	DefaultRoot        = "outrider-system" // its policies apply to the whole mesh
+	DefaultRoot        = "outrider-system" // policies in it apply to the whole mesh
 )
 
 // A Config contains settings that do not change while a control plane runs.
 type Config struct {
-	TrustDomain   string // in identities; default [DefaultTrustDomain]
-	Domain        string // in service names; default [DefaultDomain]
+	TrustDomain   string // trust domain of identities; default [DefaultTrustDomain]
+	Domain        string // DNS domain of service names; default [DefaultDomain]
 	RootNamespace string // default [DefaultRoot]
 
-	// Networks contain the addresses of services and pods. The proxy passes a connection to any other
-	// address through without configuration from the control plane. Default: the private networks (RFC
-	// 1918, 6598 and 4193).
+	// Networks contain the addresses of services and pods. The proxy passes connections to all other addresses
+	// through, without configuration from the control plane. Default: the private networks (RFC 1918, 6598 and
+	// 4193).
 	Networks []netip.Prefix
 
 	Telemetry telemetry.Settings // default: off
@@ -45,27 +46,28 @@ type Service struct {
 	Addresses       []netip.Addr // virtual addresses; none for a headless service
 	External        string       // an ExternalName's target; empty otherwise
 	Headless        bool
-	Ports           []Port   // by number
-	ExportTo        []string // namespaces that can see it; none: all; ".": its own
+	Ports           []Port   // sorted by number
+	ExportTo        []string // namespaces whose clients can see it; none: all; ".": its own namespace
 
-	Traffic Traffic // which endpoints a client prefers if they have no hints
+	Traffic Traffic // endpoints that a client prefers if they have no hints
 
-	Topological bool // whether the order of the endpoints depends on the client's location
+	Topological bool // the order of the endpoints depends on the client's location
 
-	Endpoints     []Endpoint // by port name, then address
-	RoutesLeftOut []Key      // valid routes that exceed the limit
-	Routes        []Route    // with this service as parent; use [Service.RoutesFor]
+	Endpoints     []Endpoint // sorted by port name, then by address
+	RoutesLeftOut []Key      // valid routes that are not used because of [MaxRouteBytes]
+	Routes        []Route    // routes with this service as parent; use [Service.RoutesFor]
 
-	Policies []PortPolicy // for ports with a policy, by number
+	Policies []PortPolicy // policies for ports, by port number; ports without a policy are missing
 }
 
-// Traffic says which endpoints of a service a client prefers, as trafficDistribution does.
+// Traffic determines which endpoints of a service a client prefers, as the field trafficDistribution of a
+// Service does.
 type Traffic string
 
 const (
 	AnyTraffic Traffic = ""
-	SameZone   Traffic = "PreferSameZone" // or PreferClose
-	SameNode   Traffic = "PreferSameNode" // then those in the same zone
+	SameZone   Traffic = "PreferSameZone" // also PreferClose
+	SameNode   Traffic = "PreferSameNode" // if there are none, those in the same zone
 )
 
 // A Port is a port of a service.
@@ -77,17 +79,17 @@ type Port struct {
 
 // An Endpoint is one address behind one port of a service.
 type Endpoint struct {
-	PortName string // of the service's port
+	PortName string // name of the service's port
 	Addr     netip.Addr
 	Port     uint16
 	Ready    bool
 	Serving  bool // terminating, but still answers
-	Kept     bool // neither ready nor serving, but ready until a moment ago
+	Kept     bool // neither ready nor serving, but it was ready a moment ago
 	Node     string
 	Zone     string
 	ForZones string    // hints, each followed by a comma: zones whose clients should use the endpoint
 	ForNodes string    // hints, each followed by a comma: nodes whose clients should use the endpoint
-	Hostname string    // of a pod with its own name in a headless service
+	Hostname string    // name of the pod, if a headless service gives it one
 	Workload *Workload // nil if unknown
 }
 
@@ -100,12 +102,12 @@ type Workload struct {
 	Node            string
 	Zone            string
 	Proxied         bool      // it has a proxy that supports mutual TLS
-	Own             bool      // the proxy is Outrider's
+	Own             bool      // its proxy is Outrider's
 	Host            bool      // a host outside of Kubernetes
 	HostNetwork     bool      // its addresses belong to its node, so [Mesh.Workload] does not find it
-	TokenSHA256     string    // for a host: lower-case hex of its one-time token's hash
-	Ports           []AppPort // declared by services or policies, by number
-	TLS             TLSMode   // for all other ports
+	TokenSHA256     string    // for a host: SHA-256 of its one-time token, in lower-case hex
+	Ports           []AppPort // ports declared by services or policies, by number
+	TLS             TLSMode   // mode of all other ports
 }
 
 // An AppPort is a port of a workload's application, with the protocol that its services
@@ -116,14 +118,14 @@ type AppPort struct {
 	TLS      TLSMode
 }
 
-// A Protocol is a protocol that a service declares for a port.
+// A Protocol is the protocol that a service declares for a port.
 type Protocol string
 
 const (
-	Unknown Protocol = ""    // detected from the first bytes
-	TCP     Protocol = "tcp" // bytes, without protocol detection
-	// ServerFirst is TCP in which the server speaks first, as in MySQL: waiting for the client's first
-	// bytes would stall it.
+	Unknown Protocol = ""    // not declared: detected from the first bytes
+	TCP     Protocol = "tcp" // treated as bytes, without protocol detection
+	// ServerFirst is TCP in which the server sends the first bytes, as in MySQL. A proxy must not wait for
+	// the client's bytes, because the client waits for the server's.
 	ServerFirst Protocol = "server-first"
 	HTTP        Protocol = "http"
 	HTTP2       Protocol = "http2"
@@ -135,7 +137,8 @@ const (
 // IsHTTP reports whether the protocol consists of requests.
 func (p Protocol) IsHTTP() bool { return p == HTTP || p == HTTP2 || p == GRPC }
 
-// A TLSMode is a mode in a PeerAuthentication: whether a port accepts mutual TLS.
+// A TLSMode determines whether a port accepts mutual TLS and plain text. The modes are those of a
+// PeerAuthentication.
 type TLSMode string
 
 const (
@@ -150,20 +153,20 @@ const (
 type Route struct {
 	Name           string   // namespace/name/rule; a rule without a name is numbered
 	GRPC           bool     // for gRPC calls only
-	Port           uint16   // of the parent; 0: all of its ports
-	Namespaces     []string // of the clients to which it applies; none: all
+	Port           uint16   // port of the parent; 0: all its ports
+	Namespaces     []string // namespaces of the clients to which it applies; none: all
 	Matches        []Match  // at most one; none: everything matches
 	Filters        []Filter
-	Backends       []Backend     // none: 500, as the Gateway API requires, or UNAVAILABLE
-	Timeout        time.Duration // for the request; 0: none
-	BackendTimeout time.Duration // for one attempt; 0: none
+	Backends       []Backend     // none: the response is 500, as the Gateway API requires, or UNAVAILABLE for gRPC
+	Timeout        time.Duration // of the request; 0: none
+	BackendTimeout time.Duration // of one attempt; 0: none
 	Retry          *Retry
 }
 
-// A Match is a condition on a request: all set fields must match.
+// A Match is a condition on a request. All fields that are set must match.
 type Match struct {
 	Path    *Text
-	Call    *Call // in a GRPCRoute, instead of Path
+	Call    *Call // of a GRPCRoute, in place of Path
 	Headers []Pair
 	Query   []Pair
 	Method  string
@@ -172,7 +175,7 @@ type Match struct {
 // A Call is a gRPC method to match. An empty string matches all.
 type Call struct {
 	Kind            TextKind // [Exact] or [RegExp]
-	Service, Method string   // package.Service, Method
+	Service, Method string   // package.Service and the name of the method
 }
 
 // A Text is a string to match.
@@ -181,7 +184,7 @@ type Text struct {
 	Value string
 }
 
-// A TextKind says how a text is compared.
+// A TextKind determines how a text is compared.
 type TextKind string
 
 const (
@@ -203,16 +206,16 @@ type Filter struct {
 	Redirect        *Redirect
 	Rewrite         *Rewrite
 	Mirror          *Backend
-	MirrorPercent   float64 // of the requests, for Mirror: above 0, up to 100
+	MirrorPercent   float64 // percentage of the requests that Mirror gets: above 0, up to 100
 }
 
-// Headers are changes of headers.
+// Headers describes changes of headers.
 type Headers struct {
 	Set, Add [][2]string
 	Remove   []string
 }
 
-// A Redirect is sent as the response instead of calling a backend. Empty fields keep the request's
+// A Redirect is the response to a request, in place of a call to a backend. Empty fields keep the request's
 // value.
 type Redirect struct {
 	Scheme, Host string
@@ -227,7 +230,7 @@ type Rewrite struct {
 	Path *PathChange
 }
 
-// A PathChange replaces a whole path, or the prefix that was matched.
+// A PathChange replaces a whole path, or only the matched prefix.
 type PathChange struct {
 	Full   string
 	Prefix *string
@@ -235,12 +238,12 @@ type PathChange struct {
 
 // A Backend receives a share of the requests.
 //
-// It contains the name of its service instead of a pointer, because routes are circular (the backend of
-// a service's route is usually that service), and because a change of one service's endpoints must not
-// change every service with a route to it.
+// It contains the name of its service instead of a pointer, for two reasons. Routes are circular: the backend
+// of a service's route is usually that service. And if one service's endpoints change, other services with a
+// route to it must not change.
 type Backend struct {
-	Kind            string // kind in the route, if it is not Service; such a backend never exists
-	Namespace, Name string // as in the route
+	Kind            string // kind in the route if it is not Service; there is never such a backend
+	Namespace, Name string // names in the route
 	Host            string // [Service.Host]; empty: the backend is not [Resolved], and its share gets 500
 	Port            uint16
 	Weight          uint32
@@ -254,7 +257,7 @@ type Retry struct {
 	Backoff  time.Duration
 }
 
-// PortTLS returns the TLS mode of a port.
+// PortTLS returns the TLS mode of a port: its own, or otherwise that of all other ports.
 func (w *Workload) PortTLS(number uint16) TLSMode {
 	for _, p := range w.Ports {
 		if p.Number == number {

@@ -9,8 +9,8 @@ import (
 // A Place is the location of a client. Empty fields are unknown.
 type Place struct{ Node, Zone string }
 
-// PlaceOf returns the place of w. The zone is the one that EndpointSlices name for any pod on the same
-// node, so that outriderd need not read nodes.
+// PlaceOf returns the place of w; if w is nil, the empty place. If the zone of w is not known, it is the zone
+// that EndpointSlices contain for the node, so that outriderd need not read nodes.
 func (m *Mesh) PlaceOf(w *Workload) Place {
 	if w == nil {
 		return Place{}
@@ -18,10 +18,10 @@ func (m *Mesh) PlaceOf(w *Workload) Place {
 	return Place{w.Node, cmp.Or(w.Zone, m.tables.Zones.Get(w.Node))}
 }
 
-// SameNodes reports whether the zones of nodes are the same as in another snapshot.
+// SameNodes reports whether all nodes have the same zones in m and in another snapshot.
 func (m *Mesh) SameNodes(other *Mesh) bool { return m.tables.Zones == other.tables.Zones }
 
-// EffectiveZone returns the zone in the slice of e, or else the zone of its workload.
+// EffectiveZone returns the zone of e in its slice or, if it has none there, the zone of its workload.
 func (e *Endpoint) EffectiveZone() string {
 	if e.Zone == "" && e.Workload != nil {
 		return e.Workload.Zone
@@ -29,7 +29,7 @@ func (e *Endpoint) EffectiveZone() string {
 	return e.Zone
 }
 
-// Relevant returns the part of a place on which the order of s's endpoints depends.
+// Relevant returns a place that has only those fields of at on which the order of s's endpoints depends.
 func (s *Service) Relevant(at Place) Place {
 	byNode := func(e Endpoint) bool {
 		return at.Node != "" && (has(e.ForNodes, at.Node) || s.Traffic == SameNode && e.Node == at.Node)
@@ -46,9 +46,10 @@ func (s *Service) Relevant(at Place) Place {
 	return at
 }
 
-// Near returns a function that selects, among endpoints of s, those that a client at a place should
-// use, as kube-proxy does: by the hints in slices, which have no effect unless every endpoint has one.
-// If there are none, an endpoint's own zone or node counts as its hint. Nil selects all.
+// Near returns a function that selects, among endpoints of s, those that a client at a place should use; nil
+// selects all. It selects as kube-proxy does, by the hints in slices; these have no effect unless every
+// endpoint has one. If there are no hints, the zone or node of an endpoint is used as its hint, according to
+// s.Traffic.
 func (s *Service) Near(endpoints []Endpoint, at Place) func(Endpoint) bool {
 	hinted := func(of func(Endpoint) string) bool {
 		return !slices.ContainsFunc(endpoints, func(e Endpoint) bool { return of(e) == "" })
@@ -76,7 +77,7 @@ func (s *Service) Near(endpoints []Endpoint, at Place) func(Endpoint) bool {
 	return nil
 }
 
-// has reports whether a hint contains a name. Names contain no comma.
+// has reports whether a hint contains a name. Names do not contain commas.
 func has(hint, name string) bool {
 	return strings.HasPrefix(hint, name+",") || strings.Contains(hint, ","+name+",")
 }

@@ -53,16 +53,17 @@ type ServiceSpec struct {
 	ExportTo        []string
 	Traffic         Traffic
 
-	// Selector selects the workloads that are its endpoints, if it has no [SliceSpec].
+	// Selector selects the workloads that are the service's endpoints, unless a [SliceSpec] names the
+	// service.
 	Selector        map[string]string
 	PublishNotReady bool
-	IPv4, IPv6      bool // families of its endpoints; neither: those of Addresses, or else both
+	IPv4, IPv6      bool // address families of its endpoints; neither: those of Addresses, or otherwise both
 }
 
-// A PortSpec is a port of a service, with the corresponding port of its endpoints.
+// A PortSpec is a port of a service, with the port of its endpoints to which it leads.
 type PortSpec struct {
 	Port
-	Target     uint16 // 0: given by TargetName, or else the same number
+	Target     uint16 // port of the endpoints; 0: given by TargetName, or otherwise equal to Number
 	TargetName string
 }
 
@@ -74,7 +75,7 @@ type SliceSpec struct {
 	Endpoints       []SliceEndpoint
 }
 
-// A SlicePort is the number that a named port of the service has at every endpoint.
+// A SlicePort is a named port of the service, with its number at every endpoint of the slice.
 type SlicePort struct {
 	Name   string
 	Number uint16
@@ -87,14 +88,15 @@ type SliceEndpoint struct {
 	Serving   bool // terminating, but still answers
 	Node      string
 	Zone      string
-	ForZones  []string // hints: the zones and nodes whose clients should use it
-	ForNodes  []string
-	Hostname  string
-	Pod       string // name of the pod; empty if the endpoint is not a pod
+	// hints: the zones and nodes whose clients should use the endpoint
+	ForZones []string
+	ForNodes []string
+	Hostname string
+	Pod      string // name of the pod; empty if the endpoint is not a pod
 }
 
-// A WorkloadSpec is a Pod that may have traffic, or a host. A pod that has ended has no part, because
-// its address may belong to another one now.
+// A WorkloadSpec is a Pod that may have traffic, or a Host. A pod that has ended has no WorkloadSpec, because
+// its address may belong to another pod by now.
 type WorkloadSpec struct {
 	Workload // Ports and TLS are unset
 
@@ -109,12 +111,13 @@ type WorkloadSpec struct {
 type PolicySpec struct {
 	Name, Namespace string
 	Created         time.Time
-	Selector        map[string]string // none: applies to the namespace, or from the root namespace to the mesh
+	Selector        map[string]string // none: applies to the namespace or, in the root namespace, to the mesh
 	Mode            Mode
 	Ports           map[uint16]Mode // only with a selector
 }
 
-// A Mode is a mode in a policy. The zero value inherits from the next wider policy.
+// A Mode is the mutual TLS mode in a PeerAuthentication. If it is unset, the mode of the next wider policy is
+// inherited.
 type Mode string
 
 const (
@@ -124,20 +127,21 @@ const (
 	ModeDisable    Mode = "DISABLE"
 )
 
-// A RouteSpec is an HTTPRoute or a GRPCRoute with services as parents.
+// A RouteSpec is an HTTPRoute or a GRPCRoute whose parents are services.
 type RouteSpec struct {
 	Name, Namespace string
 	GRPC            bool // a GRPCRoute
 	Created         time.Time
 	Generation      int64 // of the object; 0 in files
 	Parents         []Parent
-	Rules           []Route // with the names of rules; Port, Namespaces and the backends' Host are unset
+	// Names contain only the rule's name. Port, Namespaces and the Host of backends are unset.
+	Rules []Route
 }
 
 // A Parent is a service to which a route is attached.
 type Parent struct {
 	Namespace, Name string
-	Port            uint16 // 0: all ports, or the port named Section
+	Port            uint16 // 0: the port with the name Section, or all ports
 	Section         string
 }
 
@@ -161,7 +165,7 @@ func (w *Workload) Key() Key {
 // Service returns the key of the Service.
 func (p Parent) Service() Key { return Key{KindService, p.Namespace, p.Name} }
 
-// ServicePorts returns the ports by number.
+// ServicePorts returns the ports, sorted by number.
 func (s *ServiceSpec) ServicePorts() []Port {
 	if len(s.Ports) == 0 {
 		return nil
@@ -174,8 +178,8 @@ func (s *ServiceSpec) ServicePorts() []Port {
 	return out
 }
 
-// Selects reports whether a selector matches labels. An empty selector matches nothing, because a
-// Service without one gets its endpoints from slices.
+// Selects reports whether a selector matches labels. An empty selector does not match anything, because a
+// Service without a selector gets its endpoints from slices.
 func Selects(selector, labels map[string]string) bool {
 	for k, v := range selector {
 		if got, ok := labels[k]; !ok || got != v {

@@ -2,10 +2,10 @@ package mesh
 
 import "strings"
 
-// protocols maps declared values to protocols. A service's port declares one in appProtocol, or before
-// the first dash in its name. Sources: Istio's "Protocol Selection", Kubernetes' standard application
-// protocols (KEP-3726), and the specifications of protocols in which the server speaks first. Port
-// numbers are never used.
+// protocols maps declared values to protocols. A service's port declares a value in appProtocol, or in its
+// name before the first dash. Sources: Istio's "Protocol Selection", Kubernetes' standard application
+// protocols (KEP-3726), and the specifications of protocols in which the server sends first. Port numbers are
+// never used.
 var protocols = map[string]Protocol{
 	"http":     HTTP,
 	"http1":    HTTP,
@@ -41,8 +41,8 @@ var protocols = map[string]Protocol{
 	"kubernetes.io/wss": TLS,
 }
 
-// ProtocolOf returns the protocol that a service's port declares: by its appProtocol, else by its name.
-// Transport is the Kubernetes protocol; empty means TCP.
+// ProtocolOf returns the protocol that a service's port declares: by its appProtocol or, if that is empty, by
+// its name. Transport is the port's protocol in Kubernetes; empty means TCP.
 func ProtocolOf(appProtocol, portName, transport string) Protocol {
 	switch transport {
 	case "", "TCP":

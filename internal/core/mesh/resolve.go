@@ -27,7 +27,7 @@ func (c Config) Complete() Config {
 	return c
 }
 
-// Host returns the host of a service.
+// Host returns the DNS name of a Kubernetes service.
 func (c Config) Host(namespace, name string) string {
 	return name + "." + namespace + ".svc." + c.Domain
 }
@@ -49,9 +49,9 @@ func (m *Mesh) Visible(s *Service, namespace string) bool {
 	})
 }
 
-// Resolve returns the service that a client in a namespace reaches by a name, or nil if it can see
-// none. The name is completed as by a pod's resolver: reviews, reviews.shop, reviews.shop.svc or the
-// full name. It is case-insensitive, may end in a dot, and has no port.
+// Resolve returns the service that a client in a namespace reaches by a name, or nil if there is none that it
+// can see. Name is completed as by a pod's resolver: reviews, reviews.shop, reviews.shop.svc or the full
+// name. It is case-insensitive, may end in a dot, and contains no port.
 func (m *Mesh) Resolve(name, clientNamespace string) *Service {
 	name = canonical(name)
 	s := m.Service(name)
@@ -64,8 +64,8 @@ func (m *Mesh) Resolve(name, clientNamespace string) *Service {
 	return s
 }
 
-// ResolveHostname returns the endpoints of a pod's own name in a headless service, such as
-// db-0.db.shop.svc, one for each port and address; nil if there are none.
+// ResolveHostname resolves the own name of a pod in a headless service, such as db-0.db.shop.svc. It returns
+// the service and the pod's endpoints, one for each port and address; nil if there are none.
 func (m *Mesh) ResolveHostname(name, clientNamespace string) (*Service, []Endpoint) {
 	hostname, service, ok := strings.Cut(canonical(name), ".")
 	if !ok {

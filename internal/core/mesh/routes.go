@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// MaxRouteBytes limits one namespace's routes for one service, because the proxies of all the service's
-// clients store them and compare each request with them.
+// MaxRouteBytes is the maximum size, in bytes, of the routes that one namespace may have for one service. It
+// limits them because the proxies of all clients of the service store them and compare each request with
+// them.
 const MaxRouteBytes = 1 << 20
 
 // kind returns the kind of the route's object.
@@ -45,7 +46,7 @@ func eachBackend(backends []Backend, filters []Filter, f func(*Backend)) {
 	}
 }
 
-// OverriddenMessage says that an HTTPRoute is not used on ports of a service.
+// OverriddenMessage returns the message that an HTTPRoute is not used on ports of a service.
 func OverriddenMessage(namespace, name string, ports []Port) string {
 	var numbers []string
 	for _, p := range ports {
@@ -54,7 +55,7 @@ func OverriddenMessage(namespace, name string, ports []Port) string {
 	return fmt.Sprintf("is not used for port %s of Service %s/%s, for which there is a GRPCRoute", strings.Join(numbers, ", "), namespace, name)
 }
 
-// ExcessMessage says that the routes of a namespace exceed the limit.
+// ExcessMessage returns the message that the routes of a namespace for a service exceed [MaxRouteBytes].
 func ExcessMessage(namespace, name string) string {
 	return fmt.Sprintf("is ignored for Service %s/%s, and so are the younger ones: with it the routes of this namespace take more than the %d KiB that they may have there; remove some, or split the Service", namespace, name, MaxRouteBytes>>10)
 }
@@ -67,8 +68,8 @@ func (r *Route) client() string {
 	return r.Namespaces[0]
 }
 
-// CompareRoutes defines the order of precedence: by the namespace of the clients, routes for all
-// clients last; then GRPCRoutes first; then the Gateway API's order of matches.
+// CompareRoutes defines the order of precedence: first by the namespace of the clients, with routes for all
+// clients last; then GRPCRoutes before HTTPRoutes; then the Gateway API's order of matches.
 func CompareRoutes(x, y Route) int {
 	return cmp.Or(compareClients(x.client(), y.client()), CompareBool(!x.GRPC, !y.GRPC), CompareMatches(x.firstMatch(), y.firstMatch()))
 }
@@ -77,7 +78,7 @@ func compareClients(x, y string) int {
 	return cmp.Or(CompareBool(x == "", y == ""), cmp.Compare(x, y))
 }
 
-// Unresolved says what follows if a backend is not [Resolved].
+// Unresolved returns the message about a backend that is not [Resolved], for the given reason.
 func Unresolved(reason Resolution, to *Backend) string {
 	switch reason {
 	case InvalidKind:
@@ -90,11 +91,12 @@ func Unresolved(reason Resolution, to *Backend) string {
 	return fmt.Sprintf("there is no Service %s/%s with the port %d", to.Namespace, to.Name, to.Port)
 }
 
-// pathRank orders kinds of paths. The Gateway API leaves the rank of regular expressions open. They are
-// between the others, so that a rule for all paths does not hide them.
+// pathRank orders kinds of paths. The Gateway API does not define the rank of regular expressions. Here they
+// come before prefixes, so that a rule for all paths does not hide them.
 var pathRank = map[TextKind]int{Exact: 3, RegExp: 2, Prefix: 1}
 
-// firstMatch returns the only match of a route, or the zero match, which matches everything.
+// firstMatch returns the only match of a route. If there is none, it returns the zero match, which matches
+// everything.
 func (r *Route) firstMatch() Match {
 	if len(r.Matches) == 0 {
 		return Match{}
@@ -102,9 +104,9 @@ func (r *Route) firstMatch() Match {
 	return r.Matches[0]
 }
 
-// CompareMatches defines the order of the Gateway API's HTTPRouteRule.matches: an exact path, a longer
-// prefix, a method, more headers, more query parameters; and of GRPCRouteRule.matches: a longer
-// service, a longer method, more headers.
+// CompareMatches defines the order of precedence of matches. In an HTTPRoute it is that of
+// HTTPRouteRule.matches: an exact path, a longer prefix, a method, more headers, more query parameters. In a
+// GRPCRoute it is that of GRPCRouteRule.matches: a longer service, a longer method, more headers.
 func CompareMatches(a, b Match) int {
 	rank := func(m Match) (kind, length int) {
 		if m.Path == nil {
@@ -129,9 +131,9 @@ func CompareMatches(a, b Match) int {
 	)
 }
 
-// RoutesFor returns the routes of s for clients in a namespace on a port, in order of precedence. If
-// that namespace has its own routes for s, only those are used; if there are routes of both kinds, only
-// the GRPCRoutes (both as in the Gateway API, GEP-1294).
+// RoutesFor returns the routes of s for clients in a namespace on a port, in order of precedence. If that
+// namespace has its own routes for s, only those are used. If there are routes of both kinds, only the
+// GRPCRoutes are used. The Gateway API defines both rules (GEP-1294).
 func (s *Service) RoutesFor(namespace string, port uint16) []Route {
 	if own := s.routesOf(namespace, port); own != nil {
 		return own
@@ -139,7 +141,8 @@ func (s *Service) RoutesFor(namespace string, port uint16) []Route {
 	return s.routesOf("", port)
 }
 
-// routesOf returns only the routes for clients in one namespace, or only those for all clients.
+// routesOf returns the routes of s for one value of [Route.client]: those for one namespace, or those for all
+// clients.
 func (s *Service) routesOf(client string, port uint16) []Route {
 	first, _ := slices.BinarySearchFunc(s.Routes, client, func(r Route, c string) int { return compareClients(r.client(), c) })
 	var out []Route
@@ -155,7 +158,7 @@ func (s *Service) routesOf(client string, port uint16) []Route {
 	return out
 }
 
-// hasGRPC reports whether these routes include GRPCRoutes, which take precedence.
+// hasGRPC reports whether the routes for a client on a port include GRPCRoutes, which take precedence.
 func (s *Service) hasGRPC(client string, port uint16) bool {
 	first, _ := slices.BinarySearchFunc(s.Routes, client, func(r Route, c string) int { return compareClients(r.client(), c) })
 	for i := range s.Routes[first:] {
@@ -181,8 +184,8 @@ func (p Parent) Ports(s *Service) []Port {
 	return out
 }
 
-// Overridden returns those of the ports on which r is not used, because s has a GRPCRoute for the same
-// clients there.
+// Overridden returns those of the ports on which r is not used because s has a GRPCRoute there for the same
+// clients.
 func (s *Service) Overridden(r *RouteSpec, ports []Port) []Port {
 	if r.GRPC {
 		return nil
@@ -200,7 +203,7 @@ func (s *Service) Overridden(r *RouteSpec, ports []Port) []Port {
 	return out
 }
 
-// Excess says why s does not use r although it is valid; empty if s uses it.
+// Excess returns the message why s does not use r although r is valid; empty: s uses it.
 func (s *Service) Excess(r *RouteSpec) string {
 	if _, found := slices.BinarySearchFunc(s.RoutesLeftOut, r.Key(), Key.Compare); !found {
 		return ""

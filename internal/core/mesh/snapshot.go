@@ -43,11 +43,11 @@ func Of(c Config, t Tables) *Mesh { return &Mesh{Config: c, tables: t} }
 // Tables returns the tables of m.
 func (m *Mesh) Tables() Tables { return m.tables }
 
-// A Location says where a workload is found: all clients find a pod at its address, but only those in
-// the same namespace find a Host. The cluster assigned the pod's address, but a Host's address was
-// chosen by its author, who could otherwise divert other people's connections.
+// A Location is the key by which a workload is found. All clients find a pod at its address, because the
+// cluster assigned that. Only clients in the same namespace find a Host: its author chose the address, and
+// could otherwise divert the connections of other tenants.
 type Location struct {
-	Namespace string // for a Host
+	Namespace string // namespace of a Host; empty for a pod
 	Addr      netip.Addr
 }
 
@@ -78,8 +78,8 @@ func (m *Mesh) ByName(namespace, name string) *Service {
 	return m.tables.Services.Get(m.Config.Host(namespace, name))
 }
 
-// ByAddress returns the service with a virtual address, or nil. If several have it, it is the first by
-// namespace and name.
+// ByAddress returns the service with a virtual address, or nil. If several services have the address, it
+// returns the first by namespace and name.
 func (m *Mesh) ByAddress(addr netip.Addr) *Service {
 	host := m.tables.VIPs.Get(addr.Unmap())
 	if host == "" {
@@ -88,9 +88,9 @@ func (m *Mesh) ByAddress(addr netip.Addr) *Service {
 	return m.tables.Services.Get(host)
 }
 
-// Workload returns the workload that clients in a namespace reach at an address: a pod, or else a Host
-// in their namespace, or nil. Pods on their node's network are not found, because they share the node's
-// address.
+// Workload returns the workload that clients in a namespace reach at an address: a pod, or otherwise a Host
+// in their namespace; nil if there is neither. It does not find pods on their node's network, because they
+// share the node's address.
 func (m *Mesh) Workload(addr netip.Addr, namespace string) *Workload {
 	addr = addr.Unmap()
 	id := cmp.Or(m.tables.Addresses.Get(Location{Addr: addr}), m.tables.Addresses.Get(Location{namespace, addr}))
@@ -107,7 +107,7 @@ func (m *Mesh) Host(namespace, name string) *Workload {
 	return m.tables.Workloads.Get(Key{KindHost, namespace, name})
 }
 
-// ServicesOf returns the services in w's namespace that have it as an endpoint, by host.
+// ServicesOf returns the services in w's namespace of which w is an endpoint, sorted by host.
 func (m *Mesh) ServicesOf(w *Workload) []*Service {
 	hosts := m.tables.ServicesOf.Get(w.Key())
 	if hosts == nil {
@@ -120,14 +120,14 @@ func (m *Mesh) ServicesOf(w *Workload) []*Service {
 	return out
 }
 
-// Services returns all services, by host. The first call on a snapshot is expensive, because it sorts
+// Services returns all services, sorted by host. The first call for a snapshot is expensive, because it sorts
 // them.
 func (m *Mesh) Services() []*Service {
 	m.sort()
 	return m.byHost
 }
 
-// Workloads returns all workloads, by namespace and name. The first call on a snapshot sorts them.
+// Workloads returns all workloads, sorted by namespace and name. The first call for a snapshot sorts them.
 func (m *Mesh) Workloads() []*Workload {
 	m.sort()
 	return m.byName
@@ -155,11 +155,11 @@ func compareWorkloads(a, b *Workload) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), CompareBool(a.Host, b.Host))
 }
 
-// A Change is a change of one object. Old is nil if it was added, New if it was removed.
+// A Change is a change of one object. Old is nil if the object was added, New if it was removed.
 type Change[T any] struct{ Old, New *T }
 
-// Changed returns the differences between two snapshots from one source, by host and by name. Its cost
-// depends on the shards that they do not share.
+// Changed returns the differences between two snapshots from one source, sorted by host and by name. Its cost
+// depends on the number of shards that the snapshots do not share (package persistent).
 func Changed(old, new *Mesh) (services []Change[Service], workloads []Change[Workload]) {
 	persistent.Diff(old.tables.Services, new.tables.Services, func(_ string, was, is *Service) {
 		services = append(services, Change[Service]{was, is})
