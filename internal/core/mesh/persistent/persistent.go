@@ -1,6 +1,6 @@
-// Package persistent implements maps whose versions share most of their data: only shards that are
-// written are copied. A snapshot of a large map thus costs as much as its changes, and two versions are
-// compared only in the shards that they do not share.
+// Package persistent implements maps whose versions share most of their data: a write copies only the shard
+// that contains the key. So the cost of a new version of a large map depends on the number of its changes,
+// and only the shards that two versions do not share must be compared.
 package persistent
 
 import (
@@ -10,19 +10,20 @@ import (
 	"reflect"
 )
 
-// shards limits the cost of a change, which copies one shard: with 10,000 keys a shard has 40 entries.
+// shards is the number of shards of a map. Many small ones limit the cost of a change, which copies one
+// shard: with 10,000 keys a shard has 40 entries.
 const shards = 256
 
 var seed = maphash.MakeSeed()
 
-// A Map is immutable. A nil Map is empty. The zero V means that a key is missing.
+// A Map is immutable. A nil Map is empty. The zero value of V stands for a missing key.
 type Map[K, V comparable] struct {
 	shard [shards]map[K]V
 }
 
 func shardOf[K comparable](k K) int { return int(maphash.Comparable(seed, k) % shards) }
 
-// Get returns the zero V for a missing key.
+// Get returns the value of a key, and the zero V for a missing key.
 func (m *Map[K, V]) Get(k K) V {
 	if m == nil {
 		var none V
@@ -31,7 +32,7 @@ func (m *Map[K, V]) Get(k K) V {
 	return m.shard[shardOf(k)][k]
 }
 
-// All returns the entries in no order.
+// All returns the entries in undefined order.
 func (m *Map[K, V]) All() iter.Seq2[K, V] {
 	return func(yield func(K, V) bool) {
 		if m == nil {
@@ -58,18 +59,18 @@ func (m *Map[K, V]) Len() int {
 	return n
 }
 
-// A Table makes versions of a map. Each shard is copied when it is first written after a version was
-// made. The zero Table is empty.
+// A Table makes versions of a map. The first write to a shard after a version was made copies that shard. The
+// zero Table is empty.
 type Table[K, V comparable] struct {
 	now     *Map[K, V]
-	written bool         // now is not a version yet
-	own     [shards]bool // shards that no version contains yet
+	written bool         // now has changes that no version contains
+	own     [shards]bool // shards that were copied after the last version
 }
 
 // Get returns the value that was last put.
 func (t *Table[K, V]) Get(k K) V { return t.now.Get(k) }
 
-// Put sets the value of a key; the zero V removes the key. Putting the present value changes nothing.
+// Put sets the value of a key; the zero V removes the key. Putting the same value again changes nothing.
 func (t *Table[K, V]) Put(k K, v V) {
 	if t.now.Get(k) == v {
 		return
@@ -100,13 +101,14 @@ func (t *Table[K, V]) writable(i int) map[K]V {
 	return *s
 }
 
-// Version returns the current content. If nothing has changed, it returns the last version.
+// Version returns the current content as a version, which later changes do not affect. If nothing has
+// changed, it returns the last version.
 func (t *Table[K, V]) Version() *Map[K, V] {
 	t.written, t.own = false, [shards]bool{}
 	return t.now
 }
 
-// Diff calls f for each key whose values differ, in no order.
+// Diff calls f for each key whose values differ, in undefined order. A missing key has the zero V.
 func Diff[K, V comparable](old, new *Map[K, V], f func(k K, old, new V)) {
 	if old == new {
 		return
