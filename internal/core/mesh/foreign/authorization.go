@@ -8,10 +8,11 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// unsupportedSources are the fields of from.source that depend on headers, and are not supported.
+// unsupportedSources are the fields of from.source that depend on request headers.
 var unsupportedSources = []string{"remoteIpBlocks", "notRemoteIpBlocks", "requestPrincipals", "notRequestPrincipals"}
 
-// judgeAuthorization finds parts of an AuthorizationPolicy that are not enforced as written.
+// judgeAuthorization reports the parts of an AuthorizationPolicy that are not enforced as written. It returns
+// false if there are none.
 func judgeAuthorization(s *mesh.IgnoredSpec, object fields) bool {
 	spec := object.at("spec")
 	action := cmp.Or(spec.text("action"), "ALLOW")
@@ -48,7 +49,7 @@ func judgeAuthorization(s *mesh.IgnoredSpec, object fields) bool {
 	return len(reasons) > 0
 }
 
-// unsupportedConditions returns the paths of conditions that cannot be judged.
+// unsupportedConditions returns the paths of conditions that cannot be evaluated.
 func unsupportedConditions(spec fields) []string {
 	var out []string
 	for i, rule := range spec.list("rules") {

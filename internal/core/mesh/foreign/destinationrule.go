@@ -12,13 +12,13 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// insteadOfDestinationRule says what replaces a DestinationRule of Istio: a BackendPolicy for limits
-// and outlier detection, and other objects. It also lists fields that have no equivalent.
+// insteadOfDestinationRule returns what to use in place of a DestinationRule of Istio: a BackendPolicy for
+// limits and outlier detection, and other objects. The result also lists fields that have no equivalent.
 func insteadOfDestinationRule(o fields) string {
 	meta, spec := o.at("metadata"), o.at("spec")
 	r := ruleTranslation{translation: translation{namespace: meta.text("namespace")}}
 	target := r.reference(spec.text("host"))
-	if r.fails { // the host is not a Service, or stands for several
+	if r.fails { // the host is not a Service, or matches several
 		return "use a BackendPolicy of each Service for its limits and outlier detection, a Service for each subset, and an HTTPRoute for their shares"
 	}
 	r.rest("", spec, "host", "trafficPolicy", "subsets", "exportTo")
@@ -61,7 +61,7 @@ type ruleTranslation struct {
 	without []string // fields without an equivalent
 }
 
-// sentence says which objects to use; the policies come last.
+// sentence returns the advice which objects to use. The text of the policies comes last.
 func (r *ruleTranslation) sentence(policies []any, elsewhere, named, subsets, budget bool) string {
 	var use []string
 	if policies != nil {
@@ -105,7 +105,7 @@ func (r *ruleTranslation) sentence(policies []any, elsewhere, named, subsets, bu
 	return out
 }
 
-// rest adds the fields of f that are not among the known ones.
+// rest adds to r.without the fields of f that are not among the known ones.
 func (r *ruleTranslation) rest(prefix string, f fields, known ...string) {
 	for _, k := range slices.Sorted(maps.Keys(f)) {
 		if !slices.Contains(known, k) {
@@ -114,7 +114,7 @@ func (r *ruleTranslation) rest(prefix string, f fields, known ...string) {
 	}
 }
 
-// settings returns the spec of a policy without its targets; nil if nothing is set.
+// settings returns the spec of a BackendPolicy without its targets; nil if nothing is set.
 func (r *ruleTranslation) settings(prefix string, traffic fields) fields {
 	if b := traffic.at("loadBalancer"); b != nil && (len(b) != 1 || b.text("simple") != "LEAST_REQUEST") {
 		r.without = append(r.without, prefix+"loadBalancer (the endpoint with the fewest requests is used, and trafficDistribution of the Service prefers near ones)")
@@ -132,7 +132,7 @@ func (r *ruleTranslation) settings(prefix string, traffic fields) fields {
 	return out
 }
 
-// pool maps fields of a connectionPool to fields of a BackendPolicy's connections.
+// pool maps fields of a DestinationRule's connectionPool to fields of spec.connections in a BackendPolicy.
 var pool = map[string]string{
 	"http.http1MaxPendingRequests": "maxPendingRequests", "http.http2MaxRequests": "maxRequests", "http.idleTimeout": "idleTimeout",
 	"http.maxRequestsPerConnection": "maxRequestsPerConnection", "http.maxRetries": "maxRetries",
@@ -163,7 +163,8 @@ func (r *ruleTranslation) connections(prefix string, from fields) fields {
 	return out
 }
 
-// outliers fills in Istio's defaults, because Outrider's differ.
+// outliers translates outlierDetection. For unset fields it writes Istio's defaults, because Outrider's are
+// different.
 func (r *ruleTranslation) outliers(prefix string, from fields) fields {
 	if from == nil {
 		return nil

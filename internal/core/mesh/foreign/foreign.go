@@ -1,9 +1,9 @@
-// Package foreign reads objects of kinds that other meshes and gateways support, and Outrider does not.
-// It says why an object has no effect here, whether it should forbid something, and what to use
-// instead; a VirtualService or a DestinationRule is translated.
+// Package foreign reads objects of kinds that other meshes and gateways support, and Outrider does not. It
+// reports why an object has no effect here, whether it should forbid something, and what to use instead. For
+// a VirtualService or a DestinationRule that is a translation.
 //
-// Kinds that are not in its table do not belong to a mesh. It accepts objects of any form, as decoded
-// from JSON or YAML.
+// Kinds that are not in its table do not belong to a mesh. It accepts objects of any form, as decoded from
+// JSON or YAML.
 package foreign
 
 import (
@@ -14,17 +14,17 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// An ignoredKind says why a kind is ignored, and which of its objects.
+// An ignoredKind describes a kind of which some or all objects are ignored.
 type ignoredKind struct {
 	instead string
-	guards  func(spec fields) bool // whether an object should forbid something; nil: none does
-	skip    func(spec fields) bool // whether an object is for another mesh or a gateway; nil: none is
-	// judge completes the report on one object, and returns whether the object is ignored at all. It
-	// may be nil.
+	guards  func(spec fields) bool // reports whether an object should forbid something; nil: no object does
+	skip    func(spec fields) bool // reports whether an object is for another mesh or a gateway; nil: no object is
+	// judge completes the report on one object, and returns false if the object is not ignored at all. It may
+	// be nil.
 	judge func(s *mesh.IgnoredSpec, object fields) bool
 }
 
-// ignoredKinds are the reported kinds, by group and kind. Other unknown kinds do not belong to a mesh.
+// ignoredKinds contains the reported kinds, by group and kind. Other unknown kinds do not belong to a mesh.
 var ignoredKinds = map[[2]string]ignoredKind{
 	{"security.istio.io", "AuthorizationPolicy"}:      {skip: ofGateway, judge: judgeAuthorization},
 	{"security.istio.io", "RequestAuthentication"}:    {"it checks no tokens of requests; check them in the application", always, ofGateway, nil},
@@ -57,13 +57,13 @@ func Resources() map[string]mesh.Kind {
 	return out
 }
 
-// fields are the fields of an object that was decoded from JSON or YAML.
+// fields contains the fields of an object that was decoded from JSON or YAML.
 type fields map[string]any
 
 func (f fields) at(key string) fields   { v, _ := f[key].(map[string]any); return v }
 func (f fields) text(key string) string { v, _ := f[key].(string); return v }
 
-// list returns the items of a list; an item that is not an object becomes nil.
+// list returns the items of a list. An item that is not an object becomes nil.
 func (f fields) list(key string) (out []fields) {
 	list, _ := f[key].([]any)
 	for _, item := range list {
@@ -100,18 +100,18 @@ func registryOnly(spec fields) bool {
 	return spec.at("outboundTrafficPolicy").text("mode") == "REGISTRY_ONLY"
 }
 
-// ofGateway reports whether a policy is only for gateways, which belong to another controller.
+// ofGateway reports whether a policy applies only to gateways, which belong to another controller.
 func ofGateway(spec fields) bool {
 	kinds := append(spec.kinds("targetRefs"), spec.at("targetRef").text("kind"))
 	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == "" })
 	return len(kinds) > 0 && !slices.ContainsFunc(kinds, func(kind string) bool { return !strings.HasPrefix(kind, "Gateway") })
 }
 
-// notOfService reports whether a route has no Service as parent, so that it belongs to a gateway.
+// notOfService reports whether a route has no Service as parent. Such a route belongs to a gateway.
 func notOfService(spec fields) bool { return !slices.Contains(spec.kinds("parentRefs"), "Service") }
 
-// Read returns a report on an object that was decoded from JSON or YAML; nil if its kind is supported,
-// or does not belong to a mesh.
+// Read returns a report on an object that was decoded from JSON or YAML; nil if Outrider supports the object,
+// or if its kind does not belong to a mesh.
 func Read(object map[string]any) *mesh.IgnoredSpec {
 	o := fields(object)
 	group, _, _ := strings.Cut(o.text("apiVersion"), "/")

@@ -14,11 +14,11 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// maxTranslation is the longest HTTPRoute that is included in a line of text.
+// maxTranslation is the maximum length, in bytes, of a translation that is included in a message.
 const maxTranslation = 2000
 
-// insteadOfVirtualService says what replaces a VirtualService of Istio: an HTTPRoute, if it can express
-// the whole object.
+// insteadOfVirtualService returns what to use in place of a VirtualService of Istio. If an HTTPRoute can
+// express the whole object, the result contains that HTTPRoute.
 func insteadOfVirtualService(o fields) string {
 	plain := "use an HTTPRoute"
 	if slices.ContainsFunc(o.at("spec").list("http"), func(h fields) bool { return h["fault"] != nil }) {
@@ -50,11 +50,11 @@ func insteadOfVirtualService(o fields) string {
 type translation struct {
 	namespace    string
 	fails        bool // a part cannot be expressed by an HTTPRoute, or would have another meaning
-	port, prefix bool // the translation contains a port that the object does not name, or a prefix
-	grant        bool // a backend is in another namespace
+	port, prefix bool // the translation contains a port that the object does not have, or a path prefix
+	grant        bool // a backend is in another namespace, so a ReferenceGrant is needed
 }
 
-// only fails if f has other keys, because these would be lost in the translation.
+// only makes the translation fail if f has keys other than these, because they would be lost.
 func (t *translation) only(f fields, keys ...string) {
 	for k := range f { // any order: one suffices
 		if !slices.Contains(keys, k) {
@@ -63,7 +63,7 @@ func (t *translation) only(f fields, keys ...string) {
 	}
 }
 
-// number reads a number, which YAML and JSON decode to different types.
+// number reads a number, which has a different type if it was decoded from YAML than from JSON.
 func (f fields) number(key string) float64 {
 	switch n := f[key].(type) {
 	case int64:
@@ -96,10 +96,11 @@ func (t *translation) route(o fields) fields {
 		rule, matches := t.rule(h)
 		rules, order = append(rules, rule), append(order, matches...)
 	}
-	if len(rules) == 0 { // an HTTPRoute without rules would match everything
+	if len(rules) == 0 { // an HTTPRoute without rules matches everything
 		t.fails = true
 	}
-	// An HTTPRoute's rules take effect in the standard's order, not in the order of the list.
+	// The rules of an HTTPRoute take effect in the order that the Gateway API defines, not in the order of
+	// the list.
 	if !slices.IsSortedFunc(order, func(a, b mesh.Match) int { return mesh.CompareMatches(a, b) }) {
 		t.fails = true
 	}
@@ -111,7 +112,7 @@ func (t *translation) route(o fields) fields {
 	}
 }
 
-// some removes empty fields.
+// some removes empty fields from f and returns it.
 func some(f fields) fields {
 	maps.DeleteFunc(f, func(_ string, v any) bool {
 		switch v := v.(type) {
@@ -127,7 +128,7 @@ func some(f fields) fields {
 	return f
 }
 
-// reference returns the Service that a host names, completed as by Istio.
+// reference returns the Service to which a host refers. Short names are completed as by Istio.
 func (t *translation) reference(host string) fields {
 	labels := strings.Split(strings.TrimSuffix(host, ".svc.cluster.local"), ".")
 	if len(labels) == 3 && labels[2] == "svc" {
@@ -224,12 +225,13 @@ func (t *translation) match(m fields) (fields, mesh.Match) {
 	return some(out), is
 }
 
-// text translates a StringMatch.
+// text translates Istio's StringMatch to a type of match and its value. Prefixes are supported only for a
+// path; in other fields they become regular expressions.
 func (t *translation) text(f fields, path bool) (kind, value string) {
 	t.only(f, "exact", "prefix", "regex")
 	switch {
 	case len(f) != 1:
-		t.fails = true // matches if the field is present, whatever its value
+		t.fails = true // an empty match matches if the field is present, whatever its value
 	case f["exact"] != nil:
 		return "Exact", f.text("exact")
 	case f["regex"] != nil:
@@ -296,13 +298,13 @@ func (t *translation) rewrite(r fields, matches []mesh.Match) fields {
 func (t *translation) mirror(m, rule fields) fields {
 	out := fields{"backendRef": t.destination(m)}
 	if p := rule.at("mirrorPercentage"); p != nil {
-		// A fraction of a million can express all of Istio's percentages.
+		// A fraction of a million can express each percentage that Istio allows.
 		out["fraction"] = fields{"numerator": math.Round(p.number("value") * 10_000), "denominator": 1_000_000}
 	}
 	return fields{"type": "RequestMirror", "requestMirror": out}
 }
 
-// duration converts a duration to the Gateway API's format, which has no fractions.
+// duration converts a duration to the Gateway API's format, which has no decimal fractions.
 func (t *translation) duration(text string) string {
 	if text == "" {
 		return ""
@@ -317,7 +319,8 @@ func (t *translation) duration(text string) string {
 	return strings.TrimPrefix(fmt.Sprintf("%ds%dms", d/time.Second, d%time.Second/time.Millisecond), "0s")
 }
 
-// codes returns the statuses in retryOn. Failed connections are always retried.
+// codes returns the statuses in Istio's retryOn. It ignores connection failures, because those are always
+// retried.
 func (t *translation) codes(on string) (out []any) {
 	add := func(codes ...int) {
 		for _, c := range codes {
