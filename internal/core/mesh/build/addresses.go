@@ -9,10 +9,11 @@ import (
 	"outrider.dev/internal/core/mesh/persistent"
 )
 
-// addresses decides who owns an address: a pod; else, of the services with this virtual address, the
-// first by namespace and name; else, for clients in a namespace only, its first Host with the address.
+// addresses determines the owner of each address. It is the pod with the address; otherwise, of the services
+// with this virtual address, the first by namespace and name; otherwise the first Host with the address in
+// the client's namespace, for clients in that namespace only.
 type addresses struct {
-	// residents lists the workloads at each location, in order. A tenant may declare many Hosts with
+	// residents contains the workloads at each location, sorted by key. A tenant may declare many Hosts with
 	// one address; only the first is used.
 	residents map[mesh.Location][]mesh.Key
 	byVIP     multimap[netip.Addr, mesh.Key]
@@ -20,7 +21,7 @@ type addresses struct {
 	stale     set[mesh.Location]
 	staleVIPs set[netip.Addr]
 	table     persistent.Table[mesh.Location, mesh.Key]
-	vips      persistent.Table[netip.Addr, string] // hosts
+	vips      persistent.Table[netip.Addr, string] // hosts of services
 }
 
 func (x *addresses) setService(p *mesh.ServiceSpec, present bool) {
@@ -30,7 +31,8 @@ func (x *addresses) setService(p *mesh.ServiceSpec, present bool) {
 	}
 }
 
-// setWorkload ignores a pod that shares its node's network, because it has no address of its own.
+// setWorkload ignores a pod on its node's network, because the node's address does not belong to the pod
+// alone.
 func (x *addresses) setWorkload(p *mesh.WorkloadSpec, present bool) {
 	for _, a := range p.Addresses {
 		at := p.Location(a)
@@ -48,7 +50,7 @@ func (x *addresses) setWorkload(p *mesh.WorkloadSpec, present bool) {
 	}
 }
 
-// resident returns the first workload at a location, or the zero key.
+// resident returns the first workload at a location; the zero key if there is none.
 func (x *addresses) resident(at mesh.Location) mesh.Key {
 	if list := x.residents[at]; len(list) > 0 {
 		return list[0]
@@ -56,7 +58,7 @@ func (x *addresses) resident(at mesh.Location) mesh.Key {
 	return mesh.Key{}
 }
 
-// service returns the service with a virtual address, or the zero key.
+// service returns the service that owns a virtual address; the zero key if there is none.
 func (x *addresses) service(addr netip.Addr) mesh.Key {
 	if x.resident(mesh.Location{Addr: addr}) != (mesh.Key{}) {
 		return mesh.Key{}
@@ -69,7 +71,7 @@ func (x *addresses) owner(addr netip.Addr, namespace string) mesh.Key {
 	return cmp.Or(x.resident(mesh.Location{Addr: addr}), x.service(addr), x.resident(mesh.Location{Namespace: namespace, Addr: addr}))
 }
 
-// contested returns all services with an address that may get a different owner.
+// contested returns all services with an address whose owner may have changed.
 func (x *addresses) contested() set[mesh.Key] {
 	for at := range x.stale {
 		if len(x.byVIP[at.Addr]) > 0 {
@@ -83,7 +85,7 @@ func (x *addresses) contested() set[mesh.Key] {
 	return out
 }
 
-// of returns the addresses of a service that it owns.
+// of returns those addresses of a service that the service owns.
 func (x *addresses) of(spec *mesh.ServiceSpec) []netip.Addr {
 	other := func(a netip.Addr) bool { return x.service(a) != spec.Key() }
 	if !slices.ContainsFunc(spec.Addresses, other) {
@@ -92,7 +94,7 @@ func (x *addresses) of(spec *mesh.ServiceSpec) []netip.Addr {
 	return slices.DeleteFunc(slices.Clone(spec.Addresses), other)
 }
 
-// update writes each owner that may have changed.
+// update writes the owners that may have changed into the tables.
 func (x *addresses) update(config mesh.Config) {
 	for addr := range x.staleVIPs.take() {
 		host := ""

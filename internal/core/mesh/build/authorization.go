@@ -11,17 +11,19 @@ import (
 	"outrider.dev/internal/core/mesh/persistent"
 )
 
-// maxAuthorization limits all policies of a workload, multiplied by its ports, because each port's
-// filter chains contain them. In bytes as counted by [mesh.AuthorizationSpec.Size].
+// maxAuthorization is the maximum of the product of a workload's number of ports, plus 1, and the size of its
+// policies in bytes ([mesh.AuthorizationSpec.Size]): the filter chains of each port repeat the policies.
 const maxAuthorization = 1 << 20
 
 // authorizations are the AuthorizationPolicies, indexed by the workloads to which they may apply.
 type authorizations struct {
-	root       string                                    // the root namespace
-	bySelector multimap[label, *mesh.AuthorizationSpec]  // by one label in the selector; policies without a selector by a label with an empty key
+	root string // the root namespace
+	// bySelector contains the policies by one label of their selector; those without a selector by a label
+	// with an empty key.
+	bySelector multimap[label, *mesh.AuthorizationSpec]
 	in         multimap[string, *mesh.AuthorizationSpec] // by namespace
 	digests    map[*mesh.AuthorizationSpec]string
-	tooLarge   multimap[string, mesh.Key] // workloads with too many or too large policies, by namespace
+	tooLarge   multimap[string, mesh.Key] // workloads whose policies exceed maxAuthorization, by namespace
 	table      persistent.Table[mesh.Key, *mesh.Authorization]
 	guarded    persistent.Table[string, bool] // namespaces with policies
 	stale      set[string]                    // namespaces to be computed again
@@ -40,18 +42,18 @@ func (x *authorizations) set(s *mesh.AuthorizationSpec, present bool) {
 	}
 }
 
-// digest is equal for policies with the same name that are enforced in the same way.
+// digest returns a text that is equal for policies with the same name that are enforced in the same way.
 func digest(s *mesh.AuthorizationSpec) string {
 	raw, err := json.Marshal([]any{s.Namespace, s.Name, s.Deny, s.Rules})
 	if err != nil {
-		panic(err) // cannot occur with strings and lists
+		panic(err) // cannot occur, because there are only strings, lists and booleans
 	}
 	sum := sha256.Sum256(raw)
 	return string(sum[:])
 }
 
-// of returns the policies that apply to a workload. Its cost depends on the number of the workload's
-// labels, and of the policies with one of these in their selector.
+// of returns the policies that apply to a workload. The cost depends on the number of the workload's labels,
+// and on the number of policies that have one of these labels in their selector.
 func (x *authorizations) of(w *mesh.Workload) []*mesh.AuthorizationSpec {
 	var out []*mesh.AuthorizationSpec
 	namespaces := []string{x.root, w.Namespace}
@@ -78,8 +80,8 @@ func (x *authorizations) of(w *mesh.Workload) []*mesh.AuthorizationSpec {
 	return out
 }
 
-// authorize returns the policies for a workload with its ports; nil if none applies. If nothing has
-// changed, it returns the same pointer as before.
+// authorize returns the policies for a workload and its ports; nil if none applies. If nothing has changed,
+// it returns the same pointer as before.
 func (x *authorizations) authorize(id mesh.Key, w *mesh.Workload) *mesh.Authorization {
 	policies := x.of(w)
 	if len(policies) == 0 {
@@ -108,14 +110,15 @@ func (x *authorizations) forget(id mesh.Key) {
 	x.table.Put(id, nil)
 }
 
-// update records which namespaces have policies.
+// update records for each changed namespace whether it has policies.
 func (x *authorizations) update() {
 	for namespace := range x.stale.take() {
 		x.guarded.Put(namespace, len(x.in[namespace]) > 0)
 	}
 }
 
-// conflicts reports workloads whose policies are too large, one in each namespace.
+// conflicts reports the workloads whose policies are too large: one workload for each namespace, and the
+// number of the others.
 func (x *authorizations) conflicts() []Conflict {
 	var out []Conflict
 	for namespace, all := range x.tooLarge { // any order: sorted below

@@ -19,17 +19,18 @@ func (x *backendPolicies) set(p *mesh.BackendPolicySpec, present bool) {
 	}
 }
 
-// A policySet contains the policies for a service's ports, and reports about their ignored parts.
+// A policySet contains the policies for a service's ports, and reports about those parts of them that are
+// ignored.
 type policySet struct {
 	ports     []mesh.PortPolicy
 	conflicts []Conflict
 }
 
-// of computes the policies for a service; spec is nil if there is no service with this name.
+// of computes the policies for a service. spec is nil if there is no service with this name.
 func (x backendPolicies) of(n mesh.Key, spec *mesh.ServiceSpec) *policySet {
 	out := &policySet{}
 	specs := slices.SortedFunc(maps.Keys(x[n]), olderPolicy)
-	var judged *mesh.Service // with only the fields on which policies depend
+	var judged *mesh.Service // has only the fields on which policies depend
 	if spec != nil {
 		out.ports = portPolicies(n.Name, spec, specs)
 		judged = &mesh.Service{Namespace: n.Namespace, Name: n.Name, Ports: spec.ServicePorts(), Headless: spec.Headless, External: spec.External, Policies: out.ports}
@@ -50,17 +51,19 @@ func (x backendPolicies) of(n mesh.Key, spec *mesh.ServiceSpec) *policySet {
 	return out
 }
 
-// maxPolicyConflicts limits the reports about one service, which may have any number of policies.
+// maxPolicyConflicts is the maximum number of reports about one service, which may have any number of
+// policies.
 const maxPolicyConflicts = 20
 
-// olderPolicy orders conflicting policies as the Gateway API does (GEP-713): the older one takes
-// precedence, then the first by name.
+// olderPolicy orders conflicting policies as the Gateway API does (GEP-713): an older one takes precedence;
+// among those of the same age, the first by name.
 func olderPolicy(x, y *mesh.BackendPolicySpec) int {
 	return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Name, y.Name), cmp.Compare(x.Kind, y.Kind))
 }
 
-// portPolicies chooses the policies for each port, one of each kind: a policy that names the port, else
-// one that names the service. If several do, the oldest is used, as a whole.
+// portPolicies chooses one policy of each kind for each port: one that names the port, or otherwise one that
+// names only the service. If there are several, only the oldest is used, and the others are not merged with
+// it.
 func portPolicies(service string, spec *mesh.ServiceSpec, specs []*mesh.BackendPolicySpec) []mesh.PortPolicy {
 	type place struct {
 		kind    mesh.Kind

@@ -1,24 +1,23 @@
-// Package build makes snapshots of a mesh from the objects of a source. The cost of a new snapshot
-// depends on what has changed.
+// Package build makes snapshots of a mesh from the objects of a source. The cost of a new snapshot depends on
+// what has changed.
 //
-// A [Builder] stores the objects, which may arrive in any order and refer to objects that do not exist
-// yet. Its state is divided among types, and only a type's methods write its fields: services,
-// workloads, addresses, sizes, zones, routes, grants, backendPolicies, authorizations,
-// peerAuthentications and ignored. They also mark services and workloads that must be computed again.
+// A [Builder] stores the objects, which may arrive in any order and refer to objects that do not exist yet.
+// Its state is divided among these types, and the fields of each type are written only by its own methods:
+// services, workloads, addresses, sizes, zones, routes, grants, backendPolicies, authorizations,
+// peerAuthentications and ignored. Methods also mark the services and workloads that must be computed again.
 package build
 
 import "outrider.dev/internal/core/mesh"
 
 // A Builder stores the parts of a mesh and makes snapshots of it. It is not safe for concurrent use.
 //
-// It works in two steps. Set and Delete change the parts, and mark the services and workloads that may
-// be affected. Mesh computes those again: first the members of services; then workloads, whose ports
-// depend on their services; then services, whose endpoints point to workloads. An unchanged object
-// keeps its pointer.
+// It works in two steps. Set and Delete change the parts, and mark the services and workloads that may be
+// affected. Mesh computes the marked ones again, in this order: the members of services; then workloads,
+// because their ports depend on their services; then services, because their endpoints point to workloads. An
+// unchanged object keeps its pointer.
 type Builder struct {
-	// OnlyMesh says that all objects are for this mesh. Otherwise some may be for another mesh in the
-	// cluster, and an ignored object is reported only if it applies to a workload with Outrider's
-	// proxy.
+	// OnlyMesh is set if all objects are for this mesh. Otherwise some may be for another mesh in the
+	// cluster, and an ignored object is reported only if it applies to a workload with Outrider's proxy.
 	OnlyMesh bool
 
 	config  mesh.Config
@@ -53,7 +52,8 @@ func New(config mesh.Config) *Builder {
 	}
 }
 
-// Mesh returns the mesh made of some parts. If two have the same key, the later one is used.
+// Mesh returns the mesh that consists of the given parts. If two parts have the same key, the later one is
+// used.
 func Mesh(config mesh.Config, parts ...mesh.Part) *mesh.Mesh {
 	b := New(config)
 	b.Set(parts...)
@@ -79,7 +79,7 @@ func (b *Builder) Delete(keys ...mesh.Key) {
 	}
 }
 
-// index adds a part to the tables, or removes it, and marks what is affected.
+// index adds a part to the tables, or removes it from them, and marks what depends on it.
 func (b *Builder) index(p mesh.Part, present bool) {
 	switch p := p.(type) {
 	case *mesh.ServiceSpec:
@@ -122,7 +122,7 @@ func (b *Builder) index(p mesh.Part, present bool) {
 	}
 }
 
-// Mesh returns a snapshot of the parts. If nothing has changed, it returns the last one.
+// Mesh returns a snapshot of the current parts. If nothing has changed, it returns the previous snapshot.
 func (b *Builder) Mesh() *mesh.Mesh {
 	b.services.markAll(b.addresses.contested())
 	b.services.markAll(b.sizes.update())
@@ -130,7 +130,7 @@ func (b *Builder) Mesh() *mesh.Mesh {
 	for n := range b.services.stale {
 		b.updateMembers(n, &changed)
 	}
-	for id := range changed { // each workload once, however many of its services changed
+	for id := range changed { // computed once for each workload, however many of its services changed
 		b.workloads.hosts.Put(id, b.hostsOf(id))
 	}
 	for id := range b.workloads.stale {

@@ -9,16 +9,16 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A Conflict reports a valid object that is ignored, entirely or in part, because of another object or
+// A Conflict reports that a valid object is ignored, entirely or in part, because of another object or
 // because of its kind.
 type Conflict struct {
-	Severity string // begins the sentence about it; empty: an error
+	Severity string // prefix of the message; empty: the conflict is an error
 	Object   mesh.Key
 	Field    string // path in the object; empty: the object as a whole
 	Message  string
 }
 
-// Conflicts returns the conflicts in the last snapshot, by object.
+// Conflicts returns the conflicts in the last snapshot, sorted by object within each kind of conflict.
 func (b *Builder) Conflicts() []Conflict {
 	var out []Conflict
 	for _, n := range slices.SortedFunc(maps.Keys(b.services.conflicts), mesh.Key.Compare) {
@@ -27,7 +27,7 @@ func (b *Builder) Conflicts() []Conflict {
 	return slices.Concat(out, b.conflictsOfHosts(), b.authorizations.conflicts(), conflictsOfIgnored(b.current))
 }
 
-// conflictsOfHosts finds addresses of Hosts that belong to others.
+// conflictsOfHosts returns a conflict for each address of a Host that has a different owner.
 func (b *Builder) conflictsOfHosts() (out []Conflict) {
 	for _, id := range slices.SortedFunc(maps.Keys(b.workloads.outside), mesh.Key.Compare) {
 		for _, a := range b.workloads.spec(id).Addresses {
@@ -39,7 +39,7 @@ func (b *Builder) conflictsOfHosts() (out []Conflict) {
 	return out
 }
 
-// ignoredParts finds the ignored parts of a service.
+// ignoredParts returns a conflict for each part of a service that is ignored.
 func (b *Builder) ignoredParts(n mesh.Key, s *service) (out []Conflict) {
 	if s.spec == nil {
 		return nil
@@ -72,7 +72,7 @@ func (b *Builder) ignoredParts(n mesh.Key, s *service) (out []Conflict) {
 	return append(out, s.routes.conflicts...)
 }
 
-// isProxyPort reports whether an endpoint is a port of the proxy in its workload.
+// isProxyPort reports whether an endpoint is at a port of the proxy in its workload.
 func (b *Builder) isProxyPort(m member) bool {
 	if !slices.Contains(mesh.ProxyPorts, m.Port) {
 		return false

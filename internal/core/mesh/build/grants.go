@@ -5,7 +5,7 @@ import (
 	"outrider.dev/internal/core/mesh/persistent"
 )
 
-// grants contains the pairs of all ReferenceGrants.
+// grants contains the pairs of From and To of all ReferenceGrants.
 type grants struct {
 	by    multimap[mesh.Grant, *mesh.GrantSpec]
 	table persistent.Table[mesh.Grant, bool]

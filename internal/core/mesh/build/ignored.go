@@ -11,10 +11,10 @@ import (
 	"outrider.dev/internal/core/mesh/persistent"
 )
 
-// Limits for one namespace, in which tenants can create any number of objects.
+// Limits for the objects of one namespace, in which tenants can create any number.
 const (
 	maxIgnored    = 100  // reported individually
-	maxConsidered = 1000 // compared with the namespace's workloads; objects that guard come first
+	maxConsidered = 1000 // compared with workloads; those that should forbid something come first
 )
 
 // ignored contains the objects that only other meshes support.
@@ -30,7 +30,7 @@ func (x *ignored) set(s *mesh.IgnoredSpec, present bool) {
 	x.stale.add(s.Namespace)
 }
 
-// markOf marks the namespaces with objects that may select a workload.
+// markOf marks the namespaces with objects that may apply to a workload.
 func (x *ignored) markOf(w *mesh.WorkloadSpec) {
 	for _, namespace := range []string{w.Namespace, x.root, mesh.IstioRoot} {
 		if len(x.in[namespace]) > 0 {
@@ -39,7 +39,8 @@ func (x *ignored) markOf(w *mesh.WorkloadSpec) {
 	}
 }
 
-// update computes the lists of marked namespaces again.
+// update computes the lists of the marked namespaces again. Function reported returns whether an object is
+// reported.
 func (x *ignored) update(reported func(*mesh.IgnoredSpec) bool) {
 	for namespace := range x.stale.take() {
 		all := slices.SortedFunc(maps.Keys(x.in[namespace]), func(a, b *mesh.IgnoredSpec) int {
@@ -68,8 +69,8 @@ func (b *Builder) selectsOwn(s *mesh.IgnoredSpec) bool {
 	return false
 }
 
-// conflictsOfIgnored returns the reported objects in a mesh as conflicts; objects that guard come
-// first.
+// conflictsOfIgnored returns the reported objects in a mesh as conflicts. In each namespace, those that
+// should forbid something come first.
 func conflictsOfIgnored(m *mesh.Mesh) (out []Conflict) {
 	all := m.Ignored()
 	for _, namespace := range slices.Sorted(maps.Keys(all)) {

@@ -9,14 +9,14 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A member is an endpoint whose workload is not computed yet.
+// A member is an endpoint of a service, with the key of its workload, which may not be computed yet.
 type member struct {
 	mesh.Endpoint // without Workload
 	workload      mesh.Key
 }
 
-// servicesOf returns the services that declare a workload's ports: those in its own namespace of which
-// it is a member. Services in other namespaces may list any address.
+// servicesOf returns the services that declare a workload's ports: those of which it is a member, in its own
+// namespace only, because services in other namespaces may list any address.
 func (b *Builder) servicesOf(id mesh.Key) []mesh.Key {
 	var out []mesh.Key
 	for n := range b.workloads.byID[id].services {
@@ -28,7 +28,7 @@ func (b *Builder) servicesOf(id mesh.Key) []mesh.Key {
 	return out
 }
 
-// hostsOf lists the hosts of a workload's services; nil if it has none.
+// hostsOf returns the hosts of a workload's services, sorted; nil if it has none.
 func (b *Builder) hostsOf(id mesh.Key) *[]string {
 	var hosts []string
 	for _, n := range b.servicesOf(id) {
@@ -41,7 +41,8 @@ func (b *Builder) hostsOf(id mesh.Key) *[]string {
 	return &hosts
 }
 
-// members returns the members of a service, and separately the endpoints at ports of proxies.
+// members returns the members of a service. It separately returns the endpoints at ports of proxies, which
+// are rejected.
 func (b *Builder) members(n mesh.Key, s *service) (out, rejected []member) {
 	switch {
 	case s.spec == nil || s.spec.External != "":
@@ -54,8 +55,8 @@ func (b *Builder) members(n mesh.Key, s *service) (out, rejected []member) {
 		out = b.fromSelector(n, s.spec)
 	}
 	slices.SortFunc(out, compareMembers)
-	// An endpoint occurs in two slices while it moves between them. The ready copy is sorted first and
-	// kept.
+	// An endpoint is in two slices while it moves between them. The ready one of the two is sorted first, so
+	// it is the one that remains.
 	out = slices.CompactFunc(out, func(a, b member) bool {
 		return a.PortName == b.PortName && a.Addr == b.Addr && a.Port == b.Port
 	})
@@ -95,7 +96,8 @@ func (b *Builder) fromSlices(n mesh.Key, s *service) []member {
 	return out
 }
 
-// keeps reports whether a workload that an EndpointSlice calls unready was ready a moment ago.
+// keeps reports whether a workload was ready a moment ago. It is for workloads that are not ready in an
+// EndpointSlice.
 func (b *Builder) keeps(id mesh.Key) bool {
 	w := b.workloads.spec(id)
 	return w != nil && w.Kept && !w.Terminating
@@ -109,9 +111,9 @@ func hint(names []string) string {
 	return strings.Join(names, ",") + ","
 }
 
-// owner returns the workload at an address. It is the pod that the slice names, if that still has the
-// address (a StatefulSet's new pod has the same name, but another address). Otherwise it is the
-// workload with the address: a pod, or a Host in the service's namespace.
+// owner returns the workload at an address. It is the pod that the slice names, if that pod still has the
+// address; a StatefulSet's new pod has the same name, but another address. If the slice names no pod, or an
+// unknown one, it is the pod with the address, or otherwise a Host with it in the service's namespace.
 func (b *Builder) owner(namespace, pod string, addr netip.Addr) mesh.Key {
 	if pod != "" {
 		id := mesh.Key{Kind: mesh.KindPod, Namespace: namespace, Name: pod}
@@ -125,14 +127,14 @@ func (b *Builder) owner(namespace, pod string, addr netip.Addr) mesh.Key {
 	return cmp.Or(b.addresses.resident(mesh.Location{Addr: addr}), b.addresses.resident(mesh.Location{Namespace: namespace, Addr: addr}))
 }
 
-// fromSelector selects endpoints as the EndpointSlice controller does.
+// fromSelector returns the members that the EndpointSlice controller would select.
 func (b *Builder) fromSelector(n mesh.Key, spec *mesh.ServiceSpec) []member {
 	if len(spec.Selector) == 0 {
 		return nil
 	}
 	var out []member
 	v4, v6 := families(spec)
-	// any order: members sorts
+	// any order: the caller sorts the members
 	for id, w := range b.workloads.selected(n.Namespace, false, spec.Selector) {
 		e := mesh.Endpoint{Ready: (w.Ready || spec.PublishNotReady) && !w.Terminating, Serving: w.Ready && w.Terminating, Kept: w.Kept && !w.Ready && !w.Terminating, Node: w.Node, Zone: w.Zone}
 		if w.Subdomain == n.Name {
@@ -152,7 +154,8 @@ func (b *Builder) fromSelector(n mesh.Key, spec *mesh.ServiceSpec) []member {
 	return out
 }
 
-// families returns the address families of a service's endpoints.
+// families returns the address families of a service's endpoints: its own, or otherwise those of its
+// addresses, or otherwise both.
 func families(s *mesh.ServiceSpec) (v4, v6 bool) {
 	v4, v6 = s.IPv4, s.IPv6
 	if v4 || v6 {
@@ -167,7 +170,7 @@ func families(s *mesh.ServiceSpec) (v4, v6 bool) {
 	return true, true
 }
 
-// target returns the port of w to which p leads; 0 if w has no port with that name.
+// target returns the port of w to which p leads; 0 if w does not have a port with that name.
 func target(p *mesh.PortSpec, w *mesh.WorkloadSpec) uint16 {
 	switch {
 	case p.TargetName != "":
@@ -178,8 +181,8 @@ func target(p *mesh.PortSpec, w *mesh.WorkloadSpec) uint16 {
 	return p.Number
 }
 
-// portsByWorkload returns the ports, by number, that s declares for each member's workload. It leaves
-// out members that s reaches only by UDP or at ports of proxies.
+// portsByWorkload returns the ports, sorted by number, that s declares for each member's workload. The list
+// is empty for a workload that s reaches only by UDP or at ports of the proxy.
 func (s *service) portsByWorkload() map[mesh.Key][]mesh.AppPort {
 	if len(s.members) == 0 {
 		return nil
@@ -202,8 +205,8 @@ func (s *service) portsByWorkload() map[mesh.Key][]mesh.AppPort {
 	return out
 }
 
-// addPort adds a port to a list sorted by number, or merges its protocol into an existing one. It
-// ignores ports of the proxy.
+// addPort adds a port to a list that is sorted by number. If the list has the port already, its protocols are
+// merged. Ports of the proxy are ignored.
 func addPort(ports []mesh.AppPort, number uint16, p mesh.Protocol) []mesh.AppPort {
 	if slices.Contains(mesh.ProxyPorts, number) {
 		return ports

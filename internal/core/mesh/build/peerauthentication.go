@@ -9,22 +9,22 @@ import (
 
 // The rules follow Istio's PeerAuthentication
 // (https://istio.io/latest/docs/reference/config/security/peer_authentication/):
-//   - A policy in the root namespace applies to the mesh, a policy in another namespace to that
-//     namespace, and a policy with a selector to the matching workloads in its namespace.
-//   - The policy with the narrowest scope is used, and inherits what it does not set.
-//   - Only policies with a selector can name ports, and these are ports of the workload.
-//   - Of several policies with the same scope the oldest is used.
-//   - A policy in the root namespace with a selector is ignored.
+//   - A policy in the root namespace applies to the mesh, a policy in another namespace to that namespace,
+//     and a policy with a selector to the matching workloads in its namespace.
+//   - The policy with the narrowest scope is used. It inherits the fields that it does not set.
+//   - Only policies with a selector can name ports. These are ports of the workload, not of a service.
+//   - Among several policies with the same scope, the oldest is used.
+//   - A policy with a selector in the root namespace is ignored.
 //   - The default is PERMISSIVE.
 
-// peerAuthentications contains policies by namespace.
+// peerAuthentications contains the policies by namespace.
 type peerAuthentications multimap[string, *mesh.PolicySpec]
 
 func (x *peerAuthentications) set(p *mesh.PolicySpec, present bool) {
 	(*multimap[string, *mesh.PolicySpec])(x).set(p.Namespace, p, present)
 }
 
-// apply sets the TLS modes of w.
+// apply sets the TLS modes of w and its ports, and adds the ports that a policy names.
 func (x peerAuthentications) apply(w *mesh.Workload, root string) {
 	everywhere := func(p *mesh.PolicySpec) bool { return len(p.Selector) == 0 }
 	mode := cmp.Or(oldest(x[root], everywhere).Mode, mesh.ModePermissive)
@@ -45,7 +45,8 @@ func (x peerAuthentications) apply(w *mesh.Workload, root string) {
 	}
 }
 
-// oldest returns the oldest policy that applies, or the zero policy, which sets nothing, if none does.
+// oldest returns the oldest policy that applies. If none does, it returns the zero policy, which sets
+// nothing.
 func oldest(policies set[*mesh.PolicySpec], applies func(*mesh.PolicySpec) bool) mesh.PolicySpec {
 	var out *mesh.PolicySpec
 	for p := range policies {

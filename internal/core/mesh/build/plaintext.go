@@ -7,9 +7,9 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// requireIdentity requires mutual TLS at ports for bytes if no client without it is allowed. Clients
-// then have identities even if the server speaks first, and a client in plain text does not see what
-// the server says. A port for requests answers with 403 instead, as in Istio.
+// requireIdentity sets the ports for bytes to Strict if the policies deny all plain-text connections to them.
+// So a client without mutual TLS is rejected before a server that sends first reveals anything to it. A port
+// for requests answers with 403 instead, as in Istio.
 func requireIdentity(a *mesh.Authorization, w *mesh.Workload) {
 	if a == nil {
 		return
@@ -21,8 +21,8 @@ func requireIdentity(a *mesh.Authorization, w *mesh.Workload) {
 	}
 }
 
-// deniesPlainText reports whether each plain-text connection to a port for bytes is denied, whatever
-// the client's address.
+// deniesPlainText reports whether every plain-text connection to a port for bytes is denied, whatever the
+// client's address.
 func deniesPlainText(a *mesh.Authorization, port uint16) bool {
 	if a.TooLarge {
 		return true
@@ -43,7 +43,7 @@ func deniesPlainText(a *mesh.Authorization, port uint16) bool {
 	return allows && allowed == no
 }
 
-// truth says how much is known before there is a connection.
+// A truth is the knowledge about a condition before there is a connection.
 type truth int
 
 const (
@@ -76,7 +76,7 @@ func ruleInPlainText(r *mesh.AuthorizationRule, deny bool, port uint16) truth {
 	return min(anyOf(r.From), anyOf(r.To), all(r.When))
 }
 
-// judged reports whether all conditions can be judged on a port for bytes.
+// judged reports whether all conditions of a rule can be evaluated on a port for bytes.
 func judged(r *mesh.AuthorizationRule) bool {
 	return !slices.ContainsFunc(slices.Concat(slices.Concat(r.From...), slices.Concat(r.To...), r.When), func(c mesh.Condition) bool { return !c.Judged(true) })
 }
@@ -97,5 +97,5 @@ func conditionInPlainText(c mesh.Condition, port uint16) truth {
 		}
 		return yes
 	}
-	return yes // of a DENY rule, in which it matches always
+	return yes // an unsupported condition or one on requests, in a DENY rule: it always matches
 }

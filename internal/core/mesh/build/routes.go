@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/core/mesh/persistent"
 )
 
-// routes contains the HTTPRoutes and GRPCRoutes of services.
+// routes contains the HTTPRoutes and GRPCRoutes, by the services to which they refer.
 type routes struct {
 	ofParent multimap[mesh.Key, *mesh.RouteSpec]
 	toName   multimap[mesh.Key, *mesh.RouteSpec]   // by backend
@@ -32,24 +32,24 @@ func (x *routes) set(r *mesh.RouteSpec, present bool) {
 	x.stale.add(r.Key())
 }
 
-// to returns the routes that have a service as backend.
 func (x *routes) to(service mesh.Key) set[*mesh.RouteSpec] { return x.toName[service] }
 
-// into returns the routes of one kind and namespace that have a backend in another namespace.
+// into returns the routes of one kind and namespace that have a backend in the other namespace.
 func (x *routes) into(from mesh.GrantFrom, namespace string) set[*mesh.RouteSpec] {
 	return x.toSpace[mesh.Grant{From: from, Namespace: namespace}]
 }
 
-// maxRouteConflicts limits the reports about one namespace's routes for one service.
+// maxRouteConflicts is the maximum number of reports about one namespace's routes for one service.
 const maxRouteConflicts = 20
 
-// A routeSet contains the routes of a service, and reports about them.
+// A routeSet contains the routes of a service, and the reports about them.
 type routeSet struct {
 	routes    []mesh.Route
 	conflicts []Conflict
-	excess    []mesh.Key // routes that do not fit; sorted
+	excess    []mesh.Key // routes that exceed [mesh.MaxRouteBytes]; sorted
 
-	reported map[string]int // number of conflicts by namespace
+	// number of reports by the namespace of the routes
+	reported map[string]int
 }
 
 func (s *routeSet) report(c Conflict) {
@@ -58,9 +58,9 @@ func (s *routeSet) report(c Conflict) {
 	}
 }
 
-// routesOf returns the routes of a service in order of precedence: by the namespace of the clients,
-// routes for all clients last; then GRPCRoutes first; then in the Gateway API's order of matches; then
-// by age; then by name.
+// routesOf returns the routes of a service in order of precedence: first by the namespace of the clients,
+// with routes for all clients last; then GRPCRoutes before HTTPRoutes; then in the Gateway API's order of
+// matches; then by age; then by name.
 func (b *Builder) routesOf(spec *mesh.ServiceSpec) *routeSet {
 	n := spec.Key()
 	s := &mesh.Service{Namespace: spec.Namespace, Name: spec.Name, Ports: spec.ServicePorts()}
@@ -68,9 +68,9 @@ func (b *Builder) routesOf(spec *mesh.ServiceSpec) *routeSet {
 		return cmp.Or(x.Created.Compare(y.Created), cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name), mesh.CompareBool(x.GRPC, y.GRPC))
 	})
 	out := &routeSet{reported: map[string]int{}}
-	bytes := map[string]int{} // by namespace of the routes
+	bytes := map[string]int{} // size of the routes, by their namespace
 	for _, r := range specs {
-		if bytes[r.Namespace] > mesh.MaxRouteBytes { // an older route did not fit
+		if bytes[r.Namespace] > mesh.MaxRouteBytes { // an older route exceeded the limit
 			out.excess = append(out.excess, r.Key())
 			continue
 		}
@@ -102,7 +102,7 @@ func (b *Builder) routesOf(spec *mesh.ServiceSpec) *routeSet {
 	return out
 }
 
-// reportOverridden reports HTTPRoutes that are used on none of their ports.
+// reportOverridden reports HTTPRoutes for which GRPCRoutes are used on all of their ports.
 func (out *routeSet) reportOverridden(s *mesh.Service, specs []*mesh.RouteSpec) {
 	for _, r := range specs {
 		for _, p := range r.Parents {
@@ -113,7 +113,7 @@ func (out *routeSet) reportOverridden(s *mesh.Service, specs []*mesh.RouteSpec) 
 	}
 }
 
-// attach adds the rules of r for one parent.
+// attach adds the rules of r to the routes of s, for one of r's parents.
 func (b *Builder) attach(out *routeSet, r *mesh.RouteSpec, p mesh.Parent, s *mesh.Service) {
 	var port uint16 // 0: all
 	if p.Port != 0 || p.Section != "" {
@@ -125,7 +125,7 @@ func (b *Builder) attach(out *routeSet, r *mesh.RouteSpec, p mesh.Parent, s *mes
 	}
 	var clients []string
 	if r.Namespace != p.Namespace {
-		clients = []string{r.Namespace} // GEP-1294: a consumer's route applies to its own namespace
+		clients = []string{r.Namespace} // GEP-1294: a consumer's route applies only to clients in its own namespace
 	}
 	refused := map[string]bool{}
 	host := func(to *mesh.Backend) string {
@@ -156,7 +156,7 @@ func (b *Builder) attach(out *routeSet, r *mesh.RouteSpec, p mesh.Parent, s *mes
 	}
 }
 
-// portsOf returns the ports of a service, or none if there is no such service.
+// portsOf returns the ports of a service; none if there is no such service.
 func (b *Builder) portsOf(service mesh.Key) []mesh.Port {
 	if spec := b.services.spec(service); spec != nil {
 		return spec.ServicePorts()
@@ -164,8 +164,8 @@ func (b *Builder) portsOf(service mesh.Key) []mesh.Port {
 	return nil
 }
 
-// bytesOf estimates the size of r in a proxy's configuration: its texts, and a fixed amount for each of
-// its parts.
+// bytesOf estimates the size of r in a proxy's configuration. It adds the lengths of all texts and a fixed
+// number for each part.
 func bytesOf(r *mesh.Route) int {
 	const part = 64
 	n := part + len(r.Name)

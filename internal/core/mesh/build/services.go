@@ -10,37 +10,37 @@ import (
 	"outrider.dev/internal/core/mesh/persistent"
 )
 
-// A service is a builder's state for one service.
+// A service is the state of the builder for one service.
 type service struct {
 	spec          *mesh.ServiceSpec
 	slices        set[*mesh.SliceSpec]
 	members       []member
 	proxyPorts    []member                    // endpoints at ports of proxies, which are excluded from the members
-	workloadPorts map[mesh.Key][]mesh.AppPort // ports of its members, without their TLS modes
+	workloadPorts map[mesh.Key][]mesh.AppPort // ports of its members' workloads, without their TLS modes
 	routes        *routeSet                   // nil: to be computed again
 	policies      *policySet                  // nil: to be computed again
 	current       *mesh.Service
 }
 
-// sortedSlices returns the slices by name, so that the order of a map does not decide which of two
-// duplicates is used.
+// sortedSlices returns the slices by name. If an endpoint is in two of them, the one that is used must not
+// depend on the order of a map.
 func (s *service) sortedSlices() []*mesh.SliceSpec {
 	return slices.SortedFunc(maps.Keys(s.slices), func(a, b *mesh.SliceSpec) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// services contains the services that exist or that an object names, with indexes for their
-// dependencies.
+// services contains the services that exist, and the names to which other objects refer, with indexes for
+// their dependencies.
 type services struct {
 	byName         map[mesh.Key]*service
 	bySelector     multimap[label, mesh.Key]      // by one label in their selector
 	bySliceAddress multimap[netip.Addr, mesh.Key] // services with the address in a slice
 	bySlicePod     multimap[mesh.Key, mesh.Key]   // services with the pod in a slice
-	conflicts      map[mesh.Key][]Conflict        // includes names without a Service that policies target
+	conflicts      map[mesh.Key][]Conflict        // also contains names without a Service that policies target
 	stale          set[mesh.Key]
 	table          persistent.Table[string, *mesh.Service] // by host
 }
 
-// touch marks a service and returns its state, which it creates if need be.
+// touch marks a service and returns its state. If there is none, it creates it.
 func (s *services) touch(n mesh.Key) *service {
 	of, ok := s.byName[n]
 	if !ok {
@@ -87,13 +87,13 @@ func (s *services) setSlice(p *mesh.SliceSpec, present bool) {
 		}
 	}
 	if !present {
-		for left := range of.slices { // other slices may contain the same ones
+		for left := range of.slices { // other slices may contain the same endpoints
 			s.setSlice(left, true)
 		}
 	}
 }
 
-// markAll marks those of the named services that exist.
+// markAll marks the services with the given names that exist.
 func (s *services) markAll(names set[mesh.Key]) {
 	for n := range names { // any order: marks are a set
 		if s.byName[n] != nil {
@@ -102,8 +102,8 @@ func (s *services) markAll(names set[mesh.Key]) {
 	}
 }
 
-// markOf marks the services in has, of which p is already a member, and those of which it may be one
-// now.
+// markOf marks the services that a change of p affects: those in has, of which p is already a member, and
+// those of which it may be a member now.
 func (s *services) markOf(p *mesh.WorkloadSpec, has set[mesh.Key]) {
 	s.stale.addAll(has)
 	for _, a := range p.Addresses {
@@ -119,7 +119,7 @@ func (s *services) markOf(p *mesh.WorkloadSpec, has set[mesh.Key]) {
 	}
 }
 
-// attachAgain causes the routes of the parents of these routes to be computed again.
+// attachAgain marks the parents of these routes, so that the routes of the parents are computed again.
 func (s *services) attachAgain(routes set[*mesh.RouteSpec]) {
 	for r := range routes { // any order: marks are a set
 		for _, p := range r.Parents {
@@ -130,17 +130,17 @@ func (s *services) attachAgain(routes set[*mesh.RouteSpec]) {
 	}
 }
 
-// chooseAgain causes the policies of a service to be computed again.
+// chooseAgain marks a service, so that its policies are computed again.
 func (s *services) chooseAgain(n mesh.Key) { s.touch(n).policies = nil }
 
-// forget removes a service to which nothing refers any longer.
+// forget removes the state of a service that has no Service any more, unless it has slices.
 func (s *services) forget(n mesh.Key) {
 	if len(s.byName[n].slices) == 0 {
 		delete(s.byName, n)
 	}
 }
 
-// report replaces the conflicts of a service.
+// report replaces the reported conflicts of a service.
 func (s *services) report(n mesh.Key, conflicts []Conflict) {
 	delete(s.conflicts, n)
 	if len(conflicts) > 0 {

@@ -2,7 +2,7 @@ package build
 
 import "outrider.dev/internal/core/mesh"
 
-// A set; its zero value is empty.
+// A set contains each element once. Its zero value is empty.
 type set[K comparable] map[K]struct{}
 
 func (s *set[K]) add(k K) {
@@ -18,16 +18,16 @@ func (s *set[K]) addAll(other set[K]) {
 	}
 }
 
-// take empties s, and returns its content. It makes a new map, because maps do not shrink and the first
-// load makes them large.
+// take empties s and returns its content. s gets a new map, because maps do not shrink and the first load
+// makes them large.
 func (s *set[K]) take() set[K] {
 	out := *s
 	*s = nil
 	return out
 }
 
-// smallest returns the smallest key, a choice that does not depend on the order of arrival, or the zero
-// key for an empty set.
+// smallest returns the smallest key of a set, which does not depend on the order of arrival; the zero key for
+// an empty set.
 func smallest(s set[mesh.Key]) mesh.Key {
 	var out mesh.Key
 	for k := range s {
@@ -38,7 +38,7 @@ func smallest(s set[mesh.Key]) mesh.Key {
 	return out
 }
 
-// A multimap contains a set for each key. Empty sets are removed. Its zero value is empty.
+// A multimap contains a set of values for each key. Empty sets are removed. Its zero value is empty.
 type multimap[K, V comparable] map[K]set[V]
 
 // set adds a value, or removes it.
@@ -57,11 +57,11 @@ func (m *multimap[K, V]) set(k K, v V, present bool) {
 	}
 }
 
-// A label is a label of an object in a namespace.
+// A label is a label of an object, with the object's namespace.
 type label struct{ namespace, key, value string }
 
-// selectorKey returns the label by which a selector is indexed: its first pair, which everything that
-// it matches must have.
+// selectorKey returns the label by which a selector is indexed: the selector's first pair by key. Every
+// object that the selector matches has this label.
 func selectorKey(namespace string, selector map[string]string) label {
 	var least label
 	for k, v := range selector {

@@ -7,13 +7,13 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// maxMembersOfNamespace limits the endpoints of a namespace's services, each multiplied by the ports of
-// its slice: a slice of 100 KB may have 100,000, which take 500 bytes of memory each. The first
-// services by name that fit get their endpoints. Kubernetes is tested with at most 10,000 pods in a
-// namespace.
+// maxMembersOfNamespace is the maximum number of endpoints of a namespace's services, each multiplied by the
+// ports of its slice. A slice of 100 KB may have 100,000, which take 500 bytes of memory each. If the
+// namespace has more, services get their endpoints in the order of their names, as long as these fit.
+// Kubernetes is tested with at most 10,000 pods in a namespace.
 const maxMembersOfNamespace = 50_000
 
-// sizes counts the members in the slices of services.
+// sizes counts the endpoints in the slices of services, each multiplied by the ports of its slice.
 type sizes struct {
 	of    map[string]*namespaceSize // by namespace
 	stale set[string]               // namespaces to be computed again
@@ -22,7 +22,7 @@ type sizes struct {
 type namespaceSize struct {
 	all  int
 	of   map[string]int // by service
-	left set[string]    // services that are left out
+	left set[string]    // services without endpoints, because the limit is exceeded
 }
 
 // set adds a slice to the counts, or subtracts it.
@@ -46,7 +46,7 @@ func (s *sizes) set(p *mesh.SliceSpec, present bool) {
 	s.stale.add(p.Namespace)
 }
 
-// update decides which services are left out, and returns those that are left out now or were before.
+// update decides which services do not fit. It returns those that do not fit now or did not before.
 func (s *sizes) update() set[mesh.Key] {
 	var out set[mesh.Key]
 	for namespace := range s.stale.take() {
@@ -78,7 +78,7 @@ func (of *namespaceSize) choose() {
 	}
 }
 
-// fits reports whether a service gets its members: the services before it in its namespace leave room.
+// fits reports whether a service gets its members, because they are within the limit of its namespace.
 func (s *sizes) fits(n mesh.Key) bool {
 	of := s.of[n.Namespace]
 	if of == nil {

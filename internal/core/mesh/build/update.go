@@ -32,8 +32,8 @@ func (b *Builder) updateMembers(n mesh.Key, changed *set[mesh.Key]) {
 	s.workloadPorts = next
 }
 
-// updateWorkload computes a workload again. If it changed, the services that have it as an endpoint are
-// marked.
+// updateWorkload computes a workload again. If it has changed, it marks the services that have it as an
+// endpoint.
 func (b *Builder) updateWorkload(id mesh.Key) {
 	w := b.workloads.byID[id]
 	if w.spec == nil {
@@ -103,8 +103,8 @@ func (b *Builder) endpoints(s *service) []mesh.Endpoint {
 	return out
 }
 
-// same compares endpoints first, by their pointers, because they are the largest part of a service and
-// change most often.
+// same reports whether two versions of a service are equal. It compares the endpoints first, by their fields
+// and the pointers to workloads, because they are the largest part of a service and change most often.
 func same(a, b *mesh.Service) bool {
 	if !slices.Equal(a.Endpoints, b.Endpoints) {
 		return false

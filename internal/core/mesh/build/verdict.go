@@ -8,21 +8,22 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A Verdict says whether a policy has an effect at one of its targets.
+// A Verdict describes the effect of a policy at one of its targets.
 type Verdict struct {
-	NotFound   string   // why the target does not exist; else empty
-	Conflicted string   // which policies are used instead
-	Without    []string // which fields have no effect, and why
-	Note       string   // what takes effect in another way than the object says
+	NotFound   string   // reason why the target does not exist; empty: it exists
+	Conflicted string   // list of the policies that are used instead; empty: none
+	Without    []string // the fields that have no effect, each with the reason
+	Note       string   // an effect that differs from the one that the object describes
 }
 
-// Judge returns the verdict on a policy at a target; s is the target's Service, or nil.
+// Judge returns the verdict on the policy p at its target t. S is the target's Service; nil if it does not
+// exist.
 func Judge(s *mesh.Service, p *mesh.BackendPolicySpec, t mesh.PolicyTarget) (v Verdict) {
 	if s == nil {
 		v.NotFound = fmt.Sprintf("there is no Service %s/%s", p.Namespace, t.Name)
 		return v
 	}
-	var ports, udp, bytes []mesh.Port // targeted ports, and among them those that are not captured and those without requests
+	var ports, udp, bytes []mesh.Port // targeted ports; among them, those that are not captured and those without requests
 	var others []string               // policies that are used instead
 	withBudget := false
 	for _, port := range s.Ports {
@@ -91,7 +92,7 @@ func (v *Verdict) without(format string, ports []mesh.Port) {
 	v.Without = append(v.Without, fmt.Sprintf(format, prefix+mesh.ShortList(numbers, ", ")))
 }
 
-// ofRequests returns the set fields that concern only requests.
+// ofRequests returns those fields that are set and affect only requests.
 func ofRequests(p *mesh.BackendPolicy) (out []string) {
 	add := func(set bool, field string) {
 		if set {

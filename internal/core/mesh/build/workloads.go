@@ -7,14 +7,14 @@ import (
 	"outrider.dev/internal/core/mesh/persistent"
 )
 
-// A workload is a builder's state for one workload.
+// A workload is the state of the builder for one workload.
 type workload struct {
 	spec     *mesh.WorkloadSpec
 	services set[mesh.Key] // services of which it is a member
 	current  *mesh.Workload
 }
 
-// workloads contains the workloads that exist, indexed by everything that can select them.
+// workloads contains the workloads that exist, with indexes by everything that can select them.
 type workloads struct {
 	byID        map[mesh.Key]*workload
 	byLabel     multimap[label, mesh.Key] // by each of their labels
@@ -22,10 +22,10 @@ type workloads struct {
 	outside     set[mesh.Key] // Hosts
 	stale       set[mesh.Key]
 	table       persistent.Table[mesh.Key, *mesh.Workload]
-	hosts       persistent.Table[mesh.Key, *[]string] // of each workload's services
+	hosts       persistent.Table[mesh.Key, *[]string] // hosts of each workload's services
 }
 
-// touch marks a workload and returns its state, which it creates if need be.
+// touch marks a workload and returns its state. If there is none, it creates it.
 func (w *workloads) touch(id mesh.Key) *workload {
 	of, ok := w.byID[id]
 	if !ok {
@@ -60,7 +60,7 @@ func (w *workloads) set(p *mesh.WorkloadSpec, present bool) {
 	}
 }
 
-// selected returns the workloads, in a namespace or everywhere, that a selector matches, in no order.
+// selected returns the workloads that a selector matches, in a namespace or everywhere, in undefined order.
 // An empty selector matches all.
 func (w *workloads) selected(namespace string, everywhere bool, selector map[string]string) iter.Seq2[mesh.Key, *mesh.WorkloadSpec] {
 	return func(yield func(mesh.Key, *mesh.WorkloadSpec) bool) {
@@ -88,19 +88,18 @@ func (w *workloads) selected(namespace string, everywhere bool, selector map[str
 	}
 }
 
-// mark marks the workloads that [workloads.selected] returns.
 func (w *workloads) mark(namespace string, everywhere bool, selector map[string]string) {
 	for id := range w.selected(namespace, everywhere, selector) {
 		w.stale.add(id)
 	}
 }
 
-// join records that a workload is a member of a service; leave, that it no longer is. Both mark the
+// join records that a workload is a member of a service; leave records that it no longer is. Both mark the
 // workload.
 func (w *workloads) join(id, service mesh.Key)  { w.touch(id).services.add(service) }
 func (w *workloads) leave(id, service mesh.Key) { delete(w.touch(id).services, service) }
 
-// update replaces the current version of a workload; nil removes it.
+// update sets the current version of a workload; nil removes the workload.
 func (w *workloads) update(id mesh.Key, next *mesh.Workload) {
 	if next == nil {
 		delete(w.byID, id)

@@ -8,17 +8,17 @@ import (
 	"outrider.dev/internal/core/mesh/persistent"
 )
 
-// zones contains the zones of nodes as EndpointSlices name them, so that outriderd need not read nodes.
+// zones contains the zones of nodes, as found in EndpointSlices, so that outriderd need not read nodes.
 type zones struct {
-	of    map[string]map[namedZone]int // by node, with the number of endpoints in slices that name the zone
+	of    map[string]map[namedZone]int // by node, the number of endpoints in slices that have the zone
 	stale set[string]                  // nodes to be computed again
 	table persistent.Table[string, string]
 }
 
-// A namedZone is a zone that slices of a namespace name for a node.
+// A namedZone is a zone that slices in a namespace contain for a node.
 type namedZone struct{ zone, namespace string }
 
-// set counts the zones of nodes that a slice names.
+// set adds the zones that a slice contains for nodes, or subtracts them.
 func (z *zones) set(p *mesh.SliceSpec, present bool) {
 	change := 1
 	if !present {
@@ -44,8 +44,8 @@ func (z *zones) set(p *mesh.SliceSpec, present bool) {
 	}
 }
 
-// update chooses the zone that most namespaces name, because anybody may write a slice. If several are
-// named equally often, it is the first by name.
+// update chooses for each node the zone that slices in most namespaces contain, because any tenant may write
+// a wrong slice. If several zones are in the same number of namespaces, it chooses the first by name.
 func (z *zones) update() {
 	for node := range z.stale.take() {
 		namespaces := map[string]int{}
