@@ -16,8 +16,8 @@ import (
 )
 
 // An authorizationObject contains the supported fields of Istio's AuthorizationPolicy
-// (https://istio.io/latest/docs/reference/config/security/authorization-policy/). Any other field is
-// refused, because a rule without it would match more.
+// (https://istio.io/latest/docs/reference/config/security/authorization-policy/). An object with any other
+// field is refused, because without that field a rule would match more.
 type authorizationObject struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -82,9 +82,9 @@ const (
 	maxValue = 1024 // bytes in a value
 )
 
-// AuthorizationPolicy returns the part for a policy in JSON. If there is an error, the part allows
-// nothing or denies everything, for use by a source that has no valid version. There is no part for a
-// policy of gateways. For a policy that is not enforced, the part is only reported.
+// AuthorizationPolicy returns the part for a policy in JSON. If there is an error, the part allows nothing or
+// denies everything; a source uses it if the policy never had a valid version. For a policy of gateways, the
+// part is nil. For a policy that is not enforced, the part is a [mesh.IgnoredSpec].
 func AuthorizationPolicy(raw []byte) (mesh.Part, error) {
 	var o authorizationObject
 	decoded := decode(raw, &o)
@@ -96,18 +96,18 @@ func AuthorizationPolicy(raw []byte) (mesh.Part, error) {
 		case ignored != nil && !ignored.Partly:
 			return ignored, nil
 		case ignored == nil && (len(o.Spec.TargetRefs) > 0 || len(o.Spec.TargetRef) > 0):
-			return nil, nil // for a gateway
+			return nil, nil // it applies to a gateway
 		default:
 			out, err := authorization(&o)
 			out.Unenforced = ignored
 			return out, err
 		}
 	}
-	// The selector may be mistaken too, so the part applies to all workloads in its namespace.
+	// The selector may be wrong too, so the part applies to all workloads in its namespace.
 	return closedPolicy(&mesh.AuthorizationSpec{Namespace: cmp.Or(o.Namespace, metav1.NamespaceDefault), Name: o.Name, Deny: o.Spec.Action != "" && o.Spec.Action != "ALLOW"}), decoded
 }
 
-// closedPolicy turns a policy into one that allows nothing or denies everything.
+// closedPolicy changes a policy so that it allows nothing or denies everything.
 func closedPolicy(p *mesh.AuthorizationSpec) *mesh.AuthorizationSpec {
 	p.Closed, p.Rules = true, nil
 	if p.Deny {
@@ -116,8 +116,8 @@ func closedPolicy(p *mesh.AuthorizationSpec) *mesh.AuthorizationSpec {
 	return p
 }
 
-// actions maps each action to whether it denies. CUSTOM denies what matches, because the provider that
-// would have to allow it is not called.
+// actions contains for each action whether it denies. CUSTOM denies the requests that match, because the
+// provider that would have to allow them is not called.
 var actions = map[string]bool{"": false, "ALLOW": false, "DENY": true, "CUSTOM": true}
 
 // An authorizationReader reads an AuthorizationPolicy.
@@ -132,7 +132,7 @@ func authorization(o *authorizationObject) (*mesh.AuthorizationSpec, error) {
 		for _, k := range sortedKeys(out.Selector) {
 			if k == "" || strings.Contains(k, "*") || strings.Contains(out.Selector[k], "*") {
 				c.invalid("spec.selector.matchLabels", "%q: %q is not a label: wildcards are not supported", k, out.Selector[k])
-				out.Selector = nil // applies to all, because the selected workloads are unknown
+				out.Selector = nil // applies to all workloads, because the selected ones are unknown
 				break
 			}
 		}
@@ -220,14 +220,15 @@ func (c *authorizationReader) rule(field string, r *authorizationRule) mesh.Auth
 	return out
 }
 
-// A condition is a condition of a policy that is not checked yet.
+// A condition is a condition in a policy that is not checked yet.
 type condition struct {
 	of                mesh.Attribute
 	name, notName     string
 	values, notValues []string
 }
 
-// conditions returns the conditions with values; at least one must have some.
+// conditions returns the conditions that have values or excluded values. It reports an error if there are
+// none.
 func (c *authorizationReader) conditions(field string, all ...condition) []mesh.Condition {
 	var out []mesh.Condition
 	for _, x := range all {
@@ -255,7 +256,7 @@ func (c *authorizationReader) conditions(field string, all ...condition) []mesh.
 	return out
 }
 
-// wrongValue says what is wrong with a value; empty if it is valid.
+// wrongValue returns a message about an invalid value; empty: the value is valid.
 func wrongValue(of mesh.Attribute, v string) string {
 	switch {
 	case of == mesh.Unsupported:
@@ -308,8 +309,8 @@ var (
 	templateLiterals  = regexp.MustCompile(`^[-A-Za-z0-9._~%!$&'()+,;:@=]+$`)
 )
 
-// template checks a path with {*}, which stands for one segment, and {**}, for any number of segments.
-// As in Envoy, {**} must come last.
+// template checks a path with {*}, which matches one segment, and {**}, which matches any number of segments.
+// As in Envoy, {**} must be the last of them.
 func template(v string) error {
 	rest, ok := strings.CutPrefix(v, "/")
 	if !ok {

@@ -13,8 +13,9 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A BackendPolicyObject is a custom resource of Outrider: limits, outlier detection and faults for
-// connections and requests to a Service. The definition in the chart enforces the same rules.
+// A BackendPolicyObject is a custom resource of Outrider. It contains limits, outlier detection and faults
+// for connections and requests to a Service. The CustomResourceDefinition in the chart enforces the same
+// rules.
 type BackendPolicyObject struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -31,7 +32,7 @@ type BackendPolicyObjectSpec struct {
 	Faults           *BackendFaults        `json:"faults,omitempty"`
 }
 
-// A BackendPolicyTarget is a Service in the policy's namespace, or a named port of one.
+// A BackendPolicyTarget is a Service in the policy's namespace, or one of the Service's named ports.
 type BackendPolicyTarget struct {
 	Group       *string `json:"group,omitempty"` // default: ""
 	Kind        *string `json:"kind,omitempty"`  // default: Service
@@ -39,7 +40,7 @@ type BackendPolicyTarget struct {
 	SectionName *string `json:"sectionName,omitempty"`
 }
 
-// BackendConnections limits each proxy that connects to the Service.
+// BackendConnections contains the limits for each proxy that connects to the Service.
 type BackendConnections struct {
 	Max                      *int64              `json:"max,omitempty"`
 	MaxPendingRequests       *int64              `json:"maxPendingRequests,omitempty"`
@@ -50,7 +51,7 @@ type BackendConnections struct {
 	IdleTimeout              *gatewayv1.Duration `json:"idleTimeout,omitempty"`
 }
 
-// BackendOutliers says when an endpoint is ejected.
+// BackendOutliers determines when an endpoint is ejected.
 type BackendOutliers struct {
 	Consecutive5xxErrors           *int64              `json:"consecutive5xxErrors,omitempty"`
 	ConsecutiveGatewayErrors       *int64              `json:"consecutiveGatewayErrors,omitempty"`
@@ -60,7 +61,7 @@ type BackendOutliers struct {
 	MaxEjectionPercent             *int64              `json:"maxEjectionPercent,omitempty"`
 }
 
-// BackendFaults are faults to inject into requests.
+// BackendFaults contains the faults that are injected into requests.
 type BackendFaults struct {
 	Delay *BackendDelay `json:"delay,omitempty"`
 	Abort *BackendAbort `json:"abort,omitempty"`
@@ -72,7 +73,7 @@ type BackendDelay struct {
 	Percent  *float64            `json:"percent,omitempty"` // default: 100
 }
 
-// A BackendAbort is a response that replaces the Service's.
+// A BackendAbort is a response in place of the Service's.
 type BackendAbort struct {
 	HTTPStatus *int64   `json:"httpStatus,omitempty"`
 	GRPCStatus *int64   `json:"grpcStatus,omitempty"`
@@ -81,15 +82,16 @@ type BackendAbort struct {
 
 const (
 	maxTargets = 16        // as in the Gateway API's policies
-	maxLimit   = 1<<31 - 1 // for a number of connections or requests
-	maxTime    = time.Hour //
+	maxLimit   = 1<<31 - 1 // of a number of connections or requests
+	maxTime    = time.Hour
 	maxIdle    = 24 * time.Hour
 )
 
 // A policyReader reads a BackendPolicy or an XBackendTrafficPolicy.
 type policyReader struct{ check }
 
-// BackendPolicy returns the part for p.
+// BackendPolicy returns the part for p. If there is an error, the part contains everything else in the
+// object.
 func BackendPolicy(p *BackendPolicyObject) (*mesh.BackendPolicySpec, error) {
 	var c policyReader
 	out := &mesh.BackendPolicySpec{Kind: mesh.KindBackendPolicy, Created: p.CreationTimestamp.Time}
@@ -116,7 +118,7 @@ func BackendPolicy(p *BackendPolicyObject) (*mesh.BackendPolicySpec, error) {
 	return out, c.result()
 }
 
-// target adds a target, unless it is a duplicate.
+// target adds a target. It reports an error if the policy has the target already.
 func (c *policyReader) target(out *mesh.BackendPolicySpec, field string, t mesh.PolicyTarget) {
 	c.label(field+".name", t.Name)
 	if slices.Contains(out.Targets, t) {
@@ -183,7 +185,7 @@ func (c *policyReader) faults(field string, s *BackendFaults) (out mesh.Faults) 
 	return out
 }
 
-// number returns nil for a number that is unset or invalid.
+// number converts a number within bounds. It returns nil if the number is unset or invalid.
 func (c *policyReader) number(field string, n *int64, wrong string, least, most int64) *uint32 {
 	if n == nil {
 		return nil
@@ -195,12 +197,12 @@ func (c *policyReader) number(field string, n *int64, wrong string, least, most 
 	return ptr.To(uint32(*n))
 }
 
-// count returns 0 for an unset number.
+// count returns a number of at least 1, or 0 if it is unset.
 func (c *policyReader) count(field string, n *int64) uint32 {
 	return ptr.Deref(c.number(field, n, "out of range", 1, maxLimit), 0)
 }
 
-// optional returns nil for an unset number; unlike in count, 0 has a meaning.
+// optional returns a number of at least 0, or nil if it is unset.
 func (c *policyReader) optional(field string, n *int64, most int64) *uint32 {
 	return c.number(field, n, "out of range", 0, most)
 }
@@ -209,7 +211,7 @@ func (c *policyReader) status(field string, n *int64, least, most int64) uint32 
 	return ptr.Deref(c.number(field, n, "not a status", least, most), 0)
 }
 
-// leastPercent is the precision of percentages in Envoy.
+// leastPercent is the smallest percentage that Envoy can represent.
 const leastPercent = 0.0001
 
 func (c *policyReader) percent(field string, p *float64) float64 {
@@ -223,7 +225,7 @@ func (c *policyReader) percent(field string, p *float64) float64 {
 	return *p
 }
 
-// within returns 0 for an unset duration.
+// within returns a duration within bounds, or 0 if it is unset or invalid.
 func (c *policyReader) within(field string, d *gatewayv1.Duration, least, most time.Duration) time.Duration {
 	before := len(c.errors)
 	out := c.duration(field, d)
@@ -234,15 +236,15 @@ func (c *policyReader) within(field string, d *gatewayv1.Duration, least, most t
 	return out
 }
 
-// Defaults of a retryConstraint in the Gateway API's definition.
+// Defaults of a retryConstraint in the Gateway API's CustomResourceDefinition.
 const (
 	defaultBudgetPercent  = 20
 	defaultBudgetInterval = 10 * time.Second
 	defaultLeastRetries   = 10
 )
 
-// XBackendTrafficPolicy returns the part for p, a kind of the Gateway API (GEP-3388); nil if none of
-// its targets is a Service.
+// XBackendTrafficPolicy returns the part for p, a policy of the Gateway API (GEP-3388); nil if none of its
+// targets is a Service.
 func XBackendTrafficPolicy(p *gatewayx.XBackendTrafficPolicy) (*mesh.BackendPolicySpec, error) {
 	var c policyReader
 	out := &mesh.BackendPolicySpec{Kind: mesh.KindTrafficPolicy, Created: p.CreationTimestamp.Time}
@@ -252,7 +254,7 @@ func XBackendTrafficPolicy(p *gatewayx.XBackendTrafficPolicy) (*mesh.BackendPoli
 			c.target(out, at("spec.targetRefs", i), mesh.PolicyTarget{Name: string(t.Name)})
 		}
 	}
-	if len(out.Targets) == 0 { // it belongs to another controller
+	if len(out.Targets) == 0 { // the policy belongs to another controller
 		return nil, c.result()
 	}
 	if n := len(p.Spec.TargetRefs); n > maxTargets {

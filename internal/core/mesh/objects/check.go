@@ -14,8 +14,8 @@ import (
 	gatewayv1 "sigs.k8s.io/gateway-api/apis/v1"
 )
 
-// A check collects the errors in one object, and reads values that occur in several kinds. The reader
-// of each kind embeds one.
+// A check collects the errors in one object, and reads values that occur in several kinds. The readers of the
+// kinds embed it.
 type check struct{ errors FieldErrors }
 
 func (c *check) invalid(field, format string, args ...any) {
@@ -29,7 +29,7 @@ func (c *check) result() error {
 	return c.errors
 }
 
-// meta returns an object's namespace and name.
+// meta returns an object's namespace and name, and checks both.
 func (c *check) meta(m *metav1.ObjectMeta) (namespace, name string) {
 	namespace = cmp.Or(m.Namespace, metav1.NamespaceDefault)
 	c.name("metadata.name", m.Name)
@@ -63,7 +63,7 @@ func (c *check) port(field string, n int64) uint16 {
 	return uint16(n)
 }
 
-// addr parses an address. It returns the zero address for an invalid one.
+// addr parses an address. If it is invalid, the result is the zero address.
 func (c *check) addr(field, s string) netip.Addr {
 	a, err := netip.ParseAddr(s)
 	if err != nil || a.Zone() != "" {
@@ -73,8 +73,8 @@ func (c *check) addr(field, s string) netip.Addr {
 	return a.Unmap()
 }
 
-// reachable parses the destination address of connections. Kubernetes refuses the same addresses for
-// endpoints (ValidateNonSpecialIP).
+// reachable parses an address that is the destination of connections. It reports an error for the addresses
+// that Kubernetes does not allow for endpoints (ValidateNonSpecialIP).
 func (c *check) reachable(field, s string) netip.Addr {
 	a := c.addr(field, s)
 	if a.IsUnspecified() || a.IsLoopback() || a.IsLinkLocalUnicast() || a.IsMulticast() {
@@ -107,7 +107,8 @@ func (c *check) duration(field string, d *gatewayv1.Duration) time.Duration {
 	return out
 }
 
-// oneOf looks a value up in a table, which decides whether it may be empty.
+// oneOf returns the value of a table under a key. It reports an error if the key, which may be empty, is not
+// in the table.
 func oneOf[K ~string, V any](c *check, field string, value K, table map[K]V) V {
 	v, ok := table[value]
 	if !ok {
@@ -130,10 +131,10 @@ func choices[K ~string, V any](table map[K]V) string {
 	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
 }
 
-// at returns the path of a list item.
+// at returns the path of an item in a list.
 func at(list string, i int) string { return fmt.Sprintf("%s[%d]", list, i) }
 
-// addresses parses a list of addresses. It removes empty ones and duplicates.
+// addresses parses addresses. It leaves out empty texts, invalid addresses and duplicates.
 func addresses(parse func(field, s string) netip.Addr, all ...fieldValue) []netip.Addr {
 	var out []netip.Addr
 	for _, v := range all {

@@ -11,7 +11,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// decode refuses unknown fields, which are more often misspelt than new.
+// decode decodes JSON. It returns an error for unknown fields, because they are misspelt more often than new.
 func decode(raw []byte, into any) error {
 	strict, err := kjson.UnmarshalStrict(raw, into)
 	if err != nil {
@@ -37,7 +37,7 @@ func decode(raw []byte, into any) error {
 	return out
 }
 
-// decodeError adds the field in question to an error of the decoder.
+// decodeError converts an error of the decoder to one that contains the field.
 func decodeError(raw []byte, err error) FieldErrors {
 	if m := decodeerror.Find(raw, err); m != nil {
 		return FieldErrors{{m.Field, m.Error()}}
@@ -45,7 +45,8 @@ func decodeError(raw []byte, err error) FieldErrors {
 	return FieldErrors{{"", decodeerror.Reason(err)}}
 }
 
-// suggest returns the field of t that is most similar to the last step of a path.
+// suggest returns a hint at the field of t that is most similar to the last step of a path; empty if none is
+// similar.
 func suggest(t reflect.Type, path string) string {
 	steps := strings.Split(path, ".")
 	for _, step := range steps[:len(steps)-1] {
@@ -70,7 +71,8 @@ func suggest(t reflect.Type, path string) string {
 	return ": did you mean " + best + "?"
 }
 
-// fieldsOf returns the fields of a struct by their JSON names, also below pointers and lists.
+// fieldsOf returns the fields of a struct by their JSON names. Pointers, lists and maps are replaced by their
+// elements.
 func fieldsOf(t reflect.Type) map[string]reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
 		t = t.Elem()

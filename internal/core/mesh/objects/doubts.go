@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// WhileRefused says what outriderd does as long as an object of this kind is not valid.
+// WhileRefused returns a sentence about the effect of an object of this kind while it is not valid.
 func WhileRefused(kind string) string {
 	if kind == "AuthorizationPolicy" {
 		return "until it is correct, outriderd lets it allow nothing, or deny everything, for what it selects"
@@ -13,8 +13,8 @@ func WhileRefused(kind string) string {
 	return "outriderd goes on with the version that it had before, or without the object"
 }
 
-// SelectsAll reports whether a policy of Istio's security API has a selector without labels, in which
-// case it applies to all pods in its namespace, as without a selector (type/v1beta1/selector.proto of
+// SelectsAll reports whether a policy of Istio's security API has a selector without labels. Such a policy
+// applies to all pods in its namespace, as one without a selector does (type/v1beta1/selector.proto of
 // istio/api).
 func SelectsAll(raw []byte) bool {
 	var policy struct {
@@ -29,8 +29,8 @@ func SelectsAll(raw []byte) bool {
 		policy.Spec.Selector != nil && len(policy.Spec.Selector.MatchLabels) == 0
 }
 
-// NeverMatches returns accepted values in an AuthorizationPolicy that no request can have: a rule with
-// one allows less than it seems to, or denies less.
+// NeverMatches returns those values in an AuthorizationPolicy that are accepted, but that no request can
+// have. A rule with such a value allows less than it seems to, or denies less.
 func NeverMatches(raw []byte) FieldErrors {
 	var o authorizationObject
 	if decode(raw, &o) != nil || o.Kind != "AuthorizationPolicy" {
@@ -71,7 +71,7 @@ func NeverMatches(raw []byte) FieldErrors {
 	return c.errors
 }
 
-// foreignPrincipal reports principals with a scheme, which Istio's do not have
+// foreignPrincipal returns a message if v cannot be a principal. Istio's principals have no scheme
 // (security/v1beta1/authorization_policy.proto of istio/api).
 func foreignPrincipal(v string) string {
 	if strings.Contains(v, "://") {
@@ -83,8 +83,8 @@ func foreignPrincipal(v string) string {
 	return ""
 }
 
-// foreignMethod reports methods in lower case: methods are case-sensitive, and those of HTTP are in
-// capitals (RFC 9110, 9.1).
+// foreignMethod returns a message if v has lower-case letters: methods are case-sensitive, and those of HTTP
+// are in capitals (RFC 9110, 9.1).
 func foreignMethod(v string) string {
 	if upper := strings.ToUpper(v); v != upper {
 		return "is the method of no request: write " + upper
@@ -92,7 +92,7 @@ func foreignMethod(v string) string {
 	return ""
 }
 
-// foreignPath reports paths that no request has: a request's path begins with a slash, or is * (RFC
+// foreignPath returns a message if no request can have the path v: a path begins with a slash, or is * (RFC
 // 9112, 3.2).
 func foreignPath(v string) string {
 	if !strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "*") {
@@ -104,7 +104,7 @@ func foreignPath(v string) string {
 	return ""
 }
 
-// foreignHost reports hosts with a scheme or a path, which a request's host does not have.
+// foreignHost returns a message if v has a scheme or a path, which the host of a request does not contain.
 func foreignHost(v string) string {
 	if strings.Contains(v, "/") {
 		return "is the host of no request: write it without scheme and path, as shop.example"

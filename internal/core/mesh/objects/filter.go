@@ -11,7 +11,7 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// filters leaves out a mirror that gets no requests.
+// filters converts filters. It leaves out those that have no effect, such as a mirror without requests.
 func (c *routeReader) filters(field string, filters []gatewayv1.HTTPRouteFilter) []mesh.Filter {
 	var out []mesh.Filter
 	seen := map[gatewayv1.HTTPRouteFilterType]bool{}
@@ -30,7 +30,7 @@ func (c *routeReader) filters(field string, filters []gatewayv1.HTTPRouteFilter)
 	return out
 }
 
-// filter returns the zero filter for a filter that has no effect or is invalid.
+// filter converts a filter. If the filter has no effect or is invalid, it returns the zero filter.
 func (c *routeReader) filter(field string, f *gatewayv1.HTTPRouteFilter) mesh.Filter {
 	missing := func(name string) mesh.Filter {
 		c.invalid(field+"."+name, "missing: the filter's type is %s", f.Type)
@@ -85,7 +85,7 @@ func (c *routeReader) headers(field string, f *gatewayv1.HTTPHeaderFilter) *mesh
 	return &mesh.Headers{Set: pairs(field+".set", f.Set), Add: pairs(field+".add", f.Add), Remove: f.Remove}
 }
 
-// headerToChange refuses headers that decide where a request goes.
+// headerToChange reports an error for Host, because that header determines where a request goes.
 func (c *routeReader) headerToChange(field, name string) {
 	c.headerName(field, name)
 	if strings.EqualFold(name, "host") {
@@ -93,7 +93,7 @@ func (c *routeReader) headerToChange(field, name string) {
 	}
 }
 
-// redirects are the statuses that the Gateway API allows.
+// redirects are the statuses of redirects that the Gateway API allows.
 var redirects = []int{http.StatusMovedPermanently, http.StatusFound, http.StatusSeeOther, http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
 
 var schemes = map[string]bool{"": true, "http": true, "https": true}

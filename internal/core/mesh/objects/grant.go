@@ -9,10 +9,10 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// routeKinds are the kinds of routes from which a ReferenceGrant can allow references here.
+// routeKinds are the kinds of routes to which a ReferenceGrant can give access here.
 var routeKinds = []mesh.Kind{mesh.KindRoute, mesh.KindGRPC}
 
-// ReferenceGrant returns the part for g; nil if g does not allow Services as backends of routes.
+// ReferenceGrant returns the part for g; nil if g does not allow routes to use Services as backends.
 func ReferenceGrant(g *gatewayv1beta1.ReferenceGrant) (*mesh.GrantSpec, error) {
 	var c check
 	out := &mesh.GrantSpec{}

@@ -9,7 +9,8 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// GRPCRoute does for gRPC calls what [HTTPRoute] does for requests.
+// GRPCRoute returns the part for r; nil if none of its parents is a Service. If there is an error, the part
+// contains everything else in the object.
 func GRPCRoute(r *gatewayv1.GRPCRoute) (*mesh.RouteSpec, error) {
 	out, err := route(&r.ObjectMeta, r.Spec.ParentRefs, r.Spec.Rules, (*routeReader).grpcRule)
 	if out != nil {
@@ -36,8 +37,7 @@ func (c *routeReader) grpcRule(field string, r *gatewayv1.GRPCRouteRule) mesh.Ro
 	return out
 }
 
-// grpcFilters converts the filters of a GRPCRoute, which also exist in HTTPRoutes and have the same
-// form.
+// grpcFilters converts the filters of a GRPCRoute. Their types also exist in HTTPRoutes, in the same form.
 func (c *routeReader) grpcFilters(field string, filters []gatewayv1.GRPCRouteFilter) []mesh.Filter {
 	var same []gatewayv1.HTTPRouteFilter
 	for i, f := range filters {
@@ -45,7 +45,7 @@ func (c *routeReader) grpcFilters(field string, filters []gatewayv1.GRPCRouteFil
 		case gatewayv1.GRPCRouteFilterRequestHeaderModifier, gatewayv1.GRPCRouteFilterResponseHeaderModifier, gatewayv1.GRPCRouteFilterRequestMirror:
 		default:
 			c.invalid(at(field, i)+".type", "%q is not supported: must be RequestHeaderModifier, ResponseHeaderModifier or RequestMirror", f.Type)
-			return nil // indexes in error messages must be those of the original list
+			return nil // the list would be shorter, and indexes in later messages would be wrong
 		}
 		same = append(same, gatewayv1.HTTPRouteFilter{
 			Type:                  gatewayv1.HTTPRouteFilterType(f.Type),
@@ -59,7 +59,7 @@ var callKinds = map[gatewayv1.GRPCMethodMatchType]mesh.TextKind{
 	gatewayv1.GRPCMethodMatchExact: mesh.Exact, gatewayv1.GRPCMethodMatchRegularExpression: mesh.RegExp,
 }
 
-// The names that the Gateway API allows for literal matches.
+// grpcServices and grpcMethods match the names that the Gateway API allows for exact matches.
 var (
 	grpcServices = regexp.MustCompile(`^\.?[A-Za-z_][A-Za-z_0-9]*(\.[A-Za-z_][A-Za-z_0-9]*)*$`)
 	grpcMethods  = regexp.MustCompile(`^[A-Za-z_][A-Za-z_0-9]*$`)

@@ -1,8 +1,8 @@
 // Package objects converts Kubernetes objects to parts of a mesh.
 //
-// [Read] takes one object as JSON, for sources that read manifests; the functions for the kinds take
-// objects of an API client. Both check every value that a mesh uses, because an API server has checked
-// most of them but a folder none. Errors name the field and the valid values.
+// [Read] takes one object as JSON, for sources that read manifests. The functions for single kinds take
+// objects of an API client. Both check every value that a mesh uses: an API server has checked most values,
+// but those in files were not checked. Errors contain the field and the valid values.
 package objects
 
 import (
@@ -22,7 +22,7 @@ import (
 	"outrider.dev/internal/core/mesh/foreign"
 )
 
-// An Object is the result of reading an object.
+// An Object is the result of reading one object.
 type Object struct {
 	APIVersion string
 	Kind       string
@@ -30,11 +30,11 @@ type Object struct {
 	Name       string
 	Item       int // position in a list, from 1; 0: not in a list
 
-	// Known reports whether a mesh uses the kind. Otherwise nothing else was checked, and Part is nil
-	// or a [mesh.IgnoredSpec].
+	// Known reports whether a mesh uses the kind. If not, nothing else was checked, and Part is nil or a
+	// [mesh.IgnoredSpec].
 	Known bool
-	// Part is nil for an object without effect: a namespace, a pod that has ended, a route for a
-	// gateway.
+	// Part is nil for an object that has no effect on a mesh, for example a namespace, a pod that has ended,
+	// or a route for a gateway.
 	Part mesh.Part
 }
 
@@ -45,7 +45,7 @@ func (o Object) String() string {
 	return o.Kind + " " + o.Namespace + "/" + o.Name
 }
 
-// A FieldError is about one field.
+// A FieldError is the reason why one field is invalid.
 type FieldError struct {
 	Field   string // path in the object; empty: the object as a whole
 	Message string // what is invalid, and what would be valid
@@ -68,13 +68,13 @@ func (w FieldErrors) Error() string {
 	return b.String()
 }
 
-// A reader reads one kind.
+// A reader reads objects of one kind.
 type reader struct {
-	versions []string // the first one is suggested in errors
+	versions []string // supported versions; errors suggest the first
 	read     func(raw []byte) (mesh.Part, error)
 }
 
-// readers contains the kinds that a mesh uses, by group and kind.
+// readers contains the readers for the kinds that a mesh uses, by group and kind.
 var readers = map[[2]string]reader{
 	{"", "Service"}:                                 {[]string{"v1"}, decoded(Service)},
 	{"", "Pod"}:                                     {[]string{"v1"}, decoded(Pod)},
@@ -91,8 +91,8 @@ var readers = map[[2]string]reader{
 	{"gateway.networking.x-k8s.io", "XBackendTrafficPolicy"}: {[]string{"v1alpha1"}, decoded(XBackendTrafficPolicy)},
 }
 
-// Read reads an object, or the items of a list. If the error is a [FieldErrors], it is about the last
-// object returned.
+// Read reads an object, or the items of a list. It stops at the first item with errors. If the error is a
+// [FieldErrors], it is about the last object in the result.
 func Read(raw []byte) ([]Object, error) { return read(nil, raw, "", "") }
 
 func read(out []Object, raw []byte, apiVersion, kind string) ([]Object, error) {
@@ -140,7 +140,7 @@ func read(out []Object, raw []byte, apiVersion, kind string) ([]Object, error) {
 
 func readItems(out []Object, items []json.RawMessage, apiVersion, kind string) ([]Object, error) {
 	if kind == "" {
-		apiVersion = "" // for the kind List: each item has its own
+		apiVersion = "" // in the kind List each item has its own version
 	}
 	for i, item := range items {
 		var err error
@@ -160,7 +160,7 @@ func readItems(out []Object, items []json.RawMessage, apiVersion, kind string) (
 	return out, nil
 }
 
-// ignored returns the part for an object that is only reported, or nil.
+// ignored returns the part for an object that is only reported; nil if it is not reported either.
 func ignored(raw []byte) mesh.Part {
 	var object map[string]any
 	if kjson.UnmarshalCaseSensitivePreserveInts(raw, &object) != nil {
@@ -172,8 +172,8 @@ func ignored(raw []byte) mesh.Part {
 	return nil
 }
 
-// decoded returns a reader that decodes a T from JSON. If its function returns a nil pointer, there is
-// no part.
+// decoded returns a function that decodes a T from JSON and converts it by part. If part returns a nil
+// pointer, the result is a nil interface.
 func decoded[T any, P interface {
 	comparable
 	mesh.Part
@@ -192,7 +192,7 @@ func decoded[T any, P interface {
 	}
 }
 
-// namespace checks a namespace, which has no effect on a mesh.
+// namespace checks the name of a namespace. Namespaces have no effect on a mesh.
 func namespace(n *corev1.Namespace) (*mesh.ServiceSpec, error) {
 	var c check
 	c.name("metadata.name", n.Name)

@@ -32,7 +32,8 @@ var modes = map[string]mesh.Mode{
 	"PERMISSIVE": mesh.ModePermissive, "STRICT": mesh.ModeStrict, "DISABLE": mesh.ModeDisable,
 }
 
-// PeerAuthentication returns the part for p.
+// PeerAuthentication returns the part for p. If there is an error, the part contains everything else in the
+// object.
 func PeerAuthentication(p *PeerAuthenticationObject) (*mesh.PolicySpec, error) {
 	var c check
 	out := &mesh.PolicySpec{Created: p.CreationTimestamp.Time}

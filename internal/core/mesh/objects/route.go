@@ -15,9 +15,8 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// HTTPRoute returns the part for r; nil if none of its parents is a Service. Hostnames are for gateways
-// and have no effect here (GEP-1294). If there is an error, the part contains everything else in the
-// object.
+// HTTPRoute returns the part for r; nil if none of its parents is a Service. It ignores hostnames, because
+// they are for gateways (GEP-1294). If there is an error, the part contains everything else in the object.
 func HTTPRoute(r *gatewayv1.HTTPRoute) (*mesh.RouteSpec, error) {
 	return route(&r.ObjectMeta, r.Spec.ParentRefs, r.Spec.Rules, (*routeReader).rule)
 }
@@ -28,7 +27,7 @@ type routeReader struct {
 	namespace string // of the route
 }
 
-// route reads a route of either kind; one of its arguments is the function that reads a rule.
+// route reads an HTTPRoute or a GRPCRoute; read converts one of its rules.
 func route[R any](m *metav1.ObjectMeta, parents []gatewayv1.ParentReference, rules []R,
 	read func(c *routeReader, field string, r *R) mesh.Route) (*mesh.RouteSpec, error) {
 	var c routeReader
@@ -46,7 +45,7 @@ func route[R any](m *metav1.ObjectMeta, parents []gatewayv1.ParentReference, rul
 	for i := range rules {
 		out.Rules = append(out.Rules, read(&c, at("spec.rules", i), &rules[i]))
 	}
-	if len(out.Rules) == 0 { // the API server's default: one rule, for everything
+	if len(out.Rules) == 0 { // the API server's default is one rule that matches everything
 		out.Rules = []mesh.Route{{}}
 	}
 	return out, c.result()
@@ -62,13 +61,15 @@ func (c *routeReader) parent(field string, p *gatewayv1.ParentReference) mesh.Pa
 	return out
 }
 
-// IsService reports whether a parent is a Service. An API server fills in the defaults of a reference,
-// which mean a Gateway; in a file the empty group of a Service may be left out.
+// IsService reports whether a parent is a Service. In an object from the API server, a reference without
+// group and kind means a Gateway, because the server fills in these defaults. In a file, only the empty group
+// of a Service may be left out.
 func IsService(p *gatewayv1.ParentReference) bool {
 	return ptr.Deref(p.Group, "") == "" && ptr.Deref(p.Kind, "Gateway") == "Service"
 }
 
-// ruleName checks the name of a rule, which becomes part of names in a proxy's configuration and logs.
+// ruleName returns the name of a rule, and checks it, because it becomes part of names in a proxy's
+// configuration and logs.
 func (c *routeReader) ruleName(field string, name *gatewayv1.SectionName) string {
 	if name != nil {
 		c.name(field+".name", string(*name))
@@ -111,7 +112,8 @@ func (c *routeReader) rule(field string, r *gatewayv1.HTTPRouteRule) mesh.Route 
 
 func isRedirect(f mesh.Filter) bool { return f.Redirect != nil }
 
-// prefixes reports changes of a prefix in a rule that does not match by prefix only.
+// prefixes reports an error if a filter replaces the matched prefix although the rule has other matches of
+// paths.
 func (c *routeReader) prefixes(field string, r *mesh.Route) {
 	byPrefix := !slices.ContainsFunc(r.Matches, func(m mesh.Match) bool { return m.Path != nil && m.Path.Kind != mesh.Prefix })
 	changes := func(f mesh.Filter) bool {
@@ -127,7 +129,7 @@ func (c *routeReader) prefixes(field string, r *mesh.Route) {
 }
 
 const (
-	defaultAttempts = 1   // Envoy's number of retries if a policy sets none
+	defaultAttempts = 1   // number of retries in Envoy if a policy sets none
 	maxAttempts     = 100 // limits the load that retries cause
 )
 
@@ -148,11 +150,11 @@ func (c *routeReader) retry(field string, r *gatewayv1.HTTPRouteRetry) *mesh.Ret
 	return out
 }
 
-// backend converts a reference, with weight 1.
+// backend converts a reference to a backend with the weight 1.
 func (c *routeReader) backend(field string, r *gatewayv1.BackendObjectReference) mesh.Backend {
 	out := mesh.Backend{Namespace: string(ptr.Deref(r.Namespace, gatewayv1.Namespace(c.namespace))), Name: string(r.Name), Weight: 1}
 	if ptr.Deref(r.Group, "") != "" || ptr.Deref(r.Kind, "Service") != "Service" {
-		// The backend gets its share of the requests, which fail with an error, as the Gateway API
+		// The backend gets its share of the requests, and these fail with an error, as the Gateway API
 		// requires.
 		out.Kind = strings.Trim(string(ptr.Deref(r.Group, "")+"/")+string(ptr.Deref(r.Kind, "Service")), "/")
 		return out
@@ -167,7 +169,7 @@ func (c *routeReader) backend(field string, r *gatewayv1.BackendObjectReference)
 	return out
 }
 
-// share converts a reference with its weight.
+// share converts a reference to a backend with the weight of the reference.
 func (c *routeReader) share(field string, r *gatewayv1.BackendRef) mesh.Backend {
 	out := c.backend(field, &r.BackendObjectReference)
 	n := ptr.Deref(r.Weight, 1)
@@ -200,7 +202,7 @@ func (c *routeReader) match(field string, m *gatewayv1.HTTPRouteMatch) mesh.Matc
 		} else {
 			c.path(field+".path.value", text.Value)
 		}
-		if text != (mesh.Text{Kind: mesh.Prefix, Value: "/"}) { // prefix / is the default
+		if text != (mesh.Text{Kind: mesh.Prefix, Value: "/"}) { // the prefix / is the default
 			out.Path = &text
 		}
 	}
@@ -217,7 +219,8 @@ func (c *routeReader) match(field string, m *gatewayv1.HTTPRouteMatch) mesh.Matc
 	return out
 }
 
-// first adds a pair, unless its name is present: in the Gateway API the first pair with a name is used.
+// first adds a pair unless there is one with the same name: in the Gateway API only the first of them is
+// used.
 func first(pairs []mesh.Pair, p mesh.Pair) []mesh.Pair {
 	if slices.ContainsFunc(pairs, func(has mesh.Pair) bool { return has.Name == p.Name }) {
 		return pairs
@@ -225,7 +228,7 @@ func first(pairs []mesh.Pair, p mesh.Pair) []mesh.Pair {
 	return append(pairs, p)
 }
 
-// header reads a pair whose name is case-insensitive.
+// header is the same as pair, for names that are case-insensitive.
 func (c *routeReader) header(field, name, text string, kind gatewayv1.HeaderMatchType) mesh.Pair {
 	out := c.pair(field, name, text, kind)
 	out.Name = strings.ToLower(out.Name)
@@ -252,17 +255,17 @@ func (c *routeReader) regexp(field, expr string) {
 	}
 }
 
-// maxProgramSize limits regular expressions. Envoy rejects the whole resource if one has more than
-// 32768 instructions (envoy.Options.Bootstrap), or needs more memory than RE2 allows.
+// maxProgramSize limits the size of regular expressions. Envoy rejects the whole resource if one expression
+// has more than 32768 instructions (envoy.Options.Bootstrap), or needs more memory than RE2 allows.
 const maxProgramSize = 16384
 
-// programSize estimates the number of instructions to which RE2 compiles an expression. RE2 compares
-// bytes, so a class of characters beyond ASCII takes several instructions for each range. Compiling
-// instead of counting would take milliseconds for an expression of 30 characters.
+// programSize estimates the number of RE2 instructions of a compiled expression. RE2 compares bytes, so a
+// class of characters beyond ASCII takes several instructions for each range. The estimate is needed because
+// compiling would take milliseconds for an expression of 30 characters.
 func programSize(r *syntax.Regexp) int {
 	n := 1
 	switch r.Op {
-	case syntax.OpConcat, syntax.OpRepeat, syntax.OpLiteral: // only their contents count
+	case syntax.OpConcat, syntax.OpRepeat, syntax.OpLiteral: // only their contents are instructions
 		n = 0
 	case syntax.OpCapture: // its begin and its end
 		n = 2
@@ -296,7 +299,7 @@ const (
 	programEnds  = 2 // a match and a failure
 )
 
-// paths matches the paths that the Gateway API allows for literal matches.
+// paths matches the paths that the Gateway API allows as exact paths and as prefixes.
 var paths = regexp.MustCompile(`^/(?:[-A-Za-z0-9/._~!$&'()*+,;=:@]|%[0-9a-fA-F]{2})*$`)
 
 func (c *routeReader) path(field, path string) {

@@ -20,10 +20,11 @@ import (
 // exportTo is Istio's annotation with the namespaces that can see a service, separated by commas.
 const exportTo = "networking.istio.io/exportTo"
 
-// trafficDistribution is Istio's annotation that preceded the field of a Service.
+// trafficDistribution is Istio's annotation for the same setting as the field trafficDistribution, which came
+// later.
 const trafficDistribution = "networking.istio.io/traffic-distribution"
 
-// transports are the protocols of a Kubernetes port, and whether they are supported.
+// transports are the valid protocols of a Kubernetes port.
 var transports = map[corev1.Protocol]bool{"": true, corev1.ProtocolTCP: true, corev1.ProtocolUDP: true, corev1.ProtocolSCTP: true}
 
 var distributions = map[string]mesh.Traffic{
@@ -41,7 +42,7 @@ var serviceTypes = map[corev1.ServiceType]bool{
 // A serviceReader reads a Service.
 type serviceReader struct{ check }
 
-// Service returns the part for s.
+// Service returns the part for s. If there is an error, the part contains everything else in the object.
 func Service(s *corev1.Service) (*mesh.ServiceSpec, error) {
 	var c serviceReader
 	out := &mesh.ServiceSpec{PublishNotReady: s.Spec.PublishNotReadyAddresses, Selector: s.Spec.Selector}
@@ -70,7 +71,8 @@ func Service(s *corev1.Service) (*mesh.ServiceSpec, error) {
 	return out, c.result()
 }
 
-// traffic reads the field or else Istio's annotation, which is older and case-insensitive.
+// traffic reads the field trafficDistribution or, if it is unset, Istio's annotation, which is
+// case-insensitive.
 func (c *serviceReader) traffic(s *corev1.Service) mesh.Traffic {
 	if field := s.Spec.TrafficDistribution; field != nil {
 		return oneOf(&c.check, "spec.trafficDistribution", *field, distributions)
@@ -150,7 +152,7 @@ func (c *serviceReader) servicePorts(ports []corev1.ServicePort) []mesh.PortSpec
 // A sliceReader reads an EndpointSlice.
 type sliceReader struct{ check }
 
-// EndpointSlice returns the part for s; nil if it belongs to no service, or contains names instead of
+// EndpointSlice returns the part for s; nil if s belongs to no service, or contains DNS names instead of
 // addresses.
 func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 	var c sliceReader
@@ -181,7 +183,8 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 	return out, c.result()
 }
 
-// endpoint applies the API's defaults: ready if nil, and serving if ready.
+// endpoint applies the defaults of the API: an endpoint is ready if that is unset, and serving if that is
+// unset and it is ready.
 func (c *sliceReader) endpoint(field string, e *discoveryv1.Endpoint, family discoveryv1.AddressType) mesh.SliceEndpoint {
 	ready := ptr.Deref(e.Conditions.Ready, true)
 	out := mesh.SliceEndpoint{
@@ -219,5 +222,5 @@ func (c *sliceReader) endpoint(field string, e *discoveryv1.Endpoint, family dis
 	return out
 }
 
-// sortedKeys gives errors a fixed order.
+// sortedKeys returns the keys of m in a fixed order, so that the order of errors is fixed too.
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

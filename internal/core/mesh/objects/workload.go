@@ -24,7 +24,7 @@ const defaultAccount = "default"
 // A workloadReader reads a Pod or a Host.
 type workloadReader struct{ check }
 
-// Pod returns the part for p; nil if it has ended.
+// Pod returns the part for p; nil if the pod has ended.
 func Pod(p *corev1.Pod) (*mesh.WorkloadSpec, error) {
 	var c workloadReader
 	namespace, name := c.meta(&p.ObjectMeta)
@@ -72,7 +72,8 @@ func hasContainer(p *corev1.Pod, names ...string) bool {
 	return slices.ContainsFunc(p.Spec.Containers, is) || slices.ContainsFunc(p.Spec.InitContainers, is)
 }
 
-// PodReady treats a pod without a status as ready, because manifests written by hand have none.
+// PodReady reports whether a pod is ready. A pod without a status counts as ready, because hand-written
+// manifests have none.
 func PodReady(s *corev1.PodStatus) bool {
 	for _, condition := range s.Conditions {
 		if condition.Type == corev1.PodReady {
@@ -82,8 +83,9 @@ func PodReady(s *corev1.PodStatus) bool {
 	return len(s.Conditions) == 0 && s.Phase == ""
 }
 
-// kept reports whether a pod stopped being ready while all of its containers kept running: the
-// condition changed after they had started. The source of the pod decides how long ago that may be.
+// kept reports whether a pod stopped being ready while all of its containers kept running, that is, whether
+// the condition Ready changed after the containers had started. The source of the pod limits the time for
+// which this counts.
 func kept(s *corev1.PodStatus) bool {
 	at := slices.IndexFunc(s.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
 	if at < 0 || s.Conditions[at].Status == corev1.ConditionTrue {
@@ -93,12 +95,13 @@ func kept(s *corev1.PodStatus) bool {
 	all := slices.Concat(s.InitContainerStatuses, s.ContainerStatuses)
 	return len(all) > 0 && !slices.ContainsFunc(all, func(c corev1.ContainerStatus) bool {
 		t := c.State.Terminated
-		done := t != nil && t.ExitCode == 0 && c.Ready // an init container
+		done := t != nil && t.ExitCode == 0 && c.Ready // an init container that has succeeded
 		return !done && (c.State.Running == nil || !c.State.Running.StartedAt.Before(stopped))
 	})
 }
 
-// namedPorts uses the first port with a name, as the EndpointSlice controller does.
+// namedPorts adds the named ports of a container. If two have the same name, it uses the first, as the
+// EndpointSlice controller does.
 func (c *workloadReader) namedPorts(field string, ports []corev1.ContainerPort, w *mesh.WorkloadSpec) {
 	for i, p := range ports {
 		number := c.port(at(field+".ports", i)+".containerPort", int64(p.ContainerPort))
@@ -126,14 +129,14 @@ type HostSpec struct {
 	Address        string            `json:"address,omitempty"`
 	Addresses      []string          `json:"addresses,omitempty"`
 	ServiceAccount string            `json:"serviceAccount,omitempty"`
-	Labels         map[string]string `json:"labels,omitempty"` // in addition to those in the metadata
-	Ports          map[string]int32  `json:"ports,omitempty"`  // by name, for a targetPort
+	Labels         map[string]string `json:"labels,omitempty"` // in addition to the labels in the metadata
+	Ports          map[string]int32  `json:"ports,omitempty"`  // by name, to which a targetPort can refer
 	Zone           string            `json:"zone,omitempty"`
 	Proxied        *bool             `json:"proxied,omitempty"`     // default: true
-	TokenSHA256    string            `json:"tokenSHA256,omitempty"` // hash of the token for its first certificate, in hex
+	TokenSHA256    string            `json:"tokenSHA256,omitempty"` // SHA-256 of its one-time token, in hex
 }
 
-// Host returns the part for h.
+// Host returns the part for h. If there is an error, the part contains everything else in the object.
 func Host(h *HostObject) (*mesh.WorkloadSpec, error) {
 	var c workloadReader
 	out := &mesh.WorkloadSpec{Ready: true}
