@@ -14,17 +14,18 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// caSecretEnv sets --ca-secret, so that commands in outriderd's container need no flag.
+// caSecretEnv is the environment variable for --ca-secret, so that commands in outriderd's container need no
+// flag.
 const caSecretEnv = contract.AuthoritySecretEnv
 
-// authorityFlags say where the authority of the running outriderd is stored.
+// authorityFlags are the flags that locate the authority of the running outriderd.
 type authorityFlags struct {
 	state, secret string
 	namespace     string // of outriderd
 	kubernetes    clusterFlags
 }
 
-// add adds the flags; spot is the name of the flag for outriderd's namespace.
+// add adds the flags to a command. spot is the name of the flag for outriderd's namespace.
 func (a *authorityFlags) add(cmd *cobra.Command, spot string) {
 	f := cmd.Flags()
 	f.StringVar(&a.state, "state", defaultState, "state directory of the running outriderd")
@@ -35,7 +36,7 @@ func (a *authorityFlags) add(cmd *cobra.Command, spot string) {
 	cli.BindEnv(f, spot, "POD_NAMESPACE")
 }
 
-// check refuses invalid values; for spot see add.
+// check returns an error if a value is invalid. For spot see add.
 func (a *authorityFlags) check(spot string) error {
 	if a.secret == "" {
 		return nil
@@ -46,7 +47,8 @@ func (a *authorityFlags) check(spot string) error {
 	return check(spot, a.namespace, dnsLabel)
 }
 
-// store returns the store with the authority's files. A state directory must exist already.
+// store returns the store that contains the authority's files. If it is a state directory, that must exist
+// already.
 func (a *authorityFlags) store() (ca.Store, error) {
 	if a.secret == "" {
 		if _, err := os.Stat(a.state); err != nil {

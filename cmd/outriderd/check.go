@@ -17,7 +17,7 @@ import (
 	"outrider.dev/internal/core/controlplane/webhook"
 )
 
-// A rule says which values of a flag are valid.
+// A rule determines which values of a flag are valid.
 type rule struct {
 	want string
 	ok   func(string) bool
@@ -36,7 +36,7 @@ var (
 	dnsDomain     = rule{"a DNS domain in lower case, for example cluster.local", isDomain}
 )
 
-// check refuses a flag's value that violates a rule.
+// check returns an error if the value of a flag violates a rule.
 func check(flag, value string, r rule) error {
 	if r.ok(value) {
 		return nil
@@ -44,7 +44,7 @@ func check(flag, value string, r rule) error {
 	return &cli.UsageError{Err: fmt.Errorf("--%s=%q: want %s", flag, value, r.want)}
 }
 
-// checkServe refuses options of serve that cannot work.
+// checkServe returns an error if options of the command serve cannot work.
 func checkServe(o controlplane.Options) error {
 	type value struct {
 		flag, value string
@@ -114,7 +114,7 @@ func checkServe(o controlplane.Options) error {
 	return names(o.Names)
 }
 
-// byFlag adds to an error of the control plane the flag for the option that it refused.
+// byFlag adds the name of the flag to an error of the control plane about an option.
 func byFlag(err error) error {
 	var wrong *controlplane.OptionError
 	if !errors.As(err, &wrong) {
@@ -141,14 +141,15 @@ func isSecretName(s string) bool { return len(s) <= 253 && subdomain.MatchString
 
 var subdomain = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$`)
 
-// Bounds of the spread: a root must reach each pod before it signs, and must sign long before the old
-// one expires.
+// shortestSpread and longestSpread are the bounds of --root-spread: a root must reach each pod before it
+// signs certificates, and must sign long before the old one expires.
 const (
 	shortestSpread = time.Second
 	longestSpread  = 30 * 24 * time.Hour
 )
 
-// isDomain also requires that a certificate can contain the names of services in the domain.
+// isDomain reports whether s is a lower-case DNS domain, such that a certificate can contain the names of
+// services in it.
 func isDomain(s string) bool {
 	return lowerName.MatchString(s) && ca.CheckName("outriderd.outrider-system.svc."+s) == nil
 }

@@ -10,7 +10,8 @@ import (
 	"outrider.dev/internal/doctor/diagnoser"
 )
 
-// A diagnosis says whether injected pods are diagnosed, and which starts count as slow.
+// A diagnosis contains the flags that determine whether injected pods are diagnosed, and which starts count
+// as slow.
 type diagnosis struct {
 	wanted bool
 	slow   time.Duration
@@ -23,7 +24,7 @@ func (d diagnosis) check() error {
 	return nil
 }
 
-// diagnoser returns a diagnoser for the options' cluster; nil if none is wanted.
+// diagnoser returns a diagnoser for the options' cluster; nil if diagnoses are off.
 func (d diagnosis) diagnoser(o controlplane.Options) (controlplane.Diagnoser, error) {
 	switch {
 	case !d.wanted:

@@ -1,5 +1,5 @@
-// Command outriderd is Outrider's control plane: it serves proxies the configuration that
-// they subscribe to, signs their certificates, and injects them into pods.
+// Command outriderd is Outrider's control plane: it sends proxies the configuration to which they subscribe,
+// signs their certificates, and injects them into pods.
 package main
 
 import (
@@ -16,8 +16,8 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main without access to the process. It returns the exit status: 0 success, 1 a failure, 2
-// unusable input.
+// run is main with explicit arguments and outputs. It returns the exit status: 0 for success, 1 for a
+// failure, 2 for unusable input.
 func run(args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()

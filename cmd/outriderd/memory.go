@@ -9,17 +9,17 @@ import (
 )
 
 const (
-	// collectorShare is the part of the container's limit that the garbage collector may use; the rest
-	// is for the pages of the program and buffers of the kernel.
+	// collectorShare is the share of the container's memory limit that the Go heap may use. The rest is for
+	// the pages of the program and for buffers of the kernel.
 	collectorShare = 0.8
-	// collectAt is the growth of the heap, in percent, between two collections. While thousands of proxies
-	// connect, Go's default of 100 needs 8 % less CPU and a fifth more memory; 25 needs 27 % more CPU,
-	// and 6 % less memory for each proxy.
+	// collectAt is the growth of the heap, in percent, after which the garbage collector runs. While
+	// thousands of proxies connect, Go's default of 100 takes 8 % less CPU and a fifth more memory; 25 takes
+	// 27 % more CPU, and 6 % less memory for each proxy.
 	collectAt = 50
 )
 
-// limitMemory makes the garbage collector observe the container's limit. GOGC and GOMEMLIMIT take
-// precedence.
+// limitMemory sets the limits of the garbage collector according to the container's memory limit. The
+// variables GOGC and GOMEMLIMIT take precedence.
 func limitMemory(log *slog.Logger, container memlimit.Provider) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(collectAt)

@@ -149,13 +149,13 @@ cert-manager's istio-csr, and outriderd signs none.`,
 	return cmd
 }
 
-// port returns the address of a port on all interfaces.
 func port(n int) string { return fmt.Sprintf(":%d", n) }
 
-// shortestFirstUse is long enough for a nearby control plane on a busy machine.
+// shortestFirstUse is the minimum of --first-use-timeout. It suffices for a nearby control plane on a busy
+// machine.
 const shortestFirstUse = 100 * time.Millisecond
 
-// folder returns the folder in a source; empty if the source is a cluster.
+// folder returns the folder that --source contains; empty if the source is a cluster.
 func folder(source string) (string, error) {
 	if source == "kubernetes" {
 		return "", nil
@@ -175,7 +175,7 @@ func folder(source string) (string, error) {
 	return dir, nil
 }
 
-// servingFrom sets the location of the control plane's own certificate.
+// servingFrom parses --serving-certificate, the location of the control plane's own certificate, into o.
 func servingFrom(text string, o *controlplane.Options) error {
 	if text == "" {
 		return nil

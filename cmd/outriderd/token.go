@@ -67,10 +67,10 @@ it gives the identity of the workload.`,
 	return cmd
 }
 
-// controlPlane is the flag for outriderd's namespace in commands whose --namespace means another one.
+// controlPlane is the flag for outriderd's namespace in commands where --namespace is the workload's.
 const controlPlane = "control-plane-namespace"
 
-// tokens returns the tokens of the running outriderd.
+// tokens returns the issuer of tokens that the running outriderd accepts.
 func (a *authorityFlags) tokens(ctx context.Context, trustDomain string) (*ca.Tokens, error) {
 	store, err := a.store()
 	if err != nil {

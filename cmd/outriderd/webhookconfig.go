@@ -87,7 +87,7 @@ are never selected.`,
 	return cmd
 }
 
-// place reads --service, the alternative to --url.
+// place parses --service, the alternative to --url, into p.
 func place(p *webhook.Place, service string) error {
 	if service == "" {
 		return nil
