@@ -1,11 +1,11 @@
-// Package charts holds the Helm chart of Outrider and its profiles: the only source of the objects that are
-// applied to a cluster.
+// Package charts contains the Helm chart of Outrider and its profiles. All objects that are applied to a
+// cluster come from here.
 package charts
 
 import "embed"
 
-// Files contains the chart in the folder outrider, and each profile, a file of values, as
-// profiles/NAME.yaml.
+// Files contains the chart in the folder outrider, and each profile as profiles/NAME.yaml, which is a file of
+// values.
 //
 //go:embed all:outrider profiles
 var Files embed.FS
