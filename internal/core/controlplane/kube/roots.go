@@ -36,7 +36,7 @@ type RootKeeper struct {
 	cluster    *Cluster
 	namespaces *Namespaces
 	roots      Roots
-	own        string // the control plane's namespace, never ignored
+	own        string // the control plane's namespace, which gets the ConfigMap even if injection ignores it
 	written    *store[sum]
 	queue      workqueue.TypedRateLimitingInterface[string]
 }
