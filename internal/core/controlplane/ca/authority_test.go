@@ -49,7 +49,7 @@ func sign(t testing.TB, a *Authority, id Identity, life time.Duration) *Certific
 	return c
 }
 
-// certificates parses a chain as a client would.
+// certificates parses a chain as a client would, and checks that each entry has one certificate.
 func certificates(t testing.TB, chain []string) []*x509.Certificate {
 	t.Helper()
 	out, err := wire.ParseCertificates([]byte(strings.Join(chain, "")))
@@ -247,7 +247,7 @@ func TestOptionsThatCannotWorkAreRefused(t *testing.T) {
 	}
 }
 
-// move copies one authority's files over another's, as in a rotation.
+// move copies files of one authority over those of another, as in a rotation.
 func move(t testing.TB, from, to string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -284,7 +284,7 @@ func TestRootsAreExchangedWithoutARestart(t *testing.T) {
 			}
 		}
 	}
-	// Run may not have begun to watch.
+	// Reload, because Run may not have begun to watch yet.
 	both := append(a.RootsPEM(), b.RootsPEM()...)
 	if err := replace(filepath.Join(dir, "root-cert.pem"), both); err != nil {
 		t.Fatal(err)
@@ -382,8 +382,8 @@ func TestCertificatesOfOtherMeshes(t *testing.T) {
 	}
 }
 
-// The signatures that a handshake has checked are not checked again. The parts that can change since
-// are: the time, the roots, and whether the chain belongs to the certificate.
+// The signatures that a handshake has verified are not verified again. But everything that may have changed
+// since is checked: the time, the roots, and whether a verified chain belongs to the certificate.
 func TestVerifiedChainsAreTrusted(t *testing.T) {
 	a, b := authority(t, t.TempDir()), authority(t, t.TempDir())
 	signed := sign(t, a, shop, 0)

@@ -30,7 +30,7 @@ func servedBy(t *testing.T, root *signer, at time.Time, change func(*x509.Certif
 	return map[string][]byte{"tls.crt": wire.MarshalCertificates(leaf), "tls.key": must(wire.MarshalKey(key)), "ca.crt": wire.MarshalCertificates(root.cert)}
 }
 
-// workload returns a certificate signed by another authority.
+// workload returns a workload's certificate that another authority has signed.
 func workload(t *testing.T, by *signer, at time.Time, life time.Duration) []*x509.Certificate {
 	t.Helper()
 	form := &x509.Certificate{SerialNumber: must(newSerial()), NotBefore: at, NotAfter: at.Add(life), URIs: []*url.URL{shop.URL()}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
@@ -44,8 +44,8 @@ func (o *overlapping) external() *Authority {
 	})
 }
 
-// With an external authority nothing is signed, the certificate in the store is presented, and clients
-// are verified by the other authority's root.
+// With an external authority the control plane signs nothing, serves the certificate in the store, and
+// verifies clients by the external authority's root.
 func TestExternalAuthority(t *testing.T) {
 	begin := time.Now()
 	root := rootAt(t, begin, rootLife)
@@ -78,8 +78,8 @@ func TestExternalAuthority(t *testing.T) {
 	}
 }
 
-// The other authority replaces its root at once. Certificates from the old root are accepted until they
-// expire, and the old serving certificate is presented until the proxies have the new root.
+// The external authority replaces its root at once. Certificates of the old root are accepted until they
+// expire, and the old serving certificate is used until the proxies have the new root.
 func TestExternalAuthorityReplacesItsRoot(t *testing.T) {
 	begin := time.Now()
 	old, next := rootAt(t, begin, rootLife), rootAt(t, begin, rootLife)
@@ -121,7 +121,7 @@ func TestExternalAuthorityReplacesItsRoot(t *testing.T) {
 	}
 }
 
-// For files that cannot be used, the error names the file and says what would be right.
+// If files cannot be used, the error contains the file and the valid content.
 func TestExternalAuthorityWithWrongFiles(t *testing.T) {
 	at := time.Now()
 	root := rootAt(t, at, rootLife)

@@ -33,12 +33,13 @@ func rootAt(t *testing.T, at time.Time, life time.Duration) *signer {
 	return must(load(newMemoryStore(), files, at))
 }
 
-// An overlapping mesh has a store that outriderd may not write, a record of its roots, and a clock.
+// An overlapping mesh has a store that outriderd may not write, a store for the record of its roots, and a
+// clock.
 type overlapping struct {
 	*rotating
 	record *memoryStore
-	chains map[string]bool                   // all intermediates that have signed
-	seen   map[time.Time][]*x509.Certificate // roots of all replicas, by time
+	chains map[string]bool                   // DER of all intermediates that have signed
+	seen   map[time.Time][]*x509.Certificate // roots of the first replica, by time
 }
 
 func newOverlapping(t *testing.T, files map[string][]byte) *overlapping {
@@ -52,8 +53,9 @@ func (o *overlapping) replica() *Authority {
 	return o.start(func(a *AuthorityOptions) { a.StoreTokenKey, a.Record = false, o.record })
 }
 
-// pass advances the clock by d. At each tick each replica signs, and each certificate that has not
-// expired must be trusted by each replica, and by a proxy with the oldest roots that a proxy may have.
+// pass advances the clock by d. At each tick each replica signs a certificate. Each certificate that has not
+// expired must be trusted by each replica and, if late is set, by a proxy with the oldest roots that a proxy
+// may still have.
 func (o *overlapping) pass(d time.Duration, late bool, replicas ...*Authority) {
 	o.t.Helper()
 	for end := o.time.Add(d); o.time.Before(end); o.time = o.time.Add(tick) {
@@ -81,7 +83,7 @@ func (o *overlapping) pass(d time.Duration, late bool, replicas ...*Authority) {
 	}
 }
 
-// between keeps an intermediate, because a leaf is sent together with its issuer.
+// between stores an intermediate, because verify needs the issuer of each leaf.
 func (o *overlapping) between(c *x509.Certificate) { o.chains[string(c.Raw)] = true }
 
 func (o *overlapping) verify(roots []*x509.Certificate) {
@@ -103,8 +105,8 @@ func (o *overlapping) verify(roots []*x509.Certificate) {
 	}
 }
 
-// Running replicas use a new intermediate below the same root. Certificates from the old intermediate
-// are trusted until they expire.
+// If an intermediate is replaced by another one below the same root, running replicas use it at once.
+// Certificates of the old intermediate are trusted until they expire.
 func TestAnIntermediateIsReplaced(t *testing.T) {
 	begin := time.Now()
 	root := rootAt(t, begin, rootLife)
@@ -125,8 +127,8 @@ func TestAnIntermediateIsReplaced(t *testing.T) {
 	}
 }
 
-// If a root's certificate, key and roots are replaced at once, no certificate is refused, and the old
-// root is removed in the end, also if replicas were restarted.
+// If another program replaces a root's certificate, key and roots at once, no certificate is refused. Finally
+// the old root is removed, even if replicas were restarted.
 func TestARootOfAnotherIsReplacedAtOnce(t *testing.T) {
 	begin := time.Now()
 	o := newOverlapping(t, certManager(t, rootAt(t, begin, rootLife), "first", begin, 30*24*time.Hour))
@@ -162,14 +164,14 @@ func TestARootOfAnotherIsReplacedAtOnce(t *testing.T) {
 	}
 }
 
-// moves returns when the new root in a record may sign.
+// moves returns the time at which the new root in a record may sign.
 func (s *memoryStore) moves(t *testing.T) time.Time {
 	t.Helper()
 	return must(parseRotation(s.is.Files)).Move
 }
 
-// If the root is replaced while no replica runs, the record still contains the old one. The next
-// replica to start signs with the new root at once, because it has no other key.
+// If the root is replaced while no replica runs, the record still contains the old root. The replica that
+// starts next signs with the new root at once, because it has no other key.
 func TestARootIsReplacedWhileNoReplicaRuns(t *testing.T) {
 	begin := time.Now()
 	o := newOverlapping(t, certManager(t, rootAt(t, begin, rootLife), "first", begin, 30*24*time.Hour))
@@ -188,7 +190,7 @@ func TestARootIsReplacedWhileNoReplicaRuns(t *testing.T) {
 	}
 }
 
-// An expired root is removed from the record; a root that returns to the store is kept.
+// An old root is removed from the record when it expires. A root that returns to the store is kept.
 func TestRootsOfARecord(t *testing.T) {
 	begin := time.Now()
 	short, other := rootAt(t, begin, 3*time.Hour), rootAt(t, begin, rootLife)

@@ -16,10 +16,10 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A rotating mesh consists of a store, a clock, and every certificate that was signed.
+// A rotating mesh consists of a store, a clock, and the certificates that were signed and have not expired.
 type rotating struct {
 	t      *testing.T
-	lag    time.Duration // how old a proxy's roots may be
+	lag    time.Duration // maximum age of a proxy's roots
 	store  *memoryStore
 	time   time.Time
 	key    crypto.Signer
@@ -60,11 +60,11 @@ func (r *rotating) advance(a *Authority) {
 	}
 }
 
-// tick is how far the clock moves at a time; a proxy has new roots after lag at the latest.
+// tick is the time by which the clock moves in one step. A proxy has new roots after lag at the latest.
 const tick, lag = 10 * time.Minute, 50 * time.Minute
 
-// check signs a certificate by a replica, and requires that every certificate which has not expired is
-// trusted: by the current roots, and by a proxy with the oldest roots that a proxy may have.
+// check signs a certificate by a replica. It requires that every certificate which has not expired is trusted
+// both by the current roots, and by a proxy with the oldest roots that a proxy may still have.
 func (r *rotating) check(by *Authority) {
 	r.t.Helper()
 	r.signed = append(r.signed, must(by.Sign(r.key.Public(), shop, 0)).Leaf)
@@ -117,8 +117,8 @@ func (r *rotating) want(state string) {
 	}
 }
 
-// Replicas that lag, and that are restarted after each tick, rotate the root without a certificate
-// being refused at any time.
+// While replicas lag and are restarted often, they rotate the root, and no certificate is refused at any
+// time.
 func TestTheRootIsRotatedWithOverlap(t *testing.T) {
 	r := newRotating(t)
 	all := []*Authority{r.start(), r.start(), r.start()}
@@ -127,7 +127,7 @@ func TestTheRootIsRotatedWithOverlap(t *testing.T) {
 		if i == 10 {
 			r.request()
 		}
-		if i%5 == 0 { // the third replica reads the store this rarely
+		if i%5 == 0 { // the third replica reads the store only every 50 minutes
 			r.advance(all[2])
 		}
 		if i%7 == 3 {
@@ -140,7 +140,7 @@ func TestTheRootIsRotatedWithOverlap(t *testing.T) {
 			r.want("1 roots, next false, requested false, retiring 0")
 		case elapsed < time.Hour:
 			r.want("2 roots, next true, requested false, retiring 0")
-		case elapsed < 26*time.Hour: // one hour to spread the root, one day for certificates, one hour for replicas
+		case elapsed < 26*time.Hour: // one hour to publish the root, one day for certificates, one hour for replicas that lag
 			r.want("2 roots, next false, requested false, retiring 1")
 		default:
 			r.want("1 roots, next false, requested false, retiring 0")
@@ -155,8 +155,8 @@ func TestTheRootIsRotatedWithOverlap(t *testing.T) {
 	}
 }
 
-// After a crash in any update, before or after the contents are stored, the rotation continues. No step
-// is taken twice.
+// After a crash in any update, before or after the contents are stored, the rotation continues, and no step
+// is done twice.
 func TestACrashAtAnyStepOfARotation(t *testing.T) {
 	for crash := 1; crash <= 4; crash++ { // the request and three steps
 		for _, stored := range []bool{false, true} {
@@ -207,7 +207,7 @@ func TestACrashAtAnyStepOfARotation(t *testing.T) {
 	}
 }
 
-// If two replicas take a step at once, one of them succeeds and the other uses the result.
+// If two replicas begin the same step, one of them succeeds and the other uses the result.
 func TestReplicasDoEachStepOnce(t *testing.T) {
 	r := newRotating(t)
 	one, two := r.start(), r.start()
@@ -235,8 +235,8 @@ func TestReplicasDoEachStepOnce(t *testing.T) {
 	}
 }
 
-// Replicas rotate the root without a request, by their own timers. All followers of the roots are
-// notified of each step.
+// Replicas rotate the root without a request, by their own timers. The channel of Changed is closed at each
+// step.
 func TestTheRootIsRotatedBeforeItEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const life = 1000 * time.Hour
@@ -282,7 +282,8 @@ func TestTheRootIsRotatedBeforeItEnds(t *testing.T) {
 	})
 }
 
-// A host receives roots with its certificate, so the root moves after each host has renewed its own.
+// A host receives roots only with its certificate, so the next root signs only after each host has renewed
+// its own.
 func TestTheRootMovesWhenEachHostHasIt(t *testing.T) {
 	for name, tt := range map[string]struct {
 		hosts hosts
@@ -303,7 +304,7 @@ func TestTheRootMovesWhenEachHostHasIt(t *testing.T) {
 	}
 }
 
-// The old root is kept for the longest lifetime that any replica grants.
+// The old root is kept for the longest lifetime that any replica allows.
 func TestTheOldRootWaitsForTheLongestLife(t *testing.T) {
 	r := newRotating(t)
 	long := r.start(func(o *AuthorityOptions) { o.MaxLife = 720 * time.Hour })
@@ -426,7 +427,7 @@ func TestFilesOfARotationThatCannotBeUsed(t *testing.T) {
 			r.check(a)
 		})
 	}
-	// Without rotation.json the root moves an hour after it was created.
+	// Without rotation.json the next root signs an hour after it was created.
 	r := newRotating(t)
 	a := r.start()
 	r.request()
@@ -442,7 +443,7 @@ func TestFilesOfARotationThatCannotBeUsed(t *testing.T) {
 	r.want("2 roots, next false, requested false, retiring 1")
 }
 
-// A folder goes through the same steps.
+// The steps are the same if the store is a folder.
 func TestTheRootInAFolderIsRotated(t *testing.T) {
 	now := time.Now()
 	dir := Directory(t.TempDir())

@@ -46,7 +46,7 @@ func (h hosts) Has(host Host) bool {
 
 func (h hosts) Any() bool { return len(h) > 0 }
 
-// review answers as the API server's TokenReview might.
+// review answers as a TokenReview of the API server would.
 type review struct{}
 
 func (review) Review(_ context.Context, token string, _ []string) (Subject, error) {
@@ -63,7 +63,7 @@ func (review) Review(_ context.Context, token string, _ []string) (Subject, erro
 	return Subject{}, ErrOther
 }
 
-// A plane is a control plane for a test.
+// A plane is a control plane with its service and server for tests.
 type plane struct {
 	authority *Authority
 	tokens    *Tokens
@@ -72,7 +72,7 @@ type plane struct {
 	address   string
 	log       *bytes.Buffer
 	hosts     hosts
-	mayRenew  error // for pods
+	mayRenew  error // result of the check whether a pod may renew without a token
 }
 
 func newPlane(t testing.TB) *plane {
@@ -100,7 +100,7 @@ func newPlane(t testing.TB) *plane {
 	return p
 }
 
-// request calls the service with the client of grpc-go.
+// request calls the service over grpc-go, with a token and a client certificate if they are not empty.
 func (p *plane) request(t testing.TB, in wire.CertificateRequest, token string, own *tls.Certificate) ([]*x509.Certificate, error) {
 	t.Helper()
 	pool := x509.NewCertPool()
@@ -243,8 +243,8 @@ func TestEachRefusal(t *testing.T) {
 	}
 }
 
-// In a cluster each certificate needs a token, because the pod that holds a certificate may be gone. A
-// token that cannot be checked now is not refused as wrong, so that the agent tries again.
+// In a cluster each certificate needs a token, because the pod that has a certificate may be gone. If a token
+// cannot be checked now, the error is not a refusal, so that the agent tries again.
 func TestAPodsCertificateDoesNotRenewItselfInACluster(t *testing.T) {
 	p := newPlane(t)
 	p.mayRenew = ErrTokenNeeded
@@ -278,7 +278,7 @@ func TestAPodsCertificateDoesNotRenewItselfInACluster(t *testing.T) {
 	}
 }
 
-// The tests of package controlplane cover renewals and streams of hosts that are removed.
+// Tests of package controlplane cover the renewals and streams of hosts that are removed.
 func TestAHostsCertificate(t *testing.T) {
 	p := newPlane(t)
 	key := ecKey(t)
@@ -365,7 +365,7 @@ func TestTheControlPlanesOwnCertificateRenewsItself(t *testing.T) {
 	}
 }
 
-// A peer is verified at each call, because its connection may be older than a rotation or outlast its
+// A peer is verified at each call: its connection may have been opened before a rotation, and may outlive its
 // certificate.
 func TestAPeerIsVerifiedAtEachCall(t *testing.T) {
 	a := authority(t, t.TempDir())

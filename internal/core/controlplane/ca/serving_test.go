@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Clients call a control plane by names and by addresses. A name that is not in its certificate fails
-// the handshake.
+// Clients call a control plane by names or by addresses. If the name is not in its certificate, the handshake
+// fails.
 func TestServingIsCalledByNamesAndAddresses(t *testing.T) {
 	a := must(NewAuthority(t.Context(), AuthorityOptions{Store: Directory(t.TempDir())}))
 	names := []string{"outriderd.outrider-system.svc", "localhost", "127.0.0.1", "::1", "10.0.0.9"}
@@ -80,8 +80,8 @@ func TestConnectionsShareAConfiguration(t *testing.T) {
 	}
 }
 
-// Another replica, or one that was restarted, resumes a session with the client's certificate, unless
-// the root of that certificate was removed.
+// A client's session is resumed by another replica and after a restart, unless the root of the client's
+// certificate was removed.
 func TestSessionsAreResumed(t *testing.T) {
 	dir := t.TempDir()
 	key := ecKey(t)
@@ -104,7 +104,7 @@ func TestSessionsAreResumed(t *testing.T) {
 		}()
 		c, failed := tls.Dial("tcp", l.Addr().String(), client)
 		if failed == nil {
-			c.Read(make([]byte, 1)) // reads the ticket, until the connection is closed
+			c.Read(make([]byte, 1)) // reads the ticket; returns when the connection is closed
 			c.Close()
 		}
 		<-ended
@@ -123,13 +123,13 @@ func TestSessionsAreResumed(t *testing.T) {
 	a := authority(t, t.TempDir())
 	client.RootCAs.AddCert(a.Roots()[0])
 	control := serving(a)
-	a.loaded().key = authority(t, dir).loaded().key // so that this authority can decrypt its tickets
+	a.loaded().key = authority(t, dir).loaded().key // so that this authority can decrypt the tickets of the other one
 	if state, _ := connect(control); state.DidResume || len(state.PeerCertificates) > 0 {
 		t.Errorf("a client of a root that is gone has its identity; resumed %v", state.DidResume)
 	}
 }
 
-// A ticket can be decrypted on the day when it was written and on the next.
+// A ticket can be decrypted on the day on which it was created, and on the next day.
 func TestKeysOfTicketsChangeEachDay(t *testing.T) {
 	s := authority(t, t.TempDir()).loaded()
 	day := time.Date(2026, 2, 28, 23, 59, 0, 0, time.UTC)

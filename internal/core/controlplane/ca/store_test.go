@@ -19,15 +19,15 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A memoryStore is an in-memory store that behaves like a Secret: it can be deleted, belong to another, and
-// fail.
+// A memoryStore is an in-memory store that behaves like a Secret: it can be deleted, it can belong to another
+// program, and reads and writes can fail.
 type memoryStore struct {
 	mu      sync.Mutex
 	is      Contents
 	version int
 	watches map[int]func()
 	fails   error
-	around  func(update func() error) error // runs each update, if set
+	around  func(update func() error) error // called with each update, if set
 }
 
 // newMemoryStore returns a store that does not exist yet.
@@ -79,7 +79,7 @@ func (s *memoryStore) notify() {
 	}
 }
 
-// set is a change by another program.
+// set changes the contents as another program would.
 func (s *memoryStore) set(c Contents) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *memoryStore) Watch(changed func()) func() {
 	}
 }
 
-// After a crash at any point of an update there are either the old files or the new ones.
+// After a crash at any time during an update, the store has either the old files or the new ones.
 func TestAnUpdateThatWasCutShortIsFinished(t *testing.T) {
 	was := map[string][]byte{"ca-cert.pem": []byte("old"), "ca-key.pem": []byte("old"), "next-cert.pem": []byte("n"), "rotate": []byte("r")}
 	want := map[string][]byte{"ca-cert.pem": []byte("new"), "ca-key.pem": []byte("new"), "root-cert.pem": []byte("new"), "rotate": {}}
@@ -205,8 +205,7 @@ func TestReplicasShareOneRootAndTheKeyOfTokens(t *testing.T) {
 	}
 }
 
-// If outriderd may not write the authority's files, the key of tokens is derived from the authority's
-// key.
+// If outriderd may not write the authority's files, it derives the key for tokens from the authority's key.
 func TestTokensOfAnAuthorityThatIsNotOurs(t *testing.T) {
 	files := map[string][]byte{}
 	if err := addRoot(files, "cluster.local", time.Now(), rootLife); err != nil {
@@ -228,7 +227,7 @@ func TestTokensOfAnAuthorityThatIsNotOurs(t *testing.T) {
 	}
 }
 
-// NewAuthority waits for a store that outriderd may not write.
+// NewAuthority waits until another program has created a store that outriderd may not write.
 func TestAStoreThatIsNotThereYetIsWaitedFor(t *testing.T) {
 	s := newMemoryStore()
 	s.is.Own = false
@@ -283,7 +282,7 @@ func TestADeletedStoreIsWrittenBack(t *testing.T) {
 	}
 }
 
-// A deleted store is not written again unless it was outriderd's own.
+// A deleted store is written again only if outriderd created it.
 func TestADeletedStoreOfAnotherIsNotWrittenBack(t *testing.T) {
 	s := newMemoryStore()
 	a := shared(t, s, nil)

@@ -41,7 +41,7 @@ func TestAHostsTokenIsUsedOnce(t *testing.T) {
 	}
 }
 
-// What a replica has read stays used if the file is removed.
+// If the file is removed, uses that a replica has read before are still refused to other keys.
 func TestAUseIsRememberedWithoutTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "used")
 	now := time.Now()
@@ -61,7 +61,7 @@ func TestOfManyKeysOneUsesAToken(t *testing.T) {
 	var all sync.WaitGroup
 	start := make(chan struct{})
 	for i := range 8 {
-		u := must(NewUsed(path)) // each is a replica
+		u := must(NewUsed(path)) // each Used stands for a replica
 		all.Go(func() {
 			<-start
 			for token := range tokens {
@@ -120,7 +120,7 @@ func TestUsedTokensAreBounded(t *testing.T) {
 	}
 }
 
-// With any content of the file, a token in it is allowed for its first key only.
+// Whatever the file contains, a token in it is allowed only for its first key.
 func FuzzUsedTokens(f *testing.F) {
 	const sum = "0000000000000000000000000000000000000000000000000000000000000000"
 	f.Add([]byte(sum + " " + sum + " 2026-01-02T03:04:05Z\n"))
