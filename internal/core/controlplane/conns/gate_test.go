@@ -10,8 +10,8 @@ import (
 
 func ip(last byte) netip.Addr { return netip.AddrFrom4([4]byte{192, 0, 2, last}) }
 
-// While one address has many requests waiting, another address is next: it waits for one turn, not for
-// all of them. Among requests of one address, the same holds for their names.
+// If one address has many waiting requests, a request of another address waits for only one of them. The same
+// holds for the names of one address.
 func TestTurns(t *testing.T) {
 	for name, tt := range map[string]struct {
 		all     int64
@@ -54,7 +54,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// An address that holds its whole share delays no other address.
+// An address that holds its whole share does not delay other addresses.
 func TestAnAddressHasItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := NewGate(10, 5)
@@ -76,7 +76,7 @@ func TestAnAddressHasItsShare(t *testing.T) {
 		if granted != 2 {
 			t.Fatalf("%d are granted, want the first of each address", granted)
 		}
-		cancel() // it stops waiting
+		cancel() // its second request no longer waits
 		synctest.Wait()
 		four()
 		if enter(t.Context(), 1, 5); granted != 3 || g.free != 0 || len(g.waiting) != 0 || g.turns.Len() != 0 {
@@ -85,8 +85,8 @@ func TestAnAddressHasItsShare(t *testing.T) {
 	})
 }
 
-// FuzzGate: in any order of requests, no more is granted than the gate has, and in the end all of it is
-// free.
+// FuzzGate checks that in any order of requests the gate grants at most all its units, and that in the end
+// all are free.
 func FuzzGate(f *testing.F) {
 	f.Add([]byte{1, 2, 3, 200, 5, 6, 255, 1, 1, 1})
 	f.Fuzz(func(t *testing.T, steps []byte) {

@@ -15,8 +15,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// call returns the context of a call on a connection without a certificate, and both ends of the
-// connection.
+// call opens a connection without a certificate. It returns the context of a call on it, and both ends.
 func call(t *testing.T, l *Listener) (ctx context.Context, client, server net.Conn) {
 	t.Helper()
 	client = dial(t, l, 0)
@@ -91,7 +90,7 @@ func TestSecondIdentityIsRefused(t *testing.T) {
 	}
 }
 
-// A client with tokens may open no more connections than with certificates.
+// A client that proves its identity by tokens may open as many connections as with certificates, and no more.
 func TestConnectionsByTokenCountForTheirClient(t *testing.T) {
 	l := start(t, Options{Proxies: 1})
 	for i := range connectionsPerProxy {
@@ -121,8 +120,7 @@ func TestBytesWithoutAnIdentityEndAConnection(t *testing.T) {
 	}
 }
 
-// By default the API server presents no certificate to the webhook; its connection is kept open all the
-// same.
+// By default the API server presents no certificate to the webhook. Its connection is not closed for that.
 func TestClientsThatNeedNoIdentityKeepTheirConnections(t *testing.T) {
 	l := start(t, Options{Unidentified: true, anonymous: time.Nanosecond})
 	_, client, server := call(t, l)

@@ -28,8 +28,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// start serves a listener on loopback that identifies clients by the serial number of their
-// certificate.
+// start serves a listener on loopback. The identity of a client is the serial number of its certificate.
 func start(t *testing.T, o Options) *Listener {
 	t.Helper()
 	raw, err := net.Listen("tcp", "127.0.0.1:0")
@@ -71,7 +70,7 @@ func certificateUntil(t *testing.T, serial int64, notAfter time.Time) tls.Certif
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// dial connects with the certificate that has this serial number; 0: with none.
+// dial connects with a certificate that has this serial number; 0: without a certificate.
 func dial(t *testing.T, l *Listener, serial int64) *tls.Conn {
 	t.Helper()
 	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}
@@ -142,7 +141,7 @@ func TestClientIsToldWhyItsConnectionIsRefused(t *testing.T) {
 	accept(t, l.Identified())
 }
 
-// connect makes connections that send nothing, as fast as the rate of their address allows.
+// connect opens n connections that send nothing.
 func connect(t *testing.T, l *Listener, n int) []net.Conn {
 	t.Helper()
 	var all []net.Conn
@@ -168,12 +167,12 @@ func closed(t *testing.T, c net.Conn) {
 
 func TestAddressThatConnectsTooFastIsRefused(t *testing.T) {
 	l := start(t, Options{})
-	// Far more than the burst, because time that passes during the test allows further connections.
+	// Four times the burst, because each second of the test allows further connections.
 	connect(t, l, 4*addressBurst)
 	process.Eventually(t, "refused connections", func() bool { return l.Counters().Refused[TooFast] > 0 })
 }
 
-// stub is an accepted connection from an address.
+// A stub is an accepted connection from an address, without a network.
 type stub struct {
 	net.Conn
 	from   netip.Addr
@@ -193,8 +192,8 @@ func TestAddressWithMostConnectionsLosesItsOldestOnes(t *testing.T) {
 	one := admit("10.0.0.1")
 	var many []*stub
 	for i := range maxWaiting {
-		// The addresses of one machine count as one. The rate is lifted, since only the number is
-		// tested.
+		// The addresses of one machine count as one. Its rate is unlimited, because this test is about the
+		// number.
 		l.stateOf(block(netip.MustParseAddr("fd00::1"))).rate.SetLimit(rate.Inf)
 		many = append(many, admit(netip.AddrFrom16([16]byte{0xfd, 15: byte(i)}).String()))
 	}
@@ -270,8 +269,8 @@ func TestClientThatCallsTooOftenLosesItsConnection(t *testing.T) {
 	}
 }
 
-// Requests for certificates have a lower rate than other calls. A client that exceeds it reads why and
-// stays connected.
+// The rate for requests of certificates is lower than that for all calls. A client that exceeds it receives
+// the reason, and its connection stays open.
 func TestRequestsForCertificatesHaveTheirOwnRate(t *testing.T) {
 	l := start(t, Options{Proxies: 1})
 	tapped := func(serial int64) func(method string) error {
@@ -327,8 +326,8 @@ func TestClientThatSendsTooMuchIsSlowedDown(t *testing.T) {
 	}
 }
 
-// A connection ends with the certificate that opened it, whatever its server does. Once a client has
-// left, its timer is stopped.
+// A connection ends when the certificate that opened it expires, whatever its server does. If the connection
+// is closed before, its timer is stopped.
 func TestConnectionEndsWithItsCertificate(t *testing.T) {
 	l := start(t, Options{})
 	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}

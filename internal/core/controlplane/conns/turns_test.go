@@ -17,7 +17,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// occupy takes all of a gate, for two addresses, until end is called.
+// occupy takes all units of a gate, for several addresses, until end is called.
 func occupy(t *testing.T, g *Gate) (end func()) {
 	t.Helper()
 	var ends []func()
@@ -35,7 +35,7 @@ func occupy(t *testing.T, g *Gate) (end func()) {
 	}
 }
 
-// waiting returns once n turns wait at a gate.
+// waiting waits until n turns wait at a gate.
 func waiting(t *testing.T, g *Gate, n int) {
 	t.Helper()
 	process.Retry(t, func() error {
@@ -54,7 +54,7 @@ func waiting(t *testing.T, g *Gate, n int) {
 	})
 }
 
-// hello returns the first message of a client.
+// hello returns the first message (ClientHello) of a TLS client.
 func hello(t *testing.T) []byte {
 	t.Helper()
 	near, far := net.Pipe()
@@ -68,8 +68,8 @@ func hello(t *testing.T) []byte {
 	return message[:n]
 }
 
-// Nothing is computed for a handshake before its turn. An address that has authenticated does not wait
-// for addresses that have not. A client that disconnects stops waiting.
+// The server computes nothing for a handshake before its turn. An authenticated address does not wait for
+// addresses that are not. A client that disconnects no longer waits.
 func TestHandshakesWaitForTheirTurn(t *testing.T) {
 	l := start(t, Options{handshake: time.Hour})
 	end := occupy(t, l.handshakes[0])
@@ -100,7 +100,7 @@ func TestHandshakesWaitForTheirTurn(t *testing.T) {
 			t.Errorf("%v; want the server's part of the handshake", err)
 		}
 	}
-	// Their handshakes do not continue, and hold no processor.
+	// These clients do not continue their handshakes, and do not occupy a processor.
 	waiting(t, l.handshakes[0], 0)
 	for _, g := range l.handshakes {
 		occupy(t, g)()
@@ -115,8 +115,8 @@ func TestHandshakesWaitForTheirTurn(t *testing.T) {
 	waiting(t, l.handshakes[1], 0)
 }
 
-// After a request that marks its address as authenticated, the next handshake from there uses the queue
-// of authenticated addresses.
+// After a request that authenticates its address, the next handshake from there uses the queue of
+// authenticated addresses.
 func TestAddressAuthenticatedByARequest(t *testing.T) {
 	l := start(t, Options{})
 	dial(t, l, 0)
@@ -127,7 +127,8 @@ func TestAddressAuthenticatedByARequest(t *testing.T) {
 	accept(t, l.Anonymous())
 }
 
-// Bytes from a client without an identity are read at its turn; those of other clients at once.
+// Bytes from a client without an identity are read when it is its turn. Bytes from other clients are read at
+// once.
 func TestReadsWithoutAnIdentityWaitForTheirTurn(t *testing.T) {
 	l := start(t, Options{})
 	without, with := dial(t, l, 0), dial(t, l, 2)
@@ -152,7 +153,7 @@ func TestReadsWithoutAnIdentityWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-// An authenticated address is remembered while others are forgotten, as long as there is room.
+// If there are too many addresses, the authenticated ones are removed last.
 func TestAuthenticatedAddressesAreKept(t *testing.T) {
 	l := New(&net.TCPListener{}, Options{})
 	at := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}) }
@@ -171,8 +172,8 @@ func TestAuthenticatedAddressesAreKept(t *testing.T) {
 	}
 }
 
-// Among addresses with equally many connections, those that are not authenticated lose their oldest
-// ones. Before the handshake there is room for all proxies of a mesh.
+// Among addresses with the same number of connections, those that are not authenticated lose their oldest
+// connections. The pool before the handshake is larger: it has space for all proxies of a mesh.
 func TestAuthenticatedAddressKeepsItsConnection(t *testing.T) {
 	l := New(&net.TCPListener{}, Options{})
 	for name, tt := range map[string]struct {
@@ -202,7 +203,7 @@ func TestAuthenticatedAddressKeepsItsConnection(t *testing.T) {
 	}
 }
 
-// No work is done for a client that closed its connection while it waited for a slot or a processor.
+// The server does no work for a client that closed its connection while it waited for a slot or a processor.
 func TestClientThatClosedItsConnectionIsNotServed(t *testing.T) {
 	for name, waits := range map[string]func(*Listener) *Gate{
 		"for a slot":      func(l *Listener) *Gate { return l.opening[0] },
@@ -229,8 +230,8 @@ func TestClientThatClosedItsConnectionIsNotServed(t *testing.T) {
 	}
 }
 
-// A client that has sent nothing holds no opening slot. A client that stops in the middle loses its
-// slot, but is served when it continues.
+// A client that has sent nothing does not occupy an opening slot. A client that stops in the middle loses its
+// slot, but the server still continues when the client does.
 func TestSlowClientHasNoSlot(t *testing.T) {
 	l := start(t, Options{slow: time.Millisecond})
 	all := l.opening[0].Free()
@@ -256,8 +257,8 @@ func TestSlowClientHasNoSlot(t *testing.T) {
 	accept(t, l.Anonymous())
 }
 
-// A client that is silent, or stops in the middle of its handshake, is disconnected and counted after
-// the timeout.
+// A client that sends nothing, or stops in the middle of its handshake, is disconnected after the timeout,
+// and counted.
 func TestHandshakeThatTakesTooLongIsCounted(t *testing.T) {
 	l := start(t, Options{handshake: 10 * time.Millisecond})
 	for i, message := range [][]byte{nil, hello(t)} {
@@ -272,7 +273,7 @@ func TestHandshakeThatTakesTooLongIsCounted(t *testing.T) {
 	}
 }
 
-// A stopping connection holds back the client's second message until the test releases it.
+// A stopping connection delays the client's second message until the test allows it.
 type stopping struct {
 	net.Conn
 	writes  int
@@ -288,8 +289,8 @@ func (s *stopping) Write(p []byte) (int, error) {
 	return s.Conn.Write(p)
 }
 
-// A connection is opening until it is settled, makes a call of another method, or is closed. This
-// includes a connection without an identity that requests one.
+// A connection is opening until Settled is called, the client makes a call of another method, or the
+// connection is closed. The same holds for a connection that has no identity at first and proves one.
 func TestOpening(t *testing.T) {
 	l := start(t, Options{slow: time.Hour, Opening: func(method string) bool { return method == "/first" }})
 	all := l.opening[0].Free() + l.opening[1].Free()
