@@ -9,8 +9,8 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// The last valid version of a policy stays in force when the policy is edited by mistake. If there is
-// none, as after a restart, the policy lets nothing in; the file's other policies are in force.
+// If a policy is edited and becomes invalid, its last valid version stays in use. If there is none, as after
+// a restart, the policy allows nothing; the other policies in the file are in use.
 func TestInvalidAuthorizationPolicies(t *testing.T) {
 	policy := func(name, spec string) string {
 		return "apiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: " + name + ", namespace: shop}\nspec: " + spec + "\n---\n"

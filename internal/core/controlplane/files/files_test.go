@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata")
 
-// Each scenario is a folder; its file want contains the expected mesh and problems.
+// Each scenario is a folder as a txtar archive. Its file want contains the expected mesh and problems.
 func TestScenarios(t *testing.T) {
 	scenarios, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(scenarios) == 0 {
@@ -85,7 +85,7 @@ func asYAML(t *testing.T, m *mesh.Mesh) string {
 	return string(out)
 }
 
-// pruned removes zero values, and returns nil for one. Of an endpoint's workload it keeps only the
+// pruned removes zero values, and returns nil for a zero value. An endpoint's workload is replaced by its
 // name.
 func pruned(tree any) any {
 	switch v := tree.(type) {
@@ -199,7 +199,8 @@ spec:
 // lineBreaks matches the line breaks of YAML.
 var lineBreaks = regexp.MustCompile("\r\n|[\r\n\u0085\u2028\u2029]")
 
-// For any file there is no panic, problems have a position, and there are either problems or objects.
+// For any content of a file there is no panic, problems have a position in the file, and a second read has
+// the same result.
 func FuzzManifest(f *testing.F) {
 	scenarios, _ := filepath.Glob("testdata/*.txtar")
 	for _, path := range scenarios {

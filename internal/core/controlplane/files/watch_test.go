@@ -16,7 +16,7 @@ import (
 
 const patience = time.Minute
 
-// watched is a folder that is watched during a test.
+// watched is a test with a folder that is watched.
 type watched struct {
 	*testing.T
 	dir string
@@ -56,8 +56,8 @@ func (w *watched) do(err error) {
 	}
 }
 
-// expect waits until the mesh has these services, each with its first port, and the folder has this
-// many problems.
+// expect waits until the mesh has exactly these services, each with the number of its first port, and the
+// folder has this number of problems.
 func (w *watched) expect(when string, problems int, services ...string) {
 	w.Helper()
 	timeout := time.After(patience)
@@ -150,7 +150,7 @@ func TestNamespacesAreFollowed(t *testing.T) {
 	is("n", "1") // the first one by path
 	is("m", "2")
 	w.write("b.yaml", namespace("m", "3")+"---\n"+text("wrong", 0))
-	is("m", "3") // the first one, although another file has a problem
+	is("m", "3") // although another object in the file has a problem
 	w.do(os.Remove(filepath.Join(dir, "a.yaml")))
 	is("n", "")
 }
@@ -168,7 +168,8 @@ func TestABadFileStaysOutUntilItIsGoodOnce(t *testing.T) {
 	w.expect("deleted while it is bad", 0)
 }
 
-// In a ConfigMap's volume files are links through ..data, which is swapped.
+// In a ConfigMap's volume, the files are links into the folder ..data. That is itself a link, which is
+// replaced at each update.
 func TestAConfigMapIsFollowed(t *testing.T) {
 	dir := t.TempDir()
 	version := 0
@@ -253,7 +254,7 @@ func TestTheFolderItselfIsReplaced(t *testing.T) {
 	w.expect("back, as a folder", 0, "b:1")
 	w.write("b.yaml", text("b", 2))
 	w.expect("changed in it", 0, "b:2")
-	w.do(os.Rename(dir, dir+".old")) // all at once: if files were moved one by one, each would count as deleted
+	w.do(os.Rename(dir, dir+".old")) // at once: if files were moved one by one, each would count as deleted
 	w.expect("moved away: its former content stays in use", 1, "b:2")
 }
 
@@ -262,7 +263,7 @@ func TestWhatDidNotChangeIsNotPublished(t *testing.T) {
 	write(t, filepath.Join(dir, "a.yaml"), text("a", 1))
 	w := watching(t, dir)
 	before, _ := w.Current()
-	w.put("a.yaml", "# a comment\n"+text("a", 1)) // a changed file with an unchanged object
+	w.put("a.yaml", "# a comment\n"+text("a", 1)) // the file has changed, but the object in it has not
 	w.write("b.yaml", text("b", 1))
 	w.expect("with another service", 0, "a:1", "b:1")
 	after, newer := w.Current()
