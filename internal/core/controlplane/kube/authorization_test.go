@@ -19,8 +19,8 @@ func authorizationPolicy(version string, spec map[string]any) *unstructured.Unst
 	}}
 }
 
-// A policy that the API server accepts and outriderd does not understand lets nothing in until it has a
-// valid version; from then on its last valid version is in force.
+// If the API server accepts a policy that outriderd cannot parse, the policy allows nothing until it has a
+// valid version. After that, its last valid version stays in use.
 func TestInvalidAuthorizationPolicies(t *testing.T) {
 	to := (&Source{}).storeOf(kindOf(mesh.KindAuthorization))
 	rules := func(list ...any) map[string]any { return map[string]any{"rules": list} }
@@ -45,7 +45,7 @@ func TestInvalidAuthorizationPolicies(t *testing.T) {
 	}
 }
 
-// Policies are also read in a cluster whose definition serves only the old version.
+// Policies are also read in a cluster whose CustomResourceDefinition serves only the old version.
 func TestOldAuthorizationPolicies(t *testing.T) {
 	c, d, _ := fakeCluster(t, podOf(contract.ProxyContainer), []string{"authorizationpolicies.security.istio.io"}, authorizationPolicy("v1beta1", map[string]any{"action": "CUSTOM", "rules": []any{map[string]any{}}}))
 	d.PrependReactor("list", "authorizationpolicies", func(a clienttesting.Action) (bool, runtime.Object, error) {

@@ -41,7 +41,7 @@ func podOf(proxy string) *corev1.Pod {
 	}
 }
 
-// fakeCluster returns a cluster with some definitions. Its fakes forbid nothing.
+// fakeCluster returns a cluster with some CustomResourceDefinitions. Its fake clients forbid nothing.
 func fakeCluster(t *testing.T, pod *corev1.Pod, crds []string, objects ...runtime.Object) (*Cluster, *dynamicfake.FakeDynamicClient, *metadatafake.FakeMetadataClient) {
 	t.Helper()
 	lists := map[schema.GroupVersionResource]string{
@@ -64,7 +64,7 @@ func fakeCluster(t *testing.T, pod *corev1.Pod, crds []string, objects ...runtim
 	}
 	d := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...)
 	m := metadatafake.NewSimpleMetadataClient(scheme, defined...)
-	// The fake ignores selectors by name.
+	// The fake client ignores field selectors for names.
 	m.PrependReactor("list", "customresourcedefinitions", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		name, _ := a.(clienttesting.ListAction).GetListRestrictions().Fields.RequiresExactMatch("metadata.name")
 		out := &metav1.List{}
@@ -94,7 +94,7 @@ func problemsOf(t *testing.T, s *Source, want func([]string) bool) {
 	}
 }
 
-// If the pods have another mesh's proxy, the policy is not our problem.
+// If no pod has Outrider's proxy, a policy that only another mesh supports is not reported.
 func TestPolicyOfAnotherMesh(t *testing.T) {
 	c, d, _ := fakeCluster(t, podOf(contract.IstioProxyContainer), []string{"requestauthentications.security.istio.io"}, policy("deny"))
 	read := make(chan struct{}, 1)
@@ -114,7 +114,8 @@ func TestPolicyOfAnotherMesh(t *testing.T) {
 	}
 }
 
-// A role without the permission does not delay the mesh; that the kind could not be read is reported.
+// If the role does not allow a read of an ignored kind, the mesh is not delayed, and a problem reports the
+// kind.
 func TestIgnoredKindsThatMayNotBeRead(t *testing.T) {
 	c, _, m := fakeCluster(t, podOf(contract.ProxyContainer), nil)
 	m.PrependReactor("list", "customresourcedefinitions", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -131,7 +132,7 @@ func TestIgnoredKindsThatMayNotBeRead(t *testing.T) {
 	})
 }
 
-// Neither a skipped kind nor its definition is read, so no permission is needed.
+// If a kind is skipped, neither its objects nor its definition are read, so no permission is needed.
 func TestSkippedKinds(t *testing.T) {
 	c, d, m := fakeCluster(t, podOf(contract.ProxyContainer), []string{"hosts.outrider.dev", "peerauthentications.security.istio.io"})
 	s := c.Source(t.Context(), mesh.Config{}, "hosts", "httproutes", "authorizationpolicies", "backendpolicies", skipIgnored)
@@ -155,7 +156,7 @@ func TestSkippedKinds(t *testing.T) {
 	}
 }
 
-// A forbidden read is retried after a minute, not at the rate used in an outage.
+// A forbidden read is tried again after a minute. In an outage of the API server the pauses are shorter.
 func TestForbiddenFeedsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := fed()

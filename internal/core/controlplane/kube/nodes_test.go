@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// The nodes serve while outrider-node runs on each Linux node.
+// Serve reports true while outrider-node runs on each Linux node.
 func TestNodesServe(t *testing.T) {
 	node := func(name, system string, serves bool) *corev1.Node {
 		n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelOSStable: system}}}

@@ -28,7 +28,7 @@ func TestTheStatusOfAPolicy(t *testing.T) {
 	const stale = `{ancestors: [{ancestorRef: {group: "", kind: Service, name: web}, controllerName: outrider.dev/outriderd, conditions: [{type: PartiallyInvalid, status: "True", reason: UnsupportedValue, message: x, lastTransitionTime: "2026-01-01T00:00:00Z"}]}]}`
 	for name, tt := range map[string]struct {
 		kind, name, spec, status string
-		want                     []string // the beginning of each; nil: no status is written
+		want                     []string // the beginning of each condition; nil: no status is written
 	}{
 		"that holds":               {ours, "p", `{` + web + `, connections: {max: 7}}`, `{}`, []string{"web Accepted True Accepted: "}},
 		"that holds in part":       {ours, "p", `{` + web + `, faults: {abort: {httpStatus: 503, percent: 10}}}`, `{}`, []string{"web Accepted True Accepted: ", "web PartiallyInvalid True UnsupportedValue: spec.faults has no effect on the port 81"}},
@@ -75,7 +75,7 @@ func TestTheStatusOfAPolicy(t *testing.T) {
 	}
 }
 
-// A mistake that the API server accepts is reported with its object and field, and the last valid
+// If the API server accepts an invalid policy, a problem reports its object and field, and its last valid
 // version stays in use.
 func TestAMistakeInAPolicy(t *testing.T) {
 	s, services := fed()
@@ -113,7 +113,7 @@ func TestAMistakeInAPolicy(t *testing.T) {
 	want("deleted", 0, true)
 }
 
-// In the objects of an API client a percentage may also be an integer.
+// A percentage may also be an integer in the objects of an API client.
 func TestPoliciesOfACluster(t *testing.T) {
 	p, err := backendPolicies.part(routeOf(t, policyText("BackendPolicy", "p", `{targetRefs: [{name: web}], faults: {abort: {httpStatus: 503, percent: 10}}}`, `{}`)))
 	if s, ok := p.(*mesh.BackendPolicySpec); err != nil || !ok || s.Settings.Faults.AbortPercent != 10 {

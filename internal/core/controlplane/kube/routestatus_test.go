@@ -54,8 +54,8 @@ func routeText(kind, spec, status string) string {
 	return fmt.Sprintf("{apiVersion: gateway.networking.k8s.io/v1, kind: %s, metadata: {name: web, namespace: shop, generation: 3}, spec: %s, status: %s}", kind, spec, status)
 }
 
-// entries returns the conditions in our entries of a status, as "name type status reason: message", and
-// the controllers of the other entries.
+// entries returns the conditions in our entries of a status, as "name type status reason: message", and the
+// controllers of all other entries.
 func entries(t *testing.T, u *unstructured.Unstructured) (out []string) {
 	t.Helper()
 	type entry struct {
@@ -90,7 +90,7 @@ func entries(t *testing.T, u *unstructured.Unstructured) (out []string) {
 	return out
 }
 
-// ours returns our entries without their messages.
+// ours returns the conditions in our entries, without their messages.
 func ours(t *testing.T, u *unstructured.Unstructured) []string {
 	t.Helper()
 	out := entries(t, u)
@@ -158,7 +158,7 @@ func TestTheStatusOfARoute(t *testing.T) {
 	}
 }
 
-// The status of a route depends on other routes, and on its own last valid version.
+// The status of a route also depends on other routes and on the route's last valid version.
 func TestTheStatusOfARouteAmongOthers(t *testing.T) {
 	web := []mesh.Parent{{Namespace: "shop", Name: "web"}}
 	used := &mesh.RouteSpec{Namespace: "shop", Name: "web", Generation: 2, Parents: web, Rules: []mesh.Route{{}}}
@@ -192,7 +192,7 @@ func TestTheStatusOfARouteAmongOthers(t *testing.T) {
 			if again, err := r.judged(m, time.Now().Add(time.Hour)); again != nil || err != nil {
 				t.Errorf("it is written again: %v, %v", again, err)
 			}
-			// Once the route is valid, no trace of the problem remains in its status.
+			// Once the route is valid, its status no longer contains the problem.
 			next := routeOf(t, routeText("HTTPRoute", `{parentRefs: [`+webParent+`]}`, `{}`))
 			next.Object["status"] = got.Object["status"]
 			r.object = next

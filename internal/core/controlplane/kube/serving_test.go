@@ -11,7 +11,7 @@ import (
 	"outrider.dev/internal/core/controlplane/ca"
 )
 
-// The store contains the roots of the Secret and of the ConfigMap, and follows changes of both.
+// The store contains the roots of both the Secret and the ConfigMap, and notices changes of both.
 func TestServingSecret(t *testing.T) {
 	at := func(name string) metav1.ObjectMeta { return metav1.ObjectMeta{Namespace: "mesh", Name: name} }
 	secret := &corev1.Secret{ObjectMeta: at("outriderd-tls"), Data: map[string][]byte{"tls.crt": []byte("c"), "tls.key": []byte("k"), "ca.crt": []byte("old root\n")}}
@@ -36,7 +36,7 @@ func TestServingSecret(t *testing.T) {
 	hints, watching := make(chan struct{}, 100), watches(core, "configmaps", "mesh")
 	defer s.Watch(func() { hints <- struct{}{} })()
 	<-hints
-	<-hints // one for the first list of each
+	<-hints // one for the first list of each object
 	<-watching
 	roots.Data["root-cert.pem"], roots.ResourceVersion = "newer root", "2"
 	if _, err := core.CoreV1().ConfigMaps("mesh").Update(t.Context(), roots, metav1.UpdateOptions{}); err != nil {

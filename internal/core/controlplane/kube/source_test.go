@@ -60,7 +60,7 @@ func named(name string, port int32) *corev1.Service {
 	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: name}, Spec: corev1.ServiceSpec{Ports: []corev1.ServicePort{{Port: port}}}}
 }
 
-// fed returns a source without watches, and its store for services.
+// fed returns a source that watches nothing, and its store for services, to which a test adds objects.
 func fed() (*Source, *store[known]) {
 	s := &Source{
 		dirty:   make(chan struct{}, 1),
@@ -106,8 +106,8 @@ func TestAMistakeTakesNothingAway(t *testing.T) {
 	want("wrong from the start", 0, "Service shop/web: spec.ports[0].port: -1 is not a port: must be 1 to 65535")
 }
 
-// A pod that stops being ready is kept for a while, even if it becomes ready again before its
-// EndpointSlices do. Other changes of the pod do not prolong that.
+// If a pod stops being ready, it is kept for a while, even if it becomes ready again before its
+// EndpointSlices are updated. Other changes of the pod do not extend that time.
 func TestKeptForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := fed()

@@ -25,8 +25,8 @@ func nodeOf(name, kubelet string) *corev1.Node {
 	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KubeletVersion: kubelet}}}
 }
 
-// serving returns a cluster whose API server serves ClusterTrustBundles in a version; empty: not at
-// all. Every applied bundle is sent to the channel.
+// serving returns a cluster whose API server serves ClusterTrustBundles in the given version; empty: not at
+// all. The channel receives each bundle that is applied.
 func serving(version string, nodes ...runtime.Object) (c *Cluster, applied chan *unstructured.Unstructured) {
 	core := fake.NewClientset(nodes...)
 	core.Resources = []*metav1.APIResourceList{{GroupVersion: "certificates.k8s.io/v1", APIResources: []metav1.APIResource{{Name: "certificatesigningrequests"}}}}
@@ -56,8 +56,8 @@ func serving(version string, nodes ...runtime.Object) (c *Cluster, applied chan 
 	return &Cluster{core: core, dynamic: bundles, log: log, trouble: troubles{log: log}}, applied
 }
 
-// watches receives a value whenever a watch of one of core's kinds begins. A test must wait for that,
-// because a fake loses changes between a list and its watch.
+// watches returns a channel that receives a value when a watch of a kind begins. A test must wait for it,
+// because a fake client loses changes between a list and its watch.
 func watches(core *fake.Clientset, resource, namespace string) <-chan struct{} {
 	begun := make(chan struct{}, 10)
 	core.PrependWatchReactor(resource, func(testcore.Action) (bool, watch.Interface, error) {
@@ -68,8 +68,7 @@ func watches(core *fake.Clientset, resource, namespace string) <-chan struct{} {
 	return begun
 }
 
-// The bundle belongs to our signer. It is usable once it contains the roots and each kubelet can mount
-// it.
+// The bundle has our signer's name. It is usable once it contains the roots and each kubelet can mount it.
 func TestTrustBundle(t *testing.T) {
 	old, young := nodeOf("old", "v1.36.9"), nodeOf("young", "v1.37.2+k3s1")
 	c, applied := serving("v1", old, young)
@@ -113,7 +112,8 @@ func TestTrustBundle(t *testing.T) {
 	}
 }
 
-// The cluster decides which API is used and, for APIs with a switch, the operator does.
+// The version of the API is one that the cluster serves. For versions with a switch, an operator must have
+// enabled it.
 func TestTrustAPIs(t *testing.T) {
 	for name, tt := range map[string]struct {
 		served string
