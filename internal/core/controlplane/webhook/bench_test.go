@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// admitted is a pod as the API server sends it, with default values and with a volume for its token.
+// admitted is a pod as the API server sends it, with default values and with a volume for the token of its
+// service account.
 const admitted = `{
 metadata: {generateName: shop-6d4cf56db6-, LABELS, ownerReferences: [{apiVersion: apps/v1, kind: ReplicaSet, name: shop-6d4cf56db6, uid: 0b1c2d3e, controller: true}]},
 spec: {volumes: [{name: kube-api-access-x7k2p, projected: {defaultMode: 420, sources: [{serviceAccountToken: {expirationSeconds: 3607, path: token}},
@@ -21,8 +22,8 @@ spec: {volumes: [{name: kube-api-access-x7k2p, projected: {defaultMode: 420, sou
   restartPolicy: Always, terminationGracePeriodSeconds: 30, dnsPolicy: ClusterFirst, serviceAccountName: shop, securityContext: {}, schedulerName: default-scheduler,
   tolerations: [{key: node.kubernetes.io/not-ready, operator: Exists, effect: NoExecute, tolerationSeconds: 300}], priority: 0, enableServiceLinks: true}}`
 
-// For the cost per processor run with -cpu 1. "handler" is the webhook alone; "https" includes the
-// client and the server, for comparison with a server that does nothing.
+// For the cost per processor, run it with -cpu 1. The cases "handler" run the webhook only. The cases "https"
+// include client and server; one of them has a server that does nothing, for comparison.
 func BenchmarkReview(b *testing.B) {
 	body := func(labels string) []byte {
 		return reviewOf("u1", "shop", podJSON(b, strings.Replace(admitted, "LABELS", "labels: "+labels, 1)))

@@ -19,13 +19,13 @@ import (
 	"outrider.dev/test/roots"
 )
 
-// A cluster contains one configuration, and refuses an update based on an old version.
+// A cluster contains one configuration, and rejects an update that is based on an old version.
 type cluster struct {
 	mu      sync.Mutex
 	stored  admission.MutatingWebhookConfiguration
 	version int
 	writes  int
-	refuses int // number of updates that are still to fail, as after a conflict
+	refuses int // number of updates that will still fail with a conflict
 }
 
 func (c *cluster) Get(context.Context, string) (*admission.MutatingWebhookConfiguration, error) {

@@ -52,8 +52,8 @@ func (s signer) client(t *testing.T, name string) []tls.Certificate {
 	return []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: s.key}}
 }
 
-// If roots for clients are set, only a certificate with an accepted name passes the handshake. The file
-// can be replaced without a restart.
+// If roots for client certificates are set, the handshake succeeds only with a certificate that has an
+// accepted name. The file with the roots can be replaced without a restart.
 func TestOnlyTheAPIServerIsLetIn(t *testing.T) {
 	ours, other := newSigner(t), newSigner(t)
 	file := filepath.Join(t.TempDir(), "clients.pem")

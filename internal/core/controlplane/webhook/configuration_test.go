@@ -35,8 +35,8 @@ func selecting(t *testing.T, c *admission.MutatingWebhookConfiguration, namespac
 	return out
 }
 
-// For every combination of labels, exactly one webhook matches if the labels of the pod and of its
-// namespace request injection, and none otherwise.
+// For each combination of labels of a pod and its namespace, exactly one webhook matches if the labels
+// request injection, and none otherwise.
 func TestTheSelectorsSayWhatInjectionSays(t *testing.T) {
 	const unset = "-"
 	combine := func(keys []string, values [][]string) []map[string]string {
@@ -88,7 +88,7 @@ func TestTheSelectorsSayWhatInjectionSays(t *testing.T) {
 					want := !slices.Contains(notRequested, r.Reason.Code)
 					_, namesRevision := pl[contract.RevisionLabel]
 					if _, nsNames := ns[contract.RevisionLabel]; revision != "default" && !namesRevision && !nsNames {
-						want = false // a pod that names no revision belongs to the default one (Istio: object. and auto.)
+						want = false // a pod without a revision belongs to the default one (Istio: object. and auto.)
 					}
 					got := selecting(t, c, ns, pl)
 					if len(got) > 1 || (len(got) == 1) != want {
@@ -130,8 +130,8 @@ func TestNoPodOfTheControlPlaneIsEverSelected(t *testing.T) {
 	}
 }
 
-// A configuration belongs to another injector if it selects by Istio's labels. It does not if it
-// selects all pods, excludes those with Istio's labels, or selects only its own revision.
+// A configuration belongs to another injector if its selectors match Istio's labels. It does not if it
+// selects all pods, excludes those with Istio's labels, or selects only a revision of its own.
 func TestRivals(t *testing.T) {
 	pods := []admission.RuleWithOperations{{Operations: []admission.OperationType{admission.Create}, Rule: admission.Rule{APIGroups: []string{""}, Resources: []string{"pods"}}}}
 	one := func(name string, w admission.MutatingWebhook) admission.MutatingWebhookConfiguration {

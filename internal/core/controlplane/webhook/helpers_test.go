@@ -54,7 +54,7 @@ func serve(t testing.TB, w *Webhook, a *ca.Authority) string {
 	return l.Addr().String()
 }
 
-// client returns an HTTP client like an API server's that trusts a bundle. It also allows the
+// client returns an HTTP client that trusts a bundle, as an API server does. In addition, it allows the
 // resumption of TLS sessions.
 func client(t testing.TB, bundle []byte, protocols ...string) *http.Client {
 	t.Helper()
@@ -85,7 +85,7 @@ func reviewOf(uid, namespace string, object []byte) []byte {
 		`"resource":{"group":"","version":"v1","resource":"pods"},"namespace":%q,"operation":"CREATE","userInfo":{},"object":%s,"oldObject":null,"dryRun":false,"options":null}}`, uid, namespace, object)
 }
 
-// A reply is the answer to a review: an AdmissionReview, or a Status.
+// A reply is the answer to a request: an AdmissionReview or a Status.
 type reply struct {
 	code     int
 	header   http.Header
@@ -122,7 +122,7 @@ func post(t testing.TB, c *http.Client, url string, body []byte) reply {
 	return read(t, r)
 }
 
-// handled passes a body to the handler without a connection.
+// handled calls the handler with a body, without a network.
 func handled(t testing.TB, w *Webhook, body []byte) reply {
 	t.Helper()
 	out := httptest.NewRecorder()
@@ -132,7 +132,7 @@ func handled(t testing.TB, w *Webhook, body []byte) reply {
 	return read(t, out.Result())
 }
 
-// reviewed returns the answer to a review of an object.
+// reviewed returns the response to the review of an object, which must have the status 200.
 func reviewed(t testing.TB, w *Webhook, namespace string, object []byte) admission.AdmissionResponse {
 	t.Helper()
 	got := handled(t, w, reviewOf("u1", namespace, object))
@@ -142,7 +142,7 @@ func reviewed(t testing.TB, w *Webhook, namespace string, object []byte) admissi
 	return got.response
 }
 
-// patchedBy reviews a pod and applies the patch with the API server's library.
+// patchedBy reviews a pod and applies the patch with the library that the API server uses.
 func patchedBy(t testing.TB, w *Webhook, object []byte) []byte {
 	t.Helper()
 	got := reviewed(t, w, "shop", object)

@@ -15,8 +15,8 @@ import (
 	"outrider.dev/internal/core/pod/request"
 )
 
-// No annotation makes a review take much memory, whatever its text expands to: without a limit the
-// first two cases take a gigabyte and 173 MB.
+// No annotation causes a review to take much memory, even if its YAML aliases expand to a long text: without
+// a limit the first two cases take a gigabyte and 173 MB.
 func TestAnnotationsThatUnfold(t *testing.T) {
 	repeated := func(length, times int) string {
 		return `x: &a "` + strings.Repeat("y", length) + `"` + "\nzone: [" + strings.Repeat("*a,", times) + "]\n"
@@ -62,8 +62,8 @@ func TestAnnotationsThatUnfold(t *testing.T) {
 	}
 }
 
-// The namespace is read before the review is decoded, from the part that the API server wrote and not
-// from the part that the pod's author wrote.
+// The namespace is found before the review is decoded. It is taken from the part that the API server wrote,
+// not from the part that the pod's author wrote.
 func TestNamespaceOfAReview(t *testing.T) {
 	review := func(namespace string) []byte {
 		body, err := json.Marshal(admission.AdmissionReview{TypeMeta: reviewType, Request: &admission.AdmissionRequest{

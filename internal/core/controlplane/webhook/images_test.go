@@ -11,8 +11,8 @@ import (
 	"outrider.dev/internal/core/pod/inject/imagecmd"
 )
 
-// A container without a command gets the command in its image, and the image is pinned. If the look-up
-// fails, the pod gets a warning.
+// For a container without a command, the command is taken from its image, and the image is pinned by its
+// digest. If the look-up fails, the pod gets a warning.
 func TestImagesAreLookedUp(t *testing.T) {
 	digest := "sha256:" + strings.Repeat("a1", 32)
 	var lookups [][]string
@@ -31,14 +31,14 @@ func TestImagesAreLookedUp(t *testing.T) {
 			t.Errorf("%s: want %s in\n%s", tt.containers, tt.want, text)
 		}
 	}
-	// The webhook does not cache; the resolver does.
+	// The webhook does not cache commands, because the resolver does.
 	if want := [][]string{{"shop:1"}, {"shop:1"}, {"late:1"}}; !slices.EqualFunc(lookups, want, slices.Equal[[]string]) {
 		t.Errorf("look-ups %q, want %q", lookups, want)
 	}
 }
 
-// If a registry does not answer, a pod loses its gate and at most half of its time, and other pods are
-// not delayed.
+// If a registry does not answer, its pod gets no gate and loses at most half of its time. Other pods are not
+// delayed.
 func TestASlowRegistryDelaysNoOtherPod(t *testing.T) {
 	begun, end, left := make(chan struct{}), make(chan struct{}), atomic.Int64{}
 	w := New(Options{Namespaces: enabled, Limits: Limits{Concurrency: 1, Timeout: 30 * time.Second}, Commands: func(ctx context.Context, images []string) map[string]imagecmd.Command {

@@ -12,8 +12,8 @@ import (
 	"outrider.dev/internal/core/pod/inject/imagecmd"
 )
 
-// When a client disconnects, its review ends: injection stops at its next step, a look-up is cancelled,
-// and the gates for bytes and processors are free again.
+// When a client disconnects, its review ends: injection stops at the next step, a look-up is cancelled, and
+// the units of the gates for bytes and places are free again.
 func TestAClientLeaves(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	planned := New(Options{Namespaces: enabled})

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// While one root replaces another, a client that trusts both never fails. A client that trusts only the
-// old one fails once the new one signs, and not before. Sessions are not resumed, because that would
-// hide the new certificate.
+// While one root replaces another, a client that trusts both never fails. A client that trusts only the old
+// root fails as soon as the new one signs, and not earlier. Sessions are not resumed, because a resumed
+// session would use the old certificate.
 func TestTheRootIsExchanged(t *testing.T) {
 	dir, nextDir := t.TempDir(), t.TempDir()
 	a, next := authority(t, dir), authority(t, nextDir)

@@ -40,9 +40,9 @@ func TestWhatIsAnswered(t *testing.T) {
 		status              int
 		allowed             bool
 		injection           verdict.Code
-		patch               string // expected part; empty: no patch
-		message             string // expected part
-		code                int32  // of a refusal
+		patch               string // text that the patch must contain; empty: no patch
+		message             string // text that the message must contain
+		code                int32  // code of a refusal
 	}{
 		"a pod is injected":                       {body: pod(plain), status: 200, allowed: true, injection: verdict.Injected, patch: "outrider-proxy"},
 		"a dry run is a run":                      {body: edit(pod(plain), `"dryRun":false`, `"dryRun":true`), status: 200, allowed: true, injection: verdict.Injected, patch: "outrider-proxy"},
@@ -164,8 +164,8 @@ func TestOtherOptionsHoldFromTheNextReview(t *testing.T) {
 	}
 }
 
-// The API server calls again after a later webhook has changed the pod. During an upgrade another
-// replica with other options may answer.
+// The API server calls the webhook again after a later webhook has changed the pod. During an upgrade the
+// second call may be answered by a replica with other options.
 func TestASecondReview(t *testing.T) {
 	w := New(Options{Namespaces: enabled})
 	given := podJSON(t, plain)
@@ -220,7 +220,7 @@ func TestWarningsFitIntoTheAnswerOfTheAPIServer(t *testing.T) {
 	}
 }
 
-// For any body the answer is JSON, and the answer to a review contains its UID.
+// The answer to any body is JSON. The answer to a review contains its UID.
 func FuzzBody(f *testing.F) {
 	for _, text := range []string{plain, `{spec: {hostNetwork: true}}`, `{metadata: {annotations: {outrider.dev/start: x}}}`, `{spec: {containers: null}}`, `{}`} {
 		f.Add(reviewOf("u1", "shop", podJSON(f, text)))
@@ -255,8 +255,8 @@ func FuzzBody(f *testing.F) {
 	})
 }
 
-// While Istio's labels belong to another injector, a pod whose injection only they request gets a
-// warning. Other pods that are not injected get none.
+// If Istio's labels belong to another injector, a pod for which only they request injection gets a warning.
+// Other pods that are not injected get none.
 func TestAPodOfAnotherInjectorGetsAWarning(t *testing.T) {
 	w := New(Options{Namespaces: func(name string) (inject.Namespace, bool) {
 		ns, _ := enabled(name)
