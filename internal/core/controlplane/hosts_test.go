@@ -59,7 +59,7 @@ const serverName = "outriderd.outrider-system.svc"
 
 func rootFile(state string) string { return filepath.Join(state, "ca", "root-cert.pem") }
 
-// clientTLS returns a configuration that trusts the control plane with this state.
+// clientTLS returns a configuration that trusts the control plane whose state directory this is.
 func clientTLS(t testing.TB, state string) *tls.Config {
 	t.Helper()
 	bundle, err := os.ReadFile(rootFile(state))
@@ -71,10 +71,10 @@ func clientTLS(t testing.TB, state string) *tls.Config {
 	return &tls.Config{RootCAs: pool, ServerName: serverName}
 }
 
-// A workload is a client that acts for a pod or a host.
+// A workload is a client with the identity of a pod or a host.
 type workload struct {
 	t     *testing.T
-	state string // of the control plane
+	state string // state directory of the control plane
 	own   *tls.Certificate
 }
 
@@ -98,7 +98,8 @@ func soon(t *testing.T) context.Context {
 	return ctx
 }
 
-// certify makes a key and requests a certificate for it, with a token or with the present certificate.
+// certify requests a certificate for a new key, with the token or, if that is empty, with the current
+// certificate.
 func (w *workload) certify(address, token string) error {
 	w.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -122,7 +123,7 @@ func (w *workload) certify(address, token string) error {
 	return nil
 }
 
-// A stream delivers configuration; its first answer has already been read.
+// A stream delivers configuration. Its first response has already been read.
 type stream = discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 
 func (w *workload) stream(address, name string) (stream, error) {
@@ -132,7 +133,7 @@ func (w *workload) stream(address, name string) (stream, error) {
 		return nil, err
 	}
 	node := &core.Node{Id: "sidecar~192.0.2.1~" + name + ".shop~shop.svc.cluster.local"}
-	// An error of Send is also returned by Recv.
+	// If Send fails, Recv returns the error.
 	_ = s.Send(&discovery.DeltaDiscoveryRequest{Node: node, TypeUrl: "type.googleapis.com/envoy.config.listener.v3.Listener"})
 	_, err = s.Recv()
 	return s, err
@@ -158,7 +159,7 @@ func unauthenticated(err error) bool {
 	return status.Code(err) == codes.Unauthenticated || errors.As(err, &f) && f.Kind == identity.Rejected
 }
 
-// A host loses its streams and renews no certificate once it is removed from the mesh.
+// If a host is removed from the mesh, its streams end, and it can no longer renew its certificate.
 func TestAHostThatIsRemovedIsNotServed(t *testing.T) {
 	folder, state := t.TempDir(), t.TempDir()
 	manifest := filepath.Join(folder, "vm.yaml")
@@ -209,7 +210,7 @@ func TestAHostThatIsRemovedIsNotServed(t *testing.T) {
 	}
 	hosts, pods := open(host, "vm-1"), open(pod, "web-1")
 
-	// Unrelated changes of the mesh end no stream.
+	// Other changes of the mesh do not end streams.
 	put(t, filepath.Join(folder, "other.yaml"), "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: shop}, spec: {clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}}")
 	for name, s := range map[string]stream{"the host": hosts, "the pod": pods} {
 		if _, err := s.Recv(); err != nil { // the listener has another port
@@ -217,7 +218,7 @@ func TestAHostThatIsRemovedIsNotServed(t *testing.T) {
 		}
 	}
 
-	put(t, manifest, hostManifest("vm-1", "admin", "once")) // the previous service account no longer exists
+	put(t, manifest, hostManifest("vm-1", "admin", "once")) // no host has the previous service account any more
 	refused("the open stream", end(hosts))
 	_, err = host.stream(at, "vm-1")
 	refused("another stream", err)
@@ -250,7 +251,7 @@ func TestAHostThatIsRemovedIsNotServed(t *testing.T) {
 		t.Errorf("the pod's stream: %v", err)
 	}
 
-	// Without a cluster, a pod is gone once the folder no longer declares it.
+	// Without a cluster, a pod has left the mesh when the folder no longer declares it.
 	if err := os.Remove(declared); err != nil {
 		t.Fatal(err)
 	}
@@ -266,7 +267,8 @@ func TestAHostThatIsRemovedIsNotServed(t *testing.T) {
 	}
 }
 
-// In a cluster a declared pod does not suffice to renew; test/kube tests the renewal with a token.
+// In a cluster it is not sufficient for a renewal that the pod is declared. test/kube tests the renewal with
+// a token.
 func TestInAClusterNoCertificateRenewsItself(t *testing.T) {
 	if err := (&plane{cluster: &cluster{}}).mayRenew(ca.Identity{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}); !errors.Is(err, ca.ErrTokenNeeded) {
 		t.Errorf("%v; want %v", err, ca.ErrTokenNeeded)

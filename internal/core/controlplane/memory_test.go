@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Memory is given back once, after the last of many has connected, and not for a few.
+// If many proxies connect, memory is returned once, after the last of them. If few connect, it is not
+// returned.
 func TestMemoryIsGivenBackAfterManyConnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var freed atomic.Int32

@@ -94,7 +94,7 @@ func TestLookupName(t *testing.T) {
 	}
 }
 
-// callNames calls the service over gRPC.
+// callNames calls the service over gRPC with an encoded request.
 func callNames(t *testing.T, s *nameService, message []byte) ([]byte, error) {
 	t.Helper()
 	server := grpc.NewServer()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// This tests the flag; test/kube tests other injectors in a cluster.
+// This tests the flag. test/kube tests it with other injectors in a cluster.
 func TestWhichLabelsRequestInjection(t *testing.T) {
 	file := func(name, text string) string {
 		path := filepath.Join(t.TempDir(), name)
@@ -35,7 +35,7 @@ func TestWhichLabelsRequestInjection(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for again := range 2 { // the files may be read again at any time
+		for again := range 2 { // the options must be the same after the files are read again
 			for namespace, want := range map[string]string{"theirs": tt.theirs, "ours": tt.ours} {
 				r := httptest.NewRequest("POST", "/inject", strings.NewReader(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","kind":{"version":"v1","kind":"Pod"},"namespace":"`+
 					namespace+`","operation":"CREATE","object":{"spec":{"containers":[{"name":"a","image":"a","command":["/a"]}]}}}}`))

@@ -16,8 +16,8 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// A proxy that reconnects sends all its names, each with a version. With 10,000 services and the
-// longest names that Kubernetes allows that fits.
+// A proxy that reconnects sends all its names, each with a version. The request for 10,000 services with the
+// longest names that Kubernetes allows is smaller than maxRequest.
 func TestLargestOrdinaryRequestFits(t *testing.T) {
 	r := &discovery.DeltaDiscoveryRequest{TypeUrl: xds.EndpointType, InitialResourceVersions: map[string]string{}}
 	for i := range 10_000 {
@@ -30,7 +30,7 @@ func TestLargestOrdinaryRequestFits(t *testing.T) {
 	}
 }
 
-// A scrape waits for its turn, and stops waiting if its client disconnects.
+// A scrape waits for its turn. If its client disconnects, it no longer waits.
 func TestScrapesWaitForTheirTurn(t *testing.T) {
 	g := conns.NewGate(1, 1)
 	served := make(chan string, 2)
@@ -52,7 +52,7 @@ func TestScrapesWaitForTheirTurn(t *testing.T) {
 	}
 }
 
-// A client that does not read its answer no longer holds a turn.
+// The turn of a scrape ends even if its client does not read the answer.
 func TestScrapeThatIsNotRead(t *testing.T) {
 	served := make(chan struct{}, 2)
 	h := byTurns(conns.NewGate(1, 1), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -70,7 +70,7 @@ func TestScrapeThatIsNotRead(t *testing.T) {
 	}
 }
 
-// unread is a response that its client does not read.
+// An unread response is one that its client does not read.
 type unread struct {
 	*httptest.ResponseRecorder
 	read chan struct{}

@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// The page shows all that it should, and escapes HTML in the name of a proxy.
+// The status page contains all of its parts, and HTML in the name of a proxy is escaped.
 func TestStatusPage(t *testing.T) {
 	const hostile = `<script>alert("1")</script>`
 	at := started(t, Options{Folder: t.TempDir(), State: t.TempDir(), Plaintext: "127.0.0.1:0", Version: "v1.2.3", Replica: "outriderd-a"})
@@ -54,7 +54,8 @@ func TestStatusPage(t *testing.T) {
 	}
 }
 
-// Other machines get nothing from /debug, nor does a page of another site in a local browser.
+// Requests for /debug are refused if they come from other machines, or from a page of another site in a local
+// browser.
 func TestDebugPathsAreForThisMachine(t *testing.T) {
 	at := started(t, Options{Folder: t.TempDir(), State: t.TempDir()})
 	for host, want := range map[string]int{at.HTTP: 200, "localhost:8080": 200, "localhost": 200, "[::1]:1": 200, "evil.example:15014": 403, "evil.example": 403} {

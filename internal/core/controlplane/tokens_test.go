@@ -20,8 +20,8 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// pilotStream opens a stream as Istio's pilot-agent does for a proxy in the namespace shop without a
-// certificate: on its own connection, with a token in each call.
+// pilotStream opens a stream as Istio's pilot-agent does for a proxy in the namespace shop that has no
+// certificate: on a separate connection, with a token in each call.
 func pilotStream(t *testing.T, state, address, token string, more ...string) (stream, error) {
 	t.Helper()
 	ctx := metadata.AppendToOutgoingContext(soon(t), "ClusterID", "Kubernetes")
@@ -32,7 +32,7 @@ func pilotStream(t *testing.T, state, address, token string, more ...string) (st
 	if err != nil {
 		return nil, err
 	}
-	// An error of Send is also returned by Recv.
+	// If Send fails, Recv returns the error.
 	_ = s.Send(&discovery.DeltaDiscoveryRequest{
 		Node:    &core.Node{Id: "sidecar~192.0.2.1~web-1.shop~shop.svc.cluster.local"},
 		TypeUrl: xds.ClusterType, ResourceNamesSubscribe: more,
@@ -76,7 +76,7 @@ func TestStreamByToken(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r.TypeUrl == xds.ListenerType { // after the clusters, in several messages
+			if r.TypeUrl == xds.ListenerType { // it follows the clusters, which take several messages
 				return
 			}
 		}
@@ -114,8 +114,8 @@ func TestStreamByToken(t *testing.T) {
 	})
 }
 
-// A stream by token ends at the age of connections, so that a pod that has left the mesh soon loses its
-// configuration.
+// A stream that began with a token ends at the maximum age of connections, so that a pod that has left the
+// mesh soon receives no more configuration.
 func TestStreamByTokenEndsWithItsAge(t *testing.T) {
 	state, folder := t.TempDir(), t.TempDir()
 	at := started(t, Options{Folder: folder, State: state, ConnectionAge: time.Second})
@@ -141,7 +141,7 @@ func aged(t *testing.T, err error) {
 	}
 }
 
-// slowReviewer is a reviewer whose reviews wait for the test.
+// A slowReviewer is a reviewer whose reviews last until the test ends them.
 type slowReviewer struct{ began, end chan struct{} }
 
 func (r slowReviewer) Review(ctx context.Context, _ string, _ []string) (ca.Subject, error) {

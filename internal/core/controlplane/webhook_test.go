@@ -17,8 +17,7 @@ import (
 	"outrider.dev/test/registry"
 )
 
-// Namespaces are read from the folder's manifests, and injection follows changes of the values file
-// while it is valid.
+// Namespaces are read from the manifests in the folder. Injection uses a changed values file if it is valid.
 func TestPodsAreReviewedByTheCurrentFiles(t *testing.T) {
 	folder, state, values := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "values.yaml")
 	hub := func(name string) string { return "global: {hub: " + name + ", tag: t1}" }
@@ -37,7 +36,7 @@ func TestPodsAreReviewedByTheCurrentFiles(t *testing.T) {
 	config.NextProtos = []string{"http/1.1"}
 	transport := &http.Transport{TLSClientConfig: config}
 	defer transport.CloseIdleConnections()
-	var warnings string // of the last review
+	var warnings string // warnings of the last review
 	review := func(namespace, container string) string {
 		t.Helper()
 		body := fmt.Sprintf(`{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u","kind":{"version":"v1","kind":"Pod"},"namespace":%q,"operation":"CREATE","object":{"spec":{"containers":[%s]}}}}`, namespace, container)
