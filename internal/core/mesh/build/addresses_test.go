@@ -10,8 +10,8 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A virtual address belongs to one service, regardless of the order of arrival. Another service gets it
-// when the first one is deleted.
+// A virtual address of two services belongs to one of them, regardless of the order in which they arrive. If
+// that one is deleted, the other gets the address.
 func TestOneAddressOfTwo(t *testing.T) {
 	b := New(mesh.Config{})
 	addresses := func() map[string]string {
@@ -47,8 +47,8 @@ func TestOneAddressOfTwo(t *testing.T) {
 	}
 }
 
-// A Host cannot divert connections of others: its address is used only by clients in its own namespace,
-// and only if no pod or service has the address, regardless of the order of arrival.
+// A Host cannot divert connections of other tenants: only clients in its own namespace use its address, and
+// only if no pod or service has it, regardless of the order in which they arrive.
 func TestAddressesOfHosts(t *testing.T) {
 	host := func(namespace, name, address string) *mesh.WorkloadSpec {
 		h := pod(namespace, name, address, "app", "h")

@@ -25,8 +25,8 @@ func allow(namespace, name string, selector map[string]string, rules ...mesh.Aut
 	return &mesh.AuthorizationSpec{Namespace: namespace, Name: name, Selector: selector, Rules: rules}
 }
 
-// A policy applies to what its selector matches, in its namespace or, from the root namespace, in all
-// namespaces, until it is deleted.
+// A policy applies to the workloads that its selector matches, until it is deleted. In the root namespace, it
+// applies to those in all namespaces, otherwise to those in its own namespace.
 func TestAuthorizationPoliciesSelect(t *testing.T) {
 	b := build.New(mesh.Config{})
 	web, db, elsewhere := labelled("shop", "web", "app=web", "tier=front"), labelled("shop", "db", "app=db"), labelled("bank", "web", "app=web")
@@ -79,7 +79,8 @@ func TestAuthorizationPoliciesSelect(t *testing.T) {
 	}
 }
 
-// A policy for a workload changes neither the workload nor its services: only its own proxy gets it.
+// A policy changes neither the workload to which it applies nor its services, so that only the workload's own
+// proxy gets it.
 func TestAuthorizationIsTheServersAlone(t *testing.T) {
 	b := build.New(mesh.Config{})
 	b.Set(labelled("shop", "web", "app=web"), labelled("shop", "db", "app=db"))
@@ -91,7 +92,7 @@ func TestAuthorizationIsTheServersAlone(t *testing.T) {
 	}
 }
 
-// If every client needs an identity, ports for bytes accept mutual TLS only.
+// If all clients that a policy allows have an identity, ports for bytes accept only mutual TLS.
 func TestAuthorizationRequiresIdentity(t *testing.T) {
 	condition := func(of mesh.Attribute, values ...string) []mesh.Condition {
 		return []mesh.Condition{{Of: of, Values: values}}
@@ -144,7 +145,7 @@ func TestAuthorizationRequiresIdentity(t *testing.T) {
 	}
 }
 
-// Policies that are too large for their workloads let nothing in, and are reported.
+// If the policies of a workload are too large, they allow nothing, and a conflict reports that.
 func TestLargeAuthorization(t *testing.T) {
 	b := build.New(mesh.Config{})
 	b.Set(labelled("shop", "web-1", "app=web"), labelled("shop", "web-2", "app=web"), labelled("shop", "db", "app=db"))
@@ -170,8 +171,8 @@ func TestLargeAuthorization(t *testing.T) {
 	}
 }
 
-// A policy in istio-system is reported, because in Istio it applies to all namespaces, but here it does
-// not.
+// A policy in istio-system is reported: in Istio it applies to all namespaces, but here it applies only to
+// istio-system.
 func TestAuthorizationOfIstiosRoot(t *testing.T) {
 	policy := func() *mesh.AuthorizationSpec {
 		p := allow("istio-system", "all", nil)

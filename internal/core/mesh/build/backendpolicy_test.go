@@ -24,7 +24,7 @@ func portOf(name string, number uint16, p mesh.Protocol) mesh.PortSpec {
 	return mesh.PortSpec{Port: mesh.Port{Name: name, Number: number, Protocol: p}}
 }
 
-// A policy in use is shown as port=connections, with % and the budget; a conflict, by its message.
+// The policies in use are listed as port=connections, and %percentage if there is a retry budget.
 func TestWhichPolicyHolds(t *testing.T) {
 	web, http, db := mesh.PolicyTarget{Name: "web"}, mesh.PolicyTarget{Name: "web", Section: "http"}, mesh.PolicyTarget{Name: "web", Section: "db"}
 	faulty := backendPolicy("f", 0, 1, web)
@@ -37,7 +37,7 @@ func TestWhichPolicyHolds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		parts     []mesh.Part
 		want      string
-		conflicts []string // expected part of each
+		conflicts []string // text that each message must contain
 	}{
 		"none":                       {nil, "", nil},
 		"of the Service":             {[]mesh.Part{backendPolicy("p", 0, 1, web)}, "80=1 81=1", nil},
@@ -95,8 +95,8 @@ func TestWhichPolicyHolds(t *testing.T) {
 	}
 }
 
-// A policy may arrive before its Service. If a Service has many, the number of reports is limited, and
-// a change of an endpoint does not compute the policies again.
+// A policy may arrive before its Service. If a Service has many policies, the number of reports is limited.
+// If only an endpoint changes, the policies are not computed again.
 func TestPoliciesBeforeTheirService(t *testing.T) {
 	b := New(mesh.Config{})
 	for i := range 100 {

@@ -10,8 +10,8 @@ import (
 	"outrider.dev/internal/core/mesh/build"
 )
 
-// Beside another mesh, an ignored object is reported while it applies to a workload with Outrider's
-// proxy.
+// In a cluster with another mesh, an ignored object is reported only while it applies to a workload with
+// Outrider's proxy.
 func TestIgnoredObjects(t *testing.T) {
 	b := build.New(mesh.Config{})
 	policy := func(namespace, name string, selector map[string]string) *mesh.IgnoredSpec {
@@ -51,7 +51,8 @@ func TestIgnoredObjects(t *testing.T) {
 	}
 }
 
-// One namespace cannot fill the list of problems, and objects that should forbid something come first.
+// The number of ignored objects that are reported for one namespace is limited. Objects that should forbid
+// something come first.
 func TestIgnoredObjectsAreBounded(t *testing.T) {
 	b := build.New(mesh.Config{})
 	b.OnlyMesh = true

@@ -52,8 +52,8 @@ func TestWorkloadOfAnEndpoint(t *testing.T) {
 	}
 }
 
-// An endpoint that is not ready is kept if its pod is kept, both with slices, which are updated later
-// than pods, and with selectors.
+// An endpoint that is not ready is kept if its pod is kept. This holds for endpoints from slices, which are
+// updated later than pods, and for those from selectors.
 func TestKeptEndpoints(t *testing.T) {
 	tests := map[string]struct {
 		change              func(*mesh.WorkloadSpec)
@@ -89,8 +89,8 @@ func TestKeptEndpoints(t *testing.T) {
 	}
 }
 
-// A service in another namespace does not affect a pod: neither the protocols of its ports, nor which
-// clients can see it.
+// A service in another namespace does not affect a pod: it determines neither the protocols of the pod's
+// ports nor the clients that can see the pod.
 func TestServicesOfOtherNamespacesHaveNoEffect(t *testing.T) {
 	web := selecting(svc("shop", "web", "10.0.0.1", mesh.PortSpec{Port: mesh.Port{Name: "http", Number: 80, Protocol: mesh.HTTP}, Target: 8080}), "app", "b")
 	b := New(mesh.Config{})
@@ -113,7 +113,7 @@ func TestServicesOfOtherNamespacesHaveNoEffect(t *testing.T) {
 	if got := hosts(); !slices.Equal(got, []string{"web.shop.svc.cluster.local"}) {
 		t.Errorf("services in front of the pod: %v", got)
 	}
-	b.Set(pod("shop", "b", "10.1.0.1", "app", "b", "v", "2")) // the endpoint in the other namespace must point to the new pod
+	b.Set(pod("shop", "b", "10.1.0.1", "app", "b", "v", "2")) // the endpoint in the other namespace must refer to the new pod
 	if e := b.Mesh().ByName("bank", "evil").Endpoints; e[0].Workload != b.Mesh().Pod("shop", "b") {
 		t.Errorf("an old workload: %+v", e[0].Workload)
 	}
@@ -123,7 +123,7 @@ func TestServicesOfOtherNamespacesHaveNoEffect(t *testing.T) {
 	}
 }
 
-// No service and no policy can declare a port of the proxy as one of the application.
+// Neither a service nor a policy can declare a port of the proxy as a port of the application.
 func TestPortsOfTheProxy(t *testing.T) {
 	b := New(mesh.Config{})
 	proxied := pod("shop", "b", "10.1.0.1", "app", "b")

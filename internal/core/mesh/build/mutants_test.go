@@ -6,7 +6,7 @@ import (
 	"outrider.dev/test/mutants"
 )
 
-// Mutates the lines that decide which policies are used, and whether plain text is accepted.
+// TestMutants mutates the lines that decide which policies are used, and whether plain text is accepted.
 func TestMutants(t *testing.T) {
 	mutants.Run(t, "TestAuthorizationPoliciesSelect|TestAuthorizationRequiresIdentity|TestLargeAuthorization", map[string]mutants.Mutant{
 		"a selector of the root namespace counts for nothing": {File: "workloads.go", In: "if everywhere {", From: `everywhere`, To: `false`},

@@ -103,8 +103,8 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// A namespace can only add a limited amount of routes to a Service: the oldest are used, up to the
-// first that does not fit.
+// The routes of a namespace for one Service are limited. The oldest are used, up to the first that exceeds
+// the limit.
 func TestRoutesThatDoNotFit(t *testing.T) {
 	b := New(mesh.Config{})
 	b.Set(svc("shop", "web", "10.0.0.1", port("http", 80)))
@@ -133,7 +133,7 @@ func TestRoutesThatDoNotFit(t *testing.T) {
 	}
 }
 
-// A change of an endpoint does not compute the routes of its service again.
+// If an endpoint changes, the routes of its service are not computed again.
 func TestRoutesAreKept(t *testing.T) {
 	b := New(mesh.Config{})
 	b.Set(svc("shop", "web", "10.0.0.1", port("http", 80)), &mesh.RouteSpec{Namespace: "shop", Name: "r", Parents: []mesh.Parent{{Namespace: "shop", Name: "web"}}, Rules: []mesh.Route{{}}})

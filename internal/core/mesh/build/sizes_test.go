@@ -9,8 +9,8 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// The endpoints of a namespace are limited, regardless of the order of arrival. The names of services
-// decide which get their endpoints; other namespaces are not affected.
+// The number of endpoints of a namespace is limited, regardless of the order in which they arrive. The
+// services that get their endpoints are chosen by name. Other namespaces are not affected.
 func TestEndpointsOfANamespaceAreBounded(t *testing.T) {
 	part := func(namespace, service string, endpoints, ports int) []mesh.Part {
 		s := svc(namespace, service, "10.0.0."+fmt.Sprint(len(namespace+service)))

@@ -100,7 +100,7 @@ func title(w *mesh.Workload) string {
 	return w.Name
 }
 
-// After any sequence of changes a builder has the same mesh as a new builder with the same parts.
+// After any sequence of changes, a builder has the same mesh as a new builder with the same parts.
 func TestAnyHistoryMakesTheSameMesh(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -134,7 +134,7 @@ func TestAnyHistoryMakesTheSameMesh(t *testing.T) {
 	}
 }
 
-// diffMeshes compares the results of all methods of two meshes.
+// diffMeshes compares the results of the methods of two meshes.
 func diffMeshes(want, got *mesh.Mesh) string {
 	all := func(m *mesh.Mesh) any {
 		servicesOf, authorizations := map[mesh.Key][]*mesh.Service{}, map[mesh.Key]*mesh.Authorization{}
@@ -146,7 +146,7 @@ func diffMeshes(want, got *mesh.Mesh) string {
 	return cmp.Diff(all(want), all(got), cmpopts.EquateComparable(netip.Addr{}))
 }
 
-// sameTables requires that nothing remains of deleted parts.
+// sameTables checks that the tables contain nothing of deleted parts.
 func sameTables(t *testing.T, seed uint64, want, got *Builder) {
 	t.Helper()
 	wanted, have := want.Mesh().Tables(), got.Mesh().Tables()
@@ -221,7 +221,7 @@ func randomPart(r *rand.Rand) mesh.Part {
 	}
 }
 
-// sized sets n services in 100 namespaces, each with a slice and a pod.
+// sized adds n services in 100 namespaces, each with a slice and a pod.
 func sized(b *Builder, n int) {
 	for i := range n {
 		namespace, name := fmt.Sprintf("ns-%d", i%100), fmt.Sprintf("svc-%d", i)
@@ -235,7 +235,7 @@ func address(i, generation int) string {
 	return netip.AddrFrom4([4]byte{10, byte(generation % 2), byte(i >> 8), byte(i)}).String()
 }
 
-// A change of one endpoint costs no more in a mesh that is fifty times larger.
+// A change of one endpoint does not cost more in a mesh that is fifty times larger.
 func TestAChangeCostsWhatChanges(t *testing.T) {
 	cost := func(n int) float64 {
 		b := New(mesh.Config{})

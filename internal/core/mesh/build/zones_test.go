@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/core/mesh/build"
 )
 
-// A client is in the zone that the slices in most namespaces name for its node.
+// The zone of a client is the one that slices in most namespaces contain for its node.
 func TestZoneOfANode(t *testing.T) {
 	b := build.New(mesh.Config{})
 	said := func(namespace, name, zone string) *mesh.SliceSpec {
