@@ -75,7 +75,7 @@ func TestInsteadOfADestinationRule(t *testing.T) {
 			if got != tt.want {
 				t.Errorf("%s\nwant %s", got, tt.want)
 			}
-			// Outrider accepts the policy in the text.
+			// Outrider accepts the policy in the advice.
 			if _, policy, ok := strings.Cut(got, `: {"`); ok {
 				parts, err := objects.Read(json.RawMessage(`{"` + policy))
 				if err != nil || len(parts) == 0 {

@@ -6,7 +6,7 @@ import (
 	"outrider.dev/internal/core/mesh/foreign"
 )
 
-// The table's kinds yield the names of their definitions.
+// Resources derives the names of CustomResourceDefinitions from the kinds in the table.
 func TestResources(t *testing.T) {
 	all := foreign.Resources()
 	for _, name := range []string{
