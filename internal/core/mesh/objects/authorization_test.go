@@ -27,7 +27,7 @@ func authorization(t testing.TB, spec string) (mesh.Part, error) {
 	return objects.AuthorizationPolicy(raw)
 }
 
-// An invalid policy yields an error with the field, and a part that lets in less than the policy could.
+// For an invalid policy, the error contains the field, and the part allows less than the policy could.
 func TestInvalidAuthorizationPolicies(t *testing.T) {
 	many := func(n int, format string) string {
 		var all []string
@@ -75,7 +75,7 @@ func TestInvalidAuthorizationPolicies(t *testing.T) {
 	}
 }
 
-// closedDoor fails the test if the part for an invalid policy lets something in.
+// closedDoor fails the test if the part for an invalid policy allows something.
 func closedDoor(t *testing.T, p *mesh.AuthorizationSpec) {
 	t.Helper()
 	if want := []mesh.AuthorizationRule{{}}; p.Deny && !reflect.DeepEqual(p.Rules, want) || !p.Deny && len(p.Rules) > 0 {
@@ -83,7 +83,7 @@ func closedDoor(t *testing.T, p *mesh.AuthorizationSpec) {
 	}
 }
 
-// A valid policy that is not enforced as written is reported, with the field.
+// If a valid policy is not enforced as written, a report contains the field.
 func TestUnenforcedAuthorizationPolicies(t *testing.T) {
 	for spec, want := range map[string]string{
 		`{rules: [{from: [{source: {principals: [a]}}]}]}`:                                                  "",
@@ -113,8 +113,8 @@ func TestUnenforcedAuthorizationPolicies(t *testing.T) {
 	}
 }
 
-// FuzzAuthorizationPolicy: no policy causes a panic, each has an effect, and an invalid one lets
-// nothing in. If a valid one is written again from its part and read, the result is the same part.
+// FuzzAuthorizationPolicy checks that no policy causes a panic, also not in a builder, and that an invalid
+// one allows nothing. A valid policy must not contain a condition without values.
 func FuzzAuthorizationPolicy(f *testing.F) {
 	for _, spec := range []string{
 		`{}`, `{"rules":[{}]}`, `{"action":"DENY","rules":[{"to":[{"operation":{"methods":["GET"],"ports":["80"],"paths":["/{*}","/a*"]}}]}]}`,
@@ -151,7 +151,7 @@ func FuzzAuthorizationPolicy(f *testing.F) {
 			}
 		}
 		_, _ = objects.NeverMatches(raw), objects.SelectsAll(raw)
-		// This covers the whole way to the proxies, with all indexes.
+		// A builder covers all indexes.
 		b := build.New(mesh.Config{})
 		if p != nil {
 			b.Set(p, &mesh.WorkloadSpec{Workload: mesh.Workload{Name: "a", Namespace: "shop", Labels: map[string]string{"a": "b"}}})

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// The field takes precedence over Istio's annotation.
+// The field trafficDistribution takes precedence over Istio's annotation.
 func TestTrafficDistribution(t *testing.T) {
 	for name, tt := range map[string]struct {
 		field, annotation string
