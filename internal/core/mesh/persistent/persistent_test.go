@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// Any sequence of changes leaves every version intact. Versions share what did not change, and Diff
-// reports what did.
+// No sequence of changes affects an earlier version. Diff reports exactly the changes between two versions.
 func TestVersions(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	var table Table[int, int]
