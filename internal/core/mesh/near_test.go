@@ -7,7 +7,7 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// Endpoints are selected as by kube-proxy.
+// Endpoints are selected as kube-proxy does.
 func TestNearEndpoints(t *testing.T) {
 	endpoint := func(name, node, zone, forZones, forNodes string) mesh.Endpoint {
 		return mesh.Endpoint{Hostname: name, Node: node, Zone: zone, ForZones: forZones, ForNodes: forNodes}
@@ -19,7 +19,7 @@ func TestNearEndpoints(t *testing.T) {
 		traffic   mesh.Traffic
 		endpoints []mesh.Endpoint
 		at        mesh.Place
-		want      string // all: there is no preference
+		want      string // names of the selected endpoints; all: there is no preference
 		relevant  mesh.Place
 	}{
 		"no preference":                   {"", plain, mesh.Place{Node: "n1", Zone: "a"}, "all", mesh.Place{}},
