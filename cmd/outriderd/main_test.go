@@ -18,7 +18,7 @@ func TestScripts(t *testing.T) {
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"refused": refused}})
 }
 
-// refused implements the script command "refused ARGUMENTS": outriderd must exit with status 2.
+// refused implements the script command "refused ARGUMENTS": outriderd must exit with the status 2.
 func refused(ts *testscript.TestScript, _ bool, args []string) {
 	var exit *exec.ExitError
 	if err := ts.Exec("outriderd", args...); !errors.As(err, &exit) || exit.ExitCode() != 2 {
