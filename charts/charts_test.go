@@ -49,16 +49,16 @@ func values(t *testing.T, text string) map[string]any {
 	return out
 }
 
-// render returns the manifests by file name.
+// render returns the rendered manifests by file name.
 func render(t *testing.T, v map[string]any) (map[string]string, error) {
 	t.Helper()
 	return chart.Files(v, "")
 }
 
-// decode is strict: an unknown field is an error.
+// decode returns an error for an unknown field.
 var decode = serializer.NewCodecFactory(scheme.Scheme, serializer.EnableStrict).UniversalDeserializer()
 
-// objects renders the chart and decodes the manifests.
+// objects renders the chart and decodes the manifests. The result is by kind and name.
 func objects(t *testing.T, v map[string]any) map[string]runtime.Object {
 	t.Helper()
 	all, err := chart.Objects(v, "")
@@ -87,8 +87,8 @@ func objects(t *testing.T, v map[string]any) map[string]runtime.Object {
 	return out
 }
 
-// A monitoring is any of the Prometheus operator's kinds, with the fields that the chart uses, as its API
-// documentation defines them.
+// A monitoring is an object of any of the Prometheus operator's kinds. It has the fields that the chart uses,
+// as the operator's API documentation defines them.
 type monitoring struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata"`
@@ -124,7 +124,7 @@ type endpoint struct {
 	} `json:"relabelings"`
 }
 
-// "helm lint" finds nothing in the chart, with any profile.
+// "helm lint" reports nothing, with any profile.
 func TestLint(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.CopyFS(dir, charts.Files); err != nil {
@@ -153,7 +153,7 @@ func configMap(t *testing.T, v map[string]any, name string) *corev1.ConfigMap {
 	return m
 }
 
-// Each profile renders, and each object contains only fields of its kind.
+// Each profile can be rendered, and each object contains only fields of its kind.
 func TestProfilesRender(t *testing.T) {
 	for _, name := range append(profiles(t), "") {
 		t.Run("profile "+name, func(t *testing.T) {
@@ -171,8 +171,9 @@ func TestProfilesRender(t *testing.T) {
 	}
 }
 
-// The definitions are plain YAML instead of templates, contain only fields of the API, and say that an
-// uninstall may delete them. test/validation covers the API server's own validation of them.
+// The CustomResourceDefinitions are plain YAML, not templates, contain only fields of the API, and have the
+// label that allows an uninstallation to delete them. test/validation tests their validation by an API
+// server.
 func TestDefinitions(t *testing.T) {
 	var names []string
 	all, err := chart.Definitions()

@@ -13,13 +13,13 @@ import (
 	"outrider.dev/charts"
 )
 
-// A row is a comment of values.yaml, with the values that it describes.
+// A row is a comment of values.yaml, with the values to which it applies.
 type row struct {
 	meaning string
-	values  []string // including their defaults
+	values  []string // values with their defaults
 }
 
-// rowsOf reads the comments of a mapping. A value without a comment belongs to the previous comment.
+// rowsOf reads the comments of a mapping. A value without a comment belongs to the comment before it.
 func rowsOf(t *testing.T, parent, comment string, m *yaml.Node, stop map[string]schema, rows []row) []row {
 	t.Helper()
 	for i := 0; i < len(m.Content); i += 2 {
@@ -56,7 +56,7 @@ func rowsOf(t *testing.T, parent, comment string, m *yaml.Node, stop map[string]
 	return rows
 }
 
-// The page lists each value with its default and its comment; "go test -update" writes it.
+// The page docs/install.md lists each value with its default and its comment. "go test -update" writes it.
 func TestThePageHasEveryValue(t *testing.T) {
 	const page, mark = "../docs/install.md", "<!-- written by go test ./charts -run TestThePageHasEveryValue -update -->\n"
 	source, err := charts.Files.ReadFile("outrider/values.yaml")

@@ -27,7 +27,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// get returns one of the rendered objects.
+// get returns one of the rendered objects by its key, which is "kind/name".
 func get[T runtime.Object](t *testing.T, all map[string]runtime.Object, key string) T {
 	t.Helper()
 	o, ok := all[key].(T)
@@ -49,7 +49,7 @@ func deployment(t *testing.T, v map[string]any) *appsv1.Deployment {
 	return nil
 }
 
-// The rendered webhook equals the one that "outriderd webhook-config" prints for the same options.
+// The webhook in the chart equals the one that "outriderd webhook-config" prints for the same options.
 func TestWebhookIsThatOfTheCommand(t *testing.T) {
 	for name, tt := range map[string]struct {
 		values string
@@ -92,7 +92,7 @@ func TestWebhookIsThatOfTheCommand(t *testing.T) {
 	}
 }
 
-// rules returns all permissions, each as a verb on a resource with its name.
+// rules returns all permissions, each as a scope, a verb and a resource with its names.
 func rules(all map[string]runtime.Object) []string {
 	var out []string
 	add := func(scope string, list []rbac.PolicyRule) {
@@ -142,7 +142,7 @@ func TestRolesAreBound(t *testing.T) {
 	}
 }
 
-// A feature that is off gets no permission, and outriderd gets the flag that switches it off.
+// A feature that is off has no permissions, and outriderd gets the flag that turns it off.
 func TestPermissionsGoWithTheirFeatures(t *testing.T) {
 	before := rules(objects(t, nil))
 	for text, tt := range map[string]struct {
@@ -194,7 +194,7 @@ func TestPermissionsGoWithTheirFeatures(t *testing.T) {
 	}
 }
 
-// Diagnosis is off by default. It needs a role of its own, and the name of its Lease in the rule for
+// Diagnosis is off by default. If it is on, it needs another role, and the name of its Lease in the rule for
 // Leases.
 func TestPermissionsOfDiagnosis(t *testing.T) {
 	for text, leases := range map[string]string{"": "outrider-route-status,outrider-diagnosis", ", gatewayRoutes: false, backendPolicies: false": "outrider-diagnosis"} { // any order: the cases are independent
@@ -245,7 +245,8 @@ func TestRoleHasIgnoredKinds(t *testing.T) {
 	}
 }
 
-// The control plane meets the restricted Pod Security Standard, and is replaced without a gap.
+// The control plane meets the restricted Pod Security Standard. During an update, its number of pods does not
+// decrease.
 func TestDeployment(t *testing.T) {
 	d := deployment(t, nil)
 	if *d.Spec.Replicas != 2 || d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue() != 0 {
@@ -281,7 +282,7 @@ func TestDeployment(t *testing.T) {
 	}
 }
 
-// Two revisions share no object.
+// The charts of two revisions have no object in common.
 func TestRevisionsShareNothing(t *testing.T) {
 	canary := objects(t, values(t, "revision: canary\nmonitoring: {dashboard: {enabled: true}}\nglobal: {networkPolicy: {enabled: true}}"))
 	for key := range objects(t, values(t, "monitoring: {dashboard: {enabled: true}}\nglobal: {networkPolicy: {enabled: true}}")) { // any order: the keys are looked up one by one
@@ -297,7 +298,7 @@ func TestRevisionsShareNothing(t *testing.T) {
 	}
 }
 
-// Each option has an effect on its objects.
+// Each option has an effect on the rendered objects.
 func TestOptions(t *testing.T) {
 	for text, want := range map[string]string{
 		"global: {hub: registry.example/a, tag: '7'}": "image: registry.example/a/outriderd:7",
@@ -359,7 +360,7 @@ pilot: {autoscaleEnabled: true, memory: {targetAverageUtilization: 70}, autoscal
 	}
 }
 
-// outriderd has each flag that the chart sets.
+// outriderd has all flags that the chart sets.
 func TestFlagsExist(t *testing.T) {
 	help, err := exec.Command("go", "run", "../cmd/outriderd", "serve", "--help").CombinedOutput()
 	if err != nil {
@@ -378,8 +379,8 @@ func TestFlagsExist(t *testing.T) {
 	}
 }
 
-// The DaemonSet is off by default. Its pods hand over without a gap, mount host directories at paths that
-// the runtime sees too, and use only flags that the command has.
+// The DaemonSet is off by default. During an update, its old and new pods overlap. They mount host
+// directories at the paths that the runtime uses too, and use only flags that the command has.
 func TestNodes(t *testing.T) {
 	for key := range objects(t, nil) { // any order: each object is checked
 		if strings.Contains(key, "outrider-node") {
@@ -436,8 +437,8 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// Other injectors are recognised by the labels with which the webhook selects pods, so that a chart's own
-// webhook is never taken for another mesh's.
+// Other injectors are found by the labels with which their webhooks select pods. The chart's own webhook must
+// not be among them.
 func TestOurWebhookIsNoOtherInjector(t *testing.T) {
 	c := get[*admission.MutatingWebhookConfiguration](t, objects(t, nil), "MutatingWebhookConfiguration/outrider-injector")
 	if others := injectors.Others([]admission.MutatingWebhookConfiguration{*c}); len(others) > 0 {
@@ -445,7 +446,7 @@ func TestOurWebhookIsNoOtherInjector(t *testing.T) {
 	}
 }
 
-// Alerts and the dashboard use only metrics that outriderd has, and only existing codes of reviews.
+// Alerts and the dashboard use only metrics that outriderd has, and codes of reviews that exist.
 func TestMonitoringNamesWhatThereIs(t *testing.T) {
 	source, err := os.ReadFile("../internal/core/controlplane/metrics.go")
 	if err != nil {

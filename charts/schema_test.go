@@ -42,7 +42,7 @@ func readSchema(t *testing.T) schema {
 	return out
 }
 
-// noEffect begins the description of a value of Istio that injection ignores with a warning.
+// noEffect is the prefix of the description of a value of Istio that injection ignores with a warning.
 const noEffect = "no effect: "
 
 func properties(s schema) map[string]schema {
@@ -54,7 +54,7 @@ func properties(s schema) map[string]schema {
 	return out
 }
 
-// leaves returns by path the values of a schema whose fields it does not list.
+// leaves returns, by path, the values for which the schema lists no fields.
 func leaves(parent string, s schema) map[string]schema {
 	out := map[string]schema{}
 	for name, p := range properties(s) { // any order: out is a map
@@ -73,7 +73,7 @@ func without(s schema) bool {
 	return strings.HasPrefix(text, noEffect)
 }
 
-// fields returns the paths of values, down to the leaves of a schema.
+// fields returns the paths of values. It does not go below the paths in stop.
 func fields(parent string, v map[string]any, stop map[string]schema) []string {
 	var out []string
 	for name, value := range v { // any order: the result is sorted
@@ -88,7 +88,7 @@ func fields(parent string, v map[string]any, stop map[string]schema) []string {
 	return out
 }
 
-// values.yaml contains exactly the values of the schema that have an effect.
+// values.yaml contains all values of the schema that have an effect, and no others.
 func TestValuesAreThoseOfTheSchema(t *testing.T) {
 	all := leaves("", readSchema(t))
 	var want []string
@@ -112,7 +112,8 @@ func defaults(t *testing.T) map[string]any {
 	return values(t, string(data))
 }
 
-// at returns the schema of a path, and the rest of the path that the schema does not cover.
+// at returns the schema of a path. If the schema does not contain the whole path, it returns that of the
+// longest part, and the rest.
 func at(s schema, path string) (found schema, rest string) {
 	for path != "" {
 		name, below, _ := strings.Cut(path, ".")
@@ -126,8 +127,8 @@ func at(s schema, path string) (found schema, rest string) {
 }
 
 // The schema contains each value that injection or the chart uses
-// (internal/core/pod/inject/settings/keys.go), and each value without effect, with the reason; "go test
-// -update" writes the latter.
+// (internal/core/pod/inject/settings/keys.go). It also contains each value without effect, with the reason;
+// "go test -update" writes these.
 func TestSchemaHasEveryKey(t *testing.T) {
 	root := readSchema(t)
 	if *update {
@@ -155,7 +156,7 @@ func TestSchemaHasEveryKey(t *testing.T) {
 	}
 }
 
-// updateSchema replaces the values without effect.
+// updateSchema removes the values without effect from the schema, and adds the current ones.
 func updateSchema(t *testing.T, root schema) {
 	t.Helper()
 	remove(root)
@@ -189,7 +190,7 @@ func updateSchema(t *testing.T, root schema) {
 	}
 }
 
-// remove removes the values without effect, and objects that contain no others.
+// remove removes the values without effect, and the objects that contain no other values.
 func remove(s schema) (empty bool) {
 	all, _ := s["properties"].(map[string]any)
 	for name, p := range all { // any order: the properties are independent
@@ -200,7 +201,7 @@ func remove(s schema) (empty bool) {
 	return len(all) == 0
 }
 
-// object returns an object with one field, given by its path.
+// object returns values that consist of one field, given by its path.
 func object(path string, value any) map[string]any {
 	names := strings.Split(path, ".")
 	for i := len(names) - 1; i > 0; i-- {
@@ -209,7 +210,7 @@ func object(path string, value any) map[string]any {
 	return map[string]any{names[0]: value}
 }
 
-// A value of another type is refused, and the error contains its path.
+// If a value has the wrong type, rendering fails, and the error contains the path.
 func TestEveryTypeIsChecked(t *testing.T) {
 	log.SetOutput(io.Discard) // silences Helm's log about tables that are none
 	defer log.SetOutput(os.Stderr)
@@ -228,7 +229,7 @@ func TestEveryTypeIsChecked(t *testing.T) {
 	}
 }
 
-// A bad value is refused before anything is applied, and the error names it.
+// An invalid value is refused before anything is applied, and the error contains its path.
 func TestBadValuesAreRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"pilot: {replicaCount: -1}":                                    "/pilot/replicaCount",
@@ -264,7 +265,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 	}
 }
 
-// Istio's values that have no effect are accepted, and injection warns about each.
+// Values of Istio that have no effect are accepted, and injection warns about each of them.
 func TestValuesWithoutEffectReachInjection(t *testing.T) {
 	v, warnings := injection(t, values(t, "global: {proxy: {privileged: true, excludeOutboundPorts: 80}, variant: debug}\nztunnel: {a: b}"))
 	all := strings.Join(warnings, "\n")
@@ -278,7 +279,7 @@ func TestValuesWithoutEffectReachInjection(t *testing.T) {
 	}
 }
 
-// injection returns the settings that outriderd reads.
+// injection returns the settings that outriderd reads from the rendered ConfigMap, and the warnings.
 func injection(t *testing.T, v map[string]any) (settings.Values, []string) {
 	t.Helper()
 	out, warnings, err := settings.ParseValues([]byte(configMap(t, v, "outriderd-injection").Data["values.yaml"]))
@@ -288,7 +289,8 @@ func injection(t *testing.T, v map[string]any) (settings.Values, []string) {
 	return out, warnings
 }
 
-// The chart's default values change nothing in injection, and cause no warning.
+// With the chart's default values, injection has the same result as without values, and there are no
+// warnings.
 func TestDefaultsAreThoseOfInjection(t *testing.T) {
 	chart, warnings := injection(t, nil)
 	if len(warnings) > 0 {
