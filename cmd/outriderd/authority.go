@@ -21,7 +21,7 @@ const caSecretEnv = contract.AuthoritySecretEnv
 // authorityFlags are the flags that locate the authority of the running outriderd.
 type authorityFlags struct {
 	state, secret string
-	namespace     string // of outriderd
+	namespace     string // namespace of outriderd
 	kubernetes    clusterFlags
 }
 

@@ -66,11 +66,11 @@ func (a *admission) followNodes(ctx context.Context) error {
 
 // Values of [Options.TrustBundle].
 const (
-	// Publish the roots if the versions of the API server and the kubelets always support it
+	// TrustBundleAuto publishes the roots if the versions of the API server and the kubelets always support it
 	// ([kube.TrustAPIs]).
 	TrustBundleAuto = "auto"
-	// Publish the roots if the cluster serves the API; the administrator has enabled it in the API server and
-	// the kubelets.
+	// TrustBundleOn publishes the roots if the cluster serves the API. The administrator must have
+	// enabled it in the API server and the kubelets.
 	TrustBundleOn  = "on"
 	TrustBundleOff = "off"
 )

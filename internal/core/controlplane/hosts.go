@@ -79,7 +79,7 @@ func endedBy(s grpc.ServerStream, ctx context.Context, watch func(context.Contex
 	defer end(nil)
 	go watch(ctx, end)
 	err := serve(bounded{s, ctx})
-	if cause := context.Cause(ctx); cause != ctx.Err() { // a cancellation by the client has no such cause
+	if cause := context.Cause(ctx); cause != ctx.Err() { // they are equal if the client has cancelled the stream
 		return cause
 	}
 	return err

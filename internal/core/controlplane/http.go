@@ -117,7 +117,7 @@ func byTurns(g *conns.Gate, next http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		leave, err := g.Enter(r.Context(), conns.AddressOf(r), 1)
 		if err != nil {
-			return // the client is gone
+			return // the client has disconnected
 		}
 		defer leave()
 		out := page{header: w.Header()}

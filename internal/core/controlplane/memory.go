@@ -8,7 +8,7 @@ import (
 )
 
 // A trimmer returns memory to the system after many proxies have connected. The first configuration of a
-// proxy allocates several times the memory that remains in use, and the garbage collector alone would not
+// proxy allocates several times the memory that remains in use, and the garbage collector would not
 // return the rest.
 type trimmer struct {
 	after time.Duration // time since the last proxy connected

@@ -42,8 +42,9 @@ func namedError(revision string) error {
 	return fmt.Errorf("revision %q is requested by Istio's label istio.io/rev, not by Outrider's labels", revision)
 }
 
-// listen reports whether only Outrider's labels request injection by a revision. That is never so for a named
-// revision, which is requested by Istio's label with its name; no other injector serves that.
+// listen reports whether only Outrider's labels request injection by a revision. For a named revision the result
+// is false, or an error if the option is on: it is requested by Istio's label istio.io/rev, and no other injector
+// serves its name.
 func (a *admission) listen(revision string) (own bool, err error) {
 	switch a.o.Injection.OwnLabels {
 	case OwnLabelsOn:
@@ -65,7 +66,7 @@ func (o Options) watchesOtherInjectors() bool {
 
 // otherInjectors returns the names of the other injectors for which Istio's labels select pods.
 func (a *admission) otherInjectors() []string {
-	if !a.o.watchesOtherInjectors() || a.cluster.configurations == nil { // not opened yet
+	if !a.o.watchesOtherInjectors() || a.cluster.configurations == nil { // configurations are not watched yet
 		return nil
 	}
 	return injectors.Others(a.cluster.configurations.All())

@@ -32,11 +32,11 @@ type plane struct {
 	namespace namespaces
 	authority *ca.Authority
 	opened    chan struct{}          // closed when the authority, the parts that need it and the listeners are ready
-	awaited   atomic.Pointer[string] // what the authority still lacks
+	awaited   atomic.Pointer[string] // reason why the authority is not open yet
 
 	byIdentity, byClaim *xds.Server // byClaim: nil without a plaintext port
 	secure, plain       port
-	tls                 *tls.Config // for secure
+	tls                 *tls.Config // TLS configuration of the port secure
 
 	trimmer   *trimmer
 	admission *admission

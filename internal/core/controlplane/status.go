@@ -33,14 +33,14 @@ var statusPage = template.Must(template.New("status").Funcs(template.FuncMap{
 type overview struct {
 	Version, Envoy, Replica     string
 	Began, Now                  time.Time
-	Ready                       []string // what is missing; empty: the control plane is ready
+	Ready                       []string // reasons why the control plane is not ready; empty: it is
 	Troubles                    []string // requests to the API server that were refused or not answered
-	Problems                    []string // of objects
+	Problems                    []string // problems of objects in the mesh
 	ProblemsLeft                int
 	Source                      string
 	Services, Workloads         int
 	Roots                       []rootRow
-	Expiry                      time.Time // of the signing certificate
+	Expiry                      time.Time // expiry of the signing certificate
 	Proxies                     []xds.ProxyStatus
 	ProxiesAll, ProxiesLeft     int
 	ProxiesBehind, ProxiesWrong int

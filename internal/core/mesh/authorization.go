@@ -79,7 +79,7 @@ func (c Condition) Judged(bytes bool) bool {
 
 // An Authorization contains the policies that apply to a workload.
 type Authorization struct {
-	Policies []*AuthorizationSpec // by namespace and name
+	Policies []*AuthorizationSpec // sorted by namespace and name
 	TooLarge bool                 // the policies exceed the size limit together, so everything is denied
 	Key      string               // a digest, which differs for different policies
 }
@@ -113,7 +113,7 @@ func conditionsSize(list []Condition) int {
 // closed is an Authorization that denies everything.
 var closed = &Authorization{TooLarge: true, Key: "closed"}
 
-// IsFor reports whether the selector of s matches a workload's labels.
+// IsFor reports whether the selector of s, if it has one, matches a workload's labels.
 func (s *AuthorizationSpec) IsFor(labels map[string]string) bool {
 	return len(s.Selector) == 0 || Selects(s.Selector, labels)
 }

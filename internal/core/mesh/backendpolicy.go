@@ -41,13 +41,13 @@ type Limits struct {
 	Requests              uint32
 	Retries               *uint32 // concurrent retries
 	RequestsPerConnection uint32
-	ConnectTimeout        time.Duration // for one attempt
-	IdleTimeout           time.Duration // for a connection without a request
+	ConnectTimeout        time.Duration // limit of one attempt to connect
+	IdleTimeout           time.Duration // limit of the time without a request or bytes
 }
 
 // Outliers determines when an endpoint is ejected, and for which time. A count of 0 means never.
 type Outliers struct {
-	Errors5xx       *uint32 // consecutive errors, as in the next two fields
+	Errors5xx       *uint32 // consecutive errors that eject an endpoint, also in the next two fields
 	GatewayErrors   *uint32 // responses with the status 502, 503 or 504
 	LocalFailures   *uint32 // failed connections
 	Interval        time.Duration

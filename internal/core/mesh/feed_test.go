@@ -10,9 +10,9 @@ import (
 func TestSettle(t *testing.T) {
 	const ms = time.Millisecond
 	tests := map[string]struct {
-		every   time.Duration // between changes
+		every   time.Duration // time between changes
 		changes int
-		want    time.Duration // since the first change
+		want    time.Duration // time since the first change
 	}{
 		"one change, then quiet":       {0, 1, 20 * ms},
 		"each change restarts it":      {15 * ms, 3, 50 * ms},

@@ -12,7 +12,7 @@ type IgnoredSpec struct {
 	Guards                bool   // it should forbid something, and is not enforced as written
 	Partly                bool   // it is enforced, but not as written
 	OtherRoot             bool   // it would be enforced as written if Istio's root namespace were Outrider's
-	Instead               string // what to do instead
+	Instead               string // advice for the user
 	// Selector selects the workloads to which the object applies. Without a selector, the object applies to its
 	// namespace or, in the root namespace, to the mesh.
 	Selector map[string]string
@@ -55,7 +55,7 @@ func (s *IgnoredSpec) Message() string { return s.Effect() + ": " + s.Instead }
 // other mesh can use them, all are reported; otherwise those that select a workload with Outrider's proxy.
 type IgnoredList struct{ All, Reported []*IgnoredSpec }
 
-// IsFor reports whether the selector of s matches a workload's labels.
+// IsFor reports whether the selector of s, if it has one, matches a workload's labels.
 func (s *IgnoredSpec) IsFor(labels map[string]string) bool {
 	return len(s.Selector) == 0 || Selects(s.Selector, labels)
 }

@@ -89,7 +89,7 @@ type Endpoint struct {
 	Zone     string
 	ForZones string    // hints, each followed by a comma: zones whose clients should use the endpoint
 	ForNodes string    // hints, each followed by a comma: nodes whose clients should use the endpoint
-	Hostname string    // name of the pod, if a headless service gives it one
+	Hostname string    // hostname of the pod within a headless service; empty: none
 	Workload *Workload // nil if unknown
 }
 
@@ -152,21 +152,21 @@ const (
 // routes for a client.
 type Route struct {
 	Name           string   // namespace/name/rule; a rule without a name is numbered
-	GRPC           bool     // for gRPC calls only
+	GRPC           bool     // it applies only to gRPC calls
 	Port           uint16   // port of the parent; 0: all its ports
 	Namespaces     []string // namespaces of the clients to which it applies; none: all
 	Matches        []Match  // at most one; none: everything matches
 	Filters        []Filter
 	Backends       []Backend     // none: the response is 500, as the Gateway API requires, or UNAVAILABLE for gRPC
-	Timeout        time.Duration // of the request; 0: none
-	BackendTimeout time.Duration // of one attempt; 0: none
+	Timeout        time.Duration // limit of the whole request; 0: none
+	BackendTimeout time.Duration // limit of one attempt; 0: none
 	Retry          *Retry
 }
 
 // A Match is a condition on a request. All fields that are set must match.
 type Match struct {
 	Path    *Text
-	Call    *Call // of a GRPCRoute, in place of Path
+	Call    *Call // in a GRPCRoute it replaces Path
 	Headers []Pair
 	Query   []Pair
 	Method  string
@@ -189,8 +189,8 @@ type TextKind string
 
 const (
 	Exact  TextKind = "exact"
-	Prefix TextKind = "prefix" // by path elements
-	RegExp TextKind = "regexp" // in RE2's syntax
+	Prefix TextKind = "prefix" // compared by whole path elements
+	RegExp TextKind = "regexp" // a regular expression of RE2
 )
 
 // A Pair is a header or a query parameter to match.
@@ -242,7 +242,7 @@ type PathChange struct {
 // of a service's route is usually that service. And if one service's endpoints change, other services with a
 // route to it must not change.
 type Backend struct {
-	Kind            string // kind in the route if it is not Service; there is never such a backend
+	Kind            string // kind in the route if it is not Service; such a backend is never resolved
 	Namespace, Name string // names in the route
 	Host            string // [Service.Host]; empty: the backend is not [Resolved], and its share gets 500
 	Port            uint16

@@ -132,7 +132,7 @@ type RouteSpec struct {
 	Name, Namespace string
 	GRPC            bool // a GRPCRoute
 	Created         time.Time
-	Generation      int64 // of the object; 0 in files
+	Generation      int64 // metadata.generation of the object; 0 in files
 	Parents         []Parent
 	// Names contain only the rule's name. Port, Namespaces and the Host of backends are unset.
 	Rules []Route
@@ -141,7 +141,7 @@ type RouteSpec struct {
 // A Parent is a service to which a route is attached.
 type Parent struct {
 	Namespace, Name string
-	Port            uint16 // 0: the port with the name Section, or all ports
+	Port            uint16 // 0: the port with the name Section or, if that is empty, all ports
 	Section         string
 }
 

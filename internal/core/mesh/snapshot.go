@@ -24,16 +24,16 @@ type Mesh struct {
 
 // Tables contain the data of a snapshot, as computed by package build.
 type Tables struct {
-	Services       *persistent.Map[string, *Service]     // by host
+	Services       *persistent.Map[string, *Service]     // services by host
 	VIPs           *persistent.Map[netip.Addr, string]   // hosts of services, by virtual address
 	Workloads      *persistent.Map[Key, *Workload]       //
 	Addresses      *persistent.Map[Location, Key]        // keys of workloads
 	ServicesOf     *persistent.Map[Key, *[]string]       // hosts of a workload's services
-	Ignored        *persistent.Map[string, *IgnoredList] // by namespace
-	Zones          *persistent.Map[string, string]       // by node
+	Ignored        *persistent.Map[string, *IgnoredList] // lists by namespace
+	Zones          *persistent.Map[string, string]       // zones by node
 	Routes         *persistent.Map[Key, *RouteSpec]      //
 	Grants         *persistent.Map[Grant, bool]          //
-	Authorizations *persistent.Map[Key, *Authorization]  // by workload
+	Authorizations *persistent.Map[Key, *Authorization]  // policies by workload
 	Guarded        *persistent.Map[string, bool]         // namespaces with AuthorizationPolicies
 }
 

@@ -230,7 +230,7 @@ func TestFilesThatDoNotBelongTogetherAreRefused(t *testing.T) {
 			if err := a.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), tt.want) {
 				t.Errorf("Reload = %v, want an error with %q", err, tt.want)
 			}
-			sign(t, a, shop, 0) // with the previous files
+			sign(t, a, shop, 0) // it still signs, with the previous files
 		})
 	}
 }

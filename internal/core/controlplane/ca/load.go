@@ -34,7 +34,7 @@ var layouts = []layout{
 
 // A signer is the parsed content of the authority's files at one time.
 type signer struct {
-	cert   *x509.Certificate // for an external authority: the control plane's own certificate
+	cert   *x509.Certificate // signing certificate; with an external authority, the control plane's own one
 	key    crypto.Signer
 	chain  []*x509.Certificate // cert and its intermediates, without the root; empty for a root
 	root   *x509.Certificate   // the root of cert

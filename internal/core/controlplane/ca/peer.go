@@ -64,7 +64,7 @@ func peerState(ctx context.Context) tls.ConnectionState {
 		switch info := p.AuthInfo.(type) {
 		case credentials.TLSInfo:
 			return info.State
-		case interface{ ConnectionState() tls.ConnectionState }: // from package conns
+		case interface{ ConnectionState() tls.ConnectionState }: // the AuthInfo of package conns
 			return info.ConnectionState()
 		}
 	}

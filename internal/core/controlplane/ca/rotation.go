@@ -116,7 +116,7 @@ func mayRotate(c Contents, s *signer) error {
 
 // A step is a change of the store that is due now. If none is due, it contains only the time of the next one.
 type step struct {
-	name string   // for the log; empty: nothing is due
+	name string   // description for the log; empty: nothing is due
 	next Contents // contents after the step
 	root *x509.Certificate
 	due  time.Time // time of the next step; zero: none follows

@@ -24,7 +24,7 @@ type rotating struct {
 	time   time.Time
 	key    crypto.Signer
 	signed []*x509.Certificate
-	roots  map[time.Time][]*x509.Certificate // by the time at which they were current
+	roots  map[time.Time][]*x509.Certificate // roots in the store, by time
 	most   int                               // largest number of roots at one time
 	right  map[string]bool                   // certificates with the roots by which they were already verified
 }
@@ -189,7 +189,7 @@ func TestACrashAtAnyStepOfARotation(t *testing.T) {
 						}
 						a = r.start()
 						r.check(a)
-						continue // without advancing the clock
+						continue // the clock does not advance
 					}
 					r.check(a)
 					r.time = r.time.Add(time.Hour)
@@ -214,7 +214,7 @@ func TestReplicasDoEachStepOnce(t *testing.T) {
 	r.request()
 	between := false
 	r.store.around = func(update func() error) error {
-		if !between { // two is faster than one
+		if !between { // replica two is faster than replica one
 			between = true
 			r.advance(two)
 		}

@@ -273,7 +273,7 @@ func TestADeletedStoreIsWrittenBack(t *testing.T) {
 	written := make(chan struct{}, 10)
 	defer s.Watch(func() { written <- struct{}{} })()
 	s.remove()
-	<-written // by the removal
+	<-written // the removal
 	<-written
 	s.mu.Lock()
 	defer s.mu.Unlock()

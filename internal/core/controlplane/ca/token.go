@@ -28,7 +28,7 @@ const DefaultAudience = "istio-ca"
 // Limits of tokens.
 const (
 	maxToken   = 16 << 10
-	tokenSkew  = time.Minute // between the issuer's clock and ours
+	tokenSkew  = time.Minute // maximum difference between the issuer's clock and ours
 	defaultTTL = time.Hour
 )
 

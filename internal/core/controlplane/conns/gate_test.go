@@ -76,7 +76,7 @@ func TestAnAddressHasItsShare(t *testing.T) {
 		if granted != 2 {
 			t.Fatalf("%d are granted, want the first of each address", granted)
 		}
-		cancel() // its second request no longer waits
+		cancel() // the second request of the first address no longer waits
 		synctest.Wait()
 		four()
 		if enter(t.Context(), 1, 5); granted != 3 || g.free != 0 || len(g.waiting) != 0 || g.turns.Len() != 0 {

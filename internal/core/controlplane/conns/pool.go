@@ -10,7 +10,7 @@ import (
 type pool struct {
 	most  int
 	n     int                    // number of connections
-	slots map[netip.Addr][]*slot // by address, the oldest first
+	slots map[netip.Addr][]*slot // connections by address, the oldest first
 }
 
 func newPool(most int) *pool { return &pool{most: most, slots: map[netip.Addr][]*slot{}} }

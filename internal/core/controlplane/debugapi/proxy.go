@@ -23,7 +23,7 @@ type Proxy struct {
 	Excess    int            `json:"excess"`
 	Notes     []string       `json:"notes"`
 
-	// The replica to which the proxy is connected; set if several replicas were asked.
+	// Replica is the one to which the proxy is connected. It is set if the list comes from several replicas.
 	Replica      string           `json:"replica"`
 	ControlPlane contract.Version `json:"controlPlane"`
 
@@ -166,7 +166,7 @@ func FindOne(all []Proxy, pod string) (Proxy, error) {
 	return newest, nil
 }
 
-// OneLine replaces line ends and control characters in text from elsewhere, so that it fits into a table.
+// OneLine replaces line ends and control characters by spaces, so that a text fits into a row of a table.
 func OneLine(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r <= ' ' || r == 0x7f }), " ")
 }

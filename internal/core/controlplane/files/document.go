@@ -24,7 +24,7 @@ type document struct {
 // parsed is the part of a document that does not depend on its position in a file.
 type parsed struct {
 	objects []objects.Object
-	items   []int // for a list: the lines of its items within the document
+	items   []int // for a Kubernetes List, the lines of its items within the document
 }
 
 // split returns the documents of a file. It leaves out those that contain only comments.

@@ -50,8 +50,8 @@ type file struct {
 	parts      map[mesh.Key]place
 	documents  map[[sha256.Size]byte]parsed // the documents without mistakes, by the SHA-256 of their text
 	ignored    map[string]bool              // kinds that the mesh does not use
-	namespaces []manifest.Namespace         // of the current version, even if it has problems
-	problems   []Problem                    // of the current version; if there are any, the parts are from an earlier one
+	namespaces []manifest.Namespace         // those in the current version, even if it has problems
+	problems   []Problem                    // those of the current version; if there are any, parts is from an earlier one
 	valid      bool                         // a version without problems has been read
 }
 

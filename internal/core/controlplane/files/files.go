@@ -1,7 +1,7 @@
 // Package files builds a mesh from a folder of Kubernetes manifests, and watches it.
 //
 // It reads all files that end in .yaml, .yml or .json, also in subfolders, except names that begin with
-// a dot. Kinds that mean nothing for a mesh are ignored.
+// a dot. Kinds that the mesh does not use are ignored.
 //
 // A file is valid or invalid as a whole. A mistake in it is a [Problem], and its last valid version stays in
 // use, so that a mistake during editing removes nothing from a running mesh. If an object occurs in two

@@ -14,7 +14,7 @@ type Problem struct {
 	Line     int    // line in the file; 0: unknown
 	Object   string // kind namespace/name
 	Field    string // path within the object
-	Message  string // what is wrong, and what would be valid
+	Message  string // description of the mistake, and the valid values
 }
 
 func (p Problem) String() string {

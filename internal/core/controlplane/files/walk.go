@@ -12,7 +12,7 @@ import (
 // A listing is the content of a folder and its subfolders.
 type listing struct {
 	files    []string               // the manifests
-	folders  map[string]fs.FileInfo // by path, including the folder itself and the targets of links
+	folders  map[string]fs.FileInfo // all folders by path, including the root folder and the targets of links
 	unread   []string               // folders that could not be read
 	problems []Problem
 }

@@ -47,7 +47,7 @@ func newWatch(root string, o Options, s *Source) (*watch, error) {
 		err = refused
 	}
 	if err == nil && filepath.Dir(root) != root {
-		err = w.add(filepath.Dir(root)) // for events on the folder itself
+		err = w.add(filepath.Dir(root)) // its events include the replacement of the root folder
 	}
 	if err != nil {
 		inotify.Close()
@@ -149,7 +149,7 @@ func (w *watch) all() {
 	w.leave(unmoved) // first, because inotify would take a new folder at a path for the former one
 	l, err := walk(w.root, w.enter)
 	if err != nil {
-		// The folder is probably being replaced; an empty mesh would be wrong.
+		// The folder is probably being replaced, so the mesh must not become empty.
 		w.folder.last.problems = []Problem{{File: w.root, Message: err.Error() + "; its former content stays in use"}}
 		return
 	}
@@ -163,7 +163,7 @@ func (w *watch) all() {
 
 func (w *watch) publish(began time.Time) {
 	m := w.folder.builder.Mesh()
-	problems := w.folder.problems() // of the mesh that was just built
+	problems := w.folder.problems() // must follow the call of Mesh, because it includes the conflicts in that mesh
 	for _, kind := range w.folder.takeIgnored(w.ignored) {
 		w.o.Log.Info("kind without a meaning for the mesh: ignored", "kind", kind)
 	}

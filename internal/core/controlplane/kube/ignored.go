@@ -30,7 +30,7 @@ var ignoredVersions = []string{"v1", "v1beta1", "v1alpha3", "v1alpha2", "v1alpha
 // without them, because the installed role may be older and not allow outriderd to read them.
 func (s *Source) ignoredKinds() []kind {
 	var out []kind
-	for definition, name := range foreign.Resources() { // any order: each is watched on its own
+	for definition, name := range foreign.Resources() { // any order: each is watched separately
 		if slices.ContainsFunc(kinds, func(k kind) bool { return k.definition == definition }) {
 			continue // outriderd reads this kind, and reports its ignored parts itself
 		}

@@ -63,7 +63,7 @@ type Meshes interface {
 // [Cluster.Source].
 func (c *Cluster) RouteStatus(namespace string, s Meshes, skip ...string) *RouteStatus {
 	w := &RouteStatus{cluster: c, namespace: namespace, source: s}
-	for resource, name := range map[string]mesh.Kind{"httproutes": mesh.KindRoute, "grpcroutes": mesh.KindGRPC} { // any order: each is watched on its own
+	for resource, name := range map[string]mesh.Kind{"httproutes": mesh.KindRoute, "grpcroutes": mesh.KindGRPC} { // any order: each is watched separately
 		if slices.Contains(skip, routesResource.Resource) {
 			break
 		}

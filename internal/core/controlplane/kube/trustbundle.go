@@ -38,7 +38,7 @@ var TrustAPIs = []TrustAPI{{"v1", 37}}
 // server and the kubelets.
 var SwitchedTrustAPIs = []TrustAPI{{"v1", 0}, {"v1beta1", 0}}
 
-// A TrustBundle keeps the mesh's roots in one ClusterTrustBundle, which pods in any namespace can
+// A TrustBundle writes the mesh's roots into one ClusterTrustBundle, which pods in any namespace can
 // mount.
 type TrustBundle struct {
 	cluster *Cluster

@@ -95,7 +95,7 @@ func (o ConfigurationOptions) rows() []row {
 	return out
 }
 
-// ownRows returns the selectors for Outrider's labels alone.
+// ownRows returns the selectors for Outrider's labels only.
 func (o ConfigurationOptions) ownRows() []row {
 	unset := requirements{hasNo(contract.OwnNamespaceLabel)}
 	out := []row{

@@ -10,7 +10,7 @@ import (
 
 // Counters contains the counts since the start of the process.
 type Counters struct {
-	Reviews  map[verdict.Code]uint64 // by outcome
+	Reviews  map[verdict.Code]uint64 // number of reviews by outcome
 	Duration Histogram
 }
 

@@ -76,7 +76,7 @@ func (w *Webhook) decide(ctx context.Context, p *place, r *admission.AdmissionRe
 	if err := decode(r.Object.Raw, &pod); err != nil {
 		return refused(BadPod, fmt.Sprintf("the object is no pod: %v", err), "")
 	}
-	pod.Namespace = cmp.Or(pod.Namespace, r.Namespace) // for a new pod only the request may name the namespace
+	pod.Namespace = cmp.Or(pod.Namespace, r.Namespace) // a new pod may lack its namespace, which the request has
 	ns, known := w.o.Namespaces(r.Namespace)
 	if !known {
 		ns = inject.Namespace{}
@@ -153,7 +153,7 @@ func (w *Webhook) inject(ctx context.Context, p *place, pod *corev1.Pod, ns inje
 			ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
 			defer cancel()
 		}
-		p.without(whole, func() { found = w.o.Commands(ctx, images) }) // without checks the deadline afterwards
+		p.without(whole, func() { found = w.o.Commands(ctx, images) }) // the method without checks the deadline at its end
 		return found
 	})
 }

@@ -91,7 +91,7 @@ type reply struct {
 	header   http.Header
 	body     []byte
 	response admission.AdmissionResponse
-	message  string // from the Status
+	message  string // message of the Status
 	kind     string
 }
 

@@ -56,7 +56,7 @@ type Options struct {
 type Limits struct {
 	MaxBody     int64         // in bytes; default 3 MiB, the API server's own limit for a request
 	Concurrency int           // reviews at the same time; default one for each processor, but at least two
-	Timeout     time.Duration // for a review, including reading its body; default 30s, the API's maximum
+	Timeout     time.Duration // maximum time for a review and its body; default 30s, the API's maximum
 }
 
 // Limits for all clients together. A review takes some 20 times its size in memory until it is answered, and
@@ -318,7 +318,7 @@ func timeoutOf(r *http.Request, most time.Duration) (time.Duration, error) {
 // occupies a part of the gate bytes meanwhile.
 func (w *Webhook) read(rw http.ResponseWriter, r *http.Request, until time.Time) ([]byte, error) {
 	control := http.NewResponseController(rw)
-	// In tests the connection may not support deadlines.
+	// Errors of SetReadDeadline are ignored, because connections in tests may not support deadlines.
 	due := time.Now().Add(bodyMoment + time.Duration(r.ContentLength)*time.Second/bodyRate)
 	if due.Before(until) {
 		until = due
@@ -366,5 +366,5 @@ func send(rw http.ResponseWriter, code int, body []byte) {
 	h.Set("Content-Type", "application/json")
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	rw.WriteHeader(code)
-	rw.Write(body) // an error means that the client is gone
+	rw.Write(body) // an error means that the client has disconnected
 }

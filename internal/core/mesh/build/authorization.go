@@ -21,7 +21,7 @@ type authorizations struct {
 	// bySelector contains the policies by one label of their selector; those without a selector by a label
 	// with an empty key.
 	bySelector multimap[label, *mesh.AuthorizationSpec]
-	in         multimap[string, *mesh.AuthorizationSpec] // by namespace
+	in         multimap[string, *mesh.AuthorizationSpec] // policies by namespace
 	digests    map[*mesh.AuthorizationSpec]string
 	tooLarge   multimap[string, mesh.Key] // workloads whose policies exceed maxAuthorization, by namespace
 	table      persistent.Table[mesh.Key, *mesh.Authorization]

@@ -37,7 +37,7 @@ func TestWhichPolicyHolds(t *testing.T) {
 	for name, tt := range map[string]struct {
 		parts     []mesh.Part
 		want      string
-		conflicts []string // text that each message must contain
+		conflicts []string // for each conflict, a text that its message must contain
 	}{
 		"none":                       {nil, "", nil},
 		"of the Service":             {[]mesh.Part{backendPolicy("p", 0, 1, web)}, "80=1 81=1", nil},

@@ -20,7 +20,7 @@ const (
 // ignored contains the objects that only other meshes support.
 type ignored struct {
 	root  string                              // the root namespace
-	in    multimap[string, *mesh.IgnoredSpec] // by namespace
+	in    multimap[string, *mesh.IgnoredSpec] // objects by namespace
 	stale set[string]                         // namespaces to be computed again
 	table persistent.Table[string, *mesh.IgnoredList]
 }

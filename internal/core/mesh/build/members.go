@@ -11,7 +11,7 @@ import (
 
 // A member is an endpoint of a service, with the key of its workload, which may not be computed yet.
 type member struct {
-	mesh.Endpoint // without Workload
+	mesh.Endpoint // the field Workload is unset
 	workload      mesh.Key
 }
 

@@ -15,8 +15,8 @@ import (
 // routes contains the HTTPRoutes and GRPCRoutes, by the services to which they refer.
 type routes struct {
 	ofParent multimap[mesh.Key, *mesh.RouteSpec]
-	toName   multimap[mesh.Key, *mesh.RouteSpec]   // by backend
-	toSpace  multimap[mesh.Grant, *mesh.RouteSpec] // by the grant for all services in a backend's namespace
+	toName   multimap[mesh.Key, *mesh.RouteSpec]   // routes by the service of a backend
+	toSpace  multimap[mesh.Grant, *mesh.RouteSpec] // routes by the grant for all services in the namespace of a backend
 	table    persistent.Table[mesh.Key, *mesh.RouteSpec]
 	stale    set[mesh.Key]
 }
@@ -34,7 +34,7 @@ func (x *routes) set(r *mesh.RouteSpec, present bool) {
 
 func (x *routes) to(service mesh.Key) set[*mesh.RouteSpec] { return x.toName[service] }
 
-// into returns the routes of one kind and namespace that have a backend in the other namespace.
+// into returns the routes with the kind and namespace of from that have a backend in the given namespace.
 func (x *routes) into(from mesh.GrantFrom, namespace string) set[*mesh.RouteSpec] {
 	return x.toSpace[mesh.Grant{From: from, Namespace: namespace}]
 }

@@ -32,12 +32,12 @@ func (s *service) sortedSlices() []*mesh.SliceSpec {
 // their dependencies.
 type services struct {
 	byName         map[mesh.Key]*service
-	bySelector     multimap[label, mesh.Key]      // by one label in their selector
+	bySelector     multimap[label, mesh.Key]      // services by one label in their selector
 	bySliceAddress multimap[netip.Addr, mesh.Key] // services with the address in a slice
 	bySlicePod     multimap[mesh.Key, mesh.Key]   // services with the pod in a slice
 	conflicts      map[mesh.Key][]Conflict        // also contains names without a Service that policies target
 	stale          set[mesh.Key]
-	table          persistent.Table[string, *mesh.Service] // by host
+	table          persistent.Table[string, *mesh.Service] // services by host
 }
 
 // touch marks a service and returns its state. If there is none, it creates it.

@@ -15,13 +15,13 @@ const maxMembersOfNamespace = 50_000
 
 // sizes counts the endpoints in the slices of services, each multiplied by the ports of its slice.
 type sizes struct {
-	of    map[string]*namespaceSize // by namespace
+	of    map[string]*namespaceSize // counts by namespace
 	stale set[string]               // namespaces to be computed again
 }
 
 type namespaceSize struct {
 	all  int
-	of   map[string]int // by service
+	of   map[string]int // endpoints by service
 	left set[string]    // services without endpoints, because the limit is exceeded
 }
 

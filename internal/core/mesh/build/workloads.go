@@ -17,7 +17,7 @@ type workload struct {
 // workloads contains the workloads that exist, with indexes by everything that can select them.
 type workloads struct {
 	byID        map[mesh.Key]*workload
-	byLabel     multimap[label, mesh.Key] // by each of their labels
+	byLabel     multimap[label, mesh.Key] // workloads by each of their labels
 	byNamespace multimap[string, mesh.Key]
 	outside     set[mesh.Key] // Hosts
 	stale       set[mesh.Key]

@@ -82,7 +82,7 @@ type BackendAbort struct {
 
 const (
 	maxTargets = 16        // as in the Gateway API's policies
-	maxLimit   = 1<<31 - 1 // of a number of connections or requests
+	maxLimit   = 1<<31 - 1 // maximum of a number of connections or requests
 	maxTime    = time.Hour
 	maxIdle    = 24 * time.Hour
 )

@@ -48,7 +48,7 @@ func (o Object) String() string {
 // A FieldError is the reason why one field is invalid.
 type FieldError struct {
 	Field   string // path in the object; empty: the object as a whole
-	Message string // what is invalid, and what would be valid
+	Message string // description of the mistake, and the valid values
 }
 
 // FieldErrors are all errors in one object.

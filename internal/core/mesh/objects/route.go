@@ -24,7 +24,7 @@ func HTTPRoute(r *gatewayv1.HTTPRoute) (*mesh.RouteSpec, error) {
 // A routeReader reads an HTTPRoute or a GRPCRoute.
 type routeReader struct {
 	check
-	namespace string // of the route
+	namespace string // namespace of the route
 }
 
 // route reads an HTTPRoute or a GRPCRoute; read converts one of its rules.

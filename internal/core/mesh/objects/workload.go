@@ -130,7 +130,7 @@ type HostSpec struct {
 	Addresses      []string          `json:"addresses,omitempty"`
 	ServiceAccount string            `json:"serviceAccount,omitempty"`
 	Labels         map[string]string `json:"labels,omitempty"` // in addition to the labels in the metadata
-	Ports          map[string]int32  `json:"ports,omitempty"`  // by name, to which a targetPort can refer
+	Ports          map[string]int32  `json:"ports,omitempty"`  // port numbers by name; a targetPort can refer to a name
 	Zone           string            `json:"zone,omitempty"`
 	Proxied        *bool             `json:"proxied,omitempty"`     // default: true
 	TokenSHA256    string            `json:"tokenSHA256,omitempty"` // SHA-256 of its one-time token, in hex
