@@ -116,7 +116,7 @@ func rules(all map[string]runtime.Object) []string {
 	return out
 }
 
-// Each role is bound to the only service account, and contains no wildcard.
+// Each role is bound to the only service account, and has no wildcard.
 func TestRolesAreBound(t *testing.T) {
 	all := objects(t, nil)
 	roles, bound := []string{}, []string{}
@@ -147,7 +147,7 @@ func TestPermissionsGoWithTheirFeatures(t *testing.T) {
 	before := rules(objects(t, nil))
 	for text, tt := range map[string]struct {
 		flag    string
-		removed string // matches each removed rule
+		removed string // pattern that each removed rule must match
 		some    int
 	}{
 		"features: {gatewayRoutes: false}":                      {"--skip-kind=httproutes", "httproutes|grpcroutes|referencegrants|customresourcedefinitions", 5},
@@ -418,7 +418,7 @@ func TestNodes(t *testing.T) {
 	if rules := get[*rbac.ClusterRole](t, all, "ClusterRole/outrider-node").Rules; len(rules) != 1 || !slices.Equal(rules[0].Verbs, []string{"get", "patch"}) || !slices.Equal(rules[0].Resources, []string{"nodes"}) {
 		t.Errorf("it may %v", rules)
 	}
-	// The control plane watches the nodes if it injects.
+	// The control plane watches the nodes if it also injects pods.
 	for text, want := range map[string]bool{"node: {enabled: true}": true, "": false, "node: {enabled: true}\nfeatures: {injection: false}": false} { // any order: each is a case
 		all := objects(t, values(t, text))
 		follows := slices.Contains(get[*appsv1.Deployment](t, all, "Deployment/outriderd").Spec.Template.Spec.Containers[0].Args, "--nodes")

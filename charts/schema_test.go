@@ -136,7 +136,7 @@ func TestSchemaHasEveryKey(t *testing.T) {
 	}
 	for _, k := range settings.Keys() {
 		path := strings.TrimSuffix(k.Name, ".*")
-		if k.Surface != settings.InValues || path == "pilot.env" || strings.HasPrefix(path, "env.") { // any variable is allowed; env is Istio's place for the values below pilot.env
+		if k.Surface != settings.InValues || path == "pilot.env" || strings.HasPrefix(path, "env.") { // any environment variable is allowed
 			continue
 		}
 		s, rest := at(root, path)
@@ -212,7 +212,7 @@ func object(path string, value any) map[string]any {
 
 // If a value has the wrong type, rendering fails, and the error contains the path.
 func TestEveryTypeIsChecked(t *testing.T) {
-	log.SetOutput(io.Discard) // silences Helm's log about tables that are none
+	log.SetOutput(io.Discard) // Helm warns when a value that should be a table is not one
 	defer log.SetOutput(os.Stderr)
 	for path, s := range leaves("", readSchema(t)) { // any order: the cases are independent
 		if without(s) {

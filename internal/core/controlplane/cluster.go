@@ -148,7 +148,7 @@ func (a *admission) webhookConfiguration() string {
 		return name
 	}
 	options, err := a.injection()
-	if err != nil { // it was valid when the webhook was opened
+	if err != nil { // the files were valid when the webhook was opened
 		return ""
 	}
 	usual, err := webhook.Configuration(webhook.ConfigurationOptions{Revision: revisionOf(options)})

@@ -48,13 +48,13 @@ type Options struct {
 	// used tokens are then recorded in the cluster too. If it does not exist, [contract.AuthoritySecret] is
 	// created; with any other name outriderd waits for it. Default: the authority is in State.
 	CASecret string
-	// ServingSecret is set if another authority signs the proxies' certificates. It is the Secret in
-	// Namespace of Cluster that contains the control plane's own certificate (tls.crt, tls.key,
-	// ca.crt); outriderd waits until it exists. ServingFiles is a folder with the same files. Default:
-	// this process is the authority.
+	// ServingSecret and ServingFiles are for a mesh in which another authority signs the proxies'
+	// certificates. ServingSecret is the Secret in Namespace of Cluster that contains the control plane's own
+	// certificate (tls.crt, tls.key, ca.crt); outriderd waits until it exists. ServingFiles is a folder with
+	// the same files. Default: this process is the authority.
 	ServingSecret, ServingFiles string
-	// RootsFrom is a ConfigMap in Namespace with additional roots, such as istio-ca-root-cert that
-	// istio-csr writes; for use with ServingSecret. Default: none.
+	// RootsFrom is a ConfigMap in Namespace with additional roots, for use with ServingSecret. An example is
+	// istio-ca-root-cert, which istio-csr writes. Default: none.
 	RootsFrom string
 	// TrustBundle is one of [TrustBundleModes]. It determines whether the roots are also published as a
 	// ClusterTrustBundle, which injected pods mount instead of their namespace's ConfigMap; default off.
@@ -99,7 +99,7 @@ type Options struct {
 	WebhookConfiguration string
 
 	Life    time.Duration // lifetime of a certificate whose request names none; default 24h
-	MaxLife time.Duration // longest lifetime that a request may name; default 24h, or Life if that is longer
+	MaxLife time.Duration // longest lifetime of a certificate; default 24h, or Life if that is longer
 	Log     *slog.Logger  // default: none
 
 	// Ready is called with the listening addresses once the control plane has started. It may be nil.
@@ -110,7 +110,7 @@ type Options struct {
 type Diagnoser interface {
 	// Run watches and diagnoses pods until ctx ends. After it has returned, it may be called again.
 	Run(ctx context.Context)
-	// Counts returns the number of diagnoses by cause, including causes that never occurred.
+	// Counts returns the number of diagnoses by cause. Causes that never occurred have 0.
 	Counts() map[string]uint64
 }
 

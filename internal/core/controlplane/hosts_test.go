@@ -213,7 +213,7 @@ func TestAHostThatIsRemovedIsNotServed(t *testing.T) {
 	// Other changes of the mesh do not end streams.
 	put(t, filepath.Join(folder, "other.yaml"), "{apiVersion: v1, kind: Service, metadata: {name: a, namespace: shop}, spec: {clusterIP: 10.96.0.1, ports: [{name: http, port: 80}]}}")
 	for name, s := range map[string]stream{"the host": hosts, "the pod": pods} {
-		if _, err := s.Recv(); err != nil { // the listener has another port
+		if _, err := s.Recv(); err != nil { // the change adds a port to the listener
 			t.Fatalf("%s after a change: %v", name, err)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 type trimmer struct {
 	after time.Duration // time since the last proxy connected
 	least int           // minimum number of proxies; fewer are not worth a collection
-	free  func()        // takes 0.1 s of a processor for 300 MB
+	free  func()        // runs the collector; takes 0.1 s of a processor for 300 MB
 
 	mu    sync.Mutex
 	n     int // number of proxies since the last collection

@@ -24,7 +24,7 @@ const (
 // A nameService resolves names in the mesh for the DNS proxies of pods. Pods do not receive a table of names;
 // instead, each query causes a look-up in the current mesh.
 type nameService struct {
-	mesh func() *mesh.Mesh // the current one
+	mesh func() *mesh.Mesh // returns the current mesh
 	// identify returns the caller, whose namespace determines which services it may see. Its error is a gRPC
 	// status.
 	identify func(context.Context) (ca.Identity, error)
@@ -71,8 +71,8 @@ func lookupName(m *mesh.Mesh, name, clientNamespace string) wire.Answer {
 	return a
 }
 
-// lookupOnce returns the full name of a service or pod that the client may see, and either its
-// addresses or the target of its ExternalName. The host is empty if there is no such name.
+// lookupOnce returns the full name of a service or pod that the client may see, with its addresses or, for an
+// ExternalName, the target. The host is empty if there is no such name.
 func lookupOnce(m *mesh.Mesh, name, clientNamespace string) (host string, addresses []netip.Addr, target string) {
 	if s := m.Resolve(name, clientNamespace); s != nil {
 		switch {

@@ -34,7 +34,7 @@ type plane struct {
 	opened    chan struct{}          // closed when the authority, the parts that need it and the listeners are ready
 	awaited   atomic.Pointer[string] // reason why the authority is not open yet
 
-	byIdentity, byClaim *xds.Server // byClaim: nil without a plaintext port
+	byIdentity, byClaim *xds.Server // byClaim is nil without a plaintext port
 	secure, plain       port
 	tls                 *tls.Config // TLS configuration of the port secure
 

@@ -31,7 +31,7 @@ const (
 	// maxAnonymousCalls can be low, because clients without an identity make one call at a time.
 	maxAnonymousCalls = 4
 
-	maxHeaders = 32 << 10 // a token may take 16 KiB
+	maxHeaders = 32 << 10 // enough for a token, which may have 16 KiB
 
 	// window limits the bytes of a request that a client may send before the server reads them.
 	window = 64 << 10
@@ -58,11 +58,12 @@ type port struct {
 // serverOptions returns the options that all servers share.
 func serverOptions(more ...grpc.ServerOption) []grpc.ServerOption {
 	return append([]grpc.ServerOption{
-		// Envoy sends a ping every few seconds; by default gRPC would close the connection for that.
+		// Envoy sends a ping every few seconds. With gRPC's default policy the server would close the
+		// connection because of that.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
-		grpc.ReadBufferSize(0), // a TLS connection has a buffer already
+		grpc.ReadBufferSize(0), // no buffer, because a TLS connection has one already
 		grpc.ConnectionTimeout(prefaceTimeout),
 		grpc.Creds(conns.Credentials()), grpc.InTapHandle(conns.Tap),
 		grpc.ForceServerCodecV2(xds.Codec()),

@@ -90,9 +90,9 @@ func first[T any](all []T) ([]T, int) {
 
 // A row describes one proxy in the table of the status page.
 type row struct {
-	Acked    string // accepted versions of all types
+	Acked    string // accepted versions of all types, joined by commas
 	InSync   bool
-	Rejected string // the type and reason
+	Rejected string // type and reason of the first rejection
 }
 
 func proxyRow(p xds.ProxyStatus) row {

@@ -38,7 +38,7 @@ func (b byToken) serve(service any, s grpc.ServerStream, info *grpc.StreamServer
 	if !caller.Expiry.IsZero() {
 		left = min(left, time.Until(caller.Expiry))
 	}
-	// The connection stays open longer than its stream, so that the client can read the status.
+	// The connection is closed later than its stream, so that the client can read the stream's status.
 	if err := conns.Identify(s.Context(), caller.Identity.String(), time.Now().Add(left+ageGrace)); err != nil {
 		return status.Error(codes.ResourceExhausted, err.Error())
 	}
@@ -52,7 +52,7 @@ func (b byToken) serve(service any, s grpc.ServerStream, info *grpc.StreamServer
 
 type tokenKey struct{}
 
-// tokenOf returns the identity that the stream's token proved; false: the client used no token.
+// tokenOf returns the identity that the token of a stream proved; false: the client used no token.
 func tokenOf(ctx context.Context) (ca.Identity, bool) {
 	id, ok := ctx.Value(tokenKey{}).(ca.Identity)
 	return id, ok

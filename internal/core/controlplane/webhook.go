@@ -70,7 +70,7 @@ type admission struct {
 	reviews *http.Server
 	clients *webhook.Clients // clients that the webhook accepts; nil: all
 	using   sync.Mutex
-	used    inject.Options // the current options of webhook
+	used    inject.Options // options that the webhook uses now
 }
 
 // open creates the webhook and its server, if the webhook is to be served.
@@ -138,7 +138,7 @@ func (i Injection) settings(log *slog.Logger) (out inject.Options, err error) {
 // telemetry reads the settings of access logs, tracing and metrics. They stay the same until the process
 // ends, because a change of them would change all listeners of all proxies.
 func (i Injection) telemetry() (telemetry.Settings, error) {
-	o, err := i.settings(slog.New(slog.DiscardHandler)) // injection logs the warnings
+	o, err := i.settings(slog.New(slog.DiscardHandler)) // without a log, because injection logs the warnings
 	if err != nil {
 		return telemetry.Settings{}, err
 	}
@@ -207,7 +207,7 @@ const pollFiles = 2 * time.Second
 func (a *admission) followInjection(ctx context.Context) {
 	stop := wire.WatchFiles(pollFiles, func() { a.useInjection() }, a.o.Injection.Values, a.o.Injection.MeshConfig, a.o.Injection.ClientCA)
 	defer stop()
-	a.useInjection() // they may have changed before they were watched
+	a.useInjection() // the files may have changed before they were watched
 	<-ctx.Done()
 }
 
@@ -222,7 +222,7 @@ func (a *admission) useInjection() inject.Options {
 		options = a.used
 		options.TrustSigner, options.NodeServes = a.trustSigner(), a.nodeServes()
 		if own, err := a.listen(revisionOf(options)); err == nil {
-			options.OwnLabels = own // known even if the files are invalid
+			options.OwnLabels = own // the other injectors are known even if the files are invalid
 		}
 	}
 	a.used = options

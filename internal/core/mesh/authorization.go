@@ -19,7 +19,7 @@ import (
 // Unsupported fields are treated in the same way on all ports: an ALLOW rule that cannot be evaluated allows
 // nothing, and a DENY rule denies more.
 
-// An AuthorizationSpec is an AuthorizationPolicy.
+// An AuthorizationSpec is the part for an AuthorizationPolicy.
 type AuthorizationSpec struct {
 	Name, Namespace string
 	Selector        map[string]string // none: applies to the namespace or, in the root namespace, to the mesh
@@ -77,7 +77,7 @@ func (c Condition) Judged(bytes bool) bool {
 	return c.Of != Unsupported
 }
 
-// An Authorization contains the policies that apply to a workload.
+// An Authorization contains the policies that apply to one workload.
 type Authorization struct {
 	Policies []*AuthorizationSpec // sorted by namespace and name
 	TooLarge bool                 // the policies exceed the size limit together, so everything is denied

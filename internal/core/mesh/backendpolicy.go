@@ -39,7 +39,7 @@ type Limits struct {
 	Connections           uint32
 	PendingRequests       uint32
 	Requests              uint32
-	Retries               *uint32 // concurrent retries
+	Retries               *uint32 // number of concurrent retries
 	RequestsPerConnection uint32
 	ConnectTimeout        time.Duration // limit of one attempt to connect
 	IdleTimeout           time.Duration // limit of the time without a request or bytes
@@ -48,8 +48,8 @@ type Limits struct {
 // Outliers determines when an endpoint is ejected, and for which time. A count of 0 means never.
 type Outliers struct {
 	Errors5xx       *uint32 // consecutive errors that eject an endpoint, also in the next two fields
-	GatewayErrors   *uint32 // responses with the status 502, 503 or 504
-	LocalFailures   *uint32 // failed connections
+	GatewayErrors   *uint32 // number of responses with the status 502, 503 or 504
+	LocalFailures   *uint32 // number of failed connections
 	Interval        time.Duration
 	EjectionTime    time.Duration
 	EjectionPercent *uint32
@@ -64,17 +64,17 @@ type Faults struct {
 	AbortPercent float64
 }
 
-// A RetryBudget limits retries to a percentage of the requests in an interval.
+// A RetryBudget limits retries to a percentage of the requests within an interval.
 type RetryBudget struct {
 	Percent  uint32
 	Interval time.Duration
 	Least    uint32 // number of concurrent retries that are always allowed
 }
 
-// A PortPolicy is the policy for one port of a service.
+// A PortPolicy contains the settings for one port of a service, from at most one policy of each kind.
 type PortPolicy struct {
 	Number           uint16
-	From, BudgetFrom string // the names of the BackendPolicy and of the XBackendTrafficPolicy
+	From, BudgetFrom string // names of the BackendPolicy and of the XBackendTrafficPolicy; empty: none
 	BackendPolicy
 }
 
@@ -86,7 +86,8 @@ func (s *Service) Policy(number uint16) BackendPolicy {
 	return BackendPolicy{}
 }
 
-// PortPolicy returns the policy for a port, with the names of its objects, or nil.
+// PortPolicy returns the policy for a port, with the names of the objects from which it comes; nil if there
+// is none.
 func (s *Service) PortPolicy(number uint16) *PortPolicy {
 	i, ok := slices.BinarySearchFunc(s.Policies, number, func(p PortPolicy, n uint16) int { return cmp.Compare(p.Number, n) })
 	if !ok {
@@ -102,7 +103,7 @@ func (s *Service) Uses(p *BackendPolicySpec) bool {
 	})
 }
 
-// SameFaults reports whether the same faults are injected into requests to a and to b.
+// SameFaults reports whether the same faults are injected into requests to two services.
 func SameFaults(a, b *Service) bool {
 	faults := func(s *Service) (out []PortPolicy) {
 		if s == nil {

@@ -19,7 +19,7 @@ type GrantFrom struct {
 type Grant struct {
 	From      GrantFrom
 	Namespace string // namespace of the backends
-	Service   string // empty: all in the namespace
+	Service   string // name of the service; empty: all services in the namespace
 }
 
 // A Resolution is the reason why a backend cannot be used; empty: it can.
@@ -72,7 +72,7 @@ func (m *Mesh) Resolution(r *RouteSpec, p Parent, to *Backend) Resolution {
 	})
 }
 
-// Service returns the key of the Service.
+// Service returns the key of the backend's Service.
 func (b *Backend) Service() Key { return Key{KindService, b.Namespace, b.Name} }
 
 // GrantFrom returns the value that a grant must contain to allow r.

@@ -6,7 +6,8 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// An IgnoredSpec is an object that other meshes support and Outrider does not, or not fully.
+// An IgnoredSpec is a report on an object that other meshes support, and that Outrider does not support, or
+// not fully.
 type IgnoredSpec struct {
 	Kind, Namespace, Name string
 	Guards                bool   // it should forbid something, and is not enforced as written
@@ -26,7 +27,6 @@ const IstioRoot = "istio-system"
 // namespaces.
 func RootNamespaces() []string { return []string{DefaultRoot, IstioRoot} }
 
-// Key returns the key, with the kind of the object.
 func (s *IgnoredSpec) Key() Key { return Key{Kind(s.Kind), s.Namespace, s.Name} }
 
 // Severity returns the prefix of the message about s, in /debug/problems and in a proxy's status.

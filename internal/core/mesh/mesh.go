@@ -39,7 +39,7 @@ type Config struct {
 	Telemetry telemetry.Settings // default: off
 }
 
-// A Service is a name with ports, and with addresses or endpoints.
+// A Service is a Kubernetes Service with its endpoints, and the routes and policies that apply to it.
 type Service struct {
 	Name, Namespace string
 	Host            string       // name.namespace.svc.domain, or the name of an external service
@@ -77,7 +77,7 @@ type Port struct {
 	Protocol Protocol
 }
 
-// An Endpoint is one address behind one port of a service.
+// An Endpoint is one address and port behind one port of a service.
 type Endpoint struct {
 	PortName string // name of the service's port
 	Addr     netip.Addr
@@ -101,7 +101,7 @@ type Workload struct {
 	Addresses       []netip.Addr
 	Node            string
 	Zone            string
-	Proxied         bool      // it has a proxy that supports mutual TLS
+	Proxied         bool      // it has a proxy (Outrider's or Istio's) that supports mutual TLS
 	Own             bool      // its proxy is Outrider's
 	Host            bool      // a host outside of Kubernetes
 	HostNetwork     bool      // its addresses belong to its node, so [Mesh.Workload] does not find it
@@ -110,8 +110,8 @@ type Workload struct {
 	TLS             TLSMode   // mode of all other ports
 }
 
-// An AppPort is a port of a workload's application, with the protocol that its services
-// declare; [Unknown] if they disagree.
+// An AppPort is a port of a workload's application. Its protocol is the one that all services declare for it;
+// [Unknown] if they differ.
 type AppPort struct {
 	Number   uint16
 	Protocol Protocol
@@ -134,7 +134,7 @@ const (
 	UDP         Protocol = "udp" // not captured
 )
 
-// IsHTTP reports whether the protocol consists of requests.
+// IsHTTP reports whether a connection with the protocol consists of requests.
 func (p Protocol) IsHTTP() bool { return p == HTTP || p == HTTP2 || p == GRPC }
 
 // A TLSMode determines whether a port accepts mutual TLS and plain text. The modes are those of a
@@ -147,9 +147,9 @@ const (
 	Disable    TLSMode = "DISABLE" // plain text only
 )
 
-// A Route is one rule of an HTTPRoute or a GRPCRoute with at most one match. Rules with several matches
-// are split, because the Gateway API orders matches, not rules. Use [Service.RoutesFor] to get the
-// routes for a client.
+// A Route is one rule of an HTTPRoute or a GRPCRoute, with at most one match. A rule with several matches
+// becomes several routes, because the Gateway API defines an order of matches, not of rules. Use
+// [Service.RoutesFor] to get the routes for a client.
 type Route struct {
 	Name           string   // namespace/name/rule; a rule without a name is numbered
 	GRPC           bool     // it applies only to gRPC calls
@@ -172,13 +172,13 @@ type Match struct {
 	Method  string
 }
 
-// A Call is a gRPC method to match. An empty string matches all.
+// A Call is the gRPC method that a route matches. An empty string matches all services or methods.
 type Call struct {
 	Kind            TextKind // [Exact] or [RegExp]
 	Service, Method string   // package.Service and the name of the method
 }
 
-// A Text is a string to match.
+// A Text is a text that must be equal to a value, or match a pattern.
 type Text struct {
 	Kind  TextKind
 	Value string

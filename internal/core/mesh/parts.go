@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// A Part is an object from a source: one of the Spec types. It must not be changed after
-// [build.Builder.Set].
+// A Part is an object from a source, in the form that the builder takes: one of the Spec types. It must not
+// be changed after [build.Builder.Set].
 type Part interface{ Key() Key }
 
 // A Key identifies a part.
@@ -43,7 +43,7 @@ const (
 	KindTrafficPolicy Kind = "XBackendTrafficPolicy"
 )
 
-// A ServiceSpec is a Kubernetes Service.
+// A ServiceSpec is the part for a Kubernetes Service.
 type ServiceSpec struct {
 	Name, Namespace string
 	Addresses       []netip.Addr
@@ -67,7 +67,7 @@ type PortSpec struct {
 	TargetName string
 }
 
-// A SliceSpec is an EndpointSlice.
+// A SliceSpec is the part for an EndpointSlice.
 type SliceSpec struct {
 	Name, Namespace string
 	Service         string
@@ -98,7 +98,7 @@ type SliceEndpoint struct {
 // A WorkloadSpec is a Pod that may have traffic, or a Host. A pod that has ended has no WorkloadSpec, because
 // its address may belong to another pod by now.
 type WorkloadSpec struct {
-	Workload // Ports and TLS are unset
+	Workload // its Ports and TLS are unset
 
 	Hostname, Subdomain string
 	Ready               bool
@@ -107,13 +107,13 @@ type WorkloadSpec struct {
 	NamedPorts          map[string]uint16
 }
 
-// A PolicySpec is a PeerAuthentication.
+// A PolicySpec is the part for a PeerAuthentication.
 type PolicySpec struct {
 	Name, Namespace string
 	Created         time.Time
 	Selector        map[string]string // none: applies to the namespace or, in the root namespace, to the mesh
 	Mode            Mode
-	Ports           map[uint16]Mode // only with a selector
+	Ports           map[uint16]Mode // modes of ports; used only with a selector
 }
 
 // A Mode is the mutual TLS mode in a PeerAuthentication. If it is unset, the mode of the next wider policy is
@@ -130,7 +130,7 @@ const (
 // A RouteSpec is an HTTPRoute or a GRPCRoute whose parents are services.
 type RouteSpec struct {
 	Name, Namespace string
-	GRPC            bool // a GRPCRoute
+	GRPC            bool // it is a GRPCRoute
 	Created         time.Time
 	Generation      int64 // metadata.generation of the object; 0 in files
 	Parents         []Parent

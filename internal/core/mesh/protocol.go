@@ -9,7 +9,7 @@ import "strings"
 var protocols = map[string]Protocol{
 	"http":     HTTP,
 	"http1":    HTTP,
-	"grpc-web": HTTP, // gRPC in HTTP/1.1 bodies
+	"grpc-web": HTTP, // gRPC in the bodies of HTTP/1.1 requests
 	"http2":    HTTP2,
 	"h2c":      HTTP2,
 	"grpc":     GRPC,

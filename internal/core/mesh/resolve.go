@@ -32,14 +32,15 @@ func (c Config) Host(namespace, name string) string {
 	return name + "." + namespace + ".svc." + c.Domain
 }
 
-// Special values of networking.istio.io/exportTo.
+// Special values of the annotation networking.istio.io/exportTo: all namespaces, the service's own one, and
+// none.
 const (
 	exportAll  = "*"
 	exportOwn  = "."
 	exportNone = "~"
 )
 
-// Visible reports whether s is exported to a namespace.
+// Visible reports whether clients in a namespace can see s, according to exportTo.
 func (m *Mesh) Visible(s *Service, namespace string) bool {
 	if len(s.ExportTo) == 0 {
 		return true

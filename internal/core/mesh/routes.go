@@ -13,7 +13,7 @@ import (
 // them.
 const MaxRouteBytes = 1 << 20
 
-// kind returns the kind of the route's object.
+// kind returns KindGRPC or KindRoute.
 func (r *RouteSpec) kind() Kind {
 	if r.GRPC {
 		return KindGRPC
@@ -60,7 +60,7 @@ func ExcessMessage(namespace, name string) string {
 	return fmt.Sprintf("is ignored for Service %s/%s, and so are the younger ones: with it the routes of this namespace take more than the %d KiB that they may have there; remove some, or split the Service", namespace, name, MaxRouteBytes>>10)
 }
 
-// client returns the namespace of the clients to which r applies; empty: all.
+// client returns the namespace of the clients to which r applies; empty: r applies to all clients.
 func (r *Route) client() string {
 	if len(r.Namespaces) == 0 {
 		return ""
@@ -173,7 +173,7 @@ func (s *Service) hasGRPC(client string, port uint16) bool {
 	return false
 }
 
-// Ports returns the ports of s to which p refers.
+// Ports returns those ports of s to which the parent reference p refers.
 func (p Parent) Ports(s *Service) []Port {
 	var out []Port
 	for _, has := range s.Ports {

@@ -13,7 +13,7 @@ import (
 // A Mesh is an immutable snapshot, and safe for concurrent use. The zero value is an empty mesh. Its
 // methods return shared values that must not be changed.
 type Mesh struct {
-	Config Config // no field is empty
+	Config Config // complete: no field is empty
 
 	tables Tables
 
@@ -37,10 +37,10 @@ type Tables struct {
 	Guarded        *persistent.Map[string, bool]         // namespaces with AuthorizationPolicies
 }
 
-// Of returns a mesh with these tables. The configuration must be complete.
+// Of returns a mesh with these tables. The configuration must have no empty fields, see [Config.Complete].
 func Of(c Config, t Tables) *Mesh { return &Mesh{Config: c, tables: t} }
 
-// Tables returns the tables of m.
+// Tables returns the tables of m, which must not be changed.
 func (m *Mesh) Tables() Tables { return m.tables }
 
 // A Location is the key by which a workload is found. All clients find a pod at its address, because the
@@ -51,7 +51,7 @@ type Location struct {
 	Addr      netip.Addr
 }
 
-// Location returns the location of w at one of its addresses.
+// Location returns the key by which clients find w at one of its addresses.
 func (w *Workload) Location(addr netip.Addr) Location {
 	if w.Host {
 		return Location{w.Namespace, addr}
@@ -70,7 +70,7 @@ func CompareBool(a, b bool) int {
 	return 1
 }
 
-// Service returns the service with a [Service.Host], or nil.
+// Service returns the service with the given [Service.Host], or nil.
 func (m *Mesh) Service(host string) *Service { return m.tables.Services.Get(host) }
 
 // ByName returns the service with a Kubernetes name, or nil.

@@ -221,16 +221,16 @@ func (a *Authority) complete(c Contents) (next Contents, adds bool, err error) {
 // TrustDomain returns the trust domain of the certificates that the authority signs.
 func (a *Authority) TrustDomain() string { return a.o.TrustDomain }
 
-// Roots returns the mesh's trust anchors: during a rotation, the old and the new root.
+// Roots returns the trust anchors of the mesh. During a rotation they include the old and the new root.
 func (a *Authority) Roots() []*x509.Certificate { return slices.Clone(a.loaded().roots) }
 
 // Expiry returns the time at which the signing certificate expires.
 func (a *Authority) Expiry() time.Time { return a.loaded().cert.NotAfter }
 
-// RootsPEM returns Roots in PEM.
+// RootsPEM returns the trust anchors in PEM.
 func (a *Authority) RootsPEM() []byte { return wire.MarshalCertificates(a.loaded().roots...) }
 
-// Changed returns a channel that is closed when the authority's files have changed.
+// Changed returns a channel that is closed when the signing certificate or the roots change.
 func (a *Authority) Changed() <-chan struct{} {
 	_, changed := a.current.Get()
 	return changed
@@ -269,7 +269,6 @@ func (a *Authority) reload(ctx context.Context) error {
 	return nil
 }
 
-// signer returns the signer for the contents of the store.
 func (a *Authority) signer(ctx context.Context, c Contents) (*signer, error) {
 	s, err := a.o.read(c.Files, a.now())
 	if err != nil {
@@ -300,7 +299,7 @@ func (a *Authority) Run(ctx context.Context) error {
 	defer stop()
 	for last := ""; ctx.Err() == nil; {
 		wait := longestWait
-		due, err := a.Advance(ctx) // once before waiting, for changes that the watch missed
+		due, err := a.Advance(ctx) // Advance first, for changes before the watch began
 		switch {
 		case err != nil:
 			if ctx.Err() == nil && err.Error() != last { // while files are written one by one, the set is invalid until the last
@@ -326,15 +325,15 @@ func (a *Authority) Run(ctx context.Context) error {
 // A Certificate is a signed certificate with its chain.
 type Certificate struct {
 	Leaf *x509.Certificate
-	// Chain is the response to a client, one PEM block for each entry: the leaf, its intermediates, the
-	// other roots of the mesh, and last the root of the leaf, as Istio expects.
+	// Chain is the response to a client, with one PEM block in each entry, as Istio expects: first the leaf,
+	// then its intermediates, then the other roots of the mesh, and last the root of the leaf.
 	Chain []string
 
 	served [][]byte // sent by a TLS server: the leaf and its intermediates
 }
 
-// Sign signs a certificate with the identity id for a public key. A life of zero means the default; one
-// beyond the maximum is shortened.
+// Sign signs a certificate for a public key and an identity. A life of zero means the default; a life beyond
+// the maximum is shortened. It fails if the identity is invalid or of another trust domain.
 func (a *Authority) Sign(public crypto.PublicKey, id Identity, life time.Duration) (*Certificate, error) {
 	return a.sign(public, holder{Identity: id}, life)
 }
@@ -342,7 +341,7 @@ func (a *Authority) Sign(public crypto.PublicKey, id Identity, life time.Duratio
 // A holder is the subject of a certificate.
 type holder struct {
 	Identity
-	host  string   // empty for a subject that is no host
+	host  string   // name of a host outside of Kubernetes; empty: the subject is not one
 	names []string // DNS names and addresses of a server
 }
 
@@ -435,8 +434,8 @@ func (a *Authority) identify(chain []*x509.Certificate, verified [][]*x509.Certi
 	return id, nil
 }
 
-// trusts reports whether a chain that a handshake has verified is still valid and ends at a current
-// root. It does not check the signatures again, which would take 0.08 ms.
+// trusts reports whether a chain that a handshake has verified is still valid and ends at a current root. It
+// does not verify the signatures again, which would take 0.08 ms.
 func (a *Authority) trusts(leaf *x509.Certificate, verified [][]*x509.Certificate) bool {
 	now, roots := a.now(), a.loaded().roots
 	expired := func(c *x509.Certificate) bool { return now.Before(c.NotBefore) || now.After(c.NotAfter) }

@@ -27,9 +27,9 @@ type Caller struct {
 	Method   string    // method of authentication, for the log
 	Expiry   time.Time // expiry of the token; zero: it does not expire
 
-	// Spend marks a one-time credential as used for a key, given by the SHA-256 of its public half. It
-	// is called last, when nothing else can refuse the request. If it is nil, there is nothing to mark.
-	// It returns the same kinds of errors as an [Authenticator].
+	// Spend marks a one-time credential as used. The key is the SHA-256 of the requester's public key. Spend
+	// is called last, when nothing else can refuse the request. It is nil for credentials that may be used
+	// often. It returns the same kinds of errors as an [Authenticator].
 	Spend func(key [32]byte) error
 }
 
@@ -91,7 +91,7 @@ type MutualTLS struct {
 	MayRenew func(Identity) error
 }
 
-// Authenticate checks the connection's certificate.
+// Authenticate returns the caller with the identity in the connection's certificate.
 func (m MutualTLS) Authenticate(_ context.Context, c Credentials) (Caller, error) {
 	if len(c.Chain) == 0 {
 		return Caller{}, ErrOther

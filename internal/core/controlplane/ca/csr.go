@@ -56,8 +56,8 @@ func checkKey(public crypto.PublicKey) error {
 	return nil
 }
 
-// checkNames checks that a request names nothing but id. The certificate's names come from id alone,
-// but a request for another identity is refused instead of silently changed.
+// checkNames returns a [*Refusal] if a request contains any name other than id. The certificate would contain
+// only id anyway, but the sender must learn that it does not get what it requested.
 func checkNames(csr *x509.CertificateRequest, id Identity) error {
 	for _, uri := range csr.URIs {
 		if uri.String() != id.String() {

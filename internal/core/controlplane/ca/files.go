@@ -22,13 +22,13 @@ func replace(path string, content []byte) error {
 	return nil
 }
 
-// withLock runs do under the lock of a directory, which excludes other processes.
+// withLock locks a directory, so that other processes wait, and calls do.
 func withLock(dir string, do func() error) error {
 	d, err := os.Open(dir)
 	if err != nil {
 		return err
 	}
-	defer d.Close() // also unlocks
+	defer d.Close() // closing the directory also unlocks it
 	if err := lock(d); err != nil {
 		return err
 	}

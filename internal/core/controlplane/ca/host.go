@@ -57,7 +57,8 @@ type HostTokens struct {
 	Used        UsedTokens
 }
 
-// Authenticate finds the host for which the token was issued.
+// Authenticate returns the host for which the token was issued. The caller must call Spend, which refuses a
+// token that was used before.
 func (h HostTokens) Authenticate(ctx context.Context, c Credentials) (Caller, error) {
 	if c.Bearer == "" {
 		return Caller{}, ErrOther

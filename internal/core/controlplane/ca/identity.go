@@ -11,10 +11,10 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// An Identity names a workload in a mesh.
+// An Identity is the SPIFFE identity of a workload in a mesh.
 type Identity = wire.WorkloadID
 
-// ParseIdentity parses the URI of a workload.
+// ParseIdentity parses the SPIFFE URI of a workload. It fails unless the URI has the form that Istio defines.
 func ParseIdentity(uri string) (Identity, error) {
 	id, err := spiffeid.FromString(uri)
 	if err != nil {
@@ -27,7 +27,8 @@ func ParseIdentity(uri string) (Identity, error) {
 	return Identity{TrustDomain: id.TrustDomain().Name(), Namespace: parts[2], ServiceAccount: parts[4]}, nil
 }
 
-// IdentityOf returns the identity in a certificate. SPIFFE requires exactly one URI.
+// IdentityOf returns the identity in a certificate. It fails unless the certificate has exactly one URI, as
+// SPIFFE requires.
 func IdentityOf(cert *x509.Certificate) (Identity, error) {
 	switch len(cert.URIs) {
 	case 0:

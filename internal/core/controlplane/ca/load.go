@@ -17,7 +17,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A layout lists the file names of an authority.
+// A layout is a set of names for an authority's files.
 type layout struct {
 	cert  string // the signing certificate
 	key   string
@@ -41,10 +41,10 @@ type signer struct {
 	roots  []*x509.Certificate // all trusted roots
 	pool   *x509.CertPool      // contains roots
 	tokens tokenKey
-	raw    []byte // the files, to detect changes
+	raw    []byte // content of all files, to detect changes
 }
 
-// find returns the layout of files, or false if they contain no authority.
+// find returns the layout of files. It returns false if they contain no authority.
 func find(files map[string][]byte) (layout, bool) {
 	for _, l := range layouts {
 		for _, name := range []string{l.cert, l.roots} {
@@ -92,7 +92,7 @@ func newRoot(key crypto.Signer, trustDomain string, now time.Time, life time.Dur
 	}
 	template := &x509.Certificate{
 		SerialNumber: serial,
-		// Each root has its own name, because verifiers look up a certificate's issuer by name.
+		// Each root has a different name, because verifiers find a certificate's issuer by name.
 		Subject:               pkix.Name{Organization: []string{trustDomain}, CommonName: rootName + now.UTC().Format("2006-01-02") + " " + fmt.Sprintf("%08s", serial.Text(16))[:8]},
 		NotBefore:             now.Add(-clockSkew),
 		NotAfter:              now.Add(life),
@@ -109,13 +109,13 @@ func newRoot(key crypto.Signer, trustDomain string, now time.Time, life time.Dur
 
 var errNoFile = errors.New("there is no such file")
 
-// load reads the authority in a store. Each error names the store and the file.
+// load parses the files of an authority that signs. Each error contains the store and the file.
 func load(in fmt.Stringer, files map[string][]byte, now time.Time) (*signer, error) {
 	l, _ := find(files)
 	return loadAs(in, files, l, x509.ExtKeyUsageAny, (*signer).maySign, now)
 }
 
-// loadAs reads a certificate, its key and the roots, and checks that the certificate allows this usage.
+// loadAs parses a certificate, its key and the roots. The certificate must allow the usage and pass check.
 func loadAs(in fmt.Stringer, files map[string][]byte, l layout, usage x509.ExtKeyUsage, check func(*signer) error, now time.Time) (*signer, error) {
 	s := &signer{}
 	about := func(name string, err error) error { return fmt.Errorf("%s/%s: %w", in, name, err) }
@@ -145,7 +145,8 @@ func loadAs(in fmt.Stringer, files map[string][]byte, l layout, usage x509.ExtKe
 	s.cert = own[0]
 	s.roots, err = certificates(l.roots)
 	if errors.Is(err, errNoFile) && usage == x509.ExtKeyUsageAny && s.cert.CheckSignatureFrom(s.cert) == nil {
-		s.roots, err = own[:1], nil // a start was interrupted after it had written a self-signed root
+		// A process stopped after it had written a self-signed root, before it had written the list of roots.
+		s.roots, err = own[:1], nil
 	}
 	if err != nil {
 		return nil, err
@@ -179,7 +180,6 @@ func loadAs(in fmt.Stringer, files map[string][]byte, l layout, usage x509.ExtKe
 	return s, nil
 }
 
-// maySign checks that the certificate may sign others.
 func (s *signer) maySign() error {
 	if !s.cert.IsCA || s.cert.KeyUsage != 0 && s.cert.KeyUsage&x509.KeyUsageCertSign == 0 {
 		return errors.New("the certificate may not sign others; its basic constraints need CA, its key usage keyCertSign")
@@ -187,7 +187,7 @@ func (s *signer) maySign() error {
 	return nil
 }
 
-// complete builds the chain to the root.
+// complete finds the chain from the certificate to a root. It fails if there is none.
 func (s *signer) complete(usage x509.ExtKeyUsage, now time.Time) error {
 	s.pool = poolOf(s.roots)
 	chains, err := s.cert.Verify(x509.VerifyOptions{Roots: s.pool, Intermediates: poolOf(s.chain), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{usage}})

@@ -13,17 +13,17 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// If outriderd may not write the store, another program replaces its root, often at once: the
-// certificate, key and roots change together. So that no certificate is refused meanwhile, outriderd
-// keeps its own record of the roots it has seen.
+// If outriderd may not write the store, another program replaces the root in it. Often that program replaces
+// the certificate, key and roots at once. So that no certificate is refused after that, outriderd keeps a
+// record of the roots that it has seen.
 //
-//   - A root that left the store stays trusted until the last certificate it signed has expired.
-//   - A new root is published for RootSpread before it signs. Until then a replica signs with its
-//     previous certificate. A replica that starts meanwhile does not have that one, and signs with the
-//     new one.
+//   - A root that was removed from the store stays trusted until the last certificate that it signed has
+//     expired.
+//   - A new root is published for RootSpread before it signs. Until then a replica signs with its previous
+//     certificate. A replica that starts in that time does not have the previous certificate, and signs with
+//     the new one.
 //
-// The record contains the roots, and the file rotation.json with the times, as in a rotation by
-// outriderd.
+// The record contains the roots, and the file rotation.json with the times, as in a rotation by outriderd.
 
 // overlap returns a signer that also trusts the roots in the record. It signs as s does; until s may sign, it
 // signs as the present signer does. The caller holds a.reading.

@@ -82,7 +82,7 @@ func sumOf(c *x509.Certificate) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// nextRoot returns the root that is published and does not sign yet; nil: there is none.
+// nextRoot returns the root that is published and does not sign yet; nil if there is none.
 func nextRoot(files map[string][]byte) (*x509.Certificate, error) {
 	raw, ok := files[nextCertFile]
 	if !ok {
@@ -175,7 +175,7 @@ func (a *Authority) plan(c Contents, s *signer, now time.Time) (step, error) {
 	return out, r.put(files)
 }
 
-// retired returns a root that is to be removed now, or nil. It never returns the signing root.
+// retired returns a root whose time of removal has come, or nil. It never returns the signing root.
 func (r rotation) retired(s *signer, now time.Time) *x509.Certificate {
 	for _, root := range s.roots {
 		if at, ok := r.Retire[sumOf(root)]; ok && !now.Before(at) && !root.Equal(s.root) {
@@ -225,7 +225,7 @@ func (a *Authority) publish(files map[string][]byte, s *signer, r *rotation, now
 func (a *Authority) move(files map[string][]byte, s *signer, r *rotation, next *x509.Certificate, now time.Time) {
 	until := now.Add(r.longest() + a.o.RootSpread)
 	if until.After(s.cert.NotAfter) {
-		until = s.cert.NotAfter // later no chain would verify
+		until = s.cert.NotAfter // beyond that time no chain would verify
 	}
 	if r.Retire == nil {
 		r.Retire = map[string]time.Time{}

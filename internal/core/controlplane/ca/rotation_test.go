@@ -26,7 +26,7 @@ type rotating struct {
 	signed []*x509.Certificate
 	roots  map[time.Time][]*x509.Certificate // roots in the store, by time
 	most   int                               // largest number of roots at one time
-	right  map[string]bool                   // certificates with the roots by which they were already verified
+	right  map[string]bool                   // pairs of a certificate and roots that were verified before
 }
 
 func newRotating(t *testing.T) *rotating {

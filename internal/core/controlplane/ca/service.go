@@ -32,7 +32,7 @@ func (s *Service) Register(to grpc.ServiceRegistrar) {
 	}.Register(to)
 }
 
-// CreateCertificate signs the key in a request for the caller's identity. An error is a gRPC status.
+// CreateCertificate signs the key in a request, for the caller's identity. Its error is a gRPC status.
 func (s *Service) CreateCertificate(ctx context.Context, in wire.CertificateRequest) (wire.CertificateResponse, error) {
 	log := cmp.Or(s.Log, slog.New(slog.DiscardHandler)).With("peer", peerAddress(ctx).String())
 	cert, caller, err := s.create(ctx, in)
@@ -85,8 +85,8 @@ func (s *Service) create(ctx context.Context, in wire.CertificateRequest) (*Cert
 	return cert, caller, nil
 }
 
-// Authenticate returns the caller of a gRPC call. It does not mark its credential as used. An error is
-// a gRPC status.
+// Authenticate returns the caller of a gRPC call. It does not mark the caller's credential as used. Its error
+// is a gRPC status.
 func (s *Service) Authenticate(ctx context.Context) (Caller, error) {
 	token, err := bearer(ctx)
 	if err != nil {

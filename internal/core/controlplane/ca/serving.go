@@ -42,7 +42,7 @@ type Serving struct {
 	by     *signer
 	renew  time.Time
 	expiry time.Time
-	config *tls.Config // shared by all connections for a day; contains cert and the roots of by
+	config *tls.Config // shared by all connections of a day; contains cert and the roots in by
 	day    string      // the day for which the ticket keys were derived
 }
 
@@ -61,7 +61,7 @@ func CheckName(name string) error {
 // begin with a letter: if it begins with a digit, the name is a mistyped address.
 var dnsName = regexp.MustCompile(`^(\*\.)?([a-zA-Z0-9_]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9_])?\.)*[a-zA-Z]([a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?$`)
 
-// splitNames separates DNS names and addresses.
+// splitNames separates DNS names from IP addresses.
 func splitNames(names []string) (dns []string, ips []net.IP) {
 	for _, name := range names {
 		if ip, err := netip.ParseAddr(name); err == nil {
@@ -88,8 +88,8 @@ func (a *Authority) NewServing(id Identity, names []string, life time.Duration) 
 	return s, nil
 }
 
-// Certificate returns the current certificate. If a new one cannot be signed, the old one is returned
-// as long as it is valid.
+// Certificate returns the current certificate. If a new one cannot be signed, it returns the old one as long
+// as that is valid.
 func (s *Serving) Certificate() (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -186,8 +186,8 @@ func (s *signer) ticketKeys(day time.Time) ([][32]byte, error) {
 	return keys, nil
 }
 
-// verify refuses a certificate of another trust domain, or without an identity. A host that was removed
-// may connect, because it may have a new token.
+// verify rejects the certificate of a client if it is of another trust domain or has no identity. A host that
+// was removed may connect, because it may have a new token.
 func (s *Serving) verify(state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
 		return nil

@@ -110,7 +110,7 @@ func StatusOf(ctx context.Context, store, record Store, now time.Time) (Rotation
 	return out, nil
 }
 
-// add adds the roots in a store, and those in the record, with their states.
+// add adds to out the roots in a store and in the record, with their states.
 func (out *RotationStatus) add(c, seen Contents, s *signer) error {
 	r, err := parseRotation(seen.Files)
 	if err != nil {
@@ -133,7 +133,7 @@ func (out *RotationStatus) add(c, seen Contents, s *signer) error {
 		switch at, retires := r.Retire[sumOf(root)]; {
 		case root.Equal(s.root):
 			one.State = RootSigns
-			if out.Foreign != "" && !r.Move.IsZero() { // until then a replica may sign with the previous certificate
+			if out.Foreign != "" && !r.Move.IsZero() { // before that time a replica may sign with the previous certificate
 				one.State, one.Until = RootNext, r.Move
 			}
 		case next != nil && root.Equal(next):

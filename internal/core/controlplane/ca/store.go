@@ -16,7 +16,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// Names of an authority's files, besides those in its layout.
+// Names of an authority's files, in addition to those in its layout.
 const (
 	nextCertFile  = "next-cert.pem" // the root that signs next; see rotation.go
 	nextKeyFile   = "next-key.pem"
@@ -28,7 +28,7 @@ const (
 
 // Contents are the files in a store at one time.
 type Contents struct {
-	Files   map[string][]byte // by name
+	Files   map[string][]byte // content by file name
 	Version string            // changes with each update; empty: the store does not exist
 	Own     bool              // this control plane may write the files
 }
@@ -42,17 +42,17 @@ func (c Contents) clone() Contents {
 	return c
 }
 
-// ErrConflict means that a store has changed since the version on which an update is based.
+// ErrConflict means that a store has changed since the version from which an update was made.
 var ErrConflict = errors.New("the authority's files were changed meanwhile")
 
 // A Store keeps the files of an authority. Several control planes may share one.
 type Store interface {
-	// String names the store in messages.
+	// String returns the name of the store in messages.
 	String() string
 	// Read returns the files in the store. It is no error if there are none.
 	Read(ctx context.Context) (Contents, error)
-	// Update replaces all files in one step: after a crash there are either the old files or the new
-	// ones. It returns [ErrConflict] unless the store still has the version of c; an empty version
+	// Update replaces all files in one step: after a crash there are either the old files or the new ones. It
+	// returns [ErrConflict] if the version of the store is no longer that of c. If c has no version, Update
 	// creates the store.
 	Update(ctx context.Context, c Contents) error
 	// Watch calls changed after each change, until stop is called. A call is only a hint: the receiver
@@ -60,10 +60,10 @@ type Store interface {
 	Watch(changed func()) (stop func())
 }
 
-// Directory is a store in a folder. It can also be read from a read-only mount.
+// A Directory is a store in a folder. Read also works on a read-only mount.
 type Directory string
 
-// fileNames are the files of a store; the directory may contain other files too.
+// fileNames are the names of a store's files. The directory may contain other files too.
 var fileNames = func() []string {
 	out := []string{nextCertFile, nextKeyFile, rotationFile, requestFile, tokenKeyFile}
 	for _, l := range layouts {
@@ -77,7 +77,7 @@ func (d Directory) String() string { return string(d) }
 
 func (d Directory) path(name string) string { return filepath.Join(string(d), name) }
 
-// Read first completes an update that was interrupted by a crash.
+// Read returns the files in the folder. It first completes an update that was interrupted by a crash.
 func (d Directory) Read(context.Context) (c Contents, err error) {
 	if _, err := os.Stat(string(d)); errors.Is(err, os.ErrNotExist) {
 		return contentsOf(nil), nil
@@ -107,7 +107,7 @@ func (d Directory) read() (Contents, error) {
 	return contentsOf(files), nil
 }
 
-// contentsOf uses the hash of all files as their version.
+// contentsOf returns files as contents, whose version is a hash of all files.
 func contentsOf(files map[string][]byte) Contents {
 	sum := sha256.New()
 	for _, name := range slices.Sorted(maps.Keys(files)) {
@@ -140,7 +140,7 @@ func (d Directory) Update(_ context.Context, c Contents) error {
 			next, kept := c.Files[name]
 			was, had := now.Files[name]
 			if had != kept || !bytes.Equal(next, was) {
-				changes[name] = next // nil: to be removed
+				changes[name] = next // nil: the file is to be removed
 			}
 		}
 		raw, err := json.Marshal(changes)
@@ -187,7 +187,7 @@ func (d Directory) finish() error {
 	return os.Remove(d.path(unappliedFile))
 }
 
-// Watch polls if the folder cannot be watched.
+// Watch uses inotify. If the folder cannot be watched, it reads the files every ten seconds.
 func (d Directory) Watch(changed func()) (stop func()) {
 	var paths []string
 	for _, l := range layouts {

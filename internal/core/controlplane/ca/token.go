@@ -25,7 +25,7 @@ import (
 // Istio's.
 const DefaultAudience = "istio-ca"
 
-// Limits of tokens.
+// Limits and defaults of tokens.
 const (
 	maxToken   = 16 << 10
 	tokenSkew  = time.Minute // maximum difference between the issuer's clock and ours
@@ -40,7 +40,7 @@ type Tokens struct {
 	issuer      string
 }
 
-// A tokenKey signs tokens, which contain its ID.
+// A tokenKey signs tokens. They contain its ID.
 type tokenKey struct {
 	*ecdsa.PrivateKey
 	id string
@@ -60,8 +60,8 @@ func newTokenKey(key *ecdsa.PrivateKey) (tokenKey, error) {
 	return tokenKey{key, base64.RawURLEncoding.EncodeToString(sum[:12])}, nil
 }
 
-// derivedTokenKey derives a key from the key of an authority whose files outriderd may not write, so
-// that all replicas have the same one.
+// derivedTokenKey derives a key from the authority's key. It is for an authority whose files outriderd may
+// not write, so that all replicas have the same key.
 func derivedTokenKey(authority crypto.Signer) (tokenKey, error) {
 	secret, err := x509.MarshalPKCS8PrivateKey(authority)
 	if err != nil {
@@ -122,7 +122,7 @@ type Claim struct {
 	TTL            time.Duration // default 1h
 }
 
-// claims are the claims in Kubernetes' service account tokens.
+// claims are the claims in a service account token of Kubernetes.
 type claims struct {
 	jwt.Claims
 	Kubernetes kubernetesClaims `json:"kubernetes.io"`
@@ -186,7 +186,7 @@ func (k tokenKey) parse(token string) (*jwt.JSONWebToken, error) {
 	return parsed, nil
 }
 
-// Verify returns the claim in a token, if t issued it for this audience and it is valid at now. No
+// Verify returns the claim in a token, if t issued the token for this audience and it is valid at now. No
 // error contains the token.
 func (t *Tokens) Verify(token, audience string, now time.Time) (Claim, error) {
 	by := t.key()

@@ -27,13 +27,13 @@ type FirstUse struct {
 	At  time.Time
 }
 
-// Allows reports whether the token may be used again with a key.
+// Allows reports whether the token may be used again with a key: the first key may do so for ten minutes.
 func (u FirstUse) Allows(key [32]byte, now time.Time) bool {
 	return u.Key == key && now.Before(u.At.Add(retryWindow))
 }
 
-// Used records used tokens in a file, one in each line: the hash of the token, the hash of the key, and
-// the time. Replicas may share the file.
+// Used records used tokens in a file. Each line has the hash of the token, the hash of the key, and the time
+// of the use. Replicas may share the file.
 type Used struct {
 	mu   sync.Mutex
 	path string

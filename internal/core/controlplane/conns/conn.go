@@ -94,7 +94,8 @@ func (t *transport) Read(p []byte) (int, error) {
 		}
 		time.AfterFunc(readTime, leave)
 	default:
-		// Otherwise a client that sends without a pause would occupy a processor for 10 ms at a time.
+		// Yield, because otherwise a client that sends without a pause would occupy a processor for 10 ms at
+		// a time.
 		runtime.Gosched()
 	}
 	return n, err
@@ -159,7 +160,7 @@ func (c *Conn) goAway(text string) {
 	if secure, ok := c.Conn.(*tls.Conn); ok {
 		secure.CloseWrite()
 	}
-	// Closing with unread bytes would reset the connection before the client has read the reason.
+	// Closing a connection with unread bytes would reset it before the client has read the reason.
 	discard := make([]byte, 512)
 	for {
 		if _, err := c.Conn.Read(discard); err != nil {

@@ -71,7 +71,7 @@ func TestAnAddressHasItsShare(t *testing.T) {
 		}
 		four := enter(t.Context(), 1, 4)
 		ctx, cancel := context.WithCancel(t.Context())
-		enter(ctx, 1, 4) // more than the share
+		enter(ctx, 1, 4) // with the first four it is more than the share
 		enter(t.Context(), 2, 5)
 		if granted != 2 {
 			t.Fatalf("%d are granted, want the first of each address", granted)

@@ -22,12 +22,12 @@ const (
 	// continues without a slot, and its handshake keeps its own timeout. So even if clients that stop in the
 	// middle hold all of 128 slots, 128 connections are opened per second.
 	slowOpening = time.Second
-	// maxAnonymous limits the connections after a handshake without a certificate; together they cost
-	// some 40 MB.
+	// maxAnonymous is the maximum number of connections without a certificate, after their handshake.
+	// Together they cost some 40 MB.
 	maxAnonymous = 512
-	// anonymousLife suffices to get a certificate or to begin a stream with a token, each of which
-	// needs an answer of the API server. maxAnonymousBytes suffices for several tokens of at most 16
-	// KiB.
+	// anonymousLife limits the time without an identity. It suffices to get a certificate or to begin a
+	// stream with a token, each of which needs an answer of the API server. maxAnonymousBytes limits the
+	// bytes in that time. It suffices for several tokens of at most 16 KiB.
 	anonymousLife     = 20 * time.Second
 	maxAnonymousBytes = 192 << 10
 	// handshakeTimeout allows for a node with an overloaded CPU; a handshake takes 2 round trips. It also
@@ -54,13 +54,16 @@ const (
 
 // Limits of a client, each multiplied by the number of proxies that it may have.
 const (
-	// A proxy has one connection for its configuration; its agent has one for names and occasionally
-	// one for a certificate. Connections over a broken network are closed after 40 s.
+	// connectionsPerProxy is more than the usual number: a proxy has one connection for its configuration;
+	// its agent has one for names and occasionally one for a certificate. Connections over a broken network
+	// are closed after 40 s.
 	connectionsPerProxy = 4
-	// A proxy that uses 10,000 services sends 4 MB when it reconnects, mostly names. At this rate a
-	// proxy can subscribe to 10,000 new services in 4 s.
+	// bytesBurstPerProxy and bytesRatePerProxy limit the bytes that are read. A proxy that uses 10,000
+	// services sends 4 MB when it reconnects, mostly names. At this rate it can subscribe to 10,000 new
+	// services in 4 s.
 	bytesBurstPerProxy, bytesRatePerProxy = 1 << 20, 256 << 10
-	// Most calls are an agent's, for its pod's DNS queries; it caches the answers for 5 or 30 s.
+	// callBurstPerProxy and callRatePerProxy limit calls. Most calls come from an agent, for DNS queries of
+	// its pod. It caches the answers for 5 or 30 s.
 	callBurstPerProxy, callRatePerProxy = 250, 60
 )
 

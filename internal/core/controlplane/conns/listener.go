@@ -30,8 +30,8 @@ type Options struct {
 	Proxies int
 	// Rate is the maximum number of connections that one address may open per second; default 50.
 	Rate int
-	// Opening reports whether a call of this method belongs to the opening stage of its connection,
-	// which then lasts until [Settled]. If it is nil, the stage ends with the handshake.
+	// Opening reports whether a call of this method belongs to the opening stage of its connection. The stage
+	// then lasts until [Settled] is called. If Opening is nil, the stage ends with the handshake.
 	Opening func(method string) bool
 	// Unidentified is for a server whose clients need no identity. It removes the limits of time and bytes
 	// for connections without one; their number stays limited.
@@ -135,7 +135,7 @@ func (l *Listener) Identified() net.Listener { return l.identified }
 // Anonymous returns a listener for the connections without a client certificate.
 func (l *Listener) Anonymous() net.Listener { return l.anonymous }
 
-// Close ends Serve. Connections stay open; the servers close them.
+// Close ends Serve. It does not close accepted connections, which belong to the servers.
 func (l *Listener) Close() error {
 	l.identified.Close()
 	l.anonymous.Close()
@@ -287,7 +287,7 @@ func (l *Listener) begin(s *slot) error {
 	return nil
 }
 
-// handshake makes the TLS handshake and hands the connection to its server.
+// handshake does the TLS handshake and passes the connection to its server.
 func (l *Listener) handshake(s *slot) {
 	if err := l.begin(s); err != nil {
 		l.fail(s, err)

@@ -42,7 +42,7 @@ func (p *pool) excess() []*slot {
 	}
 	type ranked struct {
 		*slot
-		rank int // number of connections of its address that are not older
+		rank int // number of connections of its address, without the older ones
 	}
 	all := make([]ranked, 0, p.n)
 	for _, slots := range p.slots { // any order: sorted below

@@ -120,7 +120,7 @@ func TestHandshakesWaitForTheirTurn(t *testing.T) {
 func TestAddressAuthenticatedByARequest(t *testing.T) {
 	l := start(t, Options{})
 	dial(t, l, 0)
-	Authenticated(t.Context()) // a context without such a connection: no effect
+	Authenticated(t.Context()) // no effect: the context contains no connection of a listener
 	Authenticated(InContext(t.Context(), accept(t, l.Anonymous())))
 	defer occupy(t, l.handshakes[0])()
 	dial(t, l, 0)
@@ -328,5 +328,5 @@ func TestOpening(t *testing.T) {
 			c.Close()
 		}
 	}
-	Settled(t.Context()) // a context without such a connection: no effect
+	Settled(t.Context()) // no effect: the context contains no connection of a listener
 }

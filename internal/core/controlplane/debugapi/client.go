@@ -1,5 +1,5 @@
-// Package debugapi reads outriderd's answers under /debug, which describe the connected proxies: from a
-// running outriderd, or from a saved answer.
+// Package debugapi reads outriderd's answers under /debug, which describe the connected proxies. It reads
+// them from a running outriderd, or from a saved answer.
 package debugapi
 
 import (
@@ -21,8 +21,8 @@ type Source struct {
 	Name  string // where the saved answer comes from; empty: the answer is read from Address
 }
 
-// maxAnswer limits the size of an answer. For a large mesh with every proxy it is some hundred
-// megabytes.
+// maxAnswer is the maximum size of an answer in bytes. The answer with all proxies of a large mesh has some
+// hundred megabytes.
 const maxAnswer = 1 << 30
 
 // An InputError is an address or an answer that cannot be used. Help may be empty.
@@ -54,8 +54,8 @@ func (s Source) Proxies(ctx context.Context) ([]Proxy, error) {
 	return out, nil
 }
 
-// Resources returns the resources that outriderd sent to one proxy, which is named by its pod or by its
-// full ID. A saved answer is for one proxy, and pod is ignored.
+// Resources returns the resources that outriderd sent to the proxy of a pod; pod may also be the proxy's full
+// ID. A saved answer is for one proxy, so pod is ignored.
 func (s Source) Resources(ctx context.Context, pod string) ([]Resource, error) {
 	id := pod
 	if s.Name == "" && !isID(pod) {

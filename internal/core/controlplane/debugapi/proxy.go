@@ -30,7 +30,7 @@ type Proxy struct {
 	Raw json.RawMessage `json:"-"` // the complete JSON text
 }
 
-// A Subscription is the state of one type of resource.
+// A Subscription is the state of a proxy's subscriptions to one type of resource.
 type Subscription struct {
 	Type       string   `json:"type"`
 	Sent       string   `json:"sent"`
@@ -70,7 +70,7 @@ func (p Proxy) Of(replica string, v contract.Version) Proxy {
 	p.Replica, p.ControlPlane = replica, v
 	all := map[string]json.RawMessage{}
 	if json.Unmarshal(p.Raw, &all) != nil {
-		return p // there is no text
+		return p // p has no JSON text
 	}
 	for name, value := range map[string]any{"replica": replica, "controlPlane": v} { // any order: each is a key
 		if text, err := json.Marshal(value); err == nil {

@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/core/mesh/objects"
 )
 
-// A document is a part of a file, separated by lines that begin with ---.
+// A document is a part of a file. Lines that begin with --- separate documents.
 type document struct {
 	text []byte
 	line int // line of the file on which it begins
@@ -38,7 +38,7 @@ func split(data []byte) []document {
 	return out
 }
 
-// read fills d.objects, or returns the mistakes.
+// read parses the text into d.objects, or returns the mistakes in it.
 func (d *document) read() []Problem {
 	raw, err := toJSON(d.text)
 	if err != nil {
@@ -82,8 +82,8 @@ func nodeOf(text []byte) *yamlnode.Node {
 	return d.Root()
 }
 
-// lineOf returns the line, counted from 0, of a field below n; if the field is missing, the line of its
-// nearest parent. Names of fields may contain dots.
+// lineOf returns the line, counted from 0, of the field with a path below n. If the field is missing, it
+// returns the line of the nearest parent that exists. Names of fields may contain dots.
 func lineOf(n *yamlnode.Node, path string) int {
 	line := 1
 	if n != nil {
@@ -99,7 +99,8 @@ func lineOf(n *yamlnode.Node, path string) int {
 	return line - 1
 }
 
-// step descends into the field or item with which path begins; value is nil if there is none.
+// step finds the field or item with which path begins, and returns the rest of the path. If there is none,
+// value is nil.
 func step(n *yamlnode.Node, path string) (key, value *yamlnode.Node, rest string) {
 	switch {
 	case n == nil:

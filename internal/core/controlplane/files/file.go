@@ -89,7 +89,7 @@ func read(root, path string, before *file) *file {
 			return !policy
 		})
 	}
-	// Unchanged parts keep their pointers, by which the mesh recognizes them.
+	// Unchanged parts keep their pointers, by which the builder recognizes them.
 	for key, p := range next.parts {
 		if old := before.parts[key].part; reflect.DeepEqual(old, p.part) {
 			next.parts[key] = place{old, p.document, p.line}

@@ -28,7 +28,7 @@ type Options struct {
 	Log    *slog.Logger // default: none
 }
 
-// synced is a closed channel: [Watch] returns after it has read the folder.
+// synced is a closed channel, because [Watch] returns only after it has read the folder.
 var synced = func() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)

@@ -29,7 +29,7 @@ func newFolder(root string, config mesh.Config) *folder {
 	return &folder{root: root, builder: builder, set: map[mesh.Key]mesh.Part{}, last: &listing{}}
 }
 
-// apply reads the files of a listing, and passes to the builder what has changed.
+// apply reads the files in a listing, and passes the changed parts to the builder.
 func (f *folder) apply(l *listing) {
 	f.last = l
 	before := map[string]*file{}
@@ -103,7 +103,7 @@ func (f *folder) problems() []Problem {
 		if of := f.owners[c.Object]; len(of) > 0 {
 			at := of[0].parts[c.Object]
 			out = append(out, Problem{Severity: c.Severity, File: of[0].path, Document: at.document, Line: at.line, Object: c.Object.String(), Field: c.Field, Message: c.Message})
-		} else if c.Severity != "" { // a note about the namespace as a whole
+		} else if c.Severity != "" { // the note is about a namespace
 			out = append(out, Problem{Severity: c.Severity, Object: c.Object.String(), Message: c.Message})
 		}
 	}

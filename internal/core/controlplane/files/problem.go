@@ -10,10 +10,10 @@ import (
 type Problem struct {
 	Severity string // prefix of the message; empty: the problem is an error
 	File     string // relative to the root folder
-	Document int    // number within the file, from 1; 0: the file as a whole
+	Document int    // number of the document within the file, from 1; 0: the file as a whole
 	Line     int    // line in the file; 0: unknown
-	Object   string // kind namespace/name
-	Field    string // path within the object
+	Object   string // the object as "kind namespace/name"
+	Field    string // path of the field within the object
 	Message  string // description of the mistake, and the valid values
 }
 

@@ -72,8 +72,8 @@ func (w *walker) entered(path, full string, info fs.FileInfo) {
 	}
 }
 
-// target enters the folder that contains the target of a link, because events for the target occur
-// there.
+// target calls enter for the folder that contains the target of a link, because inotify reports changes of
+// the target there.
 func (w *walker) target(path string) {
 	file, err := filepath.EvalSymlinks(filepath.Join(w.root, path))
 	if err != nil {

@@ -23,7 +23,7 @@ type watch struct {
 	source  *Source
 	folder  *folder
 	inotify *fsnotify.Watcher
-	watched map[identity]string // folders, with the path that was given to inotify
+	watched map[identity]string // watched folders, with the path that was passed to inotify
 	ignored map[string]bool     // kinds for which a log message was written
 	logged  map[Problem]bool
 }
@@ -129,13 +129,13 @@ func (w *watch) events(dirty chan<- struct{}) {
 				return
 			}
 			if parent := filepath.Dir(w.root); parent != w.root && e.Name != w.root && filepath.Dir(e.Name) == parent {
-				continue // it concerns a sibling of the folder
+				continue // the event is about another file beside the root folder
 			}
 		case err, ok := <-w.inotify.Errors:
 			if !ok {
 				return
 			}
-			w.o.Log.Warn("watching the folder", "err", err) // the event queue overflowed
+			w.o.Log.Warn("watching the folder", "err", err) // for example, the queue of events has overflowed
 		}
 		select {
 		case dirty <- struct{}{}:
@@ -146,7 +146,7 @@ func (w *watch) events(dirty chan<- struct{}) {
 
 // all lists the whole folder and reads the files that have changed.
 func (w *watch) all() {
-	w.leave(unmoved) // first, because inotify would take a new folder at a path for the former one
+	w.leave(unmoved) // before the walk, because inotify would take a new folder at a path for the former one
 	l, err := walk(w.root, w.enter)
 	if err != nil {
 		// The folder is probably being replaced, so the mesh must not become empty.

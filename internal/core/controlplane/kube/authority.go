@@ -73,7 +73,7 @@ func (s *AuthoritySecret) Update(ctx context.Context, c ca.Contents) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	_, err = s.cluster.core.CoreV1().Secrets(s.namespace).Update(ctx, secret, metav1.UpdateOptions{FieldManager: fieldManager})
-	if apierrors.IsNotFound(err) { // deleted since it was read
+	if apierrors.IsNotFound(err) { // the Secret was deleted after it was read
 		return ca.ErrConflict
 	}
 	return s.written(err)

@@ -59,8 +59,8 @@ func Connect(o Options) (*Cluster, error) {
 	}
 	config.UserAgent = o.UserAgent
 	// There is no client-side limit, because the API server limits each client (priority and fairness).
-	// client-go's default of 5 requests a second would delay the first certificates for the pods of a
-	// deployment.
+	// client-go's default of 5 requests per second would delay the first certificates for the pods of a
+	// Deployment.
 	config.QPS = -1
 	c := &Cluster{server: config.Host, log: o.Log}
 	c.trouble.log = o.Log

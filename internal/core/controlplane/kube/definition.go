@@ -50,7 +50,7 @@ func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 			continue
 		}
 		with, cancel := context.WithCancel(ctx)
-		go func() { // ends the watch when the definition is deleted
+		go func() { // ends the context of the watch when the definition is deleted
 			for exists && latest.Wait(with, changed) {
 				exists, changed = definition.exists.Get()
 			}

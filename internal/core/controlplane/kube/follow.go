@@ -31,8 +31,8 @@ type feed struct {
 	quiet bool // failures are not noted, because another feed notes the same ones
 }
 
-// feedOf returns the feed of a client's resource, restricted to the objects that the selector matches;
-// nil matches all.
+// feedOf returns a feed of a client's resource. It contains only objects that the selector matches; nil
+// matches all.
 func feedOf[L runtime.Object](what string, client interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)

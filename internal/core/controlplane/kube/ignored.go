@@ -32,7 +32,7 @@ func (s *Source) ignoredKinds() []kind {
 	var out []kind
 	for definition, name := range foreign.Resources() { // any order: each is watched separately
 		if slices.ContainsFunc(kinds, func(k kind) bool { return k.definition == definition }) {
-			continue // outriderd reads this kind, and reports its ignored parts itself
+			continue // outriderd reads this kind anyway, and reports its ignored parts
 		}
 		resource, group, _ := strings.Cut(definition, ".")
 		out = append(out, kind{

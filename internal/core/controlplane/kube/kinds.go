@@ -23,7 +23,7 @@ type kind struct {
 	name mesh.Kind
 	feed func(*Cluster) feed
 	part func(metav1.Object) (mesh.Part, error)
-	// definition is the name of its CustomResourceDefinition, which may be created and deleted at any
+	// definition is the name of the kind's CustomResourceDefinition, which may be created and deleted at any
 	// time; empty: the kind is built in.
 	definition string
 	version    string // API version of a custom kind

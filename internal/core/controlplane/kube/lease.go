@@ -49,7 +49,7 @@ func (c *Cluster) Lead(ctx context.Context, namespace, name string, lead func(co
 		}
 		elector.Run(ctx) // returns when the Lease is lost, or ctx ends
 		select {
-		case <-ended: // so that calls do not overlap
+		case <-ended: // lead has returned, so that calls do not overlap
 		case <-ctx.Done():
 		}
 	}

@@ -99,8 +99,8 @@ func (r *routeObject) policy() (*mesh.BackendPolicySpec, error) {
 	return &mesh.BackendPolicySpec{Kind: r.kind.name, Namespace: r.object.GetNamespace(), Name: r.object.GetName()}, err
 }
 
-// policyConditions returns the conditions for one target: whether the policy is accepted, and which of
-// its fields have no effect.
+// policyConditions returns the conditions for one target. They show whether the policy is accepted, and which
+// of its fields have no effect.
 func policyConditions(s *mesh.Service, p *mesh.BackendPolicySpec, invalid error, t mesh.PolicyTarget) []metav1.Condition {
 	accepted := func(reason gatewayv1.PolicyConditionReason, message string) metav1.Condition {
 		return condition(gatewayv1.RouteConditionType(gatewayv1.PolicyConditionAccepted), gatewayv1.RouteConditionReason(reason), message)
@@ -119,7 +119,7 @@ func policyConditions(s *mesh.Service, p *mesh.BackendPolicySpec, invalid error,
 		return []metav1.Condition{accepted(gatewayv1.PolicyReasonConflicted, verdict.Conflicted)}
 	}
 	out := []metav1.Condition{accepted(gatewayv1.PolicyReasonAccepted, verdict.Note)}
-	if len(verdict.Without) > 0 { // a condition type that the Gateway API defines for routes
+	if len(verdict.Without) > 0 { // the Gateway API defines this type of condition only for routes
 		c := condition(gatewayv1.RouteConditionPartiallyInvalid, gatewayv1.RouteReasonUnsupportedValue, strings.Join(verdict.Without, "; "))
 		c.Status = metav1.ConditionTrue
 		out = append(out, c)

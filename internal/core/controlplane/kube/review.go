@@ -25,12 +25,12 @@ const (
 	podUID  = "authentication.kubernetes.io/pod-uid"
 )
 
-// Review returns the subject of a token. Its errors follow [ca.Authenticator]: a [ca.Refusal] if
-// the API server rejects the token, another error if the API server does not answer. The API server
-// rejects the token of a pod or a service account that no longer exists.
+// Review returns the subject of a token. Its errors are those of [ca.Authenticator]: a [ca.Refusal] if the
+// API server rejects the token, another error if the API server does not answer. The API server rejects the
+// token of a pod or a service account that no longer exists.
 //
-// Reviews are not cached: a token is reviewed when a pod starts, at half of a certificate's lifetime,
-// and when a stream begins with it.
+// Reviews are not cached, because they are rare: a token is reviewed when a pod starts, at half of a
+// certificate's lifetime, and when a stream begins with it.
 func (c *Cluster) Review(ctx context.Context, token string, audiences []string) (ca.Subject, error) {
 	if strings.Count(token, ".") != 2 {
 		return ca.Subject{}, ca.ErrOther // tokens of service accounts are JWTs
@@ -57,7 +57,7 @@ func reviewed(s *authentication.TokenReviewStatus, audiences []string) (ca.Subje
 		}
 		return refuse("the API server rejects the token: %s", reason)
 	}
-	// An API server that does not support audiences returns none, and has checked none.
+	// An API server that does not support audiences returns none, and has not checked any.
 	if !slices.ContainsFunc(s.Audiences, func(a string) bool { return slices.Contains(audiences, a) }) {
 		return refuse("the token is for %s: it must be for %s", list(s.Audiences), list(audiences))
 	}

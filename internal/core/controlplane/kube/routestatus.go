@@ -26,7 +26,7 @@ import (
 	"outrider.dev/internal/core/mesh/objects"
 )
 
-// ControllerName identifies outriderd's entries in the status of a route.
+// ControllerName is the name of outriderd as a controller in the status of routes and policies.
 const ControllerName = "outrider.dev/outriderd"
 
 // A RouteStatus writes the status of the HTTPRoutes and GRPCRoutes whose parents are Services, and of
@@ -40,10 +40,10 @@ type RouteStatus struct {
 
 	mu     sync.Mutex
 	routes map[mesh.Key]*routeObject
-	dirty  chan struct{} // contains a value if a route has changed
+	dirty  chan struct{} // contains a value if a route or policy has changed
 }
 
-// A routeObject is a route as it is stored in the cluster.
+// A routeObject is a route or a policy as it is stored in the cluster.
 type routeObject struct {
 	kind   kind
 	object *unstructured.Unstructured
@@ -102,7 +102,7 @@ func (w *RouteStatus) Run(ctx context.Context) error {
 
 var routesResource = schema.GroupVersionResource{Group: gatewayv1.GroupName, Version: customVersion, Resource: "httproutes"}
 
-// passEvery is the minimum time between two passes over all routes.
+// passEvery is the minimum time between two passes over all routes and policies.
 const passEvery = time.Second
 
 // lead watches the routes and policies, and writes each status that differs, until ctx ends.
@@ -178,7 +178,7 @@ func (w *RouteStatus) pass(ctx context.Context, m *mesh.Mesh) bool {
 		}
 		failed = cmp.Or(failed, explain(tried, err))
 		forbidden[r.kind.name] = apierrors.IsForbidden(err)
-		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) { // the failure is not specific to this kind or route, so others would fail too
+		if !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) { // other requests would fail too
 			break
 		}
 	}
@@ -282,7 +282,7 @@ func (r *routeObject) withStatus(list string, status any) (*unstructured.Unstruc
 	return out, unstructured.SetNestedField(out.Object, raw[list], "status", list)
 }
 
-// sameEntries compares the entries of two statuses in any order.
+// sameEntries reports whether two statuses have the same entries, in any order.
 func sameEntries(is, next []gatewayv1.RouteParentStatus) bool {
 	return len(is) == len(next) && !slices.ContainsFunc(next, func(n gatewayv1.RouteParentStatus) bool {
 		return !slices.ContainsFunc(is, func(i gatewayv1.RouteParentStatus) bool { return equality.Semantic.DeepEqual(i, n) })

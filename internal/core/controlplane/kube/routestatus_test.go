@@ -26,10 +26,9 @@ func routeOf(t *testing.T, text string) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: out}
 }
 
-// shopMesh contains the Service shop/web with the port http, 80.
-//
-// It also contains the ports calls, 90, and mysql, 3306; shop/log with a UDP port; pay/web with a grant
-// to GRPCRoutes in shop; and bank/web, which is exported only to its own namespace.
+// shopMesh returns a mesh for routes. The Service shop/web has the ports http (80), calls (90) and mysql
+// (3306). shop/log has a UDP port. pay/web may be used by GRPCRoutes in shop, because of a grant. bank/web is
+// exported only to its own namespace.
 func shopMesh(parts ...mesh.Part) *mesh.Mesh {
 	b := build.New(mesh.Config{})
 	service := func(namespace, name string, exportTo []string, ports ...mesh.Port) {

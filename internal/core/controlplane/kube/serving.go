@@ -14,8 +14,8 @@ import (
 	"outrider.dev/internal/core/controlplane/ca"
 )
 
-// A ServingSecret is a [ca.Store] for a mesh whose certificates another authority signs. It consists of
-// a Secret with the control plane's own certificate, written by cert-manager, and a ConfigMap with the
+// A ServingSecret is a [ca.Store] for a mesh in which another authority signs the certificates. It consists
+// of a Secret with the control plane's own certificate, which cert-manager writes, and a ConfigMap with the
 // roots that the authority publishes. outriderd writes neither.
 type ServingSecret struct {
 	secret *AuthoritySecret
@@ -55,7 +55,7 @@ func (s *ServingSecret) Read(ctx context.Context) (ca.Contents, error) {
 	}
 	out.Files = maps.Clone(out.Files)
 	if out.Files == nil {
-		return out, nil // a missing Secret is reported first
+		return out, nil // without files, the caller reports that the Secret is missing
 	}
 	out.Files[servingRoots] = bytes.TrimSpace(slices.Concat([]byte(published), []byte("\n"), out.Files[servingRoots]))
 	out.Version += "/" + m.ResourceVersion
@@ -78,8 +78,8 @@ func (s *ServingSecret) Watch(changed func()) (stop func()) {
 	return func() { ofSecret(); ofRoots() }
 }
 
-// watchOne calls changed after each change in a feed, when it is read for the first time, and when the
-// API server answers again.
+// watchOne calls changed after each change in a feed. It also does so when the feed is read for the first
+// time, and when the API server answers again.
 func (c *Cluster) watchOne(f feed, changed func()) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	to := newStore(func(string, metav1.Object) string { return "" })

@@ -38,8 +38,8 @@ type Source struct {
 // longer ready.
 const keptFor = 5 * time.Second
 
-// Source watches the cluster until ctx ends, except for the [OptionalKinds] in skip. Until
-// [Source.Synced] is closed the mesh is empty.
+// Source watches the cluster until ctx ends. It does not read the [OptionalKinds] in skip. The mesh is empty
+// until [Source.Synced] is closed.
 func (c *Cluster) Source(ctx context.Context, config mesh.Config, skip ...string) *Source {
 	s := &Source{
 		cluster: c, synced: make(chan struct{}), dirty: make(chan struct{}, 1),

@@ -52,8 +52,8 @@ func (c *Cluster) TrustBundle(roots Roots, apis []TrustAPI) *TrustBundle {
 	return &TrustBundle{cluster: c, roots: roots, apis: apis}
 }
 
-// Usable reports whether pods may mount the bundle: it contains the roots, and each node's kubelet can
-// mount it. The channel is closed when that changes.
+// Usable reports whether pods may mount the bundle: it must contain the roots, and each node's kubelet must
+// be able to mount it. The channel is closed when the result changes.
 func (b *TrustBundle) Usable() (bool, <-chan struct{}) { return b.usable.Get() }
 
 func (b *TrustBundle) set(usable bool) {
@@ -89,7 +89,7 @@ func (b *TrustBundle) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// find returns the first API that the cluster serves, or the zero value if it serves none.
+// find returns the first of b.apis that the cluster serves; the zero value if it serves none.
 func (b *TrustBundle) find() (TrustAPI, error) {
 	for _, api := range b.apis {
 		list, err := b.cluster.core.Discovery().ServerResourcesForGroupVersion("certificates.k8s.io/" + api.Version)

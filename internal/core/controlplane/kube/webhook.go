@@ -18,8 +18,8 @@ type WebhookConfigurations struct {
 	changed latest.Value[struct{}] // set when a configuration is written or deleted
 }
 
-// WebhookConfigurations watches the configuration with this name until ctx ends; an empty name means
-// all.
+// WebhookConfigurations watches the configuration with this name until ctx ends. An empty name means all
+// configurations.
 func (c *Cluster) WebhookConfigurations(ctx context.Context, name string) *WebhookConfigurations {
 	var which fields.Selector
 	if name != "" {

@@ -55,7 +55,7 @@ type Keeper struct {
 }
 
 const (
-	retryAfter   = time.Second           // after a failure
+	retryAfter   = time.Second           // pause after a failure
 	retryReplica = 50 * time.Millisecond // after another replica's update, which probably wrote the same
 )
 
@@ -77,7 +77,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		switch {
 		case err == nil:
 			missing = false
-		case apierrors.IsNotFound(err): // not applied yet, or removed
+		case apierrors.IsNotFound(err): // the configuration was not applied yet, or was removed
 			if !missing {
 				k.Log.Info("there is no configuration of the webhook; once there is, it gets its certificates", "configuration", k.Name)
 			}

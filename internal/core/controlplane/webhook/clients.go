@@ -17,14 +17,14 @@ type Clients struct {
 	roots atomic.Pointer[x509.CertPool]
 }
 
-// NewClients reads the file with the roots that sign the certificates. Names lists the accepted common
-// names; if it is empty, any is accepted.
+// NewClients reads the file with the roots that sign the clients' certificates. Names lists the accepted
+// common names; if it is empty, all are accepted. It fails if the file contains no certificate.
 func NewClients(file string, names []string) (*Clients, error) {
 	c := &Clients{file: file, names: names}
 	return c, c.Reload()
 }
 
-// Reload reads the file again, for the next handshakes. Existing connections stay open.
+// Reload reads the file again, for later handshakes. Existing connections stay open.
 func (c *Clients) Reload() error {
 	text, err := os.ReadFile(c.file)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 
 // Codes for the outcome of reviews, in addition to those of package verdict.
 const (
-	Failed      verdict.Code = "failed"       // the request was not answered by an AdmissionReview
+	Failed      verdict.Code = "failed"       // no AdmissionReview was sent as an answer
 	NotAPod     verdict.Code = "not-a-pod"    // allowed: the configuration's rules match more than pods
 	NotCreated  verdict.Code = "not-created"  // allowed: containers cannot be added to an existing pod
 	BadPod      verdict.Code = "bad-pod"      // refused: the object is not a valid pod
@@ -141,7 +141,7 @@ func decode(data []byte, into any) error {
 	return errors.Join(append(strict, err)...)
 }
 
-// inject injects a pod. If a gate needs the commands of images, it looks them up.
+// inject injects a pod. If a gate needs the commands of images, inject looks them up.
 func (w *Webhook) inject(ctx context.Context, p *place, pod *corev1.Pod, ns inject.Namespace, o inject.Options) (inject.Result, error) {
 	if w.o.Commands == nil {
 		return w.injectPod(pod, ns, o)
@@ -202,7 +202,8 @@ var statuses = map[verdict.Code]struct {
 	BadSettings:               {http.StatusInternalServerError, metav1.StatusReasonInternalError},
 }
 
-// refused returns the answer that refuses a pod. The pod's author sees only its message.
+// refused returns the answer that refuses a pod. The pod's author sees only its message, which consists of
+// sentence and hint.
 func refused(code verdict.Code, sentence, hint string) (*admission.AdmissionResponse, verdict.Code) {
 	s, ok := statuses[code]
 	if !ok {

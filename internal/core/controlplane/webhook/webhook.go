@@ -92,7 +92,7 @@ func (o Options) complete() Options {
 		o.Limits.MaxBody = 3 << 20
 	}
 	if o.Limits.Concurrency <= 0 {
-		o.Limits.Concurrency = max(2, runtime.GOMAXPROCS(0)) // more would only share the same processors
+		o.Limits.Concurrency = max(2, runtime.GOMAXPROCS(0)) // more reviews at the same time would only share the processors
 	}
 	if o.Limits.Timeout <= 0 {
 		o.Limits.Timeout = 30 * time.Second
@@ -116,8 +116,8 @@ func New(o Options) *Webhook {
 	o = o.complete()
 	most, n := o.Limits.MaxBody, int64(o.Limits.Concurrency)
 	w := &Webhook{o: o, injectPod: inject.Pod,
-		// An address may hold at most a quarter of the bytes and half of the processors, to leave room
-		// for others.
+		// An address may hold at most a quarter of the bytes and half of the processors, so that other
+		// addresses get the rest.
 		ordinary: lane{conns.NewGate(ordinaryBytes, ordinaryBytes/4), conns.NewGate(n, max(1, n/2))},
 		long:     lane{conns.NewGate(longBytes*most, most), conns.NewGate(1, 1)},
 	}
@@ -245,7 +245,7 @@ func busy(timeout time.Duration) error {
 type place struct {
 	gate      *conns.Gate
 	address   netip.Addr
-	namespace string // the reviews from an API server take turns by namespace, because one tenant may cause many
+	namespace string // reviews from one API server take turns by namespace, because one tenant may cause many
 	leave     func()
 }
 

@@ -15,7 +15,7 @@ import (
 // policies in bytes ([mesh.AuthorizationSpec.Size]): the filter chains of each port repeat the policies.
 const maxAuthorization = 1 << 20
 
-// authorizations are the AuthorizationPolicies, indexed by the workloads to which they may apply.
+// authorizations contains the AuthorizationPolicies, with indexes by the workloads to which they may apply.
 type authorizations struct {
 	root string // the root namespace
 	// bySelector contains the policies by one label of their selector; those without a selector by a label

@@ -150,7 +150,7 @@ func TestLargeAuthorization(t *testing.T) {
 	b := build.New(mesh.Config{})
 	b.Set(labelled("shop", "web-1", "app=web"), labelled("shop", "web-2", "app=web"), labelled("shop", "db", "app=db"))
 	values := slices.Repeat([]string{strings.Repeat("x", 1000)}, 60)
-	for i := range 18 { // some 61,000 bytes each
+	for i := range 18 { // each has some 61,000 bytes
 		b.Set(allow("shop", fmt.Sprint(i), map[string]string{"app": "web"}, mesh.AuthorizationRule{From: [][]mesh.Condition{{{Of: mesh.Principal, Values: values}}}}))
 	}
 	m := b.Mesh()

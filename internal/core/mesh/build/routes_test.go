@@ -56,7 +56,8 @@ func TestGRPCRoutesComeFirst(t *testing.T) {
 	}
 }
 
-// A grant may come after its route. TestAnyHistoryMakesTheSameMesh has other orders.
+// Routes and grants may arrive in any order. Here a grant arrives after its route;
+// TestAnyHistoryMakesTheSameMesh covers other orders.
 func TestGrants(t *testing.T) {
 	route := func(namespace string, grpc bool) *mesh.RouteSpec {
 		return &mesh.RouteSpec{Namespace: namespace, Name: "r", GRPC: grpc, Parents: []mesh.Parent{{Namespace: "shop", Name: "web"}},

@@ -155,7 +155,7 @@ func (r *ruleTranslation) connections(prefix string, from fields) fields {
 					most = 24 * time.Hour
 				}
 				r.time(out, to, prefix+part+"."+k, from.at(part).text(k), time.Millisecond, most)
-			case from.at(part).number(k) != 0: // 0 means no limit, as without the field
+			case from.at(part).number(k) != 0: // in Istio 0 means no limit, and so does a missing field
 				r.count(out, to, prefix+part+"."+k, from.at(part).number(k), math.MaxInt32)
 			}
 		}
@@ -181,7 +181,7 @@ func (r *ruleTranslation) outliers(prefix string, from fields) fields {
 	r.count(out, "consecutiveGatewayErrors", prefix+"consecutiveGatewayErrors", count("consecutiveGatewayErrors", 0), math.MaxInt32)
 	local := count("consecutiveLocalOriginFailures", 5)
 	if split, _ := from["splitExternalLocalOriginErrors"].(bool); !split {
-		// Istio counts a failed connection as a response with the status 503.
+		// Unless the rule separates them, Istio counts a failed connection as a response with the status 503.
 		local = count("consecutive5xxErrors", 5)
 		if gateway := count("consecutiveGatewayErrors", 0); gateway > 0 && (local == 0 || gateway < local) {
 			local = gateway

@@ -44,7 +44,7 @@ var ignoredKinds = map[[2]string]ignoredKind{
 	{"gateway.networking.k8s.io", "TLSRoute"}:         {"connections go to the Service that they name", nil, notOfService, nil},
 }
 
-// Resources returns the reported kinds, by the names of their CustomResourceDefinitions.
+// Resources maps the names of the CustomResourceDefinitions of the reported kinds to these kinds.
 func Resources() map[string]mesh.Kind {
 	out := map[string]mesh.Kind{}
 	for key := range ignoredKinds { // any order: the result is a map
@@ -73,7 +73,7 @@ func (f fields) list(key string) (out []fields) {
 	return out
 }
 
-// kinds returns the kinds in a list of references.
+// kinds returns the kinds of the objects in a list of references.
 func (f fields) kinds(key string) (out []string) {
 	for _, item := range f.list(key) {
 		if item != nil {

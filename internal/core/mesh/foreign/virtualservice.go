@@ -46,7 +46,7 @@ func insteadOfVirtualService(o fields) string {
 	return plain + notes + ": " + string(text)
 }
 
-// A translation translates a VirtualService to an HTTPRoute.
+// A translation is the state of the translation of a VirtualService to an HTTPRoute.
 type translation struct {
 	namespace    string
 	fails        bool // a part cannot be expressed by an HTTPRoute, or would have another meaning

@@ -79,7 +79,7 @@ type authorizationOperation struct {
 // Limits of one policy, in addition to [mesh.MaxPolicySize].
 const (
 	maxRules = 500
-	maxValue = 1024 // bytes in a value
+	maxValue = 1024 // maximum length of a value in bytes
 )
 
 // AuthorizationPolicy returns the part for a policy in JSON. If there is an error, the part allows nothing or
@@ -120,7 +120,6 @@ func closedPolicy(p *mesh.AuthorizationSpec) *mesh.AuthorizationSpec {
 // provider that would have to allow them is not called.
 var actions = map[string]bool{"": false, "ALLOW": false, "DENY": true, "CUSTOM": true}
 
-// An authorizationReader reads an AuthorizationPolicy.
 type authorizationReader struct{ check }
 
 func authorization(o *authorizationObject) (*mesh.AuthorizationSpec, error) {

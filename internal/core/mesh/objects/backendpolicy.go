@@ -87,7 +87,6 @@ const (
 	maxIdle    = 24 * time.Hour
 )
 
-// A policyReader reads a BackendPolicy or an XBackendTrafficPolicy.
 type policyReader struct{ check }
 
 // BackendPolicy returns the part for p. If there is an error, the part contains everything else in the

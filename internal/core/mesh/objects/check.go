@@ -84,7 +84,7 @@ func (c *check) reachable(field, s string) netip.Addr {
 	return a
 }
 
-// portName checks the name of a port.
+// portName returns the name of a port, after a check.
 func (c *check) portName(field, name string) string {
 	if problems := validation.IsValidPortName(name); len(problems) > 0 {
 		c.invalid(field, "%q is not a port: must be a number, or a name of up to 15 lower-case letters, digits and -", name)
@@ -92,7 +92,7 @@ func (c *check) portName(field, name string) string {
 	return name
 }
 
-// durations matches the durations of GEP-2257.
+// durations matches durations in the form of GEP-2257.
 var durations = regexp.MustCompile(`^([0-9]{1,5}(h|m|s|ms)){1,4}$`)
 
 func (c *check) duration(field string, d *gatewayv1.Duration) time.Duration {

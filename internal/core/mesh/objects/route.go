@@ -21,7 +21,6 @@ func HTTPRoute(r *gatewayv1.HTTPRoute) (*mesh.RouteSpec, error) {
 	return route(&r.ObjectMeta, r.Spec.ParentRefs, r.Spec.Rules, (*routeReader).rule)
 }
 
-// A routeReader reads an HTTPRoute or a GRPCRoute.
 type routeReader struct {
 	check
 	namespace string // namespace of the route
@@ -294,7 +293,7 @@ func programSize(r *syntax.Regexp) int {
 }
 
 const (
-	bytesOfAny   = 9 // the encodings of UTF-8, with their continuation bytes
+	bytesOfAny   = 9 // all encodings of a character in UTF-8, with their continuation bytes
 	bytesOfRange = 4
 	programEnds  = 2 // a match and a failure
 )

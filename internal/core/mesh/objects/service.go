@@ -39,7 +39,6 @@ var serviceTypes = map[corev1.ServiceType]bool{
 	corev1.ServiceTypeLoadBalancer: true, corev1.ServiceTypeExternalName: true,
 }
 
-// A serviceReader reads a Service.
 type serviceReader struct{ check }
 
 // Service returns the part for s. If there is an error, the part contains everything else in the object.
@@ -149,7 +148,6 @@ func (c *serviceReader) servicePorts(ports []corev1.ServicePort) []mesh.PortSpec
 	return out
 }
 
-// A sliceReader reads an EndpointSlice.
 type sliceReader struct{ check }
 
 // EndpointSlice returns the part for s; nil if s belongs to no service, or contains DNS names instead of
@@ -170,7 +168,7 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 	for i, p := range s.Ports {
 		field := at("ports", i)
 		oneOf(&c.check, field+".protocol", ptr.Deref(p.Protocol, ""), transports)
-		if p.Port != nil { // nil means every port, so there is no number to connect to
+		if p.Port != nil { // without a port number the slice means all ports, so there is none to connect to
 			out.Ports = append(out.Ports, mesh.SlicePort{Name: ptr.Deref(p.Name, ""), Number: c.port(field+".port", int64(*p.Port))})
 		}
 	}

@@ -21,7 +21,6 @@ var proxies = []string{contract.ProxyContainer, contract.IstioProxyContainer}
 
 const defaultAccount = "default"
 
-// A workloadReader reads a Pod or a Host.
 type workloadReader struct{ check }
 
 // Pod returns the part for p; nil if the pod has ended.

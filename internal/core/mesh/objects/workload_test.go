@@ -7,7 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A pod is kept if it was ready and its containers are still running.
+// A pod counts as kept if it was ready and all its containers still run.
 func TestKept(t *testing.T) {
 	at := func(second int) metav1.Time { return metav1.Unix(1_000_000+int64(second), 0) }
 	runs := func(name string, began int) corev1.ContainerStatus {

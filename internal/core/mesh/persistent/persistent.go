@@ -123,7 +123,7 @@ func Diff[K, V comparable](old, new *Map[K, V], f func(k K, old, new V)) {
 	for i := range shards {
 		was, is := old.shard[i], new.shard[i]
 		if reflect.ValueOf(was).Pointer() == reflect.ValueOf(is).Pointer() {
-			continue // both share the same shard
+			continue // the two maps share this shard
 		}
 		for k, v := range is {
 			if w := was[k]; w != v {
