@@ -98,7 +98,7 @@ type Options struct {
 	// current; default: that of the injection's revision; "off": none.
 	WebhookConfiguration string
 
-	Life    time.Duration // lifetime of a certificate whose request names none; default 24h
+	Life    time.Duration // lifetime of a certificate if the request contains none; default 24h
 	MaxLife time.Duration // longest lifetime of a certificate; default 24h, or Life if that is longer
 	Log     *slog.Logger  // default: none
 

@@ -66,8 +66,8 @@ type Traffic string
 
 const (
 	AnyTraffic Traffic = ""
-	SameZone   Traffic = "PreferSameZone" // also PreferClose
-	SameNode   Traffic = "PreferSameNode" // if there are none, those in the same zone
+	SameZone   Traffic = "PreferSameZone" // PreferClose in a Service means the same
+	SameNode   Traffic = "PreferSameNode" // if the node has no endpoint, those in the same zone
 )
 
 // A Port is a port of a service.

@@ -39,7 +39,7 @@ type AuthorityOptions struct {
 	// (tls.crt, tls.key, ca.crt). If it is empty, a root is created. Required.
 	Store       Store
 	TrustDomain string        // default "cluster.local"
-	Life        time.Duration // lifetime of a certificate whose request names none; default 24h
+	Life        time.Duration // lifetime of a certificate if the request contains none; default 24h
 	MaxLife     time.Duration // longest lifetime that is granted; default 24h, or Life if that is longer
 	Hosts       Hosts         // only certificates of these hosts are accepted from hosts; default: none
 	Log         *slog.Logger  // default: none

@@ -82,7 +82,7 @@ func (u *Used) withFile(do func(f *os.File) error) (err error) {
 		return fmt.Errorf("storing used host tokens: %w", err)
 	}
 	defer func() {
-		if err = errors.Join(err, f.Close()); err != nil { // Close also unlocks
+		if err = errors.Join(err, f.Close()); err != nil { // closing the file also unlocks it
 			err = fmt.Errorf("storing used host tokens: %w", err)
 		}
 	}()

@@ -48,7 +48,7 @@ const (
 	// default is 6 MiB for each connection, which counts for the container's memory. helloBuffer is the limit
 	// during the handshake, whose messages have 2 KiB.
 	socketBuffer, helloBuffer = 64 << 10, 4 << 10
-	// maxIdle limits the addresses and the clients without connections whose rates are kept.
+	// maxIdle is the maximum number of addresses without connections, and of such clients, that are remembered.
 	maxIdle = 10_000
 )
 

@@ -72,7 +72,7 @@ func (p Proxy) Of(replica string, v contract.Version) Proxy {
 	if json.Unmarshal(p.Raw, &all) != nil {
 		return p // p has no JSON text
 	}
-	for name, value := range map[string]any{"replica": replica, "controlPlane": v} { // any order: each is a key
+	for name, value := range map[string]any{"replica": replica, "controlPlane": v} { // any order: each sets a different key
 		if text, err := json.Marshal(value); err == nil {
 			all[name] = text
 		}
