@@ -23,14 +23,14 @@ func NamesDefault(ns Namespace) bool {
 	return istios || own
 }
 
-// Decide reports whether a pod is injected, and why. It is the first step of [Pod].
+// Decide returns whether a pod is injected, and the reason. It is the first step of [Pod].
 func Decide(pod *corev1.Pod, ns Namespace, o Options) verdict.Reason {
 	reason, _ := decide(pod, ns, o)
 	return reason
 }
 
-// decide also returns warnings. With OwnLabels, Istio's labels belong to another injector, so they are
-// removed before the decision.
+// decide is [Decide] and also returns warnings. With OwnLabels, Istio's labels are meant for another injector, so
+// they are removed before the decision.
 func decide(pod *corev1.Pod, ns Namespace, o Options) (verdict.Reason, []string) {
 	if !o.OwnLabels {
 		return decideByLabels(pod, ns, o)
@@ -63,8 +63,8 @@ func withoutIstios(pod *corev1.Pod, ns Namespace) (*corev1.Pod, Namespace) {
 	return &out, ns
 }
 
-// decideByLabels applies Istio's rules in Istio's order. The API server applies the rules in the middle by
-// the webhooks' selectors; the rules of Istio's injectRequired follow.
+// decideByLabels applies Istio's rules in Istio's order. The rules of bySelector are those that the API server
+// applies with the webhooks' selectors; the rules after them are those of Istio's function injectRequired.
 func decideByLabels(pod *corev1.Pod, ns Namespace, o Options) (verdict.Reason, []string) {
 	for _, rule := range []func(*corev1.Pod, Namespace, Options) (verdict.Reason, bool){
 		byKindOfPod, byNamespaceName, bySelector,
@@ -98,10 +98,10 @@ func byNamespaceName(_ *corev1.Pod, ns Namespace, _ Options) (verdict.Reason, bo
 	return verdict.Reason{}, false
 }
 
-// bySelector applies the rules of the webhooks' selectors. With Manual, a namespace without a label requests
-// injection too.
+// bySelector applies the rules of the webhooks' selectors. With Manual, a namespace without a label is injected
+// like one with a label.
 //
-// complexity: one switch in Istio's order of precedence, which parts of it would hide.
+// complexity: a single switch shows Istio's order of precedence; several functions would hide it.
 func bySelector(pod *corev1.Pod, ns Namespace, o Options) (verdict.Reason, bool) {
 	if ns.Labels == nil {
 		return verdict.Reason{}, false
@@ -147,7 +147,7 @@ func podLabel(pod *corev1.Pod) string {
 	return pod.Labels[contract.InjectLabel]
 }
 
-// byPolicy decides if neither labels nor annotations do.
+// byPolicy decides by the mesh's selectors and its policy. It is used if neither labels nor annotations decide.
 func byPolicy(pod *corev1.Pod, o Options) verdict.Reason {
 	if s, ok := selected(pod, o.Values.Injector.NeverInjectSelector); ok {
 		return verdict.Because(verdict.NeverInjectSelector, "neverInjectSelector %q matches the pod's labels", s)
@@ -165,7 +165,8 @@ func byPolicy(pod *corev1.Pod, o Options) verdict.Reason {
 	}
 }
 
-// selected returns the first selector that matches. An empty selector matches nothing here.
+// selected returns the first selector that matches the pod. An empty selector matches no pod, unlike in
+// Kubernetes.
 func selected(pod *corev1.Pod, selectors []metav1.LabelSelector) (string, bool) {
 	for _, s := range selectors {
 		m, err := metav1.LabelSelectorAsSelector(&s)
@@ -176,10 +177,11 @@ func selected(pod *corev1.Pod, selectors []metav1.LabelSelector) (string, bool) 
 	return "", false
 }
 
-// decideProxy reports whether another mesh has the pod's proxy. Our injection then adds only order and
-// parking, by an outrider-init that captures nothing. It does so only if a label of our own, which no other
-// injector reads, or the annotation outrider.dev/proxy: none requests it. If the other injector comes after
-// ours, the API server calls our webhook again (reinvocationPolicy: IfNeeded), and the pod is injected anew.
+// decideProxy decides which proxy a pod gets. If another mesh provides the proxy (alongside), our injection adds
+// only order and parking, with an outrider-init that captures nothing. This must be requested: by one of our own
+// labels, which no other injector reads, or by the annotation outrider.dev/proxy: none. If the other injector
+// runs after ours, the API server calls our webhook again (reinvocationPolicy: IfNeeded), and the pod is injected
+// anew.
 func decideProxy(pod *corev1.Pod, ns Namespace) (alongside bool, reason verdict.Reason) {
 	mesh := ProxyOfOtherMesh(pod)
 	requested := pod.Annotations[contract.OwnInjectLabel] == "true" || ns.Labels[contract.OwnNamespaceLabel] == "enabled"
@@ -208,7 +210,7 @@ func ProxyOfOtherMesh(pod *corev1.Pod) string {
 	}
 	var injected struct{ Containers []string }
 	if text, ok := pod.Annotations[contract.IstioStatus]; ok && json.Unmarshal([]byte(text), &injected) == nil {
-		for _, name := range injected.Containers { // containers of a user's own template
+		for _, name := range injected.Containers { // containers of a user-defined injection template
 			if containers.Find(pod, name) != nil && name != contract.ProxyContainer {
 				return name
 			}

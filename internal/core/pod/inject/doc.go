@@ -1,5 +1,5 @@
-// Package inject decides what a pod gets: the proxy, the capture, an order of its containers, or nothing,
-// with the reason.
+// Package inject adds to a pod what it needs in the mesh: the proxy, the capture of connections, and the order of
+// its containers. It returns the reason for each decision, also if it adds nothing.
 //
 // [Pod] is a pure function from a pod, its namespace and options to a pod, a reason and warnings. It does
 // not change the given pod. It has four steps, each a function that returns a value and does not change its
@@ -13,14 +13,14 @@
 // Injecting an injected pod, with the same options or others, gives the same result as injecting the
 // original: [Stripped] first undoes the earlier injection, with the help of package changes.
 //
-// Read by settings:
+// These files belong to the step settings:
 //
 //	security.go  pod security levels, security contexts
 //	volumes.go   volumes of the proxy
 //	metrics.go   merged metrics
 //	ports.go     ports of the mesh
 //
-// Written by write:
+// These files belong to the step write:
 //
 //	proxy.go          the container outrider-proxy; environment.go its variables
 //	initcontainer.go  the container outrider-init; rootstage.go the proxy in its place

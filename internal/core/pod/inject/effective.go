@@ -17,12 +17,13 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// An effective holds the settings for one pod: its annotations override the mesh's configuration.
+// An effective holds the settings that apply to one pod: the mesh's configuration, overridden by the pod's
+// annotations.
 type effective struct {
 	mesh    settings.Mesh
 	config  settings.ProxyConfig // defaultConfig, overridden by the pod's annotation
 	fields  map[string]any       // fields of defaultConfig
-	podHold *bool                // holdApplicationUntilProxyStarts in the annotation alone
+	podHold *bool                // holdApplicationUntilProxyStarts in the pod's annotation; may be nil
 
 	proxy   bool   // the pod gets our proxy
 	capture bool   // connections are captured, or parked if another mesh has the proxy
@@ -32,24 +33,24 @@ type effective struct {
 
 	uid, gid         int64
 	image, initImage string
-	init             string // how connections are captured and the gates get the agent: contract.InitByNode or another value
+	init             string // a value of the annotation outrider.dev/init, such as contract.InitByNode: see [initOf]
 	pull             corev1.PullPolicy
 	resources        corev1.ResourceRequirements // shared: must not be changed
 	agentLevel       string                      // log level of the agent
 
 	agentConfig string // value of the variable PROXY_CONFIG
-	grace       string // the pod's grace period, as the agent reads it
+	grace       string // the pod's grace period, in the notation that the agent reads
 
 	volumes []corev1.Volume // the author's volumes for the proxy
 	mounts  []corev1.VolumeMount
 	metrics metrics
 
-	noLabel map[string]string // labels without effect in this pod, with the reason
+	noLabel map[string]string // labels of this pod that have no effect, with the reasons
 	clashes []Clash
 }
 
-// labelsWithoutEffect warns of labels of the pod and its namespace that have no effect. It returns those of
-// the pod, with the reasons.
+// labelsWithoutEffect warns of each label of the pod or its namespace that has no effect. It returns the pod's
+// labels among these, with the reasons.
 func labelsWithoutEffect(in input, r *verdict.Report) map[string]string {
 	ofPod := settings.CheckLabels(in.pod.Labels, "", in.alongside)
 	out := map[string]string{}
@@ -62,8 +63,8 @@ func labelsWithoutEffect(in input, r *verdict.Report) map[string]string {
 	return out
 }
 
-// settingsOf is the second step of [Pod]: it combines and checks annotations, namespace and mesh. With an
-// error it returns the settings that are known.
+// settingsOf is the second step of [Pod]: it combines and checks the settings of annotations, namespace and mesh.
+// If it fails, it also returns the settings that it has already read.
 func settingsOf(in input, r *verdict.Report) (s effective, err error) {
 	a := in.annotations()
 	s = effective{proxy: !in.alongside, pull: corev1.PullPolicy(in.o.Values.Global.ImagePullPolicy), grace: strconv.FormatInt(graceOf(in.pod), 10) + "s"}
@@ -121,7 +122,8 @@ func settingsOf(in input, r *verdict.Report) (s effective, err error) {
 	return s, err
 }
 
-// hold returns holdApplicationUntilProxyStarts of the pod, else of the mesh, else of the values.
+// hold returns the value of holdApplicationUntilProxyStarts. The pod's annotation takes precedence over the
+// mesh's defaultConfig, and that over the values.
 func (s effective) hold(v settings.Values) order.Hold {
 	const name = "holdApplicationUntilProxyStarts"
 	switch {
@@ -159,7 +161,8 @@ func (s *effective) readConfig(o Options, a map[string]string) error {
 	return nil
 }
 
-// captureOf returns the interceptionMode, and whether connections are captured or parked.
+// captureOf returns the interceptionMode, and whether connections are captured (or parked, if the proxy is not
+// ours).
 func captureOf(a map[string]string, config settings.ProxyConfig, proxy bool) (mode string, capture bool, err error) {
 	mode = cmp.Or(a[contract.InterceptionMode], config.InterceptionMode, settings.Redirect)
 	if err := settings.Modes(mode); err != nil {
@@ -174,8 +177,8 @@ func captureOf(a map[string]string, config settings.ProxyConfig, proxy bool) (mo
 	return settings.NoMode, mode != settings.NoMode && a[contract.Park] != "off", nil
 }
 
-// statusPortOf returns the agent's status port: from the annotation, else from the ProxyConfig, else from
-// the values. Port 0 means the default port, without probes.
+// statusPortOf returns the agent's status port: from the pod's annotation, else from the ProxyConfig, else from
+// the values. A setting of 0 means the default port without probes.
 func statusPortOf(a map[string]string, v settings.Values, config settings.ProxyConfig) (port int32, probes bool, err error) {
 	port = contract.StatusPort
 	if v := v.Global.Proxy.StatusPort; v != nil {
@@ -204,7 +207,8 @@ func statusPortOf(a map[string]string, v settings.Values, config settings.ProxyC
 	return port, true, nil
 }
 
-// agentLevelOf returns the agent's log level. Istio's annotation has a level for each scope.
+// agentLevelOf returns the agent's log level. Istio's annotation can give each logging scope a level; the agent
+// has only one, so such a list counts as info.
 func agentLevelOf(a map[string]string, r *verdict.Report) string {
 	text, ok := a[settings.AgentLogKey]
 	if level := strings.TrimPrefix(text, "default:"); ok && !strings.ContainsAny(level, ",:") {
@@ -216,8 +220,8 @@ func agentLevelOf(a map[string]string, r *verdict.Report) string {
 	return "info"
 }
 
-// imagesOf returns the images of the proxy and of the init container. A name without a slash means an image
-// in the hub.
+// imagesOf returns the image references of the proxy and of the init container. A name without a slash is
+// completed with the hub and the tag.
 func imagesOf(o Options, a map[string]string, config settings.ProxyConfig, r *verdict.Report) (proxy, init string) {
 	v := o.Values.Global
 	kind := config.Image.ImageType
@@ -237,14 +241,15 @@ func imagesOf(o Options, a map[string]string, config settings.ProxyConfig, r *ve
 	return proxy, reference(cmp.Or(o.Images.Init, v.ProxyInit.Image, proxy))
 }
 
-// Names of the default images, as "make images" builds them.
+// The parts of the default image reference, which "make images" builds.
 const (
 	defaultHub   = "outrider.dev"
 	defaultTag   = "dev"
 	defaultImage = "outrider-proxy"
 )
 
-// resourcesOf returns the proxy's resources. If any of the four annotations is set, no default applies.
+// resourcesOf returns the proxy's resources. If the pod sets any of the four annotations, the mesh's defaults do
+// not apply.
 func resourcesOf(a map[string]string, mesh settings.Resources) (corev1.ResourceRequirements, error) {
 	out := corev1.ResourceRequirements{}
 	for _, r := range []struct {
@@ -282,7 +287,7 @@ func resourcesOf(a map[string]string, mesh settings.Resources) (corev1.ResourceR
 	return mesh.OrDefault(), nil
 }
 
-// checkOwn refuses a pod if its author's own containers of our names are unusable.
+// checkOwn refuses a pod in which the author's own containers with our names cannot be used.
 func checkOwn(in input, s effective) error {
 	if len(in.pod.Spec.Containers) == 0 {
 		return verdict.Refuse(verdict.InvalidOverride, "", "the pod has no container but %s", contract.ProxyContainer)
@@ -301,8 +306,9 @@ func checkOwn(in input, s effective) error {
 	return nil
 }
 
-// userOf returns the proxy's user and group, by which the capture recognises its connections. The author's
-// own container of the proxy's name may set others. In TPROXY mode the proxy is root in any case.
+// userOf returns the proxy's user and group. The capture recognises the proxy's own connections by them. The
+// author's own container outrider-proxy may set other ones. In TPROXY mode that container cannot change the user,
+// since the proxy is root.
 func userOf(in input, mode string) (uid, gid int64) {
 	uid, gid = settings.ProxyUser(in.ns.Annotations)
 	own, _ := in.own.find(contract.ProxyContainer)
@@ -325,8 +331,9 @@ func graceOf(pod *corev1.Pod) int64 {
 	return 30 // the API's default
 }
 
-// agentConfigOf returns the mesh's defaultConfig for the agent. It checks the pod's annotation with the
-// agent's own reader, so that a mistake shows at admission and not in a crashing container.
+// agentConfigOf returns the value of PROXY_CONFIG: the mesh's defaultConfig with the pod's discoveryAddress and
+// statusPort. It also parses the pod's annotation with the agent's own parser, so that a mistake is reported at
+// admission and not by a container that crashes.
 func agentConfigOf(in input, s effective, r *verdict.Report) (string, error) {
 	fields := maps.Clone(s.fields)
 	if fields == nil {

@@ -13,8 +13,8 @@ import (
 	"outrider.dev/internal/core/pod/inject/settings"
 )
 
-// environment returns the variables that the agent reads (internal/core/agent/config), by Istio's names if
-// Istio has them. If two sources set one name, the later one takes precedence.
+// environment returns the environment variables of the agent (internal/core/agent/config). They have Istio's
+// names where Istio has such a variable. If a name is set twice, the later value takes precedence.
 func (in input) environment(s effective, sidecar bool) []corev1.EnvVar {
 	e := &containers.Environment{}
 	e.Field("POD_NAME", "metadata.name")

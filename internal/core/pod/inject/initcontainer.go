@@ -17,8 +17,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// writeInit adds our init container, which captures connections, or copies the agent for the gates, or both.
-// With the annotation outrider.dev/init: none the proxy does that work if it can.
+// writeInit adds our init container, which captures connections, or copies the agent for the gates, or both. With
+// the annotation outrider.dev/init: none the proxy does this work if it can.
 func writeInit(pod *corev1.Pod, in input, s effective, edges startup.Plan, r *verdict.Report) error {
 	gates := s.init != contract.InitVolume && slices.ContainsFunc(containers.Authors(pod), podspec.NeedsAgent)     // gates need a copy of the agent
 	pod.Spec.InitContainers = slices.DeleteFunc(pod.Spec.InitContainers, containers.Named(contract.InitContainer)) // podspec added one that only copies
@@ -54,9 +54,9 @@ func writeInit(pod *corev1.Pod, in input, s effective, edges startup.Plan, r *ve
 	return nil
 }
 
-// initPlace returns the index of our init container. It comes before a proxy in the init list and before the
-// first container that runs our agent. Otherwise it comes last, so that the author's init containers, which
-// then run before the proxy, use the network without capture.
+// initPlace returns the index at which our init container is inserted. It must precede a proxy in the list, and
+// the first container that runs our agent. Otherwise it comes last: the author's init containers then run before
+// the proxy and use the network without capture.
 func initPlace(pod *corev1.Pod, s effective, r *verdict.Report) int {
 	list := pod.Spec.InitContainers
 	at := slices.IndexFunc(list, func(c corev1.Container) bool {
@@ -103,7 +103,7 @@ func (in input) initContainer(s effective, gates bool) corev1.Container {
 	return c
 }
 
-// captureFlags returns the flags of istio-iptables, and --park.
+// captureFlags returns the flags of istio-iptables that the settings require, and our flag --park.
 func (in input) captureFlags(s effective) []string {
 	a, v := in.pod.Annotations, in.o.Values.Global.Proxy
 	var flags []string

@@ -19,70 +19,71 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Namespace is a pod's namespace. Nil labels are unknown: then a missing label proves nothing.
+// A Namespace is a pod's namespace. Nil Labels mean that the labels are unknown; the pod is then not rejected
+// because a label is missing.
 type Namespace struct {
 	Name                string
 	Labels, Annotations map[string]string
 }
 
-// Options come from the mesh and from the caller. A field that is zero means its default.
+// Options are the settings of the mesh and of the caller. The zero value of a field means its default.
 type Options struct {
 	Images       Images
 	Mesh         settings.Mesh
 	Values       settings.Values
-	Kubernetes   startup.Kubernetes // of the nodes; default 1.34
+	Kubernetes   startup.Kubernetes // version of the nodes; default 1.34
 	ControlPlane string             // host:port; default outriderd.outrider-system.svc:15012
 	RootCA       string             // name of the ConfigMap with root-cert.pem; default outrider-ca-root-cert
 	TrustSigner  string             // signer whose ClusterTrustBundle replaces the ConfigMap; default: none
 	Revision     string             // default: the revision in the values, else "default"
 	Manual       bool               // injection by hand: a namespace without a label is injected
 	Workload     Workload           // default: the pod's owner
-	Claims       []string           // names of the volumes that the pod's owner adds: volumeClaimTemplates of a StatefulSet
-	Environ      map[string]string  // more variables of the proxy
+	Claims       []string           // volumes that a StatefulSet adds to the pod, by its volumeClaimTemplates
+	Environ      map[string]string  // additional environment variables of the proxy
 	OwnLabels    bool               // Istio's labels belong to another injector: only our labels count
 	NodeServes   bool               // all nodes of the cluster run outrider-node
 
-	// ProbeKey returns a secret for the paths of a workload's probes and hooks, by which the agent
-	// recognises the kubelet. Default: no secret, and the agent recognises the kubelet by its address.
+	// ProbeKey returns a secret that becomes part of the paths of a workload's probes and hooks, so that the
+	// agent recognises requests of the kubelet. Default: no secret; the agent recognises the kubelet by its
+	// address.
 	ProbeKey func(workload string) string
 
-	// Interrupted returns an error once no one needs the result, like [context.Context.Err]. It is called
-	// between steps. Default: never interrupted.
+	// Interrupted returns an error if the result is no longer needed, like [context.Context.Err]. It is called
+	// between the steps. Default: never interrupted.
 	Interrupted func() error
 
-	// Commands has the commands of images, by the image's name in a container. If it is not nil, commands
-	// can be looked up: [Result.Unknown] then lists the images that need it. Default: a command that is not
-	// in the pod is unknown.
+	// Commands maps a container's image reference to the command of that image. If it is not nil, the caller can
+	// look up more commands: [Result.Unknown] then lists the images for which it should. Default: a command that
+	// the pod does not set is unknown.
 	Commands map[string]imagecmd.Command
 }
 
-// Images has references of images, or names in the hub of the values.
+// Images holds image references, or names that are completed with the hub and the tag of the values.
 type Images struct{ Proxy, Init string }
 
 // A Workload is the owner of a pod.
 type Workload struct{ APIVersion, Kind, Name string }
 
-// A Result is the outcome for one pod.
+// A Result is the outcome of [Pod].
 type Result struct {
-	Pod      *corev1.Pod // the injected pod; if the pod is not injected, the given one without an earlier injection
+	Pod      *corev1.Pod // the injected pod; if it is not injected, the given pod without any earlier injection
 	Injected bool
 	Reason   verdict.Reason
 	Warnings []string // for the pod's author
 	Notes    []string // decisions and their reasons
 
 	Proxy     bool              // the pod gets our proxy
-	Captured  bool              // the proxy has the pod's connections
-	NoEffect  map[string]string // annotations without effect in this pod, and why
-	NoLabel   map[string]string // labels without effect, and why
-	Clashes   []Clash           // ports that the application declares and the proxy listens on
-	NeverEnds []string          // containers of a Job whose end no gate reports to a plain proxy
-	Unknown   []string          // images whose commands would make gates possible, with [Options.Commands]; set for a refused pod too
+	Captured  bool              // the pod's connections go through our proxy
+	NoEffect  map[string]string // annotations of this pod that have no effect, with the reasons
+	NoLabel   map[string]string // labels of this pod that have no effect, with the reasons
+	Clashes   []Clash           // ports that both the application declares and the proxy uses
+	NeverEnds []string          // containers of a Job whose end is not reported to a proxy that is a plain container
+	Unknown   []string          // images whose commands would make gates possible ([Options.Commands]), also of a refused pod
 
 	given *corev1.Pod
 }
 
-// Patch returns the operations that turn the given pod into the injected one. There are none if nothing
-// changed.
+// Patch returns the operations that turn the given pod into the injected one; none if they are equal.
 func (r Result) Patch() []patch.Operation {
 	if r.Pod == r.given {
 		return nil
@@ -112,8 +113,8 @@ func (o Options) kubernetes() startup.Kubernetes {
 	return o.Kubernetes
 }
 
-// Check checks the options by the rules for the annotations of the same settings. The values were checked
-// when they were read.
+// Check validates the options by the same rules as the corresponding annotations. The values are validated when
+// they are read.
 func (o Options) Check() error {
 	for _, s := range []struct {
 		name, value string
@@ -132,9 +133,8 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Pod injects a pod, or returns the reason why it does not. The error is a [*Refusal] if the pod must not
-// run in its given form, because its author requested something impossible; any other error is about the
-// options.
+// Pod injects a pod, or returns the reason why it does not. The error is a [*verdict.Refusal] if the pod must not
+// run as given, because its author requested something impossible. Any other error concerns the options.
 func Pod(pod *corev1.Pod, ns Namespace, o Options) (Result, error) {
 	if ns.Name == "" {
 		ns.Name = pod.Namespace
@@ -202,7 +202,7 @@ func (in input) inject(result *Result, r *verdict.Report) error {
 	return nil
 }
 
-// order returns the request from which package order plans the start.
+// order returns the input of package order, which plans the start.
 func (in input) order(s effective) order.Request {
 	out := order.Request{Pod: in.pod, Kubernetes: in.o.kubernetes(), Before: in.own.before, Captured: s.capture, ByNode: s.byNode(),
 		OtherMesh: in.mesh, Alongside: in.alongside, Hold: s.hold(in.o.Values), Native: in.o.Values.Native(), Commands: in.o.Commands, Interrupted: in.o.interrupted}
@@ -214,16 +214,16 @@ func (in input) order(s effective) order.Request {
 	return out
 }
 
-// An input holds everything that the steps after the decision read. They do not change it.
+// An input holds everything that the steps after the decision read. The steps do not change it.
 type input struct {
 	o         Options
 	ns        Namespace
 	stripped  *corev1.Pod // the given pod without an earlier injection
-	pod       *corev1.Pod // the same without the containers in own
+	pod       *corev1.Pod // stripped without the containers in own
 	own       ownContainers
-	mesh      string // the container of another mesh's proxy; empty: there is none
-	key       string // key of the probes, from an earlier injection
-	alongside bool   // another mesh has the proxy: injection adds only order and parking
+	mesh      string // name of the container with another mesh's proxy; empty if there is none
+	key       string // key in the paths of the probes, from an earlier injection
+	alongside bool   // another mesh provides the proxy: injection adds only order and parking
 }
 
 // readInput separates what the pod's author wrote from what an earlier injection added.
@@ -238,8 +238,8 @@ func readInput(pod *corev1.Pod, ns Namespace, o Options) (input, error) {
 	return in, nil
 }
 
-// annotations returns the annotations for this mesh: all of them, or, if another mesh has the proxy, those
-// with our own prefix and two about the proxy's configuration and the capture in general.
+// annotations returns the annotations that apply to us. If another mesh has the proxy, these are only those with
+// our own prefix, and the two for the proxy's configuration and the interception mode.
 func (in input) annotations() map[string]string {
 	if !in.alongside {
 		return in.pod.Annotations
@@ -251,8 +251,8 @@ func (in input) annotations() map[string]string {
 	return out
 }
 
-// workload returns the pod's owner: its controller, or the Deployment of a ReplicaSet with a hash in its
-// name (Istio: pkg/kube/controllers, GetDeployMetaFromPod).
+// workload returns the pod's owner: its controller, or the Deployment if the controller is a ReplicaSet whose
+// name ends in the pod's template hash (Istio: pkg/kube/controllers, GetDeployMetaFromPod).
 func (in input) workload() Workload {
 	if in.o.Workload.Name != "" {
 		return in.o.Workload
@@ -275,8 +275,9 @@ func asJSON(v any) (string, error) {
 	return string(text), err
 }
 
-// Resolving is [Pod] with commands from look. It calls look at most once, with the images whose commands a
-// gate needs; most pods need none. For a command that look does not return, injection avoids gates.
+// Resolving is [Pod] with commands from look. It calls look at most once, with the images whose commands must be
+// known for a gate. Most pods have no such image. If look does not return a command, injection uses no gate for
+// it.
 func Resolving(pod *corev1.Pod, ns Namespace, o Options, look func(images []string) map[string]imagecmd.Command) (Result, error) {
 	o.Commands = map[string]imagecmd.Command{}
 	r, err := Pod(pod, ns, o)
@@ -287,13 +288,13 @@ func Resolving(pod *corev1.Pod, ns Namespace, o Options, look func(images []stri
 	return Pod(pod, ns, o)
 }
 
-// Stripped returns a copy of the pod without everything that injection added, and restores what it changed.
+// Stripped returns a copy of the pod as it was before any injection.
 func Stripped(pod *corev1.Pod) (*corev1.Pod, error) {
 	out, _, err := Uninjected(pod)
 	return out, err
 }
 
-// Uninjected is [Stripped], and also lists what cannot be restored.
+// Uninjected is [Stripped]; it also lists the fields that cannot be restored.
 func Uninjected(pod *corev1.Pod) (out *corev1.Pod, lost []string, err error) {
 	return changes.Undone(pod, restoreProbes)
 }

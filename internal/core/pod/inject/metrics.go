@@ -14,13 +14,14 @@ import (
 )
 
 // scrapePrefix is the prefix of the annotations that the usual configuration of Prometheus reads from pods.
+// mergedPath is the agent's path with the app's and its own metrics.
 const (
 	scrapePrefix = "prometheus.io/"
 	mergedPath   = "/stats/prometheus"
 	metricsEnv   = "ISTIO_PROMETHEUS_ANNOTATIONS"
 )
 
-// A scrape says where the agent finds the app's metrics: at all ports with one path, or at targets.
+// A scrape tells the agent where it finds the app's metrics: at one path of each port, or at the targets.
 type scrape struct {
 	Scrape  string            `json:"scrape"`
 	Path    string            `json:"path"`
@@ -28,14 +29,14 @@ type scrape struct {
 	Targets []settings.Target `json:"targets,omitempty"`
 }
 
-// A metrics describes how Prometheus gets the app's metrics through the agent.
+// A metrics holds the settings by which Prometheus gets the app's metrics from the agent.
 type metrics struct {
 	merged  bool
-	replace []string // the author's annotations for Prometheus
-	app     string   // value of the agent's variable, with what it scrapes; empty: the app has no metrics
+	replace []string // the author's annotations for Prometheus, which are replaced
+	app     string   // value of the agent's variable that lists what it scrapes; empty if the app has no metrics
 }
 
-// metricsOf lets the agent serve the app's metrics with its own, and points Prometheus at it.
+// metricsOf returns the settings with which the agent serves the app's metrics together with its own.
 func metricsOf(pod *corev1.Pod, s effective, r *verdict.Report) (metrics, error) {
 	if !s.proxy || !merges(pod, s.mesh) {
 		return metrics{}, nil
@@ -60,7 +61,7 @@ func metricsOf(pod *corev1.Pod, s effective, r *verdict.Report) (metrics, error)
 	return out, err
 }
 
-// annotate sets the annotations for Prometheus.
+// annotate replaces the annotations for Prometheus: they then lead to the agent.
 func (m metrics) annotate(pod *corev1.Pod, before *changes.Overrides, port int32) {
 	if !m.merged {
 		return
@@ -80,9 +81,9 @@ func merges(pod *corev1.Pod, mesh settings.Mesh) bool {
 	return mesh.EnablePrometheusMerge == nil || *mesh.EnablePrometheusMerge
 }
 
-// targetsOf returns the targets that the agent scrapes: the pod's own targets, which replace port and path,
-// or else each port with the path. If the agent cannot scrape what the annotations for the mesh say, the pod
-// is refused. Annotations for Prometheus are no request to the mesh, and get only a warning.
+// targetsOf returns the targets that the agent scrapes: those of the mesh's annotation, or else the given path on
+// each given port. If the agent cannot scrape the targets of the mesh's annotation, the pod is refused. The
+// annotations for Prometheus are not meant for the mesh, so a mistake there causes only a warning.
 func targetsOf(pod *corev1.Pod, status int32, app *scrape, r *verdict.Report) ([]settings.Target, error) {
 	app.Targets, _ = settings.ScrapeTargets(pod.Annotations[settings.ScrapeKey]) // checked together with all annotations
 	if len(app.Targets) > 0 {
@@ -123,8 +124,8 @@ func portOfMesh(port int, status int32) bool {
 	return slices.Contains(reservedPorts, int32(port)) || int32(port) == status
 }
 
-// namedPort returns the number of a port, given by number or by the name with which a container declares it;
-// 0 if it is neither.
+// namedPort returns a port's number. The port is given as a number or as the name with which a container declares
+// it. The result is 0 if it is neither.
 func namedPort(pod *corev1.Pod, port string) int {
 	if n, err := strconv.ParseUint(port, 10, 16); err == nil {
 		return int(n)
@@ -139,8 +140,8 @@ func namedPort(pod *corev1.Pod, port string) int {
 	return 0
 }
 
-// sanitized returns a name in the form that Prometheus' relabelling gives it: prometheus.io/port and
-// prometheus.io_port become the same.
+// sanitized returns a name as Prometheus' relabelling changes it: prometheus.io/port and prometheus.io_port
+// become equal.
 func sanitized(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_' {

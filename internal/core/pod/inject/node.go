@@ -21,8 +21,8 @@ import (
 // Source: KEP-4639; pkg/features/kube_features.go of kubernetes v1.34.4.
 const imageVolumes = 33
 
-// initOf returns how connections are captured and the gates get the agent. The pod's annotation takes
-// precedence over the namespace's, and that over the mesh's value.
+// initOf returns who captures connections and how the gates get the agent, as [effective].init. The pod's
+// annotation takes precedence over that of the namespace, and that over the mesh's value.
 func initOf(in input, r *verdict.Report) (string, error) {
 	mode, at := contract.InitAuto, "the default"
 	for _, s := range []struct {
@@ -60,7 +60,8 @@ func initOf(in input, r *verdict.Report) (string, error) {
 
 func (s effective) byNode() bool { return s.init == contract.InitByNode }
 
-// writeNode writes the node's work into the pod, and lets the pod run only on nodes that do it.
+// writeNode writes into the pod the work that outrider-node does for it. The pod then runs only on nodes with
+// outrider-node.
 func writeNode(pod *corev1.Pod, in input, s effective, before *changes.Overrides, r *verdict.Report) error {
 	work, _ := podspec.NodeWork(pod)
 	if s.capture {
@@ -85,7 +86,7 @@ func writeNode(pod *corev1.Pod, in input, s effective, before *changes.Overrides
 	return nil
 }
 
-// requiring adds our plugin to NRI's list of required plugins.
+// requiring returns text, a list of the NRI plugins that a pod requires, with our plugin added.
 func requiring(text string) (string, error) {
 	var list []string
 	if err := manifest.DecodeAnnotation(text, &list); err != nil {
@@ -97,7 +98,8 @@ func requiring(text string) (string, error) {
 	return "[" + strings.Join(list, ", ") + "]", nil
 }
 
-// captureEnvironment returns flags for settings that the init container gets as variables of the mesh.
+// captureEnvironment returns flags for those capture settings that an init container reads from environment
+// variables, which the mesh sets as proxyMetadata.
 func captureEnvironment(s effective) (flags []string) {
 	for _, f := range capture.Flags(&capture.Intent{}, nil, nil) {
 		for _, name := range f.Env {

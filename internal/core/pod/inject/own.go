@@ -11,13 +11,13 @@ import (
 	"outrider.dev/internal/core/pod/inject/settings"
 )
 
-// istioNames maps Istio's names of the injected containers to ours. With the image "auto" such a container
-// is not a proxy of Istio's: its author leaves the rest for the injector to fill in.
+// istioNames maps Istio's names of the injected containers to ours. A container with such a name and the image
+// "auto" is not a proxy of Istio: its author expects the injector to fill in the rest.
 var istioNames = map[string]string{"istio-proxy": contract.ProxyContainer, "istio-init": contract.InitContainer}
 
-// requestsUs reports whether containers with Istio's names and the image "auto" are for us. They are not if
-// another injector has Istio's labels or has already injected the pod, nor if the pod requests another
-// template than a sidecar's, such as a gateway's.
+// requestsUs reports whether containers with Istio's names and the image "auto" are meant for us. They are not if
+// Istio's labels belong to another injector, if another injector has already injected the pod, or if the pod
+// requests a template other than "sidecar", such as a gateway's.
 func requestsUs(pod *corev1.Pod, o Options) bool {
 	_, injected := pod.Annotations[contract.IstioStatus]
 	template, named := pod.Annotations[settings.TemplatesKey]
@@ -42,11 +42,12 @@ func overridden(c corev1.Container) string {
 	return ""
 }
 
-// ownContainers holds the author's own containers with our names, or Istio's: they override fields of ours.
+// ownContainers holds the author's own containers with our names or Istio's names: their fields override those of
+// our containers.
 type ownContainers struct {
 	init, plain      []corev1.Container
-	initOrder, order []string // names in each list that has own containers, including these
-	before           int      // number of the author's plain containers before the own container of the proxy
+	initOrder, order []string // names of all containers in each list that contains own containers, in order
+	before           int      // number of the author's plain containers that precede the own container of the proxy
 }
 
 func (o ownContainers) find(name string) (corev1.Container, bool) {
@@ -58,7 +59,7 @@ func (o ownContainers) find(name string) (corev1.Container, bool) {
 	return corev1.Container{}, false
 }
 
-// withoutOwn returns a copy of the pod without the author's own containers.
+// withoutOwn returns a copy of the pod without the author's own containers, and these containers.
 func withoutOwn(pod *corev1.Pod, o Options) (*corev1.Pod, ownContainers) {
 	var own ownContainers
 	istios := requestsUs(pod, o)

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/containers"
 )
 
-// reservedPorts are the mesh's own ports, where the app's metrics cannot be (Istio refuses the same).
+// reservedPorts are the mesh's own ports. The app's metrics cannot be on them (Istio refuses the same).
 var reservedPorts = []int32{contract.AdminPort, contract.OutboundPort, contract.DebugPort, contract.InboundPort, contract.TunnelPort,
 	contract.StatusPort, contract.ReadinessPort, contract.DNSPort, contract.PrometheusPort}
 
@@ -26,15 +26,15 @@ var proxyPorts = map[int32]string{
 type Clash struct {
 	Container string
 	Port      int32
-	Of        string // what the proxy uses it for
+	Of        string // the proxy's use of the port
 }
 
 func (c Clash) String() string {
 	return fmt.Sprintf("%s declares port %d, which is %s: the second of the two cannot listen there", c.Container, c.Port, c.Of)
 }
 
-// clashesOf returns the clashes of a pod. They cause only warnings: a declaration binds no port, and some
-// pods declare a port of the proxy so that a monitor finds it.
+// clashesOf returns the clashes of a pod. They cause only warnings, because a declared port need not be used, and
+// some pods declare a port of the proxy so that monitoring finds it.
 func clashesOf(pod *corev1.Pod, status int32) []Clash {
 	var out []Clash
 	for _, c := range containers.Authors(pod) {

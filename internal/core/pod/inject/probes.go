@@ -23,20 +23,20 @@ import (
 
 const probersEnv = "ISTIO_KUBE_APP_PROBERS"
 
-// A prober describes how the agent makes a probe or a hook.
+// A prober holds the parameters with which the agent makes a probe or a hook.
 type prober struct {
 	HTTPGet        *corev1.HTTPGetAction   `json:"httpGet,omitempty"`
 	TCPSocket      *corev1.TCPSocketAction `json:"tcpSocket,omitempty"`
 	GRPC           *corev1.GRPCAction      `json:"grpc,omitempty"`
 	TimeoutSeconds int32                   `json:"timeoutSeconds,omitempty"`
 
-	// Held says that the probe was made by "outrider-agent held". The agent answers it by itself while the
-	// gate holds.
+	// Held is set if "outrider-agent held" made the probe. While the gate holds the container, the agent then
+	// answers the probe by itself.
 	Held bool `json:"held,omitempty"`
 }
 
-// A handler is a probe or a hook of a container. The agent answers it at Istio's path. In the kubelet's
-// requests the key of the pod's probes follows the path.
+// A handler is a probe or a hook of a container. The agent answers it at a path in Istio's form. In the kubelet's
+// requests the pod's probe key follows that path.
 type handler struct {
 	of    *corev1.Container
 	path  string
@@ -66,10 +66,10 @@ func handlersOf(c *corev1.Container) []handler {
 	return out
 }
 
-// forGate reports whether the handler is the startup probe that a gate answers.
+// forGate reports whether the handler is the startup probe that injection added for a gate.
 func (h handler) forGate() bool { return strings.HasSuffix(h.path, "/"+contract.StartedProbe) }
 
-// begins reports whether the kubelet starts the next container only after this handler succeeded.
+// begins reports whether the kubelet starts the next container only after this handler has succeeded.
 func (h handler) begins() bool {
 	return h.probe != nil && h.probe == h.of.StartupProbe || h.hook != nil && h.hook == h.of.Lifecycle.PostStart
 }
@@ -94,7 +94,7 @@ func (h handler) set(p prober) {
 	}
 }
 
-// restore sets the handler back to the form that it had before the agent made the probe.
+// restore gives the handler the form that it had before injection.
 func (h handler) restore(p prober) error {
 	h.set(p)
 	switch {
@@ -106,10 +106,10 @@ func (h handler) restore(p prober) error {
 	return nil
 }
 
-// writeProbes lets the agent make the app's probes: the kubelet has no certificate of the mesh, and its
-// connections would be captured. The startup probes that gates answer belong to injection. The agent makes
-// these even if the setting for the app's probes is off, so that the kubelet need not start a process in the
-// container for each of them.
+// writeProbes lets the agent make the app's probes, because the kubelet has no certificate of the mesh and its
+// connections would be captured. The agent also makes the startup probes that gates answer, even if the setting
+// for the app's probes is off: otherwise the kubelet would have to start a process in the container for each of
+// them.
 func writeProbes(pod *corev1.Pod, in input, s effective, r *verdict.Report) error {
 	if !s.proxy || !s.probes {
 		return nil
@@ -131,8 +131,8 @@ func writeProbes(pod *corev1.Pod, in input, s effective, r *verdict.Report) erro
 	return err
 }
 
-// takenProbes returns the probes that the agent makes, by their paths: also the app's probes if apps is set,
-// else only those that gates answer. It replaces each probe in the pod by a request to the agent's path.
+// takenProbes replaces probes in the pod by requests to the agent, and returns them by their paths. Without
+// apps these are only the probes that gates answer.
 func takenProbes(pod *corev1.Pod, s effective, apps bool, key string, r *verdict.Report) map[string]prober {
 	all := map[string]prober{}
 	plainProxy := slices.ContainsFunc(pod.Spec.Containers, containers.Named(contract.ProxyContainer))
@@ -155,10 +155,10 @@ func takenProbes(pod *corev1.Pod, s effective, apps bool, key string, r *verdict
 	return all
 }
 
-// writeStopHook lets a native sidecar drain inbound connections from the beginning of the pod's stop. The
-// kubelet sends it SIGTERM only when the apps have ended, and until then clients that keep their connections
-// would send more requests to an app that stops. The hook returns at once. A hook that the mesh or the
-// author set stays.
+// writeStopHook adds a preStop hook that lets a native sidecar drain inbound connections as soon as the pod is
+// stopped. The kubelet sends SIGTERM to the sidecar only after the apps have ended. Until then, clients with open
+// connections would send more requests to an app that is stopping. The hook returns at once. A preStop hook of
+// the mesh or the author is kept.
 func writeStopHook(pod *corev1.Pod, in input, s effective) {
 	c := containers.Find(pod, contract.ProxyContainer)
 	if c == nil || !s.proxy || !s.probes || c.RestartPolicy == nil || c.Lifecycle != nil && c.Lifecycle.PreStop != nil {
@@ -181,8 +181,8 @@ func keyed(path, key string) string {
 	return path + "/" + key
 }
 
-// probeKey returns the key that the pod's author set as a variable, else the key of an earlier injection, so
-// that a second one changes nothing, else a new key.
+// probeKey returns the key that the pod's author set as a variable, else the key of an earlier injection (so that
+// a second injection changes nothing), else a new key.
 func (in input) probeKey(pod *corev1.Pod) string {
 	switch set := valueOf(pod, contract.ProbeKey); {
 	case set != "":
@@ -204,7 +204,7 @@ func keyOf(pod *corev1.Pod) string {
 	return ""
 }
 
-// valueOf returns a variable of the proxy; empty if it is not set.
+// valueOf returns the value of an environment variable of the proxy; empty if it is not set.
 func valueOf(pod *corev1.Pod, name string) string {
 	if c := containers.Find(pod, contract.ProxyContainer); c != nil {
 		for _, e := range c.Env {
@@ -243,8 +243,8 @@ func rewrites(in input, r *verdict.Report) bool {
 	return mesh == nil || *mesh
 }
 
-// proberOf returns how the agent makes a probe or a hook, with a number for the port; false if the handler
-// does not change.
+// proberOf returns how the agent makes a probe or a hook, with a numeric port. It returns false if the kubelet
+// keeps the handler.
 func proberOf(c *corev1.Container, h handler, status int32, r *verdict.Report) (prober, bool) {
 	p := h.get()
 	var port *intstr.IntOrString
@@ -275,7 +275,6 @@ func proberOf(c *corev1.Container, h handler, status int32, r *verdict.Report) (
 	return p, true
 }
 
-// setProxyEnv sets a variable of the proxy.
 func setProxyEnv(pod *corev1.Pod, name, value string) {
 	if c := containers.Find(pod, contract.ProxyContainer); c != nil {
 		e := containers.Environment{List: c.Env}

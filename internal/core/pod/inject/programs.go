@@ -13,9 +13,9 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// checkPrograms applies the mesh's limits to what a pod's author may run in the mesh's containers.
-// outrider-init is root with NET_ADMIN, and so is the proxy in some modes. A policy may exempt both
-// containers by their names, so they must run only the mesh's programs.
+// checkPrograms enforces the mesh's limits on what a pod's author may run in our containers. outrider-init is
+// root with NET_ADMIN, and so is the proxy in some modes. An admission policy may exempt both containers by their
+// names, so they must not run anything but the mesh's programs.
 func checkPrograms(in input, s effective) error {
 	allowed := in.o.Values.Injector.AllowedProxyImages
 	if allowed == nil {
@@ -43,8 +43,8 @@ func checkPrograms(in input, s effective) error {
 	return nil
 }
 
-// allows reports whether an image is allowed: an entry is its full reference, or the registry or repository
-// that contains it.
+// allows reports whether an image is allowed: an entry of the list is its full reference, its repository, or a
+// registry or path that contains it.
 func allows(allowed []string, image string) bool {
 	return slices.ContainsFunc(allowed, func(a string) bool {
 		rest, ok := strings.CutPrefix(image, strings.TrimSuffix(a, "/"))
@@ -52,8 +52,8 @@ func allows(allowed []string, image string) bool {
 	})
 }
 
-// beyondImage returns a field of c, other than the image, that decides what runs in it; empty if none is
-// set.
+// beyondImage returns the name of a field that c sets and that affects what runs in it, other than the image;
+// empty if there is none.
 func beyondImage(c corev1.Container) string {
 	rest := corev1.Container{Name: c.Name, Image: c.Image, ImagePullPolicy: c.ImagePullPolicy, Resources: c.Resources, Ports: c.Ports, RestartPolicy: c.RestartPolicy,
 		TerminationMessagePath: c.TerminationMessagePath, TerminationMessagePolicy: c.TerminationMessagePolicy,
@@ -77,7 +77,8 @@ func withMounts(c corev1.Container, mounts []corev1.VolumeMount) corev1.Containe
 	return c
 }
 
-// isToken reports whether a mount is the one that the API server adds to every container.
+// isToken reports whether a mount is that of the service account token, which the API server adds to every
+// container.
 func isToken(m corev1.VolumeMount) bool {
 	return m.ReadOnly && m.MountPath == "/var/run/secrets/kubernetes.io/serviceaccount"
 }

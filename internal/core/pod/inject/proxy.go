@@ -15,7 +15,8 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// proxyContainer returns outrider-proxy, with the fields of the author's own container of that name.
+// proxyContainer returns the container outrider-proxy. Fields of the author's own container with that name
+// override ours.
 func proxyContainer(in input, s effective, sidecar bool, r *verdict.Report) (corev1.Container, error) {
 	c := corev1.Container{
 		Name: contract.ProxyContainer, Image: s.image, ImagePullPolicy: s.pull,
@@ -50,8 +51,8 @@ func proxyContainer(in input, s effective, sidecar bool, r *verdict.Report) (cor
 	return c, nil
 }
 
-// proxyPorts returns the proxy's ports. It leaves out a name that another port of the pod has, because a
-// Service that names its target port must find the author's.
+// proxyPorts returns the proxy's ports. If another port of the pod has the same name, the proxy's port gets no
+// name, so that a Service with a named target port finds the author's port.
 func (in input) proxyPorts(r *verdict.Report) []corev1.ContainerPort {
 	out := []corev1.ContainerPort{
 		{Name: "http-envoy-prom", ContainerPort: contract.PrometheusPort, Protocol: corev1.ProtocolTCP},
@@ -70,8 +71,8 @@ func (in input) proxyPorts(r *verdict.Report) []corev1.ContainerPort {
 	return out
 }
 
-// lifecycle returns the hooks in the values. The API server refuses a hook that sleeps longer than the pod's
-// grace period.
+// lifecycle returns the hooks that the values set. A sleep is shortened to the pod's grace period, because the
+// API server refuses a longer one.
 func (in input) lifecycle(r *verdict.Report) *corev1.Lifecycle {
 	out := in.o.Values.Global.Proxy.Lifecycle.DeepCopy()
 	if out == nil {
@@ -106,18 +107,18 @@ func (in input) proxyArgs(s effective) []string {
 	}
 }
 
-// healthy returns the proxy's own readiness check, which does not depend on the app.
+// healthy returns a probe of the proxy's own readiness, which does not depend on the app.
 func healthy() corev1.ProbeHandler {
 	return corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: contract.ReadyPath, Port: intstr.FromInt32(contract.ReadinessPort)}}
 }
 
-// readyPeriod is the period of the proxy's readiness probe, in seconds. After its own restart the kubelet
-// considers every pod not ready until a probe has succeeded, and it spreads the first probes over their
-// period. Istio's period is 15.
+// readyPeriod is the period of the proxy's readiness probe, in seconds. It is short because a kubelet that was
+// restarted considers every pod not ready until its probe has succeeded, and distributes the first probes over
+// their period. Istio's period is 15 seconds.
 const readyPeriod = 1
 
-// readiness returns the proxy's readiness probe, with times from the annotations, else from the values, else
-// our defaults.
+// readiness returns the proxy's readiness probe. Its times come from the annotations, else from the values, else
+// from our defaults.
 func (in input) readiness() *corev1.Probe {
 	v := in.o.Values.Global.Proxy
 	set := func(name string, mesh *int32, usual int32) int32 {
@@ -148,7 +149,7 @@ func (in input) startupProbe() *corev1.Probe {
 	return &corev1.Probe{ProbeHandler: healthy(), PeriodSeconds: 1, TimeoutSeconds: 3, FailureThreshold: failures}
 }
 
-// noteReadiness reports the cost of a period that the mesh or the author set.
+// noteReadiness notes the cost of a readiness period longer than ours.
 func noteReadiness(pod *corev1.Pod, r *verdict.Report) {
 	c := containers.Find(pod, contract.ProxyContainer)
 	if c == nil || c.ReadinessProbe == nil {

@@ -8,9 +8,9 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// fitted returns a container's resources, reduced so that they fit into the pod's own resources
-// (spec.resources). The API server refuses a container with more than the pod, and containers that together
-// request more. Those limits are for the whole pod, so the proxy takes what is left.
+// fitted returns a container's resources, reduced so that they fit into the pod-level resources (spec.resources).
+// The API server refuses a container whose limit exceeds the pod's, and containers whose requests together exceed
+// the pod's. The proxy therefore gets what the other containers leave.
 func fitted(c corev1.ResourceRequirements, pod *corev1.Pod, r *verdict.Report) corev1.ResourceRequirements {
 	if pod.Spec.Resources == nil {
 		return c
@@ -44,8 +44,8 @@ func fitted(c corev1.ResourceRequirements, pod *corev1.Pod, r *verdict.Report) c
 	return c
 }
 
-// remaining returns what the requests of the author's containers leave of a budget. An init container that
-// completes counts too, although later containers may use its share.
+// remaining returns the part of a budget that the author's containers do not request. An init container that
+// completes counts too, although later containers could use its share.
 func remaining(budget resource.Quantity, pod *corev1.Pod, name corev1.ResourceName) resource.Quantity {
 	left := budget.DeepCopy()
 	for _, c := range containers.Authors(pod) {

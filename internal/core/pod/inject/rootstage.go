@@ -16,10 +16,10 @@ import (
 	"outrider.dev/startup"
 )
 
-// whyInit returns why the pod needs outrider-init in spite of the annotation outrider.dev/init: none; empty
-// if the proxy can do that work. The proxy must be allowed to be root for a while, nothing may run before
-// it, and a gate must hold every other container. A container whose gate is not copied yet fails to start,
-// so the kubelet must restart it.
+// whyInit returns the reason why the pod needs outrider-init in spite of the annotation outrider.dev/init: none;
+// empty if the proxy can do that work. For this the proxy must be allowed to run as root for a while, nothing may
+// run before it, and a gate must hold every other container. Also, the kubelet must restart containers, because a
+// container fails to start if the agent is not copied yet.
 func whyInit(pod *corev1.Pod, in input, s effective, edges startup.Plan) string {
 	list := pod.Spec.Containers
 	_, ownInit := in.own.find(contract.InitContainer)
@@ -52,7 +52,7 @@ func whyInit(pod *corev1.Pod, in input, s effective, edges startup.Plan) string 
 	return ""
 }
 
-// restarts reports whether the kubelet starts every container again, whatever its exit code.
+// restarts reports whether the kubelet restarts every container, whatever its exit code.
 func restarts(pod *corev1.Pod) bool {
 	policy := pod.Spec.RestartPolicy
 	return (policy == "" || policy == corev1.RestartPolicyAlways) && !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
@@ -60,9 +60,10 @@ func restarts(pod *corev1.Pod) bool {
 	})
 }
 
-// rootsOnly reports whether all containers say that they run as root, as the proxy then does. If all
-// containers of a pod have the same user, the kubelet gives the files of a token to that user, mode 0600.
-// Source: pkg/volume/util FsUserFrom and pkg/volume/projected of kubernetes v1.34.4; seen there.
+// rootsOnly reports whether all other containers run as root by their security contexts, as the proxy would too.
+// If all containers of a pod have the same user, the kubelet makes that user the owner of the token files, with
+// mode 0600. Source: pkg/volume/util FsUserFrom and pkg/volume/projected of kubernetes v1.34.4; observed on that
+// version.
 func rootsOnly(pod *corev1.Pod) bool {
 	shared := pod.Spec.SecurityContext
 	if shared != nil && shared.FSGroup != nil {
@@ -81,8 +82,8 @@ func rootsOnly(pod *corev1.Pod) bool {
 	})
 }
 
-// held reports whether gates keep a container's command from running before the proxy has dropped its
-// privileges. The gate may wait for the proxy, or for a container that itself is held.
+// held reports whether gates keep a container's command from running until the proxy has dropped its privileges:
+// the gate waits for the proxy, or for a container that is itself held.
 func held(edges startup.Plan, name string) bool {
 	return slices.ContainsFunc(edges.Edges, func(e startup.Edge) bool {
 		closed := e.By == startup.Gate && !e.Optional && e.OnTimeout != startup.Continue
@@ -90,7 +91,7 @@ func held(edges startup.Plan, name string) bool {
 	})
 }
 
-// writeStage lets the proxy do the work of outrider-init before it drops its privileges.
+// writeStage lets the proxy do the work of outrider-init first, as root, and then drop its privileges.
 func writeStage(pod *corev1.Pod, in input, s effective, r *verdict.Report) error {
 	c := containers.Find(pod, contract.ProxyContainer)
 	if c.Lifecycle != nil && c.Lifecycle.PostStart != nil {
@@ -110,8 +111,8 @@ func writeStage(pod *corev1.Pod, in input, s effective, r *verdict.Report) error
 	return nil
 }
 
-// podGroups returns the groups that the pod gives every container, by which the proxy can read its token.
-// The stage drops other groups that an image gives root.
+// podGroups returns the supplementary groups that the pod gives every container; the proxy needs them to read its
+// token. The root stage drops other groups that root has in the image.
 func podGroups(pod *corev1.Pod) []string {
 	s := pod.Spec.SecurityContext
 	if s == nil {

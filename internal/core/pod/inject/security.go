@@ -12,15 +12,15 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// checkSecurity refuses a pod that the namespace's pod security level would refuse after injection.
-// Otherwise the refusal shows only in events of the ReplicaSet, which are rarely read. It returns whether
-// connections are still captured.
+// checkSecurity refuses a pod that the namespace's pod security level would refuse after injection. That later
+// refusal would only be visible in events of the ReplicaSet, which are rarely read. The result capture is false
+// if connections cannot be parked at this level.
 func checkSecurity(in input, s effective, r *verdict.Report) (capture bool, err error) {
 	level := in.ns.Labels[contract.PodSecurityLabel]
 	if level != "baseline" && level != "restricted" {
 		return s.capture, nil
 	}
-	captured := s.capture && !s.byNode() // captured by a container
+	captured := s.capture && !s.byNode() // a container of the pod, not the node, writes the rules
 	if in.alongside && captured && in.pod.Annotations[contract.Park] != "require" {
 		r.Warn("the namespace %s has the label %s=%s: early connections are not parked, since outrider-init would need the capability NET_ADMIN", in.ns.Name, contract.PodSecurityLabel, level)
 		return false, nil
@@ -42,8 +42,8 @@ func checkSecurity(in input, s effective, r *verdict.Report) (capture bool, err 
 	return s.capture, nil
 }
 
-// hostVolumes reports whether the author's volumes for the proxy include one that a pod security level
-// refuses.
+// hostVolumes reports whether the author's volumes for the proxy include a type that the pod security level
+// forbids.
 func hostVolumes(text string, restricted bool) bool {
 	volumes, err := settings.UserVolumes(cmp.Or(text, "{}")) // checked before
 	return err == nil && slices.ContainsFunc(volumes, func(v corev1.Volume) bool {
@@ -69,8 +69,8 @@ func (in input) proxySecurity(s effective) *corev1.SecurityContext {
 	return out
 }
 
-// initSecurity returns the security context of outrider-init. NET_ADMIN is enough to write the rules, with a
-// read-only root file system (test/cluster). An init container that only copies needs no capability.
+// initSecurity returns the security context of outrider-init. NET_ADMIN is enough to write the rules, even with a
+// read-only root file system (test/cluster). If outrider-init only copies the agent, it needs no capability.
 func (in input) initSecurity(s effective) *corev1.SecurityContext {
 	out := in.security(s.uid, s.gid)
 	if s.capture {
@@ -85,9 +85,9 @@ func asRoot(c *corev1.SecurityContext, capabilities ...corev1.Capability) {
 	c.Capabilities.Add = append(c.Capabilities.Add, capabilities...)
 }
 
-// keepRoot gives a container of ours back the user and the capabilities that it needs if the author's own
-// container has set others. Without them the capture fails at each start, and in TPROXY mode the proxy
-// cannot listen. If the container needs no root, the author's choice stays.
+// keepRoot restores the user and the capabilities that a container of ours needs, if the author's own container
+// has replaced them. Without them the capture would fail at each start, and in TPROXY mode the proxy could not
+// listen. A container that needs no capability is not changed.
 func keepRoot(c *corev1.Container, needed *corev1.SecurityContext, r *verdict.Report) {
 	if len(needed.Capabilities.Add) == 0 {
 		return

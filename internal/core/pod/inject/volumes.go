@@ -19,25 +19,26 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// tokenAudience and tokenSeconds equal Istio's, so that another CA behind the same service accepts the
-// token.
+// tokenAudience and tokenSeconds have Istio's values, so that a CA other than ours behind the same service
+// accepts the token.
 const (
 	tokenAudience = "istio-ca"
 	tokenSeconds  = 43200
 )
 
-// workLimit has space for Envoy's bootstrap, twice while it is written anew, with up to 1 MiB from a
-// ConfigMap in it, and for certificates of 20 kB. The rest is for files that an author's bootstrap names.
+// workLimit is the size limit of the proxy's work volume. It has space for Envoy's bootstrap (up to 1 MiB from a
+// ConfigMap, and twice that while it is rewritten) and for certificates of 20 kB. The rest is for files that an
+// author's bootstrap refers to.
 var workLimit = resource.MustParse("32Mi")
 
 // ourVolumes lists the names of all volumes that injection adds.
 var ourVolumes = append([]string{contract.WorkVolume, contract.PodInfoVolume, contract.TokenVolume, contract.RootVolume, contract.BootstrapVolume}, podspec.Volumes...)
 
-// ourDirs lists our directories in the proxy's container, including everything below them.
+// ourDirs lists the directories in the proxy's container that are ours, with everything below them.
 var ourDirs = []string{contract.WorkDir, contract.PodInfoDir, contract.TokenDir, contract.RootDir, contract.BootstrapDir, contract.OwnDir}
 
-// proxyVolumesOf returns the author's volumes and mounts for the proxy. It refuses a pod with volumes that
-// have our names, and mounts of missing volumes or over ours.
+// proxyVolumesOf returns the author's volumes and mounts for the proxy. It refuses volumes with one of our names,
+// mounts of volumes that do not exist, and mounts that cover ours.
 func proxyVolumesOf(in input, s effective) ([]corev1.Volume, []corev1.VolumeMount, error) {
 	const rename = "give it another name"
 	gated := slices.ContainsFunc(containers.Authors(in.pod), podspec.NeedsAgent)
@@ -61,7 +62,7 @@ func proxyVolumesOf(in input, s effective) ([]corev1.Volume, []corev1.VolumeMoun
 	var err error
 	if text, ok := in.pod.Annotations[settings.VolumeKey]; ok {
 		if volumes, err = settings.UserVolumes(text); err != nil {
-			return nil, nil, err // not reached: checkAnnotations comes first
+			return nil, nil, err // unreachable: CheckAnnotations has parsed the same text
 		}
 	}
 	if text, ok := in.pod.Annotations[settings.MountKey]; ok {
@@ -82,7 +83,8 @@ func proxyVolumesOf(in input, s effective) ([]corev1.Volume, []corev1.VolumeMoun
 	return volumes, mounts, checkMounts(mounts, has)
 }
 
-// checkMounts refuses mounts of volumes that are not in has, and mounts over ours or over one another.
+// checkMounts refuses mounts of volumes that are not in has, mounts that overlap our directories, and two mounts
+// at the same path.
 func checkMounts(mounts []corev1.VolumeMount, has map[string]corev1.Volume) error {
 	mounted := map[string]bool{}
 	for _, m := range mounts {
@@ -98,8 +100,8 @@ func checkMounts(mounts []corev1.VolumeMount, has map[string]corev1.Volume) erro
 	return nil
 }
 
-// taken turns an error about writing gates into a refusal: a name or a directory that the pod already uses,
-// or else an order that is too large.
+// taken turns an error from writing gates into a refusal. The cause is a name or a directory that the pod already
+// uses, an order that is too large, or an invalid graph.
 func taken(err error) error {
 	var t *podspec.TakenError
 	var large *podspec.SizeError
@@ -127,11 +129,11 @@ func (in input) proxyMounts(s effective) []corev1.VolumeMount {
 	return append(out, s.mounts...)
 }
 
-// roots returns the source of the mesh's root certificates. The ClusterTrustBundle is available in each
-// namespace from its first moment on, the ConfigMap soon after.
+// roots returns the volume source of the mesh's root certificates. A ClusterTrustBundle is available in a new
+// namespace at once, the ConfigMap soon after.
 func (in input) roots() corev1.VolumeSource {
-	// The bundle is selected by its signer, not by its name. If a bundle with a signer is mounted by name,
-	// the kubelet keeps its old content for five minutes (dropCacheFor in
+	// The bundle is selected by its signer, not by its name: if a bundle with a signer is mounted by name, the
+	// kubelet serves the old content for up to five minutes (dropCacheFor in
 	// k8s.io/kubernetes/pkg/kubelet/clustertrustbundle; seen on 1.34.4).
 	if signer := in.o.TrustSigner; signer != "" {
 		return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{
@@ -140,7 +142,8 @@ func (in input) roots() corev1.VolumeSource {
 	return corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: cmp.Or(in.o.RootCA, contract.RootConfigMap)}}}
 }
 
-// proxyVolumes returns the proxy's volumes, without those of the author that the pod already has.
+// proxyVolumes returns the volumes to add for the proxy. The author's volumes are left out if the pod already has
+// them.
 func (in input) proxyVolumes(s effective) []corev1.Volume {
 	field := func(path, name string) corev1.DownwardAPIVolumeFile {
 		return corev1.DownwardAPIVolumeFile{Path: path, FieldRef: &corev1.ObjectFieldSelector{FieldPath: name}}

@@ -21,14 +21,14 @@ import (
 	"outrider.dev/startup"
 )
 
-// A written is the result of the last step.
+// A written is the result of [write].
 type written struct {
 	pod       *corev1.Pod
-	added     bool     // anything was added
-	neverEnds []string // containers of a Job whose end no gate reports to a plain proxy
+	added     bool     // injection added something to the pod
+	neverEnds []string // containers of a Job whose end is not reported to a proxy that is a plain container
 }
 
-// write is the last step of [Pod]: it returns the pod with settings and plan in it.
+// write is the last step of [Pod]: it returns the pod with the settings and the plan applied.
 func write(in input, s effective, p order.Plan, r *verdict.Report) (w written, err error) {
 	before := changes.Overrides{InitContainers: in.own.init, Containers: in.own.plain, Commands: p.Commands, Order: in.own.order, InitOrder: in.own.initOrder}
 	before.KeepEdges(p.Pod)
@@ -77,7 +77,7 @@ func write(in input, s effective, p order.Plan, r *verdict.Report) (w written, e
 	return w, nil
 }
 
-// writeOrder writes the edges. The settings decide how the gates get into the pod.
+// writeOrder writes the edges into the pod. The settings decide how the gates get their copy of the agent.
 func writeOrder(in input, s effective, p order.Plan, r *verdict.Report) (pod *corev1.Pod, err error) {
 	switch reports := reporting(p, in, s, r); s.init {
 	case contract.InitByNode:
@@ -97,12 +97,12 @@ func writeOrder(in input, s effective, p order.Plan, r *verdict.Report) (pod *co
 	return nil, taken(err)
 }
 
-// reporting returns the containers that get a gate only to report their ends. A proxy that is a plain
-// container then exits when the last of them has ended, and not after the drain time. Either all
-// applications get such gates or none: if one end is not reported, the proxy cannot know that all have
-// ended. None get them if the agent would need an init container only for that.
+// reporting returns the containers that get a gate only to report their ends. A proxy that is a plain container
+// can then exit when the last of them has ended, and need not wait for the drain time. Either all applications
+// get such gates or none, because the proxy cannot know that all have ended if one does not report its end. None
+// get them if an init container would be needed only for that.
 func reporting(p order.Plan, in input, s effective, r *verdict.Report) (out []string) {
-	off := in.pod.Annotations[contract.Start] == string(request.Off) // commands then stay unchanged
+	off := in.pod.Annotations[contract.Start] == string(request.Off) // the author wants no change of commands
 	if off || !s.proxy || !s.capture || s.init == contract.InitNone ||
 		!slices.ContainsFunc(p.Pod.Spec.Containers, containers.Named(contract.ProxyContainer)) {
 		return nil
@@ -128,9 +128,9 @@ func reporting(p order.Plan, in input, s effective, r *verdict.Report) (out []st
 	return out
 }
 
-// reportEnd reports how a pod that completes ends. The agent in a plain container ends once the gates of all
-// applications report that their commands have ended for good (internal/core/agent/proxy/apps.go). Nothing
-// reports the end of a container without a gate.
+// reportEnd explains how a pod with a proxy as a plain container can complete. The agent exits once the gates of
+// all applications have reported that their commands have ended for good (internal/core/agent/proxy/apps.go). It
+// returns the containers without a gate: nothing reports their ends.
 func reportEnd(pod *corev1.Pod, s effective, r *verdict.Report) (neverEnds []string) {
 	pod = podspec.AsRun(pod)
 	if s.proxy && containers.EndsOnce(pod) && slices.ContainsFunc(pod.Spec.Containers, containers.Named(contract.ProxyContainer)) {
@@ -154,7 +154,7 @@ func reportEnd(pod *corev1.Pod, s effective, r *verdict.Report) (neverEnds []str
 	return neverEnds
 }
 
-// writeMetadata adds labels, and annotations for other tools.
+// writeMetadata adds the mesh's labels, and annotations that other tools read.
 func writeMetadata(pod *corev1.Pod, in input, s effective, before *changes.Overrides) {
 	more := maps.Clone(in.o.Values.Injector.InjectedAnnotations)
 	if more == nil {
@@ -199,7 +199,7 @@ func firstApp(pod *corev1.Pod) string {
 	return ""
 }
 
-// labelValueOf shortens s to a valid value of a label.
+// labelValueOf shortens s so that it is a valid label value.
 func labelValueOf(s string) string {
 	return strings.TrimRightFunc(s[:min(len(s), 63)], func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9')
