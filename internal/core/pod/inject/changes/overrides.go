@@ -13,29 +13,29 @@ import (
 	"outrider.dev/internal/core/pod/request"
 )
 
-// An Overrides is the annotation outrider.dev/overrides. It holds what injection changed of the author's
-// pod, for [Undone] to restore. A null value means that there was none.
+// An Overrides is the content of the annotation outrider.dev/overrides: the parts of the author's pod that
+// injection changed, which [Undone] restores. A null value in a map means that the pod did not have the key.
 type Overrides struct {
 	InitContainers []corev1.Container          `json:"initContainers,omitempty"` // the author's own containers with our names
 	Containers     []corev1.Container          `json:"containers,omitempty"`
 	Annotations    map[string]*string          `json:"annotations,omitempty"`
 	Labels         map[string]*string          `json:"labels,omitempty"`
 	NodeSelector   map[string]*string          `json:"nodeSelector,omitempty"`
-	Order          []string                    `json:"order,omitempty"`     // of the plain containers, if it was changed or contains one of our names
-	InitOrder      []string                    `json:"initOrder,omitempty"` // of the init containers, if it contains one of our names
-	Commands       map[string]imagecmd.Written `json:"commands,omitempty"`  // commands of images, by container
-	Args           map[string]int              `json:"args,omitempty"`      // by container with a gate: how many words of its command were args
-	Hooks          []string                    `json:"hooks,omitempty"`     // other meshes' proxies that got a hook with their own program
-	Empty          []string                    `json:"empty,omitempty"`     // lists and maps that were there without an element: see [vessels]
-	Ports          map[string]string           `json:"ports,omitempty"`     // names of ports that became numbers, by container/handler
+	Order          []string                    `json:"order,omitempty"`     // names of the plain containers, if the order was changed or contains one of our names
+	InitOrder      []string                    `json:"initOrder,omitempty"` // names of the init containers, if one of them is ours
+	Commands       map[string]imagecmd.Written `json:"commands,omitempty"`  // commands taken from images, by container
+	Args           map[string]int              `json:"args,omitempty"`      // by container with a gate: how many words at the end of its command were its args
+	Hooks          []string                    `json:"hooks,omitempty"`     // proxies of other meshes whose hook, with their own program, injection added
+	Empty          []string                    `json:"empty,omitempty"`     // lists and maps that were present but empty: see [vessels]
+	Ports          map[string]string           `json:"ports,omitempty"`     // names of ports that injection replaced by numbers, by container/handler
 }
 
-// Annotate sets an annotation, or removes it if value is nil, and keeps the previous value.
+// Annotate sets an annotation, or removes it if value is nil. It records the previous value.
 func (o *Overrides) Annotate(pod *corev1.Pod, key string, value *string) {
 	change(&pod.Annotations, &o.Annotations, key, value)
 }
 
-// Write writes both annotations, and returns whether a container was added to the given pod.
+// Write writes the annotations status and overrides, and returns whether a container was added to the given pod.
 func (o *Overrides) Write(pod, given *corev1.Pod, revision string) (added bool, err error) {
 	s := statusOf(given, pod, revision)
 	for key, value := range map[string]any{contract.Status: s, contract.Overrides: o} { // any order: keys differ
@@ -48,19 +48,19 @@ func (o *Overrides) Write(pod, given *corev1.Pod, revision string) (added bool, 
 	return len(s.InitContainers)+len(s.Containers) > 0, nil
 }
 
-// KeepOrder records the order of the plain containers if writing the edges has changed it.
+// KeepOrder records the order of the plain containers if the written pod has another order.
 func (o *Overrides) KeepOrder(arranged, ordered *corev1.Pod) {
 	if was := containers.Names(arranged.Spec.Containers); o.Order == nil && !slices.Equal(was, containers.Names(ordered.Spec.Containers)) {
 		o.Order = was
 	}
 }
 
-// Select adds a label to the pod's nodeSelector.
+// Select adds a label to the pod's nodeSelector. It records the previous value.
 func (o *Overrides) Select(pod *corev1.Pod, key, value string) {
 	change(&pod.Spec.NodeSelector, &o.NodeSelector, key, &value)
 }
 
-// Label adds a label, unless the pod has it or the value is empty.
+// Label adds a label and records that. It does nothing if the pod has the label or the value is empty.
 func (o *Overrides) Label(pod *corev1.Pod, key, value string) {
 	if _, there := pod.Labels[key]; !there && value != "" {
 		change(&pod.Labels, &o.Labels, key, &value)
@@ -80,7 +80,7 @@ func change(m *map[string]string, before *map[string]*string, key string, value 
 	setIn(m, key, *value)
 }
 
-// remember records the original value of a key. A second call for the key changes nothing.
+// remember records the original value of a key. Only the first call for a key has an effect.
 func remember(before *map[string]*string, key, old string, there bool) {
 	if *before == nil {
 		*before = map[string]*string{}
@@ -94,7 +94,7 @@ func remember(before *map[string]*string, key, old string, there bool) {
 	}
 }
 
-// KeepEdges records the annotations that podspec replaces by the edges that it writes.
+// KeepEdges records the annotations with edges, which podspec replaces.
 func (o *Overrides) KeepEdges(pod *corev1.Pod) {
 	for _, key := range append([]string{contract.DependsOn}, slices.Sorted(maps.Keys(pod.Annotations))...) {
 		if request.IsEdges(key) {
@@ -104,15 +104,15 @@ func (o *Overrides) KeepEdges(pod *corev1.Pod) {
 	}
 }
 
-// A vessel is a list or a map that injection may fill.
+// A vessel is a list or a map of a pod to which injection may add elements.
 type vessel struct {
 	name  string
-	none  bool       // it has no element
-	empty bool       // it has no element, but is there
-	set   func(bool) // if it has no element: sets whether it is there
+	none  bool       // it has no element; it may be nil
+	empty bool       // it has no element, and is not nil
+	set   func(bool) // makes a list or map without elements empty (true) or nil (false)
 }
 
-// vessels returns the lists and maps of a pod, and those of its containers under the name NAME/FIELD.
+// vessels returns the lists and maps of a pod. Those of its containers have the name CONTAINER/FIELD.
 func vessels(pod *corev1.Pod) []vessel {
 	out := []vessel{listed("initContainers", &pod.Spec.InitContainers), listed("volumes", &pod.Spec.Volumes), listed("imagePullSecrets", &pod.Spec.ImagePullSecrets),
 		mapped("annotations", &pod.Annotations), mapped("labels", &pod.Labels), mapped("nodeSelector", &pod.Spec.NodeSelector)}
@@ -141,7 +141,7 @@ func mapped(name string, m *map[string]string) vessel {
 	}}
 }
 
-// KeepEmpty records which lists and maps the author's pod has without an element.
+// KeepEmpty records the lists and maps of the author's pod that are empty but not nil.
 func (o *Overrides) KeepEmpty(pod *corev1.Pod) {
 	for _, v := range vessels(pod) {
 		if v.empty {
@@ -150,7 +150,7 @@ func (o *Overrides) KeepEmpty(pod *corev1.Pod) {
 	}
 }
 
-// restoreEmpty restores whether a list or map without an element is there.
+// restoreEmpty makes each list or map without elements empty or nil, as it was in the author's pod.
 func (o Overrides) restoreEmpty(pod *corev1.Pod) {
 	for _, v := range vessels(pod) {
 		if was := slices.Contains(o.Empty, v.name); v.empty || was && v.none {

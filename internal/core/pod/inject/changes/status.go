@@ -18,7 +18,8 @@ type status struct {
 	Revision         string   `json:"revision"`
 }
 
-// InjectedBy reports whether a pod was injected, and by which revision.
+// InjectedBy reports whether a pod was injected, and by which revision. The revision is empty if the annotation
+// is invalid.
 func InjectedBy(pod *corev1.Pod) (injected bool, revision string) {
 	text, injected := pod.Annotations[contract.Status]
 	var s status
@@ -58,7 +59,7 @@ func statusOf(given, pod *corev1.Pod, revision string) status {
 	return out
 }
 
-// volumesOf returns the names of a pod's volumes.
+// volumesOf returns the set of the names of a pod's volumes.
 func volumesOf(pod *corev1.Pod) map[string]bool {
 	out := map[string]bool{}
 	for _, v := range pod.Spec.Volumes {

@@ -14,9 +14,9 @@ import (
 	"outrider.dev/internal/core/pod/request"
 )
 
-// Undone returns a copy of an injected pod without everything that injection added, and restores what it
-// changed. It also lists what cannot be restored. It calls first to restore what is not recorded in the
-// annotations.
+// Undone returns a copy of a pod as it was before injection, and lists what cannot be restored. The function
+// first is called on the copy before anything else is undone, for changes that the annotations do not record. A
+// pod that was not injected is only copied.
 func Undone(pod *corev1.Pod, first func(*corev1.Pod) error) (out *corev1.Pod, lost []string, err error) {
 	out = pod.DeepCopy()
 	if _, injected := pod.Annotations[contract.Status]; !injected {
@@ -39,7 +39,7 @@ func Undone(pod *corev1.Pod, first func(*corev1.Pod) error) (out *corev1.Pod, lo
 	return undo(out, s, before), lost, nil
 }
 
-// recorded reads an annotation that injection wrote.
+// recorded decodes an annotation that injection wrote.
 func recorded(pod *corev1.Pod, key string, into any) error {
 	if err := json.Unmarshal([]byte(pod.Annotations[key]), into); err != nil {
 		return verdict.Refuse(verdict.InvalidAnnotation, "leave it out: it is written by injection", "annotation %s: %v", key, err)
@@ -47,7 +47,7 @@ func recorded(pod *corev1.Pod, key string, into any) error {
 	return nil
 }
 
-// undo removes what injection added, and restores what it changed. It changes the given pod.
+// undo removes what injection added to out, and restores what injection changed.
 func undo(out *corev1.Pod, s status, before Overrides) *corev1.Pod {
 	start, _ := request.Start(out.Annotations)
 	added := func(c corev1.Container) bool {
@@ -59,7 +59,7 @@ func undo(out *corev1.Pod, s status, before Overrides) *corev1.Pod {
 	if start != request.Off || place < 0 {
 		place = len(out.Spec.Containers)
 	}
-	out.Spec.Containers = slices.Insert(out.Spec.Containers, place, before.Containers...) // with start: off at the author's position
+	out.Spec.Containers = slices.Insert(out.Spec.Containers, place, before.Containers...) // with start: off at the position where the author listed the proxy
 	out = podspec.Ungated(out)
 	imagecmd.Restore(out, before.Commands)
 	before.restoreWords(out)
@@ -77,7 +77,7 @@ func undo(out *corev1.Pod, s status, before Overrides) *corev1.Pod {
 	return out
 }
 
-// reorder restores the order of the plain containers, including those that became sidecars.
+// reorder restores the order of the plain containers. Containers that injection made sidecars become plain again.
 func reorder(pod *corev1.Pod, order []string) {
 	if len(order) == 0 {
 		return
@@ -95,10 +95,11 @@ func reorder(pod *corev1.Pod, order []string) {
 	sortAs(pod.Spec.Containers, order)
 }
 
-// sortAs restores the order of a list.
+// sortAs sorts a list in the recorded order. Containers that were added later stay before or after the recorded
+// ones.
 func sortAs(list []corev1.Container, order []string) {
 	first := slices.IndexFunc(list, func(c corev1.Container) bool { return slices.Contains(order, c.Name) })
-	before := containers.Names(list[:max(first, 0)]) // added since, and first in the list: another mesh's hold
+	before := containers.Names(list[:max(first, 0)]) // containers that were added later, at the front: another mesh's hold
 	place := func(c corev1.Container) int {
 		switch i := slices.Index(order, c.Name); {
 		case i >= 0:

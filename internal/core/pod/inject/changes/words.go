@@ -12,10 +12,11 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// A gate and the agent work with one list of words for a command, and with numbers of ports. What the author
-// wrote means the same; it is kept for people who read the manifest after the injection is undone.
+// A gate runs a command as one list of words, and the agent probes ports by number. So injection joins the
+// author's command and args, and replaces names of ports. That does not change the meaning, but the original form
+// is restored for people who read the manifest after an uninjection.
 
-// KeepWords records commands and names of ports that the given pod has and the written one does not.
+// KeepWords records the args and the port names of the given pod that the written pod no longer has.
 func (o *Overrides) KeepWords(given, written *corev1.Pod) {
 	for _, c := range containers.Authors(given) {
 		now := containers.Find(written, c.Name)
@@ -37,8 +38,8 @@ func (o *Overrides) KeepWords(given, written *corev1.Pod) {
 	}
 }
 
-// restoreWords restores what KeepWords recorded. A command that has become shorter, or a port whose number
-// differs, was changed since, and stays.
+// restoreWords restores what KeepWords recorded. If a command has become shorter or a port has another number, it
+// was changed after the injection, so it is left as it is.
 func (o *Overrides) restoreWords(pod *corev1.Pod) {
 	for _, c := range containers.Authors(pod) {
 		if n := o.Args[c.Name]; n > 0 && len(c.Args) == 0 && n <= len(c.Command) {
@@ -54,8 +55,8 @@ func (o *Overrides) restoreWords(pod *corev1.Pod) {
 	}
 }
 
-// KeepHooks records which proxies of other meshes got a hook that waits by their own program, since nothing
-// else distinguishes it from a hook of the author's.
+// KeepHooks records the proxies of other meshes to which injection added a postStart hook that waits by their own
+// program. Nothing in the pod distinguishes such a hook from one of the author.
 func (o *Overrides) KeepHooks(given, written *corev1.Pod) {
 	for _, c := range containers.Authors(written) {
 		was := containers.Find(given, c.Name)
@@ -80,8 +81,8 @@ func hookOf(c *corev1.Container) *corev1.LifecycleHandler {
 	return c.Lifecycle.PostStart
 }
 
-// unknownWords returns the containers with a gate for which an earlier version did not record how many words
-// of the command were arguments.
+// unknownWords returns a message for each container with a gate that an earlier version of Outrider injected,
+// which did not record how many words of the command were args.
 func (o *Overrides) unknownWords(pod *corev1.Pod) (out []string) {
 	for _, c := range containers.Authors(pod) {
 		if _, known := o.Args[c.Name]; podspec.Gated(c) && !known {
@@ -91,7 +92,7 @@ func (o *Overrides) unknownWords(pod *corev1.Pod) (out []string) {
 	return out
 }
 
-// portsOf returns the ports that probes and hooks of a container name, by probe or hook.
+// portsOf returns, for each probe and hook of a container, the port to which it connects.
 func portsOf(c *corev1.Container) map[string]*intstr.IntOrString {
 	out := map[string]*intstr.IntOrString{}
 	add := func(handler string, get *corev1.HTTPGetAction, socket *corev1.TCPSocketAction) {

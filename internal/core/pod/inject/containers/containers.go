@@ -47,7 +47,7 @@ func Authors(pod *corev1.Pod) []*corev1.Container {
 // OtherMeshes has the names of the proxies that other meshes inject.
 var OtherMeshes = []string{"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane"}
 
-// Names returns the names of the plain containers, without ours.
+// Names returns the names of a list of containers, except our proxy.
 func Names(list []corev1.Container) []string {
 	var out []string
 	for _, c := range list {
@@ -58,20 +58,21 @@ func Names(list []corev1.Container) []string {
 	return out
 }
 
-// EndsOnce reports whether the pod completes, as a Job's pod does. Its proxy must then end too.
+// EndsOnce reports whether a pod can complete, like that of a Job. Its proxy must then end too.
 func EndsOnce(pod *corev1.Pod) bool {
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 }
 
-// WithLists returns a copy of the pod with new lists of containers; the containers themselves are shallow
-// copies.
+// WithLists returns a shallow copy of the pod with its own lists of containers, so that elements can be added,
+// removed and replaced. What a container refers to is still shared.
 func WithLists(pod *corev1.Pod) *corev1.Pod {
 	out := *pod
 	out.Spec.InitContainers, out.Spec.Containers = slices.Clone(pod.Spec.InitContainers), slices.Clone(pod.Spec.Containers)
 	return &out
 }
 
-// PortOf returns the number of a port, given by name or number; 0 if the container has none of that name.
+// PortOf returns the number of a port that is given by name or number; 0 if the container declares no port of
+// that name.
 func PortOf(c *corev1.Container, p intstr.IntOrString) int32 {
 	if p.Type == intstr.Int {
 		return p.IntVal
@@ -85,7 +86,7 @@ func PortOf(c *corev1.Container, p intstr.IntOrString) int32 {
 	return int32(n)
 }
 
-// DeclaredPorts returns the ports that the plain containers declare, as JSON.
+// DeclaredPorts returns the ports that the plain containers declare, as a JSON list.
 func DeclaredPorts(pod *corev1.Pod) string {
 	type port struct {
 		Name          string          `json:"name,omitempty"`
@@ -98,6 +99,6 @@ func DeclaredPorts(pod *corev1.Pod) string {
 			out = append(out, port{p.Name, p.ContainerPort, p.Protocol})
 		}
 	}
-	text, _ := json.Marshal(out) // cannot fail: names and numbers
+	text, _ := json.Marshal(out) // no error: only names and numbers
 	return string(text)
 }

@@ -1,5 +1,5 @@
-// Package imagecmd writes the command of an image into a container that names none, so that a gate can run
-// before it. It also removes such a command again.
+// Package imagecmd writes the command of an image into a container that sets no command, so that a gate can wrap
+// it. It also removes such a command again.
 package imagecmd
 
 import (
@@ -13,22 +13,23 @@ import (
 	"outrider.dev/internal/core/pod/inject/containers"
 )
 
-// A Command is the command of an image. It runs in a container that names no command.
+// A Command is the command of an image, which runs if the container sets none.
 type Command struct {
 	Entrypoint, Cmd []string
-	Digest          string // digest of the index or manifest that the image's name refers to
-	Why             string // why the command is unknown; empty: it is known
+	Digest          string // digest of the index or manifest to which the image reference resolved
+	Why             string // the reason why the command is unknown; empty if it is known
 }
 
-// A Written is an image's command that was written into a container, with the container's previous fields.
+// A Written is a command that was taken from an image and written into a container, with the fields that it
+// replaced.
 type Written struct {
 	Image   string   `json:"image"`
-	Digest  string   `json:"digest,omitempty"` // the image is pinned to it; empty: the author had pinned it
+	Digest  string   `json:"digest,omitempty"` // digest added to the image reference; empty if the author had already pinned the image
 	Args    []string `json:"args,omitempty"`
 	Command []string `json:"command"` // the command that was written
 }
 
-// Pinned returns the image's name with its digest.
+// Pinned returns the image reference with the digest.
 func (c Written) Pinned() string {
 	if c.Digest == "" {
 		return c.Image
@@ -36,15 +37,15 @@ func (c Written) Pinned() string {
 	return c.Image + "@" + c.Digest
 }
 
-// Commands has the commands of a pod's images.
+// Commands is the result of [Of].
 type Commands struct {
-	Pod     *corev1.Pod // with the known commands written into it
-	Written map[string]Written
-	Unknown map[string]string // by container: why its command is unknown
+	Pod     *corev1.Pod        // with the known commands written into it
+	Written map[string]Written // by container
+	Unknown map[string]string  // by container: the reason why its command is unknown
 }
 
-// Of writes the commands of images into the containers that name none. It changes nothing for an image that
-// has not been looked up.
+// Of writes the known commands of images into a copy of the pod, in the containers that set no command. A
+// container whose image has not been looked up is not changed.
 func Of(pod *corev1.Pod, known map[string]Command) Commands {
 	out := Commands{Pod: containers.WithLists(pod), Written: map[string]Written{}, Unknown: map[string]string{}}
 	for _, list := range [][]corev1.Container{out.Pod.Spec.InitContainers, out.Pod.Spec.Containers} {
@@ -72,13 +73,13 @@ func (out Commands) write(c *corev1.Container, known map[string]Command) {
 	}
 	written := Written{Image: c.Image, Args: c.Args, Command: argv}
 	if !strings.Contains(c.Image, "@") {
-		written.Digest = found.Digest // the tag may refer to another image when the node pulls it
+		written.Digest = found.Digest // pinned, because the tag may refer to another image when the node pulls it
 	}
 	out.Written[c.Name] = written
 	c.Image, c.Command, c.Args = written.Pinned(), argv, nil
 }
 
-// LookUp returns the images that still must be looked up for the named containers.
+// LookUp returns the images of the named containers that have not been looked up yet.
 func (out Commands) LookUp(names []string) []string {
 	var images []string
 	for _, name := range names {
@@ -90,8 +91,8 @@ func (out Commands) LookUp(names []string) []string {
 	return images
 }
 
-// Argv returns the command line that kubelet and runtime would run, in which the container's args replace
-// CMD. The second result says why the command line is unknown, or must not be wrapped.
+// Argv returns the command line that the kubelet and the runtime would run: the container's args replace CMD. If
+// the command line is unknown or must not be wrapped, the second result is the reason.
 func (k Command) Argv(c *corev1.Container) ([]string, string) {
 	args := c.Args
 	if len(args) == 0 {
@@ -109,8 +110,8 @@ func (k Command) Argv(c *corev1.Container) ([]string, string) {
 	return argv, ""
 }
 
-// escaped returns an image's words in the form for a pod: in a pod $(NAME) refers to a variable, in an image
-// it is plain text.
+// escaped returns words of an image's command as a pod must write them. A pod replaces $(NAME) by a variable, an
+// image does not, so each $ is doubled.
 func escaped(words []string) []string {
 	out := make([]string, len(words))
 	for i, w := range words {
@@ -119,7 +120,7 @@ func escaped(words []string) []string {
 	return out
 }
 
-// Restore undoes [Of]. A command that was changed since then stays.
+// Restore undoes [Of]. A command that was changed after the injection is left as it is.
 func Restore(pod *corev1.Pod, written map[string]Written) {
 	for name, w := range written {
 		c := containers.Find(pod, name)

@@ -1,4 +1,4 @@
-// Package injectors distinguishes our webhooks from those of other injectors that select the same pods.
+// Package injectors detects other injectors whose webhooks select the same pods as ours.
 package injectors
 
 import (
@@ -11,12 +11,12 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Suffix is the end of our webhooks' names.
+// Suffix is the common suffix of the names of our webhooks.
 const Suffix = ".inject.outrider.dev"
 
-// Others returns the configurations of other injectors, such as Istio's own, that select pods by the values
-// of Istio's labels that request our default revision. Such a pod would get a proxy from each injector, so
-// ours then selects only by its own labels.
+// Others returns the names of webhook configurations of other injectors, such as Istio's own, that select the
+// pods whose Istio labels request our default revision. Such a pod would get a proxy from each injector. To avoid
+// that, our injector then selects pods only by its own labels.
 func Others(all []admission.MutatingWebhookConfiguration) []string {
 	var out []string
 	for _, c := range all {
@@ -30,7 +30,7 @@ func Others(all []admission.MutatingWebhookConfiguration) []string {
 	return out
 }
 
-// Ours reports whether a configuration belongs to outriderd, in any revision.
+// Ours reports whether a configuration belongs to outriderd, of any revision.
 func Ours(c admission.MutatingWebhookConfiguration) bool {
 	return slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool { return strings.HasSuffix(w.Name, Suffix) })
 }
@@ -46,12 +46,12 @@ func onPods(w admission.MutatingWebhook) bool {
 	})
 }
 
-// requests has the values of Istio's labels that request the default revision. Another revision selects
-// other pods.
+// requests lists Istio's labels, with the values that request the default revision. Webhooks of another revision
+// select other values.
 var requests = map[string]string{contract.NamespaceLabel: "enabled", contract.InjectLabel: "true", contract.RevisionLabel: contract.DefaultRevision}
 
-// requires reports whether a selector requires one of these labels. A selector that only excludes a value,
-// as many do, does not count.
+// requires reports whether a selector requires one of the labels in requests. Many selectors only exclude a
+// value; they do not count.
 func requires(s *metav1.LabelSelector) bool {
 	if s == nil {
 		return false

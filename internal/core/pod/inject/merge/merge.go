@@ -1,5 +1,5 @@
-// Package merge writes the fields that a pod's author set in a container of our name into our container, so
-// that the API server accepts the result.
+// Package merge overrides the fields of our container by those that a pod's author set in a container of the same
+// name. The API server accepts the result.
 package merge
 
 import (
@@ -12,14 +12,15 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// AutoImage, as the image of an author's own container, means our image.
+// AutoImage is the image by which an author's own container requests our image.
 const AutoImage = "auto"
 
-// listKeys has the fields that identify the elements of lists, as in a strategic merge patch of the API. Any
-// other list is replaced as a whole.
+// listKeys maps fields that are lists to the field that identifies an element, as in a strategic merge patch of
+// the API. Any other list is replaced as a whole.
 var listKeys = map[string]string{"env": "name", "ports": "containerPort", "volumeMounts": "mountPath", "volumeDevices": "devicePath"}
 
-// Container returns our container with the fields of the author's own container of that name.
+// Container returns our container, in which the fields of the author's own container of that name take
+// precedence.
 func Container(ours, own corev1.Container) (corev1.Container, error) {
 	if own.Image == AutoImage || own.Image == "" {
 		own.Image = ours.Image
@@ -44,17 +45,17 @@ func Container(ours, own corev1.Container) (corev1.Container, error) {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(mergeMaps(below, above), &out); err != nil {
 		return ours, verdict.Refuse(verdict.InvalidOverride, "", "the pod's own container %s: %v", written, err)
 	}
-	out.RestartPolicy = ours.RestartPolicy // the plan decides whether it is a sidecar
+	out.RestartPolicy = ours.RestartPolicy // the plan, not the author, decides whether it is a sidecar
 	withinLimits(out.Resources, own.Resources)
 	withinSecurity(out.SecurityContext, own.SecurityContext)
 	return out, nil
 }
 
-// handlers are fields of a probe and a hook that exclude one another.
+// handlers are the fields of a probe or a hook of which only one can be set.
 var handlers = []string{"exec", "httpGet", "tcpSocket", "grpc", "sleep"}
 
-// wholes are objects that are not merged. The API server sets the fields that a probe's author left out
-// before the webhook sees the probe.
+// wholes are objects that replace ours as a whole. They cannot be merged: when the webhook sees a probe, the API
+// server has already set the fields that its author left out.
 var wholes = []string{"readinessProbe", "livenessProbe", "startupProbe", "seccompProfile"}
 
 func mergeMaps(below, above map[string]any) map[string]any {
@@ -81,8 +82,8 @@ func mergeMaps(below, above map[string]any) map[string]any {
 	return below
 }
 
-// mergeLists replaces elements with the same key as a whole, since a variable's value and its
-// source exclude one another.
+// mergeLists replaces an element that has the same key as a whole, because value and valueFrom of a variable
+// cannot both be set.
 func mergeLists(below, above []any, key string) []any {
 	for _, v := range above {
 		a, isMap := v.(map[string]any)
@@ -99,8 +100,8 @@ func mergeLists(below, above []any, key string) []any {
 	return below
 }
 
-// withinLimits lets our request follow a lower limit of the author's own container, and our limit follow a
-// higher request: the API server refuses a request above its limit.
+// withinLimits keeps each request within its limit, as the API server requires: our request is lowered to the
+// author's limit, or our limit is raised to the author's request.
 func withinLimits(merged, own corev1.ResourceRequirements) {
 	for name, limit := range merged.Limits { // any order: keys differ
 		request, ok := merged.Requests[name]
@@ -115,8 +116,8 @@ func withinLimits(merged, own corev1.ResourceRequirements) {
 	}
 }
 
-// withinSecurity removes those of our settings that the API server or the kubelet refuses in combination
-// with the author's.
+// withinSecurity removes those of our settings that, together with the author's, the API server or the kubelet
+// would refuse.
 func withinSecurity(merged, own *corev1.SecurityContext) {
 	if own == nil {
 		return

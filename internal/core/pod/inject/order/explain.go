@@ -10,7 +10,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A how says how an edge is kept, and why, without the container that waits.
+// A how is the mechanism of an edge and the reasons for it, in words that do not name the waiting container.
 type how struct{ edge, why string }
 
 func howOf(c mechanism.Choice, written, alongside bool) how {
@@ -24,14 +24,14 @@ func howOf(c mechanism.Choice, written, alongside bool) how {
 		}
 	}
 	for _, o := range c.Refused {
-		if o.By != startup.InitDone { // InitDone fits only containers that complete
+		if o.By != startup.InitDone { // InitDone is possible only for containers that complete
 			h.why += fmt.Sprintf("; not by %s: %s", o.By, o.WhyNot())
 		}
 	}
 	return h
 }
 
-// Explain reports how each edge is kept and why, in one sentence for similar edges.
+// Explain notes for each edge the mechanism and the reasons. Edges with the same explanation share a sentence.
 func (p Plan) Explain(alongside bool, r *verdict.Report) {
 	var order []how
 	waiting := map[how][]string{}
@@ -42,7 +42,7 @@ func (p Plan) Explain(alongside bool, r *verdict.Report) {
 	for _, c := range p.choices {
 		written := edges[c.Edge]
 		if !written && c.Edge.By != "" {
-			continue // the pod had it already
+			continue // the pod already had the edge
 		}
 		h := howOf(c, written, alongside)
 		if waiting[h] == nil {

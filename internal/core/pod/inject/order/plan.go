@@ -20,32 +20,32 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Request holds the facts on which the order of a pod's start depends.
+// A Request is the input of [Of].
 type Request struct {
-	Pod        *corev1.Pod // in the author's form, without our containers
+	Pod        *corev1.Pod // as its author wrote it, without our containers
 	Kubernetes startup.Kubernetes
 
-	// Proxy makes our proxy, as a sidecar or a plain container; nil: the pod gets none.
+	// Proxy makes our proxy container, as a sidecar or a plain container; nil if the pod gets none.
 	Proxy    func(sidecar bool, r *verdict.Report) (corev1.Container, error)
-	Before   int  // number of plain containers that the author lists before the proxy
+	Before   int  // number of the author's plain containers that come before the proxy
 	Captured bool // the proxy has the pod's connections
-	ByNode   bool // the node adds the gates
+	ByNode   bool // outrider-node adds the gates
 
-	OtherMesh string // the container of another mesh's proxy; empty: there is none
-	Alongside bool   // that mesh has the proxy
+	OtherMesh string // name of the container with another mesh's proxy; empty if there is none
+	Alongside bool   // that proxy is used, and ours is not added
 
 	Hold   Hold
-	Native string // the control plane's ENABLE_NATIVE_SIDECARS: auto, true or false
+	Native string // the control plane's setting ENABLE_NATIVE_SIDECARS: auto, true or false
 
-	Commands    map[string]imagecmd.Command // commands of images; nil: none is looked up
-	Interrupted func() error                // returns an error once no one needs the order
+	Commands    map[string]imagecmd.Command // commands of images; nil if none can be looked up
+	Interrupted func() error                // returns an error if the order is no longer needed
 }
 
 // A Hold is the effective setting of holdApplicationUntilProxyStarts.
 type Hold struct {
 	Value *bool
 	At    string // where it is set
-	OfPod bool   // it is in the pod's own annotation
+	OfPod bool   // set in the pod's own annotation
 }
 
 // A Plan describes how the pod starts: the position of the proxy, a mechanism for each edge, and the
@@ -58,12 +58,12 @@ type Plan struct {
 
 	policy      policy
 	fromInit    map[string]bool // names of the init containers, without the proxy
-	commandless []string        // containers whose commands would make more gates possible
-	said        *verdict.Report // reports of the arrangement
-	Unknown     []string        // images whose commands would make more gates possible
+	commandless []string        // containers whose commands must be known to make more gates possible
+	said        *verdict.Report // messages of [arrange]
+	Unknown     []string        // images whose commands must be known to make more gates possible
 }
 
-// Of plans the order of a pod's start.
+// Of plans the order of a pod's start. The error is a [*verdict.Refusal] if a requested order is impossible.
 func Of(in Request, r *verdict.Report) (Plan, error) {
 	w, err := policyOf(in, r)
 	if err != nil {
@@ -87,7 +87,7 @@ func Of(in Request, r *verdict.Report) (Plan, error) {
 		// A container needs a proxy that the kubelet starts first if it waits before the plain containers
 		// run, or if its command is unknown.
 		sidecar = true
-		unknown := p.Unknown // with their commands, gates might make a plain proxy suffice
+		unknown := p.Unknown // if these commands were known, gates might make a plain proxy sufficient
 		p, err = arrange(in, w, sidecar, known)
 		p.Unknown = unknown
 	}
@@ -104,7 +104,7 @@ func Of(in Request, r *verdict.Report) (Plan, error) {
 	return p, nil
 }
 
-// needsSidecar reports whether an arrangement with a plain proxy shows that the proxy must be a sidecar.
+// needsSidecar reports whether the proxy must be a sidecar. The receiver is an arrangement with a plain proxy.
 func (p Plan) needsSidecar(on startup.Kubernetes) bool {
 	w := p.policy
 	if on < 29 || slices.Contains(w.avoid, startup.Native) || w.start == startup.Hold {
@@ -113,12 +113,12 @@ func (p Plan) needsSidecar(on startup.Kubernetes) bool {
 	return slices.ContainsFunc(p.Edges.Edges, func(e startup.Edge) bool {
 		return e.From == contract.ProxyContainer && e.By == startup.Native || e.By == startup.Gate && (p.fromInit[e.From] || p.fromInit[e.To])
 	}) || slices.ContainsFunc(p.choices, func(c mechanism.Choice) bool {
-		return c.Edge.From == contract.ProxyContainer && c.Edge.By == "" // for example to a container that another edge makes a sidecar
+		return c.Edge.From == contract.ProxyContainer && c.Edge.By == "" // for example, because another edge makes the waiting container a sidecar
 	})
 }
 
-// arrange adds the proxy and chooses a mechanism for each edge. Its reports are in the plan, because only
-// those of the last arrangement count.
+// arrange adds the proxy to the pod and chooses a mechanism for each edge. It collects its messages in the plan,
+// because of several arrangements only the messages of the last one are reported.
 func arrange(in Request, w policy, sidecar bool, known imagecmd.Commands) (Plan, error) {
 	p := Plan{Pod: containers.WithLists(known.Pod), policy: w, fromInit: map[string]bool{}, said: &verdict.Report{}}
 	for _, c := range p.Pod.Spec.InitContainers {
@@ -176,10 +176,9 @@ func arrange(in Request, w policy, sidecar bool, known imagecmd.Commands) (Plan,
 	return p, nil
 }
 
-// place returns the index of the proxy among the plain containers. The proxy starts first, even if no
-// container waits for it, because a connection that is parked before the proxy listens is retried only after
-// a second. An author who accepts that second in exchange for a start without delay lists a container with
-// the proxy's name after the application.
+// place returns the index of the proxy among the plain containers. It is first, even if no container waits for
+// it: a connection that is parked before the proxy listens is retried only after a second. An author who prefers
+// a start without delay and accepts that second lists a container with the proxy's name after the application.
 func (in Request) place(w policy, r *verdict.Report) int {
 	if w.start != request.Off || in.Before == 0 {
 		return 0
@@ -195,7 +194,7 @@ func (in Request) place(w policy, r *verdict.Report) int {
 	return in.Before
 }
 
-// read reads the order of the pod. The parameter says whether our proxy was added to it.
+// read reads the order of the pod. With proxy set, our proxy has been added to it.
 func (p Plan) read(proxy bool) (podstart.Reading, error) {
 	reading, err := podspec.ReadOrder(p.Pod)
 	var large *podspec.SizeError
@@ -207,14 +206,14 @@ func (p Plan) read(proxy bool) (podstart.Reading, error) {
 	}
 	if proxy {
 		added := reading.Facts[contract.ProxyContainer]
-		added.Hooked = false // [plan.clearHook] removes the hook
+		added.Hooked = false // [Plan.clearHook] removes the hook
 		reading.Facts[contract.ProxyContainer] = added
 	}
 	return reading, nil
 }
 
-// why returns the reasons for a choice. It replaces the first reason if the edge is a default one: then no
-// annotation names the mechanism, although it is preset.
+// why returns the reasons for a choice. The first reason of a preset mechanism says that it was requested; for a
+// default edge, which no annotation requests, it is replaced.
 func (p Plan) why(c mechanism.Choice, w policy, requested []startup.Edge) []string {
 	preset := p.fromInit[c.Edge.To] || w.by == startup.Native
 	if c.Edge.By != startup.Native || len(c.Why) == 0 || !preset || isRequested(requested, c.Edge) {
@@ -223,8 +222,8 @@ func (p Plan) why(c mechanism.Choice, w policy, requested []startup.Edge) []stri
 	return append([]string{"the proxy is a native sidecar anyway"}, c.Why[1:]...)
 }
 
-// presentEdges returns the requested edges, except for those from another mesh's proxy that its injector has
-// not added yet. These are requested again when it has.
+// presentEdges returns the requested edges without those from another mesh's proxy that is not in the pod yet.
+// When the other injector has added it, our injection runs again and reads these edges again.
 func presentEdges(in Request, requested []startup.Edge, r *verdict.Report) []startup.Edge {
 	return slices.DeleteFunc(slices.Clone(requested), func(e startup.Edge) bool {
 		if !in.Alongside || !slices.Contains(containers.OtherMeshes, e.From) || containers.Find(in.Pod, e.From) != nil {
@@ -235,8 +234,8 @@ func presentEdges(in Request, requested []startup.Edge, r *verdict.Report) []sta
 	})
 }
 
-// mechanismsThatChange lists the mechanisms that would change the other mesh's proxy. It becomes no sidecar
-// and gets no hook, unless an annotation names that mechanism.
+// mechanismsThatChange lists the mechanisms that would change the other mesh's proxy: making it a sidecar, or
+// adding a hook. They are used only if an annotation names them.
 func mechanismsThatChange(r podstart.Reading, proxy string) []startup.Mechanism {
 	if proxy == "" {
 		return nil
@@ -253,12 +252,12 @@ func mechanismsThatChange(r podstart.Reading, proxy string) []startup.Mechanism 
 	return out
 }
 
-// withDefault returns the requested edges. If none of them is from the proxy, it adds an edge from the proxy
-// to every plain container.
+// withDefault returns the requested edges. If none of them starts at the proxy, every plain container gets an
+// edge from the proxy.
 func withDefault(containers []startup.Container, requested []startup.Edge, w policy, proxy string) []startup.Edge {
 	out := slices.Clone(requested)
 	explicit := false
-	before := map[string]bool{} // containers that the proxy waits for
+	before := map[string]bool{} // containers for which the proxy waits
 	for i, e := range out {
 		if e.To == proxy {
 			before[e.From] = true
@@ -284,8 +283,8 @@ func withDefault(containers []startup.Container, requested []startup.Edge, w pol
 	return out
 }
 
-// preset returns the mechanism of a requested edge. If the edge names none, the policy's applies, except
-// for an edge that gives up or follows a restart, which only a gate can do.
+// preset returns the mechanism of a requested edge. If the edge names none, it is the policy's. An edge with a
+// timeout or a reaction to restarts has no preset mechanism, because only a gate supports these.
 func (w policy) preset(e startup.Edge) startup.Mechanism {
 	if e.By != "" || e.Timeout > 0 || e.OnRestart != startup.Ignore {
 		return e.By
@@ -293,29 +292,30 @@ func (w policy) preset(e startup.Edge) startup.Mechanism {
 	return w.by
 }
 
-// ofChoice lists the findings about mechanisms, which [plan.add] handles.
+// ofChoice lists the codes of findings about mechanisms. [Plan.add] handles these.
 var ofChoice = []startup.Code{startup.UnsuitableMechanism, startup.UnsatisfiableEdge}
 
-// Judge reads the injected pod again, as the other commands do, and refuses it if it cannot start. For
-// example, a native sidecar that begins before a plain proxy may have a probe that only the proxy answers.
+// Judge reads the order of the injected pod, as the other commands do, and refuses the pod if it cannot start.
+// For example, a native sidecar that starts before a plain proxy may have a probe that only the proxy can answer.
 func (p Plan) Judge(pod *corev1.Pod, on startup.Kubernetes) error {
 	reading, err := podspec.ReadOrder(pod)
 	if err != nil {
-		return nil // too many edges for an annotation, which were judged before they were written
+		return nil // too many edges for one annotation; the plan was validated before they were written
 	}
 	return p.policy.validate(reading, on, "the injected pod would never start: ")
 }
 
-// validate refuses a start that cannot end, considering the author's requests and the kubelet's own order. A
-// work-around in a command is only a guess, and refuses nothing. The reason begins with source.
+// validate refuses a start that cannot end, because of the author's requests together with the kubelet's own
+// order. Loops in commands that seem to wait do not count, since they are only guessed. The message of the
+// refusal begins with source.
 func (w policy) validate(r podstart.Reading, on startup.Kubernetes, source string) error {
 	if w.start == request.Off {
 		return nil
 	}
 	certain := startup.Preferred
 	if !initWaits(r) {
-		// The order of the init list then closes no cycle, and it may have a number of edges that is
-		// quadratic in the list.
+		// Then the order of the init list cannot be part of a cycle. Its edges are left out, because their number
+		// can be quadratic in the length of the list.
 		certain = []startup.Mechanism{startup.Gate, startup.Hold}
 	}
 	r.Found = slices.DeleteFunc(slices.Clone(r.Found), func(f podstart.Found) bool { return !slices.Contains(certain, f.Mechanism) })
@@ -327,7 +327,7 @@ func (w policy) validate(r podstart.Reading, on startup.Kubernetes, source strin
 	return nil
 }
 
-// unchosen returns the plan without mechanisms, which [plan.add] handles.
+// unchosen returns the plan without any mechanism. [Plan.add] handles findings about mechanisms.
 func unchosen(r podstart.Reading) startup.Plan {
 	plan := r.Plan()
 	for i := range plan.Edges {
@@ -336,7 +336,7 @@ func unchosen(r podstart.Reading) startup.Plan {
 	return plan
 }
 
-// doubt warns of a start that cannot end if a command really waits for what it seems to wait for.
+// doubt warns of a start that cannot end if a command really waits for the container for which it seems to wait.
 func (w policy) doubt(r podstart.Reading, on startup.Kubernetes, to *verdict.Report) {
 	if w.start == request.Off || !slices.ContainsFunc(r.Found, func(f podstart.Found) bool { return f.Mechanism == startup.HealthLoop }) {
 		return
@@ -350,7 +350,7 @@ func (w policy) doubt(r podstart.Reading, on startup.Kubernetes, to *verdict.Rep
 
 // initWaits reports whether an init container waits for a container that is not listed before it.
 func initWaits(r podstart.Reading) bool {
-	at := map[string]int{startup.Everything: len(r.Containers)} // index in the init list, from 1
+	at := map[string]int{startup.Everything: len(r.Containers)} // position in the init list, from 1
 	for i, c := range r.Containers {
 		if c.Kind == startup.Plain {
 			continue
@@ -365,7 +365,7 @@ func initWaits(r podstart.Reading) bool {
 	})
 }
 
-// add adds a chosen edge. An impossible edge or mechanism refuses the pod if it was requested.
+// add adds a chosen edge to the plan. It returns a refusal if a requested edge or mechanism is impossible.
 func (p *Plan) add(c mechanism.Choice, w policy, requested []startup.Edge) error {
 	e := c.Edge
 	switch {
@@ -385,7 +385,7 @@ func isRequested(requested []startup.Edge, e startup.Edge) bool {
 
 func covers(requested, name string) bool { return requested == name || requested == startup.Everything }
 
-// hint says how a gate becomes possible if it lacks a command.
+// hint returns how the author can make a gate possible that lacks only a command; empty if that is not the cause.
 func (p Plan) hint(e startup.Edge) string {
 	for _, name := range []string{e.To, e.From} {
 		if slices.Contains(p.commandless, name) {
@@ -406,8 +406,8 @@ func whyNot(c mechanism.Choice) string {
 	return ": " + strings.Join(why, "; ")
 }
 
-// clearHook removes a postStart hook of the proxy that the mesh or the author set, if a hold or a native
-// sidecar needs the hook.
+// clearHook removes the proxy's postStart hook, which the mesh or the author set, if a hold or a native sidecar
+// needs that hook for itself.
 func (p Plan) clearHook(r *verdict.Report) {
 	c := containers.Find(p.Pod, contract.ProxyContainer)
 	if c == nil || c.Lifecycle == nil || c.Lifecycle.PostStart == nil {
@@ -422,7 +422,7 @@ func (p Plan) clearHook(r *verdict.Report) {
 	}
 }
 
-// commandless returns the containers whose unknown command keeps an edge from having a gate.
+// commandless returns the containers that cannot have a gate for some edge because their command is unknown.
 func commandless(r podstart.Reading, choices []mechanism.Choice) []string {
 	var out []string
 	seen := map[string]bool{}
@@ -440,8 +440,8 @@ func commandless(r podstart.Reading, choices []mechanism.Choice) []string {
 	return out
 }
 
-// keepCommands keeps the commands of images that a gate wraps, and reports them. It restores every other
-// container.
+// keepCommands keeps a command taken from an image only in containers with a gate, and reports these. The other
+// containers become as the author wrote them.
 func (p *Plan) keepCommands(written map[string]imagecmd.Written, r *verdict.Report) {
 	gated := map[string]bool{}
 	for _, e := range p.Edges.Edges {

@@ -10,8 +10,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// A policy holds the settings of pod and mesh for the order of the start. The most specific of these
-// settings counts:
+// A policy holds the settings of pod and mesh for the order of the start. A more specific setting overrides the
+// less specific ones; from most to least specific:
 //
 //	by: of an edge, outrider.dev/start          a mechanism; the pod is refused if it does not fit
 //	sidecar.istio.io/nativeSidecar              the position of the proxy
@@ -19,13 +19,13 @@ import (
 //	  of the pod, of the mesh, of the values      true and unset are the default strategy
 type policy struct {
 	start   startup.Mechanism
-	order   bool              // the app waits for the proxy
+	order   bool              // the app must wait for the proxy
 	sidecar bool              // the proxy is a restartable init container
-	by      startup.Mechanism // for the edges from the proxy; empty: the strategy decides
+	by      startup.Mechanism // mechanism of the edges from the proxy; empty: the strategy decides
 	avoid   []startup.Mechanism
 }
 
-// policyOf returns the policy, and reports which of the settings have no effect.
+// policyOf returns the policy, and reports the settings that have no effect.
 func policyOf(in Request, r *verdict.Report) (policy, error) {
 	start, err := request.Start(in.Pod.Annotations)
 	if err != nil {
@@ -42,7 +42,8 @@ func policyOf(in Request, r *verdict.Report) (policy, error) {
 	return w, nil
 }
 
-// firstInList reports whether the pod needs a proxy that the kubelet starts before all others.
+// firstInList reports whether the proxy must be a restartable init container, which the kubelet starts before all
+// others.
 func firstInList(in Request, r *verdict.Report) bool {
 	switch {
 	case containers.EndsOnce(in.Pod):
@@ -75,8 +76,8 @@ func (w *policy) applyHold(in Request, r *verdict.Report) {
 	}
 }
 
-// applyNative applies Istio's switches for native sidecars. If another mesh has the proxy, they are ignored,
-// since they are about that proxy.
+// applyNative applies Istio's switches for native sidecars. If another mesh provides the proxy, the switches
+// concern that proxy, so they are ignored.
 func (w *policy) applyNative(in Request, old bool, r *verdict.Report) {
 	native, at := nativeOf(in, r)
 	switch {
@@ -97,7 +98,7 @@ func (w *policy) applyNative(in Request, old bool, r *verdict.Report) {
 	}
 }
 
-// nativeOf returns "true", "false" or nothing, and the name of the setting that says so.
+// nativeOf returns "true", "false" or an empty string, and the name of the setting with that value.
 func nativeOf(in Request, r *verdict.Report) (native, at string) {
 	at = "annotation " + contract.NativeSidecar
 	switch v, ok := in.Pod.Annotations[contract.NativeSidecar]; {

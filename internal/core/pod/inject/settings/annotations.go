@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Annotations that the code names. The table below lists all of them.
+// Names of the annotations that the code refers to. The table below lists all annotations.
 const (
 	MergeKey         = "prometheus.istio.io/merge-metrics"
 	ScrapeKey        = "prometheus.istio.io/scrape-targets"
@@ -31,19 +31,19 @@ const (
 	DefaultLogs      = "kubectl.kubernetes.io/default-logs-container"
 )
 
-// An annotation describes an annotation that a pod can have.
+// An annotation is an entry in the table of the annotations that a pod can have, or of the labels.
 type annotation struct {
 	name     string
 	means    string
-	without  string // why it has no effect; empty: it has one
-	inNoMesh bool   // it has no effect in any other mesh either
+	without  string // the reason why it has no effect; empty if it has one
+	inNoMesh bool   // no other mesh reads it either
 	check    func(string) error
-	same     string // a value that only requests the usual behaviour, and so gets no warning
-	lenient  bool   // an invalid value is ignored, as in Istio, and does not refuse the pod
+	same     string // a value that only requests the default behaviour, so that it causes no warning
+	lenient  bool   // an invalid value is ignored, as in Istio, and the pod is not refused
 }
 
-// annotations lists all known annotations, including those without effect. An invalid value refuses the pod,
-// as in Istio's validate.go.
+// annotations lists all known annotations, including those without effect. A pod with an invalid value is
+// refused, as in Istio's validate.go.
 var annotations = []annotation{
 	{name: contract.InjectLabel, means: "\"true\" or \"false\": whether to inject; as a label it goes first"},
 	{name: contract.OwnInjectLabel, means: "as " + contract.InjectLabel},
@@ -147,8 +147,8 @@ const (
 	ofWorkloadEntry = "it is of a WorkloadEntry, which has no effect here; use a Host"
 )
 
-// families are prefixes of the names of annotations. A name that has one of them and is not in the table is
-// a mistake.
+// families are the prefixes of annotation names that belong to injection. A name with such a prefix that is not
+// in the table is a mistake.
 var families = []string{contract.IstioAnnotation, contract.Prefix, contract.IstioTraffic, "status.sidecar.istio.io/", contract.IstioReadiness,
 	"proxy.istio.io/", "inject.istio.io/", "prometheus.istio.io/", "networking.istio.io/", "ambient.istio.io/"}
 
@@ -160,7 +160,7 @@ var annotationIndex = func() map[string]*annotation {
 	return out
 }()
 
-// CheckAnnotations returns the annotations without effect, and an error for an invalid value.
+// CheckAnnotations returns the annotations that have no effect. It returns an error if a value is invalid.
 func CheckAnnotations(given map[string]string) ([]Ignored, error) {
 	var out []Ignored
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -187,17 +187,17 @@ func CheckAnnotations(given map[string]string) ([]Ignored, error) {
 	return out, nil
 }
 
-// maxMeant limits how many names of one pod are compared with the known names, since a pod may have 10,000
-// unknown ones.
+// maxMeant is the maximum number of unknown names of one pod that are compared with the known names, because a
+// pod may have 10,000 unknown ones.
 const maxMeant = 50
 
-// InFamily reports whether an annotation of that name is about injection, ours or Istio's.
+// InFamily reports whether an annotation name belongs to injection, ours or Istio's.
 func InFamily(name string) bool {
 	return slices.ContainsFunc(families, func(f string) bool { return strings.HasPrefix(name, f) })
 }
 
-// ReadByNoMesh returns why no mesh reads an annotation of that name; empty if one does, or if that is
-// unknown.
+// ReadByNoMesh returns the reason why no mesh reads an annotation of that name; empty if a mesh reads it, or if
+// that is unknown.
 func ReadByNoMesh(name string) string {
 	a, known := annotationIndex[name]
 	switch {
@@ -209,8 +209,8 @@ func ReadByNoMesh(name string) string {
 	return ""
 }
 
-// Meant returns the annotation that a misspelt name probably means; empty if there is none, or if the name
-// is not about injection.
+// Meant returns the annotation name of which the given name is probably a misspelling. It is empty if the name is
+// known, is similar to none, or does not belong to injection.
 func Meant(name string) string {
 	if _, known := annotationIndex[name]; known || !InFamily(name) || strings.HasPrefix(name, contract.DependsOn+".") {
 		return ""
@@ -218,8 +218,8 @@ func Meant(name string) string {
 	return nearest(name, alike(name))
 }
 
-// alike returns the names that a user may have meant by an unknown name: all that have an effect, except for
-// those that only injection writes.
+// alike returns the names of which an unknown name may be a misspelling: those with an effect, except for those
+// that only injection writes.
 func alike(name string) []string {
 	var out []string
 	for _, a := range annotations {

@@ -23,7 +23,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// check checks values by the rules for the annotations of the same settings.
+// check checks the values by the same rules as the annotations for the same settings.
 func (v Values) check() error {
 	p := v.Global.Proxy
 	all := []setting{
@@ -91,7 +91,7 @@ func checkLifecycle(l *corev1.Lifecycle) error {
 	return nil
 }
 
-// wantedOf says what would be valid in a hook; empty if the hook is valid.
+// wantedOf returns what a valid hook would contain; empty if the hook is valid.
 func wantedOf(h corev1.LifecycleHandler) string {
 	if fields, err := asMap(h); err != nil || len(fields) != 1 {
 		return "one of exec, httpGet, tcpSocket and sleep"
@@ -150,7 +150,7 @@ func checkSeccomp(p *corev1.SeccompProfile) error {
 	return nil
 }
 
-// A setting is a value with its check. An empty value means the default.
+// A setting is a value of the mesh with its check. An empty value means the default and is not checked.
 type setting struct {
 	name, value string
 	check       func(string) error
@@ -172,7 +172,7 @@ func checkAll(all []setting) error {
 	return nil
 }
 
-// Check checks a value with one of the checks below. Its error names the setting.
+// Check applies check to a value. An empty value is valid. The error names the setting.
 func Check(name, value string, check func(string) error) error {
 	if value == "" {
 		return nil
@@ -188,14 +188,14 @@ var InitModes = oneOf(contract.InitAuto, contract.InitByNode, contract.InitVolum
 // levels lists Envoy's log levels.
 var levels = []string{"trace", "debug", "info", "warning", "error", "critical", "off"}
 
-// Modes checks the mode in which connections reach the proxy.
+// Modes checks an interceptionMode: the way in which connections reach the proxy.
 var Modes = oneOf(Redirect, TProxy, NoMode)
 
 var level = oneOf(levels...)
 
 var component = regexp.MustCompile(`^[a-z0-9_]+$`)
 
-// componentLevels checks component:level pairs, as in Envoy's --component-log-level.
+// componentLevels checks a list of component:level pairs, as in Envoy's --component-log-level.
 func componentLevels(s string) error {
 	for item := range strings.SplitSeq(s, ",") {
 		name, of, ok := strings.Cut(strings.TrimSpace(item), ":")
@@ -206,7 +206,8 @@ func componentLevels(s string) error {
 	return nil
 }
 
-// agentLevel checks the agent's log level, in the form of Istio's annotation: levels of scopes are ignored.
+// agentLevel checks the agent's log level in the form of Istio's annotation. A list with levels for scopes is
+// valid, but has no effect.
 func agentLevel(s string) error {
 	s = strings.TrimPrefix(s, "default:")
 	if strings.ContainsAny(s, ",:") {
@@ -231,7 +232,7 @@ func NamespaceName(s string) error {
 	return nil
 }
 
-// The errors of these checks say what would be valid.
+// The errors of these checks are noun phrases for what would be valid, to be preceded by "want".
 
 func valid(want string, is func(string) bool) func(string) error {
 	return func(s string) error {
@@ -274,8 +275,8 @@ var (
 	wantRanges  = fmt.Sprintf("address ranges like 10.0.0.0/8, with commas between, %d at most", capture.MaxRanges)
 )
 
-// captureFlag returns a predicate: does capture accept a value for that flag? The value is passed to it
-// unchanged.
+// captureFlag returns a predicate that reports whether the capture accepts a value for the flag with that short
+// name. The capture gets the value unchanged.
 func captureFlag(short string) func(string) bool {
 	return func(s string) bool {
 		return slices.ContainsFunc(capture.Flags(new(capture.Intent), nil, nil), func(f *capture.Flag) bool {
@@ -290,7 +291,7 @@ func isReference(s string) bool {
 	return err == nil && named
 }
 
-// isWhole reports whether q is a whole number and not negative.
+// isWhole reports whether q is a whole number of units and not negative.
 func isWhole(q resource.Quantity) bool { return q.Sign() >= 0 && q.MilliValue()%1000 == 0 }
 
 func isPort(s string) bool {
@@ -308,7 +309,7 @@ func Items(s string) []string {
 	return out
 }
 
-// orNone also allows an empty value, which means the default.
+// orNone returns a check that also accepts an empty value, which means the default.
 func orNone(check func(string) error) func(string) error {
 	return func(s string) error {
 		if s == "" {
@@ -318,7 +319,7 @@ func orNone(check func(string) error) func(string) error {
 	}
 }
 
-// of allows every text that parse can read.
+// of returns a check that accepts every text that parse accepts.
 func of[T any](parse func(string) (T, error)) func(string) error {
 	return func(s string) error {
 		_, err := parse(s)
@@ -334,7 +335,7 @@ func didYouMean(word string, names []string) string {
 	return ""
 }
 
-// nearest returns the name of which word is probably a misspelling; empty if there is none.
+// nearest returns the name in names of which word is probably a misspelling; empty if there is none.
 func nearest(word string, names []string) (best string) {
 	prefix, last := path.Split(word)
 	least := 1 + len(last)/3

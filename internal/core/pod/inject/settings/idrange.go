@@ -7,15 +7,15 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// OpenShift gives each namespace ranges of user and group IDs, as START/SIZE or START-END,
-// and allows its pods no others.
+// Annotations with which OpenShift gives each namespace ranges of user and group IDs, as START/SIZE or START-END.
+// The pods of the namespace may use no other IDs.
 const (
 	UserRange  = "openshift.io/sa.scc.uid-range"
 	GroupRange = "openshift.io/sa.scc.supplemental-groups"
 )
 
-// ProxyUser returns the proxy's user and group: 1337, or the last ID of the first range of a namespace with
-// these annotations, which no application uses by default (Istio does the same).
+// ProxyUser returns the proxy's user and group. The default is 1337. In a namespace with these annotations it is
+// the last ID of the first range, which no application uses by default (Istio does the same).
 func ProxyUser(namespace map[string]string) (uid, gid int64) {
 	uid, gid = contract.ProxyUser, contract.ProxyUser
 	if last, ok := lastOf(namespace[UserRange]); ok {

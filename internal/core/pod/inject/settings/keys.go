@@ -15,10 +15,10 @@ import (
 	"outrider.dev/internal/core/agent/config"
 )
 
-// A Surface is a place where settings of Istio's are written.
+// A Surface is a kind of place where Istio's settings are written.
 type Surface string
 
-// All surfaces.
+// Surfaces, by the word that messages use.
 const (
 	InValues      Surface = "value"       // values of Istio's charts
 	InMesh        Surface = "MeshConfig"  // meshConfig of the values, and --mesh-config
@@ -28,20 +28,20 @@ const (
 	InLabels      Surface = "label"
 )
 
-// A Key is a known setting, and what happens to it. Exactly one of the texts is set.
+// A Key is a known setting and the way it is treated. Exactly one of its texts (Means to Refused) is set.
 type Key struct {
 	Surface Surface
-	Name    string // path of an object's field: a.b; a.* is each field that has no key of its own
-	Means   string // it has an effect, and this is its meaning
-	Chart   string // the chart of outriderd (charts/outrider) uses it; injection does not
-	Plane   string // outriderd configures running proxies by it; injection does not use it
-	Without string // it has no effect, and the warning says why
-	Refused string // it is an error, whose message says what would be valid
+	Name    string // path of a field, as a.b; a.* stands for each field of a without its own key
+	Means   string // its meaning, if injection uses it
+	Chart   string // its meaning, if only the chart of outriderd (charts/outrider) uses it
+	Plane   string // its meaning, if only outriderd uses it, to configure running proxies
+	Without string // why it has no effect; the warning contains this
+	Refused string // why it is an error, and what would be valid
 
-	same []string // values, in JSON, that only request the usual behaviour, and so get no warning
+	same []string // values in JSON that only request the default behaviour, so that they cause no warning
 }
 
-// keysOf returns a key for each name. In "a.b|c|d" the names are a.b, a.c and a.d.
+// keysOf returns a copy of k for each name in the lists. "a.b|c|d" stands for the names a.b, a.c and a.d.
 func keysOf(s Surface, k Key, lists ...string) []Key {
 	var out []Key
 	for _, list := range lists {
@@ -63,13 +63,13 @@ const (
 	noCNI     = "the capture is written by the pod's own init container, or with annotation " + contract.Init + ": none by the proxy's; no CNI plugin is needed"
 	noAmbient = "there is no ambient mode here"
 	oneImage  = "there is one image, which has no shell"
-	// For settings of Istio's own workloads.
+	// Reasons for settings of Istio's own workloads.
 	istiods  = "only Istio's own control plane has this; the flags of outriderd serve are in its --help"
 	webhooks = "the chart, or outriderd webhook-config, has the webhook's configuration"
 )
 
-// Values of the chart of istiod. They are at the top of a file, or below pilot. Those in chartValues have an
-// effect below pilot.
+// Values of Istio's istiod chart. A file gives them at its top level or under the key pilot. Those in chartValues
+// have an effect only under pilot, on the chart of outriderd.
 const (
 	chartValues = `affinity|autoscaleBehavior|autoscaleEnabled|autoscaleMax|autoscaleMin|cpu|deploymentAnnotations|deploymentLabels|
 	envVarFrom|extraContainerArgs|hub|image|ipFamilies|ipFamilyPolicy|keepaliveMaxServerConnectionAge|memory|nodeSelector|pdb|
@@ -147,7 +147,7 @@ var valueKeys = slices.Concat(
 	keysOf(InValues, Key{Without: "a pod's DNS is its own dnsConfig"}, "global.podDNSSearchNamespaces"),
 )
 
-// oneList joins a list that is written on several lines, for names below parent.
+// oneList returns names below parent for keysOf. The list may be written on several lines.
 func oneList(parent, list string) string {
 	return parent + strings.Join(strings.Fields(list), "")
 }
@@ -185,7 +185,7 @@ var meshKeys = slices.Concat(
 	keysOf(InMesh, Key{Without: noAmbient}, "hboneIdleTimeout"),
 )
 
-// Keys returns all known settings of Istio's, and our own annotations and labels.
+// Keys returns all known settings of Istio, and our own annotations and labels.
 func Keys() []Key {
 	out := slices.Concat(valueKeys, meshKeys)
 	for _, s := range []struct {
@@ -215,14 +215,14 @@ func Keys() []Key {
 	return out
 }
 
-// An Ignored is an annotation or a label without effect.
+// An Ignored is an annotation or a label that has no effect.
 type Ignored struct {
-	Name    string // empty: the warning is about several
+	Name    string // empty if the warning concerns several names
 	Why     string
 	Warning string
 }
 
-// A keyTree finds the key of a field.
+// A keyTree finds the key of a field by its path.
 type keyTree struct {
 	keys     map[string]*Key
 	children map[string][]string // names of the fields below a path
@@ -249,9 +249,9 @@ func treeOf(keys []Key) keyTree {
 
 var valueTree, meshTree = treeOf(valueKeys), treeOf(meshKeys)
 
-// check returns warnings about fields without effect, with their paths below parent, and an error for
-// refused fields. Fields with the same reason share a warning. The word in what, field or value, is how
-// messages call them.
+// check checks the fields of an object against the table. It returns warnings about fields without effect, with
+// their paths below parent; fields with the same reason share a warning. It returns an error if a field is
+// refused. In the messages the fields are called what: field or value.
 func (t keyTree) check(object map[string]any, what, parent string) ([]string, error) {
 	c := keyCheck{tree: t, what: what, parent: parent, without: map[string][]string{}}
 	c.object("", object)
@@ -267,7 +267,7 @@ func (t keyTree) check(object map[string]any, what, parent string) ([]string, er
 	return out, errors.Join(c.refused...)
 }
 
-// notKnown returns the warning about a field that is not in the table.
+// notKnown returns the warning about a field that is not in the table. It suggests the most similar of the names.
 func notKnown(what, path, name string, names []string) string {
 	return fmt.Sprintf("%s %s is not known%s; it has no effect", what, path, didYouMean(name, names))
 }
@@ -314,14 +314,14 @@ func (c *keyCheck) object(parent string, fields map[string]any) {
 	}
 }
 
-// asItIs reports whether a value requests nothing, or only the usual behaviour.
+// asItIs reports whether a value requests nothing, or only the default behaviour.
 func (k *Key) asItIs(value any) bool {
 	text, err := json.Marshal(value)
 	return err == nil && (slices.Contains([]string{"null", `""`, "{}", "[]"}, string(text)) || slices.Contains(k.same, string(text)))
 }
 
-// misspelt returns warnings about unknown fields within used values, such as lifecycle.prestop, which a
-// decoder ignores.
+// misspelt returns warnings about unknown fields within values that are used, such as lifecycle.prestop. A
+// decoder would ignore these silently.
 func misspelt(data []byte, into any) []string {
 	strict, err := kjson.UnmarshalStrict(data, into)
 	if err != nil {
@@ -346,7 +346,7 @@ func misspelt(data []byte, into any) []string {
 	return out
 }
 
-// usedAbove reports whether a field is within a value that is used.
+// usedAbove reports whether a field is part of a value that has an effect.
 func usedAbove(path string) bool {
 	for i := strings.LastIndexAny(path, ".["); i >= 0; i = strings.LastIndexAny(path, ".[") {
 		path = path[:i]
@@ -357,7 +357,7 @@ func usedAbove(path string) bool {
 	return false
 }
 
-// fieldsAt returns the names in JSON of the fields of the object at a path.
+// fieldsAt returns the JSON names of the fields of the object at a path below a value of type t.
 func fieldsAt(t reflect.Type, path string) []string {
 	if path != "" {
 		name, rest, _ := strings.Cut(path, ".")
@@ -392,7 +392,7 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
-// Istio's labels that telemetry and policies read.
+// Istio's labels that telemetry and policies use.
 const (
 	CanonicalName     = "service.istio.io/canonical-name"
 	CanonicalRevision = "service.istio.io/canonical-revision"
@@ -435,13 +435,13 @@ var knownLabels = []annotation{
 
 const noGateways = "there are no gateways here; use an ingress controller"
 
-// mostLabels limits the warnings about the labels of one object. To compare a misspelt label with the known
-// ones takes 20 µs, and an object can have 30,000 labels.
+// mostLabels is the maximum number of warnings about the labels of one object. The comparison of an unknown label
+// with the known ones takes 20 µs, and an object can have 30,000 labels.
 const mostLabels = 50
 
-// CheckLabels returns Istio's and our labels that have no effect. In a warning the text in of says which
-// object has them. If another mesh has the proxy, CheckLabels ignores Istio's labels, which may be for that
-// mesh.
+// CheckLabels returns the labels of Istio and of Outrider that have no effect. The text of, for example " of the
+// namespace x", names the object in the warnings. If another mesh provides the proxy (alongside), Istio's labels
+// may be meant for that mesh and are not checked.
 func CheckLabels(given map[string]string, of string, alongside bool) []Ignored {
 	var out []Ignored
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -463,7 +463,7 @@ func CheckLabels(given map[string]string, of string, alongside bool) []Ignored {
 	return out
 }
 
-// labelNames returns the labels that have an effect.
+// labelNames returns the names of the labels that have an effect.
 func labelNames() []string {
 	var out []string
 	for _, l := range knownLabels {
@@ -476,7 +476,7 @@ func labelNames() []string {
 
 const unknownLabel = "the name is not known"
 
-// labelWithout returns why a label has no effect; empty if it has one, or is not about a mesh.
+// labelWithout returns the reason why a label has no effect; empty if it has one, or does not belong to a mesh.
 func labelWithout(name, value string) string {
 	if i := slices.IndexFunc(knownLabels, func(l annotation) bool { return l.name == name }); i >= 0 {
 		if l := knownLabels[i]; l.same == "" || l.same != value {
@@ -493,7 +493,7 @@ func labelWithout(name, value string) string {
 	return ""
 }
 
-// ofMesh reports whether an annotation or a label belongs to Istio or to us, by its domain.
+// ofMesh reports whether the domain of an annotation or label is Istio's or ours.
 func ofMesh(name string) bool {
 	domain, _, qualified := strings.Cut(name, "/")
 	return qualified && (domain == "istio.io" || strings.HasSuffix(domain, ".istio.io") || domain+"/" == contract.Prefix)

@@ -31,14 +31,14 @@ type Mesh struct {
 	EnablePrometheusMerge *bool          `json:"enablePrometheusMerge"`
 	telemetry.Mesh
 
-	Notes []string `json:"-"` // one sentence for each field without effect
+	Notes []string `json:"-"` // a sentence for each field without effect
 }
 
-// ParseMesh reads a MeshConfig, YAML or JSON. It returns an error if no agent could use the MeshConfig.
+// ParseMesh reads a MeshConfig in YAML or JSON. It fails if the agent could not use the result.
 func ParseMesh(data []byte) (Mesh, error) { return parseMeshAs(data, "field", "") }
 
-// parseMeshAs is ParseMesh, where notes name each field by what it is (field or value) and by its path below
-// parent.
+// parseMeshAs is [ParseMesh] with other words in the notes: a field is called what (field or value) and its path
+// begins with parent.
 func parseMeshAs(data []byte, what, parent string) (Mesh, error) {
 	m, err := parseMesh(data)
 	if err != nil {
@@ -69,7 +69,7 @@ func parseMesh(data []byte) (Mesh, error) {
 	return m, nil
 }
 
-// check checks the defaultConfig with the agent's own reader.
+// check checks the defaultConfig with the agent's own parser, and returns the agent's notes.
 func (m Mesh) check() ([]string, error) {
 	c, err := ProxyConfigOf(m.DefaultConfig)
 	if err == nil && c.InterceptionMode != "" {
@@ -94,8 +94,8 @@ func (m Mesh) check() ([]string, error) {
 	return notes, err
 }
 
-// TelemetryIn returns the settings for access logs, traces and request metrics in a mesh with these values.
-// The control plane configures them.
+// TelemetryIn returns the settings for access logs, traces and request metrics in a mesh with these values. The
+// control plane applies them.
 func (v Values) TelemetryIn(m Mesh) (telemetry.Settings, error) {
 	m, err := v.MeshOver(m)
 	if err != nil {
@@ -110,9 +110,9 @@ func (v Values) TelemetryIn(m Mesh) (telemetry.Settings, error) {
 	return s, err
 }
 
-// TrustDomainIn returns the trust domain of the pods' identities in a mesh with these values, and the place
-// where it is set. The domain is empty if it is not set, or if an authority other than the control plane
-// signs.
+// TrustDomainIn returns the trust domain in the identities of the pods of a mesh with these values, and the
+// surface that sets it. It is empty if it is not set, or if not the control plane but another authority signs the
+// certificates.
 func (v Values) TrustDomainIn(mesh Mesh) (domain string, source Surface, err error) {
 	m, err := v.MeshOver(mesh)
 	if err != nil || m.DefaultConfig["discoveryAddress"] != nil || v.Global.CAAddress != "" {
@@ -124,15 +124,16 @@ func (v Values) TrustDomainIn(mesh Mesh) (domain string, source Surface, err err
 	return m.TrustDomain, source, nil
 }
 
-// AgentFields returns a ProxyConfig for the agent, as JSON.
+// AgentFields returns the fields of a ProxyConfig as JSON, without those that only injection reads. It changes
+// fields.
 func AgentFields(fields map[string]any) (string, error) {
 	delete(fields, "holdApplicationUntilProxyStarts") // only injection reads it
 	text, err := json.Marshal(fields)
 	return string(text), err
 }
 
-// ReadByAgent reads variables, and a pod's annotation unless it is empty, with the agent's own reader. It
-// returns the agent's notes.
+// ReadByAgent passes environment variables, and a pod's ProxyConfig annotation unless it is empty, to the agent's
+// own parser. It returns the agent's notes, or its error.
 func ReadByAgent(environ []string, annotation string) ([]string, error) {
 	c, err := config.Read(config.Inputs{
 		Environ: append([]string{"POD_NAME=a", "POD_NAMESPACE=b", "SERVICE_ACCOUNT=c", "INSTANCE_IP=192.0.2.1"}, environ...),
@@ -149,7 +150,7 @@ func ReadByAgent(environ []string, annotation string) ([]string, error) {
 	return c.Notes, nil
 }
 
-// A ProxyConfig holds the fields of a ProxyConfig that injection itself reads; the agent reads all fields.
+// A ProxyConfig holds the fields of a ProxyConfig that injection reads. The agent reads all fields.
 type ProxyConfig struct {
 	Hold             *bool           `json:"holdApplicationUntilProxyStarts"`
 	StatusPort       int32           `json:"statusPort"`
@@ -193,7 +194,7 @@ func ParseProxyConfig(text string) (map[string]any, ProxyConfig, error) {
 	return fields, c, err
 }
 
-// Overlay returns base with the fields of over, which take precedence; objects are merged.
+// Overlay returns base overridden by the fields of over. Objects in both are merged.
 func Overlay(base, over map[string]any) map[string]any {
 	out := maps.Clone(base)
 	if out == nil {

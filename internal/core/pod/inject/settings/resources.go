@@ -13,9 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// Resources is the value global.proxy.resources. It overrides the defaults of Istio's chart as in Helm: a
-// name that it leaves out keeps its default, and a name with null has no value. The zero value means the
-// defaults.
+// Resources is the value global.proxy.resources. As in Helm, it overrides the defaults of Istio's chart: a
+// resource that it leaves out keeps its default, and null removes a resource. The zero value means the defaults.
 type Resources struct {
 	set bool
 	corev1.ResourceRequirements
@@ -68,7 +67,7 @@ func (r *Resources) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// check returns an error for names and amounts with which no pod can be created.
+// check returns an error for names and amounts with which the API server would refuse every pod.
 func (r Resources) check() error {
 	for _, list := range []corev1.ResourceList{r.Requests, r.Limits} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
@@ -91,7 +90,7 @@ func (r Resources) check() error {
 	return nil
 }
 
-// OrDefault returns the proxy's resources for a pod without annotations.
+// OrDefault returns the resources of a proxy whose pod has no annotations for them.
 func (r Resources) OrDefault() corev1.ResourceRequirements {
 	if r.set {
 		return r.ResourceRequirements

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// A Target is a port with a path of its own.
+// A Target is a port and path from which the agent scrapes metrics.
 type Target struct {
 	Port string `json:"port"`
 	Path string `json:"path"`
 }
 
-// ScrapeTargets reads port:path,port:path. The default path is /metrics.
+// ScrapeTargets parses a list of targets, port:path,port:path. The default path is /metrics.
 func ScrapeTargets(text string) ([]Target, error) {
 	var out []Target
 	for _, item := range Items(text) {
@@ -30,7 +30,8 @@ func ScrapeTargets(text string) ([]Target, error) {
 	return out, nil
 }
 
-// IsPath reports whether the agent can request the path; it prepends a missing slash.
+// IsPath reports whether the agent can request a path. A missing leading slash is allowed, since the agent adds
+// it.
 func IsPath(path string) bool {
 	_, err := url.Parse("http://localhost/" + strings.TrimPrefix(path, "/"))
 	return err == nil

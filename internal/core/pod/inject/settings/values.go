@@ -41,24 +41,26 @@ type Values struct {
 		EnableNamespacesByDefault bool                   `json:"enableNamespacesByDefault"`
 		InjectedAnnotations       map[string]string      `json:"injectedAnnotations"`
 
-		// Init is the annotation outrider.dev/init for pods without one. It is not in Istio's charts.
+		// Init has the meaning of the annotation outrider.dev/init, for pods without it. Istio's charts do not
+		// have this value.
 		Init string `json:"init"`
 
-		// AllowedProxyImages lists the images, repositories and registries that a pod's author may choose
-		// for the injected containers. It is not in Istio's charts; the default is any image, as in Istio.
+		// AllowedProxyImages lists the images, repositories and registries from which a pod's author may choose
+		// for the injected containers. By default any image is allowed, as in Istio, whose charts do not have
+		// this value.
 		AllowedProxyImages []string `json:"allowedProxyImages"`
 	} `json:"sidecarInjectorWebhook"`
 	Pilot struct {
 		Env map[string]any `json:"env"`
 	} `json:"pilot"`
-	Env        map[string]any  `json:"env"` // in the chart istiod, where Pilot's values are at the top
+	Env        map[string]any  `json:"env"` // in the istiod chart, where Pilot's values are at the top level
 	MeshConfig map[string]any  `json:"meshConfig"`
 	Revision   string          `json:"revision"`
 	Telemetry  TelemetryValues `json:"telemetry"`
 }
 
-// TelemetryValues are Istio's switches for request metrics. An inner switch counts unless an outer one is
-// false.
+// TelemetryValues are Istio's switches for request metrics. If an outer switch is false, the inner ones have no
+// effect.
 type TelemetryValues struct {
 	Enabled *bool `json:"enabled"`
 	V2      struct {
@@ -110,7 +112,7 @@ type ProxyValues struct {
 	SeccompProfile *corev1.SeccompProfile `json:"seccompProfile"`
 }
 
-// A Text is a string that may be written without quotes: 80 or "80", true or "true".
+// A Text is a string whose value may be written without quotes in YAML: 80 or "80", true or "true".
 type Text string
 
 // UnmarshalJSON accepts a string, a number or a boolean. Null means the default, as for every value.
@@ -130,7 +132,7 @@ func (t *Text) UnmarshalJSON(b []byte) error {
 
 const builtIn = "what is injected is built in; use an own container named outrider-proxy, or the annotations"
 
-// ParseValues reads values, YAML or JSON. The warnings are about values without effect.
+// ParseValues reads values in YAML or JSON. The warnings name the values that have no effect.
 func ParseValues(data []byte) (Values, []string, error) {
 	var v Values
 	text, err := manifest.StrictJSON(data)
@@ -176,9 +178,9 @@ func ParseValues(data []byte) (Values, []string, error) {
 	return v, warnings, nil
 }
 
-// SetValue sets one value, given as in --set global.proxy.logLevel=info, in Helm's form: [0] is an element
-// of a list, \. a dot in a name, and {a,b} a list. A comma in any other value needs no backslash, since
-// there is only one setting. A leading "values.", as in an operator's file, is ignored.
+// SetValue sets one value of a setting such as global.proxy.logLevel=info, in the form of Helm's --set: [0] is an
+// element of a list, \. is a dot in a name, and {a,b} is a list. Unlike in Helm, a comma elsewhere need not be
+// escaped, since there is only one setting. A leading "values.", as in an operator's file, is ignored.
 func SetValue(values map[string]any, setting string) error {
 	path, value, _ := strings.Cut(strings.TrimPrefix(setting, "values."), "=")
 	if !strings.HasPrefix(value, "{") {
@@ -200,7 +202,7 @@ func decode(data []byte, v any) error {
 	return json.Unmarshal(text, v)
 }
 
-// MeshOver returns m, overridden by the meshConfig in the values.
+// MeshOver returns m overridden by the meshConfig in the values.
 func (v Values) MeshOver(m Mesh) (Mesh, error) {
 	if len(v.MeshConfig) == 0 {
 		return m, nil
@@ -224,7 +226,7 @@ func (v Values) MeshOver(m Mesh) (Mesh, error) {
 	return m, nil
 }
 
-// Tag returns the images' tag, which may be written without quotes.
+// Tag returns the images' tag as a string; it may be a number in the values.
 func (v Values) Tag() string {
 	if v.Global.Tag == nil {
 		return ""
@@ -232,7 +234,7 @@ func (v Values) Tag() string {
 	return fmt.Sprint(v.Global.Tag)
 }
 
-// Native returns Istio's switch of the control plane: auto, true or false.
+// Native returns the control plane's setting ENABLE_NATIVE_SIDECARS: auto, true or false.
 func (v Values) Native() string {
 	for _, env := range []map[string]any{v.Env, v.Pilot.Env} {
 		if s := fmt.Sprint(env["ENABLE_NATIVE_SIDECARS"]); s == "true" || s == "false" {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// UserVolumes reads the annotation userVolume: sources by volume name.
+// UserVolumes parses the annotation userVolume, which maps volume names to sources.
 func UserVolumes(text string) ([]corev1.Volume, error) {
 	volumes, err := byName[corev1.VolumeSource](text)
 	if err != nil {
@@ -38,7 +38,7 @@ func UserVolumes(text string) ([]corev1.Volume, error) {
 	return out, nil
 }
 
-// missingIn says what the API server would require in a volume's source, for the kinds of sources that
+// missingIn returns what the API server would require in addition in a volume's source, for the types that
 // proxies use; empty if the source is valid.
 func missingIn(s corev1.VolumeSource) string {
 	switch {
@@ -58,7 +58,7 @@ func missingIn(s corev1.VolumeSource) string {
 	return ""
 }
 
-// UserMounts reads the annotation userVolumeMount: mounts by volume name.
+// UserMounts parses the annotation userVolumeMount, which maps volume names to mounts.
 func UserMounts(text string) ([]corev1.VolumeMount, error) {
 	mounts, err := byName[corev1.VolumeMount](text)
 	if err != nil {
@@ -83,8 +83,8 @@ func UserMounts(text string) ([]corev1.VolumeMount, error) {
 	return out, nil
 }
 
-// byName reads JSON objects by volume name. An unknown field is an error, because without it the object
-// means something else. It also accepts a list of objects with names, which Istio's own samples use.
+// byName parses a JSON object that maps volume names to objects, or a list of objects with a name, which Istio's
+// own samples use. An unknown field is an error, because the object would mean something else without it.
 func byName[T any](text string) (map[string]T, error) {
 	var out map[string]T
 	text, err := namedObjects(text)
@@ -104,7 +104,8 @@ func byName[T any](text string) (map[string]T, error) {
 	return out, nil
 }
 
-// namedObjects turns a list of objects with names into one object by name. Other text is returned unchanged.
+// namedObjects turns a list of objects with names into one object that maps names to them. Other text is returned
+// unchanged.
 func namedObjects(text string) (string, error) {
 	var list []map[string]any
 	if !strings.HasPrefix(strings.TrimSpace(text), "[") || json.Unmarshal([]byte(text), &list) != nil {
