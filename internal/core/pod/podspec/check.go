@@ -14,20 +14,21 @@ import (
 	"outrider.dev/startup"
 )
 
-// Limits for a pod that is to be read. They exist because an admission webhook must answer for every pod.
+// Limits for a pod that is read. They are necessary because an admission webhook must answer for every pod in
+// time.
 const (
-	// MaxContainers limits the containers, not counting those that injection adds: the edges of a plan grow
-	// with the square of their number. The largest known pods have some 50.
+	// MaxContainers is the maximum number of containers, without those that injection adds. The number of edges
+	// of a plan grows with the square of it. The largest known pods have about 50 containers.
 	MaxContainers = 300
 
-	// MaxAnnotations limits names and values of all annotations, in bytes. It equals the API server's limit,
-	// which applies only after admission. Source: TotalAnnotationSizeLimitB of apimachinery v0.34
-	// pkg/api/validation/objectmeta.go.
+	// MaxAnnotations is the maximum size of the names and values of all annotations, in bytes. It equals the API
+	// server's limit, which the API server checks only after admission. Source: TotalAnnotationSizeLimitB of
+	// apimachinery v0.34 pkg/api/validation/objectmeta.go.
 	MaxAnnotations = 256 << 10
 
-	// MaxWords limits the words of all commands. A pod's size allows some hundred thousand; the kernel takes
-	// 2 MiB of arguments, counting 8 bytes for each word besides its text. The longest commands that people
-	// write have some hundred words.
+	// MaxWords is the maximum number of words in all commands. The maximum size of a pod allows several hundred
+	// thousand words, and the kernel accepts 2 MiB of arguments, of which each word takes 8 bytes in addition to
+	// its text. The longest commands that people write have some hundred words.
 	MaxWords = 20_000
 )
 
@@ -40,9 +41,9 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Reason + "; want " + e.Want }
 
-// Check returns the values that the API server would refuse, in the fields that decide how a pod starts and
-// stops. The error joins a *FieldError for each.
-// Source: pkg/apis/core/validation/validation.go of kubernetes v1.34.4.
+// Check returns an error if the API server would refuse the pod because of a field that affects how it starts and
+// stops. The error joins a [*FieldError] for each such field. Source: pkg/apis/core/validation/validation.go of
+// kubernetes v1.34.4.
 func Check(pod *corev1.Pod) error {
 	if err := CheckSize(pod); err != nil {
 		return err
@@ -56,10 +57,10 @@ func Check(pod *corev1.Pod) error {
 	return errors.Join(c...)
 }
 
-// CheckSize returns a [*FieldError] if the pod exceeds the limits.
+// CheckSize returns a [*FieldError] if the pod exceeds one of the limits above.
 func CheckSize(pod *corev1.Pod) error {
 	n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
-	if n > MaxContainers { // rare
+	if n > MaxContainers { // only then is it worth the time to leave out our containers
 		n = len(slices.DeleteFunc(podContainers(pod), func(c podContainer) bool { return c.Name == OurProxy || c.Name == contract.InitContainer }))
 	}
 	if n > MaxContainers {
@@ -80,18 +81,18 @@ func CheckSize(pod *corev1.Pod) error {
 	return nil
 }
 
-// A SizeError reports a plan that is too large for a pod's annotations.
+// A SizeError reports that the edges of a plan do not fit into a pod's annotations.
 type SizeError struct {
 	Edges int
-	Bytes int // size of the annotations that the edges need, at least
+	Bytes int // minimum size of the annotations for these edges
 }
 
 func (e *SizeError) Error() string {
 	return fmt.Sprintf("an order of %d edges takes %d bytes of annotations or more, and a pod may have %d", e.Edges, e.Bytes, MaxAnnotations)
 }
 
-// CheckEdges returns a [*SizeError] if the requested edges, which have no stars, need more annotations than
-// a pod can have. An edge from an init container that completes needs no annotation.
+// CheckEdges returns a [*SizeError] if the requested edges need larger annotations than a pod can have. Wildcards
+// in the edges must have been expanded. An edge from an init container that completes needs no annotation.
 func CheckEdges(edges []startup.Edge) error {
 	bytes := 0
 	for _, e := range edges {
@@ -211,7 +212,7 @@ func (c *checks) handler(field string, h handler, allowed string) {
 	}
 }
 
-// port checks a port's number. A port's name is resolved by the kubelet, not here.
+// port checks the number of a port. The name of a port is not checked, because only the kubelet resolves it.
 func (c *checks) port(field string, p intstr.IntOrString) {
 	if p.Type == intstr.Int && (p.IntVal < 1 || p.IntVal > 65535) {
 		c.add(field, strconv.Itoa(int(p.IntVal)), "1 to 65535")

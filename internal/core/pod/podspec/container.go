@@ -13,20 +13,20 @@ import (
 	"outrider.dev/startup"
 )
 
-// A podContainer is a container with its position in the pod.
+// A podContainer is a container of a pod and its position there.
 type podContainer struct {
 	*corev1.Container
 	kind startup.Kind
-	at   int // index in the reader's list
+	at   int // index in [reader].all
 
 	list  string // name of the list in the pod's spec
 	index int    // index in that list
 }
 
-// field returns the container's path in the pod, for messages.
+// field returns the container's path in the pod, such as spec.containers[1], for messages.
 func (c podContainer) field() string { return "spec." + c.list + "[" + strconv.Itoa(c.index) + "]" }
 
-// podContainers returns the pod's containers, init containers first.
+// podContainers returns all containers of the pod, init containers first.
 func podContainers(pod *corev1.Pod) []podContainer {
 	out := make([]podContainer, 0, len(pod.Spec.InitContainers)+len(pod.Spec.Containers))
 	for i := range pod.Spec.InitContainers {
@@ -43,11 +43,11 @@ func podContainers(pod *corev1.Pod) []podContainer {
 	return out
 }
 
-// argv returns command and args as one list.
+// argv returns the command line of c: command and args as one list.
 func (c podContainer) argv() []string { return argvOf(c.Container) }
 
-// argvOf returns the command line of c, which may have a hundred thousand words. The caller must not change
-// it.
+// argvOf returns the command line of c: command and args as one list. The list may have a hundred thousand words
+// and share memory with c, so the caller must not change it.
 func argvOf(c *corev1.Container) []string {
 	switch {
 	case len(c.Command) == 0:
@@ -69,7 +69,7 @@ func argument(c *corev1.Container, i int) string {
 	return ""
 }
 
-// argField returns the field of word i of argv.
+// argField returns the path in the pod of word i of argv, such as spec.containers[1].args[0].
 func (c podContainer) argField(i int) string {
 	if i < len(c.Command) {
 		return fmt.Sprintf("%s.command[%d]", c.field(), i)
@@ -107,8 +107,8 @@ func (r *reader) container(c podContainer) startup.Container {
 	return out
 }
 
-// hookProbe returns the probe that the agent's postStart hook repeats until it succeeds; nil if the hook
-// does not run the agent.
+// hookProbe returns the probe that the postStart hook of c repeats until it succeeds, if that hook runs our
+// agent; otherwise nil.
 func hookProbe(c podContainer) *corev1.Probe {
 	if !usesAgent(c.Container) {
 		return nil
@@ -131,8 +131,9 @@ func restart(pod corev1.RestartPolicy, own *corev1.ContainerRestartPolicy) start
 	return startup.Always
 }
 
-// health returns what reports that the container is healthy. The kubelet waits for a sidecar's startup probe
-// and never for its readiness. Other dependents prefer readiness, because it can be withdrawn.
+// health returns the probe or hook by which the container reports that it is healthy. For a sidecar the startup
+// probe comes first, because the kubelet waits for it and never for readiness. For other containers the readiness
+// probe comes first, because a container can become unready again.
 func (r *reader) health(c podContainer) startup.Health {
 	_, isProxy := knownProxy(c.Name)
 	first, second := startup.ReadinessProbe, startup.StartupProbe
@@ -155,15 +156,15 @@ func (r *reader) health(c podContainer) startup.Health {
 	return startup.NoHealth
 }
 
-// neverStarts reports whether a container has a startup probe that never succeeds. The kubelet then runs no
-// other probe, and finally restarts the container.
+// neverStarts reports whether a container has a startup probe that cannot succeed, because its port is missing.
+// The kubelet then runs no other probe and finally restarts the container.
 func neverStarts(c *corev1.Container) bool {
 	p := startupProbe(c)
 	return p != nil && !answers(c, p)
 }
 
-// ownProbe returns the probe that defines "healthy" for a container: its readiness probe, else its startup
-// probe, else the known probe of a mesh's proxy; nil if there is none.
+// ownProbe returns the probe that defines "healthy" for a container: its readiness probe, else its startup probe,
+// else the known probe of a mesh's proxy; nil if it has none of these.
 func ownProbe(c *corev1.Container) *corev1.Probe {
 	first := startupProbe(c)
 	switch p, isProxy := knownProxy(c.Name); {
@@ -178,8 +179,8 @@ func ownProbe(c *corev1.Container) *corev1.Probe {
 	return nil
 }
 
-// probeNeeds names the container without which a probe of c fails: Istio sends an
-// app's HTTP probes to the proxy, and some probes connect to the proxy themselves.
+// probeNeeds returns the container without which the probe p of c fails, i.e. a mesh's proxy: Istio redirects
+// HTTP probes of apps to the proxy, and some probes connect to it directly. The result is empty if there is none.
 func (r *reader) probeNeeds(c podContainer, p *corev1.Probe) string {
 	if p == nil || p.HTTPGet == nil {
 		return ""
@@ -192,8 +193,8 @@ func (r *reader) probeNeeds(c podContainer, p *corev1.Probe) string {
 	return ""
 }
 
-// PortNumber returns the number of a container's port, given by name or number; 0 if the container has no
-// port of that name.
+// PortNumber returns the number of a container's port that is given by name or number; 0 if the container
+// declares no port of that name.
 func PortNumber(c *corev1.Container, port intstr.IntOrString) int {
 	if port.Type == intstr.Int {
 		return port.IntValue()
@@ -206,8 +207,9 @@ func PortNumber(c *corev1.Container, port intstr.IntOrString) int {
 	return 0
 }
 
-// CommandLine returns what a container runs, as far as the pod shows it: command and args. If there are only
-// args, the image's name stands for the program, since many images are named after their program.
+// CommandLine returns the command line of a container, as far as it is known from the pod. If the pod sets only
+// args that do not begin with a program, the name of the image is used as the program, since many images are named after
+// their program.
 func CommandLine(c *corev1.Container) []string {
 	if len(c.Command) > 0 || len(c.Args) == 0 || !strings.HasPrefix(c.Args[0], "-") && !strings.Contains(c.Args[0], "://") && c.Args[0] != "clone" {
 		return argvOf(c)
@@ -215,15 +217,15 @@ func CommandLine(c *corev1.Container) []string {
 	return slices.Concat([]string{ImageName(c.Image)}, c.Args)
 }
 
-// BehindGate returns the CommandLine of the command behind a container's gate, or of the container if it has
-// no gate.
+// BehindGate is [CommandLine] of the command that the container's gate wraps, or of the container itself if it
+// has no gate.
 func BehindGate(c *corev1.Container) []string {
 	own := c.DeepCopy()
 	unwrap(own)
 	return CommandLine(own)
 }
 
-// ImageName returns the last part of an image's repository.
+// ImageName returns the last element of an image's repository, without tag and digest.
 func ImageName(image string) string {
 	image, _, _ = strings.Cut(image, "@")
 	name := path.Base(image)

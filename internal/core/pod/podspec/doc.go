@@ -1,14 +1,12 @@
-// Package podspec is the only place that converts between a Kubernetes pod and a [startup.Plan].
+// Package podspec is the only package that converts between a Kubernetes pod and a [startup.Plan].
 //
-// [Read] returns what a pod says and does about its start-up: the order that its annotations request, and
-// every ordering that it already has, from any source: Istio, Linkerd, Kuma, Tekton, or a person with a
-// sleep. [Write] puts a plan into the pod, with the mechanism that each edge names, and [Without] takes an
-// ordering out.
+// [Read] returns the order of a pod's start: the order that its annotations request, and every ordering that the
+// pod already has, whether it comes from Istio, Linkerd, Kuma, Tekton or a sleep that a person wrote. [Write]
+// adds a plan to a pod, with the mechanism that each edge names. [Without] removes an ordering.
 //
-// Write reads its result again before it returns it, so that a pod without the requested order never leaves
-// this package.
+// Write reads its result again before it returns it. So it never returns a pod without the requested order.
 //
-// Where to read:
+// Files:
 //
 //	read.go         a pod as containers, and the recognisers over it
 //	container.go    one container: its position in the pod, its restarts, its health report

@@ -15,7 +15,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// Paths of the agent and of the states in a gated container. Each container can write only its own state.
+// Paths of the agent and of the states in a gated container. A container can write only its own state.
 const (
 	AgentPath   = contract.AgentPath
 	BinVolume   = contract.BinVolume
@@ -23,7 +23,7 @@ const (
 	BinDir      = contract.BinDir
 )
 
-// endFlags ends the flags of a command line, by the convention of getopt.
+// endFlags is the argument that ends the flags of a command line, as in getopt.
 const endFlags = "--"
 
 // A wrapper is a program that waits and then runs the real command.
@@ -33,8 +33,8 @@ type wrapper struct {
 	read    func(r *reader, c podContainer, argv []string) gateReading
 }
 
-// mechanism returns Gate for our own wrapper only. The other wrappers do not order a stop, and do not wrap
-// the containers that they wait for.
+// mechanism returns Gate only for our own wrapper. The others are weaker: they do not order the stop, and do not
+// wrap the containers for which they wait.
 func (w wrapper) mechanism() startup.Mechanism {
 	if w.program == path.Base(AgentPath) {
 		return startup.Gate
@@ -42,10 +42,10 @@ func (w wrapper) mechanism() startup.Mechanism {
 	return startup.Wrapper
 }
 
-// A gateReading holds what a wrapper's command line and environment say.
+// A gateReading is what is known from the command line and the environment of a wrapper.
 type gateReading struct {
 	edges []startup.Edge
-	real  int // index in argv of the real command; 0 if the wrapper cannot be removed
+	real  int // index of the real command in argv; 0 if the wrapper cannot be removed
 	ok    bool
 }
 
@@ -58,7 +58,7 @@ var wrappers = []wrapper{
 	{"linkerd-await", "linkerd-await", readLinkerdAwait},
 }
 
-// gate recognises a wrapped command.
+// gate recognises a command that a wrapper runs.
 func gate(r *reader, c podContainer) {
 	argv := c.argv()
 	start := shell.AfterInit(argv)
@@ -106,14 +106,14 @@ func readOurs(_ *reader, c podContainer, argv []string) gateReading {
 	return g
 }
 
-// afterText returns an edge in the form of the end of a plan's statement.
+// afterText returns an edge as the part of a plan's statement that follows "TO after".
 func afterText(e startup.Edge) string {
 	e.By = ""
 	return strings.TrimPrefix(e.String(), e.To+" after ")
 }
 
-// readTekton reads Tekton's entrypoint. A step waits for the file that the previous step writes; the first
-// step waits for the file by which the controller says that the sidecars are ready.
+// readTekton reads the command line of Tekton's entrypoint. A step waits for the file that the previous step
+// writes. The first step waits for a file that the controller provides when the sidecars are ready.
 func readTekton(r *reader, c podContainer, argv []string) gateReading {
 	file := option(argv, "wait_file")
 	if file == "" && option(argv, "post_file") == "" {
@@ -134,7 +134,7 @@ func readTekton(r *reader, c podContainer, argv []string) gateReading {
 	return g
 }
 
-// option returns the value of -name or --name.
+// option returns the value of the flag -name or --name; empty if it is not set.
 func option(argv []string, name string) string {
 	for i, a := range argv {
 		if a == endFlags {
@@ -151,7 +151,8 @@ func option(argv []string, name string) string {
 	return ""
 }
 
-// readEnvoyWrapper reads a wrapper that waits only if the variable holds Envoy's address.
+// readEnvoyWrapper returns a function for a wrapper that waits for Envoy only if the variable contains its
+// address.
 func readEnvoyWrapper(variable string) func(*reader, podContainer, []string) gateReading {
 	return func(r *reader, c podContainer, _ []string) gateReading {
 		if c.env(variable) == "" {
@@ -203,8 +204,8 @@ func readLinkerdAwait(r *reader, c podContainer, argv []string) gateReading {
 	return g
 }
 
-// writeGates puts a gate before the command of three kinds of containers: those that wait by a gate, those
-// that are waited for and cannot report their own state, and those that must report their end.
+// writeGates puts a gate before the command of three kinds of containers: those that wait by a gate, those for
+// which others wait and which cannot report their state by themselves, and those that must report their end.
 func (w *writer) writeGates(edges []startup.Edge) error {
 	after, probed, err := w.gates(edges)
 	if err != nil || len(after) == 0 && len(w.reports) == 0 {
@@ -220,7 +221,7 @@ func (w *writer) writeGates(edges []startup.Edge) error {
 			return err
 		}
 	}
-	// Our proxy reads the states to learn when its applications have ended, and publishes its own.
+	// Our proxy reads the states to detect that its applications have ended, and publishes its own state.
 	if proxy := w.find(OurProxy); proxy != nil {
 		if err := w.shareStates(proxy); err != nil {
 			return err
@@ -229,8 +230,8 @@ func (w *writer) writeGates(edges []startup.Edge) error {
 	return w.addGateVolumes()
 }
 
-// gates returns the edges by which each gate waits, and the containers that publish a state for them. The
-// value in probed is true if that state includes their health.
+// gates returns the edges by which each gate waits, and the containers that must publish their state for other
+// gates. The value in probed is true if the state must include health.
 func (w *writer) gates(edges []startup.Edge) (after map[string][]startup.Edge, probed map[string]bool, err error) {
 	commands := map[string]bool{}
 	for _, c := range podContainers(w.out) {
@@ -254,7 +255,7 @@ func (w *writer) gates(edges []startup.Edge) (after map[string][]startup.Edge, p
 	return after, probed, nil
 }
 
-// wrap puts the gate before the command of c, and removes an earlier gate.
+// wrap puts a gate before the command of c. It replaces an earlier gate.
 func (w *writer) wrap(c podContainer, after []startup.Edge, probed bool, helps []string) error {
 	unwrap(c.Container)
 	switch {
@@ -281,7 +282,8 @@ func (w *writer) wrap(c podContainer, after []startup.Edge, probed bool, helps [
 		}
 		line.Probe = text
 	}
-	// A gate that waits for nothing starts the command at once, so the kubelet keeps its probes and hooks.
+	// A gate that waits for nothing starts the command at once, so it need not take over probes and hooks from
+	// the kubelet.
 	if len(after) == 0 && slices.Contains(w.reports, c.Name) {
 		w.describePod(c.Container, &line)
 	} else if err := w.takeOver(c, &line); err != nil {
@@ -290,7 +292,7 @@ func (w *writer) wrap(c podContainer, after []startup.Edge, probed bool, helps [
 	return w.putGate(c.Container, line)
 }
 
-// putGate puts the gate before the command of c; line has no command yet.
+// putGate puts the gate with the command line in line before the command of c; line.Command is still empty.
 func (w *writer) putGate(c *corev1.Container, line contract.Gate) error {
 	if w.node {
 		return w.byNode(c, line.Args())

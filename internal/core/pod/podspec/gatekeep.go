@@ -16,21 +16,21 @@ import (
 )
 
 // A gate takes some work over from the kubelet. While the command waits, the kubelet must not restart the
-// container, and the startup probe and the postStart hook must begin only with the command. So the gate runs
-// these two. The kubelet's startup probe becomes "outrider-agent started", which succeeds when the command
-// has started up: until then the kubelet runs no other probe of the container, and afterwards it runs the
-// container's other probes.
+// container, and the startup probe and the postStart hook must not begin before the command starts. So the gate
+// runs these two. The kubelet's startup probe is replaced by "outrider-agent started", which succeeds when the
+// command has started up: until then the kubelet runs no other probe of the container.
 //
-// Where that is not possible, the liveness probe becomes "outrider-agent held". There are two cases: a
-// startup probe of a sidecar would hold the containers after it, and a liveness probe with a delay counts it
-// from the command's start, while the readiness probe must not wait for that delay.
+// In two cases that is not possible, and the liveness probe is replaced by "outrider-agent held" instead. First,
+// a sidecar: a startup probe would also hold back the containers after it. Second, a container with a delayed
+// liveness probe: the gate must count that delay from the start of the command, but a startup probe that lasts as
+// long would also delay the readiness probe.
 
 // defaultGrace is the default grace period of Kubernetes and of the gate, in seconds.
 const defaultGrace = 30
 
-// takeOver moves into the gate's command line what the kubelet would do too early. Probes and hooks that
-// hold back other containers stay with the kubelet: a sidecar's startup probe and hook, and a hook that
-// waits for its own container.
+// takeOver moves work that the kubelet would do too early into the gate's command line. Probes and hooks that
+// hold back other containers remain with the kubelet: the startup probe and the hook of a sidecar, and a hook
+// that waits for its own container.
 func (w *writer) takeOver(c podContainer, line *contract.Gate) (err error) {
 	plain, n := c.kind == startup.Plain, numbered(c.Container)
 	held := !plain
@@ -62,14 +62,14 @@ func (w *writer) takeOver(c podContainer, line *contract.Gate) (err error) {
 	return nil
 }
 
-// startedProbe returns the startup probe that replaces the container's own while a gate runs it. It never
-// fails for good, since only the timeout of an edge may end a wait. The run under way succeeds when the gate
-// opens, so a long timeout of the probe delays nothing and only keeps one process alive.
+// startedProbe returns the startup probe that the kubelet runs while the gate runs the container's own. Its
+// failures have no limit, since only the timeout of an edge may end a wait. A run of the probe blocks until the
+// gate opens and then succeeds, so its long timeout delays nothing and only keeps one process alive.
 func startedProbe(container string) *corev1.Probe {
 	return &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 10, FailureThreshold: math.MaxInt32, ProbeHandler: Started(container)}
 }
 
-// Started returns the handler of the startup probe of a gated container.
+// Started returns the handler of the startup probe that a gated container has for the kubelet.
 func Started(container string) corev1.ProbeHandler {
 	return agentProbe(contract.Started{Name: container}.Args())
 }
@@ -78,8 +78,8 @@ func agentProbe(args []string) corev1.ProbeHandler {
 	return corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: append([]string{AgentPath}, args...)}}
 }
 
-// IsStarted reports whether the startup probe of a container is answered by its gate, through the copied
-// agent or through the proxy's.
+// IsStarted reports whether the startup probe of a container was replaced by one that the gate answers, through
+// the copied agent or through the proxy's agent.
 func IsStarted(c *corev1.Container) bool {
 	switch p := c.StartupProbe; {
 	case p == nil:
@@ -95,7 +95,7 @@ func IsStarted(c *corev1.Container) bool {
 	}
 }
 
-// agentArgs returns the arguments of a probe that runs the copied agent.
+// agentArgs returns the arguments of a probe that runs the copied agent; false if it runs something else.
 func agentArgs(p *corev1.Probe) ([]string, bool) {
 	if p.Exec == nil || len(p.Exec.Command) == 0 || p.Exec.Command[0] != AgentPath {
 		return nil, false
@@ -103,8 +103,8 @@ func agentArgs(p *corev1.Probe) ([]string, bool) {
 	return p.Exec.Command[1:], true
 }
 
-// Hold replaces the liveness probe of c by one that succeeds while the gate of c holds. The given probe,
-// whose ports must be numbers, decides afterwards.
+// Hold replaces the liveness probe of c by one that succeeds while the gate holds c. After that the result is
+// that of the given probe, whose ports must be numbers.
 func Hold(c *corev1.Container, probe *corev1.Probe) error {
 	text, err := marshal(probe)
 	c.LivenessProbe.ProbeHandler = agentProbe(contract.Held{Name: c.Name, Probe: text}.Args())
@@ -124,7 +124,7 @@ func HeldProbe(c *corev1.Container) *corev1.Probe {
 	return decoded(held.Probe)
 }
 
-// decoded returns the probe in an argument of a command line; nil if there is none.
+// decoded returns the probe that is encoded as JSON in an argument; nil if there is none.
 func decoded(text string) *corev1.Probe {
 	var p corev1.Probe
 	if json.Unmarshal([]byte(text), &p) != nil {
@@ -133,7 +133,7 @@ func decoded(text string) *corev1.Probe {
 	return &p
 }
 
-// startupProbe returns the startup probe that c has without its gate.
+// startupProbe returns the startup probe of c, or the one that its gate runs in place of the kubelet.
 func startupProbe(c *corev1.Container) *corev1.Probe {
 	if !IsStarted(c) {
 		return c.StartupProbe
@@ -142,7 +142,7 @@ func startupProbe(c *corev1.Container) *corev1.Probe {
 	return decoded(line.StartupProbe)
 }
 
-// gateLine returns the command line of our gate before the command of c.
+// gateLine returns the parsed command line of our gate in c; false if c has no gate.
 func gateLine(c *corev1.Container) (contract.Gate, bool) {
 	if argument(c, 0) != AgentPath {
 		return contract.Gate{}, false
@@ -151,8 +151,8 @@ func gateLine(c *corev1.Container) (contract.Gate, bool) {
 	return line, ok && len(line.Command) > 0
 }
 
-// canMoveHook reports whether the gate can run the postStart hook of c. It can if the hook does not hold
-// back other containers, and names no port that c does not have.
+// canMoveHook reports whether the gate can run the postStart hook of c. The hook must not hold back other
+// containers, and it must not use a port name that c does not declare.
 func (w *writer) canMoveHook(c podContainer) bool {
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil || c.Lifecycle.PostStart.TCPSocket != nil {
 		return false
@@ -167,7 +167,7 @@ func marshal(value any) (string, error) {
 	return string(text), err
 }
 
-// DropPostStart removes the postStart hook, and the lifecycle if nothing else is in it.
+// DropPostStart removes the postStart hook, and the lifecycle if it is then empty.
 func DropPostStart(c *corev1.Container) {
 	c.Lifecycle.PostStart = nil
 	if c.Lifecycle.PreStop == nil && c.Lifecycle.StopSignal == nil {
@@ -175,7 +175,7 @@ func DropPostStart(c *corev1.Container) {
 	}
 }
 
-// describePod adds the pod's settings that the gate must know, if they are not the default.
+// describePod adds those settings of the pod to the gate's command line that differ from the gate's defaults.
 func (w *writer) describePod(c *corev1.Container, line *contract.Gate) {
 	policy := w.out.Spec.RestartPolicy
 	if own := c.RestartPolicy; own != nil {
@@ -190,8 +190,8 @@ func (w *writer) describePod(c *corev1.Container, line *contract.Gate) {
 	line.PreStop = c.Lifecycle != nil && c.Lifecycle.PreStop != nil
 }
 
-// unwrap removes our gate from c, and gives back to the kubelet what the gate had taken over. It returns
-// false if c has no gate.
+// unwrap removes our gate from c and restores what the gate had taken over from the kubelet. It returns false if
+// c has no gate.
 func unwrap(c *corev1.Container) bool {
 	line, ok := gateLine(c)
 	if !ok {
@@ -208,9 +208,9 @@ func unwrap(c *corev1.Container) bool {
 
 // giveBack restores the probes and the hook of c from the gate's command line.
 func giveBack(c *corev1.Container, line contract.Gate) {
-	// Earlier versions left no startup probe, and wrote a command that always succeeds to delay a liveness
-	// probe. They also gave a container without a readiness probe a copy of its startup probe. That copy
-	// stays, because the author may have written it.
+	// Earlier versions of Outrider wrote no startup probe, or one that always succeeds to delay a liveness probe.
+	// They also gave a container without a readiness probe a copy of its startup probe. That copy is kept,
+	// because it may be the author's own probe.
 	if first := decoded(line.StartupProbe); IsStarted(c) || first != nil && !isDelay(first) {
 		c.StartupProbe = first
 	}
@@ -233,14 +233,14 @@ func isDelay(p *corev1.Probe) bool {
 
 func isGateMount(m corev1.VolumeMount) bool { return m.Name == BinVolume || m.Name == StateVolume }
 
-// Ungated returns the pod without the gates that [Write] wrote, and without their mounts and volumes. The
-// kubelet gets back what the gates had taken over. Command and arguments become one list.
+// Ungated returns a copy of the pod without the gates that [Write] added, and without their mounts and volumes.
+// What the gates had taken over from the kubelet is restored. Command and arguments become one list.
 func Ungated(pod *corev1.Pod) *corev1.Pod {
 	out := pod.DeepCopy()
 	withoutNodeGates(out)
 	for _, c := range podContainers(out) {
 		unwrap(c.Container)
-		if usesAgent(c.Container) { // its hook may hold back others, besides the gate
+		if usesAgent(c.Container) { // such a hook can exist with or without a gate: it holds back other containers
 			DropPostStart(c.Container)
 		}
 		c.Container.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
@@ -249,22 +249,22 @@ func Ungated(pod *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// usesAgent reports whether c has a hook that runs the copied agent.
+// usesAgent reports whether c has a postStart hook that runs the copied agent.
 func usesAgent(c *corev1.Container) bool {
 	return c.Lifecycle != nil && c.Lifecycle.PostStart != nil && c.Lifecycle.PostStart.Exec != nil &&
 		len(c.Lifecycle.PostStart.Exec.Command) > 0 && c.Lifecycle.PostStart.Exec.Command[0] == AgentPath
 }
 
-// Gated reports whether c runs behind our gate.
+// Gated reports whether our gate wraps the command of c.
 func Gated(c *corev1.Container) bool {
 	return argument(c, 0) == AgentPath && contract.IsGate([]string{argument(c, 1)})
 }
 
-// NeedsAgent reports whether c runs the copied agent, as its gate or in its hook.
+// NeedsAgent reports whether c runs the copied agent, as a gate or in its postStart hook.
 func NeedsAgent(c *corev1.Container) bool { return Gated(c) || usesAgent(c) }
 
-// numbered returns c with numbers for the names of ports in its probes and in its postStart hook, since only
-// the pod's spec can resolve the names. A name that c does not have stays.
+// numbered returns a copy of c in whose probes and postStart hook the names of ports are replaced by numbers,
+// because the agent cannot resolve them. A name that c does not declare is kept.
 func numbered(c *corev1.Container) *corev1.Container {
 	out := c.DeepCopy()
 	for _, p := range []*corev1.Probe{out.StartupProbe, out.LivenessProbe, out.ReadinessProbe} {
@@ -294,8 +294,8 @@ func numberOf(c *corev1.Container, p intstr.IntOrString) intstr.IntOrString {
 	return p
 }
 
-// answers reports whether c has the probe, and the port that the probe names. A probe without its port never
-// succeeds: nothing can wait for it, and it stays with the kubelet.
+// answers reports whether the probe p is present and c declares its port. A probe whose port name is not declared
+// never succeeds, so nothing can wait for it, and the gate does not take it over.
 func answers(c *corev1.Container, p *corev1.Probe) bool {
 	return p != nil && hasPort(c, p.HTTPGet) && (p.TCPSocket == nil || PortNumber(c, p.TCPSocket.Port) > 0)
 }

@@ -9,8 +9,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// HelperOf returns the containers that c only serves, as its gate says: c ends with status 0 when they have
-// ended for good. If there are none, c ends by itself, or not at all.
+// HelperOf returns the containers that c serves, from the command line of its gate: the gate ends c with status 0
+// when they have ended for good. If there are none, the gate does not end c.
 func HelperOf(c *corev1.Container) []string {
 	if !Gated(c) {
 		return nil
@@ -19,16 +19,16 @@ func HelperOf(c *corev1.Container) []string {
 	return line.HelperOf
 }
 
-// helpers says which plain containers only serve others, and which do work of their own. It includes only
-// containers whose ends gates report.
+// helpers divides plain containers into those that only serve others and those that do the work of the pod. It
+// contains only containers whose gates report their ends.
 type helpers struct{ serve, work map[string]bool }
 
-// helpersIn sorts the containers of a pod with these gate edges, where the containers in reports report
-// their ends too. In a pod that runs for ever no container is a helper.
+// helpersIn returns the helpers of a pod with these gate edges. The containers in reports report their ends too.
+// A pod that never completes has no helpers.
 //
-// A container that others wait for until it is started or completed does work of its own. A container that
-// others wait for until it is healthy is a server: it does not end by itself, and would keep a Job from
-// completing. The kubelet itself ends sidecars.
+// A container does work of its own if others wait until it is started or completed. If others wait until it is
+// healthy, it is a server: it does not end by itself and would keep a Job from completing. Sidecars are not
+// included, because the kubelet ends them.
 func helpersIn(pod *corev1.Pod, edges []startup.Edge, reports []string) helpers {
 	h := helpers{map[string]bool{}, map[string]bool{}}
 	if policy := pod.Spec.RestartPolicy; policy == "" || policy == corev1.RestartPolicyAlways {
@@ -46,16 +46,16 @@ func helpersIn(pod *corev1.Pod, edges []startup.Edge, reports []string) helpers 
 	}
 	for _, c := range podContainers(pod) {
 		_, isProxy := knownProxy(c.Name)
-		ends := c.kind == startup.Plain && !isProxy // by itself, or by its gate
+		ends := c.kind == startup.Plain && !isProxy // all other kinds are ended by the kubelet or the mesh
 		h.work[c.Name] = ends && gated[c.Name] && !h.serve[c.Name]
 		h.serve[c.Name] = ends && h.serve[c.Name]
 	}
 	return h
 }
 
-// served returns the containers after whose end a helper has nothing left to do: all containers that do work
-// of their own, including those that do not declare that they wait for the helper. The pod does not complete
-// before they have ended.
+// served returns the containers for which a helper must keep running: all containers that do work of their own,
+// even if they do not declare that they wait for the helper, since the pod does not complete before they have
+// ended.
 func (h helpers) served(name string) []string {
 	if !h.serve[name] {
 		return nil

@@ -14,9 +14,9 @@ import (
 	"outrider.dev/startup"
 )
 
-// hook recognises a postStart hook that waits. A hook that waits for its own container holds the plain
-// containers listed after it. A hook that waits for another container is a work-around, which runs at the
-// same time as its container's command.
+// hook recognises a postStart hook that waits. A hook that waits for its own container holds back the plain
+// containers listed after it. A hook that waits for another container is a work-around: it does not delay its
+// container's command, which runs at the same time.
 func hook(r *reader, c podContainer) {
 	w, ok := r.hookWait(c)
 	if !ok {
@@ -36,7 +36,7 @@ func hook(r *reader, c podContainer) {
 			e := w.edge(r, to.Name, startup.Hold)
 			e.Timeout, e.OnTimeout = w.timeout, startup.Continue
 			if w.givesUp {
-				e.Timeout = 0 // no timeout is known
+				e.Timeout = 0 // the length of the polling is not known
 			}
 			if e.Timeout == 0 {
 				e.OnTimeout = startup.Fail
@@ -44,7 +44,7 @@ func hook(r *reader, c podContainer) {
 			f.Edges = append(f.Edges, e)
 		}
 	default:
-		return // native handles a sidecar's hook
+		return // [native] handles the hook of a sidecar
 	}
 	r.add(f)
 	if len(f.Edges) == 0 {
@@ -52,21 +52,21 @@ func hook(r *reader, c podContainer) {
 	}
 }
 
-// A hookWait is a postStart hook that waits for a container.
+// A hookWait is a wait for a container that was recognised in a command, usually a postStart hook.
 type hookWait struct {
 	from    string
 	by      string
 	field   string
 	text    string
-	timeout time.Duration // 0: it waits for ever
-	givesUp bool          // after that it continues without an answer
-	port    bool          // it checks whether the port is open, not for health
+	timeout time.Duration // 0: no limit
+	givesUp bool          // after the timeout it succeeds without an answer
+	port    bool          // it checks only whether a port is open
 }
 
-// untilHealthy reports whether the container is healthy when the wait for it is over.
+// untilHealthy reports whether the end of the wait proves that the container is healthy.
 func (w hookWait) untilHealthy() bool { return !w.givesUp && !w.port }
 
-// weakness says why the wait is not one for health.
+// weakness returns the reason why the end of the wait does not prove health.
 func (w hookWait) weakness() string {
 	if w.givesUp {
 		return "polls a number of times, then gives up and continues"
@@ -74,7 +74,8 @@ func (w hookWait) weakness() string {
 	return "checks a port, not health"
 }
 
-// edge returns the edge of the wait, with the given mechanism.
+// edge returns the edge from the container for which the hook waits to the container to, with the given
+// mechanism.
 func (w hookWait) edge(r *reader, to string, by startup.Mechanism) startup.Edge {
 	e := r.after(w.from, to, by)
 	if w.port || w.givesUp && by == startup.Hold {
@@ -96,24 +97,25 @@ func (r *reader) hookWait(c podContainer) (hookWait, bool) {
 	case h.HTTPGet != nil && !strings.HasPrefix(h.HTTPGet.Path, istioHooks):
 		port := PortNumber(c.Container, h.HTTPGet.Port)
 		from := r.listener(port)
-		// The kubelet makes one request, at once, so it cannot wait for the container itself.
+		// The kubelet makes one request as soon as the container has started, so the container itself cannot be
+		// ready yet.
 		w := hookWait{from: from, by: "httpGet", field: field + ".httpGet", text: ":" + strconv.Itoa(port) + h.HTTPGet.Path}
 		return w, from != "" && from != c.Name
 	}
 	return hookWait{}, false
 }
 
-// istioHooks is the path prefix at which Istio's agent receives an app's httpGet hook, and then forwards it.
-// Istio's injection rewrites httpGet in this way; see its pkg/kube/inject/app_probe.go.
+// istioHooks is the prefix of the paths at which Istio's agent receives httpGet hooks of apps, to forward them.
+// Istio's injection replaces such hooks; see its pkg/kube/inject/app_probe.go.
 const istioHooks = "/app-lifecycle/"
 
-// holdsItself reports whether the hook of c blocks until c itself is healthy.
+// holdsItself reports whether the postStart hook of c blocks until c itself is healthy.
 func (r *reader) holdsItself(c podContainer) bool {
 	w, ok := r.waitsForItself(c)
 	return ok && w.untilHealthy()
 }
 
-// waitsForItself returns the wait of a hook for its own container, for its health or only for its port.
+// waitsForItself returns the wait of a postStart hook for its own container, also if it checks only the port.
 func (r *reader) waitsForItself(c podContainer) (hookWait, bool) {
 	if c.Lifecycle == nil || c.Lifecycle.PostStart == nil || c.Lifecycle.PostStart.Exec == nil {
 		return hookWait{}, false
@@ -124,8 +126,8 @@ func (r *reader) waitsForItself(c podContainer) (hookWait, bool) {
 
 func hookText(c podContainer) string { return strings.Join(c.Lifecycle.PostStart.Exec.Command, " ") }
 
-// waits finds the container that a command in c waits for: by a known program, or by a
-// loop in a script that polls a port.
+// waits finds the container for which a command in c waits. It recognises known programs, and scripts with a loop
+// that polls a port.
 func (r *reader) waits(c podContainer, argv []string) (hookWait, bool) {
 	if s, ok := shell.ScriptOf(argv); ok {
 		all, errexit := shell.Statements(s.Text), s.Errexit
@@ -140,11 +142,12 @@ func (r *reader) waits(c podContainer, argv []string) (hookWait, bool) {
 	return r.waiter(c, argv)
 }
 
-// statementWaits finds the container that the first of these statements waits for.
+// statementWaits finds the container for which the first of the statements waits. The others decide what a
+// timeout causes.
 func (r *reader) statementWaits(c podContainer, all []shell.Statement, errexit bool) (hookWait, bool) {
 	s := all[0]
 	if s.Then == "&" {
-		return hookWait{}, false // the next statements do not wait for it
+		return hookWait{}, false // a background job: the next statements do not wait for it
 	}
 	var next *shell.Statement
 	if len(all) > 1 {
@@ -166,7 +169,7 @@ func (r *reader) statementWaits(c podContainer, all []shell.Statement, errexit b
 	return w, w.from != ""
 }
 
-// healthyByPort reports whether an open port is all that makes the container healthy.
+// healthyByPort reports whether the container's health is defined by this port alone being open.
 func (r *reader) healthyByPort(name string, port int) bool {
 	for _, c := range r.all {
 		if c.Name == name {
@@ -177,7 +180,7 @@ func (r *reader) healthyByPort(name string, port int) bool {
 	return false
 }
 
-// waiter looks for a known program at the beginning of argv.
+// waiter recognises a known program that waits for a container, at the beginning of argv.
 func (r *reader) waiter(c podContainer, argv []string) (hookWait, bool) {
 	for _, w := range waiters {
 		if !w.matches(argv) {
@@ -202,7 +205,7 @@ func (w waiter) matches(argv []string) bool {
 	return slices.Equal(argv[1:len(w.words)], w.words[1:])
 }
 
-// bound returns the time-out of the command line, else the program's default.
+// bound returns the timeout set in the command line, else the program's default.
 func (w waiter) bound(argv []string) time.Duration {
 	for i, a := range argv {
 		value, ok := strings.CutPrefix(a, "--timeout=")
@@ -216,7 +219,7 @@ func (w waiter) bound(argv []string) time.Duration {
 	return w.timeout
 }
 
-// writeHold lists From before To and lets its hook block until it is healthy.
+// writeHold lists From before To, and adds a hook to From that blocks until it is healthy.
 func (w *writer) writeHold(e startup.Edge) error {
 	list := w.out.Spec.Containers
 	if !slices.ContainsFunc(list, containerNamed(e.From)) || !slices.ContainsFunc(list, containerNamed(e.To)) {

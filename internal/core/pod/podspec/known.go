@@ -13,18 +13,18 @@ import (
 	"outrider.dev/internal/core/pod/shell"
 )
 
-// OurProxy is the container that injection adds.
+// OurProxy is the name of the proxy container that injection adds.
 const OurProxy = contract.ProxyContainer
 
-// A proxy is a container that meshes inject, recognised by its name. It reports its own readiness, so that
-// others can wait for it without a gate in it.
+// A proxy is a container that a mesh or a cloud provider injects. It is recognised by its name. It reports its
+// readiness at a port, so that other containers can wait for it although it has no gate.
 type proxy struct {
 	name  string
 	mesh  string
 	port  int
 	path  string
-	also  []int    // other ports at which people probe it
-	waits []string // the command of a hook that blocks until it is ready
+	also  []int    // other ports that probes use to check it
+	waits []string // command that blocks until it is ready, for a hook; nil if there is none
 }
 
 // Sources: istio manifests/charts/istio-control/istio-discovery/files/injection-template.yaml;
@@ -42,14 +42,14 @@ var proxies = []proxy{
 // istioPorts are the other ports of Istio's proxy and of our proxy.
 var istioPorts = []int{contract.StatusPort, contract.AdminPort, contract.OutboundPort}
 
-// A waiter is a program that waits for a proxy. It is recognised by the first words of its command.
+// A waiter is a program that waits for a proxy. It is recognised by the first words of its command line.
 type waiter struct {
 	words   []string
-	proxies []string // the program waits for the first of these that the pod has, or will have
+	proxies []string // it waits for the first of these that is in the pod, or else is expected there
 	timeout time.Duration
 }
 
-// Programs in hooks, and in lines of a script.
+// The programs, which may be used in hooks and in scripts.
 var waiters = []waiter{
 	{words: []string{"pilot-agent", "wait"}, proxies: []string{"istio-proxy", OurProxy}, timeout: time.Minute},
 	{words: []string{"outrider-agent", "wait"}, proxies: []string{OurProxy}},
@@ -66,7 +66,7 @@ func knownProxy(name string) (proxy, bool) {
 	return proxies[i], true
 }
 
-// proxiesAt returns the names of the proxies that are probed at a port.
+// proxiesAt returns the names of the known proxies that can be probed at a port.
 func proxiesAt(port int) []string {
 	var out []string
 	for _, p := range proxies {
@@ -77,23 +77,23 @@ func proxiesAt(port int) []string {
 	return out
 }
 
-// probe is the readiness probe of the proxy.
+// probe returns the readiness probe of the proxy.
 func (p proxy) probe() *corev1.Probe {
 	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: p.path, Port: intstr.FromInt32(int32(p.port))}}}
 }
 
-// url returns the address of that probe.
+// url returns the URL of that probe in the pod's network.
 func (p proxy) url() string { return fmt.Sprintf("http://127.0.0.1:%d%s", p.port, p.path) }
 
-// servers lists programs and images that serve until they get a signal: proxies, databases, and agents that
-// people put beside an app.
+// servers lists names of programs and images that run until they get a signal: proxies, databases, and agents
+// that people run next to an app.
 var servers = []string{"cloud-sql-proxy", "cloud_sql_proxy", "gce-proxy", "alloydb-auth-proxy", "pgbouncer", "envoy", "nginx", "nginx-unprivileged", "haproxy", "oauth2-proxy",
 	"redis", "redis-server", "valkey", "postgres", "mysqld", "mariadb", "mongod", "mongo", "rabbitmq", "memcached", "dockerd",
 	"fluent-bit", "fluentd", "filebeat", "promtail", "vector", "telegraf", "statsd-exporter", "opentelemetry-collector", "opentelemetry-collector-contrib", "otelcol", "otel-agent",
 	"daprd", "consul-dataplane", "pilot-agent", "linkerd2-proxy", "kuma-dp"}
 
-// IsServer reports whether a container is known to serve until it gets a signal. It looks at the program, or
-// at the image if the pod names no program.
+// IsServer reports whether a container is known to run until it gets a signal. It is recognised by its program,
+// or by the image if the pod sets no program.
 func IsServer(c *corev1.Container) bool {
 	argv := argvOf(c)
 	if len(c.Command) == 0 && (len(argv) == 0 || strings.HasPrefix(argv[0], "-") || strings.Contains(argv[0], ":")) {
@@ -103,11 +103,11 @@ func IsServer(c *corev1.Container) bool {
 	if len(calls) == 0 {
 		return false
 	}
-	last := calls[len(calls)-1] // the program that the script ends in
+	last := calls[len(calls)-1] // the program that the script runs last
 	return last.Final && slices.Contains(servers, last.Program) && !slices.Contains(last.Args, "--version")
 }
 
-// IsProxy reports whether a container, by its name, is a proxy that meshes or clouds inject.
+// IsProxy reports whether the container has the name of a proxy that meshes or cloud providers inject.
 func IsProxy(c *corev1.Container) bool {
 	_, is := knownProxy(c.Name)
 	return is

@@ -11,11 +11,11 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Mesh is recognised by its proxy, to which it redirects connections.
+// A Mesh is a service mesh. It is recognised by its proxy, to which it redirects connections.
 type Mesh struct {
 	Proxy string
-	User  int64    // user and group of the proxy, whose connections are not captured
-	Init  []string // the containers that write the capture rules
+	User  int64    // ID of the proxy's user and of its group; their connections are not captured
+	Init  []string // init containers that write or check the capture rules
 }
 
 // Meshes lists the known meshes. Sources: istio
@@ -28,12 +28,13 @@ var Meshes = []Mesh{
 	{"kuma-sidecar", 5678, []string{"kuma-init"}},
 }
 
-// OfMesh reports whether a mesh has added a container.
+// OfMesh reports whether a mesh adds a container of that name.
 func OfMesh(name string) bool {
 	return slices.ContainsFunc(Meshes, func(m Mesh) bool { return m.Proxy == name || slices.Contains(m.Init, name) })
 }
 
-// A Bypass is a container with the user or the group of the proxy.
+// A Bypass is a container that runs with the user or the group of the proxy, so that its connections are not
+// captured.
 type Bypass struct {
 	Container string
 	Kind      startup.Kind
@@ -46,9 +47,9 @@ func (b Bypass) String() string {
 	return fmt.Sprintf("%s has %s: %d, which is the proxy's: its connections are not captured, so they have no mutual TLS and no policy", b.Container, b.Setting, b.ID)
 }
 
-// Bypasses returns the containers with the user or group of the proxy, whose connections are not captured. A
-// container's own setting overrides the pod's. fsGroup does not count: it is only a supplementary group of
-// the processes, which the capture does not compare.
+// Bypasses returns the containers of the pod that run with this user or group of the proxy. A container's own
+// setting overrides the pod's. fsGroup is ignored: it is only a supplementary group of the processes, and the
+// capture rules do not match those.
 func Bypasses(pod *corev1.Pod, user, group int64) []Bypass {
 	var out []Bypass
 	shared := cmp.Or(pod.Spec.SecurityContext, &corev1.PodSecurityContext{})
@@ -76,7 +77,8 @@ func Bypasses(pod *corev1.Pod, user, group int64) []Bypass {
 	return out
 }
 
-// noteBypasses adds a note about the containers that bypass the proxy that the pod has, or will have.
+// noteBypasses adds notes about containers that bypass the proxy of the pod, or a proxy that the pod is expected
+// to get.
 func (r *reader) noteBypasses() {
 	if a := r.pod.Annotations; a[contract.Capture] == "none" || a[contract.InterceptionMode] == "NONE" {
 		return

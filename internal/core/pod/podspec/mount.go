@@ -9,27 +9,28 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Volumes lists the names of the volumes that [Write] adds.
+// Volumes lists the names of the volumes for gates, which [Write] adds.
 var Volumes = []string{BinVolume, StateVolume}
 
-// Size limits of the volumes in memory. Without a limit a process that writes there takes the memory of its
-// container, or of the node. At the limit a write fails, and the kubelet evicts a pod that exceeds it.
+// Size limits of the volumes, which are in memory. Without a limit a process that writes there could use up the
+// memory of its container or of the node. With a limit such a write fails, and the kubelet evicts a pod that
+// exceeds it.
 var (
-	// binLimit has space for the agent, 11 MB, and for its next version while that is copied.
+	// binLimit has space for the agent (11 MB) and for a new version that is copied next to it.
 	binLimit = resource.MustParse("64Mi")
-	// stateLimit has space for 300 containers, which need 5 MB: each has two files of some kB.
+	// stateLimit has space for the states of 300 containers. They need 5 MB: two files of a few kB each.
 	stateLimit = resource.MustParse("16Mi")
 )
 
-// Memory returns a volume in memory with that size limit.
+// Memory returns an emptyDir in memory with that size limit.
 func Memory(limit resource.Quantity) corev1.VolumeSource {
 	return corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &limit}}
 }
 
-// A TakenError reports that the pod uses a name or a directory of the gates for something else.
+// A TakenError reports that the pod already uses a volume name or a directory that the gates need.
 type TakenError struct {
-	Volume    string // name of the volume that has the name, or is mounted there
-	Container string // empty: the conflict is the volume's name
+	Volume    string // the pod's own volume
+	Container string // container that mounts the volume there; empty if the conflict is the volume's name
 	Mount     string // path of the mount
 }
 
@@ -40,7 +41,7 @@ func (e *TakenError) Error() string {
 	return e.Container + " mounts its volume " + e.Volume + " at " + e.Mount + ", and all of " + contract.Dir + " is the gates'"
 }
 
-// share mounts the agent's program and the states into c.
+// share mounts the agent's program and the directories of states into c.
 func (w *writer) share(c *corev1.Container) error {
 	if err := w.shareAgent(c); err != nil {
 		return err
@@ -60,7 +61,7 @@ func (w *writer) shareAgent(c *corev1.Container) error {
 	return mount(c, m)
 }
 
-// shareStates mounts the states of all containers into c, read-only, and a directory for the state of c.
+// shareStates mounts the states of all containers into c, read-only, and a writable directory for the state of c.
 func (w *writer) shareStates(c *corev1.Container) error {
 	if w.node {
 		return w.byNode(c, nil)
@@ -71,8 +72,8 @@ func (w *writer) shareStates(c *corev1.Container) error {
 	return mount(c, corev1.VolumeMount{Name: StateVolume, MountPath: contract.OwnDir, SubPath: c.Name})
 }
 
-// mount adds a mount of one of our volumes to c, unless c has it. A foreign mount in our directory, or over
-// it, is refused, because one of the two would hide the other.
+// mount adds a mount of one of our volumes to c, unless c has it. It fails if another mount overlaps our
+// directory, because one of the two would hide the other.
 func mount(c *corev1.Container, m corev1.VolumeMount) error {
 	if err := checkDir(c); err != nil {
 		return err
@@ -83,14 +84,14 @@ func mount(c *corev1.Container, m corev1.VolumeMount) error {
 	return nil
 }
 
-// ours reports whether m is one of the mounts that [Write] adds to c.
+// ours reports whether m is a mount that [Write] adds to c.
 func ours(c *corev1.Container, m corev1.VolumeMount) bool {
 	return slices.Contains([][3]string{
 		{BinVolume, BinDir, ""}, {BinVolume, BinDir, contract.ImageBinDir}, {StateVolume, contract.StatesDir, ""}, {StateVolume, contract.OwnDir, c.Name},
 	}, [3]string{m.Name, m.MountPath, m.SubPath + m.SubPathExpr})
 }
 
-// checkDir refuses foreign mounts of c in our directory, or over it.
+// checkDir returns a [*TakenError] if c has a mount, other than ours, that overlaps our directory.
 func checkDir(c *corev1.Container) error {
 	for _, o := range c.VolumeMounts {
 		if !ours(c, o) && contract.Overlap(o.MountPath, contract.Dir) {
@@ -100,8 +101,8 @@ func checkDir(c *corev1.Container) error {
 	return nil
 }
 
-// byNode tells the node to mount the agent and the states into c, and to add a gate with these arguments if
-// there are any.
+// byNode adds c to the work of the node, which then mounts the agent and the states into c. If gate is not empty,
+// the node also adds a gate with these arguments.
 func (w *writer) byNode(c *corev1.Container, gate []string) error {
 	if w.work.Containers == nil {
 		w.work.Containers = map[string][]string{}
@@ -112,8 +113,8 @@ func (w *writer) byNode(c *corev1.Container, gate []string) error {
 	return checkDir(c)
 }
 
-// addGateVolumes adds the volumes that the gates share. It refuses a foreign volume of the same name, which
-// could, on a disk for example, be shared with another pod. A node has its own directories instead.
+// addGateVolumes adds the volumes that the gates share. It fails if the pod has another volume with such a name,
+// for example one on a disk that other pods share. A node uses its own directories instead of volumes.
 func (w *writer) addGateVolumes() error {
 	if w.node {
 		return nil
@@ -140,8 +141,9 @@ func (w *writer) addGateVolumes() error {
 	return w.addInit()
 }
 
-// addInit adds the init container that copies the agent. It comes first, so that the gates of other init
-// containers find the agent. It is not needed if the proxy's root stage or a volume brings the agent.
+// addInit adds the init container that copies the agent. It is the first one, so that the gates of other init
+// containers find the agent. It is not added if the proxy's root stage copies the agent or an image volume
+// contains it.
 func (w *writer) addInit() error {
 	if w.volume != nil || slices.ContainsFunc(w.out.Spec.Containers, func(c corev1.Container) bool { return Staged(&c) }) {
 		return nil

@@ -9,8 +9,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// native recognises a restartable init container. Everything listed after it starts after it, but waits for
-// its health only if it has a startup probe or a blocking hook.
+// native recognises a restartable init container. Every container listed after it starts later than it; it waits
+// until the sidecar is healthy only if the sidecar has a startup probe or a blocking hook.
 func native(r *reader, c podContainer) {
 	if c.kind != startup.Sidecar {
 		return
@@ -33,7 +33,7 @@ func native(r *reader, c podContainer) {
 	r.add(f)
 }
 
-// probeText describes a probe in a few words.
+// probeText returns a short description of a probe.
 func probeText(p *corev1.Probe) string {
 	every := max(p.PeriodSeconds, 1)
 	if p.PeriodSeconds == 0 {

@@ -8,8 +8,8 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// NodeWork returns what a node must do for the pod before its containers run. It returns false if that is
-// nothing, or cannot be read; in the second case the node creates none of the containers.
+// NodeWork returns the work that a node must do for the pod before its containers run. It returns false if there
+// is none, or if the annotation is invalid; in the latter case the node refuses to create the pod's containers.
 func NodeWork(pod *corev1.Pod) (contract.NodeWork, bool) {
 	text, there := pod.Annotations[contract.NodeAnnotation]
 	if !there {
@@ -19,7 +19,7 @@ func NodeWork(pod *corev1.Pod) (contract.NodeWork, bool) {
 	return work, err == nil
 }
 
-// SetNodeWork writes the node's work into the pod's annotation.
+// SetNodeWork sets the pod's annotation with the work of the node.
 func SetNodeWork(pod *corev1.Pod, work contract.NodeWork) {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}
@@ -27,9 +27,9 @@ func SetNodeWork(pod *corev1.Pod, work contract.NodeWork) {
 	pod.Annotations[contract.NodeAnnotation] = work.String()
 }
 
-// AsRun returns the pod with the gates that its node adds: the gate comes before the command and arguments
-// that the container names. A command that only the image names is left out. If the node adds no gate, AsRun
-// returns the pod itself.
+// AsRun returns the pod with the gates that its node adds: each gate wraps the command and args that the pod
+// sets. A command that only the image sets is missing in the result. If the node adds no gate, AsRun returns the
+// pod itself.
 func AsRun(pod *corev1.Pod) *corev1.Pod {
 	work, _ := NodeWork(pod)
 	return withGates(pod, work)
@@ -49,7 +49,7 @@ func withGates(pod *corev1.Pod, work contract.NodeWork) *corev1.Pod {
 	return &out
 }
 
-// withoutNodeGates removes the node's gates, and gives back to the kubelet what they had taken over.
+// withoutNodeGates removes the gates that the node adds, and restores what they had taken over from the kubelet.
 func withoutNodeGates(pod *corev1.Pod) {
 	work, _ := NodeWork(pod)
 	for _, c := range podContainers(pod) {
@@ -60,10 +60,10 @@ func withoutNodeGates(pod *corev1.Pod) {
 	delete(pod.Annotations, contract.NodeAnnotation)
 }
 
-// InsteadOfNode returns the pod for a place where no node does its work: an init container of the given
-// image and volumes do it instead. The function entrypoint returns the command of an image, or nil if it is
-// unknown; then the gate runs the container's arguments alone. If a node has nothing to do, InsteadOfNode
-// returns the pod itself.
+// InsteadOfNode returns the pod for an environment where no node does its work: an init container with the given
+// image and volumes do it instead. The function entrypoint returns the command of an image. If it returns nil,
+// the command is unknown, and the gate runs only the container's args. If there is no work for a node,
+// InsteadOfNode returns the pod itself.
 func InsteadOfNode(pod *corev1.Pod, image string, entrypoint func(image string) []string) (*corev1.Pod, error) {
 	work, ok := NodeWork(pod)
 	if !ok {

@@ -15,9 +15,9 @@ import (
 	"outrider.dev/startup"
 )
 
-// Read returns what the pod says and does about its start-up. The error joins an *request.Error for each
-// annotation that cannot be understood; the rest of the reading is valid. A pod with more than
-// [MaxContainers] is not read at all.
+// Read returns the order of the pod's start: the requested one and what the pod already contains. The error joins
+// a [*request.Error] for each invalid annotation; the rest of the reading is valid nevertheless. A pod that
+// exceeds the limits of [CheckSize] is not read.
 func Read(pod *corev1.Pod) (podstart.Reading, error) {
 	r, err := readAll(pod)
 	r.note()
@@ -42,7 +42,7 @@ func readAll(pod *corev1.Pod) (reader, error) {
 	return r, errors.Join(err, startErr)
 }
 
-// read is [Read] without notes, with the given edges in place of those in the annotations.
+// read is [ReadOrder] with the given edges in place of those in the annotations.
 func read(pod *corev1.Pod, requested []startup.Edge) (reader, error) {
 	r := newReader(pod)
 	for _, c := range r.all {
@@ -65,12 +65,12 @@ func read(pod *corev1.Pod, requested []startup.Edge) (reader, error) {
 	return r, err
 }
 
-// emptyReader returns a reader with the pod and no facts.
+// emptyReader returns a reader of the pod's own containers without any facts about them.
 func emptyReader(pod *corev1.Pod) reader {
 	return reader{pod: pod, all: podContainers(pod), Reading: podstart.Reading{Facts: map[string]podstart.Fact{}}}
 }
 
-// newReader returns a reader that knows the containers, and has not looked for any ordering yet.
+// newReader returns a reader with the containers and the facts about them. It has not looked for orderings yet.
 func newReader(pod *corev1.Pod) reader {
 	work, _ := NodeWork(pod)
 	r := reader{pod: pod, all: podContainers(withGates(pod, work)), gates: work.Containers, Reading: podstart.Reading{Facts: map[string]podstart.Fact{}, Node: len(work.Containers) > 0}}
@@ -82,13 +82,14 @@ func newReader(pod *corev1.Pod) reader {
 	return r
 }
 
-// recognisers has one function per mechanism. Each adds to what was found.
+// recognisers has a function for each kind of ordering. It is called for each container and adds what it finds to
+// the reader.
 var recognisers = []func(*reader, podContainer){native, initDone, gate, hook, workaround}
 
 type reader struct {
 	pod   *corev1.Pod
-	all   []podContainer      // the containers with the gates that the node adds
-	gates map[string][]string // the gates that the node adds, by container
+	all   []podContainer      // with the gates that the node adds
+	gates map[string][]string // command lines of the gates that the node adds, by container
 	podstart.Reading
 }
 
@@ -96,8 +97,8 @@ func (r *reader) has(name string) bool {
 	return slices.ContainsFunc(r.all, func(c podContainer) bool { return c.Name == name })
 }
 
-// firstOf returns the first of the names that the pod has. If it has none, firstOf returns the first name,
-// and the pod is expected to get that container.
+// firstOf returns the first of the names that is in the pod. If none is, it returns the first name, and records
+// that the pod is expected to get that container.
 func (r *reader) firstOf(names []string) string {
 	for _, n := range names {
 		if r.has(n) {
@@ -118,8 +119,8 @@ func (r *reader) expect(name string) {
 	r.Expect(name)
 }
 
-// listener returns the container behind a local port: a mesh's proxy, or a container that declares the port
-// or is probed there; empty if none is known.
+// listener returns the container that listens on a local port: a mesh's proxy, else a container that declares the
+// port or has a probe for it; empty if none is known.
 func (r *reader) listener(port int) string {
 	known := proxiesAt(port)
 	for _, n := range known {
@@ -142,7 +143,7 @@ func (r *reader) listener(port int) string {
 	return r.firstOf(known)
 }
 
-// proxy returns the name of the pod's proxy; empty if there is none.
+// proxy returns the name of the first known proxy in the pod; empty if there is none.
 func (r *reader) proxy() string {
 	for _, p := range proxies {
 		if r.has(p.name) {
@@ -152,8 +153,8 @@ func (r *reader) proxy() string {
 	return ""
 }
 
-// after returns the edge of a container that waits for another one: for its health if it reports it, else
-// for its start.
+// after returns the edge of a container that waits for another one. It waits for that container's health if the
+// container reports it, else for its start.
 func (r *reader) after(from, to string, by startup.Mechanism) startup.Edge {
 	e := startup.Edge{From: from, To: to, After: startup.Healthy, By: by}
 	if c, known := r.Find(from); known && c.Health == startup.NoHealth {
@@ -176,7 +177,7 @@ func oneLine(s string) string {
 	return s
 }
 
-// note adds the notes about the pod.
+// note adds notes about the proxy, and about containers that do not wait for it.
 func (r *reader) note() {
 	r.noteStage()
 	r.noteBypasses()
@@ -192,7 +193,7 @@ func (r *reader) note() {
 			}
 		}
 	}
-	if len(r.Requested) > 0 { // the edges may have stars and contradict each other
+	if len(r.Requested) > 0 { // the edges may have wildcards and contradict each other
 		count(r.Reading.Plan().Expand().Edges)
 	} else {
 		for _, f := range r.Found {

@@ -10,9 +10,9 @@ import (
 	"outrider.dev/internal/core/pod/startcost"
 )
 
-// With a root stage a proxy captures connections and copies the agent for the gates by itself, without an
-// init container of ours. Its first process does so as root, and then becomes the proxy. Only this file
-// writes and reads the command lines of the stage and of the hook that waits for it:
+// With a root stage, a proxy captures connections and copies the agent for the gates, so that our init container
+// is not needed. The proxy's first process does this as root and then becomes the proxy. This file alone writes
+// and reads the command lines of the stage and of the hook that waits for it:
 //
 //	outrider-agent root-stage --copy /outrider/bin/outrider-agent -u 1337 ... -- proxy sidecar ...
 //	outrider-agent captured --copy /outrider/bin/outrider-agent
@@ -22,8 +22,9 @@ const (
 	flagCopy     = "--copy"
 )
 
-// WriteStage puts a root stage with these flags before the arguments of c, whose image is the agent's. It
-// replaces the postStart hook of c by one that waits for the stage.
+// WriteStage puts a root stage with these flags before the arguments of c, whose image must contain the agent as
+// its entrypoint. The postStart hook of c is replaced by one that waits for the stage. WriteStage fails if
+// another mount of c is in the way.
 func WriteStage(c *corev1.Container, flags []string) error {
 	c.Args = slices.Concat([]string{stageWord, flagCopy, AgentPath}, flags, []string{endFlags}, c.Args)
 	if c.Lifecycle == nil {
@@ -33,12 +34,12 @@ func WriteStage(c *corev1.Container, flags []string) error {
 	return mount(c, corev1.VolumeMount{Name: BinVolume, MountPath: BinDir})
 }
 
-// Staged reports whether c begins with a root stage.
+// Staged reports whether c starts with a root stage.
 func Staged(c *corev1.Container) bool {
 	return argument(c, 0) == stageWord || path.Base(argument(c, 0)) == "outrider-agent" && argument(c, 1) == stageWord
 }
 
-// noteStage adds notes about the cost and the limits of a root stage.
+// noteStage adds notes about the cost and the limitations of a root stage.
 func (r *reader) noteStage() {
 	for _, c := range r.all {
 		if !Staged(c.Container) {

@@ -10,22 +10,23 @@ import (
 	"outrider.dev/startup"
 )
 
-// Times are the times of a pod's sleeps and hooks, which a plan does not contain. All maps are by container.
+// Times holds durations of sleeps and hooks in a pod, which a plan does not contain. The keys of the maps are
+// containers.
 type Times struct {
-	Sleeps map[string]time.Duration // time before its command begins, or until its polls end
-	Lasts  map[string]time.Duration // how long its command runs, if it ends with a sleep
-	Hooks  map[string]Hook          // its postStart hook
+	Sleeps map[string]time.Duration // time before the container's command begins: a sleep, or a loop that polls for that long
+	Lasts  map[string]time.Duration // running time of the command, if it ends with a sleep
+	Hooks  map[string]Hook          // the container's postStart hook
 }
 
-// A Hook describes how a postStart hook waits.
+// A Hook describes the wait of a postStart hook.
 type Hook struct {
-	Polls   string        // the container that it probes; empty: it does not wait
-	Timeout time.Duration // 0: it waits for ever
+	Polls   string        // the container that it probes; empty if it does not wait
+	Timeout time.Duration // 0: no limit
 	GoesOn  bool          // after the timeout it succeeds without an answer
-	Once    bool          // it probes once, and fails if there is no answer
+	Once    bool          // it probes only once, and fails if there is no answer
 }
 
-// TimesOf returns the times of a pod, of which r was read.
+// TimesOf returns the times of a pod. r must be the reading of the same pod.
 func TimesOf(pod *corev1.Pod, r podstart.Reading) Times {
 	out := Times{map[string]time.Duration{}, map[string]time.Duration{}, map[string]Hook{}}
 	for _, f := range r.Found {

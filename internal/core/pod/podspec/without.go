@@ -11,8 +11,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// Without returns pod without an ordering that [Read] found in it. The pod must
-// be the one that was read.
+// Without returns a copy of the pod without an ordering that [Read] found in this pod. It fails if the ordering
+// cannot be removed, or if the script that contains it has changed.
 func Without(pod *corev1.Pod, f podstart.Found) (*corev1.Pod, error) {
 	out := pod.DeepCopy()
 	all := podContainers(out)
@@ -32,7 +32,7 @@ func Without(pod *corev1.Pod, f podstart.Found) (*corev1.Pod, error) {
 		if f.Unwrap <= 0 || f.Unwrap >= len(argv) {
 			return nil, fmt.Errorf("the command of %s is another one now", c.Name)
 		}
-		if !unwrap(c.Container) { // our gate also gives back what it took over
+		if !unwrap(c.Container) { // unwrap also restores what our gate took over
 			c.Command, c.Args = argv[f.Unwrap:], nil
 		}
 	case startup.Sleep, startup.HealthLoop, startup.BoundedLoop:
@@ -43,7 +43,8 @@ func Without(pod *corev1.Pod, f podstart.Found) (*corev1.Pod, error) {
 	return out, nil
 }
 
-// cut removes a statement from the script of c; false if the script is not the one that was read.
+// cut removes a statement from the script of c. It returns false if the script has become shorter than the
+// statement's position.
 func cut(c podContainer, f podstart.Found) bool {
 	s, ok := shell.ScriptOf(c.argv())
 	if !ok || f.Cut[1] > len(s.Text) || f.Cut[0] >= f.Cut[1] {

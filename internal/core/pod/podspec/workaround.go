@@ -9,8 +9,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// workaround recognises waits that people put before the real command: a loop over a health port, a program
-// that waits, a plain sleep.
+// workaround recognises waits that people put before the real command of a container: a loop that polls a health
+// port, a program that waits, or a sleep.
 func workaround(r *reader, c podContainer) {
 	argv := c.argv()
 	s, ok := shell.ScriptOf(argv)
@@ -40,7 +40,7 @@ func workaround(r *reader, c podContainer) {
 			e.Timeout = w.timeout
 			if w.givesUp {
 				f.Mechanism, f.Lasts = startup.BoundedLoop, w.timeout
-				e.By, e.Timeout = startup.BoundedLoop, 0 // it polls for that long, and then gives up
+				e.By, e.Timeout = startup.BoundedLoop, 0 // it polls for that long and then continues
 			}
 			f.Edges = []startup.Edge{e}
 		case st.Neutral():
@@ -53,8 +53,8 @@ func workaround(r *reader, c podContainer) {
 	}
 }
 
-// startsAfter reports whether a container is c, or the kubelet starts it only after c. A pause in c is then
-// no wait for that container.
+// startsAfter reports whether the named container is c itself, or one that the kubelet starts only after c. A
+// pause in c is not a wait for such a container.
 func (r *reader) startsAfter(name string, c podContainer) bool {
 	return c.kind != startup.Plain && slices.ContainsFunc(r.all[c.at:], func(o podContainer) bool { return o.Name == name }) || name == c.Name
 }

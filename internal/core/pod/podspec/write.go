@@ -13,7 +13,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A WriteError reports an edge that cannot be written into the pod.
+// A WriteError reports that the pod cannot have an edge, or not by the edge's mechanism.
 type WriteError struct {
 	Edge   startup.Edge
 	Reason string
@@ -21,27 +21,28 @@ type WriteError struct {
 
 func (e *WriteError) Error() string { return fmt.Sprintf("%q: %s", e.Edge, e.Reason) }
 
-// Write returns a copy of the pod with the plan in it. Each edge names its mechanism: gate, native and hold
-// are written; an edge with any other mechanism must be in the pod already. The order of the pod's lists
-// changes only where a mechanism needs it. The image is that of the init container that copies the agent;
-// its default is outrider-agent.
+// Write returns a copy of the pod with the plan applied. Each edge names its mechanism. Edges by gate, native and
+// hold are written; an edge by any other mechanism must be in the pod already. The order of the containers
+// changes only if a mechanism requires it. The parameter image is the image of the init container that copies the
+// agent; the default is outrider-agent.
 //
-// The written edges become the annotation outrider.dev/depends-on, and replace the old ones. The containers
-// in reports get a gate even if they wait for nothing: it publishes when their command has ended. Their
-// commands must be in the pod.
+// The annotation outrider.dev/depends-on gets the written edges; earlier edges in annotations are removed. The
+// containers in reports get a gate even if they wait for nothing: it reports the end of their command. The pod
+// must set their commands.
 func Write(pod *corev1.Pod, plan startup.Plan, image string, reports ...string) (*corev1.Pod, error) {
 	return (&writer{out: pod.DeepCopy(), image: cmp.Or(image, "outrider-agent"), reports: reports}).writePlan(plan)
 }
 
-// WriteByVolume is [Write] for kubelets and runtimes that mount images (Kubernetes 1.33): a volume of the
-// agent's image replaces the init container that copies the agent.
+// WriteByVolume is [Write] for clusters whose kubelets and runtimes support image volumes (Kubernetes 1.33): a
+// volume with the agent's image replaces the init container that copies the agent.
 func WriteByVolume(pod *corev1.Pod, plan startup.Plan, image string, pull corev1.PullPolicy, reports ...string) (*corev1.Pod, error) {
 	volume := &corev1.ImageVolumeSource{Reference: image, PullPolicy: pull}
 	return (&writer{out: pod.DeepCopy(), volume: volume, reports: reports}).writePlan(plan)
 }
 
-// WriteForNode is [Write] for a pod on nodes whose plugins add the gates: to any command, and without an
-// init container and volumes. The pod's annotation tells the nodes what to do, and replaces an earlier one.
+// WriteForNode is [Write] for a pod on nodes where outrider-node adds the gates. It needs no init container and
+// no volumes, and a gate can wrap any command, also one that only the image sets. The pod's annotation describes
+// the work for the node; it replaces an earlier one.
 func WriteForNode(pod *corev1.Pod, plan startup.Plan, reports ...string) (*corev1.Pod, error) {
 	return (&writer{out: Ungated(pod), node: true, reports: reports}).writePlan(plan)
 }
@@ -96,13 +97,13 @@ func (w *writer) writePlan(plan startup.Plan) (*corev1.Pod, error) {
 type writer struct {
 	out   *corev1.Pod
 	image string
-	needs startup.Dependency // between the containers, by the edges being written
+	needs startup.Dependency // dependencies between the containers because of the edges being written
 	block map[string]bool    // containers whose hook already waits for their health
 
 	reports []string // containers that get a gate even if they wait for nothing
 
-	volume *corev1.ImageVolumeSource // contains the agent; nil: an init container copies it
-	node   bool                      // the node adds the gates, as work says
+	volume *corev1.ImageVolumeSource // image volume with the agent; nil if an init container copies it
+	node   bool                      // the node adds the gates, as described in work
 	work   contract.NodeWork
 }
 
@@ -131,7 +132,7 @@ func (w *writer) write(e startup.Edge) error {
 	return nil
 }
 
-// writeNative makes From a restartable init container, before everything that waits for it.
+// writeNative makes From a restartable init container, and lists it before everything that waits for it.
 func (w *writer) writeNative(e startup.Edge) error {
 	always := corev1.ContainerRestartPolicyAlways
 	plain := slices.IndexFunc(w.out.Spec.Containers, containerNamed(e.From))
@@ -161,7 +162,7 @@ func (w *writer) writeNative(e startup.Edge) error {
 	return nil
 }
 
-// blockUntilHealthy gives c a postStart that returns when c is healthy.
+// blockUntilHealthy adds a postStart hook to c that returns when c is healthy.
 func (w *writer) blockUntilHealthy(e startup.Edge, c *corev1.Container) error {
 	if w.block[c.Name] { // an earlier edge has done so
 		return nil
@@ -190,12 +191,12 @@ func (w *writer) blockUntilHealthy(e startup.Edge, c *corev1.Container) error {
 	}
 	c.Lifecycle.PostStart = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: command}}
 	if command[0] == AgentPath {
-		return w.addGateVolumes() // last, because it may move the list that c is in
+		return w.addGateVolumes() // must be last: it may move the list that contains c
 	}
 	return nil
 }
 
-// waitCommand returns the command that returns when c is healthy.
+// waitCommand returns a command that runs until c is healthy. It fails if c has no probe.
 func waitCommand(c *corev1.Container) ([]string, error) {
 	if p, ok := knownProxy(c.Name); ok && p.waits != nil {
 		return slices.Clone(p.waits), nil
@@ -208,7 +209,7 @@ func waitCommand(c *corev1.Container) ([]string, error) {
 	return append([]string{AgentPath}, contract.WaitArgs(string(text))...), err
 }
 
-// annotate replaces the edges in the pod's annotations by the written ones.
+// annotate replaces the edges in the pod's annotations by those that were written.
 func (w *writer) annotate(edges []startup.Edge) {
 	for key := range w.out.Annotations {
 		if request.IsEdges(key) {
@@ -225,7 +226,7 @@ func (w *writer) annotate(edges []startup.Edge) {
 	w.out.Annotations[request.EdgesAnnotation] = request.FormatEdges(requested)
 }
 
-// own returns the edges that Write writes, in the form in which a pod requests them.
+// own returns the edges that Write itself writes, without their mechanisms, as an annotation contains them.
 func own(edges []startup.Edge) []startup.Edge {
 	var out []startup.Edge
 	for _, e := range edges {
@@ -237,9 +238,9 @@ func own(edges []startup.Edge) []startup.Edge {
 	return out
 }
 
-// check reads back what was written.
+// check reads the written pod again. It fails if an edge is missing there or if the edges cause a deadlock.
 func (w *writer) check(edges []startup.Edge) error {
-	// read is given the edges that annotate wrote, not the annotation; tests read that too.
+	// The edges are passed to read. They are not parsed from the annotation, which is tested separately.
 	r, err := read(w.out, own(edges))
 	if err != nil {
 		return fmt.Errorf("reading back what was written: %w", err)
