@@ -2,8 +2,8 @@ package kubelet
 
 import "time"
 
-// A backOff is the growing delay before the kubelet tries something again. The zero value is no delay.
-// Source: client-go v0.34.4 util/flowcontrol/backoff.go; the figures are containerBackOffPeriod,
+// A backOff is the growing delay after which the kubelet retries something. The zero value means no delay.
+// Source: client-go v0.34.4 util/flowcontrol/backoff.go; the constants are containerBackOffPeriod,
 // MaxContainerBackOff and imageBackOffPeriod in kubelet.go.
 type backOff struct {
 	delay time.Duration
@@ -13,11 +13,11 @@ type backOff struct {
 const (
 	firstDelay = 10 * time.Second
 	maxDelay   = 5 * time.Minute
-	forgetting = 10 * time.Minute // a container that ran well for this long starts over (HasExpiredFunc in kubelet.go)
+	forgetting = 10 * time.Minute // a container that ran for longer than this has no delay at its next restart (HasExpiredFunc in kubelet.go)
 )
 
-// holds returns the time until which a container that ended at the given time must wait, and whether that
-// time is still to come. The first restart is immediate.
+// holds returns the end of the delay for a container that ended at the given time, and whether that time is in
+// the future. The first restart has no delay.
 func (b backOff) holds(ended, now time.Duration) (time.Duration, bool) {
 	if ended-b.since > forgetting {
 		return 0, false
@@ -25,7 +25,7 @@ func (b backOff) holds(ended, now time.Duration) (time.Duration, bool) {
 	return ended + b.delay, now < ended+b.delay
 }
 
-// next returns the back-off after one more start.
+// next returns the back-off after another start at now, of a container that ended at the given time.
 func (b backOff) next(ended, now time.Duration) backOff {
 	if b.delay == 0 || ended-b.since > forgetting {
 		return backOff{delay: firstDelay, since: now}

@@ -1,7 +1,7 @@
 package kubelet
 
-// decide returns the tasks of a pass. It looks at the containers once: a container that ends during the pass
-// is handled in the next one.
+// decide returns the tasks of a pass. It reads the state of the containers only once, so a container that ends
+// during the pass is handled in the next one.
 // Source: kuberuntime_manager.go computePodActions.
 func (s *State) decide() []task {
 	if s.sandbox.is != sandboxReady {
@@ -16,7 +16,7 @@ func (s *State) decide() []task {
 	}
 	kills, starts, kept := s.decidePlain()
 	if kept == 0 && len(starts) == 0 {
-		// Sidecars do not keep a pod alive, and their exit codes do not count.
+		// Sidecars that still run do not keep a pod alive, and their exit codes do not affect its phase.
 		return []task{{kind: killPod}}
 	}
 	tasks := append(init.kills, kills...)
@@ -24,9 +24,9 @@ func (s *State) decide() []task {
 	return append(tasks, starts...)
 }
 
-// decideNewSandbox kills everything and starts the pod again from its first init container, unless no
-// container is left to run. With Never there is no second sandbox: a pod with plain containers that have not
-// started yet is stuck.
+// decideNewSandbox stops everything and starts the pod again, from its first init container, in a new sandbox. If
+// no container needs to run, the pod is only stopped. With Never a pod gets no second sandbox, so plain
+// containers that have not started yet never start.
 func (s *State) decideNewSandbox() []task {
 	again := s.sandbox.is == deadSandbox
 	if again && s.spec.restart == Never && anySeen(s.c) {
@@ -48,8 +48,8 @@ func (s *State) decideNewSandbox() []task {
 	return append(tasks, starts...)
 }
 
-// decidePlain starts all plain containers that should run and do not, one after the other. It leaves the
-// rest alone: a container is restarted without its sidecar, and without its neighbour.
+// decidePlain starts all plain containers that should run and do not. Each is decided by itself: a container is
+// restarted without its sidecars and the other containers.
 func (s *State) decidePlain() (kills, starts []task, kept int) {
 	for i := s.spec.inits; i < len(s.c); i++ {
 		switch {
@@ -69,8 +69,8 @@ func (s *State) decidePlain() (kills, starts []task, kept int) {
 	return kills, starts, kept
 }
 
-// restarts reports whether a container that has ended is started again. A container that could not be
-// started (StartError) counts as ended too, so that with Never it is not tried again.
+// restarts reports whether a container that has ended is started again. A failed start (StartError) counts as an
+// end, so with Never it is not repeated.
 // Source: container/helpers.go ShouldContainerBeRestarted.
 func (s *State) restarts(i int) bool {
 	switch s.spec.policy(i) {

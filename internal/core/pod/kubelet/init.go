@@ -2,21 +2,21 @@ package kubelet
 
 import "slices"
 
-// An initPlan collects the tasks for the init containers.
+// An initPlan is the result of the decisions about init containers.
 type initPlan struct {
 	initialized bool // the plain containers may start
-	hopeless    bool // an init container failed and is not tried again: the pod has ended
+	hopeless    bool // an init container failed and is not retried: the pod has ended
 	kills       []task
 	starts      []task
-	past        bool // a later init container has been started, so this one is done
+	past        bool // a later init container has been started already, so the current one counts as done
 }
 
-// decideInit looks for the next init container to start. It goes backwards through the list, because
-// completed containers may have been forgotten: the last one that was started decides.
+// decideInit finds the next init container to start. It goes backwards through the list, because completed
+// containers may have been removed from the runtime: the last container that was started is decisive.
 //
-// Two consequences surprise people. Once a plain container runs, the pod is initialized, and no dead sidecar
-// holds anything back. And when none runs, a sidecar holds the plain containers back only if it is the last
-// of the list: an init container after it that has completed once counts as the end of initialization.
+// Two consequences are surprising. Once a plain container runs, the pod is initialized, and a dead sidecar no
+// longer holds anything back. If no plain container runs, a sidecar holds the plain containers back only if it is
+// the last one in the list: if a later init container has completed, initialization counts as finished.
 // Source: kuberuntime_container.go computeInitContainerActions.
 func (s *State) decideInit() initPlan {
 	if s.spec.inits == 0 {
@@ -39,9 +39,9 @@ func (s *State) decideInit() initPlan {
 	return p
 }
 
-// decideSidecar restarts a sidecar whenever it does not run. The next container begins when the sidecar runs
-// and has passed its startup probe, if there is one. Readiness never counts, and a failed liveness probe
-// does not hold the next one back.
+// decideSidecar restarts a sidecar whenever it does not run. The next container starts when the sidecar runs and
+// has passed its startup probe, if it has one. Readiness has no influence, and a failed liveness probe does not
+// hold the next container back.
 func (s *State) decideSidecar(i int, p *initPlan) {
 	c := &s.c[i]
 	switch {
@@ -68,8 +68,8 @@ func (p *initPlan) start(i int) { p.starts = append(p.starts, task{kind: startIn
 
 func (p *initPlan) kill(i int) { p.kills = append(p.kills, task{kind: killOne, i: i}) }
 
-// decideInitial runs a plain init container until it completes. With Never, one that failed ends the pod;
-// usually the phase Failed has already ended it.
+// decideInitial runs a plain init container until it completes. With Never, a failed one ends the pod; usually
+// the phase Failed has already done that.
 func (s *State) decideInitial(i int, p *initPlan) {
 	c := &s.c[i]
 	if c.life.run == absent || p.past {
@@ -87,7 +87,7 @@ func (s *State) decideInitial(i int, p *initPlan) {
 	p.past = true
 }
 
-// passed goes on after init container i: the next one starts, or initialization ends.
+// passed continues after init container i: the next one starts, or initialization is finished.
 func (s *State) passed(i int, p *initPlan) {
 	switch {
 	case i == s.spec.inits-1:

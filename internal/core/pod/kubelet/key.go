@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Key is equal for two states of one pod that behave alike from here on: the past is left out, and all times
-// are relative to now. An explorer keeps the keys that it has seen.
+// Key returns an identification of the state: it is equal for two states of one pod that behave alike from now
+// on. The past is left out, and all times are relative to now. An explorer uses it to recognise visited states.
 //
-// Incarnations are left out too. An environment that depends on them adds them to its own key.
+// Incarnations are left out too. A caller whose behaviour depends on them must add them to its own key.
 func (s State) Key() string {
 	k := key{now: s.now}
 	k.num(int(s.pass.mode), len(s.pass.tasks), int(s.sandbox.is))
@@ -29,8 +29,8 @@ func (s State) Key() string {
 			k.time(max(end, s.now))
 		}
 		if c.life.run == exited && s.restarts(i) && (s.spec.kind(i) != initial || c.life.code != 0) {
-			// A start that fails before the container runs makes the back-off longer, and the longer
-			// back-off still counts from the end of the previous run.
+			// A failed start makes the back-off longer even if the container did not run, and the longer back-off
+			// still counts from the end of the previous run.
 			k.time(max(c.life.finishedAt+maxDelay, s.now))
 		}
 		for w := range c.probes.of {
@@ -44,8 +44,8 @@ func (s State) Key() string {
 	return string(k.b)
 }
 
-// notBeforeNow returns the later of t and now: a pass that became due earlier, while another one was under
-// way, is due now. It returns never unchanged.
+// notBeforeNow returns the later of t and now, because a pass that became due during another pass is due now. It
+// returns never unchanged.
 func (s State) notBeforeNow(t time.Duration) time.Duration {
 	if t == never {
 		return never
@@ -75,7 +75,7 @@ func (k *key) bits(bs ...bool) {
 	k.num(n)
 }
 
-// time adds times as distances from now; never has a value of its own.
+// time adds times relative to now; never has its own value.
 func (k *key) time(ts ...time.Duration) {
 	for _, t := range ts {
 		if t == never {
@@ -86,8 +86,8 @@ func (k *key) time(ts ...time.Duration) {
 	}
 }
 
-// backOff adds how long a container that ended at the given time is still held back, if at all, and whether
-// the back-off would be forgotten.
+// backOff adds the rest of the delay of a container that ended at the given time, and whether the back-off has
+// expired.
 func (k *key) backOff(b backOff, ended time.Duration, runs bool) {
 	k.num(int(b.delay))
 	if b.delay == 0 {
@@ -98,7 +98,7 @@ func (k *key) backOff(b backOff, ended time.Duration, runs bool) {
 	if in {
 		k.time(until)
 	}
-	if runs { // when it ends, its running time decides whether the back-off is forgotten
+	if runs { // the running time at its end decides whether the back-off expires
 		k.num(int(min(k.now-b.since, forgetting+1)))
 	}
 }

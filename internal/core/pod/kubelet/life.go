@@ -2,15 +2,15 @@ package kubelet
 
 import "time"
 
-// A life is the runtime's record of the last incarnation of a container.
+// A life is the runtime's record of the latest incarnation of a container. An incarnation is one run of it.
 type life struct {
 	run         run
 	code        int
 	incarnation int // -1: never started
 	startedAt   time.Duration
-	finishedAt  time.Duration // when the last incarnation that has ended did so; never: none has
-	known       time.Duration // finishedAt as the pass under way saw it
-	here        bool          // started in this sandbox
+	finishedAt  time.Duration // end of the latest incarnation that has ended; never if none has
+	known       time.Duration // finishedAt when the pass under way began
+	here        bool          // started in the present sandbox
 }
 
 // run is the state of a container in the runtime.
@@ -33,13 +33,13 @@ func (l *life) end(code int, now time.Duration) {
 	l.run, l.code, l.finishedAt = exited, code, now
 }
 
-// look stores the last end of the container, as a pass sees it at its beginning.
+// look stores finishedAt for the pass that begins.
 func (l *life) look() { l.known = l.finishedAt }
 
-// leave records that the pod got another sandbox.
+// leave records that the pod gets a new sandbox.
 func (l *life) leave() { l.here = false }
 
-// forget resets everything except the number of the next incarnation, as if the container had never run.
+// forget removes the record, as if the container had never run. Only the incarnation's number is kept.
 func (l *life) forget() {
 	*l = life{incarnation: l.incarnation, finishedAt: never, known: never}
 }

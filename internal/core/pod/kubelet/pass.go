@@ -2,14 +2,14 @@ package kubelet
 
 import "time"
 
-// A pass is the present state of the pod's worker. The worker does one thing after the other: each pass
-// (SyncPod) works off a list of tasks and may block in the middle.
+// A pass is the state of the pod's worker. The worker does one thing at a time: each pass (SyncPod) executes a
+// list of tasks, and a task may block it.
 // Source: pod_workers.go podWorkerLoop.
 type pass struct {
 	mode  mode
-	tasks []task // remaining tasks; states share the slice
-	begun bool   // the first task has begun
-	acted bool   // the pass changed something that a relist will see
+	tasks []task // tasks that are not finished; states share the slice
+	begun bool   // the first of them has begun
+	acted bool   // the pass made a change that a relist will see
 }
 
 type mode int8
@@ -21,7 +21,7 @@ const (
 	done
 )
 
-// A task is one step of a pass.
+// A task is a step of a pass.
 type task struct {
 	kind taskKind
 	i    int // index of the container; 0 if the task has none
@@ -33,8 +33,8 @@ const (
 	killPod   taskKind = iota // stop everything that runs
 	killOne                   // stop container i
 	makeBox                   // create the sandbox
-	startInit                 // start container i; if that fails, end the pass
-	startOne                  // start container i; if that fails, go on
+	startInit                 // start init container i; if that fails, end the pass
+	startOne                  // start container i; if that fails, continue with the next task
 )
 
 func (p *pass) begin(tasks []task) { *p = pass{mode: syncing, tasks: tasks} }
@@ -43,13 +43,13 @@ func (p *pass) terminate() { *p = pass{mode: terminating} }
 
 func (p *pass) endPod() { *p = pass{mode: done} }
 
-// end ends the pass and keeps acted.
+// end ends the pass. It keeps acted.
 func (p *pass) end() { *p = pass{mode: idle, acted: p.acted} }
 
-// current returns the task under way. There is always one while a container is starting.
+// current returns the task under way. There is one whenever a container is starting.
 func (p *pass) current() task { return p.tasks[0] }
 
-// takeUp reports whether the current task had not begun yet, and marks it as begun.
+// takeUp marks the current task as begun. It returns true if it had not begun before.
 func (p *pass) takeUp() bool {
 	isNew := !p.begun
 	p.begun = true
@@ -59,23 +59,24 @@ func (p *pass) takeUp() bool {
 // next ends the current task.
 func (p *pass) next() { p.tasks, p.begun = p.tasks[1:], false }
 
-// giveUp drops all tasks.
+// giveUp removes all tasks.
 func (p *pass) giveUp() { p.tasks, p.begun = nil, false }
 
-// dropRest drops the tasks after the current one.
+// dropRest removes the tasks after the current one.
 func (p *pass) dropRest() { p.tasks = p.tasks[:1] }
 
 func (p *pass) act() { p.acted = true }
 
-// Retry is how long the worker waits after a pass in which a task failed. Real kubelets add up to a half of
-// it at random.
+// Retry is the delay of the next pass after a pass in which a task failed. A real kubelet adds a random time of
+// up to half of it.
 // Source: kubelet.go backOffPeriod.
 const Retry = 10 * time.Second
 
-// resync limits the wait for the end of a back-off. Source: kubelet.go resyncInterval.
+// resync is the maximum of the delay until a container in back-off is tried again.
+// Source: kubelet.go resyncInterval.
 const resync = time.Minute
 
-// passDue returns when the next pass begins; never while a pass runs.
+// passDue returns the time at which the next pass begins; never while a pass is under way.
 func (s *State) passDue() time.Duration {
 	if s.pass.mode != idle {
 		return never
@@ -83,8 +84,8 @@ func (s *State) passDue() time.Duration {
 	return s.schedule.due()
 }
 
-// beginPass publishes the status and decides what to do. If the pod is deleted or has ended, the pass stops
-// it for good instead.
+// beginPass publishes the status and determines the tasks of the pass. If the pod is deleted or has ended, the
+// pass terminates it instead.
 // Source: kubelet.go SyncPod, SyncTerminatingPod, SyncTerminatedPod.
 func (s *State) beginPass() {
 	bound := s.schedule.begin(s.now)
@@ -113,7 +114,7 @@ func (s *State) beginPass() {
 	s.drive()
 }
 
-// drive works off the tasks until one blocks.
+// drive executes the tasks until one blocks.
 func (s *State) drive() {
 	for s.pass.mode == syncing && len(s.pass.tasks) > 0 {
 		t := s.pass.current()
@@ -124,7 +125,7 @@ func (s *State) drive() {
 			return
 		}
 		if t.kind == killPod {
-			// The sandbox of a pod stops last.
+			// The sandbox is stopped after all containers.
 			// Source: kuberuntime_manager.go killPodWithSyncResult.
 			s.sandboxLost()
 		}
@@ -153,7 +154,7 @@ func (s *State) begin(t task) {
 	}
 }
 
-// blocked reports whether the pass waits for the task to end.
+// blocked reports whether the task is still under way, so that the pass must wait.
 func (s *State) blocked(t task) bool {
 	switch t.kind {
 	case killPod:
@@ -165,8 +166,9 @@ func (s *State) blocked(t task) bool {
 	}
 }
 
-// failed records that the task under way failed. The pass goes on to the next task: this is why a hold fails
-// open. Only a plain init container that cannot be started ends the pass.
+// failed records that the current task failed, and requests another pass. The present pass continues with the
+// next task, so a failed hold does not stop the other containers from starting. Only a failed start of a plain
+// init container ends the pass.
 // Source: kuberuntime_manager.go SyncPod steps 6 and 8.
 func (s *State) failed(retry time.Duration) {
 	s.schedule.retryAt(retry)
@@ -175,8 +177,8 @@ func (s *State) failed(retry time.Duration) {
 	}
 }
 
-// endPass ends the pass. The next look at the containers sees what the pass changed, and only then can
-// another pass begin. In 1.36 a pass requests that look at once if it changed something and nothing failed.
+// endPass ends the pass. The next pass begins only after a relist, which sees what this pass changed. In 1.36 the
+// pass requests that relist at once if it changed something and nothing failed.
 // Source: pod_workers.go completeWork, podCache.GetNewerThan; v1.36.3 kubelet.go SyncPod (postSync),
 // pleg/generic.go RequestRelist.
 func (s *State) endPass() {

@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// A Pod is the part of a pod's spec that the kubelet's rules depend on.
+// A Pod holds the fields of a pod's spec on which the kubelet's rules depend.
 type Pod struct {
 	Init       []Container // spec.initContainers
 	Containers []Container // spec.containers
 	Restart    RestartPolicy
-	Grace      time.Duration // terminationGracePeriodSeconds; 0 is the default, 30 s
+	Grace      time.Duration // terminationGracePeriodSeconds; 0 means the default, 30 s
 }
 
 // A Container is one container of a pod.
 type Container struct {
 	Name string
 
-	// Restart is the container's own policy; empty means the pod's. Always makes an init container a native
-	// sidecar.
+	// Restart is the container's own restart policy; if it is empty, the pod's applies. Always makes an init
+	// container a native sidecar.
 	Restart RestartPolicy
 
-	// NeverPull is imagePullPolicy Never: while the image is missing, each pass looks for it again, without
+	// NeverPull means imagePullPolicy Never. If the image is missing, each pass checks for it again without
 	// back-off.
 	NeverPull bool
 
-	PostStart, PreStop           Handler       // NoHandler: no hook
-	PreStopSleep                 time.Duration // how long the PreStop sleeps, if it is a Sleep
-	Startup, Liveness, Readiness Probe         // without handler: no probe
+	PostStart, PreStop           Handler       // NoHandler if there is no hook
+	PreStopSleep                 time.Duration // duration of the PreStop hook, if that is a Sleep
+	Startup, Liveness, Readiness Probe         // without a handler if there is no probe
 }
 
-// RestartPolicy says after which exits the kubelet starts a container again. Empty is Always.
+// RestartPolicy determines after which exits the kubelet restarts a container. Empty means Always.
 type RestartPolicy string
 
 const (
@@ -50,15 +50,15 @@ const (
 	GRPC      Handler = "grpc"  // probes only
 	Sleep     Handler = "sleep" // hooks only
 
-	// Gate is a probe that the gate answers, by whatever transport. A startup probe succeeds once the
-	// command behind the gate has started up, and blocks until then. A liveness probe succeeds while the
-	// gate waits; afterwards the command's own liveness probe decides.
+	// Gate is a probe that the container's gate answers. The transport does not matter. As a startup probe it
+	// blocks until the command behind the gate has started up, and then succeeds. As a liveness probe it succeeds
+	// while the gate waits; after that, the result is that of the command's own liveness probe.
 	Gate Handler = "gate"
 )
 
-// PreStopOutlasts reports whether a container's preStop sleeps so long that the grace period, and with it
-// the kubelet's order of stops, can end before the container does. SIGKILL comes two seconds after SIGTERM
-// at the earliest.
+// PreStopOutlasts reports whether a container's preStop hook sleeps so long that the grace period can end before
+// the container has stopped. The kubelet then no longer keeps the order of stops. Between SIGTERM and SIGKILL
+// there are at least two seconds.
 func (p Pod) PreStopOutlasts(name string) bool {
 	sleeps := p.PreStopSleep(name)
 	return sleeps > 0 && sleeps+minimumGrace > p.GracePeriod()
@@ -67,7 +67,7 @@ func (p Pod) PreStopOutlasts(name string) bool {
 // OrdersStops reports whether the grace period is long enough for the kubelet to stop containers in order.
 func (p Pod) OrdersStops() bool { return p.GracePeriod() >= minimumGrace }
 
-// PreStopSleep returns how long the preStop of a container sleeps; 0 if it does not.
+// PreStopSleep returns the time for which a container's preStop hook sleeps; 0 if it does not sleep.
 func (p Pod) PreStopSleep(name string) time.Duration {
 	for _, c := range slices.Concat(p.Init, p.Containers) {
 		if c.Name == name && c.PreStop == Sleep {
@@ -77,7 +77,7 @@ func (p Pod) PreStopSleep(name string) time.Duration {
 	return 0
 }
 
-// GracePeriod returns Grace, or the API's default.
+// GracePeriod returns Grace, or the API's default if that is not set.
 func (p Pod) GracePeriod() time.Duration {
 	if p.Grace <= 0 {
 		return 30 * time.Second
@@ -85,7 +85,7 @@ func (p Pod) GracePeriod() time.Duration {
 	return p.Grace
 }
 
-// A Probe checks a container periodically. Fields that are 0 have the API's defaults.
+// A Probe is a periodic check of a container. Fields that are 0 have the API's defaults.
 type Probe struct {
 	Handler      Handler
 	InitialDelay time.Duration
@@ -93,14 +93,14 @@ type Probe struct {
 	Timeout      time.Duration // default 1 s
 	Successes    int           // successThreshold; default 1
 	Failures     int           // failureThreshold; default 3
-	Grace        time.Duration // terminationGracePeriodSeconds after a failure of this probe; 0: the pod's
+	Grace        time.Duration // terminationGracePeriodSeconds, if this probe kills the container; 0: the pod's grace period
 }
 
 // minimumGrace is the shortest time between SIGTERM and SIGKILL.
 // Source: kuberuntime_manager.go minimumGracePeriodInSeconds.
 const minimumGrace = 2 * time.Second
 
-// withDefaults returns p with the defaults of the API.
+// withDefaults returns p with the API's defaults filled in.
 // Source: pkg/apis/core/v1/defaults.go SetDefaults_Probe.
 func (p Probe) withDefaults() Probe {
 	if p.Period <= 0 {
@@ -116,11 +116,11 @@ func (p Probe) withDefaults() Probe {
 	return p
 }
 
-// A spec is a pod in the form that the machine uses: one list, with the defaults filled in. All states of a
-// pod share it, and nothing changes it.
+// A spec is a pod in the form that the machine uses: one list of containers, with defaults filled in. All states
+// of a pod share it, and it is never changed.
 type spec struct {
 	containers []Container // init containers first
-	probes     [][3]Probe  // by container; a probe that does not run has no handler
+	probes     [][3]Probe  // by container; the handler of a probe that does not run is empty
 	inits      int         // number of init containers
 	restart    RestartPolicy
 	grace      time.Duration
@@ -147,7 +147,7 @@ func newSpec(p Pod, v Version) *spec {
 
 func (s *spec) hasProbe(i, w int) bool { return s.probes[i][w].Handler != NoHandler }
 
-// kind selects the rules by which a container starts and ends.
+// kind determines the rules by which a container starts and ends.
 type kind int
 
 const (
@@ -156,8 +156,8 @@ const (
 	sidecar
 )
 
-// kind returns the kind of container i. A kubelet without native sidecars treats one as a plain init
-// container, which then never completes.
+// kind returns the kind of container i. A kubelet that does not support native sidecars treats them as plain init
+// containers, which then never complete.
 func (s *spec) kind(i int) kind {
 	switch {
 	case i >= s.inits:

@@ -15,51 +15,51 @@ const (
 
 var probeKinds = [...]Which{Startup, Liveness, Readiness}
 
-// A probe is the state of one probe of the running incarnation.
+// A probe is the state of one probe of the running container.
 // Source: prober/worker.go.
 type probe struct {
 	result  result
-	last    result        // the last answer, which may not have reached a threshold
-	onHold  bool          // no further run in this incarnation
-	again   bool          // run once more at once
-	row     int           // number of equal answers in a row
-	clock   time.Duration // runs are due at whole periods after this time
-	due     time.Duration // the next run; never: none
-	sent    time.Duration // the last run
-	expires time.Duration // the run under way must answer by then; never: no run is under way
+	last    result        // the last answer; the number of such answers may still be below the threshold
+	onHold  bool          // it does not run again for this incarnation of the container
+	again   bool          // another run was requested for the end of the present one
+	row     int           // number of consecutive answers equal to last
+	clock   time.Duration // runs are due at this time and at each whole period after it
+	due     time.Duration // time of the next run; never if none is scheduled
+	sent    time.Duration // time of the last run
+	expires time.Duration // time by which the run under way must be answered; never if none is under way
 }
 
-// result is the verdict of a probe.
+// result is the result of a probe as the kubelet uses it.
 type result int8
 
 const (
-	unseen  result = iota // the prober has not seen this incarnation yet
-	unknown               // it has, but there is no verdict yet
+	unseen  result = iota // the prober does not know this incarnation of the container yet
+	unknown               // it does, but no threshold has been reached
 	success
 	failure
 )
 
-// first lists the results of the probes before their first verdict.
+// first holds the initial results of the probes.
 // Source: prober/worker.go newWorker (initialValue).
 var first = [...]result{startupProbe: unknown, livenessProbe: success, readinessProbe: failure}
 
-// neverFails is the largest failureThreshold of the API. So many failures in a row take 68 years at one a
-// second, so they are not counted.
+// neverFails is the largest failureThreshold of the API. At one failure per second it is reached after 68 years,
+// so failures are not counted.
 const neverFails = math.MaxInt32
 
 func newProbe() probe { return probe{due: never, expires: never} }
 
 func (p *probe) notice(first result, clock time.Duration) { p.result, p.clock = first, clock }
 
-// nextTick returns the first tick of the probe's clock at or after t.
+// nextTick returns the first time at or after t that is a whole number of periods after the probe's clock.
 func (p *probe) nextTick(period, t time.Duration) time.Duration {
 	n := (t - p.clock + period - 1) / period
 	return p.clock + n*period
 }
 
-// schedule sets the next run of an active probe, not before from, unless a run is already set or under way.
-// Runs are at whole periods after the pod's first pass, not after the container's start; only the initial
-// delay counts from that start.
+// schedule sets the time of the next run of an active probe, at from at the earliest. It does nothing if a run is
+// already scheduled or under way. Runs are at whole periods after the pod's first pass, not after the container's
+// start; only the initial delay counts from that start.
 // Source: prober/worker.go run, doProbe.
 func (p *probe) schedule(spec Probe, active bool, startedAt, from time.Duration) {
 	switch {
@@ -70,13 +70,13 @@ func (p *probe) schedule(spec Probe, active bool, startedAt, from time.Duration)
 	}
 }
 
-// send begins a run.
+// send starts a run of the probe.
 func (p *probe) send(timeout, now time.Duration) {
 	p.due, p.expires, p.sent = never, now+timeout, now
 }
 
-// answer counts an answer. It returns a verdict once as many equal answers in a row have come as the
-// threshold asks, and unseen before.
+// answer counts an answer. If the number of equal consecutive answers has reached the threshold, it returns the
+// new result, otherwise unseen.
 func (p *probe) answer(spec Probe, ok bool, now time.Duration) result {
 	p.expires = never
 	answer, threshold := failure, spec.Failures
@@ -97,8 +97,8 @@ func (p *probe) answer(spec Probe, ok bool, now time.Duration) result {
 	return unseen
 }
 
-// scheduleNext sets the next run after an answer. If a period began while the probe ran, one run for it is
-// due at once, but a run that a pass requested comes first.
+// scheduleNext sets the time of the next run after an answer. If a period began during the run, the next run is
+// due at once. If a pass has requested a run, that run is due at once and restarts the periods.
 // Source: prober/worker.go run; a time.Ticker keeps one tick.
 func (p *probe) scheduleNext(period, now time.Duration) {
 	p.due = max(p.nextTick(period, p.sent+1), now)
@@ -107,7 +107,7 @@ func (p *probe) scheduleNext(period, now time.Duration) {
 	}
 }
 
-// conclude sets the result, and reports whether it changed.
+// conclude sets the result, and returns whether it changed. With forGood the probe does not run again.
 func (p *probe) conclude(r result, forGood bool) bool {
 	changed := p.result != r
 	p.result = r
@@ -117,8 +117,8 @@ func (p *probe) conclude(r result, forGood bool) bool {
 	return changed
 }
 
-// runSoon runs an active readiness probe at once if it does not succeed yet, and restarts its periods from
-// now. It is called by a pass. During the initial delay it only restarts the periods.
+// runSoon makes an active readiness probe run at once and restarts its periods from now, unless its result is
+// success. Each pass calls it. During the initial delay it only restarts the periods.
 // Source: prober_manager.go UpdatePodStatus; prober/worker.go run.
 func (p *probe) runSoon(spec Probe, startedAt, now time.Duration) {
 	switch {
@@ -135,10 +135,10 @@ func (p *probe) runSoon(spec Probe, startedAt, now time.Duration) {
 
 func (p *probe) stop() { p.onHold, p.due, p.expires = true, never, never }
 
-// probes holds the probes of the running incarnation of a container.
+// probes holds the states of the probes of a running container.
 type probes struct {
-	seen    bool // the incarnation is in the published status, where the prober sees it
-	started bool // as in the API: its startup probe has succeeded, or it has none
+	seen    bool // this incarnation of the container is in the published status, from which the prober knows it
+	started bool // as in the API: the startup probe has succeeded, or there is none
 	of      [3]probe
 }
 
@@ -146,10 +146,10 @@ func newProbes() probes {
 	return probes{of: [3]probe{newProbe(), newProbe(), newProbe()}}
 }
 
-// reset forgets the incarnation, which has ended.
+// reset removes the state when the container has ended.
 func (p *probes) reset() { *p = newProbes() }
 
-// notice tells the prober of a new incarnation, which it learns only from the published status.
+// notice initializes the probes of a new incarnation of the container, when it appears in the published status.
 func (p *probes) notice(spec *[3]Probe, clock, startedAt, now time.Duration) {
 	p.seen, p.started = true, spec[startupProbe].Handler == NoHandler
 	for w := range p.of {
@@ -160,8 +160,8 @@ func (p *probes) notice(spec *[3]Probe, clock, startedAt, now time.Duration) {
 	p.schedule(spec, startedAt, now)
 }
 
-// schedule sets when each probe runs next. Until the container is started, only the
-// startup probe runs, and afterwards only the others.
+// schedule sets the time of the next run of each probe. Until the container is started only the startup probe
+// runs, after that only the others.
 func (p *probes) schedule(spec *[3]Probe, startedAt, from time.Duration) {
 	for w := range p.of {
 		active := spec[w].Handler != NoHandler && p.seen && p.started != (w == startupProbe)
@@ -169,8 +169,9 @@ func (p *probes) schedule(spec *[3]Probe, startedAt, from time.Duration) {
 	}
 }
 
-// conclude sets a verdict, and reports whether the worker must react to it. After a liveness failure, and
-// after any verdict of the startup probe, that probe does not run again until the container is restarted.
+// conclude sets the result of a probe, and returns whether the worker must react to that. After a failure of the
+// liveness probe, and after any result of the startup probe, the probe does not run again until the container is
+// restarted.
 func (p *probes) conclude(w int, r result) bool {
 	changed := p.of[w].conclude(r, w == startupProbe || w == livenessProbe && r == failure)
 	if w == startupProbe && r == success {
@@ -179,8 +180,8 @@ func (p *probes) conclude(w int, r result) bool {
 	return changed && (w != livenessProbe || r == failure)
 }
 
-// stop ends the startup and liveness probes when the pod is deleted. From then on nothing notices a
-// container that hangs while it stops.
+// stop ends the startup and liveness probes when the pod is deleted. So a container that hangs while it stops is
+// not detected.
 // Source: prober/prober_manager.go StopLivenessAndStartup.
 func (p *probes) stop() {
 	p.of[startupProbe].stop()
@@ -192,7 +193,7 @@ func (p *probes) ready(spec *[3]Probe) bool {
 	return p.seen && p.started && (spec[readinessProbe].Handler == NoHandler || p.of[readinessProbe].result == success)
 }
 
-// failed returns the probe because of which a running container must be killed; empty if there is none.
+// failed returns the probe whose failure requires that the running container is killed; empty if there is none.
 func (p *probes) failed() Which {
 	switch {
 	case p.of[livenessProbe].result == failure:
@@ -210,8 +211,8 @@ func (s *State) probeNow(i, w int) {
 	s.do(Action{Kind: RunProbe, Container: s.name(i), Which: probeKinds[w], Handler: spec.Handler, Timeout: spec.Timeout})
 }
 
-// probeAnswered handles the answer of a probe; no answer in time is a failure. A changed verdict wakes the
-// worker.
+// probeAnswered handles the answer of a probe, or the lack of one within the timeout, which is a failure. If the
+// result changes, another pass begins.
 func (s *State) probeAnswered(i int, which Which, ok bool) {
 	p, spec, w := &s.c[i].probes, &s.spec.probes[i], slices.Index(probeKinds[:], which)
 	if w < 0 || p.of[w].expires == never {
@@ -221,5 +222,5 @@ func (s *State) probeAnswered(i int, which Which, ok bool) {
 		s.schedule.wakeAt(s.now)
 		s.publishReadiness()
 	}
-	p.schedule(spec, s.c[i].life.startedAt, s.now+1) // the period that began with this answer is over for the other probes
+	p.schedule(spec, s.c[i].life.startedAt, s.now+1) // s.now+1: the other probes do not run in the period that began just now
 }

@@ -1,9 +1,9 @@
 package kubelet
 
-// A sandbox is the environment in which the containers of a pod run.
+// A sandbox is the state of the pod sandbox, in which the containers run.
 type sandbox struct {
 	is      sandboxState
-	address bool // there is an IP, from this sandbox or the previous one
+	address bool // the pod has an IP, from this sandbox or the previous one
 }
 
 type sandboxState int8
@@ -16,7 +16,7 @@ const (
 
 func (b *sandbox) made() { b.is, b.address = sandboxReady, true }
 
-// lost marks the sandbox as dead, and reports whether it was alive.
+// lost marks the sandbox as dead. It returns whether it was ready before.
 func (b *sandbox) lost() bool {
 	was := b.is == sandboxReady
 	if was {
@@ -25,15 +25,15 @@ func (b *sandbox) lost() bool {
 	return was
 }
 
-// removed marks the sandbox as dead for good, and reports whether it was alive. No other one follows.
+// removed marks the sandbox as dead, to be followed by no other. It returns whether it was ready before.
 func (b *sandbox) removed() bool {
 	was := b.is == sandboxReady
 	b.is = deadSandbox
 	return was
 }
 
-// sandboxAnswered handles the answer to CreateSandbox: the sandbox is there, with its IP, or could not be
-// made.
+// sandboxAnswered handles the answer to CreateSandbox: the sandbox is ready and has an IP, or could not be
+// created.
 func (s *State) sandboxAnswered(ok bool) {
 	if !s.makesSandbox() || s.sandbox.is == sandboxReady {
 		return
@@ -48,12 +48,12 @@ func (s *State) sandboxAnswered(ok bool) {
 	s.drive()
 }
 
-// makesSandbox reports whether the pass under way waits for a sandbox.
+// makesSandbox reports whether the pass is waiting for a new sandbox.
 func (s *State) makesSandbox() bool {
 	return s.pass.mode == syncing && len(s.pass.tasks) > 0 && s.pass.current().kind == makeBox
 }
 
-// sandboxDied ends the sandbox and all its containers.
+// sandboxDied handles the death of the sandbox together with all its containers.
 func (s *State) sandboxDied() {
 	if s.sandbox.is != sandboxReady {
 		return
@@ -66,8 +66,8 @@ func (s *State) sandboxDied() {
 	}
 }
 
-// sandboxLost marks the sandbox as dead. Its running containers are then stopped, in order, before a new
-// sandbox is made. Until then the API keeps the old IP.
+// sandboxLost handles the death of the sandbox's process alone. The next pass stops the containers that still
+// run, in order, and then creates a new sandbox. Until then the API shows the old IP.
 // Source: kuberuntime_manager.go SyncPod step 2; pleg/generic.go getPodIPs.
 func (s *State) sandboxLost() {
 	if s.sandbox.lost() {
@@ -75,8 +75,8 @@ func (s *State) sandboxLost() {
 	}
 }
 
-// forgetInits resets the init containers: in a new sandbox they have never run. Source:
-// kuberuntime_manager.go SyncPod step 2 (purgeInitContainers).
+// forgetInits resets the init containers, because they have not run in the new sandbox yet.
+// Source: kuberuntime_manager.go SyncPod step 2 (purgeInitContainers).
 func (s *State) forgetInits() {
 	for i := range s.c {
 		c := &s.c[i]

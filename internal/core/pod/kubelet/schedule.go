@@ -2,15 +2,15 @@ package kubelet
 
 import "time"
 
-// A schedule says when the pod's worker begins its next pass. Each of its times may be never.
+// A schedule determines when the pod's worker begins its next pass. Each of its times may be never.
 // Source: pod_workers.go podWorkerLoop.
 type schedule struct {
-	wake   time.Duration // a pass is requested for this time
-	retry  time.Duration // a task failed: try again at this time
-	fresh  time.Duration // no pass begins earlier, because the look at the containers is outdated
-	relist time.Duration // the next relist that will see something new
-	first  time.Duration // the first pass, from which the clocks of the probes run
-	bound  bool          // the waiting pass was requested before the pod was deleted
+	wake   time.Duration // time for which a pass is requested
+	retry  time.Duration // time of the pass that repeats a failed task
+	fresh  time.Duration // no pass begins before this time, when the next relist reads the containers' state
+	relist time.Duration // time of the next relist that will see a change
+	first  time.Duration // time of the first pass, from which the periods of probes count
+	bound  bool          // the pending pass was requested before the pod was deleted, and is not changed by that
 	passes int           // passes that have begun; for tests
 }
 
@@ -20,11 +20,11 @@ func (q *schedule) wakeAt(t time.Duration) { q.wake = earlier(q.wake, t) }
 
 func (q *schedule) retryAt(t time.Duration) { q.retry = earlier(q.retry, t) }
 
-// changed records that the given relist will see something new.
+// changed records that the relist at the given time will see a change.
 func (q *schedule) changed(relist time.Duration) { q.relist = earlier(q.relist, relist) }
 
-// relisted requests a pass because a relist has seen something new. A pass that waited for this relist has
-// already begun with the new look, and another pass follows.
+// relisted requests a pass because a relist has seen a change. If a pass was waiting for this relist, it has
+// already begun with the new data, and this requests another one.
 // Source: pleg/generic.go Relist: the cache is set before the event is sent.
 func (q *schedule) relisted(now time.Duration) {
 	q.relist = never
@@ -33,7 +33,7 @@ func (q *schedule) relisted(now time.Duration) {
 
 func (q *schedule) requested() time.Duration { return earlier(q.wake, q.retry) }
 
-// due returns when the next pass begins if none is under way.
+// due returns the time at which the next pass begins, if none is under way; never if none is requested.
 func (q *schedule) due() time.Duration {
 	if at := q.requested(); at != never {
 		return max(at, q.fresh)
@@ -41,14 +41,14 @@ func (q *schedule) due() time.Duration {
 	return never
 }
 
-// bind fixes the purpose of the waiting pass if that pass is already due.
+// bind records that a deletion does not change the pending pass, if that is already due.
 func (q *schedule) bind(now time.Duration) { q.bound = isDue(q.requested(), now) }
 
-// unbind lets the waiting pass, if there is one, decide when it begins what to do.
+// unbind allows a deletion to change the pending pass, if there is one.
 func (q *schedule) unbind() { q.bound = false }
 
-// begin begins a pass, for everything requested until now. It reports whether the purpose of the pass was
-// fixed before the pod was deleted.
+// begin begins a pass, which serves all requests so far. It returns whether that pass was requested before the
+// pod was deleted.
 func (q *schedule) begin(now time.Duration) (bound bool) {
 	bound = q.bound
 	q.wake, q.retry, q.fresh, q.bound = never, never, 0, false
@@ -59,5 +59,5 @@ func (q *schedule) begin(now time.Duration) (bound bool) {
 	return bound
 }
 
-// end ends a pass. The next one waits for a fresh look at the containers.
+// end ends a pass. The next pass waits until the containers' state is read again, at the time fresh.
 func (q *schedule) end(fresh time.Duration) { q.fresh = fresh }

@@ -2,8 +2,8 @@ package kubelet
 
 import "time"
 
-// A start is the progress of a container's start, with the back-offs that delay it. The pass waits while it
-// is under way.
+// A start is the state of the start of a container, with the back-offs that delay it. While it is under way, the
+// pass blocks.
 type start struct {
 	step    step
 	crashes backOff
@@ -19,7 +19,7 @@ const (
 	inHook // postStart
 )
 
-// A holdBack tells people why a container is not started yet.
+// A holdBack is the reason why a container is not started yet, for people.
 type holdBack string
 
 const (
@@ -27,8 +27,8 @@ const (
 	afterPull  holdBack = "back-off pulling the image"
 )
 
-// begin begins a start. If a back-off delays it, begin returns the end of the back-off and the reason
-// instead. The parameter ended is when the container last ended, or never.
+// begin begins a start at now. If a back-off delays the start, begin returns its end and the reason instead. The
+// parameter ended is the time at which the container last ended, or never.
 // Source: kuberuntime_manager.go SyncPod (start), doBackOff.
 func (t *start) begin(ended, now time.Duration) (until time.Duration, why holdBack) {
 	if ended != never {
@@ -46,7 +46,7 @@ func (t *start) begin(ended, now time.Duration) (until time.Duration, why holdBa
 
 func (t *start) pulled() { t.step, t.pulls = launching, backOff{} }
 
-// missing ends the start because the image is missing.
+// missing ends the start because the image could not be pulled.
 func (t *start) missing(neverPull bool, now time.Duration) {
 	t.step = notStarting
 	if !neverPull {
@@ -73,8 +73,8 @@ func (s *State) beginStart(i int) {
 	s.failed(retry)
 }
 
-// pulled handles the answer to a pull: the image is there, or not. A missing image stops only its own
-// container; the pass goes on to the other plain containers.
+// pulled handles the answer to a pull. If the image is missing, only this container does not start; the pass
+// continues with the other plain containers.
 // Source: images/image_manager.go EnsureImageExists.
 func (s *State) pulled(i int, ok bool) {
 	t := &s.c[i].start
@@ -91,8 +91,8 @@ func (s *State) pulled(i int, ok bool) {
 	s.drive()
 }
 
-// launched handles the answer to a start: the container runs, or could not be started. The latter is an exit
-// with code 128 (StartError).
+// launched handles the answer to a start. A container that could not be started counts as one that exited with
+// code 128 (StartError).
 // Source: kuberuntime_container.go startContainer steps 2 to 4.
 func (s *State) launched(i int, ok bool) {
 	c := &s.c[i]
@@ -116,8 +116,8 @@ func (s *State) launched(i int, ok bool) {
 	s.drive()
 }
 
-// hookReturned handles the return of a hook. If a postStart failed, its container is killed, with the whole
-// grace period of the pod, and only then does the pass go on.
+// hookReturned handles the return of a hook. If a postStart hook failed, its container is killed, with the pod's
+// whole grace period, and the pass continues only after that.
 // Source: kuberuntime_container.go startContainer step 4.
 func (s *State) hookReturned(i int, which Which, ok bool) {
 	c := &s.c[i]

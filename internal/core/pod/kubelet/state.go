@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A State is the kubelet's state of a pod. Use New to make one: the zero value is not valid. Each part is
-// changed only by its own methods, in the file of its type.
+// A State is the kubelet's state of a pod. Use [New] to create one: the zero value is invalid. Only the methods
+// of a part change that part; they are in the file of its type.
 type State struct {
 	spec     *spec
 	now      time.Duration
@@ -28,10 +28,10 @@ type container struct {
 	shown   shown
 }
 
-// never means that a time does not come.
+// never is the time of an event that will not happen.
 const never = time.Duration(-1)
 
-// New returns the state of a pod that the kubelet has not seen yet: it waits for Added.
+// New returns the initial state of a pod, which the kubelet has not received yet. Its first event is Added.
 func New(p Pod, v Version) State {
 	spec := newSpec(p, v)
 	c := slices.Repeat([]container{{life: newLife(), killing: notKilled(), probes: newProbes()}}, len(spec.containers))
@@ -40,7 +40,7 @@ func New(p Pod, v Version) State {
 
 func (s *State) name(i int) string { return s.spec.containers[i].Name }
 
-// anySeen reports whether the runtime knows any of the containers.
+// anySeen reports whether any of the containers was started, as far as the runtime knows.
 func anySeen(cs []container) bool {
 	return slices.ContainsFunc(cs, func(c container) bool { return c.life.run != absent })
 }
@@ -53,5 +53,5 @@ func (s *State) plainRuns() bool {
 	return slices.ContainsFunc(s.plains(), func(c container) bool { return c.life.run == running })
 }
 
-// changed records a change in the runtime, which the next relist sees.
+// changed records that the next relist will see a change in the runtime.
 func (s *State) changed() { s.schedule.changed(s.spec.version.relistAfter(s.now)) }

@@ -1,14 +1,15 @@
 package kubelet
 
-// Status is the pod's status in the API. The kubelet publishes it at the beginning of a pass. So a hook that
-// blocks a pass hides everything that the pass did, including the pod's IP and the running containers.
+// Status is the pod's status in the API. The kubelet publishes it at the beginning of a pass. So while a hook
+// blocks a pass, the status does not show what the pass has done, including the pod's IP and the running
+// containers.
 // Source: kubelet.go SyncPod calls statusManager.SetPodStatus first of all.
 type Status struct {
 	Phase           Phase
 	HasIP           bool
 	Initialized     bool
 	ContainersReady bool
-	Ready           bool // the same as ContainersReady: readiness gates, which others set, are left out
+	Ready           bool // equals ContainersReady, because readiness gates are not modelled
 }
 
 // Phase is the pod's phase in the API.
@@ -26,15 +27,15 @@ func (p Phase) over() bool { return p == Succeeded || p == Failed }
 // Status returns the published status.
 func (s State) Status() Status { return s.status }
 
-// A shown is the published status of one container.
+// A shown is a container's part of the published status.
 type shown struct {
 	ready   bool
-	started bool // it was started in one of the last two published statuses
+	started bool // it was started in the last published status or the one before
 }
 
 func (v *shown) notReady() { v.ready = false }
 
-// publish publishes the current status; the prober then sees the containers in it.
+// publish publishes the current status. From it the prober learns about new containers.
 func (s *State) publish() {
 	for i := range s.c {
 		if c := &s.c[i]; c.life.run == running && !c.probes.seen {
@@ -49,7 +50,7 @@ func (s *State) publish() {
 	}
 }
 
-// publishReadiness publishes only the readiness of the containers, at once.
+// publishReadiness publishes only the readiness of the containers, without waiting for a pass.
 // Source: status/status_manager.go SetContainerReadiness, SetContainerStartup.
 func (s *State) publishReadiness() {
 	next := s.status
@@ -65,8 +66,8 @@ func (s *State) set(next Status) {
 	}
 }
 
-// currentStatus returns the status of the pod now. A final phase never changes, but is not shown until
-// everything has stopped, because others may wait for the pod's end.
+// currentStatus returns the status of the pod as it is now. A final phase never changes. It is not shown until
+// everything has stopped, because controllers may wait for the end of the pod.
 // Source: kubelet_pods.go generateAPIPodStatus; status_manager.go mergePodStatus.
 func (s *State) currentStatus() Status {
 	end := &s.ending
@@ -83,7 +84,7 @@ func (s *State) currentStatus() Status {
 		ContainersReady: ready, Ready: ready}
 }
 
-// containersReady reports whether all sidecars and plain containers run, are started and ready.
+// containersReady reports whether all sidecars and plain containers run, are started, and are ready.
 // Source: status/generate.go GenerateContainersReadyCondition.
 func (s *State) containersReady() bool {
 	all := s.ending.final == ""
@@ -95,7 +96,7 @@ func (s *State) containersReady() bool {
 	return all
 }
 
-// initialized reports whether all init containers are done, or a plain container has run once.
+// initialized reports whether all init containers are done, or a plain container has run.
 // Source: status/generate.go GeneratePodInitializedCondition.
 func (s *State) initialized() bool {
 	if anySeen(s.plains()) || s.spec.version.StaysInitialized && s.status.Initialized {
@@ -110,7 +111,7 @@ func (s *State) initialized() bool {
 	return true
 }
 
-// phase returns the pod's phase. With over, nothing is started again, so that containers that would be
+// phase returns the pod's phase. With over set, no container is started again, so containers that would be
 // restarted count as ended.
 // Source: kubelet_pods.go getPhase.
 func (s *State) phase(over bool) Phase {
@@ -133,14 +134,14 @@ func (s *State) phase(over bool) Phase {
 	}
 }
 
-// A tally counts the containers by state.
+// A tally holds the numbers of containers by state.
 type tally struct {
 	pending     int // not started yet, or an init container that is not done
-	failedInits int // failed init containers that are not tried again
-	running     int // plain containers and sidecars
-	stopped     int // plain containers
-	succeeded   int // stopped ones with exit code 0
-	again       int // stopped ones that are started again
+	failedInits int // failed init containers that are not retried
+	running     int // plain containers and sidecars that run
+	stopped     int // plain containers that have ended
+	succeeded   int // of these, those with exit code 0
+	again       int // of these, those that are started again
 }
 
 func (s *State) count() (n tally) {
@@ -178,7 +179,7 @@ func (n *tally) addPlain(c container, again bool) {
 	}
 }
 
-// addSidecar counts a sidecar. One that has ended does not count, whatever its exit code. One that runs
+// addSidecar counts a sidecar. A sidecar that has ended is not counted, whatever its exit code. A running sidecar
 // makes the pod pending until a plain container has been started.
 func (n *tally) addSidecar(c container, started bool) {
 	if c.life.run == running {
@@ -198,7 +199,7 @@ func (n *tally) addInitial(c container, policy RestartPolicy) {
 	}
 }
 
-// letter returns a number that identifies a phase; 0 is none.
+// letter returns a number that identifies the phase; 0 if it is empty.
 func (p Phase) letter() int {
 	if p == "" {
 		return 0

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// Step returns the state after an event, and the kubelet's actions since the previous one. Whatever was due
-// before the event is done first.
+// Step returns the state after an event, and the actions of the kubelet since the previous event. Everything that
+// is due before the event is done first.
 func (s State) Step(e Event) (State, []Action) {
 	s.c = slices.Clone(s.c)
 	s.out = nil
 	s.passTime(e.At)
 	s.observe(e)
-	s.passTime(s.now) // for everything that the event made due
+	s.passTime(s.now) // everything that is due because of the event
 	out := s.out
 	s.out = nil
 	return s, out
@@ -60,13 +60,13 @@ func (s *State) observe(e Event) {
 	}
 }
 
-// exited records the end of a container that ran.
+// exited handles the exit of a running container.
 func (s *State) exited(i, code int) {
 	c := &s.c[i]
 	c.life.end(code, s.now)
 	c.probes.reset()
 	if c.start.step == inHook && s.spec.containers[i].PostStart == Exec {
-		// The hook was a process of this container and died with it.
+		// The hook was a process in this container, so it was killed with it.
 		s.hookReturned(i, PostStart, false)
 	}
 	s.changed()
@@ -74,8 +74,8 @@ func (s *State) exited(i, code int) {
 	s.drive()
 }
 
-// Next returns when the machine has something to do if no event comes before; false if it only waits for
-// events.
+// Next returns the time at which the machine must do something if no event happens before. It returns false if
+// the machine only waits for events.
 func (s State) Next() (time.Duration, bool) {
 	at := earlier(s.passDue(), s.schedule.relist)
 	for i := range s.c {
@@ -91,7 +91,7 @@ func (s State) Next() (time.Duration, bool) {
 	return max(at, s.now), true
 }
 
-// passTime advances the time to t, and does everything that is due by then, in the order of time.
+// passTime advances the time to t and does everything that is due until then, in the order of time.
 func (s *State) passTime(t time.Duration) {
 	for {
 		next, ok := s.Next()
@@ -104,9 +104,9 @@ func (s *State) passTime(t time.Duration) {
 	s.now = max(s.now, t)
 }
 
-// fire does one thing that is due now. Kills come before probes, and probes before a pass, so that a pass
-// sees what happened at the same instant. A relist comes last, because a pass that waits for it begins
-// before the events of the relist are sent.
+// fire does one thing that is due now. Kills come before probes, and probes before a pass, so that a pass sees
+// what happened at the same time. A relist comes last: in the kubelet, a pass that waits for the relist begins
+// before the relist sends its events.
 func (s *State) fire() {
 	for i := range s.c {
 		if isDue(s.c[i].killing.deadline, s.now) {
@@ -134,10 +134,10 @@ func (s *State) fire() {
 	s.schedule.relisted(s.now)
 }
 
-// isDue reports whether a time has come; the time may be never.
+// isDue reports whether the time t has come. It returns false for never.
 func isDue(t, now time.Duration) bool { return t != never && t <= now }
 
-// earlier returns the earlier of two times, either of which may be never.
+// earlier returns the earlier of two times, where never is later than any other.
 func earlier(a, b time.Duration) time.Duration {
 	if a == never || b != never && b < a {
 		return b

@@ -2,14 +2,14 @@ package kubelet
 
 import "time"
 
-// A killing is the progress of the end of one container: preStop, its turn, SIGTERM, SIGKILL.
+// A killing is the state of the termination of one container: preStop, waiting for others, SIGTERM, SIGKILL.
 // Source: kuberuntime_container.go killContainer.
 type killing struct {
 	stage    stage
 	left     time.Duration // remaining grace period
-	since    time.Duration // when the stage began
-	deadline time.Duration // latest end of the stage; never: none
-	inTurn   bool          // it waits for its turn before SIGTERM
+	since    time.Duration // begin of the stage
+	deadline time.Duration // time at which the stage is ended; never if it has no limit
+	inTurn   bool          // before SIGTERM it waits until other containers have ended
 	graceEnd time.Duration // end of the whole grace period
 }
 
@@ -29,19 +29,19 @@ func (k *killing) begin(grace, now time.Duration, inTurn bool) {
 	*k = killing{left: grace, since: now, deadline: never, inTurn: inTurn, graceEnd: now + grace}
 }
 
-// enter begins a stage, which may last as long as the remaining grace period.
+// enter begins a stage, which may use all of the remaining grace period.
 func (k *killing) enter(stage stage, now time.Duration) {
 	k.stage, k.since, k.deadline = stage, now, now+k.left
 }
 
-// spend subtracts the time since the stage began from the grace period, in whole seconds, rounded down.
+// spend reduces the remaining grace period by the time since the stage began, rounded down to seconds.
 func (k *killing) spend(now time.Duration) {
 	k.left -= (now - k.since).Truncate(time.Second)
 	k.since = now
 }
 
-// term begins the stage after SIGTERM. However little is left of the grace period, SIGKILL follows after two
-// seconds at the earliest.
+// term begins the stage after SIGTERM. It lasts at least two seconds before SIGKILL, even if less is left of the
+// grace period.
 func (k *killing) term(now time.Duration) {
 	k.left = max(k.left, minimumGrace)
 	k.enter(termed, now)
@@ -51,8 +51,8 @@ func (k *killing) kill() { k.stage, k.deadline = sigkilled, never }
 
 func (k *killing) end() { *k = notKilled() }
 
-// beginKillAll stops everything that runs: the preStop hooks of all containers begin now. If there are
-// sidecars, they wait for their turn.
+// beginKillAll stops all running containers. Their preStop hooks begin at once. If the pod has sidecars, each
+// container gets SIGTERM only when [State.isTurn] permits it.
 // Source: kuberuntime_container.go killContainersWithSyncResult.
 func (s *State) beginKillAll(grace time.Duration) {
 	ordered := s.spec.hasSidecar()
@@ -77,7 +77,7 @@ func (s *State) beginKill(i int, grace time.Duration, inTurn bool) {
 	s.do(Action{Kind: RunHook, Container: s.name(i), Which: PreStop})
 }
 
-// preStopDone goes on after a preStop hook, which returned or used up the grace period.
+// preStopDone continues after a preStop hook that returned or used up the grace period.
 func (s *State) preStopDone(i int) {
 	s.c[i].killing.spend(s.now)
 	s.awaitTurn(i)
@@ -92,7 +92,7 @@ func (s *State) awaitTurn(i int) {
 	s.term(i)
 }
 
-// giveTurns sends SIGTERM to the sidecars whose turn it is.
+// giveTurns sends SIGTERM to all waiting containers for which [State.isTurn] permits it.
 func (s *State) giveTurns() {
 	for i := range s.c {
 		if s.c[i].killing.stage == awaitingTurn && s.isTurn(i) {
@@ -102,8 +102,8 @@ func (s *State) giveTurns() {
 	}
 }
 
-// isTurn reports whether a sidecar may be stopped: all plain containers and all later sidecars have ended.
-// No container waits for a plain init container that still runs.
+// isTurn reports whether container i may get SIGTERM: all plain containers, and all sidecars later in the list,
+// have ended. Plain init containers that still run do not matter.
 // Source: kuberuntime_termination_order.go newTerminationOrdering.
 func (s *State) isTurn(i int) bool {
 	for j := range s.c {
@@ -122,7 +122,7 @@ func (s *State) term(i int) {
 	s.do(Action{Kind: Stop, Container: s.name(i), Timeout: k.left})
 }
 
-// killDeadline ends a stage that took too long.
+// killDeadline ends a stage whose time is over.
 func (s *State) killDeadline(i int) {
 	k := &s.c[i].killing
 	switch k.stage {
@@ -137,13 +137,13 @@ func (s *State) killDeadline(i int) {
 	}
 }
 
-// killed ends the killing of a container that has ended. Other containers may get their turn.
+// killed removes the termination state of a container that has ended, and lets the others continue.
 func (s *State) killed(i int) {
 	s.c[i].killing.end()
 	s.giveTurns()
 }
 
-// stopping reports whether any container is being stopped.
+// stopping reports whether any container is being terminated.
 func (s *State) stopping() bool {
 	for _, c := range s.c {
 		if c.killing.stage != notKilling {
@@ -153,8 +153,8 @@ func (s *State) stopping() bool {
 	return false
 }
 
-// graceAfterProbe returns the grace period of a container that a probe has killed. The probe may have a
-// grace period of its own.
+// graceAfterProbe returns the grace period of a container that is killed because of a probe: the probe's own, if
+// it has one.
 // Source: kuberuntime_container.go setTerminationGracePeriod.
 func (s *State) graceAfterProbe(i int) time.Duration {
 	c := s.spec.containers[i]

@@ -7,9 +7,9 @@ import (
 	"outrider.dev/startup"
 )
 
-// Happened returns an event and the kubelet's actions after it as a timeline. Before is the state before the
-// event. The timeline contains only what the kubelet sees: the caller must add that a container is healthy,
-// or that a gate in it waits.
+// Happened returns an event, and the kubelet's actions in answer to it, as a timeline. The parameter before is
+// the state before the event. The timeline contains only what the kubelet can see. The caller must add when a
+// container becomes healthy and when a gate in it waits.
 func Happened(before State, e Event, answer []Action) startup.Timeline {
 	o := occurrence{before: before, event: e}
 	o.ofEvent()
@@ -26,7 +26,7 @@ type occurrence struct {
 	timeline startup.Timeline
 }
 
-// at returns the time of the event, which may have been reported late.
+// at returns the time of the event, but not a time in the past.
 func (o *occurrence) at() time.Duration { return max(o.event.At, o.before.now) }
 
 func (o *occurrence) add(at time.Duration, name string, what startup.What, detail string) {

@@ -2,47 +2,47 @@ package kubelet
 
 import "time"
 
-// A Version lists the differences between kubelets. A caller may change single fields, for a cluster with
-// other feature gates.
+// A Version is the set of those behaviours in which kubelets differ. A caller may change single fields for a
+// cluster with other feature gates.
 type Version struct {
 	Minor int
 
-	// Sidecars: an init container with restartPolicy Always is a native sidecar.
+	// Sidecars means that an init container with restartPolicy Always is a native sidecar.
 	Sidecars bool
 
-	// Relist is how often the kubelet looks which containers have ended, at whole multiples of it. 0: it
-	// sees each end at once.
+	// Relist is the period after which the kubelet reads the containers' state from the runtime. It does so at
+	// whole multiples of the period. With 0 it sees each change at once.
 	Relist time.Duration
 
-	// FreshAtOnce: after a pass that did something and had no failure, the kubelet looks at the containers
-	// again at once. Otherwise the next pass waits for the next relist, whatever requests it.
+	// FreshAtOnce means that the kubelet reads the containers' state again right after a pass that changed
+	// something without a failure. Otherwise the next pass waits for the next periodic relist, whatever requests
+	// the pass.
 	FreshAtOnce bool
 
-	// KeepsStarted: a sidecar that was started in the previous status counts as started for the phase.
-	// Otherwise a sidecar counts as not started until an app runs.
+	// KeepsStarted means that a sidecar that was started in the previous status counts as started when the phase
+	// is computed. Otherwise a sidecar counts as not started until a plain container runs.
 	KeepsStarted bool
 
-	// StaysInitialized: the condition Initialized of a pod never becomes false again.
+	// StaysInitialized means that the condition Initialized of a pod never becomes false again.
 	StaysInitialized bool
 
-	// ContainerRestart: any container may have a restart policy of its own.
+	// ContainerRestart means that any container may have its own restart policy.
 	ContainerRestart bool
 
-	// ExactRetry: a pass that met a container in back-off is repeated when the back-off ends. Otherwise it
-	// is repeated after Retry, which adds to the delay.
+	// ExactRetry means that a pass with a container in back-off is repeated when the back-off ends. Otherwise it
+	// is repeated after [Retry], even if the back-off ends earlier or later.
 	ExactRetry bool
 }
 
-// versions lists the differences, oldest version first. A version that has no row of its own is like the
-// last row before it.
+// versions lists the differences, oldest version first. A version without a row behaves like the last row before
+// it.
 //
-// Sources: SidecarContainers, ContainerRestartRules, PLEGOnDemandRelist,
-// ChangeContainerStatusOnKubeletRestart and RestartAllContainersOnContainerExits (status/generate.go
-// GeneratePodInitializedCondition) in pkg/features/kube_features.go of v1.36.3; genericPlegRelistPeriod in
-// kubelet.go; podCache.GetNewerThan in pod_workers.go; MinBackoffExpiration (kubernetes#133066), which
-// v1.34.4 lacks and v1.36.3 has, and which came too late for 1.34. FreshAtOnce agrees with the measurements:
-// v1.34.4 starts the app 0.92 s after the hook of a native sidecar, v1.36.3 0.10 s; after a startup probe
-// 1.89 s and 0.89 s.
+// Sources: SidecarContainers, ContainerRestartRules, PLEGOnDemandRelist, ChangeContainerStatusOnKubeletRestart
+// and RestartAllContainersOnContainerExits (status/generate.go GeneratePodInitializedCondition) in
+// pkg/features/kube_features.go of v1.36.3; genericPlegRelistPeriod in kubelet.go; podCache.GetNewerThan in
+// pod_workers.go; MinBackoffExpiration (kubernetes#133066), which v1.34.4 lacks and v1.36.3 has, and which came
+// too late for 1.34. FreshAtOnce agrees with measurements: v1.34.4 starts the app 0.92 s after the end of a
+// native sidecar's hook, v1.36.3 after 0.10 s. With a startup probe in place of the hook it is 1.89 s and 0.89 s.
 var versions = []Version{
 	{Minor: 28, Relist: time.Second},
 	{Minor: 29, Relist: time.Second, Sidecars: true},
@@ -56,8 +56,8 @@ const (
 	Newest = 36
 )
 
-// Minor returns the version of Kubernetes 1.minor, with its default feature
-// gates. Outside Oldest and Newest it returns the nearest one.
+// Minor returns the version of Kubernetes 1.minor with its default feature gates. For a minor version outside
+// Oldest and Newest it returns the nearest of them.
 func Minor(minor int) Version {
 	minor = min(max(minor, Oldest), Newest)
 	v := versions[0]
@@ -70,7 +70,7 @@ func Minor(minor int) Version {
 	return v
 }
 
-// relistAfter returns when the kubelet sees what happens at t.
+// relistAfter returns the time of the relist that sees a change made at t.
 func (v Version) relistAfter(t time.Duration) time.Duration {
 	if v.Relist <= 0 {
 		return t

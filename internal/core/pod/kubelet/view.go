@@ -2,19 +2,19 @@ package kubelet
 
 import "time"
 
-// Done reports whether the pod has ended: nothing runs, and nothing will run again.
+// Done reports whether the pod has ended: nothing runs, and nothing will be started again.
 func (s State) Done() bool { return s.pass.mode == done }
 
 // Now returns the time of the last event.
 func (s State) Now() time.Duration { return s.now }
 
-// A View is the visible state of one container.
+// A View is the state of one container as others can see it.
 type View struct {
 	Running     bool
 	Exited      bool
-	Code        int  // exit code of the last end
-	Incarnation int  // -1: never started
-	Started     bool // its startup probe, if any, succeeded
+	Code        int  // exit code of the latest exit
+	Incarnation int  // number of the latest run, from 0; -1 if it was never started
+	Started     bool // its startup probe has succeeded, or it has none
 	Ready       bool
 }
 
@@ -40,9 +40,9 @@ func (s State) Running() []string {
 	return out
 }
 
-// GraceEnd returns when the grace period of a container ends. It returns false unless the container is being
-// stopped and is a sidecar or has a preStop. SIGKILL may follow up to two seconds later: the kubelet counts
-// the time of a hook in whole seconds, and leaves the container at least two seconds.
+// GraceEnd returns the time at which the grace period of a container ends. It returns false unless the container
+// is being stopped and is a sidecar or has a preStop hook. SIGKILL may follow up to two seconds later, because
+// the kubelet measures hooks in whole seconds and leaves the container at least two seconds after SIGTERM.
 func (s State) GraceEnd(name string) (time.Duration, bool) {
 	i := s.spec.find(name)
 	if i < 0 || s.c[i].killing.stage == notKilling || s.spec.containers[i].PreStop == NoHandler && s.spec.kind(i) != sidecar {
@@ -51,8 +51,8 @@ func (s State) GraceEnd(name string) (time.Duration, bool) {
 	return s.c[i].killing.graceEnd, true
 }
 
-// Open returns the kubelet's actions without an answer. Their answers, and the events that answer no action
-// (time, the exit of a running container, deletion, the death of the sandbox), are all that can happen next.
+// Open returns the actions that have not been answered yet. The next event can only be an answer to one of these,
+// or an event that is no answer: time, the exit of a running container, a deletion, or the death of the sandbox.
 func (s State) Open() []Action {
 	var open []Action
 	if s.makesSandbox() {
