@@ -6,30 +6,29 @@ import (
 	"time"
 )
 
-// A Violation is an edge that a timeline did not keep.
+// A Violation is a breach of an edge, found in a timeline.
 type Violation struct {
 	Edge Edge   `json:"edge"`
 	How  Breach `json:"how"`
 
-	// At is the time of the violation: when To started, or when From restarted and To did not follow; for
-	// [OutlivedDependency], when From ended. By is how much too early that was: the time until From reached the
-	// condition, or until To ended. It is [Forever] if that never happened.
+	// At is the time of the violation: the time when To started, or when From restarted and To did not react; for
+	// [OutlivedDependency] the time when From ended. By is the time from At until From reached the condition, or
+	// for OutlivedDependency until To ended. It is [Forever] if that never happened.
 	At          time.Duration `json:"at"`
 	Incarnation int           `json:"incarnation,omitempty"`
 	By          time.Duration `json:"by"`
 }
 
-// Breach is the way in which an edge was violated.
+// Breach is the kind of a violation.
 type Breach string
 
 const (
 	StartedTooEarly      Breach = "started-too-early"      // To started before From had reached the condition
-	RestartNotPropagated Breach = "restart-not-propagated" // From restarted, and To was neither notified nor restarted
-	OutlivedDependency   Breach = "outlived-dependency"    // the pod stopped, and From ended while To still ran
+	RestartNotPropagated Breach = "restart-not-propagated" // From restarted, and To was neither notified of that nor restarted
+	OutlivedDependency   Breach = "outlived-dependency"    // the pod was stopping, and From ended while To was still running
 )
 
-// Forever is the value of Violation.By if the dependency never reaches the condition, or if it ends before a
-// container that never ends.
+// Forever is the value of Violation.By if From never reached the condition, or if To never ended.
 const Forever = time.Duration(math.MaxInt64)
 
 // Sentence describes the violation, without its time.
@@ -51,10 +50,11 @@ func (v Violation) Sentence() string {
 	return s + ", by " + v.By.Round(time.Millisecond).String()
 }
 
-// Check returns the edges of p that t violates, in the order of p.Edges, and the violations of one edge in
-// the order of time. A container that never started violates nothing.
+// Check returns the violations of p's edges in t. They are in the order of p.Edges, and those of one edge in the
+// order of time. A container that never started causes no violation.
 //
-// Check does not look at how an edge is enforced: a container that a gate still holds has not started.
+// The mechanism of an edge has no influence on the result. A container whose gate has not opened counts as not
+// started.
 func Check(p Plan, t Timeline) []Violation {
 	t = t.Sorted()
 	var out []Violation
@@ -68,11 +68,11 @@ func Check(p Plan, t Timeline) []Violation {
 	return out
 }
 
-// A checker follows one edge through a timeline.
+// A checker follows the containers of one edge through a timeline.
 type checker struct {
 	edge        Edge
 	from, to    Status
-	incarnation int // the current start of To
+	incarnation int // incarnation of To that runs or waits
 	deleted     bool
 	since       time.Duration // when To began to wait
 	found       []Violation
@@ -106,7 +106,7 @@ func (c *checker) observeTo(ev Event, later Timeline) {
 	c.to.Observe(ev)
 }
 
-// judgeStart adds a violation if To started before From allowed it.
+// judgeStart adds a violation if To started although the edge did not allow that.
 func (c *checker) judgeStart(ev Event, later Timeline) {
 	from := c.from
 	from.Absent = from == Status{} && !later.mentions(c.edge.From)
@@ -115,7 +115,7 @@ func (c *checker) judgeStart(ev Event, later Timeline) {
 	}
 }
 
-// untilReached returns the time from an instant until From reached the condition.
+// untilReached returns the time from at until From reached the condition; [Forever] if it did not.
 func (c *checker) untilReached(at time.Duration, later Timeline) time.Duration {
 	from := c.from
 	for _, ev := range later {
@@ -140,7 +140,7 @@ func (c *checker) observeFrom(ev Event, later Timeline) {
 	}
 }
 
-// judgeEnd adds a violation if From ended before To while the pod stops.
+// judgeEnd adds a violation if From ended before To while the pod was stopping.
 func (c *checker) judgeEnd(ev Event, later Timeline) {
 	if c.edge.After == Completed {
 		return
@@ -157,8 +157,8 @@ func (c *checker) judgeEnd(ev Event, later Timeline) {
 	}
 }
 
-// judgeFollowing adds a violation if From restarted, and To did not follow before the timeline or the pod
-// ended.
+// judgeFollowing adds a violation if From restarted and To did not react to that. There is none if the pod was
+// deleted before To could react.
 func (c *checker) judgeFollowing(ev Event, later Timeline) {
 	for _, next := range later {
 		switch {
@@ -176,7 +176,7 @@ func (c *checker) add(how Breach, at, by time.Duration) {
 	c.found = append(c.found, Violation{Edge: c.edge, How: how, At: at, Incarnation: c.incarnation, By: by})
 }
 
-// mentions reports whether the timeline has an event of that container.
+// mentions reports whether the timeline has an event of the named container.
 func (t Timeline) mentions(name string) bool {
 	for _, ev := range t {
 		if ev.Container == name {

@@ -2,18 +2,18 @@ package startup
 
 import "time"
 
-// A Status is the state of a container at one instant, in its present sandbox. The zero value is a container
-// that has no event yet.
+// A Status is the state of a container at some time, in the present sandbox of its pod. The zero value is the
+// state of a container without any event.
 type Status struct {
-	Ran       bool // its command was started, at least once
+	Ran       bool // its command has been started at least once
 	Running   bool
 	Healthy   bool
-	Completed bool // it ended with exit code 0, at least once
-	Failed    bool // it ended, and its last end was a failure
+	Completed bool // it has ended with exit code 0 at least once
+	Failed    bool // it has ended, and its latest end was a failure
 	Absent    bool // the pod has no such container
 }
 
-// Observe updates the status with an event of its container.
+// Observe updates the status by an event of the same container.
 func (s *Status) Observe(ev Event) {
 	switch ev.What {
 	case IsStarted:
@@ -29,8 +29,8 @@ func (s *Status) Observe(ev Event) {
 	}
 }
 
-// Reached reports whether the condition holds. A container that has completed counts as
-// started, unless it failed since.
+// Reached reports whether the container has reached the condition. A container that has completed counts as
+// started, unless its latest end was a failure.
 func (s Status) Reached(c Condition) bool {
 	switch c {
 	case Started:
@@ -42,22 +42,22 @@ func (s Status) Reached(c Condition) bool {
 	}
 }
 
-// A Decision says whether an edge lets the dependent run at one instant.
+// A Decision is the result of an edge for To at some time.
 type Decision int
 
 const (
-	Blocked   Decision = iota // To has to wait
+	Blocked   Decision = iota // To must wait
 	Satisfied                 // To may run: From has reached the condition
 	Waived                    // To may run: From is optional, and has failed or is absent
-	Expired                   // To may run: its wait has timed out, and the edge then lets it run
-	GivenUp                   // To must end: its wait has timed out
+	Expired                   // To may run: its wait has timed out, and the edge has OnTimeout [Continue]
+	GivenUp                   // To must end with an error: its wait has timed out
 )
 
-// Open reports whether the dependent may run.
+// Open reports whether To may run.
 func (d Decision) Open() bool { return d == Satisfied || d == Waived || d == Expired }
 
-// Decide applies the edge: may To, which has waited for the given time, run now? The rule is only here;
-// [Check], the gate and the gate's model all call it.
+// Decide returns whether To may run now, if it has waited for the given time and From has the given status. This
+// function is the only definition of the rule: [Check], the gate and the gate's model all call it.
 func (e Edge) Decide(from Status, waited time.Duration) Decision {
 	expired := e.Timeout > 0 && waited >= e.Timeout
 	switch {

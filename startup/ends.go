@@ -1,13 +1,13 @@
 package startup
 
-// Ends are the two containers of an edge, which identify it: a plan has at most one edge from one container
-// to another.
+// Ends are the names of the two containers of an edge. They identify the edge in a valid plan.
 type Ends struct{ From, To string }
 
-// Ends returns the containers of the edge.
+// Ends returns the names of the edge's containers.
 func (e Edge) Ends() Ends { return Ends{e.From, e.To} }
 
-// ByEnds maps the ends of edges to their index in a list. If two edges have the same ends, the first counts.
+// ByEnds maps the ends of each edge to its index in the list. If several edges have the same ends, it is the
+// index of the first.
 func ByEnds(edges []Edge) map[Ends]int {
 	out := make(map[Ends]int, len(edges))
 	for i, e := range edges {

@@ -2,12 +2,13 @@ package startup
 
 import "slices"
 
-// Expand replaces [Everything] by names. An edge that names both its ends takes precedence over an edge
-// between the same two containers that a star would add.
+// Expand returns the plan with each wildcard ([Everything]) replaced by names of containers. An edge without a
+// wildcard takes precedence over one between the same containers that results from a wildcard.
 //
-// A star leaves out the container at the other end of its edge, every container with Named set, and every
-// container that would close a cycle: one that the container at the other end waits for, by an edge or
-// because the kubelet starts it later. [Plan.Validate] reports which containers were left out.
+// A wildcard does not include the container at the other end of its edge, nor containers with Named set (if the
+// wildcard is To), nor a container that would cause a cycle. The latter is one for which the container at the
+// other end waits, by an edge or because the kubelet starts it later. [Plan.Validate] reports the containers that
+// were left out for this reason.
 func (p Plan) Expand() Plan {
 	if !slices.ContainsFunc(p.Edges, Edge.hasStar) {
 		return Plan{Containers: p.Containers, Edges: slices.Clip(p.Edges)}
@@ -28,7 +29,7 @@ func (p Plan) Expand() Plan {
 
 func (e Edge) hasStar() bool { return e.From == Everything || e.To == Everything }
 
-// with returns e with its star replaced by name.
+// with returns e with its wildcard replaced by name.
 func (e Edge) with(name string) Edge {
 	if e.To == Everything {
 		e.To = name
@@ -38,12 +39,12 @@ func (e Edge) with(name string) Edge {
 	return e
 }
 
-// An expander finds what the stars of a plan stand for.
+// An expander finds the containers for which a wildcard stands.
 type expander struct {
 	containers []Container
-	named      map[Ends]bool // the edges without a star
-	waits      *waits        // the waits of the edges without a star
-	reversed   graph         // the reverse of the graph of waits; nil: not needed yet
+	named      map[Ends]bool // ends of all edges of the plan
+	waits      *waits        // the waits by edges without a wildcard and by the kubelet's order
+	reversed   graph         // reverse of the graph of waits; nil until it is needed
 }
 
 func (p Plan) expander() *expander {
@@ -59,8 +60,8 @@ func (p Plan) expander() *expander {
 	return x
 }
 
-// members returns the containers that the star of e stands for, and the containers that it leaves out
-// because they must come first. An edge of two stars has no members.
+// members returns the containers for which the wildcard of e stands, and the containers that it leaves out
+// because they would cause a cycle. An edge with two wildcards has no members.
 func (x *expander) members(e Edge) (in, out []string) {
 	if e.From == Everything && e.To == Everything {
 		return nil, nil
@@ -78,8 +79,8 @@ func (x *expander) members(e Edge) (in, out []string) {
 	return in, out
 }
 
-// firstByNecessity returns a predicate: would From wait for the named container if that container replaced
-// the star of e?
+// firstByNecessity returns a predicate on names. It reports whether the named container, in place of the wildcard
+// of e, would cause a cycle.
 func (x *expander) firstByNecessity(e Edge) func(name string) bool {
 	if e.To == Everything {
 		waitsFor := x.waits.graph.reached(x.waits.node(point{e.From, reached(e.After)}))

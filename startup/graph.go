@@ -2,13 +2,13 @@ package startup
 
 import "slices"
 
-// A graph lists for each node the nodes that it waits for. A question about all its edges is answered by one
-// walk over the graph, because a search for each edge would take quadratic time.
+// A graph lists for each node the nodes for which it waits. Its methods answer a question for all edges in one
+// traversal, because a search for each edge would take quadratic time.
 type graph [][]int32
 
-// components returns for each node the number of its strongly connected component: two nodes have the same
-// number if each waits for the other, directly or not. A node waits only for nodes of its own component and
-// of components with lower numbers (Tarjan).
+// components returns for each node the number of its strongly connected component: two nodes have the same number
+// if each waits for the other, directly or indirectly. A node waits only for nodes of its own component and of
+// components with lower numbers (Tarjan's algorithm).
 func (g graph) components() []int32 {
 	t := tarjan{graph: g, component: make([]int32, len(g)), index: make([]int32, len(g)), low: make([]int32, len(g))}
 	for n := range g {
@@ -21,7 +21,7 @@ func (g graph) components() []int32 {
 
 type tarjan struct {
 	graph      graph
-	component  []int32 // 0: not known yet
+	component  []int32 // 0: not assigned yet
 	index, low []int32 // 0: not visited yet
 	visited    int32
 	components int32
@@ -79,7 +79,7 @@ func (g graph) path(from, to int32) []int32 {
 	return back
 }
 
-// reached returns the given node and all nodes that it waits for, directly or not.
+// reached returns the set of the given node and all nodes for which it waits, directly or indirectly.
 func (g graph) reached(from int32) []bool {
 	seen := make([]bool, len(g))
 	seen[from] = true
@@ -125,16 +125,17 @@ func (n *numbers) number(name string) int32 {
 	return i
 }
 
-// A Dependency answers which container waits for which, directly or not, by the edges of a plan alone.
+// A Dependency contains for each pair of containers whether one waits for the other, directly or indirectly, by
+// the edges of a plan alone.
 type Dependency struct {
 	numbers numbers
-	rows    [][]uint64 // by container: one bit for each container that it waits for
+	rows    [][]uint64 // by container: one bit for each container for which it waits
 }
 
-// Dependency returns the dependencies between the containers of p. It ignores an edge with a name that no
-// container has. It does not expand [Everything]: the star counts as a name.
+// Dependency returns the dependencies between the containers of p. Edges to or from names that no container has
+// are ignored. Wildcards are not expanded: [Everything] counts as a name.
 //
-// Its memory is one bit for each pair of containers.
+// The result needs one bit of memory for each pair of containers.
 func (p Plan) Dependency() Dependency {
 	var d Dependency
 	for _, c := range p.Containers {
@@ -153,7 +154,7 @@ func (p Plan) Dependency() Dependency {
 	return d
 }
 
-// closure returns for each node one bit for each node that it waits for, directly or not.
+// closure returns for each node one bit for each node for which it waits, directly or indirectly.
 func (g graph) closure() [][]uint64 {
 	component := g.components()
 	members := make([][]int32, len(g)+1)
@@ -183,8 +184,8 @@ func (g graph) closure() [][]uint64 {
 	return rows
 }
 
-// Needs reports whether to waits for from, directly or not. A container waits for itself only
-// in a cycle.
+// Needs reports whether the container to waits for the container from, directly or indirectly. A container waits
+// for itself only if it is in a cycle.
 func (d Dependency) Needs(to, from string) bool {
 	t, known := d.numbers.of[to]
 	f, both := d.numbers.of[from]

@@ -6,63 +6,64 @@ import (
 	"unicode"
 )
 
-// A Mechanism is a way to enforce an edge in a pod.
+// A Mechanism is a method to enforce an edge in a pod.
 type Mechanism string
 
 const (
-	// Native: From is a restartable init container. The kubelet starts the containers after it once From has
-	// started, or is healthy if it has a startup probe or a blocking postStart.
+	// Native makes From a restartable init container. The kubelet starts the containers after it when it has
+	// started, or, if it has a startup probe or a blocking postStart hook, when it is healthy.
 	Native Mechanism = "native"
 
-	// Gate: outrider-agent wraps To's command, and From's command too unless From is a proxy. The gate
-	// waits, then runs the real command. At the stop it passes SIGTERM on once the containers that wait for
-	// this one have ended.
+	// Gate means that outrider-agent wraps To's command, and also From's command unless From is a proxy. The gate
+	// waits and then runs the real command. When the pod stops, the gate of From delays SIGTERM until the
+	// containers that wait for From have ended.
 	Gate Mechanism = "gate"
 
-	// Hold: From comes first in spec.containers and its postStart blocks.
+	// Hold lists From first in spec.containers and gives it a postStart hook that blocks until it is healthy.
 	Hold Mechanism = "hold"
 
-	// InitDone: From is a plain init container, which the kubelet completes first.
+	// InitDone means that From is a plain init container, which the kubelet completes before it starts To.
 	InitDone Mechanism = "init"
 
 	// Work-arounds that people write. They are recognised, not recommended.
 
-	PostStartProbe Mechanism = "post-start-probe" // To's own postStart polls From's health port
-	Wrapper        Mechanism = "wrapper"          // a program other than outrider-agent wraps To's command, and waits: linkerd-await, scuttle
-	HealthLoop     Mechanism = "health-loop"      // To's command polls until it succeeds, before it begins
-	BoundedLoop    Mechanism = "bounded-loop"     // To's command polls a limited number of times, and then begins in any case
-	Sleep          Mechanism = "sleep"            // To's command sleeps before it begins
+	PostStartProbe Mechanism = "post-start-probe" // To's own postStart hook polls From's health port
+	Wrapper        Mechanism = "wrapper"          // a program other than outrider-agent wraps To's command and waits: linkerd-await, scuttle
+	HealthLoop     Mechanism = "health-loop"      // To's command polls until it succeeds, before the real work
+	BoundedLoop    Mechanism = "bounded-loop"     // To's command polls a limited number of times, and then continues in any case
+	Sleep          Mechanism = "sleep"            // To's command sleeps before the real work
 )
 
-// Preferred lists the mechanisms that Outrider uses, the best first. InitDone needs nothing written, since
-// the kubelet completes an init container before it goes on. A gate keeps an edge at every start, and is the
-// fastest. A native sidecar keeps it at the first start only. A hold fails open.
+// Preferred lists the mechanisms that Outrider uses, best first. InitDone changes nothing in the pod, since the
+// kubelet itself completes an init container before it continues. A gate enforces an edge at every start, and is
+// the fastest. A native sidecar enforces it only at the first start. A hold does not enforce it if the hook
+// fails.
 var Preferred = []Mechanism{InitDone, Gate, Native, Hold}
 
-// WorkArounds lists the waits that people write into commands and hooks, the best first.
+// WorkArounds lists the waits that people write into commands and hooks, best first.
 var WorkArounds = []Mechanism{HealthLoop, BoundedLoop, PostStartProbe, Sleep}
 
-// Mechanisms lists all mechanisms, the best first.
+// Mechanisms lists all mechanisms, best first.
 var Mechanisms = slices.Concat(Preferred, []Mechanism{Wrapper}, WorkArounds)
 
-// WaitsInside reports whether To waits within its container by this mechanism. The kubelet does not see that
-// wait: it considers To started.
+// WaitsInside reports whether To waits inside its container with this mechanism. The kubelet does not see that
+// wait and considers To started.
 func (m Mechanism) WaitsInside() bool {
 	return slices.Contains([]Mechanism{Wrapper, HealthLoop, BoundedLoop, Sleep}, m)
 }
 
-// GivesWay reports whether a mechanism that a pod already has leaves room for every other edge: it is only
-// the present order of the pod's lists, or a wait that ends by itself.
+// GivesWay reports whether an edge that the pod already has by this mechanism may be dropped if it contradicts
+// another edge: it is only the present order of the pod's lists, or a wait that ends by itself.
 func (m Mechanism) GivesWay() bool {
 	return slices.Contains([]Mechanism{InitDone, Native, BoundedLoop, Sleep}, m)
 }
 
-// Scope is the set of starts at which a mechanism keeps an edge.
+// Scope is the set of starts at which a mechanism enforces an edge.
 type Scope int
 
 const (
 	Nowhere    Scope = iota // To may run before From
-	FirstStart              // kept when the pod starts, not when To or From restarts
+	FirstStart              // when the pod starts, but not when To or From restarts
 	EveryStart
 )
 
@@ -70,48 +71,48 @@ func (s Scope) String() string {
 	return [...]string{"nowhere", "at the first start", "at every start"}[s]
 }
 
-// An Answer describes how far a mechanism keeps an edge.
+// An Answer describes how well a mechanism enforces an edge.
 type Answer struct {
 	Start  Scope
 	Stop   bool    // To also stops before From
-	Limits []Limit // guarantees that it does not give, and what it costs
+	Limits []Limit // guarantees that it does not give, and its costs
 }
 
-// Can reports whether the mechanism fits at all.
+// Can reports whether the mechanism can be used for the edge.
 func (a Answer) Can() bool {
 	return !slices.ContainsFunc(a.Limits, func(l Limit) bool { return l.Fatal })
 }
 
-// A Limit is a guarantee that a mechanism does not give, or a price of the mechanism.
+// A Limit is a guarantee that a mechanism does not give, or a cost of the mechanism.
 type Limit struct {
 	Code   string `json:"code"`             // stable
 	Fatal  bool   `json:"-"`                // the mechanism cannot be used for this edge
 	Reason string `json:"reason"`           // a sentence, with the names of the containers
-	Source string `json:"source,omitempty"` // where the limit is known from
+	Source string `json:"source,omitempty"` // the source of the information
 }
 
-// Keeps returns how far m keeps e on a kubelet of that version. The edge has no star, and p is the plan of
-// the pod. If m cannot be used, Keeps returns only the reason.
+// Keeps returns how well m enforces the edge e of the plan p on a kubelet of that version. The edge must have no
+// wildcard. If m cannot be used, the answer contains only the reason.
 func (m Mechanism) Keeps(p Plan, e Edge, on Kubernetes) Answer {
 	return (&Judge{plan: p, on: on.orNewest()}).Keeps(m, e)
 }
 
-// A Judge says how far mechanisms keep the edges of one plan. It gives the same answers as
-// [Mechanism.Keeps], which takes time that grows with the plan for each call.
+// A Judge answers how well mechanisms enforce the edges of one plan. The answers are those of [Mechanism.Keeps],
+// which needs time proportional to the size of the plan for each call.
 type Judge struct {
-	// Commands says that the commands of all containers are known: a gate then has no limit
-	// "needs-command".
+	// Commands means that the commands of all containers are known, so that answers leave out the limit
+	// "needs-command" of a gate.
 	Commands bool
 
 	plan   Plan
 	on     Kubernetes
-	at     map[string]int   // index of each container; nil: search the plan
-	needed map[string]bool  // containers without which another one never becomes healthy; nil: not computed yet
-	listed *waits           // the kubelet's waits, without the plan's edges; nil: not needed yet
+	at     map[string]int   // index of each container by name; nil: search in the plan
+	needed map[string]bool  // containers without which another one never becomes healthy; nil until they are needed
+	listed *waits           // waits because of the kubelet's order and health, without the plan's edges; nil until they are needed
 	before map[int32][]bool // by node of listed: the nodes that wait for it
 }
 
-// Judge returns a judge for p, whose containers must not change while the judge is used.
+// Judge returns a judge for p. The containers of p must not change while the judge is used.
 func (p Plan) Judge(on Kubernetes) *Judge {
 	j := &Judge{plan: p, on: on.orNewest(), at: make(map[string]int, len(p.Containers))}
 	for i, c := range p.Containers {
@@ -122,7 +123,7 @@ func (p Plan) Judge(on Kubernetes) *Judge {
 	return j
 }
 
-// Find does the same as [Plan.Find].
+// Find is [Plan.Find] with an index.
 func (j *Judge) Find(name string) (Container, int) {
 	if j.at == nil {
 		return j.plan.Find(name)
@@ -133,7 +134,7 @@ func (j *Judge) Find(name string) (Container, int) {
 	return Container{}, -1
 }
 
-// Keeps returns how far m keeps e.
+// Keeps returns how well m enforces e.
 func (j *Judge) Keeps(m Mechanism, e Edge) Answer {
 	rule, ok := mechanismRules[m]
 	if !ok {
@@ -141,7 +142,7 @@ func (j *Judge) Keeps(m Mechanism, e Edge) Answer {
 	}
 	s := j.situation(e)
 	a := Answer{Start: rule.start(s), Stop: rule.stop(s)}
-	fatal := !rule.fits(s) // the prices do not matter then
+	fatal := !rule.fits(s) // costs are then of no interest
 	if fatal {
 		a.Start, a.Stop = Nowhere, false
 	}
@@ -156,7 +157,7 @@ func (j *Judge) Keeps(m Mechanism, e Edge) Answer {
 
 const needsCommand = "needs-command"
 
-// fits reports whether no limit of the mechanism is fatal.
+// fits reports whether the mechanism can be used, i.e. no fatal limit applies.
 func (r mechanismRule) fits(s situation) bool {
 	return !slices.ContainsFunc(r.limits, func(l limitRule) bool { return l.Fatal && (l.when == nil || l.when(s)) })
 }
@@ -168,7 +169,7 @@ func (j *Judge) situation(e Edge) situation {
 	return s
 }
 
-// better returns the first mechanism that keeps e at more starts than e.By does; empty if there is none.
+// better returns the first mechanism that enforces e at more starts than e.By; empty if there is none.
 func (j *Judge) better(e Edge) Mechanism {
 	s := j.situation(e)
 	now := Nowhere
@@ -183,7 +184,7 @@ func (j *Judge) better(e Edge) Mechanism {
 	return ""
 }
 
-// needsToRun reports whether another container needs this one to become healthy.
+// needsToRun reports whether some other container becomes healthy only if this one runs.
 func (j *Judge) needsToRun(name string) bool {
 	if j.needed == nil {
 		j.needed = map[string]bool{}
@@ -196,7 +197,7 @@ func (j *Judge) needsToRun(name string) bool {
 	return j.needed[name]
 }
 
-// waitsFor reports whether the kubelet holds back the point from until the point to is reached.
+// waitsFor reports whether the kubelet delays the point from until the point to is reached.
 func (j *Judge) waitsFor(from, to point) bool {
 	if j.listed == nil {
 		q := Plan{Containers: j.plan.Containers}
@@ -211,7 +212,7 @@ func (j *Judge) waitsFor(from, to point) bool {
 	return waiting[start]
 }
 
-// A situation holds everything that the answer of a mechanism can depend on.
+// A situation holds everything on which the answer of a mechanism can depend.
 type situation struct {
 	judge        *Judge
 	edge         Edge
@@ -219,7 +220,7 @@ type situation struct {
 	fromAt, toAt int // -1: the pod has no such container
 }
 
-// A mechanismRule describes one mechanism.
+// A mechanismRule contains the rules for one mechanism.
 type mechanismRule struct {
 	start  func(situation) Scope
 	stop   func(situation) bool
@@ -227,12 +228,12 @@ type mechanismRule struct {
 }
 
 type limitRule struct {
-	when func(situation) bool // nil: always
+	when func(situation) bool // nil: it always applies
 	Limit
 }
 
-// named returns a reason with the words From and To replaced by the names of the containers. Every answer
-// has several reasons, so a regular expression would be too slow.
+// named returns a reason in which the words From and To are replaced by the names of the containers. It uses no
+// regular expression, which would be too slow because every answer has several reasons.
 func (s situation) named(reason string) string {
 	if !strings.Contains(reason, "From") && !strings.Contains(reason, "To") {
 		return reason
@@ -264,8 +265,8 @@ func (s situation) named(reason string) string {
 func keeps(s Scope) func(situation) Scope { return func(situation) Scope { return s } }
 func stops(b bool) func(situation) bool   { return func(situation) bool { return b } }
 
-// listedBefore reports whether From stands before To in the same list of the pod,
-// or in the init list with To among the plain containers.
+// listedBefore reports whether From comes before To in the same list of the pod, or From is in the init list and
+// To is a plain container.
 func (s situation) listedBefore() bool {
 	if s.fromAt < 0 || s.toAt < 0 {
 		return false
@@ -286,7 +287,7 @@ func (s situation) plainContainers() int {
 	return n
 }
 
-// lastInit reports whether From is the last container of the init list.
+// lastInit reports whether no init container is listed after From.
 func (s situation) lastInit() bool {
 	for _, c := range s.judge.plan.Containers[s.fromAt+1:] {
 		if c.inInitList() {

@@ -1,9 +1,9 @@
 package startup
 
-// mechanismRules says which edges each mechanism keeps, and its limits. Every limit is measured or read from
-// source; the figures are from kubelets v1.34.4 and v1.36.3, n=8 each, with a From that is healthy 0.1 s
-// after its start. "kubelet v1.34.4 F" is function F below pkg/kubelet of kubernetes v1.34.4. From and To
-// stand for the names.
+// mechanismRules defines which edges each mechanism enforces, and its limits. Every limit was measured or read in
+// source code. The figures are from kubelets v1.34.4 and v1.36.3, n=8 each, with a From that is healthy 0.1 s
+// after its start. "kubelet v1.34.4 F" is the function F below pkg/kubelet of kubernetes v1.34.4. In reasons,
+// From and To stand for the names of the containers.
 var mechanismRules = map[Mechanism]mechanismRule{
 	Gate: {
 		start: keeps(EveryStart),
@@ -53,7 +53,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 	},
 	InitDone: {
 		start: keeps(EveryStart),
-		stop:  stops(true), // From has ended long ago
+		stop:  stops(true), // From has already ended
 		limits: []limitRule{
 			{func(s situation) bool { return s.from.Kind != Init || !s.listedBefore() }, Limit{Code: "not-listed-before", Fatal: true,
 				Reason: "From must be a plain init container that is listed before To"}},
@@ -161,8 +161,8 @@ var (
 		Source: "kubernetes#40908, #54648, #70569"}
 )
 
-// cannotWaitInside reports whether To would deadlock the pod if the kubelet started it and it waited inside:
-// the kubelet would then never bring From to the condition.
+// cannotWaitInside reports whether the pod would deadlock if the kubelet started To and To waited inside its
+// container. That is so if From cannot reach the condition until To's command runs.
 func cannotWaitInside(s situation) bool {
 	if s.from.Name != s.to.Name && !s.holdsOthers() {
 		return false // the common case, which needs no graph
@@ -170,7 +170,7 @@ func cannotWaitInside(s situation) bool {
 	return s.judge.waitsFor(point{s.edge.From, reached(s.edge.After)}, point{s.edge.To, running})
 }
 
-// holdsOthers reports whether the kubelet, or the health of a container, waits for To to run.
+// holdsOthers reports whether the kubelet, or the health of another container, waits until To runs.
 func (s situation) holdsOthers() bool {
 	return s.to.Kind == Init || s.to.holdsNext() || s.judge.needsToRun(s.edge.To)
 }
@@ -185,11 +185,11 @@ func hasTimeout(s situation) bool { return s.edge.Timeout > 0 }
 
 func completes(s situation) bool { return s.edge.After == Completed }
 
-// checksPortOnly reports whether From reports its health and To waits only for its start.
+// checksPortOnly reports whether To waits only for the start of From although From reports its health.
 func checksPortOnly(s situation) bool { return s.edge.After == Started && s.from.Health != NoHealth }
 
-// kubeletStops reports whether the kubelet's own order already ends To before From: a sidecar is stopped
-// after the plain containers, and a completed container has ended.
+// kubeletStops reports whether To ends before From even without the mechanism: the kubelet stops a sidecar after
+// the plain containers, and a container that completed has already ended.
 func kubeletStops(s situation) bool {
 	return s.from.Kind == Sidecar && s.to.Kind == Plain || s.edge.After == Completed
 }

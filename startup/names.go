@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// didYouMean returns "; did you mean X?" for the candidate nearest to word, or an empty string if none is
-// near.
+// didYouMean returns "; did you mean X?" with the candidate most similar to word, or an empty string if none is
+// similar.
 func didYouMean(word string, candidates []string) string {
 	if n := nearest(word, candidates); n != "" {
 		return "; did you mean " + n + "?"
@@ -14,7 +14,7 @@ func didYouMean(word string, candidates []string) string {
 	return ""
 }
 
-// synonyms maps words of other tools to the words of this package.
+// synonyms maps terms of other tools to those of this package.
 var synonyms = map[string]string{
 	"ready":                          string(Healthy),
 	"running":                        string(Started),
@@ -25,8 +25,8 @@ var synonyms = map[string]string{
 	"native":                         "sidecar",
 }
 
-// nearest returns the candidate that a person most likely meant by word: a synonym, a candidate that differs
-// in a few letters, or one of which either contains the other.
+// nearest returns the candidate that a person most likely meant by word: a synonym, a candidate that differs in a
+// few letters, or one that contains word or is contained in it. It is empty if there is none.
 func nearest(word string, candidates []string) string {
 	if s := synonyms[word]; slices.Contains(candidates, s) {
 		return s
@@ -51,7 +51,7 @@ func nearest(word string, candidates []string) string {
 	return ""
 }
 
-// shareAWord reports whether the names have a part between hyphens in common, such as istio-proxy and
+// shareAWord reports whether two names have a word in common, where hyphens separate words: istio-proxy and
 // outrider-proxy.
 func shareAWord(a, b string) bool {
 	return slices.ContainsFunc(parts(a), func(p string) bool { return len(p) > 2 && slices.Contains(parts(b), p) })
@@ -59,8 +59,8 @@ func shareAWord(a, b string) bool {
 
 func parts(name string) []string { return strings.Split(name, "-") }
 
-// Distance returns the number of edits that turn a into b, where an edit adds, removes or changes a byte or
-// swaps two neighbours (optimal string alignment).
+// Distance returns the minimum number of edits that turn a into b. An edit adds, removes or changes a byte, or
+// swaps two adjacent bytes (optimal string alignment).
 func Distance(a, b string) int {
 	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {

@@ -6,24 +6,23 @@ import (
 	"strings"
 )
 
-// CycleError reports containers that wait for one another.
+// A CycleError reports containers that wait for one another. Each container in Path waits for the next one.
 type CycleError struct{ Path []string }
 
 func (e *CycleError) Error() string { return "start-up cycle: " + strings.Join(e.Path, " -> ") }
 
-// StartOrder returns the names of the containers so that each comes after the containers that it waits for.
-// Where several could come next, the pod's order decides. An edge to a container that the pod does not have
-// is ignored.
+// StartOrder returns the names of the containers such that each comes after those for which it waits. If several
+// could come next, it is the first one in the pod. Edges with containers that the pod does not have are ignored.
 //
-// It returns a *CycleError if containers wait for one another.
+// If containers wait for one another, the error is a [*CycleError].
 func (p Plan) StartOrder() ([]string, error) {
 	q := p.Expand()
 	var n numbers
-	of := map[int32][]int{} // the containers that have a name
+	of := map[int32][]int{} // indexes of the containers by name
 	for i, c := range q.Containers {
 		of[n.number(c.Name)] = append(of[n.number(c.Name)], i)
 	}
-	waiting := make([]int, len(q.Containers)) // how many names that it waits for are not in the order yet
+	waiting := make([]int, len(q.Containers)) // number of names for which it waits and that are not in the order yet
 	waitFor := make([][]int, len(n.names))
 	for _, e := range q.Edges {
 		from, known := n.of[e.From]
@@ -51,7 +50,7 @@ func (p Plan) StartOrder() ([]string, error) {
 				heap.Push(&ready, i)
 			}
 		}
-		waitFor[n.of[name]] = nil // a second container of the same name changes nothing
+		waitFor[n.of[name]] = nil // because a second container of the same name adds nothing
 	}
 	if len(order) < len(q.Containers) {
 		return nil, &CycleError{Path: q.cycle()}
@@ -59,7 +58,7 @@ func (p Plan) StartOrder() ([]string, error) {
 	return order, nil
 }
 
-// minHeap is a heap with the smallest number on top.
+// minHeap is a heap whose top is the smallest number.
 type minHeap []int
 
 func (h minHeap) Len() int           { return len(h) }
@@ -72,16 +71,16 @@ func (h *minHeap) Pop() any {
 	return last
 }
 
-// StopOrder is the reverse of StartOrder: a container stops before those it
-// needs, so that its last calls still go through.
+// StopOrder returns the reverse of [Plan.StartOrder]: a container stops before those it needs, so that its last
+// requests to them still succeed.
 func (p Plan) StopOrder() ([]string, error) {
 	order, err := p.StartOrder()
 	slices.Reverse(order)
 	return order, err
 }
 
-// cycle returns one cycle of the edges alone: each container waits for the next, and the first name is
-// repeated at the end. It returns nil if there is no cycle.
+// cycle returns one cycle of the edges: each container waits for the next one, and the first name is repeated at
+// the end. It returns nil if there is no cycle.
 func (p Plan) cycle() []string {
 	var n numbers
 	var g graph

@@ -5,30 +5,30 @@ import (
 	"time"
 )
 
-// A Plan lists the containers of a pod and which of them wait for which.
+// A Plan contains the containers of a pod and the edges between them.
 type Plan struct {
-	Containers []Container `json:"containers"` // as in the pod: init containers first, each list in its order
+	Containers []Container `json:"containers"` // in the order of the pod's lists, init containers first
 	Edges      []Edge      `json:"edges"`
 }
 
-// A Container describes one container of the pod, as far as the plan depends on it.
+// A Container holds the properties of a container on which the plan depends.
 type Container struct {
 	Name    string  `json:"name"`
 	Kind    Kind    `json:"kind,omitempty"`
 	Restart Restart `json:"restart,omitempty"`
-	Health  Health  `json:"health,omitempty"` // how it reports that it is healthy
+	Health  Health  `json:"health,omitempty"` // the method by which it reports that it is healthy
 
-	// HealthNeeds names the containers without which this one never becomes healthy, because its probe or
-	// hook checks them too. A readiness check that covers the application needs the application; one that
-	// covers only the outbound path does not.
+	// HealthNeeds names the containers without which this one never becomes healthy, because its probe or hook
+	// checks them too. For example, a proxy's readiness check that includes the application needs the
+	// application; one that includes only the outbound path does not.
 	HealthNeeds []string `json:"healthNeeds,omitempty"`
 
-	// Named containers wait only by an edge that names them, and not by a star. An example is a proxy that
-	// serves the other containers.
+	// Named means that the container waits only by edges that name it, and not by a wildcard. An example is a
+	// proxy that serves the other containers.
 	Named bool `json:"-"`
 }
 
-// Kind is the kind of a container, by its list in the pod's spec.
+// Kind is the kind of a container. It follows from the list in the pod's spec and the restart policy.
 type Kind string
 
 const (
@@ -37,7 +37,7 @@ const (
 	Sidecar Kind = "sidecar" // an init container with restartPolicy: Always (a native sidecar)
 )
 
-// Restart says when the kubelet restarts a container that has ended.
+// Restart is the policy by which the kubelet restarts a container that has ended.
 type Restart string
 
 const (
@@ -46,7 +46,7 @@ const (
 	Never     Restart = "never"
 )
 
-// Health says how a container reports that it is healthy.
+// Health is the method by which a container reports that it is healthy.
 type Health string
 
 const (
@@ -57,42 +57,42 @@ const (
 	Report         Health = "report"     // the container, or its wrapper, publishes its state
 )
 
-// Condition is the state that a dependency must have reached, in the words of Docker Compose.
+// Condition is the state that a dependency must have reached, in the terms of Docker Compose.
 type Condition string
 
 const (
-	Started   Condition = "started"   // its process runs
-	Healthy   Condition = "healthy"   // it is healthy as its Health says; see [Health]
+	Started   Condition = "started"   // its command runs
+	Healthy   Condition = "healthy"   // it has reported that it is healthy; see [Health]
 	Completed Condition = "completed" // it ended with exit code 0
 )
 
-// An Edge means that container To must not run before From has reached After.
+// An Edge requires that the container To does not run before the container From has reached the condition After.
 //
-// It holds at every start of To, not only at the first; and when the pod stops,
-// To stops before From. Either name may be [Everything].
+// This applies to every start of To, not only to the first. When the pod stops, To stops before From. From or To
+// may be [Everything].
 type Edge struct {
 	From  string    `json:"from"`
 	To    string    `json:"to"`
 	After Condition `json:"after"`
 
-	// Optional edges let To run where From is missing or has failed.
+	// Optional means that To may run if From does not exist or has failed.
 	Optional bool `json:"optional,omitempty"`
 
-	// Timeout limits To's wait; 0 waits for ever. OnTimeout says what To does when the time is over.
+	// Timeout is the maximum time for which To waits; 0 means no limit. OnTimeout is what happens after it.
 	Timeout   time.Duration `json:"timeout,omitempty"`
 	OnTimeout OnTimeout     `json:"onTimeout,omitempty"`
 
-	// OnRestart says what To does when From restarts while To runs.
+	// OnRestart is what happens to To if From restarts while To runs.
 	OnRestart OnRestart `json:"onRestart,omitempty"`
 
 	// By is the mechanism that enforces the edge; empty if none is chosen yet.
 	By Mechanism `json:"by,omitempty"`
 }
 
-// Everything, as a name in an [Edge], stands for all containers that can take its place.
+// Everything is a wildcard for From or To of an [Edge]. [Plan.Expand] defines which containers it includes.
 const Everything = "*"
 
-// OnTimeout says what a dependent does when its wait has timed out.
+// OnTimeout is the reaction to a wait that has timed out.
 type OnTimeout string
 
 const (
@@ -100,7 +100,7 @@ const (
 	Continue OnTimeout = "continue" // run anyway
 )
 
-// OnRestart says what a dependent does when its dependency restarts.
+// OnRestart is the reaction of To to a restart of From.
 type OnRestart string
 
 const (
@@ -109,8 +109,8 @@ const (
 	RestartTo OnRestart = "restart" // restart the dependent
 )
 
-// Kubernetes is a minor version: 34 is Kubernetes 1.34. The zero value means the newest version that this
-// package supports.
+// Kubernetes is the minor version of a Kubernetes 1.x: 34 means 1.34. The zero value means the newest version
+// that this package supports.
 type Kubernetes int
 
 const newest Kubernetes = 36
@@ -122,8 +122,7 @@ func (k Kubernetes) orNewest() Kubernetes {
 	return k
 }
 
-// Find returns the container of that name and its index in p.Containers. Of two with one name it returns the
-// first. The index is -1 if there is none.
+// Find returns the first container of that name and its index in p.Containers. The index is -1 if there is none.
 func (p Plan) Find(name string) (Container, int) {
 	i := slices.IndexFunc(p.Containers, func(c Container) bool { return c.Name == name })
 	if i < 0 {
@@ -135,8 +134,8 @@ func (p Plan) Find(name string) (Container, int) {
 // inInitList reports whether the container is one of spec.initContainers.
 func (c Container) inInitList() bool { return c.Kind == Init || c.Kind == Sidecar }
 
-// completes reports whether the container can end for good. A container that the kubelet always restarts
-// cannot: even an exit with code 0 begins a crash loop.
+// completes reports whether the container can end for good. That is impossible if the kubelet always restarts it:
+// even an exit with code 0 leads to a restart.
 func (c Container) completes() bool {
 	switch c.Kind {
 	case Init:
@@ -148,8 +147,8 @@ func (c Container) completes() bool {
 	}
 }
 
-// holdsNext reports whether the kubelet starts the next container of the pod's list only when c is healthy.
-// After any other container it goes on as soon as that one runs.
+// holdsNext reports whether the kubelet waits until c is healthy before it starts the next container in the list.
+// Otherwise it continues as soon as c runs (or, for a plain init container, has completed).
 func (c Container) holdsNext() bool {
 	return c.Health == PostStart || c.Kind == Sidecar && c.Health == StartupProbe
 }

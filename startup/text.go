@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A SyntaxError reports a line that is not a statement.
+// A SyntaxError reports a line that cannot be parsed.
 type SyntaxError struct {
 	Line   int
 	Reason string
@@ -16,7 +16,7 @@ type SyntaxError struct {
 
 func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line, e.Reason) }
 
-// Parse reads a plan from its text: one statement per line, # begins a comment.
+// Parse parses the text of a plan. Each line is a statement; # begins a comment.
 //
 //	container proxy is sidecar, healthy by startup-probe
 //	container migrate is init
@@ -25,11 +25,11 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line,
 //	app after cache is healthy, optional, within 20s or continue, on restart notify, by gate
 //	* after proxy is healthy
 //
-// Text without any container line implies its containers: each name in an edge is a plain container, in
-// order of appearance, that reports its own health.
+// In a text without a container statement, the containers follow from the edges: each name in an edge is a plain
+// container that reports its own health, in order of appearance.
 //
-// Parse checks only the words; [Plan.Validate] checks whether the plan makes sense. The error is a
-// *SyntaxError.
+// Parse checks only the syntax; [Plan.Validate] checks whether the plan makes sense. The error is a
+// [*SyntaxError].
 func Parse(text string) (Plan, error) {
 	var p Plan
 	for i, line := range strings.Split(text, "\n") {
@@ -47,7 +47,7 @@ func Parse(text string) (Plan, error) {
 	return p, nil
 }
 
-// implied returns the containers that the edges name.
+// implied returns the containers that are named in edges.
 func (p Plan) implied() []Container {
 	var out []Container
 	for _, e := range p.Edges {
@@ -104,7 +104,7 @@ func parseContainer(name, kind string, clauses []string) (Container, error) {
 	return c, err
 }
 
-// ParseEdge reads the statement of one edge, such as "app after cache is healthy, within 20s".
+// ParseEdge parses the statement of one edge, such as "app after cache is healthy, within 20s".
 func ParseEdge(statement string) (Edge, error) {
 	if strings.ContainsAny(statement, "\n#") {
 		return Edge{}, fmt.Errorf("%q is more than one statement", statement)
@@ -164,10 +164,10 @@ var (
 	mechanismWords = words[Mechanism]{"", Mechanisms}
 )
 
-// words lists the written forms of the values of a type.
+// words holds the words by which text represents the values of a type.
 type words[T ~string] struct {
-	zero string // the word for the empty value; empty: that value is not written
-	rest []T    // values that are written as they are
+	zero string // word for the empty value; empty if that value has no word
+	rest []T    // values whose word is the value itself
 }
 
 func (ws words[T]) all() []string {
@@ -181,7 +181,7 @@ func (ws words[T]) all() []string {
 	return out
 }
 
-// set stores the value of a word. For an unknown word it returns an error that lists the valid ones.
+// set sets *to to the value that a word represents. If the word is unknown, the error lists the valid ones.
 func set[T ~string](to *T, ws words[T], word string) error {
 	if (word == "" || word != ws.zero) && !slices.Contains(ws.rest, T(word)) {
 		return fmt.Errorf("%q is none of %s%s", word, strings.Join(ws.all(), ", "), didYouMean(word, ws.all()))
@@ -192,7 +192,7 @@ func set[T ~string](to *T, ws words[T], word string) error {
 	return nil
 }
 
-// String returns the plan as text, which [Parse] reads back.
+// String returns the plan as text that [Parse] can parse.
 func (p Plan) String() string {
 	var b strings.Builder
 	for _, c := range p.Containers {
@@ -204,7 +204,7 @@ func (p Plan) String() string {
 	return b.String()
 }
 
-// String returns the container as one line of a plan's text.
+// String returns the container as a statement of a plan's text.
 func (c Container) String() string {
 	s := "container " + c.Name + " is " + cmp.Or(string(c.Kind), kinds.zero)
 	if c.Restart != Always {
@@ -219,7 +219,7 @@ func (c Container) String() string {
 	return s
 }
 
-// String returns the edge as one line of a plan's text.
+// String returns the edge as a statement of a plan's text.
 func (e Edge) String() string {
 	s := e.To + " after " + e.From + " is " + string(e.After)
 	if e.Optional {
@@ -240,7 +240,7 @@ func (e Edge) String() string {
 	return s
 }
 
-// checkName checks a name against the API server's rule (a DNS label, RFC 1123).
+// checkName returns an error if a name is not a DNS label (RFC 1123), as the API server requires.
 func checkName(name string) error {
 	if !isLabel(name) {
 		return fmt.Errorf("%q cannot be the name of a container: small letters, digits and '-', at most 63", name)
@@ -259,7 +259,7 @@ func isLabel(name string) bool {
 	return len(name) > 0 && len(name) <= 63
 }
 
-// checkEnd checks the name at one end of an edge, which may also be a star.
+// checkEnd checks the name at an end of an edge, which may also be a wildcard.
 func checkEnd(name string) error {
 	if name == Everything {
 		return nil

@@ -11,8 +11,8 @@ import (
 type Finding struct {
 	Code    Code     `json:"code"`
 	Level   Level    `json:"level"`
-	Names   []string `json:"names"`          // the containers concerned; for a cycle, the path
-	Edge    *Edge    `json:"edge,omitempty"` // the edge concerned, if there is one
+	Names   []string `json:"names"`          // the containers concerned; for a cycle, the path of it
+	Edge    *Edge    `json:"edge,omitempty"` // the edge concerned; nil if there is none
 	Message string   `json:"message"`
 	Remedy  string   `json:"remedy,omitempty"`
 }
@@ -22,11 +22,11 @@ type Level string
 
 const (
 	Error   Level = "error"   // the plan cannot work
-	Warning Level = "warning" // it works, but not as one may think
+	Warning Level = "warning" // the plan works, but perhaps not as intended
 	Note    Level = "note"
 )
 
-// Code names a kind of finding. Codes are stable: a user may switch one off.
+// Code identifies a kind of finding. Codes are stable, because users may disable single ones.
 type Code string
 
 const (
@@ -48,7 +48,7 @@ const (
 
 func (f *Finding) Error() string { return f.Message }
 
-// Unwrap lets errors.As find the *CycleError of a finding that reports a cycle.
+// Unwrap returns a [*CycleError] if the finding reports a cycle, else nil.
 func (f *Finding) Unwrap() error {
 	if f.Code == Cycle {
 		return &CycleError{Path: f.Names}
@@ -59,7 +59,7 @@ func (f *Finding) Unwrap() error {
 // Findings is the result of [Plan.Validate].
 type Findings []Finding
 
-// Err joins the findings that are errors; nil if there is none.
+// Err returns an error that joins the findings with the level [Error]; nil if there are none.
 func (fs Findings) Err() error {
 	var errs []error
 	for _, f := range fs {
@@ -70,13 +70,14 @@ func (fs Findings) Err() error {
 	return errors.Join(errs...)
 }
 
-// Validate reports what in p cannot work, or works differently than it seems, on a kubelet of that version.
-// It reports on the containers first, then on the edges in their order, then on the graph.
+// Validate returns the problems of p on a kubelet of that version: what cannot work, and what works in another
+// way than it seems. Findings about containers come first, then those about single edges in their order, then
+// those about the graph.
 func (p Plan) Validate(on Kubernetes) Findings {
 	v := validator{plan: p, on: on.orNewest(), judge: p.Judge(on)}
 	v.containers()
 	v.edges()
-	if v.found.Err() == nil { // a graph with unknown names would say nothing
+	if v.found.Err() == nil { // with unknown names, findings about the graph would be misleading
 		v.graph()
 	}
 	return v.found
@@ -86,8 +87,8 @@ type validator struct {
 	plan    Plan
 	on      Kubernetes
 	judge   *Judge
-	names   []string // of all containers; nil: not needed yet
-	guesses int      // how often a likely name for an unknown one was searched for
+	names   []string // names of all containers; nil until they are needed
+	guesses int      // number of suggestions made for unknown names
 	found   Findings
 }
 
@@ -124,7 +125,7 @@ func (v *validator) edges() {
 				Message: "everything waits for everything", Remedy: "name one of the two"})
 			continue
 		}
-		// A dependency must exist unless the edge is optional.
+		// A dependency must be in the pod unless the edge is optional.
 		if e.To != Everything {
 			v.known(e.To, e, "an edge delays")
 		}
@@ -139,11 +140,11 @@ func (v *validator) edges() {
 	}
 }
 
-// maxGuesses limits how often a likely name for an unknown one is searched for, since each search compares
-// it with all containers. A person corrects the first few names and runs the check again.
+// maxGuesses is the maximum number of suggestions for unknown names, because each of them requires a comparison
+// with all names. A person corrects the first few names and then runs the check again.
 const maxGuesses = 20
 
-// known adds a finding if the pod has no such container.
+// known adds a finding if the pod has no container of that name.
 func (v *validator) known(name string, e *Edge, subject string) {
 	if _, i := v.judge.Find(name); i >= 0 {
 		return
@@ -161,7 +162,7 @@ func (v *validator) known(name string, e *Edge, subject string) {
 	v.add(f)
 }
 
-// words adds a finding for each unknown word that is not empty.
+// words adds a finding for each reason that is not empty.
 func (v *validator) words(name string, e *Edge, unknown ...string) {
 	for _, reason := range unknown {
 		if reason != "" {
@@ -170,7 +171,7 @@ func (v *validator) words(name string, e *Edge, unknown ...string) {
 	}
 }
 
-// unknown returns the message for a value that is none of the words; empty for a valid value.
+// unknown returns an error message if a value is not one of the words; empty if it is valid.
 func unknown[T ~string](ws words[T], value T) string {
 	if value == "" && ws.zero != "" || slices.Contains(ws.rest, value) {
 		return ""

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// graph checks a plan in which all names and words are valid.
+// graph checks the graph of a plan whose names and words are all valid.
 func (v *validator) graph() {
 	if slices.ContainsFunc(v.plan.Edges, Edge.hasStar) {
 		x := v.plan.expander()
@@ -20,14 +20,14 @@ func (v *validator) graph() {
 	if path := full.cycle(); path != nil {
 		v.add(Finding{Code: Cycle, Level: Error, Names: path,
 			Message: (&CycleError{Path: path}).Error(), Remedy: "remove one of these edges"})
-		return // every other finding about the graph would repeat this one
+		return // every other finding about the graph would have the same cause
 	}
 	g := validatedGraph{plan: full, judge: full.Judge(v.on), all: full.cyclicWaits(everyWait)}
 	for i := range full.Edges {
 		e := &full.Edges[i]
 		from, at := g.judge.Find(e.From)
 		if at < 0 {
-			continue // optional and absent
+			continue // missing but optional
 		}
 		if v.condition(from, e) && v.keepable(&g, e) {
 			v.mechanism(&g, e)
@@ -35,16 +35,16 @@ func (v *validator) graph() {
 	}
 }
 
-// A validatedGraph is the state that the checks of all edges share.
+// A validatedGraph holds data that the checks of all edges share.
 type validatedGraph struct {
 	plan   Plan
 	judge  *Judge
 	all    cyclicWaits
-	probes *cyclicWaits // waits along edges and probes; nil: not needed yet
-	paths  int          // number of paths searched
+	probes *cyclicWaits // waits by edges and by health alone; nil until they are needed
+	paths  int          // number of paths that were searched
 }
 
-// cyclicWaits holds waits, and for each node the number of its strongly connected component.
+// cyclicWaits is a graph of waits with the number of the strongly connected component of each node.
 type cyclicWaits struct {
 	*waits
 	component []int32
@@ -55,12 +55,12 @@ func (p Plan) cyclicWaits(from source) cyclicWaits {
 	return cyclicWaits{w, w.graph.components()}
 }
 
-// closes reports whether an edge, which is one of the waits, is part of a cycle.
+// closes reports whether an edge is part of a cycle in the graph, which contains the edge.
 func (w cyclicWaits) closes(e *Edge) bool {
 	return w.together(point{e.From, reached(e.After)}, point{e.To, running})
 }
 
-// together reports whether two points wait for one another.
+// together reports whether each of two points waits for the other.
 func (w cyclicWaits) together(a, b point) bool {
 	return w.component[w.node(a)] == w.component[w.node(b)]
 }
@@ -77,7 +77,7 @@ func (v *validator) leftOut(x *expander, e *Edge) {
 	}
 }
 
-// condition reports whether From can ever reach the edge's condition.
+// condition reports whether From can ever reach the edge's condition. If not, it adds a finding.
 func (v *validator) condition(from Container, e *Edge) bool {
 	switch {
 	case e.After == Healthy && from.Health == NoHealth:
@@ -94,15 +94,15 @@ func (v *validator) condition(from Container, e *Edge) bool {
 	return true
 }
 
-// maxPaths limits the searches for a path, each of which takes time that grows with the plan. A person
-// corrects the first few and runs the check again.
+// maxPaths is the maximum number of searches for a path to be reported, because each takes time proportional to
+// the size of the plan. A person corrects the first few cycles and then runs the check again.
 const maxPaths = 20
 
-// keepable reports whether any mechanism could keep the edge: From must be able to reach the condition
-// without waiting, directly or not, for To to run.
+// keepable reports whether any mechanism could enforce the edge. For that, From must be able to reach the
+// condition while To does not run yet. If it cannot, keepable adds a finding.
 func (v *validator) keepable(g *validatedGraph, e *Edge) bool {
 	if !g.all.closes(e) {
-		return true // without a path along all waits there is none along some of them
+		return true // no cycle in the graph of all waits, so there is none in a part of it
 	}
 	if g.probes == nil {
 		probes := g.plan.cyclicWaits(edges | healthNeeds)
@@ -134,7 +134,7 @@ func remedyForOrder(j *Judge, e *Edge) string {
 	return fmt.Sprintf("make %s a sidecar (restartPolicy: Always) that is listed before %s, or make %s a plain container", e.From, e.To, e.To)
 }
 
-// mechanism checks the mechanism of the edge, if one is chosen.
+// mechanism adds findings about the edge's mechanism, if the edge names one.
 func (v *validator) mechanism(g *validatedGraph, e *Edge) {
 	if e.By == "" {
 		return

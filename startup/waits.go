@@ -5,20 +5,20 @@ import (
 	"strings"
 )
 
-// A moment is a stage in the life of a container. A container is spawned before it is running if something
-// in it waits, as a gate does.
+// A moment is a stage in the life of a container. A container can be spawned for some time before it is running,
+// because something inside it waits, such as a gate.
 type moment int32
 
 const (
 	spawned moment = iota // the kubelet has started the container
 	running               // its real command runs
-	passed                // the kubelet has gone on to the next container of its list
+	passed                // the kubelet has continued with the next container of its list
 	healthy
 	ended
-	moments // number of moments
+	moments // number of the moments above
 )
 
-// reached returns the moment at which a condition is fulfilled.
+// reached returns the moment at which a container reaches a condition.
 func reached(c Condition) moment {
 	switch c {
 	case Healthy:
@@ -36,13 +36,13 @@ type point struct {
 	at   moment
 }
 
-// waits is a graph of points. The nodes of one container are consecutive.
+// waits is a graph whose nodes are points. The nodes of one container are consecutive.
 type waits struct {
 	numbers numbers
 	graph   graph
 }
 
-// node returns the node of a point.
+// node returns the number of a point's node. It adds the node if necessary.
 func (w *waits) node(p point) int32 {
 	n := w.numbers.number(p.name)*int32(moments) + int32(p.at)
 	for len(w.graph) <= int(n) {
@@ -59,19 +59,19 @@ func (w *waits) add(p point, on ...point) {
 	}
 }
 
-// A source is a set of the reasons to wait that a graph of waits includes.
+// A source is a set of reasons for waits. A graph of waits contains only those with these reasons.
 type source int
 
 const (
 	edges       source = 1 << iota // the plan's edges
-	healthNeeds                    // the containers that a container's health depends on
+	healthNeeds                    // a container's health depends on other containers
 	listOrder                      // the kubelet's own order
 	everyWait   = edges | healthNeeds | listOrder
 )
 
-// waits returns which container waits for which in p, which has no stars. It assumes that the dependent
-// waits inside its container, as with a gate. No mechanism waits later, so a deadlock in this graph is a
-// deadlock with every mechanism.
+// waits returns the graph of the waits between the containers of p, whose wildcards must have been expanded. For
+// each edge it assumes that To waits inside its container, as with a gate. With any other mechanism To waits even
+// earlier. So if this graph has a deadlock, the pod has it with every mechanism.
 func (p Plan) waits(from source) *waits {
 	w := &waits{}
 	for _, c := range p.Containers {
@@ -95,13 +95,13 @@ func (p Plan) waits(from source) *waits {
 	return w
 }
 
-// addListOrder adds the kubelet's own order. An init container starts when the previous one is done: a plain
-// one when it has completed, a sidecar when it has started, or is healthy if the kubelet can tell. Plain
-// containers start after all init containers, and one with a postStart hook holds the next one back. Source:
-// kubernetes v1.34.4 pkg/kubelet/kuberuntime, computeInitContainerActions (kuberuntime_container.go) and
+// addListOrder adds the kubelet's own order. An init container starts when the previous one is done: a plain one
+// when it has completed; a sidecar when it is healthy, if the kubelet can detect that, else when it has started.
+// Plain containers start after all init containers. A plain container with a postStart hook delays the next one.
+// Source: kubernetes v1.34.4 pkg/kubelet/kuberuntime, computeInitContainerActions (kuberuntime_container.go) and
 // SyncPod step 8 (kuberuntime_manager.go).
 func (p Plan) addListOrder(w *waits) {
-	var before []point // the previous container, which itself waits for all earlier ones
+	var before []point // the point for which the next container waits; it waits for all earlier containers
 	for _, inits := range []bool{true, false} {
 		for _, c := range p.Containers {
 			if c.inInitList() != inits {
@@ -114,7 +114,7 @@ func (p Plan) addListOrder(w *waits) {
 	}
 }
 
-// done returns the moment at which the kubelet goes on to the next container.
+// done returns the point at which the kubelet continues with the next container.
 func (c Container) done() point {
 	switch {
 	case c.Kind == Init:
@@ -126,8 +126,8 @@ func (c Container) done() point {
 	}
 }
 
-// path returns the containers on a path from one point to another along the waits, both included, without a
-// name twice in a row; nil if there is no path.
+// path returns the names of the containers on a path from one point to another, including both, without
+// consecutive duplicates; nil if there is no path.
 func (w *waits) path(from, to point) []string {
 	var out []string
 	start, end := w.node(from), w.node(to)
@@ -137,20 +137,20 @@ func (w *waits) path(from, to point) []string {
 	return slices.Compact(out)
 }
 
-// A Deadlock explains why a pod never starts: its containers wait for one another, by edges and by the
-// kubelet's order together.
+// A Deadlock is the reason why a pod never starts: containers wait for one another because of edges together with
+// the kubelet's order.
 type Deadlock struct {
-	Edges []Edge   // edges of the plan in the cycle, and edges whose mechanism makes the kubelet hold a container
-	Path  []string // one cycle: each container waits for the next, and the first name is repeated at the end
+	Edges []Edge   // edges in a cycle, and edges whose mechanism makes the kubelet wait forever
+	Path  []string // one cycle: each container waits for the next one, and the first name is repeated at the end
 }
 
 func (d *Deadlock) Error() string {
 	return "the pod would never start: " + strings.Join(d.Path, " -> ")
 }
 
-// Deadlock returns the deadlock of a pod, or nil if there is none. The pod's lists are in the plan's order,
-// and the mechanisms of its edges are in place. A plan without an edge has no deadlock: the pod's own
-// behaviour is not judged.
+// Deadlock returns the deadlock of a pod; nil if there is none. The plan must describe the pod with the
+// mechanisms of its edges already written. A plan without edges has no deadlock, because the pod's own behaviour
+// is not examined.
 func (p Plan) Deadlock() *Deadlock {
 	var d Deadlock
 	w := p.cyclicWaits(everyWait)
