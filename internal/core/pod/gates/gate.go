@@ -9,29 +9,29 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Gate describes the behaviour of gates. The zero value is the behaviour of the agent's gates; the other
-// values are faults that the verifier must find.
+// A Gate is a variant of the behaviour of gates. The zero value is how the agent's gates behave. The other values
+// are faults that the verifier must find.
 type Gate struct {
-	// AcceptsStale: the gate accepts a record of any incarnation and sandbox.
+	// AcceptsStale means that the gate accepts a record of any incarnation and sandbox.
 	AcceptsStale bool
 
-	// OnlyFirst: the gate waits only at the first start of its container in a sandbox.
+	// OnlyFirst means that the gate waits only at the first start of its container in a sandbox.
 	OnlyFirst bool
 
-	// StopsAtOnce: the gate passes SIGTERM on without waiting for its dependents.
+	// StopsAtOnce means that the gate passes SIGTERM on without waiting for the containers that depend on it.
 	StopsAtOnce bool
 }
 
 // A record is the published state of a container.
 type record struct {
 	status startup.Status
-	fresh  bool // its writer is alive and holds the lock on the file
+	fresh  bool // the process that wrote it is alive and holds the lock on the file
 	here   bool // it was written in this sandbox
 	ended  bool // it records the end of the container
 }
 
-// sleeps reports whether container i's command begins some time after its container and does not wait for
-// the state of others: it sleeps, or it polls a limited number of times.
+// sleeps reports whether the command of container i begins later than the container, without a wait for the state
+// of others: it sleeps first, or polls a limited number of times.
 func (s State) sleeps(i int) bool {
 	return slices.ContainsFunc(s.rules.edges, func(e edge) bool {
 		return e.to == i && (e.By == startup.Sleep || e.By == startup.BoundedLoop && !s.reached(e))
@@ -40,7 +40,7 @@ func (s State) sleeps(i int) bool {
 
 func (s State) reached(e edge) bool { return e.from >= 0 && s.c[e.from].status.Reached(e.After) }
 
-// LoopSucceeded reports whether a container with bounded loops need not wait until they give up, because
+// LoopSucceeded reports whether a container with bounded loops is ready to continue before they give up, because
 // everything that they probe has reached its condition.
 func (s State) LoopSucceeded(name string) bool {
 	loops := false
@@ -53,14 +53,14 @@ func (s State) LoopSucceeded(name string) bool {
 	return loops
 }
 
-// inside reports whether a wait inside To keeps the edge, without the kubelet.
+// inside reports whether To enforces the edge by a wait inside its container.
 func (e edge) inside() bool { return e.By == startup.Gate || e.probes() }
 
-// probes reports whether To sends requests to From, and reads no record of From.
+// probes reports whether To sends requests to From instead of reading From's record.
 func (e edge) probes() bool { return e.By == startup.HealthLoop || e.By == startup.Wrapper }
 
-// MayRun reports whether the gate of a container opens at that time. For a container that only sleeps it is
-// always true: the caller models the sleep.
+// MayRun reports whether the gate of a container may open at that time. It is true for a container that only
+// sleeps, because the caller models sleeps.
 func (s State) MayRun(name string, at time.Duration) bool { return s.mayRun(s.find(name), at) }
 
 func (s State) mayRun(i int, at time.Duration) bool {
@@ -75,7 +75,7 @@ func (s State) mayRun(i int, at time.Duration) bool {
 	return true
 }
 
-// waitsFor says in words why a container waits.
+// waitsFor returns a description of what a container waits for.
 func (s State) waitsFor(i int) string {
 	for _, e := range s.rules.edges {
 		if e.to == i && e.inside() && !s.decide(e, s.c[i].since).Open() {
@@ -90,7 +90,7 @@ func (s State) waitsFor(i int) string {
 	return "asleep"
 }
 
-// decide applies the rule of an edge to the status of From that To can see.
+// decide returns the decision of an edge, from the status of From that To can see.
 func (s State) decide(e edge, at time.Duration) startup.Decision {
 	waited := time.Duration(0)
 	if c := s.c[e.to]; c.phase == waiting {
@@ -99,9 +99,9 @@ func (s State) decide(e edge, at time.Duration) startup.Decision {
 	return e.Decide(s.seen(e), waited)
 }
 
-// seen returns the status of From that To can see. If the writer of a record is dead and the record does not
-// contain the end, the container was killed. A record of another sandbox is ignored. That a container
-// completed stays true after the death of the writer.
+// seen returns the status of From that To can see. A record of another sandbox is ignored. If the process that
+// wrote a record is dead and the record does not contain the end of the container, the container was killed. A
+// completion in the record remains valid after the death of that process.
 func (s State) seen(e edge) startup.Status {
 	if e.from < 0 {
 		return startup.Status{Absent: true}
@@ -122,7 +122,7 @@ func (s State) seen(e edge) startup.Status {
 	}
 }
 
-// GivesUp reports whether the wait of a container's gate has timed out, so that the gate ends with an error.
+// GivesUp reports whether the wait of a container's gate has timed out, so that the gate exits with an error.
 func (s State) GivesUp(name string, at time.Duration) bool {
 	for _, e := range s.rules.edges {
 		if e.To == name && e.inside() && s.decide(e, at) == startup.GivenUp {
@@ -132,7 +132,7 @@ func (s State) GivesUp(name string, at time.Duration) bool {
 	return false
 }
 
-// Next returns the next time at which the timeout of a gate expires.
+// Next returns the next time at which the timeout of a waiting gate expires; false if there is none.
 func (s State) Next(now time.Duration) (time.Duration, bool) {
 	next, any := time.Duration(0), false
 	for _, e := range s.rules.edges {
@@ -146,8 +146,8 @@ func (s State) Next(now time.Duration) (time.Duration, bool) {
 	return next, any
 }
 
-// HoldsStop reports whether a container keeps running after SIGTERM, because its gate passes the signal on
-// only when all its dependents have ended.
+// HoldsStop reports whether a container keeps running after SIGTERM because its gate holds the signal back until
+// all containers that depend on it have ended.
 func (s State) HoldsStop(name string) bool {
 	if !s.deleted || s.rules.gate.StopsAtOnce {
 		return false
@@ -160,9 +160,9 @@ func (s State) HoldsStop(name string) bool {
 	return false
 }
 
-// OutlastGrace returns the containers that certainly still run when the grace period of a deleted pod ends,
-// and with it the kubelet's order of stops. The reason is a preStop that sleeps too long: the container's
-// own, or that of a container that stops before it, by the plan's gates or by the kubelet's order of
+// OutlastGrace returns the containers that are certain to be still running when the grace period of a deleted pod
+// ends; the kubelet then no longer keeps the order of stops. The cause is a preStop hook that sleeps too long: in
+// the container itself, or in one that must stop before it, because of a gate or of the kubelet's order of
 // sidecars.
 func OutlastGrace(pod kubelet.Pod, p startup.Plan) map[string]bool {
 	before := map[string][]string{} // by container: the containers that end before it
@@ -192,8 +192,8 @@ func OutlastGrace(pod kubelet.Pod, p startup.Plan) map[string]bool {
 	return out
 }
 
-// IgnoresStop reports whether SIGTERM does not end a container: a shell that waits in a loop ignores the
-// signal, and the command after the loop never gets it.
+// IgnoresStop reports whether SIGTERM does not end a container. While a shell waits in a loop it ignores the
+// signal, and the command after the loop never receives it.
 func (s State) IgnoresStop(name string) bool {
 	i := s.find(name)
 	return i >= 0 && (s.c[i].deaf || s.waitsDeaf(i))
@@ -205,13 +205,13 @@ func (s State) waitsDeaf(i int) bool {
 	})
 }
 
-// An Obligation is a restart of From that To must follow and has not followed yet.
+// An Obligation is a restart of From to which To must react and has not reacted yet.
 type Obligation struct {
 	Edge     startup.Edge
-	Enforced bool // by a gate, which sees the restart
+	Enforced bool // To has a gate, which will react to the restart
 }
 
-// Obligations returns the restarts that dependents have not followed yet.
+// Obligations returns the restarts to which the dependent containers have not reacted yet.
 func (s State) Obligations() []Obligation {
 	var out []Obligation
 	for n, e := range s.rules.edges {
@@ -222,7 +222,7 @@ func (s State) Obligations() []Obligation {
 	return out
 }
 
-// Notify tells To of the edge that From has restarted.
+// Notify records that To was notified of a restart of From, and returns that event.
 func (s State) Notify(e startup.Edge, at time.Duration) (State, startup.Timeline) {
 	s = s.clone()
 	for n, o := range s.rules.edges {

@@ -5,16 +5,16 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Move is one transition of a pod. It is an event that the kubelet sees, or one inside a container that
-// the kubelet does not see; then the event has only a container and a time.
+// A Move is one transition of a pod: an event that the kubelet sees, or a change inside a container that the
+// kubelet does not see. For the latter, Event contains only the container and the time.
 type Move struct {
 	Kind  MoveKind      `json:"move"`
 	Event kubelet.Event `json:"event"`
 	Edge  *startup.Edge `json:"edge,omitempty"`  // for Notified
-	Fault string        `json:"fault,omitempty"` // the kind of the fault, if it is one
+	Fault string        `json:"fault,omitempty"` // the kind of the injected fault, if the transition is one
 }
 
-// MoveKind is the kind of a transition.
+// MoveKind is the type of a transition.
 type MoveKind string
 
 const (
@@ -22,10 +22,10 @@ const (
 	Released  MoveKind = "released" // the gate of a container opens
 	Recovered MoveKind = "healthy"
 	Sickened  MoveKind = "unhealthy"
-	Notified  MoveKind = "notified" // a gate tells its container that From has restarted
+	Notified  MoveKind = "notified" // a gate notifies its container of a restart of From
 )
 
-// Apply makes the transition, and returns the events that result.
+// Apply applies the transition to both models, and returns the resulting events.
 func (m Move) Apply(k *kubelet.State, s *State) (happened startup.Timeline) {
 	name, at := m.Event.Container, m.Event.At
 	switch m.Kind {

@@ -8,22 +8,22 @@ import (
 	"outrider.dev/startup"
 )
 
-// A State describes the inside of the containers of one pod.
+// A State is the state of the inside of a pod's containers.
 type State struct {
 	rules   *rules
 	c       []container
-	pending []bool // per edge: From has restarted, and To has not followed yet
+	pending []bool // by edge: From has restarted, and To has not reacted yet
 	deleted bool
 }
 
-// rules never change; all states of a pod share them.
+// rules holds what never changes. All states of a pod share it.
 type rules struct {
 	containers []startup.Container
 	edges      []edge
 	gate       Gate
 }
 
-// An edge has the indexes of its ends; -1 if the pod has no such container.
+// An edge is an edge with the indexes of its containers; -1 if the pod has no such container.
 type edge struct {
 	startup.Edge
 	from, to int
@@ -32,8 +32,8 @@ type edge struct {
 type container struct {
 	phase       phase
 	status      startup.Status
-	sick        bool // it was healthy in this incarnation and no longer is
-	deaf        bool // it ignored the stop signal, because a shell was waiting; there is no second one
+	sick        bool // it was healthy in this incarnation, and is not any more
+	deaf        bool // it ignored SIGTERM because a shell was waiting; SIGTERM is sent only once
 	incarnation int
 	since       time.Duration // when the wait began
 	record      record
@@ -47,7 +47,7 @@ const (
 	runs // the command runs
 )
 
-// New returns the state of a pod in which nothing has run yet.
+// New returns the initial state of a pod: nothing has run yet.
 func New(p startup.Plan, g Gate) State {
 	p = p.Expand()
 	r := &rules{containers: p.Containers, gate: g}
@@ -59,8 +59,8 @@ func New(p startup.Plan, g Gate) State {
 	return State{rules: r, c: make([]container, len(p.Containers)), pending: make([]bool, len(r.edges))}
 }
 
-// Follow applies the timeline of an event of the kubelet, and returns the timeline with the events inside
-// the containers.
+// Follow applies the timeline that results from an event of the kubelet. It returns the timeline completed with
+// the events inside the containers.
 func (s State) Follow(e kubelet.Event, happened startup.Timeline) (State, startup.Timeline) {
 	if len(happened) == 0 {
 		return s, nil
@@ -75,7 +75,7 @@ func (s State) Follow(e kubelet.Event, happened startup.Timeline) (State, startu
 	return s, out
 }
 
-// Killed is the exit code after SIGKILL.
+// Killed is the exit code of a container that was ended by SIGKILL.
 const Killed = 137
 
 func (s State) clone() State {
@@ -107,8 +107,8 @@ func (s *State) see(ev startup.Event, silent bool) startup.Timeline {
 	return startup.Timeline{ev}
 }
 
-// newSandbox resets the containers, none of which has run in the new sandbox. The volume with the published
-// states belongs to the pod, and outlives its sandboxes.
+// newSandbox resets the containers, because none has run in the new sandbox. The published states are kept,
+// because their volume belongs to the pod and not to the sandbox.
 func (s *State) newSandbox(at time.Duration) {
 	for i := range s.c {
 		c := &s.c[i]
@@ -117,8 +117,8 @@ func (s *State) newSandbox(at time.Duration) {
 	clear(s.pending)
 }
 
-// begin handles a container that the kubelet has started. Its command runs at once, unless a gate or a loop
-// in it waits.
+// begin handles the start of a container by the kubelet. The container's command starts at once, unless a gate or
+// a loop in the container waits.
 func (s *State) begin(i int, ev startup.Event) startup.Timeline {
 	c := &s.c[i]
 	c.incarnation, c.sick, c.deaf = ev.Incarnation, false, false
@@ -131,7 +131,7 @@ func (s *State) begin(i int, ev startup.Event) startup.Timeline {
 	return startup.Timeline{ev}
 }
 
-// command starts the command of a container.
+// command handles the start of the command of a container.
 func (s *State) command(i int, ev startup.Event) startup.Timeline {
 	c := &s.c[i]
 	for n, e := range s.rules.edges {
@@ -159,14 +159,14 @@ func (s *State) end(i int, ev startup.Event, silent bool) {
 	}
 }
 
-// Release opens the gate of a waiting container.
+// Release lets the command of a waiting container start.
 func (s State) Release(name string, at time.Duration) (State, startup.Timeline) {
 	i := s.find(name)
 	s = s.clone()
 	return s, s.command(i, startup.Event{Container: name, What: startup.IsStarted, At: at, Incarnation: s.c[i].incarnation})
 }
 
-// SetHealth makes a container with a running command healthy, or unhealthy.
+// SetHealth makes a container healthy or unhealthy. Its command must be running.
 func (s State) SetHealth(name string, healthy bool, at time.Duration) (State, startup.Timeline) {
 	s = s.clone()
 	c := &s.c[s.find(name)]
@@ -187,11 +187,11 @@ func (s State) find(name string) int {
 // Runs reports whether the command of a container runs, not only its gate.
 func (s State) Runs(name string) bool { i := s.find(name); return i >= 0 && s.c[i].phase == runs }
 
-// Waits reports whether a container runs, and its command does not.
+// Waits reports whether a container runs but its command does not yet.
 func (s State) Waits(name string) bool { i := s.find(name); return i >= 0 && s.c[i].phase == waiting }
 
-// Probe returns the answer to a probe of the kubelet. The second result is false while the gate does not
-// answer.
+// Probe returns the result of a kubelet's probe. The second result is false if the probe blocks, because the gate
+// does not answer yet.
 func (s State) Probe(a kubelet.Action) (ok, answered bool) {
 	switch {
 	case a.Which == kubelet.Startup && a.Handler == kubelet.Gate:
@@ -203,21 +203,21 @@ func (s State) Probe(a kubelet.Action) (ok, answered bool) {
 	return s.Healthy(a.Container), true
 }
 
-// StartedUp is the result of the startup probe that a container's gate answers: the command runs, and the
-// command's own startup probe has succeeded if that is its health report.
+// StartedUp returns the result of the startup probe that a container's gate answers. It is true if the command
+// runs and, in case the command has a startup probe of its own, that has succeeded.
 func (s State) StartedUp(name string) bool {
 	return s.Runs(name) && (s.rules.containers[s.find(name)].Health != startup.StartupProbe || s.Healthy(name))
 }
 
-// Healthy reports whether a container is healthy.
+// Healthy reports whether the command of a container is healthy.
 func (s State) Healthy(name string) bool { i := s.find(name); return i >= 0 && s.c[i].status.Healthy }
 
-// Alive is the result of a liveness probe: the command runs, and has not become unhealthy. A container that
-// is not healthy yet is alive.
+// Alive returns the result of a liveness probe. It is true if the command runs and has not become unhealthy after
+// it was healthy.
 func (s State) Alive(name string) bool { return s.Runs(name) && !s.c[s.find(name)].sick }
 
-// CanBeHealthy reports whether a container's command runs, and the commands of all containers that its
-// health needs.
+// CanBeHealthy reports whether the command of a container runs, and the commands of all containers on which its
+// health depends.
 func (s State) CanBeHealthy(name string) bool {
 	if !s.Runs(name) {
 		return false
@@ -229,12 +229,12 @@ func (s State) CanBeHealthy(name string) bool {
 // Deleted reports whether the pod was deleted.
 func (s State) Deleted() bool { return s.deleted }
 
-// RanOnce reports whether the command of every container ran in this sandbox.
+// RanOnce reports whether the command of every container has been started in this sandbox.
 func (s State) RanOnce() bool {
 	return !slices.ContainsFunc(s.c, func(c container) bool { return !c.status.Ran })
 }
 
-// Reached reports whether From of the edge has reached the edge's condition.
+// Reached reports whether From has reached the edge's condition.
 func (s State) Reached(e startup.Edge) bool {
 	i := s.find(e.From)
 	return i >= 0 && s.c[i].status.Reached(e.After)

@@ -12,18 +12,18 @@ import (
 
 const dockerIO = "docker.io"
 
-// A credential is a registry's credential. No error message contains it.
+// A credential holds the credentials for a registry. Error messages never contain them.
 type credential struct {
 	user, password string
-	refresh        string // identitytoken: it is exchanged for a token
-	bearer         string // registrytoken: a token
+	refresh        string // identitytoken, which is exchanged for a token
+	bearer         string // registrytoken, which is used as it is
 
-	host   string // the registry, under the name that images use
-	file   string // the configuration file; empty: none
-	helper bool   // the file names a credential helper for the registry
+	host   string // the registry, by the name that images contain
+	file   string // the configuration file; empty if there is none
+	helper bool   // the file has a credential helper for the registry instead of credentials
 }
 
-// advice says what to do when a registry denies access.
+// advice returns what the user can do if the registry denies access.
 func (c credential) advice() string {
 	switch {
 	case c.file == "":
@@ -36,10 +36,9 @@ func (c credential) advice() string {
 	return "check its credentials in " + c.file
 }
 
-// A config is Docker's config.json, which is also the content of a Secret of type
-// kubernetes.io/dockerconfigjson. We do not read it through go-containerregistry's keychain, which would run
-// the helper programs that the file names, and does not know the kubelet's rule that an entry may be for a
-// path.
+// A config is the content of Docker's config.json, and of a Secret of type kubernetes.io/dockerconfigjson. It is
+// not read by go-containerregistry's keychain, for two reasons: the keychain would run the helper programs that
+// the file names, and unlike the kubelet it does not support entries for a path.
 type config struct {
 	Auths map[string]struct {
 		Auth          string `json:"auth"` // base64 of user:password
@@ -54,8 +53,8 @@ type config struct {
 	file string
 }
 
-// readConfig reads the file; without a file name it returns an empty config. Its errors do not quote the
-// file.
+// readConfig reads the file. If the name is empty, the config is empty too. Errors do not contain the content of
+// the file.
 func readConfig(file string) (config, error) {
 	c := config{file: file}
 	if file == "" {
@@ -86,7 +85,7 @@ func userOf(auth string) (user, password string, ok bool) {
 	return user, password, ok
 }
 
-// of returns the credentials of a repository. If several entries match, the longest path counts.
+// of returns the credentials for a repository. If several entries match, the one with the longest path is used.
 func (c config) of(host, repo string) credential {
 	out, best := credential{host: host, file: c.file, helper: c.CredsStore != ""}, -1
 	for key, a := range c.Auths {
@@ -99,7 +98,7 @@ func (c config) of(host, repo string) credential {
 			user, password, _ = userOf(a.Auth)
 		}
 		if user == "" && a.IdentityToken == "" && a.RegistryToken == "" {
-			continue // an empty entry refers to a helper
+			continue // an empty entry means that a helper has the credentials
 		}
 		best = len(at)
 		out.user, out.password, out.refresh, out.bearer = user, password, a.IdentityToken, a.RegistryToken
@@ -111,7 +110,7 @@ func (c config) of(host, repo string) credential {
 	return out
 }
 
-// registryOf returns HOST or HOST/PATH for a key, which may be a URL: Docker Hub's is
+// registryOf returns HOST or HOST/PATH for a key of auths, which may be a URL. That of Docker Hub is
 // https://index.docker.io/v1/.
 func registryOf(key string) string {
 	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")

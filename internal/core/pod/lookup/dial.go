@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// newTransport returns the default transport. The author of a pod chooses a registry, and the registry
-// chooses other hosts by redirects. So the transport refuses to connect to this machine, to its link (such
-// as a cloud's metadata service), and to private networks that are not allowed. Exceptions are the insecure
-// registries and the proxies, which decide for themselves.
+// newTransport returns the transport that is used by default. The author of a pod chooses the registry, and the
+// registry can redirect to any host. Therefore the transport does not connect to this machine, to link-local
+// addresses (such as a cloud's metadata service), or to private networks that are not allowed. Insecure
+// registries and proxies are exempt; a proxy must check addresses itself.
 func newTransport(insecure []string, allowed []netip.Prefix, proxy func(*http.Request) (*url.URL, error)) *http.Transport {
-	var proxies sync.Map // hosts of the proxies in use
+	var proxies sync.Map // hosts of the proxies that were used
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxResponseHeaderBytes = 64 << 10
 	t.Proxy = nil
@@ -48,16 +48,16 @@ func newTransport(insecure []string, allowed []netip.Prefix, proxy func(*http.Re
 	return t
 }
 
-// Private has the networks that organisations use (RFC 1918, RFC 4193), and those that carriers and clouds
-// use internally (RFC 6598).
+// Private lists the networks that organisations use internally (RFC 1918, RFC 4193), and those that carriers and
+// clouds use internally (RFC 6598).
 var Private = prefixes("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "fc00::/7")
 
-// special has the other networks that are not part of the internet, and tunnels, from IANA's special-purpose
+// special lists the other networks that are not part of the internet, and tunnels, from IANA's special-purpose
 // address registries (RFC 6890).
 var special = prefixes("0.0.0.0/8", "192.0.0.0/24", "198.18.0.0/15", "240.0.0.0/4",
 	"::/96", "64:ff9b:1::/48", "100::/64", "2001::/23", "2002::/16", "fec0::/10")
 
-// nat64 is a network whose addresses have an IPv4 address in their last bytes (RFC 6052).
+// nat64 is the network whose addresses contain an IPv4 address in their last bytes (RFC 6052).
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 func prefixes(all ...string) (out []netip.Prefix) {
@@ -67,8 +67,8 @@ func prefixes(all ...string) (out []netip.Prefix) {
 	return out
 }
 
-// checkAddress refuses addresses of this machine and its link, and of networks that are neither part of the
-// internet nor allowed.
+// checkAddress returns an error for addresses of this machine, link-local addresses, and addresses in networks
+// that are neither part of the internet nor allowed.
 func checkAddress(address string, allowed []netip.Prefix) error {
 	at, err := netip.ParseAddrPort(address)
 	if err != nil {

@@ -15,21 +15,21 @@ import (
 	"outrider.dev/internal/core/pod/inject/imagecmd"
 )
 
-// Media types of OCI and of Docker.
+// Media types, of OCI and of Docker.
 var (
 	indexTypes    = []string{v1.MediaTypeImageIndex, "application/vnd.docker.distribution.manifest.list.v2+json"}
 	manifestTypes = []string{v1.MediaTypeImageManifest, "application/vnd.docker.distribution.manifest.v2+json"}
 	configTypes   = []string{v1.MediaTypeImageConfig, "application/vnd.docker.container.image.v1+json"}
 )
 
-// A document is an index or a manifest.
+// A document is an image index or an image manifest.
 type document struct {
-	platforms []v1.Descriptor // of an index: the platforms that may be Linux
+	platforms []v1.Descriptor // of an index: the entries that may be for Linux
 	config    *v1.Descriptor  // of a manifest
 }
 
-// parseDocument reads an index or a manifest. A document that could be both is refused, because the node's
-// runtime might choose the other reading (CVE-2021-41190).
+// parseDocument parses an index or a manifest. A document that could be parsed as both is refused, because the
+// node's runtime might parse it as the other one (CVE-2021-41190).
 func parseDocument(body []byte, contentType string) (document, error) {
 	var d struct {
 		MediaType string          `json:"mediaType"`
@@ -65,8 +65,8 @@ func parseDocument(body []byte, contentType string) (document, error) {
 	return document{}, unfitf("its manifest is neither an index nor a manifest of the types %s", strings.Join(slices.Concat(indexTypes, manifestTypes), ", "))
 }
 
-// linux returns the platforms of an index that a Linux node may choose. These include entries without a
-// platform, which only their configuration names.
+// linux returns the entries of an index that a Linux node might choose. They include entries without a platform,
+// whose platform is only known from their configuration.
 func linux(all []v1.Descriptor) ([]v1.Descriptor, error) {
 	var out []v1.Descriptor
 	for _, d := range all {
@@ -92,7 +92,7 @@ func linux(all []v1.Descriptor) ([]v1.Descriptor, error) {
 	return out, nil
 }
 
-// checkDescriptor refuses digests and sizes that cannot be read.
+// checkDescriptor returns an error if the digest is invalid or the content is too large.
 func checkDescriptor(d v1.Descriptor) error {
 	if err := d.Digest.Validate(); err != nil {
 		return unfitf("the digest %q in its manifest cannot be used: %v", d.Digest, err)
@@ -103,7 +103,7 @@ func checkDescriptor(d v1.Descriptor) error {
 	return nil
 }
 
-// parseConfig reads a configuration, and returns whether it is for Linux.
+// parseConfig parses an image configuration. It returns the command, and whether the image is for Linux.
 func parseConfig(body []byte) (imagecmd.Command, bool, error) {
 	var image v1.Image
 	if err := json.Unmarshal(body, &image); err != nil {

@@ -11,15 +11,15 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Flags holds the flags of the commands that can look up images.
+// Flags holds the values of the flags for looking up images. Several commands have these flags.
 type Flags struct {
 	on       bool
 	networks []string
 	o        Options
 }
 
-// Add adds the flags to a command. A look-up takes no longer than timeout. Unless a flag says otherwise,
-// registries may be in these networks, besides the internet.
+// Add defines the flags. The time for a look-up is limited by timeout. By default, registries may be in the
+// internet and in the given private networks.
 func (f *Flags) Add(fs *pflag.FlagSet, timeout time.Duration, networks []netip.Prefix) {
 	f.o.Timeout = timeout
 	for _, n := range networks {
@@ -31,8 +31,8 @@ func (f *Flags) Add(fs *pflag.FlagSet, timeout time.Duration, networks []netip.P
 	fs.StringSliceVar(&f.networks, "registry-network", f.networks, "private network, such as 10.0.0.0/8, in which --resolve-images may contact registries; may be repeated")
 }
 
-// Resolver returns the resolver that the flags describe; nil if look-ups are off. Proxy is the same as in
-// [Options].
+// Resolver returns a resolver with the settings of the flags; nil if look-ups are disabled. The parameter proxy
+// is [Options].Proxy.
 func (f *Flags) Resolver(proxy func(*http.Request) (*url.URL, error)) (*Resolver, error) {
 	f.o.Proxy = proxy
 	for _, n := range f.networks {

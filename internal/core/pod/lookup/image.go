@@ -17,16 +17,17 @@ import (
 	"outrider.dev/internal/core/pod/inject/imagecmd"
 )
 
-// Limits. Registries accept manifests up to 4 MiB (OCI distribution 1.1, "Pushing
-// Manifests"); configurations have a few KiB.
+// Limits for documents of registries. Registries accept manifests of up to 4 MiB (OCI distribution 1.1, "Pushing
+// Manifests"). A configuration has a few KiB.
 const (
 	maxBytes     = 4 << 20 // size of a document
 	maxPlatforms = 32
 	maxCommand   = 32 << 10 // bytes of a command, which becomes part of a pod
-	maxRequests  = 16       // concurrent requests of a resolver, each with up to maxBytes
+	maxRequests  = 16       // concurrent requests of a resolver, each with a response of up to maxBytes
 )
 
-// find looks up an image in its registry, and returns how long the answer is valid; 0 is forever.
+// find looks up an image in its registry. It also returns the time for which the result may be cached; 0 means
+// forever.
 func (r *Resolver) find(ctx context.Context, name reference.Named) (imagecmd.Command, time.Duration, error) {
 	repository, err := r.open(name)
 	if err != nil {
@@ -53,7 +54,7 @@ func (r *Resolver) find(ctx context.Context, name reference.Named) (imagecmd.Com
 	return c, tagLife, err
 }
 
-// byDigest adds how long an answer for a digest is valid.
+// byDigest adds the time for which a result for a digest may be cached.
 func byDigest(c imagecmd.Command, err error) (imagecmd.Command, time.Duration, error) {
 	if err != nil && !isUnfit(err) {
 		return c, failureLife, err
@@ -61,7 +62,7 @@ func byDigest(c imagecmd.Command, err error) (imagecmd.Command, time.Duration, e
 	return c, 0, err
 }
 
-// An unfit error reports an image whose command cannot be found, now or later.
+// An unfit error reports an image whose command cannot be used. Repeating the look-up does not help.
 type unfit struct{ why string }
 
 func (u *unfit) Error() string { return u.why }
@@ -73,8 +74,8 @@ func isUnfit(err error) bool {
 
 func unfitf(format string, args ...any) error { return &unfit{fmt.Sprintf(format, args...)} }
 
-// resolve returns the current digest of a tag. It uses HEAD, which does not count as a pull where a registry
-// limits pulls.
+// resolve returns the current digest of a tag. It tries HEAD first, because registries that limit the number of
+// pulls do not count it as a pull.
 func (g *repository) resolve(ctx context.Context, tag string) (digest.Digest, error) {
 	_, header, err := g.fetch(ctx, http.MethodHead, "manifests/"+tag)
 	if err != nil {
@@ -88,7 +89,7 @@ func (g *repository) resolve(ctx context.Context, tag string) (digest.Digest, er
 	return digest.FromBytes(body), err
 }
 
-// verified gets the content with a digest, and checks it.
+// verified fetches the content with the given digest, and verifies the digest.
 func (g *repository) verified(ctx context.Context, kind string, d digest.Digest) ([]byte, http.Header, error) {
 	if err := d.Validate(); err != nil {
 		return nil, nil, unfitf("its digest %q cannot be used: %v", d, err)
@@ -103,7 +104,7 @@ func (g *repository) verified(ctx context.Context, kind string, d digest.Digest)
 	return body, header, nil
 }
 
-// document gets an index or a manifest.
+// document fetches and parses an index or a manifest.
 func (g *repository) document(ctx context.Context, d digest.Digest) (document, error) {
 	body, header, err := g.verified(ctx, "manifests", d)
 	if err != nil {
@@ -112,7 +113,7 @@ func (g *repository) document(ctx context.Context, d digest.Digest) (document, e
 	return parseDocument(body, header.Get("Content-Type"))
 }
 
-// image returns the command of the image with a digest.
+// image returns the command of the image with the given digest.
 func (g *repository) image(ctx context.Context, d digest.Digest) (imagecmd.Command, error) {
 	doc, err := g.document(ctx, d)
 	if err != nil {
@@ -131,7 +132,8 @@ func (g *repository) image(ctx context.Context, d digest.Digest) (imagecmd.Comma
 	return c, err
 }
 
-// platforms returns the command of all platforms. It is an error if they differ.
+// platforms returns the command of an image for several platforms. It fails if the command differs between
+// platforms.
 func (g *repository) platforms(ctx context.Context, all []v1.Descriptor) (imagecmd.Command, error) {
 	type found struct {
 		command imagecmd.Command
@@ -189,7 +191,7 @@ func same(a, b imagecmd.Command) bool {
 	return slices.Equal(a.Entrypoint, b.Entrypoint) && slices.Equal(a.Cmd, b.Cmd)
 }
 
-// Words returns a command for messages, shortened.
+// Words returns a command as a quoted string for messages, shortened if it is long.
 func Words(c imagecmd.Command) string {
 	text := strings.Join(slices.Concat(c.Entrypoint, c.Cmd), " ")
 	if len(text) > 60 {

@@ -1,10 +1,9 @@
-// Package lookup finds out what an image runs: the ENTRYPOINT and CMD of its configuration, from its
-// registry, by digest. The kubelet uses them for a container that names no command of its own, and a gate
-// that wraps the command must know them in advance.
+// Package lookup finds the command of an image: the ENTRYPOINT and CMD of its configuration, which it fetches
+// from the registry by digest. The kubelet uses them for a container that sets no command, and a gate that wraps
+// the command must know them in advance.
 //
-// The package reads a few small documents and no layer. It checks all of them against their digest and a
-// size limit. An image for several platforms must run the same command on all Linux platforms, since the
-// node is not known yet.
+// The package fetches only a few small documents and no layer. It checks the digest and the size of each. An
+// image for several platforms must have the same command on all Linux platforms, since the node is not known yet.
 //
 //	lookup.go       the resolver and its cache
 //	image.go        from a name to a command
@@ -32,39 +31,39 @@ import (
 	"outrider.dev/internal/core/pod/inject/imagecmd"
 )
 
-// Options of a [Resolver]. A field that is zero means its default.
+// Options are the options of a [Resolver]. The zero value of a field means its default.
 type Options struct {
-	// Config is a file with credentials, in the form of Docker's config.json. It is read again for each
-	// look-up, so that it can be replaced. Default: anonymous requests.
+	// Config is a file with credentials in the format of Docker's config.json. It is read for each look-up, so
+	// that it can be replaced at any time. Default: requests are anonymous.
 	Config string
 
-	// Insecure lists registries, HOST or HOST:PORT, that are contacted by plain HTTP and may be on this
+	// Insecure lists registries (HOST or HOST:PORT) that are contacted over plain HTTP and may be on this
 	// machine. Default: none.
 	Insecure []string
 
-	// Networks lists networks besides the internet in which registries may be. Default: none.
+	// Networks lists private networks in which registries may be, in addition to the internet. Default: none.
 	Networks []netip.Prefix
 
-	// Proxy returns the proxy of a request, like the function in [http.Transport]. Default: none.
+	// Proxy returns the proxy for a request, like the field of [http.Transport]. Default: no proxy.
 	Proxy func(*http.Request) (*url.URL, error)
 
-	Timeout time.Duration // for one look-up with all its requests; default 3s
-	Entries int           // size of the cache; default 512
+	Timeout time.Duration // limit for a look-up with all its requests; default 3s
+	Entries int           // maximum number of cached results; default 512
 
-	Transport http.RoundTripper // default: a transport that does not connect to this machine, its link or networks that are not allowed
+	Transport http.RoundTripper // default: a transport that does not connect to this machine, link-local addresses or networks that are not allowed
 }
 
-// How long an answer is valid. The answer for a digest does not change.
+// Times for which results are cached. A result for a digest does not change and has no limit.
 const (
 	tagLife     = time.Minute
 	failureLife = 30 * time.Second
 )
 
-// A Resolver looks images up. It may be used from many goroutines.
+// A Resolver looks up commands of images. It is safe for concurrent use.
 type Resolver struct {
 	o      Options
 	client *http.Client
-	slots  chan struct{} // one for each request under way
+	slots  chan struct{} // semaphore for concurrent requests
 
 	mu    sync.Mutex
 	cache map[string]*entry
@@ -72,7 +71,7 @@ type Resolver struct {
 	lookups, failed atomic.Uint64
 }
 
-// New returns a resolver. The error is about the options.
+// New returns a resolver. It fails if an option is invalid or the file with credentials cannot be read.
 func New(o Options) (*Resolver, error) {
 	o.Timeout = cmp.Or(o.Timeout, 3*time.Second)
 	o.Entries = cmp.Or(o.Entries, 512)
@@ -92,16 +91,16 @@ func New(o Options) (*Resolver, error) {
 	return r, nil
 }
 
-// Counters counts look-ups since the start.
+// Counters are the numbers of look-ups since the resolver was created.
 type Counters struct {
 	Lookups uint64 // look-ups in a registry
 	Failed  uint64 // look-ups that found no command
 }
 
-// Counters returns the present numbers.
+// Counters returns the current numbers of look-ups.
 func (r *Resolver) Counters() Counters { return Counters{r.lookups.Load(), r.failed.Load()} }
 
-// Commands looks up several images at once. If an image has no command, its Why is the reason.
+// Commands looks up several images concurrently. If a look-up fails, the result's Why contains the error.
 func (r *Resolver) Commands(ctx context.Context, images []string) map[string]imagecmd.Command {
 	out := make([]imagecmd.Command, len(images))
 	var all sync.WaitGroup
@@ -121,10 +120,10 @@ func (r *Resolver) Commands(ctx context.Context, images []string) map[string]ima
 	return answers
 }
 
-// Command looks up one image. Concurrent look-ups of one image share the answer. An answer is cached for a
-// minute by tag, and forever by digest; a failure for half a minute.
+// Command looks up the command of an image. Concurrent look-ups of the same image share one result. A result is
+// cached for a minute by tag, and forever by digest; an error is cached for half a minute.
 func (r *Resolver) Command(ctx context.Context, image string) (imagecmd.Command, error) {
-	name, err := reference.ParseDockerRef(image) // if there is a digest, the tag does not count
+	name, err := reference.ParseDockerRef(image) // a tag is ignored if there is a digest
 	if err != nil {
 		return imagecmd.Command{}, fmt.Errorf("image %q: %w", image, err)
 	}
@@ -142,12 +141,12 @@ func (r *Resolver) Command(ctx context.Context, image string) (imagecmd.Command,
 	return c, nil
 }
 
-// An entry of the cache is an answer, or a look-up in progress.
+// An entry is an element of the cache: a result, or a look-up in progress.
 type entry struct {
 	done    chan struct{} // closed when the fields below are set
 	command imagecmd.Command
 	err     error
-	until   time.Time // end of its validity; zero: forever
+	until   time.Time // end of the time for which it is cached; zero: no end
 }
 
 func (e *entry) valid(now time.Time) bool {
@@ -159,8 +158,8 @@ func (e *entry) valid(now time.Time) bool {
 	}
 }
 
-// once calls find, unless its answer is cached or in progress. If this caller stops waiting, find continues,
-// and the next caller can use the answer.
+// once calls find, unless the result for the key is cached or in progress. If ctx ends, once returns, but find
+// continues, so that a later caller can use the result.
 func (r *Resolver) once(ctx context.Context, key string, find func(context.Context) (imagecmd.Command, time.Duration, error)) (imagecmd.Command, error) {
 	r.mu.Lock()
 	e, ok := r.cache[key]
@@ -189,7 +188,7 @@ func (r *Resolver) once(ctx context.Context, key string, find func(context.Conte
 	}
 }
 
-// evict makes room in a full cache: it removes the expired entries, or all entries if none has expired.
+// evict makes space in a full cache. It removes the expired entries, or all entries if none has expired.
 func (r *Resolver) evict() {
 	if len(r.cache) < r.o.Entries {
 		return

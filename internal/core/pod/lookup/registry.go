@@ -20,8 +20,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// A repository is one repository in a registry that serves OCI distribution 1.1. go-containerregistry
-// authenticates; its requests go through [repository.RoundTrip], which keeps our limits.
+// A repository is a repository of a registry that implements OCI distribution 1.1. go-containerregistry does the
+// authentication; it sends all requests through [repository.RoundTrip], which enforces our limits.
 type repository struct {
 	r          *Resolver
 	host, repo string
@@ -32,7 +32,7 @@ type repository struct {
 	authenticated http.RoundTripper // nil before the first request
 }
 
-// hub is the host that serves the images of docker.io.
+// hub is the registry host that serves images of docker.io.
 const hub = "registry-1.docker.io"
 
 func (r *Resolver) open(image reference.Named) (*repository, error) {
@@ -55,7 +55,7 @@ var hostPort = regexp.MustCompile(`^(` + reference.DomainRegexp.String() + `)$`)
 
 func isRegistry(host string) bool { return hostPort.MatchString(host) }
 
-// connect authenticates at the registry, once.
+// connect authenticates at the registry, unless that has been done.
 func (g *repository) connect(ctx context.Context) (http.RoundTripper, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -75,7 +75,7 @@ func (g *repository) connect(ctx context.Context) (http.RoundTripper, error) {
 	return g.authenticated, err
 }
 
-// fetch gets a manifest or a blob.
+// fetch returns a manifest or a blob, with the header of the response.
 func (g *repository) fetch(ctx context.Context, method, what string) ([]byte, http.Header, error) {
 	t, err := g.connect(ctx)
 	if err != nil {
@@ -100,16 +100,15 @@ func (g *repository) fetch(ctx context.Context, method, what string) ([]byte, ht
 	return body, res.Header, err
 }
 
-// A requestError says why a request failed. It contains only the host of the address: the URL of a redirect
-// may contain a signature that grants access.
+// A requestError reports why a request failed. It names only the host, because the URL of a redirect may contain
+// a signature that grants access.
 type requestError struct{ error }
 
-// RoundTrip sends a request and follows its redirects, within our limits for concurrent requests, for the
-// size of a response and for the targets of requests. The response's body is in memory; the body of a
-// failure is dropped.
+// RoundTrip sends a request and follows its redirects. It limits the number of concurrent requests, the size of
+// responses and the hosts. The body of the response is in memory, and is empty unless the status is 200.
 func (g *repository) RoundTrip(req *http.Request) (*http.Response, error) {
-	// The library tries TLS first even if the registry is insecure, and plain HTTP if TLS fails on a private
-	// network. Both are refused.
+	// The library tries TLS first even for an insecure registry, and falls back to plain HTTP if TLS fails in a
+	// private network. Both are refused.
 	if req.URL.Scheme != g.scheme && (g.scheme == "https" || req.URL.Host == g.host) {
 		return nil, fmt.Errorf("%s is not used by %s", req.URL.Host, req.URL.Scheme)
 	}
@@ -135,8 +134,8 @@ func (g *repository) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	res.Body = io.NopCloser(bytes.NewReader(body))
 	if req.URL.Path != "/v2/" {
-		// Only the first challenge counts: a later one would add scopes of the registry's
-		// choice to the token.
+		// Only the first challenge is used: with a later one the registry could make the token cover other
+		// scopes.
 		res.Header.Del("WWW-Authenticate")
 	}
 	return res, nil
@@ -160,8 +159,8 @@ func failure(req *http.Request, err error) error {
 	return requestError{err}
 }
 
-// explain translates an error of the library. It drops the library's own text, which may quote the registry,
-// or a token.
+// explain translates an error of the library. The library's text is dropped, because it may quote the registry's
+// response or a token.
 func (g *repository) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -181,7 +180,7 @@ func (g *repository) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("%s requires authentication in an unsupported way: it must be Basic, or Bearer with a token and a realm by https", g.host)
 }
 
-// refused returns an error that explains a response's status, and what helps.
+// refused returns an error for the status of a response, with advice.
 func (g *repository) refused(host string, status int) error {
 	advice := ""
 	switch status {
@@ -195,11 +194,11 @@ func (g *repository) refused(host string, status int) error {
 	return fmt.Errorf("%s answered %d %s%s", host, status, http.StatusText(status), advice)
 }
 
-// maxRedirects is enough for a registry that stores its blobs elsewhere.
+// maxRedirects is the maximum number of redirects. It is enough for registries that store blobs on other hosts.
 const maxRedirects = 5
 
-// checkRedirect lets a registry redirect, but not from TLS to plain HTTP, and not with credentials to
-// another host.
+// checkRedirect permits redirects, except from TLS to plain HTTP and for requests that contain a secret. A redirect
+// to another host is followed without credentials.
 func checkRedirect(req *http.Request, via []*http.Request) error {
 	first := via[0].URL
 	switch {

@@ -9,18 +9,18 @@ import (
 	"outrider.dev/startup"
 )
 
-// An Advice compares the possible mechanisms for one edge.
+// An Advice compares the mechanisms for one edge.
 type Advice struct {
-	Edge     startup.Edge `json:"edge"`               // By is the choice of [Choose]; empty if nothing fits
-	Supposed bool         `json:"supposed,omitempty"` // not requested: Advise assumes that the app should wait for its proxy
+	Edge     startup.Edge `json:"edge"`               // By is the choice of [Choose]; empty if no mechanism can be used
+	Supposed bool         `json:"supposed,omitempty"` // the edge is not requested: Advise assumes that the app should wait for its proxy
 	Ways     []Way        `json:"ways"`
 }
 
-// A Way is a mechanism that may keep the edge. Health is what releases the dependent in this pod, and Cost
-// is the measured delay.
+// A Way is a mechanism for the edge. Health is the report that lets the dependent container start in this pod.
+// Cost is the measured delay.
 type Way struct {
 	By     startup.Mechanism `json:"by"`
-	ByNode bool              `json:"byNode,omitempty"` // the node adds the gate, to any command
+	ByNode bool              `json:"byNode,omitempty"` // the node adds the gate, which can wrap any command
 	Health startup.Health    `json:"releasedBy,omitempty"`
 	Fits   bool              `json:"fits"`
 	Chosen bool              `json:"chosen"`
@@ -31,7 +31,7 @@ type Way struct {
 	Cost   *startcost.Delay  `json:"readyToStartSeconds,omitempty"` // nil if it was not measured
 }
 
-// A way is a mechanism, with the health report that releases the dependent.
+// A way is a mechanism with the health report that lets the dependent container start.
 type way struct {
 	by       startup.Mechanism
 	released startup.Health
@@ -47,9 +47,9 @@ var ways = []way{
 	{by: startup.Hold, released: startup.PostStart},
 }
 
-// Advise compares the mechanisms for each edge that the order of init containers does not keep already. If
-// the pod has no such edge, Advise assumes that all containers wait for the proxy, which injection may not
-// have added yet.
+// Advise compares the mechanisms for each edge, except for those that the order of init containers already keeps.
+// If no other edge exists, Advise assumes that all containers wait for the proxy, which injection may not have
+// added yet.
 func Advise(r podstart.Reading, on startup.Kubernetes) []Advice {
 	var out []Advice
 	for _, c := range Choose(r, on) {
@@ -88,7 +88,7 @@ func advice(r podstart.Reading, e startup.Edge, on startup.Kubernetes) Advice {
 	plan := r.ContainerPlan()
 	for _, w := range ways {
 		if w.by == startup.Gate && r.Node && !w.byNode {
-			continue // a gate in the pod comes after the node's gate, if the container names its command
+			continue // the nodes add the gates, so a gate in the pod is no alternative
 		}
 		one := startup.Plan{Containers: slices.Clone(plan.Containers)}
 		if _, i := one.Find(e.From); i >= 0 && w.released != "" && r.Facts[e.From].Probed {

@@ -11,17 +11,17 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Choice is the mechanism chosen for one edge, with the reasons.
+// A Choice is the mechanism that was chosen for an edge, with the reasons.
 type Choice struct {
-	Edge    startup.Edge // By is the mechanism; empty if none fits
+	Edge    startup.Edge // By is the mechanism; empty if none can be used
 	Why     []string
 	Answer  startup.Answer
-	Present *podstart.Found // the ordering in the pod that keeps the edge; nil if it must still be written
-	Refused []Option        // mechanisms that were preferred to the chosen one and do not fit
+	Present *podstart.Found // the ordering that already keeps the edge; nil if the edge must be written
+	Refused []Option        // mechanisms that would have been preferred but cannot be used
 	Warning string
 }
 
-// because has the reason for choosing each of [startup.Preferred].
+// because contains the reasons for choosing each of [startup.Preferred].
 var because = map[startup.Mechanism][]string{
 	startup.InitDone: {"the kubelet completes init containers first; nothing is to be written"},
 	startup.Gate:     {"the command is in the pod spec, and a gate keeps the edge at every start and when the pod stops"},
@@ -31,15 +31,15 @@ var because = map[startup.Mechanism][]string{
 
 var becauseNode = []string{"the node puts a gate before any command, in the pod spec or of the image; it keeps the edge at every start and when the pod stops"}
 
-// Choose picks the mechanism for each edge of a reading, on a kubelet of that version. The mechanism that
-// the edge names takes precedence over that of the pod's annotation, and both over [startup.Preferred]. If
-// the requested mechanism does not fit, the edge gets no mechanism, and the choice has the reason. An edge
-// that the pod already keeps, and that no annotation requests, does not change.
+// Choose returns the mechanism for each edge of a reading, on a kubelet of that version. A mechanism that the
+// edge names takes precedence over the one in the pod's annotation, and that over [startup.Preferred]. If the
+// requested mechanism cannot be used, the edge gets none, and the choice contains the reason. An edge that the
+// pod already keeps and no annotation requests remains as it is.
 func Choose(r podstart.Reading, on startup.Kubernetes) []Choice {
 	return newChooser(r, r.Plan().Expand(), on).all(false)
 }
 
-// ChooseRequested is [Choose] without the edges that the pod already keeps and that no annotation requests.
+// ChooseRequested is [Choose] for the requested edges alone.
 func ChooseRequested(r podstart.Reading, on startup.Kubernetes) []Choice {
 	plan := r.ContainerPlan()
 	plan.Edges = r.RequestedEdges()
@@ -58,8 +58,8 @@ func newChooser(r podstart.Reading, plan startup.Plan, on startup.Kubernetes) *c
 	return c
 }
 
-// all returns the choices for the edges of the plan. With requestedOnly it leaves out the edges that no
-// annotation requests.
+// all returns the choices for the edges of the plan; with requestedOnly only for those that an annotation
+// requests.
 func (c *chooser) all(requestedOnly bool) []Choice {
 	requested := startup.Plan{Containers: c.plan.Containers, Edges: c.pod.Requested}.Expand().Edges
 	at := startup.ByEnds(requested)
@@ -88,7 +88,7 @@ func (c *chooser) all(requestedOnly bool) []Choice {
 }
 
 func (c *chooser) noteUndone(all []Choice) {
-	adjacent := map[string][]Choice{} // by both ends of their edges
+	adjacent := map[string][]Choice{} // by the name of each of the edge's containers
 	for _, choice := range all {
 		e := choice.Edge
 		adjacent[e.From], adjacent[e.To] = append(adjacent[e.From], choice), append(adjacent[e.To], choice)
@@ -98,8 +98,9 @@ func (c *chooser) noteUndone(all []Choice) {
 	}
 }
 
-// undone adds a limit if other edges undo what the kubelet keeps of this one: To becomes a sidecar and so
-// starts before the hold of From, or From, which must only be started, waits within its container.
+// undone adds a limit if another edge prevents that the kubelet enforces this one. In the first case, To becomes
+// a sidecar and so starts before From and its hold. In the second case, From needs only be started, but waits
+// inside its container.
 func (c *chooser) undone(choice *Choice, adjacent map[string][]Choice) {
 	if choice.Edge.By != startup.Hold && choice.Edge.By != startup.Native {
 		return
@@ -119,24 +120,24 @@ func (c *chooser) undone(choice *Choice, adjacent map[string][]Choice) {
 	}
 }
 
-// A chooser chooses the mechanisms of the edges of one plan.
+// A chooser chooses the mechanisms for the edges of a plan.
 type chooser struct {
 	pod       podstart.Reading
-	plan      startup.Plan // without stars
+	plan      startup.Plan // with expanded wildcards
 	on        startup.Kubernetes
 	judge     *startup.Judge      // of the plan
-	order     []startup.Mechanism // the best first
+	order     []startup.Mechanism // mechanisms to try, best first
 	found     existing
-	moved     map[moved]*startup.Judge // judges of plans in which a container becomes a sidecar
-	deadlocks map[startup.Edge]string  // by ends and mechanism: the deadlock that the mechanism would cause
+	moved     map[moved]*startup.Judge // judges of the plan with one container made a sidecar
+	deadlocks map[startup.Edge]string  // by ends and mechanism: description of the deadlock that the mechanism would cause
 }
 
-// Findings returns what is wrong with the plan of the reading. It leaves out how well an edge is kept, and
-// findings about edges that one of the choices will keep.
+// Findings returns the problems of the reading's plan. It leaves out findings about the quality of a mechanism,
+// and findings about edges that one of the choices keeps.
 func Findings(r podstart.Reading, choices []Choice, on startup.Kubernetes) startup.Findings {
 	plan := r.Plan()
 	for i := range r.Requested {
-		plan.Edges[i].By = r.Requested[i].By // the requested mechanism, not the one that keeps it today
+		plan.Edges[i].By = r.Requested[i].By // the requested mechanism, not the one that the pod has
 	}
 	kept := KeptBy(choices)
 	return slices.DeleteFunc(plan.Validate(on), func(f startup.Finding) bool {
@@ -150,7 +151,7 @@ func Findings(r podstart.Reading, choices []Choice, on startup.Kubernetes) start
 	})
 }
 
-// KeptBy returns a function that reports whether one of the choices keeps an edge.
+// KeptBy returns a predicate that reports whether one of the choices keeps an edge.
 func KeptBy(choices []Choice) func(startup.Edge) bool {
 	kept := map[startup.Ends]bool{}
 	for _, c := range choices {
@@ -175,7 +176,7 @@ func (c *chooser) choose(e startup.Edge) Choice {
 	from, _ := c.judge.Find(e.From)
 	notInit := len(order) > 1 && order[0] == startup.InitDone && from.Kind != startup.Init
 	if notInit {
-		order = order[1:] // the common case; the reason why it does not fit matters only if nothing fits
+		order = order[1:] // for speed: the reason why InitDone cannot be used is needed only if no other mechanism can
 	}
 	for _, m := range order {
 		o := c.option(e, m)
@@ -203,7 +204,8 @@ func (c *chooser) choose(e startup.Edge) Choice {
 	return none
 }
 
-// writesNothing returns the reason why no mechanism will be written into the pod; empty if one may be.
+// writesNothing returns the reason why nothing will be written into the pod for an edge; empty if something may
+// be written.
 func (c *chooser) writesNothing(requested startup.Mechanism, source string) string {
 	switch {
 	case c.pod.Excluded != "":
@@ -214,8 +216,8 @@ func (c *chooser) writesNothing(requested startup.Mechanism, source string) stri
 	return ""
 }
 
-// unordered returns the choice for an edge when nothing may be written: only the kubelet's own order of init
-// containers stays.
+// unordered returns the choice for an edge if nothing may be written. The kubelet's own order of init containers
+// may keep the edge nevertheless.
 func (c *chooser) unordered(e startup.Edge, why string) Choice {
 	if o := c.option(e, startup.InitDone); o.Answer.Can() {
 		return c.chosen(e, o, because[o.By], nil)
@@ -224,12 +226,11 @@ func (c *chooser) unordered(e startup.Edge, why string) Choice {
 	return Choice{Edge: e, Why: []string{why}, Warning: e.To + " may run before " + e.From}
 }
 
-// candidates returns the mechanisms to try for an edge, best first. If one is requested it is the only
-// candidate, unless the order of init containers keeps the edge anyway.
+// candidates returns the mechanisms to try for an edge, best first. A requested mechanism is the only candidate,
+// unless the order of init containers keeps the edge in any case.
 func (c *chooser) candidates(e startup.Edge) []startup.Mechanism {
 	requested := e.By
-	// Avoid forbids only making a new sidecar: the kubelet keeps the order after a sidecar of the author's
-	// in any case.
+	// Avoid forbids only new sidecars. The kubelet always starts the author's own sidecars in order.
 	var own []startup.Mechanism
 	if from, at := c.judge.Find(e.From); at >= 0 && from.Kind == startup.Sidecar && !c.pod.Facts[e.From].Proxy {
 		own = append(own, startup.Native)
@@ -247,7 +248,7 @@ func (c *chooser) candidates(e startup.Edge) []startup.Mechanism {
 	return []startup.Mechanism{requested}
 }
 
-// chosen returns the choice of an option that fits.
+// chosen returns the choice of an option that can be used.
 func (c *chooser) chosen(e startup.Edge, o Option, why []string, refused []Option) Choice {
 	if o.By == startup.Native {
 		why = append(slices.Clip(why), released[o.Health])
@@ -259,7 +260,8 @@ func (c *chooser) chosen(e startup.Edge, o Option, why []string, refused []Optio
 	return out
 }
 
-// warning says what a choice does not keep, or what it costs.
+// warning returns a warning about guarantees that a choice does not give, or about its cost; empty if there is
+// none.
 func (c *chooser) warning(choice Choice, requested startup.Mechanism) string {
 	var out []string
 	e := choice.Edge
@@ -275,7 +277,7 @@ func (c *chooser) warning(choice Choice, requested startup.Mechanism) string {
 	return strings.Join(out, "; ")
 }
 
-// released says what lets the kubelet continue after a sidecar.
+// released contains explanations of what lets the kubelet continue after a sidecar.
 var released = map[startup.Health]string{
 	startup.PostStart:    "released by a blocking postStart, which the kubelet sees about 1 s sooner than a startup probe",
 	startup.StartupProbe: "released by its startup probe, which is there already",
@@ -283,7 +285,7 @@ var released = map[startup.Health]string{
 	startup.Report:       "released as soon as it runs",
 }
 
-// relevant removes InitDone: no one expects it for a container that is not an init container.
+// relevant removes InitDone, which nobody expects for a container that is not an init container.
 func relevant(refused []Option) []Option {
 	return slices.DeleteFunc(refused, func(o Option) bool { return o.By == startup.InitDone })
 }

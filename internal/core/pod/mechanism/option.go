@@ -9,14 +9,14 @@ import (
 	"outrider.dev/startup"
 )
 
-// An Option is the answer of a mechanism for an edge in this pod.
+// An Option is a mechanism for an edge, with its guarantees in this pod.
 type Option struct {
 	By     startup.Mechanism
 	Answer startup.Answer
-	Health startup.Health // what releases the dependent, in the pod that would be written
+	Health startup.Health // the report that lets the dependent container start, in the pod as it would be written
 }
 
-// WhyNot returns the reason why the option does not fit; empty if it fits.
+// WhyNot returns the reason why the mechanism cannot be used; empty if it can.
 func (o Option) WhyNot() string {
 	for _, l := range o.Answer.Limits {
 		if l.Fatal {
@@ -26,13 +26,14 @@ func (o Option) WhyNot() string {
 	return ""
 }
 
-// A moved identifies a move: the container at from becomes a sidecar, listed before the one at to.
+// A moved identifies a change of the plan: the container at index from becomes a sidecar that is listed before
+// the container at index to.
 type moved struct {
 	from, to int
-	holds    bool // it holds what follows until it is healthy
+	holds    bool // it holds back the following containers until it is healthy
 }
 
-// option returns the answer of m for e in the pod that would be written. The mechanism that e names is the
+// option returns the guarantees of m for e in the pod as it would be written. The mechanism that e names is the
 // requested one.
 func (c *chooser) option(e startup.Edge, m startup.Mechanism) Option {
 	requested := e.By
@@ -47,8 +48,8 @@ func (c *chooser) option(e startup.Edge, m startup.Mechanism) Option {
 	return Option{By: m, Answer: answer, Health: from.Health}
 }
 
-// asWritten returns From and the answer of e's mechanism in the pod that podspec.Write would make for this edge,
-// or the reason why it would refuse.
+// asWritten returns From, and the guarantees of e's mechanism, in the pod as podspec.Write would write it for
+// this edge; or else the reason why Write would refuse the edge.
 func (c *chooser) asWritten(e startup.Edge, requested startup.Mechanism) (startup.Container, startup.Answer, string) {
 	from, at := c.judge.Find(e.From)
 	to, toAt := c.judge.Find(e.To)
@@ -77,14 +78,14 @@ func (c *chooser) asWritten(e startup.Edge, requested startup.Mechanism) (startu
 		if reason := noHold(e, from, to); reason != "" {
 			return startup.Container{}, startup.Answer{}, reason
 		}
-		two := startup.Plan{Containers: []startup.Container{to, from}} // the other containers make no difference
+		two := startup.Plan{Containers: []startup.Container{to, from}} // the other containers have no influence
 		judge = movedBefore(two, 1, 0, startup.Plain, f, startup.Healthy).Judge(c.on)
 	}
 	from, _ = judge.Find(e.From)
 	return from, judge.Keeps(e.By, e), ""
 }
 
-// noHold returns the reason why podspec.Write would make no hold for an edge; empty if it would.
+// noHold returns the reason why podspec.Write would refuse a hold for the edge; empty if it would not.
 func noHold(e startup.Edge, from, to startup.Container) string {
 	if from.Kind != startup.Plain || to.Kind != startup.Plain {
 		return fmt.Sprintf("%s and %s are not both plain containers", e.From, e.To)
@@ -95,18 +96,18 @@ func noHold(e startup.Edge, from, to startup.Container) string {
 	return ""
 }
 
-// lacksHook reports whether an edge needs a postStart of From that waits, while From already has another
-// one.
+// lacksHook reports whether the edge needs a postStart hook in From that waits, but From already has another
+// postStart hook.
 func lacksHook(f podstart.Fact, e startup.Edge) bool {
 	needs := e.By == startup.Hold || e.By == startup.Native && e.After == startup.Healthy && !f.Starts
 	return needs && f.Hooked
 }
 
-// asSidecar returns the judge of the plan in which From, at index from, becomes a sidecar.
+// asSidecar returns the judge of the plan in which From becomes a sidecar. The indexes are those of From and To.
 func (c *chooser) asSidecar(e startup.Edge, from, to int) *startup.Judge {
 	key := moved{from, to, e.After == startup.Healthy}
 	if list := c.plan.Containers; list[from].Kind == startup.Plain && list[to].Kind == startup.Plain {
-		key.to = -1 // at the end of the init list, before all plain ones
+		key.to = -1 // at the end of the init list, before all plain containers
 	}
 	if c.moved[key] == nil {
 		written := movedBefore(c.plan, from, to, startup.Sidecar, c.pod.Facts[e.From], e.After)
@@ -115,7 +116,7 @@ func (c *chooser) asSidecar(e startup.Edge, from, to int) *startup.Judge {
 	return c.moved[key]
 }
 
-// noGate returns the reason why podspec.Write would make no gate for the edge; empty if it would.
+// noGate returns the reason why podspec.Write would refuse a gate for the edge; empty if it would not.
 func (c *chooser) noGate(e startup.Edge, requested startup.Mechanism) string {
 	switch missing := missingCommands(c.pod, e); {
 	case slices.Contains(missing, e.To):
@@ -126,8 +127,9 @@ func (c *chooser) noGate(e startup.Edge, requested startup.Mechanism) string {
 	return c.firstProcess(e, requested)
 }
 
-// firstProcess returns the reason why a gate, which would itself be process 1, does not fit the command of
-// one of the two containers. It is empty if the gate fits, or is requested anyway.
+// firstProcess returns the reason why a gate is not suitable for the edge: the command of one of the containers
+// must be process 1, which a gate would be instead. It is empty if neither command requires that, or if a gate is
+// requested explicitly.
 func (c *chooser) firstProcess(e startup.Edge, requested startup.Mechanism) string {
 	if requested == startup.Gate || c.pod.Start == startup.Gate {
 		return ""
@@ -140,7 +142,7 @@ func (c *chooser) firstProcess(e startup.Edge, requested startup.Mechanism) stri
 	return ""
 }
 
-// notLookedUp explains why a command is unknown even from the image.
+// notLookedUp returns the reason why a command is not known from the image.
 func notLookedUp(r podstart.Reading, name string) string {
 	switch why := r.Unknown[name]; {
 	case why != "":

@@ -7,19 +7,19 @@ import (
 	"outrider.dev/startup"
 )
 
-// An ordering is one that the pod already has, with the reason to keep it.
+// An ordering is an ordering that the pod already has, with the reason to keep it.
 type ordering struct {
 	*podstart.Found
 	why []string
 }
 
-// A keptEdge identifies an edge kept by a mechanism.
+// A keptEdge identifies an edge together with a mechanism.
 type keptEdge struct {
 	startup.Ends
 	by startup.Mechanism
 }
 
-// existing maps edges to the orderings by which the pod already keeps them.
+// existing maps edges to the orderings in the pod that keep them.
 type existing map[keptEdge]ordering
 
 func newExisting(found []podstart.Found) existing {
@@ -36,17 +36,16 @@ func newExisting(found []podstart.Found) existing {
 	return out
 }
 
-// of returns the ordering that keeps an edge by the mechanism that the edge names.
+// of returns the ordering in the pod that keeps an edge by the edge's mechanism; the zero value if there is none.
 func (ps existing) of(e startup.Edge) ordering { return ps[keptEdge{e.Ends(), e.By}] }
 
-// keeps reports whether the pod already keeps an edge, with its condition, by the mechanism that the edge
-// names.
+// keeps reports whether the pod already keeps an edge, with the same condition, by the edge's mechanism.
 func (ps existing) keeps(e startup.Edge) bool {
 	p := ps.of(e)
 	return p.Found != nil && slices.ContainsFunc(p.Edges, func(o startup.Edge) bool { return o.Ends() == e.Ends() && o.After == e.After })
 }
 
-// choice returns the choice of the mechanism that the pod already has.
+// choice returns a choice of the edge's mechanism, which the pod may already have.
 func (ps existing) choice(e startup.Edge, judge *startup.Judge) Choice {
 	p := ps.of(e)
 	return Choice{Edge: e, Answer: judge.Keeps(e.By, e), Why: p.why, Present: p.Found}

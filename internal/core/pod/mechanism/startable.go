@@ -7,16 +7,16 @@ import (
 	"outrider.dev/startup"
 )
 
-// maxDeadlocks limits how many mechanisms are taken back. A pod with more deadlocks is refused when it is
-// written.
+// maxDeadlocks is the maximum number of mechanisms that are withdrawn. A pod with more deadlocks is refused when
+// it is written.
 const maxDeadlocks = 20
 
-// startable takes mechanisms back until the pod that would be written can start. Each mechanism was chosen
-// for its own edge; together they may make containers wait for one another.
+// startable withdraws mechanisms from the choices until the pod as it would be written can start. Each mechanism
+// was chosen for its edge alone. Together they may make containers wait for one another.
 func (c *chooser) startable(all []Choice, requested func(startup.Edge) startup.Edge) {
 	order, err := c.plan.StartOrder()
 	if err != nil {
-		return // with a cycle of edges no mechanism helps
+		return // if the edges themselves have a cycle, no mechanism helps
 	}
 	for range maxDeadlocks {
 		deadlock := c.written(all, order).Deadlock()
@@ -33,9 +33,9 @@ func (c *chooser) startable(all []Choice, requested func(startup.Edge) startup.E
 	}
 }
 
-// weakest returns the index of the choice to take back from a deadlock. It considers only choices that must
-// still be written; it prefers edges that name no mechanism, and among these the mechanism that keeps least.
-// It returns -1 if there is none.
+// weakest returns the index of the choice to be withdrawn because of a deadlock; -1 if there is none. Only
+// choices that would be written are considered. Edges without a requested mechanism come first, and among these
+// the one whose mechanism gives the fewest guarantees.
 func weakest(all []Choice, deadlock []startup.Edge, requested func(startup.Edge) startup.Edge) int {
 	at, worst := -1, 0
 	for i, c := range all {
@@ -53,8 +53,8 @@ func weakest(all []Choice, deadlock []startup.Edge, requested func(startup.Edge)
 	return at
 }
 
-// written returns the plan of the pod that podspec.Write would make of the choices. The list order has each
-// container after those that it waits for.
+// written returns the plan of the pod as podspec.Write would write it with these choices. In order, each
+// container comes after those for which it waits.
 func (c *chooser) written(all []Choice, order []string) startup.Plan {
 	p := startup.Plan{Containers: slices.Clone(c.plan.Containers)}
 	moves := map[string][]startup.Edge{}
@@ -86,8 +86,8 @@ func (c *chooser) written(all []Choice, order []string) startup.Plan {
 	return p
 }
 
-// movedBefore returns the plan with the container at index from moved before the one at index to, as that
-// kind. It gets a hook if the edge needs one and the container has a probe.
+// movedBefore returns the plan in which the container at index from becomes of the given kind and is moved before
+// the container at index to. It gets a postStart hook if the edge needs one and the container has a probe.
 func movedBefore(plan startup.Plan, from, to int, kind startup.Kind, f podstart.Fact, after startup.Condition) startup.Plan {
 	list := slices.Clone(plan.Containers)
 	c := written(f, list[from], kind, after)
@@ -98,7 +98,7 @@ func movedBefore(plan startup.Plan, from, to int, kind startup.Kind, f podstart.
 		if to > from {
 			at--
 		}
-		if kind == startup.Sidecar && list[at].Kind == startup.Plain { // at the end of the init list
+		if kind == startup.Sidecar && list[at].Kind == startup.Plain { // to the end of the init list
 			at = slices.IndexFunc(list, func(c startup.Container) bool { return c.Kind == startup.Plain })
 		}
 		list = slices.Insert(list, at, c)
@@ -106,7 +106,8 @@ func movedBefore(plan startup.Plan, from, to int, kind startup.Kind, f podstart.
 	return startup.Plan{Containers: list, Edges: plan.Edges}
 }
 
-// written returns c as that kind, with the health report that podspec.Write gives it if an edge needs one.
+// written returns c with the given kind. If an edge waits for its health, the health report is the one that
+// podspec.Write would give it.
 func written(f podstart.Fact, c startup.Container, kind startup.Kind, after startup.Condition) startup.Container {
 	if c.Kind != startup.Init {
 		c.Kind = kind

@@ -11,9 +11,10 @@ import (
 	"outrider.dev/startup"
 )
 
-// Stronger explains in one sentence how to keep at every start the edges that the choices keep at most at
-// the first one; empty if there are none, or if nothing helps. It covers only plain containers that wait by
-// an annotation or for a proxy, because no setting gives the others a gate.
+// Stronger returns a sentence about weak edges: those that the choices keep at most at the first start, while a
+// gate would keep them at every start. The sentence explains how to get the gates. It is empty if there are no
+// such edges. Only edges to plain containers count that an annotation requests or that start at a proxy, because
+// no setting would give the others a gate.
 func Stronger(r podstart.Reading, choices []Choice, on startup.Kubernetes) string {
 	if r.Start == request.Off {
 		return ""
@@ -48,14 +49,14 @@ func Stronger(r podstart.Reading, choices []Choice, on startup.Kubernetes) strin
 	return fmt.Sprintf("%s keeps %s back at the first start at most; a gate would at every start: %s", names(by), names(weak), strings.Join(remedy, ", and "))
 }
 
-// weak reports whether the choice keeps its edge at most at the first start, while a gate would keep it at
+// weak reports whether the choice keeps its edge at most at the first start although a gate could keep it at
 // every start.
 func (c *chooser) weak(choice Choice, requested bool) bool {
 	return choice.Answer.Start != startup.EveryStart && (requested || c.pod.Facts[choice.Edge.From].Proxy) && c.gateWouldFit(choice.Edge)
 }
 
-// MissingCommands returns the containers that wait for a proxy at most at the first start, because a gate
-// would need a command that the pod does not have. Each is listed once, in order.
+// MissingCommands returns the containers whose wait for a proxy is weak (see [Stronger]) because the pod does not
+// contain the command that a gate would need. Each is listed once, in order.
 func MissingCommands(r podstart.Reading, choices []Choice, on startup.Kubernetes) (out []string) {
 	if r.Start == request.Off {
 		return nil
@@ -69,8 +70,8 @@ func MissingCommands(r podstart.Reading, choices []Choice, on startup.Kubernetes
 	return out
 }
 
-// gateWouldFit reports whether a gate could replace the mechanism of an edge to a plain container, once the
-// commands are known.
+// gateWouldFit reports whether a gate could replace the mechanism of an edge to a plain container if the commands
+// were known.
 func (c *chooser) gateWouldFit(e startup.Edge) bool {
 	to, _ := c.judge.Find(e.To)
 	if e.By == "" || to.Kind != startup.Plain || c.pod.Facts[e.To].Proxy {
@@ -80,8 +81,8 @@ func (c *chooser) gateWouldFit(e startup.Edge) bool {
 	return c.judge.Keeps(startup.Gate, e).Can() && (len(missingCommands(c.pod, e)) > 0 || c.option(e, startup.Gate).Answer.Can())
 }
 
-// missingCommands returns the containers whose command a gate for that edge needs, but the pod does not
-// have.
+// missingCommands returns those containers of an edge whose command is not in the pod, although a gate for the
+// edge needs it.
 func missingCommands(r podstart.Reading, e startup.Edge) (out []string) {
 	if r.Node {
 		return nil
@@ -95,7 +96,7 @@ func missingCommands(r podstart.Reading, e startup.Edge) (out []string) {
 	return out
 }
 
-// names joins the names, sorted, each once.
+// names returns the distinct names, sorted and separated by commas.
 func names(all []string) string {
 	return strings.Join(slices.Compact(slices.Sorted(slices.Values(all))), ", ")
 }

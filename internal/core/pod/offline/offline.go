@@ -17,19 +17,19 @@ import (
 	"outrider.dev/internal/core/pod/podfile"
 )
 
-// A File is a file of manifests.
+// A File is a file with manifests.
 type File struct {
 	Name string
 	Data []byte
 }
 
-// Options of [Inject].
+// Options are the options of [Inject].
 type Options struct {
 	Inject    inject.Options
-	Namespace string            // for objects that do not name one
-	Labels    map[string]string // labels of that namespace, added to those in its document
+	Namespace string            // namespace of objects that do not name one
+	Labels    map[string]string // labels of that namespace, in addition to those in its manifest
 
-	// Pod injects one pod; default: [inject.Pod].
+	// Pod injects one pod. Default: [inject.Pod].
 	Pod func(*corev1.Pod, inject.Namespace, inject.Options) (inject.Result, error)
 }
 
@@ -44,14 +44,14 @@ func (m Message) String() string {
 	return fmt.Sprintf("%s: %s: document %d: %s: %s", m.Level, m.Object.File, m.Object.Document, m.Object, m.Text)
 }
 
-// A Result holds the files after the change.
+// A Result holds the files after [Inject] or [Uninject].
 type Result struct {
 	Files   []File
-	Refused int // number of pods
+	Refused int // number of refused pods
 
-	what    string // what was done, in one word
+	what    string // "injected" or "uninjected"
 	changes []podfile.Change
-	reasons map[string][]string // by key
+	reasons map[string][]string // by [key]
 }
 
 type injection struct {
@@ -61,8 +61,8 @@ type injection struct {
 	result     Result
 }
 
-// Inject injects the pods of all files. The function report gets the messages as they occur. It is told of a
-// refused pod too, and Inject goes on with the other pods.
+// Inject injects the pods of all files. It calls report for each message. If a pod is refused, that is a message
+// too, and Inject continues with the other pods.
 func Inject(files []File, o Options, report func(Message)) (Result, error) {
 	if o.Pod == nil {
 		o.Pod = inject.Pod
@@ -71,7 +71,7 @@ func Inject(files []File, o Options, report func(Message)) (Result, error) {
 	return in.run(files, in.pod)
 }
 
-// run changes the pods of all files.
+// run applies change to the pods of all files.
 func (in *injection) run(files []File, change func(podfile.Object) (*corev1.Pod, error)) (Result, error) {
 	for _, f := range files {
 		out, changes, err := podfile.Rewrite(f.Name, f.Data, change)
@@ -84,8 +84,8 @@ func (in *injection) run(files []File, change func(podfile.Object) (*corev1.Pod,
 	return in.result, nil
 }
 
-// namespaces returns the namespaces of all files. They are read first, because a namespace may come after
-// its pods.
+// namespaces returns the namespaces that the files define. They are needed before the pods are read, because a
+// namespace may be defined after its pods.
 func namespaces(files []File, o Options) map[string]inject.Namespace {
 	out := map[string]inject.Namespace{}
 	for _, f := range files {
@@ -116,7 +116,7 @@ func (in *injection) refuse(report func(level, format string, args ...any), refu
 	}
 }
 
-// pod injects one pod; nil means that the pod does not change.
+// pod injects one pod. The result is nil if the pod does not change.
 func (in *injection) pod(o podfile.Object) (*corev1.Pod, error) {
 	report := in.reporter(o)
 	if o.NoPod != nil {
@@ -155,18 +155,18 @@ func (in *injection) pod(o podfile.Object) (*corev1.Pod, error) {
 		if r.Pod == &o.Pod {
 			return nil, nil
 		}
-		return r.Pod, nil // it no longer has the earlier injection
+		return r.Pod, nil // without an earlier injection
 	}
 	in.result.reasons[key(o.File, o.Document, o.String())] = append([]string{"injected: " + r.Reason.Sentence}, r.Notes...)
 	return r.Pod, nil
 }
 
-// key identifies an object in a document.
+// key returns a string that identifies an object of a document.
 func key(file string, document int, object string) string {
 	return fmt.Sprintf("%s/%d/%s", file, document, object)
 }
 
-// Diff returns the changes and their reasons, document by document.
+// Diff returns the differences of all changed documents, each with the reasons for the changes.
 func (r Result) Diff() []byte {
 	var b bytes.Buffer
 	for _, c := range r.changes {
@@ -182,7 +182,7 @@ func (r Result) Diff() []byte {
 	return b.Bytes()
 }
 
-// Text returns all files as one.
+// Text returns all files joined by [Join].
 func (r Result) Text() []byte {
 	var texts [][]byte
 	for _, f := range r.Files {
@@ -191,7 +191,8 @@ func (r Result) Text() []byte {
 	return Join(texts)
 }
 
-// Join returns several texts as one file, in which each text is a separate document for kubectl.
+// Join returns several texts as one file of YAML documents. Texts are separated such that kubectl reads each as
+// its own documents.
 func Join(texts [][]byte) []byte {
 	var b bytes.Buffer
 	for i, text := range texts {

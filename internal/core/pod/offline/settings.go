@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/settings"
 )
 
-// Settings says where the settings of the mesh come from. Errors name the flags of "outrider inject".
+// Settings names the sources of the mesh's settings. Error messages name the flags of "outrider inject".
 type Settings struct {
 	Values []string // files with values; later ones take precedence
 	Set    []string // single values in Helm's form; they take precedence over the files
@@ -22,10 +22,10 @@ type Settings struct {
 	ProbeKey string // file with the secret of [inject.DerivedProbeKey]; may be empty
 }
 
-// leastSecret is the shortest length of a secret that cannot be guessed.
+// leastSecret is the minimum length of a secret in bytes, so that it cannot be guessed.
 const leastSecret = 16
 
-// Read reads the settings into o. The notes are about settings without effect.
+// Read reads the settings into o. The notes concern settings that have no effect.
 func (s Settings) Read(o *inject.Options) (notes []string, err error) {
 	if notes, err = s.readValues(o); err != nil {
 		return nil, err
@@ -56,8 +56,8 @@ func (s Settings) Read(o *inject.Options) (notes []string, err error) {
 	return notes, nil
 }
 
-// readValues reads the files and single values together, as Helm does: later ones take precedence, and one
-// alone need not be complete. An error or a note names the source that it is about.
+// readValues reads the files and the single values and merges them as Helm does: later ones take precedence, and
+// only the merged values need to be complete. Errors and notes name the source that causes them.
 func (s Settings) readValues(o *inject.Options) (notes []string, err error) {
 	sources, all, err := s.sources()
 	if err != nil {
@@ -80,7 +80,7 @@ func (s Settings) readValues(o *inject.Options) (notes []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("--values and --set together: %w", err)
 	}
-	if incomplete { // warnings about all values together
+	if incomplete { // warnings that concern the merged values
 		for _, w := range warnings {
 			notes = append(notes, "--values and --set together: "+w)
 		}
@@ -96,14 +96,14 @@ func checked(values map[string]any) (settings.Values, []string, error) {
 	return settings.ParseValues(text)
 }
 
-// A source is a file with values or a single value, with the errors and warnings about it alone.
+// A source is a file with values, or a single value, with the error and the warnings that it causes by itself.
 type source struct {
 	name     string
 	warnings []string
 	err      error
 }
 
-// sources reads each source of values. It also returns all values together.
+// sources reads each source of values. The result all contains the merged values.
 func (s Settings) sources() (out []source, all map[string]any, err error) {
 	all = map[string]any{}
 	add := func(name string, values map[string]any) {

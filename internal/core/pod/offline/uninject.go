@@ -12,14 +12,14 @@ import (
 	"outrider.dev/internal/core/pod/podfile"
 )
 
-// Uninject undoes the injection of all files' pods. The function report gets the messages as they occur. A
-// pod whose record of the injection cannot be read is refused, and Uninject goes on with the other pods.
+// Uninject undoes the injection of the pods of all files. It calls report for each message. If the annotations of
+// an injection are invalid, the pod is refused, and Uninject continues with the other pods.
 func Uninject(files []File, report func(Message)) (Result, error) {
 	in := injection{report: report, result: Result{reasons: map[string][]string{}, what: "uninjected"}}
 	return in.run(files, in.undo)
 }
 
-// undo undoes the injection of one pod; nil means that the pod does not change.
+// undo undoes the injection of one pod. The result is nil if the pod does not change.
 func (in *injection) undo(o podfile.Object) (*corev1.Pod, error) {
 	report := in.reporter(o)
 	if o.NoPod != nil {
@@ -48,7 +48,7 @@ func (in *injection) undo(o podfile.Object) (*corev1.Pod, error) {
 	return pod, nil
 }
 
-// notInjected says why there is nothing to undo; empty if there is something.
+// notInjected returns the reason why there is nothing to undo; empty if the pod was injected.
 func notInjected(pod *corev1.Pod) string {
 	if _, injected := pod.Annotations[contract.Status]; injected {
 		return ""

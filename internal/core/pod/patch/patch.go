@@ -1,5 +1,5 @@
-// Package patch writes the difference of two pods as a JSON patch (RFC 6902). The patch keeps everything
-// that it does not change, including the fields of a newer Kubernetes, which our types do not have.
+// Package patch computes a JSON patch (RFC 6902) from two versions of a pod. The patch preserves everything that
+// does not differ, including fields of a newer version of Kubernetes, which our types do not have.
 package patch
 
 import (
@@ -22,13 +22,13 @@ type Operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Diff returns a patch that turns before into after. It identifies containers, volumes and other elements of
-// lists by their names. It patches an element that stays, and moves one whose position changes, so that
-// fields of a newer Kubernetes, which our types do not have, stay. Libraries that compare lists by position
-// would write such an element anew, without those fields.
+// Diff returns a patch that turns before into after. Elements of lists (containers, volumes and others) are
+// identified by name. An element that is in both lists is patched, and moved if its position differs, so that it
+// keeps fields of a newer version of Kubernetes, which our types do not have. A library that compares lists by
+// position would write such an element anew, without these fields.
 //
-// Diff compares the pods in memory, but only the fields that appear in their JSON. It converts only what
-// differs to JSON.
+// Diff compares the pods in memory, by the fields that their JSON contains. Only what differs is converted to
+// JSON.
 func Diff(before, after *corev1.Pod) []Operation {
 	var p patch
 	old := *before
@@ -53,7 +53,7 @@ var escaper = strings.NewReplacer("~", "~0", "/", "~1")
 
 func at(list string, i int) string { return list + "/" + strconv.Itoa(i) }
 
-// object compares two objects, structs or maps. The operation "add" also replaces a field.
+// object compares two objects, which are structs or maps. The operation "add" is also used to replace a field.
 func (p *patch) object(path string, old, new reflect.Value) {
 	var fields []field
 	if old.Kind() == reflect.Map {
@@ -77,18 +77,19 @@ func (p *patch) object(path string, old, new reflect.Value) {
 	}
 }
 
-// value compares the values of a field that both objects have.
+// value compares a field that both objects have.
 func (p *patch) value(path, name string, old, new reflect.Value) {
 	field := path + "/" + escaper.Replace(name)
 	if old.Kind() == reflect.Pointer && !old.IsNil() && !new.IsNil() {
 		old, new = old.Elem(), new.Elem()
 	}
 	switch t, key := old.Type(), identity(old, new); {
-	case t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler): // for example a quantity, which is one string in JSON
+	case t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler): // for example a quantity, which is a string in JSON
 		if !reflect.DeepEqual(old.Interface(), new.Interface()) && !sameJSON(old, new) {
 			p.add(field, new.Interface())
 		}
-	// Empty resources may be missing in the API server's object.
+	// Resources are compared as a whole if they are empty, because the API server's object may not have the
+	// field.
 	case old.Kind() == reflect.Struct && (name != "resources" || !old.IsZero()), old.Kind() == reflect.Map:
 		p.object(field, old, new)
 	case key != "":
@@ -106,15 +107,15 @@ func sameJSON(a, b reflect.Value) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-// A field is a field of a type's JSON, or a key of a map.
+// A field is a struct field with a JSON name, or a key of a map.
 type field struct {
 	name  string
 	key   reflect.Value
 	index []int
-	empty bool // the JSON leaves it out if it is empty
+	empty bool // it has the option omitempty
 }
 
-// of returns the field of an object; the zero value if the object's JSON does not have it.
+// of returns the value of the field in an object; the zero value if the object's JSON does not contain the field.
 func (f field) of(object reflect.Value) reflect.Value {
 	if f.key.IsValid() {
 		return object.MapIndex(f.key)
@@ -139,7 +140,7 @@ func (f field) of(object reflect.Value) reflect.Value {
 
 var known sync.Map // of reflect.Type, []field
 
-// jsonFields returns the fields of a type's JSON, sorted by name.
+// jsonFields returns the fields of a type with a JSON name, sorted by name.
 func jsonFields(t reflect.Type) []field {
 	if all, ok := known.Load(t); ok {
 		return all.([]field)
@@ -150,8 +151,8 @@ func jsonFields(t reflect.Type) []field {
 	return all
 }
 
-// namedFields returns the fields of a struct, including those of embedded structs without a name in JSON.
-// The parameter at is the index of the struct.
+// namedFields returns the fields of a struct with a JSON name, including those of embedded structs without one.
+// The parameter at is the index of the struct in the outermost one.
 func namedFields(t reflect.Type, at []int) (all []field) {
 	for i := range t.NumField() {
 		f, index := t.Field(i), append(slices.Clip(at), i)
@@ -167,8 +168,8 @@ func namedFields(t reflect.Type, at []int) (all []field) {
 	return all
 }
 
-// keysOfBoth returns the keys of two maps, without the keys that have the same text in both: a pod may have
-// a hundred thousand labels.
+// keysOfBoth returns the keys of two maps. Keys with equal strings as values in both are left out, since a pod
+// may have a hundred thousand labels.
 func keysOfBoth(old, new reflect.Value) (all []field) {
 	texts, _ := old.Interface().(map[string]string)
 	others, _ := new.Interface().(map[string]string)
@@ -185,8 +186,8 @@ func keysOfBoth(old, new reflect.Value) (all []field) {
 	return slices.CompactFunc(all, func(a, b field) bool { return a.name == b.name })
 }
 
-// identity returns the field that identifies the elements of two lists: the first one that all elements have
-// (patchMergeKey of k8s.io/api/core/v1); empty if there is none.
+// identity returns the name of the field that identifies the elements of two lists: the first of the possible
+// fields that all elements have (patchMergeKey of k8s.io/api/core/v1). It is empty if there is none.
 func identity(old, new reflect.Value) string {
 	if old.Kind() != reflect.Slice || old.Type().Elem().Kind() != reflect.Struct || old.Len() == 0 || new.Len() == 0 {
 		return ""
@@ -208,7 +209,7 @@ func all(list reflect.Value, key string) bool {
 	return true
 }
 
-// id returns a field of an element; the zero value if it has none.
+// id returns the named field of an element; the zero value if it has none.
 func id(element reflect.Value, key string) reflect.Value {
 	for _, f := range jsonFields(element.Type()) {
 		if f.name == key {
@@ -218,8 +219,9 @@ func id(element reflect.Value, key string) reflect.Value {
 	return reflect.Value{}
 }
 
-// list patches a list. It first removes elements, from the end, and then puts each element into its place,
-// from the beginning, so that each index is right when its operation is applied.
+// list patches a list. It first removes elements, from the end to the beginning. Then it adds or moves each
+// remaining element, from the beginning to the end. With this order the index in each operation is valid when
+// that operation is applied.
 func (p *patch) list(path, key string, old, new reflect.Value) {
 	type element struct {
 		id    any
@@ -256,12 +258,13 @@ func (p *patch) list(path, key string, old, new reflect.Value) {
 		}
 		p.object(at(path, j), now[j].value, want.value)
 	}
-	for i := len(now) - 1; i >= len(wanted); i-- { // a second element with the same name
+	for i := len(now) - 1; i >= len(wanted); i-- { // further elements with the name of another one
 		p.remove(at(path, i))
 	}
 }
 
-// moveContainers moves containers between the two lists of a spec. It changes old.
+// moveContainers adds operations that move containers from one list of the spec to the other. It applies them to
+// old.
 func (p *patch) moveContainers(old, new *corev1.PodSpec) {
 	type list struct {
 		name      string
@@ -283,7 +286,7 @@ func (p *patch) moveContainers(old, new *corev1.PodSpec) {
 			p.move(at("/spec/"+from.name, j), "/spec/"+to.name+"/0")
 			*to.here = slices.Insert(slices.Clone(*to.here), 0, c)
 			*from.here = slices.Delete(slices.Clone(*from.here), j, j+1)
-			if len(*from.here) == 0 && from.name == inits.name { // the JSON would keep an empty list, which our types cannot represent
+			if len(*from.here) == 0 && from.name == inits.name { // otherwise the JSON would keep an empty list, which old cannot represent
 				p.remove("/spec/" + from.name)
 			}
 		}
