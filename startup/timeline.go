@@ -29,7 +29,7 @@ const (
 	IsWaiting   What = "waiting"   // its gate or the kubelet holds it back
 	IsStarted   What = "started"   // the real command runs
 	IsHealthy   What = "healthy"   // as reported by its probe, its hook or itself
-	IsUnhealthy What = "unhealthy" // it was healthy before
+	IsUnhealthy What = "unhealthy" // it is no longer healthy
 	IsStopping  What = "stopping"  // a stop signal was sent to it
 	IsCompleted What = "completed" // it ended with exit code 0
 	HasFailed   What = "failed"    // it ended with another exit code, or could not be started

@@ -1,7 +1,8 @@
-// Package plan reports the start order of one object in a manifest: its edges, the mechanism for each, what
-// the mechanism does not guarantee, and the errors.
+// Package plan reports how the containers of an object in a manifest start: the edges, the mechanism for each
+// edge with the guarantees that it does not give, and the errors.
 //
-// Package podspec reads the pod and chooses the mechanisms. "outrider plan -o json" prints a [Report].
+// Package podspec reads the pod, and package mechanism chooses the mechanisms. "outrider plan -o json" prints a
+// [Report].
 package plan
 
 import (
@@ -21,26 +22,26 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Report is the plan of one object.
+// A Report is the result for one object.
 type Report struct {
 	podfile.Object
 	Kubernetes string              `json:"kubernetes"`
 	Containers []startup.Container `json:"containers"`
 	Edges      []Edge              `json:"edges"`
-	Expected   []string            `json:"expected,omitempty"` // containers that injection has not added yet
+	Expected   []string            `json:"expected,omitempty"` // containers for which others wait and which injection has not added yet
 	Found      []podstart.Found    `json:"found,omitempty"`
 	Findings   startup.Findings    `json:"findings,omitempty"`
 	Notes      []string            `json:"notes,omitempty"`
 	Advice     []mechanism.Advice  `json:"advice,omitempty"`
-	Stronger   string              `json:"stronger,omitempty"` // advice on what would keep more, in one sentence
+	Stronger   string              `json:"stronger,omitempty"` // a sentence about changes after which more edges would be kept at every start
 
 	On startup.Kubernetes `json:"-"`
 }
 
-// An Edge is an edge with the mechanism that keeps it.
+// An Edge is an edge with its mechanism and the guarantees of that.
 type Edge struct {
 	startup.Edge
-	Present  bool            `json:"present"` // the pod has it already
+	Present  bool            `json:"present"` // the pod already keeps the edge
 	Why      []string        `json:"why,omitempty"`
 	Evidence string          `json:"evidence,omitempty"`
 	Start    string          `json:"keepsStart"`
@@ -48,16 +49,17 @@ type Edge struct {
 	Limits   []startup.Limit `json:"limits,omitempty"`
 	Refused  []Refusal       `json:"refused,omitempty"`
 	Warning  string          `json:"warning,omitempty"`
-	Replace  string          `json:"replace,omitempty"` // an annotation that requests the same order and would be kept better
+	Replace  string          `json:"replace,omitempty"` // an annotation that requests the same order in a way that gives more guarantees
 }
 
-// A Refusal says why a mechanism was not chosen.
+// A Refusal is the reason why a mechanism was not chosen.
 type Refusal struct {
 	By     startup.Mechanism `json:"by"`
 	Reason string            `json:"reason"`
 }
 
-// New returns the report on an object for a Kubernetes version. With advise it also sets Report.Advice.
+// New returns the report on an object, on a given version of Kubernetes. Only with advise it contains
+// Report.Advice. It fails if the pod is invalid.
 func New(o podfile.Object, on startup.Kubernetes, advise bool) (Report, error) {
 	if err := podspec.Check(&o.Pod); err != nil {
 		return Report{}, invalid(o, err)
@@ -94,16 +96,16 @@ func New(o podfile.Object, on startup.Kubernetes, advise bool) (Report, error) {
 	return p, nil
 }
 
-// Where returns an object's file, document and name, with which the error messages about it begin.
+// Where returns the file, the document and the name of an object, for the beginning of error messages.
 func Where(o podfile.Object) string {
 	return fmt.Sprintf("%s: document %d: %s", o.File, o.Document, o)
 }
 
-// unkeepable lists the findings about plans that no mechanism can keep. The reason why one mechanism does not
-// fit is then of no use.
+// unkeepable lists the findings after which no mechanism can keep the plan. The reasons why single mechanisms
+// cannot be used are then of no interest.
 var unkeepable = []startup.Code{startup.Cycle, startup.UnknownContainer, startup.DuplicateName}
 
-// invalid lists the fields of a pod that the API server would refuse.
+// invalid returns an error with the paths of the object's fields in place of those of the pod's fields.
 func invalid(o podfile.Object, err error) error {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {
@@ -120,8 +122,8 @@ func invalid(o podfile.Object, err error) error {
 	return errors.Join(fields...)
 }
 
-// asWritten returns the pod in which the choices have turned plain containers into sidecars, and the plan
-// with the mechanisms of the choices.
+// asWritten returns the pod in which plain containers have become sidecars by the choices, and the plan with the
+// mechanisms of the choices.
 func asWritten(p kubelet.Pod, plan startup.Plan, choices []mechanism.Choice) (kubelet.Pod, startup.Plan) {
 	plan.Edges = nil
 	for _, c := range choices {
@@ -162,8 +164,7 @@ func (p Report) edge(r podstart.Reading, c mechanism.Choice, late map[string]boo
 	return e
 }
 
-// findings returns the errors and warnings about the plan, including one for each edge that no mechanism
-// keeps.
+// findings returns the errors and warnings about the plan, and an error for each edge that no mechanism keeps.
 func (p Report) findings(r podstart.Reading, choices []mechanism.Choice) startup.Findings {
 	found := mechanism.Findings(r, choices, p.On)
 	if found.Err() != nil || r.Start == request.Off {
@@ -177,7 +178,7 @@ func (p Report) findings(r podstart.Reading, choices []mechanism.Choice) startup
 	return found
 }
 
-// unkept returns the finding about an edge that is possible, but that no mechanism can keep.
+// unkept returns the error for an edge that no mechanism can keep.
 func unkept(r podstart.Reading, e startup.Edge) startup.Finding {
 	f := startup.Finding{Code: startup.UnsuitableMechanism, Level: startup.Error, Names: []string{e.To, e.From}, Edge: &e,
 		Message: fmt.Sprintf("no mechanism keeps %q", e)}
@@ -192,11 +193,11 @@ func unkept(r podstart.Reading, e startup.Edge) startup.Finding {
 	return f
 }
 
-// tolerable lists the findings about plans that may be broken but can run. The simulator, the verifier and
-// "outrider run" show what happens then.
+// tolerable lists findings about a plan that may not work but can be run. The simulator, the verifier and
+// "outrider run" show what happens in that case.
 var tolerable = []startup.Code{startup.UnsuitableMechanism, startup.UnsatisfiableEdge, startup.NeverHealthy, startup.NeverCompletes, startup.ProbeCycle}
 
-// CheckRunnable refuses an object that cannot be run. A plan that is not kept is no reason to refuse.
+// CheckRunnable returns an error if an object cannot be run. Edges that are not kept are no error.
 func CheckRunnable(o podfile.Object, on startup.Kubernetes) error {
 	p, err := New(o, on, false)
 	if err != nil {
@@ -206,7 +207,7 @@ func CheckRunnable(o podfile.Object, on startup.Kubernetes) error {
 	return p.Err()
 }
 
-// Err returns the first error of the plan; nil if the plan can work.
+// Err returns the first error among the findings; nil if there is none.
 func (p Report) Err() error {
 	for _, f := range p.Findings {
 		if f.Level == startup.Error {
@@ -216,15 +217,15 @@ func (p Report) Err() error {
 	return nil
 }
 
-// An Error reports a plan that cannot work. Remedy, which may be empty, says what would help.
+// An Error reports a plan that cannot work. Remedy is what the user can do; it may be empty.
 type Error struct{ Message, Remedy string }
 
 func (e *Error) Error() string { return e.Message }
 
-// Hint returns the text that a command prints after the error.
+// Hint returns Remedy. Commands print it after the error.
 func (e *Error) Hint() string { return e.Remedy }
 
-// Describe describes a container in a few words.
+// Describe returns a short description of a container.
 func (p Report) Describe(c startup.Container) string {
 	s := strings.TrimPrefix(c.String(), "container "+c.Name+" is ")
 	if slices.Contains(p.Expected, c.Name) { // injection decides its kind
@@ -233,8 +234,8 @@ func (p Report) Describe(c startup.Container) string {
 	return s
 }
 
-// Essential returns the edges that a picture needs. It leaves out the edges of the pod's own lists that
-// follow from other edges.
+// Essential returns the edges for a picture of the plan. It leaves out edges of the pod's list order that follow
+// from other edges.
 func (p Report) Essential() []Edge {
 	plan := startup.Plan{Containers: p.Containers}
 	waiting := map[string][]string{}
@@ -254,7 +255,7 @@ func (p Report) Essential() []Edge {
 	return out
 }
 
-// Order returns the containers in the order of their start, or in the pod's order if the plan has a cycle.
+// Order returns the containers in the order in which they start, or in the pod's order if the plan has a cycle.
 func (p Report) Order() []startup.Container {
 	plan := startup.Plan{Containers: p.Containers}
 	for _, e := range p.Edges {

@@ -19,20 +19,20 @@ import (
 // An Object is a pod, or an object with a pod template.
 type Object struct {
 	File     string `json:"file"`
-	Document int    `json:"document"` // 1 is the first of the file
+	Document int    `json:"document"` // number of the document in the file, from 1
 	Kind     string `json:"kind"`
 	Name     string `json:"name"`
 	Template string `json:"template,omitempty"` // field path of the pod template; empty for a pod
 
 	APIVersion string     `json:"-"`
-	Namespace  string     `json:"-"` // as in the document; empty if it names none
+	Namespace  string     `json:"-"` // as in the document; may be empty
 	Index      int        `json:"-"` // index among the objects of the document
 	Pod        corev1.Pod `json:"-"`
 	Unknown    []string   `json:"-"` // fields that this version of the API does not define
-	Claims     []string   `json:"-"` // volumes that a StatefulSet adds to its pods
+	Claims     []string   `json:"-"` // names of the volumes that a StatefulSet adds to its pods
 
-	// NoPod says why the template is not a pod's although it has containers. It is set only for kinds that
-	// are not Kubernetes' own, and only [Rewrite] handles such objects.
+	// NoPod is the error that explains why a template with containers is not a pod template. It is set only for
+	// kinds that are not part of Kubernetes. [Parse] leaves such objects out.
 	NoPod error `json:"-"`
 }
 
@@ -43,7 +43,7 @@ func (o Object) String() string {
 	return o.Kind + " " + o.Name
 }
 
-// Field returns the path in the object of a pod's field.
+// Field returns the path in the object of a field of its pod.
 func (o Object) Field(podField string) string {
 	if o.Template == "" {
 		return podField
@@ -51,11 +51,11 @@ func (o Object) Field(podField string) string {
 	return o.Template + "." + podField
 }
 
-// An InputError reports a document that cannot be used.
+// An InputError reports an invalid document.
 type InputError struct {
 	File     string
 	Document int
-	Line     int // the first line of the document in the file
+	Line     int // first line of the document in the file
 	Object   string
 	Field    string
 	Err      error
@@ -75,7 +75,7 @@ func (e *InputError) Error() string {
 
 func (e *InputError) Unwrap() error { return e.Err }
 
-// templates has the path of the pod template for kinds in which it is not spec.template.
+// templates contains the path of the pod template for the kinds in which it is not spec.template.
 var templates = map[string]string{
 	"Pod":     "",
 	"CronJob": "spec.jobTemplate.spec.template",
@@ -83,12 +83,12 @@ var templates = map[string]string{
 
 const usualTemplate = "spec.template"
 
-// ownGroups are the API groups whose kinds certainly have pod templates. For any other kind spec.template is
-// a pod template only if it can be read as one: an ApplicationSet, a VirtualMachine or a MachineDeployment
-// has something else there, and a Knative Service may leave names out.
+// ownGroups lists the API groups whose kinds always have a pod template. In other kinds, spec.template is a pod
+// template only if it can be decoded as one: that of an ApplicationSet, a VirtualMachine or a MachineDeployment
+// is something else, and that of a Knative Service may lack names.
 var ownGroups = []string{"", "apps", "batch", "extensions"}
 
-// own reports whether the template must be a pod's.
+// own reports whether the object is of a kind that must have a pod template.
 func (o Object) own() bool {
 	group, _, hasGroup := strings.Cut(o.APIVersion, "/")
 	if !hasGroup {
@@ -97,11 +97,11 @@ func (o Object) own() bool {
 	return slices.Contains(ownGroups, group) && (o.APIVersion != "" || slices.Contains(ownKinds, o.Kind))
 }
 
-// ownKinds are the kinds that are recognised without their API version.
+// ownKinds lists the kinds that are recognised without an API version.
 var ownKinds = []string{"Pod", "ReplicationController", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob"}
 
-// Parse returns the pods in a file's documents, YAML or JSON, and the kinds of the objects without a pod.
-// The error is an *InputError.
+// Parse returns the pods and pod templates in a file, YAML or JSON, and the kinds of the other objects. The error
+// is an [*InputError].
 func Parse(file string, data []byte) (objects []Object, others []string, err error) {
 	number := 0
 	for s := range manifest.Split(data) {
@@ -125,8 +125,8 @@ func Parse(file string, data []byte) (objects []Object, others []string, err err
 	return objects, others, nil
 }
 
-// Named returns the only object in a file with the given name. If the name is empty, it returns the only
-// object.
+// Named returns the only object with the given name, or the only object if the name is empty. It fails if there
+// is none or more than one.
 func Named(file string, objects []Object, name string) (Object, error) {
 	var names []string
 	var found []Object
@@ -158,8 +158,8 @@ func (p *parser) fail(object, field string, err error) error {
 	return &e
 }
 
-// mismatch explains an error about a value of a wrong type. The parameter raw is the object, or its pod
-// template.
+// mismatch explains an error about a value of a wrong type. The parameter raw is the JSON of the object or of its
+// pod template.
 func (p *parser) mismatch(o Object, raw []byte, err error) error {
 	if m := decodeerror.Find(raw, err); m != nil {
 		return p.fail(o.String(), o.Field(m.Field), m)
@@ -175,8 +175,8 @@ func (p *parser) document(text []byte) error {
 	return p.object(raw, "", "")
 }
 
-// object reads one object, or all objects of a list. An element of a list that has no apiVersion or kind
-// gets the given ones.
+// object reads one object, or all objects of a list. The parameters apiVersion and kind are used if the object
+// does not set these fields, as in some lists.
 func (p *parser) object(raw []byte, apiVersion, kind string) error {
 	var head struct {
 		APIVersion string `json:"apiVersion"`
@@ -232,7 +232,7 @@ func (p *parser) object(raw []byte, apiVersion, kind string) error {
 	return p.template(o, template)
 }
 
-// claimsOf returns the names of a StatefulSet's claims, if they can be read.
+// claimsOf returns the names of a StatefulSet's volume claim templates; none if they cannot be decoded.
 func claimsOf(raw []byte) (names []string) {
 	var claims []struct {
 		Metadata struct {
@@ -248,7 +248,7 @@ func claimsOf(raw []byte) (names []string) {
 	return names
 }
 
-// template reads the pod of o if the template is a pod's.
+// template reads the pod from template, if that is a pod template.
 func (p *parser) template(o Object, template []byte) error {
 	err := p.pod(o, template)
 	if err == nil || o.own() {
@@ -267,7 +267,7 @@ func (p *parser) template(o Object, template []byte) error {
 	return nil
 }
 
-// pod decodes the template of o and checks the fields that every pod must have.
+// pod decodes the pod template of o, and checks the fields that every pod must have.
 func (p *parser) pod(o Object, template []byte) error {
 	strict, err := kjson.UnmarshalStrict(template, &o.Pod)
 	if err != nil {
@@ -296,7 +296,7 @@ func (p *parser) pod(o Object, template []byte) error {
 	return nil
 }
 
-// templateAt returns the pod template at a path of names; false if there is none.
+// templateAt returns the pod template at a path; false if there is none.
 func templateAt(raw []byte, path string) ([]byte, bool) {
 	raw, ok := dig(raw, path)
 	if !ok {
@@ -306,7 +306,7 @@ func templateAt(raw []byte, path string) ([]byte, bool) {
 	return raw, ok
 }
 
-// dig returns the value at a path of names; false if there is none.
+// dig returns the value at a path of field names; false if there is none.
 func dig(raw []byte, path string) ([]byte, bool) {
 	for step := range strings.SplitSeq(path, ".") {
 		var level map[string]json.RawMessage

@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/base/manifest/decodeerror"
 )
 
-// A Change is one document before and after the change.
+// A Change is a document before and after [Rewrite].
 type Change struct {
 	File          string
 	Document      int
@@ -21,9 +21,9 @@ type Change struct {
 	Before, After string
 }
 
-// Rewrite returns the file with each pod replaced by the result of change; nil keeps the pod. Documents
-// without a changed pod keep their exact bytes. Rewrite stops at an error of change; an error in the file is
-// an *InputError.
+// Rewrite calls change for each pod and pod template, and returns the file with each replaced by the result; if
+// that is nil, it is kept. A document without a changed pod keeps its exact bytes. If change fails, Rewrite
+// returns that error. If the file is invalid, the error is an [*InputError].
 func Rewrite(file string, data []byte, change func(Object) (*corev1.Pod, error)) ([]byte, []Change, error) {
 	var out bytes.Buffer
 	var changes []Change
@@ -44,7 +44,7 @@ func Rewrite(file string, data []byte, change func(Object) (*corev1.Pod, error))
 			continue
 		}
 		if out.Write(s.Lead); bytes.HasPrefix(s.Lead, []byte("---")) && !bytes.HasSuffix(s.Lead, []byte("\n")) {
-			out.WriteByte('\n') // the body began on the same line as the dashes
+			out.WriteByte('\n') // the document began on the line of the "---"
 		}
 		out.Write(after)
 		changes = append(changes, Change{file, number, r.changed, string(s.Body), string(after)})
@@ -52,7 +52,7 @@ func Rewrite(file string, data []byte, change func(Object) (*corev1.Pod, error))
 	return out.Bytes(), changes, nil
 }
 
-// A rewriter changes the pods of one document.
+// A rewriter rewrites the pods of one document.
 type rewriter struct {
 	parser
 	change  func(Object) (*corev1.Pod, error)
@@ -106,7 +106,7 @@ func (r *rewriter) replace(d *manifest.Document, o Object, node *yaml.Node) erro
 	return nil
 }
 
-// templatePath returns the keys that lead to the pod.
+// templatePath returns the path to the pod template as a list of keys.
 func (o Object) templatePath() []string {
 	if o.Template == "" {
 		return nil

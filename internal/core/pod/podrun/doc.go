@@ -1,6 +1,6 @@
-// Package podrun describes a pod as it will run: [Of] gives it the containers that injection adds and the
-// order that it requests, [Lifecycle] translates it for the model of the kubelet, and [Unmodelled] lists what
-// that model leaves out.
+// Package podrun describes a pod as it will run. [Of] adds the containers that injection would add, and writes
+// the requested order. [Lifecycle] translates the pod for the model of the kubelet, and [Unmodelled] lists what
+// that model does not support.
 //
-// The simulator, the verifier and the local run take the pod from here, so that all of them run the same.
+// The simulator, the verifier and "outrider run" all use this package, so that they run the same pod.
 package podrun

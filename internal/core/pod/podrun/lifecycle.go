@@ -11,12 +11,11 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// Lifecycle returns the part of a pod that the kubelet's rules depend on: the containers with their restart
-// policies, hooks and probes, and the grace period. The containers are in the order of [podspec.Read]. A field that
-// the pod leaves out is 0, which means the API's default.
+// Lifecycle returns the part of a pod on which the kubelet's rules depend: the grace period, and the containers
+// with their restart policies, hooks and probes. The containers are in the order of [podspec.Read]. A field that
+// the pod does not set is 0, which means the API's default.
 //
-// It accepts any pod. A word that the API does not define, or a number that it would refuse, counts as left
-// out.
+// Lifecycle accepts any pod. A value that the API server would refuse is treated like one that is not set.
 func Lifecycle(pod *corev1.Pod) kubelet.Pod {
 	out := kubelet.Pod{Restart: policy(string(pod.Spec.RestartPolicy)), Grace: podGrace(pod.Spec.TerminationGracePeriodSeconds)}
 	for i := range pod.Spec.InitContainers {
@@ -73,8 +72,8 @@ func policy(word string) kubelet.RestartPolicy {
 	return ""
 }
 
-// podGrace returns a pod's grace period. 0 in a pod means SIGKILL at once, while 0 in a kubelet.Pod means
-// the default.
+// podGrace returns a pod's grace period. In a pod 0 means that SIGKILL follows at once, but in a kubelet.Pod 0
+// means the default, so the result is then one nanosecond.
 func podGrace(given *int64) time.Duration {
 	if given != nil && *given <= 0 {
 		return time.Nanosecond
@@ -86,7 +85,7 @@ func grace(given *int64) time.Duration {
 	if given == nil || *given < 0 {
 		return 0
 	}
-	return time.Duration(min(*given, int64(math.MaxInt32))) * time.Second // 68 years are enough, and do not overflow
+	return time.Duration(min(*given, int64(math.MaxInt32))) * time.Second // 68 years at most, to avoid an overflow
 }
 
 func hookHandler(h *corev1.LifecycleHandler) kubelet.Handler {

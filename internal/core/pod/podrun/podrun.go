@@ -13,30 +13,30 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Run is a pod in the form in which it will run: with the containers that injection has not added yet, and
-// with the requested order written into it.
+// A Run is a pod as it will run: with the containers that injection has not added yet, and with the requested
+// order written into it.
 type Run struct {
 	Pod  *corev1.Pod
-	Plan startup.Plan // without stars; By is empty if nothing keeps the edge
+	Plan startup.Plan // wildcards are expanded; By is empty if no mechanism keeps the edge
 
-	Added    []string       // containers that injection has not added yet; an empty container stands for each
-	Written  []startup.Edge // requested edges that the pod did not keep yet
-	Supposed []startup.Edge // not requested: it is assumed that an app should wait for its proxy
+	Added    []string       // containers that injection has not added yet, each of which Pod has without any fields but its name
+	Written  []startup.Edge // requested edges that the pod did not keep before
+	Supposed []startup.Edge // edges that are not requested: it is assumed that the app should wait for its proxy
 
-	Stronger string // advice on what would keep more, in one sentence
+	Stronger string // a sentence about changes after which more edges would be kept at every start
 
 	Facts map[string]podstart.Fact // by container
 	podspec.Times
 
-	// EndsWith lists for a container the containers after whose end it ends too, with status 0.
+	// EndsWith maps a container to other containers: it ends with status 0 when they have ended.
 	EndsWith map[string][]string
 }
 
-// Of returns the pod in the form in which it will run on a kubelet of that version. The mechanism of
-// each edge is the one in the pod, else the choice of [mechanism.Choose].
+// Of returns the pod as it will run on a kubelet of that version. An edge that the pod already keeps has the
+// mechanism from the pod, any other edge the one from [mechanism.Choose].
 //
-// If the pod has the proxy of a mesh and no edges except those of init containers, Of assumes that the
-// app should wait for the proxy.
+// If the pod has a mesh's proxy and no edges except those of init containers, Of assumes that the app should wait
+// for the proxy.
 func Of(pod *corev1.Pod, on startup.Kubernetes) (Run, error) {
 	r, err := podspec.Read(pod)
 	if err != nil {
@@ -62,8 +62,8 @@ func Of(pod *corev1.Pod, on startup.Kubernetes) (Run, error) {
 	return run, nil
 }
 
-// ends records which containers end after others. These are the helpers, by their gates, and our proxy, if
-// all its applications have a gate and the pod does not run for ever.
+// ends sets EndsWith. It contains the helpers, because of their gates, and our proxy, if all applications have a
+// gate and the pod can complete.
 func (run *Run) ends() {
 	run.EndsWith = map[string][]string{}
 	var apps []string
@@ -87,8 +87,8 @@ func (run *Run) ends() {
 	}
 }
 
-// withStandIns returns the pod with an empty container for each expected one, in the position that
-// [podstart.Reading.ContainerPlan] gives it.
+// withStandIns returns the pod with a container for each expected one, which has only a name. It is at the
+// position that [podstart.Reading.ContainerPlan] gives it.
 func withStandIns(pod *corev1.Pod, r podstart.Reading) *corev1.Pod {
 	out, always := pod.DeepCopy(), corev1.ContainerRestartPolicyAlways
 	for i, c := range r.ContainerPlan().Containers {
@@ -102,8 +102,8 @@ func withStandIns(pod *corev1.Pod, r podstart.Reading) *corev1.Pod {
 	return out
 }
 
-// choose returns the edges of the reading, each with its mechanism, and records which of them are to be
-// written, and which are assumed.
+// choose returns the edges of the reading with their mechanisms. It records the edges that must be written and
+// those that are only assumed.
 func (run *Run) choose(r podstart.Reading, on startup.Kubernetes) []startup.Edge {
 	var edges []startup.Edge
 	choices := mechanism.Choose(r, on)
@@ -124,7 +124,8 @@ func (run *Run) choose(r podstart.Reading, on startup.Kubernetes) []startup.Edge
 	return edges
 }
 
-// added returns the edges that Write added: the agent's own init container goes first.
+// added returns the edges in the written pod that are not in have. They start at the init container that copies
+// the agent.
 func added(r podstart.Reading, have []startup.Edge) []startup.Edge {
 	var out []startup.Edge
 	had := startup.ByEnds(have)

@@ -6,13 +6,13 @@ import (
 	"outrider.dev/startup"
 )
 
-// HoldNeedsHealth returns the reason why a hook cannot keep an edge with another condition.
+// HoldNeedsHealth returns the reason why a hold cannot keep an edge with a condition other than healthy.
 func HoldNeedsHealth(after startup.Condition) string {
 	return "a hook holds until its container is healthy, and not until it is " + string(after)
 }
 
-// OrderForHold returns the list in an order in which From stands before To, after all containers that From
-// waits for: its hook would hold those for ever. The others keep their order.
+// OrderForHold returns the list in an order for a hold: From comes before To, but after all containers for which
+// From waits, because its hook would hold them back forever. The order of the other containers does not change.
 func OrderForHold[T any](list []T, name func(T) string, e startup.Edge, needs startup.Dependency) []T {
 	first := slices.IndexFunc(list, func(c T) bool { return name(c) == e.From || name(c) == e.To })
 	var needed, from, others []T

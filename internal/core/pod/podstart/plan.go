@@ -7,8 +7,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// Meant returns e as the author of a work-around intended it: a command that polls a port is meant to wait
-// until the container behind it is healthy, if that container reports its health.
+// Meant returns e as the author of a work-around intended it: a command that polls a port should wait until the
+// container behind that port is healthy, if the container reports its health.
 func (r Reading) Meant(e startup.Edge) startup.Edge {
 	if c, known := r.Find(e.From); slices.Contains(startup.WorkArounds, e.By) && known && c.Health != startup.NoHealth {
 		e.After = startup.Healthy
@@ -16,8 +16,8 @@ func (r Reading) Meant(e startup.Edge) startup.Edge {
 	return e
 }
 
-// Plan returns all edges that the pod keeps or requests. A requested edge that the pod already keeps names
-// the mechanism; the best one if there are several.
+// Plan returns all edges that the pod keeps or that are requested. If the pod already keeps a requested edge, the
+// edge has that mechanism, or the best one if there are several.
 func (r Reading) Plan() startup.Plan {
 	p := r.ContainerPlan()
 	n := len(r.Requested)
@@ -43,7 +43,8 @@ func (r Reading) Plan() startup.Plan {
 	return p
 }
 
-// RequestedEdges returns the requested edges, each with the best mechanism by which the pod already keeps it.
+// RequestedEdges returns the requested edges. If the pod already keeps such an edge, By is the best mechanism
+// that does so.
 func (r Reading) RequestedEdges() []startup.Edge {
 	out := slices.Clone(r.Requested)
 	if len(out) == 0 {
@@ -66,12 +67,12 @@ func (r Reading) RequestedEdges() []startup.Edge {
 	return out
 }
 
-// contradicts reports whether e closes a cycle with the requested edges, and can be dropped.
+// contradicts reports whether e contradicts the requested edges by closing a cycle, and may be dropped.
 func contradicts(e startup.Edge, requested startup.Dependency) bool {
 	return e.By.GivesWay() && requested.Needs(e.From, e.To)
 }
 
-// Find returns a container of the pod, or an expected one.
+// Find returns the named container of the pod, or an expected one; false if there is none.
 func (r Reading) Find(name string) (startup.Container, bool) {
 	if c, i := (startup.Plan{Containers: r.Containers}).Find(name); i >= 0 {
 		return c, true
@@ -79,8 +80,9 @@ func (r Reading) Find(name string) (startup.Container, bool) {
 	return startup.Container{Name: name, Health: startup.Report, Named: true}, slices.Contains(r.Expected, name)
 }
 
-// ContainerPlan returns the containers without edges. The expected ones are where injection puts a proxy that others
-// wait for: before the init container that waits for it, as a sidecar, else as the first plain container.
+// ContainerPlan returns a plan with the containers and no edges. Expected containers are at the position where
+// injection puts a proxy: as a sidecar before the first init container that waits for it, else as the first plain
+// container.
 func (r Reading) ContainerPlan() startup.Plan {
 	p := startup.Plan{Containers: slices.Clone(r.Containers)}
 	at := slices.IndexFunc(p.Containers, func(c startup.Container) bool { return c.Kind == startup.Plain })
@@ -99,14 +101,14 @@ func (r Reading) ContainerPlan() startup.Plan {
 	return p
 }
 
-// Expecting returns r with one more container, which injection has not added yet.
+// Expecting returns a copy of r with another container that injection has not added yet.
 func (r Reading) Expecting(name string) Reading {
 	r.Facts, r.Expected = maps.Clone(r.Facts), slices.Clone(r.Expected)
 	r.Expect(name)
 	return r
 }
 
-// keptBy returns the best of the mechanisms by which the pod already keeps e.
+// keptBy returns the best mechanism in the pod that keeps e; empty if there is none.
 func keptBy(e startup.Edge, kept []startup.Edge) startup.Mechanism {
 	var best startup.Mechanism
 	for _, o := range kept {
@@ -122,10 +124,10 @@ func better(a, b startup.Mechanism) bool {
 	return slices.Index(startup.Mechanisms, a) < slices.Index(startup.Mechanisms, b)
 }
 
-// Note adds sentences for people.
+// Note adds sentences to the notes, which are for people.
 func (r *Reading) Note(sentences ...string) { r.Notes = append(r.Notes, sentences...) }
 
-// Expect adds a container that others wait for, and that injection has not added yet.
+// Expect adds a container for which others wait and which injection has not added yet.
 func (r *Reading) Expect(name string) {
 	r.Expected = append(r.Expected, name)
 	r.Facts[name] = Fact{Command: true, Proxy: true, Probed: true}

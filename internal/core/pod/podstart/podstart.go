@@ -1,8 +1,8 @@
-// Package podstart describes how the containers of one pod start, as it was read: what is requested, every
-// ordering that the pod has already, and the facts about containers on which mechanisms depend.
+// Package podstart defines what was read from a pod about the start of its containers: the requested order, every
+// ordering that the pod already has, and the facts about containers that decide which mechanisms can be used.
 //
-// Package podspec reads a pod into a [Reading], and package mechanism chooses for it. Both know only the values
-// here, so neither needs the other.
+// Package podspec reads a pod into a [Reading], and package mechanism makes choices for a Reading. So neither of
+// them imports the other.
 package podstart
 
 import (
@@ -11,57 +11,57 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Reading describes the start-up of a pod.
+// A Reading is what is known about the start of a pod.
 type Reading struct {
 	Containers []startup.Container
 	Facts      map[string]Fact   // by container
-	Requested  []startup.Edge    // by annotation, stars included
+	Requested  []startup.Edge    // edges requested by annotations; they may contain wildcards
 	Found      []Found           // orderings that the pod already has
 	Start      startup.Mechanism // the annotation outrider.dev/start
 	Native     bool              // the annotation sidecar.istio.io/nativeSidecar: "true", which takes precedence over a gate
-	Expected   []string          // containers that others wait for, and that injection has not added yet
+	Expected   []string          // containers for which others wait and which injection has not added yet
 	Notes      []string
-	Injected   bool   // injection has already written what is requested, as well as it could
-	Excluded   string // why injection will not write what is requested; empty: it will
+	Injected   bool   // the pod is injected: what is requested has been written as far as possible
+	Excluded   string // the reason why injection will not write what is requested; empty if it will
 
-	// Avoid lists mechanisms that mechanism.Choose must not pick by itself. Callers set it; it is not read from the
-	// pod.
+	// Avoid lists mechanisms that mechanism.Choose may use only on request. It is not read from the pod, but set
+	// by callers.
 	Avoid []startup.Mechanism
 
-	// Node says that the pod's nodes add gates, to any command: they do so already, or the caller sets it
-	// for a pod that will be injected in this way.
+	// Node means that the nodes add the gates, which can wrap any command. It is read from the pod, or set by a
+	// caller for a pod that will be injected so.
 	Node bool
 
-	// Unknown says for a container why its command is not known from its image either. Nil: the images were
-	// not looked up.
+	// Unknown maps a container to the reason why its command could not be found in its image. It is nil if images
+	// were not looked up.
 	Unknown map[string]string
 }
 
-// A Fact describes a container, as far as mechanisms depend on it.
+// A Fact holds the properties of a container that decide which mechanisms can be used.
 type Fact struct {
-	Command bool // the command is in the pod, so that it can be wrapped
-	First   bool // the command runs only as process 1
-	Proxy   bool // a mesh's proxy: it can be moved, and reports its own readiness
+	Command bool // the pod sets the command, so a gate can wrap it
+	First   bool // the command works only as process 1
+	Proxy   bool // it is a mesh's proxy, which can be moved and reports its own readiness
 	Probed  bool // it has a probe, which a hook or a gate can run
 	Starts  bool // it has a startup probe
-	Hooked  bool // it has a postStart hook, which leaves no place for one that waits
+	Hooked  bool // it has a postStart hook, so it cannot get one that waits
 }
 
-// Found is an ordering that the pod already has, from any source.
+// A Found is an ordering that the pod already has.
 type Found struct {
 	Container   string            `json:"container"` // the container in which it was found
 	Mechanism   startup.Mechanism `json:"mechanism"`
 	By          string            `json:"by"`              // the program or mesh: "pilot-agent wait", "Tekton", "sleep"
-	Edges       []startup.Edge    `json:"edges,omitempty"` // empty if it is unknown what it waits for
+	Edges       []startup.Edge    `json:"edges,omitempty"` // empty if it is unknown for what it waits
 	Evidence    Evidence          `json:"evidence"`
-	Replaceable bool              `json:"replaceable"` // podspec.Without can take it out
+	Replaceable bool              `json:"replaceable"` // podspec.Without can remove it
 
-	Cut    [2]int        `json:"-"` // position in the script, if it is part of one
-	Unwrap int           `json:"-"` // index of the real command, if it is a wrapper
+	Cut    [2]int        `json:"-"` // offsets of the statement in the script, if it is part of one
+	Unwrap int           `json:"-"` // index of the real command, if it is a wrapper; 0 if there is none
 	Lasts  time.Duration `json:"-"` // duration of a sleep, or of a loop that gives up
 }
 
-// Evidence shows where in the pod an ordering was seen.
+// Evidence is the field of the pod in which an ordering was found, and its text.
 type Evidence struct {
 	Field string `json:"field"`
 	Text  string `json:"text"`

@@ -14,13 +14,13 @@ import (
 	"outrider.dev/startup"
 )
 
-// EdgesAnnotation requests an order.
+// EdgesAnnotation is the name of the annotation that requests an order:
 //
 //	outrider.dev/depends-on: |
 //	  app:  {outrider-proxy: healthy, migrate: completed, cache: {condition: healthy, timeout: 20s, on-timeout: continue}}
 //	  "*":  {outrider-proxy: healthy}
 //
-// and, shorter, for one container:
+// There is also a short form for one container:
 //
 //	outrider.dev/depends-on.app: outrider-proxy, migrate=completed
 const (
@@ -28,7 +28,7 @@ const (
 	perContainer    = EdgesAnnotation + "."
 )
 
-// An Error reports an annotation that cannot be understood.
+// An Error reports an invalid annotation.
 type Error struct {
 	Key       string
 	Container string // the container that waits, if known
@@ -42,14 +42,15 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("annotation %s: container %s: %s", e.Key, e.Container, e.Reason)
 }
 
-// IsEdges reports whether an annotation of that name requests edges.
+// IsEdges reports whether an annotation with that name requests edges, in the long or the short form.
 func IsEdges(key string) bool {
 	return key == EdgesAnnotation || strings.HasPrefix(key, perContainer)
 }
 
-// Edges returns the edges that a pod's annotations request, in the order of the annotations' names. It
-// checks only the words; [startup.Plan.Validate] checks whether the pod has the containers. The decoder is
-// manifest.DecodeAnnotationStrict: a parameter, so that this package is below that of manifests.
+// Edges returns the edges that a pod's annotations request, in the order of the annotations' names. It checks
+// only the syntax; [startup.Plan.Validate] checks whether the containers exist. Callers pass
+// manifest.DecodeAnnotationStrict as decode; it is a parameter so that this package need not import package
+// manifest.
 func Edges(annotations map[string]string, decode func(string, any) error) ([]startup.Edge, error) {
 	var edges []startup.Edge
 	var errs []error
@@ -98,7 +99,7 @@ func longForm(text string, decode func(string, any) error) ([]startup.Edge, erro
 	return edges, errors.Join(errs...)
 }
 
-// A dependency is the long form of an edge's options.
+// A dependency holds the options of an edge in the long form.
 type dependency struct {
 	By        string `json:"by,omitempty"`
 	Condition string `json:"condition"`
@@ -108,7 +109,7 @@ type dependency struct {
 	Timeout   string `json:"timeout,omitempty"`
 }
 
-// longEdge reads either a condition alone or a [dependency].
+// longEdge reads an edge in the long form: either a condition alone or a [dependency].
 func longEdge(to, from string, text []byte) (startup.Edge, error) {
 	var d dependency
 	if json.Unmarshal(text, &d.Condition) != nil {
@@ -148,7 +149,7 @@ func longEdge(to, from string, text []byte) (startup.Edge, error) {
 	return statementEdge(to, from, d.Condition, all)
 }
 
-// mismatch translates an error of the JSON decoder into words about the annotation.
+// mismatch translates an error of the JSON decoder into a message about the annotation.
 func mismatch(text []byte, err error) string {
 	m := decodeerror.Find(text, err)
 	switch {
@@ -160,8 +161,7 @@ func mismatch(text []byte, err error) string {
 	return m.Field + " " + m.Error()
 }
 
-// statementEdge builds an edge through the parser of plans, which checks the words, so that the valid words
-// are listed in one place.
+// statementEdge builds an edge with the parser of plans. So the valid words are defined in one place.
 func statementEdge(to, from, condition, rest string) (startup.Edge, error) {
 	for _, w := range []string{to, from, condition} {
 		if err := oneWord(w); err != nil {
@@ -182,7 +182,7 @@ func oneWord(s string) error {
 	return nil
 }
 
-// shortForm reads "outrider-proxy, migrate=completed". The condition is healthy if none is given.
+// shortForm reads the short form, such as "outrider-proxy, migrate=completed". The default condition is healthy.
 func shortForm(key, to, text string) ([]startup.Edge, error) {
 	var edges []startup.Edge
 	var errs []error
@@ -205,7 +205,7 @@ func shortForm(key, to, text string) ([]startup.Edge, error) {
 	return edges, errors.Join(errs...)
 }
 
-// FormatEdges returns the value of [EdgesAnnotation] for these edges.
+// FormatEdges returns the value of [EdgesAnnotation] that requests these edges.
 func FormatEdges(edges []startup.Edge) string {
 	graph := map[string]map[string]any{}
 	for _, e := range edges {
@@ -235,11 +235,11 @@ func FormatEdges(edges []startup.Edge) string {
 	return b.String()
 }
 
-// Off is the value of the annotation outrider.dev/start that requests no order, in place of a mechanism.
+// Off is a value of the annotation outrider.dev/start: the pod gets no order.
 const Off startup.Mechanism = "off"
 
-// Start reads the annotation outrider.dev/start: the mechanism for edges that name none, [Off], or nothing.
-// The error is an *Error.
+// Start returns the value of the annotation outrider.dev/start: the mechanism for edges that name none, [Off], or
+// an empty string. The error is an [*Error].
 func Start(annotations map[string]string) (startup.Mechanism, error) {
 	by := startup.Mechanism(annotations[contract.Start])
 	if by == "" || by == Off || by != startup.InitDone && slices.Contains(startup.Preferred, by) {

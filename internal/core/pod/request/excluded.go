@@ -6,12 +6,12 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// InjectLabels are the labels by which a pod requests or declines injection. If a pod has several, the first
-// in this list decides.
+// InjectLabels lists the labels by which a pod requests or declines injection. The first of these that a pod has
+// is decisive.
 var InjectLabels = []string{contract.OwnInjectLabel, contract.InjectLabel}
 
-// Injection returns the value of the pod's own label, even if it is empty; if there is no label, of
-// the pod's annotation.
+// Injection returns the value by which the pod requests or declines injection, and its source. Labels take
+// precedence over annotations, even if they are empty.
 func Injection(pod *corev1.Pod) (value, where string) {
 	for _, key := range InjectLabels {
 		if v, ok := pod.Labels[key]; ok {
@@ -26,8 +26,8 @@ func Injection(pod *corev1.Pod) (value, where string) {
 	return "", ""
 }
 
-// ExcludedKind returns why no pod of this kind is injected, as a code and a sentence; both are empty if such
-// pods are injected.
+// ExcludedKind returns the reason why pods like this one are never injected, as a code and a sentence. Both are
+// empty if there is none.
 func ExcludedKind(pod *corev1.Pod) (code, sentence string) {
 	switch {
 	case pod.Spec.HostNetwork:
@@ -38,8 +38,8 @@ func ExcludedKind(pod *corev1.Pod) (code, sentence string) {
 	return "", ""
 }
 
-// Excluded returns why injection does not change the pod, whatever its namespace and the mesh say. The pod's
-// annotations then have no effect. It returns an empty string if injection may change the pod.
+// Excluded returns the reason why injection does not change the pod, whatever the settings of its namespace and
+// the mesh are. The pod's annotations then have no effect. The result is empty if there is no such reason.
 func Excluded(pod *corev1.Pod) string {
 	if _, sentence := ExcludedKind(pod); sentence != "" {
 		return sentence

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// A Script is the text that a shell runs, with its position in argv.
+// A Script is the text of a script in a container's command line.
 type Script struct {
 	Shell   string // base name of the shell
 	Text    string
-	At      int  // index in the words of the container's command and args
-	Errexit bool // the shell runs with -e
+	At      int  // index of the word with the script in the container's command and args
+	Errexit bool // the shell runs with -e when the script begins
 }
 
-// ScriptOf finds the text that "sh -c TEXT" runs, also behind an init program such as tini, and behind env.
-// The parameter argv is command and args as one list.
+// ScriptOf returns the script TEXT of a command line "sh -c TEXT". An init program such as tini, and env, may
+// precede the shell. The parameter argv is command and args as one list.
 func ScriptOf(argv []string) (Script, bool) {
 	i := afterEnv(argv, AfterInit(argv))
 	if i >= len(argv) || !slices.Contains([]string{"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"}, path.Base(argv[i])) {
@@ -33,8 +33,8 @@ func ScriptOf(argv []string) (Script, bool) {
 	return s, true
 }
 
-// options reads the options of a shell. It returns how many words they take, and whether a script text
-// follows (POSIX, sh; bash(1), Options).
+// options parses the options of a shell. It returns the number of words of all options, and whether the text of a
+// script follows them (POSIX, sh; bash(1), Options).
 func (s *Script) options(words []string) (n int, hasText bool) {
 	for ; n < len(words); n++ {
 		switch word := words[n]; {
@@ -49,7 +49,7 @@ func (s *Script) options(words []string) (n int, hasText bool) {
 			if strings.Contains(word, "e") {
 				s.Errexit = on
 			}
-			for range strings.Count(strings.ToLower(word), "o") { // each o has a name of an option in the next word
+			for range strings.Count(strings.ToLower(word), "o") { // the name of an option follows in a separate word for each o
 				if n++; n < len(words) && words[n] == "errexit" {
 					s.Errexit = on
 				}
@@ -61,7 +61,8 @@ func (s *Script) options(words []string) (n int, hasText bool) {
 	return n, hasText
 }
 
-// AfterInit returns the index after the init programs, which only reap processes: tini, dumb-init.
+// AfterInit returns the index of the first word after an init program (tini, dumb-init), which only starts and
+// reaps processes; 0 if there is none.
 func AfterInit(argv []string) int {
 	if len(argv) == 0 || !slices.Contains([]string{"tini", "dumb-init", "catatonit", "docker-init"}, path.Base(argv[0])) {
 		return 0
@@ -76,7 +77,8 @@ func AfterInit(argv []string) int {
 	return i
 }
 
-// afterEnv returns the index after an env at i, with its options and variables.
+// afterEnv returns the index of the first word after the program env at i, its options and its variables; i if
+// there is no env.
 func afterEnv(argv []string, i int) int {
 	if i >= len(argv) || path.Base(argv[i]) != "env" {
 		return i

@@ -8,20 +8,20 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// A Call is one program that a command line runs, with its arguments.
+// A Call is a call of a program in a command line.
 type Call struct {
-	Program string   // base name
-	Args    []string // without quotes; substitutions of the shell stay as they are written
-	Word    int      // index in the words of the command line
-	At      int      // offset in that word, if the word is a script
-	Final   bool     // the script does nothing after it: the call is not in a loop, in a pipe or in the background
-	Execed  bool     // run by "exec": it replaces the shell
-	Always  bool     // it is a statement by itself, in the foreground
-	Alone   bool     // it is a simple command without redirections, and nothing runs in the background
+	Program string   // base name of the program
+	Args    []string // arguments without quotes; substitutions are not replaced
+	Word    int      // index of the word in the command line: the program or the script
+	At      int      // offset of the call in that word, if it is a script
+	Final   bool     // it is the last thing that the script does: not in a loop, in a pipe or in the background
+	Execed  bool     // "exec" precedes it, so that it replaces the shell
+	Always  bool     // it is a statement of the script itself and in the foreground, so that it is always executed
+	Alone   bool     // it is a simple command without redirections, and no other process runs in the background
 }
 
-// Calls returns the programs that argv runs: argv itself, or the calls in its script, also those in loops,
-// conditions and substitutions. For a script that cannot be parsed it returns none.
+// Calls returns the calls of programs in a command line: argv itself, or the calls in its script, including those
+// in loops, conditions and substitutions. It returns none if the script cannot be parsed.
 func Calls(argv []string) []Call {
 	s, ok := ScriptOf(argv)
 	if !ok {
@@ -58,8 +58,8 @@ func Calls(argv []string) []Call {
 	return out
 }
 
-// lastOf returns the command with which a script ends, if it runs in the foreground; it may be the end of a
-// list with &&.
+// lastOf returns the last command of a script if it runs in the foreground, also at the end of a list with &&;
+// nil otherwise.
 func lastOf(all []*syntax.Stmt) (last *syntax.CallExpr, alone bool) {
 	if len(all) == 0 {
 		return nil, false
@@ -83,11 +83,11 @@ func lastOf(all []*syntax.Stmt) (last *syntax.CallExpr, alone bool) {
 	return last, last != nil && len(s.Redirs) == 0 && !waits
 }
 
-// starters are programs that run the program in their arguments. The number says how many words each takes
-// for itself, besides options and assignments.
+// starters contains programs that run the program in their arguments. The number is that of their own arguments,
+// without options and assignments.
 var starters = map[string]int{"exec": 0, "command": 0, "env": 0, "nohup": 0, "nice": 0, "time": 0, "sudo": 0, "setsid": 0, "timeout": 1, "gosu": 1, "su-exec": 1, "stdbuf": 0, "chpst": 0}
 
-// callOf returns the call after the programs that only start another one.
+// callOf returns the call that remains after all programs that only start another one.
 func callOf(words []string) (Call, bool) {
 	execed := false
 	for i := 0; i < len(words); {
@@ -106,10 +106,10 @@ func callOf(words []string) (Call, bool) {
 	return Call{}, false
 }
 
-// localWords are names for this pod in an address.
+// localWords lists names and addresses of the pod itself, as seen from inside.
 var localWords = []string{"localhost", "127.0.0.1", "[::1]", "0.0.0.0"}
 
-// IsLocal reports whether a text contains an address of this pod.
+// IsLocal reports whether a text contains a name or an address of the pod itself.
 func IsLocal(text string) bool {
 	return slices.ContainsFunc(localWords, func(w string) bool { return strings.Contains(text, w) })
 }

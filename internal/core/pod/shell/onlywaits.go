@@ -12,16 +12,16 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A waiting records what a statement does besides waiting.
+// A waiting collects what a statement does besides waiting.
 type waiting struct {
 	flattener
-	more bool            // the statement does more than wait
-	sets map[string]bool // variables that it sets
+	more bool            // the statement does something else than wait
+	sets map[string]bool // variables that the statement sets
 }
 
-// onlyWaits reports whether a statement of a script does nothing but wait for something in this pod: it
-// sends requests to local addresses, and sleeps. A variable that it sets must not be used after it, nor be
-// exported before it.
+// onlyWaits reports whether a statement of a script does nothing but wait for something in this pod: it sends
+// requests to local addresses, and sleeps. If it sets a variable, that must not be used after the statement, nor
+// be exported before it.
 func onlyWaits(script string, s Statement) bool {
 	text := s.raw(script)
 	file, err := parsed(text)
@@ -43,7 +43,7 @@ func onlyWaits(script string, s Statement) bool {
 
 var exports = regexp.MustCompile(`\b(export|declare|typeset|set\s+-\w*a|allexport)\b`)
 
-// node looks at one part of a statement.
+// node examines one node of a statement's syntax tree.
 //
 // complexity: one case for each kind of part.
 func (w *waiting) node(n syntax.Node) {
@@ -73,15 +73,15 @@ func (w *waiting) node(n syntax.Node) {
 
 var shellWord = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*`)
 
-// harmless are programs that change nothing.
+// harmless lists programs without side effects.
 var harmless = strings.Fields(": [ break continue date echo expr false grep printf seq sleep test true")
 
-// waitingCall reports whether a command of a loop only waits.
+// waitingCall reports whether a command inside a loop does nothing but wait.
 func waitingCall(words []string) bool {
-	if words[0] == "exec" && len(words) == 1 { // only redirections
+	if words[0] == "exec" && len(words) == 1 { // it has only redirections
 		return true
 	}
-	if words[0] == "exit" { // exit with an error: a gate that waits instead does not start the program either
+	if words[0] == "exit" { // an exit with an error prevents the start of the program, as a gate that waits does
 		return len(words) > 1 && isDigits(words[1]) && strings.Trim(words[1], "0") != ""
 	}
 	call, ok := callOf(words)
@@ -96,8 +96,8 @@ func waitingCall(words []string) bool {
 	return asksLocally(call)
 }
 
-// askers are the programs with which people poll, and those of their options that do more than poll. An
-// option with one of the listed values is harmless.
+// askers contains the programs with which people poll, and for each the options that do more than poll. An option
+// is harmless with one of the listed values.
 var askers = map[string]map[string][]string{
 	"curl": {"-o": {"/dev/null"}, "--output": {"/dev/null"}, "-X": {"GET", "HEAD"}, "--request": {"GET", "HEAD"}, "-O": nil, "--remote-name": nil, "-d": nil, "--data": nil, "--data-raw": nil,
 		"--data-binary": nil, "--data-urlencode": nil, "--json": nil, "-T": nil, "--upload-file": nil, "-F": nil, "--form": nil, "-D": {"/dev/null"}, "-c": nil, "-K": nil},
@@ -109,10 +109,10 @@ var askers = map[string]map[string][]string{
 	"grpc_health_probe": {},
 }
 
-// readyPath matches the end of the paths at which programs report that they are ready.
+// readyPath matches the end of URL paths by which programs report whether they are ready.
 var readyPath = regexp.MustCompile(`(?i)(health|ready|live|alive|status|startup|ping|server_info)[a-z]*/?$`)
 
-// asksLocally reports whether a call polls something in this pod, and does nothing else.
+// asksLocally reports whether a call does nothing but poll something in this pod.
 func asksLocally(call Call) bool {
 	refused, ok := askers[call.Program]
 	local := false
@@ -128,8 +128,8 @@ func asksLocally(call Call) bool {
 	return ok && local
 }
 
-// doesMore reports whether an argument is an option that does more than poll. The parameter next is the
-// argument after it.
+// doesMore reports whether an argument is an option that does more than poll. The parameter next is the argument
+// after it, which may be the option's value.
 func doesMore(refused map[string][]string, arg, next string) bool {
 	not := func(option, value string) bool {
 		values, is := refused[option]
@@ -144,7 +144,7 @@ func doesMore(refused map[string][]string, arg, next string) bool {
 	if len(arg) < 3 || arg[0] != '-' || arg[1] == '-' {
 		return false
 	}
-	for i, letter := range arg[1:] { // several options in one word: the value of the first one that takes a value is the rest of the word, or the next word
+	for i, letter := range arg[1:] { // several options in one word: the first one that takes a value has the rest of the word as its value, or the next word
 		option := "-" + string(letter)
 		if _, is := refused[option]; is {
 			return not(option, cmp.Or(arg[i+2:], next))
@@ -153,8 +153,8 @@ func doesMore(refused map[string][]string, arg, next string) bool {
 	return false
 }
 
-// destination reports whether an argument is an address of this pod, and whether it leads elsewhere: to
-// another host, or to a path at which programs do not report that they are ready.
+// destination reports whether an argument is an address of this pod, and whether it leads elsewhere: to another
+// host, or to a path that is not known for readiness.
 func destination(arg string) (local, elsewhere bool) {
 	if !IsLocal(arg) && arg != "::1" {
 		return false, strings.Contains(arg, "://") || hostPort.MatchString(arg)

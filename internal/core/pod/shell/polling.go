@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// How a statement polls decides which order it keeps. A loop that ends only after a success keeps the order.
-// Every other loop gives up, and the script continues. A loop that cannot be judged counts as one that gives
-// up, so that no order is claimed for it.
+// Which order a statement guarantees depends on how it polls. A loop that ends only after a success guarantees
+// the order. All other loops give up at some time, and the script continues. A loop that cannot be analysed
+// counts as one that gives up, so that it is not trusted.
 
-// separators are the words that separate statements within a loop.
+// separators lists the words between statements of a loop.
 var separators = map[string]bool{";": true, "&&": true, "||": true, "|": true, "&": true}
 
 // IsLoop reports whether the statement is a loop of the shell.
@@ -21,8 +21,8 @@ func (s Statement) IsLoop() bool {
 	return slices.Contains([]string{"until", "while", "for"}, s.words[0])
 }
 
-// Unbounded reports whether a loop ends only after a success: either its condition does nothing but poll a
-// port, or the condition never ends the loop; and each exit from its body follows a success.
+// Unbounded reports whether a loop ends only after a success. That requires two things. The condition is a poll
+// of a port and nothing else, or it never ends the loop. And each exit from the loop's body follows a success.
 func (s Statement) Unbounded() bool {
 	do := slices.Index(s.words, "do")
 	if do < 0 {
@@ -41,8 +41,8 @@ func (s Statement) Unbounded() bool {
 	return true
 }
 
-// FailsAfter reports whether the script ends with an error if a loop gives up: the loop exits early only
-// after a success, and "exit 1" follows it.
+// FailsAfter reports whether the script exits with an error if the loop gives up: "exit 1" follows the loop, and
+// the loop is left early only after a success.
 func (s Statement) FailsAfter(next *Statement) bool {
 	do := slices.Index(s.words, "do")
 	if do < 0 || next == nil || !next.fails() {
@@ -57,12 +57,12 @@ func (s Statement) FailsAfter(next *Statement) bool {
 	return s.words[0] == "for"
 }
 
-// fails reports whether the statement ends the script with an error.
+// fails reports whether the statement exits from the script with an error.
 func (s Statement) fails() bool {
 	return len(s.words) > 1 && s.words[0] == "exit" && isDigits(s.words[1]) && strings.Trim(s.words[1], "0") != ""
 }
 
-// pollsUntilSuccess reports whether a condition is a single poll whose success ends the loop.
+// pollsUntilSuccess reports whether the condition of a loop is a single poll whose success ends the loop.
 func pollsUntilSuccess(keyword string, cond []string) bool {
 	if slices.Contains(cond, "&&") || slices.Contains(cond, "||") || !pollsPort(cond) {
 		return false
@@ -77,8 +77,8 @@ func pollsUntilSuccess(keyword string, cond []string) bool {
 	return keyword == "while" && negated || keyword == "until" && !negated
 }
 
-// leaves reports whether word i ends a loop without an error. An exit with a status other than 0 does not
-// count, because nothing after it runs.
+// leaves reports whether word i leaves a loop without an error. An exit with a status other than 0 does not
+// count, because the script does not continue after it.
 func leaves(body []string, i int, word string) bool {
 	switch word {
 	case "break", "exec":
@@ -89,8 +89,8 @@ func leaves(body []string, i int, word string) bool {
 	return false
 }
 
-// afterSuccess reports whether word i runs only if the poll before it succeeded:
-// "POLL && break", or "if POLL; then break".
+// afterSuccess reports whether word i is executed only if the preceding poll succeeded: "POLL && break" or "if
+// POLL; then break".
 func afterSuccess(body []string, i int) bool {
 	switch {
 	case i > 0 && body[i-1] == "&&":
@@ -110,13 +110,13 @@ func afterSuccess(body []string, i int) bool {
 	return len(poll) > 0 && poll[0] != "!" && pollsPort(poll)
 }
 
-// pollsPort reports whether these words poll a port of the pod.
+// pollsPort reports whether the words of a command poll a local port.
 func pollsPort(words []string) bool {
 	_, ok := Statement{words: words}.PolledPort()
 	return ok
 }
 
-// trimmed returns words without the separators at their end.
+// trimmed returns words without separators at the end.
 func trimmed(words []string) []string {
 	for len(words) > 0 && separators[words[len(words)-1]] {
 		words = words[:len(words)-1]
@@ -130,17 +130,16 @@ var (
 	looksInside   = regexp.MustCompile(`http_code|\|\s*(?:grep|jq)\s`)
 )
 
-// ChecksHealth reports whether a success means that the server is healthy. It does not if only a port
-// accepts connections, or if the status of a response is ignored (without --fail curl exits with 0 on a
-// 503).
+// ChecksHealth reports whether a success of the poll means that the server is healthy. It does not if the poll
+// only checks that a port accepts connections, or ignores the status of the response (without --fail, curl exits
+// with 0 after a response 503).
 func (s Statement) ChecksHealth() bool {
 	all := strings.Join(s.words, " ")
 	return healthClients.MatchString(all) || failsOnError.MatchString(all) || looksInside.MatchString(all)
 }
 
-// AbortsScript reports whether the script stops if this statement fails. The statement must not be a loop,
-// since a loop that gave up has the status of its last sleep. The parameter next is the statement after this
-// one.
+// AbortsScript reports whether the script stops if this statement fails. The parameter next is the following
+// statement. The statement must not be a loop: the status of a loop that gave up is that of its last sleep.
 func (s Statement) AbortsScript(next *Statement, errexit bool) bool {
 	switch {
 	case next == nil, s.Then == "&&":
@@ -153,7 +152,7 @@ func (s Statement) AbortsScript(next *Statement, errexit bool) bool {
 	return errexit && s.Then != "|"
 }
 
-// Errexits reports whether from this statement on the shell ends at the first command that fails.
+// Errexits reports whether the statement makes the shell exit at each later command that fails, like "set -e".
 func (s Statement) Errexits() bool {
 	if s.words[0] != "set" {
 		return false
@@ -170,8 +169,8 @@ var (
 	delay     = regexp.MustCompile(`--retry-delay[= ](\d{1,6})`)
 )
 
-// Lasts returns how long a statement polls a closed port until it gives up, as far as its text shows. A
-// request itself counts as taking no time.
+// Lasts returns the time after which the statement gives up if the polled port is closed, as far as its text
+// shows that. The requests themselves count as taking no time.
 func (s Statement) Lasts() time.Duration {
 	all := strings.Join(s.words, " ")
 	if m := retries.FindStringSubmatch(all); m != nil && !s.IsLoop() {
@@ -189,8 +188,8 @@ func (s Statement) Lasts() time.Duration {
 	return time.Duration(min(rounds*float64(pause), float64(time.Hour)))
 }
 
-// retrying returns how long curl retries: after 1 s, then after twice as long each time, at most 10 min; or
-// after a fixed delay. Unless another flag says so, curl does not retry a refused connection.
+// retrying returns the time for which curl retries: with the delays 1 s, 2 s, 4 s and so on up to 10 min, or with
+// a fixed delay. It is 0 if curl does not retry refused connections, which it does only with certain flags.
 // Source: man curl, --retry.
 func retrying(all, times string) time.Duration {
 	if !strings.Contains(all, "--retry-connrefused") && !strings.Contains(all, "--retry-all-errors") {

@@ -7,9 +7,9 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// SameProgram reports whether two command lines finally run the same program. After may lack the waits in
-// before: a wrapper, or statements of a script. It may also begin the last command with exec. SameProgram
-// returns false if a script cannot be parsed, or if anything else differs.
+// SameProgram reports whether two command lines finally run the same program. In after, waits may be missing that
+// before contains: a wrapper, or statements of a script. Also, exec may precede the last command in after. If a
+// script cannot be parsed, or anything else differs, the result is false.
 func SameProgram(before, after []string) bool {
 	if slices.Equal(before, after) {
 		return true
@@ -30,14 +30,15 @@ func SameProgram(before, after []string) bool {
 	return lacksWaits(a.Text, b.Text) || lacksWaits(a.Text, withoutExec(b.Text))
 }
 
-// lacksWaits reports whether the script after equals before, except for some waiting statements before its
-// last one, and whether it runs the rest whenever those would have succeeded.
+// lacksWaits reports whether the script after equals before, except that some statements that only wait are
+// missing in it. The last statement must be there. The rest must run in the same way as it does in before if the
+// missing statements succeed.
 func lacksWaits(before, after string) bool {
 	a, b := Statements(before), Statements(after)
 	if len(a) == 0 || len(b) == 0 {
 		return false
 	}
-	then, first := ";", len(b) // the separator before the present statement, and the index in b of the first missing one
+	then, first := ";", len(b) // separator before the present statement, and index in b of the first statement after a missing one
 	for i, left := 0, len(a)-len(b); i < len(a); i++ {
 		at := i - (len(a) - len(b) - left)
 		if at < len(b) && a[i].raw(before) == b[at].raw(after) {
@@ -56,14 +57,14 @@ func lacksWaits(before, after string) bool {
 	return then == b[len(b)-1].Then && (len(a) == len(b) || slices.ContainsFunc(b[first:], does))
 }
 
-// succeeds reports whether a script without a statement continues in the same way as with the statement
-// after its success. It looks at the separators before and behind the statement.
+// succeeds reports whether a script continues without a statement in the same way as after a success of it. The
+// parameters are the separators before and after the statement.
 func succeeds(before, behind string) bool {
 	return before == ";" && (behind == ";" || behind == "&&") || before == "&&" && behind == "&&"
 }
 
-// startsProgram reports whether a statement runs a program in a file. If none does, waiting may be all that
-// the script does.
+// startsProgram reports whether a statement runs a program from a file. If no statement does, waiting may be the
+// purpose of the script.
 func startsProgram(text string) (does bool) {
 	file, err := parsed(text)
 	if err != nil {
@@ -82,13 +83,13 @@ func startsProgram(text string) (does bool) {
 	return does
 }
 
-// raw returns the text of a statement, without the separator after it.
+// raw returns the text of a statement without the separator after it.
 func (s Statement) raw(script string) string {
 	return strings.Trim(script[s.Start:s.End], " \t\r\n;&|\\")
 }
 
-// withoutExec returns a script without the exec of its last command. It does so only if the shell then still
-// starts the same program, and does nothing after it.
+// withoutExec returns a script without the exec before its last command. It does nothing if the shell would then
+// run something other than the same program, or would do something after it.
 func withoutExec(text string) string {
 	file, err := parsed(text)
 	if err != nil {
@@ -98,7 +99,7 @@ func withoutExec(text string) string {
 	if last == nil || len(last.Args) < 2 || last.Args[0].Lit() != "exec" || !isProgram(last.Args[1]) {
 		return text
 	}
-	own := false // the shell defines the name itself, or does something at its end
+	own := false // the script redefines the name of the program, or may do something at its end
 	syntax.Walk(file, func(n syntax.Node) bool {
 		switch n := n.(type) {
 		case *syntax.FuncDecl:
@@ -114,14 +115,13 @@ func withoutExec(text string) string {
 	return text[:last.Args[0].Pos().Offset()] + text[last.Args[1].Pos().Offset():]
 }
 
-// builtins are commands that shells run themselves, by POSIX (2.14, and utilities that have no file) and
-// bash(1).
+// builtins lists commands that shells do not run as programs (POSIX 2.14 and utilities without a file; bash(1)).
 var builtins = strings.Fields(`. : [ [[ alias bg bind break builtin caller cd command compgen complete compopt continue declare dirs
 	disown echo enable eval exec exit export false fc fg getopts hash help history jobs kill let local logout mapfile popd printf pushd
 	pwd read readarray readonly return set shift shopt source suspend test time times trap true type typeset ulimit umask unalias unset wait`)
 
-// isProgram reports whether a word certainly names a program in a file: it is a path, or a name that is not
-// a builtin. A reference to the container's arguments counts as a program.
+// isProgram reports whether a word is certainly the name of a program in a file: a path, or a name that is not a
+// builtin. A reference to the container's arguments, such as "$@", counts too.
 func isProgram(word *syntax.Word) bool {
 	if name := word.Lit(); name != "" {
 		return !slices.Contains(builtins, name) && !strings.ContainsAny(name, "*?[\\")

@@ -12,16 +12,15 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// A Statement is one command of a script. A loop or a condition is one statement, including everything in
-// it.
+// A Statement is a command of a script. A loop or a condition with everything in it is one statement.
 type Statement struct {
 	words      []string // without quotes
 	Then       string   // the separator after it: ; && || | &
-	Start, End int      // offsets in the script; a statement ends where the next one begins
+	Start, End int      // offsets in the script; End is the Start of the next statement
 }
 
-// Statements returns the commands of a script in order. A pipe, && and || separate statements, as the end of
-// a line does. For a script that the shell could not read it returns none.
+// Statements returns the commands of a script in order. They are separated by the end of a line, by pipes, && and
+// ||. It returns none if the script cannot be parsed.
 func Statements(text string) []Statement {
 	file, err := parsed(text, syntax.KeepComments(true))
 	if err != nil {
@@ -41,8 +40,9 @@ func Statements(text string) []Statement {
 	return f.out
 }
 
-// Limits for a script that is read. The parser, and everything that reads its tree, is recursive. The limit
-// counts the characters that may begin a level, because only parsing would show the real depth.
+// Limits for a script that is parsed. The parser and the functions that read the syntax tree are recursive, so
+// the depth must be limited before parsing. maxLevels therefore limits the number of characters and words that
+// may begin a level.
 const (
 	maxScript = 64 << 10 // bytes
 	maxLevels = 500
@@ -50,7 +50,7 @@ const (
 
 var level = regexp.MustCompile("[({`\\[!|]|&&|<<|\\b(if|while|until|for|select|case|time|function|coproc)\\b")
 
-// parsed returns the syntax tree of a script.
+// parsed returns the syntax tree of a script. It fails if a limit is exceeded.
 func parsed(text string, options ...syntax.ParserOption) (*syntax.File, error) {
 	if len(text) > maxScript || len(level.FindAllStringIndex(text, maxLevels+1)) > maxLevels {
 		return nil, errors.New("the script is longer, or may nest deeper, than what is read")
@@ -62,10 +62,10 @@ func parsed(text string, options ...syntax.ParserOption) (*syntax.File, error) {
 type flattener struct {
 	text string
 	out  []Statement
-	line uint // the line on which the last statement ends
+	line uint // line on which the last statement ends
 }
 
-// statement adds s, which is followed by a separator.
+// statement adds s to the statements; then is the separator after s.
 func (f *flattener) statement(s *syntax.Stmt, then string) {
 	if b, ok := s.Cmd.(*syntax.BinaryCmd); ok && !s.Negated {
 		f.statement(b.X, b.Op.String())
@@ -78,7 +78,7 @@ func (f *flattener) statement(s *syntax.Stmt, then string) {
 	start := int(s.Pos().Offset())
 	if n := len(f.out); n > 0 {
 		f.out[n-1].End = start
-		for _, c := range s.Comments { // a comment on its own line is about the next statement
+		for _, c := range s.Comments { // a comment on a separate line belongs to the next statement
 			if c.Pos().Line() > f.line && c.Pos().Offset() < s.Pos().Offset() {
 				f.out[n-1].End = int(c.Pos().Offset())
 				break
@@ -89,8 +89,8 @@ func (f *flattener) statement(s *syntax.Stmt, then string) {
 	f.out = append(f.out, Statement{words: f.words(s), Then: then, Start: start})
 }
 
-// words returns the words of a command without quotes. For a loop or a condition it includes everything in
-// it, with the separators.
+// words returns the words of a command without quotes. The words of a loop or a condition include everything in
+// it, with separators.
 //
 // complexity: one case for each kind of command.
 func (f *flattener) words(s *syntax.Stmt) []string {
@@ -174,7 +174,7 @@ func (f *flattener) words(s *syntax.Stmt) []string {
 
 func (f *flattener) raw(n syntax.Node) string { return f.text[n.Pos().Offset():n.End().Offset()] }
 
-// argv returns the words without quotes.
+// argv returns words without quotes.
 func (f *flattener) argv(words []*syntax.Word) (out []string) {
 	for _, w := range words {
 		out = append(out, f.unquoted(w.Parts))
@@ -182,7 +182,7 @@ func (f *flattener) argv(words []*syntax.Word) (out []string) {
 	return out
 }
 
-// unquoted returns a word without its quotes; substitutions of the shell stay as they are written.
+// unquoted returns the parts of a word without quotes. Substitutions are not replaced.
 func (f *flattener) unquoted(parts []syntax.WordPart) string {
 	var b strings.Builder
 	for _, p := range parts {
@@ -206,7 +206,8 @@ func isDigits(s string) bool {
 	return s != "" && strings.Trim(s, "0123456789") == ""
 }
 
-// Program returns the words from the program's name on: without assignments, exec, ! and keywords of a loop.
+// Program returns the words of the statement from the name of the program on. Assignments, exec, !, and keywords
+// of a loop before it are left out.
 func (s Statement) Program() []string {
 	for i, w := range s.words {
 		name, _, assigns := strings.Cut(w, "=")
@@ -221,14 +222,15 @@ func (s Statement) Program() []string {
 
 var shellName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// Neutral reports whether the statement only prepares: it does not wait, and is not the container's actual
-// work.
+// Neutral reports whether the statement only prepares for something else: it neither waits nor does the actual
+// work of the container.
 func (s Statement) Neutral() bool {
 	p := s.Program()
 	return len(p) == 0 || slices.Contains([]string{"set", "echo", "export", "printf", "date", "true", ":", "umask", "trap", "cd"}, p[0])
 }
 
-// Sleeps returns how long a plain "sleep N" takes; several operands add up.
+// Sleeps returns the duration of a statement "sleep N"; several operands are added. It returns false for any
+// other statement.
 func (s Statement) Sleeps() (time.Duration, bool) {
 	if len(s.words) < 2 || path.Base(s.words[0]) != "sleep" {
 		return 0, false
@@ -237,14 +239,14 @@ func (s Statement) Sleeps() (time.Duration, bool) {
 	for i, operand := range s.words[1:] {
 		d, ok := sleepTime(operand)
 		if !ok {
-			return all, i > 0 && strings.ContainsAny(operand, "<>") // it is a redirection
+			return all, i > 0 && strings.ContainsAny(operand, "<>") // a redirection follows
 		}
 		all += d
 	}
 	return all, true
 }
 
-// sleepTime reads an operand of sleep: 5, 0.5, 5s, 2m.
+// sleepTime parses an operand of sleep, such as 5, 0.5, 5s, 2m.
 func sleepTime(operand string) (time.Duration, bool) {
 	if operand == "infinity" {
 		return 0, false
@@ -256,7 +258,7 @@ func sleepTime(operand string) (time.Duration, bool) {
 	return d, err == nil && d > 0
 }
 
-// Loops reports whether the statement polls repeatedly, with a limit or without: a loop, or a curl that
+// Loops reports whether the statement polls repeatedly, with or without a limit: it is a loop, or a curl with
 // retries.
 func (s Statement) Loops() bool {
 	return s.IsLoop() ||
@@ -270,7 +272,7 @@ var (
 	portClients = regexp.MustCompile(`(?:^|[\s/$(` + "`" + `\["'])(?:curl|wget|nc|ncat|netcat|http|grpc_health_probe)\s`)
 )
 
-// PolledPort returns the local port that the statement polls, if it polls one.
+// PolledPort returns the local port that the statement polls; false if it polls none.
 func (s Statement) PolledPort() (int, bool) {
 	all := strings.Join(s.words, " ")
 	forms := []*regexp.Regexp{devTCP}

@@ -4,9 +4,9 @@ import (
 	"time"
 )
 
-// Times returns how long a command sleeps before it begins, and how long it lasts. The second is known only
-// for a command that ends with a sleep; otherwise it is 0. Everything between two sleeps counts as taking no
-// time.
+// Times returns the time for which a command sleeps before its real work, and its total running time. The latter
+// is known only if the command ends with a sleep; otherwise it is 0. Everything other than sleeping counts as
+// taking no time.
 func Times(argv []string) (sleeps, lasts time.Duration) {
 	s, ok := ScriptOf(argv)
 	if !ok {
@@ -27,7 +27,7 @@ func Times(argv []string) (sleeps, lasts time.Duration) {
 		case isSleep && leading:
 			sleeps += d
 		case isSleep:
-			return sleeps, 0 // the sleep is in the middle of real work
+			return sleeps, 0 // the sleep is part of the real work
 		case !st.Neutral():
 			leading = false
 		}

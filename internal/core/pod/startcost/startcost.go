@@ -1,6 +1,6 @@
-// Package startcost has the measured costs of the mechanisms: the delay that each adds to the start of a
-// container, and how long pods take to start with and without a mesh. The numbers are data; "make
-// bench-cluster" measures them, and docs/kubelet.md explains how.
+// Package startcost contains the measured costs of the mechanisms: the delay that each causes in the start of a
+// container, and the time in which pods start with and without a mesh. "make bench-cluster" measures the numbers;
+// docs/kubelet.md explains how.
 package startcost
 
 import (
@@ -9,22 +9,22 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Delay is the measured delay of a mechanism, in seconds: from "the proxy is ready" to "the app starts", on
-// a real kubelet.
+// A Delay is the measured delay of a mechanism in seconds: from the time when the proxy is ready to the time when
+// the app starts, on a real kubelet.
 type Delay struct {
 	By       startup.Mechanism  `json:"-"`
-	Released startup.Health     `json:"-"` // the health report that releases the dependent, if it makes a difference
+	Released startup.Health     `json:"-"` // the health report that lets the dependent container start; empty if that makes no difference
 	On       startup.Kubernetes `json:"-"`
-	Kubelet  string             `json:"kubelet"` // the measured version
+	Kubelet  string             `json:"kubelet"` // version of the measured kubelet
 	Min      float64            `json:"min"`
 	Median   float64            `json:"median"`
 	Max      float64            `json:"max"`
 }
 
-// Source describes how the costs were measured.
+// Source is a description of the measurements.
 const Source = "measured on real kubelets, n=8 each, alternating, the proxy ready 0.1 s after its start"
 
-// delays lists all measured delays.
+// delays contains all measured delays.
 var delays = []Delay{
 	{startup.Gate, "", 34, "v1.34.4", 0.00, 0.00, 0.06},
 	{startup.Gate, "", 36, "v1.36.3", 0.00, 0.01, 0.03},
@@ -36,7 +36,7 @@ var delays = []Delay{
 	{startup.Hold, "", 36, "v1.36.3", 0.07, 0.08, 0.12},
 }
 
-// A Pod is the measured start time of a whole pod, in seconds.
+// A Pod is the measured time in seconds in which a pod starts.
 type Pod struct {
 	What             string
 	Kubelet          string
@@ -44,7 +44,8 @@ type Pod struct {
 	Min, Median, Max float64
 }
 
-// Pods lists the costs of init containers that run only "true": from "applied" to "the app runs", n=8.
+// Pods contains the times of pods with init containers that only run "true": from the creation of the pod until
+// the app runs, n=8.
 var Pods = []Pod{
 	{"no init container", "v1.34.4", 34, 0.63, 0.67, 0.74},
 	{"no init container", "v1.36.3", 36, 0.65, 0.67, 0.71},
@@ -54,8 +55,9 @@ var Pods = []Pod{
 	{"two init containers", "v1.36.3", 36, 1.84, 1.88, 2.86},
 }
 
-// MeshPods lists the start times with Outrider's own images and a real Envoy: from "applied" to the app's
-// first answered call, n=20 in turns. On v1.36.3 fewer mechanisms were measured.
+// MeshPods contains the times of pods with Outrider's images and a real Envoy: from the creation of the pod to
+// the first request that the app answers. n=20, with the variants measured in turns. On v1.36.3 fewer variants
+// were measured.
 // Source: "make bench-cluster", docs/kubelet.md.
 var MeshPods = []Pod{
 	{noMesh, "v1.34.4", 34, 0.54, 0.64, 0.76},
@@ -66,8 +68,8 @@ var MeshPods = []Pod{
 	{"native, blocking postStart", "v1.34.4", 34, 2.10, 2.15, 3.15},
 	{"native, startup probe", "v1.34.4", 34, 3.08, 3.15, 4.22},
 
-	// With the gates added by the nodes (docs/node.md), on a containerd with NRI. Without a mesh a pod takes
-	// the same time there as above: 0.58, 0.66, 1.28 s (min, median, max).
+	// In these variants the nodes add the gates (docs/node.md), with a containerd that has NRI. There, a pod
+	// without a mesh takes about as long as above: 0.58, 0.66, 1.28 s (min, median, max).
 	{"parking alone, by the node", "v1.34.4", 34, 0.79, 1.06, 2.67},
 	{"gate, by the node", "v1.34.4", 34, 0.79, 1.05, 3.11},
 
@@ -79,14 +81,14 @@ var MeshPods = []Pod{
 	{"gate, by the node", "v1.36.3", 36, 1.02, 1.13, 1.34},
 }
 
-// Values of What that the code looks up.
+// Values of What that the code refers to.
 const (
 	noMesh    = "no mesh"
 	gateAlone = "gate, init: none"
 )
 
-// OfRootStage returns how many seconds longer than without a mesh a pod takes to start if its proxy captures
-// and brings the gates by itself, and the kubelet that was measured.
+// OfRootStage returns by how many seconds the start of a pod takes longer than without a mesh if its proxy has a
+// root stage, and the version of the measured kubelet.
 func OfRootStage() (more float64, kubelet string) {
 	find := func(what string) Pod {
 		return MeshPods[slices.IndexFunc(MeshPods, func(c Pod) bool { return c.What == what })]
@@ -95,8 +97,8 @@ func OfRootStage() (more float64, kubelet string) {
 	return c.Median - find(noMesh).Median, c.Kubelet
 }
 
-// measured returns the measured version nearest to the given one: the newest that is not newer, else the
-// oldest.
+// measured returns the version whose measurements apply to the given one: the newest measured version that is not
+// newer, else the oldest.
 func measured(on startup.Kubernetes) startup.Kubernetes {
 	if on == 0 || on >= 36 {
 		return 36
@@ -104,13 +106,12 @@ func measured(on startup.Kubernetes) startup.Kubernetes {
 	return 34
 }
 
-// On returns the costs on the measured version nearest to the given one.
+// On returns those of the costs that were measured on the version that applies to the given one.
 func On(costs []Pod, on startup.Kubernetes) []Pod {
 	return slices.DeleteFunc(slices.Clone(costs), func(c Pod) bool { return c.On != measured(on) })
 }
 
-// DelayOf returns the delay of a mechanism on the measured version nearest to the given one; nil if it was not
-// measured.
+// DelayOf returns the measured delay of a mechanism that applies to the given version; nil if there is none.
 func DelayOf(by startup.Mechanism, released startup.Health, on startup.Kubernetes) *Delay {
 	for _, c := range delays {
 		if c.By == by && c.On == measured(on) && (c.Released == "" || c.Released == released) {

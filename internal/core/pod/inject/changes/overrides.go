@@ -25,7 +25,7 @@ type Overrides struct {
 	InitOrder      []string                    `json:"initOrder,omitempty"` // names of the init containers, if one of them is ours
 	Commands       map[string]imagecmd.Written `json:"commands,omitempty"`  // commands taken from images, by container
 	Args           map[string]int              `json:"args,omitempty"`      // by container with a gate: how many words at the end of its command were its args
-	Hooks          []string                    `json:"hooks,omitempty"`     // proxies of other meshes whose hook, with their own program, injection added
+	Hooks          []string                    `json:"hooks,omitempty"`     // other meshes' proxies to which injection added a hook with their own program
 	Empty          []string                    `json:"empty,omitempty"`     // lists and maps that were present but empty: see [vessels]
 	Ports          map[string]string           `json:"ports,omitempty"`     // names of ports that injection replaced by numbers, by container/handler
 }
