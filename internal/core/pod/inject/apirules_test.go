@@ -14,8 +14,8 @@ import (
 	"outrider.dev/internal/core/pod/inject/settings"
 )
 
-// The API server accepts every combination of our container's fields with those of an author's own container
-// of the same name. test/validation found each of these cases.
+// The API server accepts our containers with the fields of an author's own container of the same name, in every
+// combination. test/validation found each of these cases.
 func TestMergedContainersKeepTheAPIsRules(t *testing.T) {
 	for name, tt := range map[string]struct {
 		own, values string // own container, and values of the mesh
@@ -118,7 +118,7 @@ func portsWithNames(c corev1.Container) any {
 	return out
 }
 
-// A hook that sleeps is left out of a pod whose grace period is 0.
+// A hook that sleeps is omitted in a pod whose grace period is 0, because the API server would refuse it.
 func TestNoSleepWithoutAGracePeriod(t *testing.T) {
 	r, err := Pod(podOf(t, "spec: {terminationGracePeriodSeconds: 0, containers: [{name: app, image: app}]}"), Namespace{},
 		Options{Values: valuesOf(t, "{global: {proxy: {lifecycle: {postStart: {sleep: {seconds: 3}}}}}}")})
@@ -130,7 +130,7 @@ func TestNoSleepWithoutAGracePeriod(t *testing.T) {
 	}
 }
 
-// Settings with which no pod could be created are refused, and the message says what would be valid.
+// Settings with which the API server would refuse every pod are refused. The message says what would be valid.
 func TestSettingsThatNoPodTakes(t *testing.T) {
 	values := map[string]string{
 		"global: {proxy: {resources: {limits: {gpu: 1}}}}":                                     `"gpu": want cpu, memory`,
@@ -180,7 +180,7 @@ func TestSettingsThatNoPodTakes(t *testing.T) {
 	}
 }
 
-// A proxy that the namespace's pod security would refuse is refused by injection first, with the reason.
+// If the namespace's pod security level would refuse the proxy, injection refuses the pod first, with the reason.
 func TestPodSecurityOfTheProxy(t *testing.T) {
 	for name, tt := range map[string]struct{ level, volume, values, want string }{
 		"a volume of the node":                  {"baseline", `{"a": {"hostPath": {"path": "/a"}}}`, "", "a volume of the node"},
@@ -199,7 +199,8 @@ func TestPodSecurityOfTheProxy(t *testing.T) {
 	}
 }
 
-// A claim of a StatefulSet counts as a volume of its pods, although the template does not contain it.
+// A volumeClaimTemplate of a StatefulSet counts as a volume of its pods, although the pod template does not
+// contain it.
 func TestClaimsAreVolumes(t *testing.T) {
 	for claim, want := range map[string]string{"data": "", "other": "there is no volume data", contract.WorkVolume: "its own volume " + contract.WorkVolume} {
 		p := podOf(t, "spec: {containers: [{name: app, image: app}]}")

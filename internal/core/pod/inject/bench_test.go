@@ -8,8 +8,8 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// The benchmark injects the largest pods, or refuses them: 300 containers, each of which waits for all
-// earlier ones. The plan has 44,850 edges.
+// The benchmark injects or refuses the largest pods: 300 containers, each of which waits for all previous ones.
+// Such a plan has 44,850 edges.
 func BenchmarkPodOf300Containers(b *testing.B) {
 	for name, pod := range largePods(300) {
 		b.Run(name, func(b *testing.B) {
@@ -23,12 +23,12 @@ func BenchmarkPodOf300Containers(b *testing.B) {
 	}
 }
 
-// The benchmark injects one pod, as at admission. Run it with -benchmem.
+// The benchmark injects one pod, as an admission does. Run it with -benchmem.
 func BenchmarkPod(b *testing.B) {
 	const plain = "metadata: {name: shop, labels: {app: shop}}\nspec: {containers: [{name: app, image: shop, command: [/app], ports: [{containerPort: 8080}], readinessProbe: {httpGet: {port: 8080}}}]}"
 	for _, bb := range []struct {
 		name, pod string
-		patch     bool // also make its JSON patch
+		patch     bool // the JSON patch is part of the work
 	}{
 		{"gate", plain, false},
 		{"gate, with the patch", plain, true},

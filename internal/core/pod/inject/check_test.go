@@ -34,7 +34,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// injected returns the result for a pod that must be injected, and checks it.
+// injected injects a pod, which must not be refused, and checks the result.
 func injected(t testing.TB, pod *corev1.Pod, o Options) Result {
 	t.Helper()
 	r, err := Pod(pod, Namespace{Name: "shop"}, o)
@@ -45,7 +45,7 @@ func injected(t testing.TB, pod *corev1.Pod, o Options) Result {
 	return r
 }
 
-// checkInjected checks the properties of every injected pod.
+// checkInjected checks the properties that every injected pod must have.
 func checkInjected(t testing.TB, given *corev1.Pod, r Result, o Options) {
 	t.Helper()
 	validPod(t, r.Pod)
@@ -55,8 +55,8 @@ func checkInjected(t testing.TB, given *corev1.Pod, r Result, o Options) {
 	readsAsWritten(t, r.Pod, o)
 }
 
-// readsAsWritten checks that other tools read the order from the injected pod that injection wrote: for each
-// written edge they find its mechanism in the pod.
+// readsAsWritten checks that reading the injected pod, as other tools do, gives the order that injection wrote: for
+// each written edge the reading contains its mechanism.
 func readsAsWritten(t testing.TB, pod *corev1.Pod, o Options) {
 	t.Helper()
 	reading, err := podspec.Read(pod)
@@ -170,8 +170,8 @@ func set(union any) (n int) {
 	return n
 }
 
-// nothingIsLost checks that the author's containers are all there, that only fields that injection may
-// change have changed, and that a gate runs their own command.
+// nothingIsLost checks three things: all of the author's containers are present, only fields that injection may
+// change have changed, and each gate runs the container's own command.
 func nothingIsLost(t testing.TB, given, got *corev1.Pod, o Options) {
 	t.Helper()
 	original, err := Stripped(given)
@@ -209,7 +209,7 @@ func nothingIsLost(t testing.TB, given, got *corev1.Pod, o Options) {
 	}
 }
 
-// asItsImage returns a container with the command of its image.
+// asItsImage returns a container whose command is that of its image.
 func asItsImage(c corev1.Container, k imagecmd.Command) corev1.Container {
 	escape := func(words []string) (out []string) {
 		for _, w := range words {
@@ -227,7 +227,7 @@ func asItsImage(c corev1.Container, k imagecmd.Command) corev1.Container {
 	return c
 }
 
-// podDiff returns the difference of two pods. The common case, no difference, is cheap.
+// podDiff returns the difference of two pods. It is fast if there is none, which is the common case.
 func podDiff(want, got *corev1.Pod) string {
 	if equality.Semantic.DeepEqual(want, got) {
 		return ""
@@ -237,7 +237,7 @@ func podDiff(want, got *corev1.Pod) string {
 
 var quantities = cmp.Comparer(func(a, b resource.Quantity) bool { return a.Cmp(b) == 0 })
 
-// again checks that a second injection changes nothing except warnings.
+// again checks that a second injection with the same options changes nothing. Only its warnings may differ.
 func again(t testing.TB, r Result, o Options) {
 	t.Helper()
 	second, err := Pod(r.Pod, Namespace{Name: "shop"}, o)
@@ -267,8 +267,7 @@ func mustStrip(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// agentReads checks that the agent can read its variables, and the flags of the proxy, the capture and the
-// gates.
+// agentReads checks that the agent accepts its variables, and the flags of the proxy, the capture and the gates.
 func agentReads(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	if c := containers.Find(pod, contract.ProxyContainer); c != nil {
@@ -301,7 +300,7 @@ func agentReads(t testing.TB, pod *corev1.Pod) {
 	}
 }
 
-// fieldValues has the values that the kubelet would substitute.
+// fieldValues contains the values that the kubelet would substitute for fields of the pod.
 var fieldValues = map[string]string{"metadata.name": "shop-1", "metadata.namespace": "shop", "status.podIP": "10.0.0.1", "status.podIPs": "10.0.0.1,fd00::1",
 	"spec.serviceAccountName": "shop", "status.hostIP": "10.0.0.9", "spec.nodeName": "node"}
 
@@ -374,7 +373,7 @@ func readCapture(t testing.TB, args []string) {
 	in := capture.Defaults()
 	fset := pflag.NewFlagSet("init", pflag.ContinueOnError)
 	fset.String("copy", "", "")
-	fset.UintSlice("groups", nil, "") // a flag of root-stage
+	fset.UintSlice("groups", nil, "") // this flag belongs to root-stage, not to the capture
 	fset.Bool("native-nftables", false, "")
 	for _, f := range capture.Flags(&in, nil, nil) {
 		p := fset.VarPF(f, f.Name, f.Short, "")
@@ -389,7 +388,7 @@ func readCapture(t testing.TB, args []string) {
 	}
 }
 
-// readGate checks that the contract's parser reads the gate, and that the agent reads its values.
+// readGate checks that the parser in package contract and the agent accept the command line of a gate.
 func readGate(t testing.TB, pod *corev1.Pod, c corev1.Container) {
 	t.Helper()
 	g, ok := contract.ParseGate(c.Args)
@@ -425,8 +424,9 @@ func readGate(t testing.TB, pod *corev1.Pod, c corev1.Container) {
 	}
 }
 
-// Two things are undone when a gated sidecar is injected again: what it got for its own edges, and what it
-// got for those that wait for it. Once the hook stayed, without the volume of the program that it ran.
+// If a gated sidecar is injected again, two things must be undone: what was added for its own edges, and what was
+// added for the containers that wait for it. Once, the hook was kept but not the volume with the program that the
+// hook runs.
 func TestAGatedSidecarIsInjectedAgain(t *testing.T) {
 	p := podOf(t, `metadata: {name: shop, annotations: {outrider.dev/capture: none, outrider.dev/depends-on: "{app: {cache: {condition: healthy, by: native}}}"}}
 spec: {containers: [{name: app, image: i}, {name: cache, image: i, command: [/c], ports: [{name: http, containerPort: 8080}], readinessProbe: {httpGet: {port: http}}}]}`)
@@ -451,8 +451,8 @@ spec: {containers: [{name: app, image: i}, {name: cache, image: i, command: [/c]
 	}
 }
 
-// A probe of a port that its container does not have never succeeds, and the agent refuses it. Behind such a
-// startup probe the kubelet runs no other probe, so that no edge may wait for it.
+// A probe of a port that its container does not declare never succeeds, and the agent refuses such a probe. While
+// a startup probe has not succeeded, the kubelet runs no other probe. So no edge can wait for such a container.
 func TestNoEdgeWaitsForAProbeWithoutItsPort(t *testing.T) {
 	for _, probes := range []string{"readinessProbe: {tcpSocket: {port: http}}", "startupProbe: {tcpSocket: {port: http}}, readinessProbe: {tcpSocket: {port: 80}}"} {
 		for _, by := range []string{"gate", "native", "hold"} {
@@ -466,8 +466,8 @@ spec: {containers: [{name: cache, image: i, command: [/c], `+probes+`}, {name: a
 	}
 }
 
-// Injection handles pods of people who had not read the code. Each of these once made a command panic, or
-// was written differently than plan says.
+// Injection must handle unusual pods. Each of these once caused a panic in a command, or the result of injection
+// differed from that of "outrider plan".
 func TestWhatOthersWrote(t *testing.T) {
 	const db = "{name: db, image: a, command: [/db]}"
 	for name, tt := range map[string]struct{ annotations, containers, want string }{
@@ -501,7 +501,7 @@ func TestWhatOthersWrote(t *testing.T) {
 				t.Errorf("%s; want %q", said, tt.want)
 			}
 			if reading, err := podspec.Read(pod); err == nil {
-				mechanism.Choose(reading, 34) // plan and lint do the same
+				mechanism.Choose(reading, 34) // as plan and lint do
 			}
 		})
 	}

@@ -37,7 +37,7 @@ func valuesOf(t testing.TB, text string) settings.Values {
 func TestWhoIsInjected(t *testing.T) {
 	type labels = map[string]string
 	tests := map[string]struct {
-		pod      string // the pod's metadata, and more of its spec
+		pod      string // the pod's metadata
 		spec     string
 		ns       Namespace
 		revision string
@@ -116,14 +116,14 @@ func TestWhoIsInjected(t *testing.T) {
 	}
 }
 
-// A pod with an impossible request is refused, with a code, a sentence and a hint.
+// A pod that requests something impossible is refused, with a code, a sentence and a hint.
 func TestRefusals(t *testing.T) {
 	psa := func(level string) Namespace {
 		return Namespace{Name: "shop", Labels: map[string]string{"istio-injection": "enabled", contract.PodSecurityLabel: level}}
 	}
 	tests := map[string]struct {
 		annotations string
-		more        string // more fields of the spec
+		more        string // more fields of the pod's spec
 		volumes     string
 		mounts      string // mounts of the app
 		ns          Namespace
@@ -243,8 +243,8 @@ func TestSelectorsThatAreNoneAreRefused(t *testing.T) {
 	}
 }
 
-// Prometheus' annotations are no request to the mesh: annotations that the agent cannot follow refuse no
-// pod. The port may be the name of a container's port.
+// Annotations for Prometheus are not meant for the mesh. So a pod is not refused if the agent cannot follow them.
+// A port may be the name of a container's port.
 func TestPrometheusAnnotations(t *testing.T) {
 	for name, tt := range map[string]struct{ annotations, app, warning string }{ // any order: each is tested by itself
 		"a number":                       {`{prometheus.io/port: "8080"}`, `"port":"8080"`, ""},
@@ -280,7 +280,7 @@ func TestPrometheusAnnotations(t *testing.T) {
 	}
 }
 
-// The annotation for the proxy's volumes may be a list of objects with names, as in Istio's samples.
+// The annotation userVolumeMount may be a list of objects with names, as in Istio's samples.
 func TestVolumesAsList(t *testing.T) {
 	list, err := settings.UserMounts(`[{"name": "certs", "mountPath": "/etc/certs"}]`)
 	byName, err2 := settings.UserMounts(`{"certs": {"mountPath": "/etc/certs"}}`)

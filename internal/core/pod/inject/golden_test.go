@@ -24,12 +24,12 @@ var update = flag.Bool("update", false, "write what is got into the golden files
 
 func kubernetes(n int) startup.Kubernetes { return startup.Kubernetes(n) }
 
-// A scenario is a golden file: a pod with its options, and the result.
+// A scenario is the content of a golden file: a pod, the options, and the result.
 type scenario struct {
 	pod  *corev1.Pod
 	ns   Namespace
 	o    Options
-	full bool // show the whole pod
+	full bool // the golden file shows the whole pod
 }
 
 func readScenario(t testing.TB, a *txtar.Archive) scenario {
@@ -63,7 +63,8 @@ func readScenario(t testing.TB, a *txtar.Archive) scenario {
 	return s
 }
 
-// Injection gives the golden result for each mechanism and kind of pod. -update writes the files anew.
+// Injection returns the result in the golden file, for each mechanism and type of pod. -update rewrites the
+// files.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) < 10 {
@@ -102,7 +103,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// describe returns the result of an injection as text, without the parts that are the same in all.
+// describe returns the result of an injection as text. Parts that are the same in all scenarios are left out.
 func describe(r Result, err error, full bool) string {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
@@ -157,7 +158,7 @@ func describe(r Result, err error, full bool) string {
 	return b.String()
 }
 
-// shown lists the variables that differ from case to case.
+// shown lists the environment variables that differ between scenarios.
 var shown = []string{"OUTRIDER_ORDERED_STOP", "OUTRIDER_GRACE", "ISTIO_META_APP_CONTAINERS", "ISTIO_META_INTERCEPTION_MODE", "ISTIO_KUBE_APP_PROBERS", "ISTIO_PROMETHEUS_ANNOTATIONS", "PROXY_CONFIG"}
 
 func mark(c corev1.Container) string {

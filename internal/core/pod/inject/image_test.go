@@ -15,7 +15,7 @@ import (
 
 var digestA = "sha256:" + strings.Repeat("a1", 32)
 
-// Argv follows Kubernetes' table of command, args, ENTRYPOINT and CMD (kubernetes.io/docs: "Define a Command
+// Argv implements Kubernetes' table of command, args, ENTRYPOINT and CMD (kubernetes.io/docs: "Define a Command
 // and Arguments for a Container").
 func TestWhatAContainerRuns(t *testing.T) {
 	entrypoint, cmd := []string{"/ep", "-1"}, []string{"cmd"}
@@ -51,7 +51,8 @@ func TestWhatAContainerRuns(t *testing.T) {
 	}
 }
 
-// A command is not looked up if it is known, if no gate needs it, or if the pod is not injected.
+// The command of an image is not looked up if the pod sets the command, if no gate needs it, or if the pod is not
+// injected.
 func TestOnlyWhatMattersIsLookedUp(t *testing.T) {
 	tests := map[string]struct {
 		pod  string
@@ -88,7 +89,7 @@ func TestOnlyWhatMattersIsLookedUp(t *testing.T) {
 	}
 }
 
-// Stripped restores the command that the author wrote, unless it was changed since.
+// Stripped removes commands that came from images, unless the author has changed them since.
 func TestCommandsOfImagesGoAgain(t *testing.T) {
 	given := podOf(t, `{metadata: {name: shop}, spec: {containers: [{name: app, image: "shop:4", args: [serve]}, {name: log, image: "log:1"}]}}`)
 	o := Options{Commands: map[string]imagecmd.Command{

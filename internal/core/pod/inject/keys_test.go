@@ -18,8 +18,8 @@ import (
 	"outrider.dev/internal/core/pod/inject/settings"
 )
 
-// used has, for each used key, a value in YAML that changes the injected pod. The values for annotations are
-// in set1, and those for a ProxyConfig in usedByAgent.
+// used contains for each key that has an effect a value in YAML that changes the injected pod. The values for
+// annotations are in set1, those for a ProxyConfig in usedByAgent.
 var used = map[settings.Surface]map[string]string{
 	settings.InValues: {
 		"global.hub": "h.example/a", "global.tag": "9", "global.imagePullPolicy": "Always", "global.imagePullSecrets": "[s]", "global.proxy.image": "other",
@@ -46,8 +46,8 @@ var used = map[settings.Surface]map[string]string{
 	},
 }
 
-// usedByAgent has, for each used field of a ProxyConfig, a value that changes what the agent reads, or what
-// is injected.
+// usedByAgent contains for each field of a ProxyConfig that has an effect a value that changes what the agent
+// reads or what is injected.
 var usedByAgent = map[string]string{
 	"discoveryAddress": "a:1", "concurrency": "3", "drainDuration": "9s", "terminationDrainDuration": "9s", "statusPort": "15555", "proxyAdminPort": "15556",
 	"serviceCluster": "c", "binaryPath": "/e", "configPath": "/w", "controlPlaneAuthPolicy": "NONE", "proxyMetadata": "{MINIMUM_DRAIN_DURATION: 9s}", "proxyStatsMatcher": "{inclusionPrefixes: [a]}",
@@ -55,8 +55,8 @@ var usedByAgent = map[string]string{
 	"tracing": "{sampling: 3}",
 }
 
-// usedVariables has, for each variable of the agent that does not accept any text, a value that changes what
-// the agent reads.
+// usedVariables contains, for each variable of the agent that does not accept an arbitrary text, a value that
+// changes what the agent reads.
 var usedVariables = map[string]string{
 	"INSTANCE_IP": "192.0.2.2", "INSTANCE_IPS": "192.0.2.3", "CA_ADDR": "a:1", "SECRET_TTL": "9h", "SECRET_GRACE_PERIOD_RATIO": "0.3", "SECRET_GRACE_PERIOD_RATIO_JITTER": "0.02",
 	"WORKLOAD_RSA_KEY_SIZE": "2048", "ECC_SIGNATURE_ALGORITHM": "RSA", "ECC_CURVE": "P384", "FILE_MOUNTED_CERTS": "true", "ENVOY_STATUS_PORT": "15555", "ENVOY_PROMETHEUS_PORT": "15556",
@@ -70,7 +70,7 @@ const keyPod = `
 metadata: {name: shop, labels: {app: shop}, annotations: {%s}}
 spec: {containers: [{name: app, image: a, command: [/app], readinessProbe: {httpGet: {port: 80}}}]}`
 
-// object returns an object in YAML with one field, given by its path.
+// object returns an object in YAML that contains one field, at the given path.
 func object(path, value string) string {
 	var v any
 	if err := yaml.Unmarshal([]byte(value), &v); err != nil {
@@ -87,8 +87,8 @@ func object(path, value string) string {
 	return string(text)
 }
 
-// outcome returns as text everything in an injection that a setting can change: the results in namespaces
-// with and without a request, on Kubernetes 1.34 and 1.28.
+// outcome returns as text all results of an injection that a setting can affect: in namespaces that do and do not
+// request injection, on Kubernetes 1.34 and 1.28.
 func outcome(t *testing.T, pod string, namespace map[string]string, o Options) string {
 	t.Helper()
 	var out strings.Builder
@@ -113,8 +113,8 @@ func outcome(t *testing.T, pod string, namespace map[string]string, o Options) s
 	return out.String()
 }
 
-// The table tells the truth about each key: the key changes what is injected or what the agent reads, or a
-// warning or an error names it.
+// The table is correct for each key: the key changes what is injected or what the agent reads, or a warning or an
+// error names it.
 func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 	pod := fmt.Sprintf(keyPod, "")
 	plain := outcome(t, pod, nil, Options{})
@@ -131,7 +131,7 @@ func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 			switch k.Surface {
 			case settings.InAnnotations:
 				if k.Means != "" {
-					return // TestEveryAnnotationHasAnEffectOrAWarning
+					return // TestEveryAnnotationHasAnEffectOrAWarning tests these
 				}
 				var ignored []settings.Ignored
 				ignored, err = settings.CheckAnnotations(map[string]string{name: value})
@@ -145,7 +145,8 @@ func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 				if got = outcome(t, inPod, nil, Options{}); k.Name == contract.NamespaceLabel || k.Name == contract.OwnNamespaceLabel {
 					got = outcome(t, pod, map[string]string{name: value}, Options{})
 				}
-				// The label in the result is not its effect; a label without effect is in a warning.
+				// The label itself in the result is not an effect. If a label has no effect, there must be a
+				// warning.
 				for _, line := range []string{"    " + name + ": " + value + "\n", "    " + name + ": \"" + value + "\"\n", "    other: x\n"} {
 					got, base = strings.ReplaceAll(got, line, ""), strings.ReplaceAll(base, line, "")
 				}
@@ -156,7 +157,7 @@ func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 				warnings, got, base = ofProxyConfig(t, k.Name)
 			case settings.InVariables:
 				if slices.Contains([]string{"OUTRIDER_STATE_DIR", "OUTRIDER_STATUS_PORT", "OUTRIDER_TERMINATION_LOG"}, k.Name) {
-					return // read by the commands in cmd/outrider-agent
+					return // the commands in cmd/outrider-agent read it
 				}
 				value = cmp.Or(usedVariables[k.Name], "x")
 				_, base = ofAgent("PROXY_CONFIG={}")
@@ -169,7 +170,7 @@ func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 				var v settings.Values
 				v, warnings, err = settings.ParseValues([]byte(object(name, value)))
 				base = plain
-				switch k.Name { // values that have an effect only in another pod
+				switch k.Name { // for these values another pod is needed to see an effect
 				case "sidecarInjectorWebhook.alwaysInjectSelector":
 					v.Global.Proxy.AutoInject = "disabled"
 					base = outcome(t, pod, nil, Options{Values: onlyPolicy(v)})
@@ -216,8 +217,8 @@ func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 	}
 }
 
-// telemetryOf returns the settings with one key changed, on top of others that make it count; only those
-// others if the value is empty.
+// telemetryOf returns the settings with the key set to value, in a configuration where the key has an effect. If
+// value is empty, the key is not set.
 func telemetryOf(t *testing.T, k settings.Key, value string) telemetry.Settings {
 	t.Helper()
 	const provider = "{name: %s, opentelemetry: {service: %s.example, port: 4317}}"
@@ -249,14 +250,14 @@ func telemetryOf(t *testing.T, k settings.Key, value string) telemetry.Settings 
 	return s
 }
 
-// onlyPolicy returns values with the policy alone.
+// onlyPolicy returns values that contain only the policy of v.
 func onlyPolicy(v settings.Values) settings.Values {
 	var out settings.Values
 	out.Global.Proxy.AutoInject = v.Global.Proxy.AutoInject
 	return out
 }
 
-// ofAgent returns the agent's notes about variables, and the configuration that it reads.
+// ofAgent passes variables to the agent's parser. It returns the agent's notes and its configuration.
 func ofAgent(environ ...string) (notes []string, got string) {
 	c, err := config.Read(config.Inputs{Environ: append([]string{"POD_NAME=a", "POD_NAMESPACE=b", "SERVICE_ACCOUNT=c", "INSTANCE_IP=192.0.2.1"}, environ...),
 		ReadFile: func(string) ([]byte, error) { return nil, os.ErrNotExist }})
@@ -264,8 +265,8 @@ func ofAgent(environ ...string) (notes []string, got string) {
 	return notes, fmt.Sprintf("%+v %v", c, err)
 }
 
-// ofProxyConfig returns the notes about a field, and what the agent reads and what is injected, with the
-// field and without.
+// ofProxyConfig returns the notes about a field, and the effects with the field (got) and without it (base): what
+// the agent reads and what is injected.
 func ofProxyConfig(t *testing.T, name string) (notes []string, got, base string) {
 	t.Helper()
 	pod := fmt.Sprintf(keyPod, "")
@@ -278,8 +279,8 @@ func ofProxyConfig(t *testing.T, name string) (notes []string, got, base string)
 		t.Fatal(err)
 	}
 	got += outcome(t, pod, nil, Options{Mesh: m})
-	// The variable PROXY_CONFIG itself does not count as an effect; the configuration that the agent reads
-	// from it does.
+	// A change of the variable PROXY_CONFIG itself is no effect. A change of the configuration that the agent
+	// reads from it is one.
 	given := regexp.MustCompile(`(?m)- name: PROXY_CONFIG\n.*value: .*\n`)
 	return append(notes, m.Notes...), given.ReplaceAllString(got, ""), given.ReplaceAllString(base, "")
 }

@@ -16,8 +16,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// largePods returns pods with n containers whose plans have the most edges possible, or nearly so, one for
-// each way to request them.
+// largePods returns pods with n containers whose plans have as many edges as possible, or nearly so. There is a
+// pod for each method to request edges.
 func largePods(n int) map[string]*corev1.Pod {
 	pod := func(init int) *corev1.Pod {
 		out := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "large", Annotations: map[string]string{}}}
@@ -71,9 +71,9 @@ func largePods(n int) map[string]*corev1.Pod {
 		"init containers": pod(n - 1), "sidecars": sidecars, "native": native, "job": job, "against the list": backwards}
 }
 
-// The allocations and bytes of an injection, or of a refusal, grow at most linearly with the edges, whatever
-// the graph. When they grew with the cube of the containers, 100 containers took 1.7 s, and 299 took
-// minutes.
+// The allocations and bytes of an injection or a refusal grow at most linearly with the number of edges, for
+// every type of graph. Earlier they grew with the cube of the number of containers: 100 containers took 1.7 s,
+// and 299 took minutes.
 func TestWorkGrowsWithTheEdges(t *testing.T) {
 	cost := func(pod *corev1.Pod) (allocations float64, bytes uint64) {
 		var before, after runtime.MemStats
@@ -91,14 +91,14 @@ func TestWorkGrowsWithTheEdges(t *testing.T) {
 	for name, pod := range small {
 		allocations, bytes := cost(pod)
 		manyAllocations, manyBytes := cost(large[name])
-		// The larger pod has 16 times the edges, or four times the containers.
+		// The larger pod has 16 times as many edges, or four times as many containers.
 		if manyAllocations > 20*allocations || manyBytes > 20*bytes {
 			t.Errorf("%s: %v allocations and %d bytes for 75 containers, %v and %d for 300", name, allocations, bytes, manyAllocations, manyBytes)
 		}
 	}
 }
 
-// The largest possible pod is injected, or refused with the number that would fit.
+// The largest possible pod is injected, or it is refused with a message that contains the maximum.
 func TestLargestPods(t *testing.T) {
 	want := map[string]verdict.Code{"complete": verdict.TooLarge, "against the list": verdict.TooLarge, "everything": verdict.TooLarge, "unknown names": verdict.InvalidGraph}
 	for name, pod := range largePods(300) {
@@ -129,8 +129,8 @@ func TestLargestPods(t *testing.T) {
 	}
 }
 
-// A pod with long lists other than containers is injected with a short patch. Injection and patch find the
-// elements by the hashes of their names, so that the time grows linearly.
+// A pod with other long lists than that of containers is injected with a short patch. Injection and patch find
+// elements of lists by hashes of their names, so that the time grows linearly.
 func TestLongListsArePatched(t *testing.T) {
 	const n = 20_000
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "i", Command: []string{"/app"}}}}}
@@ -150,7 +150,7 @@ func TestLongListsArePatched(t *testing.T) {
 	}
 }
 
-// An injection whose result no one needs ends at the next step.
+// If the result of an injection is no longer needed, the injection ends at the next step.
 func TestInjectionIsInterrupted(t *testing.T) {
 	gone := errors.New("gone")
 	pod, steps := largePods(20)["complete"], 0

@@ -14,8 +14,8 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// The pod's annotation takes precedence over the namespace's, that over the mesh's value, and each of them
-// over what the nodes offer.
+// The pod's annotation takes precedence over that of the namespace, that over the mesh's value, and that over
+// what the nodes offer.
 func TestWhoCaptures(t *testing.T) {
 	const none = ""
 	for _, tt := range []struct {
@@ -57,7 +57,7 @@ func TestWhoCaptures(t *testing.T) {
 	}
 }
 
-// If the nodes capture, a namespace may enforce any level of pod security.
+// If the nodes capture connections, pods can be injected in a namespace with any level of pod security.
 func TestNodeWorkNeedsNoPrivilege(t *testing.T) {
 	for _, level := range []string{"baseline", "restricted"} {
 		ns := Namespace{Name: "shop", Labels: map[string]string{contract.NamespaceLabel: "enabled", contract.PodSecurityLabel: level}}
@@ -83,7 +83,8 @@ func TestNodeWorkNeedsNoPrivilege(t *testing.T) {
 	}
 }
 
-// Variables of the mesh, which an init container would get, become flags for the node.
+// Settings that an init container would get as environment variables, from the mesh's proxyMetadata, become flags
+// for the node.
 func TestNodeCapturesByTheMeshsVariables(t *testing.T) {
 	p := podOf(t, `
 metadata: {name: shop, annotations: {outrider.dev/init: node, traffic.sidecar.istio.io/excludeOutboundPorts: "5432",
@@ -95,7 +96,7 @@ spec: {`+plainApp+`}`)
 	}
 }
 
-// Injection keeps the other required plugins.
+// Injection adds our plugin to the required plugins, and keeps the others.
 func TestNodeIsRequired(t *testing.T) {
 	for given, want := range map[string]string{"": "[outrider]", "[other]": "[other, outrider]", "- outrider\n- other": "[outrider, other]"} {
 		p := podOf(t, "metadata: {name: shop}\nspec: {"+plainApp+"}")
@@ -122,7 +123,8 @@ func TestNodeIsRequired(t *testing.T) {
 	}
 }
 
-// If nothing is ordered, the proxy starts where the author lists it; otherwise it is the first container.
+// If the pod gets no order, the proxy is at the position where the author lists it; otherwise it is the first
+// container.
 func TestPlaceOfTheProxy(t *testing.T) {
 	for _, tt := range []struct{ annotations, containers, hook, want string }{
 		{`outrider.dev/start: "off"`, "app", "", "outrider-proxy app"},
@@ -170,8 +172,7 @@ func TestPlaceOfTheProxy(t *testing.T) {
 	}
 }
 
-// If a first arrangement shows that the proxy must be a sidecar, both the arrangement and its reports are
-// dropped.
+// A first arrangement may show that the proxy must be a sidecar. Its messages are then dropped together with it.
 func TestOnlyTheArrangementThatIsUsedReports(t *testing.T) {
 	p := podOf(t, `metadata: {name: shop, annotations: {outrider.dev/start: "off", outrider.dev/depends-on.app: outrider-proxy}}
 spec: {containers: [{name: app, image: x, lifecycle: {postStart: {exec: {command: [a]}}}}, {name: outrider-proxy, image: auto}]}`)
@@ -184,7 +185,7 @@ spec: {containers: [{name: app, image: x, lifecycle: {postStart: {exec: {command
 	}
 }
 
-// A port of the proxy is reported once, even if a container has several names for it.
+// If a container declares a port of the proxy under several names, the clash is reported once.
 func TestClashIsReportedOnce(t *testing.T) {
 	p := podOf(t, "metadata: {name: shop}\nspec: {containers: [{name: app, image: x, command: [/x], ports: [{name: a, containerPort: 15001}, {name: b, containerPort: 15001}]}]}")
 	if r := injected(t, p, Options{}); len(r.Clashes) != 1 {

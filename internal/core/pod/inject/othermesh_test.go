@@ -17,10 +17,10 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// An otherInjector imitates another mesh's injector: its containers and their order.
+// An otherInjector simulates the injector of another mesh: its containers and their order.
 type otherInjector func(*corev1.Pod) *corev1.Pod
 
-// istio imitates Istio's injector: the position of its proxy, and its rewritten probes.
+// istio simulates Istio's injector: the position of the proxy, and the probes that it rewrites.
 func istio(native, hold, cni bool) otherInjector {
 	return func(p *corev1.Pod) *corev1.Pod {
 		p = p.DeepCopy()
@@ -67,7 +67,7 @@ func istio(native, hold, cni bool) otherInjector {
 	}
 }
 
-// linkerd imitates Linkerd's injector: its plain proxy is the first container.
+// linkerd simulates Linkerd's injector. If the proxy is a plain container, it is the first one.
 func linkerd(native bool) otherInjector {
 	return func(p *corev1.Pod) *corev1.Pod {
 		p = p.DeepCopy()
@@ -101,8 +101,8 @@ var otherInjectors = map[string]struct {
 	"Linkerd, native":         {linkerd(true), "linkerd-proxy"},
 }
 
-// With outrider.dev/proxy: none the result does not depend on whether another mesh's injector comes before
-// or after ours, because the API server calls ours again (reinvocationPolicy: IfNeeded).
+// With outrider.dev/proxy: none the result does not depend on the order of the injectors. If ours ran first, the
+// API server calls it again (reinvocationPolicy: IfNeeded).
 func TestTheOrderOfInjectorsDoesNotMatter(t *testing.T) {
 	for name, mesh := range otherInjectors {
 		for what, text := range map[string]string{
@@ -118,10 +118,10 @@ spec:
   - {name: app, image: a, command: [/app], ports: [{containerPort: 8080}]}
   - {name: web, image: w, command: [/web]}`)
 				once := injectedAlongside(t, mesh.otherInjector(p), p)
-				if p.Annotations[contract.Proxy] == "none" { // otherwise our injector would have added its own proxy first
+				if p.Annotations[contract.Proxy] == "none" { // only then; otherwise our injector would have added a proxy
 					ours := injected(t, p, Options{})
 					after, want := injectedAlongside(t, mesh.otherInjector(ours.Pod), p), once.DeepCopy()
-					delete(after.Annotations, contract.Overrides) // what was there before differs
+					delete(after.Annotations, contract.Overrides) // the recorded previous values differ
 					delete(want.Annotations, contract.Overrides)
 					if diff := podDiff(want, after); diff != "" {
 						t.Errorf("(-ours last +ours first):\n%s", diff)
@@ -142,8 +142,8 @@ spec:
 	}
 }
 
-// injectedAlongside injects a pod that has another mesh's proxy, and checks that the mesh's annotations
-// stay, both the author's and those of its injector.
+// injectedAlongside injects a pod that has another mesh's proxy. It checks that the annotations for that mesh are
+// kept, those of the author and those of that mesh's injector.
 func injectedAlongside(t *testing.T, p, author *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	r := injected(t, p, Options{})
@@ -166,8 +166,8 @@ func injectedAlongside(t *testing.T, p, author *corev1.Pod) *corev1.Pod {
 	return r.Pod
 }
 
-// A container that another mesh put first stays first when the author's order is restored; otherwise its
-// hold would hold no other container.
+// If another mesh has put its proxy first, it remains the first container when the author's order is restored.
+// Otherwise its hold would hold no other container.
 func TestAnotherMeshsHoldStaysFirst(t *testing.T) {
 	p := podOf(t, `
 metadata: {name: shop, annotations: {outrider.dev/proxy: none, outrider.dev/start: native, outrider.dev/depends-on.app: cache}}
@@ -185,8 +185,8 @@ spec: {containers: [{name: app, image: a}, {name: cache, image: c, startupProbe:
 	}
 }
 
-// A pod that we injected before another mesh did loses our proxy, because two proxies would capture each
-// other's connections.
+// If another mesh injects a pod after we have, our next injection removes our proxy, because two proxies would
+// capture each other's connections.
 func TestOurProxyGivesWayToAnotherMesh(t *testing.T) {
 	p := podOf(t, "metadata: {name: shop, annotations: {a: b}}\nspec: {containers: [{name: app, image: a, command: [/app]}]}")
 	ours := injected(t, p, Options{})
@@ -243,8 +243,8 @@ func TestOwnLabels(t *testing.T) {
 	}
 }
 
-// Another mesh's proxy stays the only one. Order beside it must be requested by a label of ours or an
-// annotation.
+// A pod with another mesh's proxy never gets a second one. Order and parking for such a pod must be requested by
+// one of our labels or annotations.
 func TestOtherMeshes(t *testing.T) {
 	const plain, own = "containers: [{name: app, image: a}]", "containers: [{name: app, image: a}, {name: my-proxy, image: p}]"
 	const istioProxy = "initContainers: [{name: istio-proxy, image: p, restartPolicy: Always}], " + plain
@@ -278,8 +278,8 @@ func TestOtherMeshes(t *testing.T) {
 	}
 }
 
-// A container with Istio's name and the image "auto" is for the injector that Istio's labels belong to, and
-// is restored when the injection is removed.
+// A container with Istio's name and the image "auto" is meant for the injector to which Istio's labels belong. An
+// uninjection restores it.
 func TestIstiosNameAndOurImage(t *testing.T) {
 	for name, tt := range map[string]struct {
 		metadata, image string

@@ -12,8 +12,8 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// The kubelet's requests have a key that other pods cannot guess. A second injection, when the API server
-// calls the webhook again, keeps the key; a rollout gets a new one.
+// The kubelet's requests contain a key that other pods cannot guess. If the API server calls the webhook again
+// for the same pod, the key does not change. A pod of a new rollout gets a new key.
 func TestKeyOfTheProbes(t *testing.T) {
 	text := `{metadata: {name: shop, annotations: {outrider.dev/start: "off"}}, spec: {containers: [{name: app, image: a,
 		readinessProbe: {httpGet: {path: /ready, port: 8080}}, lifecycle: {preStop: {httpGet: {path: /stop, port: 8080}}}}]}}`

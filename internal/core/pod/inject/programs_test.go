@@ -13,13 +13,13 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// If the mesh limits images, a pod's author cannot choose what runs as root with NET_ADMIN. By default an
-// annotation means the same as in Istio.
+// If the mesh restricts images, a pod's author cannot determine what runs as root with NET_ADMIN. Without that
+// restriction, the annotations have the same meaning as in Istio.
 func TestProgramsOfTheMesh(t *testing.T) {
 	const hub = "registry.example/outrider"
 	type table map[string]struct {
 		pod     string
-		refused string // a part of the message; empty: injected
+		refused string // a part of the message; empty: the pod is injected
 	}
 	annotated := func(text string) string {
 		return "metadata: {annotations: {" + text + "}}\nspec: {containers: [{name: app, image: i, command: [/app]}]}"
@@ -68,14 +68,14 @@ func TestProgramsOfTheMesh(t *testing.T) {
 		})
 	}
 	o := Options{Manual: true}
-	o.Values.Injector.AllowedProxyImages = []string{} // none
+	o.Values.Injector.AllowedProxyImages = []string{} // no image is allowed
 	if _, err := Pod(podOf(t, annotated("sidecar.istio.io/proxyImage: debug")), Namespace{Name: "shop"}, o); err == nil {
 		t.Error("with an empty list the annotation is accepted")
 	}
 }
 
-// The capture ignores connections of the proxy's user and group, so a container that has one of them
-// bypasses the mesh. "outrider plan" reports this for the pod before and after injection; lint has the rule
+// The capture ignores connections of the proxy's user and group. So a container with one of these bypasses the
+// mesh. "outrider plan" reports this for the pod before and after injection, and "outrider lint" by the rule
 // proxy-uid.
 func TestContainersOfTheProxysUserAreWarnedOf(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -112,7 +112,7 @@ func TestContainersOfTheProxysUserAreWarnedOf(t *testing.T) {
 	}
 }
 
-// requesting adds an edge from the proxy, which tells a plan that the pod will get one.
+// requesting adds an edge from the proxy to app. So a plan of the pod expects the proxy.
 func requesting(pod *corev1.Pod) *corev1.Pod {
 	if pod.Annotations == nil {
 		pod.Annotations = map[string]string{}

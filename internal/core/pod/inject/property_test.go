@@ -30,12 +30,12 @@ import (
 	"outrider.dev/startup"
 )
 
-// A chooser draws numbers from a random source, or from a fuzzer's bytes.
+// A chooser returns a random number below n, from a random source or from the bytes of a fuzzer.
 type chooser func(n int) int
 
 func (c chooser) of(words ...string) string { return words[c(len(words))] }
 
-// often draws the first string nine times of ten.
+// often returns the first string with a probability of nine tenths.
 func (c chooser) often(usual string, others ...string) string {
 	if c(10) > 0 {
 		return usual
@@ -43,7 +43,7 @@ func (c chooser) often(usual string, others ...string) string {
 	return c.of(others...)
 }
 
-// randomPod returns a random pod that the API would accept.
+// randomPod returns the YAML of a random pod that the API server would accept.
 func randomPod(c chooser) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "metadata:\n  name: shop\n  labels: {app: shop%s}\n  annotations:\n    a: b\n", c.of("", ", version: v1"))
@@ -110,7 +110,7 @@ func randomPod(c chooser) string {
 	return b.String()
 }
 
-// randomOptions returns options with a Kubernetes version before or after restartable init containers, and
+// randomOptions returns options with a version of Kubernetes that does or does not support native sidecars, and
 // with values that affect the order.
 func randomOptions(t testing.TB, c chooser) Options {
 	version := c(3)
@@ -123,8 +123,8 @@ func randomOptions(t testing.TB, c chooser) Options {
 	}
 }
 
-// checkRandom injects one pod, injects the result again with other options, and reports whether the pod was
-// injected.
+// checkRandom injects a random pod, and then injects the result again with other options. It returns whether the
+// pod was injected.
 func checkRandom(t testing.TB, c chooser) bool {
 	t.Helper()
 	text := randomPod(c)
@@ -156,7 +156,7 @@ func checkRandom(t testing.TB, c chooser) bool {
 	starts(t, p, r, o.kubernetes())
 	notReadyWhileHeld(t, r)
 	other := randomOptions(t, c)
-	other.ProbeKey = o.ProbeKey // an injected pod keeps its key: TestKeyOfTheProbes
+	other.ProbeKey = o.ProbeKey // TestKeyOfTheProbes tests that an injected pod keeps its key
 	if second, err := Pod(r.Pod, Namespace{Name: "shop"}, other); err == nil && second.Injected {
 		checkInjected(t, p, second, other)
 		keepsTheOrder(t, p, second)
@@ -175,8 +175,8 @@ func checkRandom(t testing.TB, c chooser) bool {
 	return true
 }
 
-// keepsTheOrder checks that a reader of the injected pod finds a mechanism for each edge, and that every
-// plain container waits for the proxy unless an annotation declines.
+// keepsTheOrder checks that the injected pod, when it is read again, has a mechanism for each edge, and that
+// every plain container waits for the proxy unless an annotation declines that.
 func keepsTheOrder(t testing.TB, given *corev1.Pod, r Result) {
 	t.Helper()
 	reading, err := podspec.Read(r.Pod)
@@ -212,8 +212,9 @@ func keepsTheOrder(t testing.TB, given *corev1.Pod, r Result) {
 	}
 }
 
-// starts checks that by the kubelet's rules each container of the injected pod begins, if nothing fails. An
-// old kubelet treats a sidecar of the author's as an init container, which never completes.
+// starts checks that every container of the injected pod starts by the kubelet's rules, if nothing fails. On
+// versions without native sidecars this cannot be tested if the author has one, because there it is an init
+// container that never completes.
 func starts(t testing.TB, given *corev1.Pod, r Result, on startup.Kubernetes) {
 	t.Helper()
 	if on < 29 && slices.ContainsFunc(given.Spec.InitContainers, func(c corev1.Container) bool { return c.RestartPolicy != nil }) {
@@ -260,17 +261,17 @@ func starts(t testing.TB, given *corev1.Pod, r Result, on startup.Kubernetes) {
 	}
 }
 
-// saidToStartFirst reports whether a container became a sidecar that the kubelet starts before a proxy that
-// must be a plain container, and whether the author is warned of that.
+// saidToStartFirst reports whether the container became a sidecar although the proxy must be a plain container,
+// so that the kubelet starts it before the proxy, and whether a warning says so.
 func saidToStartFirst(r Result, name string) bool {
 	proxy := containers.Find(&corev1.Pod{Spec: corev1.PodSpec{Containers: r.Pod.Spec.Containers}}, contract.ProxyContainer)
 	moved := slices.ContainsFunc(r.Pod.Spec.InitContainers, containers.Named(name))
 	return proxy != nil && moved && slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "nothing makes "+name+" wait for") })
 }
 
-// notReadyWhileHeld checks that no traffic comes to an application that has not begun. A container without a
-// probe that delays its readiness is ready from its start, even while a gate holds its command. But the
-// container that it waits for has such a probe, and the pod is ready only if all its containers are.
+// notReadyWhileHeld checks that a pod is not ready while a gate holds an application. A container whose readiness
+// no probe delays is ready from its start, even while a gate holds its command. But the container for which it
+// waits has such a probe, and a pod is ready only if all its containers are.
 func notReadyWhileHeld(t testing.TB, r Result) {
 	t.Helper()
 	reading, err := podspec.Read(r.Pod)
@@ -334,7 +335,7 @@ func FuzzPod(f *testing.F) {
 	})
 }
 
-// No pod makes injection panic, whatever its annotations, and every injected pod is a valid pod.
+// Injection does not panic for any pod, whatever its annotations, and every injected pod is valid.
 func FuzzAnnotations(f *testing.F) {
 	for _, a := range settings.Keys() {
 		if a.Surface == settings.InAnnotations {
@@ -355,7 +356,7 @@ func FuzzAnnotations(f *testing.F) {
 		p := podOf(t, "metadata: {name: shop}\nspec: {volumes: [{name: data, emptyDir: {}}], containers: [{name: app, image: a, command: [/app], ports: [{containerPort: 80}], readinessProbe: {httpGet: {port: 80}}}]}")
 		p.Annotations = map[string]string{key: value}
 		if len(validation.IsQualifiedName(strings.ToLower(key))) > 0 || !utf8.ValidString(value) || key == contract.Status || key == contract.Overrides {
-			return // the API refuses it, or only injection writes it
+			return // the API server refuses it, or it is an annotation that only injection writes
 		}
 		r, err := Pod(p, Namespace{Name: "shop"}, Options{})
 		if err == nil && r.Injected {
@@ -364,8 +365,7 @@ func FuzzAnnotations(f *testing.F) {
 	})
 }
 
-// No run of the injected pod breaks the promise of its gates: they keep their edges at every start, whatever
-// fails.
+// In no run of the injected pod a gate fails to keep its edges: they are kept at every start, whatever fails.
 func TestTheGatedPodKeepsItsPlanAtEveryStart(t *testing.T) {
 	for name, text := range map[string]string{
 		"a service":         "metadata: {name: shop}\nspec: {containers: [{name: app, image: a, command: [/app]}]}",

@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/containers"
 )
 
-// amounts returns the resources of a container as text: "requests cpu=100m memory=128Mi limits cpu=2".
+// amounts returns the resources of a container as text, such as "requests cpu=100m memory=128Mi limits cpu=2".
 func amounts(c corev1.ResourceRequirements) string {
 	var out []string
 	for _, l := range []struct {
@@ -31,7 +31,7 @@ func amounts(c corev1.ResourceRequirements) string {
 	return strings.Join(out, " ")
 }
 
-// Values override the chart's defaults as in Helm, and the pod's own resources limit the proxy's.
+// Values override the chart's defaults as in Helm. The pod-level resources limit those of the proxy.
 func TestProxyResources(t *testing.T) {
 	const usual = "requests cpu=100m memory=128Mi limits cpu=2 memory=1Gi"
 	tests := map[string]struct{ values, pod, want string }{

@@ -15,14 +15,15 @@ import (
 
 const plainApp = "containers: [{name: app, image: a, command: [/app]}]"
 
-// injectStaged injects a pod with these annotations, one of which is init: none.
+// injectStaged injects a pod with these annotations and the annotation init: none.
 func injectStaged(t *testing.T, annotations, spec string) Result {
 	t.Helper()
 	p := podOf(t, "metadata: {name: shop, annotations: {"+strings.TrimPrefix(annotations+", outrider.dev/init: none", ", ")+"}}\nspec: {"+spec+"}")
 	return injected(t, p, Options{})
 }
 
-// If the proxy cannot do the work of outrider-init, the pod gets outrider-init, and a warning says why.
+// If the proxy cannot do the work of outrider-init, the pod gets outrider-init, and a warning contains the
+// reason.
 func TestNoInitContainerHasConditions(t *testing.T) {
 	tests := map[string]struct{ annotations, spec, why string }{
 		"a Job":                      {"", "restartPolicy: OnFailure, " + plainApp, "restartPolicy is not Always"},
@@ -107,8 +108,8 @@ func TestNoInitContainer(t *testing.T) {
 	}
 }
 
-// otherMode checks that without the annotation the injected pod becomes the same as if it never had it, and
-// with the annotation again the same as before.
+// otherMode removes the annotation from the injected pod, and later adds it again. An injection then gives the
+// same result as for a pod that never had the annotation, and then the same as before.
 func otherMode(t *testing.T, r Result) {
 	t.Helper()
 	inject := func(p *corev1.Pod) *corev1.Pod { return injected(t, p, Options{}).Pod }

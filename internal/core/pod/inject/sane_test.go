@@ -7,8 +7,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// The target of a waiting command is guessed, so it never refuses a pod, whichever container waits and
-// whatever else orders the pod.
+// Which container a waiting command waits for is only guessed. So a guess never causes a refusal, whichever
+// container waits and whatever other orderings the pod has.
 func TestGuessesRefuseNothing(t *testing.T) {
 	const ready = "localhost:15021/healthz/ready"
 	commands := map[string]string{
@@ -34,7 +34,7 @@ func TestGuessesRefuseNothing(t *testing.T) {
 			for _, policy := range []string{"Always", "OnFailure"} {
 				for _, on := range []startup.Kubernetes{28, 34} {
 					if on == 28 && strings.Contains(annotation, "logs: {outrider-proxy") {
-						continue // no mechanism of that version keeps the edge
+						continue // no mechanism can keep the edge on that version
 					}
 					pod := podOf(t, `metadata: {name: p, annotations: {`+annotation+`}}
 spec:

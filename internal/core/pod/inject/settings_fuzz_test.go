@@ -8,12 +8,12 @@ import (
 	"outrider.dev/internal/core/pod/inject/settings"
 )
 
-// fuzzed returns a pod that all settings affect.
+// fuzzed returns a pod that is affected by all settings.
 func fuzzed() *corev1.Pod {
 	return &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "app", Command: []string{"/app"}}}}}
 }
 
-// With values that ParseValues accepts, a pod is injected, or refused with a reason.
+// With values that ParseValues accepts, a pod is injected, or there is an error with a message.
 func FuzzValues(f *testing.F) {
 	f.Add("global: {proxy: {logLevel: info, holdApplicationUntilProxyStarts: true, resources: {limits: {cpu: 2}}, excludeIPRanges: 10.0.0.0/8}}", "global.proxy.logLevel=debug")
 	f.Add("global: {tag: null, proxy: {includeIPRanges: null, resources: {requests: null, limits: {cpu: null, memory: 1Gi}}}}", "global.proxy.resources=null")
@@ -34,7 +34,7 @@ func FuzzValues(f *testing.F) {
 	})
 }
 
-// With a mesh configuration that ParseMesh accepts, a pod is injected, or refused with a reason.
+// With a mesh configuration that ParseMesh accepts, a pod is injected, or there is an error with a message.
 func FuzzMeshConfig(f *testing.F) {
 	f.Add("trustDomain: td\ndefaultConfig: {discoveryAddress: a:1, concurrency: 2, drainDuration: 5s, proxyMetadata: {A: b}, interceptionMode: TPROXY}")
 	f.Add("defaultConfig: {holdApplicationUntilProxyStarts: true, proxyHeaders: {}, image: {imageType: distroless}, statusPort: 15020}\nenableTracing: true")

@@ -12,8 +12,8 @@ import (
 	"outrider.dev/internal/core/pod/inject/settings"
 )
 
-// set1 has, for each annotation with an effect, a value that changes the injected pod. Annotations that
-// other packages act on are in elsewhere.
+// set1 contains for each annotation with an effect a value that changes the injected pod. The annotations that
+// affect only other packages are in elsewhere.
 var set1 = map[string]string{
 	contract.InjectLabel: "false", contract.OwnInjectLabel: "false", contract.NativeSidecar: "true", contract.InterceptionMode: "NONE",
 	contract.IstioTraffic + "includeInboundPorts": "80", contract.IstioTraffic + "excludeInboundPorts": "80", contract.IstioTraffic + "includeOutboundIPRanges": "10.0.0.0/8",
@@ -28,8 +28,8 @@ var set1 = map[string]string{
 	contract.NativeRelease: "probe", contract.RevisionLabel: "",
 }
 
-// No annotation is ignored silently: each annotation of the table changes what is injected, or is warned
-// about, or refuses the pod.
+// No annotation is ignored silently: each annotation of the table changes what is injected, or causes a warning
+// or a refusal.
 func TestEveryAnnotationHasAnEffectOrAWarning(t *testing.T) {
 	const text = "metadata: {name: shop}\nspec: {containers: [{name: app, image: a, command: [/app], readinessProbe: {httpGet: {port: 80}}}]}"
 	plain := injected(t, podOf(t, text), Options{})
@@ -48,7 +48,7 @@ func TestEveryAnnotationHasAnEffectOrAWarning(t *testing.T) {
 				t.Fatal("no value is known that shows its effect")
 			}
 			if value == "" {
-				return // injection writes it, and Stripped reads it
+				return // only injection writes it, and Stripped reads it
 			}
 			p := podOf(t, text)
 			p.Annotations = map[string]string{a.Name: value}
@@ -71,7 +71,7 @@ func TestEveryAnnotationHasAnEffectOrAWarning(t *testing.T) {
 	}
 }
 
-// Options refuse every value that would refuse a pod as an annotation.
+// Options refuse each value for which a pod would be refused if an annotation had that value.
 func TestOptionsThatNoPodCouldUse(t *testing.T) {
 	for want, o := range map[string]Options{
 		"control plane": {ControlPlane: "foo"},

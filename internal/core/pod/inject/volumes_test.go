@@ -10,8 +10,8 @@ import (
 	"outrider.dev/internal/core/pod/inject/containers"
 )
 
-// The roots are mounted from the ClusterTrustBundle if there is one, even when a pod is reviewed again, and
-// else from the ConfigMap, at the same path.
+// The roots are mounted from the ClusterTrustBundle if the mesh has one, else from the ConfigMap. The path is the
+// same. This holds also if an injected pod is injected again.
 func TestRootsOfAPod(t *testing.T) {
 	pod := podOf(t, "{apiVersion: v1, kind: Pod, metadata: {name: app, namespace: shop}, spec: {containers: [{name: app, image: app}]}}")
 	for _, signer := range []string{"", contract.TrustSigner, ""} {
