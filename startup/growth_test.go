@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// complete returns a plan in which each container waits for all earlier ones.
+// complete returns a plan in which each container waits for all previous ones.
 func complete(n int, kind Kind) Plan {
 	var p Plan
 	for i := range n {
@@ -17,7 +17,8 @@ func complete(n int, kind Kind) Plan {
 	return p
 }
 
-// The allocations for validating, ordering and judging a plan grow at most linearly with its edges.
+// The number of allocations for validating, ordering and judging a plan grows at most linearly with the number of
+// its edges.
 func TestWorkGrowsWithTheEdges(t *testing.T) {
 	for name, work := range map[string]func(Plan){
 		"Validate":   func(p Plan) { p.Validate(0) },
@@ -43,7 +44,7 @@ func TestWorkGrowsWithTheEdges(t *testing.T) {
 	}
 }
 
-// closure agrees with the definition of the transitive closure on random graphs.
+// On random graphs, closure returns what the definition of the transitive closure requires.
 func TestClosureIsThatOfTheDefinition(t *testing.T) {
 	for seed := range 200 {
 		n := 1 + seed%9

@@ -95,7 +95,7 @@ func TestLimitsAreSentencesWithACode(t *testing.T) {
 	}
 }
 
-// Decide makes decisions that the gate distinguishes and Check does not.
+// Decide returns each of the decisions that matter to the gate, although Check does not distinguish them all.
 func TestDecide(t *testing.T) {
 	for text, want := range map[string]Decision{
 		"app after cache is healthy":                         Blocked,

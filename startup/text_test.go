@@ -56,8 +56,8 @@ func TestParseNamesTheMistake(t *testing.T) {
 	}
 }
 
-// A plan that Parse accepts is read back unchanged from String; and no plan, however senseless, makes the
-// rest of the package panic or run for ever.
+// The text that String returns for a plan is parsed into an equal plan. And no plan, however senseless, makes any
+// function of the package panic or run forever.
 func FuzzParse(f *testing.F) {
 	f.Add("container proxy is sidecar, healthy by startup-probe\napp after proxy is healthy, within 20s or continue")
 	f.Add("* after proxy is healthy\nproxy after * is started\n* after * is completed")
@@ -86,7 +86,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// ParseEdge refuses every text that is not the statement of exactly one edge.
+// ParseEdge returns an error for any text that is not the statement of exactly one edge.
 func TestParseEdge(t *testing.T) {
 	want := Edge{To: "app", From: "cache", After: Healthy, Timeout: 20 * time.Second}
 	if e, err := ParseEdge("app after cache is healthy, within 20s"); e != want || err != nil {

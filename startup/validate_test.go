@@ -171,7 +171,8 @@ func TestUnknownWordsInAPlanMadeByHand(t *testing.T) {
 	}
 }
 
-// The graph of waits grows linearly with the plan, because the webhook judges plans of any size.
+// The graph of waits grows only linearly with the plan. This matters because the webhook judges plans of any
+// size.
 func TestTheGraphIsAsLongAsThePlan(t *testing.T) {
 	for _, kind := range []Kind{Plain, Init, Sidecar} {
 		const n = 600

@@ -11,8 +11,8 @@ import (
 
 const sec = time.Second
 
-// A story is a sequence of events in the containers of a pod. The scenarios of package simulate and the
-// explorations of package verify test most of what a gate does.
+// A story is a sequence of events in a pod's containers. The tests here are few, because the scenarios of package
+// simulate and the explorations of package verify cover most of a gate's behaviour.
 type story struct {
 	State
 }
@@ -83,8 +83,8 @@ func TestStoppingWaitsForTheDependents(t *testing.T) {
 	}
 }
 
-// A shell that waits in a loop ignores SIGTERM, and the command after the loop does not get the signal. A
-// gate ends on SIGTERM.
+// A shell that waits in a loop ignores SIGTERM, and the signal never reaches the command after the loop. A gate
+// exits on SIGTERM.
 func TestWhatFollowsALoopDoesNotGetItsSignal(t *testing.T) {
 	for by, ignores := range map[string]bool{"health-loop": true, "gate": false} { // any order: two tests
 		st := newStory(t, "app after proxy is healthy, by "+by)

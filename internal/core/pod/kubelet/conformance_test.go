@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// tolerance returns how far the model's times may be from those of the real kubelet. The model has no
-// latency except for its rules, while a busy machine with two processors takes this long to start a program
+// tolerance returns the maximum difference between the model's times and those of the real kubelet. The model has
+// no latency apart from its rules, whereas a busy machine with two processors needs this long to start a program
 // in a container.
 func tolerance(key string) time.Duration {
 	what, _, _ := strings.Cut(key, " ")
@@ -22,8 +22,8 @@ func tolerance(key string) time.Duration {
 	}
 }
 
-// known lists, by scenario, the remaining differences between the model and real kubelets: words of the
-// lines that may differ, and the reason.
+// known lists, by scenario, the known differences between the model and real kubelets: words of the lines that
+// may differ, and the reason.
 var known = map[string]struct{ lines, why string }{
 	"readiness-delay": {"readiness ready", "the delay is counted from the start of the container cut to whole seconds of the clock on the wall, " +
 		"which the model does not have: it may end up to a second earlier (status/status_manager.go normalizeStatus)"},
@@ -33,8 +33,8 @@ var known = map[string]struct{ lines, why string }{
 		"the request reaches the container late or never (probe/grpc/grpc.go)"},
 }
 
-// The model does the same things as each recorded real kubelet, at the same times, and publishes the same
-// statuses.
+// For each recorded trace, the model does the same things as the real kubelet at the same times, and publishes
+// the same statuses.
 func TestConformance(t *testing.T) {
 	files, err := filepath.Glob("testdata/traces/*.txt")
 	if err != nil {
@@ -69,11 +69,11 @@ func isKnown(scenario, difference string) bool {
 	return false
 }
 
-// Two events in the wrong order are a difference, even within the tolerance.
+// Two events in the wrong order are reported even if their times are within the tolerance.
 func TestOrderIsCompared(t *testing.T) {
 	at := func(ms time.Duration) time.Duration { return ms * time.Millisecond }
 	for name, tt := range map[string]struct {
-		model []time.Duration // times in the model of what the real kubelet did at 100, 200 and 200 ms
+		model []time.Duration // times at which the model did what the real kubelet did at 100, 200 and 200 ms
 		want  int
 	}{
 		"the same":        {[]time.Duration{at(90), at(150), at(190)}, 0},

@@ -13,7 +13,7 @@ import (
 //go:embed testdata/computepodactions-v1.34.4.txt
 var realAnswers string
 
-// decide returns the same as the real function for every recorded state.
+// decide returns the same as the real kubelet's function for every recorded state.
 func TestDecideAsTheRealKubelet(t *testing.T) {
 	n := 0
 	for line := range strings.Lines(realAnswers) {
@@ -33,7 +33,7 @@ func TestDecideAsTheRealKubelet(t *testing.T) {
 	}
 }
 
-// stateOf returns the state that a question describes.
+// stateOf returns the state that a recorded question describes.
 func stateOf(t *testing.T, question string) State {
 	t.Helper()
 	w := strings.Fields(question)

@@ -8,7 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// did returns the actions that these events cause in a pod, except for its published statuses.
+// did returns the actions of a pod after these events, without those that publish a status.
 func did(p Pod, events ...Event) (out []string) {
 	s := New(p, Minor(34))
 	for _, e := range slices.Concat([]Event{{Kind: Added}, {Kind: SandboxReady, OK: true}}, events) {
@@ -23,8 +23,8 @@ func did(p Pod, events ...Event) (out []string) {
 	return out
 }
 
-// A deletion lets the pass that was already decided end first, and then ends the pod, with the deletion's
-// own grace period.
+// If the pod is deleted, a pass that was decided before finishes first. Then the pod ends, with the grace period
+// of the deletion.
 func TestDeletion(t *testing.T) {
 	app := func(kind EventKind, at time.Duration) Event {
 		return Event{At: at, Kind: kind, Container: "app", OK: true}

@@ -6,10 +6,11 @@ import (
 	"outrider.dev/test/mutants"
 )
 
-// Traces notice most mutants; the other mutants name their test. Some of these would need minutes of trace
-// (how far the back-off grows, when it is forgotten, when a long one is examined). For the rest no trace
-// shows a difference, because the replay moves a retry to the time in the trace, a retry comes no sooner
-// than the end of an image's back-off, and the phase ends a pod in which an init container failed for good.
+// The traces detect most mutants. The other mutants name the test that detects them, for one of two reasons.
+// Either a trace would have to be minutes long: the growth of the back-off, its expiry, the check of a long
+// back-off. Or no trace would differ: the replay moves a retry to its time in the trace, a retry never comes
+// before the end of an image's back-off, and the phase already ends a pod in which an init container has failed
+// for good.
 func TestEveryMutantIsNoticed(t *testing.T) {
 	mutants.Run(t, "TestConformance", map[string]mutants.Mutant{
 		"liveness restarts with Never too":            {File: "decide.go", From: `s.spec.policy(i) != Never`, To: `true`},

@@ -7,8 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The first restart after a crash is immediate. The following ones wait 10 s, doubling to 5 minutes. The
-// back-off is forgotten after more than 10 minutes without a crash.
+// The first restart after a crash is immediate. The next ones wait 10 s, then twice as long each time, up to 5
+// minutes. After more than 10 minutes without a crash the back-off starts again.
 func TestBackOff(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ran  []time.Duration // running time before each end
@@ -64,7 +64,7 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// A pass does not change its list of tasks, which other states share.
+// A pass does not modify its list of tasks, because other states share the list.
 func TestPass(t *testing.T) {
 	tasks := []task{{startInit, 0}, {startInit, 1}, {startOne, 2}}
 	var p pass
@@ -116,7 +116,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// The grace period is counted in whole seconds, and at least two seconds are left after SIGTERM.
+// The grace period is counted in whole seconds. After SIGTERM at least two seconds are left.
 func TestKilling(t *testing.T) {
 	k := notKilled()
 	k.begin(5*sec, sec, true)
@@ -140,7 +140,7 @@ func TestKilling(t *testing.T) {
 	}
 }
 
-// A verdict needs as many equal answers in a row as its threshold.
+// A probe changes its result when the number of equal consecutive answers reaches the threshold.
 func TestProbe(t *testing.T) {
 	spec := Probe{Handler: Exec, Period: 2 * sec, Successes: 2, Failures: 3}
 	p := newProbe()

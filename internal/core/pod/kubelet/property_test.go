@@ -33,7 +33,7 @@ var pods = []Pod{
 
 var eventKinds = []EventKind{Tick, Added, SandboxReady, SandboxDied, Pulled, Started, HookReturned, ProbeAnswered, Exited, Deleted}
 
-// script turns bytes into events: any event may come at any time, whether it makes sense or not.
+// script turns bytes into events. The events and their times are arbitrary, so most make no sense.
 func script(p Pod, bytes []byte) []Event {
 	names := []string{"none"}
 	for _, c := range append(slices.Clone(p.Init), p.Containers...) {
@@ -51,7 +51,7 @@ func script(p Pod, bytes []byte) []Event {
 	return events
 }
 
-// likely returns a random event, mostly an answer to an open action.
+// likely returns a random event. In most cases it answers an open action.
 func likely(rng *rand.Rand, s State) Event {
 	wait := time.Duration(rng.IntN(1500)) * ms
 	e := Event{At: s.Now() + wait, Kind: Tick, OK: rng.IntN(4) > 0, Code: max(0, rng.IntN(3)-1)}
@@ -74,7 +74,7 @@ func likely(rng *rand.Rand, s State) Event {
 	return e
 }
 
-// A watcher checks the invariants of every run.
+// A watcher checks the invariants during a run.
 type watcher struct {
 	pod    Pod
 	done   map[string]bool // init containers that are done in this sandbox
@@ -142,7 +142,7 @@ func (w *watcher) action(before State, a Action) error {
 	return nil
 }
 
-// start checks that the first plain container of a sandbox starts after every init container.
+// start checks that the first plain container in a sandbox starts after all init containers.
 func (w *watcher) start(a Action) error {
 	isInit := slices.ContainsFunc(w.pod.Init, func(c Container) bool { return c.Name == a.Container })
 	if isInit || w.opened {
@@ -177,7 +177,7 @@ func TestPropertiesHoldForAnyEvents(t *testing.T) {
 	}
 }
 
-// Step does not change its receiver, and gives the same result when it is called again.
+// Step does not change its receiver, so that a second call returns the same result.
 func TestAStateIsAValue(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, p := range pods {
@@ -197,7 +197,7 @@ func TestAStateIsAValue(t *testing.T) {
 	}
 }
 
-// Two states with equal keys behave the same from then on, apart from the times.
+// Two states with equal keys behave alike from then on, apart from absolute times.
 func TestStatesWithOneKeyBehaveAlike(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for n, p := range pods {
@@ -224,8 +224,8 @@ func TestStatesWithOneKeyBehaveAlike(t *testing.T) {
 	}
 }
 
-// future returns what a state does next, with times relative to now: all open actions succeed, then all
-// containers crash, and time passes.
+// future returns what a state does next, with times relative to now: first all open actions succeed, then all
+// containers crash and time passes.
 func future(s State) []string {
 	var out []string
 	begin := s.Now()

@@ -12,38 +12,39 @@ import (
 	"outrider.dev/internal/core/pod/kubelet"
 )
 
-// A replay feeds the outside events of a trace to the model, and compares the model's actions with those of
-// the real kubelet.
+// A replay passes the external events of a trace to the model, and compares the model's actions with those of the
+// real kubelet.
 type replay struct {
 	trace   trace
 	state   kubelet.State
-	passed  time.Duration   // time of the model's last pass, approximately
-	later   []kubelet.Event // the ends of the kubelet's own sleeps
+	passed  time.Duration   // approximate time of the model's last pass
+	later   []kubelet.Event // the ends of hooks in which the kubelet itself sleeps
 	acted   []acted
 	matched []match
 	diffs   []string
 }
 
-// acted is an action of the model. It is taken once a line of the trace matches it.
+// acted is an action of the model; taken is set when a line of the trace has been matched with it.
 type acted struct {
 	kubelet.Action
 	taken bool
 }
 
-// A match is an action of both the real kubelet and the model.
+// A match is an action that both the real kubelet and the model did.
 type match struct {
 	key         string
 	real, model time.Duration
 }
 
-// slack is the longest accepted delay of the model behind the real kubelet.
+// slack is the maximum delay of the model's actions behind those of the real kubelet.
 const slack = 300 * time.Millisecond
 
-// news is the longest time between the end or start of a container and the relist that can see it.
+// news is the maximum time between an event and the next relist for which it is uncertain whether that relist saw
+// the event.
 const news = 150 * time.Millisecond
 
-// run replays a trace and compares. Chance decides whether a relist saw an event just before it, so run
-// tries both and keeps the assumption that explains more of the trace.
+// run replays a trace and compares the actions. If an event happened just before a relist, it is uncertain
+// whether that relist saw it. For each such event run tries both cases, and keeps the one with fewer differences.
 func run(tr trace) *replay {
 	best := once(tr)
 	for n, l := range tr.lines {
@@ -60,7 +61,7 @@ func run(tr trace) *replay {
 	return best
 }
 
-// once replays a whole trace.
+// once replays the trace a single time.
 func once(tr trace) *replay {
 	r := &replay{trace: tr, state: kubelet.New(tr.pod, tr.version)}
 	for n, l := range tr.lines {
@@ -86,10 +87,10 @@ func (r *replay) differ(at time.Duration, format string, args ...any) {
 	r.diffs = append(r.diffs, fmt.Sprintf("%.3f ", r.own(at).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// own converts a time to the trace's own clock.
+// own converts a time of the model to one of the trace's own clock.
 func (r *replay) own(at time.Duration) time.Duration { return at - r.trace.zero }
 
-// step feeds one event to the model, and answers the actions whose answers are not in traces.
+// step passes an event to the model. It answers those actions for which traces contain no answers.
 func (r *replay) step(e kubelet.Event) {
 	next, actions := r.state.Step(e)
 	if kubelet.Passes(next) > kubelet.Passes(r.state) {
@@ -111,9 +112,9 @@ func (r *replay) step(e kubelet.Event) {
 	}
 }
 
-// pass handles a pass of the real kubelet. A real kubelet may begin two passes in a row where the model
-// begins one, because two changes seen by one relist can each request a pass. Then the model gets an extra
-// pass too, so that its next one waits for another relist, as in the real kubelet.
+// pass handles the beginning of a pass of the real kubelet. If one relist sees two changes, a real kubelet may
+// begin two passes, but the model begins only one. In that case the model gets an additional pass, so that its
+// next pass waits for another relist, like that of the real kubelet.
 func (r *replay) pass(l seen) {
 	r.advance(l.at)
 	if next, ok := kubelet.PassAt(r.state); ok && next < l.at+slack/2 {
@@ -125,7 +126,7 @@ func (r *replay) pass(l seen) {
 	}
 }
 
-// pull answers a pull. The image is present unless the next line about its container says that it is not.
+// pull answers a pull. The image is present unless the next line of the trace about the container says otherwise.
 func (r *replay) pull(a kubelet.Action) {
 	for _, l := range r.trace.lines {
 		if l.at < a.At-slack || l.name != a.Container || l.what != "start" && l.what != "pulled" {
@@ -138,8 +139,8 @@ func (r *replay) pull(a kubelet.Action) {
 	}
 }
 
-// chance moves the model's retry to the time at which the real kubelet began its pass. Real kubelets delay a
-// retry at random by up to a half, and an earlier pass without effect may have delayed it by one more
+// chance moves the model's retry to the time at which the real kubelet began its pass. A real kubelet delays a
+// retry by a random part of up to a half, and an earlier pass without effect may have delayed it until another
 // relist.
 func (r *replay) chance() {
 	at, ok := kubelet.RetryAt(r.state)
@@ -154,12 +155,12 @@ func (r *replay) chance() {
 	}
 }
 
-// advance lets time pass until t.
+// advance advances the time to t.
 func (r *replay) advance(t time.Duration) {
 	r.advanceUntil(t, func() bool { return false })
 }
 
-// advanceUntil lets time pass until done returns true, but not beyond t.
+// advanceUntil advances the time until done returns true, but not beyond t. It returns the last result of done.
 func (r *replay) advanceUntil(t time.Duration, done func() bool) bool {
 	for !done() {
 		next, ok := r.state.Next()
@@ -178,7 +179,8 @@ func (r *replay) advanceUntil(t time.Duration, done func() bool) bool {
 	return true
 }
 
-// kubelet matches an action of the real kubelet with one that the model has done, or does within slack.
+// kubelet matches an action of the real kubelet with an action that the model has done already or does within
+// slack.
 func (r *replay) kubelet(l seen) {
 	if l.what == "publish" || l.what == "back-off" {
 		return
@@ -194,8 +196,8 @@ func (r *replay) kubelet(l seen) {
 	r.matched = append(r.matched, match{l.key(), l.at, r.acted[i].At})
 }
 
-// nearest returns the index of the model's unmatched action with the same key as the line that is nearest to
-// it in time; -1 if there is none.
+// nearest returns the index of the model's action that is nearest in time to the line. The action must have the
+// same key and must not be matched yet. The result is -1 if there is none.
 func (r *replay) nearest(l seen) int {
 	best := -1
 	for i, a := range r.acted {
@@ -209,8 +211,8 @@ func (r *replay) nearest(l seen) int {
 	return best
 }
 
-// awaited reports whether a pass was waiting for a relist when the deletion, line n, came. If so, the real
-// kubelet began two passes before it stopped anything.
+// awaited reports whether a pass was waiting for a relist at the time of the deletion, which is line n. That is
+// so if the real kubelet began two passes before it stopped anything.
 func (r *replay) awaited(n int) bool {
 	passes := 0
 	for _, l := range r.trace.lines[n:] {
@@ -224,13 +226,13 @@ func (r *replay) awaited(n int) bool {
 	return passes == 2
 }
 
-// answers maps each event that is an answer to the action that the model must have done before.
+// answers maps each event that is an answer to the action of the model that must precede it.
 var answers = map[string]kubelet.ActionKind{
 	"sandbox-ready": kubelet.CreateSandbox, "started": kubelet.Start, "pulled": kubelet.Pull,
 	"hook-returned": kubelet.RunHook, "probe-answered": kubelet.RunProbe,
 }
 
-// world feeds an outside event to the model.
+// world passes an external event to the model.
 func (r *replay) world(n int, l seen) {
 	e := l.event()
 	if r.trace.missed[n] {
@@ -253,7 +255,7 @@ func (r *replay) world(n int, l seen) {
 	r.step(e)
 }
 
-// late reports the actions that the model did at another time than the real kubelet.
+// late reports actions whose times in the model and the real kubelet differ too much.
 func (r *replay) late() {
 	for _, m := range r.matched {
 		if d := m.real - m.model; d.Abs() > tolerance(m.key) {
@@ -262,8 +264,8 @@ func (r *replay) late() {
 	}
 }
 
-// order reports the actions that the model did in the reverse order. Actions of the model at the same
-// instant have no order: the model has no latency, and a real kubelet stops several containers in any order.
+// order reports pairs of actions that the model did in the reverse order. Actions of the model with the same time
+// have no order, because the model has no latency and a real kubelet stops several containers in any order.
 func (r *replay) order() {
 	for n, later := range r.matched {
 		for _, earlier := range r.matched[:n] {
@@ -288,8 +290,8 @@ func (r *replay) extra() {
 	}
 }
 
-// publishing returns how much later than in the model a status may be published. At the end of a pod the
-// kubelet takes the sandbox's network down first.
+// publishing returns the maximum delay of a published status relative to the model. At the end of a pod it is
+// longer, because the kubelet first removes the sandbox's network.
 func (r *replay) publishing(f match) time.Duration {
 	stopped := slices.IndexFunc(r.trace.lines, func(l seen) bool { return l.what == "sandbox-stopped" })
 	if stopped >= 0 && f.real > r.trace.lines[stopped].at {
@@ -298,8 +300,8 @@ func (r *replay) publishing(f match) time.Duration {
 	return tolerance("publish")
 }
 
-// unseen reports whether a probe of the model may be missing in the trace: its container was being stopped,
-// or the pass that discovered the container came slightly too late.
+// unseen reports whether the trace may lack a probe of the model, because its container was being stopped, or
+// because the pass that saw the container for the first time came slightly too late.
 func (r *replay) unseen(probe kubelet.Action) bool {
 	if probe.Kind != kubelet.RunProbe {
 		return false
@@ -311,8 +313,8 @@ func (r *replay) unseen(probe kubelet.Action) bool {
 	})
 }
 
-// flips returns when each word of the status appeared (+) and disappeared (-). For the phase it returns only
-// the appearance.
+// flips returns the times at which each word of the status appeared (+) and disappeared (-). For a phase it
+// returns only the appearance.
 func flips(at []time.Duration, status [][]string) (out []match) {
 	last := []string{"Pending"}
 	for i, now := range status {
@@ -331,7 +333,7 @@ func flips(at []time.Duration, status [][]string) (out []match) {
 	return out
 }
 
-// statuses compares the published statuses.
+// statuses compares the published statuses of the trace and the model.
 func (r *replay) statuses() {
 	var at, mat []time.Duration
 	var words, mwords [][]string
@@ -365,8 +367,8 @@ func (r *replay) statuses() {
 	}
 }
 
-// sleeps returns how long a hook sleeps if the kubelet itself does the sleeping, which no container sees; 0
-// for any other hook.
+// sleeps returns the duration of a hook in which the kubelet itself sleeps, so that the trace has no event of it;
+// 0 for any other hook.
 func (r *replay) sleeps(a kubelet.Action) time.Duration {
 	spec := r.trace.spec.Spec
 	for _, c := range append(slices.Clone(spec.InitContainers), spec.Containers...) {

@@ -18,7 +18,7 @@ import (
 
 const sec = time.Second
 
-// play simulates a pod, given by its spec, in an environment with the described behaviour.
+// play simulates a pod with the given spec. The parameter behaviour describes the environment.
 func play(t *testing.T, spec, behaviour string) simulate.Outcome {
 	t.Helper()
 	var pod corev1.Pod
@@ -50,7 +50,7 @@ func when(o simulate.Outcome, what startup.What) (out []time.Duration) {
 	return out
 }
 
-// The model follows rules that no recorded trace covers.
+// The model follows those rules that no recorded trace covers.
 func TestRules(t *testing.T) {
 	tests := map[string]struct{ pod, behaviour, want string }{
 		"before 1.29 a sidecar is an init container that never completes": {
@@ -101,9 +101,9 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// The time from the moment when the proxy is ready, 0.1 s after its start, to the start of the app agrees
-// with the median of 8 starts on real kubelets, v1.34.4 and v1.36.3. The model has no latency except for its
-// rules, and must be within 0.15 s of the median.
+// The time from the readiness of the proxy, 0.1 s after its start, to the start of the app agrees with the median
+// of 8 starts on real kubelets, v1.34.4 and v1.36.3. The difference must be at most 0.15 s, since the model has
+// no latency apart from its rules.
 func TestWhatEachWayOfOrderingCosts(t *testing.T) {
 	tests := map[string]struct {
 		pod            string
@@ -122,7 +122,8 @@ func TestWhatEachWayOfOrderingCosts(t *testing.T) {
 	for name, tt := range tests {
 		for version, measured := range map[string]time.Duration{"1.34": tt.on1_34, "1.36": tt.on1_36} {
 			t.Run(name+" "+version, func(t *testing.T) {
-				// The pass begins just after a relist, as it does for the measured pods: a relist caused it.
+				// The pass begins just after a relist. So it was with the measured pods, where a relist had
+				// caused the pass.
 				o := play(t, tt.pod, "kubernetes "+version+"\nbegins at 10ms\nuntil 10s\nproxy: healthy after 100ms")
 				if got := when(o, startup.IsStarted)[0] - 110*time.Millisecond; (got - measured).Abs() > 150*time.Millisecond {
 					t.Errorf("the app starts %s after the proxy is ready; measured: %s\n%s", got, measured, o.Timeline)
@@ -132,7 +133,7 @@ func TestWhatEachWayOfOrderingCosts(t *testing.T) {
 	}
 }
 
-// In 1.36 a pass that meets a long back-off is repeated each minute.
+// In 1.36, while a container has a long back-off, the pass is repeated each minute.
 func TestALongBackOff(t *testing.T) {
 	o := play(t, "{containers: [{name: app}]}", "kubernetes 1.36\nuntil 10m\napp: crashes after 1s 6 times")
 	last := when(o, startup.HasFailed)[5].Truncate(sec)
@@ -158,14 +159,14 @@ func TestImagePullBackOff(t *testing.T) {
 	}
 }
 
-// Probes run at the times that the kubelet's rules say, even if the traces do not show them.
+// Probes run at the times that follow from the kubelet's rules, also in cases without a trace.
 func TestProbes(t *testing.T) {
 	every := func(seconds time.Duration) kubelet.Probe {
 		return kubelet.Probe{Handler: kubelet.Exec, Period: seconds * sec, Failures: 1}
 	}
 	tests := map[string]struct {
 		app     kubelet.Container
-		event   kubelet.Event // one event besides the answers
+		event   kubelet.Event // an event in addition to the answers
 		answers func(at time.Duration) (ok, answered bool)
 		want    map[kubelet.Which][]time.Duration // times of the runs in the first 9 s
 		stop    time.Duration

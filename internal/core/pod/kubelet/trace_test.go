@@ -18,8 +18,8 @@ import (
 	"outrider.dev/internal/core/pod/podrun"
 )
 
-// A trace is a recording, by test/traces, of what a real kubelet did with a pod. Its times start at a
-// relist, so that every relist is at a whole multiple of the period.
+// A trace is a recording of what a real kubelet did with a pod, made by test/traces. Its times are shifted so
+// that every relist is at a whole multiple of the relist period.
 type trace struct {
 	name    string
 	about   string
@@ -27,8 +27,8 @@ type trace struct {
 	spec    corev1.Pod
 	pod     kubelet.Pod
 	lines   []seen
-	zero    time.Duration // when the pod was added, on the trace's own clock
-	missed  map[int]bool  // lines that the relist right after them did not see
+	zero    time.Duration // time at which the pod was added, by the clock of the recording
+	missed  map[int]bool  // lines with an event that the next relist did not see
 }
 
 func (tr trace) relistAfter(t time.Duration) time.Duration {
@@ -36,12 +36,12 @@ func (tr trace) relistAfter(t time.Duration) time.Duration {
 	return (t/every + 1) * every
 }
 
-// seen is one line of a trace.
+// A seen is a line of a trace.
 type seen struct {
 	at   time.Duration
 	side string // "<": an event from outside; ">": an action of the kubelet; ".": only a note
 	what string
-	name string // of a container, or empty
+	name string // name of a container; may be empty
 	rest []string
 	text string
 }
@@ -116,12 +116,12 @@ func (tr *trace) read(text string) error {
 	return nil
 }
 
-// sandboxCall is the time between the kubelet's request for a sandbox and containerd's first event about it.
+// sandboxCall is the time from the kubelet's request for a sandbox to containerd's first event about the sandbox.
 const sandboxCall = 30 * time.Millisecond
 
-// begin moves the addition of the pod to just before the creation of its sandbox. A real kubelet waits in
-// its first pass for the pod's volumes; in the model a pod is added when its volumes are there, and the
-// sandbox is created at once.
+// begin moves the event Added to just before the creation of the sandbox. In its first pass a real kubelet waits
+// for the pod's volumes. In the model a pod is added when its volumes are present, and the sandbox is created at
+// once.
 func (tr *trace) begin() {
 	i := slices.IndexFunc(tr.lines, func(l seen) bool { return l.what == "create-sandbox" })
 	if i >= 0 {
@@ -132,7 +132,7 @@ func (tr *trace) begin() {
 // ok reports whether the answer is a success.
 func (l seen) ok() bool { return !slices.Contains(l.rest, "failed") }
 
-// event returns the event that a line tells the kubelet.
+// event returns the event that the line describes.
 func (l seen) event() kubelet.Event {
 	e := kubelet.Event{At: l.at, Kind: kubelet.EventKind(l.what), Container: l.name, OK: l.ok()}
 	switch {
@@ -144,7 +144,7 @@ func (l seen) event() kubelet.Event {
 	return e
 }
 
-// key identifies the subject of a line or an action, without its time.
+// key returns a string that identifies the subject of a line or an action, without the time.
 func (l seen) key() string {
 	k := l.what + " " + l.name
 	if l.what == "run-hook" || l.what == "run-probe" {

@@ -70,7 +70,7 @@ func TestBasic(t *testing.T) {
 	if c, err := resolver(t, r, Options{Config: file}).Command(t.Context(), r.Host+"/shop:1"); err != nil {
 		t.Errorf("%v, %v", c, err)
 	}
-	// The file is read again for each look-up.
+	// The file is read for each look-up.
 	if err := os.WriteFile(file, []byte(`{}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestBasic(t *testing.T) {
 	}
 }
 
-// Docker Hub is called by several names.
+// Docker Hub has several names.
 func TestCredentialsOfDockerHub(t *testing.T) {
 	for _, key := range []string{"https://index.docker.io/v1/", "docker.io", "registry-1.docker.io", "index.docker.io/library", "https://docker.io/library/nginx/"} {
 		c, err := readConfig(credentials(t, `{"auths":{"`+key+`":{"username":"jo"}}}`))
@@ -99,7 +99,7 @@ func TestCredentialsOfDockerHub(t *testing.T) {
 	}
 }
 
-// An identity token is exchanged for an access token, by POST.
+// An identity token is exchanged for an access token by a POST request.
 func TestIdentityToken(t *testing.T) {
 	r := registry.New(t)
 	r.User = "-"
@@ -140,7 +140,7 @@ func TestInvalidCredentialFiles(t *testing.T) {
 	}
 }
 
-// A storage server for blobs on another host gets no credentials.
+// If a registry redirects to another host for blobs, that host gets no credentials.
 func TestRedirectToAnotherHost(t *testing.T) {
 	var mu sync.Mutex
 	seen := ""

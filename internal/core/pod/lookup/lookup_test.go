@@ -18,7 +18,7 @@ import (
 
 var shop = v1.ImageConfig{Entrypoint: []string{"/entry.sh"}, Cmd: []string{"serve"}, Env: []string{"PATH=/bin"}}
 
-// resolver returns a resolver that trusts the registry's certificate.
+// resolver returns a resolver that trusts the certificate of the test registry.
 func resolver(t testing.TB, r *registry.Registry, o Options) *Resolver {
 	t.Helper()
 	if o.Transport == nil {
@@ -75,7 +75,8 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// Every failure has a reason, is permanent or temporary, and reveals nothing that the registry sent.
+// Every failure has a reason and is either permanent or temporary. The message contains nothing that the registry
+// sent.
 func TestNoCommand(t *testing.T) {
 	status := func(code int) func(*registry.Registry) {
 		return func(r *registry.Registry) {
@@ -91,7 +92,7 @@ func TestNoCommand(t *testing.T) {
 	tests := map[string]struct {
 		set    func(*registry.Registry)
 		want   string
-		unfit  bool // the image is at fault: the failure is permanent
+		unfit  bool // the image cannot be used, so the failure is permanent
 		config string
 	}{
 		"nothing there": {set: func(*registry.Registry) {}, want: "404 Not Found: the image is not there"},
@@ -208,7 +209,7 @@ func TestNoCommand(t *testing.T) {
 	}
 }
 
-// swap serves one path with the content of another.
+// swap makes the registry serve the content of the path to under the path from.
 func swap(r *registry.Registry, from, to string) {
 	r.Before = func(_ http.ResponseWriter, req *http.Request) bool {
 		req.URL.Path = strings.Replace(req.URL.Path, from, to, 1)
@@ -216,7 +217,7 @@ func swap(r *registry.Registry, from, to string) {
 	}
 }
 
-// tokens answers requests for a token with the given text.
+// tokens makes the registry answer each request for a token with the given text.
 func tokens(answer string) func(*registry.Registry) {
 	return func(r *registry.Registry) {
 		r.User = "jo"
@@ -247,7 +248,7 @@ func TestInvalidNames(t *testing.T) {
 	}
 }
 
-// Images of docker.io have short names, and are served by another host.
+// Images of docker.io may have short names. Another host serves them.
 func TestDockersNames(t *testing.T) {
 	r := registry.New(t)
 	for image, path := range map[string]string{
@@ -274,7 +275,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// This machine and its link are contacted only if the registry is named as insecure.
+// Addresses of this machine and link-local addresses are contacted only if the registry is listed as insecure.
 func TestAddressesOfThisMachineAreRefused(t *testing.T) {
 	r := registry.NewPlain(t)
 	r.Tag("shop", "1", r.Image("linux/amd64", shop).Digest)
@@ -294,7 +295,7 @@ func TestAddressesOfThisMachineAreRefused(t *testing.T) {
 			t.Errorf("%v: %v", tt.insecure, err)
 		}
 	}
-	for address, want := range map[string]struct{ none, private bool }{ // is the address contacted: by default, and if private networks are allowed
+	for address, want := range map[string]struct{ none, private bool }{ // whether the address is contacted by default, and if private networks are allowed
 		"127.0.0.1:443": {}, "[::1]:443": {}, "169.254.169.254:80": {}, "[fe80::1]:443": {}, "[fe80::1%eth0]:443": {}, "0.0.0.0:443": {},
 		"[::ffff:127.0.0.1]:443": {}, "224.0.0.1:443": {}, "[::ffff:10.0.0.1]:443": {false, true},
 		"10.0.0.1:443": {false, true}, "172.31.255.255:443": {false, true}, "192.168.1.1:443": {false, true}, "100.64.0.1:443": {false, true}, "[fd00:ec2::254]:80": {false, true},
@@ -322,7 +323,7 @@ func TestARegistryWithoutTLSIsNamed(t *testing.T) {
 	}
 }
 
-// Without a digest in the response to HEAD, the manifest itself is read.
+// If the response to HEAD has no digest, the resolver fetches the manifest.
 func TestWithoutTheHeader(t *testing.T) {
 	r := registry.New(t)
 	image := r.Image("linux/amd64", shop)

@@ -9,8 +9,8 @@ import (
 	v1 "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// A document that is accepted has a valid digest and an address without special characters, and is either an
-// index or a manifest.
+// A document that is accepted is either an index or a manifest. Its digests are valid, and form URLs without
+// special characters.
 func FuzzDocument(f *testing.F) {
 	d := `{"mediaType":"` + v1.MediaTypeImageConfig + `","digest":"sha256:` + strings.Repeat("ab", 32) + `","size":7}`
 	for _, s := range []string{`{"config":` + d + `,"layers":[]}`, `{"manifests":[` + d + `]}`, `{"manifests":[],"Layers":[]}`, `[]`, `{"CONFIG":null}`} {
@@ -40,7 +40,7 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
-// A command that is accepted can be written into a pod, and run.
+// A command that is accepted can be written into a pod and be executed.
 func FuzzConfiguration(f *testing.F) {
 	f.Add([]byte(`{"os":"linux","config":{"Entrypoint":["/app"],"Cmd":["-v"]}}`))
 	f.Add([]byte(`{"os":"windows","config":{"Entrypoint":[""],"Cmd":["a\u0000b"]}}`))
@@ -60,8 +60,8 @@ func FuzzConfiguration(f *testing.F) {
 	})
 }
 
-// A file of credentials is read or refused, without being quoted, and no repository gets the credentials of
-// another host.
+// A file with credentials is either used or refused, and error messages do not quote it. No repository gets the
+// credentials of another host.
 func FuzzCredentials(f *testing.F) {
 	f.Add(`{"auths":{"https://index.docker.io/v1/":{"auth":"dXNlcjpzZWNyZXQ="},"r.example/team":{"identitytoken":"secret"}},"credHelpers":{"r.example":"x"}}`, "r.example", "team/app")
 	f.Add(`{"auths":{"":{"username":"user","password":"secret"},"/":{"auth":"Og=="}},"credsStore":"x"}`, "", "")

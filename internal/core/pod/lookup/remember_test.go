@@ -41,7 +41,7 @@ func TestASlowRegistry(t *testing.T) {
 	}
 }
 
-// Answers are cached: for a tag a minute, for a digest forever, and failures half a minute.
+// Results are cached: a minute for a tag, forever for a digest, and half a minute for a temporary failure.
 func TestCache(t *testing.T) {
 	r := registry.New(t)
 	one := r.Index(r.Image("linux/amd64", shop))
@@ -95,7 +95,7 @@ func TestCache(t *testing.T) {
 	})
 }
 
-// kinds returns the kinds of requests, without the names in them.
+// kinds returns the types of requests, without the names in them.
 func kinds(requests []string) []string {
 	var out []string
 	for _, r := range requests {
@@ -110,7 +110,7 @@ func kinds(requests []string) []string {
 	return out
 }
 
-// Concurrent look-ups of one image share one answer.
+// Concurrent look-ups of the same image share one result.
 func TestConcurrentLookups(t *testing.T) {
 	r := registry.New(t)
 	r.Tag("shop", "1", r.Image("linux/amd64", shop).Digest)
@@ -125,7 +125,7 @@ func TestConcurrentLookups(t *testing.T) {
 	var wait sync.WaitGroup
 	wait.Go(func() { x.Command(impatient, r.Host+"/shop:1") })
 	<-begun
-	leave() // the first caller stops waiting; the others do not
+	leave() // the first caller stops waiting, but the others do not
 	images := slices.Repeat([]string{r.Host + "/shop:1"}, 20)
 	wait.Go(func() {
 		for image, c := range x.Commands(t.Context(), images) {

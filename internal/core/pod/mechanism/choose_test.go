@@ -33,8 +33,8 @@ func TestChoose(t *testing.T) {
 	})
 }
 
-// A requested order is not written into a pod that injection does not change; an order that its author wrote
-// by hand stays.
+// If injection does not change a pod, a requested order is not written into it. An order that the author wrote by
+// hand is kept.
 func TestExcluded(t *testing.T) {
 	const order = ", annotations: {outrider.dev/depends-on.b: a}}\nspec:\n  %scontainers:\n  - {name: b, command: [%s]}\n%s"
 	const plain = "  - {name: a, command: [a], readinessProbe: {tcpSocket: {port: 1}}}\n"
@@ -65,13 +65,13 @@ func TestExcluded(t *testing.T) {
 	}
 }
 
-// A mechanism that the edge names takes precedence over all other preferences.
+// A mechanism that the edge names takes precedence over all preferences.
 func TestMechanismThatTheEdgeNames(t *testing.T) {
 	const proxied = "spec: {containers: [{name: app, image: a}, {name: web, image: w}, {name: istio-proxy, image: p}]}"
 	tests := map[string]struct {
 		pod   string
 		avoid []startup.Mechanism
-		want  map[string]startup.Mechanism // by the container that waits
+		want  map[string]startup.Mechanism // by waiting container
 	}{
 		"one that is not to be preferred": {
 			pod:   "metadata: {annotations: {outrider.dev/depends-on: '{app: {istio-proxy: healthy}, web: {istio-proxy: {condition: healthy, by: native}}}'}}\n" + proxied,
@@ -107,13 +107,13 @@ func TestMechanismThatTheEdgeNames(t *testing.T) {
 	}
 }
 
-// Advise offers a node's gate for a command that the pod does not name, for which a gate in the pod does not
-// fit.
+// If the pod does not set a command, a gate in the pod is impossible, but Advise offers a gate that the node
+// adds.
 func TestAdviceHasGatesOfTheNode(t *testing.T) {
 	const containers = "\nspec: {containers: [{name: outrider-proxy, image: a}, {name: app, image: a}]}"
 	for _, tt := range []struct {
 		pod  string
-		want string // ways that fit; * marks the chosen one
+		want string // mechanisms that can be used; * marks the chosen one
 	}{
 		{containers, "gate by the node, native*, native, hold"},
 		{`metadata: {annotations: {outrider.dev/node-work: '{"containers": {"app": ["gate", "--name=app", "--after=outrider-proxy:healthy", "--"]}}'}}` + containers, "gate by the node*, native, native, hold"},

@@ -14,8 +14,8 @@ import (
 	"outrider.dev/test/pods"
 )
 
-// In random pods, with random edges by random mechanisms, every plan that Write accepts is read back as
-// requested, and Write accepts every plan with the mechanisms that Choose picks.
+// Pods, edges and mechanisms are random. Every plan that Write accepts is read back as requested. And Write
+// accepts every plan whose mechanisms Choose has chosen.
 func TestRoundTripOfRandomPods(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	pick := func(words ...string) string { return words[rng.IntN(len(words))] }
@@ -36,7 +36,7 @@ func TestRoundTripOfRandomPods(t *testing.T) {
 		in := podOf(p)
 		for i := range in.Spec.Containers {
 			if rng.IntN(4) == 0 {
-				in.Spec.Containers[i].Command = nil // without a command it gets no gate
+				in.Spec.Containers[i].Command = nil // without a command it cannot get a gate
 			}
 		}
 		before, _ := podspec.Read(in)
@@ -82,7 +82,8 @@ func has(t *testing.T, p startup.Plan, out *corev1.Pod) {
 	pods.Has(t, r.Plan(), p)
 }
 
-// podOf returns a pod with the containers of a plan. All have a command, and a probe if the plan says so.
+// podOf returns a pod with the containers of a plan. All have a command, and those with a probe in the plan have
+// that probe.
 func podOf(p startup.Plan) *corev1.Pod {
 	out := &corev1.Pod{}
 	always := corev1.ContainerRestartPolicyAlways

@@ -18,8 +18,8 @@ spec:
       - {name: app, image: "registry.example/shop:1", command: [/app], ports: [{name: http, containerPort: 8080}], readinessProbe: {httpGet: {path: /ready, port: http}}}
 `
 
-// The benchmark does the work of "outrider inject" for one file, without the start of the process: read,
-// inject, write.
+// The benchmark does the work of "outrider inject" for one file: it reads, injects and writes. It does not start
+// a process.
 func BenchmarkInjectFile(b *testing.B) {
 	o := Options{Namespace: "shop", Inject: inject.Options{Manual: true, Kubernetes: 34}}
 	for b.Loop() {

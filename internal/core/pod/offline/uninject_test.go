@@ -15,10 +15,9 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// Uninject undoes the injection of each pod of the corpus. All data are restored, even where Kubernetes
-// would not see a difference, and documents that were not injected keep their exact bytes. So do most of the
-// injected ones; in the rest the fields of a probe are in another order, or a long text is folded
-// differently.
+// Uninject undoes the injection of each pod of the corpus. All data are restored exactly, even where Kubernetes
+// would treat a difference as equal. Documents that were not injected keep their exact bytes, and so do most of
+// the injected ones. In the others, fields of a probe have another order, or a long text is folded differently.
 func TestUninjectUndoesInject(t *testing.T) {
 	files, err := corpus.Sane()
 	if err != nil {
@@ -58,8 +57,8 @@ func TestUninjectUndoesInject(t *testing.T) {
 	}
 }
 
-// roundTrip injects a file and undoes it. It returns how many documents changed, and how many of these have
-// the same bytes as before.
+// roundTrip injects a file and undoes that. It returns the number of documents that injection changed, and the
+// number of these that finally have the same bytes as before.
 func roundTrip(t *testing.T, f File, o Options) (changed, same int) {
 	t.Helper()
 	injected, err := Inject([]File{f}, o, func(Message) {})
@@ -107,7 +106,7 @@ func dataOf(t *testing.T, text string) (v any) {
 	return v
 }
 
-// Empty lists, and containers with our names among the author's own, are restored too.
+// Empty lists are restored too, and so is the position of the author's own containers with our names.
 func TestUninjectKeepsEmptyListsAndOrder(t *testing.T) {
 	const text = `apiVersion: v1
 kind: Pod
@@ -166,8 +165,8 @@ func documents(data []byte) (out []string) {
 	return out
 }
 
-// Uninject removes the hook that another mesh's proxy got, although the hook runs the proxy's own program
-// and so looks like one that the author wrote.
+// Uninject removes the hook that injection added to another mesh's proxy, although that hook runs the proxy's own
+// program and so looks like one of the author's.
 func TestUninjectTakesTheHookFromAnotherMeshesProxy(t *testing.T) {
 	for _, start := range []string{"native", "hold"} {
 		given := "kind: Pod\napiVersion: v1\nmetadata:\n  name: x\n  annotations: {outrider.dev/proxy: none, outrider.dev/start: " + start + "}\nspec:\n  containers:\n  - {name: web, image: a, command: [/app]}\n  - {name: istio-proxy, image: proxyv2, args: [proxy, sidecar]}\n"
@@ -187,7 +186,7 @@ func TestUninjectSaysWhatIsNotRecorded(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pod, want string
 		refused   bool
-		gone      string // a word that must no longer be in the text
+		gone      string // a word that the result must not contain
 	}{
 		"not injected":                {pod: pod("", ""), want: "note: unchanged: it is not injected"},
 		"another mesh's":              {pod: pod("", "}, {name: istio-proxy, image: p"), want: "note: unchanged: the container istio-proxy is another mesh's"},

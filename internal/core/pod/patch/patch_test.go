@@ -27,8 +27,8 @@ import (
 // newerKey is the name of a field that only a newer Kubernetes has.
 const newerKey = "fromANewerKubernetes"
 
-// newer adds a field that our types do not have to the pod's JSON: to the pod, its metadata and spec, and
-// each container and volume. Its value names its owner.
+// newer adds a field that our types do not have to the pod's JSON: in the pod, its metadata, its spec, and each
+// container and volume. The field's value names the object that contains it.
 func newer(pod map[string]any) {
 	spec := pod["spec"].(map[string]any)
 	pod["metadata"].(map[string]any)[newerKey], spec[newerKey], pod[newerKey] = "metadata", "spec", "pod"
@@ -52,7 +52,7 @@ func owners(pod map[string]any) map[string]map[string]any {
 	return out
 }
 
-// keepsTheNewer checks that everything that is still there has kept the added field.
+// keepsTheNewer checks that each object that remains in the pod still has the field.
 func keepsTheNewer(t testing.TB, given []string, got map[string]any) {
 	t.Helper()
 	spec := got["spec"].(map[string]any)
@@ -67,8 +67,8 @@ func keepsTheNewer(t testing.TB, given []string, got map[string]any) {
 	}
 }
 
-// makes checks that the patch turns one pod into another, with the library that the API server uses, and
-// keeps fields that our types do not have.
+// makes checks that the patch turns one pod into the other and keeps fields that our types do not have. It
+// applies the patch with the library that the API server uses.
 func makes(t *testing.T, before, after *corev1.Pod) {
 	t.Helper()
 	got, err := runtime.DefaultUnstructuredConverter.ToUnstructured(before)
@@ -106,7 +106,7 @@ func makes(t *testing.T, before, after *corev1.Pod) {
 	}
 }
 
-// corpusPods returns the pods of the corpus, and the same pods injected.
+// corpusPods returns the pods of the corpus, and the same pods after injection.
 func corpusPods(t *testing.T) (given, injected []*corev1.Pod) {
 	t.Helper()
 	files, err := corpus.Sane()
@@ -137,8 +137,8 @@ func TestAnInjectedPodIsMadeOfTheGivenOne(t *testing.T) {
 	}
 }
 
-// A patch does not depend on what injection does: any pod becomes any other pod, whatever is added, removed,
-// or moved within a list or between two lists.
+// A patch need not result from an injection: it can turn any pod into any other pod, by adding and removing
+// elements and by moving them within a list or between two lists.
 func TestAnyPodBecomesAnyOther(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	given, injected := corpusPods(t)

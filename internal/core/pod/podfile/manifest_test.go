@@ -52,7 +52,7 @@ spec: {template: {spec: {containers: [{name: app}]}}}
 	}
 }
 
-// Parse ignores what kubectl ignores: documents and items that are null.
+// Parse ignores what kubectl ignores: documents and list items that are null.
 func TestNullIsNoObject(t *testing.T) {
 	text := "null\n---\n~\n---\nkind: List\nitems:\n- null\n- kind: Pod\n  metadata: {name: x}\n  spec: {containers: [{name: a}]}\n---\nkind: List\nitems:\n"
 	objects, others, err := Parse("f", []byte(text))
@@ -61,7 +61,7 @@ func TestNullIsNoObject(t *testing.T) {
 	}
 }
 
-// An error names the document and the field, and says what would be valid, in words of the API and not of
+// An error names the document and the field, and says what would be valid. It uses the terms of the API, not of
 // Go.
 func TestErrorsNameThePlaceAndTheRemedy(t *testing.T) {
 	const at = "f: document 1 (line 1): "

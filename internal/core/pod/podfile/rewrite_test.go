@@ -18,8 +18,8 @@ import (
 	"outrider.dev/internal/core/pod/podfile"
 )
 
-// label adds a label, and a container before all others. The change is small, so that the test compares
-// whole documents.
+// label adds a label, and a container before all others. The change is small, so that whole documents can be
+// compared.
 func label(o podfile.Object) (*corev1.Pod, error) {
 	p := o.Pod.DeepCopy()
 	if p.Labels == nil {
@@ -87,7 +87,7 @@ func TestErrorsNameTheDocument(t *testing.T) {
 	}
 }
 
-// manyAliases returns a small file that becomes very large if its aliases are expanded.
+// manyAliases returns a small file that would become very large if its aliases were expanded.
 func manyAliases() string {
 	text := "kind: ConfigMap\na0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := range 12 {
@@ -97,8 +97,7 @@ func manyAliases() string {
 	return text
 }
 
-// A comment about a word of a command stays next to the word, both behind a gate and after the gate is
-// removed.
+// A comment on a word of a command remains on that word, when a gate is added and when it is removed again.
 func TestCommentsOfCommandsStay(t *testing.T) {
 	const text = `kind: Pod
 metadata: {name: a}
@@ -134,7 +133,7 @@ spec:
 	}
 }
 
-// Any file keeps its exact bytes if no pod is changed. If pods are injected, the printed file contains
+// A file in which no pod changes keeps its exact bytes. If its pods are injected, the resulting file contains
 // exactly the injected pods.
 func FuzzRewrite(f *testing.F) {
 	f.Add("kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: app, image: a, command: [/app]}]}\n")

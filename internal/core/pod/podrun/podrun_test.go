@@ -177,8 +177,8 @@ spec: {containers: [{name: app}, {name: cache, readinessProbe: {tcpSocket: {port
 	}
 }
 
-// The plan and the lifecycle of a pod have the same containers, and every requested edge without a mechanism
-// has a warning.
+// The plan and the lifecycle of a pod have the same containers, and there is a warning for every requested edge
+// without a mechanism.
 func TestOfOfEveryPod(t *testing.T) {
 	pods.Each(t, "../podspec/testdata/pods/*.yaml", func(t *testing.T, file string) {
 		o := pods.File(t, file)
@@ -217,7 +217,7 @@ func TestOfOfEveryPod(t *testing.T) {
 	})
 }
 
-// A container that injection has not added yet is in the same position in the pod as in the plan.
+// A container that injection has not added yet has the same position in the pod and in the plan.
 func TestStandIns(t *testing.T) {
 	given := pods.Parse(t, "spec: {initContainers: [{name: a}, {name: b}], containers: [{name: app}]}")
 	r, err := podspec.Read(given)
@@ -234,7 +234,7 @@ func TestStandIns(t *testing.T) {
 	}
 }
 
-// Nothing that looks like a pod makes Read, Choose, Write or the simulation panic.
+// Read, Choose, Write and the simulation do not panic for anything that looks like a pod.
 func FuzzRead(f *testing.F) {
 	for _, name := range []string{"annotated", "health-loop", "istio-native", "job", "kuma", "tekton"} {
 		o := pods.File(f, "../podspec/testdata/pods/"+name+".yaml")

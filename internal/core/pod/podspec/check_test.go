@@ -56,7 +56,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A pod of hundreds of containers is refused before anything is computed.
+// A pod with too many containers is refused before anything is computed.
 func TestTooManyContainersAreNotRead(t *testing.T) {
 	var p corev1.Pod
 	for i := range MaxContainers {

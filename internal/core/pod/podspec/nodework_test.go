@@ -14,8 +14,8 @@ import (
 	"outrider.dev/test/pods"
 )
 
-// A gate of the node changes no command, whether the pod names it or not, and needs no volume. A reader
-// finds the same order as with a gate in the pod.
+// For a gate that the node adds, Write changes no command and adds no volume. Read finds the same order as with a
+// gate in the pod.
 func TestWriteForNode(t *testing.T) {
 	given := pods.Parse(t, `
 spec:
@@ -75,7 +75,7 @@ spec:
 	}
 }
 
-// Work that the node could not do is not read, and its removal loses nothing that the author wrote.
+// Invalid work for a node is not applied, and removing it does not remove anything that the author wrote.
 func TestNodeWorkThatCannotBeRead(t *testing.T) {
 	p := pods.Parse(t, `
 metadata: {annotations: {outrider.dev/node-work: '{"containers":{"app":["rm"]}}'}}
@@ -89,7 +89,7 @@ spec: {containers: [{name: app, image: a, command: [/app]}]}
 	}
 }
 
-// A container cannot get the node's mount if it mounts something else in the same directory.
+// A container that mounts something else in the directory of the gates cannot get the node's mount.
 func TestNodeWorkNeedsItsDirectory(t *testing.T) {
 	p := pods.Parse(t, `
 spec:
@@ -102,8 +102,8 @@ spec:
 	}
 }
 
-// Where no node plugin runs, an init container does its work: the same gates, before the image's command
-// where the pod names none.
+// In an environment without the node plugin, an init container does the node's work. The gates are the same; if
+// the pod sets no command, the gate wraps that of the image.
 func TestInsteadOfNode(t *testing.T) {
 	given := pods.Parse(t, `
 spec:

@@ -51,7 +51,7 @@ func TestScriptsAndCommands(t *testing.T) {
 	tests := map[string]struct {
 		command string // a YAML flow sequence, and other fields
 		want    string // mechanism: evidence
-		left    string // the command after the ordering was taken out
+		left    string // the command after the ordering has been removed
 	}{
 		"a sleep that is the command":          {`[sh, -c, "sleep 3600"]`, "", ""},
 		"a sleep in a loop is the command":     {`[sh, -c, "while true; do sleep 5; done"]`, "", ""},
@@ -100,7 +100,8 @@ func TestScriptsAndCommands(t *testing.T) {
 	}
 }
 
-// Read recognises how a statement polls: with a limit or for ever, and for health or only for an open port.
+// Read recognises whether a statement polls with or without a limit, and whether it polls for health or only for
+// an open port.
 func TestHowAStatementPolls(t *testing.T) {
 	const (
 		keeps  = "healthy, by health-loop"
@@ -176,7 +177,7 @@ func TestHowAStatementPolls(t *testing.T) {
 	}
 }
 
-// A hook that may continue without an answer does not report health.
+// A hook that may continue without an answer does not prove health.
 func TestHooksThatHoldUntilHealthy(t *testing.T) {
 	for script, want := range map[string]string{
 		"until curl -fs localhost:15021/healthz/ready; do sleep 1; done":                             "healthy",

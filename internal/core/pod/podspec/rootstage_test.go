@@ -11,8 +11,8 @@ import (
 	"outrider.dev/test/pods"
 )
 
-// A proxy with a root stage copies the agent for the gates: Write adds no init container, the hook is not
-// mistaken for one that waits for the proxy's health, and the plan is read back.
+// If a proxy has a root stage, it copies the agent for the gates. So Write adds no init container. The proxy's
+// hook is not mistaken for one that waits until the proxy is healthy, and the plan is read back.
 func TestRootStage(t *testing.T) {
 	p := pods.Parse(t, `
 metadata: {name: shop}
@@ -56,7 +56,7 @@ spec:
 		}
 	}
 	proxy = &out.Spec.Containers[0]
-	proxy.Command = []string{"/usr/local/bin/outrider-agent"} // as in a pod that names its command
+	proxy.Command = []string{"/usr/local/bin/outrider-agent"} // as in a pod that sets the command
 	if !Staged(proxy) {
 		t.Error("with its command it is not recognised")
 	}

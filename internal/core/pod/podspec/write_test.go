@@ -30,8 +30,8 @@ spec:
   - {name: istio-proxy, image: p, args: [proxy], readinessProbe: {httpGet: {path: /healthz/ready, port: 15021}}}
 `
 
-// For each mechanism Write produces the golden pod. Writing twice changes nothing more, all edges are read
-// back, and Ungated restores a pod that got only gates.
+// Write returns the golden pod for each mechanism. A second Write changes nothing, all edges are read back, and
+// Ungated restores a pod that has only gates.
 func TestWrite(t *testing.T) {
 	pods.Each(t, "testdata/write/*.txtar", func(t *testing.T, file string) {
 		a, err := txtar.ParseFile(file)
@@ -89,8 +89,8 @@ func TestWrite(t *testing.T) {
 	})
 }
 
-// plainCommands returns p in the form that [Ungated] returns: command and arguments are one list, and ports
-// are numbers.
+// plainCommands returns p in the form that [Ungated] returns: command and args are one list, and ports are
+// numbers.
 func plainCommands(p *corev1.Pod) *corev1.Pod {
 	out := p.DeepCopy()
 	for _, c := range podContainers(out) {
@@ -103,8 +103,8 @@ func plainCommands(p *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// Ungated also removes the gates of earlier versions. There only the gate's command line contained the
-// original startup probe and delay, and the liveness probe ran the agent.
+// Ungated also removes gates that earlier versions of Outrider wrote. They stored the original startup probe and
+// the delay only in the gate's command line, and replaced the liveness probe by one that runs the agent.
 func TestUngatedReadsWhatEarlierVersionsWrote(t *testing.T) {
 	const agent = "command: [/outrider/bin/outrider-agent], args: [gate, --name, app, --after, istio-proxy is healthy, "
 	tests := map[string]struct{ written, want string }{
@@ -155,8 +155,8 @@ func TestWriteRefuses(t *testing.T) {
 		"a hook without a probe":       {shop, "web after app is healthy, by native", `"web after app is healthy, by native": app has no probe that reports when it is healthy`},
 		"a work-around not in the pod": {shop, "app after cache is healthy, by sleep", `"app after cache is healthy, by sleep": cannot be written into this pod: read back as nothing`},
 
-		// The pod uses a name or a directory of the gates for something else. If it were not refused, the
-		// agent would run from a volume of the user, or the pods of a node would share their states.
+		// The pod uses a name or a directory of the gates for something else. That must be refused: otherwise the
+		// agent would be run from a volume of the user, or the pods of a node would share their states.
 		"a directory of the gate":  {at(mount, "/outrider/bin"), gated, at(under, "/outrider/bin")},
 		"the same, not normalised": {at(mount, "//outrider/own/"), gated, at(under, "//outrider/own/")},
 		"its parent":               {at(mount, "/outrider"), gated, at(under, "/outrider")},
@@ -179,8 +179,8 @@ func TestWriteRefuses(t *testing.T) {
 	}
 }
 
-// A gate that only reports the end of its command leaves probes and hooks to the kubelet, and is removed
-// without a trace.
+// A gate that only reports the end of its command does not take over probes and hooks from the kubelet. It can be
+// removed completely.
 func TestWriteReports(t *testing.T) {
 	probe := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"/ok"}}}}
 	app := corev1.Container{

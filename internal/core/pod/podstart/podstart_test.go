@@ -8,7 +8,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// reading returns what a plan requests, in a pod with the edges of the second plan.
+// reading returns a reading of a pod that requests the edges in requested, and already has those in found.
 func reading(t *testing.T, requested string, found ...string) Reading {
 	t.Helper()
 	const containers = "container a is init\ncontainer b is init\ncontainer proxy is sidecar, healthy by startup-probe\ncontainer app is plain\n"
@@ -27,7 +27,7 @@ func reading(t *testing.T, requested string, found ...string) Reading {
 	return r
 }
 
-// A plan has the requested edges with the best mechanism that keeps them, then the others.
+// Plan returns the requested edges with the best mechanisms that keep them, and then the other edges.
 func TestPlan(t *testing.T) {
 	for name, test := range map[string]struct {
 		requested string
@@ -54,7 +54,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// A container that is expected is where injection puts it, and the reading that it was added to stays.
+// An expected container is at the position where injection puts it. Expecting does not change its receiver.
 func TestExpecting(t *testing.T) {
 	for requested, want := range map[string]string{
 		"app after late is healthy": "a b proxy late app",

@@ -47,8 +47,8 @@ func TestSameProgram(t *testing.T) {
 	}
 }
 
-// SameProgram ignores loops that only wait, in the forms that people write. A loop that does more must stay
-// in the script.
+// SameProgram ignores loops that only wait, in the forms that people write. It does not ignore a loop that does
+// more than that.
 func TestOnlyWaits(t *testing.T) {
 	const h = "curl -sf localhost:15021/healthz/ready"
 	for loop, want := range map[string]bool{

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A script that nests too deeply is not parsed: the parser would overflow its stack, and end the process.
+// A script that nests too deeply is not parsed, because the parser would overflow the stack, which ends the
+// process.
 func TestDeepScripts(t *testing.T) {
 	for _, begin := range []string{"$(", "(", "{ ", "`", "\"$(", "$((", "${a:-", "if ", "if a; then ", "while a; do ", "for a in b; do ", "case a in b) ", "a && ", "a | ", "! ", "[[ ! ", "time ", "f() ", "a[", "<(", "if a; then b; elif "} {
 		for _, n := range []int{maxLevels + 1, 500_000} {
@@ -18,10 +19,10 @@ func TestDeepScripts(t *testing.T) {
 	if got := Statements(deep); len(got) != 1 {
 		t.Errorf("%d levels: %d statements", maxLevels, len(got))
 	}
-	Statements("echo $((" + strings.Repeat("-", maxScript-20) + "1))") // each sign begins a level, and there are as many signs as bytes
+	Statements("echo $((" + strings.Repeat("-", maxScript-20) + "1))") // each sign begins a level, and almost all bytes are signs
 }
 
-// Any script can be read, and each call begins at its stated position.
+// Any script can be read without a panic, and the position of each call is correct.
 func FuzzCalls(f *testing.F) {
 	for _, script := range []string{"a && exec b --c", "until nc -z db 5432; do sleep 1; done; /app", "x=$(curl \"$URL\") | tee /log", "if [ -f /a ]; then timeout 3 env A=b wget c; fi &", "[[ -d /var/lib/mysql ]] || 'my sqld' 1>&2", "f() { a; }; f", "case $1 in a) b;; esac; exec -a n c", "-d"} {
 		f.Add(script)

@@ -14,7 +14,7 @@ func TestDelayOfTheNearestVersion(t *testing.T) {
 		kubelet  string // empty: not measured
 	}{
 		{startup.Gate, "", 29, "v1.34.4"},
-		{startup.Gate, startup.PostStart, 35, "v1.34.4"}, // what releases a gate makes no difference
+		{startup.Gate, startup.PostStart, 35, "v1.34.4"}, // a gate has no health report that makes a difference
 		{startup.Native, startup.StartupProbe, 0, "v1.36.3"},
 		{startup.Native, startup.ReadinessProbe, 36, ""},
 		{startup.Sleep, "", 36, ""},
@@ -29,7 +29,7 @@ func TestDelayOfTheNearestVersion(t *testing.T) {
 	}
 }
 
-// Every table has costs for each measured version, in the order of its numbers.
+// Each table has costs for every measured version, in the order of the versions.
 func TestTablesAreComplete(t *testing.T) {
 	for _, on := range []startup.Kubernetes{0, 28, 34, 36, 40} {
 		for _, table := range [][]Pod{Pods, MeshPods} {

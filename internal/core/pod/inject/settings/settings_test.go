@@ -13,7 +13,6 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// annotationWarnings returns the warnings about annotations.
 func annotationWarnings(given map[string]string) ([]string, error) {
 	var out []string
 	ignored, err := CheckAnnotations(given)
@@ -102,7 +101,7 @@ func TestSetValue(t *testing.T) {
 	}
 }
 
-// Values refuse every value that would refuse a pod as an annotation.
+// A value is refused if a pod would be refused because of the same value in an annotation.
 func TestValuesThatNoPodCouldUse(t *testing.T) {
 	for text, want := range map[string]string{
 		"global: {proxy: {logLevel: zz}}":                        `global.proxy.logLevel: "zz": want trace`,
@@ -131,7 +130,7 @@ func TestValuesThatNoPodCouldUse(t *testing.T) {
 	}
 }
 
-// The documentation page names every annotation of ours.
+// The documentation page names each of our own annotations.
 func TestTheDocumentNamesEveryOwnAnnotation(t *testing.T) {
 	text, err := os.ReadFile("../../../../../docs/inject.md")
 	if err != nil {
@@ -162,7 +161,7 @@ func TestBadProxyResources(t *testing.T) {
 	}
 }
 
-// Null in values removes a default, as in Helm, and never becomes the text "null".
+// A null in the values removes a default, as in Helm. It never becomes the text "null".
 func TestNullValues(t *testing.T) {
 	v, _, err := ParseValues([]byte("{global: {tag: null, proxy: {includeIPRanges: null, excludeInboundPorts: null, logLevel: null, statusPort: null, lifecycle: null}}, pilot: {env: null}}"))
 	if err != nil {
@@ -173,7 +172,8 @@ func TestNullValues(t *testing.T) {
 	}
 }
 
-// Every setting in names.txt is in the table. Package test/istioapi compares names.txt with Istio's modules.
+// Every setting in names.txt is in the table of keys. Package test/istioapi compares names.txt with Istio's
+// modules.
 func TestEveryPublishedSettingIsInTheTable(t *testing.T) {
 	text, err := os.ReadFile("../../../../../test/istioapi/names.txt")
 	if err != nil {
@@ -190,7 +190,7 @@ func TestEveryPublishedSettingIsInTheTable(t *testing.T) {
 	_, list, _ := strings.Cut(string(text), "\n\n")
 	for name := range strings.Lines(list) {
 		name = strings.TrimSpace(name)
-		// The row of an object covers all its fields.
+		// The key of an object covers all fields of the object.
 		object := name
 		for dot := 0; !known[object] && dot >= 0 && strings.HasPrefix(name, "value "); object = object[:max(dot, 0)] {
 			dot = strings.LastIndexByte(object, '.')
@@ -201,8 +201,8 @@ func TestEveryPublishedSettingIsInTheTable(t *testing.T) {
 	}
 }
 
-// The warning about a setting that is misspelt, or written where it is not read, names the one that was
-// probably meant.
+// If a setting is misspelt, or written where it is not read, the warning names the setting that was probably
+// meant.
 func TestMistakesInSettingsAreNamed(t *testing.T) {
 	for text, want := range map[string]string{
 		"apiVersion: install.istio.io/v1alpha1":                                        "apiVersion: it is a field of an IstioOperator",
@@ -228,7 +228,7 @@ func TestMistakesInSettingsAreNamed(t *testing.T) {
 			t.Errorf("%s: %s\nwant %s", text, all, want)
 		}
 	}
-	// A value that requests the usual behaviour needs no warning.
+	// A value that requests the default behaviour causes no warning.
 	_, warnings, err := ParseValues([]byte(`
 global: {proxy: {privileged: false, tracer: none, outlierLogPath: "", resources: {limits: {cpu: 2}}}, variant: distroless, sds: {token: {aud: istio-ca}}, multiCluster: {enabled: false}}
 pilot: {cni: {enabled: false, provider: default}, env: {}}
@@ -242,7 +242,7 @@ meshConfig: {inboundTrafficPolicy: {mode: PASSTHROUGH}, outboundTrafficPolicy: {
 
 var update = flag.Bool("update", false, "write docs/settings.md anew")
 
-// The documentation page contains the table; go test -update writes it.
+// The documentation page contains the table of keys; go test -update writes it.
 func TestThePageHasEveryKey(t *testing.T) {
 	const page, mark = "../../../../../docs/settings.md", "<!-- written by go test ./internal/core/pod/inject/settings -run TestThePageHasEveryKey -update -->\n"
 	text, err := os.ReadFile(page)
@@ -265,7 +265,7 @@ func TestThePageHasEveryKey(t *testing.T) {
 	}
 }
 
-// keyTable returns a table with a row for each text, listing the names that share it.
+// keyTable returns the table for the page. Settings with the same text share a row.
 func keyTable() string {
 	var b strings.Builder
 	titles := []struct {
@@ -300,7 +300,6 @@ func keyTable() string {
 	return b.String()
 }
 
-// warningsOf returns the warnings about labels.
 func warningsOf(labels map[string]string, of string, alongside bool) (out []string) {
 	for _, i := range CheckLabels(labels, of, alongside) {
 		out = append(out, i.Warning)
@@ -308,7 +307,7 @@ func warningsOf(labels map[string]string, of string, alongside bool) (out []stri
 	return out
 }
 
-// Labels that are not read get a warning; if another mesh has the proxy, only our own labels do.
+// A label that is not read causes a warning. If another mesh has the proxy, only our own labels do.
 func TestLabelsWithoutEffect(t *testing.T) {
 	labels := map[string]string{"app": "shop", "istio.io/rve": "canary", "sidecar.istio.io/injct": "true", "traffic.sidecar.istio.io/excludeOutboundPorts": "80", "outrider.dev/strat": "gate", "istio.io/dataplane-mode": "none"}
 	const own = "label outrider.dev/strat is not known (did you mean outrider.dev/start?); it has no effect"
@@ -332,7 +331,7 @@ func TestLabelsWithoutEffect(t *testing.T) {
 	}
 }
 
-// The number of warnings is limited, however many labels there are.
+// The number of warnings is limited if a pod has many labels without effect.
 func TestManyLabelsWithoutEffect(t *testing.T) {
 	labels := map[string]string{}
 	for i := range 1000 {
