@@ -97,8 +97,8 @@ func (m Mechanism) Keeps(p Plan, e Edge, on Kubernetes) Answer {
 	return (&Judge{plan: p, on: on.orNewest()}).Keeps(m, e)
 }
 
-// A Judge answers how well mechanisms enforce the edges of one plan. The answers are those of [Mechanism.Keeps],
-// which needs time proportional to the size of the plan for each call.
+// A Judge answers how well mechanisms enforce the edges of one plan. It gives the same answers as
+// [Mechanism.Keeps], which needs time proportional to the size of the plan for each call.
 type Judge struct {
 	// Commands means that the commands of all containers are known, so that answers leave out the limit
 	// "needs-command" of a gate.

@@ -78,11 +78,12 @@ type Edge struct {
 	// Optional means that To may run if From does not exist or has failed.
 	Optional bool `json:"optional,omitempty"`
 
-	// Timeout is the maximum time for which To waits; 0 means no limit. OnTimeout is what happens after it.
+	// Timeout is the maximum time for which To waits; 0 means no limit. OnTimeout is the reaction
+	// after that time.
 	Timeout   time.Duration `json:"timeout,omitempty"`
 	OnTimeout OnTimeout     `json:"onTimeout,omitempty"`
 
-	// OnRestart is what happens to To if From restarts while To runs.
+	// OnRestart is the reaction of To to a restart of From while To runs.
 	OnRestart OnRestart `json:"onRestart,omitempty"`
 
 	// By is the mechanism that enforces the edge; empty if none is chosen yet.

@@ -209,7 +209,7 @@ func nothingIsLost(t testing.TB, given, got *corev1.Pod, o Options) {
 	}
 }
 
-// asItsImage returns a container whose command is that of its image.
+// asItsImage returns a container with the command of its image.
 func asItsImage(c corev1.Container, k imagecmd.Command) corev1.Container {
 	escape := func(words []string) (out []string) {
 		for _, w := range words {

@@ -63,8 +63,8 @@ func withoutIstios(pod *corev1.Pod, ns Namespace) (*corev1.Pod, Namespace) {
 	return &out, ns
 }
 
-// decideByLabels applies Istio's rules in Istio's order. The rules of bySelector are those that the API server
-// applies with the webhooks' selectors; the rules after them are those of Istio's function injectRequired.
+// decideByLabels applies Istio's rules in Istio's order. The rules of bySelector are applied by the API
+// server too, with the webhooks' selectors. The rules after them come from Istio's function injectRequired.
 func decideByLabels(pod *corev1.Pod, ns Namespace, o Options) (verdict.Reason, []string) {
 	for _, rule := range []func(*corev1.Pod, Namespace, Options) (verdict.Reason, bool){
 		byKindOfPod, byNamespaceName, bySelector,

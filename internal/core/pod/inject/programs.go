@@ -77,7 +77,7 @@ func withMounts(c corev1.Container, mounts []corev1.VolumeMount) corev1.Containe
 	return c
 }
 
-// isToken reports whether a mount is that of the service account token, which the API server adds to every
+// isToken reports whether a mount belongs to the service account token, which the API server adds to every
 // container.
 func isToken(m corev1.VolumeMount) bool {
 	return m.ReadOnly && m.MountPath == "/var/run/secrets/kubernetes.io/serviceaccount"

@@ -52,7 +52,7 @@ const (
 
 	// Gate is a probe that the container's gate answers. The transport does not matter. As a startup probe it
 	// blocks until the command behind the gate has started up, and then succeeds. As a liveness probe it succeeds
-	// while the gate waits; after that, the result is that of the command's own liveness probe.
+	// while the gate waits; after that, it has the result of the command's own liveness probe.
 	Gate Handler = "gate"
 )
 

@@ -285,7 +285,7 @@ var released = map[startup.Health]string{
 	startup.Report:       "released as soon as it runs",
 }
 
-// relevant removes InitDone, which nobody expects for a container that is not an init container.
+// relevant removes InitDone, which is not expected for a container that is not an init container.
 func relevant(refused []Option) []Option {
 	return slices.DeleteFunc(refused, func(o Option) bool { return o.By == startup.InitDone })
 }

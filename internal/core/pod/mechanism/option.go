@@ -103,7 +103,8 @@ func lacksHook(f podstart.Fact, e startup.Edge) bool {
 	return needs && f.Hooked
 }
 
-// asSidecar returns the judge of the plan in which From becomes a sidecar. The indexes are those of From and To.
+// asSidecar returns the judge of the plan in which From becomes a sidecar. The parameters from and to are the
+// indexes of the containers.
 func (c *chooser) asSidecar(e startup.Edge, from, to int) *startup.Judge {
 	key := moved{from, to, e.After == startup.Healthy}
 	if list := c.plan.Containers; list[from].Kind == startup.Plain && list[to].Kind == startup.Plain {

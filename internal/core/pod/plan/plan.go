@@ -217,7 +217,7 @@ func (p Report) Err() error {
 	return nil
 }
 
-// An Error reports a plan that cannot work. Remedy is what the user can do; it may be empty.
+// An Error reports a plan that cannot work. Remedy tells the user how to repair it; it may be empty.
 type Error struct{ Message, Remedy string }
 
 func (e *Error) Error() string { return e.Message }

@@ -42,7 +42,7 @@ func (w wrapper) mechanism() startup.Mechanism {
 	return startup.Wrapper
 }
 
-// A gateReading is what is known from the command line and the environment of a wrapper.
+// A gateReading holds the information from the command line and the environment of a wrapper.
 type gateReading struct {
 	edges []startup.Edge
 	real  int // index of the real command in argv; 0 if the wrapper cannot be removed

@@ -103,8 +103,8 @@ func agentArgs(p *corev1.Probe) ([]string, bool) {
 	return p.Exec.Command[1:], true
 }
 
-// Hold replaces the liveness probe of c by one that succeeds while the gate holds c. After that the result is
-// that of the given probe, whose ports must be numbers.
+// Hold replaces the liveness probe of c by one that succeeds while the gate holds c. After that it has
+// the result of the given probe, whose ports must be numbers.
 func Hold(c *corev1.Container, probe *corev1.Probe) error {
 	text, err := marshal(probe)
 	c.LivenessProbe.ProbeHandler = agentProbe(contract.Held{Name: c.Name, Probe: text}.Args())

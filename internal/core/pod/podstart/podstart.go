@@ -11,7 +11,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Reading is what is known about the start of a pod.
+// A Reading holds the facts about the start of a pod that were read from it.
 type Reading struct {
 	Containers []startup.Container
 	Facts      map[string]Fact   // by container

@@ -83,8 +83,8 @@ func lastOf(all []*syntax.Stmt) (last *syntax.CallExpr, alone bool) {
 	return last, last != nil && len(s.Redirs) == 0 && !waits
 }
 
-// starters contains programs that run the program in their arguments. The number is that of their own arguments,
-// without options and assignments.
+// starters contains programs that run the program in their arguments. The value is the number of their own
+// arguments, without options and assignments.
 var starters = map[string]int{"exec": 0, "command": 0, "env": 0, "nohup": 0, "nice": 0, "time": 0, "sudo": 0, "setsid": 0, "timeout": 1, "gosu": 1, "su-exec": 1, "stdbuf": 0, "chpst": 0}
 
 // callOf returns the call that remains after all programs that only start another one.

@@ -139,7 +139,7 @@ func (s Statement) ChecksHealth() bool {
 }
 
 // AbortsScript reports whether the script stops if this statement fails. The parameter next is the following
-// statement. The statement must not be a loop: the status of a loop that gave up is that of its last sleep.
+// statement. The statement must not be a loop: a loop that gave up has the status of its last sleep.
 func (s Statement) AbortsScript(next *Statement, errexit bool) bool {
 	switch {
 	case next == nil, s.Then == "&&":
