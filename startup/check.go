@@ -24,7 +24,7 @@ type Breach string
 
 const (
 	StartedTooEarly      Breach = "started-too-early"      // To started before From had reached the condition
-	RestartNotPropagated Breach = "restart-not-propagated" // From restarted, and To was neither notified of that nor restarted
+	RestartNotPropagated Breach = "restart-not-propagated" // From restarted, and To was neither notified nor restarted
 	OutlivedDependency   Breach = "outlived-dependency"    // the pod was stopping, and From ended while To was still running
 )
 
@@ -140,7 +140,7 @@ func (c *checker) observeFrom(ev Event, later Timeline) {
 	}
 }
 
-// judgeEnd adds a violation if From ended before To while the pod was stopping.
+// judgeEnd adds a violation if From ended before To while the pod stops.
 func (c *checker) judgeEnd(ev Event, later Timeline) {
 	if c.edge.After == Completed {
 		return

@@ -21,8 +21,8 @@ func plan(t testing.TB, text string) Plan {
 
 func at(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
-// parseTimeline parses "SECONDS CONTAINER EVENT #INCARNATION, ...". An entry without a container is an event of
-// the pod.
+// parseTimeline reads "SECONDS CONTAINER EVENT #INCARNATION, ...". An entry without a container is an event
+// of the pod.
 func parseTimeline(t testing.TB, text string) (out Timeline) {
 	t.Helper()
 	for item := range strings.SplitSeq(text, ",") {

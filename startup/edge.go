@@ -8,8 +8,8 @@ type Status struct {
 	Ran       bool // its command has been started at least once
 	Running   bool
 	Healthy   bool
-	Completed bool // it has ended with exit code 0 at least once
-	Failed    bool // it has ended, and its latest end was a failure
+	Completed bool // it ended with exit code 0, at least once
+	Failed    bool // it ended, and its last end was a failure
 	Absent    bool // the pod has no such container
 }
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// complete returns a plan in which each container waits for all previous ones.
+// complete returns a plan in which each container waits for all earlier ones.
 func complete(n int, kind Kind) Plan {
 	var p Plan
 	for i := range n {

@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// A Mechanism is a method to enforce an edge in a pod.
+// A Mechanism is a way to enforce an edge in a pod.
 type Mechanism string
 
 const (
@@ -28,7 +28,7 @@ const (
 	// Work-arounds that people write. They are recognised, not recommended.
 
 	PostStartProbe Mechanism = "post-start-probe" // To's own postStart hook polls From's health port
-	Wrapper        Mechanism = "wrapper"          // a program other than outrider-agent wraps To's command and waits: linkerd-await, scuttle
+	Wrapper        Mechanism = "wrapper"          // a program other than outrider-agent wraps To's command, and waits: linkerd-await, scuttle
 	HealthLoop     Mechanism = "health-loop"      // To's command polls until it succeeds, before the real work
 	BoundedLoop    Mechanism = "bounded-loop"     // To's command polls a limited number of times, and then continues in any case
 	Sleep          Mechanism = "sleep"            // To's command sleeps before the real work
@@ -40,14 +40,14 @@ const (
 // fails.
 var Preferred = []Mechanism{InitDone, Gate, Native, Hold}
 
-// WorkArounds lists the waits that people write into commands and hooks, best first.
+// WorkArounds lists the waits that people write into commands and hooks, the best first.
 var WorkArounds = []Mechanism{HealthLoop, BoundedLoop, PostStartProbe, Sleep}
 
-// Mechanisms lists all mechanisms, best first.
+// Mechanisms lists all mechanisms, the best first.
 var Mechanisms = slices.Concat(Preferred, []Mechanism{Wrapper}, WorkArounds)
 
-// WaitsInside reports whether To waits inside its container with this mechanism. The kubelet does not see that
-// wait and considers To started.
+// WaitsInside reports whether To waits within its container by this mechanism. The kubelet does not see that
+// wait: it considers To started.
 func (m Mechanism) WaitsInside() bool {
 	return slices.Contains([]Mechanism{Wrapper, HealthLoop, BoundedLoop, Sleep}, m)
 }
@@ -58,7 +58,7 @@ func (m Mechanism) GivesWay() bool {
 	return slices.Contains([]Mechanism{InitDone, Native, BoundedLoop, Sleep}, m)
 }
 
-// Scope is the set of starts at which a mechanism enforces an edge.
+// Scope is the set of starts at which a mechanism keeps an edge.
 type Scope int
 
 const (
@@ -75,7 +75,7 @@ func (s Scope) String() string {
 type Answer struct {
 	Start  Scope
 	Stop   bool    // To also stops before From
-	Limits []Limit // guarantees that it does not give, and its costs
+	Limits []Limit // guarantees that it does not give, and what it costs
 }
 
 // Can reports whether the mechanism can be used for the edge.
@@ -112,7 +112,7 @@ type Judge struct {
 	before map[int32][]bool // by node of listed: the nodes that wait for it
 }
 
-// Judge returns a judge for p. The containers of p must not change while the judge is used.
+// Judge returns a judge for p, whose containers must not change while the judge is used.
 func (p Plan) Judge(on Kubernetes) *Judge {
 	j := &Judge{plan: p, on: on.orNewest(), at: make(map[string]int, len(p.Containers))}
 	for i, c := range p.Containers {
@@ -169,7 +169,7 @@ func (j *Judge) situation(e Edge) situation {
 	return s
 }
 
-// better returns the first mechanism that enforces e at more starts than e.By; empty if there is none.
+// better returns the first mechanism that keeps e at more starts than e.By does; empty if there is none.
 func (j *Judge) better(e Edge) Mechanism {
 	s := j.situation(e)
 	now := Nowhere

@@ -50,7 +50,7 @@ func (p Plan) StartOrder() ([]string, error) {
 				heap.Push(&ready, i)
 			}
 		}
-		waitFor[n.of[name]] = nil // because a second container of the same name adds nothing
+		waitFor[n.of[name]] = nil // a second container of the same name changes nothing
 	}
 	if len(order) < len(q.Containers) {
 		return nil, &CycleError{Path: q.cycle()}
@@ -79,8 +79,8 @@ func (p Plan) StopOrder() ([]string, error) {
 	return order, err
 }
 
-// cycle returns one cycle of the edges: each container waits for the next one, and the first name is repeated at
-// the end. It returns nil if there is no cycle.
+// cycle returns one cycle of the edges alone: each container waits for the next, and the first name is
+// repeated at the end. It returns nil if there is no cycle.
 func (p Plan) cycle() []string {
 	var n numbers
 	var g graph

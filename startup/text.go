@@ -104,7 +104,7 @@ func parseContainer(name, kind string, clauses []string) (Container, error) {
 	return c, err
 }
 
-// ParseEdge parses the statement of one edge, such as "app after cache is healthy, within 20s".
+// ParseEdge reads the statement of one edge, such as "app after cache is healthy, within 20s".
 func ParseEdge(statement string) (Edge, error) {
 	if strings.ContainsAny(statement, "\n#") {
 		return Edge{}, fmt.Errorf("%q is more than one statement", statement)

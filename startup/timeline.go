@@ -21,7 +21,7 @@ type Event struct {
 	Detail      string        `json:"detail,omitempty"`      // for people
 }
 
-// A What is the type of an event.
+// A What is the kind of an event.
 type What string
 
 // Events of a container.

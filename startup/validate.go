@@ -11,7 +11,7 @@ import (
 type Finding struct {
 	Code    Code     `json:"code"`
 	Level   Level    `json:"level"`
-	Names   []string `json:"names"`          // the containers concerned; for a cycle, the path of it
+	Names   []string `json:"names"`          // the containers concerned; for a cycle, the path
 	Edge    *Edge    `json:"edge,omitempty"` // the edge concerned; nil if there is none
 	Message string   `json:"message"`
 	Remedy  string   `json:"remedy,omitempty"`

@@ -41,7 +41,7 @@ type validatedGraph struct {
 	judge  *Judge
 	all    cyclicWaits
 	probes *cyclicWaits // waits by edges and by health alone; nil until they are needed
-	paths  int          // number of paths that were searched
+	paths  int          // number of paths searched
 }
 
 // cyclicWaits is a graph of waits with the number of the strongly connected component of each node.

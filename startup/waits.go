@@ -141,7 +141,7 @@ func (w *waits) path(from, to point) []string {
 // the kubelet's order.
 type Deadlock struct {
 	Edges []Edge   // edges in a cycle, and edges whose mechanism makes the kubelet wait forever
-	Path  []string // one cycle: each container waits for the next one, and the first name is repeated at the end
+	Path  []string // one cycle: each container waits for the next, and the first name is repeated at the end
 }
 
 func (d *Deadlock) Error() string {

@@ -122,7 +122,7 @@ func (s State) seen(e edge) startup.Status {
 	}
 }
 
-// GivesUp reports whether the wait of a container's gate has timed out, so that the gate exits with an error.
+// GivesUp reports whether the wait of a container's gate has timed out, so that the gate ends with an error.
 func (s State) GivesUp(name string, at time.Duration) bool {
 	for _, e := range s.rules.edges {
 		if e.To == name && e.inside() && s.decide(e, at) == startup.GivenUp {

@@ -11,10 +11,10 @@ type Move struct {
 	Kind  MoveKind      `json:"move"`
 	Event kubelet.Event `json:"event"`
 	Edge  *startup.Edge `json:"edge,omitempty"`  // for Notified
-	Fault string        `json:"fault,omitempty"` // the kind of the injected fault, if the transition is one
+	Fault string        `json:"fault,omitempty"` // the kind of the fault, if it is one
 }
 
-// MoveKind is the type of a transition.
+// MoveKind is the kind of a transition.
 type MoveKind string
 
 const (

@@ -12,7 +12,7 @@ import (
 type State struct {
 	rules   *rules
 	c       []container
-	pending []bool // by edge: From has restarted, and To has not reacted yet
+	pending []bool // per edge: From has restarted, and To has not followed yet
 	deleted bool
 }
 
@@ -23,7 +23,7 @@ type rules struct {
 	gate       Gate
 }
 
-// An edge is an edge with the indexes of its containers; -1 if the pod has no such container.
+// An edge is a [startup.Edge] with the indexes of its containers; -1 if the pod has no such container.
 type edge struct {
 	startup.Edge
 	from, to int
@@ -47,7 +47,7 @@ const (
 	runs // the command runs
 )
 
-// New returns the initial state of a pod: nothing has run yet.
+// New returns the state of a pod in which nothing has run yet.
 func New(p startup.Plan, g Gate) State {
 	p = p.Expand()
 	r := &rules{containers: p.Containers, gate: g}

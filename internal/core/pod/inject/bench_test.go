@@ -23,7 +23,7 @@ func BenchmarkPodOf300Containers(b *testing.B) {
 	}
 }
 
-// The benchmark injects one pod, as an admission does. Run it with -benchmem.
+// The benchmark injects one pod, as at admission. Run it with -benchmem.
 func BenchmarkPod(b *testing.B) {
 	const plain = "metadata: {name: shop, labels: {app: shop}}\nspec: {containers: [{name: app, image: shop, command: [/app], ports: [{containerPort: 8080}], readinessProbe: {httpGet: {port: 8080}}}]}"
 	for _, bb := range []struct {

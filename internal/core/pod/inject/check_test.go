@@ -267,7 +267,8 @@ func mustStrip(t testing.TB, pod *corev1.Pod) *corev1.Pod {
 	return out
 }
 
-// agentReads checks that the agent accepts its variables, and the flags of the proxy, the capture and the gates.
+// agentReads checks that the agent can read its variables, and the flags of the proxy, the capture and the
+// gates.
 func agentReads(t testing.TB, pod *corev1.Pod) {
 	t.Helper()
 	if c := containers.Find(pod, contract.ProxyContainer); c != nil {

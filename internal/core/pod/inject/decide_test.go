@@ -116,7 +116,7 @@ func TestWhoIsInjected(t *testing.T) {
 	}
 }
 
-// A pod that requests something impossible is refused, with a code, a sentence and a hint.
+// A pod with an impossible request is refused, with a code, a sentence and a hint.
 func TestRefusals(t *testing.T) {
 	psa := func(level string) Namespace {
 		return Namespace{Name: "shop", Labels: map[string]string{"istio-injection": "enabled", contract.PodSecurityLabel: level}}

@@ -15,7 +15,7 @@ import (
 
 var digestA = "sha256:" + strings.Repeat("a1", 32)
 
-// Argv implements Kubernetes' table of command, args, ENTRYPOINT and CMD (kubernetes.io/docs: "Define a Command
+// Argv follows Kubernetes' table of command, args, ENTRYPOINT and CMD (kubernetes.io/docs: "Define a Command
 // and Arguments for a Container").
 func TestWhatAContainerRuns(t *testing.T) {
 	entrypoint, cmd := []string{"/ep", "-1"}, []string{"cmd"}

@@ -69,7 +69,7 @@ func handlersOf(c *corev1.Container) []handler {
 // forGate reports whether the handler is the startup probe that injection added for a gate.
 func (h handler) forGate() bool { return strings.HasSuffix(h.path, "/"+contract.StartedProbe) }
 
-// begins reports whether the kubelet starts the next container only after this handler has succeeded.
+// begins reports whether the kubelet starts the next container only after this handler succeeded.
 func (h handler) begins() bool {
 	return h.probe != nil && h.probe == h.of.StartupProbe || h.hook != nil && h.hook == h.of.Lifecycle.PostStart
 }

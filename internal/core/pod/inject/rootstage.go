@@ -52,7 +52,7 @@ func whyInit(pod *corev1.Pod, in input, s effective, edges startup.Plan) string 
 	return ""
 }
 
-// restarts reports whether the kubelet restarts every container, whatever its exit code.
+// restarts reports whether the kubelet starts every container again, whatever its exit code.
 func restarts(pod *corev1.Pod) bool {
 	policy := pod.Spec.RestartPolicy
 	return (policy == "" || policy == corev1.RestartPolicyAlways) && !slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {

@@ -22,8 +22,7 @@ func injectStaged(t *testing.T, annotations, spec string) Result {
 	return injected(t, p, Options{})
 }
 
-// If the proxy cannot do the work of outrider-init, the pod gets outrider-init, and a warning contains the
-// reason.
+// If the proxy cannot do the work of outrider-init, the pod gets outrider-init, and a warning says why.
 func TestNoInitContainerHasConditions(t *testing.T) {
 	tests := map[string]struct{ annotations, spec, why string }{
 		"a Job":                      {"", "restartPolicy: OnFailure, " + plainApp, "restartPolicy is not Always"},

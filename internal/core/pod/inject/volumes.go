@@ -132,8 +132,8 @@ func (in input) proxyMounts(s effective) []corev1.VolumeMount {
 // roots returns the volume source of the mesh's root certificates. A ClusterTrustBundle is available in a new
 // namespace at once, the ConfigMap soon after.
 func (in input) roots() corev1.VolumeSource {
-	// The bundle is selected by its signer, not by its name: if a bundle with a signer is mounted by name, the
-	// kubelet serves the old content for up to five minutes (dropCacheFor in
+	// The bundle is selected by its signer, not by its name. If a bundle with a signer is mounted by name,
+	// the kubelet keeps its old content for five minutes (dropCacheFor in
 	// k8s.io/kubernetes/pkg/kubelet/clustertrustbundle; seen on 1.34.4).
 	if signer := in.o.TrustSigner; signer != "" {
 		return corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{{

@@ -22,8 +22,8 @@ func tolerance(key string) time.Duration {
 	}
 }
 
-// known lists, by scenario, the known differences between the model and real kubelets: words of the lines that
-// may differ, and the reason.
+// known lists, by scenario, the remaining differences between the model and real kubelets: words of the
+// lines that may differ, and the reason.
 var known = map[string]struct{ lines, why string }{
 	"readiness-delay": {"readiness ready", "the delay is counted from the start of the container cut to whole seconds of the clock on the wall, " +
 		"which the model does not have: it may end up to a second earlier (status/status_manager.go normalizeStatus)"},

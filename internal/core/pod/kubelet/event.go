@@ -17,16 +17,16 @@ type Event struct {
 	Grace     time.Duration `json:"grace,omitempty"` // for Deleted; 0: the pod's own grace period
 }
 
-// EventKind is the type of an event.
+// EventKind is the kind of an event.
 type EventKind string
 
 const (
 	Tick          EventKind = "tick"           // only time passed
 	Added         EventKind = "added"          // the kubelet has received the pod and mounted its volumes
-	SandboxReady  EventKind = "sandbox-ready"  // the sandbox is ready, or could not be created; answers CreateSandbox
+	SandboxReady  EventKind = "sandbox-ready"  // the sandbox is ready, or could not be made; answers CreateSandbox
 	SandboxDied   EventKind = "sandbox-died"   // the node was rebooted: all containers are gone
 	SandboxLost   EventKind = "sandbox-lost"   // only the process of the sandbox died
-	Pulled        EventKind = "pulled"         // the image is present, or could not be pulled; answers Pull
+	Pulled        EventKind = "pulled"         // the image is there, or could not be pulled; answers Pull
 	Started       EventKind = "started"        // the container started, or could not be started (StartError); answers Start
 	HookReturned  EventKind = "hook-returned"  // answers RunHook
 	ProbeAnswered EventKind = "probe-answered" // answers RunProbe
@@ -57,7 +57,7 @@ type Action struct {
 	Reason    string        // explanation for people
 }
 
-// ActionKind is the type of an action.
+// ActionKind is the kind of an action.
 type ActionKind string
 
 const (

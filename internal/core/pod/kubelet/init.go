@@ -5,7 +5,7 @@ import "slices"
 // An initPlan is the result of the decisions about init containers.
 type initPlan struct {
 	initialized bool // the plain containers may start
-	hopeless    bool // an init container failed and is not retried: the pod has ended
+	hopeless    bool // an init container failed and is not tried again: the pod has ended
 	kills       []task
 	starts      []task
 	past        bool // a later init container has been started already, so the current one counts as done
@@ -68,8 +68,8 @@ func (p *initPlan) start(i int) { p.starts = append(p.starts, task{kind: startIn
 
 func (p *initPlan) kill(i int) { p.kills = append(p.kills, task{kind: killOne, i: i}) }
 
-// decideInitial runs a plain init container until it completes. With Never, a failed one ends the pod; usually
-// the phase Failed has already done that.
+// decideInitial runs a plain init container until it completes. With Never, one that failed ends the pod;
+// usually the phase Failed has already ended it.
 func (s *State) decideInitial(i int, p *initPlan) {
 	c := &s.c[i]
 	if c.life.run == absent || p.past {

@@ -21,7 +21,7 @@ const (
 	done
 )
 
-// A task is a step of a pass.
+// A task is one step of a pass.
 type task struct {
 	kind taskKind
 	i    int // index of the container; 0 if the task has none
@@ -46,7 +46,7 @@ func (p *pass) endPod() { *p = pass{mode: done} }
 // end ends the pass. It keeps acted.
 func (p *pass) end() { *p = pass{mode: idle, acted: p.acted} }
 
-// current returns the task under way. There is one whenever a container is starting.
+// current returns the task under way. There is always one while a container is starting.
 func (p *pass) current() task { return p.tasks[0] }
 
 // takeUp marks the current task as begun. It returns true if it had not begun before.
@@ -114,7 +114,7 @@ func (s *State) beginPass() {
 	s.drive()
 }
 
-// drive executes the tasks until one blocks.
+// drive works off the tasks until one blocks.
 func (s *State) drive() {
 	for s.pass.mode == syncing && len(s.pass.tasks) > 0 {
 		t := s.pass.current()

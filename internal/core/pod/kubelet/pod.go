@@ -10,7 +10,7 @@ type Pod struct {
 	Init       []Container // spec.initContainers
 	Containers []Container // spec.containers
 	Restart    RestartPolicy
-	Grace      time.Duration // terminationGracePeriodSeconds; 0 means the default, 30 s
+	Grace      time.Duration // terminationGracePeriodSeconds; 0 is the default, 30 s
 }
 
 // A Container is one container of a pod.
@@ -116,8 +116,8 @@ func (p Probe) withDefaults() Probe {
 	return p
 }
 
-// A spec is a pod in the form that the machine uses: one list of containers, with defaults filled in. All states
-// of a pod share it, and it is never changed.
+// A spec is a pod in the form that the machine uses: one list, with the defaults filled in. All states of a
+// pod share it, and nothing changes it.
 type spec struct {
 	containers []Container // init containers first
 	probes     [][3]Probe  // by container; the handler of a probe that does not run is empty
@@ -147,7 +147,7 @@ func newSpec(p Pod, v Version) *spec {
 
 func (s *spec) hasProbe(i, w int) bool { return s.probes[i][w].Handler != NoHandler }
 
-// kind determines the rules by which a container starts and ends.
+// kind selects the rules by which a container starts and ends.
 type kind int
 
 const (

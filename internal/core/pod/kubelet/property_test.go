@@ -142,7 +142,7 @@ func (w *watcher) action(before State, a Action) error {
 	return nil
 }
 
-// start checks that the first plain container in a sandbox starts after all init containers.
+// start checks that the first plain container of a sandbox starts after every init container.
 func (w *watcher) start(a Action) error {
 	isInit := slices.ContainsFunc(w.pod.Init, func(c Container) bool { return c.Name == a.Container })
 	if isInit || w.opened {
@@ -224,8 +224,8 @@ func TestStatesWithOneKeyBehaveAlike(t *testing.T) {
 	}
 }
 
-// future returns what a state does next, with times relative to now: first all open actions succeed, then all
-// containers crash and time passes.
+// future returns what a state does next, with times relative to now: all open actions succeed, then all
+// containers crash, and time passes.
 func future(s State) []string {
 	var out []string
 	begin := s.Now()

@@ -30,7 +30,7 @@ type acted struct {
 	taken bool
 }
 
-// A match is an action that both the real kubelet and the model did.
+// A match is an action of both the real kubelet and the model.
 type match struct {
 	key         string
 	real, model time.Duration
@@ -179,8 +179,7 @@ func (r *replay) advanceUntil(t time.Duration, done func() bool) bool {
 	return true
 }
 
-// kubelet matches an action of the real kubelet with an action that the model has done already or does within
-// slack.
+// kubelet matches an action of the real kubelet with one that the model has done, or does within slack.
 func (r *replay) kubelet(l seen) {
 	if l.what == "publish" || l.what == "back-off" {
 		return
@@ -313,8 +312,8 @@ func (r *replay) unseen(probe kubelet.Action) bool {
 	})
 }
 
-// flips returns the times at which each word of the status appeared (+) and disappeared (-). For a phase it
-// returns only the appearance.
+// flips returns when each word of the status appeared (+) and disappeared (-). For the phase it returns only
+// the appearance.
 func flips(at []time.Duration, status [][]string) (out []match) {
 	last := []string{"Pending"}
 	for i, now := range status {

@@ -50,7 +50,7 @@ func when(o simulate.Outcome, what startup.What) (out []time.Duration) {
 	return out
 }
 
-// The model follows those rules that no recorded trace covers.
+// The model follows rules that no recorded trace covers.
 func TestRules(t *testing.T) {
 	tests := map[string]struct{ pod, behaviour, want string }{
 		"before 1.29 a sidecar is an init container that never completes": {

@@ -84,7 +84,7 @@ func (s *State) currentStatus() Status {
 		ContainersReady: ready, Ready: ready}
 }
 
-// containersReady reports whether all sidecars and plain containers run, are started, and are ready.
+// containersReady reports whether all sidecars and plain containers run, are started and ready.
 // Source: status/generate.go GenerateContainersReadyCondition.
 func (s *State) containersReady() bool {
 	all := s.ending.final == ""
@@ -137,7 +137,7 @@ func (s *State) phase(over bool) Phase {
 // A tally holds the numbers of containers by state.
 type tally struct {
 	pending     int // not started yet, or an init container that is not done
-	failedInits int // failed init containers that are not retried
+	failedInits int // failed init containers that are not tried again
 	running     int // plain containers and sidecars that run
 	stopped     int // plain containers that have ended
 	succeeded   int // of these, those with exit code 0

@@ -91,7 +91,7 @@ func (s State) Next() (time.Duration, bool) {
 	return max(at, s.now), true
 }
 
-// passTime advances the time to t and does everything that is due until then, in the order of time.
+// passTime advances the time to t, and does everything that is due by then, in the order of time.
 func (s *State) passTime(t time.Duration) {
 	for {
 		next, ok := s.Next()

@@ -143,7 +143,7 @@ func (s *State) killed(i int) {
 	s.giveTurns()
 }
 
-// stopping reports whether any container is being terminated.
+// stopping reports whether any container is being stopped.
 func (s *State) stopping() bool {
 	for _, c := range s.c {
 		if c.killing.stage != notKilling {

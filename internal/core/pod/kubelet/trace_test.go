@@ -116,7 +116,7 @@ func (tr *trace) read(text string) error {
 	return nil
 }
 
-// sandboxCall is the time from the kubelet's request for a sandbox to containerd's first event about the sandbox.
+// sandboxCall is the time between the kubelet's request for a sandbox and containerd's first event about it.
 const sandboxCall = 30 * time.Millisecond
 
 // begin moves the event Added to just before the creation of the sandbox. In its first pass a real kubelet waits

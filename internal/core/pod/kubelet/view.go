@@ -2,7 +2,7 @@ package kubelet
 
 import "time"
 
-// Done reports whether the pod has ended: nothing runs, and nothing will be started again.
+// Done reports whether the pod has ended: nothing runs, and nothing will run again.
 func (s State) Done() bool { return s.pass.mode == done }
 
 // Now returns the time of the last event.

@@ -70,7 +70,7 @@ func TestBasic(t *testing.T) {
 	if c, err := resolver(t, r, Options{Config: file}).Command(t.Context(), r.Host+"/shop:1"); err != nil {
 		t.Errorf("%v, %v", c, err)
 	}
-	// The file is read for each look-up.
+	// The file is read again for each look-up.
 	if err := os.WriteFile(file, []byte(`{}`), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/imagecmd"
 )
 
-// Media types, of OCI and of Docker.
+// Media types of OCI and of Docker.
 var (
 	indexTypes    = []string{v1.MediaTypeImageIndex, "application/vnd.docker.distribution.manifest.list.v2+json"}
 	manifestTypes = []string{v1.MediaTypeImageManifest, "application/vnd.docker.distribution.manifest.v2+json"}

@@ -40,7 +40,7 @@ func FuzzDocument(f *testing.F) {
 	})
 }
 
-// A command that is accepted can be written into a pod and be executed.
+// A command that is accepted can be written into a pod, and run.
 func FuzzConfiguration(f *testing.F) {
 	f.Add([]byte(`{"os":"linux","config":{"Entrypoint":["/app"],"Cmd":["-v"]}}`))
 	f.Add([]byte(`{"os":"windows","config":{"Entrypoint":[""],"Cmd":["a\u0000b"]}}`))

@@ -32,7 +32,7 @@ type repository struct {
 	authenticated http.RoundTripper // nil before the first request
 }
 
-// hub is the registry host that serves images of docker.io.
+// hub is the host that serves the images of docker.io.
 const hub = "registry-1.docker.io"
 
 func (r *Resolver) open(image reference.Named) (*repository, error) {

@@ -95,7 +95,7 @@ func TestCache(t *testing.T) {
 	})
 }
 
-// kinds returns the types of requests, without the names in them.
+// kinds returns the kinds of requests, without the names in them.
 func kinds(requests []string) []string {
 	var out []string
 	for _, r := range requests {
@@ -125,7 +125,7 @@ func TestConcurrentLookups(t *testing.T) {
 	var wait sync.WaitGroup
 	wait.Go(func() { x.Command(impatient, r.Host+"/shop:1") })
 	<-begun
-	leave() // the first caller stops waiting, but the others do not
+	leave() // the first caller stops waiting; the others do not
 	images := slices.Repeat([]string{r.Host + "/shop:1"}, 20)
 	wait.Go(func() {
 		for image, c := range x.Commands(t.Context(), images) {

@@ -9,7 +9,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// An Advice compares the mechanisms for one edge.
+// An Advice compares the possible mechanisms for one edge.
 type Advice struct {
 	Edge     startup.Edge `json:"edge"`               // By is the choice of [Choose]; empty if no mechanism can be used
 	Supposed bool         `json:"supposed,omitempty"` // the edge is not requested: Advise assumes that the app should wait for its proxy

@@ -11,7 +11,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Choice is the mechanism that was chosen for an edge, with the reasons.
+// A Choice is the mechanism chosen for one edge, with the reasons.
 type Choice struct {
 	Edge    startup.Edge // By is the mechanism; empty if none can be used
 	Why     []string
@@ -120,7 +120,7 @@ func (c *chooser) undone(choice *Choice, adjacent map[string][]Choice) {
 	}
 }
 
-// A chooser chooses the mechanisms for the edges of a plan.
+// A chooser chooses the mechanisms of the edges of one plan.
 type chooser struct {
 	pod       podstart.Reading
 	plan      startup.Plan // with expanded wildcards
@@ -129,7 +129,7 @@ type chooser struct {
 	order     []startup.Mechanism // mechanisms to try, best first
 	found     existing
 	moved     map[moved]*startup.Judge // judges of the plan with one container made a sidecar
-	deadlocks map[startup.Edge]string  // by ends and mechanism: description of the deadlock that the mechanism would cause
+	deadlocks map[startup.Edge]string  // by ends and mechanism: the deadlock that the mechanism would cause
 }
 
 // Findings returns the problems of the reading's plan. It leaves out findings about the quality of a mechanism,
@@ -151,7 +151,7 @@ func Findings(r podstart.Reading, choices []Choice, on startup.Kubernetes) start
 	})
 }
 
-// KeptBy returns a predicate that reports whether one of the choices keeps an edge.
+// KeptBy returns a function that reports whether one of the choices keeps an edge.
 func KeptBy(choices []Choice) func(startup.Edge) bool {
 	kept := map[startup.Ends]bool{}
 	for _, c := range choices {
@@ -226,8 +226,8 @@ func (c *chooser) unordered(e startup.Edge, why string) Choice {
 	return Choice{Edge: e, Why: []string{why}, Warning: e.To + " may run before " + e.From}
 }
 
-// candidates returns the mechanisms to try for an edge, best first. A requested mechanism is the only candidate,
-// unless the order of init containers keeps the edge in any case.
+// candidates returns the mechanisms to try for an edge, best first. If one is requested it is the only
+// candidate, unless the order of init containers keeps the edge anyway.
 func (c *chooser) candidates(e startup.Edge) []startup.Mechanism {
 	requested := e.By
 	// Avoid forbids only new sidecars. The kubelet always starts the author's own sidecars in order.
@@ -248,7 +248,7 @@ func (c *chooser) candidates(e startup.Edge) []startup.Mechanism {
 	return []startup.Mechanism{requested}
 }
 
-// chosen returns the choice of an option that can be used.
+// chosen returns the choice of an option that fits.
 func (c *chooser) chosen(e startup.Edge, o Option, why []string, refused []Option) Choice {
 	if o.By == startup.Native {
 		why = append(slices.Clip(why), released[o.Health])

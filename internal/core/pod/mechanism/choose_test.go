@@ -65,7 +65,7 @@ func TestExcluded(t *testing.T) {
 	}
 }
 
-// A mechanism that the edge names takes precedence over all preferences.
+// A mechanism that the edge names takes precedence over all other preferences.
 func TestMechanismThatTheEdgeNames(t *testing.T) {
 	const proxied = "spec: {containers: [{name: app, image: a}, {name: web, image: w}, {name: istio-proxy, image: p}]}"
 	tests := map[string]struct {

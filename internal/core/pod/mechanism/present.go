@@ -7,7 +7,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// An ordering is an ordering that the pod already has, with the reason to keep it.
+// An ordering is a [podstart.Found], an order that the pod already has, with the reason to keep it.
 type ordering struct {
 	*podstart.Found
 	why []string

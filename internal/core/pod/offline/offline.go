@@ -17,7 +17,7 @@ import (
 	"outrider.dev/internal/core/pod/podfile"
 )
 
-// A File is a file with manifests.
+// A File is a file of manifests.
 type File struct {
 	Name string
 	Data []byte

@@ -84,7 +84,7 @@ func (p *patch) value(path, name string, old, new reflect.Value) {
 		old, new = old.Elem(), new.Elem()
 	}
 	switch t, key := old.Type(), identity(old, new); {
-	case t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler): // for example a quantity, which is a string in JSON
+	case t.Implements(marshaler) || reflect.PointerTo(t).Implements(marshaler): // for example a quantity, which is one string in JSON
 		if !reflect.DeepEqual(old.Interface(), new.Interface()) && !sameJSON(old, new) {
 			p.add(field, new.Interface())
 		}

@@ -106,7 +106,7 @@ func makes(t *testing.T, before, after *corev1.Pod) {
 	}
 }
 
-// corpusPods returns the pods of the corpus, and the same pods after injection.
+// corpusPods returns the pods of the corpus, and the same pods injected.
 func corpusPods(t *testing.T) (given, injected []*corev1.Pod) {
 	t.Helper()
 	files, err := corpus.Sane()

@@ -255,7 +255,7 @@ func (p Report) Essential() []Edge {
 	return out
 }
 
-// Order returns the containers in the order in which they start, or in the pod's order if the plan has a cycle.
+// Order returns the containers in the order of their start, or in the pod's order if the plan has a cycle.
 func (p Report) Order() []startup.Container {
 	plan := startup.Plan{Containers: p.Containers}
 	for _, e := range p.Edges {

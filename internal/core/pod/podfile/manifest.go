@@ -29,7 +29,7 @@ type Object struct {
 	Index      int        `json:"-"` // index among the objects of the document
 	Pod        corev1.Pod `json:"-"`
 	Unknown    []string   `json:"-"` // fields that this version of the API does not define
-	Claims     []string   `json:"-"` // names of the volumes that a StatefulSet adds to its pods
+	Claims     []string   `json:"-"` // volumes that a StatefulSet adds to its pods
 
 	// NoPod is the error that explains why a template with containers is not a pod template. It is set only for
 	// kinds that are not part of Kubernetes. [Parse] leaves such objects out.
@@ -55,7 +55,7 @@ func (o Object) Field(podField string) string {
 type InputError struct {
 	File     string
 	Document int
-	Line     int // first line of the document in the file
+	Line     int // the first line of the document in the file
 	Object   string
 	Field    string
 	Err      error
@@ -97,7 +97,7 @@ func (o Object) own() bool {
 	return slices.Contains(ownGroups, group) && (o.APIVersion != "" || slices.Contains(ownKinds, o.Kind))
 }
 
-// ownKinds lists the kinds that are recognised without an API version.
+// ownKinds are the kinds that are recognised without their API version.
 var ownKinds = []string{"Pod", "ReplicationController", "Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob"}
 
 // Parse returns the pods and pod templates in a file, YAML or JSON, and the kinds of the other objects. The error
@@ -267,7 +267,7 @@ func (p *parser) template(o Object, template []byte) error {
 	return nil
 }
 
-// pod decodes the pod template of o, and checks the fields that every pod must have.
+// pod decodes the template of o and checks the fields that every pod must have.
 func (p *parser) pod(o Object, template []byte) error {
 	strict, err := kjson.UnmarshalStrict(template, &o.Pod)
 	if err != nil {
@@ -296,7 +296,7 @@ func (p *parser) pod(o Object, template []byte) error {
 	return nil
 }
 
-// templateAt returns the pod template at a path; false if there is none.
+// templateAt returns the pod template at a path of names; false if there is none.
 func templateAt(raw []byte, path string) ([]byte, bool) {
 	raw, ok := dig(raw, path)
 	if !ok {

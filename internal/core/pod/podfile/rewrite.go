@@ -52,7 +52,7 @@ func Rewrite(file string, data []byte, change func(Object) (*corev1.Pod, error))
 	return out.Bytes(), changes, nil
 }
 
-// A rewriter rewrites the pods of one document.
+// A rewriter changes the pods of one document.
 type rewriter struct {
 	parser
 	change  func(Object) (*corev1.Pod, error)

@@ -18,8 +18,8 @@ import (
 	"outrider.dev/internal/core/pod/podfile"
 )
 
-// label adds a label, and a container before all others. The change is small, so that whole documents can be
-// compared.
+// label adds a label, and a container before all others. The change is small, so that the test compares
+// whole documents.
 func label(o podfile.Object) (*corev1.Pod, error) {
 	p := o.Pod.DeepCopy()
 	if p.Labels == nil {

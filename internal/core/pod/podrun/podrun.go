@@ -13,15 +13,15 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Run is a pod as it will run: with the containers that injection has not added yet, and with the requested
-// order written into it.
+// A Run is a pod in the form in which it will run: with the containers that injection has not added yet, and
+// with the requested order written into it.
 type Run struct {
 	Pod  *corev1.Pod
 	Plan startup.Plan // wildcards are expanded; By is empty if no mechanism keeps the edge
 
 	Added    []string       // containers that injection has not added yet, each of which Pod has without any fields but its name
-	Written  []startup.Edge // requested edges that the pod did not keep before
-	Supposed []startup.Edge // edges that are not requested: it is assumed that the app should wait for its proxy
+	Written  []startup.Edge // requested edges that the pod did not keep yet
+	Supposed []startup.Edge // not requested: it is assumed that an app should wait for its proxy
 
 	Stronger string // a sentence about changes after which more edges would be kept at every start
 

@@ -217,7 +217,7 @@ func TestOfOfEveryPod(t *testing.T) {
 	})
 }
 
-// A container that injection has not added yet has the same position in the pod and in the plan.
+// A container that injection has not added yet is in the same position in the pod as in the plan.
 func TestStandIns(t *testing.T) {
 	given := pods.Parse(t, "spec: {initContainers: [{name: a}, {name: b}], containers: [{name: app}]}")
 	r, err := podspec.Read(given)

@@ -15,7 +15,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// Paths of the agent and of the states in a gated container. A container can write only its own state.
+// Paths of the agent and of the states in a gated container. Each container can write only its own state.
 const (
 	AgentPath   = contract.AgentPath
 	BinVolume   = contract.BinVolume

@@ -205,7 +205,7 @@ func (w waiter) matches(argv []string) bool {
 	return slices.Equal(argv[1:len(w.words)], w.words[1:])
 }
 
-// bound returns the timeout set in the command line, else the program's default.
+// bound returns the time-out of the command line, else the program's default.
 func (w waiter) bound(argv []string) time.Duration {
 	for i, a := range argv {
 		value, ok := strings.CutPrefix(a, "--timeout=")

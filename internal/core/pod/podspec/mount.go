@@ -22,7 +22,7 @@ var (
 	stateLimit = resource.MustParse("16Mi")
 )
 
-// Memory returns an emptyDir in memory with that size limit.
+// Memory returns a volume in memory with that size limit.
 func Memory(limit resource.Quantity) corev1.VolumeSource {
 	return corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: &limit}}
 }

@@ -34,12 +34,12 @@ func WriteStage(c *corev1.Container, flags []string) error {
 	return mount(c, corev1.VolumeMount{Name: BinVolume, MountPath: BinDir})
 }
 
-// Staged reports whether c starts with a root stage.
+// Staged reports whether c begins with a root stage.
 func Staged(c *corev1.Container) bool {
 	return argument(c, 0) == stageWord || path.Base(argument(c, 0)) == "outrider-agent" && argument(c, 1) == stageWord
 }
 
-// noteStage adds notes about the cost and the limitations of a root stage.
+// noteStage adds notes about the cost and the limits of a root stage.
 func (r *reader) noteStage() {
 	for _, c := range r.all {
 		if !Staged(c.Container) {

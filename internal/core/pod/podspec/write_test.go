@@ -89,8 +89,8 @@ func TestWrite(t *testing.T) {
 	})
 }
 
-// plainCommands returns p in the form that [Ungated] returns: command and args are one list, and ports are
-// numbers.
+// plainCommands returns p in the form that [Ungated] returns: command and arguments are one list, and ports
+// are numbers.
 func plainCommands(p *corev1.Pod) *corev1.Pod {
 	out := p.DeepCopy()
 	for _, c := range podContainers(out) {

@@ -40,7 +40,7 @@ type Reading struct {
 // A Fact holds the properties of a container that decide which mechanisms can be used.
 type Fact struct {
 	Command bool // the pod sets the command, so a gate can wrap it
-	First   bool // the command works only as process 1
+	First   bool // the command runs only as process 1
 	Proxy   bool // it is a mesh's proxy, which can be moved and reports its own readiness
 	Probed  bool // it has a probe, which a hook or a gate can run
 	Starts  bool // it has a startup probe

@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A waiting collects what a statement does besides waiting.
+// A waiting records what a statement does besides waiting.
 type waiting struct {
 	flattener
 	more bool            // the statement does something else than wait

@@ -57,12 +57,12 @@ func (s Statement) FailsAfter(next *Statement) bool {
 	return s.words[0] == "for"
 }
 
-// fails reports whether the statement exits from the script with an error.
+// fails reports whether the statement ends the script with an error.
 func (s Statement) fails() bool {
 	return len(s.words) > 1 && s.words[0] == "exit" && isDigits(s.words[1]) && strings.Trim(s.words[1], "0") != ""
 }
 
-// pollsUntilSuccess reports whether the condition of a loop is a single poll whose success ends the loop.
+// pollsUntilSuccess reports whether a condition is a single poll whose success ends the loop.
 func pollsUntilSuccess(keyword string, cond []string) bool {
 	if slices.Contains(cond, "&&") || slices.Contains(cond, "||") || !pollsPort(cond) {
 		return false
@@ -77,8 +77,8 @@ func pollsUntilSuccess(keyword string, cond []string) bool {
 	return keyword == "while" && negated || keyword == "until" && !negated
 }
 
-// leaves reports whether word i leaves a loop without an error. An exit with a status other than 0 does not
-// count, because the script does not continue after it.
+// leaves reports whether word i ends a loop without an error. An exit with a status other than 0 does not
+// count, because nothing after it runs.
 func leaves(body []string, i int, word string) bool {
 	switch word {
 	case "break", "exec":
@@ -89,8 +89,8 @@ func leaves(body []string, i int, word string) bool {
 	return false
 }
 
-// afterSuccess reports whether word i is executed only if the preceding poll succeeded: "POLL && break" or "if
-// POLL; then break".
+// afterSuccess reports whether word i runs only if the poll before it succeeded:
+// "POLL && break", or "if POLL; then break".
 func afterSuccess(body []string, i int) bool {
 	switch {
 	case i > 0 && body[i-1] == "&&":
@@ -116,7 +116,7 @@ func pollsPort(words []string) bool {
 	return ok
 }
 
-// trimmed returns words without separators at the end.
+// trimmed returns words without the separators at their end.
 func trimmed(words []string) []string {
 	for len(words) > 0 && separators[words[len(words)-1]] {
 		words = words[:len(words)-1]

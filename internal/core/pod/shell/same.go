@@ -83,7 +83,7 @@ func startsProgram(text string) (does bool) {
 	return does
 }
 
-// raw returns the text of a statement without the separator after it.
+// raw returns the text of a statement, without the separator after it.
 func (s Statement) raw(script string) string {
 	return strings.Trim(script[s.Start:s.End], " \t\r\n;&|\\")
 }

@@ -62,7 +62,7 @@ func parsed(text string, options ...syntax.ParserOption) (*syntax.File, error) {
 type flattener struct {
 	text string
 	out  []Statement
-	line uint // line on which the last statement ends
+	line uint // the line on which the last statement ends
 }
 
 // statement adds s to the statements; then is the separator after s.
@@ -89,8 +89,8 @@ func (f *flattener) statement(s *syntax.Stmt, then string) {
 	f.out = append(f.out, Statement{words: f.words(s), Then: then, Start: start})
 }
 
-// words returns the words of a command without quotes. The words of a loop or a condition include everything in
-// it, with separators.
+// words returns the words of a command without quotes. For a loop or a condition it includes everything in
+// it, with the separators.
 //
 // complexity: one case for each kind of command.
 func (f *flattener) words(s *syntax.Stmt) []string {
@@ -174,7 +174,7 @@ func (f *flattener) words(s *syntax.Stmt) []string {
 
 func (f *flattener) raw(n syntax.Node) string { return f.text[n.Pos().Offset():n.End().Offset()] }
 
-// argv returns words without quotes.
+// argv returns the words without quotes.
 func (f *flattener) argv(words []*syntax.Word) (out []string) {
 	for _, w := range words {
 		out = append(out, f.unquoted(w.Parts))

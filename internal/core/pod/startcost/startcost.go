@@ -24,7 +24,7 @@ type Delay struct {
 // Source is a description of the measurements.
 const Source = "measured on real kubelets, n=8 each, alternating, the proxy ready 0.1 s after its start"
 
-// delays contains all measured delays.
+// delays lists all measured delays.
 var delays = []Delay{
 	{startup.Gate, "", 34, "v1.34.4", 0.00, 0.00, 0.06},
 	{startup.Gate, "", 36, "v1.36.3", 0.00, 0.01, 0.03},

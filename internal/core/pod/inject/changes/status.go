@@ -59,7 +59,7 @@ func statusOf(given, pod *corev1.Pod, revision string) status {
 	return out
 }
 
-// volumesOf returns the set of the names of a pod's volumes.
+// volumesOf returns the names of a pod's volumes.
 func volumesOf(pod *corev1.Pod) map[string]bool {
 	out := map[string]bool{}
 	for _, v := range pod.Spec.Volumes {

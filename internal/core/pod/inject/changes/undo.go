@@ -39,7 +39,7 @@ func Undone(pod *corev1.Pod, first func(*corev1.Pod) error) (out *corev1.Pod, lo
 	return undo(out, s, before), lost, nil
 }
 
-// recorded decodes an annotation that injection wrote.
+// recorded reads an annotation that injection wrote.
 func recorded(pod *corev1.Pod, key string, into any) error {
 	if err := json.Unmarshal([]byte(pod.Annotations[key]), into); err != nil {
 		return verdict.Refuse(verdict.InvalidAnnotation, "leave it out: it is written by injection", "annotation %s: %v", key, err)

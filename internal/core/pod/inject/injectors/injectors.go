@@ -30,7 +30,7 @@ func Others(all []admission.MutatingWebhookConfiguration) []string {
 	return out
 }
 
-// Ours reports whether a configuration belongs to outriderd, of any revision.
+// Ours reports whether a configuration belongs to outriderd, in any revision.
 func Ours(c admission.MutatingWebhookConfiguration) bool {
 	return slices.ContainsFunc(c.Webhooks, func(w admission.MutatingWebhook) bool { return strings.HasSuffix(w.Name, Suffix) })
 }

@@ -350,7 +350,7 @@ func (w policy) doubt(r podstart.Reading, on startup.Kubernetes, to *verdict.Rep
 
 // initWaits reports whether an init container waits for a container that is not listed before it.
 func initWaits(r podstart.Reading) bool {
-	at := map[string]int{startup.Everything: len(r.Containers)} // position in the init list, from 1
+	at := map[string]int{startup.Everything: len(r.Containers)} // index in the init list, from 1
 	for i, c := range r.Containers {
 		if c.Kind == startup.Plain {
 			continue

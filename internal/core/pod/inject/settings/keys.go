@@ -215,7 +215,7 @@ func Keys() []Key {
 	return out
 }
 
-// An Ignored is an annotation or a label that has no effect.
+// An Ignored is an annotation or a label without effect.
 type Ignored struct {
 	Name    string // empty if the warning concerns several names
 	Why     string
@@ -392,7 +392,7 @@ func jsonName(f reflect.StructField) string {
 	return name
 }
 
-// Istio's labels that telemetry and policies use.
+// Istio's labels that telemetry and policies read.
 const (
 	CanonicalName     = "service.istio.io/canonical-name"
 	CanonicalRevision = "service.istio.io/canonical-revision"
@@ -463,7 +463,7 @@ func CheckLabels(given map[string]string, of string, alongside bool) []Ignored {
 	return out
 }
 
-// labelNames returns the names of the labels that have an effect.
+// labelNames returns the labels that have an effect.
 func labelNames() []string {
 	var out []string
 	for _, l := range knownLabels {

@@ -31,7 +31,7 @@ type Mesh struct {
 	EnablePrometheusMerge *bool          `json:"enablePrometheusMerge"`
 	telemetry.Mesh
 
-	Notes []string `json:"-"` // a sentence for each field without effect
+	Notes []string `json:"-"` // one sentence for each field without effect
 }
 
 // ParseMesh reads a MeshConfig in YAML or JSON. It fails if the agent could not use the result.
@@ -94,8 +94,8 @@ func (m Mesh) check() ([]string, error) {
 	return notes, err
 }
 
-// TelemetryIn returns the settings for access logs, traces and request metrics in a mesh with these values. The
-// control plane applies them.
+// TelemetryIn returns the settings for access logs, traces and request metrics in a mesh with these values.
+// The control plane configures them.
 func (v Values) TelemetryIn(m Mesh) (telemetry.Settings, error) {
 	m, err := v.MeshOver(m)
 	if err != nil {
@@ -150,7 +150,7 @@ func ReadByAgent(environ []string, annotation string) ([]string, error) {
 	return c.Notes, nil
 }
 
-// A ProxyConfig holds the fields of a ProxyConfig that injection reads. The agent reads all fields.
+// A ProxyConfig holds the fields of a ProxyConfig that injection itself reads; the agent reads all fields.
 type ProxyConfig struct {
 	Hold             *bool           `json:"holdApplicationUntilProxyStarts"`
 	StatusPort       int32           `json:"statusPort"`

@@ -228,7 +228,7 @@ func TestMistakesInSettingsAreNamed(t *testing.T) {
 			t.Errorf("%s: %s\nwant %s", text, all, want)
 		}
 	}
-	// A value that requests the default behaviour causes no warning.
+	// A value that requests the usual behaviour needs no warning.
 	_, warnings, err := ParseValues([]byte(`
 global: {proxy: {privileged: false, tracer: none, outlierLogPath: "", resources: {limits: {cpu: 2}}}, variant: distroless, sds: {token: {aud: istio-ca}}, multiCluster: {enabled: false}}
 pilot: {cni: {enabled: false, provider: default}, env: {}}

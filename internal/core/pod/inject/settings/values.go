@@ -202,7 +202,7 @@ func decode(data []byte, v any) error {
 	return json.Unmarshal(text, v)
 }
 
-// MeshOver returns m overridden by the meshConfig in the values.
+// MeshOver returns m, overridden by the meshConfig in the values.
 func (v Values) MeshOver(m Mesh) (Mesh, error) {
 	if len(v.MeshConfig) == 0 {
 		return m, nil

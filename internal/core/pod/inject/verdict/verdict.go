@@ -1,5 +1,5 @@
-// Package verdict defines the result of an injection: the reason why a pod is injected, not injected or refused,
-// and the messages for its author.
+// Package verdict defines the result of an injection: the reason why a pod is injected, left unchanged or
+// refused, and the messages for its author.
 package verdict
 
 import "fmt"
@@ -17,7 +17,7 @@ const (
 	NamespaceOptsOut    Code = "namespace-opts-out"    // istio-injection has a value other than "enabled"
 	OtherRevision       Code = "other-revision"        // istio.io/rev names another revision
 	NotRequested        Code = "not-requested"         // neither pod nor namespace has a label that requests it
-	OtherInjector       Code = "other-injector"        // only Istio's labels request it, and these belong to another injector
+	OtherInjector       Code = "other-injector"        // only Istio's labels request it, and they belong to another injector
 	NeverInjectSelector Code = "never-inject-selector" // neverInjectSelector matches
 	PolicyDisabled      Code = "policy-disabled"       // autoInject is not "enabled"
 	NotLinux            Code = "not-linux"             // not a Linux pod
@@ -73,7 +73,7 @@ func (r *Report) Warn(format string, args ...any) {
 	r.Warnings = append(r.Warnings, fmt.Sprintf(format, args...))
 }
 
-// Note adds a note: a decision and its reason.
+// Note adds a decision and its reason.
 func (r *Report) Note(format string, args ...any) {
 	r.Notes = append(r.Notes, fmt.Sprintf(format, args...))
 }
