@@ -45,7 +45,7 @@ func checkSecurity(in input, s effective, r *verdict.Report) (capture bool, err 
 // hostVolumes reports whether the author's volumes for the proxy include a type that the pod security level
 // forbids.
 func hostVolumes(text string, restricted bool) bool {
-	volumes, err := settings.UserVolumes(cmp.Or(text, "{}")) // checked before
+	volumes, err := settings.UserVolumes(cmp.Or(text, "{}")) // CheckAnnotations has checked the same text
 	return err == nil && slices.ContainsFunc(volumes, func(v corev1.Volume) bool {
 		inPod := v.ConfigMap != nil || v.CSI != nil || v.DownwardAPI != nil || v.EmptyDir != nil || v.Ephemeral != nil ||
 			v.PersistentVolumeClaim != nil || v.Projected != nil || v.Secret != nil || v.Image != nil

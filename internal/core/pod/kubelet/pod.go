@@ -13,7 +13,7 @@ type Pod struct {
 	Grace      time.Duration // terminationGracePeriodSeconds; 0 is the default, 30 s
 }
 
-// A Container is one container of a pod.
+// A Container holds the fields of a container on which the kubelet's rules depend.
 type Container struct {
 	Name string
 

@@ -20,7 +20,7 @@ var (
 	nativeProxy = Container{Name: "proxy", Restart: Always}
 )
 
-// pods are the pods on which the properties are tested.
+// pods lists the pods with which the properties are tested.
 var pods = []Pod{
 	{Containers: []Container{{Name: "app"}}},
 	{Containers: []Container{{Name: "proxy", PostStart: Exec}, {Name: "app", PreStop: HTTPGet}}, Grace: 3 * sec},

@@ -56,7 +56,7 @@ func firstInList(in Request, r *verdict.Report) bool {
 	return true
 }
 
-// applyHold applies holdApplicationUntilProxyStarts.
+// applyHold applies holdApplicationUntilProxyStarts to the policy, or reports why it has no effect.
 func (w *policy) applyHold(in Request, r *verdict.Report) {
 	hold, at := in.Hold.Value, in.Hold.At
 	switch {

@@ -17,7 +17,7 @@ import (
 	"outrider.dev/internal/core/agent/config"
 )
 
-// Modes in which connections reach the proxy.
+// Values of interceptionMode: the ways in which connections reach the proxy.
 const (
 	Redirect = "REDIRECT"
 	TProxy   = "TPROXY"
