@@ -110,7 +110,7 @@ const (
 	RestartTo OnRestart = "restart" // restart the dependent
 )
 
-// Kubernetes is the minor version of a Kubernetes 1.x: 34 means 1.34. The zero value means the newest version
+// Kubernetes is a minor version of Kubernetes 1: 34 means 1.34. The zero value means the newest version
 // that this package supports.
 type Kubernetes int
 

@@ -181,7 +181,7 @@ func (ws words[T]) all() []string {
 	return out
 }
 
-// set sets *to to the value that a word represents. If the word is unknown, the error lists the valid ones.
+// set stores in *to the value that a word represents. If the word is unknown, the error lists the valid ones.
 func set[T ~string](to *T, ws words[T], word string) error {
 	if (word == "" || word != ws.zero) && !slices.Contains(ws.rest, T(word)) {
 		return fmt.Errorf("%q is none of %s%s", word, strings.Join(ws.all(), ", "), didYouMean(word, ws.all()))

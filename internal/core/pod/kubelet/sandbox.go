@@ -66,7 +66,7 @@ func (s *State) sandboxDied() {
 	}
 }
 
-// sandboxLost handles the death of the sandbox's process alone. The next pass stops the containers that still
+// sandboxLost marks the sandbox as dead. Unless the pod has ended, the next pass stops the containers that still
 // run, in order, and then creates a new sandbox. Until then the API shows the old IP.
 // Source: kuberuntime_manager.go SyncPod step 2; pleg/generic.go getPodIPs.
 func (s *State) sandboxLost() {

@@ -43,7 +43,7 @@ func (o Object) String() string {
 	return o.Kind + " " + o.Name
 }
 
-// Field returns the path in the object of a field of its pod.
+// Field returns the path of a field of the pod, seen from the object.
 func (o Object) Field(podField string) string {
 	if o.Template == "" {
 		return podField

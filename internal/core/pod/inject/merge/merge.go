@@ -54,8 +54,8 @@ func Container(ours, own corev1.Container) (corev1.Container, error) {
 // handlers are the fields of a probe or a hook of which only one can be set.
 var handlers = []string{"exec", "httpGet", "tcpSocket", "grpc", "sleep"}
 
-// wholes are objects that replace ours as a whole. They cannot be merged: when the webhook sees a probe, the API
-// server has already set the fields that its author left out.
+// wholes are objects that replace ours as a whole. They cannot be merged: the API server sets the defaults of a
+// probe before the webhook sees it, and a merge would take these for values that the author chose.
 var wholes = []string{"readinessProbe", "livenessProbe", "startupProbe", "seccompProfile"}
 
 func mergeMaps(below, above map[string]any) map[string]any {
