@@ -98,9 +98,9 @@ func (c *chooser) noteUndone(all []Choice) {
 	}
 }
 
-// undone adds a limit if another edge prevents that the kubelet enforces this one. In the first case, To becomes
-// a sidecar and so starts before From and its hold. In the second case, From needs only be started, but waits
-// inside its container.
+// undone adds a limit if another edge prevents the kubelet from enforcing this one. There are two cases. In the
+// first, To becomes a sidecar and so starts before From and its hold. In the second, To waits only for the start of
+// From, which the kubelet considers started while its command still waits inside the container.
 func (c *chooser) undone(choice *Choice, adjacent map[string][]Choice) {
 	if choice.Edge.By != startup.Hold && choice.Edge.By != startup.Native {
 		return

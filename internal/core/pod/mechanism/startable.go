@@ -53,8 +53,8 @@ func weakest(all []Choice, deadlock []startup.Edge, requested func(startup.Edge)
 	return at
 }
 
-// written returns the plan of the pod as podspec.Write would write it with these choices. In order, each
-// container comes after those for which it waits.
+// written returns the plan of the pod as podspec.Write would write it with these choices. The parameter
+// order lists each container after those for which it waits.
 func (c *chooser) written(all []Choice, order []string) startup.Plan {
 	p := startup.Plan{Containers: slices.Clone(c.plan.Containers)}
 	moves := map[string][]startup.Edge{}

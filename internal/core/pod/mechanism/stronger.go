@@ -13,8 +13,8 @@ import (
 
 // Stronger returns a sentence about weak edges: those that the choices keep at most at the first start, while a
 // gate would keep them at every start. The sentence explains how to get the gates. It is empty if there are no
-// such edges. Only edges to plain containers count that an annotation requests or that start at a proxy, because
-// no setting would give the others a gate.
+// such edges. Only edges to plain containers are considered, and of these only edges from a proxy and edges that an
+// annotation requests, because no setting would give the others a gate.
 func Stronger(r podstart.Reading, choices []Choice, on startup.Kubernetes) string {
 	if r.Start == request.Off {
 		return ""

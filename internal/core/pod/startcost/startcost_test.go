@@ -14,7 +14,7 @@ func TestDelayOfTheNearestVersion(t *testing.T) {
 		kubelet  string // empty: not measured
 	}{
 		{startup.Gate, "", 29, "v1.34.4"},
-		{startup.Gate, startup.PostStart, 35, "v1.34.4"}, // a gate has no health report that makes a difference
+		{startup.Gate, startup.PostStart, 35, "v1.34.4"}, // for a gate the health report makes no difference
 		{startup.Native, startup.StartupProbe, 0, "v1.36.3"},
 		{startup.Native, startup.ReadinessProbe, 36, ""},
 		{startup.Sleep, "", 36, ""},

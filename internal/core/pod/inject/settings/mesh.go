@@ -111,7 +111,7 @@ func (v Values) TelemetryIn(m Mesh) (telemetry.Settings, error) {
 }
 
 // TrustDomainIn returns the trust domain in the identities of the pods of a mesh with these values, and the
-// surface that sets it. It is empty if it is not set, or if not the control plane but another authority signs the
+// surface that sets it. It is empty if it is not set, or if an authority other than the control plane signs the
 // certificates.
 func (v Values) TrustDomainIn(mesh Mesh) (domain string, source Surface, err error) {
 	m, err := v.MeshOver(mesh)
