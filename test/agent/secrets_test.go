@@ -45,7 +45,7 @@ func TestNoInotifyInstanceIsLeft(t *testing.T) {
 		t.Errorf("with later certificates: %v", err)
 	}
 	for _, a := range []*harness.Agent{client, server} {
-		// One stream for each secret: outriderd's configuration and the bootstrap refer to the same source.
+		// One stream for each secret: all parts of outriderd's configuration refer to the same source.
 		process.Eventually(t, "two streams for secrets of "+a.Pod.Name, func() bool {
 			return strings.Contains(a.Get(15000, "/clusters").Body, "/sds.sock::rq_active::2\n")
 		}, a)

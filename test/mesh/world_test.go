@@ -40,10 +40,9 @@ const (
 	proxyUser = 1337
 	appUser   = 1000
 
-	namespace    = "shop"
-	controlPlane = "10.0.0.1:15010"
-	outside      = "203.0.113.1" // in no network of the mesh
-	resolver     = "10.0.0.53"   // for the proxies; only TestNameThatIsNotResolved listens there
+	namespace = "shop"
+	outside   = "203.0.113.1" // in no network of the mesh
+	resolver  = "10.0.0.53"   // for the proxies; only TestNameThatIsNotResolved listens there
 )
 
 // TestMain runs more tests in parallel than there are processors: they mostly wait.
@@ -106,7 +105,6 @@ func newWorldOf(t testing.TB, config mesh.Config, change ...func(*resource.Sourc
 	if w.ca, err = ca.NewAuthority(t.Context(), ca.AuthorityOptions{Store: ca.Directory(t.TempDir()), TrustDomain: mesh.DefaultTrustDomain}); err != nil {
 		t.Fatal(err)
 	}
-	w.router.IP("addr", "add", "10.0.0.1/32", "dev", "lo")
 	w.router.IP("addr", "add", outside+"/32", "dev", "lo")
 	w.router.IP("addr", "add", resolver+"/32", "dev", "lo")
 	w.router.IP("route", "add", "unreachable", "10.244.255.0/24")
@@ -136,9 +134,10 @@ func newWorldOf(t testing.TB, config mesh.Config, change ...func(*resource.Sourc
 // up starts the control plane.
 func (w *world) up() {
 	w.t.Helper()
-	var l net.Listener
-	var err error
-	w.router.Do(func() { l, err = net.Listen("tcp", controlPlane) })
+	l, err := net.Listen("unix", w.socket())
+	if err == nil {
+		err = os.Chown(w.socket(), proxyUser, proxyUser)
+	}
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -149,6 +148,9 @@ func (w *world) up() {
 	discovery.RegisterAggregatedDiscoveryServiceServer(w.server, w.toServe)
 	go w.server.Serve(l)
 }
+
+// socket is the path on which the proxies reach the control plane: there are no agents with their relays.
+func (w *world) socket() string { return filepath.Join(w.dir, "ads") }
 
 // down stops the control plane and closes all its connections.
 func (w *world) down() { w.server.Stop() }
@@ -250,7 +252,7 @@ func (p *pod) start() {
 	if err := os.MkdirAll(p.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	account, secrets := cmp.Or(p.certified, p.spec.ServiceAccount), filepath.Join(p.dir, "sds")
+	account, secrets := cmp.Or(p.certified, p.spec.ServiceAccount), ""
 	var addresses []string
 	for _, a := range p.spec.Addresses {
 		addresses = append(addresses, a.String())
@@ -263,6 +265,7 @@ func (p *pod) start() {
 		issue(t, p.world.ca, certificates, account)
 		metadata[contract.MetadataCertificates] = certificates
 	} else {
+		secrets = filepath.Join(p.dir, "sds")
 		serveSecrets(t, p.world.ca, secrets, account)
 		metadata[contract.MetadataSecrets] = contract.SecretsCluster
 	}
@@ -270,25 +273,19 @@ func (p *pod) start() {
 		metadata[k] = v
 	}
 	o := envoy.Options{
-		Node:         envoy.Node{ID: fmt.Sprintf("sidecar~%s~%s.%s~x", p.v4, p.name, namespace), Metadata: metadata},
-		ControlPlane: envoy.ControlPlane{Address: controlPlane, Plaintext: true},
-		Admin:        envoy.Endpoint{Socket: filepath.Join(p.dir, "admin")},
-		Family:       envoy.Dual,
+		Node:  envoy.Node{ID: fmt.Sprintf("sidecar~%s~%s.%s~x", p.v4, p.name, namespace), Metadata: metadata},
+		Relay: p.world.socket(), Secrets: secrets,
+		Admin:  envoy.Endpoint{Socket: filepath.Join(p.dir, "admin")},
+		Family: envoy.Dual,
 		// With all statistics a first use would take three times as long.
 		Stats: envoy.Stats{
 			Prefixes: []string{"cluster_manager.", "listener_manager."},
 			Regexps:  []string{`listener\..*\.(ssl\.handshake|ssl\.no_certificate|downstream_pre_cx_timeout|downstream_cx_total)`, `cluster\..*\.ssl\.fail_verify_san`},
 		},
-		Extra: json.RawMessage(`{"bootstrap_extensions": [{"name": "envoy.bootstrap.internal_listener", "typed_config":
-			{"@type": "type.googleapis.com/envoy.extensions.bootstrap.internal_listener.v3.InternalListener"}}],
-			"typed_dns_resolver_config": {"name": "envoy.network.dns_resolver.cares", "typed_config":
+		Extra: json.RawMessage(`{"typed_dns_resolver_config": {"name": "envoy.network.dns_resolver.cares", "typed_config":
 			{"@type": "type.googleapis.com/envoy.extensions.network.dns_resolver.cares.v3.CaresDnsResolverConfig",
 			"resolvers": [{"socket_address": {"address": "` + resolver + `", "port_value": 53}}],
-			"dns_resolver_options": {"no_default_search_domain": true}}},
-			"static_resources": {"clusters": [{"name": "` + contract.SecretsCluster + `", "type": "STATIC", "connect_timeout": "1s",
-			"typed_extension_protocol_options": {"envoy.extensions.upstreams.http.v3.HttpProtocolOptions":
-			{"@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions", "explicit_http_config": {"http2_protocol_options": {}}}},
-			"load_assignment": {"cluster_name": "` + contract.SecretsCluster + `", "endpoints": [{"lb_endpoints": [{"endpoint": {"address": {"pipe": {"path": "` + secrets + `"}}}}]}]}}]}}`),
+			"dns_resolver_options": {"no_default_search_domain": true}}}}`),
 	}
 	o.Stats.Regexps = append(o.Stats.Regexps, p.stats...)
 	raw, err := o.Bootstrap()

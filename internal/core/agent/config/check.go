@@ -3,8 +3,10 @@ package config
 import (
 	"fmt"
 	"net"
+	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	"outrider.dev/internal/base/contract"
 )
@@ -24,9 +26,13 @@ func (r *reader) check() {
 	}
 	for _, at := range []struct{ where, address string }{{"discoveryAddress", c.ControlPlane.Address}, {"variable CA_ADDR", c.ControlPlane.CA}} {
 		host, port, err := net.SplitHostPort(at.address)
-		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || host == "" {
+		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || host == "" || strings.Trim(host, hostRunes) != "" {
 			r.refuse(at.where, at.address, "host:port, for example "+contract.ControlPlaneAddress)
 		}
+	}
+	host, _, _ := net.SplitHostPort(c.ControlPlane.Address)
+	if _, err := netip.ParseAddr(host); err == nil && len(c.ControlPlane.Names) == 0 && !c.ControlPlane.Plaintext {
+		r.refuse("variable ISTIOD_SAN", "", "the SPIFFE URI or DNS name in the control plane's certificate, since "+host+" is not a name that could stand for it")
 	}
 	if mode, set := c.Pod.Metadata[contract.MetadataInterception]; set && mode != "" && !slices.Contains(modes, fmt.Sprint(mode)) {
 		r.refuse("variable ISTIO_META_INTERCEPTION_MODE", fmt.Sprint(mode), wantMode)
@@ -37,6 +43,9 @@ func (r *reader) check() {
 	}
 	r.checkPorts()
 }
+
+// hostRunes are the characters of DNS names and of IP addresses without a zone, and the underscore.
+const hostRunes = ":-._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 // modes are the ways in which the kernel brings connections to the proxy.
 var modes = []string{"REDIRECT", "TPROXY", "NONE"}

@@ -119,6 +119,21 @@ func TestRead(t *testing.T) {
 			files: map[string]string{"/boot.yaml": "admin:\n  profile_path: /tmp/p\n"},
 			want:  like(func(c *Config) { c.Envoy.Extra = []byte(`{"admin":{"profile_path":"/tmp/p"}}`) }),
 		},
+		"the names in the control plane's certificate": {
+			flags: map[string]string{"control-plane": "[fd00::1]:15012"},
+			env:   []string{"ISTIOD_SAN=spiffe://td/cp, cp.example"},
+			want: like(func(c *Config) {
+				c.ControlPlane.Address, c.ControlPlane.CA = "[fd00::1]:15012", "[fd00::1]:15012"
+				c.ControlPlane.Names = []string{"spiffe://td/cp", "cp.example"}
+			}),
+		},
+		"an address without TLS needs no name": {
+			flags: map[string]string{"control-plane": "10.0.0.1:15010"},
+			env:   []string{"PROXY_CONFIG={controlPlaneAuthPolicy: NONE}"},
+			want: like(func(c *Config) {
+				c.ControlPlane.Address, c.ControlPlane.CA, c.ControlPlane.Plaintext = "10.0.0.1:15010", "10.0.0.1:15010", true
+			}),
+		},
 		"a setting without effect gets a note": {
 			flags: map[string]string{"stsPort": "15463", "templateFile": ""},
 			env:   []string{"PROXY_CONFIG={tracing: {sampling: 1, zipkin: {}}, colour: red, image: {imageType: debug}}", "CA_PROVIDER=Citadel"},
@@ -192,6 +207,10 @@ func TestReadRefuses(t *testing.T) {
 		"a jitter past the life":        {env: []string{"SECRET_GRACE_PERIOD_RATIO_JITTER=0.6"}, want: `variable SECRET_GRACE_PERIOD_RATIO_JITTER: "0.6" cannot be used; want less than 0.5`},
 		"a level that is none":          {flags: map[string]string{"proxyLogLevel": "loud"}, want: `--proxyLogLevel: "loud" cannot be used; want one of trace`},
 		"an address without a port":     {flags: map[string]string{"control-plane": "outriderd"}, want: `discoveryAddress: "outriderd" cannot be used; want host:port`},
+		"an address with a zone":        {flags: map[string]string{"control-plane": "[fe80::1%eth0]:1"}, want: `discoveryAddress: "[fe80::1%eth0]:1" cannot be used; want host:port`},
+		"a host with a slash":           {flags: map[string]string{"control-plane": "x/y:1"}, want: `discoveryAddress: "x/y:1" cannot be used; want host:port`},
+		"port 0":                        {env: []string{"CA_ADDR=x:0"}, want: `variable CA_ADDR: "x:0" cannot be used; want host:port`},
+		"an address without a name":     {flags: map[string]string{"control-plane": "10.0.0.1:1"}, want: `variable ISTIOD_SAN: "" cannot be used; want the SPIFFE URI or DNS name in the control plane's certificate, since 10.0.0.1 is not a name`},
 		"two users of one port":         {env: []string{"PROXY_CONFIG={statusPort: 15021}"}, want: `the readiness port: "15021" cannot be used; want a port that is not also that of statusPort`},
 		"a list where a value belongs":  {env: []string{"PROXY_CONFIG={concurrency: [1]}"}, want: `PROXY_CONFIG: concurrency: "an object or a list" cannot be used; want one value`},
 		"no YAML":                       {env: []string{"PROXY_CONFIG={"}, want: `variable PROXY_CONFIG: `},

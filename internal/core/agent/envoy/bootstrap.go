@@ -3,9 +3,7 @@ package envoy
 import (
 	"encoding/json"
 	"fmt"
-	"net/netip"
 	"strconv"
-	"strings"
 	"time"
 
 	"outrider.dev/internal/base/contract"
@@ -13,7 +11,8 @@ import (
 
 // Names in the bootstrap to which other parts refer:
 const (
-	// ControlPlaneCluster is the cluster of the control plane: Istio's name.
+	// ControlPlaneCluster is the cluster of the control plane, which Envoy reaches through
+	// [Options.Relay]: Istio's name.
 	ControlPlaneCluster = "xds-grpc"
 	// PassthroughCluster sends a connection to its original destination: Istio's name.
 	PassthroughCluster = "PassthroughCluster"
@@ -23,7 +22,7 @@ const (
 )
 
 // Names of Envoy's secrets, and of the cluster through which the agent serves them
-// ([ControlPlane.Secrets]). Envoy must not read the secrets from files: it takes an inotify
+// ([Options.Secrets]). Envoy must not read the secrets from files: it takes an inotify
 // instance for each watched file, a user has 128 of them per node for all processes, and Envoy
 // aborts if none is left.
 const (
@@ -58,18 +57,15 @@ func (o Options) base() object {
 	o = o.withDefaults()
 	static := object{"clusters": []any{
 		object{"name": PassthroughCluster, "type": "ORIGINAL_DST", "lb_policy": "CLUSTER_PROVIDED", "connect_timeout": duration(contract.DirectConnectTimeout)},
-		o.controlPlane(),
+		// Keep-alives detect a dead stream to the control plane through the relay.
+		local(ControlPlaneCluster, o.Relay, object{"connection_keepalive": object{"interval": "5s", "timeout": "5s"}}),
 	}}
 	add := func(list string, v object) {
 		all, _ := static[list].([]any)
 		static[list] = append(all, v)
 	}
-	if !o.ControlPlane.Plaintext {
-		add("clusters", object{
-			"name": SecretsCluster, "type": "STATIC", "connect_timeout": "1s",
-			"typed_extension_protocol_options": http2(object{}),
-			"load_assignment":                  assignment(SecretsCluster, object{"pipe": object{"path": o.ControlPlane.Secrets}}),
-		})
+	if o.Secrets != "" {
+		add("clusters", local(SecretsCluster, o.Secrets, object{}))
 	}
 	admin := o.adminAddress()
 	if !o.NoPrometheus {
@@ -78,10 +74,6 @@ func (o Options) base() object {
 	}
 	if o.Admin.Socket != "" {
 		admin = object{"pipe": object{"path": o.Admin.Socket, "mode": 0o600}}
-	}
-	retry := contract.ControlPlaneRetryBase
-	if o.ControlPlane.Relay != "" {
-		retry = contract.LocalRetryBase // the relay makes the pauses
 	}
 	node := object{"id": o.Node.ID, "cluster": o.Node.Cluster}
 	if len(o.Node.Metadata) > 0 {
@@ -94,8 +86,16 @@ func (o Options) base() object {
 		"admin":            object{"address": admin, "ignore_global_conn_limit": true},
 		"static_resources": static,
 		"dynamic_resources": object{
-			// On-demand discovery needs the delta variant.
-			"ads_config": apiSource("DELTA_GRPC", ControlPlaneCluster, retry),
+			"ads_config": object{
+				// On-demand discovery needs the delta variant.
+				"api_type": "DELTA_GRPC", "transport_api_version": "V3", "set_node_on_first_message_only": true,
+				"grpc_services": []any{object{"envoy_grpc": object{
+					"cluster_name": ControlPlaneCluster,
+					"retry_policy": object{"retry_back_off": object{ // short, since the relay makes the pauses
+						"base_interval": duration(contract.LocalRetryBase), "max_interval": duration(contract.ControlPlaneRetryMax),
+					}},
+				}}},
+			},
 			"lds_config": fromADS,
 			"cds_config": fromADS,
 		},
@@ -148,100 +148,19 @@ func assignment(cluster string, address object) object {
 	return object{"cluster_name": cluster, "endpoints": []any{object{"lb_endpoints": []any{object{"endpoint": object{"address": address}}}}}}
 }
 
-// apiSource configures a gRPC discovery stream to a cluster; base is the first back-off interval.
-func apiSource(kind, cluster string, base time.Duration) object {
-	return object{
-		"api_type": kind, "transport_api_version": "V3", "set_node_on_first_message_only": true,
-		"grpc_services": []any{object{"envoy_grpc": object{
-			"cluster_name": cluster,
-			"retry_policy": object{"retry_back_off": object{"base_interval": duration(base), "max_interval": duration(contract.ControlPlaneRetryMax)}},
-		}}},
-	}
-}
-
 // duration formats d for Envoy's JSON.
 func duration(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
 }
 
-// synRetries sets TCP_SYNCNT of connections to the control plane to 1 retry. If no host has the
-// address (a lost node), Envoy gives up after 3 s instead of after the connect timeout.
-var synRetries = object{"level": 6, "name": 7, "int_value": 1, "state": "STATE_PREBIND"}
-
-func (o Options) controlPlane() object {
-	cp := o.ControlPlane
-	// Keep-alives detect a dead stream to the control plane, also behind the relay.
-	options := http2(object{"connection_keepalive": object{"interval": "5s", "timeout": "5s"}})
-	if cp.Relay != "" {
-		return object{
-			"name": ControlPlaneCluster, "type": "STATIC", "connect_timeout": "1s", "typed_extension_protocol_options": options,
-			"load_assignment": assignment(ControlPlaneCluster, object{"pipe": object{"path": cp.Relay}}),
-		}
-	}
-	host, port, _ := splitAddress(cp.Address) // Check has validated it
-	out := object{
-		"name": ControlPlaneCluster, "type": "STATIC", "connect_timeout": duration(contract.ControlPlaneConnectTimeout),
-		"upstream_bind_config":             object{"socket_options": []any{synRetries}},
-		"typed_extension_protocol_options": options,
-		"upstream_connection_options":      object{"tcp_keepalive": object{"keepalive_time": 300}},
-		"load_assignment":                  assignment(ControlPlaneCluster, socketAddress(host, port)),
-	}
-	if isName(host) {
-		out["type"], out["dns_lookup_family"], out["dns_refresh_rate"] = "STRICT_DNS", o.Family.dns(), "5s"
-		// A pod's network may come up a moment late; by default Envoy repeats the query after 5 s.
-		out["dns_failure_refresh_rate"] = object{"base_interval": "0.1s", "max_interval": "1s"}
-	}
-	if !cp.Plaintext {
-		out["transport_socket"] = mutualTLS(cp, host)
-	}
-	return out
-}
-
-func isName(host string) bool {
-	_, err := netip.ParseAddr(host)
-	return err != nil
-}
-
-// http2 returns the options of a cluster whose servers speak only HTTP/2.
-func http2(options object) object {
+// local is a cluster for a Unix socket of the agent, which speaks only HTTP/2.
+func local(name, socket string, options object) object {
 	const http = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions"
-	return object{http: object{"@type": typeURL + http, "explicit_http_config": object{"http2_protocol_options": options}}}
-}
-
-// mutualTLS presents the workload's certificate. It requires that the control plane's certificate
-// is signed by our root and names one of the control plane's identities, since every workload has a
-// certificate from the same root.
-func mutualTLS(cp ControlPlane, host string) object {
-	var names []any
-	for _, id := range cp.Identity {
-		kind := "DNS"
-		if strings.Contains(id, "://") {
-			kind = "URI"
-		}
-		names = append(names, object{"san_type": kind, "matcher": object{"exact": id}})
+	return object{
+		"name": name, "type": "STATIC", "connect_timeout": "1s",
+		"typed_extension_protocol_options": object{http: object{"@type": typeURL + http, "explicit_http_config": object{"http2_protocol_options": options}}},
+		"load_assignment":                  assignment(name, object{"pipe": object{"path": socket}}),
 	}
-	config := object{"common_tls_context": object{
-		"alpn_protocols":                     []any{"h2"},
-		"tls_params":                         object{"tls_minimum_protocol_version": "TLSv1_2"},
-		"tls_certificate_sds_secret_configs": []any{secret(SecretName)},
-		"combined_validation_context": object{
-			"default_validation_context":           object{"match_typed_subject_alt_names": names},
-			"validation_context_sds_secret_config": secret(RootsName),
-		},
-	}}
-	if isName(host) {
-		config["sni"] = host
-	}
-	return extension("envoy.transport_sockets.tls", "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext", config)
-}
-
-// secret is a subscription to a secret by name. Envoy shares it among all places that configure it
-// with exactly these fields, as package xds/mtls does. There is no initial fetch timeout: no
-// part of Envoy becomes ready without its secrets.
-func secret(name string) object {
-	return object{"name": name, "sds_config": object{
-		"resource_api_version": "V3", "initial_fetch_timeout": "0s", "api_config_source": apiSource("GRPC", SecretsCluster, contract.LocalRetryBase),
-	}}
 }
 
 // prometheus is a listener that exposes one path of the admin interface.

@@ -19,23 +19,16 @@ var update = flag.Bool("update", false, "write the golden files")
 // pod returns the options of a proxy in a pod, as the agent sets them.
 func pod() Options {
 	return Options{
-		Node: Node{ID: "sidecar~10.0.0.7~app-1.shop~shop.svc.cluster.local", Metadata: map[string]any{"NAMESPACE": "shop", "PORTS": []any{8080, 9090}}},
-		ControlPlane: ControlPlane{
-			Address:  "outriderd.outrider-system.svc:15012",
-			Identity: []string{"spiffe://cluster.local/ns/outrider-system/sa/outriderd"},
-			Secrets:  "sds.sock",
-			Relay:    "ads.sock",
-		},
+		Node:  Node{ID: "sidecar~10.0.0.7~app-1.shop~shop.svc.cluster.local", Metadata: map[string]any{"NAMESPACE": "shop", "PORTS": []any{8080, 9090}}},
+		Relay: "ads.sock", Secrets: "sds.sock",
 	}
 }
 
 // host returns options for a bare host, with every option set.
 func host() Options {
 	return Options{
-		Node: Node{ID: "host~vm-1", Cluster: "vm"},
-		ControlPlane: ControlPlane{
-			Address: "[fd00::1]:15012", Secrets: "sds.sock", Identity: []string{"outriderd.example", "spiffe://example/cp"},
-		},
+		Node:  Node{ID: "host~vm-1", Cluster: "vm"},
+		Relay: "ads.sock", Secrets: "sds.sock",
 		Admin:  Endpoint{Socket: "admin.sock"},
 		Family: Dual, Prometheus: 25090,
 		Stats:       Stats{Prefixes: []string{"http."}, Suffixes: []string{"_total"}, Regexps: []string{`^vhost\..*\.upstream_rq$`}},
@@ -50,9 +43,8 @@ func host() Options {
 
 func plain() Options {
 	return Options{
-		Node:         Node{ID: "n"},
-		ControlPlane: ControlPlane{Address: "[::1]:15010", Plaintext: true},
-		Admin:        Endpoint{Port: 25000}, Family: IPv6, NoPrometheus: true,
+		Node: Node{ID: "n"}, Relay: "ads.sock",
+		Admin: Endpoint{Port: 25000}, Family: IPv6, NoPrometheus: true,
 	}
 }
 
@@ -97,16 +89,7 @@ func TestCheckNamesTheFieldAndWhatWouldBeRight(t *testing.T) {
 		change func(*Options)
 		field  string
 	}{
-		"no node":                 {func(o *Options) { o.Node.ID = "" }, "Node.ID"},
 		"a node with a line feed": {func(o *Options) { o.Node.ID = "a\nb" }, "Node.ID"},
-		"no control plane":        {func(o *Options) { o.ControlPlane.Address = "" }, "ControlPlane.Address"},
-		"an address without port": {func(o *Options) { o.ControlPlane.Address = "x" }, "ControlPlane.Address"},
-		"port 0":                  {func(o *Options) { o.ControlPlane.Address = "x:0" }, "ControlPlane.Address"},
-		"an address with a zone":  {func(o *Options) { o.ControlPlane.Address = "[fe80::1%eth0]:1" }, "ControlPlane.Address"},
-		"a host with a slash":     {func(o *Options) { o.ControlPlane.Address = "x/y:1" }, "ControlPlane.Address"},
-		"no server of secrets":    {func(o *Options) { o.ControlPlane.Secrets = "" }, "ControlPlane.Secrets"},
-		"no identity to check":    {func(o *Options) { o.ControlPlane = ControlPlane{Address: "10.0.0.1:1", Secrets: "s"} }, "ControlPlane.Identity"},
-		"an empty identity":       {func(o *Options) { o.ControlPlane.Identity = []string{""} }, "ControlPlane.Identity"},
 		"extra that is a list":    {func(o *Options) { o.Extra = json.RawMessage(`[]`) }, "Extra"},
 		"extra that is null":      {func(o *Options) { o.Extra = json.RawMessage(`null`) }, "Extra"},
 		"two extras":              {func(o *Options) { o.Extra = json.RawMessage(`{} {}`) }, "Extra"},
@@ -173,15 +156,15 @@ func TestConfigIsAlwaysLoggedAtInfo(t *testing.T) {
 }
 
 func FuzzBootstrap(f *testing.F) {
-	f.Add("n", "c", "cp.example:15012", "id", "sds.sock", uint8(0), "http.", "key", "value", `{"a":[1]}`)
-	f.Add("n\x00", "", "[::1]:1", "spiffe://a/b", ".", uint8(2), "", "", "\xff", `{"static_resources":{"clusters":[{"name":"xds-grpc"}]}}`)
-	f.Fuzz(func(t *testing.T, id, cluster, address, identity, secrets string, family uint8, prefix, key, value, extra string) {
+	f.Add("n", "c", "ads.sock", "sds.sock", uint8(0), "http.", "key", "value", `{"a":[1]}`)
+	f.Add("n\x00", "", ".", "", uint8(2), "", "", "\xff", `{"static_resources":{"clusters":[{"name":"xds-grpc"}]}}`)
+	f.Fuzz(func(t *testing.T, id, cluster, relay, secrets string, family uint8, prefix, key, value, extra string) {
 		o := Options{
-			Node:         Node{ID: id, Cluster: cluster, Metadata: map[string]any{key: value}},
-			ControlPlane: ControlPlane{Address: address, Identity: []string{identity}, Secrets: secrets, Plaintext: family&8 != 0},
-			Family:       Family(family % 3),
-			Stats:        Stats{Prefixes: []string{prefix}},
-			Extra:        json.RawMessage(extra),
+			Node:  Node{ID: id, Cluster: cluster, Metadata: map[string]any{key: value}},
+			Relay: relay, Secrets: secrets,
+			Family: Family(family % 3),
+			Stats:  Stats{Prefixes: []string{prefix}},
+			Extra:  json.RawMessage(extra),
 		}
 		raw, err := o.Bootstrap()
 		if checked := o.Check(); (checked == nil) != (err == nil) {

@@ -18,10 +18,15 @@ import (
 
 // Options configure one Envoy. The zero value of a field means its default.
 type Options struct {
-	Node         Node
-	ControlPlane ControlPlane
-	Admin        Endpoint // default: port 15000 of the loopback address
-	Family       Family   // default: IPv4
+	Node   Node
+	Admin  Endpoint // default: port 15000 of the loopback address
+	Family Family   // default: IPv4
+
+	// Relay and Secrets are the paths of the Unix sockets on which the agent serves Envoy: Relay its
+	// configuration, and Secrets [SecretName] and [RootsName] by secret discovery. Both must listen
+	// before Envoy starts; otherwise Envoy retries only after its back-off. Relay is required. Without
+	// Secrets there are none, as in a mesh without TLS.
+	Relay, Secrets string
 
 	// Prometheus is the port of Envoy's own metrics, reachable from the whole network, as in Istio;
 	// default 15090. PrometheusLocal binds it to the loopback address; NoPrometheus omits the
@@ -47,29 +52,6 @@ type Node struct {
 	Metadata map[string]any // JSON values
 }
 
-// A ControlPlane is the server of Envoy's configuration.
-type ControlPlane struct {
-	Address string // host:port; Envoy resolves a host name repeatedly, and sends it as SNI
-
-	// Relay is the path of the Unix socket on which the agent accepts Envoy's connection to
-	// Address. The socket must listen before Envoy starts. Empty: Envoy connects to Address
-	// directly.
-	Relay string
-
-	// Identity lists SPIFFE URIs or DNS names. The control plane's certificate must name one of
-	// them. Default: the host of Address, if it is a name.
-	Identity []string
-
-	// Secrets is the path of the Unix socket on which the agent serves [SecretName] and [RootsName]
-	// by secret discovery. The socket must listen before Envoy starts; otherwise Envoy retries only
-	// after its back-off.
-	Secrets string
-
-	// Plaintext disables TLS. It must be chosen explicitly: any server at the address then controls
-	// the proxy.
-	Plaintext bool
-}
-
 // An Endpoint is Envoy's admin interface: a port of the loopback address, or a unix
 // socket.
 type Endpoint struct {
@@ -77,7 +59,7 @@ type Endpoint struct {
 	Socket string // path; wins over a port that is not set
 }
 
-// A Family selects the addresses on which Envoy listens and which it prefers.
+// A Family selects the addresses on which Envoy listens.
 type Family uint8
 
 // The families.
@@ -86,9 +68,6 @@ const (
 	IPv6
 	Dual
 )
-
-// dns returns Envoy's dns_lookup_family.
-func (f Family) dns() string { return [...]string{IPv4: "V4_ONLY", IPv6: "V6_ONLY", Dual: "ALL"}[f] }
 
 // loopback returns the address on which Envoy and the agent serve each other.
 func (f Family) loopback() netip.Addr {
@@ -125,9 +104,6 @@ func (o Options) withDefaults() Options {
 	fill(&o.DrainTime, 45*time.Second)
 	if o.Admin.Socket == "" {
 		fill(&o.Admin.Port, contract.AdminPort)
-	}
-	if host, _, err := splitAddress(o.ControlPlane.Address); err == nil && isName(host) && len(o.ControlPlane.Identity) == 0 {
-		o.ControlPlane.Identity = []string{host}
 	}
 	return o
 }

@@ -13,13 +13,16 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
+	"outrider.dev/internal/core/agent/identity"
 	"outrider.dev/test/port"
 	"outrider.dev/test/process"
+	"outrider.dev/test/secretserver"
 )
 
 // running is an Envoy process of a test.
@@ -78,11 +81,12 @@ func write(t testing.TB, path string, content []byte) {
 	}
 }
 
-// alone returns options without a control plane; such an Envoy becomes ready by itself.
+// alone returns options without a control plane; such an Envoy becomes ready by itself. Nothing
+// listens on its socket of the relay.
 func alone() Options {
 	o := pod()
 	o.Admin = Endpoint{Socket: "admin.sock"}
-	o.ControlPlane = ControlPlane{Address: "127.0.0.1:1", Plaintext: true}
+	o.Secrets = ""
 	o.NoPrometheus = true
 	o.Extra = json.RawMessage(`{"dynamic_resources": null}`)
 	return o
@@ -95,8 +99,7 @@ func TestEnvoyAcceptsEveryCombination(t *testing.T) {
 		"IPv6":       func(o *Options) { o.Family = IPv6 },
 		"dual":       func(o *Options) { o.Family = Dual },
 		"no metrics": func(o *Options) { o.NoPrometheus = true },
-		"a name":     func(o *Options) { o.ControlPlane.Address, o.ControlPlane.Identity = "a.example:1", nil },
-		"an address": func(o *Options) { o.ControlPlane.Address = "[fd00::1]:3" },
+		"no secrets": func(o *Options) { o.Secrets = "" },
 		"levels":     func(o *Options) { o.Log = Log{Level: "error", Components: map[string]string{"http": "trace"}} },
 		"odd text": func(o *Options) {
 			o.Node.Metadata = map[string]any{"ü<&>": "\u2028\"\\", "n": nil, "l": []any{1, "2", true}}
@@ -170,6 +173,31 @@ func TestARealEnvoyIsReadyAndIsControlled(t *testing.T) {
 	}
 	if info, err := os.Stat(r.socket); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the socket's mode: %v, %v", info, err)
+	}
+}
+
+// The agent learns that Envoy rejects a secret, and the reason.
+func TestEnvoyReportsARejectedSecret(t *testing.T) {
+	o := alone()
+	o.Secrets = filepath.Join(t.TempDir(), "sds")
+	o.Extra = json.RawMessage(`{"dynamic_resources": null, "static_resources": {"clusters": [{"name": "x", "connect_timeout": "1s", "transport_socket": {
+	  "name": "tls", "typed_config": {
+	    "@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext",
+	    "common_tls_context": {"tls_certificate_sds_secret_configs": [{"name": "` + SecretName + `", "sds_config": {
+	      "resource_api_version": "V3", "api_config_source": {"api_type": "GRPC", "transport_api_version": "V3",
+	        "grpc_services": [{"envoy_grpc": {"cluster_name": "` + SecretsCluster + `"}}]}}}]}}}}]}}`)
+	rejected := make(chan identity.Rejection, 1)
+	secrets := secretserver.Serve(t, o.Secrets, func(r identity.Rejection) { rejected <- r })
+	secrets.Set(SecretName, identity.CertificateSecret([]byte("not PEM"), []byte("not PEM")))
+	r := start(t, o)
+	select {
+	case why := <-rejected:
+		if !slices.Equal(why.Names, []string{SecretName}) || !strings.Contains(why.Reason, "Failed to load certificate") || why.Kept {
+			t.Errorf("%+v; want the workload's certificate refused", why)
+		}
+	case <-r.Done():
+	case <-time.After(process.Patience):
+		t.Error("no rejection")
 	}
 }
 

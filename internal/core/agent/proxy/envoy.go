@@ -47,11 +47,10 @@ func capturePorts(c config.Config) []uint16 { return []uint16{c.Ports.Outbound, 
 
 func envoyOptions(c config.Config) envoy.Options {
 	metadata := maps.Clone(c.Pod.Metadata)
-	plane := envoy.ControlPlane{Address: c.ControlPlane.Address, Identity: c.ControlPlane.Names, Plaintext: c.ControlPlane.Plaintext}
-	plane.Relay = relaySocket(c)
 	metadata[contract.MetadataRelay] = "true"
+	secrets := ""
 	if !c.ControlPlane.Plaintext {
-		plane.Secrets = socket(c)
+		secrets = socket(c)
 		metadata[contract.MetadataSecrets] = envoy.SecretsCluster
 	}
 	if len(c.Prewarm) > 0 {
@@ -61,11 +60,11 @@ func envoyOptions(c config.Config) envoy.Options {
 		metadata[contract.MetadataSampling] = c.Envoy.Sampling
 	}
 	return envoy.Options{
-		Node:         envoy.Node{ID: c.Pod.ID(), Cluster: c.Envoy.Cluster, Metadata: metadata},
-		ControlPlane: plane,
-		Admin:        envoy.Endpoint{Port: c.Ports.Admin},
-		Family:       family(c.Pod.Addresses),
-		Prometheus:   c.Ports.Prometheus, PrometheusLocal: c.Callers.Metrics != nil,
+		Node:  envoy.Node{ID: c.Pod.ID(), Cluster: c.Envoy.Cluster, Metadata: metadata},
+		Relay: relaySocket(c), Secrets: secrets,
+		Admin:      envoy.Endpoint{Port: c.Ports.Admin},
+		Family:     family(c.Pod.Addresses),
+		Prometheus: c.Ports.Prometheus, PrometheusLocal: c.Callers.Metrics != nil,
 		Stats:       envoy.Stats{Prefixes: c.Envoy.Stats.Prefixes, Suffixes: c.Envoy.Stats.Suffixes, Regexps: c.Envoy.Stats.Regexps},
 		Log:         envoy.Log{Level: c.Envoy.Level, Components: c.Envoy.Components},
 		Concurrency: c.Envoy.Concurrency,

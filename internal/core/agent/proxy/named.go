@@ -11,12 +11,9 @@ import (
 
 // settings maps options of Envoy to the user's settings that they come from.
 var settings = map[string]string{
-	"Node.ID":               "variables POD_NAME, POD_NAMESPACE, INSTANCE_IP and --domain",
-	"Node.Cluster":          "serviceCluster",
-	"ControlPlane.Address":  "discoveryAddress, --control-plane",
-	"ControlPlane.Identity": "variable ISTIOD_SAN",
-	"ControlPlane.Secrets":  "--work-dir",
-	"Extra":                 "variable ISTIO_BOOTSTRAP_OVERRIDE",
+	"Node.ID":      "variables POD_NAME, POD_NAMESPACE, INSTANCE_IP and --domain",
+	"Node.Cluster": "serviceCluster",
+	"Extra":        "variable ISTIO_BOOTSTRAP_OVERRIDE",
 }
 
 // certificateSettings maps options of the keeper to the user's settings that they come from.

@@ -10,12 +10,10 @@ import (
 
 // An error about an option names the user's setting.
 func TestOptionsAreNamedAsTheyWereWritten(t *testing.T) {
-	o := envoy.Options{
-		Node: envoy.Node{ID: "a", Cluster: "\n"}, ControlPlane: envoy.ControlPlane{Address: "10.0.0.1:15012", Secrets: "s"},
-	}
+	o := envoy.Options{Node: envoy.Node{ID: "\n", Cluster: "\n"}}
 	_, keeper := identity.NewKeeper(identity.Options{Dir: "d", OutputDir: "d"})
 	tests := map[error][]string{
-		o.Check(): {"variable ISTIOD_SAN: there is none", "serviceCluster: "},
+		o.Check(): {"variables POD_NAME, POD_NAMESPACE, INSTANCE_IP and --domain: ", "serviceCluster: "},
 		keeper:    {"variable OUTPUT_CERTS: d is Dir"},
 	}
 	for err, want := range tests {

@@ -29,10 +29,8 @@ type ProxyOptions struct {
 
 	Ports []uint16 // ports on which Envoy must listen; default: the capture ports
 
-	ControlPlane string // name of the control plane in reasons
-	// Stream returns the state of the agent's connection to the control plane. Default: Envoy has its
-	// own connection, and Envoy's statistics are used.
-	Stream func() Stream
+	ControlPlane string        // name of the control plane in reasons
+	Stream       func() Stream // returns the state of the agent's connection to the control plane; required
 
 	Answered func(context.Context) // called each time a ready Envoy has answered a poll; default: nothing
 
@@ -205,10 +203,10 @@ func (p *Proxy) live(ctx context.Context) (problem string) {
 }
 
 // statistics is the filter of the statistics that configuration reads.
-const statistics = `^(control_plane\.connected_state|(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected))$`
+const statistics = `^(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected)$`
 
-// configuration reads Envoy's statistics of the control plane's updates, sets the conditions that
-// depend on them, and reports whether clusters and listeners were accepted.
+// configuration reads Envoy's statistics of the control plane's updates, sets the conditions of the
+// control plane, and reports whether clusters and listeners were accepted.
 func (p *Proxy) configuration(ctx context.Context) (accepted bool) {
 	stats, err := p.o.Admin.Stats(ctx, statistics)
 	if err != nil {
@@ -218,19 +216,15 @@ func (p *Proxy) configuration(ctx context.Context) (accepted bool) {
 	l := p.logged
 	p.mu.Unlock()
 	accepted = stats["cluster_manager.cds.update_success"] > 0 && stats["listener_manager.lds.update_success"] > 0
-	p.connection(stats, l, accepted)
+	p.connection(l, accepted)
 	p.o.Board.Set(Configuration, accepted, p.unaccepted(ctx, stats, l, accepted))
 	return accepted
 }
 
 // connection sets the conditions of the stream to the control plane. They hold once configuration
 // was accepted: if the stream breaks after that, the proxy goes on serving.
-func (p *Proxy) connection(stats map[string]uint64, l logged, accepted bool) {
-	b, cp := p.o.Board, p.o.ControlPlane
-	s := Stream{Connected: stats["control_plane.connected_state"] > 0}
-	if p.o.Stream != nil {
-		s = p.o.Stream()
-	}
+func (p *Proxy) connection(l logged, accepted bool) {
+	b, cp, s := p.o.Board, p.o.ControlPlane, p.o.Stream()
 	if accepted || s.Connected {
 		b.Set(Identity, true, "")
 		b.Set(ControlPlane, true, "")

@@ -55,17 +55,19 @@ func (f *fake) Get(context.Context, string, string) ([]byte, error) {
 }
 
 const (
-	cds, lds, connected = "cluster_manager.cds.update_success", "listener_manager.lds.update_success", "control_plane.connected_state"
-	ldsRejected         = "listener_manager.lds.update_rejected"
-	xds                 = "cluster." + envoy.ControlPlaneCluster + "."
+	cds, lds    = "cluster_manager.cds.update_success", "listener_manager.lds.update_success"
+	ldsRejected = "listener_manager.lds.update_rejected"
 )
 
-var accepted = map[string]uint64{cds: 1, lds: 1, connected: 1}
+var accepted = map[string]uint64{cds: 1, lds: 1}
 
 var errNoAnswer = errors.New("no answer")
 
 // proxyOf returns a Proxy whose Envoy listens on ports.
 func proxyOf(o ProxyOptions, ports ...uint16) *Proxy {
+	if o.Stream == nil {
+		o.Stream = func() Stream { return Stream{} }
+	}
 	p := NewProxy(o)
 	p.listening = func() (missing []uint16, err error) {
 		return slices.DeleteFunc(slices.Clone(p.o.Ports), func(port uint16) bool { return slices.Contains(ports, port) }), nil
@@ -77,7 +79,7 @@ func TestReasonsOfAProxy(t *testing.T) {
 	line := func(s string) []string { return []string{s} }
 	tests := map[string]struct {
 		envoy  *fake
-		stream *Stream // the agent's stream
+		stream Stream
 		ports  []uint16
 		lines  []string
 		want   []string
@@ -91,7 +93,7 @@ func TestReasonsOfAProxy(t *testing.T) {
 			"envoy-not-live: Envoy does not answer yet: connection refused",
 			"configuration-not-accepted: no configuration yet",
 			"listener-not-bound: Envoy does not listen on 15001, 15006"}},
-		"the control plane is not there": {envoy: &fake{state: "PRE_INITIALIZING", stats: map[string]uint64{connected: 1}}, stream: &Stream{Reason: "cp:15012 is not reached"}, want: []string{
+		"the control plane is not there": {envoy: &fake{state: "PRE_INITIALIZING", stats: map[string]uint64{}}, stream: Stream{Reason: "cp:15012 is not reached"}, want: []string{
 			"no-control-plane: cp:15012 is not reached",
 			"envoy-not-live: Envoy says PRE_INITIALIZING",
 			"configuration-not-accepted: no clusters yet; no listeners yet",
@@ -105,24 +107,22 @@ func TestReasonsOfAProxy(t *testing.T) {
 				"identity-refused: cp:15012 and this proxy do not accept one another: no such token",
 				"no-control-plane: no stream to cp:15012: see identity-refused",
 				"configuration-not-accepted: no clusters yet; no listeners yet"}},
-		"another server in the control plane's place": {envoy: &fake{state: "LIVE"}, stream: &Stream{Refused: true, Reason: "its certificate is another's"}, ports: []uint16{15001, 15006}, want: []string{
+		"another server in the control plane's place": {envoy: &fake{state: "LIVE"}, stream: Stream{Refused: true, Reason: "its certificate is another's"}, ports: []uint16{15001, 15006}, want: []string{
 			"identity-refused: its certificate is another's",
 			"no-control-plane: no stream to cp:15012: see identity-refused",
 			"configuration-not-accepted: no clusters yet; no listeners yet"}},
-		"the relay is connected": {envoy: &fake{state: "LIVE"}, stream: &Stream{Connected: true}, ports: []uint16{15001, 15006}, want: []string{
-			"configuration-not-accepted: no clusters yet; no listeners yet"}},
-		"connected, and nothing came": {envoy: &fake{state: "INITIALIZING", stats: map[string]uint64{connected: 1, cds: 1}}, want: []string{
+		"connected, and nothing came": {stream: Stream{Connected: true}, envoy: &fake{state: "INITIALIZING", stats: map[string]uint64{cds: 1}}, want: []string{
 			"envoy-not-live: Envoy says INITIALIZING",
 			"configuration-not-accepted: no listeners yet",
 			"listener-not-bound: Envoy does not listen on 15001, 15006"}},
-		"a listener was rejected, by the log": {envoy: &fake{state: "LIVE", stats: map[string]uint64{connected: 1, cds: 1, ldsRejected: 1}}, ports: []uint16{15006},
+		"a listener was rejected, by the log": {stream: Stream{Connected: true}, envoy: &fake{state: "LIVE", stats: map[string]uint64{cds: 1, ldsRejected: 1}}, ports: []uint16{15006},
 			lines: line("gRPC config for type.googleapis.com/envoy.config.listener.v3.Listener rejected: Error adding/updating listener(s) outbound:\n unable to open file"), want: []string{
 				"configuration-not-accepted: Envoy rejected the listeners: Error adding/updating listener(s) outbound: unable to open file",
 				"listener-not-bound: Envoy does not listen on 15001"}},
-		"a listener was rejected, by the dump": {envoy: &fake{state: "LIVE", stats: map[string]uint64{connected: 1, cds: 1, ldsRejected: 1},
+		"a listener was rejected, by the dump": {stream: Stream{Connected: true}, envoy: &fake{state: "LIVE", stats: map[string]uint64{cds: 1, ldsRejected: 1},
 			dump: `{"configs": [{"name": "a"}, {"name": "b", "error_state": {"details": "bad b"}}]}`}, ports: []uint16{15006, 15001}, want: []string{
 			"configuration-not-accepted: Envoy rejected the listeners: bad b"}},
-		"a listener was rejected, without a reason": {envoy: &fake{state: "LIVE", stats: map[string]uint64{connected: 1, cds: 1, ldsRejected: 1}, dump: "no JSON"}, ports: []uint16{15006, 15001}, want: []string{
+		"a listener was rejected, without a reason": {stream: Stream{Connected: true}, envoy: &fake{state: "LIVE", stats: map[string]uint64{cds: 1, ldsRejected: 1}, dump: "no JSON"}, ports: []uint16{15006, 15001}, want: []string{
 			"configuration-not-accepted: Envoy rejected the listeners: it does not say why"}},
 		"LIVE, and nothing listens": {envoy: &fake{state: "LIVE", stats: accepted}, want: []string{
 			"listener-not-bound: Envoy does not listen on 15001, 15006"}},
@@ -130,10 +130,7 @@ func TestReasonsOfAProxy(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			b := New(Options{Conditions: []Condition{Identity, ControlPlane, Envoy, Configuration, Listeners}})
-			o := ProxyOptions{Board: b, Admin: tt.envoy, ControlPlane: "cp:15012"}
-			if tt.stream != nil {
-				o.Stream = func() Stream { return *tt.stream }
-			}
+			o := ProxyOptions{Board: b, Admin: tt.envoy, ControlPlane: "cp:15012", Stream: func() Stream { return tt.stream }}
 			p := proxyOf(o, tt.ports...)
 			for _, l := range tt.lines {
 				p.LogLine(envoy.Line{Message: l})

@@ -2,22 +2,12 @@ package readiness
 
 import (
 	"bufio"
+	"cmp"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
-	"io"
-	"log"
-	"math/big"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -28,10 +18,8 @@ import (
 	"time"
 
 	"outrider.dev/internal/core/agent/envoy"
-	"outrider.dev/internal/core/agent/identity"
 	"outrider.dev/test/port"
 	"outrider.dev/test/process"
-	"outrider.dev/test/secretserver"
 )
 
 // realEnvoy starts the Envoy that "make deps" fetches, in a directory with the given files. It
@@ -41,9 +29,7 @@ func realEnvoy(t *testing.T, o envoy.Options, ports []uint16, files map[string]s
 	dir := t.TempDir()
 	o.Admin.Socket, o.NoPrometheus = filepath.Join(dir, "a"), true
 	o.Node.ID = "sidecar~127.0.0.1~a.b~c"
-	if o.ControlPlane.Address == "" {
-		o.ControlPlane = envoy.ControlPlane{Address: "127.0.0.1:1", Plaintext: true}
-	}
+	o.Relay = cmp.Or(o.Relay, "absent")
 	raw, err := o.Bootstrap()
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +46,7 @@ func realEnvoy(t *testing.T, o envoy.Options, ports []uint16, files map[string]s
 	admin := envoy.NewAdmin(o, time.Second)
 	t.Cleanup(admin.Close)
 	board := New(Options{Conditions: []Condition{Identity, ControlPlane, Envoy, Configuration, Listeners}})
-	p := NewProxy(ProxyOptions{Board: board, Admin: admin, Ports: ports, slow: 20 * time.Millisecond})
+	p := NewProxy(ProxyOptions{Board: board, Admin: admin, Ports: ports, Stream: func() Stream { return Stream{} }, slow: 20 * time.Millisecond})
 	cmd := exec.Command(process.Envoy(t), o.Args("envoy.json")...)
 	cmd.Dir = dir
 	stderr, w, err := os.Pipe()
@@ -82,16 +68,6 @@ func realEnvoy(t *testing.T, o envoy.Options, ports []uint16, files map[string]s
 	})
 	tasks.Go(func() { _ = p.Ready(t.Context()) })
 	return board
-}
-
-// serveSecrets serves a certificate to an Envoy on a socket.
-func serveSecrets(t *testing.T, chain, key []byte) (socket string) {
-	t.Helper()
-	socket = filepath.Join(t.TempDir(), "sds")
-	s := secretserver.Serve(t, socket, nil)
-	s.Set(envoy.RootsName, identity.RootsSecret(chain))
-	s.Set(envoy.SecretName, identity.CertificateSecret(chain, key))
-	return socket
 }
 
 // listener returns the configuration of a listener that closes the connections that it accepts.
@@ -117,35 +93,28 @@ func TestReasonsOfARealEnvoy(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	other := httptest.NewUnstartedServer(http.NotFoundHandler())
-	other.EnableHTTP2, other.Config.ErrorLog = true, log.New(io.Discard, "", 0)
-	other.StartTLS()
-	defer other.Close()
-	chain, key := certificate(t)
-	refuser := httptest.NewUnstartedServer(http.NotFoundHandler())
-	own, err := tls.X509KeyPair(chain, key)
+	socket := filepath.Join(t.TempDir(), "ads")
+	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	refuser.EnableHTTP2, refuser.TLS = true, &tls.Config{Certificates: []tls.Certificate{own}, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: x509.NewCertPool(), NextProtos: []string{"h2"}}
-	refuser.Config.ErrorLog = other.Config.ErrorLog
-	refuser.StartTLS()
+	refuser := &http.Server{Protocols: &http.Protocols{}, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/grpc")
+		w.Header().Set("Grpc-Status", "16")
+		w.Header().Set("Grpc-Message", "no such token")
+	})}
+	refuser.Protocols.SetUnencryptedHTTP2(true)
+	go refuser.Serve(l)
 	defer refuser.Close()
-	secrets := serveSecrets(t, chain, key)
-	over := func(s *httptest.Server) envoy.ControlPlane {
-		return envoy.ControlPlane{Address: s.Listener.Addr().String(), Identity: []string{"cp.example"}, Secrets: secrets}
-	}
 	tests := map[string]struct {
 		o     envoy.Options
 		ports []uint16
 		files map[string]string
 		want  []string
 	}{
-		"no control plane at its address": {ports: ports, want: []string{"no-control-plane: no stream to ", "listener-not-bound: Envoy does not listen on "}},
-		"another server at the control plane's address": {o: envoy.Options{ControlPlane: over(other)}, ports: ports,
-			want: []string{"identity-refused: ", "CERTIFICATE VERIFY FAILED"}},
-		"a control plane that does not trust this proxy": {o: envoy.Options{ControlPlane: over(refuser)}, ports: ports,
-			want: []string{"identity-refused: ", "UNKNOWN CA", "no-control-plane: "}},
+		"no relay": {ports: ports, want: []string{"no-control-plane: no stream to ", "listener-not-bound: Envoy does not listen on "}},
+		"a control plane that refuses this proxy": {o: envoy.Options{Relay: socket}, ports: ports,
+			want: []string{"identity-refused: the control plane and this proxy do not accept one another: no such token", "no-control-plane: "}},
 		"a listener on a port that is taken": {o: envoy.Options{Extra: json.RawMessage(dynamic)}, ports: []uint16{uint16(taken.Addr().(*net.TCPAddr).Port)},
 			files: discovered(listener("a", uint16(taken.Addr().(*net.TCPAddr).Port))), want: []string{"configuration-not-accepted: Envoy rejected the listeners: ", "Address already in use", "listener-not-bound"}},
 	}
@@ -164,24 +133,4 @@ func TestReasonsOfARealEnvoy(t *testing.T) {
 			t.Errorf("last: %v\nwant %q", last, tt.want)
 		})
 	}
-}
-
-// certificate returns a self-signed certificate and its key.
-func certificate(t *testing.T) (chain, key []byte) {
-	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a"}, DNSNames: []string{"cp.example"}, IsCA: true, BasicConstraintsValid: true,
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
-	der, err := x509.CreateCertificate(rand.Reader, c, c, k.Public(), k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	raw, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: raw})
 }

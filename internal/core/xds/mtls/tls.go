@@ -86,9 +86,8 @@ func (s Secrets) roots() *tls.SdsSecretConfig {
 	return s.secret(contract.RootsSecret, contract.RootsSecretFile, contract.IstioRootsSecret)
 }
 
-// secret returns the configuration of one secret. All users of a secret, including the bootstrap, share one
-// subscription if their configurations are equal. For Istio's agent it equals the configuration that istiod
-// sends.
+// secret returns the configuration of one secret. All users of a secret share one subscription if their
+// configurations are equal. For Istio's agent it equals the configuration that istiod sends.
 func (s Secrets) secret(name, file, istioName string) *tls.SdsSecretConfig {
 	source := &core.ConfigSource{ResourceApiVersion: core.ApiVersion_V3}
 	if !s.agent && !s.istio {

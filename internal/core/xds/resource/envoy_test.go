@@ -5,8 +5,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 
 	bootstrap "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
@@ -14,14 +12,9 @@ import (
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	internallistener "github.com/envoyproxy/go-control-plane/envoy/extensions/bootstrap/internal_listener/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
-	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/resource_monitors/downstream_connections/v3" // used in a bootstrap
-	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/testing/protocmp"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -61,14 +54,7 @@ func static(t *testing.T, dir string, resources []xds.Dependency) []byte {
 			t.Fatal(err)
 		}
 	}
-	extension, err := anypb.New(&internallistener.InternalListener{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bootstrap.Bootstrap{
-		StaticResources:     &bootstrap.Bootstrap_StaticResources{},
-		BootstrapExtensions: []*core.TypedExtensionConfig{{Name: "envoy.bootstrap.internal_listener", TypedConfig: extension}},
-	}
+	b := &bootstrap.Bootstrap{StaticResources: &bootstrap.Bootstrap_StaticResources{}}
 	hosts := &route.RouteConfiguration{Name: "hosts"}
 	var configs []*route.RouteConfiguration
 	for _, n := range resources {
@@ -102,52 +88,11 @@ func static(t *testing.T, dir string, resources []xds.Dependency) []byte {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := options(extra).Bootstrap()
+	out, err := envoy.Options{Node: envoy.Node{ID: "test"}, Relay: "ads.sock", Secrets: "sds.sock", Extra: extra}.Bootstrap()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return bytes.ReplaceAll(out, []byte(certificates), []byte(dir))
-}
-
-func options(extra []byte) envoy.Options {
-	return envoy.Options{
-		Node:         envoy.Node{ID: "test"},
-		ControlPlane: envoy.ControlPlane{Address: "127.0.0.1:1", Identity: []string{"cp"}, Secrets: "sds.sock"},
-		Extra:        extra,
-	}
-}
-
-// Envoy has one subscription for equal configurations of a secret, so the configurations in clusters must equal
-// those in the bootstrap.
-func TestSecretsAreThoseOfTheBootstrap(t *testing.T) {
-	raw, err := options(nil).Bootstrap()
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := &bootstrap.Bootstrap{}
-	if err := protojson.Unmarshal(raw, b); err != nil {
-		t.Fatal(err)
-	}
-	secrets := func(s *core.TransportSocket) []proto.Message {
-		context := &tls.UpstreamTlsContext{}
-		if err := s.GetTypedConfig().UnmarshalTo(context); err != nil {
-			t.Fatal(err)
-		}
-		common := context.CommonTlsContext
-		return []proto.Message{common.TlsCertificateSdsSecretConfigs[0], common.GetCombinedValidationContext().ValidationContextSdsSecretConfig}
-	}
-	var want []proto.Message
-	for _, c := range b.StaticResources.Clusters {
-		if c.Name == envoy.ControlPlaneCluster {
-			want = secrets(c.TransportSocket)
-		}
-	}
-	all := goldenCases(t)["clusters: http, secrets by a cluster"]
-	i := slices.IndexFunc(all, func(d xds.Dependency) bool { return strings.HasPrefix(d.Resource.Name, "http|") })
-	one := message(t, all[i].Resource).(*cluster.Cluster)
-	if diff := cmp.Diff(want, secrets(one.TransportSocketMatches[0].TransportSocket), protocmp.Transform()); diff != "" {
-		t.Errorf("secrets (-bootstrap +cluster):\n%s", diff)
-	}
 }
 
 // routeListener returns a listener with virtual hosts.

@@ -133,10 +133,10 @@ func AgentFields(fields map[string]any) (string, error) {
 }
 
 // ReadByAgent passes environment variables, and a pod's ProxyConfig annotation unless it is empty, to the agent's
-// own parser. It returns the agent's notes, or its error.
+// own parser. It returns the agent's notes, or its error. Variables that only the container has are placeholders.
 func ReadByAgent(environ []string, annotation string) ([]string, error) {
 	c, err := config.Read(config.Inputs{
-		Environ: append([]string{"POD_NAME=a", "POD_NAMESPACE=b", "SERVICE_ACCOUNT=c", "INSTANCE_IP=192.0.2.1"}, environ...),
+		Environ: append([]string{"POD_NAME=a", "POD_NAMESPACE=b", "SERVICE_ACCOUNT=c", "INSTANCE_IP=192.0.2.1", "ISTIOD_SAN=d"}, environ...),
 		ReadFile: func(name string) ([]byte, error) {
 			if annotation == "" || name != config.Default().Annotations {
 				return nil, fs.ErrNotExist
