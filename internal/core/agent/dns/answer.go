@@ -2,8 +2,6 @@ package dns
 
 import (
 	"context"
-	"net/netip"
-	"slices"
 	"time"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -144,6 +142,3 @@ func (s *Server) failed(ctx context.Context, q query, err error) {
 		s.o.Log.Debug("name not resolved", "name", q.name, "error", err)
 	}
 }
-
-// Addresses returns the addresses on which the server listens.
-func (s *Server) Addresses() []netip.AddrPort { return slices.Clone(s.addresses) }

@@ -210,7 +210,7 @@ func question(name string, kind dnsmessage.Type, size int) []byte {
 // send sends the server a message and returns its answer.
 func (r *rig) send(t testing.TB, network string, message []byte) []byte {
 	t.Helper()
-	conn, err := net.Dial(network, r.Addresses()[0].String())
+	conn, err := net.Dial(network, r.addresses[0].String())
 	if err != nil {
 		t.Fatal(err)
 	}

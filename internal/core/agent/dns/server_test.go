@@ -157,7 +157,7 @@ func TestHeadlessServicesAndLongAnswers(t *testing.T) {
 func TestGosResolver(t *testing.T) {
 	r := newRig(t, resolverOf(shop), 1)
 	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, r.Addresses()[0].String())
+		return (&net.Dialer{}).DialContext(ctx, network, r.addresses[0].String())
 	}}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -176,7 +176,7 @@ func TestGosResolver(t *testing.T) {
 
 func TestSeveralQueriesOnOneConnection(t *testing.T) {
 	r := newRig(t, resolverOf(shop), 1)
-	conn, err := net.Dial("tcp", r.Addresses()[0].String())
+	conn, err := net.Dial("tcp", r.addresses[0].String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestTooManyQueriesAreRefused(t *testing.T) {
 		<-release
 		return upstreamAnswer(q)
 	})
-	conn, err := net.Dial("udp", r.Addresses()[0].String())
+	conn, err := net.Dial("udp", r.addresses[0].String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestTooManyQueriesAreRefused(t *testing.T) {
 
 func TestListenOnAPortThatIsTaken(t *testing.T) {
 	r := newRig(t, nil, 0)
-	_, err := Listen(Options{Port: r.Addresses()[0].Port()})
+	_, err := Listen(Options{Port: r.addresses[0].Port()})
 	if err == nil || !strings.Contains(err.Error(), "address already in use") {
 		t.Errorf("Listen on a port that is taken: %v", err)
 	}
