@@ -55,7 +55,7 @@ func (s *Server) endpoints() []endpoint {
 		{"GET", "/startup", node, s.startup},
 		{"GET", contract.ProbePath, probers, s.o.Probes.serve},
 		{"GET", contract.HookPath, probers, s.o.Probes.serve},
-		{"GET", "/debug/", pod, s.debug().ServeHTTP},
+		{"GET", "/debug/goroutines", pod, goroutines},
 	}
 	if s.o.Drain != nil {
 		out = append(out, endpoint{"POST", "/drain", pod, s.drain},

@@ -46,7 +46,6 @@ type Options struct {
 	Drain   func(context.Context) error // POST /drain; default: no such endpoint
 	Replace func()                      // POST /replace, which announces that only this container will stop; default: no such endpoint
 	Quit    func()                      // POST /quitquitquit; default: no such endpoint
-	Debug   map[string]http.Handler     // GET /debug/NAME, in addition to goroutines
 
 	Metrics []Metric // of the agent, in addition to the server's own
 	Envoy   string   // URL of Envoy's metrics; default none

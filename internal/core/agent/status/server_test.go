@@ -184,7 +184,6 @@ func TestCommandsAreForThePodAlone(t *testing.T) {
 		r = start(t, func(o *Options) {
 			o.Drain = func(context.Context) error { commands <- "drain"; return nil }
 			o.Quit = func() { commands <- "quit" }
-			o.Debug = map[string]http.Handler{"standby": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "held 3") })}
 		})
 	})
 	port := r.url[strings.LastIndexByte(r.url, ':'):]
@@ -205,13 +204,9 @@ func TestCommandsAreForThePodAlone(t *testing.T) {
 		{outside, "POST", "/quitquitquit", 403, "loopback"},
 		{outside, "GET", "/quitquitquit", 403, "loopback"},
 		{outside, "GET", "/debug/goroutines", 403, "loopback"},
-		{outside, "GET", "/debug/standby", 403, "loopback"},
 		{inside, "GET", "/drain", 405, "Allow: POST"},
 		{inside, "PUT", "/quitquitquit", 405, "Allow: POST"},
 		{inside, "POST", "/healthz/ready", 405, "Allow: GET, HEAD"},
-		{inside, "GET", "/debug/standby", 200, "held 3"},
-		{inside, "GET", "/debug/", 200, "/debug/standby"},
-		{inside, "GET", "/debug/nothing", 404, "/debug/goroutines"},
 		{inside, "GET", "/debug/goroutines", 200, "goroutine "},
 		{inside, "GET", "/nothing", 404, ""},
 		{inside, "POST", "/drain", 200, "ok"},
@@ -322,10 +317,10 @@ func FuzzEndpoints(f *testing.F) {
 	}
 	board := readiness.New(readiness.Options{})
 	s := &Server{conns: newConnLimiter(), waits: newSlotLimiter(heldLimit, 0), scraping: newSlotLimiter(scrapeSlots, 0), o: Options{Board: board, Journal: NewJournal(JournalOptions{}), Probes: probes,
-		Drain: func(context.Context) error { return io.ErrUnexpectedEOF }, Quit: func() {}, Debug: map[string]http.Handler{"x": http.NotFoundHandler()}}}
+		Drain: func(context.Context) error { return io.ErrUnexpectedEOF }, Quit: func() {}}}
 	h := s.handler()
 	for _, seed := range []string{"/healthz/ready?wait=1ns&level=full&format=text", "/startup", "/metrics", "/stats/prometheus", "/app-health/a/livez",
-		"/app-health/../drain", "/app-lifecycle/a/prestopz", "/debug/", "/debug/x", "/debug/goroutines", "/drain", "/quitquitquit", "//", "/%00"} {
+		"/app-health/../drain", "/app-lifecycle/a/prestopz", "/debug/", "/debug/goroutines", "/drain", "/quitquitquit", "//", "/%00"} {
 		f.Add("GET", seed, "text/plain", true)
 		f.Add("POST", seed, "", false)
 	}
