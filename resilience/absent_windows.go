@@ -5,7 +5,8 @@ import (
 	"syscall"
 )
 
-// WSAENETUNREACH, WSAECONNREFUSED and WSAEHOSTUNREACH. The errors of package syscall do not equal them.
+// WSAENETUNREACH, WSAECONNREFUSED and WSAEHOSTUNREACH. On Windows, syscall.ECONNREFUSED and the like have other
+// values.
 const netUnreachable, connRefused, hostUnreachable = 10051, 10061, 10065
 
 // isAbsent reports whether a dial failed because nothing listens there or no route leads there.

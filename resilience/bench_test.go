@@ -19,8 +19,8 @@ import (
 	"github.com/failsafe-go/failsafe-go/timeout"
 )
 
-// BenchmarkCall measures the cost of a call that succeeds: with each policy alone and with all of them,
-// with plain failsafe-go and with this package. It asserts nothing.
+// BenchmarkCall measures the time of a successful call, with each policy alone and with all of them, in plain
+// failsafe-go and in this package. It asserts nothing.
 func BenchmarkCall(b *testing.B) {
 	retries := func() failsafe.Policy[int] {
 		return retrypolicy.NewBuilder[int]().WithBackoff(10*time.Millisecond, 100*time.Millisecond).Build()
@@ -105,7 +105,7 @@ func BenchmarkRoundTrip(b *testing.B) {
 	}
 }
 
-// BenchmarkHosts measures the memory of a remembered host, as B/host.
+// BenchmarkHosts measures the memory that a Transport retains for each host, as B/host.
 func BenchmarkHosts(b *testing.B) {
 	adaptive := Default("test")
 	adaptive.Adaptive = &Adaptive{Min: 1, Initial: 20, Max: 200}

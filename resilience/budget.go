@@ -13,8 +13,8 @@ import (
 //
 //	Burst + Ratio*n + PerSecond*t
 //
-// repeated requests. The budget of failsafe-go bounds how many are in flight at once, which does not
-// bound the rate: a refused connection is in flight for microseconds.
+// repeated requests. The budget of failsafe-go bounds the number of repeated requests in flight. That does not
+// bound their rate: a refused connection is in flight for microseconds only.
 //
 // The zero value is not usable; see [NewBudget]. A Budget may be used by any number of goroutines.
 type Budget struct {
@@ -29,10 +29,10 @@ type Budget struct {
 type BudgetOptions struct {
 	Ratio     float64 // repeated requests allowed per call, 0 to 1
 	PerSecond float64 // repeated requests allowed per second in addition, so that rare calls can be repeated too; 0 to 1000
-	Burst     int     // how many tokens can be saved up; the budget starts with as many; 1 to 1000
+	Burst     int     // maximum number of tokens, one for each repeated request, and their number at the start; 1 to 1000
 }
 
-// NewBudget returns a full budget, or an error that names each wrong field.
+// NewBudget returns a full budget, or an error that names each invalid field.
 func NewBudget(o BudgetOptions) (*Budget, error) {
 	err := errors.Join(
 		inRange("BudgetOptions.Ratio", o.Ratio, 0, 1),
@@ -53,7 +53,7 @@ func NewBudget(o BudgetOptions) (*Budget, error) {
 var processBudget = sync.OnceValue(func() *Budget {
 	b, err := NewBudget(BudgetOptions{Ratio: 0.2, PerSecond: 5, Burst: 20})
 	if err != nil {
-		panic(err) // a constant of this package is wrong
+		panic(err) // cannot happen: the options above are constant
 	}
 	return b
 })
@@ -62,15 +62,15 @@ var processBudget = sync.OnceValue(func() *Budget {
 // share: Ratio 0.2, PerSecond 5, Burst 20.
 func ProcessBudget() *Budget { return processBudget() }
 
-// deposit adds the share of one call. It is made once per call.
+// deposit adds Ratio tokens. It is called once per call.
 func (b *Budget) deposit() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.tokens = min(b.tokens+b.options.Ratio, float64(b.options.Burst))
 }
 
-// withdraw takes the token for one repeated request. If there is none, it reserves the next one, unless
-// that takes longer than patience. It returns how long to wait for the token.
+// withdraw takes a token for one repeated request. If there is none, it reserves a future token, and returns the
+// time to wait for it. It returns false if the token would come later than patience.
 func (b *Budget) withdraw(patience time.Duration) (wait time.Duration, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,7 +84,7 @@ func (b *Budget) withdraw(patience time.Duration) (wait time.Duration, ok bool) 
 		if b.options.PerSecond == 0 {
 			return 0, false
 		}
-		// Rounded up, because a wait that is a nanosecond too short would spend the token early.
+		// Round up, because after a wait that is a nanosecond too short the token would not exist yet.
 		wait = time.Duration(math.Ceil((1 - b.tokens) / b.options.PerSecond * float64(time.Second)))
 		if wait > patience {
 			return 0, false

@@ -15,48 +15,48 @@ import (
 type call struct {
 	*Policy
 	idempotent bool
-	single     bool // the call makes at most one request, so it may be repeated if nothing was sent
+	single     bool // each try makes at most one request, so the call may be repeated if that was not sent
 	replayable bool // the body can be sent again
 
 	// do makes try n and sets value, err, class and after of the outcome.
 	do func(ctx context.Context, n int, o *outcome)
-	// release frees the resources of a result that is not returned. May be nil. If reuse is true, it
-	// should keep the connection for the next try, as long as that takes no time.
+	// release frees the resources of a result that is not returned. May be nil. If reuse is true, it should keep
+	// the connection for the next try, if it can do so without delaying the call.
 	release func(o *outcome, reuse bool)
 
 	ctx     context.Context // the caller's context, limited by Options.Timeout
 	began   time.Time
-	round   int // tries made one after the other; only one goroutine accesses it at a time
+	round   int // number of rounds that have ended; only one goroutine accesses it at a time
 	tries   atomic.Int32
 	running atomic.Int32 // number of tries in progress in this round
 	hedged  bool
 
 	mu   sync.Mutex
 	over bool       // the call has ended, and later results are released
-	held []*outcome // results to release, unless one of them becomes the call's
+	held []*outcome // results to release, except the one that the call returns
 	last error      // error of the latest try that failed
 }
 
-// An outcome says how a try ended.
+// An outcome is the result of a try.
 type outcome struct {
 	call      *call
 	value     any
 	err       error
 	class     Class
-	after     time.Duration // how long the dependency asks to be left alone; negative: for ever
+	after     time.Duration // time that the dependency wants before the next try; negative: it forbids another try
 	rejected  bool          // the try was not made
 	abandoned bool          // the try was cancelled, by the caller or because another one was faster
-	final     bool          // for the hedge: do not wait for other tries
-	spent     bool          // another round replaced this result
+	final     bool          // for the hedge policy: do not wait for other tries of the round
+	spent     bool          // another round follows, whose result replaces this one
 	panicked  any
-	delay     time.Duration // before the next round
+	delay     time.Duration // pause before the next round
 }
 
 func (o *outcome) good() bool {
 	return o.class == Answered && !o.rejected && !o.abandoned && o.panicked == nil
 }
 
-// begin starts the call's clock. The context that it returns has the call's deadline.
+// begin records the start of the call, and returns the context with the call's deadline.
 func (c *call) begin(ctx context.Context) (context.Context, context.CancelFunc) {
 	c.began = time.Now()
 	cancel := context.CancelFunc(func() {})
@@ -90,14 +90,14 @@ func (c *call) run(ctx context.Context) *outcome {
 	}
 	c.finish(o)
 	if o.panicked != nil {
-		panic(o.panicked) // in the caller's goroutine, which may recover
+		panic(o.panicked) // in the caller's goroutine, where the caller can recover
 	}
 	c.emit(ctx, Event{Decision: Done, Target: c.target.name, Class: o.class, Try: int(c.tries.Load()), Duration: time.Since(c.began), Err: o.err})
 	return o
 }
 
-// retried makes the first try outside the retry loop, because most calls need no retry and the loop
-// costs more than everything else.
+// retried makes the tries one after the other. It makes the first one outside the retry loop of failsafe-go,
+// because that loop costs more than the rest of a call, and most calls need no retry.
 func (c *call) retried(ctx context.Context, executor failsafe.Executor[*outcome]) *outcome {
 	o := c.try(ctx, false)
 	if executor == nil || o.good() {
@@ -127,7 +127,8 @@ func (c *call) finish(o *outcome) {
 	}
 }
 
-// hold keeps a result until it is known whether the call returns it.
+// hold keeps a result in c.held until it is known whether the call returns it. If the call has already ended, it
+// releases the result.
 func (c *call) hold(o *outcome) {
 	c.mu.Lock()
 	if o.err != nil && c.ctx.Err() == nil {
@@ -152,7 +153,7 @@ func (c *call) try(ctx context.Context, hedge bool) *outcome {
 	}
 	c.running.Add(1)
 	func() {
-		// The hedge loop runs this in a goroutine of its own, where a panic would end the process.
+		// The hedge loop runs this in a separate goroutine, where a panic would end the process.
 		defer func() {
 			if v := recover(); v != nil {
 				o.panicked, o.class = v, Failed
@@ -160,7 +161,7 @@ func (c *call) try(ctx context.Context, hedge bool) *outcome {
 		}()
 		c.attempt(ctx, hedge, o)
 	}()
-	// A failed hedge must not win over a first try that is only slow.
+	// A failed try must not end the round while another try, which is only slow, may still succeed.
 	o.final = c.running.Add(-1) == 0 || o.good() || o.panicked != nil
 	return o
 }
@@ -173,7 +174,7 @@ func (c *call) attempt(ctx context.Context, hedge bool, o *outcome) {
 	permit, err := c.target.admit(ctx)
 	if err != nil {
 		o.rejected, o.err, o.class = true, err, Failed
-		if ctx.Err() != nil { // ctx ended while the try waited for a slot
+		if ctx.Err() != nil { // ctx ended while the try was waiting for a slot
 			o.abandoned, o.class, o.err = true, Lost, c.ended()
 			return
 		}
@@ -190,7 +191,7 @@ func (c *call) attempt(ctx context.Context, hedge bool, o *outcome) {
 	}
 	c.do(tryCtx, int(c.tries.Add(1)), o)
 	if o.class < 0 || int(o.class) >= len(classes) {
-		o.class = Failed // if Classify returned an unknown class
+		o.class = Failed // Classify returned an unknown class
 	}
 	if o.err != nil && over(tryCtx) {
 		c.blame(ctx, tryCtx, o)
@@ -198,10 +199,10 @@ func (c *call) attempt(ctx context.Context, hedge bool, o *outcome) {
 	c.hold(o)
 }
 
-// over reports whether a context has ended, or is about to end because its deadline has passed and its
-// timer is late. In between, a server that was told the deadline, as gRPC servers are, may have ended
-// the call. In that case over waits for the timer, because only the timer sets the cause. A context
-// that has a deadline and never ends is a mistake of its author, and costs a second.
+// over reports whether a context has ended. If its deadline has passed but its timer is late, over waits for the
+// timer, because only the timer sets the context's cause. This happens if a server that knows the deadline, as
+// gRPC servers do, ends the call before our timer fires. The wait is limited to a second, for a faulty context
+// that has a deadline and never ends.
 func over(ctx context.Context) bool {
 	if deadline, ok := ctx.Deadline(); ctx.Err() == nil && ok && !time.Now().Before(deadline) {
 		select {
@@ -212,7 +213,8 @@ func over(ctx context.Context) bool {
 	return ctx.Err() != nil
 }
 
-// blame decides what caused an error that arrived together with the end of the context.
+// blame sets the error and the class of a try that failed after its context had ended: the call's time is over,
+// the try was cancelled, or the try's time is over.
 func (c *call) blame(ctx, tryCtx context.Context, o *outcome) {
 	o.class = Lost
 	switch {
@@ -228,7 +230,8 @@ func (c *call) blame(ctx, tryCtx context.Context, o *outcome) {
 	}
 }
 
-// ended returns the error of a call whose context has ended.
+// ended returns the error of a call whose context has ended: the context's cause. If that is Options.Timeout, it
+// also contains the error of the last failed try.
 func (c *call) ended() error {
 	cause := context.Cause(c.ctx)
 	if t, ok := errors.AsType[*timeoutError](cause); ok && t.field == "Timeout" {
@@ -239,7 +242,8 @@ func (c *call) ended() error {
 	return cause
 }
 
-// mayHedge takes the token for a hedge.
+// mayHedge takes a token from the budget for a hedge, and reports whether there was one. If not, it marks o as
+// rejected.
 func (c *call) mayHedge(o *outcome) bool {
 	e := Event{Decision: DecidedHedge, Target: c.target.name, Try: int(c.tries.Load())}
 	_, ok := c.budget.withdraw(0)
@@ -251,7 +255,8 @@ func (c *call) mayHedge(o *outcome) bool {
 	return ok
 }
 
-// repeat decides, once after each round, whether there is another one, and when.
+// repeat is called once after each round. It reports whether another round follows, and sets o.delay to the pause
+// before it.
 func (c *call) repeat(o *outcome) bool {
 	c.round++
 	if o.rejected || o.abandoned || o.panicked != nil || c.ctx.Err() != nil || classes[o.class].repeat == never {
@@ -282,8 +287,8 @@ func (c *call) releaseRound(o *outcome) {
 	}
 }
 
-// obstacle returns the reason why the call is not repeated. If there is none, it returns "", sets
-// o.delay and takes the token for the retry.
+// obstacle returns the reason why the call is not repeated. If nothing prevents a repetition, it returns "", sets
+// o.delay and takes a token from the budget.
 func (c *call) obstacle(o *outcome) (reason string) {
 	retry := c.options.Retry
 	patient := o.class == Absent && c.starting()
@@ -297,7 +302,7 @@ func (c *call) obstacle(o *outcome) (reason string) {
 	case o.after < 0 || o.after > retry.MaxRetryAfter:
 		return "retry-after"
 	}
-	// Clients that were told the same time by Retry-After must not all return at that time.
+	// The backoff is added, so that clients which got the same Retry-After do not all return at that time.
 	delay := o.after + backoff(retry, c.round)
 	if c.target.openFor() > delay {
 		return "breaker open"

@@ -8,8 +8,8 @@ import (
 	"net/http"
 )
 
-// A Class says what the result of a try means for the dependency. It decides whether the
-// call may be repeated and whether the circuit breaker counts a failure:
+// A Class is the kind of a try's result. It determines whether the call may be repeated and whether the circuit
+// breaker counts a failure:
 //
 //	class     repeated                  breaker
 //	Answered  no                        success
@@ -21,24 +21,24 @@ import (
 type Class int
 
 const (
-	Answered Class = iota // the dependency did its work; "404 Not Found" is an answer too
-	Absent                // nothing is there (yet): connection refused, unreachable, name not found
+	Answered Class = iota // the dependency works; also "404 Not Found"
+	Absent                // the dependency does not exist (yet): connection refused, unreachable, name not found
 	Unsent                // the request was not sent for another reason, such as a time-out of the dial
-	Lost                  // the request was sent and its fate is unknown: reset, time-out, 502, 503, 504
+	Lost                  // the request was sent, and whether it was processed is unknown: reset, time-out, 502, 503, 504
 	Busy                  // the dependency wants fewer requests: 429
 	Failed                // the request failed, and would fail again: 500, an invalid certificate
 )
 
-// repetition says which calls may be repeated after a result.
+// A repetition is the condition under which a call may be repeated after a result.
 type repetition int
 
 const (
 	never repetition = iota
 	ifIdempotent
-	ifUnsent // idempotent calls, and any call that makes one request, because it was not sent
+	ifUnsent // the call is idempotent, or makes only one request (which was not sent)
 )
 
-// classes is the table above.
+// classes is the table of [Class].
 var classes = [...]struct {
 	name   string
 	repeat repetition

@@ -7,17 +7,17 @@
 //   - It repeats only what may be repeated: idempotent calls, and requests that were not sent.
 //   - A [Budget] bounds all retries and hedges of a process, so that a dead server or the
 //     restart of a fleet does not become a storm of retries.
-//   - It knows about the start of a process: within Options.Start a refused connection means that
-//     something is not there yet. It does not open the breaker, and is retried until the deadline.
+//   - It expects refused connections while a process starts: within Options.Start, they mean that the dependency
+//     is not there yet. They do not open the breaker, and are retried until the deadline.
 //   - The deadline of the context covers all tries and the waits between them.
 //   - A call that its caller cancels does not count as a failure of the dependency.
-//   - An invalid option is an error of [New] or [NewTransport], which names the field and the valid
-//     values. No mistake shows only at the first failure.
-//   - Every decision is an [Event]: for slog (Options.Logger) and for metrics (Options.Observe).
+//   - An invalid option is an error of [New] or [NewTransport], which names the field and the valid values. So no
+//     mistake stays hidden until the first failure of a call.
+//   - Every decision is reported as an [Event], to slog (Options.Logger) and to metrics (Options.Observe).
 //
 // # Use
 //
-// For HTTP, wrap the transport of a client. Each host has a breaker of its own:
+// For HTTP, wrap the transport of a client. Each host gets its own breaker:
 //
 //	transport, err := resilience.NewTransport(nil, resilience.HTTPOptions{Options: resilience.Default("orders")})
 //	if err != nil {
@@ -34,26 +34,26 @@
 //	})
 //
 // For gRPC, module outrider.dev/resilience/grpcresilience has interceptors. For OpenTelemetry, module
-// outrider.dev/resilience/otelresilience has metrics. They are modules of their own, so that this one
-// needs only failsafe-go and the standard library.
+// outrider.dev/resilience/otelresilience has metrics. These are separate modules, so that this module needs only
+// failsafe-go and the standard library.
 //
 // # Order
 //
-// From the outside to the inside: fallback, timeout of the call, retry, hedge, bulkhead, adaptive
-// limit, breaker, timeout of the try. So each try takes a slot and is counted. A call that the process
-// itself rejects ([ErrOpen], [ErrFull], [ErrLimited]) is not repeated.
+// From the outside to the inside: fallback, timeout of the call, retry, hedge, bulkhead, adaptive limit, breaker,
+// timeout of the try. So each try, also a repeated one, takes a slot of bulkhead and limiter, and the breaker
+// counts it. A call that a policy rejects ([ErrOpen], [ErrFull], [ErrLimited]) is not repeated.
 //
 // # Which options
 //
-// Begin with a preset: [Default], [ForStart] for the calls without which a process cannot start, or
-// [ForReads] for reads whose latency matters. Change only values for which you know better. Set a
-// deadline on the context: only the caller knows how long the answer is useful.
+// Begin with a preset: [Default], [ForStart] for the calls without which a process cannot start, or [ForReads]
+// for reads whose latency matters. Change only values for which you have measured a better one. Set a deadline on
+// the context: only the caller knows how long the answer is useful.
 //
 // # Limits
 //
-// Memory is bounded by Options.MaxTargets, request bodies by HTTPOptions.BufferBody. A function that
-// ignores its context cannot be stopped. A process that is killed forgets everything: breakers begin
-// closed, budgets full.
+// Memory is bounded by Options.MaxTargets, request bodies by HTTPOptions.BufferBody. A function that ignores its
+// context cannot be stopped. All state is in memory: after a restart of the process, breakers are closed and
+// budgets full.
 //
 // # Versions
 //

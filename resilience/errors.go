@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Errors of calls that a policy ended, for [errors.Is].
+// Errors of calls that a policy rejected or ended, for [errors.Is].
 var (
 	ErrOpen    = errors.New("circuit breaker open")
 	ErrFull    = errors.New("bulkhead full")
@@ -18,11 +18,11 @@ var (
 	ErrTimeout = errors.New("timeout")
 )
 
-// errNoHedge is never the error of a call, because the try beside which the hedge would run is still
-// running.
+// errNoHedge is the error of a hedge that was not started. It is never the error of a call, because the call
+// waits for the slow try that is still running.
 var errNoHedge = errors.New("the budget has no token for a hedge")
 
-// reasonOf returns the reason for an event.
+// reasonOf returns Event.Reason for an error of admit.
 func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, ErrOpen):
@@ -46,7 +46,7 @@ func (t *target) reject(err error) error {
 type timeoutError struct {
 	policy, field string
 	limit         time.Duration
-	before        error // error of the previous try, if any
+	before        error // error of the last failed try, if any
 }
 
 func (e *timeoutError) Error() string {
@@ -71,7 +71,7 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("HTTP status %d %s", e.Code, http.StatusText(e.Code))
 }
 
-// retryAfterOf returns the delay that an error requests before the next try.
+// retryAfterOf returns the result of an error's method RetryAfter; 0 if it has none.
 func retryAfterOf(err error) time.Duration {
 	if err == nil {
 		return 0

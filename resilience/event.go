@@ -12,8 +12,8 @@ type Decision string
 const (
 	DecidedRetry    Decision = "retry"             // another try follows after Event.Delay
 	DecidedNoRetry  Decision = "no-retry"          // the call failed and is not repeated: Event.Reason
-	DecidedHedge    Decision = "hedge"             // a second try is started beside a slow one
-	DecidedNoHedge  Decision = "no-hedge"          // a slow try gets no second one: Event.Reason
+	DecidedHedge    Decision = "hedge"             // another try starts while a slow one continues
+	DecidedNoHedge  Decision = "no-hedge"          // no other try starts while a slow one continues: Event.Reason
 	DecidedReject   Decision = "reject"            // a try is not admitted: Event.Reason
 	DecidedForgive  Decision = "forgive"           // the breaker ignores a failure within Options.Start
 	DecidedOpen     Decision = "breaker-open"      // the breaker of a target opened
@@ -21,7 +21,7 @@ const (
 	DecidedClose    Decision = "breaker-closed"    // the breaker closed
 	DecidedLimit    Decision = "limit"             // the adaptive limit of a target changed to Event.Limit
 	DecidedFallback Decision = "fallback"          // the fallback's result replaces a failure
-	Done            Decision = "done"              // no decision: a call ended, after Event.Try tries and Event.Duration, with Event.Err
+	Done            Decision = "done"              // a call ended, after Event.Try tries and Event.Duration, with Event.Err
 )
 
 // An Event is one decision, or the end of a call.

@@ -42,8 +42,8 @@ func ExampleNewTransport() {
 	// Output: 7 orders after 3 requests
 }
 
-// Any function can be called under a policy. It is called again only if the caller says that
-// this does no harm.
+// Any function can be called under a policy. It is called again only if the caller declares that a second call
+// does no harm, by WithIdempotent.
 func ExampleDo() {
 	policy, err := resilience.New(resilience.Default("stock"))
 	if err != nil {
@@ -138,7 +138,7 @@ func ExampleNewBudget() {
 	// Output: 11 tries of 10 calls
 }
 
-// A breaker for each of several dependencies that share everything else.
+// Several dependencies share all options, but each gets its own breaker.
 func ExamplePolicy_For() {
 	policy, err := resilience.New(resilience.Options{
 		Name:    "shards",

@@ -18,11 +18,11 @@ import (
 	"time"
 )
 
-// inNamespace is set in the process that the test starts in its own network namespace.
+// inNamespace is an environment variable. It is set in the process that the test starts in a network namespace.
 const inNamespace = "RESILIENCE_TEST_IN_NAMESPACE"
 
-// TestRealFaults runs itself again in its own network namespace, which ends with that process. It uses
-// real sockets, the kernel's own refusals and resets, and dropped packets.
+// TestRealFaults starts its program again in a new network namespace, which ends with that process. There it uses
+// real sockets, and faults that the kernel makes: refusals, resets and dropped packets.
 func TestRealFaults(t *testing.T) {
 	if os.Getenv(inNamespace) != "" {
 		for _, c := range faults {
@@ -63,7 +63,8 @@ var faults = []struct {
 	{"half-open connection", halfOpen},
 }
 
-// newNamespace makes sure that no rule is written to the machine's own namespace.
+// newNamespace prepares the network namespace. It fails if the process is not in a new one, so that no rule is
+// written to the machine's namespace.
 func newNamespace(t *testing.T) {
 	links, err := net.Interfaces()
 	if err != nil || len(links) != 1 || links[0].Name != "lo" {
@@ -97,7 +98,7 @@ func (r *record) tries(t *testing.T) int {
 	return done[0].Try
 }
 
-// client returns a client with its own transport.
+// client returns an HTTP client with a resilience.Transport, and its recorded events.
 func client(t *testing.T, o Options) (*http.Client, *record) {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.Proxy = nil
@@ -211,7 +212,7 @@ func blackHole(t *testing.T) {
 	}
 }
 
-// halfOpen tests a pooled connection whose peer vanished without a packet.
+// halfOpen tests a pooled connection whose peer has disappeared without closing it.
 func halfOpen(t *testing.T) {
 	var peers sync.Map
 	serve(t, "127.0.0.1:7007", func(w http.ResponseWriter, r *http.Request) {

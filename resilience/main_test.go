@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// errRefused is a refused dial, as package net reports it.
+// errRefused is the error of package net for a refused connection.
 var errRefused = &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 
 var errReset = &net.OpError{Op: "read", Net: "tcp", Err: os.NewSyscallError("read", syscall.ECONNRESET)}
@@ -43,7 +43,7 @@ func (r *record) of(d Decision) (out []Event) {
 	return out
 }
 
-// decisions returns the decisions that were made, without Done.
+// decisions returns the decisions of all events except Done, in order.
 func (r *record) decisions() (out []Decision) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -64,7 +64,8 @@ func budget(t testing.TB, o BudgetOptions) *Budget {
 	return b
 }
 
-// ample returns a budget that a test does not exhaust. No test uses the process's budget.
+// ample returns a budget that a test does not exhaust. Tests use it in place of [ProcessBudget], which they would
+// share.
 func ample(t testing.TB) *Budget {
 	return budget(t, BudgetOptions{Ratio: 1, PerSecond: 1000, Burst: 1000})
 }
@@ -91,8 +92,7 @@ func policy(t testing.TB, o Options) (*Policy, *record) {
 
 var twoRetries = &Retry{Tries: 3, MinDelay: 10 * time.Millisecond, MaxDelay: 100 * time.Millisecond, MaxRetryAfter: 5 * time.Second}
 
-// failing returns a function that fails n times with err and then returns "done", and the number of its
-// calls.
+// failing returns a function that fails n times with err and then returns "done", and a counter of its calls.
 func failing(n int, err error) (func(context.Context) (string, error), *int) {
 	calls := new(int)
 	return func(context.Context) (string, error) {

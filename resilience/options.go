@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Options of a policy. A field's zero value turns that part off, unless its comment says otherwise.
-// Only Name must be set. [Default], [ForStart] and [ForReads] return combinations that work together,
+// Options of a policy. The zero value of a field turns its function off, unless the comment of the field says
+// otherwise. Only Name must be set. [Default], [ForStart] and [ForReads] return combinations that work together,
 // which can be used unchanged or adapted.
 type Options struct {
 	// Name of the policy in events and metrics, such as "orders". Must be set.
@@ -23,10 +23,9 @@ type Options struct {
 	// TryTimeout limits each try.
 	TryTimeout time.Duration
 
-	// Start is how long after [New] a dependency, or a proxy before it, may still be starting. Until
-	// then the breaker does not count an Absent result, such as a refused connection, as a failure. If
-	// there is a Retry, the call is retried until the deadline as far as the budget lasts, regardless
-	// of Retry.Tries.
+	// Start is the time after [New] for which a dependency, or a proxy before it, may still be starting. Until
+	// then the breaker does not count an Absent result, such as a refused connection, as a failure. If Retry is
+	// set, such a call is retried until its deadline, regardless of Retry.Tries, while the budget has tokens.
 	Start time.Duration
 
 	Retry    *Retry
@@ -68,10 +67,10 @@ type Options struct {
 type Retry struct {
 	Tries    int           // including the first; 2 to 100
 	MinDelay time.Duration // above 0
-	MaxDelay time.Duration // at least MinDelay; also how long a retry may wait for the budget
-	// MaxRetryAfter is the longest Retry-After of a server, or push-back of gRPC, to wait for. If the
-	// dependency asks for more, the call is not repeated at all, because the dependency has forbidden
-	// an earlier try. 0: never wait.
+	MaxDelay time.Duration // at least MinDelay; also the longest wait of a retry for the budget
+	// MaxRetryAfter is the longest Retry-After of a server, or push-back of gRPC, to wait for. If the dependency
+	// asks for a longer time, the call is not repeated at all, because an earlier try is not wanted. 0: never
+	// wait.
 	MaxRetryAfter time.Duration
 }
 
@@ -85,11 +84,11 @@ type Hedge struct {
 // Breaker is a circuit breaker for each target: calls are rejected with [ErrOpen] while the
 // target is known to fail.
 type Breaker struct {
-	FailureRatio float64       // ratio of failed tries in Window at which the breaker opens; above 0, at most 1
+	FailureRatio float64       // ratio of failed to all tries in Window at which the breaker opens; above 0, at most 1
 	MinTries     int           // minimum number of tries in Window before it opens; 1 to 1,000,000
 	Window       time.Duration // at least 10ms
-	OpenFor      time.Duration // then it lets Probes tries through; varied by up to a quarter, so that the breakers of a fleet do not probe at once
-	Probes       int           // number that must succeed to close it; default 1
+	OpenFor      time.Duration // time before it lets Probes tries through; varied by up to a quarter, so that the breakers of a fleet do not probe at once
+	Probes       int           // number of tries that must succeed to close it; default 1
 }
 
 // Bulkhead bounds the tries in flight to a target. In HTTP a try is in flight until the response's
@@ -99,8 +98,7 @@ type Bulkhead struct {
 	MaxWait time.Duration // for a slot; 0: rejected with [ErrFull] at once
 }
 
-// Adaptive bounds the tries in flight to a target by a limit that follows the target's latency: the
-// limit falls while latency rises.
+// Adaptive bounds the tries in flight to a target. The limit falls while the latency of the target rises.
 type Adaptive struct {
 	Min, Max, Initial int           // limits; 1 <= Min <= Initial <= Max <= 1,000,000
 	MaxWait           time.Duration // for a slot; 0: rejected with [ErrLimited] at once
@@ -108,7 +106,7 @@ type Adaptive struct {
 
 // HTTPOptions of a [Transport].
 type HTTPOptions struct {
-	Options // its Classify is ignored: see below
+	Options // Options.Classify must be nil: set Classify below
 
 	// Classify classifies a response or an error. Default: [ClassifyHTTP].
 	Classify func(*http.Response, error) Class
@@ -143,9 +141,9 @@ func Default(name string) Options {
 	}
 }
 
-// ForStart returns options for calls without which a process cannot start, such as fetching its
-// configuration. It waits up to a minute for a dependency that is not there yet, at the pace that the
-// budget allows. It has no breaker, because there is nothing to fall back on.
+// ForStart returns options for calls without which a process cannot start, such as fetching its configuration. A
+// call waits up to a minute for a dependency that is not there yet, and retries as often as the budget allows.
+// There is no breaker, because the process has no alternative to waiting.
 func ForStart(name string) Options {
 	o := Default(name)
 	o.Timeout, o.Start, o.Breaker = time.Minute, time.Minute, nil
@@ -250,7 +248,8 @@ func (o HTTPOptions) check() error {
 	return nil
 }
 
-// inRange takes integers as floats, which are exact up to 2^53. NaN is in no range.
+// inRange returns an error if v is not between least and most. Integers are exact as floats up to 2^53. NaN is in
+// no range.
 func inRange(field string, v, least, most float64) error {
 	if v >= least && v <= most {
 		return nil

@@ -34,7 +34,7 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// The page's Go code comes from the examples, which the tests run.
+// The Go code in docs/resilience.md is also in the examples, so it is tested.
 func TestThePageShowsExamples(t *testing.T) {
 	page, err := os.ReadFile("../docs/resilience.md")
 	if os.IsNotExist(err) {

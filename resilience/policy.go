@@ -9,8 +9,8 @@ import (
 	"github.com/failsafe-go/failsafe-go/retrypolicy"
 )
 
-// A Policy applies its options to calls. It may be used by any number of goroutines, and should live as
-// long as the process, because a new one does not remember earlier failures.
+// A Policy applies its options to calls. It may be used by any number of goroutines. It should live as long as
+// the process, because a new policy knows nothing of earlier failures.
 type Policy struct {
 	*shared
 	target *target
@@ -22,11 +22,11 @@ type shared struct {
 	budget         *Budget
 	began          time.Time // time of New
 	targets        *targets
-	plain, hedging failsafe.Executor[*outcome] // nil: a single try
+	plain, hedging failsafe.Executor[*outcome] // nil if a call makes a single try
 }
 
-// New returns a policy, or an error that names every invalid option. It copies the options. It does not
-// change the values to which they point, and callers must not do so either.
+// New returns a policy, or an error that names every invalid option. It copies the options, but not the values to
+// which they point. Callers must not change those afterwards.
 func New(o Options) (*Policy, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -46,18 +46,18 @@ func New(o Options) (*Policy, error) {
 	return s.targets.root, nil
 }
 
-// For returns the policy of one target: the same options and budget, but a breaker, bulkhead and
-// limiter of its own. Events contain the name as their target. The same name leads to the same state
-// until it is forgotten: see Options.MaxTargets. [Transport] does that for each host.
+// For returns the policy of one target: the same options and budget, but a breaker, bulkhead and limiter of its
+// own. Events contain the name as their target. The same name always returns the same state, unless that was
+// dropped in favour of other targets: see Options.MaxTargets. [Transport] calls For for each host.
 func (p *Policy) For(target string) *Policy { return p.targets.get(target) }
 
-// executors builds the loops of failsafe-go. The loops only wait, start and cancel; call.repeat and
+// executors builds the loops of failsafe-go. The loops only wait, and start and cancel tries; call.repeat and
 // call.try make all decisions.
 func executors(o Options) (plain, hedging failsafe.Executor[*outcome]) {
 	var policies []failsafe.Policy[*outcome]
 	if o.Retry != nil {
 		policies = append(policies, retrypolicy.NewBuilder[*outcome]().
-			HandleIf(func(o *outcome, _ error) bool { return o != nil && o.call.repeat(o) }). // once after each round
+			HandleIf(func(o *outcome, _ error) bool { return o != nil && o.call.repeat(o) }). // failsafe-go calls this once after each round
 			WithDelayFunc(func(e failsafe.ExecutionAttempt[*outcome]) time.Duration { return e.LastResult().delay }).
 			WithMaxRetries(-1).
 			Build())
@@ -73,22 +73,22 @@ func executors(o Options) (plain, hedging failsafe.Executor[*outcome]) {
 	return plain, hedging
 }
 
-// starting reports whether dependencies may still be starting.
+// starting reports whether Options.Start has not passed yet, i.e. dependencies may still be starting.
 func (s *shared) starting() bool {
 	return s.options.Start > 0 && time.Since(s.began) < s.options.Start
 }
 
-// Do calls f, which must return soon after its context ends, because there is no other way to stop it.
-// The context of f ends with the try. Do returns the result of the last try unchanged, or an error of
-// this package: [ErrOpen], [ErrFull], [ErrLimited], [ErrTimeout].
+// Do calls f under the policy. f must return soon after its context ends, because nothing else can stop it. That
+// context also ends when f returns. Do returns the result of the last try unchanged, or an error of this package:
+// [ErrOpen], [ErrFull], [ErrLimited], [ErrTimeout].
 //
-// Do calls f again only if Options.Idempotent is set or ctx comes from [WithIdempotent]; with
-// Options.Single also after an error which shows that nothing was sent. With a Hedge, several
-// goroutines call f at the same time. An error that has, or wraps an error that has, a method
-// RetryAfter() time.Duration acts like the header Retry-After; a negative value forbids a repetition.
+// Do calls f again only if Options.Idempotent is set or ctx comes from [WithIdempotent]; with Options.Single, it
+// does so also after an error which shows that nothing was sent. With a Hedge, several goroutines may call f at
+// the same time. If an error of f, or one that it wraps, has a method RetryAfter() time.Duration, the result acts
+// like the header Retry-After; a negative value forbids a repetition.
 //
-// A call that its caller cancels does not count as a failure of the dependency. A call whose deadline
-// passes during a try does.
+// A call that its caller cancels does not count as a failure of the dependency. A call whose deadline passes
+// during a try counts as one.
 func Do[T any](ctx context.Context, p *Policy, f func(context.Context) (T, error)) (T, error) {
 	c := &call{Policy: p, idempotent: p.options.Idempotent || isIdempotent(ctx), single: p.options.Single, replayable: true}
 	c.do = func(ctx context.Context, _ int, o *outcome) {

@@ -56,7 +56,7 @@ func TestOnlyIdempotentCallsAreRepeated(t *testing.T) {
 	}
 }
 
-// later is an error that says when to retry.
+// later is an error with a method RetryAfter.
 type later time.Duration
 
 func (l later) Error() string             { return "later" }
@@ -158,7 +158,7 @@ func TestNoCallExceedsItsDeadline(t *testing.T) {
 			}
 			var wg sync.WaitGroup
 			for range 3 {
-				random.Lock() // previous calls are in progress
+				random.Lock() // tries of earlier calls may still be running
 				deadline := upTo(4 * time.Second)
 				random.Unlock()
 				wg.Go(func() {
@@ -180,7 +180,8 @@ func TestNoCallExceedsItsDeadline(t *testing.T) {
 	}
 }
 
-// A lateContext ends after its deadline, like every context, but late enough to be noticed.
+// A lateContext ends some time after its deadline. Every context does, but this one so late that a test can
+// notice it.
 type lateContext struct {
 	context.Context
 	deadline time.Time
@@ -439,7 +440,7 @@ func TestBulkheadAndAdaptiveLimit(t *testing.T) {
 			}
 			synctest.Wait()
 			f, calls := failing(0, nil)
-			for range 2 { // a call that was refused must not keep a slot
+			for range 2 { // a rejected call must not keep a slot
 				if _, err := Do(t.Context(), p, f); !errors.Is(err, tt.want) || *calls != 0 {
 					t.Errorf("%v after %d calls, want %v", err, *calls, tt.want)
 				}
@@ -458,7 +459,7 @@ func TestBulkheadAndAdaptiveLimit(t *testing.T) {
 			if v, err := Do(t.Context(), p, f); v != "done" || err != nil {
 				t.Errorf("when there is a place again: %q, %v", v, err)
 			}
-			// A panic returns the slot too.
+			// A call that panics must return its slot too.
 			for range 3 {
 				func() {
 					defer func() {
@@ -508,7 +509,7 @@ func TestTheAdaptiveLimitFollowsLatency(t *testing.T) {
 
 func TestHedge(t *testing.T) {
 	hedge := &Hedge{Delay: 100 * time.Millisecond, Max: 1}
-	// by returns a function that runs the nth function at the nth try.
+	// by returns a function whose nth call calls the nth of fs, and the number of calls.
 	by := func(fs ...func(context.Context) (string, error)) (func(context.Context) (string, error), *atomic.Int32) {
 		n := new(atomic.Int32)
 		return func(ctx context.Context) (string, error) { return fs[n.Add(1)-1](ctx) }, n

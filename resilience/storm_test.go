@@ -60,7 +60,7 @@ func TestADeadServerGetsNoStorm(t *testing.T) {
 			wg.Wait()
 			repeated := float64(requests.Load() - calls.Load())
 			most := clients*(float64(tt.options.Burst)+tt.options.PerSecond*lasts.Seconds()) + tt.options.Ratio*float64(calls.Load())
-			if repeated > most+0.5 { // adding up the ratio in floats is inexact
+			if repeated > most+0.5 { // 0.5 allows for rounding errors of the sum of ratios
 				t.Errorf("%.0f requests beyond the %d calls; the budget is %.0f", repeated, calls.Load(), most)
 			}
 			if repeated < most/10 {
@@ -71,7 +71,7 @@ func TestADeadServerGetsNoStorm(t *testing.T) {
 	}
 }
 
-// The retries of a fleet that restarts together are spread over the backoff.
+// If many clients fail at the same moment, their retries are spread over the backoff.
 func TestRetriesOfAFleetAreSpread(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const clients = 1000
@@ -115,7 +115,7 @@ func TestABudget(t *testing.T) {
 				t.Errorf("token %d: %s, want %s", i+1, got, want)
 			}
 		}
-		time.Sleep(time.Hour) // saves up no more than the burst
+		time.Sleep(time.Hour) // the budget must not grow beyond Burst
 		for i, want := range []string{"0s true", "0s true", "0s false"} {
 			if got := take(0); got != want {
 				t.Errorf("an hour later, token %d: %s, want %s", i+1, got, want)

@@ -11,7 +11,7 @@ import (
 	"github.com/failsafe-go/failsafe-go/circuitbreaker"
 )
 
-// A target is the state of one dependency. Parts that the options turn off are nil.
+// A target is the state for one dependency. Fields of parts that the options turn off are nil.
 type target struct {
 	name     string
 	shared   *shared
@@ -49,7 +49,7 @@ func newTarget(name string, s *shared) *target {
 	return t
 }
 
-// openFor returns how long the breaker will stay open; 0 if it is not open.
+// openFor returns the time until an open breaker becomes half-open; 0 if it is not open.
 func (t *target) openFor() time.Duration {
 	if t.breaker == nil {
 		return 0
@@ -57,7 +57,8 @@ func (t *target) openFor() time.Duration {
 	return t.breaker.RemainingDelay()
 }
 
-// admit waits for a slot as long as the options allow. Each permit must be returned with done.
+// admit waits for a slot as long as the options allow, or returns the error with which a policy rejects the try.
+// For each admitted try, done must be called.
 func (t *target) admit(ctx context.Context) (adaptivelimiter.Permit, error) {
 	if t.openFor() > 0 { // do not wait for a slot that could not be used
 		return nil, t.reject(ErrOpen)
@@ -75,7 +76,8 @@ func (t *target) admit(ctx context.Context) (adaptivelimiter.Permit, error) {
 			return nil, t.reject(ErrLimited)
 		}
 	}
-	// The breaker comes last, because a probe of a half-open breaker must end in success or failure.
+	// The breaker comes last, because a half-open breaker needs the result of each try that it admits, so no
+	// other policy may reject the try afterwards.
 	if t.breaker != nil && !t.breaker.TryAcquirePermit() {
 		t.leave(permit, false)
 		return nil, t.reject(ErrOpen)
@@ -83,7 +85,8 @@ func (t *target) admit(ctx context.Context) (adaptivelimiter.Permit, error) {
 	return permit, nil
 }
 
-// leave returns the slots.
+// leave returns the slots of bulkhead and limiter. If measured is true, the limiter takes the latency of the try
+// into account.
 func (t *target) leave(permit adaptivelimiter.Permit, measured bool) {
 	if t.bulkhead != nil {
 		t.bulkhead.ReleasePermit()
@@ -97,7 +100,7 @@ func (t *target) leave(permit adaptivelimiter.Permit, measured bool) {
 	}
 }
 
-// done records the result of an admitted try. Only an answered try measures latency: a refused
+// done records the result of an admitted try. The limiter uses only the latency of answered tries: a refused
 // connection is fast, but does not show how much load the dependency can take.
 func (t *target) done(ctx context.Context, permit adaptivelimiter.Permit, o *outcome) {
 	t.leave(permit, o.class == Answered && !o.abandoned)
@@ -118,9 +121,9 @@ func (t *target) done(ctx context.Context, permit adaptivelimiter.Permit, o *out
 	}
 }
 
-// unproven handles a try that shows nothing about the dependency. It counts it as a failure if the
-// breaker is half-open, because the try may be a probe: a probe that is never counted would keep its
-// permit for ever, and the breaker would stay half-open. Otherwise it counts nothing.
+// unproven handles a try that shows nothing about the dependency. Usually it counts nothing. If the breaker is
+// half-open, it counts a failure, because the try may be a probe: a probe that is never counted would keep its
+// permit for ever, and the breaker would stay half-open.
 func (t *target) unproven() {
 	if t.breaker.IsHalfOpen() {
 		t.breaker.RecordFailure()
@@ -129,13 +132,13 @@ func (t *target) unproven() {
 
 // targets holds the policies of at most max targets. A new target replaces the least recently used one.
 type targets struct {
-	root   *Policy // for no target; always kept
+	root   *Policy // the policy for the empty name; never dropped
 	create func(name string) *Policy
 	max    int
 
 	mu     sync.Mutex
 	byName map[string]*list.Element // elements hold a *Policy
-	order  list.List                // the most recently used first
+	order  list.List                // the most recently used element first
 }
 
 func newTargets(most int, create func(name string) *Policy) *targets {

@@ -16,13 +16,13 @@ import (
 // A Transport applies a policy to the requests of an http.Client, with a breaker, bulkhead and limiter
 // for each host (scheme, name and port).
 //
-//   - A request is repeated if it has an idempotent method (RFC 9110, section 9.2.2: GET, HEAD,
-//     OPTIONS, TRACE, PUT, DELETE), a header Idempotency-Key or X-Idempotency-Key, or
-//     a context of [WithIdempotent]; any other only if it was not sent.
-//   - A request with a body is repeated if it has a GetBody, which http.NewRequest sets for
-//     the readers of packages bytes and strings, or if HTTPOptions.BufferBody covers it.
-//   - The response of the last try is returned unchanged, even with a status of failure,
-//     unless there is a Fallback.
+//   - A request is repeated if it has an idempotent method (RFC 9110, section 9.2.2: GET, HEAD, OPTIONS, TRACE,
+//     PUT, DELETE), a header Idempotency-Key or X-Idempotency-Key, or a context of [WithIdempotent]; any other
+//     request is repeated only if it was not sent.
+//   - A request with a body is repeated only if it has a GetBody, which http.NewRequest sets for the readers of
+//     packages bytes and strings, or if the body is not larger than HTTPOptions.BufferBody.
+//   - The response of the last try is returned unchanged, even if its status is a failure, unless there is a
+//     Fallback.
 //   - The responses of other tries are closed. Up to 64 KiB of their bodies are read for up to 50 ms, so that
 //     the connection can be reused.
 //   - Requests whose scheme is neither http nor https are passed to the base unchanged.
@@ -68,7 +68,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		if resp != nil {
 			o.value, o.after = resp, retryAfter(resp.Header, time.Now())
 		}
-		if o.class = Answered; !body.broken.Load() { // otherwise the error is the caller's own, and says nothing about the host
+		if o.class = Answered; !body.broken.Load() { // if the request body cannot be read, the error says nothing about the host
 			o.class = t.options.Classify(resp, err)
 		}
 	}
@@ -82,7 +82,8 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func targetOf(u *url.URL) string { return u.Scheme + "://" + strings.ToLower(u.Host) }
 
-// CloseIdleConnections closes the idle connections of the base, for http.Client.CloseIdleConnections.
+// CloseIdleConnections closes the idle connections of the base transport. http.Client.CloseIdleConnections calls
+// it.
 func (t *Transport) CloseIdleConnections() {
 	if c, ok := t.base.(interface{ CloseIdleConnections() }); ok {
 		c.CloseIdleConnections()
@@ -104,8 +105,8 @@ func (t *Transport) fallback(req *http.Request, c *call, o *outcome) (*http.Resp
 	return resp, err
 }
 
-// send makes one try. Its context covers the time until the response's header arrives. After that the
-// body belongs to the caller and depends only on the request's own context.
+// send makes one try. ctx limits it until the response's header has arrived. After that, only the request's own
+// context limits reading the response body.
 func (t *Transport) send(ctx context.Context, req *http.Request, body *body, n int) (*http.Response, error) {
 	tryCtx, cancel := context.WithCancelCause(req.Context())
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
@@ -121,7 +122,7 @@ func (t *Transport) send(ctx context.Context, req *http.Request, body *body, n i
 		resp.Body = http.NoBody // a base other than net/http may leave it nil
 	}
 	if !stop() && err == nil {
-		// The context ended just when the header arrived.
+		// ctx ended when the header arrived, and has cancelled the response's context.
 		resp.Body.Close()
 		err = context.Cause(ctx)
 	}
@@ -143,7 +144,7 @@ func idempotent(req *http.Request) bool {
 	return req.Header.Get("Idempotency-Key") != "" || req.Header.Get("X-Idempotency-Key") != "" || isIdempotent(req.Context())
 }
 
-// A responseBody ends the context of its try once it is read or closed.
+// A responseBody cancels the context of its try once it has been read to the end or closed.
 type responseBody struct {
 	io.ReadCloser
 	cancel context.CancelCauseFunc
@@ -163,7 +164,8 @@ func (b *responseBody) Close() error {
 	return err
 }
 
-// An upgradedBody is the body of a response "101 Switching Protocols": the connection.
+// An upgradedBody is the body of a response "101 Switching Protocols". It is the connection, so it can also be
+// written.
 type upgradedBody struct {
 	responseBody
 	io.Writer
@@ -181,8 +183,8 @@ const (
 	drainTime  = 50 * time.Millisecond
 )
 
-// release closes a response that is not returned. To reuse its connection, the rest of the body must be
-// read, but without delaying the call: a goroutine does it, for a short time.
+// release closes a response that is not returned. For a connection to be reused, the rest of the body must be
+// read. A goroutine does this, for a short time, so that the call is not delayed.
 func release(o *outcome, reuse bool) {
 	resp, ok := o.value.(*http.Response)
 	if !ok {
@@ -200,18 +202,18 @@ func release(o *outcome, reuse bool) {
 	}()
 }
 
-// A body creates the request bodies of tries.
+// A body provides the request body for each try.
 type body struct {
 	first      io.ReadCloser
 	mu         sync.Mutex // a GetBody need not be safe for concurrent use by hedges
 	again      func() (io.ReadCloser, error)
 	replayable bool
-	used       atomic.Bool // first has been used
+	used       atomic.Bool // a try has used first
 	broken     atomic.Bool // the body could not be read or created again
 }
 
-// newBody reads a body without GetBody into memory, if it has at most limit bytes. It closes the body
-// if reading fails.
+// newBody returns the body of a request. If the request has no GetBody and its body at most limit bytes, it reads
+// the body into memory; if that fails, it closes the body and returns the error.
 func newBody(ctx context.Context, req *http.Request, limit int64) (*body, error) {
 	b := &body{first: req.Body, again: req.GetBody}
 	switch {
@@ -229,7 +231,7 @@ func newBody(ctx context.Context, req *http.Request, limit int64) (*body, error)
 	return b, nil
 }
 
-// A sourceBody records an error of the caller's reader.
+// A sourceBody sets body.broken if reading the caller's body fails.
 type sourceBody struct {
 	io.ReadCloser
 	body *body
@@ -243,8 +245,8 @@ func (s *sourceBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// buffer reads at most limit+1 bytes. If the body is longer, it puts back what it read. A slow reader
-// does not outlast ctx.
+// buffer reads at most limit+1 bytes. If the body is longer, the bytes read are put back in front of the rest. If
+// ctx ends first, it closes the body and returns the cause.
 func (b *body) buffer(ctx context.Context, limit int64) error {
 	type result struct {
 		data []byte
@@ -278,7 +280,8 @@ func (b *body) buffer(ctx context.Context, limit int64) error {
 	}
 }
 
-// next returns the body of try n. Only the first may be the request's own body, which its try closes.
+// next returns the request body for try n. Try 1 gets the first body, which the transport closes; later ones get
+// a new copy.
 func (b *body) next(n int) (io.ReadCloser, error) {
 	if n == 1 {
 		b.used.Store(true)
@@ -294,7 +297,7 @@ func (b *body) next(n int) (io.ReadCloser, error) {
 	return again, nil
 }
 
-// closeUnused closes the body of a request that was never sent, because RoundTrip must close it.
+// closeUnused closes the body if no try used it, because RoundTrip must close the request's body in any case.
 func (b *body) closeUnused() {
 	if b.first != nil && !b.used.Load() {
 		b.first.Close()

@@ -20,7 +20,8 @@ import (
 	"time"
 )
 
-// A base is a transport that reads the body and answers with a function of the try's number.
+// A base is the transport below the tested one. It reads the request body, and its answer is a function of the
+// number of the try.
 type base struct {
 	mu     sync.Mutex
 	answer func(n int, req *http.Request) (*http.Response, error)
@@ -71,7 +72,8 @@ func status(code int, header ...string) *http.Response {
 	return resp
 }
 
-// answers returns one of codes for each try; 0 is a reset connection, 1 a refused one.
+// answers returns a function for base.answer that answers each try with the next of codes, and repeats the last;
+// 0 is a reset connection, 1 a refused one.
 func answers(codes ...int) func(int, *http.Request) (*http.Response, error) {
 	return func(n int, _ *http.Request) (*http.Response, error) {
 		switch code := codes[min(n, len(codes))-1]; code {
@@ -111,7 +113,7 @@ func request(t testing.TB, method string, body io.Reader) *http.Request {
 }
 
 func TestRequestsThatAreRepeated(t *testing.T) {
-	stream := func() io.Reader { return io.MultiReader(strings.NewReader("stream")) } // a type for which http.NewRequest sets no GetBody
+	stream := func() io.Reader { return io.MultiReader(strings.NewReader("stream")) } // http.NewRequest sets no GetBody for this type
 	tests := map[string]struct {
 		method string
 		body   io.Reader
@@ -120,7 +122,7 @@ func TestRequestsThatAreRepeated(t *testing.T) {
 		buffer int64
 		codes  []int
 		tries  int
-		status int // 0: an error
+		status int // 0 if an error is expected
 		reason string
 	}{
 		"GET, reset, then fine":                         {codes: []int{0, 200}, tries: 2, status: 200},
@@ -311,7 +313,7 @@ func TestABodyIsNotBoundByTheTimeoutOfTheCall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// All contexts of the call have ended by now; the response must outlive them.
+		// All contexts of the call have ended by now; the response body must still be readable.
 		select {
 		case <-wait:
 		default:
@@ -356,7 +358,7 @@ func TestAnUpgradedConnectionCanBeWritten(t *testing.T) {
 	}
 }
 
-// A closing is a body that records whether it was closed.
+// A closing is a request body that records whether it was closed.
 type closing struct {
 	io.Reader
 	closed atomic.Bool

@@ -10,15 +10,14 @@
 //
 //   - RPCs of methods whose idempotency_level in the .proto file is NO_SIDE_EFFECTS or
 //     IDEMPOTENT, RPCs with a context of [resilience.WithIdempotent], and all RPCs if Options.Idempotent is set;
-//   - any other only if it was not sent, because there was no connection.
+//   - any other RPC only if it was not sent, because there was no connection.
 //
-// A streaming RPC is repeated until it is established, but never afterwards: the interceptor cannot
-// send again what the application sent. The application must handle later failures, and the breaker
-// does not count them. Timeouts of the policy end when the stream is established.
+// A streaming RPC is repeated only until it is established: after that, the interceptor cannot send again what
+// the application has sent. The application must handle later failures, and the breaker does not count them.
+// Timeouts of the policy end when the stream is established.
 //
-// The push-back of a server (trailer grpc-retry-pushback-ms, gRPC's proposal A6) has the effect of
-// Retry-After in HTTP. Do not also use the retries of gRPC's service config: the tries of both would
-// multiply.
+// A server's push-back (trailer grpc-retry-pushback-ms, gRPC's proposal A6) acts like Retry-After in HTTP. Do not
+// also use the retries of gRPC's service config: the tries of both would multiply.
 package grpcresilience
 
 import (
@@ -43,16 +42,16 @@ import (
 	"outrider.dev/resilience"
 )
 
-// Interceptors apply one policy to the RPCs of any number of connections. Each target of a
-// connection has a breaker, bulkhead and limiter of its own.
+// Interceptors apply one policy to the RPCs of any number of connections. Each target has its own breaker,
+// bulkhead and limiter; connections to the same target share them.
 type Interceptors struct {
 	policy     *resilience.Policy
 	idempotent bool // all RPCs may be repeated
 }
 
-// New returns interceptors, or an error that names every invalid option. Hedges are unsupported,
-// because two tries would write to the same reply. Options.Single is implied. Options.Classify receives
-// status errors; its default is [Classify].
+// New returns interceptors, or an error that names every invalid option. Hedges are unsupported, because two
+// tries would write to the same reply. Options.Single is always set. Options.Classify receives status errors; its
+// default is [Classify].
 func New(o resilience.Options) (*Interceptors, error) {
 	var unsupported error
 	if o.Hedge != nil {
@@ -91,7 +90,7 @@ func (i *Interceptors) DialOptions() []grpc.DialOption {
 //	INTERNAL, UNKNOWN, DATA_LOSS                Failed
 //	all others                                  Answered
 //
-// UNAVAILABLE is Absent if there was no connection for the RPC, regardless of Options.Classify.
+// If there was no connection for the RPC, UNAVAILABLE is Absent, whatever Options.Classify returns.
 func Classify(err error) resilience.Class {
 	switch status.Code(err) {
 	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled:
@@ -118,8 +117,7 @@ func (i *Interceptors) Unary(ctx context.Context, method string, req, reply any,
 func (i *Interceptors) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *grpc.ClientConn, method string, open grpc.Streamer, opts ...grpc.CallOption) (grpc.ClientStream, error) {
 	var opened *stream
 	_, err := resilience.Do(i.context(ctx, method), i.policy.For(cc.Target()), func(try context.Context) (struct{}, error) {
-		// The stream outlives the try. The try's context may end the stream only until it is
-		// established.
+		// The stream outlives the try, so the try's context may end the stream only until it is established.
 		streamCtx, cancel := context.WithCancel(ctx)
 		stop := context.AfterFunc(try, cancel)
 		var t attempt
@@ -135,7 +133,7 @@ func (i *Interceptors) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *gr
 		return struct{}{}, nil
 	})
 	if err != nil {
-		if opened != nil { // the deadline passed at the same moment
+		if opened != nil { // the deadline passed when the stream had just been opened
 			opened.cancel()
 		}
 		return nil, statusError(err)
@@ -143,7 +141,7 @@ func (i *Interceptors) Stream(ctx context.Context, desc *grpc.StreamDesc, cc *gr
 	return opened, nil
 }
 
-// context marks the context of an RPC that may be repeated.
+// context returns ctx, with the mark of [resilience.WithIdempotent] if the method is declared as idempotent.
 func (i *Interceptors) context(ctx context.Context, method string) context.Context {
 	if !i.idempotent && declaredIdempotent(method) {
 		return resilience.WithIdempotent(ctx)
@@ -175,9 +173,9 @@ func (t *attempt) options(opts []grpc.CallOption) []grpc.CallOption {
 	return append(slices.Clip(opts), grpc.Peer(&t.peer), grpc.Trailer(&t.trailer))
 }
 
-// result adds to a status error whether the RPC was sent, and when to retry. If there was no peer,
-// there was no connection, so nothing was sent. The error's text would not prove that, because the
-// server may have passed on an error of another server.
+// result wraps a status error with two facts: whether the RPC was not sent, and the time before a retry. Without
+// a peer there was no connection, so nothing was sent. The text of the error does not prove that, because the
+// server may have passed on the error of another server.
 func (t *attempt) result(err error) error {
 	if err == nil {
 		return nil
@@ -203,7 +201,7 @@ func pushback(v string) time.Duration {
 	}
 }
 
-// A tryError is the status error of a try, seen only by the policy.
+// A tryError is the status error of a try. Only the policy gets it; the application gets the error that it wraps.
 type tryError struct {
 	error
 	unsent bool
@@ -244,7 +242,7 @@ func statusError(err error) error {
 	}
 }
 
-// A stream releases its context when it ends.
+// A stream cancels its context when the RPC ends.
 type stream struct {
 	grpc.ClientStream
 	cancel  context.CancelFunc

@@ -28,7 +28,7 @@ import (
 	"outrider.dev/resilience/grpcresilience"
 )
 
-// A server answers RPCs by their number, with a function. Its methods need no .proto file.
+// A server answers each RPC with a function, which gets the number of the RPC. It accepts any method.
 type server struct {
 	addr  string
 	calls atomic.Int32
@@ -167,7 +167,7 @@ func TestUnary(t *testing.T) {
 
 func TestAnRPCThatWasNotSentIsRepeated(t *testing.T) {
 	server := newServer(t, nil)
-	other, err := net.Dial("tcp", server.addr) // nothing listens on the local port of this connection, and no other process can get it
+	other, err := net.Dial("tcp", server.addr) // the local port of this connection has no listener, and the kernel gives it to no other process
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -255,7 +255,7 @@ func TestAStreamOutlivesTheTimeoutsOfThePolicy(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 	stream.CloseSend()
-	for range 2 { // the contexts of the call have ended
+	for range 2 { // the stream must work although the contexts of the call have ended
 		next <- struct{}{}
 		if err := stream.RecvMsg(&emptypb.Empty{}); err != nil {
 			t.Fatal(err)
@@ -278,7 +278,7 @@ func TestWrongOptions(t *testing.T) {
 	}
 }
 
-// A client of a service whose .proto file is compiled in.
+// The .proto file of the service is compiled into the client, so its idempotent methods are known.
 func Example() {
 	calls, err := grpcresilience.New(resilience.ForStart("orders"))
 	if err != nil {

@@ -13,7 +13,7 @@ func FuzzPushback(f *testing.F) {
 	})
 }
 
-// Method names come from the application, which may proxy requests of others.
+// Any method name must be accepted: the application may be a proxy, which takes names from its clients.
 func FuzzMethod(f *testing.F) {
 	for _, seed := range []string{"", "/", "/a.B/C", "//", "/grpc.health.v1.Health/Check", "/\xff/x"} {
 		f.Add(seed)

@@ -12,9 +12,9 @@
 //	resilience.decisions      counter, {decision}    policy, decision, reason
 //	resilience.limit          gauge, {try}           policy, the adaptive limit that was set last
 //
-// with the attributes resilience.policy, resilience.outcome (a class of package resilience, or
-// "canceled", "timeout", "rejected"), resilience.decision and resilience.reason. There is no attribute
-// for the target, because the number of its values is not bounded. The log contains the target.
+// with the attributes resilience.policy, resilience.outcome (a class of package resilience, or "canceled",
+// "timeout", "rejected"), resilience.decision and resilience.reason. There is no attribute for the target,
+// because the number of targets is not bounded. The log contains the target.
 package otelresilience
 
 import (
