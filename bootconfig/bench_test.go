@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// BenchmarkGet measures the cost of reading the configuration, with one processor and with all.
+// BenchmarkGet measures the time of Config.Get, from one goroutine and from all processors at once.
 func BenchmarkGet(b *testing.B) {
 	c, err := Open(b.Context(), Options[settings]{Provider: script(hang)})
 	if err != nil {

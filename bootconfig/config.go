@@ -15,19 +15,19 @@ import (
 // A Config holds the configuration that is in use. Many goroutines may call its methods.
 type Config[T any] struct {
 	o       Options[T]
-	store   *store // nil: the last good document is not stored
+	store   *store // nil if the last good document is not stored
 	current atomic.Pointer[Snapshot[T]]
 	errors  chan error
 
 	ctx     context.Context
 	end     context.CancelFunc
-	stopped sync.WaitGroup // the refresh, and the writer of the store
+	stopped sync.WaitGroup // waits for the refresh goroutine and the writer of the store
 	fresh   chan struct{}  // closed once a document of the provider is in use
 
 	mu        sync.Mutex
 	listeners map[*listener[T]]struct{}
 
-	// Only the refresh uses the fields below.
+	// Only the refresh goroutine uses the fields below.
 	seen     seen
 	inUse    [sha256.Size]byte // hash of the provider's document in use, or of the last good document
 	late     <-chan fetched[T] // the result of a provider that did not return in time
@@ -76,7 +76,8 @@ func Open[T any](ctx context.Context, options Options[T]) (*Config[T], error) {
 	return c, nil
 }
 
-// start finds the initial value. An error concerns the program's own documents.
+// start finds the initial value. It fails only if the program's own value ([Options].Embedded or Default) is
+// invalid.
 func (c *Config[T]) start() (Snapshot[T], error) {
 	own, err := c.own()
 	if err != nil {
@@ -105,7 +106,7 @@ func (c *Config[T]) start() (Snapshot[T], error) {
 	return own, nil
 }
 
-// own returns the program's own value, which must be valid.
+// own returns the value of Options.Embedded or Options.Default. It fails if that is invalid.
 func (c *Config[T]) own() (s Snapshot[T], err error) {
 	if c.o.Embedded != nil {
 		v, err := c.o.value(c.o.Embedded)
@@ -121,7 +122,8 @@ func (c *Config[T]) own() (s Snapshot[T], err error) {
 	return Snapshot[T]{Value: v, Source: FromDefault}, nil
 }
 
-// lastGood returns the value of the last good document. The first fetch sends its version.
+// lastGood returns the value of the last good document. If that came from the same provider, the first fetch
+// sends its version.
 func (c *Config[T]) lastGood() (s Snapshot[T], err error) {
 	if c.store == nil {
 		return s, fs.ErrNotExist
@@ -159,16 +161,16 @@ func (c *Config[T]) file() (s Snapshot[T], err error) {
 	return s, err
 }
 
-// Get returns the value in use. It does not block or allocate. Data that the value refers to, such as
-// maps, is shared and must not be changed.
+// Get returns the value in use. It does not block or allocate. Callers share the data to which the value refers,
+// such as maps, and must not change it.
 func (c *Config[T]) Get() T { return c.current.Load().Value }
 
-// Snapshot returns the value in use with its source, version, age and present error. It does not block.
+// Snapshot returns the value in use with its source, version, age and current error. It does not block.
 func (c *Config[T]) Snapshot() Snapshot[T] { return *c.current.Load() }
 
-// Wait blocks until a document of the provider is in use, or the provider has confirmed the document in
-// use; later calls return at once. If ctx ends first, or the Config is closed, the error wraps the
-// cause and the last failure, and the value in use stays usable.
+// Wait blocks until a document of the provider is in use, or the provider has confirmed the document in use;
+// later calls return at once. If ctx ends first, or the Config is closed, the error wraps the cause and the last
+// failure. The value in use stays usable.
 func (c *Config[T]) Wait(ctx context.Context) error {
 	select {
 	case <-c.fresh: // even if ctx has ended
@@ -190,9 +192,9 @@ func (c *Config[T]) Wait(ctx context.Context) error {
 	return fmt.Errorf("waiting for %s: %w", c.o.Provider, cause)
 }
 
-// Close ends the refresh, and calls of functions of [Config.OnChange]. It waits until the last good
-// document is written, at most Options.Timeout, but not for running calls of the program's own
-// functions. The value in use stays readable. Close can be called more than once.
+// Close stops fetching; functions of [Config.OnChange] are not called any more. It waits until the last good
+// document is written (at most Options.Timeout), but not for functions of the program that are still running. The
+// value in use stays readable. Close can be called more than once.
 func (c *Config[T]) Close() {
 	c.end()
 	stopped := make(chan struct{})
@@ -205,7 +207,6 @@ func (c *Config[T]) Close() {
 	}
 }
 
-// refresh fetches until the Config is closed.
 func (c *Config[T]) refresh() {
 	p := pace{refresh: c.o.Refresh, wait: c.o.LongPoll, random: rand.Float64}
 	timer := time.NewTimer(0)
@@ -222,7 +223,6 @@ func (c *Config[T]) refresh() {
 	}
 }
 
-// A fetched is the result of one fetch.
 type fetched[T any] struct {
 	document Document
 	sum      [sha256.Size]byte
@@ -263,7 +263,7 @@ func (c *Config[T]) refreshOnce() (changed bool, err error) {
 	return false, nil
 }
 
-// confirm records that the last document is current.
+// confirm records that the provider's last document is still current.
 func (c *Config[T]) confirm() {
 	c.publish(func(s *Snapshot[T]) {
 		s.Failures, s.Err = 0, c.seen.rejected
@@ -289,7 +289,7 @@ func (c *Config[T]) take(f fetched[T]) {
 		return
 	}
 	c.inUse = f.sum
-	c.keep(f.document) // before publishing: a caller that sees the document may close the Config, and Close writes only what was kept
+	c.keep(f.document) // before publish: a caller that sees the document may call Close, which writes only documents that were passed to keep
 	now := time.Now()
 	c.publish(func(s *Snapshot[T]) {
 		*s = Snapshot[T]{
@@ -301,7 +301,7 @@ func (c *Config[T]) take(f fetched[T]) {
 	c.markFresh()
 }
 
-// keep makes the store write a document, and does not wait for it.
+// keep passes a document to the store, which writes it in the background.
 func (c *Config[T]) keep(d Document) {
 	if c.store != nil {
 		c.store.keep(record{header: header{From: c.o.Provider.String(), Version: d.Version, Fetched: time.Now()}, document: d.Data})
@@ -315,15 +315,15 @@ func (c *Config[T]) markFresh() {
 	}
 }
 
-// publish replaces the snapshot by a changed copy. Only the refresh calls it.
+// publish replaces the snapshot by a changed copy. Only the refresh goroutine calls it.
 func (c *Config[T]) publish(change func(*Snapshot[T])) {
 	s := *c.current.Load()
 	change(&s)
 	c.current.Store(&s)
 }
 
-// fetch calls the provider, decodes and validates. It returns at most a second after the deadline, even
-// if the provider, the decoder or the validation does not.
+// fetch gets a document from the provider, decodes and validates it. It returns at most a second after the
+// deadline, even if the provider, the decoder or the validation hangs.
 func (c *Config[T]) fetch() fetched[T] {
 	if c.late != nil {
 		select {
@@ -348,8 +348,8 @@ func (c *Config[T]) fetch() fetched[T] {
 		return f
 	case <-ctx.Done():
 	}
-	// ctx also ends when the Config is closed, and the result may be there already. A provider that
-	// returns at its deadline has a better error.
+	// Wait a second longer, because the error of a provider that returns at its deadline says more than ours. If
+	// the Config was closed, take a result that is already there.
 	grace := time.NewTimer(time.Second)
 	defer grace.Stop()
 	select {

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// settings are valid if Twice is twice N, so a torn document is never valid.
+// settings are valid only if Twice is 2*N, so a mixture of two documents is invalid.
 type settings struct {
 	N, Twice int
 	Names    map[string]int `json:",omitempty"`
@@ -36,13 +36,13 @@ func good(n int) []byte {
 	return data
 }
 
-// A script is a provider that calls its function for each answer.
+// A script is a provider whose Fetch is the function.
 type script func(ctx context.Context, r Request) (Document, error)
 
 func (s script) Fetch(ctx context.Context, r Request) (Document, error) { return s(ctx, r) }
 func (s script) String() string                                         { return "script" }
 
-// steps answers each fetch with the next step, and repeats the last one.
+// steps returns a script whose nth fetch calls the nth of all; after the last one it repeats that.
 func steps(all ...script) script {
 	var n atomic.Int64
 	return func(ctx context.Context, r Request) (Document, error) {
@@ -64,7 +64,8 @@ func hang(ctx context.Context, _ Request) (Document, error) {
 	return Document{}, ctx.Err()
 }
 
-// collected is a list of errors that a test reads when the bubble is idle.
+// collected is a list of errors for Options.OnError. A test reads it when all other goroutines of the synctest
+// bubble are idle.
 type collected struct {
 	mu  sync.Mutex
 	all []string
@@ -138,8 +139,8 @@ func TestAnOptionThatCannotWorkIsAnErrorOfOpen(t *testing.T) {
 	}
 }
 
-// Open takes the first source that is valid, in the order of preference, and skips bad and missing
-// ones.
+// Open takes the value from the first valid source, in the order of the package comment, and skips bad and
+// missing sources.
 func TestTheStartTakesTheFirstGoodSource(t *testing.T) {
 	stored := func(n int, schema string) func(*testing.T, string) {
 		return func(t *testing.T, path string) {
@@ -202,8 +203,8 @@ func TestTheStartTakesTheFirstGoodSource(t *testing.T) {
 	}
 }
 
-// Whatever the provider returns, a good value stays until the next good one, and the fetch after a bad
-// answer works.
+// Whatever the provider returns, a good value stays in use until the next good one, and a bad answer does not
+// prevent later fetches.
 func TestABadAnswerNeverReplacesAGoodValue(t *testing.T) {
 	tests := map[string]struct {
 		bad      script
@@ -291,12 +292,12 @@ func TestABadAnswerNeverReplacesAGoodValue(t *testing.T) {
 	}
 }
 
-// A rejected document is reported once, and stays in Snapshot.Err while the centre serves it.
+// A rejected document is reported once, and its error stays in Snapshot.Err while the server returns it.
 func TestARejectedDocumentIsReportedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reported collected
 		var asked []string
-		var back atomic.Bool // the centre serves the first document again
+		var back atomic.Bool // the server returns the first document again
 		c := open(t, Options[settings]{
 			Provider: script(func(_ context.Context, r Request) (Document, error) {
 				asked = append(asked, r.Version)
@@ -318,7 +319,7 @@ func TestARejectedDocumentIsReportedOnce(t *testing.T) {
 		if s := c.Snapshot(); s.Err == nil || s.Value.N != 1 || s.Generation != 2 {
 			t.Errorf("%+v", s)
 		}
-		// The centre returns to the document in use: nothing changes, and the error is gone.
+		// The server returns the document in use again: the value does not change, and the error is gone.
 		back.Store(true)
 		time.Sleep(2 * time.Minute)
 		if s := c.Snapshot(); s.Err != nil || s.Generation != 2 || s.Version != "1" {
@@ -398,8 +399,8 @@ func TestListenersGetTheLastValueInOrder(t *testing.T) {
 			})
 		}
 		release := make(chan struct{})
-		// In the bubble no time passes until the slow listener sleeps, so all of them begin with 0, or
-		// with 1.
+		// In the synctest bubble no time passes until the slow listener sleeps, so all listeners begin with
+		// generation 0, or all with 1.
 		listen("fast", func(int) {})
 		listen("panics", func(n int) { panic(fmt.Sprint("at ", n)) })
 		listen("blocks", func(n int) {
@@ -445,9 +446,10 @@ func TestListenersGetTheLastValueInOrder(t *testing.T) {
 	})
 }
 
-// A value must share nothing with the previous value, because the decoder writes into maps.
+// A value must share no maps with the previous value, because the decoder would write into the map that is in
+// use.
 func TestDocumentsDoNotShareTheDefault(t *testing.T) {
-	later := func(ctx context.Context, r Request) (Document, error) { // later than the test reads the default
+	later := func(ctx context.Context, r Request) (Document, error) { // only after the test has read the default
 		time.Sleep(time.Second)
 		return serve("1", []byte(`{"Names":{"a":1}}`))(ctx, r)
 	}
@@ -466,8 +468,8 @@ func TestDocumentsDoNotShareTheDefault(t *testing.T) {
 	})
 }
 
-// After a restart, the version of the last good document is sent to the centre from which it came, and
-// to no other.
+// After a restart, the version of the last good document is sent only to the provider from which the document
+// came.
 func TestTheVersionOutlivesTheProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "last")
 	var asked []string

@@ -8,14 +8,15 @@ import (
 	"io"
 )
 
-// JSON decodes one JSON value over the present content of into. It ignores fields that T does not have.
-// The value null, which would change nothing, is an error, and so is anything after the value.
+// JSON decodes one JSON value into *into, whose fields keep their values if the document lacks them. It ignores
+// fields that T does not have. The value null, which would change nothing, is an error, and so is anything after
+// the value.
 func JSON[T any](data []byte, into *T) error {
 	return decodeJSON(json.NewDecoder(bytes.NewReader(data)), data, into)
 }
 
-// StrictJSON is [JSON], but a field that T does not have is an error. Every running program must then
-// know a field before the centre serves it.
+// StrictJSON is like [JSON], but a field that T does not have is an error. So every running program must know a
+// field before the server sends it.
 func StrictJSON[T any](data []byte, into *T) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

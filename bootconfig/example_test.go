@@ -13,13 +13,13 @@ import (
 	"outrider.dev/bootconfig"
 )
 
-// Logging holds the settings that come from the configuration centre.
+// Logging holds the settings that come from the configuration server.
 type Logging struct {
 	Level slog.Level `json:"level"`
 }
 
-// A log library starts with the program's level, and switches to the centre's when it arrives: with the
-// same logger, and without a restart.
+// A logger starts with the program's level, and changes to the server's level when that arrives, without a
+// restart.
 func Example_logging() {
 	centre := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("ETag", `"7"`)
@@ -67,7 +67,7 @@ func Example_logging() {
 	// Output: level=DEBUG msg="the centre's level is in use" version="\"7\""
 }
 
-// A program that must not run with an outdated value waits for the centre, with a limit.
+// A program that must not run with an outdated value waits for the server, with a deadline.
 func ExampleConfig_Wait() {
 	config, err := bootconfig.Open(context.Background(), bootconfig.Options[Logging]{Provider: away{}})
 	if err != nil {
@@ -84,7 +84,7 @@ func ExampleConfig_Wait() {
 	// Output: going on with the default
 }
 
-// away is a custom provider whose centre is unreachable.
+// away is a custom provider whose server is unreachable.
 type away struct{}
 
 func (away) String() string { return "a centre that is away" }

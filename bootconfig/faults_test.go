@@ -18,11 +18,11 @@ import (
 	"time"
 )
 
-// A process with this variable runs inside the namespaces of TestRealFaults.
+// insideEnv is set in the process that TestRealFaults starts in namespaces of its own.
 const insideEnv = "BOOTCONFIG_TEST_INSIDE"
 
-// The faults are real: of the kernel's network and disk, in namespaces of a separate process, so that
-// nothing outside changes and nothing is left behind.
+// The test makes real faults of the network and of the disk. A separate process makes them in namespaces of its
+// own, which end with it, so nothing outside them changes.
 func TestRealFaults(t *testing.T) {
 	if os.Getenv(insideEnv) != "" {
 		t.Skip("this is the process inside; TestInsideTheNamespaces has the cases")
@@ -76,8 +76,8 @@ func refreshUntil(t *testing.T, c *Config[settings], what string, done func(erro
 	t.Fatalf("%s did not come in 100 refreshes; the last error is %v", what, c.Snapshot().Err)
 }
 
-// halfOpen drops the packets of the open connection, so that neither end notices. The fetch on it fails
-// at its deadline, and the next fetch must not reuse it.
+// halfOpen drops the packets of the open connection, so that neither end notices that it is broken. The fetch on
+// this connection fails at its deadline, and the next fetch must use a new connection.
 func halfOpen(t *testing.T) {
 	if _, err := exec.LookPath("nft"); err != nil {
 		t.Skip("needs nft, of nftables: ", err)
@@ -109,7 +109,8 @@ func halfOpen(t *testing.T) {
 	}
 }
 
-// diskFull checks that changes come into use while the disk is full, and that the last one is on disk after that.
+// diskFull checks that changes come into use while the disk is full, and that the last one is written once there
+// is space.
 func diskFull(t *testing.T) {
 	dir := t.TempDir()
 	command(t, "mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", dir)
@@ -125,13 +126,14 @@ func diskFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	// The refresh of c hangs. The test makes the refreshes of another Config that shares its store.
+	// The refresh goroutine of c hangs in its provider. The test itself refreshes another Config, which shares
+	// the store of c.
 	driven := &Config[settings]{o: c.o, ctx: c.ctx, end: c.end, fresh: make(chan struct{}), store: c.store, listeners: map[*listener[settings]]struct{}{}}
 	driven.o.Provider = provider
 	driven.current.Store(&Snapshot[settings]{Generation: 1})
 	written := func() bool { return c.store.next.Load() == nil }
 	refreshUntil(t, driven, "document 1 on disk", func(error) bool { return written() })
-	os.WriteFile(fill, make([]byte, 1<<20), 0o600) // as much as there is room for
+	os.WriteFile(fill, make([]byte, 1<<20), 0o600) // writes until the disk is full
 	n = 2
 	refreshUntil(t, driven, "a report of the disk", func(error) bool {
 		reported.mu.Lock()
@@ -145,7 +147,7 @@ func diskFull(t *testing.T) {
 		t.Errorf("document %d is on disk; want 1", got)
 	}
 	got := temps(t, dir)
-	for range 500 { // a write may be in progress: each refresh retries
+	for range 500 { // each refresh retries a failed write; one may be in progress
 		if len(got) == 0 {
 			break
 		}

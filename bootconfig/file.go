@@ -16,17 +16,16 @@ import (
 	"unicode/utf8"
 )
 
-// File is a provider for a file, such as one from a mounted ConfigMap or Secret, or for a folder.
+// File is a provider that reads a file, for example from a mounted ConfigMap or Secret, or all files of a folder.
 // Create it with [NewFile] or [NewFolder].
 //
-// It is for files that are replaced as a whole, by a rename, as the kubelet, most editors and "mv" do.
-// A file that is written in place may be read when it is half written; if that decodes, it is used
-// until the next check.
+// It is for files that are replaced as a whole, by a rename, as the kubelet, most editors and "mv" do. A file
+// that is written in place may be read half-written; if that half decodes, it is used until the next check.
 //
-// With a long poll it checks the file's metadata every second, so a change is in use within a second;
-// otherwise it checks every Options.Refresh. It does not use inotify, because a node has few instances
-// (128 per user by default) and network file systems do not support it. A stat per second costs less
-// than handling these cases in addition.
+// With a long poll it checks the file's metadata every second, so a change is in use within a second; otherwise
+// it checks every Options.Refresh. It does not use inotify, because a node has few inotify instances (128 per
+// user by default) and network file systems do not support it. It would then have to poll anyway, and a stat per
+// second is cheap.
 type File struct {
 	path   string
 	folder bool
@@ -71,7 +70,7 @@ func (f *File) Fetch(ctx context.Context, r Request) (Document, error) {
 	defer tick.Stop()
 	last := ""
 	for {
-		// Read a file only if its metadata have changed; its content then decides.
+		// Read the file only if its metadata have changed, and return only if its content has.
 		if now := f.metadata(); now != last || last == "" {
 			last = now
 			d, err := f.read(r.MaxSize)
@@ -90,7 +89,8 @@ func (f *File) Fetch(ctx context.Context, r Request) (Document, error) {
 	}
 }
 
-// metadata returns a text that changes when the visible metadata of the file change.
+// metadata returns a text that changes when the path, size, modification time or mode of a file changes, or when
+// it cannot be read.
 func (f *File) metadata() string {
 	resolved, err := filepath.EvalSymlinks(f.path)
 	if err != nil {
@@ -157,8 +157,8 @@ func encodeObject(all map[string]string) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// files returns the names of the files, and the folder that contains them. The kubelet replaces that
-// folder as a whole.
+// files returns the names of the files, and the folder that contains them. In a ConfigMap that the kubelet
+// mounts, this is the target of the link "..data", which the kubelet replaces as a whole.
 func (f *File) files() (root string, names []string, err error) {
 	root = f.path
 	if data, err := filepath.EvalSymlinks(filepath.Join(f.path, "..data")); err == nil {

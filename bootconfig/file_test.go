@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// A mount is a folder like a ConfigMap that the kubelet mounts: the files are links through ..data, and
-// a change renames that link.
+// A mount imitates a ConfigMap that the kubelet mounts: the files are links through the link ..data, and a change
+// replaces ..data by a rename.
 type mount struct {
 	t   *testing.T
 	dir string
@@ -77,7 +77,7 @@ func TestAMountedConfigMap(t *testing.T) {
 			if _, err := f.Fetch(t.Context(), Request{MaxSize: 5}); !errors.Is(err, ErrTooLarge) {
 				t.Errorf("of at most 5 bytes: %v", err)
 			}
-			// The change happens while the fetch is held, in virtual time.
+			// The change happens while the fetch waits, in virtual time.
 			synctest.Test(t, func(t *testing.T) {
 				go func() {
 					time.Sleep(90 * time.Second)
@@ -99,7 +99,7 @@ func TestAMountedConfigMap(t *testing.T) {
 	}
 }
 
-// A folder without links, and files that are no documents.
+// NewFile, NewFolder and Fetch report paths and files that cannot be documents.
 func TestFilesThatAreNoDocuments(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := NewFile(dir); err == nil || !strings.Contains(err.Error(), "use NewFolder") {

@@ -25,7 +25,7 @@ func FuzzParseRecord(f *testing.F) {
 		}
 		again, err := encodeRecord(r, schema)
 		if err != nil {
-			return // written in canonical form, the header would exceed its limit
+			return // the header exceeds its limit when it is written in canonical form
 		}
 		back, err := parseRecord(again, schema)
 		if err != nil || !bytes.Equal(back.document, r.document) || back.Version != r.Version || back.From != r.From {
@@ -48,7 +48,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// Any centre's Retry-After results in a time between zero and an hour.
+// Whatever Retry-After a server sends, the result is between zero and an hour.
 func FuzzRetryAfter(f *testing.F) {
 	for _, s := range []string{"", "0", "120", "-1", "99999999999999999999", "9223372036854775807", "Sun, 06 Nov 1994 08:49:37 GMT", "Fri, 31 Dec 9999 23:59:59 GMT"} {
 		f.Add(s)

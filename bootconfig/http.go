@@ -16,28 +16,27 @@ import (
 type HTTPOptions struct {
 	// Header is sent with each request. Errors never contain its values.
 	Header http.Header
-	// Authorize is called with each request before it is sent. It can set credentials that change, such
-	// as a token in a file. Its error ends the fetch and must not contain secrets.
+	// Authorize is called with each request before it is sent. It can set credentials that change, such as a
+	// token in a file. An error of Authorize ends the fetch; it must not contain secrets.
 	Authorize func(*http.Request) error
-	// Transport replaces the transport that this package creates, for example to use client
-	// certificates. The default is like that of package net/http, with the environment's proxies.
+	// Transport replaces the transport that this package creates, for example to use client certificates. The
+	// default is like http.DefaultTransport, which uses the proxies from the environment.
 	Transport http.RoundTripper
 	// PlaintextCredentials allows Header and Authorize with an http:// address other than a loopback
 	// address.
 	PlaintextCredentials bool
 }
 
-// HTTP fetches a document by GET. Create it with [NewHTTP].
+// HTTP is a provider that fetches a document by GET. Create it with [NewHTTP].
 //
-// The version is the ETag, sent as If-None-Match. A document of a centre without ETags is fetched in
-// full each time, and unchanged bytes change nothing. A long poll is sent as "Prefer: wait=SECONDS"
-// (RFC 7240, section 4.3): a centre that supports it answers with 304 when the time is over, or as soon
-// as the document has another ETag.
+// The version is the ETag, sent as If-None-Match. A document of a server without ETags is fetched in full each
+// time; if its bytes are the same, nothing changes. A long poll is sent as "Prefer: wait=SECONDS" (RFC 7240,
+// section 4.3). A server that supports it answers with the document as soon as that has another ETag, or with 304
+// when the time is over.
 //
-// Only status 200 brings a document. At most three redirects are followed, and only to the same scheme,
-// host and port, because the headers are sent along. An answer whose complete form cannot be told from
-// an interrupted one (HTTP/1 without Content-Length, chunks or compression) is refused. Retry-After is
-// respected.
+// Only a response with status 200 is a document. At most three redirects are followed, and only to the same
+// scheme, host and port, because the headers are sent along. A response that may have been cut off without any
+// sign (HTTP/1 without Content-Length, chunks or compression) is refused. Retry-After is respected.
 type HTTP struct {
 	address *url.URL
 	name    string
@@ -45,8 +44,7 @@ type HTTP struct {
 	client  http.Client
 }
 
-// NewHTTP returns a provider for an http:// or https:// address. The error says which option is
-// unusable.
+// NewHTTP returns a provider for an http:// or https:// address. The error names an invalid option.
 func NewHTTP(address string, o HTTPOptions) (*HTTP, error) {
 	u, err := url.Parse(address)
 	if err != nil { // err may quote a password
@@ -107,7 +105,7 @@ func (h *HTTP) Fetch(ctx context.Context, r Request) (Document, error) {
 	}
 	response, err := h.client.Do(request)
 	if err != nil {
-		h.client.CloseIdleConnections() // otherwise a dead HTTP/2 connection would be reused
+		h.client.CloseIdleConnections() // otherwise the next fetch would reuse a dead HTTP/2 connection
 		return Document{}, withoutAddress(err)
 	}
 	defer response.Body.Close()
@@ -118,7 +116,7 @@ func (h *HTTP) Fetch(ctx context.Context, r Request) (Document, error) {
 	return d, err
 }
 
-// document reads the document from an answer.
+// document reads the document from a response. Status 304 becomes [ErrUnchanged].
 func document(response *http.Response, r Request) (Document, error) {
 	switch response.StatusCode {
 	case http.StatusOK:
@@ -147,8 +145,8 @@ func document(response *http.Response, r Request) (Document, error) {
 	return Document{Version: response.Header.Get("ETag"), Data: data}, nil
 }
 
-// sameOrigin refuses a redirect to another origin, to which the headers of the first request must not
-// be sent.
+// sameOrigin refuses a redirect to another origin, because the headers of the first request may be secret, and
+// more than three redirects.
 func sameOrigin(request *http.Request, via []*http.Request) error {
 	from := via[0].URL
 	if request.URL.Scheme != from.Scheme || request.URL.Host != from.Host {

@@ -34,7 +34,7 @@ func TestAnAddressThatCannotWorkIsAnErrorOfNewHTTP(t *testing.T) {
 	tests := map[string]struct {
 		address string
 		o       HTTPOptions
-		want    string // part of the error; "": the options are valid
+		want    string // part of the error; "" if the options are valid
 	}{
 		"https":                           {"https://centre.example/a", secret, ""},
 		"plain, nothing to hide":          {"http://centre.example/a", HTTPOptions{}, ""},
@@ -60,7 +60,7 @@ func TestAnAddressThatCannotWorkIsAnErrorOfNewHTTP(t *testing.T) {
 	}
 }
 
-// raw answers each connection with the given bytes, and closes it.
+// raw starts a server that writes the given bytes to each connection and closes it, and returns its URL.
 func raw(t *testing.T, answer string) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -135,7 +135,7 @@ func TestAnswersOfACentre(t *testing.T) {
 	}
 }
 
-// A centre supports ETags and long poll as the package comment describes.
+// A centre is a configuration server with ETags and long poll, as the comment of [HTTP] describes.
 type centre struct {
 	mu      sync.Mutex
 	version int
@@ -190,7 +190,7 @@ func TestALongPollBringsChanges(t *testing.T) {
 	})
 	changes := make(chan int, 100)
 	config.OnChange(func(s Snapshot[settings]) { changes <- s.Value.N })
-	if n := <-changes; n == 0 { // 0 is the value at the start; the first document follows
+	if n := <-changes; n == 0 { // 0 is the value before the first document
 		<-changes
 	}
 	for n := 2; n <= 5; n++ {
@@ -210,11 +210,11 @@ func TestALongPollBringsChanges(t *testing.T) {
 	}
 }
 
-// The test makes 10,000 refreshes with a centre that fails in random ways. No value is ever torn or
-// invalid, in memory or on disk, and after a good answer its value is in use.
+// The test refreshes 10,000 times from a server that fails at random. No value in memory or on disk is ever
+// incomplete or invalid, and after a good answer its value is in use.
 func TestTenThousandRefreshesWithFaults(t *testing.T) {
 	const refreshes = 10_000
-	var mu sync.Mutex // guards the following variables, because an abandoned request may be answered at the same time as the next
+	var mu sync.Mutex // guards the variables below: the handler may still answer an abandoned request when the next one arrives
 	r := rand.New(rand.NewPCG(1, 2))
 	n := 0
 	kinds := map[string]int{}
@@ -236,7 +236,7 @@ func TestTenThousandRefreshesWithFaults(t *testing.T) {
 		doc := good(n)
 		kind := []string{"good", "good", "good", "same", "invalid", "torn", "short", "reset", "cut", "large", "error", "empty", "zip", "late", "busy"}[r.IntN(15)]
 		if kind == "late" && r.IntN(10) > 0 {
-			kind = "good" // few late answers, because each takes time
+			kind = "good" // only a few answers are late, because each costs the test time
 		}
 		kinds[kind]++
 		switch kind {
@@ -273,7 +273,7 @@ func TestTenThousandRefreshesWithFaults(t *testing.T) {
 	}))
 	defer server.Close()
 
-	// Run the steps of the loop without its pauses.
+	// Call the steps of the refresh loop without the pauses between them.
 	o, err := Options[settings]{
 		Provider: newHTTP(t, server.URL, HTTPOptions{}), Validate: settings.Validate, Timeout: 50 * time.Millisecond, MaxSize: 4096,
 	}.complete()
@@ -327,7 +327,7 @@ func TestTenThousandRefreshesWithFaults(t *testing.T) {
 	}
 	last := c.Snapshot().Value.N
 	for delivered.Load() != int64(last) {
-		time.Sleep(time.Millisecond) // the last value always arrives
+		time.Sleep(time.Millisecond) // the listener always gets the last value
 	}
 	cancel()
 	readers.Wait()

@@ -10,8 +10,8 @@ import (
 
 const renamesOpenFiles = true
 
-// lock locks a file until it is closed or the process ends. It returns false if another open file holds
-// the lock.
+// lock locks a file until it is closed or the process ends. It returns false if the file is already locked
+// through another open file.
 func lock(f *os.File) (bool, error) {
 	err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {

@@ -8,14 +8,14 @@ type listener[T any] struct {
 	end  chan struct{}
 }
 
-// OnChange calls f with the value in use before it returns, and from then on with each new value in
-// order, from one goroutine at a time. If f is slower than the changes, it gets the last value and
-// misses those in between. f may block. It may also panic, which is reported; it still gets the next
-// value. After stop or Close, f is not called again, but a call in progress continues.
+// OnChange calls f with the value in use before it returns, and from then on with each new value in order, from
+// one goroutine at a time. If f is slower than the changes, it gets the last value and misses those in between. f
+// may block. It may also panic, which is reported; f is still called with the next value. After stop or Close, f
+// is not called again, but a call in progress continues.
 func (c *Config[T]) OnChange(f func(Snapshot[T])) (stop func()) {
 	l := &listener[T]{f: f, wake: make(chan struct{}, 1), end: make(chan struct{})}
 	c.mu.Lock()
-	c.listeners[l] = struct{}{} // before reading the value, so that a change in between wakes the listener
+	c.listeners[l] = struct{}{} // before deliver reads the value, so that a later change wakes the listener
 	c.mu.Unlock()
 	c.deliver(l)
 	go c.listen(l)
@@ -39,7 +39,7 @@ func (c *Config[T]) listen(l *listener[T]) {
 		case <-l.wake:
 		}
 		select {
-		case <-l.end: // stop and a change came at the same time
+		case <-l.end: // select picks at random if both are ready
 			return
 		case <-c.ctx.Done():
 			return
@@ -76,7 +76,7 @@ func (c *Config[T]) notify() {
 	}
 }
 
-// signal wakes a goroutine that finds out itself what to do.
+// signal wakes the goroutine that receives from wake. It does not block, and several signals may become one.
 func signal(wake chan struct{}) {
 	select {
 	case wake <- struct{}{}:
@@ -91,7 +91,7 @@ func (c *Config[T]) report(err error) {
 	}
 	select {
 	case c.errors <- err:
-	default: // dropped here; Snapshot.Err contains it
+	default: // the queue is full: drop it; Snapshot.Err contains it
 	}
 }
 

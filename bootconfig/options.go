@@ -16,17 +16,18 @@ type Options[T any] struct {
 	// Provider is the source of documents.
 	Provider Provider
 
-	// Default returns the value over which each document is decoded. It is used as it is if there is no
-	// document to start with. It must return a new value each time, which shares no maps or pointers
-	// with earlier ones. Default: the zero T.
+	// Default returns the value over which each document is decoded. If there is no document to start with, the
+	// program starts with this value. Each call must return a new value, which shares no maps or pointers with
+	// earlier ones. Default: the zero T.
 	Default func() T
-	// Embedded is a document in the program, usually from go:embed. It must decode and be valid.
+	// Embedded is a document in the program, usually from go:embed. Open fails if it does not decode or is
+	// invalid.
 	Embedded []byte
 	// File is the path of a document to start with. A missing or bad file is skipped.
 	File string
-	// LastGood is the path at which the last good document is stored, in a folder that the process can
-	// write and that outlives it. "": it is not stored. Processes may share it. Only its user can read
-	// it, because documents may contain secrets.
+	// LastGood is the path at which the last good document is stored. Its folder must be writable and must
+	// outlive the process. "": it is not stored. Several processes may share the file. Its mode is 0600, because
+	// documents may contain secrets.
 	LastGood string
 	// Schema names the format that the program understands; last good documents with another schema are
 	// not read. At most 64 letters, digits, dots, underscores and dashes.
@@ -41,8 +42,8 @@ type Options[T any] struct {
 	// Refresh is the mean time between fetches; each time is random, see the package comment. At
 	// least a second, at most a day. Default: 1 minute.
 	Refresh time.Duration
-	// LongPoll is how long the provider may hold a fetch until the document changes; a change is then
-	// in use within seconds. A provider that cannot hold a fetch is called every Refresh. At least a
+	// LongPoll is the longest time for which the provider may hold a fetch until the document changes; a change
+	// is then in use within seconds. A provider that cannot hold a fetch is called every Refresh. At least a
 	// second, at most ten minutes. Default: 0, no long poll.
 	LongPoll time.Duration
 	// Timeout limits one fetch, including decoding and validation, in addition to LongPoll. Default: 10
@@ -60,7 +61,7 @@ type Options[T any] struct {
 
 var schemaForm = regexp.MustCompile(`^[A-Za-z0-9._-]{0,64}$`)
 
-// complete returns the options with defaults, or an error with everything that is wrong.
+// complete returns the options with defaults, or an error that names every invalid option.
 func (o Options[T]) complete() (Options[T], error) {
 	o.Refresh = cmp.Or(o.Refresh, time.Minute)
 	o.Timeout = cmp.Or(o.Timeout, 10*time.Second)

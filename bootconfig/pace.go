@@ -10,10 +10,10 @@ const (
 	longestRetry  = 5 * time.Minute
 	longestPause  = 5 * time.Second
 	longestAsked  = time.Hour
-	longestDouble = 16 // doubled more often, a day would overflow
+	longestDouble = 16 // a day, doubled more often than this, overflows a Duration
 )
 
-// A pace decides when the next fetch begins. It uses no clock.
+// A pace computes the pause before the next fetch. It uses no clock.
 type pace struct {
 	refresh, wait time.Duration
 	random        func() float64 // in [0, 1)
@@ -29,7 +29,8 @@ func (p *pace) next(err error, changed bool, took time.Duration) time.Duration {
 		return p.retry(err)
 	}
 	p.failures, p.answered = 0, true
-	// An answer long before the wait is over means that the centre does not hold requests.
+	// An unchanged document long before the end of the wait means that the server does not hold requests. It is
+	// then polled like a server without long poll.
 	if p.wait > 0 && (changed || took >= p.wait/2) {
 		return p.part(min(longestPause, p.refresh/10))
 	}

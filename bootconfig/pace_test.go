@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Each case states the earliest and the latest beginning of the next fetch.
+// Each case states the shortest and the longest pause before the next fetch.
 func TestPace(t *testing.T) {
 	away := errors.New("away")
 	full := func(wait time.Duration, failures int, answered bool) pace {
@@ -63,8 +63,8 @@ func TestPace(t *testing.T) {
 
 var fleetSize = flag.Int("fleet", 2000, "processes of the test of a fleet; 10000 take a minute")
 
-// Many processes hold a long poll when the centre stops. It is gone for two seconds, or for two
-// minutes. Then their calls return spread over time instead of all at once.
+// Many processes hold a long poll when the server stops, for two seconds or for two minutes. When it is back,
+// their calls come spread over time instead of all at once.
 func TestAFleetDoesNotStormACentreThatRestarts(t *testing.T) {
 	fleet := int64(*fleetSize)
 	for _, away := range []time.Duration{2 * time.Second, 2 * time.Minute} {

@@ -2,7 +2,7 @@ package bootconfig
 
 import "time"
 
-// A Source says where a value came from.
+// A Source is the origin of a value.
 type Source string
 
 // The sources of a value, in order of preference.
@@ -14,14 +14,15 @@ const (
 	FromDefault  Source = "default"
 )
 
-// A Snapshot is a value with its state at one moment.
+// A Snapshot is the value in use at one moment, with its origin, age and errors.
 type Snapshot[T any] struct {
 	Value T
-	// Source becomes FromProvider once the provider has confirmed a value of the last good document.
+	// Source is the origin of the value. A value from the last good document becomes FromProvider once the
+	// provider has confirmed that its version is current.
 	Source Source
 	// From is the provider's name or the path of the file; "" for the other sources.
 	From string
-	// Version is the provider's version of a document that came from it.
+	// Version is the provider's version of the document; "" if the document did not come from the provider.
 	Version string
 	// Generation is 1 for the value that the process started with, and grows by one with each
 	// change.
@@ -34,9 +35,9 @@ type Snapshot[T any] struct {
 	Confirmed time.Time
 	// Failures counts the fetches that failed since the provider's last answer.
 	Failures int
-	// Err is the present problem: why the last fetch failed, why the provider's current document is not
-	// in use, or why documents were skipped at the start. nil if the value is the provider's current
-	// document.
+	// Err is the current problem: the failure of the last fetch, the rejection of the provider's current
+	// document, or the reasons why documents were skipped at the start. It is nil if the value is the provider's
+	// current document.
 	Err error
 }
 

@@ -50,7 +50,7 @@ type header struct {
 	SHA256  string    `json:"sha256"` // of the document
 }
 
-// An otherError says that a file is intact, but has another schema or format.
+// An otherError is the error for a file that is intact, but has another schema or format.
 type otherError struct{ what string }
 
 func (e *otherError) Error() string { return e.what }
@@ -59,8 +59,8 @@ func newStore(path, schema string, maxSize int64) *store {
 	return &store{path: path, schema: schema, maxSize: maxSize, wake: make(chan struct{}, 1), step: func(string) {}}
 }
 
-// load returns the record with this schema from the path, or else from the file that was set aside. If
-// there is none, it returns the error of reading the path.
+// load returns the record with this schema from the path, or else from the file ".other" that was set aside. If
+// neither has one, it returns the error of reading the path.
 func (s *store) load() (record, error) {
 	r, err := s.read(s.path)
 	if other := (*otherError)(nil); errors.As(err, &other) {
@@ -105,14 +105,14 @@ func parseRecord(data []byte, schema string) (record, error) {
 	return record{h, document}, nil
 }
 
-// keep makes run write r, in place of a record that is not written yet.
+// keep passes r to run, which writes it. r replaces a record that is not written yet.
 func (s *store) keep(r record) {
 	s.next.Store(&r)
 	signal(s.wake)
 }
 
-// run writes the records that keep passes to it, until ctx ends and the last one is written. It reports
-// a failed write, and retries it when the store is woken.
+// run writes the records that keep passes to it. When ctx ends, it writes the last one and returns. It reports a
+// failed write, and retries it when wake receives a signal.
 func (s *store) run(ctx context.Context, report func(error)) {
 	for {
 		ended := false
@@ -179,8 +179,8 @@ func encodeRecord(r record, schema string) ([]byte, error) {
 	return append(append(line, '\n'), r.document...), nil
 }
 
-// writeTemp writes a temporary file beside the path, and locks it. An unlocked one was left by a
-// process that has ended.
+// writeTemp writes a temporary file beside the path, and locks it. So [store.clean] can recognise the file of a
+// process that has ended, which is not locked.
 func (s *store) writeTemp(data []byte) (*os.File, error) {
 	f, err := os.CreateTemp(filepath.Dir(s.path), s.tempPrefix()+"*") // mode 0600
 	if err != nil {
@@ -202,9 +202,9 @@ func (s *store) writeTemp(data []byte) (*os.File, error) {
 
 func (s *store) tempPrefix() string { return "." + filepath.Base(s.path) + ".tmp-" }
 
-// setAside links the file at the path to another name, if a record with this schema would replace a
-// file that is not one. It reports whether another process has stored a document that it fetched later,
-// which must stay.
+// setAside keeps the present file under another name if it is corrupt or has another schema. It reports whether
+// the present file is newer, i.e. another process has stored a document that it fetched later; that document must
+// stay.
 func (s *store) setAside(fetched time.Time) (newer bool) {
 	old, err := s.read(s.path)
 	if err == nil {
@@ -217,7 +217,7 @@ func (s *store) setAside(fetched time.Time) (newer bool) {
 	if other := (*otherError)(nil); errors.As(err, &other) {
 		aside = s.path + ".other"
 	}
-	// If the file cannot be kept, the new one is written anyway.
+	// Errors are ignored, because the new file must be written even if the old one cannot be kept.
 	_ = os.Remove(aside)
 	_ = os.Link(s.path, aside)
 	return false

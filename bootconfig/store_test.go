@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A process with this variable is a writer of TestAKilledWriterLeavesAGoodFile.
+// writerEnv is set in the processes that TestAKilledWriterLeavesAGoodFile starts as writers.
 const writerEnv = "BOOTCONFIG_TEST_WRITER"
 
 func TestMain(m *testing.M) {
@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// writeForEver writes one document after the other, and kills its own process at a step of the third;
-// without a step it continues until it is killed.
+// writeForEver writes one document after the other. It kills its own process at the step named at of the third
+// document. If there is no such step, it continues until the test kills it.
 func writeForEver(path, at string) {
 	s := newStore(path, "", 1<<20)
 	for n := 1; ; n++ {
@@ -103,7 +103,7 @@ func TestAKilledWriterLeavesAGoodFile(t *testing.T) {
 			if got := temps(t, dir); len(got) != tt.temps {
 				t.Errorf("temporary files %q; want %d", got, tt.temps)
 			}
-			// The next start cleans up, and starts with the remaining file.
+			// The next Open removes temporary files, and starts with the remaining document.
 			c := open(t, Options[settings]{Provider: script(hang), LastGood: path, Validate: settings.Validate})
 			if got := c.Get().N; got != tt.want {
 				t.Errorf("the next start has %d; want %d", got, tt.want)
@@ -174,8 +174,8 @@ func TestATemporaryFileOfALivingWriterStays(t *testing.T) {
 	}
 }
 
-// A program that is rolled back finds its own document, a corrupt file is kept for people, and the
-// number of files does not grow.
+// After a rollback, the old program finds its own document. A corrupt file is kept, so that a person can examine
+// it. The number of files does not grow.
 func TestOtherSchemasAndCorruptFilesAreKeptAside(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "last")
@@ -263,7 +263,7 @@ func TestALaterDocumentOfAnotherProcessStays(t *testing.T) {
 	if got := valid(t, path); got != 2 {
 		t.Errorf("document %d is kept; want 2", got)
 	}
-	// A clock that was ahead must not prevent all later writes.
+	// A document from the future, of a process whose clock was ahead, must not prevent all later writes.
 	if err := a.save(record{header{Fetched: now.Add(24 * time.Hour)}, good(3)}); err != nil {
 		t.Fatal(err)
 	}
@@ -275,8 +275,8 @@ func TestALaterDocumentOfAnotherProcessStays(t *testing.T) {
 	}
 }
 
-// A failed write is reported, and retried until it succeeds, while everything else continues. The
-// obstacle is a file in place of a folder, which stops root too.
+// A failed write is reported, and retried until it succeeds, while everything else continues. The obstacle is a
+// file in place of the folder, because root can write in spite of a mode.
 func TestADiskThatCannotBeWrittenIsReported(t *testing.T) {
 	dir := t.TempDir()
 	obstacle := filepath.Join(dir, "folder")
@@ -293,7 +293,7 @@ func TestADiskThatCannotBeWrittenIsReported(t *testing.T) {
 	if err := <-reports; !strings.Contains(err.Error(), "keeping the last good document") {
 		t.Errorf("reported %v", err)
 	}
-	signal(s.wake) // as the centre's next answer does
+	signal(s.wake) // as the server's next answer does
 	if err := <-reports; !errors.As(err, new(*fs.PathError)) {
 		t.Errorf("reported %v", err)
 	}

@@ -1,9 +1,9 @@
 // Package apollo fetches documents from Apollo, for package bootconfig, through the HTTP API that
 // Apollo publishes for clients in other languages: configs, and notifications/v2 for the long poll.
 //
-// It does not use Apollo's client for Go, which starts goroutines that cannot be ended, and answers
-// from its own cache without saying how old the answer is. This package needs only the standard
-// library, and belongs to the module of bootconfig, with the same versions.
+// It does not use Apollo's client for Go, because that starts goroutines that cannot be stopped, and answers from
+// its own cache without saying how old the answer is. This package needs only the standard library. It belongs to
+// the module of bootconfig and has the same versions.
 package apollo
 
 import (
@@ -33,21 +33,21 @@ type Options struct {
 	Namespace string // default: "application"
 	// Secret is the app's access key. It signs requests and is never sent.
 	Secret string
-	// Transport works as in bootconfig.HTTPOptions.
+	// Transport is used like bootconfig.HTTPOptions.Transport.
 	Transport http.RoundTripper
 }
 
 // A Provider fetches one namespace. Create it with [New].
 //
-// If the name of a namespace contains a format, such as settings.yaml, its text is the document. Any
-// other namespace is properties; its document is a JSON object of keys and strings.
+// If the name of a namespace ends with a format, as settings.yaml does, the document is the text of the
+// namespace. Any other namespace is a set of properties; its document is a JSON object of keys and strings.
 type Provider struct {
 	o      Options
 	server *url.URL
 	known  int64 // ID of the newest notification whose document was fetched; -1 at first
 }
 
-// New returns a provider. The error says which option is unusable.
+// New returns a provider, or an error that names an invalid option.
 func New(o Options) (*Provider, error) {
 	o.Cluster = cmp.Or(o.Cluster, "default")
 	if o.Namespace == "" {
@@ -99,7 +99,8 @@ func (p *Provider) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig.
 		if err == nil || errors.Is(err, bootconfig.ErrUnchanged) {
 			p.known = id
 		}
-		// The first notification describes the present state and comes at once.
+		// The first notification comes at once and describes the current state, so it does not mean that the
+		// document has changed.
 		if !first || !errors.Is(err, bootconfig.ErrUnchanged) {
 			return d, err
 		}
@@ -112,7 +113,7 @@ func (p *Provider) config(ctx context.Context, r bootconfig.Request) (bootconfig
 	if r.Version != "" {
 		query.Set("releaseKey", r.Version)
 	}
-	// JSON may escape one byte with six.
+	// In JSON an escaped byte may take six bytes.
 	answer, err := p.get(ctx, query, 6*r.MaxSize+64<<10, "configs", p.o.AppID, p.o.Cluster, p.o.Namespace)
 	if err != nil {
 		return bootconfig.Document{}, err
@@ -179,7 +180,7 @@ func (p *Provider) notification(ctx context.Context) (int64, error) {
 	return 0, errors.New("the notifications are of other namespaces")
 }
 
-// get sends a request with all safeguards of bootconfig.HTTP; status 304 becomes
+// get sends a request through bootconfig.HTTP, with its limits and checks; status 304 becomes
 // bootconfig.ErrUnchanged.
 func (p *Provider) get(ctx context.Context, query url.Values, limit int64, path ...string) ([]byte, error) {
 	for i := range path {
@@ -189,7 +190,7 @@ func (p *Provider) get(ctx context.Context, query url.Values, limit int64, path 
 	u.RawQuery = query.Encode()
 	h, err := bootconfig.NewHTTP(u.String(), bootconfig.HTTPOptions{
 		Transport: p.o.Transport, Authorize: p.sign,
-		PlaintextCredentials: true, // the request contains a signature for itself, but not the secret
+		PlaintextCredentials: true, // a request contains its own signature, but not the secret
 	})
 	if err != nil {
 		return nil, err

@@ -15,8 +15,8 @@ import (
 	"outrider.dev/bootconfig"
 )
 
-// fake is a config service as described on Apollo's page "client guide for other languages". The tests
-// do not use the real one, because no package registry provides it.
+// fake is a config service as described on Apollo's page "client guide for other languages". The tests do not use
+// the real service, because no package registry provides it.
 type fake struct {
 	t       *testing.T
 	secret  bool
@@ -24,7 +24,7 @@ type fake struct {
 	release int
 	config  map[string]string
 	changed chan struct{}
-	held    chan struct{} // receives a value for each request that is held
+	held    chan struct{} // receives a value when the fake holds a request
 }
 
 func serve(t *testing.T, secret bool) (*fake, string) {

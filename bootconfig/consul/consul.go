@@ -1,8 +1,8 @@
 // Package consul fetches documents from Consul's key/value store, for package bootconfig, with Consul's
 // own client.
 //
-// A long poll is one of Consul's blocking queries, so a change is in use within seconds. The client
-// sets the address, TLS, the token and the namespace. Versions are as in package bootconfig.
+// A long poll is one of Consul's blocking queries, so a change is in use within seconds. Configure the address,
+// TLS, the token and the namespace in the client. The module is versioned as package bootconfig describes.
 package consul
 
 import (
@@ -18,14 +18,14 @@ import (
 	"outrider.dev/bootconfig"
 )
 
-// A Provider fetches the value of one key. Create it with [New].
+// A Provider fetches the value of one key of Consul. Create it with [New].
 type Provider struct {
 	kv       *api.KV
 	key      string
 	answered bool // the last call succeeded
 }
 
-// New returns a provider of the value of a key, such as "shop/settings". The key need not exist yet.
+// New returns a provider for the value of a key, such as "shop/settings". The key need not exist yet.
 func New(client *api.Client, key string) (*Provider, error) {
 	switch {
 	case client == nil:
@@ -61,7 +61,7 @@ func (p *Provider) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig.
 func (p *Provider) get(ctx context.Context, known string, wait time.Duration) (bootconfig.Document, error) {
 	query := &api.QueryOptions{}
 	if index, err := strconv.ParseUint(known, 10, 64); err == nil && index > 0 && wait > 0 {
-		// Consul adds up to a sixteenth to the wait time.
+		// Consul adds up to a sixteenth to the wait time, so the query asks for less.
 		query.WaitIndex, query.WaitTime = index, (wait * 16 / 17).Truncate(time.Millisecond)
 	}
 	pair, meta, err := p.kv.Get(p.key, query.WithContext(ctx))
@@ -71,8 +71,8 @@ func (p *Provider) get(ctx context.Context, known string, wait time.Duration) (b
 	if pair == nil {
 		return bootconfig.Document{}, errors.New("the key does not exist")
 	}
-	// According to Consul's documentation, an index that goes back, as after a restore, is a new one,
-	// and 0 is no index.
+	// Consul's documentation says that a lower index than before, as after a restore, is a new version, and that
+	// 0 is not a valid index.
 	version := ""
 	if meta.LastIndex > 0 {
 		version = strconv.FormatUint(meta.LastIndex, 10)

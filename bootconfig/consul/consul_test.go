@@ -24,8 +24,8 @@ import (
 
 var program = flag.String("consul", "../../.cache/configcentres/consul", "path of Consul; make centres builds it")
 
-// fake answers GET /v1/kv/KEY according to Consul's documentation: index, blocking queries, 404 with an
-// index. Like an agent in dev mode, it has lost all data when it starts again.
+// fake answers GET /v1/kv/KEY as Consul's documentation describes: with an index, with blocking queries, and with
+// an index in 404 too. Like an agent in dev mode, it loses all data when it stops.
 type fake struct {
 	address string
 	server  *httptest.Server
@@ -51,7 +51,7 @@ func (f *fake) start(t *testing.T) {
 }
 
 func (f *fake) kill(*testing.T) {
-	f.server.CloseClientConnections() // ends the held queries
+	f.server.CloseClientConnections() // ends the blocking queries
 	f.server.Close()
 }
 

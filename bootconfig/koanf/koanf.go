@@ -1,6 +1,6 @@
-// Package koanf decodes documents of package bootconfig with koanf: YAML, TOML and any other format
-// that koanf has a parser for, overlaid with layers such as the environment or flags. Versions are as
-// in package bootconfig.
+// Package koanf decodes documents of package bootconfig with koanf: YAML, TOML and any other format that koanf
+// has a parser for, overlaid with layers such as the environment or flags. The module is versioned as package
+// bootconfig describes.
 package koanf
 
 import (
@@ -15,8 +15,8 @@ import (
 // order, and decodes the result over the default, using the struct tag "koanf". It reads the layers
 // again for each document.
 //
-// A field that is in neither the document nor a layer keeps its default. A list or map in them replaces
-// the default's as a whole. Strings are converted to numbers, booleans and durations if a field needs
+// A field that is in neither the document nor a layer keeps its default. A list or map from one of them replaces
+// the default list or map as a whole. Strings are converted to numbers, booleans and durations if a field needs
 // those, because the environment contains only strings.
 //
 // A nil parser or layer is an error for the first document, which is Options.Embedded if it is set.
@@ -42,7 +42,7 @@ func Decode[T any](parser koanf.Parser, layers ...koanf.Provider) func(data []by
 		}
 		return k.UnmarshalWithConf("", into, koanf.UnmarshalConf{DecoderConfig: &mapstructure.DecoderConfig{
 			Result: into, TagName: "koanf", WeaklyTypedInput: true,
-			ZeroFields: true, // a list that is shorter than the default must not keep the default's last elements
+			ZeroFields: true, // otherwise a list that is shorter than the default would keep the last elements of the default
 			DecodeHook: mapstructure.ComposeDecodeHookFunc(
 				mapstructure.TextUnmarshallerHookFunc(),
 				mapstructure.StringToTimeDurationHookFunc(),
@@ -52,7 +52,7 @@ func Decode[T any](parser koanf.Parser, layers ...koanf.Provider) func(data []by
 	}
 }
 
-// document is a koanf.Provider of bytes.
+// document is a koanf.Provider that provides a document's bytes.
 type document []byte
 
 func (d document) ReadBytes() ([]byte, error) { return d, nil }

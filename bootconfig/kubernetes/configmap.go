@@ -1,9 +1,9 @@
-// Package kubernetes fetches documents from ConfigMaps through the Kubernetes API, for package
-// bootconfig. It needs permission to get and watch that ConfigMap.
+// Package kubernetes fetches documents from ConfigMaps through the Kubernetes API, for package bootconfig. The
+// program needs permission to get and watch the ConfigMap.
 //
-// A mounted ConfigMap needs neither a client nor permissions: see bootconfig.NewFile and NewFolder. The
-// kubelet updates a mount within a minute or two, while a watch reports a change at once. Versions are
-// as in package bootconfig.
+// A mounted ConfigMap needs neither a client nor permissions: see bootconfig.NewFile and NewFolder. The kubelet
+// updates a mount within a minute or two, while a watch reports a change at once. The module is versioned as
+// package bootconfig describes.
 package kubernetes
 
 import (
@@ -22,7 +22,7 @@ import (
 	"outrider.dev/bootconfig"
 )
 
-// A ConfigMap fetches one key of a ConfigMap. Create it with [NewConfigMap].
+// A ConfigMap is a provider that fetches the value of one key of a ConfigMap. Create it with [NewConfigMap].
 type ConfigMap struct {
 	client               typed.ConfigMapInterface
 	namespace, name, key string
@@ -52,7 +52,7 @@ func (c *ConfigMap) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig
 		if !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
 			return d, err
 		}
-		// The API server no longer knows the version, so only a get returns the present document.
+		// The API server no longer knows the version and cannot watch from there, so get the current document.
 	}
 	object, err := c.client.Get(ctx, c.name, metav1.GetOptions{})
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *ConfigMap) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig
 
 func (c *ConfigMap) watch(ctx context.Context, r bootconfig.Request) (bootconfig.Document, error) {
 	seconds := int64(r.Wait.Seconds())
-	ctx, cancel := context.WithTimeout(ctx, r.Wait+time.Second) // in case the server does not end it
+	ctx, cancel := context.WithTimeout(ctx, r.Wait+time.Second) // in case the server does not end the watch after TimeoutSeconds
 	defer cancel()
 	w, err := c.client.Watch(ctx, metav1.ListOptions{
 		FieldSelector:   fields.OneTermEqualSelector(metav1.ObjectNameField, c.name).String(),
@@ -114,7 +114,7 @@ func (c *ConfigMap) document(object *corev1.ConfigMap, r bootconfig.Request) (bo
 	return bootconfig.Document{Version: object.ResourceVersion, Data: []byte(data)}, nil
 }
 
-// retryAfter wraps an error of the API server that says when to call again.
+// retryAfter makes a bootconfig.RetryAfterError of an error in which the API server says when to call again.
 func retryAfter(err error) error {
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		return &bootconfig.RetryAfterError{After: time.Duration(seconds) * time.Second, Err: err}

@@ -21,8 +21,8 @@ import (
 	"outrider.dev/bootconfig"
 )
 
-// The suite runs on client-go's fake, or on a real cluster: go test -kubeconfig PATH. There it creates
-// and removes the ConfigMap bootconfig-test in the namespace "default".
+// The suite runs on client-go's fake, or with "go test -kubeconfig PATH" on a real cluster. In a real cluster it
+// creates and removes the ConfigMap bootconfig-test in the namespace "default".
 var kubeconfig = flag.String("kubeconfig", "", "kubeconfig of a real cluster; default: client-go's fake")
 
 // cluster returns a client, and a function that counts the watches that have begun.
@@ -33,12 +33,12 @@ func cluster(t *testing.T) (kubernetes.Interface, func() int) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return kubernetes.NewForConfigOrDie(config), func() int { return 1 << 30 } // enough for any test: a version determines where a watch begins, so no test waits for one
+		return kubernetes.NewForConfigOrDie(config), func() int { return 1 << 30 } // on a real cluster no test has to wait for a watch, because a watch begins at the given version and misses nothing
 	}
 	client := fake.NewClientset()
 	var mu sync.Mutex
 	versions, watches := 1, 0
-	// The fake itself sets no resource versions.
+	// The fake sets no resource versions, so the test does.
 	number := func(action k8stesting.Action) (bool, runtime.Object, error) {
 		mu.Lock()
 		defer mu.Unlock()

@@ -1,9 +1,9 @@
 // Package nacos fetches documents from Nacos, for package bootconfig, with Nacos' own client.
 //
-// Set DisableUseSnapShot in the client's constant.ClientConfig. Otherwise the client answers from its
-// own files when the server is unreachable, and neither this package nor a status page can tell that
-// from the server's answer; bootconfig itself stores a last good document. The client sets servers,
-// user and namespace. Versions are as in package bootconfig.
+// Set DisableUseSnapShot in the client's constant.ClientConfig. Otherwise, if the server is unreachable, the
+// client answers from its own files, and this package cannot distinguish that from an answer of the server. The
+// files are not needed, because bootconfig itself stores the last good document. Configure servers, user and
+// namespace in the client. The module is versioned as package bootconfig describes.
 package nacos
 
 import (
@@ -20,7 +20,7 @@ import (
 	"outrider.dev/bootconfig"
 )
 
-// A Provider fetches one document. Create it with [New].
+// A Provider fetches one document from Nacos. Create it with [New].
 type Provider struct {
 	client    config_client.IConfigClient
 	param     vo.ConfigParam
@@ -29,9 +29,8 @@ type Provider struct {
 	next      time.Time // time of the next query
 }
 
-// pause is the time between two queries. All clients of a process together may make five queries a
-// second for one document; the client refuses more with an untyped error, which is recognised by
-// the text limited.
+// pause is the time between two queries. Nacos' client limits all providers of a process together to five queries
+// a second for one document. It refuses more with an untyped error, recognised by the text limited.
 const (
 	pause   = 250 * time.Millisecond
 	limited = "ConfigQueryRequest is limited"
@@ -86,8 +85,8 @@ func (p *Provider) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig.
 			return bootconfig.Document{}, bootconfig.ErrUnchanged
 		}
 		select {
-		case <-p.changed: // check again: notifications come twice, and late
-		case <-over: // check again: an unreachable server sends no notification
+		case <-p.changed: // fetch again and compare: a notification may come late, or twice
+		case <-over: // fetch again: an unreachable server sends no notification
 			last = true
 		case <-ctx.Done():
 			return bootconfig.Document{}, ctx.Err()
@@ -115,10 +114,10 @@ func (p *Provider) get(ctx context.Context) (bootconfig.Document, error) {
 		p.next = time.Now().Add(pause)
 		content, err := p.content(ctx)
 		switch {
-		case err != nil && strings.Contains(err.Error(), limited): // another provider has used up the limit
+		case err != nil && strings.Contains(err.Error(), limited): // another provider has used up the limit: try again
 		case err != nil:
 			return bootconfig.Document{}, err
-		case content == "": // the document is missing or empty; the client does not tell which, but Nacos stores no empty document
+		case content == "": // the client returns "" for a missing and for an empty document, but Nacos stores no empty one
 			return bootconfig.Document{}, errors.New("the document does not exist")
 		default:
 			sum := sha256.Sum256([]byte(content))

@@ -111,7 +111,7 @@ func (f *fake) RequestBiStream(s nacosgrpc.BiRequestStream_RequestBiStreamServer
 		delete(f.streams, s)
 	}()
 	for {
-		if _, err := s.Recv(); err != nil { // the set-up message, and acknowledgements
+		if _, err := s.Recv(); err != nil { // ignores the set-up message and acknowledgements
 			return nil
 		}
 	}
@@ -130,7 +130,7 @@ func sum(s string) string {
 	return hex.EncodeToString(h[:])
 }
 
-// start starts the fake again, with the documents that it had.
+// start starts the fake; after a stop, it still has its documents.
 func (f *fake) start(t *testing.T) {
 	ln, err := net.Listen("tcp", f.address)
 	if err != nil {
@@ -144,10 +144,11 @@ func (f *fake) start(t *testing.T) {
 
 func (f *fake) kill(*testing.T) { f.server.Stop() }
 
-// client returns a client of a Nacos whose gRPC service is at a port.
+// client returns a client of a Nacos server whose gRPC service listens on port.
 func client(t *testing.T, port uint64) config_client.IConfigClient {
 	t.Helper()
-	// In the folder that TestMain removes, because the client still writes to it after it is closed.
+	// Use a folder that TestMain removes, because the client still writes to it after it is closed, when
+	// t.TempDir would be removed.
 	dir, err := os.MkdirTemp(".", "")
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +168,7 @@ func client(t *testing.T, port uint64) config_client.IConfigClient {
 
 const group = "BOOTCONFIG_TEST"
 
-// publish writes a document. A Nacos that has not started yet refuses it.
+// publish writes a document. It fails while the server is still starting.
 func publish(c config_client.IConfigClient, name, document string) error {
 	ok, err := c.PublishConfig(vo.ConfigParam{DataId: name, Group: group, Content: document})
 	if err == nil && !ok {
@@ -207,8 +208,8 @@ func TestAFake(t *testing.T) {
 	suite(t, port, f.kill, f.start)
 }
 
-// The server listens on all addresses and accepts all callers. So TestMain has started this process
-// again in a network namespace, in which the server runs.
+// The server listens on all addresses and accepts all callers, so it must run in a network namespace. TestMain
+// has started this process in one.
 func TestARealServer(t *testing.T) {
 	jar := providertest.Program(t, *program)
 	if os.Geteuid() != 0 {

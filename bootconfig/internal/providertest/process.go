@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A Process is the running program of a real centre.
+// A Process runs the program of a real configuration server.
 type Process struct {
 	dir     string
 	ready   func() error
@@ -16,7 +16,8 @@ type Process struct {
 	exited  chan struct{} // closed once running has exited
 }
 
-// Start starts a program in a folder, and returns once ready returns nil. The program ends with t.
+// Start starts a program in a folder, and returns once ready returns nil. The program is killed at the end of the
+// test.
 func Start(t *testing.T, dir string, ready func() error, command ...string) *Process {
 	t.Helper()
 	p := &Process{dir: dir, ready: ready, command: command}

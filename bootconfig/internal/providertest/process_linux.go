@@ -15,8 +15,8 @@ func endsWithParent(cmd *exec.Cmd) {
 
 const isolatedEnv = "PROVIDERTEST_ISOLATED"
 
-// Isolate starts this process again in a network namespace that contains only a loopback interface, and
-// exits with its status. In the second process it returns. It needs root.
+// Isolate runs this program again, in a network namespace that contains only a loopback interface, and exits with
+// the exit status of that run. In the second process Isolate only returns. It needs root.
 func Isolate() {
 	if os.Getenv(isolatedEnv) != "" {
 		if out, err := exec.Command("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
@@ -40,9 +40,9 @@ func Isolate() {
 	}
 }
 
-// Port returns a port on which nothing listens. Until the end of the test no other process gets it, and
-// no connection of a client to a missing centre either: the port is bound, but with SO_REUSEADDR, so
-// that a listener can still use it.
+// Port returns a port on which nothing listens. It stays bound until the end of the test, so that the kernel
+// gives it neither to another process nor to a client as its local port. SO_REUSEADDR lets the test's server
+// listen on it all the same.
 func Port(t *testing.T) int {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)

@@ -9,8 +9,8 @@ import (
 
 func endsWithParent(*exec.Cmd) {}
 
-// Isolate works only on Linux.
+// Isolate works only on Linux, and panics here.
 func Isolate() { panic("there are no network namespaces") }
 
-// Port works only on Linux: sockets have other types elsewhere.
+// Port works only on Linux, and fails the test here.
 func Port(t *testing.T) int { t.Fatal("no port can be held here"); return 0 }

@@ -1,6 +1,5 @@
-// Package providertest is the test suite that bootconfig's adapters share. An adapter runs it on a fake
-// centre, and on the real centre if its program is available, so that any difference between the two is
-// noticed.
+// Package providertest is the test suite that bootconfig's adapters share. An adapter runs it on a fake server,
+// and on the real server if that is installed, so that any difference between the two is noticed.
 package providertest
 
 import (
@@ -17,25 +16,25 @@ import (
 	"outrider.dev/bootconfig"
 )
 
-// A Centre is a configuration centre, fake or real, in one test.
+// A Centre is a configuration server, fake or real, in one test.
 type Centre struct {
-	// Provider returns a provider for the document with a name, with its own client. It ends with t.
+	// Provider returns a provider for the document with a name, with a new client, which is closed at the end of
+	// the test.
 	Provider    func(t *testing.T, name string) bootconfig.Provider
 	Put         func(name, document string) error
 	Delete      func(name string) error
-	Kill, Start func(t *testing.T) // Start is called after Kill: the address stays the same, and documents may be lost
+	Kill, Start func(t *testing.T) // Start is called after Kill; it must listen on the same address, and may have lost the documents
 	Missing     string             // part of the error for a document that does not exist
 
-	// Refused returns a provider whose credentials the centre refuses, and a part of its error. nil:
-	// the test's centre accepts everything.
+	// Refused returns a provider whose credentials the server refuses, and a part of the error. nil if the server
+	// accepts all callers.
 	Refused func(t *testing.T, name string) (provider bootconfig.Provider, want string)
 }
 
-// limit bounds each wait, generously for a busy machine, on which a real centre takes half a minute to
-// start.
+// limit bounds each wait. It is long, because a real server takes half a minute to start on a busy machine.
 const limit = 2 * time.Minute
 
-// Run runs the suite. When it returns, the centre is running again.
+// Run runs the suite. It kills the server in between, and has started it again when it returns.
 func (c Centre) Run(t *testing.T) {
 	t.Run("fetches and long polls", c.fetches)
 	t.Run("bad documents change nothing", c.badDocuments)
@@ -48,7 +47,7 @@ func (c Centre) put(t *testing.T, name, document string) {
 	eventually(t, "writing "+name, func() error { return c.Put(name, document) })
 }
 
-// fetch returns a document that was just written. It retries, because Nacos does not serve it at once.
+// fetch returns a document that was just written. It retries, because Nacos serves a new document with a delay.
 func fetch(t *testing.T, p bootconfig.Provider) (d bootconfig.Document) {
 	t.Helper()
 	eventually(t, "the first document of "+p.String(), func() (err error) {
@@ -78,7 +77,8 @@ func (c Centre) fetches(t *testing.T) {
 	if _, err := c.Provider(t, name).Fetch(t.Context(), request(first.Version, 50*time.Millisecond)); !errors.Is(err, bootconfig.ErrUnchanged) {
 		t.Errorf("the same, by another client: %v", err)
 	}
-	// A version of another provider, or from before the centre was set up anew, must not be waited for.
+	// A fetch with a version that the server does not know (of another provider, or lost in a new installation)
+	// must return at once.
 	ctx, cancel := context.WithTimeout(t.Context(), limit/2)
 	defer cancel()
 	for _, version := range []string{"1", "0", "-1", "4000000000", "sha256:x"} {
@@ -135,8 +135,7 @@ func (c Centre) badDocuments(t *testing.T) {
 	}
 }
 
-// killed kills the centre while a program uses it, and starts a second program before it restarts the
-// centre.
+// killed kills the server while a program uses it, starts a second program, and then restarts the server.
 func (c Centre) killed(t *testing.T) {
 	const name = "killed"
 	c.put(t, name, level("one"))
@@ -169,7 +168,7 @@ func (c Centre) killed(t *testing.T) {
 	c.put(t, name, level("two"))
 	reaches(t, config, "two")
 	reaches(t, second, "two")
-	// The version is outdated. The new document must arrive before the end of a long poll.
+	// held.Version is outdated, so the long poll must return the new document before its time is over.
 	ctx, cancel := context.WithTimeout(t.Context(), limit/2)
 	defer cancel()
 	if d, err := provider.Fetch(ctx, request(held.Version, limit)); err != nil || string(d.Data) != level("two") {
@@ -202,7 +201,7 @@ func level(s string) string {
 	return string(data)
 }
 
-const maxSize = 200 << 10 // below the limits of the centres: Consul's is 512 KiB
+const maxSize = 200 << 10 // below the limits of the servers: Consul's is 512 KiB
 
 // Secret and WrongSecret are credentials for tests, in the form of Consul's tokens. No error may
 // contain them.
