@@ -1,11 +1,11 @@
-// Package lab runs a pod without a cluster: as processes of this machine, by the kubelet's rules, with
-// volumes, probes and hooks. It promises to do what a kubelet would do, as far as recordings of real
-// kubelets tell.
+// Package lab runs a pod without a cluster: as processes of this machine, by the kubelet's rules, with volumes,
+// probes and hooks. It does what a kubelet would do; its model of the kubelet is compared with recordings of real
+// ones.
 //
 // Its packages:
 //   - localpod: the processes of a pod
-//   - outside: the view of them that a cluster would have, for diagnose
-//   - demo: the stories that `outrider demo` tells
+//   - outside: the status and logs of the pod, as an operator of a cluster would get them, for diagnose
+//   - demo: the acts of `outrider demo`
 //
 // It imports base, core and doctor.
 package lab

@@ -14,16 +14,16 @@ import (
 	"outrider.dev/startup"
 )
 
-// An Act is one way to start the same pod.
+// An Act is one run of the demo's pod, with a mechanism by which the app waits for the proxy.
 type Act struct {
 	Title string
-	Lead  string // the sentence below its title
+	Lead  string // the text below the title
 
-	Order startup.Mechanism // makes the app wait for the proxy; empty: it does not wait
+	Order startup.Mechanism // mechanism by which the app waits for the proxy; empty: it does not wait
 	Park  bool              // early connections wait
 	Slow  bool              // the proxy needs [proxyDelay] longer until it is ready
 	Job   bool              // the app does some work and exits
-	Cause finding.Code      // expected result of the diagnosis; empty: nothing is wrong
+	Cause finding.Code      // the finding that the diagnosis must have; empty if it must have none
 }
 
 // Acts lists the acts of the story in order.
@@ -79,7 +79,7 @@ func (a Act) pod(number int) (*corev1.Pod, startup.Plan, error) {
 	edge := startup.Edge{From: proxyName, To: appName, After: startup.Healthy, By: a.Order}
 	plan.Edges = append(plan.Edges, edge)
 	if a.Order == "" {
-		return &pod, plan, nil // nothing enforces the edge; the start is only compared with it
+		return &pod, plan, nil // nothing enforces the edge; it is only the expectation that the start violates
 	}
 	written, err := podspec.Write(&pod, plan, "outrider-proxy")
 	if err != nil {
@@ -95,18 +95,18 @@ func (a Act) pod(number int) (*corev1.Pod, startup.Plan, error) {
 	return written, reading.Plan(), nil
 }
 
-// proxyDelay makes a proxy slow by the same time on every machine. The app must fail twice before the proxy is
-// ready: at its start, and at the immediate restart by the kubelet. The third start finds a ready proxy, because
-// the kubelet's back-off delays it by ten seconds.
+// proxyDelay is the time by which a slow proxy is delayed. Within this time the app fails twice: at its start,
+// and at the immediate restart by the kubelet. Its third start finds a ready proxy, because the kubelet's
+// back-off delays that start by ten seconds.
 const proxyDelay = 5 * time.Second
 
-// delay makes a container's command begin later.
+// delay makes a container sleep for proxyDelay before its command.
 func delay(c *corev1.Container) {
 	script := fmt.Sprintf(`sleep %g; exec "$@"`, proxyDelay.Seconds())
 	c.Command = append([]string{"sh", "-c", script, "sh"}, c.Command...)
 }
 
-// setEnv sets a variable of a container in any list of the pod.
+// setEnv sets an environment variable of a container or init container.
 func setEnv(pod *corev1.Pod, container, name, value string) {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for i := range list {

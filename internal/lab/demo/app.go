@@ -12,18 +12,18 @@ import (
 	"time"
 )
 
-// These are the lines of the app's log that the story counts.
+// These are the texts in the app's log that a listener looks for.
 const (
 	lineRefused = "Connection refused"
 	lineReady   = "awesome-app is ready"
 	lineServed  = "awesome-app served" // printed at its end, with the numbers of requests and failures
 )
 
-// An App is awesome-app: it fetches its configuration once when it starts, and exits if it cannot. Then it serves,
-// and makes one call for each request. On SIGTERM it serves for one more second, deregisters at the config centre,
-// and exits. It has no code for a proxy.
+// An App is the application in the demo's pod, awesome-app. It fetches its configuration once when it starts, and
+// exits if that fails. Then it serves, and makes one call for each request. On SIGTERM it serves for one more
+// second, deregisters at the configuration server, and exits. It has no code that waits for a proxy.
 type App struct {
-	Config string // URL of the config centre
+	Config string // URL of the configuration server
 	Listen string // address, for example ":8080"
 	Calls  int    // a job makes that many calls and then exits; 0: serve until SIGTERM
 	Out    io.Writer
@@ -35,7 +35,7 @@ type App struct {
 func (a *App) Run(ctx context.Context) int {
 	begin := time.Now()
 	client := &http.Client{Timeout: 30 * time.Second}
-	// The calls do not end with ctx: a graceful app finishes them after SIGTERM.
+	// The calls do not use ctx, because a graceful app finishes its calls after SIGTERM.
 	if err := a.get(client, "/config"); err != nil {
 		return a.trace("fetching the configuration", err)
 	}
@@ -53,8 +53,8 @@ func (a *App) Run(ctx context.Context) int {
 	return a.stop(server, client)
 }
 
-// stop is the graceful end of a web application: it serves for a while because callers have not noticed yet, then
-// finishes the requests in flight, and then deregisters.
+// stop ends the app as a good web application does: it serves for another second, because callers still send
+// requests, then finishes the requests in flight, and then deregisters.
 func (a *App) stop(server *http.Server, client *http.Client) int {
 	time.Sleep(time.Second)
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
@@ -112,7 +112,7 @@ func (a *App) get(client *http.Client, path string) error {
 	return nil
 }
 
-// trace prints an error in the form of such an application, and returns the exit status.
+// trace prints an error as a Java application would, and returns the exit status.
 func (a *App) trace(doing string, err error) int {
 	what := err.Error()
 	if errors.Is(err, syscall.ECONNREFUSED) {
@@ -123,7 +123,7 @@ func (a *App) trace(doing string, err error) int {
 	return 1
 }
 
-// Centre returns the config centre, which answers every request.
+// Centre returns the handler of the configuration server. It answers all of the app's requests.
 func Centre() http.Handler {
 	mux := http.NewServeMux()
 	for _, path := range []string{"/config", "/price", "/deregister"} {

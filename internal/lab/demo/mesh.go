@@ -8,15 +8,16 @@ import (
 	"strings"
 )
 
-// These describe the config centre in the mesh.
+// These are the name and addresses of the configuration server in the mesh.
 const (
 	centreHost = "config-centre.demo.svc.cluster.local"
 	centreIP   = "10.96.0.10"
 	centrePort = 9080
 )
 
-// writeMesh writes a mesh with that many services into a folder: the config centre, and others that the story does
-// not call. Their number slows down a proxy that fetches all of them.
+// writeMesh writes the Services and EndpointSlices of a mesh into a folder: those of the configuration server,
+// and the given number of others. Nothing calls the others; they only slow down a proxy that fetches all
+// services.
 func writeMesh(dir string, services int, node netip.Addr) error {
 	var b strings.Builder
 	service(&b, "demo", "config-centre", centreIP, fmt.Sprintf("[{addresses: [%q], conditions: {ready: true}}]", node), 80, centrePort)
@@ -49,7 +50,7 @@ endpoints: %[4]s
 `, name, namespace, ip, endpoints, port, target)
 }
 
-// writePod adds the pod to the mesh, as the cluster's API would.
+// writePod writes the pod into the folder of the mesh, from where the control plane reads it.
 func writePod(dir, name string, ip netip.Addr) error {
 	text := fmt.Sprintf(`apiVersion: v1
 kind: Pod

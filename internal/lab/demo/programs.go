@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Find fills in the empty paths, with a program next to own, which is outrider itself, or in PATH. If a program is
-// missing, it returns the flag that sets its path.
+// Find fills in the empty paths. It looks for the programs in the folder of own, which is the path of outrider
+// itself, and in PATH. If a program is missing, it returns an error and the flag that sets the path.
 func (p *Programs) Find(own string) (flag string, err error) {
 	p.Outrider = own
 	here := filepath.Dir(own)
@@ -19,7 +19,7 @@ func (p *Programs) Find(own string) (flag string, err error) {
 	}{
 		{"outrider-agent", "--agent", &p.Agent, []string{here}},
 		{"outriderd", "--control-plane", &p.ControlPlane, []string{here}},
-		{"envoy", "--envoy", &p.Envoy, []string{here, filepath.Join(here, "..", ".cache", "envoy")}}, // where make deps puts it
+		{"envoy", "--envoy", &p.Envoy, []string{here, filepath.Join(here, "..", ".cache", "envoy")}}, // make deps installs Envoy there
 	} {
 		if *program.path == "" {
 			if *program.path = find(program.name, program.folders); *program.path == "" {

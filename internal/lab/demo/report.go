@@ -14,7 +14,8 @@ import (
 	"outrider.dev/internal/doctor/diagnose"
 )
 
-// Table writes the end of the story: the cost of each act.
+// Table writes a table with a row for each act: refused connections, restarts, the time until the app was ready,
+// and failed requests.
 func Table(w io.Writer, all []Performance) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for _, row := range rows(all) {
@@ -23,7 +24,7 @@ func Table(w io.Writer, all []Performance) error {
 	return t.Flush()
 }
 
-// rows returns the rows of the table, its head first.
+// rows returns the rows of the table. The first row is the header.
 func rows(all []Performance) [][]string {
 	out := [][]string{{"act", "refused connections", "restarts", "app ready after", "requests at stop", "failed"}}
 	for _, p := range all {
@@ -42,7 +43,8 @@ func rows(all []Performance) [][]string {
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
 
-// HTML returns the whole story as one self-contained page. The command is the one that made it.
+// HTML returns all acts as one self-contained page. command is the command line that the page shows as its
+// origin.
 func HTML(all []Performance, services int, command string) string {
 	var sections []chart.Section
 	for _, p := range all {
@@ -60,7 +62,7 @@ func HTML(all []Performance, services int, command string) string {
 	}.HTML()
 }
 
-// SVG draws all acts as one picture on one time axis.
+// SVG returns a picture of all acts on one time axis.
 func SVG(all []Performance) string {
 	var charts []chart.Chart
 	for _, p := range all {
@@ -69,8 +71,8 @@ func SVG(all []Performance) string {
 	return chart.SVG(charts)
 }
 
-// WriteReport writes the acts as one picture if the file's name ends in .svg, and as a page
-// otherwise. The command is the one that was run.
+// WriteReport writes the acts as one picture if the file's name ends in .svg, and as a page otherwise. command is
+// as in [HTML].
 func WriteReport(file string, all []Performance, services int, command string) error {
 	text := HTML(all, services, command)
 	if filepath.Ext(file) == ".svg" {
@@ -90,8 +92,8 @@ func (p Performance) Good() bool {
 	return p.Refused == 0 && p.Starts <= 1 && p.Failed == 0 && p.Problem == "" && p.Ready > 0
 }
 
-// Missed returns how the story differed from the expected one: the first act must show the race, and the others
-// must be free of it.
+// Missed returns the differences from the expected results: an act without order and parking must show the race,
+// and the others must not.
 func Missed(all []Performance) []string {
 	var out []string
 	for _, p := range all {

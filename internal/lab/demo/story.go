@@ -34,7 +34,7 @@ type Options struct {
 	Color    bool
 }
 
-// Check refuses options that cannot work. An error names the flag of "outrider demo".
+// Check returns an error for invalid options, with the name of the flag of "outrider demo".
 func (o Options) Check() error {
 	for _, n := range o.Acts {
 		if n < 1 || n > len(Acts) {
@@ -47,7 +47,7 @@ func (o Options) Check() error {
 	return nil
 }
 
-// A Performance contains the observations of one act.
+// A Performance is the result of one act.
 type Performance struct {
 	Act     Act
 	Number  int           // number of the act, from 1
@@ -56,20 +56,20 @@ type Performance struct {
 	Ready   time.Duration // time from the pod's creation to a ready app, or to the end of a job
 	Proxy   time.Duration // time to a ready proxy
 	Sent    int           // requests to the app while it stopped
-	Failed  int           // failed ones of Sent and of the app's own calls
+	Failed  int           // failed requests, of those in Sent and of the app's own calls
 	Result  localpod.Result
 	Chart   chart.Chart
 	Problem string // why the act did not complete
 
-	// Diagnosis is made from the pod's status and logs alone.
+	// Diagnosis is the diagnosis of the pod from its status and logs alone.
 	Diagnosis diagnose.Report
 }
 
 // actTimeout is the time limit of an act, including the kubelet's back-off.
 const actTimeout = 90 * time.Second
 
-// Run plays the acts. It returns an error only if the environment cannot be set up; the problems of an act are in
-// its Performance.
+// Run plays the acts, and writes them to o.Out. It returns an error if the environment or an act cannot be set
+// up, or ctx ends; a failure of a pod is in the Performance of its act.
 func Run(ctx context.Context, o Options) ([]Performance, error) {
 	if o.Services == 0 {
 		o.Services = 3000
@@ -98,7 +98,7 @@ func Run(ctx context.Context, o Options) ([]Performance, error) {
 				scenes <- s
 				go s.play(ctx, w, log)
 				select {
-				case <-s.leaving: // only its end remains; the next act can begin
+				case <-s.leaving: // only the end of the pod remains; the next act can begin
 				case <-s.over:
 				}
 			}
@@ -110,7 +110,7 @@ func Run(ctx context.Context, o Options) ([]Performance, error) {
 		<-s.over
 		if s.err != nil {
 			err = errors.Join(err, fmt.Errorf("act %d, %s: %w", s.Number, s.Act.Title, s.err))
-			cancel() // acts that still run must end before their environment is closed
+			cancel() // acts that still run must end before w is closed
 			continue
 		}
 		all = append(all, s.Performance)
@@ -124,7 +124,7 @@ func Run(ctx context.Context, o Options) ([]Performance, error) {
 	return all, cmp.Or(err, context.Cause(ctx))
 }
 
-// A scene is an act while it runs.
+// A scene is an act that is being played.
 type scene struct {
 	Performance
 	err     error
@@ -132,7 +132,7 @@ type scene struct {
 	over    chan struct{} // closed at the end
 }
 
-// A sharedLog is a log that several acts write to at a time.
+// A sharedLog is a log to which several acts write concurrently.
 type sharedLog struct {
 	mu sync.Mutex
 	w  io.Writer
@@ -144,7 +144,7 @@ func (l *sharedLog) printf(format string, args ...any) {
 	fmt.Fprintf(l.w, format, args...)
 }
 
-// A listener reads the output of the containers of an act.
+// A listener receives the output and the journal of an act's pod, and records what a Performance needs.
 type listener struct {
 	act     int
 	log     *sharedLog
@@ -190,7 +190,7 @@ func (l *listener) entry(e localpod.Entry) {
 	}
 }
 
-// play runs the pod of an act from its creation to its end.
+// play runs the pod of an act from its creation to its end, and fills in s.
 func (s *scene) play(ctx context.Context, w *world, log *sharedLog) {
 	defer close(s.over)
 	pod, plan, err := s.Act.pod(s.Number)
@@ -256,7 +256,7 @@ func (s *scene) play(ctx context.Context, w *world, log *sharedLog) {
 	s.Chart = s.chart(l.refused)
 }
 
-// problem returns why the act did not complete.
+// problem returns why the act did not complete, or "".
 func (p Performance) problem(ctx context.Context, tail []string) string {
 	switch {
 	case ctx.Err() == context.DeadlineExceeded:
@@ -269,8 +269,8 @@ func (p Performance) problem(ctx context.Context, tail []string) string {
 	return ""
 }
 
-// chart returns the picture of the act, with the refused calls marked. The app reports a refused call just before
-// it exits, so the line may arrive after the event of the exit.
+// chart returns the chart of the act, with a mark for each refused call. The app prints a refused call just
+// before it exits, so the line may be read after the event of the exit; such a mark is moved before the exit.
 func (p Performance) chart(refused []time.Duration) chart.Chart {
 	const late = 500 * time.Millisecond
 	timeline := p.Result.Timeline
@@ -287,14 +287,16 @@ func (p Performance) chart(refused []time.Duration) chart.Chart {
 	return c
 }
 
-// These describe how a service's clients notice its end: they learn of the removal of a pod a moment later.
+// These are the parameters of the load while a pod stops. Clients of a service notice the removal of a pod only
+// after a while, so calls continue for loadAfter.
 const (
 	loadBefore = time.Second
 	loadAfter  = 500 * time.Millisecond
 	callers    = 4
 )
 
-// stopUnderLoad calls the app, deletes the pod, and continues to call until every caller has learnt of its removal.
+// stopUnderLoad calls the app, deletes the pod, and continues to call for loadAfter. It returns the numbers of
+// calls and of failed calls.
 func (w *world) stopUnderLoad(ctx context.Context, pod *localpod.Pod) (sent, failed int) {
 	client := w.client()
 	client.Timeout = 10 * time.Second

@@ -19,10 +19,10 @@ import (
 	"outrider.dev/internal/lab/localpod"
 )
 
-// Programs are the paths of the real programs in the story.
+// Programs are the paths of the programs that the demo runs.
 type Programs struct{ Outrider, Agent, ControlPlane, Envoy string }
 
-// A ProgramError reports a program that the demo cannot use.
+// A ProgramError is the error for a program that the demo cannot use.
 type ProgramError struct {
 	Program string
 	Err     error
@@ -32,8 +32,8 @@ func (e *ProgramError) Error() string { return fmt.Sprintf("the demo needs %s: %
 
 func (e *ProgramError) Unwrap() error { return e.Err }
 
-// Check runs each program to print its version. A program that cannot would otherwise fail only during an act,
-// where the kubelet would restart it again and again. The error is a [*ProgramError].
+// Check runs each program to print its version. Otherwise a program that does not work would fail only during an
+// act, where the kubelet would restart it again and again. The error is a [*ProgramError].
 func (p Programs) Check() error {
 	for _, one := range []struct{ name, path, flag, prints string }{
 		{"outrider", p.Outrider, "version", "outrider "},
@@ -52,15 +52,15 @@ func (p Programs) Check() error {
 	return nil
 }
 
-// A world is the private node with the control plane and the config centre.
+// A world is the node on which the acts are played, with the control plane and the configuration server.
 type world struct {
 	programs Programs
-	dir      string // of mesh and state
+	dir      string // contains the folders mesh and state
 	node     *localpod.Node
 	log      *os.File
 }
 
-// open creates a world, whose parts end when it is closed.
+// open creates a world. close ends all its parts.
 func open(p Programs, services int) (w *world, err error) {
 	w = &world{programs: p}
 	defer func() {
@@ -87,7 +87,7 @@ func open(p Programs, services int) (w *world, err error) {
 	if err != nil {
 		return w, fmt.Errorf("starting the config centre: %w", err)
 	}
-	go http.Serve(l, Centre()) // it ends with this process
+	go http.Serve(l, Centre()) // serves until this process ends
 	return w, w.startControlPlane()
 }
 
@@ -108,7 +108,7 @@ func (w *world) startControlPlane() error {
 	return nil
 }
 
-// token returns a token of a workload, made by the control plane's own command.
+// token returns a service account token for the pod, from the command "outriderd token".
 func (w *world) token(string) ([]byte, error) {
 	out, err := exec.Command(w.programs.ControlPlane, "token", "--state", w.state(), "--namespace", "demo", "--service-account", "awesome").Output()
 	if err != nil {
@@ -139,7 +139,7 @@ func (w *world) options() (localpod.Options, error) {
 	}, nil
 }
 
-// client returns an HTTP client on the node, outside of the pod.
+// client returns an HTTP client that connects from the node's network, outside of the pod.
 func (w *world) client() *http.Client {
 	return &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, network, address string) (c net.Conn, err error) {

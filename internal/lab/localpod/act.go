@@ -36,7 +36,7 @@ func (p *Pod) do(a kubelet.Action) {
 		if c := p.running[a.Container]; c != nil {
 			c.signal(syscall.SIGKILL)
 		}
-	case kubelet.BackOff, kubelet.Publish, kubelet.End: // only shown
+	case kubelet.BackOff, kubelet.Publish, kubelet.End: // only for the journal
 	}
 }
 
@@ -50,7 +50,7 @@ func (s spec) stopSignal() syscall.Signal {
 	return syscall.SIGTERM
 }
 
-// start starts a container, and waits for its end.
+// start starts a container, waits for its end, and sends both events to the loop.
 func (p *Pod) start(a kubelet.Action) {
 	c, err := p.box.start(p.specs[a.Container], func(l string) { p.line(a.Container, l) })
 	e, _ := a.Answer(p.now(), err == nil)
@@ -63,7 +63,7 @@ func (p *Pod) start(a kubelet.Action) {
 	p.send(news{event: kubelet.Event{At: p.now(), Kind: kubelet.Exited, Container: a.Container, Code: code}, of: c})
 }
 
-// answer runs a hook or a probe, and sends its result.
+// answer runs a hook or a probe, and sends its result to the loop.
 func (p *Pod) answer(a kubelet.Action, of *container) {
 	ctx, timeout := p.life, a.Timeout
 	if a.Kind == kubelet.RunProbe && timeout > 0 {
@@ -86,7 +86,7 @@ func (p *Pod) answer(a kubelet.Action, of *container) {
 	p.send(n)
 }
 
-// places are the paths of hooks and probes in a container.
+// places maps hooks and probes to their paths in the container spec.
 var places = map[kubelet.Which]string{kubelet.PostStart: "lifecycle.postStart", kubelet.PreStop: "lifecycle.preStop",
 	kubelet.Startup: "startupProbe", kubelet.Liveness: "livenessProbe", kubelet.Readiness: "readinessProbe"}
 

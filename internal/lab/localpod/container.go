@@ -20,14 +20,15 @@ import (
 	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
-// A container is one life of a container, from its start to its exit.
+// A container is one run of a container, from its start to its exit. A restart creates a new one.
 type container struct {
 	spec    spec
 	process *os.Process
 	logs    sync.WaitGroup
 
-	// doors guards the namespace files. A process that enters them holds the lock, and so does the close of the
-	// last one: after the close, its file number may soon refer to another namespace.
+	// doors guards the namespace files pid and mnt. goIn holds the read lock while it starts a process in the
+	// namespaces, so that shut does not close them meanwhile: after a close, the number of the file may refer to
+	// another namespace.
 	doors sync.RWMutex
 	pid   space
 	mnt   space
@@ -35,13 +36,14 @@ type container struct {
 	tail tail
 }
 
-// A StartError means that a container's command could not be started. Its exit code is
-// 128, as on a node.
+// A StartError is the error for a container whose command could not be started. The container's exit code is then
+// 128, as on a real node.
 type StartError struct{ Reason string }
 
 func (e *StartError) Error() string { return e.Reason }
 
-// start starts a container. It returns when the command runs or has failed to start.
+// start starts a container, and returns when its command runs or has failed to start. line receives each line of
+// output.
 func (s *sandbox) start(sp spec, line func(string)) (*container, error) {
 	if err := os.WriteFile(s.node.path(sp.message), nil, 0o666); err != nil {
 		return nil, err
@@ -72,12 +74,13 @@ func (s *sandbox) start(sp spec, line func(string)) (*container, error) {
 			})
 		})
 	}
-	// If the process ends before it reads the order, it writes the reason to the other pipe.
+	// Ignore the error: if the process ends before it reads the order, it writes the reason to the pipe of
+	// answers.
 	_ = json.NewEncoder(p.order).Encode(sp.order)
 	p.order.Close()
 	answers := json.NewDecoder(p.answers)
 	var began, failed containerinit.Answer
-	_ = answers.Decode(&began) // no answer: the error of the next one has the reason
+	_ = answers.Decode(&began) // if there is no answer, Wait returns the error
 	more := answers.Decode(&failed)
 	if err := first.Wait(); err != nil && began.PID == 0 {
 		return nil, fmt.Errorf("starting container %s: %s%w", sp.Name, began.Error, err)
@@ -88,7 +91,8 @@ func (s *sandbox) start(sp spec, line func(string)) (*container, error) {
 	return c, c.found(began.PID, failed, more)
 }
 
-// found takes over the container's first process, which is now a child of this program.
+// found records the container's first process, which is now a child of this program. It fails if that did not run
+// its command.
 func (c *container) found(pid int, failed containerinit.Answer, more error) error {
 	var err error
 	if c.process, err = os.FindProcess(pid); err != nil {
@@ -99,13 +103,13 @@ func (c *container) found(pid int, failed containerinit.Answer, more error) erro
 		c.logs.Wait()
 		return &StartError{Reason: failed.Error}
 	}
-	// A process that has already ended has no namespaces to enter, so its hooks will fail.
+	// If the process has already ended, its namespaces cannot be opened, and its hooks will fail.
 	c.pid, _ = openSpace(strconv.Itoa(pid), unix.CLONE_NEWPID)
 	c.mnt, _ = openSpace(strconv.Itoa(pid), unix.CLONE_NEWNS)
 	return nil
 }
 
-// wait waits until the last line of the container has been read, and returns the exit code.
+// wait waits until the container has ended and its last line has been read, and returns the exit code.
 func (c *container) wait() int {
 	state, err := c.process.Wait()
 	c.logs.Wait()
@@ -128,8 +132,8 @@ func (c *container) shut() {
 	c.pid, c.mnt = space{}, space{}
 }
 
-// signal sends a signal to the first process. As the first of its process namespace, it receives only signals that
-// it has a handler for, and SIGKILL.
+// signal sends a signal to the first process. Because this is process 1 of its namespace, the kernel delivers
+// only SIGKILL and signals for which it has a handler.
 func (c *container) signal(s syscall.Signal) { _ = c.process.Signal(s) }
 
 // errNotRunning is the error that a runtime returns for a container that has ended.
@@ -147,9 +151,9 @@ func (c *container) exec(ctx context.Context, s *sandbox, argv []string) ([]byte
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, fmt.Sprintf("/proc/self/fd/%d", s.node.program.Fd()))
 	cmd.Args, cmd.Env = []string{containerinit.RoleExec}, []string{}
-	written := &limited{w: &out, left: 10 << 10} // one for both: os/exec does not write both at a time
+	written := &limited{w: &out, left: 10 << 10} // one writer for both, because os/exec then never writes concurrently
 	cmd.Stdout, cmd.Stderr = written, written
-	cmd.WaitDelay = 100 * time.Millisecond // a process that it left behind may keep the output open
+	cmd.WaitDelay = 100 * time.Millisecond // a process that the command left behind may keep the output open
 	if err := c.goIn(s, cmd, p); err != nil {
 		return nil, err
 	}
@@ -168,7 +172,7 @@ func (c *container) exec(ctx context.Context, s *sandbox, argv []string) ([]byte
 	return out.Bytes(), err
 }
 
-// goIn starts a process that will enter the container.
+// goIn starts cmd, which runs this program as RoleExec and will enter the container.
 func (c *container) goIn(s *sandbox, cmd *exec.Cmd, p *pipes) error {
 	c.doors.RLock()
 	defer c.doors.RUnlock()
@@ -182,7 +186,7 @@ func (c *container) goIn(s *sandbox, cmd *exec.Cmd, p *pipes) error {
 	return nil
 }
 
-// pipes connect to a process that starts this program again in a role.
+// pipes are the pipes between this program and a process that runs this program again in a role.
 type pipes struct {
 	stdin, order   *os.File // for the order: the child's end, our end
 	answers, reply *os.File // for the answer: our end, the child's end
@@ -202,14 +206,14 @@ func newPipes() (*pipes, error) {
 	return p, nil
 }
 
-// handedOver closes the ends that the child has inherited.
+// handedOver closes the child's ends of the pipes, after the child has inherited them.
 func (p *pipes) handedOver() {
 	for _, f := range []*os.File{p.stdin, p.reply, p.out[1], p.err[1]} {
 		f.Close()
 	}
 }
 
-// take returns a file, which the caller must close.
+// take returns a file and removes it from the pipes, so that the caller, not close, closes it.
 func (*pipes) take(f **os.File) *os.File {
 	taken := *f
 	*f = nil
@@ -246,8 +250,8 @@ type tail struct {
 	text []byte
 }
 
-// kept is the number of bytes that the kubelet takes. Source: kuberuntime_container.go fallbackToLogs,
-// MaxContainerTerminationMessageLogLength.
+// kept is the number of bytes that the kubelet reads from the end of the log. Source: kuberuntime_container.go
+// fallbackToLogs, MaxContainerTerminationMessageLogLength.
 const kept = 2048
 
 func (t *tail) add(line string) {
@@ -265,7 +269,7 @@ func (t *tail) String() string {
 	return string(t.text)
 }
 
-// limited passes on a limited number of bytes, and drops the rest.
+// limited passes at most left bytes to w, and drops the rest.
 type limited struct {
 	w    io.Writer
 	left int

@@ -9,7 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// environment returns the environment of a container's command.
+// environment returns the environment of a container's command, and the variables that $(NAME) may refer to.
 // Source: pkg/kubelet/kubelet_pods.go makeEnvironmentVariables of kubernetes v1.34.4.
 func (f facts) environment(c carrier) ([]string, map[string]string, error) {
 	vars := map[string]string{}
@@ -63,7 +63,7 @@ func (f facts) envFrom(field string, from corev1.EnvFromSource) (map[string]stri
 	return nil, refuse(field, "is empty").but("want configMapRef or secretRef")
 }
 
-// valueFrom returns the value of a source, or false if the source is optional and missing.
+// valueFrom returns the value of a variable with valueFrom, or false if its source is optional and missing.
 func (f facts) valueFrom(field string, c carrier, from *corev1.EnvVarSource) (string, bool, error) {
 	switch {
 	case from.FieldRef != nil:
@@ -131,7 +131,7 @@ func expand(s string, vars map[string]string) string {
 			continue
 		}
 		name, after, closed := strings.Cut(rest[1:], ")")
-		if !closed { // Kubernetes keeps the rest unchanged
+		if !closed { // like Kubernetes, leave the rest unchanged
 			b.WriteString("$(")
 			s = rest[1:]
 			continue

@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 )
 
-// facts are the options and addresses of a pod from which its containers are made.
+// facts are the options and addresses of a pod, from which the specs of its containers are computed.
 type facts struct {
 	*Options
 	node  string
@@ -30,7 +30,7 @@ func (f facts) hostname() string {
 	return f.Pod.Name[:min(len(f.Pod.Name), 63)]
 }
 
-// field returns the value of a field of the pod, given as in a fieldRef.
+// field returns the value of a field of the pod, whose path is given as in a fieldRef.
 func (f facts) field(at, path string) (string, error) {
 	if key, ok := inBrackets(path, "metadata.annotations"); ok {
 		return f.Pod.Annotations[key], nil

@@ -13,7 +13,8 @@ import (
 	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
-// A container sees the expected files: each row is a command and its output.
+// A container sees the files, links and devices that it should. Each case is a command in a container and its
+// expected output.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -110,7 +111,7 @@ spec:
 		t.Fatal(err)
 	}
 	specs[0].order.Root.Overlay = false
-	specs[0].order.Root.Files = nil // use the machine's /etc
+	specs[0].order.Root.Files = nil // do not write into the machine's /etc, which is not a copy here
 	var lines []string
 	c, err := box.start(specs[0], func(l string) { lines = append(lines, l) })
 	if err != nil {

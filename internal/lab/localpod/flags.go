@@ -18,7 +18,8 @@ func ParseNetwork(text string) (netip.Prefix, error) {
 	return network, nil
 }
 
-// ParseEntrypoints parses commands of images, such as redis:8=redis-server.
+// ParseEntrypoints parses a list of images with their commands, such as redis:8=redis-server, and maps each image
+// to its command.
 func ParseEntrypoints(list []string) (map[string][]string, error) {
 	out := map[string][]string{}
 	for _, text := range list {

@@ -11,8 +11,8 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// watchGates watches the journals that containers write into the shared volume of the gates, and reports their
-// entries: only a gate can tell when the command behind it began. A pod without that volume has no gates.
+// watchGates watches the journals that gates write into their shared volume, and sends the entries to the loop,
+// because only a gate can report when the command behind it began. A pod without that volume has no gates.
 func (p *Pod) watchGates() {
 	dir := p.Volume(podspec.StateVolume)
 	if _, err := os.Stat(dir); err != nil {
@@ -20,7 +20,7 @@ func (p *Pod) watchGates() {
 	}
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
-		return // its edges are then not judged, as the result says
+		return // the result then lists the edges as Unjudged
 	}
 	if watcher.Add(dir) != nil {
 		watcher.Close()
@@ -33,7 +33,7 @@ func (p *Pod) watchGates() {
 			p.readGates(dir, watcher, seen)
 			select {
 			case <-watcher.Events:
-			case <-watcher.Errors: // an overflow: read all journals again
+			case <-watcher.Errors: // the queue of events has overflowed: read all journals again
 			case <-p.over:
 				return
 			}
@@ -41,7 +41,8 @@ func (p *Pod) watchGates() {
 	})
 }
 
-// readGates reports the new entries in each container's journal.
+// readGates sends the new entries of each container's journal to the loop. seen is the number of entries sent
+// before.
 func (p *Pod) readGates(dir string, watcher *fsnotify.Watcher, seen map[string]int) {
 	names, err := state.Containers(dir)
 	if err != nil {

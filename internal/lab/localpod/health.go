@@ -7,11 +7,12 @@ import (
 	"outrider.dev/startup"
 )
 
-// within are the mechanisms by which a container's own process waits: then the container has started, but its real
-// command has not.
+// within are the mechanisms by which the process in a container waits. For the kubelet, such a container has
+// started, although its real command has not.
 var within = map[startup.Mechanism]bool{startup.Gate: true, startup.Wrapper: true, startup.HealthLoop: true, startup.BoundedLoop: true, startup.Sleep: true}
 
-// hiddenIn returns the containers whose commands begin at a time that the kubelet cannot see.
+// hiddenIn returns the containers that wait by a mechanism of [within], so that the kubelet cannot see when their
+// commands begin.
 func hiddenIn(p startup.Plan) map[string]bool {
 	out := map[string]bool{}
 	for _, e := range p.Edges {
@@ -31,7 +32,8 @@ func sources(p startup.Plan, pod kubelet.Pod) map[string]startup.Health {
 		if planned.Health != startup.Report {
 			continue
 		}
-		// For a container that reports its health itself, probes show it a moment later.
+		// For a container that reports its health itself, use a probe or hook all the same: it shows the health,
+		// only a moment later.
 		var shown startup.Health
 		if c.Startup.Handler != kubelet.NoHandler && c.Startup.Handler != kubelet.Gate {
 			shown = startup.StartupProbe
@@ -47,14 +49,14 @@ func sources(p startup.Plan, pod kubelet.Pod) map[string]startup.Health {
 	return out
 }
 
-// healthOf returns the change of a container's health that an event shows.
+// healthOf returns whether an event shows that a container has become healthy or unhealthy.
 func (p *Pod) healthOf(before kubelet.State, e kubelet.Event) (startup.What, bool) {
 	if p.reportsHealth[e.Container] {
-		return "", false // its journal reports its health
+		return "", false // its health comes from its journal
 	}
 	was, is := before.View(e.Container), p.state.View(e.Container)
 	switch source := p.sources[e.Container]; {
-	case source == startup.StartupProbe && e.Kind == kubelet.ProbeAnswered && e.Which == kubelet.Startup && !was.Started && is.Started, // a late answer of a probe must not report health a second time
+	case source == startup.StartupProbe && e.Kind == kubelet.ProbeAnswered && e.Which == kubelet.Startup && !was.Started && is.Started, // !was.Started: a late answer of a probe must not report health a second time
 		source == startup.PostStart && e.Kind == kubelet.HookReturned && e.Which == kubelet.PostStart && e.OK,
 		source == startup.ReadinessProbe && e.Kind == kubelet.ProbeAnswered && !was.Ready && is.Ready:
 		return startup.IsHealthy, is.Running

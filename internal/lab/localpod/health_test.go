@@ -8,8 +8,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// A container becomes healthy only once, even if the answer of a probe that has timed out arrives while the next
-// probe runs.
+// A container becomes healthy only once, even if the answer of a probe that had timed out arrives during the next
+// probe.
 func TestHealthyOnce(t *testing.T) {
 	p := &Pod{sources: map[string]startup.Health{"app": startup.StartupProbe}}
 	p.state = kubelet.New(kubelet.Pod{Containers: []kubelet.Container{{Name: "app", Startup: kubelet.Probe{Handler: kubelet.Exec, Period: time.Second, Timeout: time.Second}}}}, kubelet.Minor(34))

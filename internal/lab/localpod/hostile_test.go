@@ -92,7 +92,8 @@ spec:
 	}
 }
 
-// A container cannot overwrite this program through a process that has not executed the command yet.
+// A container cannot overwrite this program through /proc/PID/exe of a process that has not executed the command
+// yet.
 func TestTheProgramIsReadOnlyToContainers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -23,7 +23,7 @@ var (
 	defaultIPv6 = netip.MustParsePrefix("fd00:10:244::/64")
 )
 
-// A network assigns addresses: the first to the node, then the next ones to pods.
+// A network assigns addresses: the first of each prefix to the node, and the following ones to pods.
 type network struct {
 	prefixes []netip.Prefix
 	node     []netip.Addr
@@ -39,7 +39,7 @@ func newNetwork(prefixes ...netip.Prefix) network {
 	return n
 }
 
-// next returns the addresses of the next pod.
+// next returns new addresses for a pod, one of each prefix, or an error if none is left.
 func (n *network) next() ([]netip.Addr, error) {
 	var out []netip.Addr
 	for i, p := range n.prefixes {
@@ -76,7 +76,7 @@ func (n *Node) connect(o NodeOptions) error {
 	})
 }
 
-// address gives a link an address that is usable at once.
+// address gives a link an address that is usable at once: without duplicate address detection for IPv6.
 func address(link netlink.Link, p netip.Prefix) error {
 	a := &netlink.Addr{IPNet: &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}}
 	if p.Addr().Is6() {
@@ -99,7 +99,7 @@ func up(name string) error {
 	return nil
 }
 
-// plug connects a pod to the node's bridge by a virtual cable.
+// plug connects a pod to the node's bridge by a veth pair, and sets up the pod's addresses and routes.
 func (n *Node) plug(number int, pod space, addrs []netip.Addr) error {
 	err := n.Do(func() error {
 		master, err := netlink.LinkByName(bridge)
@@ -139,19 +139,20 @@ func (n *Node) plug(number int, pod space, addrs []netip.Addr) error {
 	}, pod)
 }
 
-// podSysctls are the parameters that containerd 2 sets in a pod's network, so that any user may listen on any port
-// and ping. Source: containerd's docs/cri/config.md, enable_unprivileged_ports and enable_unprivileged_icmp.
+// podSysctls are the kernel parameters that containerd 2 sets in a pod's network, so that any user may listen on
+// any port and send pings. Source: containerd's docs/cri/config.md, enable_unprivileged_ports and
+// enable_unprivileged_icmp.
 var podSysctls = map[string]string{
 	"net.ipv4.ip_unprivileged_port_start": "0",
 	"net.ipv4.ping_group_range":           "0 2147483647",
 }
 
-// sysctlOf matches the parameters that each pod has separately: those of its network and its inter-process
-// communication. All others belong to the machine. Source: pkg/kubelet/sysctl/allowlist.go and namespace.go of
-// kubernetes v1.34.4.
+// sysctlOf matches the kernel parameters that belong to a pod's namespaces: those of the network and of
+// inter-process communication. All others belong to the machine. Source: pkg/kubelet/sysctl/allowlist.go and
+// namespace.go of kubernetes v1.34.4.
 var sysctlOf = regexp.MustCompile(`^(net|fs\.mqueue|kernel\.(sem|shm[a-z_]*|msg[a-z_]*))(\.[A-Za-z0-9_-]+)*$`)
 
-// checkSysctls refuses parameters that belong to the machine.
+// checkSysctls returns an error for kernel parameters that belong to the machine.
 func checkSysctls(pod *corev1.Pod) error {
 	if pod.Spec.SecurityContext == nil {
 		return nil
@@ -166,7 +167,8 @@ func checkSysctls(pod *corev1.Pod) error {
 	return errors.Join(all...)
 }
 
-// setSysctl must be called on a thread inside the pod: /proc/sys/net shows the network of the thread that opens it.
+// setSysctl sets a kernel parameter of the pod. It must run on a thread inside the pod's namespaces, because
+// /proc/sys/net belongs to the network of the thread that opens it.
 func setSysctl(name, value string) error {
 	path := filepath.Join("/proc/sys", strings.ReplaceAll(name, ".", "/"))
 	if err := os.WriteFile(path, []byte(value), 0); err != nil {

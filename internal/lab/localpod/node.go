@@ -24,21 +24,21 @@ import (
 	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
-// ErrNotRoot is the error for users that may not create a node.
+// ErrNotRoot is the error if the user may not create a node.
 var ErrNotRoot = errors.New("running a pod needs root: it makes network namespaces and mounts of its own")
 
-// NodeOptions describe the private machine. The zero value of a field means its default.
+// NodeOptions are the options of [NewNode]. The zero value of a field means its default.
 type NodeOptions struct {
 	Name string       // default: "node"
 	IPv4 netip.Prefix // network of node and pods, from [ParseNetwork]; default 10.244.0.0/24
 }
 
-// A Node is a private machine within this one for pods that can reach each other, with its own network, mounts and
-// processes. It leaves nothing behind, not even if the program that made it is killed.
+// A Node is a set of namespaces that acts as a private machine, with its own network, mounts and processes. Its
+// pods can reach each other. It leaves nothing behind, not even if the program that made it is killed.
 type Node struct {
 	Name string
 
-	program *os.File // this program
+	program *os.File // the file of this program
 	keeper  *exec.Cmd
 	life    *os.File // the node ends when the last copy of this file is closed
 	net     space
@@ -51,7 +51,8 @@ type Node struct {
 	commands sync.WaitGroup
 }
 
-// NewNode creates a node, which must be closed.
+// NewNode creates a node, which the caller must close. It needs root, and a program that has called
+// containerinit.Become.
 func NewNode(o NodeOptions) (*Node, error) {
 	if os.Geteuid() != 0 {
 		return nil, ErrNotRoot
@@ -114,9 +115,9 @@ func (n *Node) start() error {
 	return nil
 }
 
-// program opens this program through a separate read-only mount. In a container, it runs as a process before the
-// command, and again for each hook. Through /proc/PID/exe of such a process, a container could otherwise overwrite
-// the program that our user runs next (CVE-2019-5736 in runc).
+// program opens this program through a separate read-only mount. In a container, this program runs before the
+// command, and again for each hook. Without the mount, a container could overwrite its file through /proc/PID/exe
+// of such a process, and the user would run the changed program next time (CVE-2019-5736 in runc).
 func program() (*os.File, error) {
 	tree, err := unix.OpenTree(unix.AT_FDCWD, "/proc/self/exe", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err == nil {
@@ -131,8 +132,9 @@ func program() (*os.File, error) {
 		return nil, fmt.Errorf("mounting this program read-only: %w", err)
 	}
 	defer unix.Close(tree)
-	// The program is started by its file number. syscall.forkExec first copies the files of the new process to
-	// numbers above their highest, which would replace the program if it had one of these numbers.
+	// The program is started as /proc/self/fd/NUMBER. Before that, syscall.forkExec copies the files of the new
+	// process to numbers just above the highest of them, and would replace the program if it had one of these
+	// numbers. So it gets a high number.
 	const high = 1000 // the limit of open files is rarely below 1024
 	fd, err := unix.FcntlInt(uintptr(tree), unix.F_DUPFD_CLOEXEC, high)
 	if err != nil {
@@ -141,8 +143,8 @@ func program() (*os.File, error) {
 	return os.NewFile(uintptr(fd), "program"), nil
 }
 
-// again returns a command that starts this program in another role. It reads the order from file 3, if there is
-// one, and writes the answer to file 4.
+// again returns a command that runs this program again in a role. The new process reads its order from file 3, if
+// there is one, and writes its answers to file 4.
 func (n *Node) again(role string, in, answers *os.File) *exec.Cmd {
 	cmd := exec.Command(fmt.Sprintf("/proc/self/fd/%d", n.program.Fd()))
 	cmd.Args = []string{role}
@@ -152,7 +154,7 @@ func (n *Node) again(role string, in, answers *os.File) *exec.Cmd {
 	return cmd
 }
 
-// Close ends the node and everything on it.
+// Close kills all processes on the node, waits for them, and removes the node.
 func (n *Node) Close() error {
 	if n.life != nil {
 		n.life.Close()
@@ -174,7 +176,7 @@ func (n *Node) Close() error {
 // Do runs f in the node's network. Sockets that f creates stay in that network.
 func (n *Node) Do(f func() error) error { return inside(f, n.net) }
 
-// Listen listens on an address of the node.
+// Listen listens on a TCP address in the node's network.
 func (n *Node) Listen(address string) (net.Listener, error) {
 	var l net.Listener
 	err := n.Do(func() (err error) {
@@ -184,8 +186,8 @@ func (n *Node) Listen(address string) (net.Listener, error) {
 	return l, err
 }
 
-// Command starts a command in the node's network, and ends it with the node at the latest. The returned function
-// waits for it, and must be called once.
+// Command starts a command in the node's network. If it still runs when the node is closed, it is killed. The
+// returned function waits for its end; call it at most once.
 func (n *Node) Command(cmd *exec.Cmd) (wait func() error, err error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -203,8 +205,8 @@ func (n *Node) Command(cmd *exec.Cmd) (wait func() error, err error) {
 	return func() error { return <-ended }, nil
 }
 
-// Serve starts a command on the node, as [Node.Command] does, and returns when it has printed a text. It copies all
-// output to log.
+// Serve starts a command on the node, as [Node.Command] does, and returns when it has printed a line that
+// contains until. It fails if the command ends before. It copies all output to log.
 func (n *Node) Serve(cmd *exec.Cmd, until string, log io.Writer) error {
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -228,29 +230,30 @@ func (n *Node) Serve(cmd *exec.Cmd, until string, log io.Writer) error {
 	return cmp.Or(err, fmt.Errorf("%s ended before it printed %s", cmd.Path, until))
 }
 
-// path returns the path of a node's file on this machine.
+// path returns a path by which this machine can open a file of the node.
 func (n *Node) path(elem ...string) string {
 	return filepath.Join(append([]string{"/proc", strconv.Itoa(n.keeper.Process.Pid), "root"}, elem...)...)
 }
 
-// onNode runs f with the node's mounts.
+// onNode runs f in the node's mount namespace.
 func (n *Node) onNode(f func() error) error { return inside(f, n.mnt) }
 
-// pseudo are types of file systems that a container gets anew or not at all.
+// pseudo are types of file systems that are not copied from the machine: a container gets a new one or none.
 var pseudo = map[string]bool{"proc": true, "sysfs": true, "devtmpfs": true, "devpts": true, "cgroup": true, "cgroup2": true,
 	"mqueue": true, "debugfs": true, "tracefs": true, "securityfs": true, "pstore": true, "bpf": true, "configfs": true,
 	"fusectl": true, "hugetlbfs": true, "binfmt_misc": true, "autofs": true, "nsfs": true, "rpc_pipefs": true, "efivarfs": true}
 
-// written are files that every container has separately.
+// written are the files of which every container gets its own.
 var written = []string{"/etc/hosts", "/etc/hostname", "/etc/resolv.conf"}
 
-// machineMounts returns the mount points of those of this machine's file systems that containers see.
+// machineMounts returns the mount points of this machine's file systems that are shown in containers. info has
+// the format of /proc/self/mountinfo.
 func machineMounts(info io.Reader) ([]string, error) {
 	all, err := mountinfo.GetMountsFromReader(info, nil)
 	var out []string
 	for _, m := range all {
 		at := m.Mountpoint
-		out = slices.DeleteFunc(out, func(below string) bool { return below == at }) // the new mount hides it
+		out = slices.DeleteFunc(out, func(below string) bool { return below == at }) // the later mount hides the earlier one
 		if at != "/" && !pseudo[m.FSType] && !private(at) {
 			out = append(out, at)
 		}

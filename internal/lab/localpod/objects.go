@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/base/manifest"
 )
 
-// Objects returns the ConfigMaps and Secrets among a file's documents.
+// Objects returns the ConfigMaps and Secrets in the YAML documents of a file. It ignores other objects.
 func Objects(file string, data []byte) ([]corev1.ConfigMap, []corev1.Secret, error) {
 	var maps []corev1.ConfigMap
 	var secrets []corev1.Secret
@@ -29,7 +29,7 @@ func Objects(file string, data []byte) ([]corev1.ConfigMap, []corev1.Secret, err
 		var head struct {
 			Kind string `json:"kind"`
 		}
-		// Text that is no object is reported as an error by the reader of pods.
+		// Ignore the error: the code that reads the pod from the same file reports it.
 		_ = manifest.Decode(text, &head)
 		switch head.Kind {
 		case "ConfigMap":

@@ -17,7 +17,7 @@ import (
 // Options describe a pod and the objects that it needs. The zero value of a field means its default.
 type Options struct {
 	Pod  corev1.Pod
-	Plan startup.Plan // the plan that its start is compared with; without containers, there is no comparison
+	Plan startup.Plan // the plan with which the start is compared; if it has no containers, nothing is compared
 	Kube kubelet.Version
 
 	ConfigMaps []corev1.ConfigMap // objects to which the pod may refer
@@ -27,21 +27,22 @@ type Options struct {
 	// image is supported.
 	Entrypoints map[string][]string
 
-	// Binds appear read-only in all containers, in place of the content of images.
+	// Binds are files and directories that appear read-only in all containers, as a replacement for the content
+	// of images.
 	Binds []Bind
 
 	// Token returns the service account token for an audience; an empty audience means the API server. If Token is
 	// nil, volumes with tokens are refused.
 	Token func(audience string) ([]byte, error)
 
-	// AllowHostPath allows volumes that are this machine's own directories, not copies. AllowPrivileged allows
-	// containers to affect the whole machine: privileged ones, and capabilities beyond [podOnly].
+	// AllowHostPath allows hostPath volumes, which are the machine's own directories, not copies. AllowPrivileged
+	// allows privileged containers and capabilities beyond [podOnly], which can affect the whole machine.
 	AllowHostPath, AllowPrivileged bool
 
 	Hosts map[string]string // names with their addresses, for /etc/hosts
 
-	// Line receives each line that a container writes, without its ending; Journal receives each journal entry.
-	// They are never called concurrently, and the pod waits while they run.
+	// Line is called with each line that a container writes, without its newline; Journal is called with each
+	// journal entry. They are never called concurrently, and the pod does not proceed until they return.
 	Line    func(container, line string)
 	Journal func(Entry)
 }
@@ -49,7 +50,7 @@ type Options struct {
 // A Bind shows a file or directory of this machine at another path.
 type Bind struct{ From, To string }
 
-// A SpecError is a part of a pod spec that cannot be run here.
+// A SpecError is the error for a field of a pod spec that cannot be run here.
 type SpecError struct {
 	Field  string
 	Reason string
@@ -137,7 +138,7 @@ func (o *Options) check() error {
 	return errors.Join(all...)
 }
 
-// A carrier is a container with its position in the pod.
+// A carrier is a container with its path in the pod spec.
 type carrier struct {
 	*corev1.Container
 	field string

@@ -29,9 +29,9 @@ type Pod struct {
 	plan  startup.Plan
 	began time.Time
 
-	news   chan news          // events from the workers
+	news   chan news          // events from hooks, probes and containers
 	over   chan struct{}      // closed when the loop ends
-	done   chan struct{}      // closed when everything of the pod is gone
+	done   chan struct{}      // closed when all processes of the pod have ended and its files are removed
 	life   context.Context    // context of hooks and probes
 	end    context.CancelFunc // cancels life
 	work   sync.WaitGroup
@@ -44,8 +44,8 @@ type Pod struct {
 	// Only the loop uses the fields below.
 	state         kubelet.State
 	running       map[string]*container
-	starting      map[string]bool // starts without an answer yet
-	dying         bool            // the pod was killed, and nothing starts any more
+	starting      map[string]bool // containers whose start has not returned yet
+	dying         bool            // Kill was called: no container starts any more
 	deleted       bool
 	failed        []string // failures at the time of the deletion
 	ended         map[string]Ended
@@ -56,16 +56,16 @@ type Pod struct {
 	reportsHealth map[string]bool // containers whose journals contain their health
 }
 
-// news is an event that a worker reports.
+// A news is an event, or the entry of a gate's journal, on its way to the loop.
 type news struct {
 	event  kubelet.Event
-	of     *container // the life of the container that it belongs to
+	of     *container // the run of the container to which the event belongs
 	detail string
-	report startup.What // reported by the container itself, instead of an event
+	report startup.What // the entry of a gate's journal; if set, event has only the time and the container
 }
 
-// Start runs a pod on the node until it ends or is deleted. It returns an error if the pod cannot be run at all: a
-// *SpecError, or several, if the reason is the pod's spec.
+// Start starts a pod on the node, and returns at once. The pod runs until it ends or is deleted. Start fails if
+// the pod cannot be run; for each reason in the pod's spec, the error contains a *SpecError.
 func (n *Node) Start(o Options) (*Pod, error) {
 	o.setDefaults()
 	number, addrs, err := n.admit()
@@ -108,8 +108,8 @@ func (n *Node) Start(o Options) (*Pod, error) {
 	return p, nil
 }
 
-// Delete deletes the pod: its containers are stopped in their order within a grace period, where 0 means the pod's
-// own. Only the first deletion counts.
+// Delete deletes the pod: its containers are stopped in their order within the grace period; 0 means the pod's
+// terminationGracePeriodSeconds. Only the first call has an effect. Delete does not wait for the end.
 func (p *Pod) Delete(grace time.Duration) {
 	select {
 	case p.delete <- grace:
@@ -144,7 +144,7 @@ func (p *Pod) Await(signals <-chan os.Signal, duration time.Duration) Result {
 	}
 }
 
-// Done is closed when no process of the pod is left.
+// Done returns a channel that is closed when no process of the pod is left.
 func (p *Pod) Done() <-chan struct{} { return p.done }
 
 // Wait waits for the end of the pod, and returns the result.
@@ -166,7 +166,7 @@ func (p *Pod) Volume(name string) string {
 
 func (p *Pod) now() time.Duration { return time.Since(p.began) }
 
-// send passes an event to the loop, unless the loop has ended.
+// send passes an event to the loop. It drops the event if the loop has ended.
 func (p *Pod) send(n news) {
 	select {
 	case p.news <- n:
@@ -174,7 +174,7 @@ func (p *Pod) send(n news) {
 	}
 }
 
-// loop is the kubelet of this pod. It owns the state; workers only send news to it.
+// loop acts as the kubelet of this pod. Only this goroutine changes the state; all others send news to it.
 func (p *Pod) loop() {
 	defer p.close()
 	p.step(news{event: kubelet.Event{Kind: kubelet.Added}})
@@ -207,26 +207,27 @@ func (p *Pod) loop() {
 	}
 }
 
-// leave remembers the failures at the time of the deletion.
+// leave records the deletion, and the failures before it, because the end of a container that is stopped is no
+// failure.
 func (p *Pod) leave() {
 	if !p.deleted {
 		p.deleted, p.failed = true, p.failures()
 	}
 }
 
-// close ends hooks and probes, and computes the result.
+// close ends hooks and probes, computes the result, and removes the pod's files.
 func (p *Pod) close() {
 	p.end()
 	p.final = p.result()
 	close(p.over)
 	p.work.Wait()
 	p.box.Close()
-	_ = p.box.forget() // any remaining files are removed with the node
+	_ = p.box.forget() // if this fails, the files are removed with the node
 	close(p.done)
 }
 
-// receive handles news from a worker. It drops the answer of a probe of an earlier life, but not that of a hook,
-// for which the kubelet waits.
+// receive handles one news. It drops the answer of a probe of an earlier run of the container. It keeps that of a
+// hook, because the kubelet waits for it.
 func (p *Pod) receive(n news) {
 	e := n.event
 	switch {
@@ -279,7 +280,7 @@ const longestMessage = 4096
 // message returns a container's termination message.
 func (p *Pod) message(c *container, code int) string {
 	var data []byte
-	if f, err := os.Open(p.node.path(c.spec.message)); err == nil { // without the file there is no message
+	if f, err := os.Open(p.node.path(c.spec.message)); err == nil { // the container may have removed the file
 		data, _ = io.ReadAll(io.LimitReader(f, longestMessage))
 		f.Close()
 	}
@@ -290,7 +291,7 @@ func (p *Pod) message(c *container, code int) string {
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
-// step applies an event to the state machine, and carries out the resulting actions.
+// step passes an event to the model of the kubelet, and carries out the resulting actions.
 func (p *Pod) step(n news) {
 	before, e := p.state, n.event
 	after, actions := before.Step(e)
@@ -309,8 +310,8 @@ func (p *Pod) step(n news) {
 	}
 }
 
-// seen corrects the kubelet's view: a container that waits at its gate has not started yet. It also adds the
-// reasons of failures.
+// seen changes the kubelet's timeline: a container that waits at its gate counts as waiting, not as started. It
+// also adds detail to failures.
 func (p *Pod) seen(t startup.Timeline, detail string) startup.Timeline {
 	for i, e := range t {
 		if e.What == startup.IsStarted && p.hidden[e.Container] {

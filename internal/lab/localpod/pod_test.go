@@ -143,7 +143,7 @@ func TestFourKindsOfProbes(t *testing.T) {
 	tests := map[string]struct {
 		probe string
 		well  bool
-		want  string // failure of the probe
+		want  string // part of the probe's error
 	}{
 		"exec that ends with 0":              {"exec: {command: [/bin/true]}", true, ""},
 		"exec that does not":                 {"exec: {command: [sh, -c, 'echo sorry; exit 3']}", false, "exit status 3: sorry"},
@@ -349,7 +349,7 @@ spec:
 	if w.logOf("v4") != "503" || w.logOf("node") != "control plane" {
 		t.Errorf("the clients received %q and %q", w.logOf("v4"), w.logOf("node"))
 	}
-	// Within the pod's network its own loopback address answers.
+	// From within the pod's network, the server is reachable at 127.0.0.1.
 	err = server.Do(func() error {
 		conn, err := net.Dial("tcp", "127.0.0.1:8443")
 		if err == nil {

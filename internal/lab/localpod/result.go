@@ -9,35 +9,36 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Result is the outcome of a pod.
+// A Result describes a pod that has ended.
 type Result struct {
 	Pod        string              `json:"pod"`
 	Status     kubelet.Status      `json:"status"` // the last published status
 	Took       time.Duration       `json:"took"`
-	Deleted    bool                `json:"deleted"` // the pod was deleted before it ended by itself
+	Deleted    bool                `json:"deleted"` // Delete or Kill ended the pod
 	Containers []Ended             `json:"containers"`
 	Timeline   startup.Timeline    `json:"timeline"`
 	Violations []startup.Violation `json:"violations,omitempty"`
 
-	// Unjudged lists edges that a gate or a loop in the container keeps, but where no report tells when the real
-	// command began.
+	// Unjudged lists edges that could not be checked: a gate or a loop in the container keeps them, and there is
+	// no report of the time at which the real command began.
 	Unjudged []startup.Edge `json:"unjudged,omitempty"`
 
-	// Failures describes what went wrong in the pod. Ends because of a deletion do not count.
+	// Failures are the failures of containers and of the pod. A container that ended because of the deletion has
+	// not failed.
 	Failures []string `json:"failures,omitempty"`
 }
 
-// Ended is the outcome of one container.
+// Ended describes the runs of one container.
 type Ended struct {
 	Name     string `json:"name"`
 	Restarts int    `json:"restarts"`
 	Started  bool   `json:"started"`            // it started at least once
 	ExitCode *int   `json:"exitCode,omitempty"` // of its last exit
-	Reason   string `json:"reason,omitempty"`   // why it could not be started
+	Reason   string `json:"reason,omitempty"`   // why its last start failed
 	Message  string `json:"message,omitempty"`  // from its termination log
 }
 
-// OK reports whether the pod did not fail and started as planned.
+// OK reports whether there are neither failures nor violations of the plan.
 func (r Result) OK() bool { return len(r.Failures) == 0 && len(r.Violations) == 0 }
 
 // An EntryKind is the kind of a journal entry.
@@ -46,10 +47,10 @@ type EntryKind string
 const (
 	Received EntryKind = "event"    // an event that reached the kubelet
 	Did      EntryKind = "action"   // an action of the kubelet
-	Happened EntryKind = "timeline" // the meaning of events and actions, in the terms of package startup
+	Happened EntryKind = "timeline" // an event of package startup that follows from events and actions
 )
 
-// An Entry is an entry in the journal of a pod.
+// An Entry is an entry of the journal that [Options].Journal receives.
 type Entry struct {
 	At        time.Duration `json:"at"` // time since the kubelet received the pod
 	Kind      EntryKind     `json:"kind"`
@@ -61,7 +62,7 @@ type Entry struct {
 	Detail    string        `json:"detail,omitempty"`
 }
 
-// failures returns why the pod is not well now.
+// failures returns the failures that the pod has now.
 func (p *Pod) failures() []string {
 	var out []string
 	for _, c := range containersOf(&p.facts.Pod) {
@@ -82,13 +83,12 @@ func (p *Pod) failures() []string {
 	return out
 }
 
-// result computes the result.
 func (p *Pod) result() Result {
 	r := Result{Pod: p.facts.Pod.Name, Status: p.state.Status(), Took: p.now(), Deleted: p.deleted, Timeline: p.timeline.Sorted(), Failures: p.failed}
 	if !p.deleted {
 		r.Failures = p.failures()
 		if r.Status.Phase == kubelet.Succeeded {
-			r.Failures = nil // of earlier attempts
+			r.Failures = nil // these are failures of earlier attempts
 		}
 	}
 	for _, c := range containersOf(&p.facts.Pod) {

@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
-// A sandbox holds the resources that the containers of one pod share: network, name, IPC, volumes.
+// A sandbox holds the resources that the containers of one pod share: network, host name, IPC, volumes.
 type sandbox struct {
 	node  *Node
 	dir   string // path on the node
@@ -69,8 +69,8 @@ func (n *Node) newSandbox(number int, f facts) (*sandbox, error) {
 	return s, nil
 }
 
-// sysctls sets the parameters of the runtime and those of the pod. It is no error if the kernel lacks one of the
-// runtime's.
+// sysctls sets the kernel parameters that a runtime sets, ignoring those that the kernel lacks, and those of the
+// pod.
 func sysctls(f facts) error {
 	for name, value := range podSysctls {
 		_ = setSysctl(name, value)
@@ -128,7 +128,7 @@ func (s *sandbox) fillVolume(v volume, c *corev1.PodSecurityContext) error {
 	return v.write(s.node.path(at), group)
 }
 
-// Close releases the namespaces, which end with their last process.
+// Close closes the namespaces. They end when their last process ends.
 func (s *sandbox) Close() {
 	for _, space := range []space{s.net, s.ipc, s.uts} {
 		space.Close()

@@ -23,14 +23,15 @@ type spec struct {
 	message string // file of its termination message on the node
 }
 
-// check returns an error for what cannot be run in the pod, before anything of it is created.
+// check returns an error for each part of the pod that cannot be run, before any part of it is created.
 func (f facts) check() error {
 	_, err := f.specs("/", nil)
 	_, volumes := f.volumes()
 	return errors.Join(f.Options.check(), err, volumes)
 }
 
-// specs returns the pod's containers. dir is the directory of the pod on the node.
+// specs returns the specs of the pod's containers. dir is the pod's directory on the node; host are the mount
+// points of this machine to show.
 func (f facts) specs(dir string, host []string) ([]spec, error) {
 	var out []spec
 	var all []error
@@ -50,7 +51,7 @@ func (f facts) spec(c carrier, dir, volumes string) (spec, error) {
 	s := spec{Container: c.Container, message: path.Join(dir, "message")}
 	mounts = append(mounts, containerinit.Mount{From: s.message, To: cmp.Or(c.TerminationMessagePath, corev1.TerminationMessagePathDefault)},
 		containerinit.Mount{From: path.Join(volumes, "..", "shm"), To: "/dev/shm"})
-	// A mount must come after the mount that contains its mount point.
+	// Sort by depth, because a mount must come after the mount that contains its mount point.
 	slices.SortStableFunc(mounts, func(a, b containerinit.Mount) int {
 		return cmp.Compare(strings.Count(path.Clean(a.To), "/"), strings.Count(path.Clean(b.To), "/"))
 	})
@@ -62,7 +63,8 @@ func (f facts) spec(c carrier, dir, volumes string) (spec, error) {
 	return s, errors.Join(argvErr, envErr, userErr, mountErr, checkHandlers(c))
 }
 
-// argv returns the command of the pod spec, or else the command of the image if it is known.
+// argv returns the container's command and arguments. Without a command in the pod spec, it takes that of the
+// image from Options.Entrypoints.
 func (f facts) argv(c carrier, vars map[string]string) ([]string, error) {
 	command := c.Command
 	if len(command) == 0 {
@@ -125,7 +127,7 @@ func (f facts) files() []containerinit.File {
 func (f facts) resolvConf() []byte {
 	d := f.Pod.Spec.DNSConfig
 	if d == nil {
-		data, _ := os.ReadFile("/etc/resolv.conf") // a machine without the file resolves no names
+		data, _ := os.ReadFile("/etc/resolv.conf") // without the file, the container has an empty one
 		return data
 	}
 	var b strings.Builder
@@ -145,7 +147,7 @@ func (f facts) resolvConf() []byte {
 	return []byte(b.String())
 }
 
-// A handler is the action of a hook or a probe: one of its fields is set.
+// A handler is the action of a hook or a probe. At most one of its fields is set.
 type handler struct {
 	exec  *corev1.ExecAction
 	http  *corev1.HTTPGetAction
@@ -168,7 +170,7 @@ func ofProbe(p *corev1.Probe) handler {
 	return handler{exec: p.Exec, http: p.HTTPGet, tcp: p.TCPSocket, grpc: p.GRPC}
 }
 
-// handlers returns a container's hooks and probes by their paths.
+// handlers maps the paths of a container's hooks and probes to their handlers.
 func handlers(c *corev1.Container) map[string]handler {
 	out := map[string]handler{"startupProbe": ofProbe(c.StartupProbe), "livenessProbe": ofProbe(c.LivenessProbe), "readinessProbe": ofProbe(c.ReadinessProbe)}
 	if c.Lifecycle != nil {
@@ -177,8 +179,8 @@ func handlers(c *corev1.Container) map[string]handler {
 	return out
 }
 
-// checkHandlers refuses hooks and probes of a named port that the container does not declare. [podspec.Check] finds
-// all other mistakes in them.
+// checkHandlers returns an error for hooks and probes with the name of a port that the container does not
+// declare. [podspec.Check] finds their other mistakes.
 func checkHandlers(c carrier) error {
 	var all []error
 	for _, where := range slices.Sorted(maps.Keys(handlers(c.Container))) {
@@ -196,7 +198,7 @@ func checkHandlers(c carrier) error {
 	return errors.Join(all...)
 }
 
-// portOf returns the number of a port, which may be given by name.
+// portOf returns the number of a port, which may be the name of a port of the container.
 func portOf(field string, c *corev1.Container, p intstr.IntOrString) (int, error) {
 	number := p.IntValue()
 	if p.Type == intstr.String {

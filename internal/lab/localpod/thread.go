@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A space is a namespace, kept alive by its open file.
+// A space is a namespace of the kernel. It exists while its file is open.
 type space struct {
 	kind int // CLONE_NEWNET and so on
 	file *os.File
 }
 
-// spaceNames are the names of namespaces in /proc/PID/ns.
+// spaceNames maps the kinds of namespaces to their file names in /proc/PID/ns.
 var spaceNames = map[int]string{
 	unix.CLONE_NEWNET: "net", unix.CLONE_NEWIPC: "ipc", unix.CLONE_NEWUTS: "uts", unix.CLONE_NEWPID: "pid", unix.CLONE_NEWNS: "mnt",
 }
 
-// openSpace opens a namespace of a process, or of "thread-self".
+// openSpace opens a namespace of a process, given by its ID or as "thread-self".
 func openSpace(of string, kind int) (space, error) {
 	f, err := os.Open("/proc/" + of + "/ns/" + spaceNames[kind])
 	return space{kind, f}, err
@@ -32,8 +32,9 @@ func (s space) Close() {
 	}
 }
 
-// enter moves the thread into the namespace. It fails if the namespace is closed: an abandoned connection attempt
-// may run after its node is closed, and then the file's number may refer to another namespace.
+// enter moves the thread into the namespace. It fails if the space is closed. This can happen, because an
+// abandoned connection attempt may still run when its node is closed. The file's number may then refer to another
+// namespace, so the number alone is not enough.
 func (s space) enter() error {
 	var entered error
 	file, err := s.file.SyscallConn()
@@ -46,8 +47,9 @@ func (s space) enter() error {
 	return nil
 }
 
-// inside runs f on a separate thread in these namespaces, and waits for it. Processes that f starts run there, and
-// sockets that it creates stay there. A process namespace applies only to processes that f starts, not to f itself.
+// inside runs f on a separate thread in these namespaces, and waits for it. Processes that f starts run there,
+// and sockets that it creates stay there. A PID namespace applies only to processes that f starts, not to f
+// itself.
 func inside(f func() error, spaces ...space) error {
 	return onThread(func() error {
 		for _, s := range spaces {
@@ -67,8 +69,8 @@ func inside(f func() error, spaces ...space) error {
 
 var errLeft = errors.New("the function left its goroutine")
 
-// onThread runs f on a thread that exits afterwards. It never uses the first thread of the process, which cannot
-// exit, and whose namespaces other programs take for those of the process.
+// onThread runs f on a thread that exits afterwards. It never uses the first thread of the process: that cannot
+// exit alone, and other programs regard its namespaces as those of the process.
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {

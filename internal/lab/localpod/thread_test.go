@@ -8,8 +8,8 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// A connection attempt that is still running when its node is closed gets an error. It does not enter another
-// namespace whose file got the same number.
+// A connection attempt that still runs when its node is closed fails. It must not enter another namespace whose
+// file has got the same number.
 func TestAClosedNamespaceIsNotEntered(t *testing.T) {
 	ns.RequireRoot(t)
 	s, err := openSpace("thread-self", unix.CLONE_NEWNET)

@@ -12,28 +12,31 @@ import (
 	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
-// capabilities lists the names of capabilities by number. Source: include/uapi/linux/capability.h.
+// capabilities lists the names of Linux capabilities; the index is the number. Source:
+// include/uapi/linux/capability.h.
 var capabilities = []string{"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "KILL", "SETGID", "SETUID", "SETPCAP",
 	"LINUX_IMMUTABLE", "NET_BIND_SERVICE", "NET_BROADCAST", "NET_ADMIN", "NET_RAW", "IPC_LOCK", "IPC_OWNER", "SYS_MODULE", "SYS_RAWIO",
 	"SYS_CHROOT", "SYS_PTRACE", "SYS_PACCT", "SYS_ADMIN", "SYS_BOOT", "SYS_NICE", "SYS_RESOURCE", "SYS_TIME", "SYS_TTY_CONFIG", "MKNOD",
 	"LEASE", "AUDIT_WRITE", "AUDIT_CONTROL", "SETFCAP", "MAC_OVERRIDE", "MAC_ADMIN", "SYSLOG", "WAKE_ALARM", "BLOCK_SUSPEND", "AUDIT_READ",
 	"PERFMON", "BPF", "CHECKPOINT_RESTORE"}
 
-// usual are the capabilities of a container without settings. Source: containerd pkg/oci/spec.go defaultUnixCaps.
+// usual are the capabilities of a container whose spec sets none. Source: containerd pkg/oci/spec.go
+// defaultUnixCaps.
 const usual uint64 = 1<<unix.CAP_CHOWN | 1<<unix.CAP_DAC_OVERRIDE | 1<<unix.CAP_FSETID | 1<<unix.CAP_FOWNER | 1<<unix.CAP_MKNOD |
 	1<<unix.CAP_NET_RAW | 1<<unix.CAP_SETGID | 1<<unix.CAP_SETUID | 1<<unix.CAP_SETFCAP | 1<<unix.CAP_SETPCAP |
 	1<<unix.CAP_NET_BIND_SERVICE | 1<<unix.CAP_SYS_CHROOT | 1<<unix.CAP_KILL | 1<<unix.CAP_AUDIT_WRITE
 
-// podOnly are the capabilities that a container may have: besides the usual ones, those that affect only the pod's
-// namespaces. The others affect the machine, because there is no user namespace: SYS_ADMIN mounts its disks,
-// SYS_PTRACE stops our own process on its way into a container, DAC_READ_SEARCH opens files by their handle.
+// podOnly are the capabilities that are allowed without --allow-privileged: the usual ones, and those that affect
+// only the pod's namespaces. The others affect the whole machine, because there is no user namespace. For
+// example, SYS_ADMIN can mount the machine's disks, SYS_PTRACE can stop the process by which this program enters
+// a container, and DAC_READ_SEARCH can open any file by its handle.
 const podOnly uint64 = usual | 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_NET_BROADCAST | 1<<unix.CAP_IPC_OWNER | 1<<unix.CAP_IPC_LOCK |
 	1<<unix.CAP_SYS_NICE | 1<<unix.CAP_LEASE
 
 const allOfThem = ^uint64(0)
 
-// userOf returns the user of a container: its own, or else the pod's, or else root, as for an image that sets no
-// user.
+// userOf returns the user, groups and capabilities of a container. The container's security context takes
+// precedence over the pod's; without either, the user is root, as for an image that sets no user.
 func (f facts) userOf(c carrier) (containerinit.User, error) {
 	pod := &f.Pod
 	var own corev1.SecurityContext
@@ -79,7 +82,7 @@ func (f facts) userOf(c carrier) (containerinit.User, error) {
 	return u, err
 }
 
-// names returns the names of capabilities, or ALL if there are many.
+// names returns the names of the capabilities in a set, or ALL if there are more than five.
 func names(of uint64) string {
 	var out []string
 	for i, name := range capabilities {
@@ -104,7 +107,7 @@ func privileged(c carrier) bool {
 	return c.SecurityContext != nil && c.SecurityContext.Privileged != nil && *c.SecurityContext.Privileged
 }
 
-// bounds returns the capabilities that a container may have.
+// bounds returns the largest set of capabilities that a container can gain, from its security context.
 func bounds(field string, s corev1.SecurityContext) (uint64, error) {
 	if s.Privileged != nil && *s.Privileged {
 		return allOfThem, nil
@@ -120,7 +123,7 @@ func bounds(field string, s corev1.SecurityContext) (uint64, error) {
 	if err != nil {
 		return 0, err
 	}
-	// If one side is ALL, the other side lists exceptions.
+	// If add or drop is ALL, the other list contains the exceptions.
 	if add == allOfThem {
 		return allOfThem &^ drop, nil
 	}

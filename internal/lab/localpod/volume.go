@@ -16,7 +16,7 @@ import (
 	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
-// A volume describes the initial content of a volume.
+// A volume is a volume of the pod with its initial content.
 type volume struct {
 	name   string
 	files  []containerinit.File
@@ -24,7 +24,7 @@ type volume struct {
 	shared bool  // a directory of this machine: nothing is created
 }
 
-// volumes returns the pod's volumes with their content.
+// volumes returns the pod's volumes, or an error for each that is not supported here.
 func (f facts) volumes() ([]volume, error) {
 	var out []volume
 	var all []error
@@ -88,7 +88,8 @@ func (f facts) checkHostPath(field string, h *corev1.HostPathVolumeSource) error
 	return nil
 }
 
-// realPath resolves the links in a path, because links to absolute paths would be followed within the container.
+// realPath resolves the links in a path. Otherwise a link to an absolute path would be followed within the
+// container.
 func realPath(p string) string {
 	if real, err := filepath.EvalSymlinks(p); err == nil {
 		return real
@@ -96,7 +97,7 @@ func realPath(p string) string {
 	return p
 }
 
-// pick returns the data that the items name or, without items, all of it.
+// pick returns the files for the keys that the items name, or for all keys of data if there are no items.
 func pick(field string, data map[string][]byte, items []corev1.KeyToPath, mode uint32, optional *bool) ([]containerinit.File, error) {
 	var out []containerinit.File
 	if len(items) == 0 {
@@ -218,8 +219,9 @@ func (f facts) token(field string, s *corev1.ServiceAccountTokenProjection, mode
 	return []containerinit.File{{Path: s.Path, Data: data, Mode: mode}}, nil
 }
 
-// write creates a volume in a directory of the node, given by its path on this machine. Its content belongs to the
-// pod's fsGroup, if there is one. Source: pkg/volume/volume_linux.go SetVolumeOwnership of kubernetes v1.34.4.
+// write writes the files of a volume into dir, a directory of the node that is given by its path on this machine.
+// If the pod has an fsGroup, the files belong to that group. Source: pkg/volume/volume_linux.go
+// SetVolumeOwnership of kubernetes v1.34.4.
 func (v volume) write(dir string, fsGroup *int64) error {
 	root, err := os.OpenRoot(dir) // no file name can lead out of it
 	if err != nil {

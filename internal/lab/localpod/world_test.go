@@ -30,8 +30,8 @@ import (
 	tests "outrider.dev/test/process"
 )
 
-// asWhat is the environment variable that gives the test program another role: a server in a container, or a
-// program that runs a pod and is killed.
+// asWhat is an environment variable. It makes the test program act as something else, for example a server in a
+// container, or a program that runs a pod until it is killed.
 const asWhat = "LOCALPOD_TEST_AS"
 
 func TestMain(m *testing.M) {
@@ -48,13 +48,14 @@ func TestMain(m *testing.M) {
 		victim()
 	default:
 		flag.Parse()
-		flag.Set("test.parallel", "8") // tests mostly wait
+		flag.Set("test.parallel", "8") // more than the processors, because the tests mostly wait
 		os.Exit(m.Run())
 	}
 }
 
-// serve answers HTTP on 8080, only accepts TCP on 8443, and answers gRPC on 9090. It listens on all ports before it
-// serves any. It is ready when /tmp/ready or /tmp/ready.d/ready exists, and exits with 0 on SIGTERM.
+// serve answers HTTP on port 8080 and gRPC on 9090, and only accepts TCP connections on 8443. It listens on all
+// ports before it serves any. It is ready when /tmp/ready or /tmp/ready.d/ready exists, and exits with 0 on
+// SIGTERM.
 func serve() {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
@@ -81,7 +82,7 @@ func serve() {
 		}
 		listeners[address] = l
 	}
-	defer listeners[":8443"].Close() // nothing else uses it
+	defer listeners[":8443"].Close() // stay open until serve returns
 	go http.Serve(listeners[":8080"], nil)
 	server, state := grpc.NewServer(), health.NewServer()
 	healthpb.RegisterHealthServer(server, state)
@@ -92,7 +93,7 @@ func serve() {
 	fmt.Println("stopping")
 }
 
-// A world is a node for one test, with the output of its pods.
+// A world is a node for one test. It collects the output of the node's pods.
 type world struct {
 	t      *testing.T
 	node   *Node
@@ -117,8 +118,8 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// ownMounts returns the machine's mounts at a node's directory, where no other program mounts anything during the
-// test.
+// ownMounts returns the lines of this process's mountinfo for a node's directory. Outside of nodes they must not
+// change during a test.
 func ownMounts(t *testing.T) (found string) {
 	data, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
@@ -132,7 +133,7 @@ func ownMounts(t *testing.T) (found string) {
 	return found
 }
 
-// close ends the node, and checks that nothing is left.
+// close closes the node, and checks that no process or mount is left.
 func (w *world) close() {
 	namespaces := w.namespaces()
 	for _, l := range w.links() {
@@ -147,7 +148,7 @@ func (w *world) close() {
 	}
 }
 
-// namespaces returns the node's namespaces, as /proc shows them.
+// namespaces returns the names of the node's namespaces as in /proc/PID/ns, such as net:[NUMBER].
 func (w *world) namespaces() []string {
 	var out []string
 	for _, path := range w.links() {
@@ -169,8 +170,8 @@ func (w *world) links() []string {
 	return out
 }
 
-// hold keeps a namespace open until the test ends. Otherwise the kernel could give its number to another test's
-// namespace.
+// hold keeps a namespace open until the test ends, so that the kernel does not give its number to the namespace
+// of another test.
 func hold(t *testing.T, path string) {
 	t.Helper()
 	f, err := os.Open(path)
@@ -180,8 +181,8 @@ func hold(t *testing.T, path string) {
 	t.Cleanup(func() { f.Close() })
 }
 
-// nothingLeft waits until no process is in these namespaces or has one of these host names, because the kernel
-// removes them with a delay.
+// nothingLeft checks that no process is in these namespaces or has one of these host names. It retries, because
+// the kernel removes processes with a delay.
 func nothingLeft(t *testing.T, namespaces, hostnames []string) {
 	t.Helper()
 	tests.Retry(t, func() error {
@@ -264,7 +265,7 @@ func (w *world) change(f func()) {
 // testTimeout is far longer than any test takes.
 const testTimeout = 60 * time.Second
 
-// until waits until the condition holds.
+// until waits until the condition holds, which it checks after each line and entry.
 func (w *world) until(what string, holds func() bool) {
 	w.t.Helper()
 	late := time.After(testTimeout)
@@ -309,7 +310,7 @@ func (w *world) untilHappened(container string, what startup.What) {
 	})
 }
 
-// wait waits for the pod's end.
+// wait waits for the pod's end, and returns the result.
 func (w *world) wait(p *Pod) Result {
 	w.t.Helper()
 	select {
@@ -333,7 +334,7 @@ func (w *world) logOf(container string) string {
 	return strings.Join(out, "\n")
 }
 
-// sequence formats the timeline as "container what", without times.
+// sequence formats each event of the timeline as "CONTAINER WHAT", without its time.
 func sequence(t startup.Timeline) []string {
 	var out []string
 	for _, e := range t {
@@ -366,7 +367,7 @@ func victim() {
 	pod.Name = os.Getenv("LOCALPOD_TEST_NAME")
 	pod.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	pod.Spec.Containers = []corev1.Container{
-		// The processes of one change their user, and start children in a separate session.
+		// The processes of container a change their user, and start children in a separate session.
 		{Name: "a", Command: []string{"sh", "-c", "setsid sleep 1000 & exec setpriv --reuid 1000 --clear-groups sh -c 'echo up; sleep 1000'"}},
 		{Name: "b", Command: []string{"sh", "-c", "trap '' TERM HUP INT; echo up; while :; do sleep 1000; done"},
 			LivenessProbe: &corev1.Probe{PeriodSeconds: 1, ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"sleep", "1000"}}}, TimeoutSeconds: 1000}},

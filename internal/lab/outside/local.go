@@ -9,8 +9,8 @@ import (
 	"outrider.dev/internal/lab/localpod"
 )
 
-// Watch creates a view of a pod that will run with these options. Functions that are already set in the options are
-// still called.
+// Watch creates a view of a pod that will run with these options, and sets o.Line and o.Journal so that it
+// records the pod. Functions that were set before are still called.
 func Watch(o *localpod.Options, at time.Time) (*View, error) {
 	v, err := New(&o.Pod, at)
 	if err != nil {
@@ -34,7 +34,7 @@ func Watch(o *localpod.Options, at time.Time) (*View, error) {
 	return v, nil
 }
 
-// entry records an event that reached the kubelet.
+// entry records what an event of the kubelet changes in the status.
 func (v *View) entry(e localpod.Entry, at time.Time) {
 	switch kubelet.EventKind(e.What) {
 	case kubelet.Started:

@@ -1,5 +1,6 @@
-// Package outside records what an operator sees of a pod from outside: its status in whole seconds, and the logs of
-// two runs of each container. A diagnosis gets nothing else, so that it can be compared with what really happened.
+// Package outside records what an operator sees of a pod from outside: its status, with times in whole seconds,
+// and the logs of the last two runs of each container. A diagnosis from only these can then be compared with what
+// really happened.
 package outside
 
 import (
@@ -21,7 +22,7 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// maxLog is the number of bytes that are kept from the beginning of each log.
+// maxLog is the number of bytes at the beginning of each log that are recorded; the rest is dropped.
 const maxLog = 16 << 20
 
 // A View records the status and logs of a pod. Its methods may be called concurrently.
@@ -38,7 +39,8 @@ type log struct {
 	bytes int
 }
 
-// New creates the view of a pod that the kubelet received at that time. Close removes its files.
+// New creates the view of a pod that the kubelet received at that time. Its logs are in temporary files, which
+// Close removes.
 func New(pod *corev1.Pod, at time.Time) (*View, error) {
 	dir, err := os.MkdirTemp("", "outrider-outside-*")
 	if err != nil {
@@ -56,7 +58,7 @@ func New(pod *corev1.Pod, at time.Time) (*View, error) {
 	return v, nil
 }
 
-// Close removes the files.
+// Close removes the files of the view. It also returns the first error of writing a log.
 func (v *View) Close() error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -99,7 +101,7 @@ func (v *View) Started(container string, at time.Time) {
 			v.err = cmp.Or(v.err, err)
 		}
 	}
-	s.Ready = true // until a probe fails
+	s.Ready = true // if the container has a readiness probe, Ready changes it
 	s.State = corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: *whole(at)}}
 }
 
@@ -155,7 +157,8 @@ func (v *View) Line(container string, at time.Time, text string) {
 	v.err = cmp.Or(v.err, err)
 }
 
-// Diagnose returns the diagnosis that the recorded evidence allows at that time.
+// Diagnose returns the diagnosis that "outrider diagnose" would make at that time from the recorded status and
+// logs.
 func (v *View) Diagnose(ctx context.Context, at time.Time) (diagnose.Report, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

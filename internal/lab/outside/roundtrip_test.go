@@ -17,12 +17,12 @@ import (
 	"outrider.dev/startup"
 )
 
-// races are the codes for calls that were made before the proxy was ready.
+// races are the codes of findings about calls that were made before the proxy was ready.
 var races = []string{"startup-race", "hold-fails-open", "hold-without-effect"}
 
-// A diagnosis agrees with 300 random pods in a model of the kubelet, with random faults. It gets only what an
-// operator sees: whole seconds in the status, and the logs of two runs. Its timeline must be true, and it must find
-// a race exactly where there was one.
+// The test plays 300 random pods with random faults in a model of the kubelet, and diagnoses each from what an
+// operator sees: a status with whole seconds, and the logs of two runs. Every event in the diagnosis must have
+// happened, and it must find a race exactly if there was one.
 func TestRoundTrip(t *testing.T) {
 	epoch := time.Date(2026, 3, 2, 13, 16, 12, 0, time.UTC)
 	raced, decided := 0, 0
@@ -56,7 +56,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A staged pod is a pod with its behaviour.
+// A staged is a random pod, with the behaviour of its containers in the model.
 type staged struct {
 	pod       *corev1.Pod
 	behaviour string
@@ -110,8 +110,9 @@ func (p staged) play(t *testing.T) startup.Timeline {
 	return out.Outcome.Timeline.Sorted()
 }
 
-// race reports whether a kept log contains a call that was refused before the first proxy was ready, and whether
-// any log contains a call that was refused while an expected proxy was not ready.
+// race reports, first, whether an available log contains a call that was refused before the proxy was first
+// ready, and second, whether any log contains a call that was refused while the proxy was not ready although it
+// should have been.
 func (p staged) race(truth startup.Timeline) (first, any bool) {
 	ready, ended := false, false
 	for _, e := range truth {
@@ -137,7 +138,7 @@ func lastRun(truth startup.Timeline, container string) (n int) {
 	return n
 }
 
-// outside diagnoses a pod from what an operator sees of it.
+// outside returns the diagnosis of a pod from its status and logs alone.
 func (p staged) outside(t *testing.T, truth startup.Timeline, epoch time.Time) diagnose.Report {
 	t.Helper()
 	v, err := New(p.pod, epoch)
@@ -167,7 +168,7 @@ func (p staged) outside(t *testing.T, truth startup.Timeline, epoch time.Time) d
 	return r
 }
 
-// happened reports whether a line of a diagnosis' timeline is true within its error.
+// happened reports whether an event in a diagnosis really happened, within the uncertainty of its time.
 func happened(truth startup.Timeline, m diagnose.Moment, epoch time.Time) bool {
 	return slices.ContainsFunc(truth, func(e startup.Event) bool {
 		at := epoch.Add(e.At)

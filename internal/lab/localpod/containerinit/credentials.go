@@ -62,7 +62,8 @@ func lookup(env []string, name string) string {
 	return ""
 }
 
-// withHome adds HOME from the container's users, as a runtime does.
+// withHome returns the environment with HOME. If HOME is not set, it comes from the container's /etc/passwd, as
+// in a runtime.
 func (p Process) withHome() []string {
 	if slices.ContainsFunc(p.Env, func(e string) bool { return strings.HasPrefix(e, "HOME=") }) {
 		return p.Env
@@ -74,8 +75,8 @@ func (p Process) withHome() []string {
 	return append(slices.Clone(p.Env), "HOME="+home)
 }
 
-// take drops the capabilities that the user must not have, and then changes to the user. At the following execve,
-// root keeps the capabilities within its bounds, and any other user loses all.
+// take drops the capabilities that the user must not have, and then changes to the user. When the command is
+// executed, root keeps the capabilities within Bounds, and any other user loses all.
 func (u User) take() error {
 	for c := range uintptr(lastCapability() + 1) {
 		if u.Bounds&(1<<c) != 0 {
@@ -105,7 +106,7 @@ func (u User) take() error {
 	return u.narrow()
 }
 
-// narrow removes the capabilities out of bounds from this process, and all inheritable ones.
+// narrow removes all capabilities outside Bounds from this process, and clears the inheritable set.
 func (u User) narrow() error {
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var data [2]unix.CapUserData

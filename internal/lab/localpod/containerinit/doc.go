@@ -3,13 +3,13 @@
 // itself again, as container runtimes do, with a role in argv[0] and an [Order] in a pipe. [Become] then
 // sets up the file system, changes to the user and its capabilities, and executes the command.
 //
-// It promises that the command sees exactly what its order says, or does not run and the [Answer]
-// contains the reason. A container's file system is this machine's, copy on write.
+// Either the command runs in exactly the environment that the order describes, or it does not run and the
+// [Answer] contains the reason. A container's file system is this machine's, copy on write.
 //
 // Where to read:
 //
 //	order.go        the order for a new process
-//	init.go         how the process carries it out
-//	rootfs.go       its file system; kernel.go: /dev, /proc and /sys
-//	credentials.go  its user
+//	init.go         the roles of a process, and the steps of each
+//	rootfs.go       the file system of a container; kernel.go: /dev, /proc and /sys
+//	credentials.go  the user and capabilities of the command
 package containerinit

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roles maps each role to its function in a program that was started again.
+// roles maps the roles of a program that was started again to their functions.
 var roles = map[string]func() error{
 	RoleNode:      keep,
 	RoleContainer: begin,
@@ -25,12 +25,13 @@ var roles = map[string]func() error{
 
 var called atomic.Bool
 
-// Called reports whether this program has called [Become]. A program that does not call it would start itself
-// endlessly.
+// Called reports whether this program has called [Become]. Without that call, a program that runs a pod would
+// start itself endlessly.
 func Called() bool { return called.Load() }
 
-// Become carries out the role in the first argument of this process, if the program was started again in one, and
-// does not return then. A program that runs pods must call it at the beginning of main, and of TestMain in tests.
+// Become checks whether this process was started with a role in argv[0]. If so, it carries out the role and does
+// not return; otherwise it returns at once. A program that runs pods must call it at the beginning of main, and
+// tests at the beginning of TestMain.
 func Become() {
 	called.Store(true)
 	role, ours := roles[os.Args[0]]
@@ -38,26 +39,27 @@ func Become() {
 		return
 	}
 	runtime.LockOSThread() // namespaces and capabilities belong to a thread
-	// A container sees this process before the command replaces it, and must not trace it.
-	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // the third argument must be 0 or 1
+	// Other processes of the container see this process before the command replaces it; they must not be able to
+	// trace it.
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // this cannot fail with 0 or 1
 	if err := role(); err != nil {
 		reply(Answer{Error: err.Error()})
 		syscall.Exit(ExitSetup)
 	}
-	syscall.Exit(0) // with the race detector, os.Exit would delay the pod by a second
+	syscall.Exit(0) // not os.Exit, which takes a second with the race detector
 }
 
 // ExitSetup is the exit status of a process that could not carry out its order.
 const ExitSetup = 128
 
-// reply sends an answer to the parent. If that fails, the parent has exited and needs no answer.
+// reply sends an answer to the parent. It ignores errors, because they mean that the parent has exited.
 func reply(a Answer) {
 	text, _ := json.Marshal(a)
 	_, _ = unix.Write(fdAnswer, append(text, '\n'))
 }
 
-// keep is the first process of the node; when it exits, everything on the node ends. It exits with the program that
-// made the node, because then the other end of its standard input is closed.
+// keep is the first process of the node; when it exits, everything on the node ends. It exits when the program
+// that made the node exits, because that closes the other end of its standard input.
 func keep() error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
@@ -72,9 +74,9 @@ func keep() error {
 	return nil
 }
 
-// begin starts the container's first process in a new process namespace within the node's, which only a process of
-// the node can create. CLONE_PARENT makes the new process a child of the program that runs the pod, as in runc, so
-// that this one can exit.
+// begin starts the container's first process in a new PID namespace below the node's, which only a process of the
+// node can create. CLONE_PARENT makes the new process a child of the program that runs the pod, as in runc, so
+// that the process of begin can exit.
 func begin() error {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Args = []string{roleFirst}
@@ -87,9 +89,10 @@ func begin() error {
 	return nil
 }
 
-// become sets up the container around this process, and then executes the command.
+// become sets up the container's file system and user for this process, and then executes the command.
 func become() error {
-	// /proc is still that of the program that runs the pod, and shows the process IDs that it knows.
+	// /proc still belongs to the program that runs the pod, so /proc/self is the process ID in that program's
+	// namespace.
 	self, err := os.Readlink("/proc/self")
 	if err != nil {
 		return err

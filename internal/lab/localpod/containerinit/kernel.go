@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These are the kernel's file systems that a runtime mounts in a container. Source: the OCI runtime specification,
-// config-linux.md, and containerd's default spec (pkg/oci/spec.go).
+// These are the entries of /dev, and the protected paths of /proc, that a runtime sets up in a container. Source:
+// the OCI runtime specification, config-linux.md, and containerd's default spec (pkg/oci/spec.go).
 var (
 	devices     = []string{"null", "zero", "full", "random", "urandom", "tty"}
 	deviceLinks = map[string]string{
@@ -22,10 +22,9 @@ var (
 	readOnlyPaths = []string{"/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"}
 )
 
-// devices creates /dev: harmless devices, a terminal file system, and the memory that the containers of the pod
-// share.
+// devices creates /dev with the devices that are harmless, and /dev/pts for terminals.
 func (r *Root) devices() error {
-	// The file system allows no device files: each visible device is a mount, and a device that a container creates
+	// The tmpfs is mounted with nodev: the devices above are bind mounts, and a device that a container creates
 	// with mknod cannot be opened.
 	if err := unix.Mount("dev", "/dev", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
 		return fmt.Errorf("mounting /dev: %w", err)
@@ -58,8 +57,8 @@ func (r *Root) devices() error {
 	return nil
 }
 
-// kernel mounts /proc, which shows the container's processes, and /sys, which shows
-// the pod's network.
+// kernel mounts /proc, which shows the container's processes, and /sys, which shows the pod's network. Unless the
+// container is privileged, it hides or protects the dangerous files in them.
 func (r *Root) kernel() error {
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	if err := unix.Mount("proc", "/proc", "proc", flags, ""); err != nil {

@@ -1,8 +1,9 @@
 package containerinit
 
-// An Order tells a process that was started again what to do. The process reads it from a pipe.
+// An Order describes the container and the command for a process that was started with a role. The process reads
+// it from a pipe.
 type Order struct {
-	Root    *Root // of a new container; nil: enter a running one
+	Root    *Root // the file system of a new container; nil to enter a running one
 	Process Process
 }
 
@@ -25,8 +26,8 @@ type User struct {
 // A Root describes a container's file system.
 type Root struct {
 	Stage   string   // directory on the node for the files that the container writes
-	Host    []string // mount points of this machine's file systems, each after the one that contains it
-	Overlay bool     // false: read-only, and without the files directly in /
+	Host    []string // mount points of this machine's file systems to show, each after the mount point that contains it
+	Overlay bool     // if false, the machine's directories are read-only, and files directly in / are missing
 	Mounts  []Mount
 	Files   []File
 
@@ -49,14 +50,15 @@ type File struct {
 	Mode uint32
 }
 
-// An Answer is the report of a new process. If none follows the first one, the command runs.
+// An Answer is a report of a new process. The first contains its PID, or the error if it failed before. A second
+// one comes only if the command could not be run.
 type Answer struct {
-	PID   int    // in this process's namespace
-	Error string // why the command does not run
+	PID   int    // of a container: in the PID namespace of the program that runs the pod
+	Error string // why the command could not be run
 }
 
-// NodeDir is the directory in which a node keeps the files of its pods, on a tmpfs that only the node and its pods
-// see. It exists on every Linux, and no process of a pod needs this machine's /sys.
+// NodeDir is the directory for the files of a node's pods, on a tmpfs that only the node and its pods see. It is
+// /sys because that exists on every Linux, and no process of a pod needs the machine's /sys.
 const NodeDir = "/sys"
 
 // These are the values of argv[0] that give a restarted program its role.
@@ -67,7 +69,7 @@ const (
 	RoleExec      = "outrider: exec"
 )
 
-// These are the files of a new process, besides the three standard ones.
+// These are the file descriptors of a new process, besides the three standard ones.
 const (
 	fdOrder  = 3
 	fdAnswer = 4

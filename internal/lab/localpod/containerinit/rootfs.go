@@ -10,11 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OldRoot is the mount point of the node's file system while a container is set up. It is removed afterwards.
+// OldRoot is the mount point of the node's file system in a container while that is set up. It is removed
+// afterwards.
 const OldRoot = "/.outrider"
 
-// enter creates the file system and changes into it, in a mount namespace of the container, so that nothing is
-// visible outside.
+// enter creates the container's file system and makes it the root. It runs in the container's mount namespace, so
+// the mounts are not visible outside.
 func (r *Root) enter() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("parting from the node's mounts: %w", err)
@@ -46,8 +47,8 @@ func (r *Root) enter() error {
 	if err := os.Remove(OldRoot); err != nil {
 		return err
 	}
-	// The volumes are attached last: a mount point may be a link that another container has created, but by now
-	// every path that it can lead to belongs to this container.
+	// The volumes are attached last, because a mount point may be a link that another container has created. Now
+	// that the node's file system is gone, such a link can only lead to a path of this container.
 	if err := r.attach(volumes); err != nil {
 		return err
 	}
@@ -72,9 +73,9 @@ func (r *Root) pivot(top string) error {
 	return os.Chdir("/")
 }
 
-// show mounts one of the machine's file systems at a path: copy on write, or read-only where an overlay is not
-// possible. Written files go to stage. The mount allows no device files, because the container's /dev provides its
-// devices.
+// show mounts one of the machine's file systems at a path: copy on write, or read-only if an overlay is not
+// possible. Files that the container writes are stored in stage. The mount is nodev, because the devices of a
+// container are in its /dev.
 func (r *Root) show(from, name, stage, at string) error {
 	upper, work := layer(stage, name, "upper"), layer(stage, name, "work")
 	for _, dir := range []string{upper, work} {
@@ -98,12 +99,12 @@ func (r *Root) show(from, name, stage, at string) error {
 	return bindReadOnly(from, at)
 }
 
-// layer returns the directory of an overlay layer for the file system with that name.
+// layer returns the directory of an overlay's layer ("upper" or "work") for the file system with that name.
 func layer(stage, name, what string) string {
 	return filepath.Join(stage, what, strings.ReplaceAll(strings.Trim(name, "/"), "/", "\\")+"_")
 }
 
-// copyOwner copies mode and owner to a directory; an overlay shows those of its upper directory.
+// copyOwner copies mode and owner of a directory to dir, because an overlay shows those of its upper directory.
 func copyOwner(of, dir string) error {
 	var s unix.Stat_t
 	if err := unix.Stat(of, &s); err != nil {
@@ -160,11 +161,11 @@ func (r *Root) showTop(dir, at string) error {
 	return nil
 }
 
-// emptyHere are directories of the machine that are empty in a root without overlay.
+// emptyHere are directories of the machine that are created empty in a root without overlay.
 var emptyHere = map[string]bool{"/proc": true, "/sys": true, "/dev": true, "/run": true, "/tmp": true, "/mnt": true}
 
-// machine mounts the machine's other file systems at their usual places. It leaves out file systems that are gone,
-// and those whose mount point is missing in a read-only parent.
+// machine mounts the machine's other file systems at their paths on the machine. It skips file systems that no
+// longer exist, and those whose mount point is missing in the container.
 func (r *Root) machine(shown *[]string) error {
 	stage := filepath.Join(OldRoot, r.Stage)
 	for _, at := range r.Host {
@@ -186,7 +187,7 @@ func (r *Root) machine(shown *[]string) error {
 		}
 		*shown = append(*shown, at)
 	}
-	// Programs of this machine have their sockets in /run, and the container must not see them.
+	// The container gets an empty /run, because programs of this machine have their sockets in it.
 	if _, err := os.Lstat("/run"); err != nil {
 		return nil
 	}
@@ -203,7 +204,7 @@ func (r *Root) files() error {
 		if err := os.MkdirAll(filepath.Dir(f.Path), 0o755); err != nil {
 			return err
 		}
-		_ = os.Remove(f.Path) // if it is a link, it may lead anywhere
+		_ = os.Remove(f.Path) // otherwise WriteFile would follow a link
 		if err := os.WriteFile(f.Path, f.Data, os.FileMode(f.Mode)); err != nil {
 			return err
 		}
@@ -211,7 +212,8 @@ func (r *Root) files() error {
 	return nil
 }
 
-// open creates a detached mount of each source, which needs no path on the node any more.
+// open creates a detached mount of each volume, which can be attached when the node's paths are no longer
+// visible.
 func (r *Root) open(volumes *[]int) error {
 	for _, m := range r.Mounts {
 		tree, err := m.tree()
@@ -233,7 +235,7 @@ func (r *Root) attach(volumes []int) error {
 	return nil
 }
 
-// tree returns a detached mount that allows no device files.
+// tree returns a detached mount of the source, with nodev.
 func (m Mount) tree() (int, error) {
 	from, err := m.open()
 	if err != nil {
@@ -263,7 +265,7 @@ func (m Mount) attach(tree int) error {
 	return unix.MoveMount(tree, "", unix.AT_FDCWD, m.To, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
 }
 
-// open opens the source of the mount. A subPath cannot lead out of its volume.
+// open opens the source of the mount. A subPath is resolved within its volume, so it cannot lead out of it.
 func (m Mount) open() (*os.File, error) {
 	from := filepath.Join(OldRoot, m.From)
 	if m.Sub == "" {
@@ -306,7 +308,7 @@ func makeSubPath(dir *os.Root, sub string) error {
 	return nil
 }
 
-// target creates a mount point.
+// target creates a mount point, a directory or an empty file.
 func target(at string, dir bool) error {
 	if dir {
 		return os.MkdirAll(at, 0o755)
@@ -331,7 +333,8 @@ func bindReadOnly(from, to string) error {
 	return readOnly(to, unix.MS_NODEV)
 }
 
-// readOnly makes a mount read-only, and preserves the flags that must not be cleared.
+// readOnly makes a mount read-only. flags are the other flags of the mount, which the remount would otherwise
+// clear.
 func readOnly(at string, flags uintptr) error {
 	if err := unix.Mount("", at, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|flags, ""); err != nil {
 		return fmt.Errorf("making %s read-only: %w", at, err)

@@ -21,7 +21,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A Prober connects to a pod.
+// A Prober makes requests to a pod.
 type Prober struct {
 	Dial  func(ctx context.Context, network, address string) (net.Conn, error)
 	Pod   string // its address
@@ -37,12 +37,13 @@ func (p Prober) TCP(ctx context.Context, host string, port int) error {
 	return conn.Close()
 }
 
-// HTTP sends the kubelet's request. Status 200 to 399 is a success, and so is a redirect to another host, which is
-// not followed. Source: pkg/probe/http/http.go of kubernetes v1.34.4.
+// HTTP sends the request of a hook or probe. If judge is true, statuses 200 to 399 are a success, and so is a
+// redirect to another host, which is not followed; if it is false, any response is a success. Source:
+// pkg/probe/http/http.go of kubernetes v1.34.4.
 func (p Prober) HTTP(ctx context.Context, h *corev1.HTTPGetAction, port int, judge bool) error {
 	scheme := strings.ToLower(cmp.Or(string(h.Scheme), "http"))
 	target, err := url.Parse(h.Path)
-	if err != nil { // the kubelet treats it as a path
+	if err != nil { // like the kubelet, treat it as a path
 		target = &url.URL{Path: h.Path}
 	}
 	target.Scheme, target.Host = scheme, net.JoinHostPort(cmp.Or(h.Host, p.Pod), strconv.Itoa(port))
@@ -57,7 +58,7 @@ func (p Prober) HTTP(ctx context.Context, h *corev1.HTTPGetAction, port int, jud
 			request.Host = header.Value
 		}
 	}
-	// The kubelet does not verify certificates: the pod's certificate contains its name, not its address.
+	// Like the kubelet, do not verify certificates: they contain names, and the request goes to an address.
 	transport := &http.Transport{DialContext: p.Dial, DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	defer transport.CloseIdleConnections()
 	client := http.Client{Transport: transport, CheckRedirect: func(next *http.Request, via []*http.Request) error {
