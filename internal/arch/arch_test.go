@@ -24,8 +24,8 @@ type source struct {
 	doc     bool
 }
 
-// sources parses every package of the module itself. With the go command, the cached test would
-// stay green when a file changes.
+// sources parses every package of the module itself, and does not run the go command: the go command caches a
+// test's result, and looks for changes only in files that the test itself has read.
 func sources(t *testing.T) map[string]source {
 	t.Helper()
 	root := filepath.Join("..", "..")
@@ -120,7 +120,8 @@ func staysSmall(t *testing.T, command string) {
 	}
 }
 
-// The architecture page names every package folder, and every file that it names exists.
+// docs/architecture.md names every folder internal/WING/FOLDER with packages, and every file and folder that it
+// names exists.
 func TestArchitecturePageIsTrue(t *testing.T) {
 	root := filepath.Join("..", "..")
 	text, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
@@ -149,7 +150,7 @@ func TestArchitecturePageIsTrue(t *testing.T) {
 	}
 }
 
-// All YAML is decoded by package manifest, which first counts how far aliases expand.
+// Only package manifest decodes YAML, because it first limits the size with expanded aliases.
 func TestOneDecoderOfYAML(t *testing.T) {
 	n := 0
 	for _, dir := range []string{"charts", "cmd", "internal", "startup"} {

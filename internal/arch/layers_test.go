@@ -54,10 +54,10 @@ cmd/outrider: internal < .
 cmd/outrider/internal: codes operate
 `
 
-// highest is the maximum length of a chain of imports below a program.
+// highest is the maximum length of a chain of imports within this module, below a program.
 const highest = 8
 
-// free lists folders that may import each other in any order: they are not shipped.
+// free lists folders whose packages may import each other in any order, because they are not shipped.
 var free = []string{"test/", "bench/"}
 
 // libraries maps each external module to the packages that may import it: one package, or all below
@@ -133,7 +133,7 @@ func parseLayers(text string) layering {
 	return out
 }
 
-// part returns the last folder that the paths of two packages share, and the next path element of each.
+// part returns the deepest folder that contains both packages, and the next path element of each of them.
 func part(a, b string) (folder, first, second string) {
 	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
 	n := 0
@@ -183,7 +183,7 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// Every package is named in the layers, and every name there is a package.
+// Every package is in layers, and every name in layers is a package or folder.
 func TestLayersNameEveryPackage(t *testing.T) {
 	all, order := sources(t), parseLayers(layers)
 	seen := map[string]bool{}
@@ -216,7 +216,7 @@ func TestLayersNameEveryPackage(t *testing.T) {
 	}
 }
 
-// No chain of imports is longer than highest.
+// No chain of imports within this module is longer than highest.
 func TestHeight(t *testing.T) {
 	all := sources(t)
 	heights := map[string][]string{}
@@ -286,7 +286,8 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// The rule itself refuses forbidden imports; otherwise the tests above could never fail.
+// [layering.forbids] refuses forbidden imports. Without this test, the tests above might pass because it refuses
+// nothing.
 func TestForbids(t *testing.T) {
 	order := parseLayers("/: a b < c\na: x < . < y\n")
 	for _, test := range []struct {
