@@ -1,5 +1,5 @@
-// Package atomicfile replaces files by rename: a reader sees the old content or the new one, and never a
-// part of it. Only [WriteSynced] syncs; after other writes, a crash of the machine may lose the last ones.
+// Package atomicfile replaces files by rename: a reader sees the old content or the new one, never a part of it.
+// Only [WriteSynced] syncs the disk; content from [Write] may be lost if the machine crashes soon afterwards.
 package atomicfile
 
 import (
@@ -9,15 +9,15 @@ import (
 	"path/filepath"
 )
 
-// Write replaces the content of the file at path, and sets its mode regardless of the umask. Only one
-// writer at a time may write a file. Write creates the new content as ".NAME.new". It removes whatever has
-// that name already and never writes to it: a killed writer may have left it, or it may be a link to
-// another file.
+// Write replaces the content of the file at path, and sets its mode regardless of the umask. Only one writer at a
+// time may write a file. Write creates the new content as ".NAME.new". It first removes a file with that name,
+// which a killed writer may have left. It never writes to an existing file, because that may be a link to another
+// file.
 func Write(path string, content []byte, mode fs.FileMode) error {
 	return write(path, content, mode, func(*os.File) error { return nil })
 }
 
-// WriteSynced does the same as Write, and writes the content to the disk before the file is replaced.
+// WriteSynced is like Write, but syncs the content to the disk before it replaces the file.
 func WriteSynced(path string, content []byte, mode fs.FileMode) error {
 	return write(path, content, mode, (*os.File).Sync)
 }

@@ -40,7 +40,7 @@ func TestWrite(t *testing.T) {
 	}
 }
 
-// A reader that has the file open still reads the old content.
+// A reader that opened the file before it was replaced still reads the whole old content.
 func TestReadersSeeWholeFiles(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "file")
 	if err := Write(path, []byte("old"), 0o600); err != nil {
@@ -63,7 +63,7 @@ func TestReadersSeeWholeFiles(t *testing.T) {
 func TestNothingIsLeftOfAFailure(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "file")
-	if err := os.MkdirAll(filepath.Join(path, "full"), 0o700); err != nil { // a file cannot replace a directory that is not empty
+	if err := os.MkdirAll(filepath.Join(path, "full"), 0o700); err != nil { // a rename onto a directory that is not empty fails
 		t.Fatal(err)
 	}
 	if err := Write(path, []byte("new"), 0o600); err == nil {

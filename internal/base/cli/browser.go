@@ -5,7 +5,7 @@ import (
 	"runtime"
 )
 
-// opener returns the command that opens an address in the user's browser.
+// opener returns the command that opens an address in the user's browser, for a value of runtime.GOOS.
 func opener(system string) []string {
 	switch system {
 	case "darwin":
@@ -19,10 +19,10 @@ func opener(system string) []string {
 // Browse opens an address in the user's browser, and does not wait for it.
 func Browse(address string) error {
 	words := append(opener(runtime.GOOS), address)
-	cmd := exec.Command(words[0], words[1:]...) //nolint:noctx // it stays when the command ends
+	cmd := exec.Command(words[0], words[1:]...) //nolint:noctx // the browser must continue when our command ends
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	go cmd.Wait() // avoids a zombie; the status says nothing about the page
+	go cmd.Wait() // avoids a zombie; the exit status is ignored because it does not show whether the page was opened
 	return nil
 }

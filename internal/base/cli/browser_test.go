@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// The system's opener receives the address unchanged as one argument, and Browse does not wait for it.
+// The command of opener receives the address unchanged as one argument, and Browse does not wait for the command.
 func TestBrowse(t *testing.T) {
 	dir := t.TempDir()
 	pipe := filepath.Join(dir, "arguments")

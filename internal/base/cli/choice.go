@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A choice is the value of a flag that takes one of a few words.
+// A choice is the value of a flag that accepts only the given words.
 type choice struct {
 	flag  string
 	value *string
@@ -30,11 +30,11 @@ func (c choice) String() string {
 	return *c.value
 }
 
-// Type names the type in a usage text.
+// Type returns the name of the value's type in usage texts.
 func (c choice) Type() string { return "string" }
 
-// Choice adds a flag that accepts one of words. Its usage lists them, and a shell completes them. The
-// default is the present value, or else the first word.
+// Choice adds a flag that accepts one of words. The usage text lists the words, and a shell completes them. The
+// default is *value, or the first word if that is empty.
 func Choice(cmd *cobra.Command, value *string, flag, short, usage string, words ...string) {
 	if *value == "" {
 		*value = words[0]

@@ -1,5 +1,5 @@
-// Package cli contains the parts that Outrider's commands share: exit statuses, the form of an error, the
-// version, the terminal, and flags that environment variables can set too.
+// Package cli contains the parts that Outrider's commands share: exit statuses, the format of errors, the
+// version, the terminal, and flags with environment variables.
 package cli
 
 import (
@@ -20,10 +20,10 @@ import (
 const (
 	OK      = 0
 	Failed  = 1 // the command ran, and failed or found a problem
-	Misused = 2 // the input is unusable; nothing was changed
+	Misused = 2 // the input is invalid; nothing was changed
 )
 
-// A UsageError reports unusable input. The hint, if any, says what to do instead.
+// A UsageError is the error for invalid input. The hint, if any, tells the user what to do instead.
 type UsageError struct {
 	Err  error
 	Hint string
@@ -33,8 +33,8 @@ func (e *UsageError) Error() string { return e.Err.Error() }
 
 func (e *UsageError) Unwrap() error { return e.Err }
 
-// An ExitError carries a specific exit status, such as that of a child process. If Err is nil, nothing is
-// printed, because the command has printed the error already.
+// An ExitError is an error with a specific exit status, such as that of a child process. If Err is nil, nothing
+// is printed, because the command has printed the error already.
 type ExitError struct {
 	Status int
 	Err    error
@@ -49,11 +49,11 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// Run executes root with args and returns the exit status. It prints an error once, and passes it to
-// onError if that is not nil.
+// Run executes root with args and returns the exit status. It prints an error once, to stderr, and also passes it
+// to onError if that is not nil.
 //
-// Everything written to standard error, and to standard output if that is a terminal, passes through a
-// [visible.Writer]. Other output is not altered: manifests keep their bytes.
+// Everything written to stderr, and to stdout if that is a terminal, passes through a [visible.Writer]. Other
+// output, such as a manifest that is piped to a file, is not altered.
 func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError func(string)) int {
 	shown := &visible.Writer{W: stderr}
 	defer shown.Flush() // fails only if the terminal is gone
@@ -104,8 +104,8 @@ func Run(root *cobra.Command, args []string, stdout, stderr io.Writer, onError f
 	return Failed
 }
 
-// versionArgs returns the arguments for which --version stands: the command's own version, without a
-// cluster.
+// versionArgs returns the arguments that replace --version: the subcommand version, with --client if it has that
+// flag, so that it does not contact a cluster.
 func versionArgs(root *cobra.Command) []string {
 	args := []string{"version"}
 	if cmd, _, err := root.Find(args); err == nil && cmd.Flags().Lookup("client") != nil {
@@ -114,8 +114,8 @@ func versionArgs(root *cobra.Command) []string {
 	return args
 }
 
-// unknownCommand returns the error for an argument that names no command. If the command reads files
-// through a flag, the argument was probably a file.
+// unknownCommand returns the error for an argument that is not a command. If the command has the flag --filename,
+// the argument was probably a file, and the hint says so.
 func unknownCommand(cmd *cobra.Command, err error) *UsageError {
 	if cmd.HasSubCommands() {
 		return &UsageError{Err: err, Hint: cmd.CommandPath() + " --help lists the commands"}
@@ -140,8 +140,8 @@ func hintOf(err error, usage *UsageError) string {
 	return ""
 }
 
-// unwrapValue removes pflag's wording from an error about a value, because our own errors already name the
-// flag, the value and what would be right.
+// unwrapValue removes pflag's text around an error about a value, because our own errors already name the flag,
+// the value and the valid values.
 func unwrapValue(err error) error {
 	var invalid *pflag.InvalidValueError
 	if errors.As(err, &invalid) && invalid.Unwrap() != nil {
@@ -153,8 +153,8 @@ func unwrapValue(err error) error {
 // envAnnotation stores the environment variables of a flag.
 const envAnnotation = "outrider.dev/env"
 
-// BindEnv sets the environment variables that set a flag which is not on the command line, and adds them to
-// its usage. The first variable that is set wins.
+// BindEnv declares environment variables for a flag, from which [FromEnv] sets it if it is not on the command
+// line, and adds them to its usage text. The first variable that is set is used.
 func BindEnv(fs *pflag.FlagSet, flag string, variables ...string) {
 	f := fs.Lookup(flag)
 	if f == nil {
@@ -167,9 +167,9 @@ func BindEnv(fs *pflag.FlagSet, flag string, variables ...string) {
 	f.Usage += " [$" + strings.Join(variables, ", $") + "]"
 }
 
-// FromEnv sets flags that are not on the command line from environment variables. An empty variable is
-// ignored, except for a list whose default is "everything": only the empty value can make such a list
-// empty.
+// FromEnv sets flags that are not on the command line from their environment variables ([BindEnv]). An empty
+// variable is ignored, except for a list whose default is "*" (everything), which has no other value that means
+// an empty list.
 func FromEnv(fs *pflag.FlagSet) error {
 	var first error
 	fs.VisitAll(func(f *pflag.Flag) {

@@ -15,15 +15,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// maxInput bounds an input, in bytes, because a YAML decoder takes about 30 times as much memory. A dump of
-// 10,000 pods takes 100 MB.
+// maxInput is the maximum size of an input in bytes. It is bounded because a YAML decoder needs about 30 times as
+// much memory. A dump of 10,000 pods has 100 MB.
 const maxInput = 256 << 20
 
-// fetchTimeout bounds the request for a URL.
+// fetchTimeout is the maximum time for getting the content of a URL.
 const fetchTimeout = time.Minute
 
-// Read returns the content of a file or of a URL, and the name to use for it in messages; "-" is standard
-// input.
+// Read returns the content of a file or of a URL, and its name for messages. The file "-" is standard input. More
+// than maxInput bytes are an error.
 func Read(cmd *cobra.Command, file string) (name string, data []byte, err error) {
 	name, from := "standard input", cmd.InOrStdin()
 	switch {
@@ -58,7 +58,7 @@ func isURL(file string) bool {
 	return strings.HasPrefix(file, "https://") || strings.HasPrefix(file, "http://")
 }
 
-// fetch requests a URL. An answer with an error status is an error, not content.
+// fetch returns the body of a URL. A status other than 200 is an error.
 func fetch(ctx context.Context, url string) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -75,14 +75,14 @@ func fetch(ctx context.Context, url string) (io.ReadCloser, error) {
 	return res.Body, nil
 }
 
-// Expand replaces each folder by the YAML and JSON files in it and below, in the order of their names and
-// without hidden ones. Names of files are kept.
+// Expand returns names with each folder replaced by the YAML and JSON files in it and below it, sorted by name.
+// Hidden files and folders are skipped. Names of files stay as they are.
 func Expand(names []string) ([]string, error) {
 	var out []string
 	for _, name := range names {
 		info, err := os.Stat(name)
 		if name == "-" || isURL(name) || err != nil || !info.IsDir() {
-			out = append(out, name) // reading it will report the error
+			out = append(out, name) // for a missing file, Read will report the error
 			continue
 		}
 		files, err := Manifests(name)
@@ -94,7 +94,8 @@ func Expand(names []string) ([]string, error) {
 	return out, nil
 }
 
-// Manifests returns the YAML and JSON files of a folder and of the folders in it, without hidden ones.
+// Manifests returns the YAML and JSON files of a folder and of the folders below it, without hidden files and
+// folders. If there is none, it returns an error.
 func Manifests(folder string) (out []string, err error) {
 	err = filepath.WalkDir(folder, func(file string, d fs.DirEntry, err error) error {
 		hidden := file != folder && strings.HasPrefix(d.Name(), ".")
@@ -117,8 +118,8 @@ func Manifests(folder string) (out []string, err error) {
 // Manifest is the usage text of a flag whose values [ReadAll] reads.
 const Manifest = "manifests: a file or folder in YAML or JSON, a URL, or '-' for standard input; may be repeated"
 
-// ReadAll calls each with the name and content of each file, including files in folders ([Expand]), in
-// order. It stops at the first error.
+// ReadAll calls each with the name and content of every file, in order; names may contain folders ([Expand]). It
+// stops at the first error.
 func ReadAll(cmd *cobra.Command, names []string, each func(name string, data []byte) error) error {
 	files, err := Expand(names)
 	if err != nil {
@@ -146,7 +147,7 @@ func FirstError[T interface{ Err() error }](results []T) error {
 	return nil
 }
 
-// Note prints a message that requires no action. It does not print an empty one.
+// Note prints a message to standard error that requires no action. It prints nothing if the message is empty.
 func Note(cmd *cobra.Command, format string, args ...any) {
 	if text := fmt.Sprintf(format, args...); text != "" {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s: note: %s\n", cmd.Root().Name(), text)

@@ -79,8 +79,7 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// On every other system, a command that needs Linux is listed with its help. Running it is a usage error,
-// whatever its flags.
+// The command that NeedsLinux returns is listed and has help. Running it is a usage error, with any flags.
 func TestNeedsLinux(t *testing.T) {
 	for name, tt := range map[string]struct {
 		args   []string

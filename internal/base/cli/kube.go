@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A KubeVersion is the minor version in a flag's value such as 1.34.
+// A KubeVersion is a version of Kubernetes as the value of a flag, such as 1.34. It holds the minor version.
 type KubeVersion int
 
 func (k *KubeVersion) String() string { return fmt.Sprintf("1.%d", int(*k)) }
@@ -14,7 +14,8 @@ func (k *KubeVersion) String() string { return fmt.Sprintf("1.%d", int(*k)) }
 // Type names the type in a usage text.
 func (k *KubeVersion) Type() string { return "version" }
 
-// Set parses 1.34, v1.34.4 or 1.34.4+k3s1, and also 1.34+ or 1.34-gke.1, as managed clusters report.
+// Set parses 1.34, v1.34.4 or 1.34.4+k3s1, and also the forms 1.34+ and 1.34-gke.1 of managed clusters. Versions
+// before 1.18 are errors.
 func (k *KubeVersion) Set(s string) error {
 	parts := strings.SplitN(strings.TrimPrefix(s, "v"), ".", 3)
 	if len(parts) >= 2 && parts[0] == "1" {

@@ -7,7 +7,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// NeedsLinux returns the stand-in for a Linux command on another system: it is listed, but refuses to run.
+// NeedsLinux returns the command that replaces a Linux command on other systems. It is listed in the help, and
+// fails with a usage error when it is run.
 func NeedsLinux(name, short string) *cobra.Command {
 	return &cobra.Command{
 		Use:                name,

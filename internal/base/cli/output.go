@@ -8,13 +8,12 @@ import (
 // An Output is the format in which a command writes its result.
 type Output string
 
-// The outputs.
 const (
 	Text Output = "text"
 	JSON Output = "json"
 )
 
-// Set parses the name of an output.
+// Set accepts "text" and "json".
 func (o *Output) Set(s string) error {
 	switch Output(s) {
 	case Text, JSON:
@@ -29,7 +28,8 @@ func (o *Output) String() string { return string(*o) }
 // Type names the type in a usage text.
 func (o *Output) Type() string { return "string" }
 
-// Few returns the first elements of a list, and the number of the others.
+// Few joins the elements of a list with commas. Of more than five elements it returns the first five and the
+// number of the others, as in "a, b, c, d, e and 3 more".
 func Few(all []string) string {
 	const most = 5
 	if len(all) <= most {

@@ -9,8 +9,8 @@ import (
 	"outrider.dev/internal/base/cli/visible"
 )
 
-// A Progress shows the progress of a command. Each step gets a line, so that a log contains all of them. On
-// a terminal, the line that says what a step waits for is redrawn in place.
+// A Progress shows the progress of a command. Each step gets its own line, so that a log contains all steps. On a
+// terminal, lines of [Progress.Wait] replace each other.
 type Progress struct {
 	mu       sync.Mutex
 	w        io.Writer
@@ -20,20 +20,20 @@ type Progress struct {
 	drawn    bool // the next write replaces the last line
 }
 
-// NewProgress returns a progress that writes to w, which may be a terminal.
+// NewProgress returns a Progress that writes to w. Lines are replaced only if w is a terminal with colours.
 func NewProgress(w io.Writer) *Progress {
 	t := TerminalOf(w)
 	p := &Progress{w: w, columns: t.Columns}
-	if t.Colour { // only then does the terminal surely understand escape sequences
+	if t.Colour { // without colours, the terminal may not support escape sequences at all
 		p.w, p.terminal = visible.Unwrap(w), true
 	}
 	return p
 }
 
-// Step reports a completed step.
+// Step prints a completed step.
 func (p *Progress) Step(format string, args ...any) { p.write(false, fmt.Sprintf(format, args...)) }
 
-// Wait reports what the command waits for now. It does not repeat the same text.
+// Wait prints what the command waits for now. It prints nothing if the text is the same as before.
 func (p *Progress) Wait(format string, args ...any) { p.write(true, fmt.Sprintf(format, args...)) }
 
 func (p *Progress) write(again bool, text string) {
@@ -59,7 +59,7 @@ func (p *Progress) write(again bool, text string) {
 	io.WriteString(p.w, text)
 }
 
-// End finishes a line that would be redrawn, so that later output begins on a new line.
+// End ends a line that the next call would replace, so that later output begins on a new line.
 func (p *Progress) End() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

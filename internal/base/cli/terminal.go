@@ -7,7 +7,7 @@ import (
 	"outrider.dev/internal/base/cli/visible"
 )
 
-// A Terminal describes where the output of a command goes.
+// A Terminal contains the properties of the output of a command, which may be a terminal or not.
 type Terminal struct {
 	Colour  bool // it supports colours and NO_COLOR is not set
 	Columns int
@@ -16,7 +16,7 @@ type Terminal struct {
 // defaultColumns is the width of text if the output is no terminal.
 const defaultColumns = 100
 
-// TerminalOf inspects w and the variables NO_COLOR and TERM.
+// TerminalOf returns the properties of w, also from the environment variables NO_COLOR and TERM.
 func TerminalOf(w io.Writer) Terminal {
 	t := Terminal{Columns: defaultColumns}
 	f, ok := visible.Unwrap(w).(*os.File)

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// interprets reports whether a console interprets escape sequences, and switches that on. Consoles before
-// Windows 10 cannot.
+// interprets makes a console interpret escape sequences, and reports whether it can. Consoles before Windows 10
+// cannot.
 func interprets(f *os.File) bool {
 	console, mode := windows.Handle(f.Fd()), uint32(0)
 	return windows.GetConsoleMode(console, &mode) == nil &&

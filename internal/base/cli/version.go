@@ -8,16 +8,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The build (package build/commands) sets these to the commit's tag or revision, and to its time.
+// Package build/commands sets these at link time, to the tag or revision of the commit and the commit's time.
 var build, buildTime string
 
-// Version returns the version of the module, or the commit if there is no version.
+// Version returns the version of the command: the tag or revision that the build has set, or else the module's
+// version or commit as the go command recorded it.
 func Version() string {
 	v, _ := buildOf()
 	return v
 }
 
-// buildOf returns the version and the commit's time, which is empty if unknown.
+// buildOf returns the version and the time of the commit, which is empty if unknown.
 func buildOf() (version, when string) {
 	if build != "" {
 		return build, buildTime
@@ -44,7 +45,7 @@ func buildOf() (version, when string) {
 	return version, settings["vcs.time"]
 }
 
-// A Build describes the source from which a command was built.
+// A Build describes how a command was built: the version of its source, and for what.
 type Build struct {
 	Version  string `json:"version"`
 	Time     string `json:"time,omitempty"` // of the commit

@@ -1,8 +1,8 @@
-// Package finding is how Outrider reports that something is wrong: what, where, how it shows, why it
-// matters, and the command that fixes it.
+// Package finding defines how Outrider reports problems. A finding says what is wrong, where, with which
+// evidence, why it matters, and which command fixes it.
 //
-// A [Finding] is a value. The linter creates findings, each of a [Kind] in its table; this package sorts
-// them and writes them as text for people, as JSON, and as SARIF for tools that show findings in code.
+// Lint, check and diagnose create findings, each of a [Kind]. This package sorts them and writes them as text for
+// people, as JSON, and as SARIF for tools that show findings in code.
 //
 // The package contains no rules, does no I/O except to the writers that it is given, and imports only the
 // standard library.
@@ -13,16 +13,16 @@ import (
 	"slices"
 )
 
-// A Code names a kind of finding. Codes are stable words, because users name them to switch findings off.
+// A Code is the name of a kind of finding. Codes are stable, because users switch findings off by their codes.
 type Code string
 
-// Severity says how serious a finding is.
+// Severity is the seriousness of a finding.
 type Severity string
 
-// In ascending order.
+// The severities, in ascending order.
 const (
 	Note    Severity = "note"    // worth knowing
-	Warning Severity = "warning" // it works, but not as expected or not always
+	Warning Severity = "warning" // it works, but not as the user expects, or not always
 	Error   Severity = "error"   // it cannot work
 )
 
@@ -38,22 +38,22 @@ func (s Severity) AtLeast(other Severity) bool {
 type Kind struct {
 	Code        Code     `json:"code"`
 	Title       string   `json:"title"`
-	Severity    Severity `json:"severity"`    // the usual severity; a finding may differ
+	Severity    Severity `json:"severity"`    // the usual severity; a finding may have another one
 	Explanation string   `json:"explanation"` // paragraphs with empty lines between
 	Doc         string   `json:"doc"`         // page and anchor
 }
 
-// An Entry of the catalogue of all kinds: a kind, and the commands that find it.
+// An Entry is an entry of the catalogue of all kinds: a kind, and the commands that find it.
 type Entry struct {
 	Kind
 	By []string `json:"by"`
 }
 
-// A Finding is one problem in an object.
+// A Finding is one problem of an object.
 type Finding struct {
 	Code     Code     `json:"code"`
 	Severity Severity `json:"severity"`
-	Title    string   `json:"title"` // one sentence with the names
+	Title    string   `json:"title"` // one sentence with the names of the things involved
 	Object   Object   `json:"object"`
 	Place    `json:",omitempty"`
 	Field    string `json:"field,omitempty"`    // path of the field in the object

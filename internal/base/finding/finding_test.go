@@ -128,7 +128,7 @@ func TestColoursAreOnlyAdded(t *testing.T) {
 	}
 }
 
-// A long line is cut so that the evidence stays in sight, with the mark below it.
+// A long line is cut so that the evidence is shown, with the mark below it.
 func TestLongLinesKeepTheirEvidence(t *testing.T) {
 	line := strings.Repeat("é", 200) + "HERE" + strings.Repeat("x", 200)
 	var b strings.Builder
@@ -163,7 +163,7 @@ func TestJSONIsAListEvenOfNothing(t *testing.T) {
 	}
 }
 
-// sample.sarif is valid by the schema of SARIF 2.1.0.
+// The findings of sample are written as testdata/sample.sarif, which is valid by the schema of SARIF 2.1.0.
 func TestSARIF(t *testing.T) {
 	const golden = "testdata/sample.sarif"
 	var b bytes.Buffer

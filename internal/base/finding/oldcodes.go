@@ -32,17 +32,17 @@ var renamed = map[string]Code{
 	"unknown-word":        "unsupported-value",
 }
 
-// dropped maps a code that nothing finds any more to the tool that gives this advice now. It is accepted for one
-// release too.
+// dropped maps a code that no command reports any more to the tool that gives this advice now. Such a code is
+// also accepted for one release.
 var dropped = map[string]string{
 	"liveness-no-slack":         "it is about a probe, and no order; kube-score's pod-probes and Kubernetes' page about probes have such advice",
 	"probe-timeout":             "it is about a probe, and no order; Kubernetes' page about probes explains timeoutSeconds",
 	"service-without-readiness": "kube-linter has it as no-readiness-probe, kube-score as pod-probes",
 }
 
-// Present returns the present name of a code that a user wrote, and a note if the user's is an old one. The name is
-// empty if nothing finds the code any more: the note then says which tool does. A name that was never a code is
-// returned as it is.
+// Present returns the present code for a name that a user wrote. If the name is an old one, it also returns a
+// note about that. If no command reports the code any more, it returns "" and a note with the tool that does. A
+// name that was never a code is returned as it is.
 func Present(name string) (code Code, note string) {
 	if code = renamed[name]; code != "" {
 		return code, name + " is now called " + string(code) + "; the next release accepts the new name only"
@@ -53,7 +53,7 @@ func Present(name string) (code Code, note string) {
 	return Code(name), ""
 }
 
-// OldCodes returns the names that [Present] replaces or says to be dropped.
+// OldCodes returns the renamed and the dropped codes, in no order.
 func OldCodes() []string {
 	return append(slices.Collect(maps.Keys(renamed)), slices.Collect(maps.Keys(dropped))...)
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A Patch changes one file as little as possible: bytes outside the edits stay the same.
+// A Patch is a change of one file. Bytes outside the edits stay the same.
 type Patch struct {
 	File  string `json:"file"`
 	Edits []Edit `json:"edits"` // they do not overlap
@@ -18,15 +18,15 @@ type Edit struct {
 	End   int    `json:"end"`
 	Text  string `json:"text"`
 
-	// Start and End again, as lines and columns for people and for SARIF, from 1, with columns in
-	// characters.
+	// From and To are Start and End as lines and columns, for people and for SARIF. They count from 1; columns
+	// count characters.
 	From, To Position `json:"-"`
 }
 
 // A Position is a line and a column in a text.
 type Position struct{ Line, Column int }
 
-// Apply returns text with the edits of the patch applied.
+// Apply returns text with the edits applied. It fails if an edit is outside of text or overlaps another one.
 func (p *Patch) Apply(text []byte) ([]byte, error) {
 	edits := slices.Clone(p.Edits)
 	slices.SortStableFunc(edits, func(a, b Edit) int { return a.Start - b.Start })

@@ -36,15 +36,14 @@ func encode(w io.Writer, v any) error {
 
 const sarifSchema = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 
-// An object is a JSON object, whose members have the names of SARIF 2.1.0 (OASIS, 27 March 2020).
+// An object is a JSON object of SARIF 2.1.0 (OASIS, 27 March 2020).
 type object map[string]any
 
 func message(text string) object { return object{"text": visible.Plain(text)} }
 
 func location(file string) object { return object{"uri": fileURI(file)} }
 
-// WriteSARIF writes findings as a SARIF 2.1.0 log of one run. The tool must declare the kind of each
-// finding.
+// WriteSARIF writes findings as a SARIF 2.1.0 log of one run. tool.Kinds must contain the kind of each finding.
 func WriteSARIF(w io.Writer, tool Tool, all []Finding) error {
 	rules, results, index := []object{}, []object{}, map[Code]int{}
 	for i, k := range tool.Kinds {
@@ -72,7 +71,7 @@ func (f Finding) sarif() object {
 		place["physicalLocation"] = physical
 	}
 	r := object{"ruleId": f.Code, "level": f.Severity, "message": message(f.message()), "locations": []object{place},
-		// The fingerprint omits the line number, which changes with every edit above it.
+		// The fingerprint omits the line number, because that changes with every edit above the line.
 		"partialFingerprints": object{"outrider/v1": strings.Join([]string{string(f.Code), f.Object.String(), f.Field, f.Evidence}, "|")}}
 	if f.Fix != nil {
 		r["fixes"] = []object{f.Fix.sarif(f.Remedy.Sentence)}
@@ -80,7 +79,7 @@ func (f Finding) sarif() object {
 	return r
 }
 
-// region returns the finding's position in its file. A position with a line also has a column.
+// region returns the position of the finding in its file. Line and Column must be known.
 func (f Finding) region() object {
 	return object{"startLine": f.Line, "startColumn": f.Column, "endLine": f.Line, "endColumn": f.Column + f.Width, "snippet": message(f.Text)}
 }

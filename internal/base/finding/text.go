@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/base/cli/visible"
 )
 
-// Colours for a terminal.
+// Codes of colours and weights for [visible.Colour].
 const (
 	bold   = "1"
 	faint  = "2"
@@ -22,11 +22,11 @@ const (
 
 var colours = map[Severity]string{Error: red, Warning: yellow, Note: cyan}
 
-// width limits lines of prose. Commands and lines of the file are never broken.
+// width is the maximum length of a line of prose. Commands and lines of the file are never wrapped.
 const width = 100
 
-// WriteText writes findings for people, in their order, grouped by object. Each shows its line of the file
-// with the evidence marked.
+// WriteText writes findings for people, in their order, grouped by object. Each finding shows its line of the
+// file with the evidence marked.
 func WriteText(w io.Writer, all []Finding, colour bool) error {
 	p := printer{colour: colour}
 	for i, f := range all {
@@ -42,7 +42,7 @@ func WriteText(w io.Writer, all []Finding, colour bool) error {
 	return err
 }
 
-// Summary counts the findings by severity in a few words.
+// Summary returns the number of findings of each severity, such as "1 error, 2 warnings".
 func Summary(all []Finding) string {
 	var parts []string
 	for i := len(Severities) - 1; i >= 0; i-- {
@@ -90,7 +90,8 @@ func (p *printer) finding(f Finding) {
 	}
 }
 
-// evidence writes the line of the file with a mark below it, or else the field and its value.
+// evidence writes the line of the file with a mark below the evidence. Without a line, it writes the field and
+// its value.
 func (p *printer) evidence(f Finding) {
 	if f.Line == 0 || f.Text == "" {
 		if f.Field != "" || f.Evidence != "" {
@@ -105,7 +106,7 @@ func (p *printer) evidence(f Finding) {
 	for cut < from && text[cut] == ' ' {
 		cut++
 	}
-	if from-cut > 70 { // keeps the evidence in sight
+	if from-cut > 70 { // cut the beginning, so that the evidence is within the width
 		cut = from - 20
 	}
 	shown := text[cut:]

@@ -1,4 +1,4 @@
-// Package latest holds values that are replaced while others wait for the next one.
+// Package latest holds a value that one goroutine replaces while others wait for the next one.
 package latest
 
 import (
@@ -6,11 +6,11 @@ import (
 	"sync"
 )
 
-// A Value is safe for concurrent use. Its zero value holds the zero T.
+// A Value holds a T, at first the zero T. It is safe for concurrent use.
 type Value[T any] struct {
 	mu       sync.Mutex
 	value    T
-	replaced chan struct{} // nil: no goroutine waits
+	replaced chan struct{} // nil if no goroutine waits
 }
 
 // Get returns the value, and a channel that is closed when the value is replaced.
@@ -34,7 +34,7 @@ func (v *Value[T]) Set(next T) {
 	}
 }
 
-// Wait waits until c delivers or is closed. It returns false if ctx ends first.
+// Wait waits until c has a value or is closed, and returns true. It returns false if ctx ends first.
 func Wait[T any](ctx context.Context, c <-chan T) bool {
 	select {
 	case <-c:

@@ -17,7 +17,7 @@ func TestValue(t *testing.T) {
 	v.Set(1)
 	<-replaced
 	<-too
-	v.Set(2) // no goroutine waits
+	v.Set(2) // Set without a waiting goroutine must not panic
 	second, next := v.Get()
 	if first != 0 || second != 2 {
 		t.Errorf("%d, %d; want 0, 2", first, second)

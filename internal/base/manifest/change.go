@@ -9,15 +9,16 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ErrCannotEdit means that the user must make a small change by hand.
+// ErrCannotEdit is the error of [Document.SmallChange] for a document in which the user must make the change by
+// hand.
 var ErrCannotEdit = errors.New("the YAML is written in a way that this change cannot be put into without rewriting it")
 
-// A changer edits the nodes of an object so that they change from the values before to the values after. It
-// does not touch what is equal in both, because the text may contain fields that neither has.
+// A changer edits the YAML nodes of an object, given its values before and after a change. It edits only nodes
+// whose values differ, because the text may contain fields that are in neither.
 type changer struct {
-	small      bool // keep flow mappings as they are, and refuse to change shared nodes
+	small      bool // as for [Document.SmallChange]: keep flow mappings, and return ErrCannotEdit for shared nodes
 	root       *yaml.Node
-	containers map[string]container // containers of the pod by name, because one may move to the other list
+	containers map[string]container // containers of the pod by name, because a container may move between containers and initContainers
 }
 
 // A container is an element of a pod's container lists before the change.
@@ -27,7 +28,8 @@ type container struct {
 	argv []*yaml.Node
 }
 
-// at returns the node that replaces old; old is nil for a new field.
+// at returns the node for a value that changes from before to after. It is old itself if that can be edited; old
+// is nil for a new field.
 func (c *changer) at(old *yaml.Node, before, after any) (*yaml.Node, error) {
 	if old != nil && reflect.DeepEqual(before, after) {
 		return old, nil
@@ -40,7 +42,7 @@ func (c *changer) at(old *yaml.Node, before, after any) (*yaml.Node, error) {
 	switch inMapping := old != nil && old.Kind == yaml.MappingNode; {
 	case isMapping && inMapping && len(old.Content) > 0:
 		return old, c.mapping(old, was, is)
-	case isMapping && !inMapping && len(was) > 0: // the document omits fields that have a default
+	case isMapping && !inMapping && len(was) > 0: // the document has no such mapping, but the values have, by defaults
 		made := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 		return made, c.mapping(made, was, is)
 	}
@@ -50,7 +52,8 @@ func (c *changer) at(old *yaml.Node, before, after any) (*yaml.Node, error) {
 	return written(old, after)
 }
 
-// list changes a list in place if its elements correspond to before, and reports whether they do.
+// list changes a list in place, if its elements can be matched with those before and after. It reports whether
+// they can.
 func (c *changer) list(n *yaml.Node, before, after any) (bool, error) {
 	was, isList := before.([]any)
 	is, stays := after.([]any)
@@ -89,9 +92,9 @@ func (c *changer) mapping(n *yaml.Node, before, after fields) error {
 		case err != nil:
 			return err
 		case i < 0:
-			key, _ := newNode(f.key) // cannot fail for a string
+			key, _ := newNode(f.key) // newNode cannot fail for a string
 			n.Content = slices.Insert(n.Content, c.placeFor(n), key, value)
-		case c.small && len(hadFields) > 0 && value.Kind == yaml.MappingNode && len(value.Content) == 0: // the change has emptied the mapping
+		case c.small && len(hadFields) > 0 && value.Kind == yaml.MappingNode && len(value.Content) == 0: // the change has removed the last field of the mapping
 			c.remove(n, i)
 		default:
 			n.Content[i+1] = value
@@ -100,8 +103,8 @@ func (c *changer) mapping(n *yaml.Node, before, after fields) error {
 	return nil
 }
 
-// renamed applies a change that only renames one field of a mapping, so that the field keeps its position
-// and its comments. It returns false for any other change.
+// renamed applies a change that consists of renaming one field of a mapping. The field keeps its position and its
+// comments. For any other change it does nothing and returns false.
 func renamed(n *yaml.Node, before, after fields) bool {
 	gone := slices.DeleteFunc(slices.Clone(before), func(f field) bool { _, stays := after.get(f.key); return stays })
 	came := slices.DeleteFunc(slices.Clone(after), func(f field) bool { _, was := before.get(f.key); return was })
@@ -121,7 +124,8 @@ func renamed(n *yaml.Node, before, after fields) bool {
 	return true
 }
 
-// field is [changer.at] for a field with a key; it lets containers move between a pod's lists.
+// field is like [changer.at], for the field with the given key. If that is a list of containers, it also finds
+// containers that were in the other list before.
 func (c *changer) field(key string, old *yaml.Node, before, after any) (*yaml.Node, error) {
 	was, isList := before.([]any)
 	is, stays := after.([]any)
@@ -134,7 +138,7 @@ func (c *changer) field(key string, old *yaml.Node, before, after any) (*yaml.No
 	return old, c.members(old, was, is, c.containers)
 }
 
-// note records the containers of a pod before any change.
+// note records the containers of a pod before any change, in c.containers.
 func (c *changer) note(pod *yaml.Node, before any) {
 	f, _ := before.(fields)
 	spec, _ := f.get("spec")
@@ -151,7 +155,7 @@ func (c *changer) note(pod *yaml.Node, before any) {
 	}
 }
 
-// argv returns the elements of command and args.
+// argv returns the nodes of the words in command and args of a container.
 func argv(container *yaml.Node) []*yaml.Node {
 	var out []*yaml.Node
 	for _, key := range []string{"command", "args"} {
@@ -162,8 +166,8 @@ func argv(container *yaml.Node) []*yaml.Node {
 	return out
 }
 
-// keepWords copies comments and quotes from the words of the old command to the new one. A gate is added or
-// removed at the front, so it compares the words from the end.
+// keepWords copies comments and quotes from the words of the old command to those of the new one. It compares the
+// words from the end, because a gate is added or removed at the front.
 func keepWords(old, now []*yaml.Node) {
 	for i := 1; i <= min(len(old), len(now)); i++ {
 		was, is := old[len(old)-i], now[len(now)-i]
@@ -179,11 +183,11 @@ func keepComments(n, old *yaml.Node) {
 	n.HeadComment, n.LineComment, n.FootComment = old.HeadComment, old.LineComment, old.FootComment
 }
 
-// maxFlow is the maximum number of elements of a list that stays on one line.
+// maxFlow is the maximum number of elements of a changed list that stays on one line.
 const maxFlow = 6
 
-// written returns the node of a new value that replaces old. A list stays on one line if it was on one, a
-// text keeps its quotes, and comments stay.
+// written returns a node for the value v in the style of the node that it replaces: with its comments, its
+// quotes, and for a short list on one line.
 func written(old *yaml.Node, v any) (*yaml.Node, error) {
 	n, err := newNode(v)
 	if err != nil || old == nil {
@@ -210,7 +214,7 @@ func (c *changer) removeFields(n *yaml.Node, before, after fields) error {
 			continue
 		}
 		if i < 0 && c.small || i >= 0 && c.small && n.Content[i+1].Anchor != "" {
-			return ErrCannotEdit // the field comes from a merge key, or is shared through an anchor
+			return ErrCannotEdit // the field comes from a merge key, or its value has an anchor that other fields use
 		}
 		if i >= 0 {
 			c.remove(n, i)
@@ -219,7 +223,7 @@ func (c *changer) removeFields(n *yaml.Node, before, after fields) error {
 	return nil
 }
 
-// remove removes a field. In a small change the comment above it stays.
+// remove removes the field whose key is at index i. In a small change the comment above the field stays.
 func (c *changer) remove(n *yaml.Node, i int) {
 	if comment := n.Content[i].HeadComment; c.small && comment != "" && i+2 < len(n.Content) {
 		next := n.Content[i+2]
@@ -228,8 +232,9 @@ func (c *changer) remove(n *yaml.Node, i int) {
 	n.Content = slices.Delete(n.Content, i, i+2)
 }
 
-// placeFor returns the position for a new field. In a small change it is the beginning of a mapping of
-// mappings, where readers look for metadata and annotations.
+// placeFor returns the index at which a new field is inserted. Usually this is the end. In a small change it is
+// the beginning of a mapping whose first value is not a scalar, because readers look there for metadata and
+// annotations.
 func (c *changer) placeFor(n *yaml.Node) int {
 	if !c.small || n == c.root || len(n.Content) == 0 || n.Style&yaml.FlowStyle != 0 || n.Content[1].Kind == yaml.ScalarNode || n.Content[0].HeadComment != "" {
 		return len(n.Content)
@@ -237,7 +242,7 @@ func (c *changer) placeFor(n *yaml.Node) int {
 	return 0
 }
 
-// named reports whether each element has a unique name.
+// named reports whether each element is an object with a unique field name.
 func named(list []any) bool {
 	seen := map[string]bool{}
 	for _, v := range list {
@@ -257,8 +262,8 @@ func nameOf(v any) string {
 	return text
 }
 
-// members changes a list whose elements have names. An element that the list does not contain may come from
-// elsewhere.
+// members changes a list whose elements have names, as reported by named. A new element may have been moved from
+// another list; elsewhere contains the elements of all lists.
 func (c *changer) members(n *yaml.Node, before, after []any, elsewhere map[string]container) error {
 	if !c.small {
 		n.Style &^= yaml.FlowStyle

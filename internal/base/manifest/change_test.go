@@ -11,7 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// edited changes the objects of a text to the values that they have in another text.
+// edited changes the objects in text to the values of the objects in to, by small changes, and returns the new
+// text.
 func edited(text, to string) (string, error) {
 	d, err := Read([]byte(text))
 	if err != nil {
@@ -52,8 +53,8 @@ func edited(text, to string) (string, error) {
 	return string(got), err
 }
 
-// Each case is a way to write YAML that a change must fit into. A change that does not fit is refused, and
-// the rest of the text never changes.
+// Each case in change.txtar is a text in some style of YAML and the text after a small change. The rest of the
+// text must stay the same; if that is impossible, the change is refused.
 func TestSmallChangesKeepTheTextAroundThem(t *testing.T) {
 	a, err := txtar.ParseFile("testdata/change.txtar")
 	if err != nil || len(a.Files) < 40 {
@@ -68,7 +69,7 @@ func TestSmallChangesKeepTheTextAroundThem(t *testing.T) {
 			", no end of lines": func(s string) string { return strings.TrimSuffix(s, "\n") },
 		} {
 			if strings.HasSuffix(style, "lines") && strings.Contains(want, "|") {
-				continue // without its line end a block has another value
+				continue // a block scalar without its line end has another value
 			}
 			t.Run(name+style, func(t *testing.T) {
 				got, err := edited(in(text), in(want))
@@ -102,7 +103,7 @@ func FuzzSmallChange(f *testing.F) {
 			return
 		}
 		if !texts(want.Root()) || Objects(want.Root())[0] != want.Root() {
-			return // fields that become empty are removed, numbers are normalised, and a list item is no document
+			return // skip these: empty fields are removed, numbers are normalised, and a list item is not a document
 		}
 		got, err := edited(text, to)
 		if err == nil && !sameValue([]byte(got), want.Root()) {

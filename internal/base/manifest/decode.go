@@ -9,8 +9,8 @@ import (
 	"outrider.dev/internal/base/manifest/limits"
 )
 
-// StrictJSON converts a document to JSON. A duplicate key is an error. A key that overrides one from a
-// merge key (<<) is no duplicate: it wins, before or after the merge key.
+// StrictJSON converts a document to JSON. A duplicate key is an error. A key that is also in the mapping of a
+// merge key (<<) is not a duplicate: its own value is used, whether it is before or after the merge key.
 func StrictJSON(text []byte) ([]byte, error) {
 	if err := limits.Document(text).Check(text); err != nil {
 		return nil, err
@@ -30,7 +30,7 @@ func StrictJSON(text []byte) ([]byte, error) {
 	return yaml.YAMLToJSONStrict(expanded)
 }
 
-// JSON converts a document to JSON. Of duplicate keys the last counts.
+// JSON converts a document to JSON. The last of duplicate keys is used.
 func JSON(text []byte) ([]byte, error) {
 	if err := limits.Document(text).Check(text); err != nil {
 		return nil, err
@@ -38,23 +38,24 @@ func JSON(text []byte) ([]byte, error) {
 	return yaml.YAMLToJSON(text)
 }
 
-// Decode decodes a document by the rules of package json, ignoring fields that into does not have. Of
-// duplicate keys the last counts.
+// Decode decodes a document into into by the rules of package json. It ignores unknown fields, and uses the last
+// of duplicate keys.
 func Decode(text []byte, into any) error {
 	return decode(text, limits.Document(text), yaml.Unmarshal, into)
 }
 
-// DecodeStrict is Decode, except that duplicate and unknown fields are errors.
+// DecodeStrict is like Decode, but duplicate and unknown fields are errors.
 func DecodeStrict(text []byte, into any) error {
 	return decode(text, limits.Document(text), yaml.UnmarshalStrict, into)
 }
 
-// DecodeAnnotation is [Decode] for a value within an object, limited by [limits.Annotation].
+// DecodeAnnotation is like [Decode], for the value of an annotation. The limits are [limits.Annotation].
 func DecodeAnnotation(text string, into any) error {
 	return decode([]byte(text), limits.Annotation, yaml.Unmarshal, into)
 }
 
-// DecodeAnnotationStrict is [DecodeStrict] for a value within an object, limited by [limits.Annotation].
+// DecodeAnnotationStrict is like [DecodeStrict], for the value of an annotation. The limits are
+// [limits.Annotation].
 func DecodeAnnotationStrict(text string, into any) error {
 	return decode([]byte(text), limits.Annotation, yaml.UnmarshalStrict, into)
 }

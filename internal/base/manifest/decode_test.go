@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A field wins over the merged field of the same name, before and after the merge key. A duplicate field is
+// A field overrides the field of the same name from a merge key, before or after that key. A duplicate field is
 // still an error.
 func TestStrictJSON(t *testing.T) {
 	for text, want := range map[string]string{

@@ -10,17 +10,17 @@ import (
 	"outrider.dev/internal/base/manifest/limits"
 )
 
-// A Document is a document of a file that is being edited.
+// A Document is a YAML or JSON document that is being edited.
 type Document struct {
 	text    []byte
 	node    yaml.Node
 	root    *yaml.Node
-	before  []byte // the document printed before any change
-	tokens  bool   // apply small changes token by token, for JSON in a style that printing would not reproduce
+	before  []byte // the printed document before any change
+	tokens  bool   // merge by tokens instead of lines, for JSON in a style that printing does not reproduce
 	changed bool
 }
 
-// Read parses a document. The root is nil if the text contains only comments.
+// Read parses a document. [Document.Root] is nil if the text contains only comments.
 func Read(text []byte) (*Document, error) {
 	node, err := limits.Document(text).Parse(text)
 	if err != nil {
@@ -33,7 +33,7 @@ func Read(text []byte) (*Document, error) {
 	return d, nil
 }
 
-// Root returns the document's value; nil if there is none.
+// Root returns the node of the document's value; nil if there is none.
 func (d *Document) Root() *yaml.Node { return d.root }
 
 // Expand replaces aliases and merge keys by copies, so that a change in one place changes no other. An
@@ -53,7 +53,7 @@ func (d *Document) Expand() error {
 	return nil
 }
 
-// keep records how the document is printed before a change.
+// keep prints the document before its first change, for the merge in [Document.Text].
 func (d *Document) keep(small bool) (err error) {
 	if d.before != nil {
 		return nil
@@ -74,17 +74,17 @@ func (d *Document) print() ([]byte, error) {
 	return []byte(b.String()), err
 }
 
-// Change rewrites an object from the values before to the values after. Both are results of [Tree], for the
-// pod at the path template in the object. It does not touch what is equal in both. A changed flow mapping
-// becomes a block mapping. It reports whether anything changed.
+// Change changes the pod at the path template in an object, given the values before and after, which are results
+// of [Tree]. Parts with equal values stay untouched. A changed flow mapping becomes a block mapping. Change
+// reports whether anything changed.
 func (d *Document) Change(object *yaml.Node, template []string, before, after any) (bool, error) {
 	c := changer{root: object, containers: map[string]container{}}
 	c.note(Field(object, template...), before)
 	return d.change(c, object, Set(nil, template, before), Set(nil, template, after))
 }
 
-// SmallChange is Change for changes of a line or two: flow mappings stay, and changing a value that other
-// places share is an error.
+// SmallChange is like Change, for changes of a line or two in the whole object. Flow mappings stay. If the change
+// affects a value that is shared through an anchor, it returns [ErrCannotEdit].
 func (d *Document) SmallChange(object *yaml.Node, before, after any) (bool, error) {
 	return d.change(changer{small: true, root: object}, object, before, after)
 }
@@ -104,8 +104,8 @@ func (d *Document) change(c changer, object *yaml.Node, before, after any) (bool
 	return true, err
 }
 
-// Text returns the document with its changes, keeping the author's text of unchanged lines. If merging them
-// would change the meaning, Text prints the whole document anew and exact is false.
+// Text returns the changed document, with the author's text in unchanged lines. If merging the changes into that
+// text would give other values, Text returns the document as printed from its nodes, and exact is false.
 func (d *Document) Text() (text []byte, exact bool, err error) {
 	if !d.changed {
 		return d.text, true, nil
@@ -133,11 +133,12 @@ func sameValue(text []byte, n *yaml.Node) bool {
 	if sameNodes(&document, n) {
 		return true
 	}
-	var got, want any // the order and the style may differ
+	var got, want any // compare the values: order and style may differ
 	return document.Decode(&got) == nil && n.Decode(&want) == nil && reflect.DeepEqual(got, want)
 }
 
-// sameNodes reports whether two trees are equal except for their style. It decodes no values.
+// sameNodes reports whether two trees are equal except for their style. It is a fast check that compares texts,
+// not decoded values.
 func sameNodes(a, b *yaml.Node) bool {
 	if a.Kind != b.Kind || len(a.Content) != len(b.Content) || a.Kind == yaml.AliasNode ||
 		a.Kind == yaml.ScalarNode && (a.Value != b.Value || a.ShortTag() != b.ShortTag()) {
@@ -151,7 +152,7 @@ func sameNodes(a, b *yaml.Node) bool {
 	return true
 }
 
-// lineEnds converts a text to the line ends of another.
+// lineEnds converts the line ends of text to those of like, LF or CRLF.
 func lineEnds(text, like []byte) []byte {
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 	if bytes.Contains(like, []byte("\r\n")) {

@@ -1,17 +1,17 @@
-// Package manifest reads and edits YAML and JSON as people write it.
+// Package manifest reads and edits YAML and JSON files that people write.
 //
-// An edit preserves the text around it: comments, order, blank lines and quotes. Both "outrider inject" and
+// An edit preserves the rest of the text: comments, order, blank lines and quotes. Both "outrider inject" and
 // "outrider lint --fix" edit files through [Document].
 //
 // Where to read:
 //
-//	split.go     where documents begin
+//	split.go     the documents of a file
 //	decode.go    strict decoding, within limits
-//	document.go  a document that is edited: its objects, and its text afterwards
-//	change.go    the nodes of an object, changed as little as possible
-//	merge.go     printed nodes, merged into the text of the author
-//	node.go      nodes of YAML: fields, aliases, new values
-//	print.go     a document in its own style, YAML or JSON
+//	document.go  a document that is edited, and its text afterwards
+//	change.go    changes of an object's nodes, as small as possible
+//	merge.go     the merge of printed changes into the text of the author
+//	node.go      YAML nodes: fields, aliases, new values
+//	print.go     printing of a document in its author's style, YAML or JSON
 package manifest
 
 import (
@@ -20,7 +20,7 @@ import (
 	"outrider.dev/internal/base/manifest/limits"
 )
 
-// A Namespace is a document of kind Namespace.
+// A Namespace is a Kubernetes Namespace in a file. Labels is never nil.
 type Namespace struct {
 	Name                string
 	Labels, Annotations map[string]string
@@ -44,7 +44,7 @@ func Namespaces(data []byte) []Namespace {
 		}
 		ns := Namespace{head.Metadata.Name, head.Metadata.Labels, head.Metadata.Annotations}
 		if ns.Labels == nil {
-			ns.Labels = map[string]string{} // known to have none
+			ns.Labels = map[string]string{} // not nil: the namespace is known to have no labels
 		}
 		out = append(out, ns)
 	}

@@ -11,14 +11,14 @@ import (
 )
 
 // merge applies the difference between two printed texts, before and after, to the author's text. It is a
-// three-way merge in which after wins over the author's style. units splits a text into the parts to
-// compare.
+// three-way merge; where both the author's text and after differ from before, after is used. units splits a text
+// into the parts to compare.
 func merge(author, before, after []byte, units func([]byte) []unit) []byte {
 	ours, base, theirs := units(author), units(before), units(after)
 	inOurs, inTheirs := matches(base, ours), matches(base, theirs)
 	var out []unit
 	i, j := 0, 0 // positions in ours and theirs
-	gap := 0     // position in base at which the units begin that are not in all three
+	gap := 0     // position in base after the last unit that is in all three
 	flush := func(at, toOurs, toTheirs int) {
 		was, mine, wanted := base[gap:at], ours[i:toOurs], theirs[j:toTheirs]
 		switch {
@@ -57,16 +57,16 @@ func merge(author, before, after []byte, units func([]byte) []unit) []byte {
 	return lineEnds(merged, author)
 }
 
-// within merges a change inside one line, token by token.
+// within merges the change of one line by tokens.
 func within(author, before, after unit) unit {
-	if !strings.HasSuffix(before.text, "\n") { // the unit is a token already
+	if !strings.HasSuffix(before.text, "\n") { // the units are tokens already
 		return after
 	}
 	return unit{author.space, string(merge([]byte(author.text), []byte(before.text), []byte(after.text), tokensOf))}
 }
 
-// A unit is a line with the blank lines before it, or a token with the white space before it. The last unit
-// has no text, only the white space at the end.
+// A unit is a line with the blank lines before it, or a token with the white space before it. The last unit of a
+// text has only the white space at the end.
 type unit struct{ space, text string }
 
 func linesOf(text []byte) []unit {
@@ -84,7 +84,7 @@ func linesOf(text []byte) []unit {
 	return append(out, unit{space, ""})
 }
 
-// jsonToken matches white space followed by a string, a sign, or another scalar.
+// jsonToken matches white space followed by a string, a punctuation mark, or another scalar.
 var jsonToken = regexp.MustCompile(`(\s*)("(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s"{}\[\]:,]+|$)`)
 
 func tokensOf(text []byte) []unit {
@@ -95,7 +95,7 @@ func tokensOf(text []byte) []unit {
 	return out
 }
 
-// matches returns for each line of a its index in b; -1 if b does not contain it.
+// matches returns, for each unit of a, the index of the corresponding unit of b by a diff; -1 if there is none.
 func matches(a, b []unit) []int {
 	join := func(all []unit) []byte {
 		var out strings.Builder

@@ -13,8 +13,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Entry returns the index of a key in the Content of a mapping; -1 if the node is no mapping or has no such
-// key. The value is at the next index.
+// Entry returns the index of a key in the Content of a mapping; -1 if the node is not a mapping or has no such
+// key. The value of the key is at the next index.
 func Entry(n *yaml.Node, key string) int {
 	if n == nil || n.Kind != yaml.MappingNode {
 		return -1
@@ -27,7 +27,7 @@ func Entry(n *yaml.Node, key string) int {
 	return -1
 }
 
-// Field returns the value at a path of keys, following aliases; nil if there is none.
+// Field returns the node at a path of keys, following aliases; nil if there is none.
 func Field(n *yaml.Node, path ...string) *yaml.Node {
 	for _, key := range path {
 		n = Target(n)
@@ -40,7 +40,7 @@ func Field(n *yaml.Node, path ...string) *yaml.Node {
 	return Target(n)
 }
 
-// Text returns the scalar at a path of keys; empty if there is none.
+// Text returns the scalar at a path of keys; "" if there is none.
 func Text(n *yaml.Node, path ...string) string {
 	if n = Field(n, path...); n == nil || n.Kind != yaml.ScalarNode {
 		return ""
@@ -62,11 +62,11 @@ func Target(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// Objects returns the Kubernetes objects of a document: the elements of a list, or of lists in it, or else
-// the document itself. It omits elements of a list that are no objects.
+// Objects returns the Kubernetes objects of a document. For a List, these are its items, and the items of Lists
+// in it, without items that are not mappings. Any other document is itself the object.
 func Objects(root *yaml.Node) []*yaml.Node { return objects(root, "", 0) }
 
-// objects is Objects for an element of a list; kind is the kind of an element that declares none.
+// objects is like Objects, for an item of a list. kind is the item's kind if it does not declare one.
 func objects(n *yaml.Node, kind string, depth int) []*yaml.Node {
 	n = Target(n)
 	if n.Kind != yaml.MappingNode || depth > maxDepth {
@@ -94,8 +94,8 @@ func indirect(n *yaml.Node) bool {
 
 func isMerge(key *yaml.Node) bool { return key.Tag == "!!merge" || key.Value == "<<" }
 
-// expand replaces aliases and merge keys below n by copies, so that a change in one place changes no other.
-// No anchor may contain itself.
+// expand replaces aliases and merge keys below n by copies, so that a change in one place changes no other. The
+// caller must have checked that no anchor contains itself.
 func expand(n *yaml.Node) {
 	for i, c := range n.Content {
 		for c.Kind == yaml.AliasNode {
@@ -120,7 +120,8 @@ func clone(n *yaml.Node) *yaml.Node {
 	return &out
 }
 
-// unmerge copies the fields behind << into the mapping. The mapping's own fields win.
+// unmerge replaces the merge keys (<<) of a mapping by the fields to which they refer, except those that the
+// mapping itself has.
 func unmerge(n *yaml.Node) {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		if !isMerge(n.Content[i]) {
@@ -143,7 +144,8 @@ func unmerge(n *yaml.Node) {
 	}
 }
 
-// fields is a JSON object that keeps the order of its fields. A tree is nil, a scalar, fields or []any.
+// fields is a JSON object with ordered fields. Throughout this package, a tree is a JSON value: nil, a scalar,
+// fields or []any.
 type fields []field
 
 type field struct {
@@ -159,8 +161,8 @@ func (f fields) get(key string) (any, bool) {
 	return f[i].value, true
 }
 
-// Tree converts v to its JSON tree for [Document.Change]. It keeps empty lists and maps that exist, and
-// drops fields that are null.
+// Tree converts v to a JSON tree for [Document.Change]. It keeps lists and maps that are empty but not nil, even
+// if they have omitempty, and drops fields that are null.
 func Tree(v any) (any, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -175,7 +177,8 @@ func Tree(v any) (any, error) {
 	return withEmpty(out, reflect.ValueOf(v)), nil
 }
 
-// withEmpty adds to the tree of v the [] and {} that its author wrote and that omitempty dropped.
+// withEmpty adds to the tree of v the empty lists and maps that json.Marshal dropped because of omitempty, but
+// that are not nil in v.
 func withEmpty(tree any, v reflect.Value) any {
 	for v.Kind() == reflect.Pointer {
 		v = v.Elem()
@@ -198,7 +201,7 @@ func withEmpty(tree any, v reflect.Value) any {
 			case at >= 0:
 				t[at].value = withEmpty(t[at].value, value)
 				if none, _ := t[at].value.(fields); kind == reflect.Struct && none != nil && len(none) == 0 {
-					t = slices.Delete(t, at, at+1) // a field that omitempty cannot drop, and that carries no information
+					t = slices.Delete(t, at, at+1) // an empty struct, which omitempty does not drop, has no information
 				}
 			case kind == reflect.Slice && !value.IsNil() && value.Len() == 0 && of.Type.Elem().Kind() != reflect.Uint8:
 				t = append(t, field{name, []any{}})
@@ -237,7 +240,7 @@ func tree(d *json.Decoder) (any, error) {
 		}
 		if name, named := key.(string); !named {
 			list = append(list, value)
-		} else if value != nil { // drops a field without a value, such as the service of a gRPC probe
+		} else if value != nil { // drop a field that is null, such as the service of a gRPC probe
 			object = append(object, field{name, value})
 		}
 	}
@@ -247,7 +250,7 @@ func tree(d *json.Decoder) (any, error) {
 	return list, err
 }
 
-// Set returns a tree in which v is at a path of keys; if v is nil, the field is removed.
+// Set returns a copy of tree with v at a path of keys; if v is nil, without that field.
 func Set(tree any, path []string, v any) any {
 	if len(path) == 0 {
 		return v
@@ -264,7 +267,7 @@ func Set(tree any, path []string, v any) any {
 	return out
 }
 
-// newNode converts a tree to a node. It puts a name first, as people write it.
+// newNode converts a tree to a node. Fields are sorted, with "name" first, as people write it.
 func newNode(v any) (*yaml.Node, error) {
 	switch v := v.(type) {
 	case fields:
@@ -312,9 +315,9 @@ func newNode(v any) (*yaml.Node, error) {
 		}
 	}
 	out := &yaml.Node{}
-	return out, out.Encode(v) // uses an emitter and a parser, which cost a hundred times as much as the code above
+	return out, out.Encode(v) // correct for all values, but a hundred times slower than the code above
 }
 
-// noText matches strings that YAML 1.1 reads as another type, but that this library's emitter leaves
-// unquoted.
+// noText matches strings that a YAML 1.1 parser reads as another type, although the emitter of this library would
+// not quote them.
 var noText = regexp.MustCompile(`^([yYnN]|yes|Yes|YES|no|No|NO|on|On|ON|off|Off|OFF|[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?)$`)

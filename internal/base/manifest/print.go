@@ -9,7 +9,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// printed prints a document in its author's style: JSON or YAML, with the same indentation and line ends.
+// printed prints a document in the style of like, the author's text: as JSON or YAML, with the same indentation
+// and line ends.
 func printed(doc *yaml.Node, like []byte) ([]byte, error) {
 	asJSON := isJSON(like)
 	writeNulls(doc, asJSON)
@@ -36,8 +37,8 @@ func printed(doc *yaml.Node, like []byte) ([]byte, error) {
 	return lineEnds(text, like), nil
 }
 
-// writeNulls writes an implicit null as "null" where it stands in braces or brackets, as in JSON; it would
-// be printed as an empty string there.
+// writeNulls sets the text of implicit nulls within braces or brackets, and of all in JSON, to "null". Otherwise
+// they would be printed as empty strings.
 func writeNulls(n *yaml.Node, inFlow bool) {
 	if inFlow && n.Kind == yaml.ScalarNode && n.Value == "" && n.ShortTag() == "!!null" {
 		n.Value = "null"
@@ -51,7 +52,7 @@ func isJSON(text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) && json.Valid(text)
 }
 
-// indented indents all lines but empty ones.
+// indented indents all lines that are not blank.
 func indented(text []byte, by int) []byte {
 	var out bytes.Buffer
 	for line := range bytes.Lines(text) {
@@ -63,8 +64,8 @@ func indented(text []byte, by int) []byte {
 	return out.Bytes()
 }
 
-// styleOf finds the indentation of a document, and whether "- " counts as indentation. It looks at the
-// first mapping and the first sequence that stand below a key on lines of their own.
+// styleOf returns the indentation of a document, and whether its lists are not indented below their keys
+// (compact). It looks at the first mapping and the first list that begin on the line after their key.
 func styleOf(n *yaml.Node) (indent int, compact bool) {
 	indent, compact = 2, true
 	foundMap, foundList := false, false
@@ -92,7 +93,7 @@ func styleOf(n *yaml.Node) (indent int, compact bool) {
 	return min(max(indent, 2), 9), compact
 }
 
-// printJSON prints the nodes as JSON, in their order.
+// printJSON prints the nodes as JSON, in their order, on one line or with the indentation of like.
 func printJSON(n *yaml.Node, like []byte) ([]byte, error) {
 	var b strings.Builder
 	if err := writeJSON(&b, n, ""); err != nil {
@@ -109,7 +110,8 @@ func printJSON(n *yaml.Node, like []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// indentOf returns the white space before the first field.
+// indentOf returns the white space at the beginning of the second line of a JSON text, which is before its first
+// field.
 func indentOf(text []byte) string {
 	_, rest, _ := bytes.Cut(bytes.TrimSpace(text), []byte("\n"))
 	return string(rest[:len(rest)-len(bytes.TrimLeft(rest, " \t"))])
@@ -157,7 +159,7 @@ func writeJSON(b *strings.Builder, n *yaml.Node, space string) error {
 func writeScalar(b *strings.Builder, n *yaml.Node) error {
 	if n.Tag == "!!int" || n.Tag == "!!float" || n.Tag == "!!bool" || n.Tag == "!!null" {
 		if json.Valid([]byte(n.Value)) {
-			b.WriteString(n.Value) // the original spelling: 1.10 stays 1.10
+			b.WriteString(n.Value) // as the author wrote it: 1.10 stays 1.10
 			return nil
 		}
 	}

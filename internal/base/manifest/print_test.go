@@ -8,7 +8,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// An implicit null stays a null where its empty text would be an empty string.
+// An implicit null is printed as null within braces and in JSON, where an empty text would be an empty string.
 func TestNullsWithoutAText(t *testing.T) {
 	for _, tt := range []struct{ doc, like, want string }{
 		{"a:\nb: {c: }\n", "a: 1\n", "a:\nb: {c: null}\n"},
@@ -26,7 +26,8 @@ func TestNullsWithoutAText(t *testing.T) {
 	}
 }
 
-// newNode's nodes are printed exactly like the library's: some strings need quotes for YAML 1.1 readers.
+// Nodes of newNode are printed exactly like nodes that the library encodes, except that newNode also quotes
+// strings which YAML 1.1 parsers read as another type.
 func TestNodesArePrintedAsByTheLibrary(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	values := []any{nil, true, false, 0, -5, 15021, 1 << 40, 0.5, 1e30, "outrider.dev/start", "1e3", "0x1", "2001-01-01", "a: b", "x\ny", "é", "\xff",

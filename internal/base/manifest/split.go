@@ -5,14 +5,15 @@ import (
 	"iter"
 )
 
-// A Segment is a document with the lines before it. The segments' raw texts together are the file.
+// A Segment is a document of a file with the lines before it. The raw texts of all segments together are the
+// file.
 type Segment struct {
-	Lead []byte // the line with ---, and directives
+	Lead []byte // the line with --- and directives such as %YAML
 	Body []byte
 	Line int // line of the file on which the body begins
 }
 
-// Raw returns the text of the segment.
+// Raw returns a copy of the segment's text.
 func (s Segment) Raw() []byte { return append(bytes.Clone(s.Lead), s.Body...) }
 
 // Empty reports whether the document contains nothing but comments.
@@ -31,7 +32,7 @@ func hasContent(line []byte) bool {
 }
 
 // Split yields the documents of a file. A document begins at a line with ---, and after a line with "...".
-// A segment refers to data without copying it, because a file may have a document in every four bytes.
+// Segments refer to data and are not copies, because a file may have a document in every four bytes.
 func Split(data []byte) iter.Seq[Segment] {
 	return func(yield func(Segment) bool) {
 		var cur cut
@@ -69,15 +70,15 @@ func Split(data []byte) iter.Seq[Segment] {
 	}
 }
 
-// A cut marks where a segment and its body begin in a file.
+// A cut contains the positions at which a segment and its body begin in a file, and the line of the body.
 type cut struct{ from, body, line int }
 
 func (c cut) segment(data []byte, end int) Segment {
 	return Segment{Lead: data[c.from:c.body:c.body], Body: data[c.body:end:end], Line: c.line}
 }
 
-// afterDashes returns the position in a line at which the document begins, if the line separates two
-// documents.
+// afterDashes reports whether a line begins a document with ---, and returns the position in the line at which
+// the document's body begins.
 func afterDashes(line []byte) (body int, separates bool) {
 	rest, ok := bytes.CutPrefix(line, []byte("---"))
 	switch after := bytes.TrimSpace(rest); {

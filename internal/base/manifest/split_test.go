@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Split finds every document; a missed one would be ignored silently.
+// Split finds every document. Commands would silently ignore a document that it misses.
 func TestSplit(t *testing.T) {
 	for text, want := range map[string][]string{
 		"a: 1\n---\nb: 2\n":                      {"1 a: 1", "3 b: 2"},
@@ -38,8 +38,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// A file can have a document in every four bytes, so a segment must not need memory of its own. With
-// copies, the plan of 3 million lines with --- took 570 MB.
+// A file can have a document in every four bytes, so a segment must not allocate memory. With copies, "outrider
+// plan" of 3 million lines with --- needed 570 MB.
 func TestSplitDoesNotCopy(t *testing.T) {
 	count := func(documents int) (segments int, allocations float64) {
 		text := bytes.Repeat([]byte("---\n"), documents)
@@ -60,7 +60,7 @@ func TestSplitDoesNotCopy(t *testing.T) {
 	}
 }
 
-// The segments together are the file, for any file.
+// The raw texts of the segments together are the file, for any file.
 func FuzzSplit(f *testing.F) {
 	for _, text := range []string{"a: 1\n---\nb: 2\n", "\xef\xbb\xbf%YAML 1.2\n--- # one\na: 1", "--- {a: 1}\n...\n---x\n%\n", "---", "...\r\n%a\nb"} {
 		f.Add([]byte(text))

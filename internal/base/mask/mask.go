@@ -1,9 +1,9 @@
-// Package mask removes secrets from texts and objects before they are shown or handed on: values of
-// variables, fields and flags whose names look secret, tokens, private keys, headers, passwords in URLs,
-// and keys of well-known services. In doubt it masks. It reads a text in one pass, and runs a regular
-// expression only at a name or at the beginning of a token.
+// Package mask removes secrets from texts and objects before they are shown or sent: values of variables, fields
+// and flags whose names look secret, tokens, private keys, headers, passwords in URLs, and keys of well-known
+// services. If it is uncertain, it masks. To be fast, it runs a regular expression only at a name or at the
+// beginning of a token.
 //
-// It does not find a secret that has neither a known form nor a telling name.
+// It does not find a secret that has neither a known format nor a name that looks secret.
 package mask
 
 import (
@@ -15,39 +15,39 @@ import (
 	"strings"
 )
 
-// Masked replaces a secret.
+// Masked is the text that replaces a secret.
 const Masked = "(masked)"
 
 // stamp matches the timestamp at the beginning of a line of a log.
 const stamp = `(?:\d{4}-\d\d-\d\dT\S+[ \t])?`
 
-// privateKeys matches private keys: in PEM, also with the line breaks written as "\n", in the SSH2 format,
-// and in the PuTTY format. Some match keys of which one end was cut off.
+// privateKeys match private keys in PEM, in the SSH2 format and in the PuTTY format. In PEM, line breaks may be
+// written as "\n". The beginning or the end of a key may be missing.
 var privateKeys = []*regexp.Regexp{
 	regexp.MustCompile(`(?s)-{4,5} ?BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)? ?-{4,5}.*?(?:-{4,5} ?END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)? ?-{4,5}|\z)|Private-Lines:.*?(?:Private-(?:MAC|Hash)[^\n]*|\z)`),
 	regexp.MustCompile(`(?:` + stamp + `[A-Za-z0-9+/=\\]+\s+)*` + stamp + `[A-Za-z0-9+/=\\]*-{4,5} ?END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)? ?-{4,5}`),
 }
 
-// variable matches words in the names of variables and headers whose value is secret. In the names of other
-// fields the same words stand for a reference to something.
+// variable matches names of environment variables and headers whose values are secret. Names of other fields with
+// the same words usually mean a reference to a secret.
 var variable = regexp.MustCompile(`(?i)(?:^|[_.-])(?:pass|key|auth|cert|dsn|salt|cookie)(?:$|[_.-])`)
 
 // noSecrets are fields of Kubernetes and of the chart whose name contains a secret word, but whose value is
 // the name of an object, a number or a switch.
 var noSecrets = []string{"secretName", "imagePullSecrets", "imagePullSecret", "secrets", "automountServiceAccountToken", "serviceAccountToken", "tokenExpirationSeconds", "secretKeyRef", "secretRef"}
 
-// refers are the fields by which a value refers to a secret or describes it.
+// refers are the fields of an object that refer to a secret or describe it, and are not secret themselves.
 var refers = strings.Fields("apiGroup apiVersion audience defaultMode description enum expirationSeconds fieldPath format group items key kind mode name namespace optional path pattern required secretName title type uid version")
 
 // privateJWK are the secret fields of a JSON Web Key.
 var privateJWK = strings.Fields("d dp dq k p q qi")
 
-// A Masker removes secrets from texts and objects. It remembers the values that it found in the fields of
-// an object and masks them in later texts too, for example in the logs of the same pod.
+// A Masker removes secrets from texts and objects. It remembers the secret values in the fields of an object, and
+// also masks them in later texts, for example in the logs of the same pod.
 type Masker struct{ values []string }
 
-// minValue is the minimum length of a value that is masked wherever it occurs: short ones such as "true"
-// occur everywhere.
+// minValue is the minimum length of a value that is remembered and masked wherever it occurs. Shorter values,
+// such as "true", also occur where they are not secret.
 const minValue = 8
 
 func (m *Masker) learn(value string) string {
@@ -57,7 +57,7 @@ func (m *Masker) learn(value string) string {
 	return Masked
 }
 
-// longest sorts longer values first, so that none is masked as a part of another.
+// longest sorts longer values first, so that a value which contains another one is masked as a whole.
 func longest(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }
 
 // Text masks a text, such as a log. Masking the result again does not change it.
@@ -66,8 +66,7 @@ func (m *Masker) Text(b []byte) []byte {
 		b = bytes.ReplaceAll(b, []byte(v), []byte(Masked))
 	}
 	b = plain(b)
-	// Masking changes the text, and another secret may be recognised in the result. So repeat until nothing
-	// changes.
+	// Repeat until nothing changes, because a secret may be recognised only after another one has been masked.
 	for range 100 {
 		for _, keys := range privateKeys {
 			if bytes.Contains(b, []byte("PRIVATE KEY")) || bytes.Contains(b, []byte("Private-Lines:")) {
@@ -85,7 +84,7 @@ func (m *Masker) Text(b []byte) []byte {
 
 // Value masks a JSON value in place.
 func (m *Masker) Value(v any) any {
-	// The second pass masks a secret in earlier fields that was recognised only in a later one.
+	// The second call masks a secret that occurs in a field before the one in which it was recognised.
 	return m.value(m.value(v))
 }
 
@@ -106,7 +105,7 @@ func (m *Masker) object(o map[string]any) map[string]any {
 	if !ok {
 		name, _ = o["key"].(string)
 	}
-	if value, ok := o["value"]; ok && (secretField(name) != no || variable.MatchString(name)) { // an environment variable, or a header of a probe
+	if value, ok := o["value"]; ok && (secretField(name) != no || variable.MatchString(name)) { // an environment variable or a header of a probe
 		o["value"] = m.whole(value, name)
 	}
 	command, _ := o["command"].([]any)
@@ -131,15 +130,15 @@ func (m *Masker) object(o map[string]any) map[string]any {
 
 func isObject(v any) bool { _, ok := v.(map[string]any); return ok }
 
-// whole masks all texts in a value whose name says that it is secret. It masks a number unless the name
-// stands for a length or a time.
+// whole masks all texts in a value whose name is secret. It masks a number only if the name means the secret
+// itself, not for example its length or lifetime.
 func (m *Masker) whole(v any, name string) any {
 	switch v := v.(type) {
 	case string:
 		switch {
 		case v == "":
 			return v
-		case wordsOnly.MatchString(v) && strings.HasSuffix(strings.ToLower(name), "secret"): // perhaps the name of a Secret; other texts may contain it, so it is not remembered
+		case wordsOnly.MatchString(v) && strings.HasSuffix(strings.ToLower(name), "secret"): // perhaps the name of a Secret, which other texts may contain, so do not remember it
 			return Masked
 		}
 		return m.learn(v)
@@ -164,7 +163,8 @@ func (m *Masker) whole(v any, name string) any {
 	return v
 }
 
-// list masks the elements of a list as words of a command; before is the part of the command before them.
+// list masks the elements of a list. It scans them together, as the words of a command, so that the word after a
+// flag such as --password is masked. before is the part of the command before the list.
 func (m *Masker) list(all []any, before string) []any {
 	spans := scan([]byte(before + joined(all)))
 	from := len(before)
@@ -183,7 +183,7 @@ func (m *Masker) list(all []any, before string) []any {
 			}
 		}
 		switch flag := slices.ContainsFunc(parts, func(s span) bool { return s.from == 0 }); {
-		case flag && !slices.ContainsFunc(own, func(s span) bool { return s.from == 0 }): // masks the whole value, including spaces
+		case flag && !slices.ContainsFunc(own, func(s span) bool { return s.from == 0 }): // mask the whole word, including spaces
 			text = m.learn(text)
 		case len(own) == 0:
 			text = string(cover([]byte(text), parts))
@@ -194,7 +194,7 @@ func (m *Masker) list(all []any, before string) []any {
 	return all
 }
 
-// joined returns the texts of a list as one text.
+// joined returns the texts of a list, each followed by a space.
 func joined(all []any) string {
 	var b strings.Builder
 	for _, v := range all {
@@ -204,7 +204,7 @@ func joined(all []any) string {
 	return b.String()
 }
 
-// string masks a text. A text that is a JSON object, as in annotations that store one, stays valid JSON.
+// string masks a text. JSON in a text, as in some annotations, is masked as an object and stays valid JSON.
 func (m *Masker) string(s string) string {
 	if t := strings.TrimSpace(s); strings.HasPrefix(t, "{") || strings.HasPrefix(t, "[") {
 		var v any
@@ -223,5 +223,5 @@ func (m *Masker) string(s string) string {
 	return string(m.Text([]byte(s)))
 }
 
-// Line masks one line of text.
+// Line masks one line of text, without values that were found earlier.
 func Line(line []byte) []byte { return new(Masker).Text(line) }

@@ -32,7 +32,7 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// planted are secrets of several kinds; testdata writes @S@ for one of them.
+// planted are secrets of several kinds. The files in testdata contain @S@, which stands for each of them.
 var planted = []string{"hunter2XyZ81qq", "Zq7-x_9Kp2", "12345678901", "aGVsbG86d29ybGQ=", "tr0ub4dor"}
 
 // cases returns the lines of a file of testdata.
@@ -50,7 +50,7 @@ func cases(t testing.TB, name string) (all []string) {
 	return all
 }
 
-// masked masks an object in JSON.
+// masked returns an object, given in JSON, after masking.
 func masked(t testing.TB, object string) string {
 	t.Helper()
 	var v any
@@ -86,7 +86,7 @@ func TestNoSecretIsLeft(t *testing.T) {
 		`{"a":"12345678901 is tried","b":{"password":12345678901}}`: "12345678901",
 		// One secret is the beginning of the other.
 		`{"a":"planted-x and planted-x-all","b":[{"name":"A_TOKEN","value":"planted-x"},{"name":"B_TOKEN","value":"planted-x-all"}]}`: "-all",
-		// A random secret is recognised by its form alone.
+		// A random secret is recognised although the name is harmless.
 		`{"env":[{"name":"A","value":"` + planted[0] + `"}]}`: planted[0],
 	} {
 		if got := masked(t, in); strings.Contains(got, secret) {
@@ -108,8 +108,8 @@ func TestWhatIsNoSecretStays(t *testing.T) {
 	}
 }
 
-// testdata/corpus.txt lists what is masked in the recorded incidents and in the pods of public charts, both
-// as texts and as objects.
+// testdata/corpus.txt lists the lines that are masked in the recorded incidents and in the pods of public charts,
+// so that changes of the rules are seen. Each file is masked as a text and as an object.
 func TestCorpus(t *testing.T) {
 	var got []string
 	note := func(file string, text []byte) {
@@ -170,7 +170,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// shortest returns a short text that matches, by one of the alternatives.
+// shortest returns a short text that matches r. choice selects the alternative.
 func shortest(r *syntax.Regexp, choice int) string {
 	switch r.Op {
 	case syntax.OpLiteral:
@@ -199,8 +199,8 @@ func shortest(r *syntax.Regexp, choice int) string {
 	return ""
 }
 
-// One text is logs, which contain almost nothing that looks secret. In the other, every fifth line has
-// three secrets.
+// One text consists of logs, which contain almost nothing that looks secret. In the other, every fifth line
+// contains three secrets.
 func BenchmarkText(b *testing.B) {
 	var sane []byte
 	logs, err := filepath.Glob("../../../testdata/incidents/*/*.log")

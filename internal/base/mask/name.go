@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// A kind says where in a name a word must stand to make the name secret.
+// A kind is the condition under which a word makes a name secret: its position in the name, and sometimes the
+// other words.
 type kind int
 
 const (
@@ -16,8 +17,8 @@ const (
 	pass               // as the last word: smtp_pass, but not proxy_pass; on its own only if the value looks secret
 	weak               // as the last word, if the value looks secret: auth, sig
 	key                // as the last word, depending on the word before it: apiKey, but not topologyKey
-	header             // as the last word, and the rest of the line is secret
-	phrase             // anywhere in the name, and the rest of the line is secret
+	header             // as the last word; the rest of the line is then secret
+	phrase             // anywhere in the name; the rest of the line is then secret
 )
 
 // nameWords lists the words of each kind, in lower case.
@@ -31,8 +32,8 @@ var nameWords = [...]string{
 	phrase: "phrase mnemonic",
 }
 
-// owners before "key", and phrases before "phrase", make a name secret. benign words before "key" and
-// passing words before "pass" make it harmless.
+// A name is secret if a word of owners precedes "key", or a word of phrases precedes "phrase". It is not secret
+// if a word of benign precedes "key", or a word of passing precedes "pass".
 var (
 	owners  = strings.Fields("api private access signing encryption secret account master licence license shared hmac aes ssh deploy consumer admin webhook instrumentation ingestion subscription stripe client application app sas jwt session root enc encrypt auth authentication")
 	benign  = strings.Fields("public primary foreign partition routing sort cache label topology index object group map lookup idempotency registry row hash host field node config message event state sub unique natural ref name")
@@ -40,7 +41,7 @@ var (
 	passing = strings.Fields("proxy fastcgi uwsgi scgi grpc memcached first second third last multi two one single by all test")
 )
 
-// Levels of confidence that a name or a value is secret.
+// Degrees of certainty that a name or a value is secret.
 const (
 	no = iota
 	perhaps
@@ -48,19 +49,20 @@ const (
 )
 
 var (
-	// about matches names of things that say where a secret is or how long it is valid.
+	// about matches the ends of names for properties of a secret, such as its path, its type or its lifetime.
 	about = regexp.MustCompile(`(?:(?i:[_.-](?:files?|paths?|dir|names?|namespace|refs?|ttl|url|uri|type|policy|length|size|count|expiry|seconds|enabled|audience|issuer|format|version|class|provider))|[a-z](?:File|Path|Dir|Name|Namespace|Refs?|TTL|URL|Type|Policy|Length|Seconds|Enabled|Class|Provider))$`)
-	// itself matches names of secrets themselves, not of their attributes: the value of tokenTTL is a
-	// number, and that of secretFor an object.
+	// itself matches the ends of names for a secret itself, such as token. Names such as tokenTTL or secretFor do
+	// not match: their values are a number and an object.
 	itself = regexp.MustCompile(`(?i)(?:passw(?:or)?d|passphrase|pass|pwd|pw|pin|otp|secret|token|credential|key|auth)s?$`)
 	// lastWord matches what may follow the word that makes a name secret.
 	lastWord = regexp.MustCompile(`^[_.-]*(?:data|b64|base64|hex|value|string|\d*)$`)
 )
 
-// longestName limits how far a name extends on each side of a word in it.
+// longestName is the maximum number of bytes of a name on each side of a hint.
 const longestName = 64
 
-// secretName returns how certain it is that the name from l to r is secret, given the hint h at i.
+// secretName returns no, perhaps or sure: the certainty that the name from l to r, with the hint h at i, is
+// secret.
 func secretName(b []byte, l, i, r int, h hint) int {
 	name, end := b[l:r], i+len(h.text)
 	before := bytes.ToLower(bytes.TrimRight(b[max(0, i-24):i], "_-. "))
@@ -74,7 +76,7 @@ func secretName(b []byte, l, i, r int, h hint) int {
 		secret = sure
 	case !isBound(b, l, i) || !isBound(b, l, end), h.kind != whole && !last, h.kind == phrase:
 		return no
-	case h.kind == whole, h.kind == header, l > 0 && (b[l-1] == '?' || b[l-1] == '&'): // in a URL's query
+	case h.kind == whole, h.kind == header, l > 0 && (b[l-1] == '?' || b[l-1] == '&'): // the name is in a URL's query
 		secret = sure
 	case h.kind == pass && after(passing), h.kind == key && (alone || bytes.ContainsFunc(name, isLower) || after(benign)):
 		return no
@@ -87,7 +89,8 @@ func secretName(b []byte, l, i, r int, h hint) int {
 	return secret
 }
 
-// isBound reports whether there is a word boundary before i.
+// isBound reports whether a word begins or ends at i, in a name that begins at l. Words are separated by signs,
+// digits or case, as in db_pw or dbPw.
 func isBound(b []byte, l, i int) bool {
 	if i <= l || i >= len(b) || !isAlnum(b[i-1]) || !isAlnum(b[i]) || b[i] <= '9' {
 		return true
@@ -95,7 +98,7 @@ func isBound(b []byte, l, i int) bool {
 	return isUpper(b[i]) && (!isUpper(b[i-1]) || i+1 < len(b) && isLower(rune(b[i+1])))
 }
 
-// secretField returns how certain it is that a field of an object, or a variable, contains a secret.
+// secretField returns the certainty that a field of an object, or a variable, with this name is secret.
 func secretField(name string) int {
 	b, most := []byte(name), no
 	for i := 0; i+1 < len(b); i++ {
@@ -109,8 +112,8 @@ func secretField(name string) int {
 }
 
 var (
-	// separator matches the text between a name and its value. Its groups: a quote that ends the name; an
-	// assignment such as "="; a comma; and the words of a sentence or other signs in between.
+	// separator matches the text between a name and its value. The groups are: a quote that ends the name; an
+	// assignment such as "="; a comma; and words or signs as in a sentence.
 	separator = regexp.MustCompile("^(\\\\*[\"'`]|&quot;|&#3[49];|%2[27])?[\\])]?(?:" +
 		`((?:[ \t]+(?:is|was))?(?:[ \t]|%20)*(?:[=-]+>|:?(?:=[ \t]*)+|:|[→⇒≔：]|%3[DdAa]|\\u003[DdAa]|&#61;)(?:[ \t]|%20)*|(?:[ \t]*,)?\s*\\*["']?[Vv]alue\\*["']?[ \t]*[:=][ \t]*)` +
 		`|([ \t]*,[ \t]*\\*["'` + "`" + `])|([ \t]+(?:for|of|to)(?:[ \t]+[\w'@-]+){1,3}[ \t]*[:=][ \t]*|\([\w'@-]+\)[ \t]*[:=][ \t]*|[ \t]*[|│(\[{][ \t]*|[ \t]*(?:[~/;,-]+|::)[ \t]+|[ \t]+(?:(?:is|was|as|set to|changed to)[ \t]+)?))`)
@@ -118,7 +121,8 @@ var (
 	tagBegin, tagEnd = regexp.MustCompile(`<(?:\w+:|[^<>\n]*["'])?$`), regexp.MustCompile(`^["']?(?:[ \t][^<>\n]*)?>(?:<!\[CDATA\[)?([^<]+)`)
 )
 
-// named returns the value that belongs to the name containing the hint h at i.
+// named returns the position of the value after the name that contains the hint h at i; nil if the name is not
+// secret or has no secret value.
 func named(b []byte, i int, h hint) []span {
 	l, r := i, i+len(h.text)
 	for l > 0 && i-l < longestName && isName(b[l-1]) {
@@ -148,13 +152,13 @@ func named(b []byte, i int, h hint) []span {
 	flag, inQuotes := b[l] == '-', len(group(1)) > 0
 	v.rest = v.rest && !inQuotes && begin != '{'
 	switch says := group(2); {
-	case bytes.HasSuffix(says, []byte(":")) && (begin == ':' || len(says) == 1 && l > 1 && b[l-1] == '/' && isAlnum(b[l-2])): // as in Token::new, and before the tag of an image
+	case bytes.HasSuffix(says, []byte(":")) && (begin == ':' || len(says) == 1 && l > 1 && b[l-1] == '/' && isAlnum(b[l-2])): // not a value: Token::new in code, and the tag of an image
 		return nil
 	case len(says) > 0:
 		if flag && h.kind == pass {
 			secret = sure
 		}
-		if (h.text == "secret" || h.kind == header) && bytes.Contains(says, []byte("alue")) { // perhaps the name of a Secret
+		if (h.text == "secret" || h.kind == header) && bytes.Contains(says, []byte("alue")) { // the value may be the name of a Secret
 			secret = perhaps
 		}
 	case len(group(3)) > 0:
@@ -162,7 +166,7 @@ func named(b []byte, i int, h hint) []span {
 			return nil
 		}
 		v.from -= len(bytes.TrimLeft(group(3), ", \t"))
-		if inQuotes = false; h.kind != header || b[v.from] != '\'' { // except 'cookie', 'x', as in Envoy's log
+		if inQuotes = false; h.kind != header || b[v.from] != '\'' { // unless it is 'cookie', 'x', as in Envoy's log
 			secret = perhaps
 		}
 	case flag && !inQuotes:
@@ -176,7 +180,7 @@ func named(b []byte, i int, h hint) []span {
 		return nil
 	}
 	if near := v; secret == perhaps {
-		// An uncertain value may be checked many times, so only its beginning is.
+		// Check only the beginning of an uncertain value, because it may be checked many times.
 		near.b = b[:min(len(b), v.from+reach/16)]
 		found := near.spans(false)
 		if len(found) == 0 {
@@ -200,8 +204,8 @@ func named(b []byte, i int, h hint) []span {
 	return found
 }
 
-// inSentence returns a value in a sentence: "password is x", "with secret 'x'". In messages of Kubernetes
-// the quoted text is a name: secret "x" not found.
+// inSentence returns the position of a value in a sentence, such as "password is x" or "with secret 'x'". It
+// returns nil for the name of an object, as in a message of Kubernetes: secret "x" not found.
 func (v value) inSentence(said string, names, key bool) []span {
 	found := v.spans(false)
 	if len(found) == 0 || reference.Match(v.text(found)) {
@@ -222,22 +226,22 @@ func (v value) inSentence(said string, names, key bool) []span {
 }
 
 var (
-	// reference matches the reference to a variable in the syntax of a shell or of Kubernetes.
+	// reference matches a reference to a variable, such as $NAME, ${NAME} or $(NAME).
 	reference = regexp.MustCompile(`^\$(?:[A-Z][A-Z0-9_]*|\{[A-Z][A-Z0-9_]*\}|\([A-Z][A-Z0-9_]*\))$`)
 	// objectName matches names of Kubernetes objects, and path matches file names.
 	objectName, path = regexp.MustCompile(`^[a-z0-9][a-z0-9./-]*$`), regexp.MustCompile(`^\.{0,2}/[\w.-]+(?:/[\w.-]+)*$`)
 	// namespaced matches NAMESPACE/NAME of an object, and complaint the beginning of an error message about
 	// a secret.
 	namespaced, complaint = regexp.MustCompile(`^[a-z][a-z0-9-]*/[a-z0-9][a-z0-9.-]*$`), regexp.MustCompile(`^[a-z]+ ["a-z]`)
-	// wordsOnly matches plain words, which are not taken for a secret if the name is ambiguous.
+	// wordsOnly matches plain words. They are not masked if it is uncertain whether the name is secret.
 	wordsOnly = regexp.MustCompile(`^[A-Za-z]*(?:[ _./-][A-Za-z]+)*$`)
 	// measure matches a number with a unit, a version, a date, a digest, a file or a URL.
 	measure = regexp.MustCompile(`^(?:v?\d+(?:[.:]\d+)*(?:[A-Za-z%]{1,5}\d*)*|0x[0-9a-fA-F]+|\d{4}-\d\d-\d\d.*|sha\d+:.*|\.{0,2}/.*|[a-z]+://[^@]*)$`)
-	// mixed matches letters together with digits or signs that passwords use; many matches a long run of
-	// digits or letters.
+	// mixed matches a text with letters and also digits or signs that passwords use; many matches a long sequence
+	// of digits or of letters.
 	mixed, many = regexp.MustCompile(`[A-Za-z].*[\d!@#$%^&*~+]|[\d!@#$%^&*~+].*[A-Za-z]`), regexp.MustCompile(`^(?:\d{8,}|[a-z]{20,})$`)
-	// word matches a text that may be random, and camel one that is not. runs matches the letters or digits
-	// of one kind in it.
+	// word matches a text that may be random. camel matches words in camel case, which are not random. runs
+	// matches a sequence of lower-case letters, of upper-case letters or of digits.
 	camel      = regexp.MustCompile(`^(?:[A-Z][a-z]{2,}|[A-Z]{2,}|[a-z]+|\d{1,2})+$`)
 	word, runs = regexp.MustCompile(`^[0-9A-Za-z!@#%^&*~+_=-][0-9A-Za-z!@#%^&*~+/_=-]{9,}$`), regexp.MustCompile(`[0-9]+|[A-Z]+|[a-z]+`)
 )
@@ -250,7 +254,7 @@ func plausible(s string) bool {
 // certificate is the beginning of a PEM certificate in base64.
 const certificate = "LS0tLS1CRUdJTiBDRV"
 
-// random reports whether a whole text looks random: lower case, upper case and digits alternate often.
+// random reports whether the whole text looks random: it often changes between lower case, upper case and digits.
 func random(s string) bool {
 	return word.MatchString(s) && !camel.MatchString(s) && !strings.HasPrefix(s, certificate) && strings.ContainsAny(s, "0123456789") && strings.ContainsFunc(s, isLower) && strings.ToLower(s) != s &&
 		5*len(runs.FindAllString(s, -1)) >= 2*len(s)
@@ -259,12 +263,13 @@ func random(s string) bool {
 var (
 	// port matches the port at the end of the host in a URL.
 	port = regexp.MustCompile(`:\d{0,5}$`)
-	// driver and address match what follows user and password in an address without a scheme.
+	// driver and address match the text after user and password in an address without a scheme, such as @tcp( or
+	// @host:5432.
 	driver, address = regexp.MustCompile(`^@(?:tcp|udp|unix)?\(`), regexp.MustCompile(`^@(?:[A-Za-z][\w.-]*(?::\d{2,5}\b|/\w)|\d+\.\d+\.\d+\.\d+)`)
 )
 
-// userinfo returns the user and password of a URL before the "@" at i, or the password of
-// "user:password@host".
+// userinfo returns the position of the user and password before the "@" at i in a URL, or of the password in
+// "user:password@host"; nil if there is none.
 func userinfo(b []byte, i int) []span {
 	from := max(0, i-reach/8)
 	from += 1 + bytes.LastIndexAny(b[from:i], " \t\r\n\"'<>`")

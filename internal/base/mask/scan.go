@@ -12,26 +12,29 @@ import (
 //go:embed rules.txt
 var forms string
 
-// A span is a part of a text: from is included, to is not.
+// A span is the part of a text from the byte from to before the byte to.
 type span struct{ from, to int }
 
-// A hint is a lower-case text at which a form begins, or which is part of the name of a secret.
+// A hint is a lower-case text that may indicate a secret: the beginning of a form (a line of rules.txt), or a
+// word in the name of a secret.
 type hint struct {
 	text   string
 	kind   kind
-	form   func() *regexp.Regexp // the regular expression of the form; nil: the hint is part of a name
+	form   func() *regexp.Regexp // the regular expression of the form; nil if the hint is a word in a name
 	id     int                   // number of the form
 	inside bool                  // a letter or digit may stand before the form
 }
 
-// hintTable finds hints by their first two bytes: list contains an index into lists, or 0 for none.
+// hintTable contains the hints by their first two bytes: list maps the bytes to an index into lists, or 0 if
+// there are none.
 type hintTable struct {
 	list  [1 << 16]uint16
 	lists [][]hint
 	forms int
 }
 
-// table is built once. A form is compiled when its hint is first found.
+// table returns the table of all hints. The regular expression of a form is compiled when its hint is first
+// found.
 var table = sync.OnceValue(func() *hintTable {
 	t := &hintTable{lists: make([][]hint, 1)}
 	add := func(h hint) {
@@ -59,7 +62,7 @@ var table = sync.OnceValue(func() *hintTable {
 		}
 		t.forms++
 	}
-	for c := range t.list { // also find pairs in upper case
+	for c := range t.list { // texts in upper case have the same hints
 		if lower := int(small(byte(c>>8)))<<8 | int(small(byte(c))); lower != c {
 			t.list[c] = t.list[lower]
 		}
@@ -67,7 +70,7 @@ var table = sync.OnceValue(func() *hintTable {
 	return t
 })
 
-// small returns the lower-case letter of a byte.
+// small converts an ASCII letter to lower case.
 func small(c byte) byte {
 	if isUpper(c) {
 		return c + 'a' - 'A'
@@ -75,12 +78,12 @@ func small(c byte) byte {
 	return c
 }
 
-// at returns the hints that may begin at i.
+// at returns the hints whose first two bytes are at i.
 func (t *hintTable) at(b []byte, i int) []hint {
 	return t.lists[t.list[int(b[i])<<8|int(b[i+1])]]
 }
 
-// begins reports whether a text begins with the hint.
+// begins reports whether b begins with the hint, in lower or upper case.
 func (h hint) begins(b []byte) bool {
 	if len(b) < len(h.text) {
 		return false
@@ -93,15 +96,16 @@ func (h hint) begins(b []byte) bool {
 	return true
 }
 
-// reach limits how far a form, or an uncertain value, extends. It bounds the time for a text.
+// reach is the maximum number of bytes of a form or of an uncertain value that are examined. It bounds the time
+// for a text.
 const reach = 4096
 
-// scan returns the positions of the secrets in a text.
+// scan returns the positions of the secrets in a text, which may overlap.
 func scan(b []byte) []span {
 	t := table()
 	var all []span
-	var last span                 // the last value found; nothing inside it needs checking
-	after := make([]int, t.forms) // by form, the position before which it was already ruled out
+	var last span                 // the last secret that was found; hints within it are skipped
+	after := make([]int, t.forms) // for each form, the position before which it cannot match
 	for i := 0; i+1 < len(b); i++ {
 		hints := t.at(b, i)
 		switch {
@@ -130,7 +134,8 @@ func scan(b []byte) []span {
 	return all
 }
 
-// formed returns the secret parts of a form that begins at i.
+// formed returns the positions of the secret parts of a form, if the text at i matches it: its groups, or all of
+// it if it has none.
 func formed(b []byte, i int, form *regexp.Regexp) (found []span) {
 	m := form.FindSubmatchIndex(b[i:min(len(b), i+reach)])
 	if len(m) == 2 {
@@ -149,7 +154,7 @@ func formed(b []byte, i int, form *regexp.Regexp) (found []span) {
 	return found
 }
 
-// cover returns a text with its spans masked.
+// cover returns a copy of b in which each span is replaced by [Masked].
 func cover(b []byte, spans []span) []byte {
 	if len(spans) == 0 {
 		return b
@@ -183,10 +188,10 @@ func run(b []byte, of func(byte) bool) int {
 	return len(b)
 }
 
-// odd matches a word that may contain colour sequences.
+// odd matches a word that may contain escape sequences of colours; colours matches such a sequence.
 var odd, colours = regexp.MustCompile(`(?:[0-9A-Za-z_.-]|\x1b\[[0-9;?]*[A-Za-z])+`), regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
 
-// plain removes the colours within and around secret names. The rest stays unchanged.
+// plain removes the escape sequences of colours within and around secret names, so that the names are recognised.
 func plain(b []byte) []byte {
 	if bytes.IndexByte(b, 0x1b) < 0 {
 		return b

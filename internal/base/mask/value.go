@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// A value is the text that follows a name.
+// A value is a position in a text at which the value of a name begins.
 type value struct {
 	b          []byte
 	line, from int  // positions at which the name and the value begin
-	itself     bool // the name belongs to a secret itself, not to an attribute of one
+	itself     bool // the name means a secret itself, not an attribute of one
 	rest       bool // the value contains spaces, and extends to the end of the line or to the quote that precedes its name
 	quote      byte // the byte before the name
 }
@@ -22,14 +22,15 @@ var (
 	tagged = regexp.MustCompile(`^[!&][\w!]*[ \t]+`)
 	// indent matches the beginning of a line of a log or of YAML, before its content.
 	indent = regexp.MustCompile(`^` + stamp + `([ \t]*)(-[ \t]+)?["']*`)
-	// fields matches lines with a name and value of their own, which therefore are not part of this value.
+	// fields matches lines that begin another field or element, and so are not part of the value.
 	fields = regexp.MustCompile(`^[\w./-]+["']?:(?:\s|$)|^-?$|^[{\[]`)
-	// another matches what may follow the end of a value, for example another value.
+	// another matches the text after a separator that shows that the value has ended, such as another name and
+	// "=".
 	another = regexp.MustCompile(`^(?:[\s"']|$|quot;|#3|\\*["']?[\w.-]{1,64}\\*["']?[ \t]*(?:[:=]|%3[dD])[^=])`)
-	// quotes matches the opening quotes of programming languages, and coded those of HTML and URLs with the
-	// quoted text.
+	// quotes matches an opening quote as in programming languages. coded matches one in HTML or a URL, such as
+	// &quot; or %22, with the quoted text.
 	quotes, coded = regexp.MustCompile("^[bru]?(\\\\*)([\"'`])"), regexp.MustCompile(`^(?:&quot;|&#3[49];|%2[27])([^&%\n]*)`)
-	// refer matches text in brackets that says where a secret is.
+	// refer matches the text in brackets of a reference to a secret, such as name: x.
 	refer = regexp.MustCompile(`(?i)(?:name|key|ref|type|kind)\w*\\*["']?[ \t]*[:=]`)
 	// escaped matches an escaped line break within a JSON text, followed by a line of one word.
 	escaped = regexp.MustCompile(`^(?:\\r)?\\n[ \t]*([^\s\\"':]+)(?:[\\"'\n]|$)`)
@@ -37,18 +38,18 @@ var (
 
 func isQuote(c byte) bool { return c == '"' || c == '\'' || c == '`' }
 
-// ends reports whether b continues as after the end of a value.
+// ends reports whether a value may end before b.
 func ends(b []byte) bool {
 	return len(b) == 0 || strings.IndexByte(" \t\r\n,;:.)}]>|&\"'`\\", b[0]) >= 0
 }
 
-// text returns the beginning of the found value.
+// text returns the beginning of the first span of the value, at most reach bytes.
 func (v value) text(found []span) []byte {
 	return v.b[found[0].from:min(found[0].to, found[0].from+reach)]
 }
 
-// spans returns the positions of the value, without quotes and brackets around it. The value may be on the
-// lines below only if it is surely secret.
+// spans returns the positions of the value, without quotes and brackets around it. If surely is true, the value
+// is secret; only then may it be on the following lines.
 func (v value) spans(surely bool) []span {
 	b, s, end := v.b, v.from, 0
 	if s >= len(b) {
@@ -80,8 +81,8 @@ func (v value) spans(surely bool) []span {
 	return []span{{s, end}}
 }
 
-// closing returns the end of a quoted value: the same quote, preceded by no more backslashes than the
-// opening one.
+// closing returns the end of a quoted value that begins at s. It is at the same quote as the opening one,
+// preceded by no more backslashes than that, or else at the end of the line.
 func closing(b []byte, s, slashes int, quote byte) int {
 	line := s + len(b[s:])
 	if n := bytes.IndexByte(b[s:], '\n'); n >= 0 {
@@ -99,7 +100,7 @@ func closing(b []byte, s, slashes int, quote byte) int {
 		case b[i] != quote, before > slashes && (before-slashes)%(2*(slashes+1)) != 0:
 		case quote == '\'' && len(next) > 0 && next[0] == quote && before == 0 && i > s: // as in it''s
 			i++
-		case i > line && !ends(bytes.TrimLeft(next, ",;")): // a quote that belongs to the next line
+		case i > line && !ends(bytes.TrimLeft(next, ",;")): // the quote belongs to another value on the next line
 			return line
 		case len(next) > 1 && slashes == 0 && (!ends(next) || isQuote(next[0]) && !ends(next[1:])): // "ab"cd, as in a shell
 			return i + run(b[i:], func(c byte) bool { return c > ' ' })
@@ -110,7 +111,7 @@ func closing(b []byte, s, slashes int, quote byte) int {
 	return line
 }
 
-// bare returns the end of an unquoted value.
+// bare returns the end of an unquoted value that begins at s.
 func (v value) bare(s int) int {
 	depth := 0
 	for i := s; i < len(v.b); i++ {
@@ -126,7 +127,7 @@ func (v value) bare(s int) int {
 		c, next := v.b[i], v.b[i+1:]
 		switch {
 		case slashes > 0 && !isQuote(c):
-		case c == '\n', c == '\r', isSpace(c) && !v.rest && (depth == 0 || v.b[s] != '$'): // spaces end the value, but not in $(a command)
+		case c == '\n', c == '\r', isSpace(c) && !v.rest && (depth == 0 || v.b[s] != '$'): // a space ends the value, but not within $(a command)
 			return i
 		case isQuote(c):
 			// As in username="x", realm="y".
@@ -150,7 +151,8 @@ func (v value) bare(s int) int {
 	return len(v.b)
 }
 
-// shut returns where a bracket is closed in its line; 0 if it is not.
+// shut returns the position of the bracket that closes the one at the beginning of b, in the same line; 0 if
+// there is none.
 func shut(b []byte, bracket int) int {
 	depth := 0
 	for i := 0; bracket >= 0 && i < min(len(b), reach) && b[i] != '\n'; i++ {
@@ -166,7 +168,8 @@ func shut(b []byte, bracket int) int {
 	return 0
 }
 
-// bracketed returns the values within brackets; none if the brackets contain a reference to a secret.
+// bracketed returns the positions of the values within brackets; nil if the brackets contain a reference to a
+// secret.
 func (v value) bracketed(s, end int) (found []span) {
 	in, object := v.b[s:end], v.b[s-1] == '{'
 	if refer.Match(in) || object && !v.itself || v.b[s-1] == '[' && bytes.IndexByte(in, '{') >= 0 {
@@ -193,8 +196,8 @@ func (v value) bracketed(s, end int) (found []span) {
 	return found
 }
 
-// below returns the values on the lines below a name: a block, a value on the next line, or the elements of
-// a list.
+// below returns the positions of a value on the lines below its name: a YAML block, a value on the next line, or
+// the elements of a list.
 func (v value) below(s int, block, list bool) (found []span) {
 	start := 1 + bytes.LastIndexByte(v.b[:v.line], '\n')
 	inset := len(indent.FindSubmatch(v.b[start:v.line])[1])

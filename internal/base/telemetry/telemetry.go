@@ -1,9 +1,9 @@
-// Package telemetry contains the settings of access logs, traces and request metrics of a mesh: as Istio's
-// MeshConfig writes them ([Mesh]), and in the form from which proxies are configured ([Settings]). It also
-// defines how a proxy counts requests for its agent ([Workload], [Service]).
+// Package telemetry contains the settings of a mesh's access logs, traces and request metrics, in two forms: as
+// in Istio's MeshConfig ([Mesh]), and checked, for the configuration of proxies ([Settings]). It also defines the
+// labels of a proxy's request metrics ([Workload], [Service]).
 //
-// The zero Settings turn everything off. Envoy 1.40 accepts whatever parses here: if Envoy rejected a
-// format, no listener of any proxy could be updated any more.
+// The zero Settings turn everything off. The checks accept only what Envoy 1.40 accepts, because if Envoy
+// rejected a format, no listener of any proxy could be updated any more.
 package telemetry
 
 import (
@@ -19,15 +19,15 @@ import (
 	"unicode/utf8"
 )
 
-// Settings of a mesh.
+// Settings are the checked telemetry settings of a mesh.
 type Settings struct {
 	AccessLog AccessLog
 	Tracing   Tracing
 	Metrics   bool // count requests and connections, under Istio's names
 }
 
-// An AccessLog is written to the standard output of each proxy. If it is on, exactly one of the formats is
-// set.
+// An AccessLog is the format of the access log, which each proxy writes to its standard output. If it is on,
+// exactly one of the fields is set.
 type AccessLog struct {
 	Text string         // ends with a newline
 	JSON map[string]any // formats, or objects of formats, by name
@@ -36,21 +36,21 @@ type AccessLog struct {
 // On reports whether access logging is on.
 func (a AccessLog) On() bool { return a.Text != "" || a.JSON != nil }
 
-// Tracing sends spans to a collector by OTLP. Without a Host it is off.
+// Tracing describes the collector to which proxies send spans by OTLP. Without a Host, tracing is off.
 type Tracing struct {
 	Host     string // a service, any other DNS name, or an address
 	Port     uint16
 	Path     string  // for OTLP over HTTP; empty: gRPC
-	Sampling float64 // percentage of the requests whose client has not decided
+	Sampling float64 // percentage of traced requests, of those for which the client has not decided
 }
 
-// On reports whether there is a collector.
+// On reports whether tracing is on.
 func (t Tracing) On() bool { return t.Host != "" }
 
-// Authority is the host and port of the collector.
+// Authority returns the host and port of the collector.
 func (t Tracing) Authority() string { return net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))) }
 
-// DefaultSampling is Istio's default.
+// DefaultSampling is Istio's default of [Tracing].Sampling, in percent.
 const DefaultSampling = 1
 
 // A Mesh contains the fields of Istio's MeshConfig that are about telemetry.
@@ -65,7 +65,7 @@ type Mesh struct {
 	} `json:"defaultProviders"`
 }
 
-// A Provider is one of Istio's extension providers. Only one kind is supported.
+// A Provider is one of Istio's extension providers. Only the kind opentelemetry is supported.
 type Provider struct {
 	Name          string `json:"name"`
 	OpenTelemetry *struct {
@@ -97,8 +97,8 @@ func (m Mesh) Over(base Mesh) Mesh {
 	return base
 }
 
-// Settings returns the settings of a mesh whose ProxyConfig has this sampling, and the errors of all
-// fields.
+// Settings checks the fields and returns the settings. sampling is the percentage in ProxyConfig, or nil if it is
+// not set. The error contains the errors of all fields.
 func (m Mesh) Settings(sampling *float64) (Settings, error) {
 	var s Settings
 	var errs []error
@@ -229,7 +229,7 @@ func (m Mesh) tracing(sampling *float64) (Tracing, error) {
 	return t, nil
 }
 
-// CheckSampling checks a percentage.
+// CheckSampling returns an error unless percent is from 0 to 100.
 func CheckSampling(percent float64) error {
 	if !(percent >= 0 && percent <= 100) { // also refuses NaN
 		return fmt.Errorf("%v: want a percentage, from 0 to 100", percent)
@@ -246,12 +246,13 @@ func validHost(s string) bool {
 	return len(s) <= 253 && (hostForm.MatchString(s) || net.ParseIP(s) != nil)
 }
 
-// The default formats log paths without their query, and of the headers only those that Istio logs by
-// default, because queries may contain tokens and personal data. A custom format may log them.
+// pathWithoutQuery is the operator for the path in the default formats. They omit the query, because it may
+// contain tokens and personal data, and contain only the headers that Istio logs by default. A custom format may
+// log more.
 const pathWithoutQuery = "%PATH(NQ:ORIG_OR_PATH)%"
 
-// defaultText is Istio's default with two differences: the path, and the cluster, which is shown by its
-// statistics name because that identifies the service here. See
+// defaultText is Istio's default format with two differences: the path has no query, and the cluster is shown by
+// its statistics name, because in Outrider this identifies the service. See
 // https://istio.io/latest/docs/tasks/observability/logs/access-log/.
 const defaultText = `[%START_TIME%] "%REQ(:METHOD)% ` + pathWithoutQuery + ` %PROTOCOL%" %RESPONSE_CODE% %RESPONSE_FLAGS% %RESPONSE_CODE_DETAILS% ` +
 	`%CONNECTION_TERMINATION_DETAILS% "%UPSTREAM_TRANSPORT_FAILURE_REASON%" %BYTES_RECEIVED% %BYTES_SENT% %DURATION% ` +
@@ -259,7 +260,7 @@ const defaultText = `[%START_TIME%] "%REQ(:METHOD)% ` + pathWithoutQuery + ` %PR
 	`"%UPSTREAM_HOST%" %UPSTREAM_CLUSTER% %UPSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_LOCAL_ADDRESS% %DOWNSTREAM_REMOTE_ADDRESS% ` +
 	"%REQUESTED_SERVER_NAME% %ROUTE_NAME%\n"
 
-// defaultJSON has the same operators under Istio's names.
+// defaultJSON returns the default JSON format: the operators of defaultText, under Istio's names.
 func defaultJSON() map[string]any {
 	return map[string]any{
 		"start_time": "%START_TIME%", "method": "%REQ(:METHOD)%", "path": pathWithoutQuery, "protocol": "%PROTOCOL%",
@@ -275,14 +276,16 @@ func defaultJSON() map[string]any {
 	}
 }
 
-// maxFormat bounds a format, because each listener of each proxy contains it.
+// maxFormat is the maximum length of a format in bytes. It is limited because each listener of each proxy
+// contains the format.
 const maxFormat = 16 << 10
 
-// operator matches an operator of a format: a name, optional arguments, and an optional length.
+// operator matches an operator of a format, such as %REQ(X-A):10%: a name, optional arguments, and an optional
+// length.
 var operator = regexp.MustCompile(`%([A-Z0-9_]*)(\([^()%]*\))?(:[0-9]{1,5})?%`)
 
-// checkFormat checks that Envoy accepts a format: an unknown operator would make Envoy reject the whole
-// listener.
+// checkFormat returns an error for a format that Envoy might not accept: because of an unknown operator, Envoy
+// would reject the whole listener.
 func checkFormat(format string) error {
 	if len(format) > maxFormat || !utf8.ValidString(format) || strings.Contains(format, "\x00") {
 		return fmt.Errorf("want at most %d bytes of UTF-8", maxFormat)
@@ -335,7 +338,7 @@ var (
 	grpcForm   = regexp.MustCompile(`^(\((CAMEL_STRING|SNAKE_STRING|NUMBER)\))?$`)
 )
 
-// operators are the supported operators of Envoy, with the form of their arguments.
+// operators maps the supported operators of Envoy to the form of their arguments; nil means no arguments.
 var operators = func() map[string]*regexp.Regexp {
 	out := map[string]*regexp.Regexp{
 		"REQ": headerName, "RESP": headerName, "TRAILER": headerName, "START_TIME": timeForm, "PATH": pathArgs, "ENVIRONMENT": envName, "GRPC_STATUS": grpcForm,

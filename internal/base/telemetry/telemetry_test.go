@@ -21,7 +21,7 @@ const otel = `"extensionProviders": [{"name": "zip", "zipkin": {}}, {"name": "ot
 func TestSettings(t *testing.T) {
 	tests := map[string]struct {
 		mesh     string
-		sampling float64 // 0: none
+		sampling float64 // 0 if not set
 		want     Settings
 	}{
 		"nothing is off":                  {mesh: `{}`},
@@ -84,7 +84,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A later file overrides the fields that it sets.
+// [Mesh.Over] replaces only the fields that the receiver sets.
 func TestOver(t *testing.T) {
 	base := Mesh{AccessLogFile: "/dev/stdout", AccessLogEncoding: "JSON"}
 	over := Mesh{AccessLogEncoding: "TEXT", Providers: []Provider{{Name: "a"}}}

@@ -1,6 +1,6 @@
-// Package visible makes text of unknown authors safe to display. A name or a command in a manifest may
-// contain control sequences that move a terminal's cursor, set its title or change the direction of
-// writing, and so hide or forge what a person reads.
+// Package visible makes text of unknown authors safe to display. A name or a command in a manifest may contain
+// control sequences that move a terminal's cursor, set its title or change the direction of writing. Such a text
+// could hide or forge what a person reads.
 package visible
 
 import (
@@ -14,19 +14,20 @@ import (
 	"unicode/utf8"
 )
 
-// mark begins a colour of ours in a text until a [Writer] turns it into the terminal's sequence. It is
-// random, so that a name from a manifest cannot contain it and set colours itself.
+// mark is the placeholder with which [Colour] begins a colour. A [Writer] replaces it by the beginning of the
+// terminal's escape sequence. It is random, so that a name from a manifest cannot contain it.
 var mark = "\x1b" + rand.Text()
 
-// Colour begins a colour or weight, given by its codes (SGR, ECMA-48 8.3.117); code 0 ends all of them.
+// Colour returns the text that begins a colour or weight, given by its codes (SGR, ECMA-48 8.3.117). Code 0 ends
+// all colours and weights.
 func Colour(codes string) string { return mark + codes + "m" }
 
-// Paint gives a text a colour or weight.
+// Paint returns a text in a colour or weight.
 func Paint(codes, text string) string { return Colour(codes) + text + Colour("0") }
 
-// Text escapes control characters in the form \x1b. For C1 controls and characters that change the direction
-// of writing it uses the form \u202e, which JSON reads as the same character. It keeps line breaks, tabs and
-// painted colours.
+// Text escapes control characters in the form \x1b. For C1 controls and characters that change the direction of
+// writing it uses the form \u202e, which JSON reads as the same character. Line breaks, tabs and colours of
+// [Colour] are not escaped.
 func Text(s string) string {
 	if !strings.ContainsFunc(s, hidden) && utf8.ValidString(s) {
 		return s
@@ -54,7 +55,7 @@ func Text(s string) string {
 	return b.String()
 }
 
-// Plain is Text without colours, for use in markup.
+// Plain is like Text, but also escapes the colours. It is for markup such as SVG.
 func Plain(s string) string { return Text(strings.ReplaceAll(s, mark, "\x1b[")) }
 
 func hidden(r rune) bool {
@@ -67,9 +68,9 @@ func hidden(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// A Writer writes [Text] to W and turns marks into colours. It holds back an incomplete character or colour
-// until the rest arrives, so it must be flushed at the end. Several goroutines may write, for example a log
-// and the command.
+// A Writer escapes what is written to it like [Text], turns the colours of [Colour] into escape sequences, and
+// writes the result to W. If a write ends within a character or a colour, that part waits for the next write, so
+// call Flush at the end. Several goroutines may write.
 type Writer struct {
 	W    io.Writer
 	mu   sync.Mutex
@@ -81,7 +82,7 @@ func (w *Writer) show(text []byte) error {
 	return err
 }
 
-// Write never fails because of the content of p.
+// Write fails only if W fails.
 func (w *Writer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -94,7 +95,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush writes what was held back.
+// Flush writes an incomplete character or colour that was held back.
 func (w *Writer) Flush() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +104,7 @@ func (w *Writer) Flush() error {
 	return w.show(rest)
 }
 
-// Unwrap returns the writer behind w, for example to ask whether it is a terminal.
+// Unwrap returns W if w is a [*Writer], and w otherwise, for example to find out whether it is a terminal.
 func Unwrap(w io.Writer) io.Writer {
 	if v, ok := w.(*Writer); ok {
 		return v.W
@@ -111,7 +112,7 @@ func Unwrap(w io.Writer) io.Writer {
 	return w
 }
 
-// partial returns the length of the incomplete character or colour at the end of p.
+// partial returns the length of the incomplete character or colour at the end of p; 0 if there is none.
 func partial(p []byte) int {
 	for n := 1; n < min(len(p)+1, len(mark)); n++ {
 		end := p[len(p)-n:]

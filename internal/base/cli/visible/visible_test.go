@@ -31,7 +31,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// A text written in parts of any length is reassembled, and only our own colours reach the terminal.
+// If a text is written in parts of any length, the output is the same, and only colours of [Colour] become escape
+// sequences.
 func TestWriter(t *testing.T) {
 	in := "a\x1b[2Jb" + Paint("31;1", "Größe ✓") + "\u202e\xffc\x1b[31mred" + mark[:3]
 	want := `a\x1b[2Jb` + "\x1b[31;1mGröße ✓\x1b[0m" + `\u202e\xffc\x1b[31mred\x1b` + mark[1:3]
@@ -66,7 +67,7 @@ func FuzzPlain(f *testing.F) {
 	})
 }
 
-// A log and the command may write at the same time; the race detector checks it.
+// Several goroutines may write at the same time. The race detector finds a missing lock.
 func TestWriterOfSeveralGoroutines(t *testing.T) {
 	var out strings.Builder
 	w := &Writer{W: &out}

@@ -1,5 +1,5 @@
-// Package decodeerror puts the errors of decoders of YAML and JSON into the words of people who write
-// manifests: which field has which value, and what it needs, without the names of libraries and Go types.
+// Package decodeerror translates errors of YAML and JSON decoders for people who write manifests: which field has
+// which value, and which type it needs, without the names of libraries and Go types.
 package decodeerror
 
 import (
@@ -21,7 +21,8 @@ func Reason(err error) string {
 	return strings.ReplaceAll(s, "\n", " ")
 }
 
-// Syntax explains why a text is not YAML, with a hint if it is a template of YAML.
+// Syntax returns why a text is not YAML, given the decoder's error. If the text contains {{, it adds that a
+// template must be rendered first.
 func Syntax(text []byte, err error) string {
 	const template = "{{ }} belongs to a template: render it first, as with helm template"
 	reason := Reason(err)
@@ -40,16 +41,17 @@ func Syntax(text []byte, err error) string {
 // A Mismatch describes a value whose type does not fit its field.
 type Mismatch struct {
 	Field     string // path with list indexes; empty for the whole document
-	Want, Got string // in words
+	Want, Got string // descriptions such as "a list of strings"
 }
 
 func (m *Mismatch) Error() string { return "must be " + m.Want + ", not " + m.Got }
 
-// typeError matches an error of encoding/json: the value, the field, and the field's Go type.
+// typeError matches an error of encoding/json about the type of a value. Its groups are the kind of the value,
+// the value, the path of the field, and the field's Go type.
 var typeError = regexp.MustCompile(`cannot unmarshal (\w+)( \S+)? into Go (?:struct field \w*\.(\S+)|value) of type (\S+)$`)
 
-// Find interprets a decoder's error about the JSON in raw. The decoder omits list indexes, so
-// Find searches for the value. It returns nil for any other error.
+// Find returns the mismatch that a decoder reports about the JSON in raw. The path in the error lacks list
+// indexes, so Find searches raw for the value. It returns nil for an error that is not a mismatch.
 func Find(raw []byte, err error) *Mismatch {
 	m := typeError.FindStringSubmatch(err.Error())
 	if m == nil {
@@ -69,7 +71,7 @@ func Find(raw []byte, err error) *Mismatch {
 	return out
 }
 
-// kinds translates the decoder's names of JSON types.
+// kinds maps the decoder's names of JSON types to descriptions.
 var kinds = map[string]string{"string": "a string", "number": "a number", "object": "an object", "array": "a list", "bool": "true or false"}
 
 // wanted describes the Go type that a field needs, given the kind of the value that does not fit.
@@ -95,8 +97,8 @@ func wanted(goType, kind string) string {
 	return "an object or a string"
 }
 
-// search returns the full path, with list indexes and map keys, of the first value of a kind at a path that
-// lacks them.
+// search returns the full path, with list indexes and map keys, of a value of the given kind. path lacks the
+// indexes and keys; of several matching values the first is found.
 func search(v any, path []string, kind string) (at string, found bool) {
 	list, isList := v.([]any)
 	switch {
@@ -125,7 +127,7 @@ func search(v any, path []string, kind string) (at string, found bool) {
 	return "", false
 }
 
-// kindOf returns a value's JSON type in the decoder's words.
+// kindOf returns the JSON type of a value, by the name that the decoder uses.
 func kindOf(v any) string {
 	switch v.(type) {
 	case string:

@@ -1,5 +1,5 @@
-// Package limits parses YAML from unknown authors. It counts what the aliases expand to before anything
-// expands them: a text of 200 KB can expand to 9 GB.
+// Package limits parses YAML from unknown authors. It computes the size of the document with expanded aliases
+// before anything expands them, because a text of 200 KB can expand to 9 GB.
 //
 // Package manifest uses it for decoding. The agent uses it directly, to link less code.
 package limits
@@ -11,20 +11,21 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Limits bound a text. Zero means no limit.
+// Limits are the limits of a text. Zero means no limit.
 type Limits struct {
 	Bytes    int // size of the text
 	Values   int // number of keys, scalars, lists and objects, counted again for each alias
 	Unfolded int // total size of keys and scalars, counted again for each alias
 	Depth    int // nesting of lists and objects
-	Keys     int // number of keys in one object, because the decoder compares each with all others
+	Keys     int // number of keys in one object; the decoder's time grows with its square
 }
 
-// Annotation limits a value within an object, which a tenant writes and a server reads. The API server
-// accepts 256 KiB of annotations per object.
+// Annotation are the limits for the value of an annotation. Tenants write it, and servers of the mesh parse it.
+// The API server accepts 256 KiB of annotations per object.
 var Annotation = Limits{Bytes: 64 << 10, Values: 4096, Unfolded: 256 << 10, Depth: 32}
 
-// Document returns limits for a text that may use aliases, but no more than a person would.
+// Document returns limits for a whole document. They grow with its length, and allow as many aliases as a person
+// would write.
 func Document(text []byte) Limits {
 	return Limits{Values: 1<<16 + 4*len(text), Unfolded: 1<<20 + 4*len(text), Depth: 1000, Keys: 10_000}
 }
@@ -34,8 +35,8 @@ type Error struct{ reason string }
 
 func (e *Error) Error() string { return e.reason }
 
-// Check returns nil if a text is within the limits. It does not parse a text without aliases, of any
-// length, because that expands to no more than its size; it need not even be YAML.
+// Check returns an error if a text exceeds the limits. Without a limit on bytes, it accepts a text without
+// aliases unparsed, even if it is not YAML, because such a text does not expand.
 func (l Limits) Check(text []byte) error {
 	if l.Bytes == 0 && !bytes.ContainsRune(text, '*') {
 		return nil
@@ -44,8 +45,8 @@ func (l Limits) Check(text []byte) error {
 	return err
 }
 
-// Parse parses a text that is within the limits. A text without a document gives a node without content.
-// Alias nodes point to the nodes they repeat.
+// Parse parses a text, or returns an error if it exceeds the limits. For a text without a document, the result
+// has no content. Alias nodes are not expanded.
 func (l Limits) Parse(text []byte) (*yaml.Node, error) {
 	if l.Bytes > 0 && len(text) > l.Bytes {
 		return nil, &Error{fmt.Sprintf("%d bytes; want at most %d", len(text), l.Bytes)}
@@ -64,7 +65,7 @@ func (l Limits) Parse(text []byte) (*yaml.Node, error) {
 	return &document, nil
 }
 
-// Decode decodes a text within the limits, by the tags and rules of yaml.v3.
+// Decode decodes a text by the tags and rules of yaml.v3, or returns an error if it exceeds the limits.
 func (l Limits) Decode(text []byte, into any) error {
 	document, err := l.Parse(text)
 	if err != nil || len(document.Content) == 0 {
@@ -73,7 +74,7 @@ func (l Limits) Decode(text []byte, into any) error {
 	return document.Decode(into)
 }
 
-// A size counts a node including everything below it.
+// A size is the size of a node including everything below it, with expanded aliases.
 type size struct{ values, bytes, depth int }
 
 type counter struct {
@@ -81,8 +82,8 @@ type counter struct {
 	sizes  map[*yaml.Node]size // sizes of nodes with an anchor; depth -1 marks one that is being counted
 }
 
-// count returns the size of a node. It visits each node of the text once and reuses the size of an anchored
-// node for each alias.
+// count returns the size of a node at a depth. It visits each node of the text once; for an alias, it reuses the
+// size of the node to which that refers.
 func (c *counter) count(n *yaml.Node, depth int) (size, error) {
 	if n.Kind == yaml.AliasNode {
 		repeated, ok := c.sizes[n.Alias]
@@ -114,7 +115,7 @@ func (c *counter) count(n *yaml.Node, depth int) (size, error) {
 	return out, c.judge(out, depth)
 }
 
-// judge compares a size, at a depth, with the limits.
+// judge returns an error if a node of this size, at this depth, exceeds the limits.
 func (c *counter) judge(s size, depth int) error {
 	const repeated = ", each value as often as an alias (*NAME) repeats it"
 	switch l := c.limits; {
@@ -122,7 +123,7 @@ func (c *counter) judge(s size, depth int) error {
 		return &Error{fmt.Sprintf("more than %d values%s", l.Values, repeated)}
 	case l.Unfolded > 0 && s.bytes > l.Unfolded:
 		return &Error{fmt.Sprintf("more than %d bytes%s", l.Unfolded, repeated)}
-	case l.Depth > 0 && s.depth+depth > l.Depth+1: // the document node adds one level
+	case l.Depth > 0 && s.depth+depth > l.Depth+1: // + 1, because the document node is a level too
 		return l.tooDeep()
 	}
 	return nil

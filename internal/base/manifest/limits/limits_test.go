@@ -24,7 +24,7 @@ func doubling(levels int) string {
 	return b.String()
 }
 
-// The limits apply to the size that a text expands to, not to its length.
+// The limits apply to the size of the text with expanded aliases, not to its length.
 func TestLimits(t *testing.T) {
 	var keys strings.Builder
 	for i := range 10_000 {
@@ -32,7 +32,7 @@ func TestLimits(t *testing.T) {
 	}
 	repeated := `x: &a "` + strings.Repeat("y", 5000) + "\"\nzone: [" + strings.Repeat("*a, ", 10000) + "]\n"
 	for name, tt := range map[string]struct {
-		text, annotation, document string // a part of the error; empty: accepted
+		text, annotation, document string // parts of the errors by Annotation and by Document; "" if the text is accepted
 	}{
 		"a value":              {"7", "", ""},
 		"nothing":              {"# a comment\n", "", ""},
@@ -73,8 +73,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// Depth counts lists and objects exactly: each case is the deepest text that is accepted, or the first that
-// is refused.
+// The limit of the depth is exact: 32 nested lists are accepted, 33 are refused.
 func TestDepthIsExact(t *testing.T) {
 	for n, taken := range map[int]bool{32: true, 33: false} {
 		text := strings.Repeat("[", n) + "x" + strings.Repeat("]", n)
