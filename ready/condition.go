@@ -11,17 +11,17 @@ import (
 	"unicode"
 )
 
-// A condition is one dependency or state to wait for.
+// A condition is one state for which a Waiter waits, such as a reachable dependency.
 type condition struct {
 	name   string
-	remote bool        // it is checked over the network
+	remote bool        // the check uses the network
 	dirs   []string    // a change in one of these directories causes a check at once
-	in     func(place) // fills in what depends on other options
+	in     func(place) // called by New, to set fields that depend on other options
 	check  func(context.Context, *attempt) error
-	busy   chan struct{} // full while check is running
+	busy   chan struct{} // holds a value while check runs
 }
 
-// A place describes this container: where the states and probes are.
+// A place contains the options that describe this container.
 type place struct {
 	own, states string // directories
 	level       Level
@@ -30,18 +30,19 @@ type place struct {
 
 // An attempt is one call of a condition's check.
 type attempt struct {
-	end  time.Time // end of the whole wait
+	end  time.Time // deadline of the whole wait
 	held atomic.Bool
 	lift func() bool
 }
 
-// hold removes the attempt's limit, because the agent holds the request until it has an answer.
+// hold removes the time limit of the attempt. It is called when the agent has announced that it holds the request
+// until it can answer.
 func (a *attempt) hold() {
 	a.held.Store(true)
 	a.lift()
 }
 
-// A finalError is an error that no further attempt can fix.
+// A finalError is an error after which further attempts are useless.
 type finalError struct{ error }
 
 func (e finalError) Unwrap() error { return e.error }
@@ -51,18 +52,18 @@ func isFinal(err error) bool {
 	return errors.As(err, &f)
 }
 
-// skipped is the answer of a condition that does not apply here: there is nothing to wait for.
+// skipped is the result of a condition that does not apply here, for example because there is no proxy.
 type skipped struct{ why string }
 
 func (s skipped) Error() string { return s.why }
 
-// decided reports whether an answer is final.
+// decided reports whether the result of a check is final, so that it need not be repeated.
 func decided(err error) bool {
 	var s skipped
 	return err == nil || isFinal(err) || errors.As(err, &s)
 }
 
-// A hinted error contains advice.
+// hinted is an error with advice, for [Missing].Hint.
 type hinted struct {
 	error
 	hint string
@@ -70,7 +71,7 @@ type hinted struct {
 
 func (h *hinted) Unwrap() error { return h.error }
 
-// Pauses and limits, which the package comment documents.
+// Pauses between attempts and time limits of attempts, as in the package comment.
 const (
 	firstPause   = 5 * time.Millisecond
 	localPause   = 50 * time.Millisecond
@@ -79,7 +80,7 @@ const (
 	longestLimit = 10 * time.Second
 )
 
-// await checks repeatedly until the condition holds, can never hold, or ctx ends.
+// await checks a condition repeatedly. It returns when the condition holds or can never hold, or when ctx ends.
 func (w *Waiter) await(ctx context.Context, c *condition) result {
 	longest := w.every
 	switch {
@@ -97,21 +98,21 @@ func (w *Waiter) await(ctx context.Context, c *condition) result {
 	defer changes.close()
 	pause := min(firstPause, longest)
 	for n := 1; ; n++ {
-		changes.add() // watch directories that are new
+		changes.add() // watch directories that have appeared since
 		a := new(attempt)
 		err := attemptOnce(ctx, c, limit, a)
 		if decided(err) {
 			return result{c, err, time.Now(), n}
 		}
 		if ctx.Err() != nil {
-			return result{c, context.Cause(ctx), time.Now(), n} // the last answer, if any, is the better reason
+			return result{c, context.Cause(ctx), time.Now(), n} // keep the last error in w.missing: it says more than the end of ctx
 		}
 		w.answered(c, err)
 		if errors.Is(err, errLimit) {
 			limit = min(2*limit, most)
 		}
 		if a.held.Load() {
-			pause = min(firstPause, longest) // the agent will hold the next request too
+			pause = min(firstPause, longest) // the agent will also hold the next request, so repeat it at once
 		}
 		timer := time.NewTimer(pause - rand.N(pause/2+1))
 		select {
@@ -128,7 +129,8 @@ func (w *Waiter) await(ctx context.Context, c *condition) result {
 
 var errLimit = errors.New("no answer")
 
-// attemptOnce calls the check and returns by the limit, even if the check does not.
+// attemptOnce calls the check and returns its result. It returns an error at the limit even if the check still
+// runs.
 func attemptOnce(ctx context.Context, c *condition, limit time.Duration, a *attempt) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -150,7 +152,7 @@ func attemptOnce(ctx context.Context, c *condition, limit time.Duration, a *atte
 	select {
 	case err := <-answer:
 		if !decided(err) && ctx.Err() != nil {
-			return context.Cause(ctx) // an error that the end of ctx caused is no answer
+			return context.Cause(ctx) // the end of ctx caused this error, so it says nothing about the dependency
 		}
 		return err
 	case <-ctx.Done():
@@ -158,7 +160,8 @@ func attemptOnce(ctx context.Context, c *condition, limit time.Duration, a *atte
 	}
 }
 
-// visible makes a foreign text fit for a log: one line of printable characters, not too long.
+// visible returns a text of unknown origin in a form that is safe to log: one line of printable characters, at
+// most 300 bytes of the text.
 func visible(s string) string {
 	s = strings.ToValidUTF8(s[:min(len(s), 300)], "?")
 	return strings.Map(func(r rune) rune {

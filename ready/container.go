@@ -17,7 +17,7 @@ import (
 // containerName matches a valid name of a container (RFC 1123).
 var containerName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 
-// parseContainer parses "cache" and "cache is healthy".
+// parseContainer parses a container with or without a condition, such as "cache" or "cache is started".
 func parseContainer(text string) (*condition, error) {
 	f := strings.Fields(text)
 	if len(f) == 1 {
@@ -35,12 +35,13 @@ func parseContainer(text string) (*condition, error) {
 	return c, nil
 }
 
-// A record contains the fields used here of a container's state, which its gate publishes in the file "state" of the
-// container's directory. The gate replaces the file by rename, and holds a lock on it while it lives.
+// A record is the state of a container, as its gate publishes it in the file "state" of the container's
+// directory; only fields that this package uses are here. The gate replaces the file by rename, and holds a lock
+// on it while the gate runs.
 type record struct {
 	Version    int    `json:"version"`
 	Container  string `json:"container"`
-	Sandbox    string `json:"sandbox"` // of the pod; a record of an earlier sandbox does not count
+	Sandbox    string `json:"sandbox"` // of the pod; records of earlier sandboxes are ignored
 	Phase      string `json:"phase"`   // "waiting", "running" or "ended"
 	Healthy    bool   `json:"healthy"`
 	StartingUp bool   `json:"startingUp"` // the startup probe has not succeeded yet
@@ -58,7 +59,7 @@ var errNoStates = errors.New("this container does not see the states of others: 
 
 func containerCheck(states, name, reach string) error {
 	if !exists(states) {
-		return finalError{errNoStates} // a volume exists from the start or never
+		return finalError{errNoStates} // volumes are mounted before the start, so it will not appear later
 	}
 	here, err := sandbox()
 	if err != nil {
@@ -78,8 +79,8 @@ func containerCheck(states, name, reach string) error {
 	return r.reached(reach, alive)
 }
 
-// reached returns nil if a container has reached a condition. As in a pod's plan, a completed container counts as
-// started.
+// reached returns nil if the container is started, healthy or completed, as reach requires, and otherwise its
+// present state as an error. As in a pod's plan, a completed container counts as started.
 func (r record) reached(reach string, alive bool) error {
 	runs := alive && r.Phase == "running"
 	failed := r.Phase == "ended" && r.Code != 0 || r.Phase != "ended" && !alive
@@ -100,7 +101,8 @@ func (r record) reached(reach string, alive bool) error {
 	return errors.New("it waits for others")
 }
 
-// readRecord reads a record, and reports whether its writer lives. If the record is replaced meanwhile, it reads again.
+// readRecord reads a record, and reports whether its writer still runs. It starts again if the record is replaced
+// meanwhile.
 func readRecord(name string) (r record, alive bool, err error) {
 	for range 100 {
 		f, err := openRegular(name)
@@ -108,7 +110,8 @@ func readRecord(name string) (r record, alive bool, err error) {
 			return r, false, err
 		}
 		alive = locked(f)
-		// A writer unlocks its old record only after the new one is in place.
+		// A writer replaces its record before it unlocks the old one. So if the file is unlocked but no longer
+		// the record, read the new one.
 		if !alive && !sameFile(f, name) {
 			f.Close()
 			continue
@@ -137,11 +140,11 @@ func parseRecord(raw []byte) (r record, err error) {
 func sameFile(f *os.File, name string) bool {
 	mine, err := f.Stat()
 	if err != nil || !mine.Mode().IsRegular() {
-		return err == nil // false if there is no record; reading it then fails
+		return err == nil // not a regular file: reading it will fail
 	}
 	there, err := os.Lstat(name)
 	return err == nil && os.SameFile(mine, there)
 }
 
-// cookieText formats the cookie of a network namespace as it is written in the states.
+// cookieText formats the cookie of a network namespace as in [record].Sandbox.
 func cookieText(raw []byte) string { return fmt.Sprint("net", binary.NativeEndian.Uint64(raw)) }

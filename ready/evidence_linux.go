@@ -9,13 +9,13 @@ import (
 	"time"
 )
 
-// hostNetwork reports whether this process is in the machine's initial network namespace: only there does the kernel
-// show these settings (net/core/sysctl_net_core.c).
+// hostNetwork reports whether this process is in the machine's initial network namespace. Only there does the
+// kernel show this file (net/core/sysctl_net_core.c).
 func hostNetwork() bool { return exists("/proc/sys/net/core/netdev_max_backlog") }
 
-// captured reports whether the kernel tracks this network namespace's connections. It does so only if rules need it, as
-// those that redirect connections to a proxy do. The rules are written before the applications start, so this is known
-// before the proxy runs.
+// captured reports whether the kernel tracks this network namespace's connections. It does so only if rules need
+// it, for example rules that redirect connections to a proxy. Such rules are written before the application
+// starts, so captured is true even if the proxy does not run yet.
 func captured() bool {
 	return tracked("127.0.0.1:0", syscall.IPPROTO_IP) || tracked("[::1]:0", syscall.IPPROTO_IPV6)
 }
@@ -23,7 +23,8 @@ func captured() bool {
 // originalDst is SO_ORIGINAL_DST and IP6T_SO_ORIGINAL_DST (linux/netfilter_ipv4.h, linux/netfilter_ipv6/ip6_tables.h).
 const originalDst = 80
 
-// tracked opens a connection to itself, and looks it up in the kernel's table.
+// tracked opens a connection to itself, and reports whether the kernel has it in the table of tracked
+// connections.
 func tracked(address string, level int) bool {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -47,7 +48,8 @@ func tracked(address string, level int) bool {
 	}
 	found := false
 	raw.Control(func(fd uintptr) {
-		// Package syscall has no function for this option. These two use buffers that are large enough.
+		// Package syscall has no function for this option. These two functions are for other options, but have
+		// buffers that are large enough.
 		if level == syscall.IPPROTO_IP {
 			_, err = syscall.GetsockoptIPv6Mreq(int(fd), level, originalDst)
 		} else {
@@ -58,8 +60,8 @@ func tracked(address string, level int) bool {
 	return found
 }
 
-// sandbox identifies the pod's sandbox as the states of containers do: by the boot ID and the cookie of the network
-// namespace (SO_NETNS_COOKIE, Linux 5.14), or else the number of the namespace.
+// sandbox returns the ID of the pod's sandbox, in the form of [record].Sandbox: the boot ID, and the cookie of
+// the network namespace (SO_NETNS_COOKIE, Linux 5.14) or else its number.
 func sandbox() (string, error) {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {
@@ -76,15 +78,15 @@ func netns() (string, error) {
 		return "", err
 	}
 	defer syscall.Close(fd)
-	// This function has a buffer of 8 bytes, the size of the value.
+	// This function is for another option, but has a buffer of 8 bytes, as the cookie needs.
 	if v, err := syscall.GetsockoptIPMreq(fd, syscall.SOL_SOCKET, cookie); err == nil {
 		return cookieText(append(v.Multiaddr[:], v.Interface[:]...)), nil
 	}
 	return os.Readlink("/proc/self/ns/net")
 }
 
-// locked reports whether another process holds the write lock on a file, which means that the writer of the record
-// lives.
+// locked reports whether another process holds a write lock on a file. For a record, this means that its writer
+// still runs.
 func locked(f *os.File) bool {
 	const getOwner = 36 // F_OFD_GETLK, fcntl(2)
 	raw, err := f.SyscallConn()
@@ -100,30 +102,32 @@ func locked(f *os.File) bool {
 	return err == nil && l.Type == syscall.F_WRLCK
 }
 
-// openRegular opens a file that another container created. It follows no link and does not block.
+// openRegular opens a file that another container may have created. It fails for a link, and does not block on a
+// pipe.
 func openRegular(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 }
 
-// changes reports changes in directories. A user has few inotify instances per machine; without one it reports nothing,
-// and the pauses alone decide when to check.
+// changes reports changes in directories on C. A user has few inotify instances per machine; if none is left, it
+// reports nothing, and conditions are only checked after their pauses.
 type changes struct {
 	C     chan struct{}
 	dirs  []string
-	file  *os.File // nil: no inotify
+	file  *os.File // nil if there is no inotify instance
 	added map[string]bool
 }
 
-// watch watches directories; add also watches directories that appear later.
+// watch returns changes for the directories. They need not exist: add watches those that do.
 func watch(dirs []string) *changes {
 	w := &changes{C: make(chan struct{}, 1), dirs: dirs, added: map[string]bool{}}
 	return w
 }
 
-// inotifyMask selects the events that change a directory's files. A write counts when the file is closed.
+// inotifyMask selects the events for changes of a directory's files; a written file is reported when it is
+// closed.
 const inotifyMask = syscall.IN_CLOSE_WRITE | syscall.IN_CREATE | syscall.IN_MOVED_TO | syscall.IN_MOVED_FROM | syscall.IN_DELETE | syscall.IN_ONLYDIR
 
-// add watches the directories that exist. No change after it has returned is missed.
+// add watches the directories that exist by now. Changes after it has returned are not missed.
 func (w *changes) add() {
 	for _, dir := range w.dirs {
 		if w.added[dir] || !exists(dir) {
@@ -154,7 +158,7 @@ func (w *changes) open() bool {
 	return true
 }
 
-// read empties the queue. It does not matter which event it was.
+// read sends to C after each event. It ignores which event it was, because the condition is checked anyway.
 func (w *changes) read(f *os.File) {
 	buffer := make([]byte, 4096)
 	for {

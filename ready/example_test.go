@@ -13,7 +13,7 @@ import (
 	"outrider.dev/ready"
 )
 
-// quiet keeps the examples' output small; a program leaves the option out.
+// quiet discards the log of the examples; a program does not need this option.
 var quiet = ready.Log(slog.New(slog.DiscardHandler))
 
 // Wait for the sidecar, if there is one, and for a database.
@@ -29,7 +29,7 @@ func ExampleWait() {
 	// Output: <nil>
 }
 
-// Try for a while and then go on, like a loop with "sleep 1".
+// Try for a while and then continue, like a loop with "sleep 1".
 func ExampleContinue() {
 	err := ready.Wait(context.Background(), quiet, ready.On("tcp://127.0.0.1:1"), ready.For(100*time.Millisecond), ready.Continue)
 	fmt.Println(err)

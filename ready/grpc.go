@@ -12,8 +12,8 @@ import (
 	"strconv"
 )
 
-// grpcCheck makes the only call of gRPC's health protocol (grpc/health/v1/health.proto), over HTTP/2 without TLS, and
-// without gRPC's library. An empty service means the whole server.
+// grpcCheck returns a check that calls Health/Check of gRPC's health protocol (grpc/health/v1/health.proto), over
+// HTTP/2 without TLS. It does not need the gRPC library. An empty service means the whole server.
 func grpcCheck(address, service string) func(context.Context, *attempt) error {
 	t := transport()
 	t.Protocols = new(http.Protocols)
@@ -45,9 +45,9 @@ func grpcCheck(address, service string) func(context.Context, *attempt) error {
 	}
 }
 
-const maxHealth = 4 << 10 // bytes of an answer, which contains only a number
+const maxHealth = 4 << 10 // maximum bytes of an answer, which contains only a number
 
-// healthRequest returns a framed HealthCheckRequest: field 1 is the service's name.
+// healthRequest returns a HealthCheckRequest with gRPC's frame; field 1 is the service's name.
 func healthRequest(service string) []byte {
 	var message []byte
 	if service != "" {
@@ -61,7 +61,8 @@ func healthRequest(service string) []byte {
 
 var errNoHealth = errors.New("the answer is none of gRPC's health service")
 
-// healthAnswer returns nil if the service is serving. A failed call may have its status in the header (trailers only).
+// healthAnswer returns nil if an answer says that the service is serving. The status of a failed call may be in
+// the header instead of the trailer.
 func healthAnswer(header, trailer http.Header, body []byte) error {
 	status, message := trailer.Get("Grpc-Status"), trailer.Get("Grpc-Message")
 	if status == "" {
@@ -90,7 +91,8 @@ func healthAnswer(header, trailer http.Header, body []byte) error {
 	return nil
 }
 
-// firstNumber returns field 1 of a protobuf message, a number; 0 if it is absent. It skips other fields.
+// firstNumber returns the number in field 1 of a protobuf message; 0 if the field is absent. It skips other
+// fields.
 func firstNumber(m []byte) (number uint64, err error) {
 	next := func() (v uint64) {
 		var n int

@@ -10,7 +10,7 @@ import (
 //
 //	{"ready":false,"missing":[{"condition":"tcp://db:5432","error":"connection refused"}]}
 //
-// It covers only the start: a dependency that fails later does not change the answer.
+// It reports only the start: a dependency that fails later does not change the answer.
 func (w *Waiter) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		rw.Header().Set("Allow", "GET, HEAD")
@@ -24,7 +24,7 @@ func (w *Waiter) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	answer := struct {
 		Ready   bool      `json:"ready"`
-		Missing []missing `json:"missing,omitempty"` // after Continue: the conditions that the program goes on without
+		Missing []missing `json:"missing,omitempty"` // with Continue also after the wait: the conditions that did not hold
 	}{}
 	for _, m := range w.Missing() {
 		answer.Missing = append(answer.Missing, missing{m.Condition, m.Err.Error(), m.Hint})

@@ -11,10 +11,11 @@ import (
 	"time"
 )
 
-// An Option says what to wait for, or how. [New] returns an error for an invalid one.
+// An Option is an option of [New] and [Wait]: a condition to wait for, or a setting. New returns an error for an
+// invalid one.
 type Option interface{ apply(*options) error }
 
-// options holds the options that were given. A nil pointer means that an option was not given.
+// options collects the options of one call of New. A nil pointer means that the option was not given.
 type options struct {
 	conditions  []*condition
 	proxy       *[]string
@@ -32,7 +33,7 @@ type option func(*options) error
 
 func (o option) apply(to *options) error { return o(to) }
 
-// once sets a value that may be given only once.
+// once sets *to, or returns an error if it has been set before.
 func once[T any](name string, to **T, value T) error {
 	if *to != nil {
 		return fmt.Errorf("%s is given twice: give it once", name)
@@ -41,13 +42,13 @@ func once[T any](name string, to **T, value T) error {
 	return nil
 }
 
-// A Policy says what happens when the time of [For] is over.
+// A Policy determines the result of a wait whose time, as set by [For], is over.
 type Policy string
 
 // The policies. Both are options.
 const (
-	Fail     Policy = "fail"     // Wait returns an *Error: the default
-	Continue Policy = "continue" // Wait returns nil, and logs a warning that names what is missing
+	Fail     Policy = "fail"     // the default: Wait returns an *Error
+	Continue Policy = "continue" // Wait returns nil, and logs a warning with the missing conditions
 )
 
 func (p Policy) apply(o *options) error {
@@ -57,17 +58,17 @@ func (p Policy) apply(o *options) error {
 	return once("the policy", &o.policy, p)
 }
 
-// A Level says how much of the pod must be ready for the proxy to count as ready.
+// A Level is the part of the pod that must be ready before [Proxy] ends its wait.
 type Level string
 
-// The levels. Both are options, beside [Proxy].
+// The levels. Both are options that can be given together with [Proxy].
 const (
-	// Outbound: the proxy serves, so the application can call others. The default.
+	// Outbound means that the proxy serves, so that the application can call others. It is the default.
 	Outbound Level = "outbound"
 
-	// Full: every application of the pod is healthy too. It is for a process beside the applications. An application
-	// whose own health depends on Full would wait for itself. Outrider and Dapr support it; with the agent of another
-	// mesh the wait fails at once.
+	// Full means that every application of the pod is healthy too. It is for a helper process in the pod: an
+	// application whose own health depends on Full would wait for itself. Outrider and Dapr support it; with the
+	// agent of another mesh, the wait fails at once.
 	Full Level = "full"
 )
 
@@ -104,8 +105,8 @@ func On(targets ...string) Option {
 	})
 }
 
-// Check waits until ok returns nil. It calls ok repeatedly, but never twice at the same time. ok should return when its
-// context ends; the wait ends in time even if it does not. name is shown to people.
+// Check waits until ok returns nil. It calls ok repeatedly, but never twice at the same time. ok should return
+// when its context ends; if it does not, the wait still ends in time. name is used in errors and in the log.
 func Check(name string, ok func(context.Context) error) Option {
 	return option(func(o *options) error {
 		if name == "" || ok == nil {
@@ -140,7 +141,7 @@ func positive(name string, to **time.Duration, d time.Duration) error {
 	return once(name, to, d)
 }
 
-// Log sets the logger; default slog.Default().
+// Log sets the logger; default slog.Default() at the time of each line.
 func Log(l *slog.Logger) Option {
 	return option(func(o *options) error {
 		if l == nil {
@@ -180,7 +181,8 @@ func StateDirs(own, states string) Option {
 	})
 }
 
-// New checks the options. The Waiter can serve as a handler before its wait begins.
+// New returns a Waiter, or an error for invalid options. The Waiter does not wait before [Waiter.Wait], but can
+// already serve as an HTTP handler.
 func New(opts ...Option) (*Waiter, error) {
 	var o options
 	for _, opt := range opts {

@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// Names on which Outrider's agent and this package agree. A test compares them with the agent's.
+// Paths and headers that must be the same in Outrider's agent. A test compares them.
 const (
 	ownDir         = "/outrider/own"
 	statesDir      = "/outrider/state"
@@ -29,18 +29,18 @@ const (
 	socketFile     = "agent.sock"
 	readyPath      = "/healthz/ready"
 	waiterHeader   = "Outrider-Waiter"
-	agentHeader    = "Outrider-Agent" // in every answer of an agent that can hold requests
+	agentHeader    = "Outrider-Agent" // in every response of Outrider's agent, which can hold requests
 )
 
-// meshVariable replaces the arguments of Proxy if there are none.
+// meshVariable is the environment variable with the arguments of Proxy, for programs that give none.
 const meshVariable = "OUTRIDER_MESH"
 
 // An endpoint is an address at which an agent reports whether it is ready.
 type endpoint struct {
 	shown  string
-	socket string // path of a Unix socket; empty: TCP
+	socket string // path of a Unix socket; empty for TCP
 	url    url.URL
-	full   bool // it can report on the applications, or may be able to
+	full   bool // it supports level Full, or may do so
 	holds  bool // it can hold a request until it is ready
 }
 
@@ -55,7 +55,7 @@ func onSocket(path string) endpoint {
 	return endpoint{shown: path, socket: path, full: true, holds: true, url: url.URL{Scheme: "http", Host: "agent", Path: readyPath}}
 }
 
-// Ports of agents: Outrider's and Istio's, then Linkerd's.
+// Ports of agents: of Outrider and Istio, of Linkerd, and of Dapr, which daprVariable may change.
 const (
 	statusPort, readinessPort = 15020, 15021
 	linkerdPort               = 4191
@@ -63,10 +63,10 @@ const (
 	daprVariable              = "DAPR_HTTP_PORT"
 )
 
-// agents returns the endpoints of a mesh's agents.
+// agents returns the endpoints at which the agent of the named mesh may answer.
 //
-// Istio: pilot-agent answers on 15020, and Envoy forwards 15021 to it; 200 or 503. Linkerd: the proxy's admin server,
-// /ready; 200 or 503. Dapr: 204 or 500; docs.dapr.io/reference/api/health_api.
+// In Istio, pilot-agent answers 200 or 503 on port 15020, and Envoy forwards 15021 to it. In Linkerd, the proxy's
+// admin server answers 200 or 503 at /ready. Dapr answers 204 or 500; see docs.dapr.io/reference/api/health_api.
 func (p place) agents(name string, env func(string) string) ([]endpoint, error) {
 	switch name {
 	case "outrider":
@@ -97,9 +97,10 @@ func (p place) sockets() []endpoint {
 	return []endpoint{onSocket(filepath.Join(p.own, socketFile)), onSocket(filepath.Join(p.states, proxyContainer, socketFile))}
 }
 
-// proxies returns the conditions of Proxy(at...). If "none" was given, none names the source of that setting.
+// proxies returns the conditions of Proxy(at...). If there is no proxy because "none" was given, the result none
+// says where it was given.
 //
-// The variables count only if the program gives no arguments.
+// The environment variables are used only if the program gives no arguments.
 func (p place) proxies(at []string, env func(string) string) (conditions []*condition, none string, err error) {
 	from := "ready.Proxy"
 	if v := env(meshVariable); len(at) == 0 && v != "" {
@@ -137,7 +138,7 @@ func (p place) proxies(at []string, env func(string) string) (conditions []*cond
 	return conditions, "", nil
 }
 
-// parseEndpoint parses the address of an agent.
+// parseEndpoint parses the URL of an agent, as an argument of Proxy.
 func parseEndpoint(text string) ([]endpoint, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -158,13 +159,13 @@ func parseEndpoint(text string) ([]endpoint, error) {
 	return []endpoint{{shown: shown, url: *u, full: true, holds: true}}, nil
 }
 
-// A proxy is a sidecar to wait for.
+// A proxy is the condition that a sidecar is ready.
 type proxy struct {
 	place
 	endpoints []endpoint
-	mayBeNone bool                // it must still find out whether there is a proxy
-	asked     bool                // an agent that can hold requests has answered
-	env       func(string) string // nil: the endpoints were given
+	mayBeNone bool                // it is not known yet whether there is a proxy
+	asked     bool                // Outrider's agent, which can hold requests, has answered
+	env       func(string) string // nil if the agents were named, so that none must be detected
 }
 
 func (p *proxy) condition(name string) *condition {
@@ -174,7 +175,8 @@ func (p *proxy) condition(name string) *condition {
 	}
 }
 
-// A silence means that an endpoint gave no answer of an agent. heard: something listens there.
+// A silence is the error for an endpoint at which no agent has answered. heard is true if something listens
+// there.
 type silence struct {
 	error
 	heard bool
@@ -182,7 +184,8 @@ type silence struct {
 
 func (s silence) Unwrap() error { return s.error }
 
-// check asks each endpoint until an agent answers. Once it has found out that there is a proxy, it sticks to that.
+// check sends a request to each endpoint until an agent answers. Once it has found that there is a proxy, later
+// attempts do not decide again.
 func (p *proxy) check(ctx context.Context, a *attempt) error {
 	var first error
 	heard := false
@@ -194,7 +197,7 @@ func (p *proxy) check(ctx context.Context, a *attempt) error {
 			return err
 		}
 		heard = heard || s.heard
-		if first == nil || s.heard || errors.Is(first, fs.ErrNotExist) { // a missing socket says little
+		if first == nil || s.heard || errors.Is(first, fs.ErrNotExist) { // a missing socket is the least useful error
 			first = fmt.Errorf("no answer from %s: %w", e.shown, s.error)
 		}
 	}
@@ -212,16 +215,19 @@ func (p *proxy) check(ctx context.Context, a *attempt) error {
 }
 
 const (
-	// holdFor limits how long an agent holds a request, so that the logged reasons are no older.
+	// holdFor is the longest time for which an agent may hold a request. It limits the age of the reasons in the
+	// log.
 	holdFor = 10 * time.Second
-	// soon is for the first request at level full, during which the agent probes the applications.
+	// soon is the time for which the agent may hold the first request at level Full, in which it probes the
+	// applications.
 	soon = 500 * time.Millisecond
-	// askLimit is for an endpoint that listens but may not be an agent's.
+	// askLimit is the time limit of a request while it is not known whether there is a proxy: the endpoint may
+	// not belong to an agent.
 	askLimit = 250 * time.Millisecond
 )
 
-// wait returns how long an agent is to hold this request. The first answer must come at once, because it contains the
-// reasons.
+// wait returns the time for which an agent may hold this request. For the first request it is 0, or soon at level
+// Full, because that answer contains the reasons why the proxy is not ready.
 func (p *proxy) wait(end time.Time) time.Duration {
 	hold := time.Duration(0)
 	switch {
@@ -236,7 +242,7 @@ func (p *proxy) wait(end time.Time) time.Duration {
 	return hold.Round(time.Millisecond)
 }
 
-// ask sends one request, which an agent may hold.
+// ask sends one request to an endpoint, which an agent may hold, and returns nil if the agent is ready.
 func (p *proxy) ask(ctx context.Context, a *attempt, e endpoint) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -280,7 +286,7 @@ func (p *proxy) ask(ctx context.Context, a *attempt, e endpoint) error {
 	return p.judge(e, res, body)
 }
 
-// judge returns nil if an answer means ready, and otherwise the reason why not.
+// judge returns nil if a response means that the proxy is ready, and otherwise the reason why it is not.
 func (p *proxy) judge(e endpoint, res *http.Response, body []byte) error {
 	ours := res.Header.Get(agentHeader) != ""
 	p.asked = p.asked || ours
@@ -292,7 +298,7 @@ func (p *proxy) judge(e endpoint, res *http.Response, body []byte) error {
 		return nil
 	case ours || code == http.StatusServiceUnavailable || code == http.StatusInternalServerError:
 		return reasons(code, body)
-	default: // something else uses the port, or the proxy runs but its agent does not
+	default: // another program uses the port, or the proxy runs but its agent does not
 		err := reasons(code, body)
 		if !p.mayBeNone {
 			return err
@@ -301,7 +307,7 @@ func (p *proxy) judge(e endpoint, res *http.Response, body []byte) error {
 	}
 }
 
-// dial connects to the endpoint. It does not look up localhost, whose addresses are known.
+// dial connects to the endpoint. For localhost it tries 127.0.0.1 and ::1, without a look-up.
 func (e endpoint) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	d := new(net.Dialer)
 	if e.socket != "" {
@@ -320,7 +326,7 @@ func (e endpoint) dial(ctx context.Context, network, address string) (net.Conn, 
 	return c, err
 }
 
-// reasons parses why an agent is not ready, from Outrider's JSON or from any text.
+// reasons returns an error with the reasons why an agent is not ready, from Outrider's JSON or another body.
 func reasons(code int, body []byte) error {
 	var s struct {
 		Reasons []struct{ Code, Message, Hint string }
@@ -335,8 +341,8 @@ func reasons(code int, body []byte) error {
 	return errors.New(strings.TrimSpace(fmt.Sprintf("it answers %d %s", code, visible(string(body)))))
 }
 
-// noMesh explains why there is no proxy to wait for, if no agent answers. It returns "" if there must be a proxy.
-// heard: something listens at an agent's port.
+// noMesh is called if no agent answers. It returns why there is no proxy to wait for, or "" if there may be one.
+// heard is true if something listens at an agent's port.
 func (p *proxy) noMesh(heard bool) string {
 	switch {
 	case p.env("KUBERNETES_SERVICE_HOST") == "" && !exists("/var/run/secrets/kubernetes.io/serviceaccount"):
@@ -353,8 +359,8 @@ func (p *proxy) noMesh(heard bool) string {
 	return ""
 }
 
-// tunnelPort is the port of HBONE. In Istio's ambient mode, ztunnel on the node listens on it in the pod's network
-// before the pod starts, and the pod contains no agent.
+// tunnelPort is the port of HBONE. In Istio's ambient mode, the node's ztunnel listens on it in the pod's network
+// namespace before the containers start, and the pod contains no agent.
 const tunnelPort = 15008
 
 func exists(path string) bool {
@@ -362,7 +368,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// listens reports whether a socket of this network namespace listens on a TCP port.
+// listens reports whether a socket in this network namespace listens on a TCP port.
 func listens(port uint16) bool {
 	return slices.ContainsFunc([]string{"/proc/self/net/tcp", "/proc/self/net/tcp6"}, func(file string) bool {
 		raw, err := os.ReadFile(file)
@@ -370,7 +376,8 @@ func listens(port uint16) bool {
 	})
 }
 
-// listensIn reads /proc/net/tcp (proc_net_tcp.txt of the kernel): number, local address, remote address, state.
+// listensIn is listens for the content of /proc/net/tcp. Its fields are number, local address, remote address,
+// state (proc_net_tcp.txt of the kernel).
 func listensIn(table string, port uint16) bool {
 	suffix := fmt.Sprintf(":%04X", port)
 	for line := range strings.Lines(table) {

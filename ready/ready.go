@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// Wait calls [New] and then [Waiter.Wait].
+// Wait waits until every condition in opts holds. It is [New] followed by [Waiter.Wait], and returns the error of
+// either.
 func Wait(ctx context.Context, opts ...Option) error {
 	w, err := New(opts...)
 	if err != nil {
@@ -23,19 +24,19 @@ func Wait(ctx context.Context, opts ...Option) error {
 	return w.Wait(ctx)
 }
 
-// A Waiter waits once. It is also an http.Handler that reports the progress of the wait. Its methods may be called from
-// any goroutine.
+// A Waiter waits until its conditions hold. It is also an http.Handler that reports the progress of the wait. Its
+// methods may be called from any goroutine.
 type Waiter struct {
 	timeout, every, limit time.Duration
 	policy                Policy
 	conditions            []*condition
-	without               string // why there is no proxy to wait for, if the user said so
+	without               string // why Proxy does not wait, if "none" was given
 	log                   *slog.Logger
 	done                  chan struct{} // closed once a wait has succeeded
 
 	mu      sync.Mutex
 	phase   phase
-	missing map[*condition]error // the conditions still missing, with their last answers
+	missing map[*condition]error // the conditions that do not hold, with the errors of their last attempts
 }
 
 type phase int
@@ -48,16 +49,16 @@ const (
 	failed
 )
 
-// An Error describes a wait that failed.
+// An Error is the error of a wait that failed.
 type Error struct {
-	// Cause is the reason why the wait ended: context.DeadlineExceeded after the time of For, the cause of ctx, a
-	// *SignalError, or the error of a condition that can never hold.
+	// Cause is the reason why the wait ended: context.DeadlineExceeded if the time of For is over, the cause of
+	// ctx, a *SignalError, or the error of a condition that can never hold.
 	Cause   error
 	After   time.Duration
 	Missing []Missing // in the order of the options
 }
 
-// A Missing is a condition that does not hold.
+// A Missing is a condition that does not hold, with the reason.
 type Missing struct {
 	Condition string // "proxy", "tcp://db:5432", "cache is healthy"
 	Err       error  // the last answer
@@ -73,7 +74,7 @@ func (e *Error) Error() string {
 	return s
 }
 
-// Unwrap returns the cause and the last answers.
+// Unwrap returns the cause and the errors of the missing conditions.
 func (e *Error) Unwrap() []error {
 	out := []error{e.Cause}
 	for _, m := range e.Missing {
@@ -90,7 +91,7 @@ func describe(missing []Missing) string {
 	return strings.Join(words, ", ")
 }
 
-// A SignalError names the signal that ended a wait.
+// A SignalError is the cause of a wait that a signal ended.
 type SignalError struct{ Signal os.Signal }
 
 func (e *SignalError) Error() string { return "signal: " + e.Signal.String() }
@@ -101,9 +102,9 @@ var (
 	errTime    = fmt.Errorf("the time is over: %w", context.DeadlineExceeded)
 )
 
-// Wait waits until every condition holds; the package comment says what else ends it. It returns nil, or an *Error.
-// After a failure, another call waits again; after a success, it returns nil at once. A call while another one is
-// waiting is an error.
+// Wait waits until every condition holds, and returns nil. If the wait ends otherwise, as the package comment
+// describes, it returns an *Error, or nil with Continue. After a failure, another call waits again; after a
+// success, it returns nil at once. A call while another one is waiting is an error.
 func (w *Waiter) Wait(ctx context.Context) error {
 	switch before, err := w.begin(); {
 	case err != nil:
@@ -114,8 +115,8 @@ func (w *Waiter) Wait(ctx context.Context) error {
 	began := time.Now()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	// A separate context for the time of For, because a deadline of ctx may come earlier, and Continue applies only to
-	// For.
+	// The time of For has a context with a cause of its own, so that it can be distinguished from a deadline of
+	// ctx: Continue applies only to the time of For.
 	ctx, end := context.WithTimeoutCause(ctx, w.timeout, errTime)
 	defer end()
 	defer interrupt(cancel)()
@@ -144,12 +145,12 @@ func (w *Waiter) begin() (before phase, err error) {
 	return before, nil
 }
 
-// interrupt cancels a context when a signal arrives, until stop is called. A signal that the process ignores stays
-// ignored.
+// interrupt cancels a context when SIGTERM or an interrupt arrives, until stop is called. A signal that the
+// process ignores stays ignored.
 func interrupt(cancel context.CancelCauseFunc) (stop func()) {
 	signals := slices.DeleteFunc([]os.Signal{syscall.SIGTERM, os.Interrupt}, signal.Ignored)
 	if len(signals) == 0 {
-		return func() {} // Notify without signals would mean all signals
+		return func() {} // signal.Notify without signals would mean all signals
 	}
 	c, over := make(chan os.Signal, 1), make(chan struct{})
 	signal.Notify(c, signals...)
@@ -174,10 +175,11 @@ type result struct {
 	attempts int
 }
 
-// fresh limits the age of an answer at the end of the wait, so that "ready" means now.
+// fresh is the maximum age of an answer at the end of the wait.
 const fresh = 250 * time.Millisecond
 
-// all returns nil at a moment at which every condition holds, or else the cause of the end.
+// all waits until every condition holds at the same time, and returns nil. If the wait ends before, it returns
+// the cause.
 func (w *Waiter) all(ctx context.Context, began time.Time) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -185,7 +187,7 @@ func (w *Waiter) all(ctx context.Context, began time.Time) error {
 	said := teller{log: w.logger(), began: began}
 	tick := time.NewTicker(sayEvery)
 	defer tick.Stop()
-	var lost error                   // with Continue: the error of a condition that can never hold
+	var lost error                   // with Continue, the error of a condition that can never hold
 	at := map[*condition]time.Time{} // times of the answers
 	settled := map[*condition]bool{} // conditions that are not checked again
 	again := false
@@ -216,14 +218,15 @@ func (w *Waiter) all(ctx context.Context, began time.Time) error {
 			}
 		}
 		if again && !changed {
-			break // all held in both rounds
+			break // all conditions held in both rounds
 		}
 		pending = slices.DeleteFunc(slices.Clone(w.conditions), func(c *condition) bool { return settled[c] || time.Since(at[c]) <= fresh })
 	}
 	return lost
 }
 
-// settle records the result of one condition. keep: the condition must also hold at the end.
+// settle records the result of waiting for one condition. keep is true if the condition must still hold at the
+// end, so that it may be checked again.
 func (w *Waiter) settle(r result) (keep bool, err error) {
 	var skip skipped
 	switch {
@@ -240,7 +243,7 @@ func (w *Waiter) settle(r result) (keep bool, err error) {
 	return false, r.err
 }
 
-// ended records the outcome of a wait, and creates the error.
+// ended records the outcome of a wait, and returns the error of Wait.
 func (w *Waiter) ended(cause error, began time.Time) error {
 	took := time.Since(began)
 	missing := w.Missing()
@@ -265,7 +268,7 @@ func (w *Waiter) ended(cause error, began time.Time) error {
 	return &Error{Cause: cause, After: took, Missing: missing}
 }
 
-// answered records the last answer of a condition; nil: it holds.
+// answered records the last answer of a condition; nil if it holds.
 func (w *Waiter) answered(c *condition, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -276,8 +279,8 @@ func (w *Waiter) answered(c *condition, err error) {
 	w.missing[c] = err
 }
 
-// Missing lists the conditions that do not hold at this moment, in the order of the options. Before the wait begins it
-// lists all of them.
+// Missing returns the conditions that do not hold at this moment, in the order of the options. Before the wait
+// begins, it returns all of them.
 func (w *Waiter) Missing() []Missing {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -300,21 +303,20 @@ func (w *Waiter) Missing() []Missing {
 	return out
 }
 
-// Done returns a channel that is closed once a wait has succeeded: everything was there, or Continue goes on without
-// it.
+// Done returns a channel that is closed once Wait has returned nil: all conditions held, or Continue applied.
 func (w *Waiter) Done() <-chan struct{} { return w.done }
 
 func (w *Waiter) logger() *slog.Logger {
 	if w.log == nil {
-		return slog.Default() // evaluated late, because a program may set it after New
+		return slog.Default() // not in New, because a program may set the default logger later
 	}
 	return w.log
 }
 
-// sayEvery is the minimum time between two lines.
+// sayEvery is the minimum time between two log lines of a wait.
 const sayEvery = time.Second
 
-// A teller logs what is missing: whenever that changes, and each time the wait has become half as long again.
+// A teller logs the missing conditions: when they change, and each time the wait has become half as long again.
 type teller struct {
 	log   *slog.Logger
 	began time.Time

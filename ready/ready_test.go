@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// Start the signal package's goroutine here, so that it does not start in the bubble of a test.
+// Start the goroutine of package signal here; it must not start within the synctest bubble of a test.
 func TestMain(m *testing.M) {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGUSR2)
 	os.Exit(m.Run())
@@ -154,7 +154,7 @@ func TestEverythingHoldsAtTheEnd(t *testing.T) {
 	})
 }
 
-// A condition whose answers take longer than fresh is not checked again and again.
+// A wait also ends if the answers of conditions take longer than fresh.
 func TestSlowConditionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -173,7 +173,7 @@ func TestSlowConditionsEnd(t *testing.T) {
 func TestAnAttemptGetsMoreTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		slow := func(ctx context.Context) error { // like a name server that answers after 3 s
+		slow := func(ctx context.Context) error { // like a look-up at a name server that answers after 3 s
 			select {
 			case <-time.After(3 * time.Second):
 				return nil
@@ -255,7 +255,7 @@ func TestWhatCanNeverHold(t *testing.T) {
 			switch d := time.Since(began); {
 			case policy == Fail && (err == nil || !strings.Contains(err.Error(), "x (not here)") || d != 0):
 				t.Errorf("%s: %v after %v", policy, err, d)
-			case policy == Continue && (err != nil || d < time.Second || len(w.Missing()) != 1): // the other conditions are awaited
+			case policy == Continue && (err != nil || d < time.Second || len(w.Missing()) != 1): // Wait must have waited for the other conditions
 				t.Errorf("%s: %v after %v, %v", policy, err, d, w.Missing())
 			}
 		}
@@ -303,7 +303,7 @@ func (h *recorder) Handle(_ context.Context, r slog.Record) error { h.add(r); re
 func (h *recorder) WithAttrs([]slog.Attr) slog.Handler            { return h }
 func (h *recorder) WithGroup(string) slog.Handler                 { return h }
 
-// Whatever a condition does, a call of Wait ends by its limit, and exactly at the limit if it does not succeed.
+// Whatever a condition does, Wait returns by its limit; a wait that does not succeed ends exactly at the limit.
 func TestNoCallExceedsItsDeadline(t *testing.T) {
 	for seed := range uint64(300) {
 		synctest.Test(t, func(t *testing.T) {
@@ -335,7 +335,7 @@ func TestNoCallExceedsItsDeadline(t *testing.T) {
 						case <-ctx.Done():
 							return ctx.Err()
 						}
-					case 3: // holds only sometimes
+					case 3: // succeeds only sometimes
 						if calls%3 != 0 {
 							return errors.New("flapping")
 						}
@@ -436,7 +436,7 @@ func TestTheHandlerReportsTheWait(t *testing.T) {
 	})
 }
 
-// The pauses of waiters that start together differ, and are never longer than promised.
+// The pauses of waiters that start together differ, and are never longer than the package comment says.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var at [][]time.Duration

@@ -24,7 +24,7 @@ func parseTarget(text string) (*condition, error) {
 	if err != nil {
 		var cause *url.Error
 		if errors.As(err, &cause) {
-			err = cause.Err // without the text, which may contain a password
+			err = cause.Err // without the address, which may contain a password
 		}
 		return nil, fmt.Errorf("a dependency's address: %w", err)
 	}
@@ -69,13 +69,13 @@ func parseTarget(text string) (*condition, error) {
 	return c, nil
 }
 
-// forms shows the expected form of each kind of address.
+// forms maps a scheme to the form of its addresses, for errors.
 var forms = map[string]string{
 	"tcp": "tcp://HOST:PORT", "grpc": "grpc://HOST:PORT or grpc://HOST:PORT/SERVICE",
 	"unix": "unix:///PATH", "file": "file:///PATH",
 }
 
-// hostPort checks host and port. If needed is false, the port may be omitted.
+// hostPort checks host and port of an address. If needed is false, the port may be omitted.
 func hostPort(u *url.URL, needed bool) error {
 	if u.Hostname() == "" {
 		return errors.New("the host is missing")
@@ -108,13 +108,13 @@ func dialCheck(network, address string) func(context.Context, *attempt) error {
 	}
 }
 
-// settles is how long a connection must stay open if a proxy may have accepted it.
+// settles is the time for which a connection must stay open if a proxy may have accepted it.
 const settles = 100 * time.Millisecond
 
 var errClosed = errors.New("the connection is accepted and closed at once, as by a proxy whose own connection is refused")
 
-// tcpCheck opens a connection. If a proxy may have accepted it in the dependency's place, the connection must also stay
-// open for a moment.
+// tcpCheck returns a check that opens a connection. If a proxy may have accepted the connection instead of the
+// dependency, it must also stay open for the time of settles.
 func tcpCheck(address string, remote bool) func(context.Context, *attempt) error {
 	return func(ctx context.Context, _ *attempt) error {
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", address)
@@ -149,13 +149,13 @@ func fileCheck(path string) func(context.Context, *attempt) error {
 	}
 }
 
-// transport keeps no connections, because an answer on an old connection does not prove that a new one can be opened.
-// It ignores the environment's HTTP proxy.
+// transport returns a transport that opens a new connection for each request, because an answer on an old one
+// does not prove that a new one can be opened. It does not use an HTTP proxy from the environment.
 func transport() *http.Transport {
 	return &http.Transport{DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10}
 }
 
-// client follows no redirect: a redirect is an answer.
+// client returns a client that does not follow redirects, because a redirect is an answer too.
 func client(t *http.Transport) *http.Client {
 	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
@@ -182,7 +182,8 @@ func httpCheck(u *url.URL) func(context.Context, *attempt) error {
 
 const userAgent = "outrider-ready"
 
-// plain returns err without addresses: they are in the condition's name already, and may contain a token.
+// plain returns err without the address and the operation: the address is already in the condition's name, and
+// may contain a token.
 func plain(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

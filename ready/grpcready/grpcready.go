@@ -1,6 +1,7 @@
-// Package grpcready publishes the progress of a wait of outrider.dev/ready through gRPC's health service, for the
-// kubelet's gRPC probes and for clients that check health. It is a module of its own, so that outrider.dev/ready does
-// not need gRPC. Its versions are tags ready/grpcready/vX.Y.Z, under the versioning policy of outrider.dev/ready.
+// Package grpcready reports through gRPC's health service whether a wait of outrider.dev/ready has succeeded, for
+// the kubelet's gRPC probes and for clients that check health. It is a separate module, so that
+// outrider.dev/ready does not need gRPC. Its tags are ready/grpcready/vX.Y.Z; it has the versioning policy of
+// outrider.dev/ready.
 package grpcready
 
 import (
@@ -12,8 +13,9 @@ import (
 	"outrider.dev/ready"
 )
 
-// Report sets the services, and the whole server (the service ""), to NOT_SERVING, and to SERVING once the wait has
-// succeeded. It returns at once. After ctx ends, or after server.Shutdown, it changes nothing more.
+// Report sets the status of the services, and of the whole server (the service ""), to NOT_SERVING, and to
+// SERVING once the wait has succeeded. It returns at once, and sets the later status in the background. After ctx
+// ends, or after server.Shutdown, the status stays as it is.
 func Report(ctx context.Context, server *health.Server, w *ready.Waiter, services ...string) {
 	set := func(status healthpb.HealthCheckResponse_ServingStatus) {
 		for _, name := range append([]string{""}, services...) {

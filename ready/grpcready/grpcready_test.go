@@ -18,7 +18,8 @@ import (
 
 var quiet = ready.Log(slog.New(slog.DiscardHandler))
 
-// A watching client sees the change of state, and so does a grpc:// condition of another waiter.
+// A client that watches the health service sees the change to SERVING, and a grpc:// condition of another Waiter
+// is met.
 func TestTheWaitIsReported(t *testing.T) {
 	open := make(chan struct{})
 	w, err := ready.New(quiet, ready.Check("x", func(ctx context.Context) error {
