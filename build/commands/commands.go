@@ -1,5 +1,5 @@
-// Package commands builds the module's commands in the form in which they are shipped: for "make build",
-// for the tests that run them, and for benchmarks.
+// Package commands builds the module's commands as they are shipped, for "make build", for tests that run them,
+// and for benchmarks.
 package commands
 
 import (
@@ -18,7 +18,7 @@ import (
 // Names of the commands below cmd/.
 const (
 	CLI          = "outrider"
-	Operate      = "outrider-operate" // runs beside CLI
+	Operate      = "outrider-operate" // the commands of CLI that link Helm; CLI executes it
 	Agent        = "outrider-agent"
 	ControlPlane = "outriderd"
 	Node         = "outrider-node"
@@ -27,19 +27,19 @@ const (
 // All returns the names of all commands.
 func All() []string { return []string{CLI, Operate, Agent, ControlPlane, Node} }
 
-// racing says whether to build the commands with the race detector: if this program has it, they get it too.
+// racing is true if the commands are to be built with the race detector, because this program has been.
 var racing bool
 
-// noTrace leaves out gRPC's pages for debugging, which nothing serves. They use html/template, for which the linker
-// keeps every exported method of a program.
+// noTrace omits gRPC's debugging pages, which nothing serves. They use html/template, because of which the linker
+// would keep every exported method of a program.
 const noTrace = "-tags=grpcnotrace"
 
 // flags returns the flags of "go build" for one command.
 func flags(name, version string) []string {
 	linker := "-ldflags=-s -w" + version
-	if name == Agent && !racing { // a build with the detector is not shipped, so it needs no such flags
-		// The agent runs in every pod, where its size costs memory and pull time, and it mostly waits. With
-		// inlining it has 11.2 MB, without 10.0; the limit is 10 (docs/rationale.md).
+	if name == Agent && !racing { // a build with the race detector is not shipped, so its size does not matter
+		// The agent runs in every pod, so its size costs memory and pull time. It mostly waits, so it can do
+		// without inlining: with it, it has 11.2 MB, without it 10.0; the limit is 10 (docs/rationale.md).
 		return []string{noTrace, "-gcflags=all=-l", linker + " -funcalign=8"}
 	}
 	return []string{noTrace, linker}
@@ -52,8 +52,8 @@ type Stamp struct {
 	Time    time.Time // of the commit
 }
 
-// StampOf returns the stamp of the checkout; without git it is empty. The go command's own stamp does not
-// cover linked worktrees, and GOFLAGS can turn it off.
+// StampOf returns the stamp of the checkout in the working directory, or an empty one if git fails. The go
+// command's own stamp is not used, because it does not work in linked worktrees, and GOFLAGS can turn it off.
 func StampOf(ctx context.Context) Stamp {
 	git := func(args ...string) string {
 		out, err := exec.CommandContext(ctx, "git", args...).Output()
@@ -75,7 +75,7 @@ func StampOf(ctx context.Context) Stamp {
 	return s
 }
 
-// linked returns the linker flags that set the version which "outrider version" prints.
+// linked returns the linker flags that set the version for "outrider version".
 func (s Stamp) linked() string {
 	if s.Version == "" {
 		return ""
@@ -84,7 +84,7 @@ func (s Stamp) linked() string {
 	return fmt.Sprintf(" -X %s.build=%s -X %s.buildTime=%s", pkg, s.Version, pkg, s.Time.Format(time.RFC3339))
 }
 
-// Given returns given, if it is not empty. Otherwise it builds the command in dir and returns its path.
+// Given returns the path of a command: given if that is not empty, or else the command that it builds in dir.
 func Given(ctx context.Context, given, dir, name string) (string, error) {
 	if given != "" {
 		return given, nil
@@ -105,9 +105,9 @@ func File(system, name string) string {
 	return name
 }
 
-// sameBytes makes the compiler compile a package's functions one after the other. With two at once, Go 1.26
-// sometimes omits a pointer's type, so that the bytes differ. Packages in the build cache are not compiled
-// again.
+// sameBytes makes the compiler compile the functions of a package one after the other, so that builds are
+// reproducible: if it compiles two at once, Go 1.26 sometimes omits the type of a pointer. It does not affect
+// packages that are already in the build cache.
 const sameBytes = "GO19CONCURRENTCOMPILATION=0"
 
 // A Target is the system for which commands are built.
@@ -116,8 +116,8 @@ type Target struct {
 	Progress     io.Writer // receives the name of each package that is compiled; default: none
 }
 
-// BuildFor builds commands for a system. If the system is named, they are built as they are published:
-// without the race detector.
+// BuildFor builds commands for a system into a folder, which must exist. If t.System is set, they are built as
+// they are shipped, always without the race detector.
 func BuildFor(ctx context.Context, t Target, dir string, names ...string) error {
 	stamp := StampOf(ctx).linked()
 	for _, name := range names {

@@ -2,5 +2,5 @@
 
 package commands
 
-// If this program has the race detector, the commands get it too.
+// This file is compiled only with the race detector. The commands then get it too.
 func init() { racing = true }

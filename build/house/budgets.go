@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// budgetsFile contains the limit of each measure, one per line: "LIMIT MEASURE".
+// budgetsFile contains the limit of each measure, in lines of the form "LIMIT MEASURE".
 const budgetsFile = "build/house/budgets.txt"
 
-// budgets are the limits, by the name of the measure.
+// budgets maps the names of measures to their limits.
 type budgets map[string]int
 
 func readBudgets(root string) (budgets, error) {
@@ -42,7 +42,8 @@ func parseBudgets(text string) (budgets, error) {
 	return out, nil
 }
 
-// lower lowers each limit to the reached value, so that a gain is not lost again.
+// lower lowers the limits in budgetsFile to the values that were reached, so that these cannot be exceeded again,
+// and returns the number of changed limits.
 func lower(root string, reached map[string]int) (lowered int, err error) {
 	file := filepath.Join(root, budgetsFile)
 	text, err := os.ReadFile(file)
@@ -65,8 +66,7 @@ func lower(root string, reached map[string]int) (lowered int, err error) {
 	return lowered, os.WriteFile(file, []byte(out.String()), 0o644)
 }
 
-// raises lists the commits that raise a budget but change other files too, or whose message does not say
-// who would miss what.
+// raises lists the commits that raise a limit but also change other files, or have no body that gives the reason.
 func raises(t *tree) (result, error) {
 	var r result
 	git := func(args ...string) (string, error) {
@@ -97,7 +97,7 @@ func raises(t *tree) (result, error) {
 			return r, err
 		}
 		raised := false
-		for name, limit := range is { // any order: only the existence counts
+		for name, limit := range is { // any order: the loop only finds out whether there is one
 			if old, ok := was[name]; ok && limit > old {
 				raised = true
 			}

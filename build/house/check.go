@@ -10,17 +10,17 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// standard lists the packages of the standard library with types that the rules for tests use.
+// standard lists the packages of the standard library whose types and functions the rules in tests.go look for.
 var standard = []string{"context", "net", "net/http", "net/http/httptest", "os/exec", "testing", "testing/synctest", "time"}
 
-// checked holds the types of the packages of all modules below a folder. It derives them from the packages'
-// own files and from standard, and treats packages of other modules as empty. So the check needs no module
-// but this one.
+// checked holds the types of the packages of all modules below a folder. It type-checks the files of these
+// packages, with the packages in standard; packages of other modules are treated as empty, so that they need not
+// be downloaded.
 type checked struct {
 	*tree
 	types.Info
 	known   map[string]*types.Package // by import path
-	code    map[string][]*ast.File    // without tests, by folder
+	code    map[string][]*ast.File    // the files that are not tests, by folder
 	bubbles map[string]bool           // functions that call synctest.Test
 }
 
@@ -34,7 +34,7 @@ func check(t *tree) (*checked, error) {
 	for _, p := range std {
 		c.known[p.PkgPath] = p.Types
 	}
-	both := map[[2]string][]*ast.File{} // a folder's package and its external tests
+	both := map[[2]string][]*ast.File{} // the files of each package, by folder and name: a folder may also have an external test package
 	for _, f := range t.files {
 		if f.syntax != nil {
 			k := [2]string{path.Dir(f.path), f.syntax.Name.Name}
@@ -57,20 +57,19 @@ func check(t *tree) (*checked, error) {
 	return c, nil
 }
 
-// types checks the types of a package. It ignores errors, because packages that are treated as empty cause
-// them.
+// types type-checks a package. It ignores errors, because packages that are treated as empty cause some.
 func (c *checked) types(path string, files []*ast.File) *types.Package {
 	p, _ := (&types.Config{Importer: c, Error: func(error) {}}).Check(path, c.fset, files, &c.Info)
 	return p
 }
 
-// Import returns a package of the standard library, or a package of the tree without its tests. An import
-// path ends with the folder's path within its module.
+// Import implements types.Importer: it returns a package of the standard library, a package of the tree without
+// its tests, or an empty package. The part of an import path after the module is the path of the folder.
 func (c *checked) Import(path string) (*types.Package, error) {
 	if p, ok := c.known[path]; ok {
 		return p, nil
 	}
-	c.known[path] = types.NewPackage(path, path[strings.LastIndex(path, "/")+1:]) // for a package of another module, and while this package is being checked
+	c.known[path] = types.NewPackage(path, path[strings.LastIndex(path, "/")+1:]) // used for a package of another module, and for this one while it is being checked
 	c.known[path].MarkComplete()
 	if host, folder, _ := strings.Cut(path, "/"); strings.Contains(host, ".") && c.code[folder] != nil {
 		c.known[path] = c.types(path, c.code[folder])
@@ -78,8 +77,8 @@ func (c *checked) Import(path string) (*types.Package, error) {
 	return c.known[path], nil
 }
 
-// called returns the full name of the function or method that is called, such as "time.After" or
-// "(*os/exec.Cmd).Start".
+// called returns the full name of the function or method that a call expression calls, such as "time.After" or
+// "(*os/exec.Cmd).Start", or "".
 func (c *checked) called(n ast.Node) string {
 	if f, ok := c.Uses[name(n)].(*types.Func); ok {
 		return f.FullName()
@@ -87,7 +86,7 @@ func (c *checked) called(n ast.Node) string {
 	return ""
 }
 
-// name returns the identifier of the function or method that is called, or nil.
+// name returns the identifier of the function or method that a call expression calls, or nil.
 func name(n ast.Node) *ast.Ident {
 	if call, ok := n.(*ast.CallExpr); ok {
 		switch f := call.Fun.(type) {
@@ -100,7 +99,7 @@ func name(n ast.Node) *ast.Ident {
 	return nil
 }
 
-// object returns the variable that an expression names, or nil.
+// object returns the variable if an expression is the name of one, or nil.
 func (c *checked) object(e ast.Expr) types.Object {
 	id, _ := e.(*ast.Ident)
 	return c.ObjectOf(id)

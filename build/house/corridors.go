@@ -12,24 +12,25 @@ import (
 	"strings"
 )
 
-// rooms are the folders in which a struct's fields may be written by methods in at most two files.
+// rooms are the folders in which the fields of a struct may be written by methods in at most two files. Other
+// folders have a separate limit.
 var rooms = []string{"internal/core/mesh", "internal/core/pod"}
 
-// A corridor is a struct whose fields are written by methods in many files, so that whoever changes a field
-// must know all of them. It counts assignments through a method's receiver to the fields of the struct and
-// of its parts.
+// A corridor is a struct with the files whose methods write its fields. If there are many files, a change of a
+// field is hard to understand. Writes are assignments through the receiver of a method to fields of the struct,
+// or of structs in it.
 type corridor struct {
 	name  string // PATH.TYPE
 	files []string
 }
 
-// corridors lists the structs by the number of files that write their fields, most first.
+// corridors returns all structs with written fields, sorted by the number of files, most first.
 func corridors(t *tree) ([]corridor, error) {
 	checked, err := t.checked()
 	if err != nil {
 		return nil, err
 	}
-	owners := map[token.Pos]string{} // the struct of a field, by the field's position, because a package may have been checked twice
+	owners := map[token.Pos]string{} // maps the position of a field to its struct; not the object, because a package may have been checked twice
 	for _, o := range checked.Defs { // any order: the result is a set
 		if name, ok := o.(*types.TypeName); ok && !name.IsAlias() {
 			if s, ok := name.Type().Underlying().(*types.Struct); ok {
@@ -73,7 +74,7 @@ func corridors(t *tree) ([]corridor, error) {
 	return out, nil
 }
 
-// writes calls found for each expression that a method assigns to.
+// writes calls found for each expression that a method changes: by an assignment, ++, --, clear, copy or delete.
 func writes(method *ast.FuncDecl, found func(ast.Expr)) {
 	ast.Inspect(method, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -92,7 +93,7 @@ func writes(method *ast.FuncDecl, found func(ast.Expr)) {
 	})
 }
 
-// root returns the first name in an expression such as x.f[i].g.
+// root returns the leftmost name in an expression such as x.f[i].g.
 func root(e ast.Expr) ast.Expr {
 	for {
 		s, ok := variable(e).(*ast.SelectorExpr)
@@ -103,8 +104,7 @@ func root(e ast.Expr) ast.Expr {
 	}
 }
 
-// variable returns the variable that is changed by an assignment to its element, or through it as a
-// pointer.
+// variable removes indexes, dereferences, parentheses and slices from an expression: of x.f[i] it returns x.f.
 func variable(e ast.Expr) ast.Expr {
 	for {
 		switch x := e.(type) {
@@ -122,8 +122,8 @@ func variable(e ast.Expr) ast.Expr {
 	}
 }
 
-// throughFiles lists the structs whose fields are written in more than two files, inside or outside the
-// rooms.
+// throughFiles returns the measure that lists the structs whose fields are written in more than two files, inside
+// or outside the rooms.
 func throughFiles(inside bool) func(*tree) (result, error) {
 	return func(t *tree) (result, error) {
 		all, err := corridors(t)

@@ -14,7 +14,8 @@ import (
 // featuresFile lists the features of the project.
 const featuresFile = "features.txt"
 
-// A feature is a set of files that users would miss.
+// A feature is a part of the project with its files, and a sentence (lose) about what a user would lose without
+// it.
 type feature struct {
 	name, wing, lose               string
 	paths                          []string // files, and folders ending with a slash
@@ -63,8 +64,8 @@ func parseFeatures(text string) (out []*feature, err error) {
 	return out, nil
 }
 
-// count adds the lines of each file to the feature with the longest path that contains it. It returns the
-// files that belong to no feature and the paths without a file.
+// count adds the lines of each file to the feature with the longest path that contains it. It returns the files
+// that belong to no feature, and the paths of features to which no file belongs.
 func count(t *tree, all []*feature) (homeless, empty []string) {
 	used := map[string]bool{}
 	for _, f := range t.files {
@@ -104,7 +105,8 @@ func count(t *tree, all []*feature) (homeless, empty []string) {
 	return homeless, empty
 }
 
-// ledger prints the lines of each feature, and of each wing.
+// ledger prints the number of lines of each feature and of each wing. It returns an error for files and paths
+// that [count] returns.
 func ledger(t *tree, stdout io.Writer) error {
 	all, err := readFeatures(t.root)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-// in writes a module and reads it as a tree.
+// in writes a module with files, given in txtar format, to a temporary folder and returns its tree.
 func in(t *testing.T, files string) *tree {
 	t.Helper()
 	dir := t.TempDir()
@@ -180,7 +180,7 @@ func excuses(m map[string]int) error {
 	}
 }
 
-// A rule for tests finds exactly the lines with "bad" in its folder.
+// Each rule of tests.go finds exactly the lines with "bad" in its folder of testdata/rules.txtar.
 func TestRulesForTests(t *testing.T) {
 	text, err := os.ReadFile("testdata/rules.txtar")
 	if err != nil {
@@ -321,7 +321,7 @@ func (w *wide) three() { clear(w.list); _ = w.n }
 	}
 }
 
-// A budget may be raised only in a commit of its own, with a reason.
+// A limit may be raised only in a commit that changes nothing else and has a body.
 func TestRaises(t *testing.T) {
 	tree := in(t, "-- build/house/budgets.txt --\n1 copies\n")
 	git := func(args ...string) {

@@ -1,8 +1,7 @@
-// Command house shows what the project consists of, and measures what must stay small. "make house" prints
-// the lines of each feature (features.txt), and a table of measures with their limits (budgets.txt). It
-// fails if a file belongs to no feature, or if a measure exceeds its limit. If a measure is below its
-// limit, it lowers the limit. A limit may be raised only by a commit of its own, whose message says who
-// would miss what.
+// Command house measures the project. "make house" prints the number of lines of each feature (features.txt), and
+// a table of measures with their limits (budgets.txt). It fails if a file belongs to no feature, or if a measure
+// exceeds its limit. If a measure is below its limit, it lowers the limit. A limit may be raised only by a commit
+// that changes nothing else, whose body gives the reason.
 //
 // It must run in the root of the module.
 package main
@@ -52,8 +51,8 @@ func run(stdout, stderr io.Writer) int {
 	return status
 }
 
-// measureAll prints each measure with its limit, lowers limits, and returns the measures that exceed
-// theirs.
+// measureAll prints each measure with its limit. It lowers limits that are higher than the value, and returns the
+// measures that exceed their limits.
 func measureAll(t *tree, stdout io.Writer) (over []result, err error) {
 	limits, err := readBudgets(t.root)
 	if err != nil {

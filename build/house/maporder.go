@@ -9,9 +9,9 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// mapOrder lists the range loops over a map whose order, which differs from run to run, becomes visible:
-// they return from within the loop, write, or append to a slice that the function does not sort. A comment
-// "any order: ..." on the line of the loop or above it gives the reason why that is right.
+// mapOrder lists the range loops over a map in which the random order can affect the result: they return from
+// within the loop, print, or append to a slice that the function does not sort. Loops with a comment "any order:
+// REASON" on the line or above it are not listed.
 func mapOrder(t *tree) (result, error) {
 	cfg := &packages.Config{Dir: t.root, Fset: t.fset, Mode: packages.NeedName | packages.NeedFiles | packages.NeedSyntax | packages.NeedTypes | packages.NeedTypesInfo | packages.NeedImports}
 	all, err := packages.Load(cfg, "./...")
@@ -39,7 +39,8 @@ func mapOrder(t *tree) (result, error) {
 
 var anyOrder = regexp.MustCompile(`any order: \S`)
 
-// excused returns the lines to which an excuse applies: its own and the next one.
+// excused returns the lines of a file to which a comment that matches excuse applies: the lines of the comment
+// and the next one.
 func excused(t *tree, f *ast.File, excuse *regexp.Regexp) map[int]bool {
 	out := map[int]bool{}
 	for _, g := range f.Comments {
@@ -57,7 +58,7 @@ type mapChecker struct {
 	excused map[int]bool
 }
 
-// check returns the range loops of a function in which the order of a map becomes visible.
+// check returns the range loops of a function in which the order of a map can affect the result.
 func (c mapChecker) check(fn *ast.FuncDecl, t *tree) (out []ast.Node) {
 	ast.Inspect(fn.Body, func(n ast.Node) bool {
 		r, ok := n.(*ast.RangeStmt)
@@ -72,8 +73,7 @@ func (c mapChecker) check(fn *ast.FuncDecl, t *tree) (out []ast.Node) {
 	return out
 }
 
-// overMap reports whether a loop ranges in the order of a map: over the map itself, maps.Keys, maps.Values
-// or maps.All.
+// overMap reports whether a loop ranges over a map, or over maps.Keys, maps.Values or maps.All of one.
 func (c mapChecker) overMap(r *ast.RangeStmt) bool {
 	if call, ok := r.X.(*ast.CallExpr); ok {
 		switch selector(call.Fun) {
@@ -92,8 +92,8 @@ func (c mapChecker) overMap(r *ast.RangeStmt) bool {
 	return isMap
 }
 
-// shows reports whether the body returns more than a constant, breaks after storing something, writes, or
-// appends to an outer slice that is not sorted afterwards.
+// shows reports whether the body of a loop returns a value that is not constant, prints, or appends to an outer
+// slice that is not sorted afterwards.
 func (c mapChecker) shows(r *ast.RangeStmt, body *ast.BlockStmt) bool {
 	found := false
 	ast.Inspect(r.Body, func(n ast.Node) bool {
@@ -127,15 +127,14 @@ func (c mapChecker) shows(r *ast.RangeStmt, body *ast.BlockStmt) bool {
 	return found
 }
 
-// allConstant reports whether an expression consists only of literals and constants, such as Phase{} or
-// true.
+// allConstant reports whether an expression is an empty composite literal, such as Phase{}.
 func allConstant(e ast.Expr) bool {
 	l, ok := e.(*ast.CompositeLit)
 	return ok && len(l.Elts) == 0
 }
 
-// outside reports whether the assigned variable was declared before the loop. It is false for an element
-// selected by the key, such as m[k], because that does not depend on the order.
+// outside reports whether the assigned variable was declared outside the loop. It is false for an element such as
+// m[k], because that does not depend on the order.
 func (c mapChecker) outside(lhs ast.Expr, r *ast.RangeStmt) bool {
 	switch e := lhs.(type) {
 	case *ast.Ident:
@@ -149,7 +148,8 @@ func (c mapChecker) outside(lhs ast.Expr, r *ast.RangeStmt) bool {
 	return true
 }
 
-// sortedLater reports whether a call that sorts mentions the slice after the loop.
+// sortedLater reports whether a call after the loop, of a function with "sort" in its name, has the slice as an
+// argument.
 func sortedLater(lhs ast.Expr, r *ast.RangeStmt, body *ast.BlockStmt) bool {
 	name := types.ExprString(lhs)
 	sorted := false

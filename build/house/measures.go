@@ -15,14 +15,14 @@ import (
 	build "outrider.dev/build/commands"
 )
 
-// A measure is one line of the table. Its limit is in budgets.txt.
+// A measure is one number that must not exceed its limit in budgets.txt.
 type measure struct {
 	name  string
 	take  func(*tree) (result, error)
-	shown bool // list its places even within the limit
+	shown bool // print its places even if it is within the limit
 }
 
-// A result is the value of a measure, with the places that it counts.
+// A result is the value of a measure, with the places in the source that it counts.
 type result struct {
 	measure measure
 	limit   int
@@ -30,15 +30,15 @@ type result struct {
 	places  []string
 }
 
-// startPath lists the folders whose code runs or decides while a pod starts.
+// startPath lists the folders whose code runs while a pod starts, or determines how it starts.
 var startPath = []string{"startup", "internal/core/agent", "internal/base/wire", "internal/core/capture", "internal/core/pod", "cmd/outrider-agent"}
 
-// measures run in this order. The first eight are aims of the project.
+// measures lists all measures, in the order of the table.
 var measures = []measure{
 	{"packages that the agent links, outside the standard library", linked("outrider-agent", true), false},
 	{"size of the agent as it is shipped for amd64, in 100 kB", size(build.Agent), false},
-	// With Helm, html/template or gRPC's trace it would be 73 MB. Templates call methods by name, so
-	// the linker keeps every method of every type, including all of client-go's clients.
+	// With Helm, html/template or gRPC's trace, outrider would have 73 MB: templates call methods by name, so the
+	// linker keeps every method of every type, including all of client-go's clients.
 	{"packages of other modules that outrider links", linked("outrider", false), false},
 	{"size of outrider as it is shipped for amd64, in 100 kB", size(build.CLI), false},
 	{"size of outrider-operate as it is shipped for amd64, in 100 kB", size(build.Operate), false},
@@ -71,8 +71,8 @@ var measures = []measure{
 	{"raises of a budget that change something else, or say nothing", raises, false},
 }
 
-// linked counts the packages that a command links, without the standard library. own says which to count:
-// our own or those of other modules.
+// linked counts the packages that a command links, without the standard library. If own is false, it does not
+// count the packages of this project either.
 func linked(command string, own bool) func(*tree) (result, error) {
 	return func(t *tree) (result, error) {
 		cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./cmd/"+command)
@@ -86,8 +86,8 @@ func linked(command string, own bool) func(*tree) (result, error) {
 	}
 }
 
-// size builds a command as a release does, and counts units of 100 kB; the exact size depends on the commit
-// in the stamp.
+// size builds a command as for a release, and returns its size in units of 100 kB, rounded up. The exact size
+// would change with each commit, because the version is part of the command.
 func size(command string) func(*tree) (result, error) {
 	return func(t *tree) (result, error) {
 		dir, err := t.built("linux", "amd64")
@@ -102,7 +102,8 @@ func size(command string) func(*tree) (result, error) {
 	}
 }
 
-// branchy lists the functions with more than 15 branches whose comment gives no reason ("complexity: ...").
+// branchy lists the functions in startPath whose complexity ([branches]) is more than 15 and whose comment has no
+// reason ("complexity: ...").
 func branchy(t *tree) (result, error) {
 	var r result
 	for _, f := range t.code() {
@@ -147,7 +148,8 @@ func branches(fn *ast.FuncDecl) int {
 	return n
 }
 
-// environment lists the calls that read environment variables.
+// environment lists the calls in internal and startup that read environment variables, except in
+// internal/base/cli.
 func environment(t *tree) (result, error) {
 	var r result
 	for _, f := range t.code() {
@@ -164,7 +166,7 @@ func environment(t *tree) (result, error) {
 	return r, nil
 }
 
-// literals lists the literals of a kind that match a pattern.
+// literals lists the literals of a kind that match a pattern, outside of package contract.
 func literals(kind token.Token, pattern string) func(*tree) (result, error) {
 	match := regexp.MustCompile(pattern)
 	return func(t *tree) (result, error) {
@@ -184,8 +186,8 @@ func literals(kind token.Token, pattern string) func(*tree) (result, error) {
 	}
 }
 
-// conditions lists the switches over the conditions of an edge outside package startup: each may answer "is
-// this edge satisfied" differently.
+// conditions lists the switches over the conditions of an edge that compute whether an edge is satisfied. This
+// should be computed only in package startup, because several implementations may differ.
 func conditions(t *tree) (result, error) {
 	names := []string{"startup.Started", "startup.Healthy", "startup.Completed"}
 	var r result
@@ -212,7 +214,7 @@ func conditions(t *tree) (result, error) {
 	return r, nil
 }
 
-// returnsBool reports whether a switch returns a computed state, rather than a text.
+// returnsBool reports whether each case of a switch returns one value that is not a string literal.
 func returnsBool(s *ast.SwitchStmt) bool {
 	for _, c := range s.Body.List {
 		for _, st := range c.(*ast.CaseClause).Body {

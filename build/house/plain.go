@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// dialect matches sentences that make a reader stop: definitions without a noun ("X is what ...", "X are
-// those of ..."), words that stand for a whole previous sentence, and fragments.
+// dialect matches sentences that are hard to understand: definitions without a noun ("X is what ...", "X are
+// those of ..."), words that refer to a whole previous sentence, and fragments.
 var dialect = regexp.MustCompile(strings.Join([]string{
 	`\b(?:is|are|was|were|be) what\b`,
 	`\b(?:is|are|was|were) (?:that|those) (?:of|that|which|who|whose|with|in|by)\b`,
@@ -19,10 +19,10 @@ var dialect = regexp.MustCompile(strings.Join([]string{
 	`^(?:What|Who|Whose) .*[^?]$`, // a comment that begins like this names its subject by a clause
 }, "|"))
 
-// privateNouns matches words of ours for things that have an established name.
+// privateNouns matches words that this project used for things with an established name.
 const privateNouns = `\b(?:[Cc]rowd|[Hh]appening|[Ss]haken|[Bb]uried|[Ll]ikeness|[Ss]helf|[Hh]eir|[Cc]abinet)s?\b`
 
-// stumbles lists the comments of Go files and the paragraphs of pages that match the dialect.
+// stumbles lists the comments of Go files and the paragraphs of Markdown files that match dialect.
 func stumbles(t *tree) (result, error) {
 	var r result
 	look := func(place, text string) {

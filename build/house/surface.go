@@ -16,13 +16,14 @@ import (
 	build "outrider.dev/build/commands"
 )
 
-// programs lists the commands whose help is counted. That of outrider has the commands of outrider-operate.
+// programs lists the commands whose help is counted. The help of outrider includes the commands of
+// outrider-operate.
 var programs = []string{"outrider", "outriderd", "outrider-agent", "outrider-node"}
 
-// A help maps a command or subcommand, by its words, to the text that it prints for --help.
+// A help maps each command and subcommand, such as "outrider check", to the text that it prints for --help.
 type help map[string]string
 
-// helps asks each program and its subcommands for their help.
+// helps runs each program and its subcommands with --help.
 func helps(t *tree) (help, error) {
 	dir, err := t.built(runtime.GOOS, runtime.GOARCH)
 	if err != nil {
@@ -66,7 +67,7 @@ func (h help) ask(program string, words []string) error {
 	return nil
 }
 
-// asked runs helps once and keeps the result.
+// asked returns the result of helps, which it runs only once.
 func (t *tree) asked() (help, error) {
 	if t.help == nil {
 		var err error
@@ -82,7 +83,7 @@ func commands(t *tree) (result, error) {
 	return result{now: len(all)}, err
 }
 
-// flags counts the flags of every command. A flag of several commands counts once for each.
+// flags counts the flags of all commands. A flag of several commands is counted once for each of them.
 func flags(t *tree) (result, error) {
 	all, err := t.asked()
 	var r result
@@ -92,7 +93,8 @@ func flags(t *tree) (result, error) {
 	return r, err
 }
 
-// annotations lists the names below outrider.dev/ in package contract: annotations, labels, and a taint.
+// annotations lists the names that begin with outrider.dev/ in package contract: annotations, labels, and a
+// taint.
 func annotations(t *tree) (result, error) {
 	checked, err := t.checked()
 	if err != nil {
@@ -111,7 +113,8 @@ func annotations(t *tree) (result, error) {
 	return r, nil
 }
 
-// rows counts the names in the first column of a page's tables. A test checks the page against the code.
+// rows returns the measure that counts the names in the first column of a page's tables. A test checks that the
+// page agrees with the code.
 func rows(page string) func(*tree) (result, error) {
 	name := regexp.MustCompile("`[^`]+`")
 	return func(t *tree) (result, error) {
@@ -130,7 +133,7 @@ func rows(page string) func(*tree) (result, error) {
 	}
 }
 
-// pages counts the files in a folder of pages for users.
+// pages returns the measure that counts the Markdown files in a folder, without README.md.
 func pages(folder string) func(*tree) (result, error) {
 	return func(t *tree) (result, error) {
 		var r result
@@ -143,7 +146,8 @@ func pages(folder string) func(*tree) (result, error) {
 	}
 }
 
-// prose counts the words of the pages for users, in thousands: a budget of single words would forbid each edit.
+// prose counts the words of the pages in docs, in thousands: with a limit in words, almost every edit would
+// exceed it.
 func prose(t *tree) (result, error) {
 	var r result
 	for _, f := range t.files {
@@ -166,7 +170,7 @@ func modules(t *tree) (result, error) {
 	return r, nil
 }
 
-// large lists the packages with more than 3,000 lines of code, not counting tests.
+// large lists the packages with more than 3,000 lines of code, without tests.
 func large(t *tree) (result, error) {
 	lines := map[string]int{}
 	for _, f := range t.code() {

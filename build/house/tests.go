@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// inTests applies a rule to some files of tests. The rules find code that makes tests fail by chance or
-// under load, or that leaves a process behind. A comment with the excuse and a reason, on the line or above
-// it, says why a place is right.
+// inTests returns the measure that applies a rule to the files that the function files selects. The rules find
+// code that makes tests fail at random or under load, or that leaves a process behind. A place with a comment
+// "EXCUSE: REASON", on the line or above it, is not counted.
 func inTests(files func(file) bool, excuse string, find func(*checked, ast.Decl) []ast.Node) func(*tree) (result, error) {
 	match := regexp.MustCompile(excuse + `: \S`)
 	return func(t *tree) (r result, err error) {
@@ -36,18 +36,18 @@ func inTests(files func(file) bool, excuse string, find func(*checked, ast.Decl)
 	}
 }
 
-// judges reports whether the file can fail a test. runs reports whether tests or benchmarks use it.
+// judges reports whether the file can fail a test, because it imports package testing. runs reports whether tests
+// or benchmarks use the file.
 func (f file) judges() bool {
 	return slices.ContainsFunc(f.syntax.Imports, func(i *ast.ImportSpec) bool { return i.Path.Value == `"testing"` })
 }
 func (f file) runs() bool { return f.isTest() || f.below("bench") || f.judges() }
 
-// closedPorts finds servers that are closed although their address is used afterwards, when another process
-// may have taken the port. The address counts as used if the same function names it, or for an
-// httptest.Server, if that is used later. A deferred Close is no problem, unless the function returns
-// values, such as the address.
+// closedPorts finds servers that are closed although their address is used afterwards: another process may have
+// got the port by then. The address counts as used if the same function calls Addr, or uses the URL of an
+// httptest.Server later. A deferred Close is allowed, unless the function returns values, such as the address.
 func closedPorts(c *checked, d ast.Decl) (out []ast.Node) {
-	last := map[types.Object]token.Pos{} // the last use of the address
+	last := map[types.Object]token.Pos{} // maps a server to the last use of its address
 	ast.Inspect(d, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok && c.object(s.X) != nil {
 			switch o := c.object(s.X); s.Sel.Name {
@@ -63,7 +63,7 @@ func closedPorts(c *checked, d ast.Decl) (out []ast.Node) {
 	ast.Inspect(d, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.ReturnStmt:
-			return false // a function literal that closes it later
+			return false // it may return a function literal that closes the server later
 		case *ast.DeferStmt:
 			if fn == nil || fn.Type.Results == nil || strings.Contains(c.called(n.Call), "httptest") {
 				return false
@@ -85,12 +85,12 @@ func closedPorts(c *checked, d ast.Decl) (out []ast.Node) {
 	return out
 }
 
-// upperBounds finds code that fails if something takes longer than a constant below a minute. It skips
-// bubbles of synctest, in which the load of the machine does not matter.
+// upperBounds finds code that fails if something takes longer than a constant of less than a minute. It skips
+// synctest bubbles, because their time does not depend on the load of the machine.
 func upperBounds(c *checked, d ast.Decl) (out []ast.Node) {
 	took, ends := map[types.Object]bool{}, map[types.Object]bool{}
 	measured := func(e ast.Expr) bool { return c.has(e, took, "time.Since", "(time.Time).Sub") }
-	above := func(n ast.Node) bool { // finds comparisons
+	above := func(n ast.Node) bool { // reports whether n compares a measured time with a short constant
 		b, ok := n.(*ast.BinaryExpr)
 		return ok && (b.Op == token.GTR || b.Op == token.GEQ) && measured(b.X) && c.short(b.Y) || ok && (b.Op == token.LSS || b.Op == token.LEQ) && measured(b.Y) && c.short(b.X)
 	}
@@ -119,7 +119,7 @@ func upperBounds(c *checked, d ast.Decl) (out []ast.Node) {
 			if n.Comm != nil && c.fails(n) && (any(n.Comm, timer) || c.has(n.Comm, ends)) {
 				out = append(out, n)
 			}
-		case *ast.KeyValueExpr: // fields of http.Client and net.Dialer
+		case *ast.KeyValueExpr: // the field Timeout of http.Client and net.Dialer
 			if id, ok := n.Key.(*ast.Ident); ok && id.Name == "Timeout" && c.Uses[id] != nil && c.Uses[id].Pkg() != nil && strings.HasPrefix(c.Uses[id].Pkg().Path(), "net") && c.short(n.Value) {
 				out = append(out, n)
 			}
@@ -139,11 +139,11 @@ func upperBounds(c *checked, d ast.Decl) (out []ast.Node) {
 	}
 	ast.Inspect(d, find)
 	out = nil
-	ast.Inspect(d, find) // sees all assignments, including those after the enclosing node
+	ast.Inspect(d, find) // the second run knows all assignments, also those after a node
 	return out
 }
 
-// orphans finds programs that are started without being bound to the life of the test's process.
+// orphans finds programs that a test starts without Pdeathsig, so that they continue if the test is killed.
 func orphans(c *checked, d ast.Decl) (out []ast.Node) {
 	if any(d, func(n ast.Node) bool { id, ok := n.(*ast.Ident); return ok && id.Name == "Pdeathsig" }) {
 		return nil
@@ -157,7 +157,7 @@ func orphans(c *checked, d ast.Decl) (out []ast.Node) {
 	return out
 }
 
-// any reports whether a node, or a node below it, satisfies is.
+// any reports whether is returns true for a node or for a node below it.
 func any(n ast.Node, is func(ast.Node) bool) (found bool) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		found = found || n != nil && is(n)
@@ -166,7 +166,7 @@ func any(n ast.Node, is func(ast.Node) bool) (found bool) {
 	return found
 }
 
-// has reports whether a node uses one of the variables or calls one of the functions.
+// has reports whether a node, or a node below it, uses one of the variables or calls one of the functions.
 func (c *checked) has(n ast.Node, of map[types.Object]bool, functions ...string) bool {
 	return any(n, func(n ast.Node) bool {
 		e, ok := n.(ast.Expr)
@@ -174,7 +174,7 @@ func (c *checked) has(n ast.Node, of map[types.Object]bool, functions ...string)
 	})
 }
 
-// fails reports whether a node fails a test, panics, or creates an error.
+// fails reports whether code in a node fails a test, panics, or creates an error.
 func (c *checked) fails(n ast.Node) bool {
 	ends := []string{"panic", "New", "Error", "Errorf", "Fatal", "Fatalf", "FailNow"}
 	return any(n, func(n ast.Node) bool { id := name(n); return id != nil && slices.Contains(ends, id.Name) })

@@ -14,18 +14,18 @@ import (
 	build "outrider.dev/build/commands"
 )
 
-// A tree is the set of files that git tracks below a folder, with the Go files among them parsed.
+// A tree is the set of files in a folder that git does not ignore. Go files are parsed.
 type tree struct {
 	root  string
 	fset  *token.FileSet
 	files []file
-	types *checked // the types of all modules, loaded when a rule needs them
-	help  help     // the help of the programs, loaded when a measure needs it
+	types *checked // the types of all modules; nil until a rule needs them
+	help  help     // the help of the programs; nil until a measure needs it
 
-	folders map[build.Target]string // with the programs, built when a measure needs them
+	folders map[build.Target]string // folders with the built programs, by target
 }
 
-// A file is a file of the tree. Its path is relative to the root, with slashes.
+// A file is a file of the repository. Its path is relative to the root, with slashes.
 type file struct {
 	path   string
 	text   string
@@ -77,7 +77,8 @@ func (t *tree) checked() (*checked, error) {
 	return t.types, nil
 }
 
-// built returns a folder with the programs as they are shipped for a system. It builds them once.
+// built returns a folder with the programs as they are shipped for a system. It builds them when it is first
+// called for that system.
 func (t *tree) built(system, arch string) (string, error) {
 	target := build.Target{System: system, Arch: arch}
 	if dir, ok := t.folders[target]; ok {
@@ -94,14 +95,14 @@ func (t *tree) built(system, arch string) (string, error) {
 	return dir, build.BuildFor(context.Background(), target, dir, build.All()...)
 }
 
-// close removes the programs.
+// close removes the folders with the built programs.
 func (t *tree) close() {
 	for _, dir := range t.folders { // any order: each is removed
 		os.RemoveAll(dir)
 	}
 }
 
-// isTest reports whether only tests use the file.
+// isTest reports whether the file is a test, or in test/, which only tests use.
 func (f file) isTest() bool {
 	return strings.HasSuffix(f.path, "_test.go") || strings.HasPrefix(f.path, "test/")
 }
@@ -126,7 +127,8 @@ func (t *tree) code() (out []file) {
 	return out
 }
 
-// place returns FILE:LINE of a node. Files that were loaded as packages have absolute paths.
+// place returns FILE:LINE of a node. It removes the root, because files that were loaded as packages have
+// absolute paths.
 func (t *tree) place(n ast.Node) string {
 	p := t.fset.Position(n.Pos())
 	return strings.TrimPrefix(p.Filename, t.root+"/") + ":" + itoa(p.Line)

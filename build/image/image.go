@@ -1,8 +1,8 @@
-// Package image writes OCI images from local files, without a container engine: as tarballs, or as layouts
-// in folders.
+// Package image writes OCI images from local files, without a container engine: as tarballs, or as OCI layouts in
+// folders.
 //
-// An image has one layer. The same content always gives the same bytes: entries are sorted, and times are
-// zero. The layer contains the loader and the libraries of dynamically linked programs.
+// An image has one layer. The same content always gives the same bytes, because entries are sorted and times are
+// zero. If a program is linked dynamically, the layer also contains its loader and its libraries.
 package image
 
 import (
@@ -34,9 +34,9 @@ type Image struct {
 	User       string // default root
 
 	Arch    string            // as in GOARCH; default: this machine's
-	Root    string            // folder in which libraries are searched; default: "/"
-	Created time.Time         // a fixed time, so that the bytes are the same; default: none
-	Labels  map[string]string // in addition to the name's
+	Root    string            // folder with the file system from which libraries are taken; default: "/"
+	Created time.Time         // creation time; must be fixed, so that the bytes are always the same; default: none
+	Labels  map[string]string // in addition to the label with the name
 }
 
 // machines lists the architectures for which a layer can collect libraries.
@@ -56,7 +56,7 @@ func (img Image) WriteFile(path string) error {
 	if err != nil {
 		return err
 	}
-	built, err := img.build(gzip.NoCompression) // without compression, because this machine reads it faster
+	built, err := img.build(gzip.NoCompression) // without compression, because the tarball is for this machine, which then reads it faster
 	if err == nil {
 		err = tarball.WriteToFile(path, tag, built)
 	}
@@ -67,11 +67,11 @@ func (img Image) WriteFile(path string) error {
 	return nil
 }
 
-// nameAnnotation is the annotation from which importers of layouts read the image's name.
+// nameAnnotation is the annotation of an OCI layout from which importers, such as ctr, read the image's name.
 const nameAnnotation = "io.containerd.image.name"
 
-// WriteLayout writes several images with one name, each for another architecture, to a folder as an OCI
-// layout, and returns the digest of the name. It replaces the content of the folder.
+// WriteLayout writes images with the same name, one for each architecture, to a folder as an OCI layout, and
+// returns the digest of their index. It replaces the content of the folder, which must be empty or an OCI layout.
 func WriteLayout(dir string, images ...Image) (digest string, err error) {
 	if old, err := os.ReadDir(dir); err == nil && len(old) > 0 {
 		if _, err := layout.FromPath(dir); err != nil {
@@ -102,7 +102,7 @@ func WriteLayout(dir string, images ...Image) (digest string, err error) {
 	return sum.String(), err
 }
 
-// build returns the image. The content of the layer is read from the files each time the layer is written.
+// build returns the image. It does not read the files; they are read each time the layer is written.
 func (img Image) build(compression int) (v1.Image, error) {
 	files, err := img.resolve()
 	if err != nil {
@@ -133,8 +133,8 @@ func (img Image) build(compression int) (v1.Image, error) {
 		User:       img.User,
 		Env:        []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"},
 		Entrypoint: img.Entrypoint,
-		// containerd 1.6 treats two names for the same content as one image, and later loses one of them.
-		// The label makes the content differ.
+		// The label makes the content of each image unique: if two images with different names have the same
+		// content, containerd 1.6 treats them as one and later loses one of the names.
 		Labels: map[string]string{"dev.outrider.name": img.Name},
 	}
 	maps.Copy(config.Config.Labels, img.Labels)

@@ -19,7 +19,7 @@ import (
 	"outrider.dev/build/image"
 )
 
-// tool returns an image of files, including some in a folder of the test.
+// tool returns an image with a file and a folder of files, from a temporary folder.
 func tool(t *testing.T) image.Image {
 	t.Helper()
 	source := t.TempDir()
@@ -38,7 +38,7 @@ func tool(t *testing.T) image.Image {
 	}
 }
 
-// files returns the files of an image, and the targets of its links.
+// files maps the paths of files in an image to their contents, and of links to their targets.
 func files(t *testing.T, img v1.Image) map[string]string {
 	t.Helper()
 	out := map[string]string{}
@@ -78,8 +78,7 @@ func TestTarball(t *testing.T) {
 	}
 }
 
-// The layout contains the image of each architecture under one index, and building it again gives the same
-// index.
+// The layout contains one index with the image of each architecture, and writing it again gives the same index.
 func TestLayout(t *testing.T) {
 	one := tool(t)
 	other := one
@@ -127,7 +126,7 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// The libraries come from the root instead of this machine, and match the image's architecture.
+// Libraries come from Root, not from this machine, and their architecture must match the image's.
 func TestLibraries(t *testing.T) {
 	const program = "/bin/ls"
 	if _, err := os.Stat(program); err != nil {
@@ -162,7 +161,7 @@ func TestLibraries(t *testing.T) {
 	}
 }
 
-// A path that leads out of the image is refused.
+// A path that leads out of the image, such as /../../etc, is an error.
 func TestPathsStayInside(t *testing.T) {
 	img := tool(t)
 	img.Links = map[string]string{"/../../etc/passwd": "x"}

@@ -13,7 +13,8 @@ import (
 	"strings"
 )
 
-// Files and directories that programs expect. A mesh's proxy runs as user 1337.
+// baseDirs and baseFiles are directories and files that programs expect in each image. A mesh's proxy runs as
+// user 1337.
 var (
 	baseDirs  = []string{"/dev", "/etc", "/proc", "/root", "/run", "/sys", "/tmp", "/var/run", "/var/tmp"}
 	baseFiles = map[string]string{
@@ -41,7 +42,8 @@ func (img Image) writeLayer(w io.Writer, files map[string]string) error {
 	return t.close()
 }
 
-// resolve returns the regular files of the image: the files in directories, and the libraries of programs.
+// resolve maps paths in the image to local files. It replaces directories by the regular files in them, and adds
+// the libraries of programs.
 func (img Image) resolve() (map[string]string, error) {
 	files := make(map[string]string)
 	for _, name := range slices.Sorted(maps.Keys(img.Files)) {
@@ -68,8 +70,8 @@ func (img Image) resolve() (map[string]string, error) {
 	return files, nil
 }
 
-// A layer is a tar stream. After the first error it writes nothing more, and close returns the error.
-// Parent directories are written before their files.
+// A layer writes the layer of an image as a tar stream. It writes parent directories before their files. After
+// the first error it writes nothing more, and close returns that error.
 type layer struct {
 	tar  *tar.Writer
 	seen map[string]bool
@@ -116,8 +118,7 @@ func (t *layer) link(name, target string) {
 	t.header(tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: target, Mode: 0o777})
 }
 
-// host copies a local file and makes it readable for all users, because its owner here means nothing in a
-// container.
+// host copies a local file. It makes the file readable for all users, because in the image it belongs to root.
 func (t *layer) host(name, source string) {
 	if t.err != nil {
 		return

@@ -18,8 +18,8 @@ var libraryDirs = []string{
 	"/lib64", "/usr/lib64", "/lib", "/usr/lib",
 }
 
-// addLibraries adds to files the loader and the libraries that a program needs, each under its path below
-// the root. For other files it does nothing.
+// addLibraries adds the loader and the libraries that a program needs to files, each with its path in the image.
+// It does nothing if the file is not a program.
 func (img Image) addLibraries(files map[string]string, program string) error {
 	needs, err := img.libraries(program)
 	if err != nil {
@@ -39,7 +39,7 @@ func (img Image) addLibraries(files map[string]string, program string) error {
 	return nil
 }
 
-// libraries returns the paths in the image of all libraries that a program loads.
+// libraries returns the paths of a program's loader and of the libraries that it loads directly.
 func (img Image) libraries(program string) ([]string, error) {
 	f, err := elf.Open(program)
 	if formatErr := (*elf.FormatError)(nil); errors.As(err, &formatErr) || errors.Is(err, io.EOF) {
@@ -87,8 +87,8 @@ func (img Image) findLibrary(name string) (string, error) {
 	return "", fmt.Errorf("%s is in none of %s%s", name, img.Root, strings.Join(libraryDirs, ", "+img.Root))
 }
 
-// local returns the local file for a path in the image. It follows links as if the root were "/", because
-// links in a package are absolute.
+// local returns the local file for a path in the image. It resolves absolute links within Root, because links in
+// a Debian package are absolute.
 func (img Image) local(path string) (string, error) {
 	for range 8 {
 		file := filepath.Join(img.Root, path)

@@ -1,6 +1,7 @@
-// Command images writes Outrider's container images without a container engine: outriderd; outrider-proxy,
-// which contains Envoy, its libraries and the agent; and outrider-node, with the agent that it brings to
-// pods. The same commit gives the same bytes. "make images" and "make images-all" call it.
+// Command images writes Outrider's container images without a container engine: outriderd; outrider-proxy, which
+// contains Envoy, its libraries and the agent; and outrider-node, which also contains the agent, because it
+// installs that for pods. The same commit always gives the same bytes. "make images" and "make images-all" call
+// it.
 package main
 
 import (
@@ -30,7 +31,8 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:]))
 }
 
-// run is main without the process. It returns the exit status: 0 written, 1 not written, 2 usage.
+// run writes the images and returns the exit status: 0 if they are written, 1 if that fails, 2 for wrong
+// arguments.
 func run(ctx context.Context, args []string) int {
 	o, err := parse(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -47,11 +49,11 @@ func run(ctx context.Context, args []string) int {
 	return 0
 }
 
-// planeUser is the user of outriderd's image. It is a number, so that a pod can require runAsNonRoot. The
-// proxy's user is [contract.ProxyUser].
+// planeUser is the user in outriderd's image. It is a number, because the kubelet can check runAsNonRoot only for
+// a number. The user in the proxy's image is [contract.ProxyUser].
 const planeUser = "65532"
 
-// where is the folder in an image for licences and the bill of materials.
+// where is the folder in an image that contains licences and the bill of materials.
 const where = "/usr/share/doc/outrider"
 
 type options struct {
@@ -166,8 +168,8 @@ func (o options) images(arch string) []image.Image {
 	}
 }
 
-// document writes to a folder the licences and the bill of materials of an image's parts: the modules of
-// our programs, Envoy and the C library.
+// document writes the licences and the bill of materials of an image to a folder dir. The parts of an image are
+// the modules of our programs, Envoy and the C library.
 func (o options) document(ctx context.Context, dir, arch, name string, stamp commands.Stamp, files map[string]string) error {
 	var programs []string
 	for path, file := range files { // any order: sorted below
@@ -201,7 +203,7 @@ func (o options) document(ctx context.Context, dir, arch, name string, stamp com
 	return errors.Join(parts.Materials(f, name, stamp.Version, stamp.Time, all), f.Close())
 }
 
-// publish writes one image for all architectures, with its bills of materials beside it.
+// publish writes one image for all architectures, and its bills of materials to the same folder.
 func (o options) publish(name, docs string, images []image.Image) error {
 	folder, layout := strings.CutPrefix(o.out, "oci:")
 	if layout {
@@ -223,7 +225,7 @@ func (o options) publish(name, docs string, images []image.Image) error {
 	return materials(folder, name, docs, images)
 }
 
-// materials copies the bills of materials to NAME_ARCH.cdx.json.
+// materials copies the bill of materials of each architecture to NAME_ARCH.cdx.json in folder.
 func materials(folder, name, docs string, images []image.Image) error {
 	for _, img := range images {
 		text, err := os.ReadFile(filepath.Join(docs, img.Arch, name, "sbom.cdx.json"))

@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Envoy returns Envoy as a part. Only the pinned package contains a version and a licence beside the
-// binary. Any other Envoy is described by its SHA-256 alone, with the licence under which it was received.
+// Envoy returns the part for an Envoy binary. The Envoy that build/envoy.sh downloads has its version and licence
+// in the same folder. Any other Envoy is described only by its SHA-256, without version and licence.
 func Envoy(binary string) ([]Part, error) {
 	f, err := os.Open(binary)
 	if err != nil {
@@ -36,8 +36,8 @@ func Envoy(binary string) ([]Part, error) {
 	return []Part{p}, nil
 }
 
-// LibC returns Debian's C library as a part: from a folder that build/libc.sh made, or from this machine.
-// It returns nothing if this machine does not run Debian.
+// LibC returns the part for Debian's C library in root, a folder that build/libc.sh made, or of this machine if
+// root is empty. It returns no part if this machine does not run Debian.
 func LibC(root, arch string) ([]Part, error) {
 	p := Part{Name: "libc6", Licences: filepath.Join("/", root, "usr/share/doc/libc6")}
 	if root != "" {

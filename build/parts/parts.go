@@ -1,6 +1,6 @@
-// Package parts lists the contents of a shipped artifact: the Go modules that its programs link, as
-// recorded in the programs themselves, and the parts added to them. It writes all their licences and a
-// software bill of materials in the CycloneDX format. The same programs give the same bytes.
+// Package parts lists the parts of a shipped artifact: the Go modules that its programs link, as recorded in the
+// programs themselves, Envoy, and the C library. It writes their licences, and a software bill of materials in
+// the CycloneDX format. The same programs always give the same bytes.
 package parts
 
 import (
@@ -21,7 +21,7 @@ import (
 	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// A Part is a module, a program, or a package of another project.
+// A Part is a part of an artifact: a Go module, a program, or a package of a distribution.
 type Part struct {
 	Name, Version string
 	URL           string // package URL: pkg:golang/...
@@ -29,8 +29,9 @@ type Part struct {
 	Licences      string // folder with the licence texts; empty: not known
 }
 
-// Of returns the modules that programs link, sorted by name, with the folders in which Go keeps their
-// sources. The first is the module of the programs themselves.
+// Of returns the modules that programs link, sorted by name, with the folders of their sources. The first is the
+// module of the programs themselves. It fails unless the programs were built from the module in the working
+// directory.
 func Of(ctx context.Context, programs ...string) ([]Part, error) {
 	seen := map[string]Part{}
 	own := ""
@@ -43,7 +44,7 @@ func Of(ctx context.Context, programs ...string) ([]Part, error) {
 		for _, m := range info.Deps {
 			if m.Replace != nil {
 				if strings.HasPrefix(m.Replace.Path, "./") {
-					continue // a folder of this repository, which belongs to the programs' own module
+					continue // a folder of this repository is not a separate part
 				}
 				m = m.Replace
 			}
@@ -81,8 +82,8 @@ func btoi(b bool) int {
 	return 0
 }
 
-// Licences copies the licence texts of each part to the folder dir/NAME. A part whose folder contains none
-// is an error.
+// Licences copies the licence texts of each part to the folder dir/NAME. It fails if the folder Part.Licences of
+// a part contains none.
 func Licences(dir string, all []Part) error {
 	for _, p := range all {
 		if p.Licences == "" {
@@ -122,7 +123,7 @@ func licences(from, to string) error {
 	return nil
 }
 
-// Materials writes the bill of materials of an artifact. Its time is the commit's. It has no serial number,
+// Materials writes the bill of materials of an artifact. at is the time of the commit. There is no serial number,
 // because that would differ each time.
 func Materials(w io.Writer, artifact, version string, at time.Time, all []Part) error {
 	bom := cdx.NewBOM()

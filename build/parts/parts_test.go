@@ -12,7 +12,7 @@ import (
 	"outrider.dev/build/parts"
 )
 
-// The same parts give the same bill. A test of test/images checks the bill of a real program.
+// The same parts give the same bill of materials. A test in test/images checks the bill of a real program.
 func TestMaterials(t *testing.T) {
 	all := []parts.Part{{Name: "example.com/own"}, {Name: "example.com/a", Version: "v1.0.0", URL: "pkg:golang/example.com/a@v1.0.0"}}
 	var first, second bytes.Buffer

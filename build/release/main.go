@@ -1,6 +1,6 @@
-// Command release documents the contents of an archive of programs: it writes the licences of everything that
-// they link to FOLDER/licences, and the bill of materials to FOLDER/sbom.cdx.json. The first program gives the bill
-// its name. build/release.sh calls it.
+// Command release writes the documents for an archive with programs: the licences of all modules that they link
+// to FOLDER/licences, and the bill of materials to FOLDER/sbom.cdx.json. The bill has the name of the first
+// program. build/release.sh calls it.
 //
 //	go run ./build/release FOLDER PROGRAM...
 package main

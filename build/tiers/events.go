@@ -9,14 +9,14 @@ import (
 	"strings"
 )
 
-// counts are the numbers of a step's tests, not counting subtests.
+// counts are the numbers of packages and tests of a step, without subtests.
 type counts struct {
 	packages, passed, failed int
 	skipped                  map[string]int // by reason, including subtests
 }
 
-// events reads the output of "go test -json", and prints it like "go test": the output of failed tests, and
-// a line for each package.
+// events is a writer for the output of "go test -json". It counts the tests, and prints the output like "go
+// test": the output of failed tests, and a line for each package.
 type events struct {
 	counts
 	out  io.Writer
@@ -28,7 +28,7 @@ func newEvents(out io.Writer) *events {
 	return &events{out: out, counts: counts{skipped: map[string]int{}}, text: map[string]map[string][]string{}}
 }
 
-// An event is one line of that output. Source: go doc test2json, go help buildjson.
+// An event is one line of the output of "go test -json". Source: go doc test2json, go help buildjson.
 type event struct {
 	Action, Package, Test, Output, ImportPath string
 }
@@ -68,7 +68,7 @@ func (e *events) take(ev event) {
 	}
 }
 
-// test counts a test that has ended. It drops the output of a test that has not failed.
+// test counts a test that has ended, and drops its output unless it has failed.
 func (e *events) test(ev event) {
 	top := !strings.Contains(ev.Test, "/")
 	switch ev.Action {
@@ -83,7 +83,7 @@ func (e *events) test(ev event) {
 	delete(e.text[ev.Package], ev.Test)
 }
 
-// end prints a package that has ended: the output of its failed tests, and of those that have not ended.
+// end prints the output of a package that has ended, with the output of tests that failed or did not end.
 func (e *events) end(ev event) {
 	e.packages++
 	texts := e.text[ev.Package]
@@ -96,7 +96,7 @@ func (e *events) end(ev event) {
 	delete(e.text, ev.Package)
 }
 
-// kept removes the lines that only -v prints.
+// kept returns the lines of an output without those that only "go test -v" prints.
 func kept(output []string) (out []string) {
 	for _, line := range output {
 		if chatter.MatchString(line) {

@@ -1,6 +1,6 @@
 // Command tiers runs the project's tests and checks by tier. A tier is a list of steps:
 //
-//	go run ./build/tiers quick              # unit tests; what has not changed is not run again
+//	go run ./build/tiers quick              # unit tests; unchanged packages are not run again
 //	go run ./build/tiers test               # also the suites with real programs
 //	go run ./build/tiers -part 2/4 nightly  # one of four parts of everything
 //	go run ./build/tiers -list nightly      # the steps, without running them
@@ -31,7 +31,7 @@ The tiers are quick, test, check, e2e and nightly. In the root of the module.
 
 `
 
-// run is main without the process. It returns the exit status: 0 green, 1 a step failed, 2 usage.
+// run runs a tier and returns the exit status: 0 if it is green, 1 if a step failed, 2 for wrong arguments.
 func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("tiers", flag.ContinueOnError)
 	flags.SetOutput(stderr)
@@ -54,7 +54,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	name := flags.Arg(0)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// End also if "go run" is killed, which passes no signal on.
+	// Get SIGTERM when the parent ends: "go run" does not pass signals on, and may be killed.
 	syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGTERM), 0)
 	all, err := stepsOf(ctx, name)
 	steps := all
@@ -87,7 +87,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return r.close()
 }
 
-// selected returns the steps of a part.
+// selected returns the steps of one part, such as "2/4".
 func selected(all []step, part string) ([]step, error) {
 	first, of, ok := strings.Cut(part, "/")
 	k, errK := strconv.Atoi(first)
@@ -96,7 +96,8 @@ func selected(all []step, part string) ([]step, error) {
 		return nil, fmt.Errorf("-part %q: want K/N with 1 <= K <= N <= %d, such as 2/4", part, len(all))
 	}
 	steps := parts(all, n)[k-1]
-	// If the step before is left out, a step that runs beside it would instead run beside an earlier step.
+	// A step that runs together with the previous one must not do so if another part has that one: it would then
+	// run together with a different step.
 	for i := range steps {
 		at := slices.IndexFunc(all, func(s step) bool { return s.name == steps[i].name })
 		steps[i].beside = steps[i].beside && i > 0 && steps[i-1].name == all[at-1].name
@@ -104,8 +105,8 @@ func selected(all []step, part string) ([]step, error) {
 	return steps, nil
 }
 
-// parts distributes steps so that the parts take about the same time: the longest step first, each to the
-// part that is shortest so far. Within a part the steps keep the order of the tier.
+// parts distributes steps to n parts that take about the same time: it begins with the longest step, and gives
+// each to the part that is shortest so far. The steps of a part have the order of the tier.
 func parts(steps []step, n int) [][]step {
 	order := make([]int, len(steps))
 	for i := range order {
@@ -126,7 +127,7 @@ func parts(steps []step, n int) [][]step {
 	out := make([][]step, n)
 	for p := range n {
 		for i, s := range steps {
-			if s.soft && !slices.Contains(taken[p], i) { // other steps need soft ones
+			if s.soft && !slices.Contains(taken[p], i) { // each part gets all soft steps, because other steps need them
 				taken[p] = append(taken[p], i)
 			}
 		}

@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// A report collects the results of a tier's run.
+// A report runs the steps of a tier and collects their results.
 type report struct {
 	title   string
 	out     io.Writer
 	mu      sync.Mutex // guards out and results
 	results []result
 	begun   time.Time
-	broken  bool // ended by a signal
+	broken  bool // a signal has ended the run
 }
 
-// run runs all steps. Steps that stand beside each other run at the same time.
+// run runs all steps. A step with beside runs at the same time as the previous one.
 func (r *report) run(ctx context.Context, steps []step) {
 	r.begun = time.Now()
 	for len(steps) > 0 && ctx.Err() == nil {
@@ -50,15 +50,15 @@ func (r *report) step(ctx context.Context, s step) result {
 	out := &lines{mu: &r.mu, w: r.out}
 	fmt.Fprintf(out, "+ %s\n", s.line())
 	done := s.run(ctx, out)
-	fmt.Fprintln(out) // completes a line without an end
+	fmt.Fprintln(out) // completes a last line without a newline
 	if done.err != nil {
 		fmt.Fprintf(out, "%s: %v\n", s.name, done.err)
 	}
 	return done
 }
 
-// close prints the skipped tests, the table, and the line that says how complete the result is. It returns
-// the exit status.
+// close prints the skipped tests, the table, and a line that says whether the run is green, incomplete or red. It
+// returns the exit status.
 func (r *report) close() int {
 	var total counts
 	skipped := map[string]int{}
@@ -104,8 +104,8 @@ func (r *report) close() int {
 	return status
 }
 
-// skips prints a line for each reason. It returns how many tests were skipped, and the reasons that this
-// machine lacks something.
+// skips prints a line for each reason for skipped tests. It returns the number of skipped tests, and the reasons
+// that mean that this machine lacks something.
 func (r *report) skips(skipped map[string]int) (n int, untested []string) {
 	if len(skipped) > 0 {
 		fmt.Fprintln(r.out, "\nskipped, by reason:")
@@ -122,7 +122,7 @@ func (r *report) skips(skipped map[string]int) (n int, untested []string) {
 	return n, untested
 }
 
-// lacking reports whether a reason names something that this machine or this user's permissions lack.
+// lacking reports whether a test was skipped because this machine lacks a program or a permission.
 func lacking(reason string) bool {
 	return strings.HasPrefix(reason, "needs ") || strings.Contains(reason, "make deps") || strings.Contains(reason, "make test-deps")
 }
@@ -148,7 +148,7 @@ func (r *report) table() string {
 	return b.String()
 }
 
-// keep appends a table to the file named by $OUTRIDER_TIMES, from which CI prints all tables at its end.
+// keep appends a table to the file $OUTRIDER_TIMES. At its end, CI prints the tables in this file.
 func keep(table string) {
 	if path := os.Getenv("OUTRIDER_TIMES"); path != "" {
 		if f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err == nil {

@@ -18,16 +18,16 @@ import (
 type step struct {
 	name    string
 	command []string
-	dir     string   // relative to the root of the module, which is the default
+	dir     string   // relative to the root of the module; default: the root
 	env     []string // added to the environment of this process
-	// tests: the command prints the output of "go test -json"; the flag is added to a plain "go test". The
-	// output is printed as "go test" without -v would, and skipped tests are counted.
+	// If tests is true, the command runs tests and prints the output of "go test -json"; for a plain "go test",
+	// the flag -json is added. The output is printed as "go test" without -v does, and tests are counted.
 	tests bool
-	// beside: the step starts together with the step before it, instead of after it.
+	// If beside is true, the step starts together with the previous step, not after it.
 	beside bool
-	// soft: a failure makes the run incomplete; only CI treats it as failed.
+	// If soft is true, a failure of the step makes the run incomplete; only in CI does the run then fail.
 	soft    bool
-	minutes int // measured, to balance parts
+	minutes int // measured duration, to balance parts
 }
 
 // line returns the step as a command line for a shell.
@@ -56,8 +56,7 @@ type result struct {
 	counts    counts
 }
 
-// run runs a step. It writes the output to out: that of tests when a package has ended, other output line
-// by line.
+// run runs a step. It writes the output of tests to out when a package has ended, and any other output at once.
 func (s step) run(ctx context.Context, out io.Writer) result {
 	args := s.command
 	if s.tests {
@@ -68,7 +67,7 @@ func (s step) run(ctx context.Context, out io.Writer) result {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = s.dir
 	cmd.Env = append(os.Environ(), s.env...)
-	// An interrupt goes to the whole process group, which gets time to clean up.
+	// When ctx ends, the whole process group gets SIGTERM, and a minute to clean up.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = time.Minute
@@ -110,7 +109,7 @@ func output(ctx context.Context, name string, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// lines writes whole lines to w, which several steps share.
+// lines writes only whole lines to w, so that the lines of steps that run together do not mix.
 type lines struct {
 	mu   *sync.Mutex
 	w    io.Writer
@@ -130,7 +129,7 @@ func (l *lines) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// tail remembers the last line that does not come from make itself.
+// tail is a writer that keeps the last line, except messages of make itself.
 type tail struct{ line string }
 
 func (t *tail) Write(p []byte) (int, error) {

@@ -27,32 +27,33 @@ func stepsOf(ctx context.Context, tier string) ([]step, error) {
 	return nil, fmt.Errorf("tier %q: want quick, test, check, e2e or nightly", tier)
 }
 
-// libraries are the modules for applications. They do not depend on the main module. The first three are
-// not adapters.
+// libraries are the modules for applications, which do not depend on the main module. All but the first three are
+// adapters with more dependencies.
 var libraries = []string{"ready", "resilience", "bootconfig",
 	"ready/grpcready", "resilience/grpcresilience", "resilience/otelresilience",
 	"bootconfig/consul", "bootconfig/koanf", "bootconfig/kubernetes", "bootconfig/nacos"}
 
-// example has no tests of its own: test/awesome has them.
+// example is a module without tests; test/awesome tests it.
 const example = "examples/awesome-app/go"
 
-// The first two modules are tested with the race detector. With it, the adapters' dependencies take minutes
-// to build, and in bootconfig the detector itself fails in two of four runs ("tsan_rtl.cpp:346: CHECK
-// failed") for an unknown reason.
+// plainLibraries is the number of libraries that are not adapters. racing is the number of libraries that are
+// tested with the race detector. The dependencies of the adapters would take minutes to build with it, and in
+// bootconfig the detector itself fails in two of four runs ("tsan_rtl.cpp:346: CHECK failed") for an unknown
+// reason.
 const plainLibraries, racing = 3, 2
 
-// waiting lists the suites that mostly wait: for the kernel, and for programs to start and to end. They run
-// beside suites that need the processors.
+// waiting lists the suites that mostly wait for the kernel, and for programs to start and to end. They run
+// together with suites that need the processors.
 var waiting = []string{"test/awesome", "test/mesh", "test/netns", "test/ready"}
 
 // clustered lists the packages of the tier e2e.
 var clustered = []string{"test/cluster", "test/e2e", "test/kube"}
 
-// quick runs without "-count=1": the go command reruns only packages that changed, or that depend on a
-// change. The programs of bench/ depend on everything. Nothing depends on the programs of build/, and their
-// dependencies and those of a library's adapters take minutes to compile. So these run only if they, or the
-// library, have uncommitted changes. The tested packages are compiled first, because tests that build
-// commands would compile them at the same time.
+// quick returns the steps of the unit tests. They run without "-count=1", so the go command runs only tests of
+// packages that changed or depend on a change. Three groups of packages are omitted because they take minutes to
+// compile: bench/, whose programs depend on everything; build/ if it has no uncommitted changes; and the adapters
+// of a library that has none. The tested packages are compiled first, because otherwise tests that build commands
+// would compile them at the same time.
 func quick(ctx context.Context) ([]step, error) {
 	all, err := packages(ctx, "./...")
 	if err != nil {
@@ -88,8 +89,8 @@ func changed(ctx context.Context, dir string) (bool, error) {
 	return out != "", err
 }
 
-// test runs each package once: with the race detector if the package's own code shares memory between
-// goroutines, and otherwise without, which is five times as fast.
+// test returns the steps that run the tests of each package once. Packages whose code shares memory between
+// goroutines are tested with the race detector, the others without it, which is five times as fast.
 func test(ctx context.Context) ([]step, error) {
 	all, err := packages(ctx, "./...")
 	if err != nil {
@@ -110,7 +111,7 @@ func test(ctx context.Context) ([]step, error) {
 	suites := slices.DeleteFunc(all.suites, func(p string) bool {
 		return within(p, waiting) || within(p, clustered) || p == module+"test/agent"
 	})
-	// The first package of the race pass takes longest, and also builds the commands with the detector.
+	// test/agent comes first, because it takes longest, and also builds the commands with the race detector.
 	race := goTest("race", append([]string{module + "test/agent"}, raced...), "-race", "-count=1", "-p", "3")
 	race.env = []string{"CGO_ENABLED=1"}
 	wait := goTest("waiting", full(waiting), "-count=1", "-p", "2")
@@ -133,7 +134,7 @@ func test(ctx context.Context) ([]step, error) {
 	return steps, nil
 }
 
-// check inspects the code without running it.
+// check returns the steps that check the code without running it.
 func check() []step {
 	const staticcheck = "go tool -modfile=%sbuild/tools/go.mod staticcheck ./..."
 	steps := []step{
@@ -158,18 +159,19 @@ func check() []step {
 	return steps
 }
 
-// e2e starts a cluster for each container runtime, which the suites share.
+// e2e returns the steps of the suites in clusters. Each step after the first starts a cluster with another
+// container runtime.
 func e2e() []step {
-	own := goTest("cluster", full([]string{"test/cluster"}), "-count=1") // checks for remains of a cluster on the machine
+	own := goTest("cluster", full([]string{"test/cluster"}), "-count=1") // runs alone, because it checks that a cluster leaves nothing on the machine
 	own.env = []string{"OUTRIDER_E2E=1"}
-	// The node's plugins are killed and restarted, and the node is rebooted, while pods need them.
+	// Tests of this step kill and restart the node's plugins, and reboot the node, while pods need them.
 	node := inCluster("kube and node", "containerd-2", "./test/kube", "-run 'TestOrder/(default|native|hold)$|TestNode|TestRuntimeRestarts' ./test/e2e")
 	node.beside = true
 	return []step{own, inCluster("pods", "containerd", "./test/e2e"), node}
 }
 
-// inCluster runs suites one after the other in a new cluster. Both install a control plane, so they cannot
-// use it at the same time.
+// inCluster returns a step that runs suites in a new cluster, one after the other, because each of them installs
+// a control plane.
 func inCluster(name, runtime string, suites ...string) step {
 	script := "status=0"
 	for _, suite := range suites {
@@ -179,20 +181,21 @@ func inCluster(name, runtime string, suites ...string) step {
 		" --apis certificates.k8s.io/v1beta1/clustertrustbundles --runtime "+runtime+" -- sh -c"), script+"; exit $status")}
 }
 
-// nightly runs everything once: the tests without samples, the tests that take too long for every change,
-// and the tests with many pods. Parts take about the same time, based on estimates for two processors.
+// nightly returns the steps that run everything once: the tests with all cases instead of a sample, the tests
+// that take too long for every change, and the tests with many pods. The minutes are estimates for two
+// processors, to balance parts.
 func nightly(ctx context.Context) ([]step, error) {
 	steps, err := test(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if i := slices.IndexFunc(steps, func(s step) bool { return s.name == "suites" }); i >= 0 { // make attack runs the long form
+	if i := slices.IndexFunc(steps, func(s step) bool { return s.name == "suites" }); i >= 0 { // the step attack runs these tests in their long form
 		steps[i].command = slices.DeleteFunc(steps[i].command, func(p string) bool { return p == module+"test/attack" })
 	}
 	node := inCluster("kube and node", "containerd-2", "./test/kube", "-skip 'TestRollouts|UnderLoad' ./test/e2e")
 	young := inCluster("pods v1.36", "containerd-2", "-run 'TestOrder|TestGraph|TestEnds|TestTheProxyIsLate|TestFaults|TestNode' ./test/e2e")
 	young.env = append(young.env, "KUBE=v1.36")
-	const calls = "OUTRIDER_CALLS=2000" // for each of the five strategies
+	const calls = "OUTRIDER_CALLS=2000" // number of calls for each of the five strategies
 	pods := e2e()[:2]
 	pods[1].env, node.env = append(pods[1].env, calls), append(node.env, calls)
 	steps = slices.Concat(steps, []step{
@@ -220,8 +223,8 @@ func makes(target string) step {
 
 const module = "outrider.dev/"
 
-// goTest returns a step that runs "go test" on packages. It skips vet, which the tier check runs once, and
-// the debugging information, which nothing reads and which takes a third of the linking time.
+// goTest returns a step that runs "go test" on packages. It runs without vet, which the tier check runs once, and
+// links without debugging information, which would take a third of the linking time.
 func goTest(name string, packages []string, flags ...string) step {
 	return step{name: name, tests: true, command: slices.Concat(words("go test -vet=off -ldflags=-w -timeout 30m"), flags, packages)}
 }
@@ -244,7 +247,7 @@ func within(pkg string, paths []string) bool {
 	return slices.ContainsFunc(full(paths), func(p string) bool { return pkg == p || strings.HasPrefix(pkg, p+"/") })
 }
 
-// A set lists the packages that have tests.
+// A set is the set of all packages that have tests.
 type set struct {
 	units  []string
 	suites []string // packages below test/, which use real programs
@@ -266,12 +269,11 @@ func packages(ctx context.Context, pattern string) (set, error) {
 	return s, nil
 }
 
-// sharing matches a file that shares memory between goroutines.
+// sharing matches files that probably share memory between goroutines.
 var sharing = regexp.MustCompile(`(?m)^\s*go [a-z(]|"sync"|"sync/atomic"|"net/http"|"google.golang.org/grpc"`)
 
-// concurrent reports whether a package's own code shares memory between goroutines: only there can the race
-// detector find anything. Packages that run only on a person's machine, as commands or in builds, are
-// excluded.
+// concurrent reports whether the race detector may find something in a package, because its code shares memory
+// between goroutines. It is false for packages that run only on a user's machine or in builds.
 func concurrent(pkg string) (bool, error) {
 	dir := strings.TrimPrefix(pkg, module)
 	if !slices.Contains([]string{"startup", "cmd/outrider-agent", "cmd/outriderd"}, dir) && !strings.HasPrefix(dir, "internal/") {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// record is the output of "go test -json" for a package with a test of each kind.
+// record is the output of "go test -json" for a package with tests that pass, fail, and are skipped.
 const record = `{"Action":"start","Package":"p"}
 {"Action":"run","Package":"p","Test":"TestGood"}
 {"Action":"output","Package":"p","Test":"TestGood","Output":"=== RUN   TestGood\n"}
@@ -56,7 +56,7 @@ func TestEventsAreToldAsGoTestDoes(t *testing.T) {
 	}
 }
 
-// runs runs steps and returns the exit status and the output.
+// runs runs steps with a report, and returns the exit status and the output.
 func runs(t *testing.T, steps ...step) (int, string) {
 	t.Helper()
 	t.Setenv("OUTRIDER_TIMES", filepath.Join(t.TempDir(), "times")) // instead of CI's file
@@ -125,7 +125,7 @@ func TestPartsHaveEachStepOnce(t *testing.T) {
 			t.Errorf("a part without what it needs: %v", part)
 		}
 	}
-	for part, beside := range map[string]bool{"1/1": true, "3/3": false} { // in the last part b comes without a
+	for part, beside := range map[string]bool{"1/1": true, "3/3": false} { // the last part has b without a
 		got, err := selected(slices.Clone(needed), part)
 		if i := slices.IndexFunc(got, func(s step) bool { return s.name == "b" }); err != nil || i < 0 || got[i].beside != beside {
 			t.Errorf("part %s: b stands beside the step before it: %t; want %t: %+v, %v", part, !beside, beside, got, err)

@@ -19,7 +19,8 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
 
-// run is main without the process. It returns the exit status: 0 built, 1 not, 2 usage.
+// run builds the commands and returns the exit status: 0 if they are built, 1 if that fails, 2 for wrong
+// arguments.
 func run(args []string, stderr io.Writer) int {
 	if len(args) == 0 {
 		fmt.Fprintln(stderr, "usage: go run ./build/commands/cmd FOLDER [GOOS/GOARCH [COMMAND...]]")
