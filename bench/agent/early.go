@@ -13,8 +13,9 @@ import (
 	"outrider.dev/test/process"
 )
 
-// greeter is a server without a proxy, so that only one Envoy is measured. Its port's name declares
-// that the server speaks first, so no proxy waits for bytes to inspect.
+// greeter is the Service of a server without a proxy, so that only the caller's Envoy is measured. The name of
+// its port declares a protocol in which the server speaks first, so the proxy does not wait for bytes of the
+// client.
 const greeter = `apiVersion: v1
 kind: Service
 metadata: {name: greeter, namespace: %[1]s}
@@ -28,7 +29,7 @@ ports: [{name: mysql, port: 91}]
 endpoints: [{addresses: [%[2]s]}]
 `
 
-// A caller is a pod that calls the greeter.
+// A caller is a pod that makes connections to the greeter.
 type caller struct {
 	*harness.Pod
 	token []byte
@@ -51,8 +52,8 @@ func newCaller(w *harness.World) *caller {
 	return &caller{p, token}
 }
 
-// hold starts an agent whose Envoy has no configuration yet: without a token it gets no
-// certificate.
+// hold starts an agent whose Envoy gets no configuration until release is called: without a token the agent
+// cannot get a certificate.
 func (c *caller) hold() *harness.Agent {
 	for _, path := range []string{c.Token, filepath.Join(c.Dir, "work", "certs")} {
 		if err := os.RemoveAll(path); err != nil {
@@ -71,10 +72,10 @@ func (c *caller) release() {
 	}
 }
 
-// end kills the agent, and waits for its Envoy: the next one needs its ports.
+// end kills the agent, and waits until its Envoy has ended, because the next agent needs the ports.
 func (c *caller) end(a *harness.Agent) { process.AwaitEnd(c.World.T, endOf(a)) }
 
-// early makes connections before Envoy is ready, and then the same number to the ready Envoy.
+// early measures size connections that are made before Envoy is ready, and then as many with a ready Envoy.
 func early(t *figures.Table, c *caller, size int) {
 	waited, atOnce := fmt.Sprintf("%d early connections", size), fmt.Sprintf("%d at once, Envoy ready", size)
 	a := c.hold()
@@ -87,7 +88,7 @@ func early(t *figures.Table, c *caller, size int) {
 	a.Ready()
 	status, _ := a.Status()
 	answers(t, waited, atOnce, status.Since, calls)
-	spent.since(t, waited, a) // includes the rest of the start
+	spent.since(t, waited, a) // includes the rest of Envoy's start
 
 	time.Sleep(300 * time.Millisecond)
 	spent = spentBy(a)
@@ -96,7 +97,8 @@ func early(t *figures.Table, c *caller, size int) {
 	spent.since(t, atOnce, a)
 }
 
-// answers adds a row with the time from an event to each call's first byte, in milliseconds.
+// answers adds rows with the time from since to the first byte of a call, in milliseconds: first, median, p99 and
+// last.
 func answers(t *figures.Table, title, baseline string, since time.Time, calls []harness.Call) {
 	var list []float64
 	for _, call := range calls {
@@ -114,7 +116,8 @@ func answers(t *figures.Table, title, baseline string, since time.Time, calls []
 	t.Add(title, "lost", float64(len(calls)-len(list)), "")
 }
 
-// handOver makes calls at a steady rate while Envoy takes over, and then for the same time again.
+// handOver measures calls at a steady rate while Envoy takes over from the agent, and then for the same time
+// without a hand-over.
 func handOver(t *figures.Table, c *caller, rate float64, d time.Duration) {
 	// Stay below the standby's connection limit, which a slow machine would reach otherwise.
 	pace := harness.Pace{Rate: rate, Limit: 2000}
@@ -135,7 +138,8 @@ func handOver(t *figures.Table, c *caller, rate float64, d time.Duration) {
 	spent.since(t, after, a)
 }
 
-// stream adds a row with the calls that were answered per second since an event.
+// stream adds rows with the number of calls that were answered per second after since, and with lost and slow
+// calls.
 func stream(t *figures.Table, title, baseline string, since time.Time, calls []harness.Call) {
 	lost, slowest, last, answered := 0, time.Duration(0), since, 0
 	for _, call := range calls {
@@ -157,7 +161,8 @@ func stream(t *figures.Table, title, baseline string, since time.Time, calls []h
 	t.Add(title, "slowest", slowest.Seconds()*1e3, baseline)
 }
 
-// processorTime is the time used by the agent, by Envoy, and by the callers with their server.
+// processorTime is the processor time of the agent, of Envoy, and of this process, which makes and answers the
+// calls.
 type processorTime [3]time.Duration
 
 func spentBy(a *harness.Agent) processorTime {

@@ -1,8 +1,8 @@
-// Command agent measures a proxy's start in a pod's network namespace, with a control plane of a few or
-// of many services: from the agent's exec until its readiness port answers 200. The baseline, in the
-// same run, is Envoy alone with a static listener. The command also compares connections made before
-// Envoy was ready with the same number made afterwards, and new connections during Envoy's hand-over
-// with those when nothing changes. It never fails because of a measured time.
+// Command agent measures the start of a proxy in a pod's network namespace, in meshes of several sizes: the time
+// from the agent's exec until its readiness port answers 200. The baseline, in the same run, is Envoy alone with
+// a static listener. The command also compares connections that are made before Envoy is ready with connections
+// to a ready Envoy, and new connections during the hand-over from the agent to Envoy with those afterwards. It
+// never fails because of a measured time.
 //
 //	go run ./bench/agent -n 12
 package main
@@ -74,12 +74,12 @@ func (o options) measure(stdout io.Writer) error {
 	return t.Print(stdout, "of Envoy alone")
 }
 
-// inWorld calls f with a new world, and cleans it up.
+// inWorld calls f with a new world, cleans it up, and returns the errors that f reported.
 func inWorld(f func(*harness.World)) error {
 	return tb.Run(func(t testing.TB) { f(harness.New(t)) })
 }
 
-// standby measures the hand-over from the agent to Envoy.
+// standby measures early connections and the hand-over from the agent to Envoy, n times.
 func standby(t *figures.Table, c *caller, sizes []int, n int, rate float64) {
 	for i := range n {
 		for _, size := range sizes {

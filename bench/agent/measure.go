@@ -14,8 +14,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// phases are the journal entries that mark a start's progress, in order. why is a part of the entry's
-// reason.
+// phases are the entries of the agent's journal that mark the progress of a start, in order. why is a part of the
+// entry's reason.
 var phases = []struct{ title, name, why string }{
 	{"Envoy's exec", "proxy starting", ""},
 	{"certificate", "certificate have", ""},
@@ -26,8 +26,8 @@ var phases = []struct{ title, name, why string }{
 
 const megabyte = 1 << 20
 
-// measure starts a proxy n times in each way. The ways take turns, so that other load on the machine
-// affects all of them.
+// measure starts Envoy alone and an agent with Envoy, n times each. They alternate, so that other load on the
+// machine affects both.
 func measure(t *figures.Table, w *harness.World, services, n int) {
 	w.Fill(services)
 	w.Serve()
@@ -52,7 +52,7 @@ func start(t *figures.Table, p *harness.Pod, title, alone string, counts bool) {
 	}
 	begin := time.Now()
 	a := p.Agent()
-	defer func() { process.AwaitEnd(p.World.T, endOf(a)) }() // also after the warm-up: the next agent needs its ports
+	defer func() { process.AwaitEnd(p.World.T, endOf(a)) }() // also after the warm-up, because the next agent needs the ports
 	ready := readyAt(p, a.Process, "127.0.0.1:15021", "/healthz/ready?wait=60s")
 	if !counts {
 		return
@@ -80,8 +80,8 @@ func endOf(a *harness.Agent) (envoy int) {
 	return envoy
 }
 
-// readyAt sends requests in the pod's namespace until the answer is 200, and returns the time of that
-// answer.
+// readyAt sends requests from the pod's namespace until the answer is 200, and returns the time of that answer.
+// It ends the benchmark after a minute.
 func readyAt(p *harness.Pod, server *process.Process, address, path string) (at time.Time) {
 	p.Do(func() {
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -104,7 +104,7 @@ func readyAt(p *harness.Pod, server *process.Process, address, path string) (at 
 	return at
 }
 
-// static configures an Envoy without a control plane that answers on one port.
+// static is the configuration of an Envoy without a control plane, which answers requests on one port.
 const static = `{"admin": {"address": {"socket_address": {"address": "127.0.0.1", "port_value": 15000}}},
 "static_resources": {"listeners": [{"address": {"socket_address": {"address": "0.0.0.0", "port_value": 15001}}, "filter_chains": [{"filters": [
 {"name": "hcm", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
@@ -119,8 +119,8 @@ func startEnvoy(w *harness.World, p *harness.Pod) time.Duration {
 	return readyAt(p, e, "127.0.0.1:15000", "/ready").Sub(begin)
 }
 
-// rest measures an idle proxy, n times for d. The kernel counts processor time in hundredths of a
-// second.
+// rest measures processor time and memory of an idle proxy, n times, each for the time d. d must be long, because
+// the kernel counts processor time in hundredths of a second.
 func rest(t *figures.Table, w *harness.World, n int, d time.Duration) {
 	p := w.Pod("idle")
 	a := p.Agent()

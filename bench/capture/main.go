@@ -1,8 +1,8 @@
-// Command capture compares "outrider-agent capture", with lists of several lengths, with rules written
-// by hand and the programs that load them: wall time, processor time, and the number of rules and set
-// elements in the kernel. It also measures connections that these lists capture, and parked ones. In
-// each round every way runs once, in random order, in a network namespace of its own. The command never
-// fails because of a measured time.
+// Command capture compares "outrider-agent capture" with the programs that load hand-written rules with the same
+// result, for port and range lists of several lengths. It measures wall time, processor time, and the number of
+// rules and set elements in the kernel. It also measures captured and parked connections. In each round every
+// case runs once, in random order, each in a new network namespace. The command never fails because of a measured
+// time.
 //
 //	go run ./bench/capture -n 25
 //	go run ./bench/capture -entries 0,10000 -agent ./outrider-agent
@@ -79,7 +79,7 @@ func measure(n int, entries []int, agent string, stdout io.Writer) error {
 	return err
 }
 
-// note explains the table.
+// note is the text below the table.
 const note = `
 Each of %d runs is in a fresh network namespace with IPv4 and IPv6. Times are milliseconds from fork to exit; CPU
 includes the processes that a command starts. Rules and elements of sets are what the kernel lists afterwards.
@@ -92,7 +92,7 @@ of its socket waits until the kernel has freed what was deleted (RCU). Comments 
 measured. capture looks first, and deletes only what is there.
 `
 
-// table prints one row for each way.
+// table prints one row for each benchmark case.
 func table(stdout io.Writer, n int, ways []*way) error {
 	out := tabwriter.NewWriter(stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	for i, w := range ways {

@@ -8,7 +8,7 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// The rules by hand load and capture the measured connections, and every way has its row.
+// The hand-written rules can be loaded and capture the measured connections, and every case has a row.
 func TestRunMeasuresEveryWay(t *testing.T) {
 	ns.RequireRoot(t)
 	var out bytes.Buffer

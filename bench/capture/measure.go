@@ -21,8 +21,8 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// pod creates a network namespace like a pod's, with IPv4 and IPv6. Nothing answers at the other
-// end.
+// pod returns a network namespace like that of a pod, with IPv4 and IPv6. The node at the other end of its link
+// answers nothing.
 func pod(t testing.TB) *ns.Namespace {
 	pod, node := ns.New(t), ns.Empty(t)
 	ns.Connect(pod, "eth0", []netip.Prefix{netip.MustParsePrefix("10.9.0.2/24"), netip.MustParsePrefix("fd09::2/64")}, node, "pod0", nil)
@@ -48,7 +48,8 @@ func execute(commands ...[]string) (wall, cpu time.Duration, err error) {
 
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// run measures a way once. The first run finds out whether the way works here, and counts its rules.
+// run runs a benchmark case once. The first run finds out whether the case works on this machine, and counts the
+// rules; later ones record the times.
 func (w *way) run(first bool) error {
 	if w.cannot != nil {
 		return nil
@@ -113,14 +114,14 @@ func count() (rules, elements int, err error) {
 			}
 		}
 	}
-	// nft does not list legacy rules. A program that is not installed has written none.
+	// The nftables API does not list legacy rules. lines returns 0 for a program that is not installed.
 	for _, program := range []string{"iptables-legacy-save", "ip6tables-legacy-save"} {
 		rules += lines(program, "-A ")
 	}
 	return rules, elements + lines("ipset", "add ", "save"), nil
 }
 
-// lines counts the lines of a program's output that begin with a prefix.
+// lines returns the number of lines of a program's output that begin with a prefix.
 func lines(program, prefix string, args ...string) (n int) {
 	out, _ := exec.Command(program, args...).Output()
 	for line := range bytes.Lines(out) {
@@ -131,11 +132,11 @@ func lines(program, prefix string, args ...string) (n int) {
 	return n
 }
 
-// each is the number of connections of a round that are measured together.
+// each is the number of connections that are measured together in one round.
 const each = 200
 
-// connections measures captured connections with the shortest and with the longest lists, neither of
-// which contains their destination, and parked connections.
+// connections measures captured connections, with the shortest and with the longest lists, and parked
+// connections. The destination is in none of the lists.
 func connections(ways []*way, agent string, n int) (*figures.Table, error) {
 	t := &figures.Table{}
 	least, most := ways[len(ways)-1].entries, 0
@@ -188,8 +189,9 @@ func connections(ways []*way, agent string, n int) (*figures.Table, error) {
 	return t, err
 }
 
-// parked lists the cases of a parked connection to the outbound port. The caller's kernel retries once
-// a second at first, so the caller waits up to a second longer than necessary.
+// parked lists the cases of connections that are parked at the outbound port. While a connection is parked, the
+// caller's kernel repeats the SYN once a second at first, so the caller waits up to a second longer than
+// necessary.
 var parked = []struct {
 	title string
 	flags []string
@@ -202,8 +204,8 @@ var parked = []struct {
 			connect(t, p, 1, nil)
 			end = time.Now()
 		})
-		// The kernel retries in steps of a second: after a fixed delay, each run would hit the same
-		// phase of a step.
+		// The delay is random, because the kernel repeats the SYN every second: after a fixed delay, each run
+		// would measure the same part of that second.
 		time.Sleep(100*time.Millisecond + rand.N(2400*time.Millisecond))
 		start := time.Now()
 		defer serve(t, p)()
@@ -241,8 +243,8 @@ func serve(t testing.TB, p *ns.Namespace) (stop func() error) {
 	return l.Close
 }
 
-// connect makes connections of an app to a service, one after another, and expects each to end with the
-// error want.
+// connect makes n connections from an app to a service, one after another, and returns the time for all. Each
+// must return the error want.
 func connect(t testing.TB, p *ns.Namespace, n int, want error) (took time.Duration) {
 	p.As(1000, 1000, func() {
 		start := time.Now()

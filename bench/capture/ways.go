@@ -16,22 +16,22 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A way writes the rules of one backend, with lists of a given length.
+// A way is a benchmark case: commands that write the rules of one backend, for lists of one length.
 type way struct {
 	*group
 	entries  int
 	name     string
-	before   [][]string // not measured
+	before   [][]string // run first, not measured
 	commands [][]string
-	connects string // its name in the table of connections; empty: not measured there
+	connects string // the name in the table of connections; empty if its connections are not measured
 
 	cannot          error
 	times           [2]figures.Row // wall and CPU, in milliseconds
 	rules, elements int
 }
 
-// A group holds the ways of one backend with one length of lists, and the rules by hand that they are
-// compared with.
+// A group holds the benchmark cases of one backend for one list length, and the hand-written rules that are their
+// baseline.
 type group struct {
 	backend string
 	bases   []base
@@ -42,33 +42,33 @@ type base struct {
 	*way
 }
 
-// rules contains the rules by hand: the rules of capture without its comments and the rules of its
-// proof, as short as each program allows.
+// rules contains the templates of the hand-written rules. They are the rules of capture, without comments and
+// without the rules of the proof, as short as each program allows.
 //
 //go:embed rules
 var rules embed.FS
 
 var templates = template.Must(template.ParseFS(rules, "rules/*"))
 
-// A kit makes the ways for lists of one length.
+// A kit creates the benchmark cases, for lists of one length at a time.
 type kit struct {
 	dir, agent    string
 	ports, ranges []string
-	ipset         bool // the program is installed and the kernel supports it
+	ipset         bool // ipset is installed and the kernel supports it
 	group         *group
 	ways          []*way
 	files         int
 	err           error
 }
 
-// waysOf returns all ways, grouped by backend.
+// waysOf returns all benchmark cases, sorted by backend.
 func waysOf(dir, agent string, ipset bool, entries []int) ([]*way, error) {
 	k := &kit{dir: dir, agent: agent, group: &group{backend: "no rules"}, ipset: ipset}
 	k.add("an empty process", []string{"true"})
 	k.add("outrider-agent version", []string{agent, "version"})
 	for _, n := range entries {
 		k.ports, k.ranges = nil, nil
-		for i := range n { // no two are adjacent, so they cannot be merged
+		for i := range n { // the entries are not adjacent, so they cannot be merged to ranges
 			k.ports = append(k.ports, fmt.Sprint(30000+2*i))
 			k.ranges = append(k.ranges, fmt.Sprintf("1.%d.%d.1", i>>8, i&255))
 		}
@@ -98,18 +98,18 @@ func (k *kit) add(name string, commands ...[]string) *way {
 	return w
 }
 
-// capture returns a command line of capture with the lists.
+// capture returns a command line of "outrider-agent capture" with the lists.
 func (k *kit) capture(flags ...string) []string {
 	return append([]string{k.agent, "capture", "-i", "*", "-b", "*", "-o", strings.Join(k.ports, ","), "-x", strings.Join(k.ranges, ",")}, flags...)
 }
 
-// captures adds capture both without and with its proof.
+// captures adds two cases: "outrider-agent capture" without and with its proof.
 func (k *kit) captures(flags ...string) {
 	k.add("capture --proof=false", k.capture(append(flags, "--proof=false")...))
 	k.add("capture", k.capture(flags...)).connects = "capture"
 }
 
-// file writes a file and returns its path.
+// file writes a new file and returns its path. It records err, and the error of writing, in k.err.
 func (k *kit) file(text []byte, err error) string {
 	k.files++
 	path := filepath.Join(k.dir, fmt.Sprint(k.files))
@@ -121,7 +121,7 @@ func (k *kit) lines(lines ...string) string {
 	return k.file([]byte(strings.Join(lines, "\n")+"\n"), nil)
 }
 
-// byHand renders a template of the folder rules and returns the path of the result.
+// byHand executes a template of hand-written rules and returns the path of the resulting file.
 func (k *kit) byHand(name string, data any) string {
 	var out bytes.Buffer
 	err := templates.ExecuteTemplate(&out, name, data)
@@ -134,7 +134,7 @@ var (
 	addSixSource = []string{"ip", "addr", "add", "::6/128", "dev", "lo"}
 )
 
-// nftables adds the ways of a mode, and returns the first.
+// nftables adds the cases with nftables for a mode, REDIRECT or TPROXY. It returns the first, the shortest rules.
 func (k *kit) nftables(mode string) *way {
 	k.group = &group{backend: "nftables, " + mode}
 	nft := func(replace bool, counter string) []string {
@@ -164,13 +164,13 @@ func (k *kit) nftables(mode string) *way {
 	return alone
 }
 
-// iptables adds the ways of a variant. A long list becomes a set of ipset where that is available;
-// otherwise every 15 ports take a rule (multiport), and every range takes one.
+// iptables adds the cases with iptables for a variant, nft or legacy. Lists become sets if ipset is available.
+// Otherwise there is a rule for every 15 ports (multiport) and for every range.
 func (k *kit) iptables(variant string, nft *way) {
 	k.group = &group{backend: "iptables-" + variant}
 	same := k.add("restore, same result")
 	same.connects = "by hand"
-	var ports, ranges []string // the matches of the rules
+	var ports, ranges []string // the match of each rule
 	if len(k.ports) > 0 && k.ipset {
 		same.name = "ipset, " + same.name
 		ports, ranges = []string{"-m set --match-set ports dst"}, []string{"-m set --match-set ranges dst"}

@@ -1,12 +1,12 @@
-// Command cluster measures on a real kubelet how long each way to start a pod takes: from the request
-// that creates the pod to the application's first instruction, and to its first successful call, which
-// goes through the proxy if the pod has one. The ways take turns, one pod at a time; one of them is a
-// pod without a mesh.
+// Command cluster measures on a real kubelet the start of a pod with each variant of the mesh's settings: the
+// time from the request that creates the pod to the application's first instruction, and to its first successful
+// call, which goes through the proxy if the pod has one. One variant is a pod without a mesh. There is one pod at
+// a time, and the variants alternate.
 //
 //	go run ./bench/cluster [-n 20] [-kube v1.34] [-runtime containerd] [-ways REGEX]
 //
-// With -runtime containerd-2 it includes the ways that use the node's plugins. With -probes 300 it
-// measures the cost of a liveness probe for 300 seconds instead.
+// With -runtime containerd-2 it includes the variants that use the node's plugins. With -probes 300 it instead
+// measures the processor time of liveness probes, for 300 seconds.
 package main
 
 import (
@@ -23,12 +23,12 @@ import (
 	"outrider.dev/test/e2e/world"
 )
 
-// A way is one way to start a pod.
+// A way is a variant: a pod with the annotations that determine how it starts.
 type way struct {
 	name        string
 	namespace   string
 	annotations map[string]string
-	byNode      bool // only on nodes with the plugins
+	byNode      bool // needs a node with the plugins
 	appFirst    bool // the pod lists the application before the proxy
 }
 
@@ -81,7 +81,8 @@ func main() {
 	}
 }
 
-// times are the measurements of one way.
+// times are the measurements of one variant: until the first container, the first instruction, and the first
+// call.
 type times struct{ container, first, called []time.Duration }
 
 func measure(ctx context.Context, root string, n, probes int, only *regexp.Regexp) error {
@@ -147,8 +148,7 @@ func one(ctx context.Context, w *world.World, way way, name string, took *times)
 	return p.Until(ctx, "gone", func() bool { _, there := p.Status(); return !there })
 }
 
-// firstContainer returns how long the kubelet took to start the pod's first container: the proxy, or
-// the application if there is no proxy.
+// firstContainer returns the time from began to the start of the pod's first container.
 func firstContainer(p *world.Pod, began time.Time) time.Duration {
 	for _, e := range p.Timeline() {
 		if e.Container != "" {

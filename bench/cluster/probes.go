@@ -14,7 +14,7 @@ import (
 	"outrider.dev/test/e2e/world"
 )
 
-// A probing is a pod whose liveness probe runs once a second.
+// A probing is a variant whose liveness probe is measured. The probe runs once a second.
 type probing struct {
 	way
 	delay int32 // initial delay of the probe, in seconds
@@ -27,9 +27,9 @@ var probings = []probing{
 	{way: way{name: "gate, outrider-agent held", namespace: "shop", annotations: map[string]string{"outrider.dev/start": "gate", "status.sidecar.istio.io/port": "0"}}, delay: 1},
 }
 
-// measureProbes prints the processor time that one liveness probe costs in the pod and in its shim,
-// which starts the processes of exec probes: the difference between a pod with the probe and one
-// without, both running for that many seconds.
+// measureProbes prints the processor time that one liveness probe costs, in the pod and in its containerd shim,
+// which starts the processes of exec probes. The cost is the difference between a pod with the probe and one
+// without it, over the given number of seconds.
 func measureProbes(ctx context.Context, w *world.World, seconds int) error {
 	var pods []*world.Pod
 	for i, p := range probings {
@@ -58,7 +58,7 @@ func measureProbes(ctx context.Context, w *world.World, seconds int) error {
 			return err
 		}
 	}
-	time.Sleep(10 * time.Second) // until the start no longer costs processor time
+	time.Sleep(10 * time.Second) // wait until the start no longer costs processor time
 	before, err := used(pods)
 	if err != nil {
 		return err
@@ -83,7 +83,7 @@ func measureProbes(ctx context.Context, w *world.World, seconds int) error {
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// used returns the processor time that each pod has used so far.
+// used returns the processor time that each pod, including its shim, has used so far.
 func used(pods []*world.Pod) (out []time.Duration, err error) {
 	files, err := filepath.Glob("/proc/[0-9]*/stat")
 	if err != nil {
@@ -91,7 +91,7 @@ func used(pods []*world.Pod) (out []time.Duration, err error) {
 	}
 	took, parents := map[int]time.Duration{}, map[int]int{}
 	for _, file := range files {
-		text, _ := os.ReadFile(file) // the process may have ended
+		text, _ := os.ReadFile(file) // ignore the error: the process may have ended
 		// See proc_pid_stat(5): the fields after the name in parentheses begin with field 3.
 		fields := strings.Fields(string(text[bytes.LastIndexByte(text, ')')+1:]))
 		pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(file)))

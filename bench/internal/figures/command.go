@@ -8,8 +8,9 @@ import (
 	_ "outrider.dev/test/process" // ends a bench together with the "go run" that started it
 )
 
-// Main parses the flags of the process and runs measure. The named integer flags must be 1 or more. The
-// process exits with status 1 if measure fails, and with 2 if the arguments are unusable.
+// Main parses the flags of the process and runs measure. The integer flags named in positive must be 1 or more.
+// The process exits with status 1 if an argument is invalid or measure fails, and with 2 if package flag cannot
+// parse the flags.
 func Main(measure func() error, positive ...string) {
 	flag.Parse()
 	err := check(positive)

@@ -1,5 +1,5 @@
-// Package figures contains the parts that the programs below bench share: their flags and exit status,
-// a table of figures, and the load of the machine.
+// Package figures contains the parts that the benchmark programs share: flags and exit status, a table of
+// measured values, and the load of the machine.
 package figures
 
 import (
@@ -12,13 +12,13 @@ import (
 	"text/tabwriter"
 )
 
-// A Table collects figures. Its rows keep the order in which they were added first.
+// A Table collects measured values. Rows keep the order in which they were added.
 type Table struct{ Rows []*Row }
 
-// A Row holds the values of one figure.
+// A Row holds all measured values of one quantity.
 type Row struct {
 	Title, What string
-	Baseline    string // title of the row to compare with, which has the same What
+	Baseline    string // Title of the row to compare with, which has the same What
 	Values      []float64
 }
 
@@ -41,7 +41,7 @@ func (t *Table) Add(title, what string, value float64, baseline string) {
 	r.Values = append(r.Values, value)
 }
 
-// Median sorts the values and returns the one in the middle.
+// Median sorts the values and returns the middle one, or the higher of the two. There must be a value.
 func (r *Row) Median() float64 {
 	slices.Sort(r.Values)
 	return r.Values[len(r.Values)/2]
@@ -77,7 +77,7 @@ func (t *Table) Print(w io.Writer, ratio string) error {
 	return out.Flush()
 }
 
-// figure shows small values with two decimal places, and others with one.
+// figure formats a value below 10 with two decimal places, and others with one.
 func figure(x float64) string {
 	if x < 10 {
 		return fmt.Sprintf("%.2f", x)
@@ -85,7 +85,7 @@ func figure(x float64) string {
 	return fmt.Sprintf("%.1f", x)
 }
 
-// Load returns the load averages of 1, 5 and 15 minutes.
+// Load returns the load averages of 1, 5 and 15 minutes as text, or "unknown".
 func Load() string {
 	raw, err := os.ReadFile("/proc/loadavg")
 	f := strings.Fields(string(raw))
@@ -95,7 +95,7 @@ func Load() string {
 	return strings.Join(f[:3], " ")
 }
 
-// Numbers parses the comma-separated list of a flag.
+// Numbers parses the comma-separated list of a flag. Each number must be from least to most.
 func Numbers(name, list string, least, most int) (out []int, err error) {
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(text)

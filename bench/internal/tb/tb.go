@@ -1,4 +1,4 @@
-// Package tb lets a program use helpers that are written for tests.
+// Package tb lets a program that is not a test call helpers that need a testing.TB.
 package tb
 
 import (
@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A keeper is a testing.TB outside of a test: it runs the cleanups and keeps the errors.
+// A keeper is a testing.TB outside of a test. It collects errors and the functions of Cleanup, which [Run] calls.
 type keeper struct {
 	testing.TB // nil; the helpers use only the methods below
 	mu         sync.Mutex
@@ -41,7 +41,8 @@ func (k *keeper) err() error {
 	return errors.Join(k.errs...)
 }
 
-// Run calls f, then its cleanups in reverse order, and returns its errors. A fatal error ends f.
+// Run calls f, then its cleanups in reverse order, and returns the errors that f reported. Fatal, FailNow and
+// Skip end f.
 func Run(f func(testing.TB)) error {
 	k := &keeper{}
 	done := make(chan struct{})
