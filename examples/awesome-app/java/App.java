@@ -12,13 +12,13 @@ import java.util.concurrent.Executors;
 import java.util.function.Supplier;
 
 /**
- * awesome-app without the way in which it gets its log settings: it logs, and serves. ../README.md
- * has the contract of all languages.
+ * The parts of awesome-app that do not fetch settings: it logs, and serves. ../README.md describes
+ * the behaviour in all languages.
  */
 final class App {
   enum Level { DEBUG, INFO, WARN, ERROR }
 
-  /** What /settings shows: the level in use, where it is from, and why it is not the centre's. */
+  /** The content of /settings: the level in use, its source, and why the server's level is not used. */
   record State(Level level, String source, String error) {
     @Override
     public String toString() {
@@ -39,7 +39,7 @@ final class App {
     }
   }
 
-  /** Returns the level of a document, in the form of {@link Properties}. */
+  /** Returns the level in a document that has the format of {@link Properties}. */
   static Level parse(String document) throws IOException {
     var fields = new Properties();
     fields.load(new StringReader(document));
@@ -59,13 +59,13 @@ final class App {
     return value == null || value.isEmpty() ? otherwise : value;
   }
 
-  /** Ends a program of which a variable cannot work. */
+  /** Ends the program because an environment variable is invalid. */
   static void refuse(String why) {
     log(Level.ERROR, "awesome-app cannot start: " + why);
     System.exit(2);
   }
 
-  /** Begins to serve, in threads of its own. */
+  /** Starts to serve in background threads, and returns. */
   static void serve(Supplier<State> state) throws IOException {
     Map<String, Supplier<String>> pages = Map.of("/healthz", () -> "ok\n", "/settings", () -> state.get().toString());
     var server = HttpServer.create(new InetSocketAddress(Integer.parseInt(variable("PORT", "8080"))), 0);

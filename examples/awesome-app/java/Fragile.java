@@ -3,8 +3,8 @@ import java.net.URL;
 import java.nio.charset.StandardCharsets;
 
 /**
- * awesome-app as such applications often are: it fetches its log settings once, at its start, and
- * ends when that fails.
+ * awesome-app as many applications are: it fetches its log settings once, at its start, and exits
+ * if that fails.
  */
 final class Fragile {
   public static void main(String[] args) throws IOException {

@@ -15,14 +15,14 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 
 /**
- * awesome-app, robust: it starts at once with the settings at hand, and takes those of the
- * configuration centre when they come.
+ * awesome-app, robust: it starts at once with the settings that are available locally, and uses
+ * those of the configuration server when they arrive.
  */
 final class Robust {
   private static final String EMBEDDED = "level=INFO\n";
-  private static final Duration LIMIT = Duration.ofSeconds(2); // of a fetch: for the head, and for the body
-  private static final int SIZE = 64 << 10; // bytes
-  private static final double FIRST = 0.5, LONGEST = 300; // of retries: seconds, doubled from the first to the longest
+  private static final Duration LIMIT = Duration.ofSeconds(2); // time limit of a fetch: once for the header, once for the body
+  private static final int SIZE = 64 << 10; // maximum size of a document in bytes
+  private static final double FIRST = 0.5, LONGEST = 300; // longest pause before the first retry, which doubles, and its maximum, in seconds
 
   private static volatile App.State state = new App.State(null, "", "");
 
@@ -40,7 +40,7 @@ final class Robust {
     begin(lastGood);
     App.serve(() -> state);
     if (!url.isEmpty()) {
-      follow(URI.create(url), Integer.parseInt(refresh), lastGood); // the threads of the server serve
+      follow(URI.create(url), Integer.parseInt(refresh), lastGood); // never returns; the threads of serve answer requests
     }
   }
 
@@ -55,7 +55,7 @@ final class Robust {
     }
   }
 
-  /** Takes a good document into use. A bad one throws, and everything stays as it is. */
+  /** Uses the settings of a document. If the document is bad, it throws, and the settings stay. */
   private static void use(String document, String source) throws IOException {
     var level = App.parse(document);
     if (level != state.level() || !source.equals(state.source())) {
@@ -65,7 +65,7 @@ final class Robust {
     state = new App.State(level, source, "");
   }
 
-  /** Fetches for ever. Times are random, so that processes that start together do not stay together. */
+  /** Fetches for ever. Pauses are random, so that processes that start together do not fetch together. */
   private static void follow(URI url, int refresh, String lastGood) {
     var client = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1).connectTimeout(LIMIT).build();
     for (int failures = 0; ; ) {
@@ -76,7 +76,7 @@ final class Robust {
         use(document, "provider");
         keep(document, lastGood);
         failures = 0;
-      } catch (Exception e) { // whatever it is, the loop must go on
+      } catch (Exception e) { // catches everything, because the loop must never end
         App.log(App.Level.WARN, "log settings stay as they are: " + url + ": " + e);
         state = new App.State(state.level(), state.source(), e.toString().replace("\n", " "));
         pause = random.nextDouble() * Math.min(FIRST * Math.pow(2, failures++), LONGEST);
@@ -95,7 +95,7 @@ final class Robust {
       if (answer.statusCode() != 200) {
         throw new IOException("the centre answers " + answer.statusCode());
       }
-      // The timeout of a request ends with the head of the answer.
+      // The timeout of a request covers only the header of the response, so this closes a late body.
       var late = CompletableFuture.runAsync(() -> close(body), CompletableFuture.delayedExecutor(LIMIT.toMillis(), TimeUnit.MILLISECONDS));
       var document = body.readNBytes(SIZE + 1);
       late.cancel(false);
@@ -114,7 +114,7 @@ final class Robust {
     }
   }
 
-  /** Writes the last good document: the file is the one before or the new one, never a part. */
+  /** Stores the last good document. The file always contains the previous or the new one as a whole. */
   private static void keep(String document, String lastGood) {
     if (lastGood.isEmpty()) {
       return;
@@ -123,7 +123,7 @@ final class Robust {
       var file = Path.of(lastGood + ".tmp");
       Files.writeString(file, document);
       Files.move(file, Path.of(lastGood), StandardCopyOption.ATOMIC_MOVE);
-    } catch (IOException e) { // such as a full disk: the document is in use all the same
+    } catch (IOException e) { // such as a full disk: the document is in use anyway
       App.log(App.Level.WARN, lastGood + " is not written: " + e);
     }
   }

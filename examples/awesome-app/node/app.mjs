@@ -1,5 +1,5 @@
-// awesome-app without the way in which it gets its log settings: it logs, and serves.
-// ../README.md has the contract of all languages.
+// The parts of awesome-app that do not fetch settings: it logs, and serves.
+// ../README.md describes the behaviour in all languages.
 import { createServer } from 'node:http';
 import { env, pid } from 'node:process';
 
@@ -14,7 +14,7 @@ export function log(level, msg, more) {
   }
 }
 
-/** Returns the level of a document: lines of the form key=value. */
+/** Returns the level in a document with lines of the form key=value. */
 export function parse(document) {
   const fields = new Map(document.split('\n').map((line) => line.trim().split('=', 2)));
   if (!fields.has('level')) throw new Error('the document has no level');
@@ -23,13 +23,13 @@ export function parse(document) {
   return level;
 }
 
-/** Ends a program of which a variable cannot work. */
+/** Ends the program because an environment variable is invalid. */
 export function refuse(error) {
   log('ERROR', 'awesome-app cannot start', { error });
   process.exit(2);
 }
 
-/** Serves until SIGTERM. state() is { level, source, error } now. Resolves when it serves. */
+/** Serves until SIGTERM. Resolves when it listens. state() must return the present { level, source, error }. */
 export function serve(state) {
   const pages = {
     '/healthz': () => 'ok\n',
@@ -41,7 +41,7 @@ export function serve(state) {
     response.statusCode = page ? 200 : 404;
     response.end(page ? page() : 'not found\n');
   });
-  process.on('SIGTERM', () => process.exit(0)); // the first process of a container has no default
+  process.on('SIGTERM', () => process.exit(0)); // process 1 of a container ignores SIGTERM without a handler
   return new Promise((done) => {
     server.listen(Number(env.PORT || 8080), () => {
       log('INFO', 'awesome-app is ready', { port: server.address().port });

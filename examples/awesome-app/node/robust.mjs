@@ -1,5 +1,5 @@
-// awesome-app, robust: it starts at once with the settings at hand, and takes those of the
-// configuration centre when they come.
+// awesome-app, robust: it starts at once with the settings that are available locally, and uses
+// those of the configuration server when they arrive.
 import { readFileSync } from 'node:fs';
 import { rename, writeFile } from 'node:fs/promises';
 import { env } from 'node:process';
@@ -7,14 +7,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { log, parse, refuse, serve, setLevel } from './app.mjs';
 
 const embedded = 'level=INFO\n';
-const limit = 2000, size = 64 << 10; // of one fetch: milliseconds, bytes
-const first = 500, longest = 300_000; // of retries: milliseconds, doubled from the first to the longest
+const limit = 2000, size = 64 << 10; // limits of one fetch, in milliseconds and in bytes
+const first = 500, longest = 300_000; // longest pause before the first retry, which doubles, and its maximum, in milliseconds
 const { CONFIG_URL: url = '', LAST_GOOD: lastGood = '' } = env;
 const refresh = Number(env.REFRESH || 60);
 
 let state = { level: '', source: '', error: '' };
 
-/** Takes a good document into use. A bad one throws, and everything stays as it is. */
+/** Uses the settings of a document. If the document is bad, it throws, and the settings stay. */
 function use(document, source) {
   const level = parse(document);
   if (level !== state.level || source !== state.source) log('INFO', 'log settings in use', { log_level: level, source });
@@ -22,14 +22,14 @@ function use(document, source) {
   state = { level, source, error: '' };
 }
 
-/** Returns the document, or throws: within the limits of time and size. */
+/** Returns the document, or throws if it exceeds the limits of time or size. */
 async function fetchDocument() {
-  // The signal of a fetch does not end its body once the request is garbage, so the reader ends too.
+  // Once the request is garbage-collected, the signal no longer ends its body, so cancel the reader too.
   const end = new AbortController();
   let reader;
   const timer = setTimeout(() => {
     end.abort(new Error(`the centre has not answered within ${limit} ms`));
-    reader?.cancel().catch(() => {}); // the read says it
+    reader?.cancel().catch(() => {}); // the pending read reports the error
   }, limit);
   try {
     const answer = await fetch(url, { signal: end.signal, redirect: 'error' });
@@ -53,18 +53,18 @@ async function fetchDocument() {
   }
 }
 
-/** Writes the last good document: the file is the one before or the new one, never a part. */
+/** Stores the last good document. The file always contains the previous or the new one as a whole. */
 async function keep(document) {
   if (!lastGood) return;
   try {
     await writeFile(`${lastGood}.tmp`, document);
     await rename(`${lastGood}.tmp`, lastGood);
-  } catch (err) { // such as a full disk: the document is in use all the same
+  } catch (err) { // such as a full disk: the document is in use anyway
     log('WARN', `${lastGood} is not written`, { error: err.message });
   }
 }
 
-/** Fetches for ever. Times are random, so that processes that start together do not stay together. */
+/** Fetches for ever. Pauses are random, so that processes that start together do not fetch together. */
 async function follow() {
   for (let failures = 0; ;) {
     let pause = refresh * 1000 * (0.5 + Math.random());
@@ -73,7 +73,7 @@ async function follow() {
       use(document, 'provider');
       await keep(document);
       failures = 0;
-    } catch (err) { // whatever it is, the loop must go on
+    } catch (err) { // catches everything, because the loop must never end
       const error = err.cause?.message || err.cause?.code || err.message;
       log('WARN', 'log settings stay as they are', { url, error });
       state = { ...state, error };

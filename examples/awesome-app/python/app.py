@@ -1,6 +1,6 @@
-"""awesome-app without the way in which it gets its log settings: it logs, and serves.
+"""The parts of awesome-app that do not fetch settings: it logs, and serves.
 
-../README.md has the contract of all languages.
+../README.md describes the behaviour in all languages.
 """
 
 import http.server
@@ -17,15 +17,15 @@ log = logging.getLogger("awesome-app")
 
 
 class State(NamedTuple):
-    """What /settings shows."""
+    """The content of /settings."""
 
     level: str
-    source: str  # of the settings in use
-    error: str = ""  # why they are not the centre's
+    source: str  # source of the settings in use
+    error: str = ""  # why the server's settings are not in use
 
 
 def parse(document):
-    """Return the level of a document: lines of the form key=value."""
+    """Return the level in a document with lines of the form key=value."""
     fields = dict(line.strip().split("=", 1) for line in document.splitlines() if "=" in line)
     if "level" not in fields:
         raise ValueError("the document has no level")
@@ -35,13 +35,13 @@ def parse(document):
 
 
 def refuse(why):
-    """End a program of which a variable cannot work."""
+    """End the program because an environment variable is invalid."""
     log.error("awesome-app cannot start: %s", why)
     sys.exit(2)
 
 
 def serve(state):
-    """Serve until SIGTERM. state() is the State now."""
+    """Serve until SIGTERM. state() must return the present State."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -62,9 +62,9 @@ def serve(state):
             self.wfile.write(text.encode())
 
         def log_message(self, *_):
-            pass  # the default writes to stderr, whatever the level
+            pass  # not the default, which writes to stderr at any level
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # the first process of a container has no default
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # process 1 of a container ignores SIGTERM without a handler
     with http.server.ThreadingHTTPServer(("", int(os.environ.get("PORT") or 8080)), Handler) as server:
         log.info("awesome-app is ready on port %d", server.server_port)
         server.serve_forever()

@@ -1,5 +1,5 @@
-"""awesome-app as such applications often are: it fetches its log settings once, at its start, and
-ends when that fails.
+"""awesome-app as many applications are: it fetches its log settings once, at its start, and exits
+if that fails.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""awesome-app, robust: it starts at once with the settings at hand, and takes those of the
-configuration centre when they come.
+"""awesome-app, robust: it starts at once with the settings that are available locally, and uses
+those of the configuration server when they arrive.
 """
 
 import http.client
@@ -13,17 +13,17 @@ import urllib.parse
 import app
 
 EMBEDDED = "level=INFO\n"
-LIMIT, SIZE = 2, 64 << 10  # of one fetch: seconds, bytes
-FIRST, LONGEST = 0.5, 300  # of retries: seconds, doubled from the first to the longest
+LIMIT, SIZE = 2, 64 << 10  # limits of one fetch, in seconds and in bytes
+FIRST, LONGEST = 0.5, 300  # longest pause before the first retry, which doubles, and its maximum, in seconds
 
 
 def fetch(url):
-    """Return the document, or raise: within LIMIT seconds, and LIMIT more to connect."""
+    """Return the document, or raise, within LIMIT seconds for connecting and LIMIT for the rest."""
     u = urllib.parse.urlsplit(url)
     make = http.client.HTTPSConnection if u.scheme == "https" else http.client.HTTPConnection
     connection = make(u.netloc, timeout=LIMIT)
     connection.connect()
-    # The timeout is one of each read: of an answer that trickles in there is one more read, for ever.
+    # The socket timeout applies to each read alone, so a slow response could take for ever without this.
     end = threading.Timer(LIMIT, connection.sock.shutdown, [socket.SHUT_RDWR])
     end.start()
     try:
@@ -45,7 +45,7 @@ def fetch(url):
 
 
 class Settings:
-    """The settings in use. A good document replaces them; everything else leaves them as they are."""
+    """The settings in use. A good document replaces them; after any error they stay."""
 
     def __init__(self, url, refresh, last_good):
         self.url, self.refresh, self.last_good = url, refresh, last_good
@@ -67,7 +67,7 @@ class Settings:
         self.state = app.State(level, source)
 
     def follow(self):
-        """Fetch for ever. Times are random, so that processes that start together do not stay together."""
+        """Fetch for ever. Pauses are random, so that processes that start together do not fetch together."""
         failures = 0
         while True:
             try:
@@ -76,7 +76,7 @@ class Settings:
                 self.keep(document)
                 failures = 0
                 pause = self.refresh * random.uniform(0.5, 1.5)
-            except Exception as e:  # whatever it is, this thread must go on
+            except Exception as e:  # catches everything, because this thread must never end
                 app.log.warning("log settings stay as they are: %s: %s", self.url, e)
                 self.state = self.state._replace(error=str(e) or type(e).__name__)
                 pause = random.uniform(0, min(FIRST * 2 ** min(failures, 16), LONGEST))
@@ -84,14 +84,14 @@ class Settings:
             time.sleep(pause)
 
     def keep(self, document):
-        """Write the last good document: the file is the one before or the new one, never a part."""
+        """Store the last good document. The file always contains the previous or the new one as a whole."""
         if not self.last_good:
             return
         try:
             with open(self.last_good + ".tmp", "w", encoding="utf-8") as f:
                 f.write(document)
             os.replace(self.last_good + ".tmp", self.last_good)
-        except OSError as e:  # such as a full disk: the document is in use all the same
+        except OSError as e:  # such as a full disk: the document is in use anyway
             app.log.warning("%s is not written: %s", self.last_good, e)
 
 

@@ -1,5 +1,5 @@
-// Package app is awesome-app without the way in which it gets its log settings: it logs, and
-// serves /healthz and /settings. ../../README.md has the contract of all languages.
+// Package app contains the parts of awesome-app that do not fetch settings: it logs, and serves /healthz and
+// /settings. ../../README.md describes the behaviour in all languages.
 package app
 
 import (
@@ -14,10 +14,10 @@ import (
 	"syscall"
 )
 
-// Settings come from the configuration centre.
+// Settings are the log settings from the configuration server.
 type Settings struct{ Level slog.Level }
 
-// Parse reads a document, lines of the form key=value, of which it needs "level".
+// Parse parses a document with lines of the form key=value. The key "level" is required, others are ignored.
 func Parse(document []byte, s *Settings) error {
 	for line := range strings.Lines(string(document)) {
 		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -32,29 +32,30 @@ func Parse(document []byte, s *Settings) error {
 	return errors.New("the document has no level")
 }
 
-// A State is shown at /settings.
+// A State is the content of /settings.
 type State struct {
 	Settings
-	Source string // of the settings in use
-	Err    error  // why they are not the centre's
+	Source string // source of the settings in use
+	Err    error  // why the server's settings are not in use
 }
 
 // Level of the log.
 var Level slog.LevelVar
 
-// Log begins the log, with the level INFO.
+// Log sets up the log, with the level INFO at first.
 func Log() {
 	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: &Level})))
 	slog.Info("starting awesome-app", "config", os.Getenv("CONFIG_URL"))
 }
 
-// Refuse ends a program of which a variable cannot work.
+// Refuse ends the program because an environment variable is invalid or it cannot serve.
 func Refuse(err error) {
 	slog.Error("awesome-app cannot start", "error", err)
 	os.Exit(2)
 }
 
-// Serve serves until SIGTERM.
+// Serve serves until SIGTERM or an interrupt, and then returns nil. state returns the present state for
+// /settings.
 func Serve(state func() State) error {
 	http.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	http.HandleFunc("GET /settings", func(w http.ResponseWriter, _ *http.Request) {

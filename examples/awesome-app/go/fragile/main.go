@@ -1,5 +1,5 @@
-// Command fragile is awesome-app as such applications often are: it fetches its log settings once,
-// at its start, and ends when that fails.
+// Command fragile is awesome-app as many applications are: it fetches its log settings once, at its start, and
+// exits if that fails.
 package main
 
 import (

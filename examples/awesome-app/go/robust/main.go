@@ -1,5 +1,5 @@
-// Command robust is awesome-app on outrider.dev/bootconfig: it starts at once with the settings at
-// hand, and takes those of the configuration centre when they come.
+// Command robust is awesome-app with outrider.dev/bootconfig: it starts at once with the settings that are
+// available locally, and uses those of the configuration server when they arrive.
 package main
 
 import (
@@ -14,7 +14,7 @@ import (
 	"outrider.dev/examples/awesome-app/app"
 )
 
-// embedded has the settings of a start without a centre and without a stored document.
+// embedded is the document for a start without a server and without a stored document.
 const embedded = "level=INFO\n"
 
 func main() {
@@ -25,7 +25,7 @@ func main() {
 }
 
 func run(url string) error {
-	if url == "" { // no centre
+	if url == "" { // no configuration server
 		return app.Serve(func() app.State { return app.State{Source: string(bootconfig.FromEmbedded)} })
 	}
 	config, err := open(url)
