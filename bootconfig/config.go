@@ -29,7 +29,7 @@ type Config[T any] struct {
 
 	// Only the refresh goroutine uses the fields below.
 	seen     seen
-	inUse    [sha256.Size]byte // hash of the provider's document in use, or of the last good document
+	inUse    [sha256.Size]byte // hash of the document in use, if it is from the provider or the last good document
 	late     <-chan fetched[T] // the result of a provider that did not return in time
 	answered bool
 }
@@ -279,7 +279,7 @@ func (c *Config[T]) confirm() {
 	}
 }
 
-// take puts a new document into use, or records why it cannot.
+// take puts a new document into use, or records why it is rejected.
 func (c *Config[T]) take(f fetched[T]) {
 	c.seen = seen{version: f.document.Version, sum: f.sum}
 	if f.rejected != nil {

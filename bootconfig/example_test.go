@@ -76,7 +76,7 @@ func ExampleConfig_Wait() {
 	}
 	defer config.Close()
 
-	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond) // time limit: it is to pass
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond) // time limit: the example waits until it is over
 	defer cancel()
 	if err := config.Wait(ctx); err != nil {
 		fmt.Println("going on with the", config.Snapshot().Source)

@@ -1,6 +1,6 @@
 package bootconfig
 
-// A listener is a function of OnChange.
+// A listener is a function that was passed to OnChange.
 type listener[T any] struct {
 	f    func(Snapshot[T])
 	seen uint64 // the generation that it received last

@@ -33,7 +33,7 @@ type Options[T any] struct {
 	// not read. At most 64 letters, digits, dots, underscores and dashes.
 	Schema string
 
-	// Decode decodes a document over a value of Default. Default: JSON[T].
+	// Decode decodes a document into a new value of Default. Default: JSON[T].
 	Decode func(data []byte, into *T) error
 	// Validate returns an error for a value that must not be used. It should depend only on the value,
 	// because a rejected document is not checked again until it changes. Default: every value is valid.

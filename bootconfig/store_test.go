@@ -35,7 +35,7 @@ func writeForEver(path, at string) {
 					panic(err)
 				}
 				p.Kill()
-				select {} // until the signal arrives
+				select {} // wait until the kill signal arrives
 			}
 		}
 		if err := s.save(record{header{From: "writer", Fetched: time.Now()}, good(n)}); err != nil {
@@ -54,7 +54,7 @@ func writer(t *testing.T, path, at string) *exec.Cmd {
 	return cmd
 }
 
-// valid loads the file at the path, and returns its N.
+// valid loads the file at the path, checks that its document is valid, and returns N.
 func valid(t *testing.T, path string) int {
 	t.Helper()
 	r, err := newStore(path, "", 1<<20).load()

@@ -25,7 +25,7 @@ type Budget struct {
 	at     time.Time
 }
 
-// BudgetOptions of a Budget. At least one of Ratio and PerSecond must be above 0.
+// BudgetOptions are the options of [NewBudget]. At least one of Ratio and PerSecond must be above 0.
 type BudgetOptions struct {
 	Ratio     float64 // repeated requests allowed per call, 0 to 1
 	PerSecond float64 // repeated requests allowed per second in addition, so that rare calls can be repeated too; 0 to 1000
@@ -76,7 +76,7 @@ func (b *Budget) withdraw(patience time.Duration) (wait time.Duration, ok bool) 
 	defer b.mu.Unlock()
 	now := time.Now()
 	if !b.at.IsZero() {
-		// If the clock was set back, add nothing.
+		// max: if the clock was set back, add nothing.
 		b.tokens = min(b.tokens+max(0, now.Sub(b.at).Seconds())*b.options.PerSecond, float64(b.options.Burst))
 	}
 	b.at = now

@@ -32,7 +32,7 @@ type call struct {
 	hedged  bool
 
 	mu   sync.Mutex
-	over bool       // the call has ended, and later results are released
+	over bool       // the call has ended; results that arrive later are released at once
 	held []*outcome // results to release, except the one that the call returns
 	last error      // error of the latest try that failed
 }
@@ -44,7 +44,7 @@ type outcome struct {
 	err       error
 	class     Class
 	after     time.Duration // time that the dependency wants before the next try; negative: it forbids another try
-	rejected  bool          // the try was not made
+	rejected  bool          // a policy did not admit the try, so it was not made
 	abandoned bool          // the try was cancelled, by the caller or because another one was faster
 	final     bool          // for the hedge policy: do not wait for other tries of the round
 	spent     bool          // another round follows, whose result replaces this one
@@ -114,7 +114,7 @@ func (c *call) retried(ctx context.Context, executor failsafe.Executor[*outcome]
 	return o
 }
 
-// finish releases all results except o, including later ones.
+// finish ends the call: it releases all results except o, and makes hold release those that arrive later.
 func (c *call) finish(o *outcome) {
 	c.mu.Lock()
 	c.over = true
@@ -144,7 +144,7 @@ func (c *call) hold(o *outcome) {
 	}
 }
 
-// try makes one try. Without a hedge, tries follow one another.
+// try makes one try. If the call is hedged, several tries may run at the same time.
 func (c *call) try(ctx context.Context, hedge bool) *outcome {
 	o := &outcome{call: c}
 	if !c.hedged {

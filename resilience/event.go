@@ -24,14 +24,15 @@ const (
 	Done            Decision = "done"              // a call ended, after Event.Try tries and Event.Duration, with Event.Err
 )
 
-// An Event is one decision, or the end of a call.
+// An Event describes one decision, or the end of a call.
 type Event struct {
 	Policy   string // Options.Name
 	Decision Decision
 	Target   string // the host in HTTP, the target of the connection in gRPC; empty for others
 	Class    Class  // of the last try
-	// Reason for not repeating or not admitting a try; one of: "not idempotent", "body cannot be sent
-	// again", "tries", "retry-after", "deadline", "budget", "breaker open", "bulkhead full", "limit".
+	// Reason is the reason for not repeating, not hedging or not admitting a try; one of: "not idempotent", "body
+	// cannot be sent again", "tries", "retry-after", "deadline", "budget", "breaker open", "bulkhead full",
+	// "limit".
 	Reason   string
 	Try      int           // tries made so far, including hedges
 	Delay    time.Duration // before the next try

@@ -204,7 +204,7 @@ func blackHole(t *testing.T) {
 	}
 	// Without timeouts of the policy, the caller's deadline ends the call.
 	c, events = client(t, Options{Retry: twoRetries})
-	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // time limit: it is to pass
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond) // time limit: the test waits until it is over
 	defer cancel()
 	req, _ := http.NewRequestWithContext(ctx, "GET", "http://127.0.0.1:7003", nil)
 	if _, err := c.Do(req); !errors.Is(err, context.DeadlineExceeded) || events.tries(t) > 1 {

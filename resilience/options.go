@@ -37,11 +37,11 @@ type Options struct {
 	// Budget bounds retries and hedges together. Default: [ProcessBudget].
 	Budget *Budget
 
-	// Idempotent says that every call may be repeated. Otherwise only calls with a context of
+	// Idempotent declares that every call may be repeated. Without it, only calls with a context of
 	// [WithIdempotent] may be repeated, and in HTTP also requests with an idempotent method.
 	Idempotent bool
-	// Single says that each call of [Do] makes at most one request. Then the call may be repeated if
-	// the result shows that nothing was sent. [Transport] always sets it.
+	// Single declares that each call of [Do] makes at most one request. Such a call may also be repeated if the
+	// error shows that the request was not sent. [Transport] always sets it.
 	Single bool
 
 	// Classify classifies the error of a try. Default: [Classify].
@@ -74,8 +74,8 @@ type Retry struct {
 	MaxRetryAfter time.Duration
 }
 
-// Hedge starts another try while earlier ones are slow, and takes the first answer. Only calls that may
-// be repeated are hedged; hedges count against the budget.
+// Hedge starts another try while earlier ones are slow, and takes the first answer. Only calls that may be
+// repeated are hedged; each hedge takes a token from the budget.
 type Hedge struct {
 	Delay time.Duration // since the previous try; above 0. A good value is the 95th percentile of the usual latency.
 	Max   int           // hedges besides the first try; 1 to 10
@@ -116,9 +116,9 @@ type HTTPOptions struct {
 	// 64 MiB.
 	BufferBody int64
 
-	// Fallback is called when a call has finally failed, and its result becomes the call's. The error
-	// is the last try's, or a [StatusError], whose response has been closed. A response without a Body
-	// gets an empty one.
+	// Fallback is called when a call has finally failed, and returns the result of the call in its place. The
+	// error argument is the error of the last try, or a [StatusError] if that ended with a response, which has
+	// been closed. A response without a Body gets an empty one.
 	Fallback func(*http.Request, error) (*http.Response, error)
 }
 

@@ -73,7 +73,7 @@ func start(t *figures.Table, p *harness.Pod, title, alone string, counts bool) {
 	}
 }
 
-// endOf kills the agent and returns the process ID of its Envoy, which ends with it.
+// endOf kills the agent, with which its Envoy ends too, and returns the process ID of Envoy.
 func endOf(a *harness.Agent) (envoy int) {
 	envoy = a.Envoy()
 	a.Kill()

@@ -107,7 +107,7 @@ func (p *Provider) Fetch(ctx context.Context, r bootconfig.Request) (bootconfig.
 	}
 }
 
-// config fetches the document, if its release differs from r's.
+// config fetches the document. It returns bootconfig.ErrUnchanged if the release is still r.Version.
 func (p *Provider) config(ctx context.Context, r bootconfig.Request) (bootconfig.Document, error) {
 	query := url.Values{}
 	if r.Version != "" {
@@ -130,7 +130,7 @@ func (p *Provider) config(ctx context.Context, r bootconfig.Request) (bootconfig
 
 var formats = []string{".json", ".yaml", ".yml", ".xml", ".txt"}
 
-// parseConfig parses an answer of configs/.
+// parseConfig parses a response of Apollo's API configs/. release is the release key.
 func parseConfig(answer []byte, namespace string) (release string, data []byte, err error) {
 	var config struct {
 		Configurations map[string]string `json:"configurations"`

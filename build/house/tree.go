@@ -46,7 +46,7 @@ func readTree(root string) (*tree, error) {
 	for name := range strings.SplitSeq(strings.TrimRight(string(out), "\x00"), "\x00") {
 		info, err := os.Lstat(filepath.Join(root, name))
 		if os.IsNotExist(err) || err == nil && !info.Mode().IsRegular() {
-			continue // a link, or deleted but not committed yet
+			continue // a link, or a file that is deleted but still in git's index
 		}
 		if err != nil {
 			return nil, err

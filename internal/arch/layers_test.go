@@ -11,12 +11,13 @@ import (
 
 const module = "outrider.dev"
 
-// layers has a line for each folder with packages below it: its packages and subfolders, the lowest
-// first. A name before a "<" may be imported by the names after it; names between two "<"
-// do not import each other. "." is the folder's own package. A folder without a line has one package.
+// layers has a line for each folder with packages below it. The line lists these packages and subfolders, the
+// lowest layer first. A name before a "<" may be imported by the names after it; names between two "<" do not
+// import each other. "." is the folder's own package. A folder without a line has one package.
 //
-// Two packages are compared in the last folder that their paths share. So one line rules the imports
-// between the main folders, another those between the subfolders of one of them, and so on.
+// Whether one package may import another is decided by the line of the deepest folder that contains both. So one
+// line decides about imports between the main folders, another about those between the subfolders of one of them,
+// and so on.
 const layers = `
 /: startup ready charts < internal < build cmd < test < bench
 

@@ -150,7 +150,7 @@ func unwrapValue(err error) error {
 	return err
 }
 
-// envAnnotation stores the environment variables of a flag.
+// envAnnotation is the key of the annotation that stores the environment variables of a flag.
 const envAnnotation = "outrider.dev/env"
 
 // BindEnv declares environment variables for a flag, from which [FromEnv] sets it if it is not on the command

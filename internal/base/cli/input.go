@@ -137,7 +137,7 @@ func ReadAll(cmd *cobra.Command, names []string, each func(name string, data []b
 	return nil
 }
 
-// FirstError returns the first error among the results of a command.
+// FirstError returns the first error in the results of a command, or nil.
 func FirstError[T interface{ Err() error }](results []T) error {
 	for _, r := range results {
 		if err := r.Err(); err != nil {

@@ -13,7 +13,7 @@ type Terminal struct {
 	Columns int
 }
 
-// defaultColumns is the width of text if the output is no terminal.
+// defaultColumns is the width for output that is not a terminal.
 const defaultColumns = 100
 
 // TerminalOf returns the properties of w, also from the environment variables NO_COLOR and TERM.

@@ -127,7 +127,7 @@ func (p *printer) evidence(f Finding) {
 	}
 }
 
-// item writes a text after a label, wrapped.
+// item writes a label and a text, wrapped at width.
 func (p *printer) item(label, text string) {
 	if text == "" {
 		return

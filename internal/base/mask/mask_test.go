@@ -84,7 +84,7 @@ func TestNoSecretIsLeft(t *testing.T) {
 	}
 	for in, secret := range map[string]string{
 		`{"a":"12345678901 is tried","b":{"password":12345678901}}`: "12345678901",
-		// One secret is the beginning of the other.
+		// The first secret is the beginning of the second.
 		`{"a":"planted-x and planted-x-all","b":[{"name":"A_TOKEN","value":"planted-x"},{"name":"B_TOKEN","value":"planted-x-all"}]}`: "-all",
 		// A random secret is recognised although the name is harmless.
 		`{"env":[{"name":"A","value":"` + planted[0] + `"}]}`: planted[0],
@@ -151,7 +151,7 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// Each form masks the shortest text that it matches.
+// For each form, the shortest text that it matches is masked.
 func TestForms(t *testing.T) {
 	for line := range strings.Lines(forms) {
 		begins, pattern, ok := strings.Cut(strings.TrimSpace(line), "\t")

@@ -77,7 +77,7 @@ type Provider struct {
 	} `json:"opentelemetry"`
 }
 
-// Over returns base with the fields that m sets replaced.
+// Over returns base, with the fields replaced that m sets.
 func (m Mesh) Over(base Mesh) Mesh {
 	for _, f := range []struct{ to, from *string }{
 		{&base.AccessLogFile, &m.AccessLogFile}, {&base.AccessLogFormat, &m.AccessLogFormat}, {&base.AccessLogEncoding, &m.AccessLogEncoding},

@@ -20,13 +20,13 @@ type Act struct {
 	Lead  string // the text below the title
 
 	Order startup.Mechanism // mechanism by which the app waits for the proxy; empty: it does not wait
-	Park  bool              // early connections wait
+	Park  bool              // connections before the proxy is ready wait
 	Slow  bool              // the proxy needs [proxyDelay] longer until it is ready
 	Job   bool              // the app does some work and exits
 	Cause finding.Code      // the finding that the diagnosis must have; empty if it must have none
 }
 
-// Acts lists the acts of the story in order.
+// Acts lists the acts of the demo in order.
 var Acts = []Act{
 	{Title: "the race", Slow: true, Cause: "startup-race",
 		Lead: "No order, no parking. The proxy is ready after five seconds, as one that fetches a large mesh first; the app does not wait."},

@@ -117,7 +117,7 @@ func (w *world) token(string) ([]byte, error) {
 	return []byte(strings.TrimSpace(string(out))), nil
 }
 
-// options returns the options that all pods of the story share.
+// options returns the options that all pods of the demo share.
 func (w *world) options() (localpod.Options, error) {
 	root, err := os.ReadFile(filepath.Join(w.state(), "ca", "root-cert.pem"))
 	if err != nil {

@@ -89,7 +89,8 @@ spec:
 	})
 }
 
-// On a kernel without overlays, containers see the readable files of the machine.
+// On a kernel without overlays, containers see the machine's directories read-only, and can still write to
+// volumes.
 func TestWithoutOverlay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -111,7 +112,7 @@ spec:
 		t.Fatal(err)
 	}
 	specs[0].order.Root.Overlay = false
-	specs[0].order.Root.Files = nil // do not write into the machine's /etc, which is not a copy here
+	specs[0].order.Root.Files = nil // without an overlay, /etc is read-only, and these files cannot be written
 	var lines []string
 	c, err := box.start(specs[0], func(l string) { lines = append(lines, l) })
 	if err != nil {

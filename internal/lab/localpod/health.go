@@ -23,7 +23,7 @@ func hiddenIn(p startup.Plan) map[string]bool {
 	return out
 }
 
-// sources maps each container to the mechanism that reports its health.
+// sources maps each container to the probe, hook or report that shows its health.
 func sources(p startup.Plan, pod kubelet.Pod) map[string]startup.Health {
 	out := map[string]startup.Health{}
 	for _, c := range append(append([]kubelet.Container{}, pod.Init...), pod.Containers...) {

@@ -17,7 +17,7 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// A pod that would change the machine is refused, with the field, before anything is created.
+// A pod that could change the machine is refused before anything is created. The error names the field.
 func TestAPodThatWouldChangeTheMachineIsRefused(t *testing.T) {
 	const pod = "spec: {POD containers: [{name: app, command: [\"true\"], volumeMounts: [{name: v, mountPath: /v}], CONTAINER}], volumes: [{name: v, VOLUME}]}"
 	tests := map[string]struct {

@@ -16,11 +16,11 @@ import (
 	"outrider.dev/internal/lab/localpod/containerinit"
 )
 
-// A spec is a container of the pod, ready to be started.
+// A spec is a container of the pod with everything that is needed to start it.
 type spec struct {
 	*corev1.Container
 	order   containerinit.Order
-	message string // file of its termination message on the node
+	message string // path of its termination message on the node
 }
 
 // check returns an error for each part of the pod that cannot be run, before any part of it is created.

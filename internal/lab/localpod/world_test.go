@@ -213,7 +213,8 @@ func leftBehind(namespaces, hostnames []string) []string {
 	return out
 }
 
-// options returns the options of a pod given in YAML; EXE stands for the test program as a server.
+// options returns the options of a pod given in YAML. In text, SERVER stands for the command and environment of
+// the test program as a server.
 func (w *world) options(text string) Options {
 	w.t.Helper()
 	exe, err := os.Executable()

@@ -39,7 +39,7 @@ type State struct {
 	Err    error  // why the server's settings are not in use
 }
 
-// Level of the log.
+// Level is the level of the log. It may be changed at any time.
 var Level slog.LevelVar
 
 // Log sets up the log, with the level INFO at first.

@@ -74,7 +74,8 @@ func Find(raw []byte, err error) *Mismatch {
 // kinds maps the decoder's names of JSON types to descriptions.
 var kinds = map[string]string{"string": "a string", "number": "a number", "object": "an object", "array": "a list", "bool": "true or false"}
 
-// wanted describes the Go type that a field needs, given the kind of the value that does not fit.
+// wanted returns a description of a field's Go type, such as "a list". kind is the JSON type of the value that
+// does not fit.
 func wanted(goType, kind string) string {
 	switch {
 	case goType == "[]string":

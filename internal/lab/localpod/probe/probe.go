@@ -24,8 +24,8 @@ import (
 // A Prober makes requests to a pod.
 type Prober struct {
 	Dial  func(ctx context.Context, network, address string) (net.Conn, error)
-	Pod   string // its address
-	Agent string // the User-Agent
+	Pod   string // IP address of the pod
+	Agent string // value of the header User-Agent
 }
 
 // TCP succeeds if the connection is accepted.
