@@ -1,10 +1,10 @@
-// Package authorization is a table of calls that AuthorizationPolicies allow or deny. An evaluator checks it in
-// internal/core/xds/rbac, and a real Envoy in test/mesh.
+// Package authorization is a table of calls that AuthorizationPolicies allow or deny. internal/core/xds/rbac checks
+// it with an evaluator of its own, and test/mesh with a real Envoy.
 //
 // Policies belong to the namespace shop and select the server, unless they say otherwise. The server
-// has the ports 8080 (http), 6379 (tcp) and 3306 (first: the server speaks first). The callers
-// client and other have proxies, and so identities; plain has none. A call is "client tcp", or
-// "client http GET /path host".
+// has the ports 8080 (http), 6379 (tcp) and 3306 (first: the server sends first). The callers
+// client and other have proxies, which give them identities; the caller plain has no proxy. A call is written
+// "client tcp", or "client http GET /path host".
 package authorization
 
 import (
@@ -23,7 +23,7 @@ import (
 //go:embed table.yaml
 var table []byte
 
-// A Case lists calls that some policies allow, and calls that they deny.
+// A Case is a set of policies with calls that they allow and calls that they deny.
 type Case struct {
 	Name            string
 	Parts           []mesh.Part
@@ -34,7 +34,7 @@ type Case struct {
 type Call struct {
 	From   string // client, other or plain
 	Port   string // http, tcp or first
-	Method string // of a request
+	Method string // of a request, otherwise empty
 	Path   string
 	Host   string
 	text   string
@@ -42,7 +42,7 @@ type Call struct {
 
 func (c Call) String() string { return c.text }
 
-// Ports holds the server's port numbers, Addresses the pods' own addresses.
+// Ports maps a port's name to its number, and Addresses a pod's name to its address.
 var (
 	Ports     = map[string]uint16{"http": 8080, "tcp": 6379, "first": 3306}
 	Addresses = map[string]string{"server": "10.244.1.2", "plain": "10.244.2.2", "client": "10.244.3.2", "other": "10.244.4.2"}

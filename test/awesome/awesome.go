@@ -1,5 +1,5 @@
-// Package awesome runs the applications of examples/awesome-app as processes: each form in each
-// language. Its tests inject faults into the configuration centre and the pod.
+// Package awesome runs the applications of examples/awesome-app as processes: the fragile and the robust
+// form in each language. Its tests inject faults into the configuration server and the pod.
 package awesome
 
 import (
@@ -12,15 +12,14 @@ import (
 // Languages lists the languages in which the application is written.
 var Languages = []string{"go", "java", "node", "python"}
 
-// The forms of the application.
+// The forms of the application: Fragile exits if it cannot fetch its settings at the start, Robust serves without them.
 const (
 	Fragile = "fragile"
 	Robust  = "robust"
 )
 
-// Install puts the applications, built from the sources below root (the repository's folder), into
-// dir. missing has an entry for each language whose tools this machine lacks, which is not an
-// error.
+// Install builds the applications from the sources below root, the repository's folder, into dir. If
+// this machine lacks the tools for a language, missing has an entry for it, and err stays nil.
 func Install(root, dir string) (missing map[string]error, err error) {
 	missing = map[string]error{}
 	for language, program := range map[string]string{"java": "/usr/bin/javac", "node": "/usr/bin/node", "python": "/usr/bin/python3"} { // any order: independent look-ups

@@ -1,5 +1,5 @@
-// Package castore tests that every store of an authority's files follows the same rules: the
-// folder, the Secret of a real cluster, and the store of the tests of package ca.
+// Package castore tests that every store for the files of a certificate authority follows the same rules: the
+// folder, the Secret in a real cluster, and the store that the tests of package ca use.
 package castore
 
 import (
@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/core/controlplane/ca"
 )
 
-// Check tests a store, which does not exist yet, through two control planes' views of it.
+// Check tests a store through the views of two control planes. The store must not contain anything yet.
 func Check(t *testing.T, one, two ca.Store) {
 	t.Helper()
 	read := func(s ca.Store, want map[string][]byte) ca.Contents {
@@ -60,7 +60,7 @@ func Check(t *testing.T, one, two ca.Store) {
 	first, second := map[string][]byte{"ca-key.pem": []byte("1"), "rotate": []byte("x")}, map[string][]byte{"ca-key.pem": []byte("2"), "tls.key": []byte("3")}
 	nothing, other := read(one, nil), read(two, nil)
 	update(one, nothing, first, nil)
-	update(two, other, second, ca.ErrConflict) // reads the files of the update that won
+	update(two, other, second, ca.ErrConflict) // the store has the files of the first update
 	noticed(first)
 	old := read(two, first)
 	update(two, old, second, nil) // removes a file
@@ -89,7 +89,7 @@ func Check(t *testing.T, one, two ca.Store) {
 	}
 }
 
-// CheckUsed tests the record of used tokens through two control planes' views of it.
+// CheckUsed tests the record of used tokens through the views of two control planes.
 func CheckUsed(t *testing.T, one, two ca.UsedTokens) {
 	t.Helper()
 	use := func(u ca.UsedTokens, token, key byte, at time.Time, want bool) {

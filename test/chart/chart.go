@@ -133,7 +133,7 @@ func Manifest(values string, but ...string) (string, error) {
 	return out, nil
 }
 
-// Definitions returns the chart's CustomResourceDefinitions by name.
+// Definitions returns the text of the chart's CustomResourceDefinitions, by their names.
 func Definitions() (map[string]string, error) {
 	c, err := Load()
 	if err != nil {

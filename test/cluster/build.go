@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Build builds the programs for a cluster with these options that are missing or older than their
-// source. [Up] calls it too.
+// Build builds the programs for a cluster with these options, as far as they are missing or older than
+// their source. [Up] calls it too.
 func Build(ctx context.Context, o Options) error {
 	o, err := o.withDefaults()
 	if err != nil {
@@ -37,7 +37,7 @@ func build(ctx context.Context, o Options, progress *progress) error {
 	if err := os.MkdirAll(filepath.Join(o.Cache, "tools"), 0o755); err != nil {
 		return err
 	}
-	// Of two processes that start at the same time only one builds.
+	// If several processes call Build at the same time, one builds and the others wait.
 	unlock, err := lock(ctx, o.Cache)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func build(ctx context.Context, o Options, progress *progress) error {
 	if err := linkKube(kube.output); err != nil {
 		return err
 	}
-	// These two belong to this module: the go command decides whether to rebuild them.
+	// The sources of these two are in this module and change often, so the go command decides whether to rebuild them.
 	for _, name := range []string{"node", "pause"} {
 		p := program{name: name, dir: filepath.Join(source, name), output: filepath.Join(tools, name)}
 		if err := p.build(ctx); err != nil {
@@ -88,7 +88,7 @@ type program struct {
 	output  string
 }
 
-// links are the names under which the Kubernetes binary is called.
+// links are the names of the programs in the Kubernetes binary. Each becomes a link to it.
 var links = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kube-proxy", "kubelet", "kubectl"}
 
 // requiredVersion returns the version of a module that a go.mod requires.
@@ -130,7 +130,7 @@ func linkKube(binary string) error {
 	return nil
 }
 
-// link atomically makes at a link to target: a running cluster keeps the file that it opened.
+// link atomically replaces the file at by a link to target, so that a running cluster keeps the file that it opened.
 func link(target, at string) error {
 	if is, err := os.Readlink(at); err == nil && is == target {
 		return nil
@@ -143,8 +143,9 @@ func link(target, at string) error {
 	return os.Rename(temp, at)
 }
 
-// buildOnce makes the output a link to the build of p that the user's checkouts share, and builds
-// it first if it is missing. For modules of this size even the go command's check takes seconds.
+// buildOnce makes the output a link to the build of p that all checkouts of the user share, and builds it
+// first if it is missing. It does not run the go command for an existing build: in modules of this size
+// even the check that nothing has changed takes seconds.
 func (p program) buildOnce(ctx context.Context, progress *progress) error {
 	inputs, err := p.inputs()
 	if err != nil {
@@ -164,7 +165,7 @@ func (p program) buildOnce(ctx context.Context, progress *progress) error {
 		progress.step("built %s", p.name)
 		prune(filepath.Dir(shared))
 	}
-	os.Chtimes(shared, time.Time{}, time.Now()) // marks it as used last, so that it is pruned last
+	os.Chtimes(shared, time.Time{}, time.Now()) // marks the build as the last used, so that it is pruned last
 	return link(shared, p.output)
 }
 
@@ -213,7 +214,7 @@ func (p program) build(ctx context.Context) error {
 	cmd := exec.CommandContext(ctx, "go", append(p.args(), compileFaster, "-o", temp, cmp.Or(p.pkg, "."))...)
 	cmd.Dir = p.dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // the go command then ends its compilers
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // at this signal the go command ends its compilers
 	cmd.WaitDelay = 10 * time.Second
 	if out, err := cmd.CombinedOutput(); err != nil {
 		lines := bytes.Split(bytes.TrimSpace(out), []byte("\n"))

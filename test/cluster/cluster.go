@@ -1,16 +1,16 @@
 // Package cluster runs a complete Kubernetes node on this machine, for tests and for
 // developers: etcd, API server, controllers, scheduler, kubelet, kube-proxy, DNS and
 // containerd, in namespaces of their own. It does not touch the network of the
-// machine, and killing one process ends all of it.
+// machine, and killing its process 1 ends the whole cluster.
 //
 //	c, err := cluster.Up(ctx, cluster.Options{})
 //	defer c.Down()
 //	out, err := c.Enter(ctx, "kubectl", "get", "nodes").CombinedOutput()
 //
 // There is no network between the machine and the cluster. A program that talks to the
-// API server or to a pod runs inside, by [Cluster.Enter]: it sees the same files,
-// except for [Hidden] directories. Compile a test before it enters: nothing can be downloaded
-// inside.
+// API server or to a pod runs inside, by [Cluster.Enter]: it sees the machine's files,
+// except for the [Hidden] directories. Compile a test before it enters, because nothing can be
+// downloaded inside.
 //
 // The programs come from packages of the distribution and from Go modules. They are
 // built when they are first needed, which takes minutes; see [Build].
@@ -37,30 +37,30 @@ import (
 // Versions lists the supported versions of Kubernetes; the first is the default.
 var Versions = []string{"v1.34", "v1.36"}
 
-// BaseImage is available in every cluster: busybox under all its names, and iptables.
+// BaseImage is an image with busybox, under the names of all its commands, and iptables. Every cluster has it.
 const BaseImage = "test.outrider.dev/base:1"
 
-// Shared is the environment variable with the directory of a cluster that several programs use and
-// none of them ends; "cluster run" sets it.
+// Shared is the environment variable with the directory of a cluster that "cluster run" has started. Several
+// programs use that cluster, and none of them ends it.
 const Shared = "OUTRIDER_CLUSTER"
 
 // Hidden lists the directories of the machine that are empty inside the cluster.
 var Hidden = node.Hidden
 
-// bringUpLimit is many times the usual duration on two busy cores.
+// bringUpLimit is the time limit of a bring-up, many times the usual duration on two busy cores.
 const bringUpLimit = 5 * time.Minute
 
 // Options configure a cluster. The zero value of a field means its default.
 type Options struct {
 	Version  string    // one of Versions
 	Runtime  string    // one of Runtimes
-	Dir      string    // keys, logs, container files; default: run/<Version> in the cache, with Runtime unless it is the first
-	Cache    string    // build outputs; default: .cache/cluster in the repository
+	Dir      string    // for keys, logs, container files; default: run/<Version> in the cache, and the Runtime in the name unless it is the default
+	Cache    string    // for build outputs; default: .cache/cluster in the repository
 	Detach   bool      // the cluster outlives this process; otherwise it ends with it
 	Progress io.Writer // receives a line for each step; default: none
 
-	// KubeletLog raises the kubelet's log level by source file: {"generic": 5} means its flag
-	// --vmodule=generic=5.
+	// KubeletLog is the kubelet's log level for some source files: {"generic": 5} means the kubelet's
+	// flag --vmodule=generic=5.
 	KubeletLog map[string]int
 
 	// Features are feature gates to enable in the API server and the kubelet; APIs are resources
@@ -123,12 +123,12 @@ func visible(dir string) (string, error) {
 	return dir, nil
 }
 
-// A Cluster is a cluster that was running when it was returned.
+// A Cluster is a cluster that was running when a function of this package returned it.
 type Cluster struct {
 	state  state
 	config node.Config
 	inside bool     // this process runs in its namespaces
-	leash  *os.File // set only if this process started a cluster that ends with it
+	leash  *os.File // set only if this process started the cluster, and the cluster ends with it
 }
 
 // Open returns the running cluster in dir, or the error [ErrDown].
@@ -209,8 +209,8 @@ func (c *Cluster) LoadImage(ctx context.Context, tarball string) error {
 	return nil
 }
 
-// Restart kills containerd, kubelet or kube-apiserver and starts it again; pods keep running. It
-// returns when containerd answers; for the others, as soon as the new process has been started.
+// Restart kills containerd, kubelet or kube-apiserver and starts it again; pods keep running. After a restart
+// of containerd it returns when containerd answers, otherwise as soon as the new process has been started.
 func (c *Cluster) Restart(ctx context.Context, name string) error { return c.request(ctx, name) }
 
 // Reboot kills the node as a power loss does, without a drain, and starts it again. It kills all
@@ -220,7 +220,7 @@ func (c *Cluster) Restart(ctx context.Context, name string) error { return c.req
 // is ready; pods may start before or after that.
 func (c *Cluster) Reboot(ctx context.Context) error { return c.request(ctx, node.Reboot) }
 
-// request makes the node execute a request. It is completed even if ctx ends.
+// request makes the node execute a request. The node completes it even if ctx ends.
 func (c *Cluster) request(ctx context.Context, name string) error {
 	if out, err := c.Enter(ctx, c.config.Node, "control", name).CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", name, err, bytes.TrimSpace(out))

@@ -24,10 +24,10 @@ var conf embed.FS
 
 var templates = template.Must(template.New("").Option("missingkey=error").ParseFS(conf, "conf/*"))
 
-// writeConfig writes all files that the programs of the cluster read: identities, a configuration
-// file for each, and file, which contains the paths of the rest.
+// writeConfig writes all files that the programs of the cluster read: identities, a configuration file for
+// each program, and file, which contains c for package node.
 func writeConfig(c node.Config, file string, o Options) error {
-	// Logs of a previous cluster would be mistaken for this one's.
+	// Remove the logs of a previous cluster, which would look like logs of this one.
 	if err := os.RemoveAll(filepath.Join(c.Dir, "log")); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func writeIdentities(c node.Config) error {
 	if err != nil {
 		return err
 	}
-	accounts, err := keyutil.MakeEllipticPrivateKeyPEM() // signs the tokens of service accounts
+	accounts, err := keyutil.MakeEllipticPrivateKeyPEM() // the key that signs the tokens of service accounts
 	if err != nil {
 		return err
 	}

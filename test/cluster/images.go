@@ -54,7 +54,7 @@ func baseImage(ctx context.Context) (image.Image, error) {
 			img.Links["/usr/sbin/"+family+action] = iptables
 		}
 	}
-	// iptables loads its matches and targets from here when a rule names them.
+	// iptables loads its matches and targets from this directory when a rule names them.
 	extensions, err := filepath.Glob("/usr/lib/*/xtables")
 	if err != nil || len(extensions) == 0 {
 		return img, fmt.Errorf("no extensions of iptables in /usr/lib: %v", err)

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/test/cluster/internal/poll"
 )
 
-// lock waits until this process has dir locked for itself.
+// lock waits until no other process has locked dir, and locks it for this process.
 func lock(ctx context.Context, dir string) (unlock func(), err error) {
 	err = poll.Until(ctx, 100*time.Millisecond, func(context.Context) error {
 		unlock, err = tryLock(dir)
@@ -19,8 +19,8 @@ func lock(ctx context.Context, dir string) (unlock func(), err error) {
 	return unlock, err
 }
 
-// tryLock fails at once if another process has locked dir. The kernel releases the lock when this
-// process ends in any way.
+// tryLock locks dir, and fails at once if another process has locked it. The kernel releases the lock when
+// this process ends, even if it is killed.
 func tryLock(dir string) (unlock func(), err error) {
 	d, err := os.Open(dir)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"outrider.dev/test/cluster/internal/node"
 )
 
-// needs maps a package of the distribution to the programs that are used from it. `make test-deps`
-// must install all of them.
+// needs lists packages of the distribution, and the programs in them that a cluster uses. `make test-deps` must
+// install all these packages.
 var needs = []struct {
 	pkg      string
 	programs []string
@@ -29,7 +29,7 @@ var needs = []struct {
 	{"runc", []string{"runc"}},
 }
 
-// checkNeeds fails before anything is built or started if a cluster cannot run here.
+// checkNeeds returns an error if a cluster cannot run on this machine. It is called before anything is built.
 func checkNeeds() error {
 	if os.Geteuid() != 0 {
 		return errors.New("a cluster needs root: it makes namespaces, mounts and control groups")

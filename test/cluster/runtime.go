@@ -14,7 +14,7 @@ var Runtimes = []string{"containerd", containerd2}
 
 const containerd2 = "containerd-2"
 
-// withRuntime fills in the runtime and the Kubernetes features that it can use.
+// withRuntime sets the default runtime, and enables the Kubernetes features that the tests use with a runtime.
 func (o Options) withRuntime() (Options, error) {
 	if o.Runtime == "" {
 		o.Runtime = Runtimes[0]
@@ -22,7 +22,7 @@ func (o Options) withRuntime() (Options, error) {
 	if !slices.Contains(Runtimes, o.Runtime) {
 		return o, fmt.Errorf("no container runtime %s here, only %s", o.Runtime, strings.Join(Runtimes, ", "))
 	}
-	// Beta and off by default up to v1.35, stable in v1.36; containerd supports them since 2.1.
+	// Image volumes are beta and off by default up to v1.35, stable in v1.36; containerd supports them since 2.1.
 	const imageVolumes = "ImageVolume"
 	if o.Runtime == containerd2 && o.Version == "v1.34" && !slices.Contains(o.Features, imageVolumes) {
 		o.Features = append(slices.Clip(o.Features), imageVolumes)
@@ -30,7 +30,7 @@ func (o Options) withRuntime() (Options, error) {
 	return o, nil
 }
 
-// runtimeDir returns where the programs of the runtime are built; "" for the distribution's.
+// runtimeDir returns the directory into which the programs of the runtime are built; "" for the distribution's runtime.
 func runtimeDir(o Options) string {
 	if o.Runtime != containerd2 {
 		return ""

@@ -10,12 +10,12 @@ import (
 	"slices"
 )
 
-// sharedBuilds is how many builds of a program are kept: more than a user has branches in work at once.
+// sharedBuilds is the number of builds of a program that are kept, enough for a user who works on several branches.
 const sharedBuilds = 3
 
-// shared returns the path of the build of p that the user's checkouts share, in
-// ${XDG_CACHE_HOME:-~/.cache}/outrider/cluster, and whether it exists. The path depends on the Go
-// release and the platform.
+// shared returns the path of the build of p that all checkouts of the user share, in
+// ${XDG_CACHE_HOME:-~/.cache}/outrider/cluster, and whether it exists. The path contains a digest of inputs,
+// the Go release and the platform.
 func (p program) shared(inputs string) (path string, found bool, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -27,15 +27,15 @@ func (p program) shared(inputs string) (path string, found bool, err error) {
 	name := filepath.Base(filepath.Dir(p.output)) + "-" + filepath.Base(p.output) // such as v1.34-kube
 	sum := sha256.Sum256([]byte(inputs + runtime.Version() + runtime.GOARCH))
 	path = filepath.Join(cache, "outrider", "cluster", name, fmt.Sprintf("%x", sum[:8]))
-	if all, _ := filepath.Glob(path + "-*"); len(all) > 0 { // fails only for an invalid pattern
+	if all, _ := filepath.Glob(path + "-*"); len(all) > 0 { // Glob fails only for an invalid pattern
 		return all[0], true, nil
 	}
 	return path + "-built", false, nil
 }
 
-// prune removes the builds that were unused for the longest time.
+// prune keeps the [sharedBuilds] builds that were used last, and removes the others.
 func prune(dir string) {
-	files, _ := filepath.Glob(filepath.Join(dir, "[0-9a-f]*-*")) // fails only for an invalid pattern
+	files, _ := filepath.Glob(filepath.Join(dir, "[0-9a-f]*-*")) // Glob fails only for an invalid pattern
 	used := func(file string) int64 {
 		if info, err := os.Stat(file); err == nil {
 			return info.ModTime().UnixNano()

@@ -19,20 +19,20 @@ import (
 	"outrider.dev/test/cluster/internal/poll"
 )
 
-// A state holds what is needed to end a cluster. It is written before anything else is created, so
-// that every failure can be cleaned up.
+// A state holds the facts that are needed to end a cluster. It is written before anything else is created,
+// so that [Down] can clean up after any failure.
 type state struct {
 	Dir     string
 	Version string
 	Runtime string
 	Group   string // name in the cgroup hierarchies
 	Ready   bool
-	PID     int    // of its process 1; 0 before it is started
-	Started string // start time of that process, since its PID may be reused
+	PID     int    // process ID of the cluster's process 1; 0 before it is started
+	Started string // start time of that process, because its PID may be reused later
 }
 
-// newState derives the control group's name from the directory: names of two clusters never
-// collide, and the remains of a killed cluster are found again.
+// newState returns the state of a new cluster. The name of the control group is derived from the directory, so that
+// two clusters never have the same name, and the remains of a killed cluster can be found.
 func newState(dir, version, runtime string) state {
 	sum := sha256.Sum256([]byte(dir))
 	return state{Dir: dir, Version: version, Runtime: runtime, Group: fmt.Sprintf("outrider-test-%x", sum[:5])}
@@ -76,9 +76,9 @@ func (s state) alive() bool {
 	return s.PID > 1 && err == nil && started == s.Started
 }
 
-// startTime returns when a process started, in the kernel's clock ticks. A zombie counts as not
-// found, unless other threads of it still run: process 1 of a namespace ends all other processes in
-// its last thread, and until then its files are in use.
+// startTime returns the start time of a process, in the kernel's clock ticks. It returns an error for a zombie
+// without running threads. A zombie with running threads counts as running: the last thread of process 1 ends
+// all other processes of the namespace, and until then the cluster's files are in use.
 func startTime(pid int) (string, error) {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
@@ -97,8 +97,8 @@ func startTime(pid int) (string, error) {
 	return started, nil
 }
 
-// Down ends the cluster in dir, whatever its state, and removes everything except the logs. If no
-// cluster was ever there, it does nothing.
+// Down ends the cluster in dir, whether it is starting, running or was killed, and removes everything except
+// the logs. It does nothing if dir contains no cluster.
 func Down(dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -127,7 +127,7 @@ func Down(dir string) error {
 	return os.Remove(stateFile(dir))
 }
 
-// kill sends process 1 SIGTERM, and SIGKILL if it takes too long to end everything.
+// kill sends SIGTERM to process 1, and SIGKILL if the cluster does not end in time.
 func (s state) kill() error {
 	for _, signal := range []os.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		// Open the handle before the check, so that it cannot refer to a later process.

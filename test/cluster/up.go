@@ -54,7 +54,7 @@ func Up(ctx context.Context, o Options) (*Cluster, error) {
 	return c, nil
 }
 
-// start starts the cluster and waits until it is usable. The caller cleans up after a failure.
+// start starts the cluster and waits until it is usable. After a failure the caller must clean up.
 func start(ctx context.Context, o Options, progress *progress) (*Cluster, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, bringUpLimit, fmt.Errorf("not usable after %v", bringUpLimit))
 	defer cancel()
@@ -98,8 +98,8 @@ func start(ctx context.Context, o Options, progress *progress) (*Cluster, error)
 	return c, c.state.write()
 }
 
-// spawn starts process 1 of the cluster in namespaces of its own and records it. The cluster ends
-// when the leash is closed, which the death of this process also does.
+// spawn starts process 1 of the cluster in new namespaces and stores its process ID. The cluster ends when the leash
+// is closed; the kernel closes it if this process dies.
 func (c *Cluster) spawn() (events, leash *os.File, err error) {
 	eventsIn, eventsOut, err := os.Pipe()
 	if err != nil {
@@ -127,16 +127,16 @@ func (c *Cluster) spawn() (events, leash *os.File, err error) {
 	cmd.Env = c.config.Environ(os.Environ())
 	cmd.Dir = "/"
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.ExtraFiles = []*os.File{eventsOut, leashIn} // in the order of package node
+	cmd.ExtraFiles = []*os.File{eventsOut, leashIn} // in the order of the file descriptors in package node
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID |
 			syscall.CLONE_NEWUTS | syscall.CLONE_NEWIPC,
-		Setsid: true, // Ctrl-C is for this process, which then ends the cluster in order
+		Setsid: true, // so that Ctrl-C signals only this process, which then ends the cluster properly
 	}
 	if err := cmd.Start(); err != nil {
 		return nil, nil, fmt.Errorf("starting the cluster: %w", err)
 	}
-	// If this process ends the cluster, it must also reap process 1.
+	// Reap the cluster's process 1, which is a child of this process.
 	go cmd.Wait()
 	c.state.PID = cmd.Process.Pid
 	if c.state.Started, err = startTime(c.state.PID); err != nil {

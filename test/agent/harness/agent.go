@@ -36,13 +36,13 @@ func (a *Agent) Post(path string) Answer {
 	return client.Do("POST", "http://127.0.0.1:15020"+path, "")
 }
 
-// Status returns the answer of the readiness port; ok is false if there is none.
+// Status returns the answer of the readiness port; ok is false if the request fails.
 func (a *Agent) Status() (s readiness.Status, ok bool) {
 	got := a.Get(15021, "/healthz/ready")
 	return s, got.Err == nil && json.Unmarshal([]byte(got.Body), &s) == nil
 }
 
-// Ready waits until the agent is ready, with requests that the agent holds until then.
+// Ready waits until the agent is ready. The agent does not answer its requests before that.
 func (a *Agent) Ready() {
 	t := a.Pod.World.T
 	t.Helper()
@@ -55,7 +55,7 @@ func (a *Agent) Ready() {
 	}, a)
 }
 
-// Unready waits until the agent gives a reason with this code and these words.
+// Unready waits until the agent is not ready for a reason with this code whose text contains these words.
 func (a *Agent) Unready(code, words string) readiness.Reason {
 	t := a.Pod.World.T
 	t.Helper()
@@ -124,7 +124,7 @@ func KillAndWatch(t testing.TB, pid int) (before, after time.Time) {
 	return before, time.Now()
 }
 
-// Journal returns the journal record of the start.
+// Journal returns the record of the agent's start from its journal.
 func (a *Agent) Journal() (r status.JournalRecord) {
 	t := a.Pod.World.T
 	t.Helper()
@@ -154,13 +154,13 @@ func Stopped(pid int) bool {
 	return len(threads) > 0
 }
 
-// stat returns the fields of a process's or thread's stat file from the state on, or nil if it does not exist.
+// stat returns the fields of the stat file of a process or thread, beginning with its state; nil if it does not exist.
 func stat(proc string) []string {
 	raw, _ := os.ReadFile(proc + "/stat")
 	return strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))
 }
 
-// Spent returns the processor time of a process, to a hundredth of a second.
+// Spent returns the processor time that a process has used, with a resolution of 10 ms.
 func Spent(pid int) time.Duration {
 	f := stat(fmt.Sprintf("/proc/%d", pid))
 	if len(f) < 13 {

@@ -17,7 +17,7 @@ import (
 // Binaries holds the paths of the programs, which every user may execute.
 type Binaries struct{ dir, Agent, Plane, Envoy string }
 
-// build builds the programs once for a test binary.
+// build builds the programs, once in each test process.
 var build = sync.OnceValues(func() (Binaries, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -41,7 +41,7 @@ var build = sync.OnceValues(func() (Binaries, error) {
 	return b, place(envoy, b.Envoy)
 })
 
-// Build returns the programs. Without Envoy, or without root, it skips the test.
+// Build returns the paths of the programs, and builds them first. It skips the test without Envoy or without root.
 func Build(t testing.TB) Binaries {
 	t.Helper()
 	ns.RequireRoot(t)
@@ -77,7 +77,7 @@ func moduleRoot() (string, error) {
 	return "", err
 }
 
-// place copies a file to where every user may read it: its own folder may be readable by root only.
+// place makes a copy that every user may read: the file's own folder may be readable by root only.
 func place(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil

@@ -42,7 +42,7 @@ type Answer struct {
 	Body   string
 	Err    error
 	Took   time.Duration
-	Close  bool // the server asks to close the connection
+	Close  bool // the server has requested to close the connection
 }
 
 // Get is Do with GET.

@@ -14,8 +14,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// Connections are those of one pod, as the app's user. Each waits for the server's first bytes. One thread with an
-// epoll holds them all, so that they take little processor time from the proxy.
+// Connections are connections that one pod opens as the app's user. Each waits for the server's first bytes. A single
+// thread serves them all by epoll, so that they take little processor time from the proxy.
 type Connections struct {
 	pod  *Pod
 	to   unix.Sockaddr
@@ -33,18 +33,18 @@ type Connections struct {
 // A Pace is the rate at which connections are opened.
 type Pace struct {
 	Total int     // connections; 0 means unlimited, until Leave
-	Rate  float64 // new connections per second, however slow earlier ones are; 0 means all at once
-	Limit int     // open at the same time; 0 means any number
+	Rate  float64 // new connections per second, even if earlier ones are slow; 0 means all at once
+	Limit int     // maximum of simultaneously open connections; 0 means unlimited
 }
 
-// A Call is one of the connections.
+// A Call is the result of one connection.
 type Call struct {
 	Begin  time.Time
 	Served time.Time // when the first bytes were read
 	Err    error
 }
 
-// Connections starts to connect to an IPv4 address.
+// Connections starts to open connections to an IPv4 address, at the given pace, and does not wait for them.
 func (p *Pod) Connections(to netip.AddrPort, pace Pace) *Connections {
 	p.World.T.Helper()
 	c := &Connections{pod: p, to: &unix.SockaddrInet4{Port: int(to.Port()), Addr: to.Addr().As4()}, pace: pace, done: make(chan struct{})}
@@ -55,10 +55,10 @@ func (p *Pod) Connections(to netip.AddrPort, pace Pace) *Connections {
 	return c
 }
 
-// Connected returns how many connections were established.
+// Connected returns the number of connections established so far.
 func (c *Connections) Connected() int { return int(c.connected.Load()) }
 
-// Leave starts no more connections, waits for the answers to those started, and returns all calls.
+// Leave opens no more connections, waits for the answers on those already opened, and returns all calls.
 func (c *Connections) Leave() []Call {
 	c.leave.Store(true)
 	return c.Wait()
@@ -110,7 +110,7 @@ func (c *Connections) run() (err error) {
 	}
 }
 
-// due returns how many connections should be started now.
+// due returns the number of connections to open now.
 func (c *Connections) due(since time.Duration) int {
 	n := 1 << 20
 	if c.pace.Rate > 0 {
@@ -132,7 +132,7 @@ func (c *Connections) call() error {
 	}
 	c.calls = append(c.calls, Call{Begin: time.Now()})
 	c.open++
-	// Close with a reset, which leaves no TIME-WAIT: ports are scarce.
+	// Close with a reset, so that no connection stays in TIME-WAIT and uses up the local ports.
 	err = unix.SetsockoptLinger(fd, unix.SOL_SOCKET, unix.SO_LINGER, &unix.Linger{Onoff: 1})
 	if err == nil {
 		if err = unix.Connect(fd, c.to); err == unix.EINPROGRESS {

@@ -1,6 +1,6 @@
 // Package harness runs a small mesh on one machine with the real programs: outriderd with a
-// folder of manifests, pods as network namespaces with capture, and in each pod the
-// agent with its Envoy, as the processes and users that they are in a cluster.
+// folder of manifests, and for each pod a network namespace with capture, in which the
+// agent and Envoy run as separate processes under the same users as in a cluster.
 //
 // All processes and files of a world are removed at the end of the test that made it.
 package harness
@@ -14,12 +14,12 @@ const (
 // Namespace is the namespace of all pods in a world; each pod has a service account with its own name.
 const Namespace = "shop"
 
-// Addresses and name of the control plane.
+// Addresses of control planes.
 const (
 	PlaneAddress  = "10.0.0.1"
 	planeAddress6 = "fd00::1"
-	otherPlane    = "10.0.0.2" // of a second control plane
-	frontAddress  = "10.0.0.3" // of the Service in front of both
+	otherPlane    = "10.0.0.2" // the second control plane
+	frontAddress  = "10.0.0.3" // the Service in front of both control planes
 	PlaneName     = "outriderd.test"
 	Discovery     = PlaneAddress + ":15012"
 	planeHTTP     = PlaneAddress + ":15014"

@@ -11,17 +11,17 @@ import (
 type Line struct {
 	Address string
 
-	trip time.Duration // of one round trip
+	trip time.Duration // duration of one round trip
 	dial func(context.Context, string, string) (net.Conn, error)
 	mu   sync.Mutex
 	all  []*lineConn
 }
 
-// A lineConn is one connection. Each chunk that a side sends counts one trip more than the latest
-// chunk that it has received. The count is thus the longest chain of messages, however busy the
-// machine is.
+// A lineConn counts the trips on one connection. A chunk's number is one more than the highest number
+// that its sender has received before. The result is the length of the longest chain of messages, which
+// does not depend on the load of the machine.
 type lineConn struct {
-	client, server int // trips counted for the latest data that each side received
+	client, server int // highest number of a chunk that each side has received
 }
 
 // A parcel is a chunk of data on its way.
@@ -83,8 +83,8 @@ func (l *Line) serve(client net.Conn) {
 	<-done
 }
 
-// carry forwards data from one side to the other until one of them closes. sender and receiver
-// count the trips of the latest data that each has received.
+// carry forwards data from one side to the other until one of them closes. No data arrives before the
+// connection is established at the time made. sender and receiver are the counts in the [lineConn].
 func (l *Line) carry(to, from net.Conn, made time.Time, sender, receiver *int) {
 	parcels := make(chan parcel, 1<<16)
 	go func() {

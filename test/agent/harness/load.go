@@ -28,7 +28,7 @@ func (f Failure) String() string {
 	return fmt.Sprintf("%s, after %s: %v", f.Begin.Format("05.000"), f.End.Sub(f.Begin).Round(time.Millisecond), f.Err)
 }
 
-// NewLoad starts n workers; each pauses between two requests.
+// NewLoad starts n workers; each repeats request, with a pause in between.
 func NewLoad(n int, pause time.Duration, request func() error) *Load {
 	l := &Load{}
 	for range n {
@@ -62,7 +62,7 @@ func (l *Load) Stop() (made int, slowest time.Duration, failed []Failure) {
 	return int(l.made.Load()), l.slow, l.failed
 }
 
-// Want returns an error unless the answer has status 200 and that body.
+// Want returns an error unless the answer has status 200 and this body.
 func (a Answer) Want(body string) error {
 	switch {
 	case a.Err != nil:

@@ -24,7 +24,7 @@ type Pod struct {
 	Addresses []netip.Addr
 	Dir       string
 	Token     string // path of the token file
-	User      uint32 // of the agent and Envoy: the world's ProxyUser when the pod was made
+	User      uint32 // user of the agent and Envoy: the world's ProxyUser when the pod was made
 
 	Envoy        string    // path; default: the real Envoy
 	Env          []string  // added to the agent's environment
@@ -36,8 +36,8 @@ type Pod struct {
 	agents int
 }
 
-// Pod makes a pod with capture, which the mesh knows as proxied. Its app label and its service
-// account are its name.
+// Pod makes a pod with capture, and a manifest that announces it to the mesh as a pod with a proxy. The
+// name is also its app label and its service account.
 func (w *World) Pod(name string) *Pod {
 	w.T.Helper()
 	p := w.Machine(name)
@@ -128,8 +128,8 @@ func (p *Pod) Agent() *Agent {
 	return &Agent{Pod: p, Process: p.start(p.User, cmd, fmt.Sprintf("agent-%d.log", p.agents))}
 }
 
-// Kept reports whether the agent's file has the endpoints of a service's port. The file follows what Envoy
-// accepts within seconds; an agent that starts without a control plane has what is in it.
+// Kept reports whether the agent's file of accepted resources contains the endpoints of a service's port. The
+// agent writes the file within seconds after Envoy accepts resources, and reads it if it starts without a control plane.
 func (p *Pod) Kept(service string, port int) bool {
 	content, err := os.ReadFile(filepath.Join(p.work(), "accepted"))
 	name := regexp.QuoteMeta(fmt.Sprintf("outbound|%d||%s.%s.svc.", port, service, Namespace))
@@ -148,7 +148,7 @@ func (p *Pod) Gate(args ...string) *process.Process {
 	return p.gate("app", "gate.log", args)
 }
 
-// GateOf does the same as Gate for another container.
+// GateOf runs a command of any container behind a gate, as the app's user.
 func (p *Pod) GateOf(name string, args ...string) *process.Process {
 	t := p.World.T
 	t.Helper()
@@ -177,7 +177,7 @@ func (p *Pod) Message() string {
 	return strings.TrimSpace(string(raw))
 }
 
-// Bound reports whether one of ports in the pod has a listener, from the kernel's socket list.
+// Bound reports whether the kernel's socket list has a listener on one of the ports in the pod.
 func (p *Pod) Bound(ports ...uint16) bool {
 	t := p.World.T
 	t.Helper()
@@ -205,7 +205,7 @@ func (p *Pod) State(container string) string {
 	return string(raw)
 }
 
-// Program runs another program in place of the proxy, as its user.
+// Program runs another program in place of the proxy, as the proxy's user.
 func (p *Pod) Program(name string, command ...string) *process.Process {
 	p.World.T.Helper()
 	return p.start(p.User, exec.Command(command[0], command[1:]...), name+".log")

@@ -9,8 +9,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// Replicas starts two control planes that share their state, and returns them with the address of
-// the Service in front of them: a connection goes to the first one that accepts it.
+// Replicas starts two control planes that share their state. It returns them and the address of the
+// Service in front of them, which connects a client to the first of them if that accepts, otherwise to the second.
 func (w *World) Replicas() (front string, first, second *process.Process) {
 	w.T.Helper()
 	w.Serve("--listen", Discovery)

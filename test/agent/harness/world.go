@@ -23,10 +23,10 @@ import (
 type World struct {
 	T        testing.TB
 	Binaries Binaries
-	Dir      string // with all files of the world
+	Dir      string // directory with all files of the world
 	Node     *ns.Namespace
 
-	// Settings for the pods that are made from now on.
+	// Settings for the pods that are created after the settings were changed.
 	Family    Family
 	Capture   []string // added to the flags of capture
 	ProxyUser uint32   // default: the constant ProxyUser
@@ -37,10 +37,10 @@ type World struct {
 	plane *process.Process
 }
 
-// A Family says which IP families the pods have addresses of.
+// A Family is the set of IP families of which the pods have addresses.
 type Family int
 
-// The families. The zero value is IPv4.
+// IPv4 is the default.
 const (
 	IPv4 Family = iota
 	Dual
@@ -77,7 +77,7 @@ func New(t testing.TB) *World {
 	return w
 }
 
-// Run runs a subtest: failures of w fail the subtest, and the processes that w starts in it end with it.
+// Run runs a subtest: failures of w fail the subtest, and the processes that w starts during the subtest end with it.
 func (w *World) Run(name string, f func(*testing.T)) {
 	t, ok := w.T.(*testing.T)
 	if !ok {
@@ -92,7 +92,7 @@ func (w *World) Run(name string, f func(*testing.T)) {
 
 func (w *World) mesh() string { return filepath.Join(w.Dir, "mesh") }
 
-// State returns the directory of the control plane's authority and tokens.
+// State returns the directory with the files of the control plane's certificate authority and tokens.
 func (w *World) State() string { return filepath.Join(w.Dir, "state") }
 
 // Roots returns the path of the file with the trusted roots.
@@ -208,7 +208,7 @@ func (w *World) Known(services, workloads int) {
 	}
 }
 
-// number formats n as Prometheus does.
+// number formats n as the Prometheus text format does.
 func number(n int) string {
 	if n >= 1_000_000 {
 		return fmt.Sprintf("%g", float64(n))
@@ -252,7 +252,7 @@ func (w *World) link() (pod *ns.Namespace, addresses []netip.Addr) {
 	ns.Connect(pod, "eth0", own, w.Node, fmt.Sprintf("pod%d", w.pods), gateways)
 	for _, g := range gateways {
 		pod.IP("route", "add", "default", "via", g.Addr().String())
-		// Wait until the neighbour is resolved, so that measurements do not include it.
+		// Wait until the neighbour's MAC address is resolved, so that measurements do not include that.
 		process.Eventually(w.T, "a neighbour", func() bool {
 			var err error
 			pod.Do(func() { _, err = net.DialTimeout("tcp", netip.AddrPortFrom(g.Addr(), 9).String(), time.Second) }) // time limit: one try of several

@@ -52,8 +52,8 @@ examples:
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main with its arguments and outputs as parameters. It returns the exit status: 0 success,
-// 1 failure, 2 usage, 130 interrupted; enter and run return the command's own.
+// run is main with its arguments and outputs as parameters. It returns the exit status: 0 success, 1 failure,
+// 2 usage, 130 interrupted; the subcommands enter and run return the exit status of the command that they run.
 func run(args []string, stdout, stderr io.Writer) int {
 	help := fmt.Sprintf(usage, strings.Join(cluster.Versions, " or "), cluster.Versions[0],
 		strings.Join(cluster.Runtimes, " or "), cluster.Runtimes[0])
@@ -112,7 +112,7 @@ type call struct {
 
 var commands = map[string]func(context.Context, call) (status int, err error){"down": down, "enter": enter, "run": around, "up": up}
 
-// up leaves a running cluster unchanged, so that it can be repeated.
+// up starts a cluster. If one is already running, up leaves it unchanged and succeeds.
 func up(ctx context.Context, c call) (int, error) {
 	start := time.Now()
 	dir, err := c.options.Directory()
@@ -150,7 +150,7 @@ logs:       %[7]s/log
 	return 0, nil
 }
 
-// commandName returns how to call this program for the same cluster.
+// commandName returns a function that returns the command line for a subcommand on the same cluster.
 func commandName(o cluster.Options) func(command string) string {
 	program := os.Args[0]
 	if strings.Contains(program, "/go-build") {
@@ -169,7 +169,7 @@ func commandName(o cluster.Options) func(command string) string {
 	return func(command string) string { return program + " " + command + flags }
 }
 
-// around starts a cluster of its own, runs a command on the machine, and ends the cluster.
+// around starts a new cluster, runs a command outside of it, on the machine, and ends the cluster.
 func around(ctx context.Context, c call) (status int, err error) {
 	if len(c.args) == 0 {
 		return 2, errors.New("run needs a command")
@@ -178,7 +178,7 @@ func around(ctx context.Context, c call) (status int, err error) {
 	if err != nil {
 		return 2, err
 	}
-	c.options.Dir, c.options.Detach = cmp.Or(c.options.Dir, dir+"-run"), false // the default directory may belong to a cluster that the user has up
+	c.options.Dir, c.options.Detach = cmp.Or(c.options.Dir, dir+"-run"), false // the user's own cluster may be running in the default directory
 	found, err := cluster.Up(ctx, c.options)
 	if err != nil {
 		return 1, err
@@ -187,7 +187,7 @@ func around(ctx context.Context, c call) (status int, err error) {
 	cmd := exec.CommandContext(ctx, c.args[0], c.args[1:]...)
 	cmd.Env = append(os.Environ(), cluster.Shared+"="+found.Dir())
 	cmd.Stdout, cmd.Stderr = c.stdout, c.stderr
-	// Processes that the command starts are in one group with it, and end with it.
+	// The command and the processes that it starts are one process group, so that one signal ends all.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
 	cmd.WaitDelay = 30 * time.Second

@@ -12,8 +12,8 @@ func dial(socket string) (*grpc.ClientConn, error) {
 	return grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 }
 
-// Ready returns nil if the runtime accepts requests of a kubelet, which is later than requests of
-// other clients: first it recovers the running containers. A kubelet that is too early exits.
+// Ready returns nil if the runtime accepts CRI requests, otherwise an error. After its start the runtime accepts
+// requests of other clients first and then recovers the running containers. A kubelet that starts earlier exits.
 func Ready(ctx context.Context, socket string) error {
 	conn, err := dial(socket)
 	if err != nil {
@@ -24,7 +24,7 @@ func Ready(ctx context.Context, socket string) error {
 	return err
 }
 
-// A label holds the pod and the name of the container or sandbox with an id.
+// A label identifies the container or sandbox that has an id of the runtime.
 type label struct {
 	container string // empty for a sandbox
 	uid       string // of the pod

@@ -1,6 +1,6 @@
-// Package containerd records the events of a cluster's container runtime: sandboxes and containers
-// created, started and ended, with their process IDs and to the millisecond. The API server reports
-// the same later, in whole seconds. The package is used inside the cluster.
+// Package containerd records the events of a cluster's container runtime: sandboxes and containers created,
+// started and ended, with process IDs and times in milliseconds. The API server reports the same events later,
+// with times in whole seconds. The package is used inside the cluster.
 package containerd
 
 import (
@@ -22,21 +22,21 @@ const (
 	Created = "/containers/create"
 	Started = "/tasks/start"
 	Exited  = "/tasks/exit"
-	Execed  = "/tasks/exec-started" // a probe, a hook, or kubectl exec
+	Execed  = "/tasks/exec-started" // the start of a process for a probe, a hook, or kubectl exec
 )
 
 // An Event is an event of a container or sandbox.
 type Event struct {
 	At        time.Time
 	Topic     string
-	Container string // its name; empty for the sandbox
+	Container string // name of the container; empty for the sandbox
 	PID       int    // in the node's namespace
 	Status    int    // exit status, for Exited
 
 	id string
 }
 
-// A Log holds all events of containerd, and the names of their containers.
+// A Log holds all events of containerd, with the names of the containers that they concern.
 type Log struct {
 	// Changed receives a value after an event was added.
 	Changed chan struct{}
@@ -95,9 +95,9 @@ func (l *Log) read(ctx context.Context, r cri.RuntimeServiceClient, from io.Read
 	}
 }
 
-// name looks up the container of an id, which the CRI knows a little later than containerd.
+// name looks up the label of an id and adds it to the events. The CRI knows an id a little later than containerd.
 func (l *Log) name(ctx context.Context, r cri.RuntimeServiceClient, id string) {
-	for range 3000 { // more than a minute: a sandbox is known only once it runs
+	for range 3000 { // more than a minute, because the CRI lists a sandbox only once it runs
 		if known, ok := lookUp(ctx, r, id); ok {
 			l.mu.Lock()
 			l.labels[id] = known
@@ -154,8 +154,8 @@ func parse(line string) (Event, bool) {
 	return e, true
 }
 
-// A moment is a time as ctr prints it: as text in containerd up to 1.7, and since 2.0 as the fields
-// of a protobuf Timestamp.
+// A moment is a time in the output of ctr: a text in containerd up to 1.7, since 2.0 the fields of a
+// protobuf Timestamp.
 type moment struct{ time.Time }
 
 func (m *moment) UnmarshalJSON(text []byte) error {

@@ -1,8 +1,8 @@
 // Command kube contains every program of Kubernetes, and etcd, in one binary: the name under which
 // it is called selects the program.
 //
-// One binary contains the packages that the programs share only once. It needs a third of
-// the disk space and a quarter of the link time of seven separate ones.
+// The programs share most of their packages, so one binary needs a third of the disk space and a
+// quarter of the link time of seven separate binaries.
 package main
 
 import (
@@ -37,8 +37,7 @@ var programs = map[string]func(){
 	"kube-controller-manager": component(controllers.NewControllerManagerCommand),
 	"kube-scheduler":          component(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 	"kube-proxy":              component(proxy.NewProxyCommand),
-	// The kubelet installs the signal handler itself, and a second one panics, so it gets a context
-	// without one.
+	// The kubelet installs the signal handler itself, and a second handler would panic, so its context has none.
 	"kubelet": component(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
 	"kubectl": func() {
 		if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {

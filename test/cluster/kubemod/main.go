@@ -2,9 +2,9 @@
 //
 //	go run ./test/cluster/kubemod v1.36.3   # writes test/cluster/kube/v1.36/go.mod and go.sum
 //
-// Kubernetes requires its own libraries as v0.0.0 and replaces them by directories
-// of its source tree. Another module that imports Kubernetes must replace each of them by
-// the version published with the same release, which this program does.
+// Kubernetes requires its own libraries as v0.0.0 and replaces them by directories of its
+// source tree. A module that imports Kubernetes must replace each library by the version that
+// was published with the same release. This program writes these replacements.
 package main
 
 import (
@@ -37,7 +37,7 @@ func run(args []string, stderr io.Writer) int {
 var (
 	release = regexp.MustCompile(`^v1\.\d+\.\d+$`)
 	staging = regexp.MustCompile(`(?m)^\s+(k8s\.io/\S+) v0\.0\.0(?: //.*)?$`)
-	// Both directives name a Go release; the godebug one determines the behaviour.
+	// Both directives name a Go release. The godebug directive selects the release whose behaviour the program has.
 	directive = regexp.MustCompile(`(?m)^(go|godebug) \S+$`)
 )
 

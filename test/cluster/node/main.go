@@ -1,4 +1,4 @@
-// Command node runs inside the namespaces of a test cluster. Package cluster starts it; it has no other use.
+// Command node runs inside the namespaces of a test cluster. Only package cluster starts it.
 package main
 
 import (
@@ -15,8 +15,8 @@ Package test/cluster starts it.
 
 func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
 
-// run is main with its arguments and output as parameters. It returns the exit status: 0 success, 1
-// failure, 2 usage; enter returns the command's own.
+// run is main with its arguments and output as parameters. It returns the exit status: 0 success, 1 failure,
+// 2 usage; the subcommand enter returns the exit status of the command that it runs.
 func run(args []string, stderr io.Writer) int {
 	var err error
 	switch {

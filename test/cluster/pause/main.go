@@ -1,5 +1,5 @@
-// Command pause holds the namespaces of a pod: it sleeps until a signal ends it, and reaps orphans
-// in a pod that shares one process namespace.
+// Command pause holds the namespaces of a pod. It sleeps until a signal ends it. If the containers of the pod
+// share a process namespace, it also reaps orphans.
 package main
 
 import (

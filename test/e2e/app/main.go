@@ -1,8 +1,8 @@
-// Command app is the program in the containers of the suite's pods: the application that the
-// mesh is for, as impatient as real ones. It prints what it sees and does, a line each on standard
-// output, "e2e NANOSECONDS WORD [NAME=VALUE...]", for package world.
+// Command app is the program in the containers of the suite's pods: an application that does not
+// wait for its mesh, as many real ones. It prints a line to standard output for each event, which
+// package world reads: "e2e NANOSECONDS WORD [NAME=VALUE...]".
 //
-//	app serve [flags]    calls its configuration centre once, and fails if it cannot; then serves
+//	app serve [flags]    calls its configuration server once, and exits if the call fails; then serves
 //	                     and keeps calling, until SIGTERM and a while longer
 //	app work [flags]     makes some calls and exits
 //	app sleep DURATION   for hooks
@@ -48,25 +48,25 @@ func main() {
 // An optionSet holds the options of all roles; each role reads its own.
 type optionSet struct {
 	config   string        // URL, called once at the start
-	token    string        // file with a bearer token for it
-	roots    string        // file with the roots that may have signed its certificate
+	token    string        // file with a bearer token for the server of config
+	roots    string        // file with the trusted roots for the server of config
 	call     string        // URL, called repeatedly
-	every    time.Duration // between two calls; for a proxy: from listening until eat
+	every    time.Duration // between two calls; for a proxy: delay between listening and eat
 	calls    int           // number of calls of work
 	listen   string
 	tcp      string
 	grpc     string
-	healthy  time.Duration // time after the start
-	say      string        // file that counts the runs of work
+	healthy  time.Duration // delay before the container is healthy
+	say      string        // file in which the runs of work are counted
 	stop     time.Duration // time between SIGTERM and the exit
 	code     int           // exit code of work
-	failures int           // number of runs of work that exit with code; 0: all
+	failures int           // number of runs of work that exit with code, before runs that succeed; 0: all
 	eat      int           // MiB of memory to use after the first call
 	after    time.Duration // delay before eat, and before a proxy listens
-	name     string        // of a tier
-	timeout  time.Duration // of a tier's outbound call
-	rate     int           // calls a second of load
-	want     string        // expected answer of load
+	name     string        // name of a tier
+	timeout  time.Duration // time limit of a tier's outbound call
+	rate     int           // calls that load makes in a second
+	want     string        // answer that load expects
 }
 
 func options(args []string) optionSet {
@@ -96,10 +96,10 @@ func options(args []string) optionSet {
 	return o
 }
 
-// emit writes one line.
+// emit writes the line for an event that happens now.
 func emit(word string, pairs ...any) { emitOf(time.Now(), word, pairs...) }
 
-// emitOf writes a line with an earlier time, for an event before the line could be written.
+// emitOf writes the line for an event that happened earlier.
 func emitOf(at time.Time, word string, pairs ...any) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "e2e %d %s", at.UnixNano(), word)

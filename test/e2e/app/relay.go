@@ -63,7 +63,7 @@ func pass(c *net.TCPConn) {
 	_, _ = io.Copy(c, up)
 }
 
-// original returns the destination of a connection before it was redirected here.
+// original returns the destination that a redirected connection had originally.
 func original(c *net.TCPConn) (to string, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -45,18 +45,18 @@ func serve(o optionSet) {
 	time.Sleep(o.stop)
 	cancel()
 	n := <-called
-	if o.call != "" { // many programs make a last call before they exit
+	if o.call != "" { // make a last call, as many programs do before they exit
 		n.add(get(http.DefaultClient, o.call, nil))
 	}
 	stop()
 	emit("done", "calls", n.calls, "failed", n.failed, "refused", n.refused, "first", n.first)
 }
 
-// emitStarted writes the start line, with the time before the request to the proxy.
+// emitStarted writes the line for the start, with the proxy's status. Its time is that before the status was requested.
 func emitStarted() { emitOf(time.Now(), "started", "proxy", proxyReady()) }
 
-// proxyReady returns the current status of the proxy's readiness endpoint, or "none". A missing
-// proxy refuses at once, and one that is not ready says so: only a busy machine takes long.
+// proxyReady returns the current status of the proxy's readiness endpoint, or "none". Without a proxy the connection
+// is refused at once, and a proxy that is not ready answers at once, so the long timeout matters only on a busy machine.
 func proxyReady() string {
 	client := http.Client{Timeout: 20 * time.Second}
 	resp, err := client.Get("http://127.0.0.1:15021/healthz/ready")
@@ -67,7 +67,7 @@ func proxyReady() string {
 	return fmt.Sprint(resp.StatusCode)
 }
 
-// configure makes the one call that the program depends on, without a retry.
+// configure calls the configuration server once, without a retry, and reports whether it succeeded.
 func configure(o optionSet) bool {
 	client, header := &http.Client{Timeout: 30 * time.Second}, http.Header{}
 	if o.roots != "" {
@@ -88,10 +88,10 @@ func configure(o optionSet) bool {
 	return r == "ok"
 }
 
-// said counts the errors in the log.
+// said is the number of errors that were logged.
 var said atomic.Int32
 
-// get returns "ok", "refused", a status, or the error.
+// get makes a request and returns "ok", "refused", the status, or the error as text.
 func get(client *http.Client, url string, header http.Header) string {
 	req, err := http.NewRequest(http.MethodGet, url, nil)
 	must(err)
@@ -100,7 +100,7 @@ func get(client *http.Client, url string, header http.Header) string {
 	}
 	resp, err := client.Do(req)
 	if err != nil && said.Add(1) <= 20 {
-		log.Print(err) // for readers of the log, as ordinary programs do
+		log.Print(err) // as ordinary programs do, for the reader of the log
 	}
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -203,7 +203,7 @@ func listen(o optionSet, healthy *atomic.Bool) (stop func()) {
 	}
 }
 
-// eaten keeps the memory in use.
+// eaten references the memory that eat allocates, so that it stays in use.
 var eaten [][]byte
 
 func eat(mib int) {
@@ -218,7 +218,8 @@ func eat(mib int) {
 	emit("has-eaten")
 }
 
-// work runs the task of a Job's container.
+// work is the program in a Job's container: it makes some calls and exits with the configured status, or 70 if a call
+// failed.
 func work(o optionSet) {
 	emitStarted()
 	if o.config != "" && !configure(o) {
@@ -243,7 +244,7 @@ func work(o optionSet) {
 	os.Exit(code)
 }
 
-// runs counts this run in a file, and returns the number of runs so far.
+// runs adds this run to the count in a file, and returns the number of runs so far, including this one.
 func runs(file string) int {
 	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	must(err)

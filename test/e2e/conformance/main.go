@@ -5,7 +5,7 @@
 //	go run ./test/e2e/conformance [-run REGEX] [-kube v1.34] [-runtime containerd]
 //
 // With -run only the tests with matching names run, and nothing is saved. The suite and the echo
-// server that it calls are built from test/conformance, a module of its own.
+// server that it calls are built from the separate module test/conformance.
 package main
 
 import (
@@ -53,8 +53,8 @@ func main() {
 	os.Exit(status)
 }
 
-// run works in two places: outside a cluster it builds the parts, brings a cluster up and starts
-// this program in it; inside it installs and runs the suite. It returns the exit status.
+// run is called twice. Outside a cluster it builds the suite, brings a cluster up and starts this program in
+// it. Inside the cluster it installs Outrider and runs the suite. It returns the exit status.
 func run(ctx context.Context, only, kube, runtime string) (int, error) {
 	root, err := os.Getwd()
 	if err != nil {
@@ -75,7 +75,7 @@ func run(ctx context.Context, only, kube, runtime string) (int, error) {
 	return world.Enter(world.Options{Root: root, Version: kube, Runtime: runtime, Name: "conformance", Images: []string{s.tarball()}, Progress: os.Stderr}), nil
 }
 
-// A suite is the Gateway API's suite, built into bin.
+// A suite is the Gateway API's conformance suite, with its programs in the directory bin.
 type suite struct {
 	root, bin, only string
 	api             pinned
@@ -205,8 +205,8 @@ func (s *suite) run(ctx context.Context) (int, error) {
 	return cmd.ProcessState.ExitCode(), err
 }
 
-// keep makes the report readable and writes the table into the page beside it, between the line
-// begin and the next empty line.
+// keep makes the report readable for all users, and writes the table into the page in the report's
+// folder, between the line begin and the next empty line.
 func (s *suite) keep(table string) error {
 	if err := os.Chmod(s.report(), 0o644); err != nil {
 		return err

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// excerpt is how many bytes of an answer a failure keeps.
+	// excerpt is the number of bytes of an answer that a failure contains.
 	excerpt = 500
-	// longest is the maximum length of an answer; those of a hundred tiers are shorter.
+	// longest is the maximum length of an answer. The answer of a hundred tiers is shorter.
 	longest = 64 << 10
 )
 
@@ -29,8 +29,8 @@ type Failure struct {
 	Client      string   `json:",omitempty"` // one of Clients; empty for the call of a tier
 	From        string   // the pod that called
 	To          string   // the host that it called
-	Sent, Ended int64    // in nanoseconds since 1970
-	Connection  string   `json:",omitempty"` // new, or how long it was idle; two if the client retried
+	Sent, Ended int64    // times of the request and of the failure, in nanoseconds since 1970
+	Connection  string   `json:",omitempty"` // new, or the time for which it was idle; both connections if the client retried
 	Local       string   `json:",omitempty"` // local address of the connection
 	TimedOut    bool     `json:",omitempty"`
 	Status      int      `json:",omitempty"`
@@ -73,11 +73,11 @@ func (f Failure) String() string {
 	return strings.TrimSpace(b.String())
 }
 
-// A sender sends a request and returns the answer. It records facts about its connection in f.
+// A sender sends a request and returns the answer. It stores the facts about its connection in f.
 type sender func(ctx context.Context, to *url.URL, f *Failure) (*http.Response, error)
 
-// call makes one call and returns the answer. Any answer but want is a failure; an empty want
-// accepts all with status 200.
+// call makes one call and returns the answer. An answer with another status than 200, or another text than
+// want, is a failure; an empty want accepts any text.
 func call(ctx context.Context, send sender, from, to, want string) (answer string, failure *Failure) {
 	f := &Failure{From: from, To: to, Sent: time.Now().UnixNano()}
 	body, err := exchange(ctx, send, f)
@@ -113,13 +113,13 @@ func exchange(ctx context.Context, send sender, f *Failure) (body []byte, err er
 	return io.ReadAll(io.LimitReader(resp.Body, longest))
 }
 
-// transport is configured as in most Go programs, with a few connections for each host. With or
-// without a mesh, it retries by itself when a reused connection is closed without an answer.
+// transport is configured as in most Go programs, with a few connections for each host. It retries by itself when
+// a reused connection is closed without an answer, which also happens without a mesh.
 func transport() *http.Transport {
 	return &http.Transport{MaxIdleConnsPerHost: 8, IdleConnTimeout: 90 * time.Second, DisableCompression: true}
 }
 
-// kept sends over persistent connections.
+// kept returns a sender that uses persistent connections.
 func kept() sender { return through(transport()) }
 
 func through(t *http.Transport) sender {
@@ -140,7 +140,7 @@ func through(t *http.Transport) sender {
 	}
 }
 
-// slowly sends over a new connection, on which it writes nothing at first.
+// slowly sends over a new connection, on which it writes nothing for the time [silence].
 func slowly(ctx context.Context, to *url.URL, f *Failure) (*http.Response, error) {
 	address := to.Host
 	if to.Port() == "" {
@@ -167,14 +167,14 @@ func afterSilence(ctx context.Context, conn net.Conn, to *url.URL, f *Failure) (
 		}
 	}
 	time.Sleep(silence)
-	f.Sent = time.Now().UnixNano() // before that no proxy had the request in flight
+	f.Sent = time.Now().UnixNano() // the request is in flight from now on
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", to.RequestURI(), to.Host); err != nil {
 		return nil, err
 	}
 	return http.ReadResponse(bufio.NewReader(conn), nil)
 }
 
-// A bodyOf closes its connection with the body.
+// A bodyOf is the body of an answer. Close closes the connection too.
 type bodyOf struct {
 	io.ReadCloser
 	conn net.Conn

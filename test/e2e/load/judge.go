@@ -7,33 +7,33 @@ import (
 )
 
 const (
-	// pooled is how many calls may use a connection that ended with a process, one each: a busy
-	// proxy notices the end only when it uses the connection. A tier's callers keep no more
-	// connections to a pod.
+	// pooled is the maximum number of calls that are excused after a kill because each used a connection
+	// that had ended with the killed process: a busy proxy notices the end only when it uses the
+	// connection. A tier's callers have at most so many connections to a pod.
 	pooled = 8
-	// starved is the share of time that processes may wait for a processor before time-outs are
-	// blamed on the machine. A machine that runs only the long form is far below.
+	// starved is a share of the time. If processes wait for a processor for a larger share, time-outs are
+	// blamed on the machine. A machine that runs only the long form of the test is far below.
 	starved = 0.8
 )
 
 // A Kill is the killing of a process under load.
 type Kill struct {
 	What    string
-	Pod     string    // that contained the process
+	Pod     string    // name of the pod that contained the process
 	Service string    // host name under which the pod is called
 	Before  time.Time // a time at which the process still ran
-	After   time.Time // a time at which it and its connections were gone
-	Back    time.Time // a time at which the next process served
+	After   time.Time // a time at which the process and its connections were gone
+	Back    time.Time // a time at which its successor served
 }
 
-// Excuses reports whether f was in flight in the process: its pod made or received the call, and
-// the process was killed during the call.
+// Excuses reports whether the call of f was in flight in the killed process: the pod made or received the
+// call, and the process was killed during it.
 func (k Kill) Excuses(f Failure) bool {
 	f = f.Root()
 	return k.concerns(f) && f.Sent <= k.After.UnixNano() && f.Ended >= k.Before.UnixNano()
 }
 
-// met reports whether f may have used a connection that ended with the process.
+// met reports whether the call of f may have used a connection that had ended with the killed process.
 func (k Kill) met(f Failure) bool {
 	f = f.Root()
 	return k.concerns(f) && f.Sent > k.After.UnixNano() && f.Sent <= k.Back.UnixNano()
@@ -61,18 +61,19 @@ func Unexcused(all []Failure, kills []Kill) (left []Failure) {
 	return left
 }
 
-// A Verdict is the result of a load for the mesh.
+// A Verdict is the judgement of the mesh from the results of a load.
 type Verdict struct {
-	Lost    []Failure // calls without an explanation
-	Untold  int       // number of lost calls without details
-	Starved string    // why the other failures cannot be judged; empty if they can
+	Lost    []Failure // failures without an excuse
+	Untold  int       // number of failures of which no details were reported
+	Starved string    // reason why time-outs are not judged; empty if they are
 }
 
-// Judge separates failures of the mesh from those of a starved machine, on which calls time out but
-// do not fail in other ways. Share is the share of time in which processes waited for a processor.
+// Judge separates failures of the mesh from those of a starved machine, on which calls time out but do not fail in
+// other ways. told are the reported failures, and share is the share of the time in which processes waited for a
+// processor.
 func Judge(told []Failure, kills []Kill, clients map[string]Tally, share float64) (v Verdict) {
 	v.Lost, v.Untold = Unexcused(told, kills), -len(told)
-	untold := 0 // that timed out
+	untold := 0 // number of time-outs of which no details were reported
 	for _, name := range Clients {
 		t := clients[name]
 		v.Untold += t.Failed

@@ -1,6 +1,6 @@
-// Package load puts a load on a mesh: clients that call at a fixed rate ([Run]), services that call
-// one another ([Tier]), and rules for which failed calls are excused ([Kill]). The pods of the
-// suite run it, and the suite reads their output.
+// Package load puts a load on a mesh: clients that call at a fixed rate ([Run]), and services that call
+// one another ([Tier]). It also has the rules for the failed calls that are excused ([Kill]). The pods of
+// the suite run the load, and the suite reads their output.
 package load
 
 import (
@@ -12,16 +12,17 @@ import (
 
 // Limits of a load.
 const (
-	// Timeout is the time after which a call has failed. No mesh may take so long, and every pod's
-	// grace period is over by then.
+	// Timeout is the time limit of a call. It is longer than a call may take in any mesh, and not
+	// shorter than the grace period of any pod.
 	Timeout = 15 * time.Second
-	// silence is how long the slow client writes nothing on its new connection: longer than a proxy
-	// waits for first bytes to inspect.
+	// silence is the time for which the slow client writes nothing on a new connection. It is longer
+	// than the time for which a proxy waits for first bytes to inspect.
 	silence = 500 * time.Millisecond
-	// reported is how many failures of a client are printed in full, and how many time-outs.
+	// reported is the maximum number of a client's time-outs that are reported in detail, and also of
+	// its other failures.
 	reported = 200
-	// Starved is the maximum delay of a call. A generator without processor time does not keep its
-	// rate, and its result does not count.
+	// Starved is the maximum delay of a call behind its schedule. If a call is later, the load generator
+	// got too little processor time, and time-outs are not judged.
 	Starved = 5 * time.Second
 )
 
@@ -31,7 +32,7 @@ type Options struct {
 	Want   string                 // the expected answer
 	Pod    string                 // the calling pod, for reports
 	Rate   int                    // calls a second of each client
-	Report func(Failure)          // called for each of the first failures of a client; not concurrently
+	Report func(Failure)          // called for the first failures of each client, see reported; not concurrently
 	Every  func(map[string]Tally) // called once a second with all results so far
 }
 
@@ -39,11 +40,11 @@ type Options struct {
 type Tally struct {
 	Sent, Answered, Failed, TimedOut int
 	Late                             time.Duration // maximum delay of a call behind its schedule
-	P50, P99, Slowest                time.Duration // of answered calls; at the end only
+	P50, P99, Slowest                time.Duration // latencies of answered calls; only in the result of Run
 }
 
-// Clients are the ways to call: over persistent connections, with a connection for each call, and
-// with a connection on which nothing is written at first.
+// Clients are the names of the clients: one has persistent connections, one opens a connection for each
+// call, and one opens a connection for each call and writes nothing on it at first.
 var Clients = []string{"keep-alive", "short", "slow-first-byte"}
 
 // Run calls at the rate of o with each client, until ctx ends and the last call has returned. The
@@ -59,7 +60,7 @@ func run(ctx context.Context, o Options, client func(name string) sender) map[st
 	began := time.Now()
 	var all sync.WaitGroup
 	for i, name := range Clients {
-		// Spread the clients over the interval between two calls.
+		// Spread the clients' first calls over the interval between two calls.
 		first := began.Add(time.Second / time.Duration(o.Rate) * time.Duration(i) / time.Duration(len(Clients)))
 		send := client(name)
 		all.Go(func() { l.calls(ctx, name, send, first) })
@@ -92,7 +93,7 @@ type tally struct {
 func (l *tallies) calls(ctx context.Context, name string, send sender, first time.Time) {
 	var underWay sync.WaitGroup
 	defer underWay.Wait()
-	// There is a slot for every call that returns within the timeout; further calls wait, and then are late.
+	// The number of slots suffices if every call returns within the timeout; otherwise later calls wait and are late.
 	slots := make(chan struct{}, l.o.Rate*int(Timeout/time.Second)+l.o.Rate)
 	for i := 0; ; i++ {
 		due := first.Add(time.Second / time.Duration(l.o.Rate) * time.Duration(i))

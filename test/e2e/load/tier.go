@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Passed is the status of a tier whose own call failed. No proxy returns it or retries because of it.
+// Passed is the HTTP status that a tier returns if its own call failed. No proxy returns this status or retries
+// because of it.
 const Passed = 599
 
 // A Tier is a service that calls the next one for each call that it receives.
@@ -15,7 +16,7 @@ type Tier struct {
 	Name    string
 	Pod     string
 	Next    string        // URL; empty for the last tier
-	Timeout time.Duration // of its outbound call; shorter than its caller's, so that the caller still gets an answer
+	Timeout time.Duration // of the outbound call; shorter than the caller's timeout, so that the caller still gets an answer
 
 	send sender
 }
@@ -25,13 +26,14 @@ func NewTier(name, pod, next string, timeout time.Duration) *Tier {
 	return &Tier{Name: name, Pod: pod, Next: next, Timeout: timeout, send: kept()}
 }
 
-// ServeHTTP answers "NAME<-" followed by the answer of the next tier.
+// ServeHTTP answers "NAME<-" followed by the answer of the next tier. If that tier's call fails, it answers with
+// the status [Passed] and the [Failure] as JSON.
 func (t *Tier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if t.Next == "" {
 		_, _ = w.Write([]byte(t.Name))
 		return
 	}
-	// The call continues when the caller disconnects, to show at which end it failed.
+	// Continue the call when the caller disconnects, so that a failure shows whether the caller or the next tier caused it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), t.Timeout)
 	defer cancel()
 	answer, failure := call(ctx, t.send, t.Pod, t.Next, "")

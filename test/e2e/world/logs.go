@@ -17,8 +17,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// logs holds the output of the containers of all pods. The kubelet deletes a log with its
-// container; an open file stays readable.
+// logs holds the output of the containers of all pods. The files stay open, because the kubelet deletes a
+// container's log with the container, and an open file stays readable.
 type logs struct {
 	mu      sync.Mutex
 	files   map[string]*logFile // by path
@@ -37,13 +37,13 @@ type logFile struct {
 
 // A Line is a line that a container wrote.
 type Line struct {
-	At        time.Time // when the runtime read it
+	At        time.Time // time at which the runtime read the line
 	Container string
 	Restart   int // restart count of the container
 	Text      string
 }
 
-// followLogs reads dir, which contains NAMESPACE_POD_UID/CONTAINER/RESTART.log.
+// followLogs reads the logs in dir, which are called NAMESPACE_POD_UID/CONTAINER/RESTART.log, and follows them.
 func followLogs(dir string, changed func()) (*logs, error) {
 	w, err := fsnotify.NewBufferedWatcher(4096)
 	if err != nil {
@@ -84,7 +84,7 @@ func (l *logs) look(path string) {
 	switch {
 	case err != nil:
 	case info.IsDir():
-		_ = l.watcher.Add(path) // before it is read: files that appear in between are then seen twice, not missed
+		_ = l.watcher.Add(path) // before it is read, so that a file that appears in between is seen twice and not missed
 		entries, _ := os.ReadDir(path)
 		for _, e := range entries {
 			l.look(filepath.Join(path, e.Name()))
@@ -94,8 +94,8 @@ func (l *logs) look(path string) {
 	}
 }
 
-// renew drops the reader of a path that now contains another file: in a new sandbox a container may
-// begin at restart 0 again.
+// renew drops the reader of a path at which there is now another file: in a new sandbox the restart count of a
+// container may begin at 0 again.
 func (l *logs) renew(path string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -130,7 +130,7 @@ func (l *logs) readFile(path string) {
 	}
 }
 
-// open returns nil for a file that is not a container's log.
+// open opens a container's log. It returns nil for another file.
 func open(path string) *logFile {
 	dir, name := filepath.Split(path)
 	restart, err := strconv.Atoi(strings.TrimSuffix(name, ".log"))

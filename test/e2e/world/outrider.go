@@ -34,12 +34,12 @@ func (w *World) Apply(ctx context.Context, manifest string) error {
 	return err
 }
 
-// Overloaded is the time limit for a first call when fifty pods at once overload the node.
+// Overloaded is the time limit for a first call when fifty pods start at once and overload the node.
 const Overloaded = 10 * time.Second
 
-// Install installs Outrider as an operator does, with a number of replicas and, unless it is 0, a
-// time limit for first calls. The command waits until everything serves, and checks it. Called
-// again with more values, it upgrades.
+// Install installs Outrider with "outrider install", as an operator does. Unless firstUse is 0, it is the time limit
+// for first calls. The command waits until everything serves, and checks it. Called again with more values, Install
+// upgrades the installation.
 func (w *World) Install(ctx context.Context, replicas int, firstUse time.Duration, more ...string) error {
 	args := []string{"install"}
 	for _, v := range append(w.values(replicas, firstUse), more...) {
@@ -95,11 +95,11 @@ func (w *World) values(replicas int, firstUse time.Duration) []string {
 	return out
 }
 
-// RootSpread is how long a new root is published before it signs: the kubelet updates the
-// ConfigMaps of running pods within two minutes.
+// RootSpread is the time for which a new root is published before it signs certificates. By then every running
+// pod has it, because the kubelet updates a pod's ConfigMaps within two minutes.
 const RootSpread = 3 * time.Minute
 
-// Outrider runs the operator's command, and returns its whole output.
+// Outrider runs the command outrider, and returns what it writes to standard output and standard error.
 func (w *World) Outrider(ctx context.Context, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, filepath.Join(w.Root, "bin", "outrider"), args...)
 	out, err := cmd.CombinedOutput()
@@ -136,7 +136,7 @@ func (w *World) Inject(ctx context.Context, pod *corev1.Pod, flags ...string) (*
 	return &injected, nil
 }
 
-// Tag gives an image another name, as if that image had just arrived.
+// Tag gives an image another name, as if an image of that name had been pulled.
 func (w *World) Tag(ctx context.Context, image, name string) error {
 	out, err := exec.CommandContext(ctx, "ctr", "--namespace=k8s.io", "images", "tag", "--force", image, name).CombinedOutput()
 	if err != nil {
@@ -145,7 +145,7 @@ func (w *World) Tag(ctx context.Context, image, name string) error {
 	return nil
 }
 
-// Untag removes an image's name, as if the image had not arrived.
+// Untag removes an image's name, as if the image had not been pulled yet.
 func (w *World) Untag(ctx context.Context, name string) error {
 	out, err := exec.CommandContext(ctx, "ctr", "--namespace=k8s.io", "images", "rm", "--sync", name).CombinedOutput()
 	if err != nil {

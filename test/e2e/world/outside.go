@@ -2,7 +2,7 @@
 // outriderd as a Deployment, services to call, and pods whose every start and stop is
 // known to the millisecond.
 //
-//	func main() { os.Exit(world.Enter(world.Options{...})) }   outside: brings the cluster up, starts this program in it
+//	func main() { os.Exit(world.Enter(world.Options{...})) }   outside: brings the cluster up and starts the same program inside
 //	w, err := world.Open(ctx)                                  inside
 //
 // The facts about a pod come from its containers and from the API server, not only from
@@ -43,7 +43,7 @@ const (
 // dirVariable is the environment variable with the cluster's directory, for the program inside.
 const dirVariable = "OUTRIDER_E2E_CLUSTER"
 
-// runtimeVariable contains the container runtime; nodesRuntime is the runtime with NRI.
+// runtimeVariable is the environment variable with the container runtime; nodesRuntime is the runtime with NRI.
 const (
 	runtimeVariable = "OUTRIDER_E2E_RUNTIME"
 	nodesRuntime    = "containerd-2"
@@ -55,8 +55,8 @@ func Inside() bool { return os.Getenv(dirVariable) != "" }
 // Options configure a cluster for Enter.
 type Options struct {
 	Root     string    // of the repository
-	Version  string    // of Kubernetes; empty: the default
-	Runtime  string    // of containers; empty: the default
+	Version  string    // version of Kubernetes; empty: the default
+	Runtime  string    // container runtime; empty: the default
 	Name     string    // part of the cluster's directory, so that clusters do not collide
 	Images   []string  // image tarballs besides Outrider's and the application's
 	Progress io.Writer // receives a line for each step
@@ -121,12 +121,12 @@ func bringUp(ctx context.Context, o Options) (c *cluster.Cluster, end func() err
 	return c, c.Down, nil
 }
 
-// loadImages loads the images into the cluster. Those of Outrider and the application are skipped
-// if another program has loaded them.
+// loadImages loads the images into the cluster. If another program has already loaded the images of Outrider and
+// the application, only those in the options are loaded.
 func loadImages(ctx context.Context, c *cluster.Cluster, o Options) error {
 	tarballs, loaded := o.Images, filepath.Join(c.Dir(), "conf", "images") // deleted with the cluster
 	if _, err := os.Stat(loaded); err != nil {
-		// Two clusters that start at the same time must not write the same files.
+		// Lock the repository: clusters that start at the same time would write the same files.
 		root, err := os.Open(o.Root)
 		if err != nil {
 			return err

@@ -29,14 +29,14 @@ type Pod struct {
 	Namespace, Name, UID string
 
 	w       *World
-	made    time.Time // time before the request
-	deleted time.Time // time before the request; zero: not yet
+	made    time.Time // time before the request to create the pod
+	deleted time.Time // time before the request to delete the pod; zero: not yet
 	asMade  *corev1.Pod
 
-	journals map[string][]state.Entry // of gates, by container
+	journals map[string][]state.Entry // journals of gates, by container
 }
 
-// Create creates a pod and returns it as admission changed it.
+// Create creates a pod. The result contains the pod after admission.
 func (w *World) Create(ctx context.Context, pod *corev1.Pod) (*Pod, error) {
 	made := time.Now()
 	got, err := w.Client.CoreV1().Pods(pod.Namespace).Create(ctx, pod, metav1.CreateOptions{})
@@ -65,7 +65,7 @@ func (w *World) Adopt(ctx context.Context, namespace, label string) (out []*Pod,
 // Spec returns the pod after admission.
 func (p *Pod) Spec() *corev1.Pod { return p.asMade }
 
-// Plan returns the order that the pod itself declares.
+// Plan returns the plan that the pod's spec declares.
 func (p *Pod) Plan() (startup.Plan, error) {
 	reading, err := podspec.Read(p.asMade)
 	if err != nil {
@@ -74,7 +74,7 @@ func (p *Pod) Plan() (startup.Plan, error) {
 	return reading.Plan(), nil
 }
 
-// Status returns the newest status from the API server; false if the pod is gone.
+// Status returns the newest status from the API server. The result is false if the pod is gone.
 func (p *Pod) Status() (corev1.PodStatus, bool) {
 	all := p.statuses()
 	if len(all) == 0 {
@@ -90,7 +90,7 @@ func (p *Pod) statuses() []seen {
 	return p.w.pods[p.UID]
 }
 
-// Addressed returns when the pod's IP was first in the API; false if it never was.
+// Addressed returns the time at which the API first showed the pod's IP; false if it never did.
 func (p *Pod) Addressed() (time.Time, bool) {
 	for _, s := range p.statuses() {
 		if s.pod.Status.PodIP != "" {
@@ -100,7 +100,7 @@ func (p *Pod) Addressed() (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// Ready reports whether all containers are ready that should be.
+// Ready reports whether the pod exists and its condition Ready is true.
 func (p *Pod) Ready() bool {
 	status, there := p.Status()
 	for _, c := range status.Conditions {
@@ -151,7 +151,7 @@ func (p *Pod) StartDelete(ctx context.Context) error {
 	if !p.deleted.IsZero() {
 		return nil
 	}
-	p.Timeline() // while the journals are readable
+	p.Timeline() // stores the journals while they are readable
 	p.deleted = time.Now()
 	err := p.w.Client.CoreV1().Pods(p.Namespace).Delete(ctx, p.Name, metav1.DeleteOptions{})
 	if apierrors.IsNotFound(err) {
@@ -189,7 +189,7 @@ func (p *Pod) CutOff() (restore func() error, err error) {
 	if len(pids) == 0 {
 		return nil, fmt.Errorf("no process of %s runs", p.Name)
 	}
-	netns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pids[0])) // stays valid while the container is restarted
+	netns, err := os.Open(fmt.Sprintf("/proc/%d/ns/net", pids[0])) // an open file stays valid when the container is restarted
 	if err != nil {
 		return nil, err
 	}
@@ -245,7 +245,7 @@ func (p *Pod) Below(container, name string) (pid int, err error) {
 	return 0, fmt.Errorf("%s: no process %q below container %s", p.Name, name, container)
 }
 
-// Describe returns the known facts about a pod, for failures.
+// Describe returns the known facts about a pod, for the message of a failed test.
 func (p *Pod) Describe() string {
 	var b strings.Builder
 	status, there := p.Status()
@@ -279,7 +279,7 @@ func stateWords(s corev1.ContainerState) string {
 // Time returns the time of an event in the pod's timeline.
 func (p *Pod) Time(e startup.Event) time.Time { return p.made.Add(e.At) }
 
-// SandboxAddress returns the pod's IPv4 address from its sandbox, long before it is in the API.
+// SandboxAddress returns the pod's IPv4 address from its sandbox's network namespace, which has it long before the API.
 func (p *Pod) SandboxAddress() netip.Addr {
 	pid := p.PID("")
 	if pid == 0 {

@@ -12,8 +12,8 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Awesome returns the pod of most cases: an application that needs its configuration at its start,
-// exits if it does not get it, and then calls a server of the mesh all its life.
+// Awesome returns the pod of most cases: an application that fetches its configuration at its start, exits if
+// that fails, and then keeps calling a server of the mesh.
 func Awesome(namespace, name string) *corev1.Pod {
 	grace := int64(15)
 	return &corev1.Pod{
@@ -33,7 +33,7 @@ func Awesome(namespace, name string) *corev1.Pod {
 	}
 }
 
-// ListProxy lists the proxy after the application, for injection to complete.
+// ListProxy adds an incomplete proxy container after the application, which injection completes.
 func ListProxy(pod *corev1.Pod) {
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: contract.ProxyContainer, Image: "auto"})
 }
@@ -56,7 +56,7 @@ func (w *World) Return(ctx context.Context) error {
 	if err := w.Apply(ctx, services); err != nil {
 		return err
 	}
-	for _, namespace := range []string{"shop", TierNamespace} { // the namespaces with labels
+	for _, namespace := range []string{"shop", TierNamespace} { // the namespaces whose pods have labels
 		if _, err := w.Kubectl(ctx, "", "rollout", "restart", "deployment", "--namespace="+namespace); err != nil {
 			return err
 		}
@@ -91,9 +91,9 @@ func (w *World) Furnish(ctx context.Context) error {
 	return nil
 }
 
-// services are called by the pods: a configuration centre outside the mesh, and a server inside it.
-// Their probes may take 10 s: with the default of one second they would leave their Service on an
-// overloaded node.
+// services are called by the pods: a configuration server outside the mesh, and a server inside it. The
+// timeout of their probes is 10 s, because with the default of one second the probes would fail on an
+// overloaded node, and the pods would be removed from their Services.
 const services = `
 apiVersion: apps/v1
 kind: Deployment

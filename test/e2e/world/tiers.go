@@ -14,27 +14,27 @@ import (
 // tiers are the services of the suites under load; each calls the next.
 var tiers = []string{"front", "middle", "back"}
 
-// TierNamespace contains the tiers and the load.
+// TierNamespace is the namespace of the tiers and of the load generators.
 const TierNamespace = "tiers"
 
 // TierHost returns the host name of a tier.
 func TierHost(name string) string { return name + "." + TierNamespace }
 
 const (
-	// tierReplicas leaves one serving pod when one is killed.
+	// tierReplicas is the number of pods of a tier. If one is killed, the other still serves.
 	tierReplicas = 2
-	// tierMemory is the memory limit of a tier, which exceeds it at SIGUSR2.
+	// tierMemory is the memory limit of a tier. At SIGUSR2 a tier uses tierEats MiB, which exceeds the limit.
 	tierMemory = "64Mi"
 	tierEats   = "100"
 )
 
-// Tiers creates the services anew, with annotations on their pods, and waits until they are rolled out.
+// Tiers creates or updates the tiers, with these annotations on their pods, and waits until they are rolled out.
 func (w *World) Tiers(ctx context.Context, annotations map[string]string) error {
 	var manifest strings.Builder
 	for i, name := range tiers {
 		command := []string{"/app", "tier", "--name=" + name, "--stop=3s", "--eat=" + tierEats}
 		if i+1 < len(tiers) {
-			// Shorter than the caller's timeout, so that the caller gets the failure as its answer.
+			// The timeout is shorter than the caller's, so that the caller gets the failure as its answer.
 			timeout := load.Timeout - time.Duration(i+1)*2*time.Second
 			command = append(command, "--call=http://"+TierHost(tiers[i+1])+"/", "--timeout="+timeout.String())
 		}
@@ -87,7 +87,7 @@ func (w *World) RollOut(ctx context.Context) error {
 	return w.RolledOut(ctx)
 }
 
-// RolledOut waits until the newest pods of the tiers are ready and the previous ones are gone.
+// RolledOut waits until the pods of the tiers' current templates are ready and all older pods are gone.
 func (w *World) RolledOut(ctx context.Context) error {
 	for _, of := range deployments() {
 		if _, err := w.Kubectl(ctx, "", "rollout", "status", of, "--namespace="+TierNamespace, "--timeout="+Patience.String()); err != nil {
@@ -121,7 +121,7 @@ func LoadPod(name string, rate int) *corev1.Pod {
 	c := &p.Spec.Containers[0]
 	c.Command = []string{"/app", "load", "--call=http://" + TierHost(tiers[0]) + "/", "--want=" + strings.Join(tiers, "<-"), fmt.Sprintf("--rate=%d", rate)}
 	c.Ports, c.ReadinessProbe = nil, nil
-	grace := int64(load.Timeout/time.Second) + 15 // time for the last calls to return
+	grace := int64(load.Timeout/time.Second) + 15 // enough for the last calls to return
 	p.Spec.TerminationGracePeriodSeconds = &grace
 	return p
 }

@@ -50,7 +50,7 @@ func (p *Pod) Wrote(container, text string) bool {
 	return slices.ContainsFunc(p.w.logs.of(p.UID), func(l Line) bool { return l.Container == container && strings.Contains(l.Text, text) })
 }
 
-// Has returns the n-th record, from 1, in which a container emitted an event.
+// Has returns the n-th record of an event that a container emitted, counted from 1; false if there is none.
 func (p *Pod) Has(container, word string, n int) (Record, bool) {
 	for _, w := range p.Records(container) {
 		if w.Event != word {
@@ -63,8 +63,8 @@ func (p *Pod) Has(container, word string, n int) (Record, bool) {
 	return Record{}, false
 }
 
-// Timeline returns the events of the pod's containers. A command behind a gate starts with its own
-// record, since its container runs earlier.
+// Timeline returns the events of the pod's containers. The container of a command behind a gate runs earlier
+// than the command, so its start is the command's own record.
 func (p *Pod) Timeline() startup.Timeline {
 	var out startup.Timeline
 	add := func(at time.Time, container string, what startup.What, incarnation int, detail string) {
@@ -103,10 +103,9 @@ func (p *Pod) Timeline() startup.Timeline {
 	return causal(out)
 }
 
-// causal sorts the events; those of one run are put into causal order. They come from several
-// observers: containerd's start event is late when many pods start at once, so that a proxy's own
-// line "ready" can carry an earlier time. A process that writes a line has started and has not
-// ended.
+// causal sorts the events by time, and puts the events of one run into causal order: a process that writes a
+// line has started and has not ended. The times come from several observers. When many pods start at once,
+// containerd's start event is late, and the proxy's own line "ready" can have an earlier time.
 func causal(t startup.Timeline) startup.Timeline {
 	t = t.Sorted()
 	for i, e := range t {
@@ -133,21 +132,21 @@ func causal(t startup.Timeline) startup.Timeline {
 	return t
 }
 
-// began returns when a command began. Its first line comes later than its process: if its gate
-// recorded an earlier time for this run, that is the start. (After an event, the scheduler decides
-// which of two processes runs first.)
+// began returns the time at which a command began. The command writes its first record later than it starts, so
+// the time that its gate recorded for the start is taken if it is earlier. (The kernel may let either process run
+// first.)
 func (p *Pod) began(w Record) time.Time {
 	at := w.At
 	for _, e := range p.journal(w.Container) {
 		if e.What == startup.IsStarted && e.Time.Before(w.At) && w.At.Sub(e.Time) < time.Second {
-			at = e.Time // the same run: no two begin within a second
+			at = e.Time // the same run, because no two runs begin within a second
 		}
 	}
 	return at
 }
 
-// journal returns the journal of a container's gate from the last time that it was readable: the
-// pod's volumes are deleted with the pod.
+// journal returns the journal of a container's gate, as it was when it could last be read: it is in a volume
+// that is deleted with the pod.
 func (p *Pod) journal(container string) []state.Entry {
 	dir := filepath.Join("/var/lib/kubelet/pods", p.UID, "volumes", "kubernetes.io~empty-dir", podspec.StateVolume)
 	if _, byNode := podspec.NodeWork(p.asMade); byNode {
@@ -172,8 +171,8 @@ type run struct {
 	restart   int
 }
 
-// addRuntime adds containerd's events. A command behind a gate ends before its gate does: its end
-// is the time of its last record.
+// addRuntime adds containerd's events. The end of a run is the time in last, if it has one: a command behind a
+// gate ends, and writes its last record, before the gate does.
 func (p *Pod) addRuntime(records map[string]bool, last map[run]time.Time, add func(time.Time, string, startup.What, int, string)) {
 	starts, sandboxes := map[string]int{}, 0
 	for _, e := range p.w.runtime.Of(p.UID) {

@@ -12,7 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// In returns all pods of a namespace that were ever seen, by creation time.
+// In returns all pods that were ever seen in a namespace, in order of creation.
 func (w *World) In(namespace string) (out []*Pod) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -25,8 +25,8 @@ func (w *World) In(namespace string) (out []*Pod) {
 	return out
 }
 
-// Around returns the events of pods near a time, a line each: the output of the applications and
-// proxies, containerd's events, and each change in the API.
+// Around returns the events of pods near a time, one per line: the output of applications and proxies,
+// containerd's events, and changes in the API.
 func (w *World) Around(pods []*Pod, at time.Time, within time.Duration) string {
 	type line struct {
 		at   time.Time
@@ -61,7 +61,7 @@ func (w *World) Around(pods []*Pod, at time.Time, within time.Duration) string {
 	return b.String()
 }
 
-// words returns the fields that a client of the API would act on.
+// words describes the fields of a pod to which clients of the API react.
 func (s seen) words() string {
 	if s.gone {
 		return "gone"
@@ -81,7 +81,7 @@ func (s seen) words() string {
 	return strings.Join(w, ", ")
 }
 
-// brief returns a log line without the parts that every line has.
+// brief returns a log line without the fields that all lines have.
 func brief(text string) string {
 	var entry map[string]any
 	if json.Unmarshal([]byte(text), &entry) != nil {

@@ -21,12 +21,12 @@ import (
 	"outrider.dev/test/cluster/containerd"
 )
 
-// A World is a cluster, seen from inside.
+// A World is the cluster in which this process runs.
 type World struct {
 	Client  kubernetes.Interface
-	Root    string // of the repository
-	Dir     string // of the cluster
-	Version string // of Kubernetes
+	Root    string // root of the repository
+	Dir     string // directory of the cluster
+	Version string // version of Kubernetes
 	ByNode  bool   // outrider-node captures traffic and adds the gates
 
 	objects dynamic.Interface
@@ -38,7 +38,7 @@ type World struct {
 	changed chan struct{}     // closed at the next change
 }
 
-// seen is a version of a pod from the API server.
+// seen is a pod as the API server sent it at a time.
 type seen struct {
 	at   time.Time
 	gone bool
@@ -121,7 +121,7 @@ func (w *World) change() {
 	w.changed = make(chan struct{})
 }
 
-// Patience is the time limit for a case to wait on a busy machine.
+// Patience is the time limit of a wait, long enough for a busy machine.
 const Patience = 5 * time.Minute
 
 // Until waits until a predicate holds, and evaluates it whenever anything has changed.
@@ -137,7 +137,7 @@ func (w *World) Until(ctx context.Context, what string, holds func() bool) error
 		}
 		select {
 		case <-changed:
-		case <-time.After(time.Second): // for changes of things that are not watched
+		case <-time.After(time.Second): // the predicate may depend on something that is not watched
 		case <-ctx.Done():
 			return fmt.Errorf("%s: not within %s", what, Patience)
 		}

@@ -17,16 +17,15 @@ import (
 	"outrider.dev/test/cluster/internal/poll"
 )
 
-// Root is where the hierarchies are mounted: with cgroup v1 a directory for each controller, with
-// v2 the single hierarchy.
+// Root is the mount point of the hierarchies: with cgroup v1 it contains a directory for each controller, with v2
+// it is the single hierarchy.
 const Root = "/sys/fs/cgroup"
 
 // v2 lists the controllers that the kubelet needs in a v2 hierarchy.
 const v2 = "+cpuset +cpu +io +memory +pids"
 
-// weights are four times the processor weight of another process on the machine, for the file of
-// each cgroup version: on a real node the pods compete with a few daemons, here with everything
-// that runs.
+// weights is the cluster's processor weight, for the file of each cgroup version. It is four times the default: on
+// a real node the pods compete with a few daemons, here with everything that runs on the machine.
 var weights = map[string]string{"cpu.shares": "4096", "cpu.weight": "400"}
 
 // hierarchies returns the directories of Root that contain process groups.
@@ -62,7 +61,7 @@ func Create(name string) error {
 				return err
 			}
 		}
-		// A cpuset group accepts no process before both are set. The v2 root has neither file.
+		// A cpuset group of v1 accepts no process before both files are set. In v2 the root has neither file.
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			if err := inherit(h, group, file); err != nil {
 				return err
@@ -88,8 +87,7 @@ func enable(groups ...string) error {
 	return nil
 }
 
-// inherit copies the value of file from the group parent to child. Hierarchies without this file
-// are left alone.
+// inherit copies the value of file from the group parent to child. If parent has no such file, inherit does nothing.
 func inherit(parent, child, file string) error {
 	value, err := os.ReadFile(filepath.Join(parent, file))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -101,8 +99,8 @@ func inherit(parent, child, file string) error {
 	return os.WriteFile(filepath.Join(child, file), value, 0o644)
 }
 
-// Join moves this process, and its later children, to the group name/sub of the memory hierarchy.
-// The kubelet removes groups that it does not know, but only below kubepods.
+// Join moves this process, and children that it starts later, to the group name/sub of the memory hierarchy. The
+// kubelet does not remove this group: it removes groups that it does not know, but only below kubepods.
 func Join(name, sub string) error {
 	group := filepath.Join(memory(name), sub)
 	if err := os.MkdirAll(group, 0o755); err != nil {
@@ -119,8 +117,8 @@ func memory(name string) string {
 	return filepath.Join(Root, name)
 }
 
-// Kill kills the processes in the group name/sub and below until there are none, because they may
-// start others meanwhile.
+// Kill kills the processes in the group name/sub and below. It repeats this until none is left, because
+// processes may start others before they are killed.
 func Kill(ctx context.Context, name, sub string) error {
 	return poll.Until(ctx, 10*time.Millisecond, func(context.Context) error {
 		pids, err := processes(filepath.Join(memory(name), sub))
@@ -165,7 +163,7 @@ func processes(group string) (pids []int, err error) {
 	return pids, err
 }
 
-// RemovePods removes the groups that the kubelet made in the group called name, as [Remove] does.
+// RemovePods removes the pods' groups, which the kubelet made in the group called name, as [Remove] does.
 func RemovePods(ctx context.Context, name string) error {
 	return remove(ctx, filepath.Join(name, "kubepods"))
 }

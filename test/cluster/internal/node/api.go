@@ -53,8 +53,8 @@ func (c *client) hasDefaultAccount(ctx context.Context) error {
 	return err
 }
 
-// nodeReady also checks that pods can be scheduled: the taint of a new node is removed a little
-// after its condition changes.
+// nodeReady returns nil if the node is ready and pods can be scheduled on it: the taint of a new node is
+// removed a little later than its condition becomes Ready.
 func (c *client) nodeReady(ctx context.Context) error {
 	node, err := c.node(ctx)
 	if err != nil {
@@ -117,7 +117,7 @@ func (c *client) do(ctx context.Context, method, path, yaml string) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	// Conflict: the object exists already, made by an attempt whose answer was lost.
+	// A conflict means that the object exists already, created by an earlier attempt whose answer was lost.
 	if resp.StatusCode >= 300 && resp.StatusCode != http.StatusConflict {
 		return nil, fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
 	}

@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// CNIPlugins and CNIConfig are writable and lie where a DaemonSet that installs a CNI plugin
-// expects them; nothing that is written there reaches the machine.
+// CNIPlugins and CNIConfig are the directories into which a DaemonSet installs a CNI plugin and its
+// configuration. They are writable; the machine does not see what is written there.
 const (
 	CNIPlugins = "/opt/cni/bin"
 	CNIConfig  = "/etc/cni/net.d"
 )
 
-// MachineCNIPlugins is where the distribution installs the plugins.
+// MachineCNIPlugins is the directory into which the distribution installs the plugins.
 const MachineCNIPlugins = "/usr/lib/cni"
 
 func prepareCNI(c Config) error {
@@ -35,8 +35,8 @@ func prepareCNI(c Config) error {
 	return errors.Join(makeDirectories(CNIConfig), os.WriteFile(filepath.Join(CNIConfig, "10-pods.conflist"), config, 0o644))
 }
 
-// overlay mounts a writable view of lower at target, which may be the same directory; all changes
-// are stored elsewhere.
+// overlay mounts a writable view of lower at target, which may be the same directory. All changes are
+// stored in ownDir, not in lower.
 func overlay(lower, target string) error {
 	layer := filepath.Join(ownDir, "overlay", strings.ReplaceAll(target, "/", "."))
 	upper, work := filepath.Join(layer, "upper"), filepath.Join(layer, "work")
@@ -50,8 +50,8 @@ func overlay(lower, target string) error {
 	return nil
 }
 
-// overlayEtc gives the cluster an /etc of its own. In a container, files such as /etc/hosts are
-// mounts, which an overlay does not include.
+// overlayEtc gives the cluster its own writable /etc. If this machine is a container, files such as
+// /etc/hosts are mounts, which an overlay does not include, so they are mounted again.
 func overlayEtc() error {
 	all, err := mounts()
 	if err != nil {
@@ -61,7 +61,7 @@ func overlayEtc() error {
 	if err := errors.Join(makeDirectories(below), mount("/etc", below, "bind", syscall.MS_BIND|syscall.MS_REC)); err != nil {
 		return err
 	}
-	// Otherwise mounts on /etc would appear here too, and unmounting them here would unmount them there.
+	// Otherwise mounts on /etc would appear at below too, and unmounting below would unmount them from /etc.
 	if err := mount("", below, "", syscall.MS_REC|syscall.MS_PRIVATE); err != nil {
 		return err
 	}

@@ -8,14 +8,15 @@ type component struct {
 	args []string
 }
 
-// volumePlugins stays empty. The kubelet would create the default at its start, in a directory of the machine.
+// volumePlugins is the kubelet's directory for volume plugins, which stays empty. The kubelet would create the
+// default directory at its start, on the machine.
 const volumePlugins = "/var/lib/kubelet/plugins"
 
 func etcd(Config) component {
 	const clients, peers = "http://127.0.0.1:2379", "http://127.0.0.1:2380"
 	return component{"etcd", []string{
 		"etcd",
-		"--data-dir=" + ownDir + "/etcd", // in memory: nothing waits for a disk, and nothing is left behind
+		"--data-dir=" + ownDir + "/etcd", // in memory, so that no request waits for a disk and no file is left behind
 		"--unsafe-no-fsync",
 		"--listen-client-urls=" + clients, "--advertise-client-urls=" + clients,
 		"--listen-peer-urls=" + peers, "--initial-advertise-peer-urls=" + peers,
@@ -33,7 +34,7 @@ func apiServer(c Config) component {
 		"--etcd-servers=http://127.0.0.1:2379",
 		"--advertise-address=" + Address, "--secure-port=6443",
 		"--token-auth-file=" + c.PKI("tokens.csv"),
-		"--client-ca-file=" + c.PKI("apiserver.crt"), // no client has a certificate of this CA; controllers publish it, and only start if it is set
+		"--client-ca-file=" + c.PKI("apiserver.crt"), // no client has a certificate of this CA, but the controllers that publish it only start if it is set
 		"--tls-cert-file=" + c.PKI("apiserver.crt"), "--tls-private-key-file=" + c.PKI("apiserver.key"),
 		"--service-cluster-ip-range=" + ServiceRange,
 		"--service-account-issuer=https://kubernetes.default.svc." + Domain,

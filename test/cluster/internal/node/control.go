@@ -20,7 +20,7 @@ var Restarts = []string{"containerd", "kubelet", "kube-apiserver"}
 // controlSocket is reachable only from inside.
 const controlSocket = ownDir + "/control.sock"
 
-// requestLimit is many times the usual duration on two busy cores.
+// requestLimit is the time limit of a request, many times the usual duration on two busy cores.
 const requestLimit = 3 * time.Minute
 
 func listen() (net.Listener, error) { return net.Listen("unix", controlSocket) }

@@ -16,8 +16,8 @@ import (
 // a directory of that name exists inside. It returns the exit status of the command, or 128
 // plus the signal's number.
 //
-// It does what nsenter does, and handles signals: Ctrl-C is left to the command,
-// other signals are passed on, and the command does not outlive this process.
+// It does what nsenter does, and also handles signals: at Ctrl-C the terminal signals the command
+// directly, other signals are passed on, and the command does not outlive this process.
 func Enter(pid string, argv []string) (status int, err error) {
 	// Only this thread enters the namespaces; processes that it starts are inside.
 	runtime.LockOSThread()
@@ -34,7 +34,7 @@ func Enter(pid string, argv []string) (status int, err error) {
 	}
 	go func() {
 		for s := range signals {
-			// A terminal sends these two to the command as well.
+			// The terminal sends these two signals to the command too, so they are not passed on.
 			if s != syscall.SIGINT && s != syscall.SIGQUIT {
 				cmd.Process.Signal(s)
 			}
@@ -50,9 +50,9 @@ func Enter(pid string, argv []string) (status int, err error) {
 	return cmd.ProcessState.ExitCode(), nil
 }
 
-// Become replaces this process by a command that ends with its parent. It is the part of [Enter]
-// that runs inside. The Pdeathsig of os/exec does not fit: it takes a parent in another process
-// namespace for dead.
+// Become replaces this process by a command that ends with its parent. It is the part of [Enter] that
+// runs inside. Pdeathsig of os/exec cannot be used: if the parent is in another process namespace, os/exec
+// assumes that it is dead.
 func Become(argv []string) error {
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
@@ -81,7 +81,7 @@ func join(pid string) error {
 		defer f.Close()
 		spaces = append(spaces, f)
 	}
-	// A thread that shares its root and current directory with others may not change its mount namespace.
+	// The kernel does not let a thread change its mount namespace while it shares its root and current directory with others.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("leaving the common current directory: %w", err)
 	}

@@ -15,16 +15,16 @@ import (
 	"syscall"
 )
 
-// Hidden lists the directories of the machine that are empty in a cluster. They contain the fixed
-// paths of kubelet, containerd, its shims and CNI, which therefore touch nothing outside and need
-// no cleaning up.
+// Hidden lists the directories of the machine that are empty in a cluster. The kubelet, containerd, its
+// shims and CNI have fixed paths in them. So these programs touch no file of the machine, and no file
+// must be removed when the cluster ends.
 var Hidden = []string{"/opt", "/run", "/var/lib", "/var/log"}
 
 // OnDisk lists the directories in /var/lib that are backed by the cluster's directory instead of memory.
 var OnDisk = []string{"containerd", "kubelet"}
 
-// tunables are kernel-wide settings that the kubelet changes if they differ from its own values.
-// Files with those values are mounted over the real ones.
+// tunables maps kernel-wide settings to the values that the kubelet wants. It would change the real settings, so
+// files with these values are mounted over them.
 var tunables = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",
@@ -32,7 +32,7 @@ var tunables = map[string]string{
 	"kernel/panic_on_oops":      "1",
 	"kernel/keys/root_maxkeys":  "1000000",
 	"kernel/keys/root_maxbytes": "25000000",
-	"kernel/random/boot_id":     "", // new at each boot of the node, see [newBoot]
+	"kernel/random/boot_id":     "", // changes at each boot of the node, see [newBoot]
 }
 
 func mount(source, target, kind string, flags uintptr) error {
@@ -43,8 +43,8 @@ func mount(source, target, kind string, flags uintptr) error {
 }
 
 func prepareMounts(c Config) error {
-	// First isolated from the machine, then shared: volumes with mount propagation need a shared
-	// tree, which must not be the machine's.
+	// Isolate the mounts from the machine, then make them shared inside: volumes with mount propagation need
+	// a shared tree, which must not include the machine.
 	if err := mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE); err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ func prepareMounts(c Config) error {
 	if err := makeDirectories(runDirectories...); err != nil {
 		return err
 	}
-	// Container files are too large for memory. They are stored in the cluster's directory but
-	// mounted at their usual paths: the directory's own path may be too long for a socket.
+	// Container files are too large for memory, so they are stored in the cluster's directory. They are mounted
+	// at their usual paths, because sockets among them would have too long paths in that directory.
 	for _, name := range OnDisk {
 		source, target := filepath.Join(c.Dir, name), filepath.Join("/var/lib", name)
 		if err := errors.Join(os.MkdirAll(source, 0o755), os.MkdirAll(target, 0o755)); err != nil {
@@ -103,11 +103,11 @@ func tunableFile(name string) string {
 	return filepath.Join(tunablesDir, strings.ReplaceAll(name, "/", "."))
 }
 
-// tempDir is the temporary directory of the cluster's programs; /tmp is shared with the machine,
-// because tests store files there.
+// tempDir is the temporary directory of the cluster's programs. They do not use /tmp, which tests share
+// with the machine.
 const tempDir = "/run/tmp"
 
-// runDirectories are expected by programs in /run of a freshly booted node.
+// runDirectories are the directories in /run that programs expect after a boot.
 var runDirectories = []string{"/run/lock", "/run/netns", tempDir}
 
 func makeDirectories(paths ...string) error {
@@ -119,9 +119,9 @@ func makeDirectories(paths ...string) error {
 	return nil
 }
 
-// network is the batch input of iproute2. The bridge node0 represents the node's network, with
-// nothing else on it. Services need a route, because a connection from the node itself is routed
-// before kube-proxy's rules choose another destination for it.
+// network is the batch input of iproute2. The bridge node0 stands for the network between nodes, to which
+// only this node is connected. The addresses of Services need a route: a connection from the node itself is
+// routed first, and only then do kube-proxy's rules change its destination.
 const network = `link set lo up
 link add node0 type bridge
 addr add ` + Address + networkPrefix + ` dev node0
@@ -137,7 +137,7 @@ func prepareNetwork(ctx context.Context) error {
 	}
 	for _, s := range []struct{ name, value string }{
 		{"ipv4/ip_forward", "1"},
-		// If a pod calls a Service and a pod on the same bridge answers, the answer must pass the rules too.
+		// If a pod calls a Service and a pod on the same bridge answers, kube-proxy's rules must see the answer too.
 		{"bridge/bridge-nf-call-iptables", "1"},
 	} {
 		err := os.WriteFile(filepath.Join("/proc/sys/net", s.name), []byte(s.value), 0o644)

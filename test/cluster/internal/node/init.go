@@ -12,9 +12,9 @@ import (
 	"outrider.dev/test/cluster/internal/cgroup"
 )
 
-// Init is process 1 of the cluster. It returns once only itself and the namespaces are left, which
-// end with it. It ends the cluster on SIGTERM, when the starter closes the leash, and when [Run]
-// ends.
+// Init is process 1 of the cluster. It ends the cluster on SIGTERM or SIGINT, when the starter closes the leash,
+// and when [Run] ends. It returns when all other processes and the control groups are gone; the namespaces end
+// with this process.
 func Init(configFile string) error {
 	if os.Getpid() != 1 {
 		// This function ends by killing every process that it can see.
@@ -24,7 +24,7 @@ func Init(configFile string) error {
 	if err != nil {
 		return err
 	}
-	// Long-lived programs must not inherit pipes on whose end others wait.
+	// Other processes wait until these pipes are closed, so no long-lived program may inherit them.
 	syscall.CloseOnExec(eventsFile)
 	syscall.CloseOnExec(leashFile)
 	events := os.NewFile(eventsFile, "events")
@@ -62,8 +62,8 @@ func released(leash *os.File) <-chan struct{} {
 	return c
 }
 
-// reaped waits, at each signal in died, for every child of this process that has exited; orphans
-// become its children. The channel is closed after child has exited.
+// reaped reaps the children of this process that have exited, at each signal in died. Orphans become children
+// of this process too. The returned channel is closed after the process with the ID child has exited.
 func reaped(child int, died <-chan os.Signal) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {

@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// A mountPoint is a mount in this namespace. Its id is unique among current mounts.
+// A mountPoint is a mount in this namespace. No other mount has the same id at the same time.
 type mountPoint struct{ id, point string }
 
-// mounts returns the mounts of this namespace, each after the mount that it lies on.
+// mounts returns the mounts of this namespace. A mount comes after the one that contains its mount point.
 func mounts() (all []mountPoint, err error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {

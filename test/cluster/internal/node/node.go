@@ -1,10 +1,10 @@
-// Package node is the inside of a test cluster: the first process of
-// its namespaces, the view of the machine in there, and the order in which
-// the programs of Kubernetes are started.
+// Package node runs inside a test cluster: it is the first process of
+// its namespaces, changes the view of the machine's files, and starts
+// the programs of Kubernetes in the right order.
 //
-// Two processes share the work. [Init] is process 1 and only ends
-// everything at the right moment, so that it cannot fail before that. [Run] is its
-// child and brings the cluster up; if it crashes, Init still cleans up.
+// Two processes share the work. [Run] brings the cluster up. [Init] is process 1 and the
+// parent of Run. It only waits and then ends everything, so that it can still clean up
+// if Run crashes.
 package node
 
 import (
@@ -15,7 +15,7 @@ import (
 	"path/filepath"
 )
 
-// The addresses are the same in every cluster: each has a network of its own.
+// The addresses are the same in every cluster, because each cluster has its own network namespace.
 const (
 	Name          = "node1"
 	Address       = "10.10.0.1"
@@ -32,8 +32,8 @@ const (
 
 // File descriptors that the starter of a cluster passes to [Init].
 const (
-	eventsFile = 3 // written: one [Event] after another, as JSON
-	leashFile  = 4 // read: the cluster ends when the other end is closed
+	eventsFile = 3 // for writing each [Event] as JSON
+	leashFile  = 4 // for reading; the cluster ends when the starter closes its end
 )
 
 // Keep is written to the leash to let the cluster outlive its starter.
@@ -41,15 +41,15 @@ const Keep = 'k'
 
 // A Config holds the paths of the parts of one cluster. Its zero value is not usable.
 type Config struct {
-	Dir     string   // the cluster's: configuration, keys, logs, container files
-	Bin     string   // with the programs of Kubernetes
-	Runtime string   // with the container runtime; default: the distribution's
+	Dir     string   // directory with configuration, keys, logs, container files
+	Bin     string   // directory with the programs of Kubernetes
+	Runtime string   // directory with the container runtime; default: the distribution's runtime
 	CoreDNS string   // path of the program
 	Node    string   // path of this program
 	Group   string   // name of the cluster in the cgroup hierarchies
 	Images  []string // image tarballs that are imported at the start
 
-	Features, APIs []string // of the API server, besides its default ones
+	Features, APIs []string // enabled in the API server besides its defaults
 }
 
 // Load reads a Config from a JSON file.
@@ -73,7 +73,7 @@ func (c Config) Log(name string) string  { return filepath.Join(c.Dir, "log", na
 // Kubeconfig returns the path of an administrator's configuration.
 func (c Config) Kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
 
-// Environ returns the environment of a program in the cluster: its own, with additions that override it.
+// Environ returns the environment of a program in the cluster: own, followed by variables that override it.
 func (c Config) Environ(own []string) []string {
 	return append(own,
 		"PATH="+c.Bin+":"+cmp.Or(c.Runtime, c.Bin)+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:"+os.Getenv("PATH"),

@@ -3,9 +3,8 @@ package node
 // An object is an API object and the path at which it is created.
 type object struct{ path, yaml string }
 
-// objects make DNS an ordinary Service, so that a pod's queries take the same path as in other
-// clusters. Its only endpoint is a process on the node: DNS needs no image and is available before
-// the first pod.
+// objects make DNS an ordinary Service, so that a pod's queries take the same path as in other clusters. The
+// Service's only endpoint is a process on the node, so that DNS needs no image and works before the first pod.
 var objects = []object{
 	{"/apis/rbac.authorization.k8s.io/v1/clusterroles", `
 apiVersion: rbac.authorization.k8s.io/v1

@@ -11,17 +11,17 @@ import (
 	"outrider.dev/test/cluster/internal/cgroup"
 )
 
-// Process groups below the cluster's: nodeGroup ends with the node, including everything that its
-// processes start; the other group stands for a control plane on another machine.
+// Control groups below that of the cluster. A reboot kills all processes in nodeGroup, including those that
+// its programs have started. systemGroup contains the control plane, which could be on another machine.
 const (
 	nodeGroup   = "node"
 	systemGroup = "system"
 )
 
-// programs starts the components of one cluster and notices when one ends.
+// programs starts the components of one cluster and reports when one ends.
 type programs struct {
 	config Config
-	mounts map[string]bool // of the node after its start, from [mountsNow]
+	mounts map[string]bool // mounts of the node after its start, from [mountsNow]
 
 	mu      sync.Mutex // held while a request is served
 	ended   func(cause error)
@@ -64,7 +64,7 @@ func (p *programs) startOne(comp component) error {
 	}
 	started := &process{cmd.Process, make(chan struct{})}
 	p.running[comp.name] = started
-	report := p.ended // of this start, not of a later one
+	report := p.ended // the function of this start: a later start sets another one
 	go func() {
 		defer close(started.ended)
 		err := fmt.Errorf("%s ended: %v: %s", comp.name, cmd.Wait(), lastLine(logFile))

@@ -17,10 +17,10 @@ import (
 	"outrider.dev/test/cluster/internal/cgroup"
 )
 
-// restart kills a program and starts it again. Containers keep running, since their parents are shims.
+// restart kills a program and starts it again. Containers keep running, because their parents are containerd's shims.
 func (p *programs) restart(ctx context.Context, name string) error {
 	old := p.running[name]
-	// It may already have ended.
+	// The program may have ended before.
 	if err := old.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
@@ -97,8 +97,8 @@ func (p *programs) powerOff(ctx context.Context) error {
 	return resetNetwork(ctx)
 }
 
-// unmountNew unmounts everything that was mounted since the node's start, the latest first.
-// Unmounting one may remove others, so they are listed anew each time.
+// unmountNew unmounts everything that was mounted since the node's start, the latest first. Unmounting
+// one may remove others, so the mounts are listed again after each.
 func (p *programs) unmountNew() error {
 	for {
 		all, err := mounts()
@@ -116,8 +116,8 @@ func (p *programs) unmountNew() error {
 	}
 }
 
-// resetNetwork removes the rules and the pods' bridge. The pods' other devices disappeared with
-// their namespaces.
+// resetNetwork removes the nftables rules and the pods' bridge. The pods' other devices have disappeared
+// with the pods' namespaces.
 func resetNetwork(ctx context.Context) error {
 	commands := [][]string{{"nft", "flush", "ruleset"}}
 	if _, err := net.InterfaceByName(PodBridge); err == nil {

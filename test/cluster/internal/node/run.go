@@ -122,8 +122,8 @@ func awaitRuntime(ctx context.Context) error {
 	return poll.Until(ctx, 20*time.Millisecond, func(ctx context.Context) error { return runtime.Ready(ctx, Containerd) })
 }
 
-// dialService connects to the API server through its Service. The timeout is short: a packet sent
-// before the rules exist waits three seconds for a neighbour that does not exist.
+// dialService connects to the API server through its Service. The timeout is short: without kube-proxy's
+// rules, a packet waits three seconds for the MAC address of a neighbour that does not exist.
 func dialService(ctx context.Context) error {
 	d := net.Dialer{Timeout: 200 * time.Millisecond}
 	conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(APIService, "443"))
