@@ -1,7 +1,8 @@
 // Package fleet simulates the proxies of a mesh: each has its own certificate, address and TCP
 // connection with mutual TLS, and one delta stream on which it subscribes as Envoy
-// does. It accepts each message without decoding the resources. When its connection ends it
-// reconnects as Envoy does with the agent's bootstrap, and sends the versions that it has.
+// does. It accepts each message without decoding the resources. When its connection ends, it
+// reconnects as Envoy does with the bootstrap that the agent writes, and sends the versions
+// of its resources.
 //
 // The control plane is a real outriderd ([Server]) that serves a folder ([WriteFolder]).
 package fleet
@@ -19,7 +20,7 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// timeout bounds a wait that would otherwise never end.
+// timeout is the time limit of a wait that would otherwise never end.
 const timeout = 3 * time.Minute
 
 // A Fleet is a set of simulated proxies.
@@ -35,11 +36,11 @@ type Fleet struct {
 type Options struct {
 	Proxies, Services int
 	Uses              int           // number of services that each proxy uses
-	Authority         *ca.Authority // signs their certificates
+	Authority         *ca.Authority // signs the proxies' certificates
 }
 
-// New makes the proxies, without connecting them. It raises the limit on open files: a connection
-// takes one at each end, and child processes inherit the limit.
+// New makes the proxies, without connecting them. It raises the limit on open files for this process and
+// for outriderd, which inherits the limit: each connection needs one at both ends.
 func New(o Options) (*Fleet, error) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
@@ -55,8 +56,8 @@ func New(o Options) (*Fleet, error) {
 		if err != nil {
 			return nil, err
 		}
-		// Clusters: the application's. Listeners: for both directions a normal one, one for early
-		// connections and one for silent ones.
+		// Clusters: one for each service, and the application's own. Listeners: in both directions a normal
+		// one, one for early connections and one for silent connections.
 		p.services = used(i, o.Services, o.Uses)
 		p.want = want{xds.ClusterType: o.Uses + 1, xds.EndpointType: o.Uses, xds.ListenerType: 6}
 		f.Proxies = append(f.Proxies, p)
@@ -64,8 +65,8 @@ func New(o Options) (*Fleet, error) {
 	return f, nil
 }
 
-// used returns the services that a proxy uses: the first one, which all use, and others, which are the same
-// for pods of one deployment and partly the same for neighbours.
+// used returns the services that a proxy uses: service 0, which all proxies use, and others. The pods of one
+// deployment use the same services, and consecutive deployments have some in common.
 func used(proxy, services, uses int) []int {
 	out := []int{0}
 	for s := deployment(proxy) * 7; len(out) < uses; s++ {
@@ -74,8 +75,8 @@ func used(proxy, services, uses int) []int {
 	return out
 }
 
-// Connect connects all proxies at once, and returns when each has its first configuration. A fleet
-// connects once; Disconnect ends it.
+// Connect connects all proxies at once, and returns when each has its first configuration. It may be
+// called once. The proxies reconnect until Disconnect is called.
 func (f *Fleet) Connect(address string) (*Arrivals, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	f.stop = stop
@@ -86,14 +87,14 @@ func (f *Fleet) Connect(address string) (*Arrivals, error) {
 	return all, f.Await(all)
 }
 
-// Disconnect ends all connections.
+// Disconnect ends all connections, and returns when no proxy runs any more.
 func (f *Fleet) Disconnect() {
 	f.stop()
 	f.running.Wait()
 }
 
-// Expected starts watching which proxies get their configuration on a new connection, and counting
-// their attempts.
+// Expected starts a new record of the proxies that receive their configuration on a new connection, and
+// resets the counts of their attempts to connect.
 func (f *Fleet) Expected() *Arrivals {
 	n := len(f.Proxies)
 	all := &Arrivals{want: n, began: time.Now(), done: make(chan struct{}), seen: make(map[int]bool, n)}
@@ -104,7 +105,7 @@ func (f *Fleet) Expected() *Arrivals {
 	return all
 }
 
-// Await waits until all proxies have their configuration.
+// Await waits until a contains all proxies. It fails after three minutes.
 func (f *Fleet) Await(a *Arrivals) error {
 	t := time.NewTimer(timeout)
 	defer t.Stop()
@@ -118,7 +119,7 @@ func (f *Fleet) Await(a *Arrivals) error {
 	}
 }
 
-// Arrivals record when each proxy received its configuration, once each.
+// Arrivals are the times at which the proxies received their configuration, one for each proxy.
 type Arrivals struct {
 	want  int
 	began time.Time
@@ -126,7 +127,7 @@ type Arrivals struct {
 
 	mu    sync.Mutex
 	seen  map[int]bool
-	after []time.Duration // sorted
+	after []time.Duration // times since began, in ascending order
 }
 
 func (a *Arrivals) has(proxy int) bool {
@@ -149,10 +150,10 @@ func (a *Arrivals) note(proxy int) {
 	}
 }
 
-// End returns when the last proxy received it, in seconds since 1970.
+// End returns the time at which the last proxy received its configuration, in seconds since 1970.
 func (a *Arrivals) End() float64 { return float64(a.began.Add(a.Last()).UnixMicro()) / 1e6 }
 
-// First returns how long it took until the first proxy had it.
+// First returns the time until the first proxy had its configuration.
 func (a *Arrivals) First() time.Duration  { return a.after[0] }
-func (a *Arrivals) Median() time.Duration { return a.after[len(a.after)/2] } // until half of them had it
-func (a *Arrivals) Last() time.Duration   { return a.after[len(a.after)-1] } // until all had it
+func (a *Arrivals) Median() time.Duration { return a.after[len(a.after)/2] } // time until half of the proxies had it
+func (a *Arrivals) Last() time.Duration   { return a.after[len(a.after)-1] } // time until all proxies had it

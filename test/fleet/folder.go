@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// perFile is the number of services in a file: as many as a team maintains together.
+// perFile is the number of services in a file, about as many as one team maintains.
 const perFile = 100
 
 // WriteFolder writes the files of a mesh: services with two endpoints each, and a pod for each proxy.
@@ -62,8 +62,8 @@ const (
 	TrustDomain = "cluster.local"
 )
 
-// podsOf is the number of pods in a deployment, which share a service account and the workload's
-// prewarmed clusters.
+// podsOf is the number of pods in a deployment. They share a service account, and the control plane sends them
+// the same prewarmed clusters.
 const podsOf = 10
 
 func deployment(proxy int) int     { return proxy / podsOf }
@@ -71,8 +71,8 @@ func account(proxy int) string     { return fmt.Sprintf("app-%d", deployment(pro
 func podIP(proxy int) string       { return offset("10.64.0.1", proxy) }
 func serviceIP(service int) string { return offset("10.97.0.1", service) }
 
-// clusterOf returns the name under which Envoy subscribes to a service by its address, endpointsOf
-// the name of its endpoints.
+// clusterOf returns the name of the cluster to which Envoy subscribes when the application calls a service's
+// address. endpointsOf returns the name of the service's endpoints.
 func clusterOf(service int) string { return "http|" + serviceIP(service) + ":80" }
 func endpointsOf(service int) string {
 	return fmt.Sprintf("outbound|80||service-%d.team-%d.svc.cluster.local", service, service%50)

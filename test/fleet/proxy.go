@@ -26,7 +26,7 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// A Proxy acts as Envoy does towards the control plane. It keeps its state when it reconnects.
+// A Proxy behaves towards the control plane as Envoy does. It keeps its resources when it reconnects.
 type Proxy struct {
 	fleet    *Fleet
 	number   int
@@ -35,17 +35,17 @@ type Proxy struct {
 	services []int // the services that it uses
 	want     want  // its first configuration
 
-	have     map[string]map[string]string // versions by type and name
-	attempts atomic.Int64                 // connections that a server has accepted
+	have     map[string]map[string]string // versions of its resources, by type and name
+	attempts atomic.Int64                 // number of TCP connections that a server has accepted
 }
 
-// Attempts returns how often it has connected since [Fleet.Expected].
+// Attempts returns the number of the proxy's TCP connections since [Fleet.Expected] was called last.
 func (p *Proxy) Attempts() int64 { return p.attempts.Load() }
 
 // want is the minimum number of resources in a first configuration, by type.
 type want map[string]int
 
-// newProxy makes a proxy with the certificate that its agent would get.
+// newProxy makes a proxy, with a certificate such as an agent would request.
 func newProxy(f *Fleet, number int, authority *ca.Authority) (*Proxy, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -55,7 +55,7 @@ func newProxy(f *Fleet, number int, authority *ca.Authority) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	leaf, _ := pem.Decode([]byte(signed.Chain[0])) // without the root, which outriderd has
+	leaf, _ := pem.Decode([]byte(signed.Chain[0])) // the root is not needed, because outriderd has it
 	chain := tls.Certificate{PrivateKey: key, Certificate: [][]byte{leaf.Bytes}}
 	roots := x509.NewCertPool()
 	for _, root := range authority.Roots() {
@@ -73,7 +73,7 @@ func newProxy(f *Fleet, number int, authority *ca.Authority) (*Proxy, error) {
 		node: &core.Node{Id: fmt.Sprintf("sidecar~%s~app-%d.%s~%[3]s.svc.cluster.local", podIP(number), number, namespace), Metadata: metadata},
 		tls: &tls.Config{
 			Certificates: []tls.Certificate{chain}, RootCAs: roots, ServerName: "localhost", NextProtos: []string{"h2"},
-			CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256}, ClientSessionCache: tls.NewLRUClientSessionCache(1), // as Envoy
+			CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256}, ClientSessionCache: tls.NewLRUClientSessionCache(1), // as Envoy does
 		},
 	}, nil
 }
@@ -83,7 +83,7 @@ func (p *Proxy) follow(ctx context.Context, address string) {
 	pause := contract.ControlPlaneRetryBase
 	for ctx.Err() == nil {
 		before := p.fleet.configured.Load()
-		p.run(ctx, address) // an error ends the connection; attempts count
+		p.run(ctx, address) // the error is not needed: attempts are counted
 		if before.has(p.number) {
 			pause = contract.ControlPlaneRetryBase
 		}
@@ -95,7 +95,8 @@ func (p *Proxy) follow(ctx context.Context, address string) {
 	}
 }
 
-// dial makes a TLS connection from the proxy's own address: limits apply to each address.
+// dial makes a TLS connection. Each proxy has its own address, because the control plane's limits apply to
+// each address.
 func (p *Proxy) dial(ctx context.Context, address string) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, contract.ControlPlaneConnectTimeout)
 	defer cancel()
@@ -132,7 +133,7 @@ func (p *Proxy) run(ctx context.Context, address string) error {
 			}
 		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
-		grpc.WithReadBufferSize(2<<10), grpc.WithWriteBufferSize(4<<10)) // small, since thousands share this process
+		grpc.WithReadBufferSize(2<<10), grpc.WithWriteBufferSize(4<<10)) // small, because this process has thousands
 	if err != nil {
 		return err
 	}
@@ -176,9 +177,9 @@ func (p *Proxy) first() []*discovery.DeltaDiscoveryRequest {
 		return &discovery.DeltaDiscoveryRequest{TypeUrl: typeURL, InitialResourceVersions: p.have[typeURL], ResourceNamesSubscribe: names}
 	}
 	var out []*discovery.DeltaDiscoveryRequest
-	if len(p.have[xds.ClusterType]) > 0 { // a reconnection
+	if len(p.have[xds.ClusterType]) > 0 { // the proxy reconnects
 		out = append(out, request(xds.ClusterType, append(clusters, "*")...), request(xds.ListenerType), request(xds.EndpointType, endpoints...))
-	} else { // as after the application's first connections
+	} else { // the application has just made its first connections
 		out = append(out, request(xds.ClusterType), request(xds.ListenerType), request(xds.ClusterType, clusters...))
 	}
 	out[0].Node = p.node
@@ -212,7 +213,7 @@ func (p *Proxy) take(m *discovery.DeltaDiscoveryResponse) []*discovery.DeltaDisc
 	return out
 }
 
-// endpointsFor returns the name of a cluster's endpoints, which a real proxy reads in the cluster itself.
+// endpointsFor returns the name of a cluster's endpoints. A real proxy reads the name from the cluster.
 func (p *Proxy) endpointsFor(typeURL, cluster string) (string, bool) {
 	if typeURL != xds.ClusterType {
 		return "", false

@@ -20,10 +20,10 @@ import (
 // A Server is an outriderd in a process of its own.
 type Server struct {
 	Binary     string
-	Mesh       string // the folder that it serves
-	State, Log string // its folder, and the path of its log
+	Mesh       string // the folder of manifests that it serves
+	State, Log string // the folder of its authority, and the path of its log
 
-	Address, Web string // of the xDS and the HTTP port
+	Address, Web string // addresses of the xDS and the HTTP port
 
 	process *exec.Cmd
 }
@@ -71,19 +71,19 @@ func (s *Server) gone() bool {
 	return err != nil || pid != 0
 }
 
-// LastLog returns the end of the log as an error.
+// LastLog returns the last 2,000 bytes of the log as an error.
 func (s *Server) LastLog() error {
 	raw, _ := os.ReadFile(s.Log)
 	return errors.New(strings.TrimSpace(string(raw[max(0, len(raw)-2000):])))
 }
 
-// Kill kills the process without warning.
+// Kill sends SIGKILL to the process and waits until it has exited.
 func (s *Server) Kill() {
 	s.process.Process.Kill()
 	s.process.Wait()
 }
 
-// Resident returns its resident memory.
+// Resident returns the resident memory of the process.
 func (s *Server) Resident() float64 {
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.process.Process.Pid))
 	var size, pages float64
@@ -91,7 +91,7 @@ func (s *Server) Resident() float64 {
 	return pages * float64(os.Getpagesize())
 }
 
-// Spent returns its processor time, to the nanosecond.
+// Spent returns the processor time that the process has used, with a resolution of a nanosecond.
 func (s *Server) Spent() time.Duration {
 	var t unix.Timespec
 	clock := int32(^s.process.Process.Pid)<<3 | 2 // MAKE_PROCESS_CPUCLOCK(pid, CPUCLOCK_SCHED)
@@ -101,7 +101,7 @@ func (s *Server) Spent() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// Metrics returns its metrics, by name and labels.
+// Metrics returns the values of the process's metrics, by name and labels.
 func (s *Server) Metrics() (map[string]float64, error) {
 	response, err := http.Get("http://" + s.Web + "/metrics")
 	if err != nil {
@@ -118,7 +118,7 @@ func (s *Server) Metrics() (map[string]float64, error) {
 	return out, nil
 }
 
-// Peak returns its maximum resident memory.
+// Peak returns the maximum resident memory of the process.
 func (s *Server) Peak() float64 {
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.process.Process.Pid))
 	_, rest, _ := strings.Cut(string(raw), "VmHWM:")

@@ -1,3 +1,3 @@
-// Package images tests the container images: it builds them all from the real parts, in the nightly
-// run twice, and checks that each contains what its programs need.
+// Package images tests the container images. It builds all of them, in the nightly run twice, and checks
+// that each contains everything that its programs need.
 package images

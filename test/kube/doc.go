@@ -1,3 +1,3 @@
-// Package kube tests internal/core/controlplane/kube and outriderd on a real API server, with no
-// permissions but those of the chart's roles.
+// Package kube tests internal/core/controlplane/kube and outriderd with a real API server. They have only the
+// permissions of the chart's roles.
 package kube

@@ -1,3 +1,3 @@
-// Package mesh tests a complete mesh: real Envoys in pods (network namespaces), captured as in a
-// cluster, with the control plane's own server and resources.
+// Package mesh tests a complete mesh: real Envoys in network namespaces that stand for pods, traffic captured as
+// in a cluster, and resources that the control plane's xDS server serves.
 package mesh

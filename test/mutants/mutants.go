@@ -12,16 +12,15 @@
 //		})
 //	}
 //
-// A run tries a sample of the mutants, chosen by their names. The nightly run tries all, and so
-// does a run in a package with uncommitted changes, which may concern the mutants' own code or their
-// tests. Every run checks that each mutant still matches the source.
+// A run tries a sample of the mutants, chosen by their names. The nightly run tries all. So does a run in
+// a package with uncommitted changes, because these may affect the mutants or their tests. Every run checks
+// that each mutant still matches the source.
 //
-// The binary is built without the race detector and without cgo, however the calling
-// test was built: the verdicts are the same, and so are the entries in the build cache.
+// The binary is always built without the race detector and without cgo, even if the calling test is built with
+// them: the verdicts do not depend on this, and all runs share the entries in the build cache.
 //
-// The sources on disk are not touched: the changed files reach the compiler as an overlay.
-// Put the mutants into the package that they change, and name tests that take seconds:
-// they run once for each mutant.
+// The sources on disk are not changed: the compiler gets the changed files as an overlay. Write the
+// mutants in the package that they change, and name fast tests, because they run once for each mutant.
 package mutants
 
 import (
@@ -42,31 +41,31 @@ import (
 
 // A Mutant is one file of the package with From replaced by To.
 type Mutant struct {
-	File string // as seen from the folder of the calling test; it may be in another package of the module
+	File string // path relative to the folder of the calling test; it may be in another package of the module
 
-	// From is the text of one whole expression or statement that occurs once in the file. If it
-	// occurs more often, In is a text that occurs once and contains one From.
+	// From is the text of a whole expression or statement, and must occur once in the file. If it occurs
+	// more often, In must be a text that occurs once in the file and contains From once.
 	From, In string
 
-	// To has the type of From if that is an expression. Both are evaluated, in any order, unless
-	// they are recognizable as conditions (a comparison, a logical operator, true, false): to
-	// replace a value with side effects, use a mutant of its whole statement. An empty To deletes a
-	// statement.
+	// To replaces From. For an expression it must have the same type. Both expressions are then evaluated,
+	// in any order, unless one is recognizable as a condition (a comparison, a logical operator, true,
+	// false). So an expression with side effects must be replaced with its whole statement. An empty To
+	// deletes a statement.
 	To string
 
 	// Tests names the tests that must detect this mutant, separated by "|"; empty: those given to Run.
 	Tests string
 
-	// Survives is the reason why no test can detect the mutant. If one does, Run fails too, since
-	// the reason is wrong.
+	// Survives is the reason why no test can detect the mutant. If a test does detect it, Run fails,
+	// because the reason is wrong.
 	Survives string
 }
 
-// share is how many mutants exist for each one that an ordinary run tries.
+// share is the reciprocal of the share of the mutants that an ordinary run tries.
 const share = 8
 
-// Run fails for each mutant that the tests, a list of names separated by "|", do not detect. A
-// panic is not a verdict of a test: a mutant that causes one fails too.
+// Run fails for each mutant that the tests, a list of names separated by "|", do not detect. It also fails for a
+// mutant that causes a panic, which is not a verdict of a test.
 func Run(t *testing.T, tests string, list map[string]Mutant) {
 	t.Helper()
 	if os.Getenv(variable) != "" {
@@ -107,7 +106,7 @@ func Run(t *testing.T, tests string, list map[string]Mutant) {
 	}
 }
 
-// edited reports whether a folder differs from the last commit. Outside a repository it returns false.
+// edited reports whether a folder has uncommitted changes. Outside a repository it returns false.
 func edited(dir string) bool {
 	cmd := exec.Command("git", "status", "--porcelain", "--", ".")
 	cmd.Dir = dir
@@ -115,8 +114,8 @@ func edited(dir string) bool {
 	return err == nil && len(out) > 0
 }
 
-// judge describes what is wrong with a mutant. It returns "" if the mutant's tests detect it, or if
-// they do not and it has a reason to survive.
+// judge runs the tests with a mutant, and describes the problem if they do not detect it. It returns "" if they do,
+// or if the mutant has a reason to survive and does.
 func judge(t *testing.T, binary, dir, name string, m Mutant) string {
 	out, status := play(t, binary, dir, name, m.Tests)
 	switch {
@@ -153,13 +152,13 @@ func firstOf(a, b string) string {
 // variable is the environment variable that selects the mutant in a test binary.
 const variable = "OUTRIDER_MUTANT"
 
-// play runs tests of the binary as a mutant, and returns their output and exit status.
+// play runs tests of the binary with a mutant, and returns their output and exit status.
 func play(t *testing.T, binary, dir, name, tests string) (string, int) {
 	cmd := exec.Command(binary, "-test.run", "^("+tests+")$", "-test.failfast", "-test.timeout", "5m")
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), variable+"="+name)
 	p := process.Start(t, cmd, process.Options{})
-	<-p.Done() // the process has a time limit of its own
+	<-p.Done() // needs no time limit, because the process has one
 	return p.Log(), p.Exit()
 }
 
@@ -223,7 +222,7 @@ func build(work, dir, plan string) (string, error) {
 	return binary, nil
 }
 
-// helper is the file that the overlay adds to each package with mutants.
+// helper is a source file that the overlay adds to each package with mutants. Its functions select the mutant.
 const helper = `package %s
 
 import "os"

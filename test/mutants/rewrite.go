@@ -25,7 +25,7 @@ func parse(name string, source []byte) (file, error) {
 	return f, err
 }
 
-// A span is the range of a mutant in its file, as offsets.
+// A span is a mutant with the offsets of its text in the file.
 type span struct {
 	Mutant
 	name       string
@@ -43,7 +43,7 @@ func (f file) rewrite(list map[string]Mutant) ([]byte, error) {
 		}
 		spans = append(spans, s)
 	}
-	// Of two that begin at the same offset the longer comes first: it contains the other.
+	// If two spans begin at the same offset, the longer comes first, because it contains the shorter.
 	slices.SortStableFunc(spans, func(a, b span) int {
 		if a.start != b.start {
 			return a.start - b.start
@@ -53,8 +53,8 @@ func (f file) rewrite(list map[string]Mutant) ([]byte, error) {
 	return []byte(f.render(0, len(f.source), spans)), nil
 }
 
-// render returns the text between two offsets with the spans in it, which are nested or
-// disjoint because nodes of a syntax tree are.
+// render returns the text between two offsets, in which each span is replaced by a choice. Spans are nodes of a
+// syntax tree, so two of them are either nested or disjoint.
 func (f file) render(start, end int, spans []span) string {
 	var b strings.Builder
 	for len(spans) > 0 {
@@ -70,7 +70,7 @@ func (f file) render(start, end int, spans []span) string {
 	return b.String()
 }
 
-// choice returns Go code that selects original or the replacement.
+// choice returns Go code that selects original or, if the mutant is selected, its replacement.
 func (s span) choice(original string) string {
 	switch {
 	case s.statement:
@@ -99,7 +99,7 @@ func isCondition(text string) bool {
 	return false
 }
 
-// find returns the span of a mutant, which must be one node of the syntax tree.
+// find returns the span of a mutant. It fails unless From is exactly one expression or statement of the file.
 func (f file) find(name string, m Mutant) (span, error) {
 	first, last := 0, len(f.source)
 	if m.In != "" {
@@ -118,8 +118,8 @@ func (f file) find(name string, m Mutant) (span, error) {
 		if start < first || end > last || f.source[start:end] != m.From {
 			return true
 		}
-		// A call statement is found both as a statement and as an expression; it may have no value.
-		// A key with its value is an expression only for package ast.
+		// A call statement is found twice, as a statement and as an expression. The statement is taken, because
+		// the expression may have no value. A KeyValueExpr is not an expression in Go, only in package ast.
 		_, isStatement := n.(ast.Stmt)
 		_, isExpr := n.(ast.Expr)
 		_, isPair := n.(*ast.KeyValueExpr)

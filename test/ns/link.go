@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// IP runs one "ip" command inside the namespace, and fails the test if it fails.
+// IP runs the command "ip" inside the namespace. The test fails if the command does.
 func (n *Namespace) IP(args ...string) {
 	n.t.Helper()
 	n.Do(func() {
@@ -21,7 +21,7 @@ func (n *Namespace) IP(args ...string) {
 	}
 }
 
-// Connect connects two namespaces by a veth pair whose ends have these names and addresses.
+// Connect connects two namespaces by a veth pair. Each end gets a name and addresses.
 func Connect(a *Namespace, nameA string, addrsA []netip.Prefix, b *Namespace, nameB string, addrsB []netip.Prefix) {
 	a.t.Helper()
 	a.IP("link", "add", nameA, "type", "veth", "peer", "name", nameB, "netns", b.Path())
@@ -31,8 +31,8 @@ func Connect(a *Namespace, nameA string, addrsA []netip.Prefix, b *Namespace, na
 	b.IP("link", "set", nameB, "up")
 }
 
-// Pod makes a namespace with a pod's network, for IPv4: eth0 with an address and the default route.
-// Nothing answers at the other end.
+// Pod makes a namespace with the IPv4 network of a pod: eth0 with an address, and a default route. Nothing answers
+// at the other end.
 func Pod(t testing.TB) *Namespace {
 	t.Helper()
 	pod, node := New(t), Empty(t)
@@ -43,7 +43,7 @@ func Pod(t testing.TB) *Namespace {
 
 func (n *Namespace) address(link string, addrs []netip.Prefix) {
 	for _, a := range addrs {
-		// Without duplicate address detection an IPv6 address can be used at once.
+		// nodad turns duplicate address detection off, so that an IPv6 address can be used at once.
 		n.IP("addr", "add", a.String(), "dev", link, "nodad")
 	}
 }

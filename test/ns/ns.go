@@ -19,7 +19,7 @@ type Namespace struct {
 	fd int
 }
 
-// RequireRoot skips the test, with the reason, for users that cannot create namespaces.
+// RequireRoot skips the test unless it runs as root, which is needed to create namespaces.
 func RequireRoot(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -66,8 +66,8 @@ func (n *Namespace) Do(f func()) {
 	n.As(0, 0, f)
 }
 
-// As does the same as Do with the file system IDs of a user: sockets and files that f creates
-// belong to that user, so that the packet filter's owner matches apply.
+// As runs f like Do, with the file system IDs of a user. Sockets and files that f creates belong to that
+// user, so that the packet filter's owner matches apply to them.
 func (n *Namespace) As(uid, gid int, f func()) {
 	n.t.Helper()
 	err := onThread(func() error {
@@ -92,19 +92,19 @@ func (n *Namespace) As(uid, gid int, f func()) {
 	}
 }
 
-// Path returns a path of the namespace for commands, valid in this process and its children.
+// Path returns a path of the namespace for the arguments of commands. It is valid while this process runs.
 func (n *Namespace) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), n.fd) }
 
-// onThread runs f on a thread of its own, which ends with f, so that changes of the thread affect
-// no other goroutine. It is never the first thread of the process: that thread cannot end, and
-// /proc/net shows its namespace.
+// onThread runs f on a separate thread that ends with f, so that changes of the thread affect no other
+// goroutine. It never uses the first thread of the process, which cannot end, and whose namespace is
+// the one that /proc/net shows.
 func onThread(f func() error) error {
 	done := make(chan error, 1)
 	go func() {
 		runtime.LockOSThread()
 		if unix.Gettid() == unix.Getpid() {
 			defer runtime.UnlockOSThread()
-			done <- onThread(f) // on another thread, as this goroutine holds the first
+			done <- onThread(f) // uses another thread, because this goroutine is locked to the first
 			return
 		}
 		returned := false

@@ -1,5 +1,5 @@
-// Package pods reads pods and plans for tests, from text and from files, and compares what is said about them with
-// golden files.
+// Package pods reads pods and plans for tests, from text and from files, and compares results for pods with golden
+// files.
 package pods
 
 import (
@@ -15,7 +15,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// Parse reads a pod without its kind.
+// Parse reads a pod from a manifest that lacks the line "kind: Pod".
 func Parse(t testing.TB, text string) *corev1.Pod {
 	t.Helper()
 	return &first(t, "pod.yaml", []byte("kind: Pod\n"+text)).Pod
@@ -50,7 +50,7 @@ func Plan(t testing.TB, text string) startup.Plan {
 	return p
 }
 
-// Has fails if a plan that was read from a pod lacks an edge or a container of the wanted one.
+// Has fails the test unless the plan got, which was read from a pod, has all edges and containers of want.
 func Has(t testing.TB, got, want startup.Plan) {
 	t.Helper()
 	at := startup.ByEnds(got.Edges)
@@ -66,7 +66,7 @@ func Has(t testing.TB, got, want startup.Plan) {
 	}
 }
 
-// Each runs a test for each file of a pattern, which must match ten at least.
+// Each runs a test for each file that matches a pattern. At least ten files must match.
 func Each(t *testing.T, pattern string, test func(t *testing.T, file string)) {
 	t.Helper()
 	files, err := filepath.Glob(pattern)
@@ -78,8 +78,8 @@ func Each(t *testing.T, pattern string, test func(t *testing.T, file string)) {
 	}
 }
 
-// Goldens calls render for each pod in a directory and compares the result with the golden file of that suffix
-// next to it; UPDATE=1 writes that file.
+// Goldens calls render for each pod in a directory, and compares the result with the golden file next to the pod's
+// file, which has the given suffix. UPDATE=1 writes the golden files.
 func Goldens(t *testing.T, dir, suffix string, render func(*testing.T, *corev1.Pod) string) {
 	Each(t, filepath.Join(dir, "*.yaml"), func(t *testing.T, file string) {
 		got := render(t, &File(t, file).Pod)

@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hold returns a port of 127.0.0.1 on which nothing listens. Until the end of the test the kernel
-// gives it to no other process: it is bound, so that only a listener with SO_REUSEADDR can use it,
-// as those of Go and of Envoy are.
+// Hold returns a port of 127.0.0.1 on which nothing listens. The port is bound until the end of the test, so the
+// kernel gives it to no other process. A listener with SO_REUSEADDR, which Go and Envoy set, can still use it.
 func Hold(t testing.TB) netip.AddrPort {
 	t.Helper()
 	at, release, err := Take()
@@ -22,7 +21,7 @@ func Hold(t testing.TB) netip.AddrPort {
 	return at
 }
 
-// Take does the same as Hold for a program that is not a test.
+// Take returns a port as Hold does, for a program that is not a test. The port is bound until release is called.
 func Take() (at netip.AddrPort, release func(), err error) {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

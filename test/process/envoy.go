@@ -9,13 +9,13 @@ import (
 	"testing"
 )
 
-// Envoy returns the path of the real Envoy: the environment variable ENVOY, or the file that "make
-// deps" downloads. Without one it skips the test.
+// Envoy returns the path of the real Envoy: the environment variable ENVOY, or the file that "make deps"
+// downloads. If the file does not exist, it skips the test.
 func Envoy(t testing.TB) string {
 	t.Helper()
 	path := cmp.Or(os.Getenv("ENVOY"), ".cache/envoy/envoy")
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(moduleRoot(t), path) // relative to the same folder as in make
+		path = filepath.Join(moduleRoot(t), path) // a relative path is relative to the same folder as in make
 	}
 	switch _, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):

@@ -1,9 +1,9 @@
 // Package process starts the programs of tests, and waits for their effects.
 //
 // A program ends with the test that started it. If the test's own process ends first,
-// in any way, the kernel kills the program. A wait ends when the condition holds, when a
-// process that it depends on has ended, or after [Patience]; the failure says how the process
-// ended, and names a file with its complete log.
+// even if it is killed, the kernel kills the program. A wait ends when the condition holds, when a
+// process that it depends on has ended, or after [Patience]. The failure message describes how that
+// process ended, and names a file with its complete log.
 package process
 
 import (
@@ -38,17 +38,17 @@ type Process struct {
 
 // Options configure a process. The zero value of a field means its default.
 type Options struct {
-	// In runs a function on a thread that stays for as long as the function runs, for example in a
-	// network namespace. The default is an ordinary thread.
+	// In runs a function on a thread that lives until the function returns, for example in a network
+	// namespace. The program is started by that function. The default is an ordinary thread.
 	In func(func())
-	// Log is the path of a file for the output that cmd sends nowhere else. The default is a file
-	// in the test's temporary folder.
+	// Log is the path of a file for the outputs that cmd does not set. The default is a file in the
+	// test's temporary folder.
 	Log string
 	// User and group of the process; 0 keeps those of the test.
 	User uint32
 }
 
-// Start starts cmd. It is killed at the end of the test.
+// Start starts cmd. The process is killed at the end of the test.
 func Start(t testing.TB, cmd *exec.Cmd, o Options) *Process {
 	t.Helper()
 	if o.In == nil {
@@ -70,8 +70,8 @@ func Start(t testing.TB, cmd *exec.Cmd, o Options) *Process {
 	if o.User != 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: o.User, Gid: o.User}
 	}
-	// The kernel sends the signal when the thread that forked ends, so the thread must live as long
-	// as the child.
+	// The kernel sends the signal when the thread that started the child ends, so the thread must live
+	// as long as the child.
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	started := make(chan error, 1)
 	go o.In(func() {
@@ -105,7 +105,7 @@ func orElse(w io.Writer, other *os.File) io.Writer {
 }
 
 func onThread(f func()) {
-	runtime.LockOSThread() // and never unlocked: the thread ends with f
+	runtime.LockOSThread() // never unlocked, so that the thread ends with f
 	f()
 }
 
@@ -153,7 +153,7 @@ func (p *Process) Exit() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// End says which process it is, how it ended, and where its complete log is: in a file that
+// End describes the process, how it ended, and the path of its complete log, which it copies to a file that
 // outlives the test's temporary folder.
 func (p *Process) End() string {
 	state := "runs"
@@ -192,20 +192,19 @@ func (p *Process) keep() string {
 type Peer interface {
 	// Done returns a channel that is closed when the process has ended.
 	Done() <-chan struct{}
-	// End says how it ended, and where its log is.
+	// End describes how the process ended, and the path of its log.
 	End() string
 }
 
-// Eventually polls a condition until it holds, and returns how long that took. It fails
-// the test if the condition does not hold and one of the peers has ended, or after
-// [Patience].
+// Eventually polls a condition until it holds, and returns the time until then. If the condition does
+// not hold within [Patience], or when one of the peers has ended, it fails the test.
 func Eventually(t testing.TB, what string, holds func() bool, peers ...Peer) time.Duration {
 	t.Helper()
 	return poll(t, func() (bool, string) { return holds(), what }, peers)
 }
 
-// EventuallyEqual polls a value until it equals want, as [Eventually] does. The failure shows how
-// the last value differs.
+// EventuallyEqual polls a value until it equals want, as [Eventually] does. The failure message shows the
+// difference of the last value.
 func EventuallyEqual[T any](t testing.TB, what string, want T, get func() T, peers ...Peer) {
 	t.Helper()
 	poll(t, func() (bool, string) {
@@ -214,8 +213,8 @@ func EventuallyEqual[T any](t testing.TB, what string, want T, get func() T, pee
 	}, peers)
 }
 
-// Retry does the same as [Eventually] with a function that returns what is wrong: it calls try
-// until that returns nil.
+// Retry calls try until it returns nil, as [Eventually] does with a condition. The failure message contains the
+// last error.
 func Retry(t testing.TB, try func() error, peers ...Peer) time.Duration {
 	t.Helper()
 	return poll(t, func() (bool, string) {
@@ -226,11 +225,11 @@ func Retry(t testing.TB, try func() error, peers ...Peer) time.Duration {
 	}, peers)
 }
 
-// poll calls ask until it returns yes. The text describes what is missing.
+// poll calls ask until it returns yes. The text that ask returns describes the unmet condition.
 func poll(t testing.TB, ask func() (yes bool, text string), peers []Peer) time.Duration {
 	t.Helper()
 	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
-		ended := endedOf(peers) // read first: what a process did before its end counts
+		ended := endedOf(peers) // read before the condition, which may hold because of the last actions of a process
 		yes, text := ask()
 		if yes {
 			return time.Since(begin)
@@ -258,8 +257,8 @@ func endedOf(peers []Peer) Peer {
 	return nil
 }
 
-// AwaitEnd waits until a process that is not a child of the test has ended, whether or not its exit
-// status has been collected, and returns how long that took.
+// AwaitEnd waits until a process that is not a child of the test has ended, and returns the time until then. A
+// zombie has ended.
 func AwaitEnd(t testing.TB, pid int) time.Duration {
 	t.Helper()
 	begin := time.Now()
@@ -283,8 +282,8 @@ func AwaitEnd(t testing.TB, pid int) time.Duration {
 	}
 }
 
-// tail returns the end of a log. Envoy logs the reason for an abort some 70 lines before the last
-// one, followed by a dump with lines of many kilobytes.
+// tail returns the last lines of a log, each shortened. Envoy logs the reason for an abort some 70 lines before the
+// end; the dump that follows has lines of many kilobytes.
 func tail(log string) string {
 	const most, length = 100, 300
 	lines := strings.Split(log, "\n")

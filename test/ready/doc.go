@@ -1,4 +1,4 @@
-// Package ready tests outrider.dev/ready, a module of its own, with real parts: network faults in a
-// namespace, the agent's status server, the state files of gates. Each wait is a process of its own
-// in the namespace.
+// Package ready tests the separate module outrider.dev/ready with real parts: network faults in a network
+// namespace, the agent's status server, and the state files of gates. Each wait runs in a separate process
+// in that namespace.
 package ready

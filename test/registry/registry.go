@@ -1,5 +1,5 @@
-// Package registry is an image registry for tests: the pull part of OCI distribution 1.1, over real
-// TCP, with or without TLS, and with tokens.
+// Package registry is an image registry for tests. It implements the pull part of OCI distribution 1.1
+// over TCP, with or without TLS, and with tokens.
 package registry
 
 import (
@@ -26,15 +26,15 @@ type Registry struct {
 	Host   string // HOST:PORT
 	Server *httptest.Server
 
-	// Before handles a request first and returns whether it has answered. It must be set before the
-	// first request; nil means that there is none.
+	// Before is called for each request, and returns true if it has answered the request. It must be set before
+	// the first request; nil means that no function is called.
 	Before func(http.ResponseWriter, *http.Request) bool
 
-	User, Password string // required for a token to pull; empty: pulls are anonymous
+	User, Password string // credentials that a client needs for a token; empty: pulls are anonymous
 
 	mu       sync.Mutex
 	content  map[digest.Digest]content
-	tags     map[string]digest.Digest // by repository:tag
+	tags     map[string]digest.Digest // by REPOSITORY:TAG
 	requests []string
 }
 
@@ -52,7 +52,7 @@ func NewPlain(t testing.TB) *Registry { return start(t, httptest.NewServer) }
 func start(t testing.TB, serve func(http.Handler) *httptest.Server) *Registry {
 	r := &Registry{content: map[digest.Digest]content{}, tags: map[string]digest.Digest{}}
 	r.Server = serve(r)
-	r.Server.Config.ErrorLog = log.New(io.Discard, "", 0) // no errors of requests that tests cancel
+	r.Server.Config.ErrorLog = log.New(io.Discard, "", 0) // would contain errors of requests that tests cancel
 	t.Cleanup(r.Server.Close)
 	u, err := url.Parse(r.Server.URL)
 	if err != nil {
@@ -82,12 +82,12 @@ func (r *Registry) Put(kind string, body []byte) v1.Descriptor {
 func (r *Registry) PutJSON(kind string, value any) v1.Descriptor {
 	body, err := json.Marshal(value)
 	if err != nil {
-		panic(err) // a mistake in the test
+		panic(err) // a bug in the test
 	}
 	return r.Put(kind, body)
 }
 
-// Tag names content, for example "shop/shop", "4".
+// Tag gives content a tag in a repository, for example "4" in "shop/shop".
 func (r *Registry) Tag(repository, tag string, d digest.Digest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -135,13 +135,12 @@ func (r *Registry) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, `{"errors":[{"code":"UNAUTHORIZED"}]}`, http.StatusUnauthorized)
 		return
 	}
-	if ok { // otherwise the client checks the version of the API
+	if ok { // otherwise the request is for /v2/, by which a client checks the version of the API
 		r.serve(w, req, repository, what)
 	}
 }
 
-// giveToken answers with a token to pull from the requested repository. A wider scope is an
-// error.
+// giveToken answers with a token to pull from the requested repository. It refuses a request for any other scope.
 func (r *Registry) giveToken(w http.ResponseWriter, req *http.Request) {
 	user, password, _ := req.BasicAuth()
 	if subtle.ConstantTimeCompare([]byte(user+password), []byte(r.User+r.Password)) == 0 || req.URL.Query().Get("service") != "a, test" {
@@ -174,7 +173,7 @@ func (r *Registry) serve(w http.ResponseWriter, req *http.Request, repository, w
 	w.Write(c.body)
 }
 
-// split parses /v2/REPOSITORY/manifests/REFERENCE, or blobs.
+// split parses /v2/REPOSITORY/manifests/REFERENCE or /v2/REPOSITORY/blobs/REFERENCE.
 func split(path string) (repository, what string, ok bool) {
 	rest, ok := strings.CutPrefix(path, "/v2/")
 	for _, kind := range []string{"/manifests/", "/blobs/"} {

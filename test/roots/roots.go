@@ -1,4 +1,4 @@
-// Package roots provides an authority's roots for tests that change them.
+// Package roots provides trusted roots that a test can change, in place of a certificate authority.
 package roots
 
 import "sync"

@@ -7,7 +7,7 @@ import (
 	"outrider.dev/internal/core/capture/trace"
 )
 
-// Name servers: the peer's service addresses, and one in the pod.
+// Addresses of name servers: at service addresses of the peer, and in the pod.
 const (
 	server      = "10.96.0.10:53"
 	server6     = "[fd96::10]:53"
@@ -19,10 +19,10 @@ const (
 	captureAllDNS = captureDNS + "--capture-all-dns "
 )
 
-// resolver is a pod with a name server of its own.
+// resolver is a pod in which a name server listens.
 var resolver = with(ready, on(53), trace.Listener{Proto: capture.UDP, Port: 53})
 
-// withServers returns s in a pod with these servers in its resolv.conf.
+// withServers returns s with these name servers in the pod's resolv.conf.
 func withServers(s Scenario, servers ...string) Scenario {
 	for _, addr := range servers {
 		s.Nameservers = append(s.Nameservers, netip.MustParseAddrPort(addr).Addr())

@@ -32,7 +32,7 @@ var families = []Scenario{
 	when("dual: a call by IPv6 is captured", everything+"--dual-stack", tcp(app, service6), ready, lands(15001)),
 }
 
-// broken returns a packet that connection tracking cannot assign to a connection.
+// broken returns c as a packet that connection tracking cannot assign to a connection.
 func broken(c trace.Conn) trace.Conn {
 	c = older(c)
 	c.Invalid = true
@@ -41,7 +41,8 @@ func broken(c trace.Conn) trace.Conn {
 
 const dropInvalid = everything + "--drop-invalid "
 
-// checks are scenarios for packets outside the TCP window, and for the proofs of a finished capture.
+// checks are scenarios for packets outside the TCP window, and for the connections by which capture proves that
+// its rules work.
 var checks = []Scenario{
 	when("--drop-invalid leaves outbound calls captured", dropInvalid, tcp(app, service), ready, lands(15001)),
 	when("--drop-invalid leaves inbound connections captured", dropInvalid, fromPeer(own), ready, lands(15006)),

@@ -21,7 +21,8 @@ var inbound = []Scenario{
 	when("a port that is not in -d is captured", everything+"-d 8080", fromPeer("10.9.0.2:8081"), ready, lands(15006)),
 	when("-d '*' leaves every port alone", everything+"-d *", fromPeer(own), ready, passes),
 	when("-d '*' leaves the ports of -b alone", istio+"-b 8080 -d *", fromPeer(own), ready, passes),
-	// Istio ignores -d when -b is a list. A port in both is more likely meant as an exception.
+	// Istio ignores -d when -b is a list. Here -d counts, because a user who names a port in both probably
+	// means an exception.
 	when("a port in both -b and -d is left alone", istio+"-b 8080 -d 8080", fromPeer(own), ready, passes),
 	when("the tunnel port is not captured", everything, fromPeer("10.9.0.2:15008"), ready, passes),
 	when("another tunnel port is not captured", everything+"-e 15009", fromPeer("10.9.0.2:15009"), with(ready, on(15009)), passes),

@@ -1,5 +1,5 @@
-// Package scenario is the conformance table of capture: connections, and where each
-// must end under given flags. The same table is tested with the pure model ([capture.Ruleset.Trace])
+// Package scenario is the conformance table of capture: each entry is a connection and its required
+// destination under given flags. The table is tested with the pure model ([capture.Ruleset.Trace])
 // and with a real kernel, so that the two cannot diverge.
 //
 // Every scenario uses one topology:
@@ -26,19 +26,19 @@ import (
 // A Scenario is one connection and its expected result.
 type Scenario struct {
 	Name  string   // a sentence
-	Flags []string // of istio-iptables, and Outrider's own: "-i", "*", "--park=off"
+	Flags []string // flags of istio-iptables and of Outrider, for example "-i", "*", "--park=off"
 	// Nameservers are the name servers in resolv.conf.
 	Nameservers []netip.Addr
 	Conn        trace.Conn
 	Pod         trace.Pod
 	Want        Want
-	OnIPTables  *Want // expected with the iptables backend, where it is weaker
+	OnIPTables  *Want // expected with the iptables backend, if that is weaker; otherwise nil
 }
 
 // Want is the expected result of a connection.
 type Want struct {
 	Fate trace.Fate
-	Port uint16 // where it ends; for a parked or refused connection, its destination port
+	Port uint16 // port at which it ends; for a parked or refused connection, its destination port
 }
 
 // For returns the expected result for a backend.
@@ -49,7 +49,7 @@ func (s Scenario) For(backend string) Want {
 	return s.Want
 }
 
-// Intent returns the intent of the flags of s. Both families are captured unless the flags select one.
+// Intent returns the intent that the flags of s express. Both IP families are captured unless the flags select one.
 func (s Scenario) Intent() (capture.Intent, error) {
 	in := capture.Defaults()
 	in.Families = capture.DualStack

@@ -7,10 +7,10 @@ import (
 
 const transparent = "-m TPROXY -i * -b * "
 
-// opaque is a pod with a proxy that listens only for connections to its own addresses.
+// opaque is a pod whose proxy listens without IP_TRANSPARENT, that is, only for connections to the pod's addresses.
 var opaque = with(early, on(15001), on(15006))
 
-// caller is a connection by which the proxy calls the app from the caller's address.
+// caller returns c as the connection by which the proxy calls the app, with the address of the caller outside.
 func caller(c trace.Conn, mark uint32) trace.Conn {
 	src := peer
 	if c.Dst.Addr().Is6() {
@@ -19,7 +19,7 @@ func caller(c trace.Conn, mark uint32) trace.Conn {
 	return marked(bound(c, src), mark)
 }
 
-// taking is a later packet of a connection that the proxy has accepted.
+// taking returns c as a later packet of a connection that the proxy has accepted.
 func taking(c trace.Conn) trace.Conn {
 	c = older(c)
 	c.ConnMark = 1339

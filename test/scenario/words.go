@@ -39,7 +39,7 @@ const (
 	clientPort    = 40000
 )
 
-// always lists the listeners of every pod except empty: those of the app.
+// always lists the app's listeners, which every pod except empty has.
 var always = []trace.Listener{
 	{Proto: capture.TCP, Port: 8080},
 	{Proto: capture.TCP, Port: 8081},
@@ -48,7 +48,7 @@ var always = []trace.Listener{
 
 var (
 	empty = trace.Pod{}                  // without listeners
-	early = trace.Pod{Listeners: always} // the app runs, the proxy does not yet
+	early = trace.Pod{Listeners: always} // the app runs, and the proxy does not run yet
 	ready = with(early,
 		trace.Listener{Proto: capture.TCP, Port: 15001},
 		trace.Listener{Proto: capture.TCP, Port: 15006, Transparent: true},
@@ -70,7 +70,7 @@ func with(p trace.Pod, more ...trace.Listener) trace.Pod {
 // on returns a TCP listener.
 func on(port uint16) trace.Listener { return trace.Listener{Proto: capture.TCP, Port: port} }
 
-// remembering returns a pod in which the kernel remembers these absent listeners.
+// remembering returns p in which the rules remember that listeners are absent, by entries in these sets.
 func remembering(p trace.Pod, sets ...string) trace.Pod {
 	p.Remembered = sets
 	return p
@@ -131,7 +131,7 @@ func inFrom(iface, addr4, addr6, to string) trace.Conn {
 func fromPeer(to string) trace.Conn  { return inFrom("eth0", peer, peer6, to) }
 func fromGuest(to string) trace.Conn { return inFrom("virt0", guest, guest6, to) }
 
-// bound returns c from another address of the pod.
+// bound returns c with another source address.
 func bound(c trace.Conn, src string) trace.Conn {
 	c.Src = netip.AddrPortFrom(netip.MustParseAddr(src), clientPort)
 	return c
@@ -142,7 +142,7 @@ func marked(c trace.Conn, mark uint32) trace.Conn {
 	return c
 }
 
-// older returns a connection from before the rules.
+// older returns c as a connection that was established before the rules were written.
 func older(c trace.Conn) trace.Conn {
 	c.Established = true
 	return c
@@ -164,7 +164,7 @@ func when(name, flags string, c trace.Conn, pod trace.Pod, want Want) Scenario {
 	return Scenario{Name: name, Flags: strings.Fields(flags), Conn: c, Pod: pod, Want: want}
 }
 
-// onIPTables returns s with another result for the iptables backend.
+// onIPTables returns s with a different expected result for the iptables backend.
 func (s Scenario) onIPTables(want Want) Scenario {
 	s.OnIPTables = &want
 	return s

@@ -9,8 +9,8 @@ import (
 	"outrider.dev/internal/core/agent/identity"
 )
 
-// Serve serves secrets on a socket until the test ends; at first there are none. It passes Envoy's
-// rejections to rejected unless that is nil.
+// Serve starts a secret server on a socket, without secrets at first. The server runs until the test ends. It passes
+// Envoy's rejections to rejected unless that is nil.
 func Serve(t testing.TB, socket string, rejected func(identity.Rejection)) *identity.SecretServer {
 	t.Helper()
 	s, err := identity.ListenSecrets(identity.SecretOptions{Socket: socket, Log: slog.New(slog.DiscardHandler), Rejected: rejected})

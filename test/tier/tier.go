@@ -1,5 +1,5 @@
-// Package tier decides how much a test run covers. Most runs take a sample of the large tables and
-// of repeated restarts; the nightly run takes all.
+// Package tier decides how much a test run covers. Most runs take a sample of large tables and few repetitions
+// of restarts; the nightly run takes all.
 package tier
 
 import (
@@ -14,8 +14,8 @@ func Nightly() bool { return os.Getenv("OUTRIDER_NIGHTLY") == "1" }
 // that adding or moving a case does not affect the others. The nightly run includes every case.
 func Sample(name string, n uint32) bool { return Nightly() || hash(name)%n == 0 }
 
-// OneOfEach returns the cases of this run: of each kind the one whose name has the lowest
-// hash, and in the nightly run all.
+// OneOfEach returns the cases of this run: for each kind, the case whose name has the lowest hash. The
+// nightly run includes every case.
 func OneOfEach(names []string, kind func(name string) string) map[string]bool {
 	chosen, lowest := map[string]bool{}, map[string]string{}
 	for _, name := range names {
@@ -36,7 +36,7 @@ func hash(name string) uint32 {
 	return h.Sum32()
 }
 
-// Times returns the number of repetitions: few, or all in the nightly run.
+// Times returns the number of repetitions: few in most runs, and all in the nightly run.
 func Times(few, all int) int {
 	if Nightly() {
 		return all

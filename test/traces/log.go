@@ -15,8 +15,8 @@ type kubeletLine struct {
 	pod  string // name; empty for a relist
 }
 
-// kubeletWords are messages in the kubelet's log, from pkg/kubelet/pleg/generic.go and
-// pkg/kubelet/kubelet.go, the same in v1.34.4 and v1.36.3.
+// kubeletWords maps the beginnings of messages in the kubelet's log to the kinds of kubeletLine. They are from
+// pkg/kubelet/pleg/generic.go and pkg/kubelet/kubelet.go, the same in v1.34.4 and v1.36.3.
 var kubeletWords = map[string]string{
 	`"GenericPLEG: Relisting"`:   "relist",
 	`"SyncLoop ADD"`:             "added",
@@ -40,7 +40,7 @@ func readKubeletLog(file string) ([]kubeletLine, error) {
 		if !ok || !strings.HasPrefix(header, "I") {
 			continue
 		}
-		// any order: no message begins with two of them.
+		// any order: a message begins with one of them at most.
 		for words, what := range kubeletWords {
 			if !strings.HasPrefix(message, words) {
 				continue
@@ -57,7 +57,7 @@ func readKubeletLog(file string) ([]kubeletLine, error) {
 	return out, lines.Err()
 }
 
-// podsOf returns the pods that a message concerns; none for a relist. The log has
+// podsOf returns the names of the pods that a message concerns, and an empty name for a relist. The log has
 // `pod="default/shop"`, and in SyncLoop lines `pods=["default/shop"]`.
 func podsOf(what, message string) (names []string) {
 	if what == "relist" {

@@ -20,8 +20,8 @@ import (
 	"outrider.dev/test/cluster/containerd"
 )
 
-// KubeletLog is the log level by source file that the cluster's kubelet needs, so that it logs its
-// relists and passes.
+// KubeletLog has the log levels, by source file, with which the cluster's kubelet logs its relists and the syncs of
+// a pod.
 var KubeletLog = map[string]int{"generic": 5, "kubelet": 4}
 
 // namespace is the namespace of all recorded pods.
@@ -29,11 +29,11 @@ const namespace = metav1.NamespaceDefault
 
 // Options configure a recorder. All are required.
 type Options struct {
-	Version    string // of Kubernetes, written into the traces
+	Version    string // version of Kubernetes, written into the traces
 	Kubeconfig string
-	Containerd string // path of its socket
-	KubeletLog string // path of the log
-	Dir        string // where containers write their observations
+	Containerd string // path of containerd's socket
+	KubeletLog string // path of the kubelet's log
+	Dir        string // directory in which containers write their observations
 }
 
 // A Recorder watches a cluster from inside. It can record several pods at once.
@@ -64,7 +64,7 @@ func NewRecorder(ctx context.Context, o Options) (*Recorder, error) {
 	if err != nil {
 		return nil, err
 	}
-	config.QPS, config.Burst = 200, 400 // requests must not be throttled: their times are recorded
+	config.QPS, config.Burst = 200, 400 // requests must not be throttled, because their times are recorded
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, err
@@ -115,15 +115,15 @@ type recording struct {
 	faults   []fault
 }
 
-// A fault is an action of the script.
+// A fault is a command of the script that was executed.
 type fault struct {
 	at   time.Time
 	what string
 }
 
-// Record runs a scenario and returns its trace. Afterwards the pod is gone, or being deleted.
+// Record runs a scenario and returns its trace. When it returns, the pod is gone or being deleted.
 func (r *Recorder) Record(ctx context.Context, s Scenario) (Trace, error) {
-	// A directory of its own: containers of a previous attempt may still be writing to theirs.
+	// Each attempt has its own directory, because containers of a previous one may still be writing.
 	dir := filepath.Join(r.options.Dir, fmt.Sprintf("%s.%d", s.Name, time.Now().UnixNano()))
 	if err := os.MkdirAll(dir, 0o777); err != nil {
 		return Trace{}, err
@@ -149,7 +149,7 @@ func (r *Recorder) delete(ctx context.Context, name string, o metav1.DeleteOptio
 	return r.client.CoreV1().Pods(namespace).Delete(ctx, name, o)
 }
 
-// patience bounds each wait of a script, and its whole length.
+// patience is the time limit of each wait of a script, and of the whole script.
 const patience = 3 * time.Minute
 
 func (r *recording) carryOut(ctx context.Context, c Command) error {
@@ -179,7 +179,7 @@ func (r *recording) carryOut(ctx context.Context, c Command) error {
 		}
 		return kill(r.runtime.Running(r.uid)[name])
 	case "reboot":
-		// any order: all of them are killed.
+		// any order: all processes are killed.
 		for _, pid := range r.runtime.Running(r.uid) {
 			if err := kill(pid); err != nil {
 				return err

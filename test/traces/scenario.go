@@ -22,19 +22,20 @@ type Scenario struct {
 	Source []byte
 }
 
-// A Command is one line of a script. They are executed in order.
+// A Command is one line of a script. Commands are executed in order.
 //
-//	at 5s delete                  since the pod was made
-//	when app started delete       at once when a container has been started
-//	when app runs until           when its witness writes its first line; the end
-//	when app started 2 +1s kill app
-//	when pod ready +500ms kill sandbox
-//	kill X is SIGKILL; reboot kills the sandbox and all containers at once;
-//	image makes the image "late" available; until 20s ends the recording.
+//	at 5s delete                         5 s after the pod was created
+//	when app started delete              as soon as containerd has started the container app
+//	when app runs until                  ends the recording when the witness in app writes its first line
+//	when app started 2 +1s kill app      1 s after the second start of app
+//	when pod ready +500ms kill sandbox   500 ms after the pod is ready
+//	until 20s                            ends the recording 20 s after the pod was created
+//
+// kill sends SIGKILL; reboot kills the sandbox and all containers at once; image makes the image "late" available.
 type Command struct {
-	When  string // container or "pod"; empty for a time since the pod was made
+	When  string // name of a container, or "pod"; empty for a time since the pod was created
 	State string // of the container: started or runs; of the pod: ready
-	Count int    // the n-th start of the container
+	Count int    // number of the container's start, from 1
 	After time.Duration
 	Do    string // delete, kill, reboot, image or until
 	What  string
@@ -130,15 +131,15 @@ func parseCommand(w []string) (c Command, err error) {
 	return c, fmt.Errorf("%q is none of delete, kill, reboot, image", c.Do)
 }
 
-// Image is the witness's image, missingImage one that never exists, and lateImage the word for one
-// that the script makes available.
+// Image is the witness's image. missingImage never exists. lateImage stands in a scenario for an image that exists
+// only after the script's command image.
 const (
 	Image        = "test.outrider.dev/witness:1"
 	missingImage = "test.outrider.dev/missing:1"
 	lateImage    = "late"
 )
 
-// manifest returns the pod to create, with the witness in each container that names no image of its own.
+// manifest returns the pod to create. A container without an image gets that of the witness.
 func (s Scenario) manifest(dir string) corev1.Pod {
 	pod := *s.Pod.DeepCopy()
 	pod.APIVersion, pod.Kind = "v1", "Pod"

@@ -23,17 +23,18 @@ type Trace struct {
 	Version  string
 	Relist   time.Duration // time of the first relist after the pod was added
 	Every    time.Duration // mean time between relists
-	Unsteady time.Duration // maximum deviation of a relist
+	Unsteady time.Duration // maximum deviation of a relist from a steady rhythm
 	Lines    []Line
 }
 
-// A Line is one observation: "<" for an action of the world, ">" for one of the kubelet, "." for a mere note.
+// A Line is one observation. Its text begins with ">" for an action of the kubelet, "<" for an action of anything
+// else, and "." for a note that is not compared with the model.
 type Line struct {
-	At   time.Duration // since the kubelet was given the pod
+	At   time.Duration // since the kubelet received the pod
 	Text string
 }
 
-// Text returns the trace as it is stored: the scenario, then the observations.
+// Text returns the trace in the form in which it is stored: the scenario, then the observations.
 func (t Trace) Text() []byte {
 	b := bytes.NewBuffer(bytes.TrimRight(t.Scenario.Source, "\n"))
 	fmt.Fprintf(b, "\n-- seen --\nkubelet %s, relists at %s and every %s\n", t.Version, t.Relist.Round(time.Millisecond), t.Every.Round(time.Microsecond))
@@ -76,9 +77,9 @@ func (r *recording) trace() (Trace, error) {
 
 type addLine func(at time.Time, format string, args ...any)
 
-// relists returns the first relist after zero, the mean time between relists from then on, and the
-// maximum deviation. On a busy machine the kubelet is delayed, and its trace shows little of its
-// rules.
+// relists returns the time of the first relist after zero, the mean time between relists from then on, and the
+// maximum deviation from it. A large deviation means that the kubelet was delayed by a busy machine, so that the
+// trace shows little of its rules.
 func relists(log []kubeletLine, zero time.Time) (first, every, off time.Duration) {
 	var at []time.Time
 	for _, l := range log {
@@ -106,7 +107,7 @@ func (r *recording) fromLog(log []kubeletLine, zero time.Time, add addLine) {
 		case "pass":
 			add(l.at, ". pass")
 		case "deleted":
-			if !deleted { // the next one means that the pod has left the API
+			if !deleted { // a second deletion means that the pod is no longer in the API
 				add(l.at, "< deleted")
 			}
 			deleted = true
@@ -143,14 +144,14 @@ func (r *recording) fromRuntime(add addLine) {
 	}
 }
 
-// by reports whether the script did that just before.
+// by reports whether the script executed the command what within half a second of at.
 func (r *recording) by(at time.Time, what string) bool {
 	return slices.ContainsFunc(r.faults, func(f fault) bool {
 		return f.what == what && at.Sub(f.at).Abs() < 500*time.Millisecond
 	})
 }
 
-// fromAPI adds the status whenever the kubelet changed it, and those events that no other source shows.
+// fromAPI adds the status whenever it has changed, and the events of the API that no other source shows.
 func (r *recording) fromAPI(add addLine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -180,7 +181,7 @@ func (r *recording) fromAPI(add addLine) {
 			add(s.at, "> back-off %s", name)
 		case strings.Contains(m, "connection refused"):
 			r.refused(s, s.at, name, add)
-		case strings.Contains(m, "failed to connect service"): // gRPC, after the timeout
+		case strings.Contains(m, "failed to connect service"): // a gRPC probe, which fails only after its timeout
 			r.refused(s, s.at.Add(-time.Second), name, add)
 		case s.event.Type == corev1.EventTypeWarning, reason == "Killing":
 			add(s.at, ". event %s %s", name, reason)
@@ -188,8 +189,8 @@ func (r *recording) fromAPI(add addLine) {
 	}
 }
 
-// refused adds a hook or probe that was refused because nothing listened, so that no witness has
-// seen it. The event names the probe: "Readiness probe failed: dial tcp ...".
+// refused adds a hook or probe that no witness could record, because its connection was refused. The event's message
+// begins with the name of the probe: "Readiness probe failed: dial tcp ...".
 func (r *recording) refused(s seenEvent, sent time.Time, name string, add addLine) {
 	switch s.event.Reason {
 	case "FailedPostStartHook":
@@ -202,7 +203,7 @@ func (r *recording) refused(s seenEvent, sent time.Time, name string, add addLin
 	}
 }
 
-// fieldName parses "spec.containers{app}".
+// fieldName returns the container's name in a field path such as "spec.containers{app}".
 func fieldName(path string) string {
 	_, rest, _ := strings.Cut(path, "{")
 	return strings.TrimSuffix(rest, "}")
@@ -225,8 +226,8 @@ func statusWords(pod corev1.Pod) string {
 	return strings.Join(words, " ")
 }
 
-// fromWitness adds the witnesses' lines: calls of hooks and signals are actions of the kubelet;
-// results of hooks, life and health are actions of the world.
+// fromWitness adds the lines that the witnesses wrote. Signals, and calls of hooks and probes, are actions of the
+// kubelet; results of hooks and probes are not.
 func (r *recording) fromWitness(add addLine) error {
 	f, err := os.Open(filepath.Join(r.dir, "log"))
 	if err != nil {

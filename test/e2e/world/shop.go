@@ -56,7 +56,7 @@ func (w *World) Return(ctx context.Context) error {
 	if err := w.Apply(ctx, services); err != nil {
 		return err
 	}
-	for _, namespace := range []string{"shop", TierNamespace} { // the namespaces whose pods have labels
+	for _, namespace := range []string{"shop", TierNamespace} { // the namespaces with Deployments whose pods are injected
 		if _, err := w.Kubectl(ctx, "", "rollout", "restart", "deployment", "--namespace="+namespace); err != nil {
 			return err
 		}

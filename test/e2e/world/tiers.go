@@ -105,7 +105,7 @@ func deployments() (all []string) {
 	return all
 }
 
-// RunningTiers returns the existing pods of the tiers, by name.
+// RunningTiers returns the existing pods of the tiers, in order of creation.
 func (w *World) RunningTiers() (out []*Pod) {
 	for _, p := range w.In(TierNamespace) {
 		if _, there := p.Status(); there && p.asMade.Labels["part"] == "tier" {

@@ -22,7 +22,7 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stderr)) }
 
-// options are the command's options. The process inside gets the same ones.
+// options are the command's options. The process inside the cluster has the same options.
 type options struct {
 	kube, only, out, scenarios, dir string
 	atOnce                          int
@@ -56,7 +56,7 @@ func run(args []string, stderr io.Writer) int {
 	return 0
 }
 
-// withCluster brings a cluster up, starts this program in it, and ends it.
+// withCluster brings a cluster up, runs this program in it, and ends the cluster.
 func withCluster(ctx context.Context, args []string, o options) (err error) {
 	c, err := cluster.Up(ctx, cluster.Options{Version: o.kube, Progress: os.Stderr, KubeletLog: traces.KubeletLog})
 	if err != nil {

@@ -26,7 +26,7 @@ func record(ctx context.Context, o options) error {
 	if err != nil {
 		return err
 	}
-	time.Sleep(10 * time.Second) // a new kubelet delays its probes randomly
+	time.Sleep(10 * time.Second) // a kubelet that has just started delays its probes randomly
 	var mu sync.Mutex
 	var failed error
 	var wait sync.WaitGroup
@@ -43,19 +43,19 @@ func record(ctx context.Context, o options) error {
 			failed = errors.Join(failed, err)
 			fmt.Printf("%5.1fs %s\n", time.Since(began).Seconds(), s.Name)
 		}()
-		time.Sleep(700 * time.Millisecond) // avoids that all start at the same moment
+		time.Sleep(700 * time.Millisecond) // so that not all start at the same moment
 	}
 	wait.Wait()
 	return failed
 }
 
-// steady is the maximum deviation of a relist before a trace is recorded again, attempts the number of tries.
+// A trace in which a relist deviates by steady or more is recorded again, at most attempts times in total.
 const (
 	steady   = 120 * time.Millisecond
 	attempts = 3
 )
 
-// one records a scenario. Of several attempts the steadiest counts.
+// one records a scenario, and writes the attempt with the smallest deviation of relists.
 func one(ctx context.Context, r *traces.Recorder, s traces.Scenario, o options) error {
 	var t traces.Trace
 	for n := range attempts {

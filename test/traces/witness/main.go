@@ -1,14 +1,14 @@
-// Command witness is the program in the containers of a recorded pod. It behaves as its
-// arguments say and records the kubelet's actions on it, with the time.
+// Command witness is the program in the containers of a recorded pod. Its arguments define its
+// behaviour. It records with their times the actions of the kubelet that it notices.
 //
 //	witness run [life=2s,1s] [code=1] [stop=3s|never] [healthy=1s|never] [sick=5s]
 //	            [http=8080] [tcp=8081] [grpc=8082]
 //	witness hook postStart|preStop [for=3s|healthy|never] [fail=1]
 //	witness probe startup|liveness|readiness [for=5s]
 //
-// A list has a value for each start of the container; after the last life it runs
-// until SIGTERM. fail=2 means that the first two calls fail, fail=1- that
-// all but the first do, fail=all that every one does.
+// life and code are lists with a value for each start of the container. Without a life
+// the container runs until SIGTERM. fail=2 means that the first two calls fail, fail=1- that all
+// calls but the first fail, fail=all that every call fails.
 //
 // Every record is a line in /trace/log of the pod's directory:
 // nanoseconds since 1970, the container's name, words.
@@ -54,7 +54,7 @@ func name() string { return os.Getenv("WITNESS") }
 
 func writeLine(format string, args ...any) { writeLineOf(name(), format, args...) }
 
-// writeLineOf writes one line. A write of this size is atomic.
+// writeLineOf writes a line to the log. Several processes may write at once, because a write of this size is atomic.
 func writeLineOf(who, format string, args ...any) {
 	f, err := os.OpenFile(dir+"log", os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
@@ -65,7 +65,7 @@ func writeLineOf(who, format string, args ...any) {
 	fmt.Fprintf(f, "%d %s %s\n", time.Now().UnixNano(), who, fmt.Sprintf(format, args...))
 }
 
-// count returns how often it was called for this word before, and counts the call.
+// count returns the number of earlier calls with the same argument in this container, and counts this call.
 func count(what string) int {
 	file := dir + name() + "." + what
 	text, _ := os.ReadFile(file)
@@ -96,7 +96,7 @@ func number(text string) int {
 	return n
 }
 
-// fails reports whether the n-th call should fail.
+// fails reports whether call n, counted from 0, should fail.
 func fails(option string, n int) bool {
 	if from, ok := strings.CutSuffix(option, "-"); ok {
 		return n >= number(from)
@@ -104,7 +104,7 @@ func fails(option string, n int) bool {
 	return option == "all" || n < number(option)
 }
 
-// hook is called as a program in the container, or by HTTP with as=NAME.
+// hook handles a call of a hook and returns its exit status. Via HTTP, the option as is the container that has the hook.
 func hook(which string, o map[string]string) int {
 	who := name()
 	if o["as"] != "" {

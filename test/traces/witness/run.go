@@ -46,7 +46,7 @@ func run(o map[string]string) {
 	}
 }
 
-// live makes the container healthy, and later sick.
+// live makes the container healthy and later unhealthy, at the times in the options.
 func live(o map[string]string) {
 	if o["healthy"] == "never" {
 		return
@@ -68,7 +68,7 @@ func stop(how string) {
 	time.Sleep(duration(how))
 }
 
-// serveHTTP answers probes and hooks at paths with their names; ?as=NAME means another container.
+// serveHTTP answers probes and hooks at the paths /NAME. With ?as=CONTAINER the hook is one of another container.
 func serveHTTP(address string) {
 	http.ListenAndServe(address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		which := strings.TrimPrefix(r.URL.Path, "/")
@@ -86,8 +86,8 @@ func serveHTTP(address string) {
 	}))
 }
 
-// serveTCP listens while the container is healthy. A connection carries no data, so each counts as
-// a readiness probe.
+// serveTCP listens while the container is healthy. A TCP probe sends no data that would name it, so each connection
+// counts as a readiness probe.
 func serveTCP(address string) {
 	for ; ; time.Sleep(10 * time.Millisecond) {
 		if !healthy() {
@@ -118,7 +118,7 @@ type checker struct {
 	health.UnimplementedHealthServer
 }
 
-// Check answers the probe with that service name.
+// Check answers a gRPC probe, whose service name is the kind of probe.
 func (checker) Check(_ context.Context, r *health.HealthCheckRequest) (*health.HealthCheckResponse, error) {
 	if probe(r.Service, nil) == 0 {
 		return &health.HealthCheckResponse{Status: health.HealthCheckResponse_SERVING}, nil

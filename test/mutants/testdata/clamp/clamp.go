@@ -1,4 +1,4 @@
-// Package clamp is a package with rules, for the test of package mutants.
+// Package clamp is the code that the test of package mutants mutates.
 package clamp
 
 type bound struct{ low, high int }
