@@ -18,7 +18,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// ports are the ports of an app in these tests, as in its Service.
+// ports are the ports of the app in these tests, in the form that [harness.World.Service] takes.
 var ports = []string{"http 80", "http2-two 81", "grpc-three 82", "tcp-echo 90", "mysql-first 91"}
 
 const vip = "10.96.0.10"
@@ -69,7 +69,8 @@ func each(l net.Listener, f func(net.Conn)) {
 	}
 }
 
-// socket serves a minimal WebSocket: after the upgrade it echoes bytes, which is all that a proxy sees.
+// socket serves a minimal WebSocket: after the upgrade it echoes bytes. It needs no frames, because a proxy does not
+// look at them.
 func socket(w http.ResponseWriter, r *http.Request) {
 	c, buffered, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -87,7 +88,7 @@ func firstLine(c net.Conn) (string, error) {
 	return line, err
 }
 
-// lone starts a proxy in a mesh of its own and waits until it is ready. env is added to its environment.
+// lone starts a mesh with a single pod, with env in its environment, and waits until the proxy is ready.
 func lone(t *testing.T, env ...string) *harness.Agent {
 	t.Helper()
 	t.Parallel()
@@ -100,7 +101,7 @@ func lone(t *testing.T, env ...string) *harness.Agent {
 	return a
 }
 
-// two starts two pods and waits until their proxies are ready: a client, and a server at vip.
+// two starts a mesh with a client pod, and a server pod behind a Service at vip, and waits until both proxies are ready.
 func two(t *testing.T) (w *harness.World, client, server *harness.Agent) {
 	t.Helper()
 	w = harness.New(t)
@@ -108,8 +109,8 @@ func two(t *testing.T) (w *harness.World, client, server *harness.Agent) {
 	return w, client, server
 }
 
-// pair starts the control plane of a world, a client, and a server at vip (in a dual-stack world
-// also at vip6). change may configure their pods first.
+// pair starts the control plane of a world, a client, and a server behind a Service at vip (in a dual-stack
+// world also at vip6). change, unless nil, configures the two pods before they start.
 func pair(w *harness.World, change func(client, server *harness.Pod), plane ...string) (client, server *harness.Agent) {
 	w.T.Helper()
 	addresses := vip

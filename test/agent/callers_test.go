@@ -12,9 +12,9 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// The kubelet calls the agent from the node's address on the pod's link, and any other pod can
-// connect to the same ports, since mutual TLS does not cover them. A pod outside the mesh that
-// forges headers can trigger nothing, and cannot keep the kubelet's probes from being answered.
+// Any pod can connect to the status ports, which mutual TLS does not cover, because the kubelet calls them
+// from the node's address. A pod outside the mesh that forges headers can trigger no action, and cannot
+// prevent answers to the kubelet's probes.
 func TestOtherPodsCannotUseTheStatusPorts(t *testing.T) {
 	t.Parallel()
 	const key = "not-to-be-guessed-0123456789"
@@ -32,7 +32,7 @@ func TestOtherPodsCannotUseTheStatusPorts(t *testing.T) {
 		agents[p] = p.Agent()
 		agents[p].Ready()
 		server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			if r.UserAgent() == fromKubelet { // the agent probes too, when it needs a fresh result
+			if r.UserAgent() == fromKubelet { // do not count the agent's own probes
 				calls.Add(1)
 			}
 			header.Store(&r.Header)
@@ -69,7 +69,7 @@ func TestOtherPodsCannotUseTheStatusPorts(t *testing.T) {
 	}{
 		{node, keyed, 15020, probe + "/" + key, 200, true},
 		{node, keyed, 15020, hook + "/" + key, 200, true},
-		{node, keyed, 15020, hook, 403, false}, // pods with host network share the node's address
+		{node, keyed, 15020, hook, 403, false}, // the node's address proves nothing: pods with host network have it too
 		{other, keyed, 15020, probe, 403, false},
 		{other, keyed, 15020, hook, 403, false},
 		{other, keyed, 15020, hook + "/" + key + "x", 403, false},
@@ -82,12 +82,12 @@ func TestOtherPodsCannotUseTheStatusPorts(t *testing.T) {
 		{other, keyed, 15021, "/healthz/ready", 200, false},
 		{node, keyed, 15020, "/metrics", 200, false},
 
-		{node, plain, 15020, probe, 200, true}, // from the gateway of the pod's default route
+		{node, plain, 15020, probe, 200, true}, // without a key, the gateway of the pod's default route may call
 		{node, plain, 15020, hook, 200, true},
 		{node, plain, 15021, hook, 403, false},
 		{other, plain, 15020, probe, 403, false},
 		{other, plain, 15020, hook, 403, false},
-		{other, plain, 15020, "/metrics", 200, false}, // as in Istio
+		{other, plain, 15020, "/metrics", 200, false}, // as Istio allows
 		{other, plain, 15090, "/stats/prometheus", 200, false},
 	} {
 		calls.Store(0)

@@ -17,7 +17,7 @@ import (
 
 var long = flag.Bool("long", false, "twice as many short certificates")
 
-// strict refuses connections without a certificate, so a served request proves mutual TLS.
+// strict is a policy that refuses connections without a certificate, so a served request proves mutual TLS.
 const strict = `apiVersion: security.istio.io/v1
 kind: PeerAuthentication
 metadata: {name: all, namespace: shop}
@@ -30,7 +30,7 @@ func TestShortCertificates(t *testing.T) {
 	w := harness.New(t)
 	w.Manifest("strict", strict)
 	client, server := pair(w, func(c, _ *harness.Pod) {
-		c.Env = []string{"SECRET_TTL=10s"} // the server's agent requests no lifetime of its own
+		c.Env = []string{"SECRET_TTL=10s"} // only the client's agent requests a lifetime
 	}, "--certificate-life", "10s", "--max-connection-age", "5s")
 	c, s := client.Pod, server.Pod
 	outsider := w.Machine("outsider")
@@ -41,7 +41,7 @@ func TestShortCertificates(t *testing.T) {
 	loads := map[string]*harness.Load{
 		"new connections":  harness.NewLoad(1, 20*time.Millisecond, fresh(c, url, "server HTTP/1.1")),
 		"kept connections": harness.NewLoad(1, 20*time.Millisecond, kept(c, url, "server HTTP/1.1")),
-		// Envoy keeps its HTTP connections to the other proxy; each TCP call opens a new one.
+		// Envoy keeps its HTTP connections to the other proxy. Each TCP call opens a new connection, with a handshake.
 		"bytes": harness.NewLoad(1, 20*time.Millisecond, func() error {
 			conn, err := harness.Dialer(c.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":91")
 			if err != nil {
@@ -55,11 +55,11 @@ func TestShortCertificates(t *testing.T) {
 			return err
 		}),
 	}
-	least := 12 // six for each pod
+	least := 12 // six certificates for each pod
 	if *long {
 		least *= 2
 	}
-	// A stream does not outlive its certificate: each proxy reconnects with the next one.
+	// The server ends a stream when the proxy's certificate expires, and the proxy reconnects with the next one.
 	for _, what := range []string{`"certificate signed"`, `"proxy connected"`} {
 		count := func() int { return strings.Count(w.Plane().Log(), what) }
 		took := process.Eventually(t, fmt.Sprintf("%s at least %d times", what, least), func() bool { return count() >= least }, w.Plane(), client, server)

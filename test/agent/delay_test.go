@@ -12,14 +12,14 @@ import (
 
 var allDelays = flag.Bool("delays", false, "try round trips of 0, 250 and 500 ms to the control plane too")
 
-// maxRoundTrips is the maximum number of round trips that a connection of a new pod needs until the
-// proxy is ready: TCP, TLS, and the certificate or the configuration, plus one for anything else. A
-// proxy whose workload has used services before (prewarmed) also gets their clusters and waits for
+// maxRoundTrips is the maximum number of round trips on each of a new pod's connections until the proxy is
+// ready: one for TCP, one for TLS, one for the certificate or the configuration, and one in reserve. If the
+// workload has used services before (prewarmed), the proxy also receives their clusters, and then requests
 // the endpoints.
 const maxRoundTrips, maxRoundTripsPrewarmed = 4, 6
 
-// Distance to the control plane makes the start longer by a fixed number of round trips, and a
-// first call by one.
+// A long round-trip time to the control plane delays the start of a proxy by a fixed number of round trips.
+// It does not make first calls fail.
 func TestDelayToControlPlane(t *testing.T) {
 	t.Parallel()
 	delays := []time.Duration{time.Second}

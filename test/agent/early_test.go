@@ -28,8 +28,8 @@ func holdEnvoy(p *harness.Pod) (release func()) {
 	}
 	p.Envoy = program
 	return func() {
-		// Opened for reading and writing, so that open does not block without a reader; a later
-		// reader still gets the line.
+		// Open the FIFO for reading and writing, because opening it only for writing blocks until there
+		// is a reader.
 		f, err := os.OpenFile(door, os.O_RDWR, 0)
 		if err == nil {
 			_, err = f.WriteString("go\n")
@@ -41,8 +41,8 @@ func holdEnvoy(p *harness.Pod) (release func()) {
 	}
 }
 
-// early makes a mesh whose client has an agent, and no Envoy until release is called. The server
-// sends a line on each connection to port 91 of vip.
+// early makes a mesh with a client whose agent runs, and whose Envoy starts when release is called. The
+// server sends a line on each connection to port 91 of vip, which is called.
 func early(t *testing.T) (client *harness.Agent, called netip.AddrPort, release func()) {
 	t.Helper()
 	w := harness.New(t)
@@ -58,8 +58,8 @@ func early(t *testing.T) (client *harness.Agent, called netip.AddrPort, release 
 	return client, netip.MustParseAddrPort(vip + ":91"), release
 }
 
-// served fails the test for calls that got no answer, and returns how long after since the others
-// were answered.
+// served fails the test if calls got no answer. It returns the delays of the answers to the others, after the time
+// since.
 func served(t *testing.T, calls []harness.Call, since time.Time) (delays []time.Duration) {
 	t.Helper()
 	lost := 0
@@ -78,7 +78,7 @@ func served(t *testing.T, calls []harness.Call, since time.Time) (delays []time.
 	return delays
 }
 
-// Envoy serves all connections that were opened before it started. bench/agent measures the delay.
+// After its start, Envoy serves all connections that were opened before. bench/agent measures the delay.
 func TestConnectionsBeforeEnvoy(t *testing.T) {
 	for _, n := range []int{20, 2000} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// Envoy's exit is reported in three places: the journal, the metrics, and the log, with Envoy's last lines.
+// An exit of Envoy is reported in the journal, in the metrics, and in the log, which contains Envoy's last lines.
 func TestEndsOfEnvoyAreReported(t *testing.T) {
 	a := lone(t)
 	const total, restarts = `outrider_agent_envoy_ends_total{how="`, "outrider_agent_envoy_restarts_total "
@@ -60,7 +60,8 @@ func TestEndsOfEnvoyAreReported(t *testing.T) {
 	}
 }
 
-// SIGUSR1 (with which operators reopen log files) and a terminal's SIGHUP reach Envoy and end no process.
+// The agent passes SIGUSR1 (with which operators reopen log files) and SIGHUP (from a terminal) on to Envoy. Neither
+// process exits.
 func TestSignalsForEnvoy(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -69,8 +70,7 @@ func TestSignalsForEnvoy(t *testing.T) {
 	p.Args = []string{"--proxyLogLevel", "info"}
 	a := p.Agent()
 	a.Ready()
-	// The supervisor drops signals until it knows that Envoy is ready, which is a little later than
-	// Envoy's readiness.
+	// The supervisor drops signals until it has noticed that Envoy is ready, a little after Envoy becomes ready.
 	a.Logs(`"event":"child ready"`)
 	envoy := a.Envoy()
 	for s, line := range map[syscall.Signal]string{syscall.SIGUSR1: "caught SIGUSR1", syscall.SIGHUP: "caught and eating SIGHUP"} {

@@ -35,7 +35,7 @@ import (
 
 const istioCSRName = "cert-manager-istio-csr.cert-manager.svc"
 
-// An issuer is a root certificate authority or an intermediate of one.
+// An issuer is a certificate authority, either a root or an intermediate.
 type issuer struct {
 	cert *x509.Certificate
 	key  crypto.Signer
@@ -78,7 +78,8 @@ func signKey(form *x509.Certificate, key any, by *issuer, life time.Duration) (*
 	return x509.ParseCertificate(der)
 }
 
-// servingFiles writes the control plane's serving certificate as cert-manager does, with an intermediate.
+// servingFiles writes the files of the control plane's serving certificate as cert-manager does, with the
+// intermediate in the chain.
 func servingFiles(t *testing.T, dir string, by *issuer, names ...string) {
 	t.Helper()
 	cert, key := sign(t, &x509.Certificate{DNSNames: names, KeyUsage: x509.KeyUsageDigitalSignature}, by, time.Hour)
@@ -101,17 +102,17 @@ func servingFiles(t *testing.T, dir string, by *issuer, names ...string) {
 	}
 }
 
-// istioCSR is a server of Istio's certificate API that behaves like cert-manager's istio-csr: it
-// authenticates by the token, requires that the request contains exactly the caller's identity,
-// limits the lifetime to an hour (zero stays zero), and returns the leaf, the intermediates, and
-// all roots as one last entry.
+// istioCSR is a server of Istio's certificate API that behaves like cert-manager's istio-csr. It authenticates
+// the caller by its token, and requires that the request contains exactly the caller's identity. It limits the
+// lifetime to an hour (zero stays zero). Its answer is a list of the leaf, the intermediates, and a last entry
+// with all roots.
 type istioCSR struct {
 	tokens map[string]string // token -> identity
 
 	mu     sync.Mutex
 	by     *issuer
 	roots  []*x509.Certificate
-	away   int // number of further calls that fail with Unavailable
+	away   int // number of the next calls that fail with Unavailable
 	asked  []wire.CertificateRequest
 	signed []*x509.Certificate
 }
@@ -161,9 +162,9 @@ func (s *istioCSR) create(ctx context.Context, in wire.CertificateRequest) (wire
 	}}, nil
 }
 
-// Proxies get their certificates from istio-csr. outriderd signs none, and verifies them with the
-// roots of istio-csr. When istio-csr has a new root, proxies with certificates of the old one stay
-// connected.
+// Proxies get their certificates from istio-csr. outriderd signs no certificates, and verifies those of the
+// proxies with the roots of istio-csr. When istio-csr replaces its root, proxies with certificates of the old
+// root stay connected.
 func TestCertificatesOfIstioCSR(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -208,7 +209,7 @@ func TestCertificatesOfIstioCSR(t *testing.T) {
 		a.Unready("identity-refused", "request authenticate failure")
 	})
 
-	// The authority replaces its root. outriderd publishes both, and the pods receive both.
+	// The authority replaces its root. outriderd publishes the old and the new root, and the pods receive both.
 	next := newIssuer(t, "new intermediate", newIssuer(t, "new root", nil))
 	servingFiles(t, files, next, "outriderd", "outriderd.outrider-system.svc", harness.PlaneName)
 	both := filepath.Join(w.State(), "seen-roots", "root-cert.pem")

@@ -15,8 +15,8 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// flushed is the size of what an application writes just before it exits. It fits into the buffers
-// of the kernel and Envoy together, but not into those of a slow receiver.
+// flushed is the number of bytes that an application writes just before it exits. They fit into the buffers of the
+// kernel and of Envoy, but not into those of the slow receiver.
 const flushed = 1_500_000
 
 // When an application exits after writing everything while its receiver still reads slowly, the
@@ -28,7 +28,7 @@ func TestStopFlushes(t *testing.T) {
 	w.Service("h2", "10.96.0.12", "h2", "http2 8080")
 	w.Serve()
 
-	// begin starts a pod whose app has exited by the time its proxy gets SIGTERM.
+	// begin starts a pod. Its app exits before the proxy gets SIGTERM.
 	pods := 0
 	begin := func(name string, env ...string) *harness.Agent {
 		p := w.Pod(name)
@@ -69,13 +69,13 @@ func TestStopFlushes(t *testing.T) {
 	}
 
 	for name, tt := range map[string]struct {
-		responses int // at the same time
-		size      int // of each response
+		responses int // number of simultaneous responses
+		size      int // size of each response in bytes
 	}{
 		"tcp": {1, flushed},
 		"h1":  {1, flushed},
-		// Each response fits into its stream's window, but all together do not fit into the
-		// connection's: what waits for that window is in no socket queue.
+		// Each response fits into the window of its HTTP/2 stream, but all responses do not fit into the
+		// window of the connection. The bytes that wait for it are in Envoy, where no socket queue shows them.
 		"h2": {20, 10_000},
 	} {
 		w.Run("a response by "+name, func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestStopFlushes(t *testing.T) {
 		left(t, a)
 	})
 
-	// endUnread ends a pod while a client has not read its answer, and returns the answer's body.
+	// endUnread ends the app and stops the proxy before the client has read the answer, and returns the answer's body.
 	endUnread := func(t *testing.T, a *harness.Agent) io.Reader {
 		t.Helper()
 		app, wrote := serve(a, flushed)
@@ -153,7 +153,8 @@ func TestStopFlushes(t *testing.T) {
 		}
 	})
 
-	// Otherwise callers would be answered for the whole drain time, and their bytes would count too.
+	// The proxy must not serve new callers while it delivers the rest: it would wait for their bytes too, for the
+	// whole drain time.
 	w.Run("new connections are refused meanwhile", func(t *testing.T) {
 		a := begin("refuses", `PROXY_CONFIG={"drainDuration": "1h"}`)
 		answer := endUnread(t, a)
@@ -165,8 +166,8 @@ func TestStopFlushes(t *testing.T) {
 			}
 			return errors.Is(err, syscall.ECONNREFUSED)
 		}
-		// Until a new connection is refused, the receiver reads slowly and at most half. The other
-		// half exceeds its own buffers, so the proxy must still be there.
+		// Until a new connection is refused, the receiver reads slowly, and at most half of the answer. The
+		// other half exceeds the receiver's buffers, so the proxy must still run.
 		half, closed := make(chan error, 1), make(chan struct{})
 		go func() {
 			for range 200 {

@@ -18,14 +18,14 @@ import (
 	"outrider.dev/test/process"
 )
 
-// When Envoy hangs, it runs and listens but serves no request. Readiness reports it, and the
-// metrics of the agent and the application are still served.
+// An Envoy that hangs runs and listens, but serves no request. The agent's readiness reports this, and the agent
+// still serves its own metrics and those of the application.
 func TestAnEnvoyThatHangs(t *testing.T) {
 	a := lone(t, `ISTIO_PROMETHEUS_ANNOTATIONS={"scrape": "true", "port": "8080", "path": "/metrics"}`)
 	go http.Serve(harness.Listen(a.Pod.World, a.Pod.Namespace, harness.AppUser, ":8080"),
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "app_things 7") }))
 	scrape := func() harness.Answer { return a.Get(15020, "/metrics") }
-	merged := func() bool { // a busy Envoy may take longer than the scrape waits
+	merged := func() bool { // is retried, because a busy Envoy may answer later than the scrape's time limit
 		got := scrape().Body
 		return strings.Contains(got, "\nenvoy_server_live") && strings.Contains(got, "\napp_things 7\n")
 	}
@@ -51,7 +51,7 @@ func TestAnEnvoyThatHangs(t *testing.T) {
 	process.Eventually(t, "all metrics after SIGCONT", merged, a)
 }
 
-// A DNS port that another process occupies is reported; once it is free, the agent uses it.
+// If another process occupies the DNS port, the agent reports that, and uses the port once it is free.
 func TestTheDNSPortIsTaken(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -63,12 +63,13 @@ func TestTheDNSPortIsTaken(t *testing.T) {
 	a.Unready("dns-proxy-silent", "listening for DNS: listen tcp 127.0.0.1:15053: bind: address already in use")
 	taken.Close()
 	a.Ready()
-	if n := strings.Count(a.Log(), "answering for names"); n != 1 { // the status is written before the log line
+	if n := strings.Count(a.Log(), "answering for names"); n != 1 { // the agent updates its status before it writes the line
 		t.Errorf("it is logged %d times", n)
 	}
 }
 
-// A condition's name describes the state in which it holds; it has a code only when it does not hold.
+// The name of a condition describes the state in which it holds. The status has a code only for a condition that does
+// not hold.
 func TestConditionsThatHold(t *testing.T) {
 	a := lone(t)
 	var s readiness.Status

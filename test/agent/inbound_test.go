@@ -10,8 +10,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// Inbound connections that were opened before Envoy started reach the application, with each way in
-// which the kernel can redirect them.
+// Inbound connections that were opened before Envoy started reach the application, with REDIRECT and with TPROXY.
 func TestInboundConnectionsBeforeEnvoy(t *testing.T) {
 	for _, mode := range []string{"REDIRECT", "TPROXY"} {
 		t.Run(mode, func(t *testing.T) {

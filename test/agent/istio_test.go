@@ -21,9 +21,9 @@ import (
 	"outrider.dev/test/secretserver"
 )
 
-// istioBin returns the path of one of Istio's own files: pilot-agent, pilot-discovery or the
-// bootstrap template envoy_bootstrap.json. Tests with the real peers are skipped without them;
-// docs/interop.md says when they ran.
+// istioBin returns the path of a file of Istio: pilot-agent, pilot-discovery or the bootstrap template
+// envoy_bootstrap.json. It skips the test if the file does not exist. docs/interop.md names the runs with
+// these files.
 func istioBin(t testing.TB, name string) string {
 	t.Helper()
 	dir := os.Getenv("ISTIO_BIN")
@@ -40,7 +40,7 @@ func istioBin(t testing.TB, name string) string {
 // foreignVIP is the Service address of the app behind the Istio proxy.
 const foreignVIP = "10.96.0.20"
 
-// foreignPod makes a pod of the mesh for an Istio proxy, which the caller starts.
+// foreignPod makes a pod of the mesh in which the caller starts an Istio proxy.
 func foreignPod(w *harness.World) *harness.Pod {
 	w.T.Helper()
 	p := w.Machine("foreign")
@@ -57,7 +57,7 @@ status: {podIP: "%s"}
 	return p
 }
 
-// An istio says how pilot-agent proves its identity.
+// An istio is the means by which pilot-agent proves its identity: a token or certificates.
 type istio struct {
 	token        bool
 	certificates string // directory, relative to the agent's working directory
@@ -106,7 +106,7 @@ func pilotAgent(p *harness.Pod, by istio, env ...string) *process.Process {
 	}
 	env = append([]string{"POD_NAME=" + p.Name, "POD_NAMESPACE=" + harness.Namespace, "SERVICE_ACCOUNT=" + p.Name, "INSTANCE_IP=" + p.Address.String(),
 		"PROXY_CONFIG=" + string(config), "ISTIOD_SAN=" + harness.PlaneName, "ISTIO_META_CLUSTER_ID=Kubernetes", "ISTIO_META_WORKLOAD_NAME=" + p.Name}, env...)
-	// Its Envoy exits with the agent, even when the agent is killed.
+	// unshare and the shell make Envoy exit with the agent, even if the agent is killed.
 	user := fmt.Sprint(p.User)
 	command := append([]string{"unshare", "--pid", "--fork", "--kill-child", "sh", "-c", `"$@" & wait`, "sh",
 		"setpriv", "--reuid", user, "--regid", user, "--clear-groups", "env", "-C", dir, "-i"}, env...)
@@ -158,10 +158,10 @@ func certificateOf(p *harness.Pod) (chain, key []byte) {
 	return []byte(strings.Join(signed.Chain, "")), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
 }
 
-// An Istio proxy and an Outrider proxy call each other over mutual TLS, and the Istio proxy reaches
-// addresses outside the mesh. The twin of pilot-agent, for machines without Istio, is an Envoy with
-// a bootstrap of the same form: a token on each stream and no client certificate, the secrets
-// default and ROOTCA from a socket, and none of Outrider's own clusters.
+// An Istio proxy and an Outrider proxy call each other over mutual TLS, and the Istio proxy reaches addresses
+// outside the mesh. On machines without Istio, an Envoy whose bootstrap has the same form stands in for
+// pilot-agent ("twin"): it sends a token on each stream and has no client certificate, it reads the secrets default
+// and ROOTCA from a socket, and it has none of Outrider's own clusters.
 func TestIstioProxy(t *testing.T) {
 	t.Parallel()
 	mounted := map[string]any{}
@@ -185,7 +185,7 @@ func TestIstioProxy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := harness.New(t)
 			w.Service("server", vip, "server", ports...)
-			w.Serve("--max-connection-age", "2s") // for a stream with a token; with a certificate 10 s more
+			w.Serve("--max-connection-age", "2s") // ends a stream with a token after 2 s, and one with a certificate after 12 s
 			outsider, ours := w.Machine("outsider"), w.Pod("server")
 			app(outsider)
 			app(ours)
@@ -212,8 +212,8 @@ func TestIstioProxy(t *testing.T) {
 				is(mode+": Istio's to ours", foreign, "http://"+vip+"/", "server HTTP/1.1")
 				is(mode+": ours to Istio's", ours, "http://"+foreignVIP+"/", "foreign HTTP/1.1")
 				for to, pods := range map[string][2]*harness.Pod{vip: {foreign, ours}, foreignVIP: {ours, foreign}} { // any order: each pair is checked
-					// The connection of a busy client may be silent for 200 ms; it is then treated
-					// as TCP, and its request gets no header.
+					// A busy client may send its request more than 200 ms after it has connected. The proxy
+					// then treats the connection as TCP, and adds no header to the request.
 					want := "URI=spiffe://cluster.local/ns/shop/sa/" + pods[0].Name
 					process.Eventually(t, fmt.Sprintf("%s: %s sees the client %s", mode, pods[1].Name, want), func() bool {
 						c := harness.NewClient(pods[0].Namespace, harness.AppUser)
@@ -232,7 +232,7 @@ func TestIstioProxy(t *testing.T) {
 			both("STRICT")
 			is("an outside address", foreign, "http://"+outsider.Address.String()+"/", "outsider HTTP/1.1")
 
-			// Configuration streams end and reconnect while connections are made.
+			// Make connections while configuration streams end and are opened again.
 			out := harness.NewLoad(1, pause, fresh(foreign, "http://"+vip+"/", "server HTTP/1.1"))
 			in := harness.NewLoad(1, pause, fresh(ours, "http://"+foreignVIP+"/", "foreign HTTP/1.1"))
 			const connected = `"msg":"proxy connected","proxy":"sidecar~`
@@ -251,7 +251,7 @@ func TestIstioProxy(t *testing.T) {
 	}
 }
 
-// twin starts Envoy with the bootstrap of Istio's agent, without that agent.
+// twin starts Envoy with a bootstrap of the form that Istio's agent writes, without that agent.
 func twin(p *harness.Pod) *process.Process {
 	t := p.World.T
 	t.Helper()

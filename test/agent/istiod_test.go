@@ -18,9 +18,9 @@ import (
 
 const istiodName = "istiod.istio-system.svc"
 
-// An agent that is pointed at istiod fails with the reason before it sends its token: its Envoy
-// lacks Istio's filters and would never be ready. The twin of istiod is a server with a certificate
-// of the same root for istiod's names.
+// An agent that is configured with istiod's address exits with an error before it sends its token: its Envoy
+// lacks Istio's filters and would never be ready. On machines without Istio, a server stands in for istiod
+// ("twin"). Its certificate is signed by the same root and has istiod's names.
 func TestAgentAtIstiod(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -94,7 +94,7 @@ func istiod(t *testing.T, p *harness.Pod) (tokens func() int64) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(p.Dir, "kubeconfig"), config, 0o600)
 	}
-	// Istio reads its configuration from a folder instead of the cluster.
+	// Let Istio read its configuration from a folder instead of the cluster.
 	folder := filepath.Join(p.Dir, "mesh")
 	if err == nil {
 		err = os.Mkdir(folder, 0o755)
@@ -119,7 +119,7 @@ spec: {hosts: [server.shop.svc.cluster.local], addresses: [10.96.0.10], ports: [
 	return api.reviews.Load
 }
 
-// An emptyCluster implements as much of an API server as istiod needs to start.
+// An emptyCluster is an API server without objects. It implements only the requests that istiod needs to start.
 type emptyCluster struct{ reviews atomic.Int64 }
 
 // kinds maps resource names to the list kinds that istiod decodes.
@@ -144,13 +144,13 @@ func (e *emptyCluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case resource == "tokenreviews":
 		e.reviews.Add(1)
 		answer(http.StatusCreated, map[string]any{"kind": "TokenReview", "apiVersion": version, "status": map[string]any{}})
-	case r.Method != http.MethodGet: // a write is answered with its own object
+	case r.Method != http.MethodGet: // answer a write with the object that was written
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusCreated)
 		io.Copy(w, r.Body)
 	case r.URL.Path == "/version":
 		answer(http.StatusOK, map[string]any{"major": "1", "minor": "34", "gitVersion": "v1.34.4"})
-	case r.URL.Query().Get("sendInitialEvents") == "true": // after this refusal the client falls back to a list
+	case r.URL.Query().Get("sendInitialEvents") == "true": // refused, so that the client sends a list request instead
 		answer(http.StatusUnprocessableEntity, map[string]any{"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Invalid", "code": 422})
 	case r.URL.Query().Has("watch"):
 		w.Header().Set("Content-Type", "application/json")

@@ -17,12 +17,12 @@ func full(a *harness.Agent, query string) harness.Answer {
 	return a.Get(15021, "/healthz/ready?level=full"+query)
 }
 
-// fullMetric reports whether the metric of the level full has a value; reading it runs no probe.
+// fullMetric reports whether the metric of the level full has this value. Reading the metrics runs no probe.
 func fullMetric(a *harness.Agent, value string) bool {
 	return strings.Contains(a.Get(15020, "/metrics").Body, "\noutrider_agent_ready{level=\"full\"} "+value+"\n")
 }
 
-// wantUnready checks that the level full is refused only because of the app, with these words.
+// wantUnready checks that the level full is not reached, for a single reason: the app, with these words.
 func wantUnready(t *testing.T, got harness.Answer, words string) {
 	t.Helper()
 	if got.Status != 503 || !strings.Contains(got.Body, `"level":"full"`) || strings.Count(got.Body, `"code"`) != 1 ||
@@ -31,7 +31,7 @@ func wantUnready(t *testing.T, got harness.Answer, words string) {
 	}
 }
 
-// Without a probe or a gate the level full cannot be reached, and the answer says why.
+// Without a probe or a gate the level full cannot be reached, and the answer contains the reason.
 func TestFullWithoutAProbeOrGate(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -52,8 +52,8 @@ func TestFullWithoutAProbeOrGate(t *testing.T) {
 	}
 }
 
-// With a readiness probe, its result is the app's health. The agent probes while a request waits;
-// otherwise it uses the results of the kubelet's probes.
+// If the app has a readiness probe, the result of the probe is the app's health. While a request for the level full
+// waits, the agent runs the probe itself; otherwise it uses the results of the kubelet's probes.
 func TestFullByProbe(t *testing.T) {
 	a := lone(t, "ISTIO_META_APP_CONTAINERS=app",
 		`ISTIO_KUBE_APP_PROBERS={"/app-health/app/readyz": {"timeoutSeconds": 60, "httpGet": {"path": "/ready", "port": 8080}}, "/app-health/app/livez": {"tcpSocket": {"port": 1}}}`)
@@ -87,7 +87,8 @@ func TestFullByProbe(t *testing.T) {
 	}
 	process.Eventually(t, "no waiter", waiting("0"), a)
 	before := probes.Load()
-	// A request for the level full waits at another agent too, which probes meanwhile.
+	// Meanwhile requests for the level full wait at another agent, which therefore probes. This shows that
+	// enough time passes for probes.
 	var others atomic.Int32
 	go http.Serve(harness.Listen(other.Pod.World, other.Pod.Namespace, harness.AppUser, ":8080"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		others.Add(1)
@@ -99,7 +100,7 @@ func TestFullByProbe(t *testing.T) {
 		}
 	}()
 	process.Eventually(t, "probes for a request that waits", func() bool { return others.Load() >= 8 }, other)
-	if n := probes.Load() - before; n > 1 { // one may have been in flight
+	if n := probes.Load() - before; n > 1 { // one probe may have been in flight
 		t.Errorf("no request waits, and the app was probed %d times", n)
 	}
 
@@ -113,10 +114,10 @@ func TestFullByProbe(t *testing.T) {
 	}
 	wantUnready(t, full(a, ""), "app: its probe failed: status 503")
 	unhealthy.Store(false)
-	process.Eventually(t, "the level full", func() bool { return full(a, "").Status == 200 }, a) // by a new probe of the agent
+	process.Eventually(t, "the level full", func() bool { return full(a, "").Status == 200 }, a) // the agent probes again
 }
 
-// With a gate the app's health is known without a probe.
+// Behind a gate, the app's health is the one that the gate reports, and the agent needs no probe.
 func TestFullByGate(t *testing.T) {
 	a := lone(t, "ISTIO_META_APP_CONTAINERS=app")
 	p := a.Pod
@@ -143,9 +144,9 @@ func TestFullByGate(t *testing.T) {
 	process.Eventually(t, "it is gone", func() bool { return strings.Contains(full(a, "").Body, "app: its command does not run") }, a)
 }
 
-// A gate replaces two probes: the startup probe succeeds when the command begins, and until then
-// the liveness probe does not reach the application. Where there is no readiness probe, the startup
-// probe that the gate runs determines the application's health.
+// For an app behind a gate, the agent answers two probes differently: the startup probe succeeds when the command
+// begins, and until then the liveness probe does not reach the application. Without a readiness probe, the
+// application's health is the result of the startup probe, which the gate runs.
 func TestProbesOfAGate(t *testing.T) {
 	a := lone(t, "ISTIO_META_APP_CONTAINERS=app",
 		`ISTIO_KUBE_APP_PROBERS={"/app-health/app/startedz": {"timeoutSeconds": 60}, "/app-health/app/livez": {"timeoutSeconds": 60, "tcpSocket": {"port": 8080}}}`)
@@ -166,7 +167,7 @@ func TestProbesOfAGate(t *testing.T) {
 	default:
 	}
 	const unhealthy = "app: its gate does not report that it is healthy"
-	// The agent watches the state file, so it reads the change a moment after this test.
+	// The agent watches the state file, and reads a change a little later than this test.
 	process.Eventually(t, "the agent has read it", func() bool { return strings.Contains(full(a, "").Body, unhealthy) }, a)
 	wantUnready(t, full(a, ""), unhealthy)
 	if err := os.WriteFile(up, nil, 0o644); err != nil {

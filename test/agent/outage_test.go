@@ -17,15 +17,15 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// A window is the time in which a process was ending: requests in flight may fail. Before the next
-// process serves, one more request may fail for each connection that ended with the old process: a
-// busy proxy notices that only when it uses the connection.
+// A window is a time in which failures are excused because a process ended. From begin to end, requests in flight
+// may fail. From end to back, when the next process serves, one more request may fail for each connection that
+// ended with the old process: a busy proxy notices that only when it uses the connection.
 type window struct {
 	begin, end, back time.Time
-	connections      int // number that may have ended with the process
+	connections      int // maximum number of connections that ended with the process
 }
 
-// excuses reports whether a failure falls into the window, and counts it.
+// excuses reports whether the window excuses a failure. A failure after end uses up one of its connections.
 func (w *window) excuses(f harness.Failure) bool {
 	if f.Begin.Before(w.end) {
 		return f.End.After(w.begin)
@@ -37,7 +37,7 @@ func (w *window) excuses(f harness.Failure) bool {
 	return w.connections >= 0
 }
 
-// judge reports the failures that no window excuses.
+// judge stops a load, and fails the test for each failure that no window excuses.
 func judge(t *testing.T, what string, l *harness.Load, windows ...window) {
 	t.Helper()
 	made, slowest, failed := l.Stop()
@@ -60,14 +60,14 @@ func judge(t *testing.T, what string, l *harness.Load, windows ...window) {
 	}
 }
 
-// used waits until the client has been answered once, so that its proxy has the server's
-// configuration: a first use fails while the control plane is away.
+// used waits until the client has got an answer, so that its proxy has the server's configuration. Without the
+// control plane, only services that were used before can be called.
 func used(t *testing.T, client *harness.Agent) {
 	t.Helper()
 	process.Eventually(t, "the first answer", func() bool { return fresh(client.Pod, "http://"+vip+"/", "server HTTP/1.1")() == nil }, client)
 }
 
-// fresh returns a function that makes a request on a new connection each time; kept uses a
+// fresh returns a function that makes a request, on a new connection each time. kept returns one that uses a
 // persistent connection.
 func fresh(p *harness.Pod, url, want string) func() error {
 	return func() error {
@@ -84,18 +84,17 @@ func kept(p *harness.Pod, url, want string) func() error {
 }
 
 const (
-	pause   = 5 * time.Millisecond // between two requests of a load
-	workers = 2                    // of a load; each worker has one connection at a time
+	pause   = 5 * time.Millisecond // time between two requests of a load
+	workers = 2                    // number of a load's workers, each with one connection at a time
 )
 
-// When Envoy is killed repeatedly under load, on the client's and on the server's side, only
-// requests in flight fail. After an Envoy that served for a second, the next one starts without a
-// pause.
+// When Envoy is killed repeatedly under load, on the client's or on the server's side, only requests in
+// flight fail. If the killed Envoy has served for a second, the agent starts the next one without a pause.
 func TestEnvoyIsKilled(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		kills  int
-		serves time.Duration // how long Envoy serves before each kill
+		serves time.Duration // time for which Envoy serves before each kill
 		which  func(client, server *harness.Agent) *harness.Agent
 	}{
 		"the caller's": {tier.Times(6, 20), 100 * time.Millisecond, func(c, _ *harness.Agent) *harness.Agent { return c }},
@@ -129,7 +128,7 @@ func restartPauses(log string) (all []time.Duration) {
 
 func killOften(t *testing.T, client, victim *harness.Agent, kills int, serves time.Duration) {
 	used(t, client)
-	victim.Logs(serving) // from here on the agent counts how long Envoy has served
+	victim.Logs(serving) // from now on the agent measures the time for which Envoy has served
 	url := "http://" + vip + "/"
 	loads := map[string]*harness.Load{
 		"new connections":  harness.NewLoad(workers, pause, fresh(client.Pod, url, "server HTTP/1.1")),
@@ -149,11 +148,10 @@ func killOften(t *testing.T, client, victim *harness.Agent, kills int, serves ti
 	t.Log(spread("from its death to ready again", back))
 }
 
-// While a pod's proxy takes long to restart, its callers' connections are parked for longer than
-// one try may take. A connection that fails ends one try of every request that waits for it. Many
-// requests, begun one after another, still have enough tries: connections fail only during the
-// second and the third second, and the pauses between a request's tries are random and longer than
-// that.
+// While a pod's proxy restarts slowly, its callers' connections are parked for longer than one try of a
+// request may take. When such a connection fails, one try of every request that waits for it fails too. No
+// request runs out of tries: connections fail only during the second and the third second, and the pauses
+// between the tries of a request are random and longer than that.
 func TestManyCallersOfAProxyThatRestartsSlowly(t *testing.T) {
 	w := harness.New(t)
 	slow := filepath.Join(w.Dir, "slow")
@@ -184,7 +182,7 @@ func TestManyCallersOfAProxyThatRestartsSlowly(t *testing.T) {
 	}
 }
 
-// Envoy exits with its agent, so that the next agent finds the ports free.
+// Envoy exits when its agent is killed, so that the ports are free for the next agent.
 func TestAgentIsKilled(t *testing.T) {
 	t.Parallel()
 	_, client, _ := two(t)
@@ -218,11 +216,12 @@ func echoed(p *harness.Pod, to string) (string, error) {
 	return firstLine(c)
 }
 
-// planeIsAway is the reason for failing calls to a service that was not used before.
+// planeIsAway is the answer to calls to a service that was not used before, if the control plane is unreachable.
 const planeIsAway = "the control plane is away, and this proxy has not used this service before"
 
-// Without a control plane, services in use are still served, calls to addresses of no service are
-// passed through, and calls to services that were never used fail quickly with the reason.
+// While the control plane is unreachable, calls to services that were used before still succeed, calls to
+// addresses of no service are passed through, and calls to services that were never used fail quickly with the
+// reason.
 func TestControlPlaneIsGone(t *testing.T) {
 	t.Parallel()
 	w, client, server := two(t)
@@ -292,8 +291,8 @@ func TestControlPlaneIsGone(t *testing.T) {
 	process.Eventually(t, "bytes to the new service", func() bool { got, _ := echoed(client.Pod, "10.96.0.12:90"); return got == "line\n" }, w.Plane(), client, server)
 }
 
-// An Envoy or an agent that starts while the control plane is away serves the services that the
-// previous one used.
+// An Envoy or an agent that starts while the control plane is unreachable serves calls to the services that were
+// used before its start.
 func TestEnvoyStartsWithoutControlPlane(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -309,7 +308,7 @@ func TestEnvoyStartsWithoutControlPlane(t *testing.T) {
 		t.Helper()
 		for _, url := range []string{"http://" + vip + "/", "http://10.96.0.11/"} {
 			t.Log(when, url)
-			process.Retry(t, fresh(client.Pod, url, want), client, server) // a request that is sent late is treated as TCP
+			process.Retry(t, fresh(client.Pod, url, want), client, server) // repeated, because a request that is sent late is treated as TCP
 		}
 		if got, err := echoed(client.Pod, vip+":90"); got != "line\n" {
 			t.Errorf("%s: bytes: %q, %v", when, got, err)
@@ -349,7 +348,7 @@ func TestEnvoyStartsWithoutControlPlane(t *testing.T) {
 	process.Eventually(t, "a change", func() bool { return served("http://10.96.0.99/") }, w.Plane(), client, server)
 }
 
-// A slow control plane is not treated as absent: first calls wait for it.
+// A slow control plane does not count as unreachable: first calls wait for its answer.
 func TestControlPlaneIsSlow(t *testing.T) {
 	t.Parallel()
 	w, client, _ := two(t)
@@ -365,7 +364,7 @@ func TestControlPlaneIsSlow(t *testing.T) {
 	for i := range n {
 		go func() { failed <- fresh(client.Pod, fmt.Sprintf("http://10.96.1.%d/", i), "server HTTP/1.1")() }()
 	}
-	time.Sleep(2500 * time.Millisecond) // deliberately longer than the time after which a control plane counts as absent
+	time.Sleep(2500 * time.Millisecond) // deliberately longer than the time after which a control plane counts as unreachable
 	if ended := len(failed); ended > 0 {
 		t.Errorf("%d first calls ended while the control plane was stopped", ended)
 	}
@@ -418,7 +417,7 @@ func lateRequest(t *testing.T, p *harness.Pod, address string, after time.Durati
 	return string(answer)
 }
 
-// A restart of the control plane under load disturbs no connection.
+// When the control plane is restarted under load, no request fails.
 func TestControlPlaneRestarts(t *testing.T) {
 	t.Parallel()
 	w, client, server := two(t)

@@ -16,7 +16,7 @@ import (
 
 const vip6 = "fd96::10"
 
-// call makes an HTTP request and a TCP call of each kind, from a pod to an address.
+// call makes an HTTP request and the TCP calls, from a pod to an address. It returns the first error.
 func call(p *harness.Pod, to netip.Addr, name string) error {
 	at := func(port uint16) string { return netip.AddrPortFrom(to, port).String() }
 	if err := fresh(p, "http://"+at(80)+"/", name+" HTTP/1.1")(); err != nil {
@@ -38,8 +38,8 @@ func call(p *harness.Pod, to netip.Addr, name string) error {
 	return nil
 }
 
-// Services and pods are reachable by IPv6, alone and beside IPv4, through both proxies and in both
-// directions. Strict mutual TLS proves that the proxies were used.
+// In IPv6 and dual-stack pods, services and pods are reachable through both proxies, in both directions. Strict
+// mutual TLS proves that the proxies were used.
 func TestFamilies(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -58,7 +58,7 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// TPROXY, which keeps the original destination of inbound connections, works in the same way.
+// The same paths work with TPROXY, which keeps the original destination of inbound connections.
 func TestTPROXY(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -70,7 +70,7 @@ func TestTPROXY(t *testing.T) {
 	})
 }
 
-// meshOfTwo makes two pods that both serve and call, and tests all paths between them.
+// meshOfTwo makes two pods that serve and call each other, and tests all paths between them.
 func meshOfTwo(t *testing.T, w *harness.World, addresses []string, change ...func(*harness.Pod)) {
 	names := []string{"server", "client"}
 	var services [2][]netip.Addr
@@ -115,8 +115,8 @@ func meshOfTwo(t *testing.T, w *harness.World, addresses []string, change ...fun
 	}
 }
 
-// An app's DNS queries go to the agent, whichever name server it uses, and connections to the
-// resolved addresses go through the mesh.
+// An app's DNS queries to any name server go to the agent, and connections to the resolved addresses go
+// through the mesh.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)

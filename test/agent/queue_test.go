@@ -12,11 +12,11 @@ import (
 	"outrider.dev/test/process"
 )
 
-// keeps is the agent's log line once it shares Envoy's listening sockets.
+// keeps is the agent's log message after it has duplicated the descriptors of Envoy's listening sockets.
 const keeps = "keeps the proxy's listening sockets"
 
-// Connections that were not accepted when Envoy exited are served by the next Envoy. Envoy is
-// stopped first, so that it accepts none.
+// Connections that Envoy had not accepted when it exited are served by the next Envoy. In this test Envoy is
+// stopped by SIGSTOP before the connections are opened, so that it accepts none.
 func TestQueueOfADeadEnvoy(t *testing.T) {
 	t.Parallel()
 	for _, direction := range []string{"outbound", "inbound"} {

@@ -17,7 +17,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// annotate writes a pod's annotations as the kubelet does, in pairs of name and value.
+// annotate writes annotations, pairs of name and value, to the pod's file of annotations, as the kubelet does.
 func annotate(p *harness.Pod, pairs ...string) {
 	t := p.World.T
 	t.Helper()
@@ -35,7 +35,7 @@ func annotate(p *harness.Pod, pairs ...string) {
 	}
 }
 
-// logged is a log line of the agent about a changed setting.
+// logged is a log line of the agent about a change of a setting.
 type logged struct{ Msg, Setting, From, To, Reason, Later string }
 
 func changes(a *harness.Agent) (out []logged) {
@@ -48,7 +48,7 @@ func changes(a *harness.Agent) (out []logged) {
 	return out
 }
 
-// await waits for the agent's next log line about a change and compares it.
+// await waits for the agent's log line number *n about a change, compares it with want, and increments *n.
 func await(a *harness.Agent, n *int, want logged) {
 	t := a.Pod.World.T
 	t.Helper()
@@ -73,8 +73,8 @@ func levelOf(a *harness.Agent, component string) string {
 	return level
 }
 
-// another kills an Envoy that serves, as each before it did, and waits until the next one serves.
-// It returns the times before and after the exit.
+// another kills Envoy and waits until the next one serves. This Envoy, and all before it, must have served. It
+// returns times before and after the exit.
 func another(t *testing.T, a *harness.Agent) (before, after time.Time) {
 	t.Helper()
 	ends := strings.Count(a.Log(), ended)
@@ -89,8 +89,8 @@ const (
 	serving = `"state":"serving"`
 )
 
-// next waits for the Envoy that serves after ends+1 exits. It reads the agent's log, which misses
-// no event however busy the machine is.
+// next waits until an Envoy serves after ends+1 exits. It reads the agent's log, which contains every event even
+// on a busy machine.
 func next(t *testing.T, a *harness.Agent, ends int) {
 	t.Helper()
 	process.Eventually(t, "another Envoy", func() bool { return strings.Count(a.Log(), serving) >= ends+2 }, a)
@@ -103,7 +103,7 @@ const (
 	configKey    = "proxy.istio.io/config"
 )
 
-// Changed log levels apply to the running Envoy at once, and to the next one.
+// Changed log levels take effect in the running Envoy at once, and also in the Envoy that replaces it.
 func TestReloadLogLevels(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -133,7 +133,7 @@ func TestReloadLogLevels(t *testing.T) {
 	another(t, a)
 	check("the next Envoy")
 
-	// An unknown component would prevent the next Envoy from starting. It is refused, and the other
+	// An unknown component would prevent the start of the next Envoy. The change is refused as a whole, and the
 	// levels stay.
 	annotate(p, levelKey, "warning", componentKey, "unknown:debug")
 	await(a, &n, logged{Msg: "change refused", Setting: "log level", From: "error", To: "warning", Reason: "logging"})
@@ -142,7 +142,7 @@ func TestReloadLogLevels(t *testing.T) {
 	another(t, a)
 	check("after a refusal")
 
-	// An Envoy that does not answer gets the levels once it does.
+	// An Envoy that does not answer receives the new levels once it answers again.
 	annotate(p, levelKey, "error", componentKey, "misc:off,upstream:info")
 	pid := a.Envoy()
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -156,7 +156,7 @@ func TestReloadLogLevels(t *testing.T) {
 	await(a, &n, logged{Msg: "changed", Setting: "log level", From: "error", To: "info"})
 	process.EventuallyEqual(t, "the level that was tried again", "info", func() string { return levelOf(a, "http") }, a)
 
-	// Changing the agent's own log level leaves its behaviour unchanged.
+	// At its own log level error, the agent still applies the levels, but does not log changes.
 	annotate(p, levelKey, "error", componentKey, "misc:off,upstream:info", "sidecar.istio.io/agentLogLevel", "default:error")
 	process.EventuallyEqual(t, "the level", "error", func() string { return levelOf(a, "http") }, a)
 	if got := changes(a)[n:]; len(got) > 0 {
@@ -169,7 +169,7 @@ func TestReloadLogLevels(t *testing.T) {
 	check("the next agent")
 }
 
-// A change that needs a new pod is refused once, with the reason. Changing it back is not reported.
+// The agent reports a change that needs a new pod once, with the reason, and does not report that it is undone.
 // Package config tests which changes are refused.
 func TestReloadRefuses(t *testing.T) {
 	t.Parallel()
@@ -183,7 +183,7 @@ func TestReloadRefuses(t *testing.T) {
 	refused := logged{Msg: "change refused", Setting: "concurrency", To: "7", Reason: "make a new pod"}
 	for _, step := range []struct {
 		config string
-		want   logged // the next line of the log
+		want   logged // the next log line about a change
 	}{
 		{"{concurrency: 7}", refused},
 		{"{concurrency: 7, terminationDrainDuration: 6s}", logged{Msg: "changed", Setting: "terminationDrainDuration", From: "5s", To: "6s"}},
@@ -203,8 +203,8 @@ func TestReloadRefuses(t *testing.T) {
 	}, a)
 }
 
-// The time for which inbound connections are served after SIGTERM can be changed, although Envoy's
-// own drain time cannot.
+// The time for which inbound connections are served after SIGTERM can be changed in a running pod, although
+// Envoy's own drain time cannot.
 func TestReloadDrainTime(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -237,7 +237,7 @@ func TestReloadDrainTime(t *testing.T) {
 	}, a)
 	refused := time.Since(begin)
 	t.Logf("refused after %s", refused.Round(time.Millisecond))
-	if refused < 2*time.Second { // the old value was an hour
+	if refused < 2*time.Second { // the value before the change was an hour
 		t.Errorf("refused after %s; want the new drain time of 2s", refused)
 	}
 	// The app's open sockets keep the proxy running.

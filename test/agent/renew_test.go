@@ -15,8 +15,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// touched returns how many addresses a test of Envoy's memory uses. The default is
-// smaller than in a measurement (OUTRIDER_TOUCHED=3395).
+// touched returns the number of addresses to which a test of Envoy's memory connects: OUTRIDER_TOUCHED, or a
+// default. Measurements use 3395.
 func touched() int {
 	n, err := strconv.Atoi(os.Getenv("OUTRIDER_TOUCHED"))
 	if err != nil {
@@ -25,8 +25,8 @@ func touched() int {
 	return n
 }
 
-// An Envoy that has grown because its application tried many addresses is replaced when it has no
-// connection. No connection is cut, and none fails.
+// The memory of an Envoy grows if its application connects to many addresses. The agent replaces such an Envoy when
+// it has no open connection. No connection is cut, and new connections do not fail.
 func TestEnvoyIsRenewed(t *testing.T) {
 	t.Parallel()
 	n := touched()
@@ -51,7 +51,7 @@ func TestEnvoyIsRenewed(t *testing.T) {
 						t.Errorf("%d: %v", i, err)
 						continue
 					}
-					io.Copy(io.Discard, c) // until Envoy closes: its own connection was refused
+					io.Copy(io.Discard, c) // until Envoy closes the connection, because the destination refused
 					c.Close()
 				}
 			})
@@ -60,9 +60,9 @@ func TestEnvoyIsRenewed(t *testing.T) {
 	})
 }
 
-// renewed makes the Envoys of two pods grow. The client keeps a connection open, so its Envoy stays
-// although the other pod's, which grew later, is replaced. Once the connection is closed, the
-// client's Envoy is replaced too.
+// renewed makes the Envoys of two pods grow, first the client's. The client has an open connection, so its Envoy
+// must not be replaced, while the Envoy of the other pod must. When the connection is closed, the client's Envoy
+// must be replaced too.
 func renewed(t *testing.T, client, other *harness.Agent, grow func(*harness.Pod)) {
 	kept, err := harness.Dialer(client.Pod.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":90")
 	if err != nil {

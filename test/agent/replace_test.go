@@ -14,8 +14,8 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// replace does what the kubelet does when a container's image is changed in a running pod, after
-// the announcement: the agent ends, and a new one starts. The rules and the volumes stay.
+// replace announces a replacement to the agent, and then does what the kubelet does when the image of a container in
+// a running pod is changed: it stops the agent and starts a new one. The capture rules and the volumes stay.
 func replace(t *testing.T, a *harness.Agent) *harness.Agent {
 	t.Helper()
 	if got := a.Post("/replace"); got.Status != 200 {
@@ -46,8 +46,8 @@ func drains(d time.Duration, pods ...*harness.Pod) {
 	}
 }
 
-// The proxy containers of a client and of a server are replaced under load while the applications
-// run: no request fails, on kept connections or on new ones.
+// The proxy containers of a client and of a server are replaced under load while the applications run. No request
+// fails, on persistent or on new connections.
 func TestContainersAreReplaced(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -77,16 +77,16 @@ func TestContainersAreReplaced(t *testing.T) {
 				server = replace(t, server)
 				client = replace(t, client)
 			}
-			for name, l := range loads { // any order: each load is judged by itself
+			for name, l := range loads { // any order: each load is judged alone
 				judge(t, name, l)
 			}
 		})
 	}
 }
 
-// A request in flight is answered before the container's proxy exits, even if it takes longer than
-// the drain and the application makes a new outbound connection for it meanwhile. An idle TCP
-// connection cannot be kept, and does not delay the exit.
+// A request in flight is answered before the replaced proxy exits, even if the answer comes only after the drain
+// has begun, and the application opens a new outbound connection to produce it. An idle TCP connection is
+// cut, and does not delay the exit.
 func TestReplacedContainerAnswersFirst(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -123,7 +123,7 @@ func TestReplacedContainerAnswersFirst(t *testing.T) {
 		a.Signal(syscall.SIGTERM)
 	}
 	for a, direction := range parked { // any order: both log lines are awaited
-		a.Logs(`"direction":"` + direction + `"`) // no new connection is accepted
+		a.Logs(`"direction":"` + direction + `"`) // from now on new connections are parked
 	}
 	close(answer)
 	if err := <-got; err != nil {
@@ -136,8 +136,8 @@ func TestReplacedContainerAnswersFirst(t *testing.T) {
 	}
 }
 
-// A response that does not end delays the replacement by the drain time, and not by the whole grace
-// period, since callers wait meanwhile.
+// A response that does not end delays the replacement by the drain time only, and not by the whole grace period,
+// because new callers wait meanwhile.
 func TestReplacedContainerCutsStreams(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -157,7 +157,7 @@ func TestReplacedContainerCutsStreams(t *testing.T) {
 	}
 }
 
-// slowPair makes a client and a server that answers requests for /late at port 83 with a function.
+// slowPair makes a client and a server. The function answer handles requests for /late at the server's port 83.
 func slowPair(w *harness.World, drain time.Duration, answer func(server *harness.Pod, w http.ResponseWriter)) (client, server *harness.Agent) {
 	w.T.Helper()
 	w.Service("server", vip, "server", append([]string{"http-late 83"}, ports...)...)

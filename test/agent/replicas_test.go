@@ -8,7 +8,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// When one of two control planes that share their state is killed, the proxies connect to the other.
+// When one of two control planes that share their state is killed, the proxies connect to the other one and
+// still receive changes.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)

@@ -29,14 +29,14 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A stagedPod is an injected pod without an init container, run by the rules of the kubelet.
+// A stagedPod is an injected pod without an init container. Package localpod runs it as a kubelet would.
 type stagedPod struct {
 	t    *testing.T
 	name string
 	pod  *localpod.Pod
 
 	mu      sync.Mutex
-	lines   []string // "container | line"
+	lines   []string // output of the containers: "CONTAINER | LINE"
 	entries []localpod.Entry
 }
 
@@ -90,8 +90,8 @@ func stagedNode(t *testing.T) (*localpod.Node, localpod.Options) {
 
 const proxyImage = "outrider.dev/outrider-proxy:dev"
 
-// The app runs as another user. It reports that its command runs, and that a connection to an
-// unassigned address is accepted.
+// The app runs as another user than the proxy. It prints a line when its command runs, and another when it has
+// connected to an unassigned address, which succeeds only if the connection is captured.
 const stagedManifest = `
 metadata: {name: %s, namespace: shop, annotations: {outrider.dev/init: none}}
 spec:
@@ -169,7 +169,7 @@ func (s *stagedPod) line(want string) {
 	s.until("line "+want, func() bool { return slices.Contains(s.lines, want) })
 }
 
-// count returns how many events of this kind a container had.
+// count returns the number of events of this kind of a container. The caller must hold s.mu.
 func (s *stagedPod) count(container string, what startup.What) (n int) {
 	for _, e := range s.entries {
 		if e.Kind == localpod.Happened && e.Container == container && e.What == string(what) {
@@ -179,7 +179,7 @@ func (s *stagedPod) count(container string, what startup.What) (n int) {
 	return n
 }
 
-// process returns the process ID of the pod's process that runs this command.
+// process waits until a process of the pod runs this command, and returns its process ID.
 func (s *stagedPod) process(command string) (pid int) {
 	s.t.Helper()
 	process.Eventually(s.t, "a process "+command, func() bool {
@@ -208,9 +208,9 @@ func inProc(t *testing.T, pid int, name string) string {
 
 const stagedAgent, stagedGate = "outrider-agent proxy sidecar", "/outrider/bin/outrider-agent gate --name app"
 
-// Without an init container, the rules are in place, the app runs behind the copied gate once the
-// proxy is ready, and the proxy's first process has no privileges left. The same holds after the
-// container is restarted, during which the app keeps running.
+// In a pod without an init container, the root stage of the proxy container writes the capture rules and copies the
+// gate, and then drops its privileges. The app starts behind the gate once the proxy is ready. The same is true
+// after a restart of the proxy container, and the app keeps running meanwhile.
 func TestNoInitContainer(t *testing.T) {
 	node, o := stagedNode(t)
 	s := runStaged(t, node, o, func(*corev1.Pod) {})
@@ -282,8 +282,8 @@ func (s *stagedPod) captures(pid int) {
 	}
 }
 
-// record returns the record that the root stage of a process's container wrote, and checks that
-// only root can change it or the copy beside it.
+// record returns the record that the root stage wrote in the container of a process. It checks that only
+// root can change the record and the copied program in the same directory.
 func (s *stagedPod) record(pid int) string {
 	s.t.Helper()
 	dir := fmt.Sprintf("/proc/%d/root%s", pid, podspec.BinDir)
@@ -299,8 +299,9 @@ func (s *stagedPod) record(pid int) string {
 	return inProc(s.t, pid, "root"+podspec.BinDir+"/captured.json")
 }
 
-// If the root stage fails, its hook fails too, and the kubelet starts the app nevertheless. The app
-// then waits at its gate, or, if the gate was not copied, has no program to run.
+// If the root stage fails, the postStart hook of its container fails too, and the kubelet starts the app
+// nevertheless. The app's command does not run: it waits at its gate, or the container cannot start because the
+// gate was not copied.
 func TestNoInitContainerFailsClosed(t *testing.T) {
 	node, o := stagedNode(t)
 	tests := map[string]struct {
@@ -330,7 +331,7 @@ func TestNoInitContainerFailsClosed(t *testing.T) {
 			s := runStaged(t, node, o, tt.change)
 			tt.until(s)
 			s.until("the proxy ends", func() bool { return s.count("outrider-proxy", startup.HasFailed) > 0 })
-			// A failed container is restarted after 10 s.
+			// The kubelet restarts a failed container after 10 s.
 			s.until("and is started again", func() bool { return s.count("outrider-proxy", startup.IsStarted) > 1 })
 			s.mu.Lock()
 			defer s.mu.Unlock()

@@ -17,9 +17,9 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A node has 128 inotify instances per user, and all proxies of a node run as one user. So a pod
-// must work without any: here another process has taken them all. On a real node each Envoy took
-// two, and the Envoy of the 32nd pod could not start ("unable to initialize inotify").
+// A pod works without any inotify instance. A node has 128 of them per user, and all proxies of a node run as one
+// user. On a real node each Envoy took two, and the Envoy of the 32nd pod could not start ("unable to initialize
+// inotify"). In this test another process has taken them all.
 func TestNoInotifyInstanceIsLeft(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -37,7 +37,7 @@ func TestNoInotifyInstanceIsLeft(t *testing.T) {
 		first := ""
 		process.Eventually(t, a.Pod.Name+"'s Envoy has a later certificate", func() bool {
 			now := shownSerial(a)
-			first = cmp.Or(first, now) // Envoy may not answer at first
+			first = cmp.Or(first, now) // empty as long as Envoy has not answered
 			return now != "" && now != first
 		}, a, w.Plane())
 	}
@@ -45,7 +45,8 @@ func TestNoInotifyInstanceIsLeft(t *testing.T) {
 		t.Errorf("with later certificates: %v", err)
 	}
 	for _, a := range []*harness.Agent{client, server} {
-		// One stream for each secret: all parts of outriderd's configuration refer to the same source.
+		// There is one stream for each secret: all parts of outriderd's configuration refer to a secret by the
+		// same source, so Envoy subscribes once.
 		process.Eventually(t, "two streams for secrets of "+a.Pod.Name, func() bool {
 			return strings.Contains(a.Get(15000, "/clusters").Body, "/sds.sock::rq_active::2\n")
 		}, a)
@@ -57,7 +58,7 @@ func TestNoInotifyInstanceIsLeft(t *testing.T) {
 	}
 }
 
-// A pod takes one inotify instance if some are free: the agent's, for its token and roots.
+// Envoy uses no inotify instance. The agent uses one for its token and roots, if one is free.
 func TestEnvoyHasNoInotifyInstance(t *testing.T) {
 	a := lone(t)
 	if n := inotifyOf(t, a.Envoy()); n != 0 {
@@ -69,7 +70,7 @@ func TestEnvoyHasNoInotifyInstance(t *testing.T) {
 // takeInotify takes all inotify instances of a user until the test ends, and returns their number.
 func takeInotify(t *testing.T, user uint32) (n int) {
 	t.Helper()
-	// Only this thread changes its user, by the raw system call.
+	// The raw system call changes the user of this thread only.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	become := func(user uintptr) {
@@ -113,7 +114,7 @@ var serialLine = regexp.MustCompile(`"serial_number": "([0-9a-f]+)"`)
 
 // shownSerial returns the serial number of Envoy's certificate from its admin interface.
 func shownSerial(a *harness.Agent) string {
-	// The first serial numbers belong to the trusted roots; the certificate's own follows under cert_chain.
+	// The first serial numbers are those of the trusted roots. The certificate's serial number follows under cert_chain.
 	_, chain, _ := strings.Cut(a.Get(15000, "/certs").Body, `"cert_chain"`)
 	if found := serialLine.FindStringSubmatch(chain); found != nil {
 		return found[1]

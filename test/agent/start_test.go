@@ -15,7 +15,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// The readiness port names what is missing during the start, and the agent becomes ready once it is available.
+// During the start, the readiness port names the missing requirement. Once it is met, the agent becomes ready.
 func TestStartSaysWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -103,7 +103,7 @@ func TestStartSaysWhatIsMissing(t *testing.T) {
 		t.Logf("ready %s after the control plane", time.Since(up).Round(time.Millisecond))
 	})
 
-	// The agent has its certificate; only Envoy still connects to the control plane.
+	// The agent has its certificate already, so only Envoy must connect to the control plane.
 	w.Run("no control plane, at a restart of the agent", func(t *testing.T) {
 		w.Plane().Kill()
 		a := p.Agent()
@@ -116,8 +116,8 @@ func TestStartSaysWhatIsMissing(t *testing.T) {
 	})
 }
 
-// On an error that cannot go away by itself the agent exits with a non-zero status and writes the
-// reason where the kubelet reads it.
+// On an error that cannot go away by itself, the agent exits with a non-zero status, and writes the reason to the
+// termination message file, which the kubelet reads.
 func TestStartThatCannotWork(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)

@@ -19,10 +19,10 @@ import (
 	"outrider.dev/test/process"
 )
 
-// draining is the agent's log entry when it begins to drain.
+// draining is a part of the log line that the agent writes when it begins to drain.
 const draining = `"state":"draining"`
 
-// stopped ends an agent with SIGTERM and returns how long that took, and the exit status.
+// stopped stops an agent by SIGTERM. It returns the time until the agent's exit, and the exit status.
 func stopped(a *harness.Agent) (time.Duration, int) {
 	begin := time.Now()
 	a.Signal(syscall.SIGTERM)
@@ -30,15 +30,15 @@ func stopped(a *harness.Agent) (time.Duration, int) {
 	return time.Since(begin), status
 }
 
-// why returns why draining ended, from the agent's log.
+// why returns the reason for the end of the drain, from the agent's log.
 func why(a *harness.Agent) string {
 	_, rest, _ := strings.Cut(a.Log(), `"msg":"drained","reason":"`)
 	reason, _, _ := strings.Cut(rest, `"`)
 	return reason
 }
 
-// An application without connections when the pod is stopped makes its first call a second later,
-// and is served.
+// The call of an application that makes it a second after the pod is stopped, and has no connection before, is
+// served.
 func TestStopServesALateCall(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -65,7 +65,7 @@ func TestStopServesALateCall(t *testing.T) {
 	}
 }
 
-// If the agent is stopped before it is ready and no client waits, it exits without draining.
+// An agent that is stopped before it is ready exits without a drain if no client waits.
 func TestStopBeforeReady(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -78,7 +78,7 @@ func TestStopBeforeReady(t *testing.T) {
 		a.Unready("certificate-missing", "is not reached")
 		envoy := a.Envoy()
 		noSockets(t, p)
-		// The agent has just proved capture; the connection that it made for that is no client.
+		// The agent has just proved capture. The connection that it has opened for the proof does not count as a client.
 		a.Logs(`"msg":"condition holds","condition":"capture"`)
 		took, status := stopped(a)
 		process.AwaitEnd(t, envoy)
@@ -93,7 +93,7 @@ func TestStopBeforeReady(t *testing.T) {
 		a := p.Agent()
 		gate := p.Gate("--after", "outrider-proxy is healthy", "--", "sleep", "60")
 		process.Eventually(t, "the gate waits", func() bool { return strings.Contains(p.State("app"), `"phase":"waiting"`) }, gate)
-		l := harness.Listen(w, p.Namespace, harness.AppUser, "0.0.0.0:8080") // of a container that is not the application
+		l := harness.Listen(w, p.Namespace, harness.AppUser, "0.0.0.0:8080") // belongs to a container that is not the application
 		defer l.Close()
 		a.Unready("certificate-missing", "is not reached")
 		took, status := stopped(a)
@@ -105,8 +105,8 @@ func TestStopBeforeReady(t *testing.T) {
 	})
 }
 
-// noSockets waits until no other user has a socket in a pod, which means that the client has closed
-// its connection.
+// noSockets waits until only the proxy's user has sockets in a pod, that is, until the client has closed its
+// connection.
 func noSockets(t *testing.T, p *harness.Pod) {
 	t.Helper()
 	process.Eventually(t, "no other user has a socket", func() bool {
@@ -116,9 +116,8 @@ func noSockets(t *testing.T, p *harness.Pod) {
 	})
 }
 
-// Connections that wait for a proxy that was never ready are not cut when it is stopped: they are
-// served if the proxy becomes ready after all, and they keep it running as long as other
-// connections would.
+// A connection may wait for a proxy that was not ready yet when it was stopped. It is not cut: it is served if the
+// proxy becomes ready after all, and it keeps the proxy running as any other connection does.
 func TestStopBeforeReadyWithAHeldConnection(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -162,7 +161,7 @@ func TestStopBeforeReadyWithAHeldConnection(t *testing.T) {
 	})
 
 	w.Run("it does not", func(t *testing.T) {
-		// Remove the certificate; with it the agent would use its stored configuration.
+		// Remove the certificate, because an agent that has one uses its stored configuration.
 		if err := os.RemoveAll(filepath.Join(c.Dir, "work", "certs")); err != nil {
 			t.Fatal(err)
 		}
@@ -186,8 +185,8 @@ func TestStopBeforeReadyWithAHeldConnection(t *testing.T) {
 	})
 }
 
-// An application with open sockets keeps its proxy until the grace period ends. Connections from
-// outside are refused after the drain time, and the status port always answers.
+// The proxy of an application with open sockets runs until the grace period ends. After the drain time it refuses
+// connections from outside. The status port answers all the time.
 func TestStopWithOpenSockets(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -197,19 +196,19 @@ func TestStopWithOpenSockets(t *testing.T) {
 	})
 	c, s := client.Pod, server.Pod
 	answered := make(chan time.Time, 1)
-	go func() { // records until when the status port answers
+	go func() { // records the time of the status port's last answer
 		for server.Get(15020, "/healthz/ready").Err == nil {
 			time.Sleep(10 * time.Millisecond)
 		}
 		answered <- time.Now()
 	}()
-	// Calls from outside the mesh, on a new connection each.
+	// Make calls from outside the mesh, each on a new connection.
 	outsider := w.Machine("outsider")
 	request := fresh(outsider, "http://"+s.Address.String()+"/", "server HTTP/1.1")
 	if err := request(); err != nil {
 		t.Fatal(err)
 	}
-	// At the end of the drain no connection that has arrived is reset.
+	// At the end of the drain no connection is reset that was established before.
 	dialing := harness.NewLoad(8, 0, func() error {
 		if err := request(); !errors.Is(err, syscall.ECONNREFUSED) {
 			return err
@@ -255,7 +254,7 @@ func TestStopWithOpenSockets(t *testing.T) {
 	}
 }
 
-// Proof that the applications have exited lets the proxy exit.
+// The proxy exits when it has proof that the applications have exited.
 func TestStopByProof(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -307,8 +306,8 @@ func TestStopByProof(t *testing.T) {
 	})
 }
 
-// Callers of a stopped pod are refused at once; parked, they would wait for a proxy that never
-// starts. Callers of a running application are parked, since only its proxy is restarted.
+// Callers of a stopped pod are refused at once: if they were parked, they would wait for a proxy that never starts.
+// Callers of a running application are parked, because only its proxy is restarted.
 func TestStopRefusesCallers(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -357,7 +356,7 @@ func TestStopRefusesCallers(t *testing.T) {
 	}
 }
 
-// With Istio's setting, the proxy exits when no connection is left.
+// With Istio's setting EXIT_ON_ZERO_ACTIVE_CONNECTIONS, the proxy exits when no connection is left.
 func TestStopOnZeroConnections(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -365,7 +364,7 @@ func TestStopOnZeroConnections(t *testing.T) {
 		c.Env = []string{"EXIT_ON_ZERO_ACTIVE_CONNECTIONS=true", "MINIMUM_DRAIN_DURATION=1s"}
 	})
 	c := client.Pod
-	l := harness.Listen(w, c.Namespace, harness.AppUser, "0.0.0.0:8080") // a listener, which does not count as a connection
+	l := harness.Listen(w, c.Namespace, harness.AppUser, "0.0.0.0:8080") // a listener does not count as a connection
 	defer l.Close()
 	conn, err := harness.Dialer(c.Namespace, harness.AppUser)(t.Context(), "tcp", vip+":90")
 	if err != nil {
@@ -415,7 +414,7 @@ func TestOrders(t *testing.T) {
 	if got := c.Get("http://" + s.Address.String() + "/"); got.Status != 200 || got.Close {
 		t.Errorf("before the stop: %d, Connection: close: %t", got.Status, got.Close)
 	}
-	// The preStop hook, which the kubelet calls when it stops the pod.
+	// Call the preStop hook, as the kubelet does when it stops the pod.
 	hook := ":15020" + contract.StopPath
 	if got := c.Get("http://" + s.Address.String() + hook + "/wrong"); got.Status != 403 {
 		t.Errorf("the hook with a wrong key: %d %q; want 403", got.Status, got.Body)

@@ -12,10 +12,9 @@ import (
 	"outrider.dev/test/process"
 )
 
-// inContainer runs a command as the app's user, with the directories of the pod mounted where its
-// containers see them. The shell is the first process of its PID namespace, so that all its
-// processes end with it: a parent-death signal would not do, since the kernel clears it when a
-// process changes its user.
+// inContainer is a script that runs a command as the app's user, with the directories of the pod mounted at their
+// paths in a container. The shell is the first process of a PID namespace, so that all its processes end with it.
+// A parent-death signal cannot be used, because the kernel clears it when a process changes its user.
 const inContainer = `set -e
 root=$1 states=$2 own=$3 user=$4; shift 4
 mount -t tmpfs none "$root"
@@ -31,7 +30,7 @@ touch "$root/run/outrider-agent"
 mount --bind "$AGENT" "$root/run/outrider-agent"
 chroot --userspec="$user" "$root" env PATH=/run "$@" & wait $!`
 
-// Each example of "wait --help" for the agent's socket works unchanged.
+// Each example for the agent's socket in the output of "wait --help" works unchanged.
 func TestTheExamplesOfWait(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -51,7 +50,7 @@ func TestTheExamplesOfWait(t *testing.T) {
 	}
 	p := w.Pod("waiters")
 	p.Env = []string{`ISTIO_KUBE_APP_PROBERS={"/app-health/app/startupz": {"tcpSocket": {"port": 8080}}}`}
-	users := []int{harness.ProxyUser, harness.AppUser} // the proxy's own container, and an application's
+	users := []int{harness.ProxyUser, harness.AppUser} // the users of the proxy's container and of an application's
 	var waiters []*process.Process
 	for i, example := range examples {
 		root := filepath.Join(w.Dir, fmt.Sprintf("root-%d", i))

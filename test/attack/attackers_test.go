@@ -33,8 +33,8 @@ import (
 // unlimited removes outriderd's memory limit from this process, which inherited it.
 func unlimited() { debug.SetMemoryLimit(math.MaxInt64) }
 
-// repeat runs act in a loop in each worker until ctx ends, and reports how often it ran and why the
-// last call failed.
+// repeat calls act in a loop in each worker until ctx ends. The result did contains the number of calls, the number
+// of failed calls, and the error of the last of these.
 func repeat(ctx context.Context, workers int, act func(ctx context.Context, worker int) error) (did string, err error) {
 	var made, failed atomic.Int64
 	var last atomic.Value
@@ -50,7 +50,7 @@ func repeat(ctx context.Context, workers int, act func(ctx context.Context, work
 				if err != nil {
 					failed.Add(1)
 					last.Store(err.Error())
-					pause(ctx, 10*time.Millisecond) // a client that retries at once after a refusal would only measure itself
+					pause(ctx, 10*time.Millisecond) // without a pause, refused calls would use up the attacker's processor time
 				}
 			}
 		})
@@ -71,7 +71,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// n returns the number for the short or the full form.
+// n returns short in the short form of the suite, and inFull in the long form.
 func (v victim) n(short, inFull int) int {
 	if v.Long {
 		return inFull
@@ -94,10 +94,11 @@ func (v victim) tls() (*tls.Config, error) {
 	return &tls.Config{RootCAs: pool, ServerName: harness.PlaneName}, nil
 }
 
-// holder returns the TLS configuration of a client with a workload's certificate.
+// holder returns the TLS configuration of a client that has the certificate of a workload, valid for a day.
 func (v victim) holder(account string) (*tls.Config, error) { return v.holderFor(account, 0) }
 
-// holderFor does the same as holder for a certificate with this lifetime; 0 means a day.
+// holderFor returns the TLS configuration of a client that has the certificate of a workload, with this lifetime; 0
+// means a day.
 func (v victim) holderFor(account string, life time.Duration) (*tls.Config, error) {
 	config, err := v.tls()
 	if err != nil {
@@ -129,14 +130,14 @@ func (v victim) token(account string) (string, error) {
 	return tokens.Issue(ca.Claim{Namespace: v.Namespace, ServiceAccount: account}, time.Now())
 }
 
-// grpc opens a new connection to the port for configuration and certificates.
+// grpc opens a new connection to outriderd's port for configuration and certificates.
 func (v victim) grpc(config *tls.Config, more ...grpc.DialOption) (*grpc.ClientConn, error) {
 	return grpc.NewClient("passthrough:///"+v.at(contract.SecureDiscoveryPort), append(more,
 		grpc.WithTransportCredentials(credentials.NewTLS(config)),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))...)
 }
 
-// web returns a client of the webhook without a certificate.
+// web returns an HTTP client for the webhook, which has no client certificate.
 func (v victim) web() (*http.Client, error) {
 	config, err := v.tls()
 	if err != nil {

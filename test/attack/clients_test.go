@@ -31,8 +31,8 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// A client is an ordinary client. Each request uses a new connection: an open one would not show
-// whether new ones are accepted.
+// A client is an ordinary client. Each request uses a new connection, because a request on an open connection
+// would not show whether new connections are accepted.
 type client struct {
 	name string
 	pace time.Duration // time between two requests
@@ -57,7 +57,7 @@ func (w *world) dialGRPC() grpc.DialOption {
 	return grpc.WithContextDialer(func(ctx context.Context, to string) (net.Conn, error) { return w.dial(ctx, "tcp", to) })
 }
 
-// review is the API server, which sends reviews of an ordinary pod.
+// review returns a client that acts as the API server: it sends reviews of an ordinary pod.
 func review(w *world) client {
 	v := w.victim()
 	body := reviewOf(`{"metadata":{"name":"app","labels":{"app":"app"}},"spec":{"containers":[{"name":"app","image":"app:1","command":["/app"]}]}}`)
@@ -79,7 +79,7 @@ func reviewOf(pod string) []byte {
 		harness.Namespace, pod)
 }
 
-// review posts a review. An answer without a patch is an error.
+// review posts a review. It fails if the answer contains no patch.
 func (v victim) review(ctx context.Context, c *http.Client, body []byte) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://"+v.at(contract.WebhookPort)+webhook.Path, bytes.NewReader(body))
 	if err != nil {
@@ -101,7 +101,7 @@ func (v victim) review(ctx context.Context, c *http.Client, body []byte) error {
 	return nil
 }
 
-// certificate is the agent of a new pod, which requests a certificate with its token.
+// certificate returns a client that acts as the agent of a new pod: it requests a certificate with its token.
 func certificate(w *world) client {
 	v := w.victim()
 	token, err := v.token("ordinary")
@@ -112,7 +112,7 @@ func certificate(w *world) client {
 	if err != nil {
 		w.T.Fatal(err)
 	}
-	// The rate limit of an address is 20 requests a second.
+	// The pace respects the rate limit of 20 requests per second for each address.
 	return client{"certificate", 50 * time.Millisecond, func(ctx context.Context) error {
 		config, err := v.tls()
 		if err != nil {
@@ -127,7 +127,7 @@ func certificate(w *world) client {
 	}}
 }
 
-// csr makes a request for a workload's certificate.
+// csr returns a request for the certificate of a workload with a new key.
 func csr(namespace, account string) (wire.CertificateRequest, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -138,7 +138,7 @@ func csr(namespace, account string) (wire.CertificateRequest, error) {
 	return wire.CertificateRequest{CSR: string(pem.EncodeToMemory(&pem.Block{Type: wire.RequestBlock, Bytes: der}))}, err
 }
 
-// certificate calls CreateCertificate.
+// certificate sends a request for a certificate, with a token unless it is empty.
 func (v victim) certificate(ctx context.Context, connection *grpc.ClientConn, request wire.CertificateRequest, token string) error {
 	if token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
@@ -155,8 +155,8 @@ func (v victim) certificate(ctx context.Context, connection *grpc.ClientConn, re
 	return err
 }
 
-// stream is a new proxy: it opens a delta stream until it has its clusters, listeners, and the
-// endpoints of a service that it uses.
+// stream returns a client that acts as a new proxy: it opens a delta stream, and closes it when it has its
+// clusters, its listeners, and the endpoints of a service that it uses.
 func stream(w *world) client {
 	v := w.victim()
 	config, err := v.holder("ordinary")
@@ -177,7 +177,7 @@ func stream(w *world) client {
 	}}
 }
 
-// scrape is Prometheus, which reads the metrics.
+// scrape returns a client that acts as Prometheus: it reads the metrics of outriderd.
 func scrape(w *world) client {
 	return client{"scrape", 20 * time.Millisecond, func(ctx context.Context) error {
 		transport := &http.Transport{DialContext: w.dial}
@@ -190,7 +190,7 @@ func scrape(w *world) client {
 	}}
 }
 
-// probe is the kubelet, which probes from the node.
+// probe returns a client that acts as the kubelet: it probes the pod's readiness port from the node.
 func probe(w *world) client {
 	url := "http://" + net.JoinHostPort(w.victim().Pod, strconv.Itoa(contract.ReadinessPort)) + "/healthz/ready"
 	return client{"probe", 20 * time.Millisecond, func(ctx context.Context) error {
@@ -225,10 +225,11 @@ func node(account, address, namespace string, more map[string]any) (*core.Node, 
 	return &core.Node{Id: fmt.Sprintf("sidecar~%s~%s.%s~%[3]s.svc.cluster.local", address, account, namespace), Metadata: m}, err
 }
 
-// used names a service of the mesh as a proxy subscribes to it.
+// used and usedEndpoints are the names of the cluster and the endpoints to which a proxy that uses a service
+// subscribes.
 const used, usedEndpoints = "http|10.100.0.1:80", "outbound|80||filler-0." + harness.Namespace + ".svc.cluster.local"
 
-// firstConfiguration returns when a new proxy has received what it subscribed to.
+// firstConfiguration subscribes as a new proxy does, and returns nil when it has received all resources.
 func firstConfiguration(ctx context.Context, connection *grpc.ClientConn, node *core.Node) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -243,7 +244,7 @@ func firstConfiguration(ctx context.Context, connection *grpc.ClientConn, node *
 		{TypeUrl: xds.EndpointType, ResourceNamesSubscribe: []string{usedEndpoints}},
 	} {
 		if err := s.Send(r); err != nil {
-			_, err := s.Recv() // returns the reason
+			_, err := s.Recv() // returns the reason for the failed Send
 			return err
 		}
 	}

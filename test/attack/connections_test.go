@@ -17,8 +17,8 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Attacks with connections to the port for configuration and certificates: before the caller is
-// authenticated, and by one workload.
+// connections are attacks with connections to the port for configuration and certificates, by callers that are
+// not authenticated, and by one workload.
 var connections = []attacked{
 	{
 		name: "connections: thousands that send nothing", ordinary: stream,
@@ -86,7 +86,7 @@ func untilClosed(ctx context.Context, c net.Conn) error {
 	return err
 }
 
-// openMany keeps many connections open that send only what HTTP/2 requires.
+// openMany keeps n connections open, on which it sends only the frames that HTTP/2 requires.
 func openMany(ctx context.Context, v victim, n int, config func() (*tls.Config, error)) (string, error) {
 	with, err := config()
 	if err != nil {
@@ -101,7 +101,7 @@ func openMany(ctx context.Context, v victim, n int, config func() (*tls.Config, 
 	})
 }
 
-// http2 connects and sends the HTTP/2 preface, up to the client's first frame.
+// http2 connects and sends the HTTP/2 preface, which includes the client's first frame.
 func (v victim) http2(ctx context.Context, config *tls.Config) (net.Conn, *http2.Framer, error) {
 	config = config.Clone()
 	config.NextProtos = []string{"h2"}
@@ -145,7 +145,7 @@ func silentStreams(ctx context.Context, v victim, config func() (*tls.Config, er
 	})
 }
 
-// headers returns the encoded headers that open a configuration stream, with some more bytes if wanted.
+// headers returns the encoded headers that open a configuration stream, and a header with this many more bytes.
 func headers(more int) []byte {
 	var out bytes.Buffer
 	e := hpack.NewEncoder(&out)
@@ -159,7 +159,7 @@ func headers(more int) []byte {
 	return append(out.Bytes(), make([]byte, more)...)
 }
 
-// floodFrames writes frames as fast as the server reads them, over connections of a workload.
+// floodFrames writes frames as fast as the server reads them, over connections that have a workload's certificate.
 func floodFrames(ctx context.Context, v victim, frames func(f *http2.Framer, id uint32) error) (string, error) {
 	config, err := v.holder("hostile")
 	if err != nil {
@@ -179,7 +179,7 @@ func floodFrames(ctx context.Context, v victim, frames func(f *http2.Framer, id 
 	})
 }
 
-// Attacks on the status ports of a pod's agent by any client that can reach the pod.
+// statusPorts are attacks on the status ports of a pod's agent, by a client that can reach the pod.
 var statusPorts = []attacked{
 	{
 		name:     "status ports: 2000 connections that send nothing",

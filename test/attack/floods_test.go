@@ -20,9 +20,9 @@ import (
 	"outrider.dev/internal/core/controlplane/webhook"
 )
 
-// Attacks that cost the server more than the client: unfinished handshakes, and many small frames
-// and requests whose answers the attacker does not wait for. The callers are unauthenticated unless
-// a case says otherwise.
+// floods are attacks that cost the server more than the client: unfinished handshakes, and many small frames
+// and requests whose answers the attacker does not read. The callers are unauthenticated unless the name of the
+// case says otherwise.
 var floods = []attacked{
 	begunHandshakes("floods: handshakes begun, from one address", stream, contract.SecureDiscoveryPort, 1),
 	begunHandshakes("floods: handshakes begun, from 2,000 addresses", stream, contract.SecureDiscoveryPort, 2000),
@@ -130,21 +130,21 @@ func discard(answer *http.Response, err error) error {
 	return nil
 }
 
-// from connects from one of this many addresses, taking the next one each time.
+// from connects to a port of the victim. It uses this many source addresses in turn.
 func (v victim) from(ctx context.Context, addresses, port int) (net.Conn, error) {
 	n := connected.Add(1) % int64(addresses)
 	local := netip.AddrFrom4([4]byte{10, 250, byte(n >> 8), byte(n)})
 	c, err := (&net.Dialer{LocalAddr: &net.TCPAddr{IP: local.AsSlice()}}).DialContext(ctx, "tcp", v.at(port))
 	if err == nil {
-		c.(*net.TCPConn).SetLinger(0) // close with a reset, which leaves no port in TIME_WAIT
+		c.(*net.TCPConn).SetLinger(0) // close with a reset, so that no port stays in TIME_WAIT
 	}
 	return c, err
 }
 
 var connected atomic.Int64
 
-// begunHandshakes repeats one recorded ClientHello, which the server answers each time with a new
-// key and a signature.
+// begunHandshakes makes a case in which the attacker sends the same ClientHello on every connection. The server
+// must make a key and a signature for each, the attacker nothing.
 func begunHandshakes(name string, ordinary func(*world) client, port, addresses int) attacked {
 	return attacked{name: name, ordinary: ordinary, attack: func(ctx context.Context, v victim) (string, error) {
 		hello, err := v.hello()
@@ -171,7 +171,7 @@ func begunHandshakes(name string, ordinary func(*world) client, port, addresses 
 	}}
 }
 
-// hello returns a ClientHello.
+// hello returns a recorded ClientHello.
 func (v victim) hello() ([]byte, error) {
 	config, err := v.tls()
 	if err != nil {
@@ -185,12 +185,12 @@ func (v victim) hello() ([]byte, error) {
 	return hello[:n], err
 }
 
-// addressesKeep is the bound for 10,000 addresses with rate-limit entries, and as many goroutines: the
-// runtime retains half a KiB for each goroutine that has ended.
+// addressesKeep is the bound for the memory that stays after an attack from 10,000 addresses: rate-limit entries
+// for the addresses, and half a KiB that the Go runtime retains for each of 10,000 goroutines that have ended.
 const addressesKeep = 16 << 20
 
-// fromManyAddresses connects from as many addresses as there may be unfinished handshakes. Each sends the
-// same bytes, and then either stays until the server closes the connection or closes it at once.
+// fromManyAddresses connects from 10,000 addresses, which is the limit of unfinished handshakes. Each connection
+// sends the same message. If stay is set, it then stays open until the server closes it, otherwise it closes at once.
 func (v victim) fromManyAddresses(ctx context.Context, message []byte, stay bool) (string, error) {
 	return repeat(ctx, v.n(1000, 10_000), func(ctx context.Context, _ int) error {
 		c, err := v.from(ctx, 10_000, contract.SecureDiscoveryPort)
@@ -205,7 +205,7 @@ func (v victim) fromManyAddresses(ctx context.Context, message []byte, stay bool
 	})
 }
 
-// abandonedHandshakes starts handshakes and does not continue them.
+// abandonedHandshakes makes a case in which the attacker starts handshakes and does not continue them.
 func abandonedHandshakes(name string, stay bool) attacked {
 	return attacked{name: name, ordinary: stream, keeps: addressesKeep, attack: func(ctx context.Context, v victim) (string, error) {
 		hello, err := v.hello()
@@ -216,7 +216,7 @@ func abandonedHandshakes(name string, stay bool) attacked {
 	}}
 }
 
-// byTLS wraps an attack over TLS without a certificate.
+// byTLS returns an attack for a function that takes a TLS configuration, which has no client certificate.
 func byTLS(attack func(context.Context, victim, *tls.Config) (string, error)) func(context.Context, victim) (string, error) {
 	return func(ctx context.Context, v victim) (string, error) {
 		config, err := v.tls()
@@ -227,7 +227,8 @@ func byTLS(attack func(context.Context, victim, *tls.Config) (string, error)) fu
 	}
 }
 
-// frames writes the HTTP/2 frames that need no stream, and reads no acknowledgements.
+// frames makes a case in which the attacker sends HTTP/2 frames that need no stream, and does not read the
+// acknowledgements.
 func frames(name string, addresses int, config func(victim) (*tls.Config, error)) attacked {
 	return attacked{name: name, ordinary: stream, attack: func(ctx context.Context, v victim) (string, error) {
 		with, err := config(v)
@@ -255,9 +256,8 @@ func openedAndReset() []byte {
 	return b.Bytes()
 }
 
-// pour writes the same bytes repeatedly over some connections, and reads until the peer stops.
-// Without a TLS configuration it writes plain bytes; with one, it first sends the HTTP/2 preface if
-// the server negotiates HTTP/2.
+// pour repeatedly writes text over a number of connections, and reads until the server closes them. With a TLS
+// configuration it connects by TLS, and first sends the HTTP/2 preface if the server negotiates HTTP/2.
 func (v victim) pour(ctx context.Context, connections int, config *tls.Config, addresses, port int, text []byte) (string, error) {
 	if config != nil {
 		config = config.Clone()

@@ -27,8 +27,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// Attacks on the limits of an identity: by the holder of a certificate whose workload has left the
-// mesh, and by a pod that was never in it.
+// identities are attacks that try to use an identity longer or further than allowed: by the holder of a certificate
+// whose workload has left the mesh, and by a pod that was never in the mesh.
 var identities = []attacked{
 	{
 		name:     "identities: a certificate that renews itself for ever",
@@ -87,9 +87,9 @@ var identities = []attacked{
 				if err != nil {
 					return err
 				}
-				// The stream may outlast the attack: the server has to end it. The certificate's
-				// expiry is rounded to a whole second, so that its lifetime is at most life. The
-				// extra time is for a busy machine.
+				// The stream may outlive ctx, because the server must end it when the certificate
+				// expires. The expiry is rounded down to a whole second, so it is at most life from
+				// now. The additional time is for a busy machine.
 				late, cancel := context.WithTimeout(context.WithoutCancel(ctx), life+process.Patience/2)
 				defer cancel()
 				s, err := discovery.NewAggregatedDiscoveryServiceClient(connection).DeltaAggregatedResources(late)
@@ -101,7 +101,7 @@ var identities = []attacked{
 				}
 				for {
 					if _, err := s.Recv(); err != nil {
-						// The server knows the request's deadline too, and may end the stream for it first.
+						// The deadline has passed: either here or at the server, which knows it too.
 						if status.Code(err) == codes.DeadlineExceeded {
 							outlived.Add(1)
 						}
@@ -160,7 +160,7 @@ var identities = []attacked{
 	},
 }
 
-// Attacks on the certificate service by any client that can reach the port, without an identity.
+// certificates are attacks on the certificate service, by a client without an identity that can reach the port.
 var certificates = []attacked{
 	{
 		name:     "certificates: 60 requests of 15 MB, unauthenticated",

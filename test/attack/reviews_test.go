@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Attacks with reviews of pods, by any client that can reach the webhook's port.
+// reviews are attacks with reviews of pods, by a client that can reach the webhook's port.
 var reviews = []attacked{
 	{
 		name:     "reviews: 100 containers, a complete graph",
@@ -39,8 +39,8 @@ var reviews = []attacked{
 	},
 }
 
-// unfolding returns YAML texts below the 256 KiB limit for a pod's annotations: many aliases of a
-// long text, aliases of aliases, many keys, and a deep list.
+// unfolding returns YAML texts that expand when they are parsed: many aliases of a long text, aliases of aliases,
+// many keys, and a deep list. Each is below the 256 KiB limit for a pod's annotations.
 func unfolding() []string {
 	layers := "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
 	for i := 1; i < 12; i++ {
@@ -56,7 +56,7 @@ func unfolding() []string {
 	}
 }
 
-// complete returns a pod with n containers in which each depends on all before it.
+// complete returns a pod with n containers. Each depends on all containers before it.
 func complete(n int) string {
 	var containers, edges []string
 	for i := range n {

@@ -16,12 +16,12 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A world is a mesh with one outriderd, and perhaps a pod with an agent. One of the two is the
-// subject of the attack and has a memory limit.
+// A world is a mesh with one outriderd and, if the case needs it, a pod with an agent. The subject of the attack is
+// the agent if there is one, otherwise outriderd. It has a memory limit.
 type world struct {
 	*harness.World
 	subject          *process.Process
-	pod              *harness.Pod // whose agent is the subject; nil if outriderd is
+	pod              *harness.Pod // pod of the agent that is the subject; nil if outriderd is the subject
 	attacker, friend *harness.Pod
 	group            string // control group of the subject; empty if the machine provides none
 }
@@ -49,9 +49,9 @@ func newWorld(t *testing.T, a attacked) *world {
 	return w
 }
 
-// limit puts the subject into a control group if the machine has the memory controller; then the
-// kernel kills it above the limit. Otherwise the test compares the peak with the limit. An agent's
-// Envoy is not in the group.
+// limit puts the subject into a control group if the machine has the memory controller. The kernel then kills the
+// subject if it exceeds the limit. Otherwise the test compares its peak with the limit. Envoy is not in the
+// agent's group.
 func (w *world) limit(memory int64) {
 	t := w.T
 	for _, v := range []struct{ root, file string }{
@@ -62,7 +62,7 @@ func (w *world) limit(memory int64) {
 		if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			continue
 		}
-		// A group can be removed only after its processes have ended: cleanups run in reverse order.
+		// A group can be removed only after its processes have ended. Cleanups run in reverse order, so kill the subject here.
 		t.Cleanup(func() {
 			w.subject.Kill()
 			if err := os.Remove(group); err != nil {
@@ -85,15 +85,15 @@ func (w *world) limit(memory int64) {
 type glance struct {
 	resident   int64
 	live       int64 // outriderd's memory after a garbage collection
-	goroutines int64 // of outriderd
-	files      int64 // open files, sockets included
+	goroutines int64 // number of outriderd's goroutines
+	files      int64 // number of open files, including sockets
 }
 
-// look makes outriderd collect its garbage and reads what is left. The profile is part of the
-// product: outriderd serves it on loopback. An agent has none.
+// look returns the subject's resource use. It first makes outriderd collect its garbage, by a request for the heap
+// profile, which outriderd always serves on loopback. An agent serves no profile.
 func (w *world) look() (g glance) {
 	if w.pod == nil {
-		for range 3 { // the second and third run also free objects in pools or with finalizers
+		for range 3 { // the second and third collection also free objects in pools or with finalizers
 			client := harness.NewClient(w.Node, 0)
 			client.Get("http://127.0.0.1:15014/debug/pprof/heap?gc=1")
 			client.Close()
@@ -110,7 +110,7 @@ func (g glance) minus(h glance) glance {
 	return glance{g.resident - h.resident, g.live - h.live, g.goroutines - h.goroutines, g.files - h.files}
 }
 
-// metric reads a gauge from text in Prometheus' format.
+// metric returns the value of a gauge without labels from metrics in the Prometheus text format.
 func metric(text, name string) int64 {
 	_, line, _ := strings.Cut(text, "\n"+name+" ")
 	var value float64
@@ -118,8 +118,8 @@ func metric(text, name string) int64 {
 	return int64(value)
 }
 
-// kept waits until the subject is back to its use before the attack, within bounds, and returns the
-// remaining difference and the resident memory.
+// kept waits until the subject's resource use is back at that before the attack, within the bounds of a. It returns
+// the remaining difference and the resident memory.
 func (w *world) kept(before glance, a attacked) (diff glance, resident int64) {
 	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		now := w.look()
@@ -130,7 +130,7 @@ func (w *world) kept(before glance, a attacked) (diff glance, resident int64) {
 	}
 }
 
-// resident reads a memory line of the subject's /proc/PID/status.
+// resident returns the value of a memory line in the subject's /proc/PID/status, in bytes.
 func (w *world) resident(line string) int64 {
 	raw, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", w.subject.PID()))
 	_, rest, _ := strings.Cut(string(raw), "\n"+line+":")
@@ -139,15 +139,15 @@ func (w *world) resident(line string) int64 {
 	return kibibytes << 10
 }
 
-// resetPeak resets the peak: 5 clears VmHWM (proc(5), clear_refs).
+// resetPeak resets the subject's peak of resident memory: writing 5 resets VmHWM (proc(5), clear_refs).
 func (w *world) resetPeak() {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", w.subject.PID()), []byte("5"), 0); err != nil {
 		w.T.Fatal(err)
 	}
 }
 
-// peak returns the maximum resident memory since resetPeak. After the process has ended only the
-// control group knows it.
+// peak returns the maximum resident memory since resetPeak. After the process has ended it returns the maximum of
+// the control group.
 func (w *world) peak() int64 {
 	if n := w.resident("VmHWM"); n > 0 {
 		return n
@@ -165,10 +165,10 @@ func (w *world) peak() int64 {
 // spent returns the subject's processor time.
 func (w *world) spent() time.Duration { return harness.Spent(w.subject.PID()) }
 
-// measure makes at least n ordinary requests at the client's pace, and continues for at least the length.
+// measure makes ordinary requests at the client's pace, at least n and for at least the given time.
 func (w *world) measure(c client, n int, length time.Duration) (l latencies) {
 	for end := time.Now().Add(length); l.n() < n || time.Now().Before(end); {
-		ctx, cancel := context.WithTimeout(context.Background(), answered) // time limit: a later answer counts as none
+		ctx, cancel := context.WithTimeout(context.Background(), answered) // time limit: a later answer counts as a failure
 		began := time.Now()
 		err := c.once(ctx)
 		cancel()
@@ -184,6 +184,6 @@ func (w *world) measure(c client, n int, length time.Duration) (l latencies) {
 	return l
 }
 
-// answered is the time limit for an ordinary request. Latencies are only printed, since on a busy
-// machine they prove nothing.
+// answered is the time limit for an ordinary request. It is long, because latencies prove nothing on a busy machine
+// and are only printed.
 const answered = process.Patience

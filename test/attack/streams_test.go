@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/core/xds"
 )
 
-// Attacks with configuration streams, by the holder of one workload's certificate.
+// streams are attacks with configuration streams, by the holder of one workload's certificate.
 var streams = []attacked{
 	{
 		name: "streams: 100 names of 1 MB", ordinary: stream,
@@ -90,7 +90,7 @@ var streams = []attacked{
 				if err != nil {
 					return err
 				}
-				_ = s.Send(subscribe(names...)) // the following Recv returns the error
+				_ = s.Send(subscribe(names...)) // the next Recv returns the error
 				_, err = s.Recv()
 				return err
 			})
@@ -141,7 +141,7 @@ func byStreams(workers int, metadata func(worker, n int) map[string]any, request
 					r := request(worker, int(count[worker].Add(1)))
 					r.Node = node
 					if s.Send(r) != nil {
-						return // the stream has ended; Recv returns why
+						return // the stream has ended, and Recv returns the reason
 					}
 				}
 			}()

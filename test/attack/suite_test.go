@@ -25,7 +25,7 @@ var (
 	at       = flag.String("victim", "", "what the attacker knows, as JSON")
 )
 
-// An attacked case is a hostile caller and the ordinary client that is measured meanwhile.
+// An attacked is a case of the suite: an attack, and the ordinary client that is measured meanwhile.
 type attacked struct {
 	name     string
 	ordinary func(*world) client
@@ -35,27 +35,28 @@ type attacked struct {
 	services int
 	// agent makes the agent of a pod the subject, instead of outriderd.
 	agent bool
-	// keeps is how much live memory may remain after the attacker has left; default keptLive.
+	// keeps is the number of bytes of live memory that may remain after the attacker has left; default keptLive.
 	keeps int64
 }
 
-// all returns the cases in the order of the table.
+// all returns all cases.
 func all() []attacked {
 	return slices.Concat(reviews, webhookCases, certificates, connections, streams, statusPorts, identities, floods)
 }
 
-// Bounds for what may remain after an attack: growth of the collector's own structures and of
-// pools, and ordinary connections that are about to close. More than this is a leak.
+// Bounds for the resources that may stay in use after an attack, because the structures of the garbage
+// collector and pools have grown, and ordinary connections are about to close. More than this is a leak.
 const (
 	keptLive       = 4 << 20
 	keptGoroutines = 20
 	keptFiles      = 10
 )
 
-// planeLimit is for outriderd with few proxies: a quarter of its container's limit in the chart.
+// planeLimit is the memory limit of outriderd. It is a quarter of the limit in the chart, because there are few proxies.
 const planeLimit = 256 << 20
 
-// agentLimit is for an agent alone, which shares its container's limit with Envoy. A ready agent uses 13 MiB.
+// agentLimit is the memory limit of an agent without its Envoy, although both share the limit of their container in
+// a cluster. A ready agent uses 13 MiB.
 const agentLimit = 40 << 20
 
 // limit returns the subject's memory limit in bytes.
@@ -66,7 +67,7 @@ func (a attacked) limit() int64 {
 	return planeLimit
 }
 
-// patience bounds the wait for the subject to release everything. Only a failing test reaches it.
+// patience is the time limit within which the subject must have released everything. Only a failing test reaches it.
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
@@ -100,16 +101,16 @@ func attackNow() int {
 	return 0
 }
 
-// A real attacker has processors of its own. Here it gets one at most, with low priority: beside
-// one busy process this nice value still leaves it a tenth, so that it attacks on a busy machine
-// too.
+// attackerNice is the attacker's nice value. A real attacker has processors of its own. Here it gets one
+// processor at most, and a tenth of the processor that it shares with one busy process, which is enough for
+// an attack.
 const attackerNice = "10"
 
 // begun is the first line that the attacker prints.
 const begun = "begun"
 
 func TestAttack(t *testing.T) {
-	t.Setenv("GOMEMLIMIT", fmt.Sprint(planeLimit/10*8)) // the share of the container's limit that outriderd gets in the chart
+	t.Setenv("GOMEMLIMIT", fmt.Sprint(planeLimit/10*8)) // the chart also sets it to 80 % of the container's limit
 	load, _ := os.ReadFile("/proc/loadavg")
 	t.Logf("limit %d MiB; load average at the start: %s", planeLimit>>20, load)
 	names := []string{}
@@ -133,7 +134,7 @@ func TestAttack(t *testing.T) {
 	}
 }
 
-// run measures one case.
+// run runs one case and returns its measurements.
 func (a attacked) run(t *testing.T) row {
 	w := newWorld(t, a)
 	ordinary := a.ordinary(w)
@@ -181,7 +182,7 @@ func isDone(p *process.Process) bool {
 	}
 }
 
-// inForm returns the value for the short or the full form.
+// inForm returns short in the short form of the suite, and inFull in the long form.
 func inForm[T any](short, inFull T) T {
 	if *long {
 		return inFull
@@ -189,7 +190,7 @@ func inForm[T any](short, inFull T) T {
 	return short
 }
 
-// complaints returns the assertions that a case violated.
+// complaints returns a message for each assertion that the case violated.
 func (r row) complaints(a attacked) (out []string) {
 	complain := func(format string, args ...any) { out = append(out, fmt.Sprintf(format, args...)) }
 	if r.dead {
@@ -225,12 +226,12 @@ func (a attacked) leftovers(kept glance) (out []string) {
 
 // A victim holds the facts about a world that an attacker knows.
 type victim struct {
-	Address   string // of outriderd; package contract lists its ports
+	Address   string // address of outriderd, whose ports are in package contract
 	Roots     string // path of the file with the trusted roots
-	Namespace string // where pods are injected
+	Namespace string // namespace whose pods are injected
 	Pod       string // address of the pod whose agent is the subject
-	// State is outriderd's own directory. The attacker uses it to make the token or certificate of
-	// a workload that it has taken over: see holder in attackers_test.go.
+	// State is outriderd's directory with the authority's key. The attacker uses it to make the token or
+	// certificate of a workload that it is assumed to control: see holder in attackers_test.go.
 	State string
 	Long  bool
 }

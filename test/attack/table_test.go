@@ -15,8 +15,8 @@ type row struct {
 	without, during     latencies
 	before, peak, after int64 // resident memory
 	kept                glance
-	dead                bool // outriderd ended
-	enforced            bool // the kernel enforces the limit
+	dead                bool // the subject ended during the attack
+	enforced            bool // the kernel enforces the memory limit
 
 	cpu, attacker, lasted time.Duration // processor time of the subject and of the attacker; wall time
 }
@@ -29,7 +29,7 @@ type latencies struct {
 
 func (l latencies) n() int { return len(l.took) }
 
-// quantile returns the smallest latency that a share q of the requests did not exceed.
+// quantile returns the smallest latency l for which the share q of the requests took l or less.
 func (l latencies) quantile(q float64) time.Duration {
 	if l.n() == 0 {
 		return 0
@@ -38,7 +38,7 @@ func (l latencies) quantile(q float64) time.Duration {
 	return sorted[min(l.n()-1, int(q*float64(l.n())))]
 }
 
-// aim is the latency that 99 of 100 ordinary requests should not exceed.
+// aim is the desired maximum of the latency of 99 % of the ordinary requests.
 const aim = 100 * time.Millisecond
 
 func mib(n int64) float64 { return float64(n) / (1 << 20) }

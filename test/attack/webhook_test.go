@@ -11,7 +11,7 @@ import (
 	"outrider.dev/internal/core/controlplane/webhook"
 )
 
-// Attacks that a client of the webhook can make, besides a complete graph.
+// webhookCases are attacks on the webhook by any client, besides those in reviews.
 var webhookCases = []attacked{
 	posted("webhook: 300 init containers", 8, 12, func() string {
 		return pod(`"metadata":{"name":"app"},"spec":{"initContainers":[` + list(299, `{"name":"c%d","image":"c:1","command":["/c"]}`) + `],"containers":[{"name":"app","image":"app:1","command":["/app"]}]}`)
@@ -60,7 +60,8 @@ var webhookCases = []attacked{
 	},
 }
 
-// posted makes a case in which workers post the same review repeatedly.
+// posted makes a case in which workers post the same review repeatedly. short and inFull are the numbers of
+// workers in the two forms of the suite.
 func posted(name string, short, inFull int, object func() string) attacked {
 	return attacked{name: name, ordinary: review, attack: func(ctx context.Context, v victim) (string, error) {
 		c, err := v.web()
@@ -72,7 +73,7 @@ func posted(name string, short, inFull int, object func() string) attacked {
 	}}
 }
 
-// hang keeps this many connections open, each with the beginning of a request.
+// hang keeps this many connections open, on each of which it sends only the beginning of a request.
 func (v victim) hang(ctx context.Context, connections int, text string) (string, error) {
 	config, err := v.tls()
 	if err != nil {

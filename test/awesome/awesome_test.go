@@ -28,7 +28,7 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// installed is the folder with the applications, which TestMain removes.
+// installed is the folder with the applications, which are built once. TestMain removes it.
 var installed struct {
 	once    sync.Once
 	dir     string
@@ -36,8 +36,8 @@ var installed struct {
 	err     error
 }
 
-// each runs a test in parallel for each language; a language whose runtime is missing on this
-// machine is skipped by name.
+// each runs a test in parallel for each language, as a subtest. It skips the languages whose tools are missing on
+// this machine.
 func each(t *testing.T, test func(t *testing.T, command func(form string) []string)) {
 	t.Parallel()
 	ns.RequireRoot(t)
@@ -61,7 +61,7 @@ func each(t *testing.T, test func(t *testing.T, command func(form string) []stri
 	}
 }
 
-// An app is a process of the application, in a namespace of its own with its centre.
+// An app is a process of the application. It shares a network namespace with its configuration server.
 type app struct {
 	*process.Process
 	t    *testing.T
@@ -123,7 +123,8 @@ func parse(page string) (s setting, err error) {
 	return s, nil
 }
 
-// until waits for a setting. Until then the level must stay the previous one; afterwards /healthz must succeed.
+// until waits until the application has a setting. Before that its level must be before, if it serves at all.
+// Afterwards /healthz must succeed.
 func (a *app) until(before string, want setting) {
 	a.t.Helper()
 	served := false
@@ -138,7 +139,7 @@ func (a *app) until(before string, want setting) {
 			if !strings.Contains(err.Error(), "connection refused") || strings.Contains(a.Log(), "awesome-app is ready") && served {
 				a.t.Fatalf("/settings: %v\n%s", err, a.Log())
 			}
-			return "it has not served" // not yet started
+			return "it has not served" // it does not listen yet
 		}
 		served = true
 		got, err := parse(page)
@@ -148,7 +149,7 @@ func (a *app) until(before string, want setting) {
 		if got.level != before && got.level != want.level {
 			a.t.Fatalf("%s, between the level %s and %s:\n%s", got, before, want, a.Log())
 		}
-		time.Sleep(20 * time.Millisecond) // the pace at which the application is watched
+		time.Sleep(20 * time.Millisecond) // time between two looks at the application
 		return got.String()
 	}, a)
 	if health, err := a.get("/healthz"); health != "ok\n" {
@@ -156,14 +157,14 @@ func (a *app) until(before string, want setting) {
 	}
 }
 
-// awaits waits for words in the application's log.
+// awaits waits until the application's log contains these words.
 func (a *app) awaits(words string) {
 	a.t.Helper()
 	process.Eventually(a.t, words+" in its log", func() bool { return strings.Contains(a.Log(), words) }, a)
 }
 
-// The robust form starts beside a faulty centre, takes the settings once they arrive, and keeps
-// them during every other fault until it can take the next ones.
+// The robust form starts with a faulty configuration server, uses the settings once the server returns them,
+// and keeps them during every other fault, until the server returns new settings.
 func TestRobust(t *testing.T) {
 	each(t, func(t *testing.T, command func(string) []string) {
 		for first, more := range map[string][]string{ // any order: the cases run in parallel
@@ -198,7 +199,7 @@ func TestRobust(t *testing.T) {
 	})
 }
 
-// A process that restarts while the centre is away uses the settings of the previous process.
+// A process that starts while the configuration server is unreachable uses the settings of the previous process.
 func TestRestart(t *testing.T) {
 	each(t, func(t *testing.T, command func(string) []string) {
 		in := ns.New(t)
@@ -224,7 +225,7 @@ func TestRestart(t *testing.T) {
 		a.awaits(file)
 		a.Kill()
 
-		// A file that cannot be written, even by root, is no reason to drop the centre's settings.
+		// If the file of settings cannot be written, even by root, the application still uses the server's settings.
 		file = "/proc/awesome-app-last-good"
 		c.be(good("DEBUG"))
 		a = start(t, in, command(Robust), "CONFIG_URL="+centreURL, "LAST_GOOD="+file)
@@ -233,7 +234,8 @@ func TestRestart(t *testing.T) {
 	})
 }
 
-// Without an address nothing is fetched; an invalid variable ends the process at once.
+// Without the server's address the application fetches nothing. If an environment variable is invalid, it exits at
+// once.
 func TestVariables(t *testing.T) {
 	each(t, func(t *testing.T, command func(string) []string) {
 		in := ns.New(t)
@@ -248,7 +250,7 @@ func TestVariables(t *testing.T) {
 	})
 }
 
-// The fragile form runs beside a working centre, and exits beside a failing one.
+// The fragile form runs with a working configuration server, and exits with a faulty one.
 func TestFragile(t *testing.T) {
 	each(t, func(t *testing.T, command func(string) []string) {
 		in := ns.New(t)

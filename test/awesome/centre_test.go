@@ -18,7 +18,7 @@ const (
 	centreURL     = "http://" + centreAddress + "/awesome-app.properties"
 )
 
-// A centre is the configuration centre of a namespace. At first nothing listens at its address.
+// A centre is the configuration server in a network namespace. At first nothing listens at its address.
 type centre struct {
 	t      *testing.T
 	in     *ns.Namespace
@@ -32,7 +32,7 @@ func newCentre(t *testing.T, in *ns.Namespace) *centre {
 	return c
 }
 
-// be changes how it answers; with nil nothing listens.
+// be changes the handler that answers requests. With nil nothing listens.
 func (c *centre) be(answer http.HandlerFunc) {
 	c.t.Helper()
 	c.answer.Store(&answer)
@@ -57,11 +57,11 @@ func good(level string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, "# of the centre\nlevel=%s\n", level) }
 }
 
-// taken is a document that would be valid if the rest of the answer were; its level must never be used.
+// taken is a valid document. It is sent as part of invalid answers, so its level must never be used.
 const taken = "level=ERROR\n"
 
-// faults are the ways in which the centre can fail. Each lasts until the centre's behaviour is
-// changed or the caller disconnects.
+// faults are handlers of a faulty configuration server. A fault lasts until another handler is set or the caller
+// disconnects.
 var faults = map[string]http.HandlerFunc{
 	"nothing listens": nil,
 	"silence":         func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
@@ -80,7 +80,7 @@ var faults = map[string]http.HandlerFunc{
 		panic(http.ErrAbortHandler)
 	},
 	"a document that trickles in": func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Length", "60000") // at this pace, more than an hour
+		w.Header().Set("Content-Length", "60000") // takes more than an hour at the pace below
 		forever(w, r, "#", 100*time.Millisecond)
 	},
 	"a document without an end": func(w http.ResponseWriter, r *http.Request) {
@@ -88,7 +88,7 @@ var faults = map[string]http.HandlerFunc{
 	},
 }
 
-// forever sends a document and then more of the same, until the caller disconnects.
+// forever sends the document taken, and then repeats more, with pauses, until the caller disconnects.
 func forever(w http.ResponseWriter, r *http.Request, more string, pause time.Duration) {
 	_, err := io.WriteString(w, taken)
 	for err == nil && r.Context().Err() == nil {

@@ -30,7 +30,8 @@ func (p *page) press(key string) {
 	p.do(chromedp.KeyEvent(key))
 }
 
-// mouse sends a mouse event; wheel is how far the wheel is turned, negative away from the reader.
+// mouse sends a mouse event. wheel is the distance by which the wheel is turned, negative for turns away from the
+// reader.
 func (p *page) mouse(kind input.DispatchMouseEventType, x, y, wheel float64) {
 	p.t.Helper()
 	p.do(chromedp.MouseEvent(kind, x, y, func(e *input.DispatchMouseEventParams) {
@@ -40,13 +41,13 @@ func (p *page) mouse(kind input.DispatchMouseEventType, x, y, wheel float64) {
 	}))
 }
 
-// clean reports errors, requests, and text that is hard to read, none of which a page may have.
+// clean fails the test if the page has errors, has sent requests, or has text that is hard to read.
 func (p *page) clean(where string) {
 	p.t.Helper()
 	l := p.look()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for what, list := range map[string][]string{"beyond the window": l.Wide, "hardly read": l.Faint, "hardly seen": l.Pale, "error": p.errors, "request": p.requests} { // any order: each is an error of its own
+	for what, list := range map[string][]string{"beyond the window": l.Wide, "hardly read": l.Faint, "hardly seen": l.Pale, "error": p.errors, "request": p.requests} { // any order: each list is reported separately
 		if len(list) > 0 {
 			p.t.Errorf("%s: %s: %q", where, what, list)
 		}
@@ -137,7 +138,7 @@ func TestDiagnosis(t *testing.T) {
 		t.Errorf("All shows %s, want %s", got, whole)
 	}
 
-	// With the keyboard alone: focus, marks, cursor, zoom.
+	// Use only the keyboard, for focus, marks, cursor and zoom.
 	evaluate[bool](p, `document.querySelector('.chart').focus() || true`)
 	line := func() string { return evaluate[string](p, `document.querySelector('.now').textContent`) }
 	if got := line(); !strings.Contains(got, "at +") {
@@ -168,7 +169,7 @@ func TestDiagnosis(t *testing.T) {
 		t.Errorf("the key 0 shows %s, want %s", got, whole)
 	}
 
-	// With the mouse: hovering shows the line, the wheel zooms, dragging moves.
+	// Use the mouse: hovering shows the line, the wheel zooms, and dragging moves the chart.
 	mark := `(() => { const c = document.querySelector('section:nth-of-type(1) circle.warn').getBoundingClientRect(); return [c.x + c.width / 2, c.y + c.height / 2] })()`
 	xy := evaluate[[]float64](p, mark)
 	p.mouse(input.DispatchMouseEventTypeMouseMoved, xy[0], xy[1], 0)
@@ -197,7 +198,7 @@ func TestDiagnosis(t *testing.T) {
 	}
 }
 
-// On a fleet page causes and names work as filters, with the keyboard too, and a thousand rows stay fast.
+// The page of a fleet can be filtered by causes and names, also with the keyboard, and stays fast with a thousand rows.
 func TestFleet(t *testing.T) {
 	ctx := browser(t)
 	var page bytes.Buffer

@@ -22,7 +22,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// browser starts a browser, or skips the test if there is none. CHROMIUM names a different one.
+// browser starts Chromium, or skips the test if it is not installed. The environment variable CHROMIUM selects
+// another program.
 func browser(t *testing.T) context.Context {
 	t.Helper()
 	binary, err := exec.LookPath(cmp.Or(os.Getenv("CHROMIUM"), "chromium"))
@@ -33,11 +34,11 @@ func browser(t *testing.T) context.Context {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(folder) }) // the browser's child processes may still write for a moment, so some files may stay
+	t.Cleanup(func() { os.RemoveAll(folder) }) // may leave files, because the browser's child processes may still write for a moment
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(binary),
 		chromedp.NoSandbox,             // without it Chromium refuses to run as root
-		chromedp.Env("TMPDIR="+folder), // where it leaves folders behind
+		chromedp.Env("TMPDIR="+folder), // Chromium leaves folders in it
 	)
 	ctx, cancel := chromedp.NewExecAllocator(t.Context(), options...)
 	t.Cleanup(cancel)
@@ -49,14 +50,14 @@ func browser(t *testing.T) context.Context {
 	return ctx
 }
 
-// A page is an open page, with the errors and requests since it was opened.
+// A page is an open tab of the browser, with the errors and requests since it was opened.
 type page struct {
 	t   *testing.T
 	ctx context.Context
 
 	mu       sync.Mutex
 	errors   []string
-	requests []string // except the one for the page itself
+	requests []string // URLs of requests, except the request for the page itself
 }
 
 // open opens a file in a new tab.
@@ -111,7 +112,7 @@ func (p *page) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// call calls a method of the browser's own protocol.
+// call calls a method of the DevTools protocol.
 func call[P, R any](p *page, command cdp.Command[P, R], params P) {
 	p.t.Helper()
 	if _, err := chromedp.Call(p.ctx, command, params); err != nil {
@@ -139,7 +140,7 @@ type drawn struct {
 	Width, Height float64
 	Shapes, Texts int
 	Axis          string   // labels of the axis
-	Cut           []string // elements outside the picture
+	Cut           []string // elements that extend beyond the picture
 }
 
 type folded struct {
@@ -173,8 +174,8 @@ func (p *page) unfold() {
 	}
 }
 
-// faults describes everything that is wrong with a report, at both widths, folded and unfolded, and
-// with the reader's preference for light and for dark pages.
+// faults describes all faults of a report. It looks at the report with both widths, with its details closed and
+// open, and with the reader's preference for light and for dark pages.
 func faults(t *testing.T, browser context.Context, file string, charts int) []string {
 	t.Helper()
 	p := open(t, browser, file, widths[0])
@@ -221,7 +222,7 @@ func faults(t *testing.T, browser context.Context, file string, charts int) []st
 
 var widths = []int{1100, 390} // a desktop and a phone
 
-// missing returns which charts are not visible.
+// missing describes the charts that are not visible, and a wrong number of charts.
 func missing(all []drawn, want int) (out []string) {
 	if len(all) != want {
 		out = append(out, fmt.Sprintf("%d of them, want %d", len(all), want))

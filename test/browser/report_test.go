@@ -70,8 +70,8 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// The checks above detect faults: each page below is wrong in one way. An ordinary run opens the
-// correct page and one in four of the others.
+// The checks of [TestReports] detect faults: each page of this test has one fault, except a correct page. An ordinary
+// run opens the correct page and a quarter of the others.
 func TestFaultsAreFound(t *testing.T) {
 	ctx := browser(t)
 	const good = `<svg width="200" height="100"><rect width="9" height="9"/><rect width="9" height="9"/><rect width="9" height="9"/><text y="40">a</text><text y="60">b</text></svg>
@@ -111,7 +111,7 @@ func TestFaultsAreFound(t *testing.T) {
 	t.Logf("%d of %d pages", opened, len(tests))
 }
 
-// build builds the command as released.
+// build builds the command outrider with the flags of a release, and returns its path.
 func build(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "outrider")
@@ -123,7 +123,7 @@ func build(t *testing.T) string {
 	return binary
 }
 
-// report runs a command and returns its output. Exit status 1 means findings.
+// report runs a command and returns its output. Exit status 1 is not an error, because it means findings.
 func report(t *testing.T, outrider string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(outrider, args...)
@@ -143,7 +143,7 @@ var longWord = startup.Timeline{
 	{Container: "app", What: startup.HasFailed, At: 2 * time.Second, Detail: "registry.example.com/a/rather/long/path/to/an/image/of/the/application:v1.2.3"},
 }
 
-// played returns an invented performance of the demo, whose first act shows the race.
+// played returns invented results of the demo's acts. In the first act the race is visible.
 func played() []demo.Performance {
 	var all []demo.Performance
 	for i, act := range demo.Acts {

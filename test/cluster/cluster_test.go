@@ -34,7 +34,7 @@ func nightly(t *testing.T) {
 	}
 }
 
-// options returns the options of a cluster for this test alone. Its logs stay after a failure.
+// options returns the options of a cluster that only this test uses. The cluster's logs stay after a failure.
 func options(t *testing.T) cluster.Options {
 	t.Helper()
 	cache, err := filepath.Abs("../../.cache/cluster")
@@ -74,7 +74,7 @@ func TestCluster(t *testing.T) {
 	before := look(t)
 	c := up(t, o)
 	spaces := namespaces(t, c)
-	// The suites that use clusters test their functions; this test only checks that nothing of a pod is left.
+	// Other suites test the functions of a cluster. This test only checks that nothing of a pod is left.
 	for _, args := range [][]string{{"run", "app", "--image=" + cluster.BaseImage, "--", "sleep", "1h"}, {"wait", "--for=condition=Ready", "pod/app", "--timeout=5m"}} {
 		if out, err := c.Enter(t.Context(), "kubectl", args...).CombinedOutput(); err != nil {
 			t.Fatalf("kubectl %q: %v: %s", args, err, out)
@@ -111,7 +111,8 @@ func testGuestEnds(t *testing.T, c *cluster.Cluster, spaces []string) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	// The pattern must not match the shell's own command line, which appears before its trap is set.
+	// The pattern must match only the command sleep, and not the shell's command line, which contains its script
+	// before the shell has set its trap.
 	sleeps := func() bool {
 		return strings.Contains(strings.Join(processes(spaces), "\n"), " sleep 4321")
 	}
@@ -124,8 +125,8 @@ func testGuestEnds(t *testing.T, c *cluster.Cluster, spaces []string) {
 	process.Eventually(t, "its end, with the context of Enter", func() bool { return !sleeps() })
 }
 
-// TestInterrupted ends the bring-up at different moments, in the ways in which a user, a service
-// manager and the kernel do.
+// TestInterrupted ends the bring-up at different moments, by the signals of a user, of a service manager and of
+// the kernel.
 func TestInterrupted(t *testing.T) {
 	needCluster(t)
 	program := filepath.Join(t.TempDir(), "cluster")
@@ -161,7 +162,7 @@ func TestInterrupted(t *testing.T) {
 				t.Fatal(err)
 			}
 			if tt.after == "" {
-				time.Sleep(100 * time.Millisecond) // the bring-up begins with the build
+				time.Sleep(100 * time.Millisecond) // the signal arrives during the build, with which the bring-up begins
 				cmd.Process.Signal(tt.signal)
 			}
 			seen := tt.after == ""

@@ -16,12 +16,11 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A host is a snapshot of the things on this machine that a cluster could leave behind: each aspect
-// is a set of lines. Other programs run on the machine at the same time, so only lines that are new
-// and stay count.
+// A host is a snapshot of everything on this machine that a cluster could leave behind, as a set of lines for each
+// aspect. Other programs change the machine too, so a line counts as left behind only if it is new and stays.
 type host map[string][]string
 
-// look takes a snapshot of the machine, including state of the kernel that all namespaces share.
+// look takes a snapshot of the machine, including the kernel's state that all namespaces share.
 func look(t *testing.T) host {
 	t.Helper()
 	h := host{
@@ -56,7 +55,7 @@ func (h host) leftSince(t *testing.T) []string {
 	for _, aspect := range slices.Sorted(maps.Keys(now)) {
 		for _, line := range now[aspect] {
 			if aspect == "control" && inUse(line) {
-				continue // of a test that runs at the same time
+				continue // belongs to a test that runs at the same time
 			}
 			if !slices.Contains(h[aspect], line) {
 				left = append(left, aspect+": "+line)
@@ -66,12 +65,12 @@ func (h host) leftSince(t *testing.T) []string {
 	return left
 }
 
-// wantNothingLeft fails unless the machine returns to the state h. It waits for the kernel, which
-// removes devices and mounts after the last process, and for tests that run at the same time.
+// wantNothingLeft fails the test unless the machine returns to the state h. It waits up to two minutes, because the
+// kernel removes devices and mounts some time after the last process, and tests may run at the same time.
 func (h host) wantNothingLeft(t *testing.T) {
 	t.Helper()
 	var left []string
-	for range 480 { // two minutes: a busy kernel is slow
+	for range 480 { // two minutes
 		if left = h.leftSince(t); len(left) == 0 {
 			return
 		}
@@ -80,7 +79,7 @@ func (h host) wantNothingLeft(t *testing.T) {
 	t.Errorf("left on the machine:\n%s", strings.Join(left, "\n"))
 }
 
-// namespaces returns the namespaces of the cluster, for [wantNoProcess].
+// namespaces returns the namespaces of the cluster's processes, for [processes].
 func namespaces(t *testing.T, c *cluster.Cluster) []string {
 	t.Helper()
 	var found []string
@@ -94,8 +93,8 @@ func namespaces(t *testing.T, c *cluster.Cluster) []string {
 	return found
 }
 
-// processes returns the processes in one of the namespaces. Zombies, which have no command line and
-// only wait for their parents, do not count.
+// processes returns the command lines of the processes that are in any of the namespaces. Zombies, which have no
+// command line, do not count.
 func processes(namespaces []string) []string {
 	var found []string
 	links, _ := filepath.Glob("/proc/[0-9]*/ns/*")
@@ -114,7 +113,7 @@ func processes(namespaces []string) []string {
 	return slices.Compact(found)
 }
 
-// wantNoProcessNaming fails if a process other than this one names dir.
+// wantNoProcessNaming fails the test if the command line of another process contains dir.
 func wantNoProcessNaming(t *testing.T, dir string) {
 	t.Helper()
 	process.EventuallyEqual(t, "processes of "+dir, nil, func() (found []string) {
@@ -147,7 +146,7 @@ func fileLines(t *testing.T, file string) []string {
 	return lines(string(text))
 }
 
-// lines returns the lines of text without comments: iptables-save writes the time into one.
+// lines returns the lines of text without comments, because iptables-save writes a comment with the time.
 func lines(text string) []string {
 	return slices.DeleteFunc(strings.Split(strings.TrimSpace(text), "\n"), func(line string) bool {
 		return strings.HasPrefix(line, "#")
@@ -158,7 +157,7 @@ func controlGroups(t *testing.T) []string {
 	t.Helper()
 	var found []string
 	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() { // otherwise it was removed during the walk
+		if err == nil && d.IsDir() { // an error means that it was removed during the walk
 			found = append(found, path)
 		}
 		return nil
@@ -169,8 +168,8 @@ func controlGroups(t *testing.T) []string {
 	return found
 }
 
-// inUse reports whether a control group has processes. Groups that a cluster left behind have none:
-// its processes are searched for in other ways.
+// inUse reports whether a control group has processes. Groups that a cluster has left behind have none, because
+// the test checks separately that no process is left.
 func inUse(group string) bool {
 	procs, err := os.ReadFile(filepath.Join(group, "cgroup.procs"))
 	return err == nil && len(procs) > 0

@@ -28,7 +28,7 @@ func TestBuildsAreSharedByCheckouts(t *testing.T) {
 			t.Fatal(err)
 		}
 		os.Chtimes(file, time.Time{}, time.Unix(int64(1000+i), 0))
-		os.Chtimes(has("0", true), time.Time{}, time.Unix(int64(2000+i), 0)) // marks it as used
+		os.Chtimes(has("0", true), time.Time{}, time.Unix(int64(2000+i), 0)) // marks the build as used
 		prune(filepath.Dir(file))
 	}
 	has("0", true)

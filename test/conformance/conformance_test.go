@@ -1,7 +1,7 @@
 // Package conformance runs the Gateway API's own conformance suite against Outrider, with
 // options.yaml. "make conformance" builds this package and the echo server that the suite calls,
 // and runs it in a cluster with Outrider and the CRDs: see test/e2e/conformance in the main module.
-// It is a module of its own to keep the suite's dependencies out of the main one.
+// It is a separate module, so that the main module does not depend on the suite's dependencies.
 package conformance
 
 import (
@@ -41,10 +41,10 @@ type results []result
 
 type result struct {
 	test, outcome string
-	features      []string // without the feature that every mesh has
+	features      []string // features that the test needs, except the one that every mesh test needs
 }
 
-// add prepares the result of a test; it is recorded when the test has ended with all its subtests.
+// add records the result of a test of a mesh, when the test has ended with all its subtests.
 func (all *results) add(t *testing.T, test suite.ConformanceTest, _ *suite.ConformanceTestSuite) {
 	if !slices.Contains(test.Features, features.SupportMesh) {
 		return // a test of gateways
@@ -65,7 +65,7 @@ func (all *results) add(t *testing.T, test suite.ConformanceTest, _ *suite.Confo
 	*all = append(*all, r)
 }
 
-// String formats the results as a table, by test.
+// String formats the results as a table, sorted by test.
 func (all results) String() string {
 	sorted := slices.SortedFunc(slices.Values(all), func(a, b result) int { return cmp.Compare(a.test, b.test) })
 	var b strings.Builder

@@ -65,13 +65,14 @@ func TestSanePods(t *testing.T) {
 	}
 }
 
-// ofOldKubernetes reports whether a finding is expected without native sidecars: there an init
-// container's restartPolicy has no effect, and a Job's proxy does not end.
+// ofOldKubernetes reports whether a finding is expected for a Kubernetes version without native sidecars, in
+// which an init container's restartPolicy has no effect, and the proxy of a Job does not end.
 func ofOldKubernetes(f finding.Finding) bool {
 	return slices.Contains([]finding.Code{"job-never-ends", "init-never-ends", "unsuitable-mechanism"}, f.Code)
 }
 
-// refusesNone injects a pod in each way that a mesh may be configured for.
+// refusesNone injects a pod with each configuration of the mesh that changes the form of the proxy, and fails the
+// test if injection refuses the pod.
 func refusesNone(t *testing.T, file string, o podfile.Object) (injected bool) {
 	t.Helper()
 	for _, way := range []map[string]string{nil, {contract.Start: "native"}} {

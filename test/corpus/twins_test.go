@@ -15,7 +15,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// unreached lists the codes that no twin can have, with the reason.
+// unreached maps each code for which there are no twins to the reason.
 var unreached = map[string]string{
 	"unsupported-value": "podspec refuses the word before, as invalid-annotation",
 	"invalid-timeout":   "podspec refuses the time before, as invalid-annotation",

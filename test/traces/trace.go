@@ -27,8 +27,8 @@ type Trace struct {
 	Lines    []Line
 }
 
-// A Line is one observation. Its text begins with ">" for an action of the kubelet, "<" for an action of anything
-// else, and "." for a note that is not compared with the model.
+// A Line is one observation. Its text begins with ">" for an action of the kubelet, "<" for an event outside of the
+// kubelet, and "." for a note.
 type Line struct {
 	At   time.Duration // since the kubelet received the pod
 	Text string

@@ -11,7 +11,7 @@ func TestRun(t *testing.T) {
 	tests := map[string]struct {
 		args           []string
 		status         int
-		stdout, stderr string // substrings; "" matches an empty output
+		stdout, stderr string // substrings of the outputs; "" matches only an empty output
 	}{
 		"help goes to standard output":        {[]string{"--help"}, 0, "examples:", ""},
 		"help of a command":                   {[]string{"up", "--help"}, 0, "", "examples:"},
