@@ -10,7 +10,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// A conformanceReport holds the fields that are compared with the Gateway API's conformance report.
+// A conformanceReport holds the fields of the Gateway API's conformance report that the page is compared with.
 type conformanceReport struct {
 	ProfileReports []struct {
 		Name           string
@@ -23,8 +23,8 @@ type conformanceReport struct {
 
 var row = regexp.MustCompile(`(?m)^\| (\w+) \| (.*) \| (\w+) \|$`)
 
-// The page about conformance agrees with the suite's report on each test and each extended feature,
-// and gives a reason for each missing one.
+// For each test and each extended feature, the page about conformance has the same result as the suite's report,
+// and a reason if the feature is missing.
 func TestConformanceIsAsReported(t *testing.T) {
 	const dir = "../../docs/conformance/"
 	reports, err := filepath.Glob(dir + "*-report.yaml")
@@ -44,7 +44,7 @@ func TestConformanceIsAsReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	page := string(raw)
-	results := map[string]string{} // of tests and of features
+	results := map[string]string{} // by test and by feature
 	for _, m := range row.FindAllStringSubmatch(page, -1) {
 		results[m[1]] = m[3]
 	}

@@ -17,15 +17,15 @@ import (
 // pages lists the pages from which users copy commands. Commands of an example run in a copy of its folder.
 var pages = []string{"../../README.md", "../../docs/*.md", "../../examples/*/README.md"}
 
-// A block is a script of a page: either one that readers copy, or a check that they do
-// not see. What only the test needs is in HTML comments, so that the copied script
-// does not contain it:
+// block matches a script on a page: either an sh block, which readers copy, or a check,
+// which they do not see. Text that only the test needs is in HTML comments, so that the
+// copied script does not contain it:
 //
-//	<!-- exit 1: the reason -->   before an sh block: the status of its last command
-//	<!-- check                    a script of its own, up to the line -->
+//	<!-- exit 1: the reason -->   before an sh block: the exit status of its last command
+//	<!-- check                    begins a check, which ends with the line -->
 var block = regexp.MustCompile("(?ms)^(?:<!-- exit (\\d+)[^\n]*-->\n)?```sh\n(.*?)^```$|^<!-- check\n(.*?)^-->$")
 
-// built returns a folder with the commands, which TestMain removes.
+// built builds Outrider's commands into a folder, and returns its path. TestMain removes the folder.
 var built = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "commands.*")
 	if err != nil {
@@ -68,8 +68,8 @@ func scripts(page string) (out []script) {
 	return out
 }
 
-// Every sh block of the pages runs, in order, in a namespace like a pod's. A block that must not
-// run here is marked as a console block.
+// Every sh block of the pages succeeds. The blocks of a page run in order, in a network namespace like that of a
+// pod. Commands that cannot run in this test are in console blocks.
 func TestCommandsOfThePages(t *testing.T) {
 	ns.RequireRoot(t)
 	bin := commands(t)
@@ -88,8 +88,8 @@ func TestCommandsOfThePages(t *testing.T) {
 	}
 }
 
-// runAll runs the blocks of one page in one namespace and one folder: a copy of folder, or an empty
-// one if it is "".
+// runAll runs the blocks of a page in the same network namespace and the same folder. That is a copy of folder, or
+// an empty folder if folder is "".
 func runAll(t *testing.T, bin, folder string, all []script) {
 	dir := t.TempDir()
 	if folder != "" {

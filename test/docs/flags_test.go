@@ -28,12 +28,12 @@ var (
 type command struct {
 	page string
 	args []string
-	fail bool // the page shows that it fails
+	fail bool // the page shows the command with a failure
 }
 
-// Each command line of outrider, outriderd and outrider-agent on the pages uses existing commands
-// and flags, each chart value fits the chart's schema, and each make target exists. Commands in sh
-// blocks, which need no cluster, also run: see TestCommandsOfThePages.
+// On the pages, each command line of outrider, outriderd and outrider-agent uses existing subcommands and flags,
+// each chart value fits the chart's schema, and each make target exists. The commands in sh blocks, which need no
+// cluster, are also run, by [TestCommandsOfThePages].
 func TestCommandsHaveTheirFlags(t *testing.T) {
 	h := helps{bin: commands(t), known: map[string]help{}}
 	makefile, err := os.ReadFile("../../Makefile")
@@ -61,7 +61,7 @@ func TestCommandsHaveTheirFlags(t *testing.T) {
 	}
 }
 
-// The chart accepts each yaml block that begins with "# values.yaml".
+// The chart accepts the values in each yaml block that begins with "# values.yaml".
 func TestValuesOfThePages(t *testing.T) {
 	bin := filepath.Join(commands(t), "outrider")
 	n := 0
@@ -85,7 +85,7 @@ func TestValuesOfThePages(t *testing.T) {
 	}
 }
 
-// eachPage calls do for each file that a pattern matches; a pattern without a match fails the test.
+// eachPage calls do for each file that matches a pattern. It fails the test if a pattern matches no file.
 func eachPage(t *testing.T, patterns []string, do func(page, text string)) {
 	t.Helper()
 	for _, pattern := range patterns {
@@ -118,7 +118,7 @@ func commandLines(t *testing.T) []command {
 			}
 		}
 		for _, m := range span.FindAllStringSubmatch(fenced.ReplaceAllString(text, ""), -1) {
-			if !strings.ContainsAny(m[1], "[<…") && !strings.Contains(m[1], "...") { // a template, not a command line
+			if !strings.ContainsAny(m[1], "[<…") && !strings.Contains(m[1], "...") { // otherwise it is a synopsis, not a command line
 				out = append(out, callsOf(t, page, m[1]+"\n", false)...)
 			}
 		}
@@ -126,8 +126,8 @@ func commandLines(t *testing.T) []command {
 	return out
 }
 
-// typed returns the lines of a console block that follow a prompt, with their continuation lines;
-// in a block without prompts, the lines that begin with one of Outrider's commands or with make.
+// typed returns the command lines in a console block: those after a prompt, with their continuation lines. If the
+// block has no prompt, it returns the lines that begin with one of Outrider's commands or with make.
 func typed(text string) string {
 	var out strings.Builder
 	prompts, end := strings.HasPrefix(text, "$ ") || strings.Contains(text, "\n$ "), ""
@@ -155,7 +155,7 @@ func typed(text string) string {
 	return out.String()
 }
 
-// callsOf returns the simple commands of a script; words that are not constant are empty.
+// callsOf returns the simple commands of a script. A word that is not constant, for example a variable, becomes empty.
 func callsOf(t *testing.T, page, script string, fail bool) (out []command) {
 	t.Helper()
 	file, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(script), page)
@@ -172,7 +172,7 @@ func callsOf(t *testing.T, page, script string, fail bool) (out []command) {
 		for _, word := range call.Args {
 			text, err := expand.Literal(&expand.Config{Env: expand.FuncEnviron(func(string) string { return "" })}, word)
 			if err != nil {
-				text = "" // the output of a command
+				text = "" // this line is output of a command
 			}
 			c.args = append(c.args, text)
 		}
@@ -185,15 +185,15 @@ func callsOf(t *testing.T, page, script string, fail bool) (out []command) {
 // A help holds the flags and subcommands in a command's help text.
 type help struct {
 	commands []string
-	flags    map[string]bool // -f and --filename → whether a value follows
+	flags    map[string]bool // by name, such as -f and --filename; true if the flag has a value
 }
 
 type helps struct {
 	bin   string
-	known map[string]help // by the words of the command
+	known map[string]help // cached results of of, by the words of the command
 }
 
-// of returns the help of a command, and whether it exists.
+// of returns the help of a command, and reports whether the command exists.
 func (h helps) of(words ...string) (help, bool) {
 	key := strings.Join(words, " ")
 	if known, ok := h.known[key]; ok {
@@ -224,13 +224,13 @@ func (h helps) of(words ...string) (help, bool) {
 	return out, true
 }
 
-// check compares a command line with the command's own help.
+// check fails the test for subcommands and flags of a command line that the command's help lacks.
 func (h helps) check(t *testing.T, c command, name string) {
 	words, rest := []string{name}, c.args[1:]
 	help, ok := h.of(words...)
 	for ok && len(rest) > 0 && len(help.commands) > 0 && !strings.HasPrefix(rest[0], "-") {
 		if len(words) > 1 && !slices.Contains(help.commands, rest[0]) {
-			break // an argument
+			break // an argument, so the subcommand's name is complete
 		}
 		words, rest = append(words, rest[0]), rest[1:]
 		help, ok = h.of(words...)
@@ -255,7 +255,7 @@ func (h helps) check(t *testing.T, c command, name string) {
 				i++
 			}
 		case !strings.HasPrefix(name, "--") && len(name) > 2 && help.flags[short]:
-			// such as -n1: the value follows immediately
+			// the value follows immediately, as in -n1
 		default:
 			t.Errorf("%s: %s has no flag %s: %q", c.page, strings.Join(words, " "), name, c.args)
 		}
@@ -265,7 +265,7 @@ func (h helps) check(t *testing.T, c command, name string) {
 	}
 }
 
-// checkValues renders the chart with the values of a command line.
+// checkValues renders the chart with the values in a command line, and fails the test if that fails.
 func (h helps) checkValues(t *testing.T, c command) {
 	args := []string{"manifest"}
 	for i, arg := range c.args {

@@ -15,12 +15,13 @@ import (
 
 const interop = "../../docs/interop.md"
 
-// claims are words that a table cell may contain instead of a test, for features that do not exist.
+// claims are texts that a table cell may contain instead of the name of a test, if there is no feature to test.
 var claims = []string{"no", "none", "none is used", "not tested", "not its task", "as without", "of the pod's resolver", "files or SDS of yours", "files in `/etc/certs`"}
 
 var testName = regexp.MustCompile("`(Test[A-Za-z0-9]+)`( \\([A-Z]\\))?")
 
-// peers maps the mark of a test to text in the test's file that shows which peer it runs.
+// peers maps the mark after a test's name to a text that the file of such a test must contain. The text shows that
+// the test runs the real peer.
 var peers = map[string]string{" (I)": "istioBin(t, ", " (C)": "python3"}
 
 // Each test that docs/interop.md names exists, and each cell of its peers table names a test or one of claims.
@@ -64,7 +65,8 @@ func TestInteropNamesTests(t *testing.T) {
 	}
 }
 
-// testsOfTheTree returns the Test functions of all packages, with the text of their files.
+// testsOfTheTree returns the names of the test functions in all packages, each with the text of the files that
+// contain a function of this name.
 func testsOfTheTree(t *testing.T) map[string][]string {
 	t.Helper()
 	out := map[string][]string{}

@@ -15,7 +15,7 @@ var (
 	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// Each link on a page to another page leads to an existing file, and to an existing heading in it.
+// The file of each link from a page to another page exists, and the file contains the link's heading.
 func TestLinksLeadSomewhere(t *testing.T) {
 	n := 0
 	eachPage(t, documents, func(page, text string) {

@@ -15,8 +15,8 @@ import (
 	"outrider.dev/test/e2e/world"
 )
 
-// Operations on the control plane while services call one another lose no call and restart no
-// container of the services.
+// No call between services is lost, and no container of the services is restarted, while operators change the
+// control plane.
 func TestControlPlaneUnderLoad(t *testing.T) {
 	nightly(t, true)
 	form := underLoad()
@@ -47,26 +47,25 @@ func TestControlPlaneUnderLoad(t *testing.T) {
 
 	r.must(w.Until(r.Context(), "the next root signs", func() bool { return r.signingRoot() != root }))
 	l.note("the next root signs")
-	for name, n := range restarts(r.allReady()) { // any order: each container is checked by itself
+	for name, n := range restarts(r.allReady()) { // any order: each container is checked alone
 		if n != before[name] {
 			t.Errorf("%s was restarted: %d times, and %d before", name, n, before[name])
 		}
 	}
-	// New pods have certificates of the next root, and call pods with older ones.
+	// New pods have certificates of the next root, and exchange calls with pods that have certificates of the old root.
 	r.must(w.RollOut(r.Context()))
 	l.note("pods with certificates of the next root are ready")
 	l.settle(5)
 	l.end()
 }
 
-// Services leave the mesh while they are called from outside, and then the mesh is removed from the
-// cluster: no call is lost.
+// No call from outside is lost while the called services leave the mesh and Outrider is removed from the cluster.
 func TestUninstallUnderLoad(t *testing.T) {
 	nightly(t, true)
 	form := underLoad()
 	r := alone(t)
 	r.must(w.Tiers(r.Context(), nil))
-	t.Cleanup(func() { // so that the other cases run on an installation by Helm alone
+	t.Cleanup(func() { // install again for the other cases, with Helm's own command
 		ctx, cancel := context.WithTimeout(context.Background(), 2*world.Patience)
 		defer cancel()
 		if err := errors.Join(w.InstallByHelm(ctx, form.replicas, form.firstUse), w.Return(ctx)); err != nil {
@@ -94,8 +93,8 @@ func TestUninstallUnderLoad(t *testing.T) {
 	l.end()
 }
 
-// without stops both replicas while this many seconds of calls pass: calls to known services
-// succeed, and a new pod is refused with a reason.
+// without stops both replicas of outriderd for this many seconds. Meanwhile no call between the running services
+// may fail, and a new pod must be refused with the reason.
 func (r *run) without(l *loading, seconds int) {
 	r.Helper()
 	r.kubectl("scale", "deployment/outriderd", "--namespace="+chart.Namespace, "--replicas=0")
@@ -113,9 +112,9 @@ func (r *run) without(l *loading, seconds int) {
 	l.settle(5)
 }
 
-// loseTheHolder cuts off the replica that holds the Lease, as if its node had died: none of its
-// packets arrive, not even the close of a connection. Another replica takes the Lease, and all is
-// well after the first returns.
+// loseTheHolder drops all packets of the replica that holds the Lease, as if its node had died, so that not even
+// the end of a connection is seen. Another replica must take the Lease, and no call may fail then, or after the
+// first replica is reachable again.
 func (r *run) loseTheHolder(l *loading) {
 	r.Helper()
 	holder := func() string {
@@ -149,7 +148,7 @@ func (r *run) signingRoot() string {
 	return string(s.Data["ca-cert.pem"])
 }
 
-// outrider runs the command and notes its output.
+// outrider runs the command outrider, and adds its output to the notes of l.
 func (r *run) outrider(l *loading, args ...string) {
 	r.Helper()
 	text, err := w.Outrider(r.Context(), args...)

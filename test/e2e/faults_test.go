@@ -8,13 +8,13 @@ import (
 	"outrider.dev/test/e2e/world"
 )
 
-// Processes that are killed restart in order.
+// When processes of a pod are killed, its containers restart in the declared order.
 func TestFaults(t *testing.T) {
 	gated := start(startup.Gate)
 	for name, c := range map[string]struct {
 		changes []change
 		happens func(*run, *world.Pod)
-		lossy   bool // calls in flight may be lost, but none may be refused
+		lossy   bool // calls in flight may fail, but no connection may be refused
 		nightly bool
 	}{
 		"the application dies": {changes: []change{gated}, happens: func(r *run, p *world.Pod) {
@@ -64,7 +64,7 @@ func TestFaults(t *testing.T) {
 			r := newRun(t)
 			p := r.webhook(awesome("shop", dashed("fault", name), c.changes...))
 			r.ready(p)
-			time.Sleep(500 * time.Millisecond) // under load
+			time.Sleep(500 * time.Millisecond) // so that the application makes calls before the next kill
 			c.happens(r, p)
 			if name != "out of memory" {
 				r.ready(p)
@@ -80,7 +80,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// healthy returns how often the proxy became ready.
+// healthy returns the number of times that the proxy has become ready.
 func healthy(p *world.Pod) (n int) {
 	for _, e := range p.Timeline() {
 		if e.Container == proxy && e.What == startup.IsHealthy {

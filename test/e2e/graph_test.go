@@ -10,12 +10,12 @@ import (
 	"outrider.dev/startup"
 )
 
-// dashed makes a valid name for a pod.
+// dashed returns a valid name for a pod, from the name of a case.
 func dashed(prefix, name string) string {
 	return prefix + "-" + strings.NewReplacer(" ", "-", ",", "", "'", "").Replace(name)
 }
 
-// probed gives the container with this name a readiness probe.
+// probed returns a change that adds a readiness probe to the container with this name.
 func probed(name string, port int) change {
 	return func(p *corev1.Pod) {
 		for i := range p.Spec.Containers {
@@ -26,7 +26,7 @@ func probed(name string, port int) change {
 	}
 }
 
-// Containers that wait for one another and for the proxy start in order, even if some of them are killed.
+// Containers that wait for one another and for the proxy start in the declared order, also after some of them are killed.
 func TestGraph(t *testing.T) {
 	t.Run("of services", func(t *testing.T) {
 		r := newRun(t)
@@ -87,7 +87,7 @@ app: {outrider-proxy: healthy, db: healthy}
 	})
 }
 
-// Pods whose containers end do end: with the application's own status, and the proxy last.
+// A pod whose application ends ends too. Its phase follows from the application's exit status, and the proxy ends last.
 func TestEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		changes []change
@@ -129,7 +129,7 @@ func scratch(p *corev1.Pod) {
 	p.Spec.Containers[0].VolumeMounts = append(p.Spec.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "scratch", MountPath: "/scratch"})
 }
 
-// Jobs complete as their controllers expect; a CronJob creates Jobs like these.
+// Jobs complete or fail as they do without a mesh. CronJobs are not tested separately, because they create Jobs.
 func TestJobs(t *testing.T) {
 	for name, c := range map[string]struct {
 		pods      int

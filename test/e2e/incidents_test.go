@@ -21,13 +21,13 @@ import (
 	"outrider.dev/test/process"
 )
 
-// The command diagnoses a broken pod while it runs, from the data that the API server and the kubelet have.
+// "outrider diagnose" finds the fault of a pod in the cluster, from the data of the API server and the kubelet.
 func TestIncidents(t *testing.T) {
 	for name, c := range map[string]struct {
 		stage func(*run) *world.Pod
-		code  string // empty if nothing is wrong
-		of    string // the container that the diagnosis names
-		often bool   // in each run, not only in the nightly one
+		code  string // the expected finding; empty if the pod has no fault
+		of    string // the container that the finding names
+		often bool   // the case is in every run, not only in the nightly run
 	}{
 		"clean":                  {clean, "", "", true},
 		"race":                   {race, "startup-race", "app", true},
@@ -59,7 +59,7 @@ func TestIncidents(t *testing.T) {
 	}
 }
 
-// diagnosed returns the command's report about a pod, and checks that its exit status agrees.
+// diagnosed returns the report of "outrider diagnose" about a pod. It checks that the exit status fits the report.
 func (r *run) diagnosed(p *world.Pod) diagnose.Report {
 	r.Helper()
 	var out, notes bytes.Buffer
@@ -78,7 +78,7 @@ func (r *run) diagnosed(p *world.Pod) diagnose.Report {
 	return reports[0]
 }
 
-// stateOf returns a container's state from the API server, which lags a second or two behind the node.
+// stateOf returns a container's state in the API, where changes appear a second or two later than on the node.
 func stateOf(p *world.Pod, container string) corev1.ContainerState {
 	for _, c := range p.Containers() {
 		if c.Name == container {
@@ -97,7 +97,7 @@ func clean(r *run) *world.Pod {
 	return p
 }
 
-// race makes a pod whose proxy starts late, and whose application does not wait and succeeds after a restart.
+// race makes a pod whose proxy starts late. The application does not wait for it, fails, and succeeds after a restart.
 func race(r *run) *world.Pod {
 	late := "test.outrider.dev/incident-race:1"
 	p := r.cli(awesome("plain", "incident-race", start("off"), annotated("outrider.dev/park", "off"), annotated("sidecar.istio.io/proxyImage", late)),
@@ -115,7 +115,7 @@ func noControlPlane(r *run) *world.Pod {
 	return p
 }
 
-// rejected runs a real Envoy with a listener that it rejects.
+// rejected makes a pod whose proxy is an Envoy with a configuration that it rejects.
 func rejected(r *run) *world.Pod {
 	r.must(w.Apply(r.Context(), rejectedConfiguration))
 	p := r.webhook(awesome("plain", "incident-rejected", func(p *corev1.Pod) {
@@ -149,7 +149,7 @@ data:
       filter_chains: [{filters: [{name: envoy.filters.network.tcp_proxy, typed_config: {"@type": type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy, cluster: none}}]}]
 `
 
-// captured adds another mesh's proxy and its capture.
+// captured returns a change that adds the proxy of another mesh, and capture for it.
 func captured(flags ...string) change {
 	return func(p *corev1.Pod) {
 		user := int64(1337)
@@ -167,7 +167,7 @@ func captured(flags ...string) change {
 	}
 }
 
-// proxyOutOfMemory makes an application that keeps calling while its proxy is killed.
+// proxyOutOfMemory makes a pod whose application keeps calling, and whose proxy exceeds its memory limit.
 func proxyOutOfMemory(r *run) *world.Pod {
 	p := r.webhook(awesome("plain", "incident-oom", command("serve", "--call=http://server.shop/"), captured("--eat=200", "--every=3s"), func(p *corev1.Pod) {
 		p.Spec.Containers[1].Resources.Limits = corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("48Mi")}
@@ -177,7 +177,7 @@ func proxyOutOfMemory(r *run) *world.Pod {
 	return p
 }
 
-// excludedPort makes an application whose call bypasses the proxy.
+// excludedPort makes a pod whose application calls a port that is excluded from capture, so the call bypasses the proxy.
 func excludedPort(r *run) *world.Pod {
 	pods, err := w.Adopt(r.Context(), "centre", "app=config")
 	r.must(err)
@@ -196,7 +196,7 @@ func killedByLiveness(r *run) *world.Pod {
 	return p
 }
 
-// jobThatHangs makes a Job whose work is done and whose proxy keeps running.
+// jobThatHangs makes a pod like that of a Job: its application has exited, and its proxy keeps running.
 func jobThatHangs(r *run) *world.Pod {
 	p := r.webhook(awesome("plain", "incident-job", command("work", "--every=1s"), restart(corev1.RestartPolicyNever), captured()))
 	r.until(p, "the work is done", func() bool { return stateOf(p, "app").Terminated != nil && runs(p, "istio-proxy") })
@@ -209,11 +209,11 @@ func imageMissing(r *run) *world.Pod {
 	return p
 }
 
-// shutdownRace makes an application that keeps calling after SIGTERM while its proxy exits. The API
-// server reports the proxy's exit only when all containers have ended.
+// shutdownRace makes a pod that is being deleted: its proxy has exited, while its application keeps calling after
+// SIGTERM. The API server reports the proxy's exit only when all containers have ended.
 func shutdownRace(r *run) *world.Pod {
 	p := r.webhook(awesome("plain", "incident-shutdown", grace(60), command("serve", "--call=http://server.shop/", "--every=500ms", "--stop=50s"), captured(), func(p *corev1.Pod) {
-		slices.Reverse(p.Spec.Containers) // the proxy first, a while before the application
+		slices.Reverse(p.Spec.Containers) // so that the proxy starts first, some time before the application
 		p.Spec.Containers[0].Lifecycle = &corev1.Lifecycle{PostStart: &corev1.LifecycleHandler{Sleep: &corev1.SleepAction{Seconds: 3}}}
 	}))
 	r.ready(p)
@@ -223,8 +223,8 @@ func shutdownRace(r *run) *world.Pod {
 	return p
 }
 
-// The patch that a diagnosis of a race suggests works: pods of the patched workload have no refused
-// call, although their proxy is as late as before. The command follows both roll-outs.
+// The patch that a diagnosis of a race suggests removes the race: no call of the patched workload's pods is refused,
+// although their proxy is as late as before. The test also follows both roll-outs with the command.
 func TestThePatchOfADiagnosis(t *testing.T) {
 	r := newRun(t)
 	const late = "test.outrider.dev/incident-patched:1"
@@ -268,7 +268,8 @@ func TestThePatchOfADiagnosis(t *testing.T) {
 	r.must(err)
 }
 
-// follow runs the command that follows a roll-out to its end.
+// follow starts the command that follows a roll-out. The returned function waits until it ends, and returns its
+// lines and its exit status.
 func (r *run) follow(workload, namespace string) (ended func() ([]follow.Line, int)) {
 	r.Helper()
 	var out, notes bytes.Buffer
@@ -277,7 +278,7 @@ func (r *run) follow(workload, namespace string) (ended func() ([]follow.Line, i
 	r.must(process.StartBound(cmd))
 	return func() (lines []follow.Line, status int) {
 		r.Helper()
-		_ = cmd.Wait() // the exit status is returned instead
+		_ = cmd.Wait() // the error is not needed, because the exit status is returned
 		for decoder := json.NewDecoder(&out); decoder.More(); {
 			var l follow.Line
 			if err := decoder.Decode(&l); err != nil {
@@ -292,7 +293,7 @@ func (r *run) follow(workload, namespace string) (ended func() ([]follow.Line, i
 	}
 }
 
-// says reports whether a line names the cause, or as much of it as the evidence at that time allows.
+// says reports whether a line names the cause, or says that the evidence so far fits the cause but does not decide.
 func says(lines []follow.Line, code string) bool {
 	return slices.ContainsFunc(lines, func(l follow.Line) bool {
 		return string(l.Code) == code || l.Sentence == "undecided: the evidence fits "+code
@@ -319,8 +320,8 @@ spec:
         readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1, timeoutSeconds: 10}
 `
 
-// deployed applies the workload of a file after "outrider inject", and returns its new pod, which
-// differs from before.
+// deployed injects the workload of a file with "outrider inject", applies it, and returns its new pod. before is the
+// workload's pod until now, or nil.
 func (r *run) deployed(file string, before *world.Pod) *world.Pod {
 	r.Helper()
 	injected, err := w.Outrider(r.Context(), "inject", "-f", file, "--set", "values.global.proxy_init.image="+world.ProxyImage)

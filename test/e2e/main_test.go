@@ -13,7 +13,7 @@ import (
 	"outrider.dev/test/e2e/world"
 )
 
-// w is the cluster; nil outside it.
+// w is the cluster in which this process runs; nil if it runs outside of one.
 var w *world.World
 
 func TestMain(m *testing.M) {

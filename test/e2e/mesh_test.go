@@ -39,8 +39,7 @@ func (r *run) job(name, condition string, pods int) {
 	}
 }
 
-// An application that reads its settings from the API server at its start, through the proxy and
-// without a retry, gets them.
+// An application can read its settings from the API server at its start, through the proxy and without a retry.
 func TestSettingsFromTheAPIServer(t *testing.T) {
 	const account = "/var/run/secrets/kubernetes.io/serviceaccount/"
 	for _, m := range []startup.Mechanism{startup.Gate, startup.Native} {
@@ -60,8 +59,8 @@ func TestSettingsFromTheAPIServer(t *testing.T) {
 	}
 }
 
-// The user's init containers are in the mesh by default: the proxy is a native sidecar before them,
-// even if a gate holds the application.
+// Calls of the user's init containers go through the mesh by default: the proxy is a native sidecar that starts
+// before them, even if a gate holds the application.
 func TestInitContainersHaveTheNetwork(t *testing.T) {
 	r := newRun(t)
 	p := r.webhook(awesome("shop", "init-network", func(p *corev1.Pod) {
@@ -81,7 +80,7 @@ func TestProbesThroughTheProxy(t *testing.T) {
 		"grpc": {PeriodSeconds: 1, TimeoutSeconds: 10, ProbeHandler: corev1.ProbeHandler{GRPC: &corev1.GRPCAction{Port: grpc}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			nightly(t, name != "grpc") // TestHooksThroughTheProxy covers probes by HTTP
+			nightly(t, name != "grpc") // TestHooksThroughTheProxy tests HTTP probes in every run
 			r := newRun(t)
 			p := r.webhook(awesome("strict", "probe-"+name, command("serve", "--tcp=:8081", "--grpc=:9000", "--call=http://server.shop/"), func(p *corev1.Pod) {
 				p.Spec.Containers[0].ReadinessProbe = probe
@@ -102,9 +101,9 @@ func TestProbesThroughTheProxy(t *testing.T) {
 	}
 }
 
-// The agent executes the kubelet's hooks and probes. It recognizes the kubelet by a key in pods
-// from the webhook, and by the node's address in pods from the command line. Another pod cannot
-// trigger them.
+// The agent executes hooks and probes for the kubelet, and refuses requests of other pods for them. It recognizes the
+// kubelet by a key in pods that the webhook has injected, and by the node's address in pods that the command has
+// injected.
 func TestHooksThroughTheProxy(t *testing.T) {
 	for name, tt := range map[string]struct {
 		namespace string
@@ -148,10 +147,10 @@ func plainCall(r *run, p *world.Pod, at string) (string, error) {
 	return w.Kubectl(r.Context(), "", "exec", "--namespace=centre", "deployment/config", "--", "/app", "work", "--call=http://"+status.PodIP+at)
 }
 
-// A namespace that enforces "restricted" accepts no container that installs capture: the pod is
-// refused with the reason, or gets ordering alone.
+// In a namespace that enforces the Pod Security level "restricted", no container may install capture. A pod with
+// capture is refused with the reason, and a pod that requests only ordering is accepted.
 func TestRestrictedNamespace(t *testing.T) {
-	// Removed at the end of the test: "outrider check" fails while it exists.
+	// The namespace is removed at the end of the test, because "outrider check" fails while it exists.
 	if err := w.Namespace(t.Context(), "locked", map[string]string{"istio-injection": "enabled", "pod-security.kubernetes.io/enforce": "restricted"}); err != nil {
 		t.Fatal(err)
 	}
@@ -172,7 +171,7 @@ func TestRestrictedNamespace(t *testing.T) {
 	})
 }
 
-// Servers are stopped repeatedly under load: no call is lost.
+// No call is lost when pods of the called service are stopped repeatedly under load.
 func TestStopUnderLoad(t *testing.T) {
 	r := newRun(t)
 	client := r.webhook(awesome("shop", "stop-client", command("serve", "--call=http://server.shop/", "--every=2ms", "--stop=300ms")))
@@ -191,8 +190,8 @@ func TestStopUnderLoad(t *testing.T) {
 	r.kept(client)
 }
 
-// Some networks drop all packets of a pod until its IP is in the API, and with some mechanisms the
-// IP is in the API only after the proxy is ready. The pod starts nevertheless.
+// A pod starts in a network that drops the pod's packets until its IP is in the API, although with some mechanisms
+// the IP is in the API only after the proxy is ready.
 func TestNoDeadlockOverThePodIP(t *testing.T) {
 	for _, m := range []startup.Mechanism{startup.Gate, startup.Native, startup.Hold} {
 		t.Run(string(m), func(t *testing.T) {
@@ -221,7 +220,7 @@ func TestNoDeadlockOverThePodIP(t *testing.T) {
 	}
 }
 
-// strictNetwork drops the packets that a pod sends, until its IP is in the API.
+// strictNetwork drops the packets that a pod sends, until its IP is in the API or stop is called.
 func strictNetwork(r *run, p *world.Pod) (stop func()) {
 	table := "strict_" + strings.ReplaceAll(p.Name, "-", "_")
 	nft := func(text string) error {
@@ -244,7 +243,7 @@ func strictNetwork(r *run, p *world.Pod) (stop func()) {
 	return gone
 }
 
-// Ordering and parking work beside another mesh's proxy, which contains no part of Outrider.
+// Ordering and parking work in a pod with the proxy of another mesh, which contains no part of Outrider.
 func TestWithAnotherMesh(t *testing.T) {
 	istio := func(p *corev1.Pod) {
 		user := int64(1337)
@@ -288,8 +287,8 @@ iptables -t nat -A ISTIO_OUTPUT -p tcp -j REDIRECT --to-ports 15001
 	}
 }
 
-// While both replicas of outriderd are down, running pods are not affected, and starting pods wait
-// for a replica.
+// A restart of both replicas of outriderd does not affect running pods, and pods that start meanwhile wait for a
+// replica.
 func TestTheControlPlaneRestarts(t *testing.T) {
 	r := alone(t)
 	before := r.webhook(awesome("shop", "control-before"))
@@ -297,7 +296,7 @@ func TestTheControlPlaneRestarts(t *testing.T) {
 	r.restartOutriderd()
 	var after *world.Pod
 	r.must(w.Until(r.Context(), "the API server finds the new outriderd", func() bool {
-		made, err := w.Create(r.Context(), awesome("shop", "control-after")) // retries as a controller would
+		made, err := w.Create(r.Context(), awesome("shop", "control-after")) // is retried, as a controller would do
 		if err == nil {
 			after = r.keep(made)
 		}

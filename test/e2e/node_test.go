@@ -27,7 +27,7 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// onNodes skips a case if no node has the plugins of outrider-node.
+// onNodes skips a case if the cluster does not run outrider-node, which needs NRI.
 func onNodes(t *testing.T) {
 	t.Helper()
 	if !w.ByNode {
@@ -35,11 +35,12 @@ func onNodes(t *testing.T) {
 	}
 }
 
-// A door is a server outside the pods of a case. It accepts only mutual TLS, and counts other connections.
+// A door is a server that the pods of a case call. It accepts only mutual TLS, and counts other connections, because
+// these have bypassed a proxy.
 type door struct {
 	*run
 	pod  *world.Pod
-	past int // connections of the test's own that bypassed a proxy
+	past int // number of connections without mutual TLS that the test itself has made
 }
 
 // doorHost is the URL that the pods of a case call.
@@ -56,8 +57,8 @@ func (r *run) door() *door {
 	return d
 }
 
-// shut fails the case if a connection has bypassed a proxy since the door's Envoy started. It first
-// checks that a connection of that kind is counted.
+// shut fails the case if a connection, other than the test's own, has bypassed a proxy since the door's Envoy
+// started. It then makes such a connection, to check that the door counts it.
 func (d *door) shut() {
 	d.Helper()
 	before := d.count("connection_error")
@@ -88,13 +89,13 @@ func (d *door) count(name string) (n int) {
 	return n
 }
 
-// calls makes a pod's application call the door: often enough to detect a gap, and seldom enough
-// for fifty pods.
+// calls makes a pod's application call the door every 100 ms: often enough to detect a gap in the capture, and not
+// too often for fifty pods.
 func calls(p *corev1.Pod) {
 	command("serve", "--config=http://config.centre/", "--call="+doorHost, "--every=100ms", "--stop=300ms")(p)
 }
 
-// noCommand removes the command, so that the image's own is used.
+// noCommand removes the command of the application's container, so that the image's entrypoint runs.
 func noCommand(p *corev1.Pod) {
 	c := &p.Spec.Containers[0]
 	c.Command, c.Args = nil, c.Command[1:]
@@ -106,8 +107,8 @@ func restricted(p *corev1.Pod) {
 		Capabilities: &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}, SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault}}
 }
 
-// A pod in a namespace that enforces "restricted", with an image that defines its own command, only
-// gets its proxy and an annotation, and yet is captured and ordered.
+// With outrider-node, a pod needs no privileges and no command for capture and ordering: injection adds only the
+// proxy and annotations to a pod whose namespace enforces "restricted" and whose image defines the command.
 func TestNodeNeedsNothingOfThePod(t *testing.T) {
 	onNodes(t)
 	if err := w.Namespace(t.Context(), "tight", map[string]string{contract.NamespaceLabel: "enabled", contract.PodSecurityLabel: "restricted"}); err != nil {
@@ -122,7 +123,7 @@ func TestNodeNeedsNothingOfThePod(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRun(t)
 			changes := append(changes, restricted)
-			if name != "a volume of images" { // whose gates need the command
+			if name != "a volume of images" { // with an image volume the gates need the command
 				changes = append(changes, noCommand)
 			}
 			p := r.webhook(awesome("tight", dashed("node", name), changes...))
@@ -160,11 +161,11 @@ func TestNodeNeedsNothingOfThePod(t *testing.T) {
 	}
 }
 
-// unmeshed makes an application that calls nothing through the mesh: nothing is captured.
+// unmeshed makes an application that makes no calls, for a pod without capture.
 func unmeshed(p *corev1.Pod) { command("serve")(p) }
 
-// The daemon is killed at random moments while pods start and their applications restart.
-// Containers that depend on the node wait, start in order, and never call past their proxy.
+// The plugins of outrider-node are killed at random moments while pods start and their applications restart.
+// Containers that need a plugin wait for it, start in the declared order, and make no call that bypasses the proxy.
 func TestNodePluginsAreKilled(t *testing.T) {
 	onNodes(t)
 	kills, pods, wave := tier.Times(2, 5), tier.Times(4, 10), tier.Times(4, 5)
@@ -176,7 +177,7 @@ func TestNodePluginsAreKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	r := alone(t)
-	r.must(c.Restart(t.Context(), "containerd")) // which starts the guard; both plugins may be killed at once
+	r.must(c.Restart(t.Context(), "containerd")) // so that the guard runs, which allows both plugins to be killed at once
 	d := r.door()
 	seed := uint64(time.Now().UnixNano())
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -224,8 +225,8 @@ func plugins() []*world.Pod {
 	return slices.DeleteFunc(w.In("outrider-system"), func(p *world.Pod) bool { return !strings.HasPrefix(p.Spec().GenerateName, "outrider-node") })
 }
 
-// killPlugins kills one of the containers of outrider-node in turn, and each third time both. It
-// reports whether a container was running.
+// killPlugins kills containers of outrider-node. n selects one of the two or, for every third n, both. It reports
+// whether a container was running.
 func killPlugins(n int) (killed bool) {
 	for _, p := range plugins() {
 		for _, name := range []string{"node", "standby"} {
@@ -237,8 +238,8 @@ func killPlugins(n int) (killed bool) {
 	return killed
 }
 
-// replacePlugins deletes a pod of outrider-node whose containers were killed so often that the
-// kubelet's back-off takes minutes; the DaemonSet creates another.
+// replacePlugins deletes the pods of outrider-node of which a container was killed more than twice, and the
+// DaemonSet creates new ones. Without this, the kubelet would wait for minutes before it restarts the container.
 func (r *run) replacePlugins() {
 	r.Helper()
 	for _, p := range plugins() {
@@ -248,7 +249,7 @@ func (r *run) replacePlugins() {
 	}
 }
 
-// While the container runtime is killed and restarted, pods start in order.
+// Pods start in the declared order while the container runtime is killed and restarted.
 func TestRuntimeRestartsUnderNodeMode(t *testing.T) {
 	onNodes(t)
 	c, err := cluster.Inside(w.Dir)
@@ -272,8 +273,8 @@ func TestRuntimeRestartsUnderNodeMode(t *testing.T) {
 	}
 }
 
-// The node loses power and reboots without a drain: its pods start again behind their proxies,
-// although the kubelet starts before the plugins.
+// When the node has lost power and boots again, the applications of its pods start only after their proxies, although
+// the kubelet starts before the plugins.
 func TestNodeRebootsUnderNodeMode(t *testing.T) {
 	onNodes(t)
 	c, err := cluster.Inside(w.Dir)
@@ -296,7 +297,7 @@ func TestNodeRebootsUnderNodeMode(t *testing.T) {
 	for n := range reboots {
 		before := d.pod.Restarts(proxy)
 		r.must(c.Reboot(t.Context()))
-		d.past = 0 // the counters of its Envoy start again
+		d.past = 0 // the reboot has reset the counters of the door's Envoy
 		for _, p := range pods {
 			r.emitted(p, "app", "called", n+2)
 		}
@@ -312,7 +313,7 @@ func TestNodeRebootsUnderNodeMode(t *testing.T) {
 		}
 		r.ready(p)
 		r.deleted(p)
-		r.ordered(p) // calls in flight are lost with the node
+		r.ordered(p) // and not kept, because the reboot cuts the calls in flight
 		if _, refused := r.entry.tally(p); refused > 0 {
 			t.Errorf("%d refused\n%s", refused, p.Describe())
 		}
@@ -322,7 +323,7 @@ func TestNodeRebootsUnderNodeMode(t *testing.T) {
 // nodeAsBefore fails the case if outrider-node left anything on the node. TestUninstallUnderLoad calls it.
 func (r *run) nodeAsBefore() {
 	r.Helper()
-	const pods = "10-pods.conflist" // as test/cluster writes it
+	const pods = "10-pods.conflist" // the file that test/cluster writes
 	was, err := os.ReadFile(filepath.Join(w.Dir, "conf", "cni.conflist"))
 	r.must(err)
 	files, err := filepath.Glob("/etc/cni/net.d/*")
@@ -345,7 +346,7 @@ func (r *run) nodeAsBefore() {
 	nodes, err := w.Client.CoreV1().Nodes().List(r.Context(), metav1.ListOptions{})
 	r.must(err)
 	for _, n := range nodes.Items {
-		for key := range n.Labels { // any order: each is checked
+		for key := range n.Labels { // any order: each label is checked
 			if strings.HasPrefix(key, contract.Prefix) {
 				r.Errorf("the node has the label %s", key)
 			}
@@ -365,8 +366,8 @@ func (r *run) nodeAsBefore() {
 	r.Logf("the node is as before: %d files of the network's configuration, %d pods without a rule", len(files), len(w.RunningTiers()))
 }
 
-// A RuntimeClass may run a pod on another kernel, which the node's rules do not affect: its
-// containers are refused, and the pod shows the reason.
+// A RuntimeClass may run a pod in a VM with its own kernel, in which the rules of the node have no effect. The
+// containers of such a pod are refused, and its status shows the reason.
 func TestNodeRefusesAnotherKernel(t *testing.T) {
 	onNodes(t)
 	class := &nodev1.RuntimeClass{ObjectMeta: metav1.ObjectMeta{Name: "other"}, Handler: "other"}

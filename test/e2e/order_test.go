@@ -15,8 +15,8 @@ import (
 	"outrider.dev/test/e2e/world"
 )
 
-// With every ordering mechanism, by command and by webhook, the application's first and only call
-// for its configuration succeeds, and so does the last call after SIGTERM.
+// With every ordering mechanism, injected by the command and by the webhook, the application's only request for its
+// configuration succeeds, and so does its last call after SIGTERM.
 func TestOrder(t *testing.T) {
 	for name, c := range ways {
 		for _, by := range []string{"inject", "webhook"} {
@@ -51,7 +51,7 @@ func TestOrder(t *testing.T) {
 // ways are the ordering mechanisms, with the pods that use them.
 var ways = map[string]struct {
 	by      startup.Mechanism
-	often   int // in each run: 2: by command and webhook, 1: by webhook; 0: nightly only
+	often   int // cases in every run: 2: command and webhook, 1: webhook, 0: none; the nightly run has all
 	changes []change
 }{
 	"default":        {startup.Gate, 2, nil},
@@ -66,7 +66,7 @@ var ways = map[string]struct {
 	"names by proxy": {startup.Gate, 1, []change{annotated("proxy.istio.io/config", `proxyMetadata: {ISTIO_META_DNS_CAPTURE: "true"}`)}},
 }
 
-// waitsBy returns the mechanism by which the application waits for the proxy.
+// waitsBy returns the mechanism by which the application waits for the proxy; "" if it does not wait.
 func waitsBy(plan startup.Plan) startup.Mechanism {
 	for _, e := range plan.Expand().Edges {
 		if e.From == proxy && e.To == "app" {
@@ -76,8 +76,8 @@ func waitsBy(plan startup.Plan) startup.Mechanism {
 	return ""
 }
 
-// In the race that Outrider prevents, the proxy's image arrives late and the application's does
-// not; the application waits.
+// The application waits if the proxy's image arrives later than its own. Without Outrider the application would win
+// this race and fail.
 func TestTheProxyIsLate(t *testing.T) {
 	for name, c := range map[string]struct {
 		flags   []string
@@ -104,7 +104,7 @@ func TestTheProxyIsLate(t *testing.T) {
 				r.until(p, "started again", func() bool { return p.Restarts("app") > 0 })
 			} else {
 				r.until(p, "the image is missed", func() bool { return missing(p, proxy) })
-				time.Sleep(2 * time.Second) // time for a wrong start to happen
+				time.Sleep(2 * time.Second) // long enough for the application to start if it does not wait
 			}
 			r.must(w.Tag(r.Context(), world.ProxyImage, late))
 			r.ready(p)
@@ -123,13 +123,13 @@ func TestTheProxyIsLate(t *testing.T) {
 	}
 }
 
-// missing reports whether the kubelet failed to find a container's image.
+// missing reports whether a container waits because its image is missing.
 func missing(p *world.Pod, container string) bool {
 	waits := stateOf(p, container).Waiting
 	return waits != nil && strings.Contains(waits.Reason, "Image")
 }
 
-// Fifty pods are started at once and stopped while they work, repeatedly, and keep their order.
+// Fifty pods that are started at the same time, and stopped while they work, start and stop in the declared order.
 func TestFiftyAtOnce(t *testing.T) {
 	const size = 50
 	waves := underLoad().waves
@@ -141,9 +141,9 @@ func TestFiftyAtOnce(t *testing.T) {
 				var pods []*world.Pod
 				for i := range size {
 					name := fmt.Sprintf("fifty-%s-%d-%d", m, wave, i)
-					// Few calls: two thousand five hundred calls a second are the task of another
-					// test. A busy kubelet takes longer than the default of 30 s to stop fifty
-					// pods, and then kills them in no order.
+					// The pods make few calls, because this is not a test under load. The grace period
+					// is long, because a busy kubelet takes longer than the default of 30 s to stop
+					// fifty pods, and then kills their containers in any order.
 					changes := []change{start(m), grace(180), command("serve", "--config=http://config.centre/", "--call=http://server.shop/", "--every=250ms", "--stop=300ms")}
 					if w.ByNode {
 						changes = append(changes, noCommand)
@@ -179,14 +179,14 @@ func TestFiftyAtOnce(t *testing.T) {
 	}
 }
 
-// A liveness probe counts from the start of the command, and the kubelet still makes it: it does
-// not fail while the gate waits, starts no process in the container for that, and restarts an
+// The delay of a liveness probe counts from the start of the command, not of the container. While the gate waits, the
+// probe does not fail, and the kubelet starts no process in the container for it. Afterwards the kubelet restarts an
 // application that hangs.
 func TestLivenessWhileWaiting(t *testing.T) {
 	for name, c := range map[string]struct {
 		delay   int32
 		changes []change
-		execs   bool // of "outrider-agent started", until the gate opens
+		execs   bool // the kubelet executes "outrider-agent started" until the gate opens
 	}{
 		"by the agent":               {},
 		"by the agent, with a delay": {delay: 5},
@@ -203,11 +203,11 @@ func TestLivenessWhileWaiting(t *testing.T) {
 			pod.Spec.Containers[0].LivenessProbe = live
 			p := r.cli(pod, "--set", "values.global.proxy_init.image="+world.ProxyImage)
 			r.until(p, "the image is missed", func() bool { return missing(p, proxy) })
-			time.Sleep(4 * time.Second) // time for a wrong restart to happen
+			time.Sleep(4 * time.Second) // long enough for a wrong restart
 			r.must(w.Tag(r.Context(), world.ProxyImage, late))
 			r.ready(p)
 			before := p.Execs("app")
-			time.Sleep(4 * time.Second) // time for some more probes
+			time.Sleep(4 * time.Second) // long enough for more probes
 			if n := p.Execs("app"); n != before || (n > 0) != c.execs {
 				t.Errorf("%d processes were started in the application's container until it was ready, and %d by now\n%s", before, n, p.Describe())
 			}

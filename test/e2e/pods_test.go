@@ -54,7 +54,7 @@ func command(words ...string) change {
 	return func(p *corev1.Pod) { p.Spec.Containers[0].Command = append([]string{"/app"}, words...) }
 }
 
-// works makes the application do some work and exit.
+// works returns a change: the application makes some calls and exits.
 func works(flags ...string) change {
 	return func(p *corev1.Pod) {
 		command(append([]string{"work", "--call=http://server.shop/"}, flags...)...)(p)
@@ -75,14 +75,14 @@ func memory(limit string) change {
 	}
 }
 
-// A run is one running case.
+// A run is a running case of the suite, with the entry for its results in the report.
 type run struct {
 	*testing.T
 	entry *entry
 	pods  []*world.Pod
 }
 
-// nightly skips a case that only the nightly run executes. "make load" counts as nightly.
+// nightly skips the case in other runs than the nightly run if left is set. "make load" counts as nightly.
 func nightly(t *testing.T, left bool) {
 	t.Helper()
 	if left && !tier.Nightly() && os.Getenv("OUTRIDER_CALLS") == "" {
@@ -91,13 +91,13 @@ func nightly(t *testing.T, left bool) {
 	}
 }
 
-// newRun begins a case. Cases run in parallel, since they mostly wait.
+// newRun begins a case, which runs in parallel with others, because cases mostly wait.
 func newRun(t *testing.T) *run {
 	t.Parallel()
 	return alone(t)
 }
 
-// alone begins a case that needs the whole machine.
+// alone begins a case that does not run in parallel with others.
 func alone(t *testing.T) *run {
 	r := &run{T: t, entry: report.begin(t)}
 	t.Cleanup(func() {
@@ -115,7 +115,7 @@ func (r *run) must(err error) {
 	}
 }
 
-// webhook creates a pod, which the webhook injects.
+// webhook creates a pod in a namespace in which the webhook injects pods.
 func (r *run) webhook(pod *corev1.Pod) *world.Pod {
 	r.Helper()
 	p, err := w.Create(r.Context(), pod)
@@ -139,7 +139,7 @@ func (r *run) keep(p *world.Pod) *world.Pod {
 	return p
 }
 
-// ready waits until a pod is ready and its application has called.
+// ready waits until a pod is ready and its application has made a call.
 func (r *run) ready(p *world.Pod) {
 	r.Helper()
 	r.must(p.Until(r.Context(), "ready", p.Ready))
@@ -179,9 +179,9 @@ func (r *run) deleted(p *world.Pod) {
 	r.must(p.Delete(r.Context()))
 }
 
-// judge compares the timeline of a pod with the order that the pod declares. It returns the
-// violations, for cases that expect some. A container without a recorded start was not judged, and
-// fails the case: its log or its gate's journal was not read.
+// judge compares the timeline of a pod with the plan that the pod declares, and returns the violations. It fails the
+// case if the timeline lacks the start of a container, because then the container's log or its gate's journal was
+// not read, and the container cannot be judged.
 func (r *run) judge(p *world.Pod) []startup.Violation {
 	r.Helper()
 	plan, err := p.Plan()
@@ -222,7 +222,7 @@ func (r *run) judge(p *world.Pod) []startup.Violation {
 	return found
 }
 
-// kept fails the case if the order was violated, a connection refused or a call lost.
+// kept fails the case if the plan was violated, a connection was refused or a call failed.
 func (r *run) kept(p *world.Pod) {
 	r.Helper()
 	r.ordered(p)
@@ -231,7 +231,7 @@ func (r *run) kept(p *world.Pod) {
 	}
 }
 
-// ordered fails the case if the order was violated.
+// ordered fails the case if the plan was violated.
 func (r *run) ordered(p *world.Pod) {
 	r.Helper()
 	if found := r.judge(p); len(found) > 0 {
@@ -245,7 +245,7 @@ func (r *run) ordered(p *world.Pod) {
 	}
 }
 
-// waits reports whether a container waits for the proxy with a mechanism that never fails open.
+// waits reports whether a container waits for the proxy by a mechanism that never lets it start earlier.
 func (r *run) waits(p *world.Pod, container string) bool {
 	plan, err := p.Plan()
 	r.must(err)

@@ -23,24 +23,24 @@ var report ledger
 type ledger struct {
 	mu     sync.Mutex
 	cases  []*entry
-	starts map[startup.Mechanism]int // of applications, judged by startup.Check
-	wrong  map[startup.Mechanism]int // violations
+	starts map[startup.Mechanism]int // number of applications' starts that startup.Check has judged
+	wrong  map[startup.Mechanism]int // number of violations
 	left   int                       // number of cases left to the nightly run
 }
 
-// An entry is one case.
+// An entry holds the results of one case.
 type entry struct {
 	name            string
 	took            time.Duration
 	pods            int // number of pods created
-	starts          int // of applications, including restarts
+	starts          int // number of applications' starts, including restarts
 	calls, failed   int
-	refused, broken int // refused connections; violations of the order
+	refused, broken int // number of refused connections, and of violations of plans
 	remark          string
 	result          string
 }
 
-// begin adds an entry for a case.
+// begin adds and returns the entry for a case. It is completed when the case ends.
 func (l *ledger) begin(t *testing.T) *entry {
 	began := time.Now()
 	e := &entry{name: strings.ReplaceAll(t.Name(), "Test", "")}
@@ -102,11 +102,11 @@ func (l *ledger) print(to io.Writer) {
 	fmt.Fprintln(to)
 }
 
-// enough is the minimum number of starts by gate and native sidecar that a whole run must judge:
-// the nightly run has 180, others 45.
+// enough returns the minimum number of starts with gates and native sidecars that a whole run must judge. The nightly
+// run has 180 such starts, other runs have 45.
 func enough() int { return tier.Times(40, 150) }
 
-// tooFew returns an error if a whole run has judged too few starts to be meaningful.
+// tooFew returns an error if the cases have judged fewer starts than enough, so that their success proves little.
 func (l *ledger) tooFew(enough int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,14 +116,14 @@ func (l *ledger) tooFew(enough int) error {
 	return nil
 }
 
-// partial reports whether flags exclude cases.
+// partial reports whether the flags -run, -skip or -list exclude cases.
 func partial() bool {
 	return slices.ContainsFunc([]string{"run", "skip", "list"}, func(name string) bool {
 		return flag.Lookup("test."+name).Value.String() != ""
 	})
 }
 
-// A run that judged too few starts fails.
+// A run that has judged too few starts fails.
 func TestTooFewStartsFail(t *testing.T) {
 	for native, fails := range map[int]bool{40: true, 49: true, 50: false} {
 		l := ledger{starts: map[startup.Mechanism]int{startup.Gate: 100, startup.Native: native, startup.Hold: 500, "": 500}}
@@ -133,7 +133,8 @@ func TestTooFewStartsFail(t *testing.T) {
 	}
 }
 
-// tally adds up the failed and refused calls that the applications of a pod report.
+// tally returns the numbers of failed and of refused calls that the applications of a pod report, and adds the calls
+// to the entry.
 func (e *entry) tally(p *world.Pod) (failed, refused int) {
 	calls := 0
 	for _, word := range p.Records("") {

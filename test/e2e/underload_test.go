@@ -18,31 +18,32 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// A form is the length of the suites under load. They fail by the number of failed calls, never by latency.
+// A form holds the amounts of load and of operations in the suites under load. These suites judge failed calls, and no
+// latencies.
 type form struct {
-	rate        int // calls a second of each of three clients
+	rate        int // calls that each of the three clients makes in a second
 	answered    int // minimum number of answered calls for each strategy
-	rollouts    int // minimum number
+	rollouts    int // minimum number of roll-outs for each strategy
 	strategies  []string
 	upgrades    []string // the strategies whose pods are upgraded in place
-	unavailable int      // pods at once: a service of two may be unavailable for as long as the kubelet takes
+	unavailable int      // maximum number of pods that are upgraded at the same time; with 2, both pods of a service may be down together
 	kills       map[string]int
 	restarts    []string
-	replicas    int           // of outriderd
+	replicas    int           // number of outriderd's replicas
 	waves       int           // number of rounds with fifty pods each
-	away        int           // seconds of calls without a control plane
+	away        int           // seconds for which the services call without a control plane
 	firstUse    time.Duration // setting with which outriderd is installed; 0: its default
 }
 
-// short is for the nightly run and, with smaller numbers, for "make e2e"; long is for "make load".
-// Two processors manage a hundred calls a second through six proxies, but not three hundred.
+// short is the form of the nightly run and, with smaller numbers, of "make e2e"; long is the form of "make load".
+// A machine with two processors can handle a hundred calls a second through six proxies, but not three hundred.
 var (
 	short = form{
 		rate: 30, answered: 500, rollouts: 1, strategies: []string{"gate"}, upgrades: []string{"gate", "native"}, unavailable: 1,
 		kills:    map[string]int{"envoy": 2, "agent": 1, "exit": 1, "memory": 1},
 		restarts: []string{"kubelet", "outriderd"},
 		replicas: 2,
-		firstUse: world.Overloaded, // as in the other cases
+		firstUse: world.Overloaded, // the same as in the other cases
 		waves:    1,
 		away:     10,
 	}
@@ -56,8 +57,8 @@ var (
 	}
 )
 
-// underLoad returns the long form if OUTRIDER_CALLS is set, which is the number of answered calls
-// required in the roll-outs of each strategy.
+// underLoad returns the form of this run: the long one if OUTRIDER_CALLS is set, which is the minimum number of
+// answered calls in the roll-outs of each strategy.
 func underLoad() form {
 	calls := os.Getenv("OUTRIDER_CALLS")
 	if calls == "" && !tier.Nightly() {
@@ -74,13 +75,13 @@ func underLoad() form {
 	}
 	f := long
 	f.answered = n
-	if tier.Nightly() { // other steps run at the same time: a starved load could not be judged
+	if tier.Nightly() { // less load, because other steps run at the same time, and a starved load cannot be judged
 		f.rate = 10
 	}
 	return f
 }
 
-// strategies are ways to order a tier's pods, as annotations.
+// strategies maps the name of an ordering mechanism for a tier's pods to the annotations that select it.
 var strategies = map[string]map[string]string{
 	"gate":          nil,
 	"native":        {"outrider.dev/start": "native"},
@@ -89,7 +90,7 @@ var strategies = map[string]map[string]string{
 	"parking alone": {"outrider.dev/start": "off"},
 }
 
-// Rolling out three services that call one another loses no call.
+// No call is lost while three services that call one another are rolled out.
 func TestRollouts(t *testing.T) {
 	form := underLoad()
 	for _, name := range form.strategies {
@@ -111,7 +112,7 @@ func TestRollouts(t *testing.T) {
 	}
 }
 
-// When processes of the services are killed under load, only calls in flight in the process are lost.
+// When a process of a service is killed under load, only the calls in flight in that process fail.
 func TestKillsUnderLoad(t *testing.T) {
 	r, form := alone(t), underLoad()
 	r.must(w.Tiers(r.Context(), nil))
@@ -129,7 +130,7 @@ func TestKillsUnderLoad(t *testing.T) {
 	l.end()
 }
 
-// Restarting the programs of the node and the control plane while the services are called loses no call.
+// No call is lost while programs of the node and the control plane are restarted under load.
 func TestRestartsUnderLoad(t *testing.T) {
 	nightly(t, true)
 	r, form := alone(t), underLoad()
@@ -149,7 +150,7 @@ func TestRestartsUnderLoad(t *testing.T) {
 	l.end()
 }
 
-// A loading is a running load.
+// A loading is a load that is running in a pod.
 type loading struct {
 	*run
 	pod   *world.Pod
@@ -157,11 +158,11 @@ type loading struct {
 	notes []string
 	kills []load.Kill
 	began time.Time
-	short time.Duration // time that a process of the machine had waited for a processor, until began
+	short time.Duration // result of waited when the load began
 }
 
-// waited returns how long at least one process of the machine has waited for a processor so far; 0
-// if the kernel does not count it (CONFIG_PSI).
+// waited returns the time since boot in which at least one process of the machine waited for a processor; 0 if the
+// kernel does not measure it (CONFIG_PSI).
 func waited() time.Duration {
 	text, _ := os.ReadFile("/proc/pressure/cpu")
 	var us int64
@@ -184,12 +185,12 @@ func (r *run) load(rate int, changes ...change) *loading {
 	return l
 }
 
-// note adds a line to the report.
+// note adds a line with the current time to the notes, which the report shows.
 func (l *loading) note(format string, args ...any) {
 	l.notes = append(l.notes, time.Now().UTC().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
 }
 
-// settle waits until the calls of some more seconds have returned.
+// settle waits until as many more calls have returned as the load makes in this many seconds.
 func (l *loading) settle(seconds int) {
 	l.Helper()
 	n := l.back()
@@ -214,7 +215,7 @@ func (l *loading) answered() (n int) {
 	return n
 }
 
-// back returns how many calls have returned, successful or not.
+// back returns the number of calls that have returned or failed.
 func (l *loading) back() (n int) {
 	for _, t := range l.tallies() {
 		n += t.Answered + t.Failed
@@ -262,8 +263,8 @@ func (l *loading) end() {
 	}
 }
 
-// fail fails the case for calls without an explanation. It shows one of each kind, with the events
-// around it in the calling and the called pod.
+// fail fails the case for failed calls without an excuse. It shows one failure of each kind, with the events in the
+// calling and the called pod at that time.
 func (l *loading) fail(v load.Verdict) {
 	l.Helper()
 	kinds := map[string][]load.Failure{}
@@ -282,7 +283,7 @@ func (l *loading) fail(v load.Verdict) {
 
 func clock(ns int64) string { return time.Unix(0, ns).UTC().Format("15:04:05.000") }
 
-// around returns the events in the calling and the called pod around a call.
+// around returns the events in the calling and the called pod at the time of a failed call.
 func (l *loading) around(f load.Failure) string {
 	pods := slices.DeleteFunc(w.In(world.TierNamespace), func(p *world.Pod) bool {
 		return p.Name != f.From && world.TierHost(p.Spec().Labels["app"]) != f.To || p.UID == l.pod.UID
@@ -300,7 +301,7 @@ func (r *run) allReady() (pods []*world.Pod) {
 	return pods
 }
 
-// kill kills a process of a pod, and waits until it has restarted.
+// kill kills a process of a pod, waits until its successor serves, and records the kill.
 func (r *run) kill(l *loading, what string, p *world.Pod) {
 	r.Helper()
 	container, pid, signal := proxy, p.PID(proxy), syscall.SIGKILL

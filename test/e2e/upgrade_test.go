@@ -14,7 +14,7 @@ import (
 	"outrider.dev/test/e2e/world"
 )
 
-// upgradePods runs the command, and returns its output on each stream.
+// upgradePods runs "outrider upgrade pods", and returns its standard output and its standard error.
 func (r *run) upgradePods(args ...string) (list, steps string) {
 	r.Helper()
 	cmd := exec.CommandContext(r.Context(), filepath.Join(w.Root, "bin", "outrider"), append([]string{"upgrade", "pods", "--namespace=" + world.TierNamespace}, args...)...)
@@ -26,8 +26,8 @@ func (r *run) upgradePods(args ...string) (list, steps string) {
 	return out.String(), err.String()
 }
 
-// Replacing the proxies of running pods by those of another image under load loses no call, and
-// restarts no application.
+// When the proxies of running pods are replaced by those of another image under load, no call is lost, and no
+// application is restarted.
 func TestPodsAreUpgradedUnderLoad(t *testing.T) {
 	form := underLoad()
 	for _, name := range form.upgrades {
@@ -40,7 +40,8 @@ func TestPodsAreUpgradedUnderLoad(t *testing.T) {
 			next := world.ProxyImage + "-next"
 			r.must(w.Tag(r.Context(), world.ProxyImage, next))
 
-			// By default the proxy that a new pod would get decides; here the pods' own annotation does.
+			// By default pods are upgraded to the proxy that a new pod would get. In this test an annotation of the pods
+			// names the image.
 			due := r.due()
 			if len(due) != 0 {
 				t.Errorf("%d pods are due before: %v", len(due), due)
@@ -58,7 +59,7 @@ func TestPodsAreUpgradedUnderLoad(t *testing.T) {
 				t.Errorf("%d pods are due after: %v", len(due), due)
 			}
 			l.settle(5)
-			for name, n := range restarts(r.allReady()) { // any order: each is judged by itself
+			for name, n := range restarts(r.allReady()) { // any order: each container is judged alone
 				if n != before[name] {
 					t.Errorf("%s was restarted: %d times, and %d before", name, n, before[name])
 				}
@@ -68,7 +69,7 @@ func TestPodsAreUpgradedUnderLoad(t *testing.T) {
 	}
 }
 
-// restarts returns how often each container except the proxies has been restarted.
+// restarts returns the restart counts of all containers except the proxies, by pod and container.
 func restarts(pods []*world.Pod) map[string]int {
 	out := map[string]int{}
 	for _, p := range pods {

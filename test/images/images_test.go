@@ -28,14 +28,14 @@ import (
 
 var cache = flag.String("cache", "../../.cache", "`folder` with what make images and make images-all fetch")
 
-// where is the folder of licences and the bill of materials in an image.
+// where is the folder in an image that contains the licences and the bill of materials.
 const where = "/usr/share/doc/outrider"
 
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// Both images are complete, for each set of parts on the machine: those of "make images" always,
-// those of "make images-all" if it has fetched them. The agent's binary stands in for outriderd,
-// which is static too and takes minutes to link. The nightly run builds them twice, and compares.
+// The images for each architecture are complete: for that of this machine, as "make images" builds them, and for all
+// if "make images-all" has fetched their parts. The agent's binary stands in for outriderd, which is also static, but
+// takes minutes to link. The nightly run builds the images twice, and checks that they are equal.
 func TestImages(t *testing.T) {
 	all := []string{"-envoy", filepath.Join(*cache, "envoy", "envoy")}
 	archs := []string{runtime.GOARCH}
@@ -74,7 +74,7 @@ func TestImages(t *testing.T) {
 			}
 			digests = append(digests, manifest.Manifests[0].Digest.String())
 			if len(digests) > 3 {
-				continue // the second build only serves for its digest
+				continue // of the second build only the digests are compared
 			}
 			images := []v1.Image{}
 			index, err := top.ImageIndex(manifest.Manifests[0].Digest)
@@ -123,7 +123,7 @@ func readImage(t *testing.T, index v1.ImageIndex, digest v1.Hash) v1.Image {
 	return img
 }
 
-// A content is a file of an image, or the target of a link.
+// A content is the text of a file in an image, or the target of a symbolic link.
 type content struct {
 	text   []byte
 	target string
@@ -213,11 +213,11 @@ func checkImage(t *testing.T, name, arch string, img v1.Image, beside string) {
 	}
 }
 
-// checkLibraries checks that each program and library has the right architecture and finds the
+// checkLibraries checks that each program and library is for the architecture, and that the image contains the
 // libraries that it loads.
 func checkLibraries(t *testing.T, arch string, files map[string]content) {
 	libraries := map[string]bool{}
-	for name := range files { // any order: out is a map
+	for name := range files { // any order: the result is a map
 		libraries[path.Base(name)] = true
 	}
 	programs := 0
@@ -261,8 +261,8 @@ func checkLibraries(t *testing.T, arch string, files map[string]content) {
 	}
 }
 
-// contained lists the files that each image has in /usr/local/bin, with the targets of links, and
-// the command that it starts.
+// contained lists, for each image, its user, its entrypoint, and the files in /usr/local/bin with the targets of
+// links.
 var contained = map[string]struct {
 	user, entrypoint string
 	programs         map[string]string
@@ -274,7 +274,7 @@ var contained = map[string]struct {
 
 func checkPrograms(t *testing.T, name string, config v1.Config, files map[string]content) {
 	got := map[string]string{}
-	for file, c := range files { // any order: got is a map
+	for file, c := range files { // any order: the result is a map
 		if program, ok := strings.CutPrefix(file, "/usr/local/bin/"); ok {
 			got[program] = c.target
 		}

@@ -1,8 +1,8 @@
-// Package istioapi contains the names of Istio's settings, names.txt, and compares them with the
-// names that istio.io/api and the charts of istio.io/istio publish. The tests of
-// internal/core/pod/inject compare the file with Outrider's own table. After "go get
-// istio.io/api@latest istio.io/istio/operator/pkg/apis@latest" here, go test lists the names that
-// Istio added, and go test -update writes them to the file.
+// Package istioapi contains a list of the names of Istio's settings, names.txt, and compares it with the
+// names that istio.io/api and the charts of istio.io/istio publish. The tests of internal/core/pod/inject
+// compare the list with Outrider's own table. To find the names that a new version of Istio adds, run "go get
+// istio.io/api@latest istio.io/istio/operator/pkg/apis@latest" in this folder, and then go test. With -update,
+// go test writes them to the list.
 package istioapi
 
 import (
@@ -25,7 +25,7 @@ import (
 
 var update = flag.Bool("update", false, "write what Istio publishes into names.txt")
 
-// published returns Istio's settings, a line each: the place and the name.
+// published returns a line for each of Istio's settings: the kind of setting, such as an annotation, and the name.
 func published(t *testing.T) []string {
 	var out []string
 	for _, a := range annotation.AllResourceAnnotations() {
@@ -47,11 +47,11 @@ func published(t *testing.T) []string {
 	return slices.Compact(out)
 }
 
-// discovery is the chart of istiod, which includes the values of injection.
+// discovery is the folder of istiod's chart, which also contains the values for injection.
 const discovery = "charts/istio-control/istio-discovery/"
 
-// values returns the names of values in Istio's API, in the charts of istiod and of the base, and
-// in the injection template.
+// values returns the names of the values in Istio's API, in the charts of istiod and of the base, and in the
+// injection template.
 func values(t *testing.T) []string {
 	out := fieldsOf("", (&apis.Values{}).ProtoReflect().Descriptor())
 	for _, chart := range []string{discovery, "charts/base/"} {
@@ -96,7 +96,7 @@ func fieldsOf(parent string, message protoreflect.MessageDescriptor) (out []stri
 	return out
 }
 
-// keysOf returns the paths of all values of an object.
+// keysOf returns the paths of all values of a JSON object, such as global.hub.
 func keysOf(parent string, object map[string]any) (out []string) {
 	for name, value := range object {
 		if below, isObject := value.(map[string]any); isObject && len(below) > 0 {

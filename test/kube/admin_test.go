@@ -33,13 +33,13 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A command is a binary of the command outrider.
+// A command is the command outrider in a binary.
 type command struct{ file string }
 
 // outrider is the binary that was built with the images.
 var outrider = command{root + "/bin/outrider"}
 
-// run runs the command and checks its exit status.
+// run runs the command, checks its exit status, and returns its outputs.
 func (c command) run(t *testing.T, status int, args ...string) (stdout, stderr string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), c.file, args...)
@@ -51,7 +51,7 @@ func (c command) run(t *testing.T, status int, args ...string) (stdout, stderr s
 	return out.String(), errors.String()
 }
 
-// checks runs "outrider check", and returns its results by check.
+// checks runs "outrider check", and returns its checks by their IDs.
 func (c command) checks(t *testing.T, status int, args ...string) map[string]check.Check {
 	t.Helper()
 	text, _ := c.run(t, status, append([]string{"check", "-o", "json"}, args...)...)
@@ -66,7 +66,7 @@ func (c command) checks(t *testing.T, status int, args ...string) map[string]che
 	return out
 }
 
-// is checks that some of the checks have a result, with words in the reason.
+// is fails the test unless the checks with these IDs have the result want, with these words in the reason.
 func is(t *testing.T, all map[string]check.Check, want check.Result, words string, ids ...string) {
 	t.Helper()
 	for _, id := range ids {
@@ -84,7 +84,7 @@ func (w world) vacate(t *testing.T) {
 	remove(t, text)
 	definitions, err := chart.Definitions()
 	must(t, err)
-	for _, text := range definitions { // any order: each is an object
+	for _, text := range definitions { // any order: each is a separate object
 		remove(t, text)
 	}
 	remove(t, "{apiVersion: v1, kind: Namespace, metadata: {name: outrider-system}}")
@@ -123,8 +123,8 @@ func (w world) objects(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// ending returns the namespaces, pods and definitions that are being deleted, with what Kubernetes
-// reports about them.
+// ending returns the namespaces, pods and CustomResourceDefinitions that are being deleted, with their conditions
+// or statuses.
 func (w world) ending(t *testing.T) (all []string) {
 	t.Helper()
 	namespaces, err := w.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
@@ -153,12 +153,12 @@ func (w world) ending(t *testing.T) (all []string) {
 	return all
 }
 
-// small selects one replica, for a cluster of one node.
+// small are the flags that select the chart's profile with one replica, because the cluster has one node.
 var small = []string{"--profile", "small"}
 
-// TestInstall tests outrider install, check and uninstall on a real API server, from a cluster
-// without Outrider to a cluster without a trace of it. It is the first test, since deleted
-// namespaces take a minute to disappear.
+// TestInstall tests outrider install, check and uninstall on a real API server. It starts with a cluster without
+// Outrider, and checks that uninstall leaves nothing. It is the first test, so that it does not have to wait for
+// namespaces that other tests have deleted, which takes a minute.
 func TestInstall(t *testing.T) {
 	w := enterWorld(t)
 	c := outrider
@@ -170,7 +170,7 @@ func TestInstall(t *testing.T) {
 	t.Run("before it is installed, checks are red", func(t *testing.T) {
 		is(t, c.checks(t, 1), check.Failed, "", "deployment", "webhook-ca", "root-certificates")
 		is(t, c.checks(t, 1, "--pre", "--as=system:serviceaccount:default:default"), check.Failed, "the caller may not", "permissions")
-		// A check without permission is skipped; it does not fail.
+		// A check for which the user lacks permission is skipped and does not fail.
 		is(t, c.checks(t, 0, "--as=system:serviceaccount:default:default"), check.Skipped, "forbidden", "deployment", "replicas", "root-certificates", "webhook-ca", "webhook", "proxies")
 
 		kubectl(t, "", "create", "clusterrole", "outriderd", "--verb=get", "--resource=pods")
@@ -201,7 +201,7 @@ func TestInstall(t *testing.T) {
 			}
 		}
 		is(t, all, check.OK, "proved: outbound ipv4, inbound ipv4", "kernel")
-		is(t, all, check.Skipped, "not recognised", "cni") // the cluster's network plugin has no DaemonSet
+		is(t, all, check.Skipped, "not recognised", "cni") // network plugins are recognised by their DaemonSets, and this cluster has none
 	})
 	t.Run("pods that try capture are deleted", func(t *testing.T) { kernelPods(t, w, c, before) })
 	t.Run("a dry run changes nothing", func(t *testing.T) {
@@ -262,12 +262,12 @@ func TestInstall(t *testing.T) {
 		if diff := cmp.Diff(before, after); diff != "" {
 			t.Errorf("(-before +after):\n%s", diff)
 		}
-		c.run(t, 0, "uninstall", "--purge") // once more, with nothing to remove
+		c.run(t, 0, "uninstall", "--purge") // succeeds also if there is nothing to remove
 	})
 }
 
-// kernelPods tries capture with an image that does not exist, once to the end and once until
-// Ctrl-C. Neither leaves a pod behind.
+// kernelPods runs the check that tries capture in pods on the nodes, with an image that does not exist. It runs the
+// check once to its end and once until Ctrl-C, and fails the test if a pod is left.
 func kernelPods(t *testing.T, w world, c command, before []string) {
 	t.Helper()
 	missing := []string{"--pre", "--nodes", "--set=global.tag=none"}
@@ -297,7 +297,7 @@ func kernelPods(t *testing.T, w world, c command, before []string) {
 	}
 }
 
-// killed runs a command, and kills it while Helm's record of the release is pending.
+// killed runs a command, and kills it while the status of the release in Helm's record is pending.
 func killed(t *testing.T, w world, c command, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -330,7 +330,7 @@ func killed(t *testing.T, w world, c command, args ...string) {
 	}
 }
 
-// helmSees checks that helm itself can read the release.
+// helmSees fails the test unless Helm's library reads the release, with this revision.
 func helmSees(t *testing.T, revision int) {
 	t.Helper()
 	flags := kubeclient.NewFlags(installation.Namespace)
@@ -343,7 +343,7 @@ func helmSees(t *testing.T, revision int) {
 	}
 }
 
-// breaks breaks an installation in several ways, and checks that the right check detects each.
+// breaks damages an installation in several ways, and fails the test unless "outrider check" detects each damage.
 func breaks(t *testing.T, w world, c command) {
 	t.Helper()
 	const kind, webhooks = "mutatingwebhookconfiguration", "outrider-injector"
@@ -372,7 +372,7 @@ func breaks(t *testing.T, w world, c command) {
 	kubectl(t, "", "delete", "namespace", "checked", "--wait")
 }
 
-// looks tests the commands that read the mesh by port forwarding to the replicas.
+// looks tests the commands that read the mesh from the replicas, by port forwarding.
 func looks(t *testing.T, w world, c command) {
 	t.Helper()
 	var v report.Versions
@@ -389,11 +389,11 @@ func looks(t *testing.T, w world, c command) {
 		_, err := w.CoreV1().ConfigMaps("described").Get(t.Context(), contract.RootConfigMap, metav1.GetOptions{})
 		return err == nil
 	}, nothing)
-	for name, more := range map[string]string{"meshed": "", "host": "hostNetwork: true, "} { // any order: each is a pod
+	for name, more := range map[string]string{"meshed": "", "host": "hostNetwork: true, "} { // any order: each is a separate pod
 		apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: `+name+`, namespace: described},
 			spec: {`+more+`schedulerName: none, serviceAccountName: default, containers: [{name: app, image: none, command: [/app]}]}}`)
 	}
-	for name, want := range map[string][]string{ // any order: each command is run by itself
+	for name, want := range map[string][]string{ // any order: each command is run alone
 		"meshed": {"injected, revision default", "the policy is to inject", "start      outrider-init, outrider-proxy, app", "REDIRECT, by outrider-init", "the proxy does not run"},
 		"host":   {"not injected", "(host-network)"},
 	} {
@@ -421,8 +421,8 @@ func looks(t *testing.T, w world, c command) {
 	kubectl(t, "", "delete", "namespace", "described", "--wait")
 }
 
-// checksOtherMeshes adds an Istio object that has no effect on the pod with Outrider's proxy: the
-// check names the equivalent.
+// checksOtherMeshes creates an Istio object, which has no effect on pods with Outrider's proxy, and fails the test
+// unless the check names the equivalent kind.
 func checksOtherMeshes(t *testing.T, c command) {
 	t.Helper()
 	const id, routes = "other-meshes", "virtualservices.networking.istio.io"
@@ -439,7 +439,7 @@ func checksOtherMeshes(t *testing.T, c command) {
 	kubectl(t, "", "delete", "crd", routes)
 }
 
-// statusPage reads the page that outrider dashboard opens, and ends the command as Ctrl-C does.
+// statusPage reads the page that "outrider dashboard" serves, and ends the command by SIGINT, as Ctrl-C does.
 func statusPage(t *testing.T, c command) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), c.file, "dashboard", "--browser=false")

@@ -70,8 +70,8 @@ func (w world) secret(t *testing.T, name string) *corev1.Secret {
 	return s
 }
 
-// The Secret and the ConfigMaps follow the same rules as the folder and the file, with only the
-// permissions of the chart's roles.
+// As stores of the authority's files and of used tokens, the Secret and the ConfigMaps follow the same rules as the
+// folder and the file. outriderd needs only the permissions of the chart's roles for them.
 func TestTheSecretIsAStore(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -105,20 +105,20 @@ func TestTheSecretIsAStore(t *testing.T) {
 
 // A replica is a control plane in this process.
 type replica struct {
-	controlplane.Addresses // valid once it serves
+	controlplane.Addresses // valid once the replica serves
 	web                    string
 	log                    *journal
 	ready                  chan controlplane.Addresses
-	done                   <-chan struct{} // closed when it has stopped
+	done                   <-chan struct{} // closed when the replica has stopped
 }
 
-// replica starts a replica that uses a Secret, with outriderd's credentials as edit has changed them.
+// replica starts a replica whose authority is in a Secret. It has outriderd's kubeconfig, which edit may change.
 func (w world) replica(t *testing.T, secret string, edit ...func(*api.Cluster, *api.AuthInfo)) *replica {
 	t.Helper()
 	return w.replicaWith(t, secret, func(*controlplane.Options) {}, edit...)
 }
 
-// replicaWith does the same as replica with other options.
+// replicaWith starts a replica as [world.replica] does. set may change its options.
 func (w world) replicaWith(t *testing.T, secret string, set func(*controlplane.Options), edit ...func(*api.Cluster, *api.AuthInfo)) *replica {
 	t.Helper()
 	as := func(c *api.Cluster, a *api.AuthInfo) {
@@ -142,7 +142,7 @@ func (w world) replicaWith(t *testing.T, secret string, set func(*controlplane.O
 	return r
 }
 
-// get requests a path of the metrics port, and returns the status and the text.
+// get requests a path of the replica's metrics port, and returns the HTTP status and the body.
 func (r *replica) get(t *testing.T, path string) (int, string) {
 	request, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+r.web+path, nil)
 	must(t, err)
@@ -170,7 +170,7 @@ func (r *replica) serves(t *testing.T) *replica {
 	return r
 }
 
-// shows reports whether the replica's certificate is issued by one of the roots.
+// shows reports whether the replica's serving certificate is issued by one of the roots.
 func (r *replica) shows(roots []byte) bool {
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(roots)
@@ -191,8 +191,8 @@ func logs(all ...*replica) func() string {
 	}
 }
 
-// Two replicas that start at the same time share the root that one of them creates. A deleted
-// Secret is written again. A rotation of the root reaches both replicas and every namespace.
+// Two replicas that start at the same time use the same root, which one of them creates. They write the Secret again
+// if it is deleted. After a rotation of the root, both replicas and the ConfigMap in every namespace have the new root.
 func TestReplicasShareTheAuthority(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -209,7 +209,7 @@ func TestReplicasShareTheAuthority(t *testing.T) {
 		t.Errorf("warnings of two replicas that start:\n%s", text)
 	}
 	for i, r := range all {
-		if !r.shows(first) { // the connection sends no request as a proxy would, which outriderd logs
+		if !r.shows(first) { // outriderd logs this connection, which sends no request
 			t.Errorf("replica %d has another root than the Secret", i)
 		}
 	}
@@ -253,7 +253,7 @@ func TestReplicasShareTheAuthority(t *testing.T) {
 	}
 }
 
-// names makes a Deployment without pods whose authority is in a Secret.
+// names creates outriderd's Deployment, without pods, which names a Secret for the authority.
 func (w world) names(t *testing.T, secret string) {
 	t.Helper()
 	text, err := chart.Manifest("{pilot: {replicaCount: 0}, authority: {secretName: " + secret + "}}")
@@ -268,7 +268,7 @@ func (w world) names(t *testing.T, secret string) {
 	}
 }
 
-// While the Secret was not made by Outrider, a replica waits and never writes it.
+// A replica does not write a Secret that Outrider has not made, and waits until it is removed.
 func TestASecretThatIsNotOurs(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -352,7 +352,7 @@ subjects: [{kind: ServiceAccount, name: outriderd, namespace: outrider-system}]
 	}
 }
 
-// A machine's token works once, whichever replica receives it; a replica accepts tokens that another one made.
+// A machine's token can be used once, at any replica. A replica accepts tokens that another replica has made.
 func TestATokenIsUsedOnceAmongReplicas(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -415,7 +415,8 @@ func newCSR(t *testing.T) (*ecdsa.PrivateKey, []byte) {
 	return key, encoding.EncodeToMemory(&encoding.Block{Type: "CERTIFICATE REQUEST", Bytes: der})
 }
 
-// Each permission of the Role in the namespace is needed: without it the error names it.
+// outriderd needs each permission of the Role in its namespace, and no other permission there. If one is missing, the
+// error names it.
 func TestTheRoleInTheNamespaceIsEnoughAndNotMore(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -473,7 +474,7 @@ func TestTheRoleInTheNamespaceIsEnoughAndNotMore(t *testing.T) {
 		return text()
 	}
 	account := func(i int) string { return fmt.Sprintf("shared-%d", i) }
-	for i := range len(rules) + 1 { // the last try has all rules
+	for i := range len(rules) + 1 { // each try lacks one rule, and the last one has all
 		w.mayHere(t, account(i), slices.Concat(rules[:min(i, len(rules))], rules[min(i+1, len(rules)):]))
 	}
 	until(t, "the roles", func() bool {
@@ -502,7 +503,7 @@ func (noMesh) Synced() <-chan struct{} {
 	return c
 }
 
-// mayHere gives a service account of outriderd's namespace some rules in that namespace.
+// mayHere grants rules to a service account in outriderd's namespace, by a Role in that namespace.
 func (w world) mayHere(t *testing.T, account string, rules []rbac.PolicyRule) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: account, Namespace: own}

@@ -15,11 +15,11 @@ import (
 	"outrider.dev/internal/doctor/diagnoser"
 )
 
-// Of two replicas with the chart's permissions one diagnoses: a restart and a slow start get an Event
-// each, whose count a further restart increases, and the metric contains the cause. When that replica
-// stops, the other takes over, and repeats nothing. A replica without --diagnose has no such metric.
+// One of two replicas diagnoses pods, with the chart's permissions. It writes an Event for a restart and one for a
+// slow start, increases the Event's count at the next restart, and counts the causes in a metric. When this replica
+// stops, the other takes over, and does not report the same again. A replica without --diagnose has no such metric.
 //
-// The pods are on no node: the test writes their status, which determines the cause.
+// The pods are not scheduled. The test writes their statuses, from which the causes follow.
 func diagnosesAreEvents(t *testing.T) {
 	w := enterWorld(t)
 	w.withoutAuthority(t)
@@ -88,7 +88,7 @@ func diagnosesAreEvents(t *testing.T) {
 	}
 }
 
-// unscheduled creates an injected pod in namespace diagnosed that is scheduled to no node.
+// unscheduled creates an injected pod in the namespace diagnosed, which is never scheduled to a node.
 func (w world) unscheduled(t *testing.T, name string) {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -99,7 +99,7 @@ func (w world) unscheduled(t *testing.T, name string) {
 	must(t, err)
 }
 
-// status writes the status of a pod that was scheduled a moment ago.
+// status writes the status of a pod: text, and the condition that it was scheduled just now.
 func (w world) status(t *testing.T, name, text string) {
 	t.Helper()
 	scheduled := fmt.Sprintf(`{"type":"PodScheduled","status":"True","lastTransitionTime":%q}`, time.Now().UTC().Format(time.RFC3339))

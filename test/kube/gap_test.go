@@ -22,7 +22,7 @@ import (
 	"outrider.dev/test/port"
 )
 
-// A gap is a proxy to the API server that answers some requests itself, like an API server that is
+// A gap is a proxy to the API server. It can answer list and watch requests itself, as an API server does that is
 // starting, is overloaded, or no longer has the resource version at which a watch begins.
 type gap struct {
 	forward *httputil.ReverseProxy
@@ -46,14 +46,15 @@ func newGap(t *testing.T, w world) *gap {
 	must(t, err)
 	g := &gap{forward: httputil.NewSingleHostReverseProxy(to), address: port.Hold(t).String()}
 	g.forward.Transport, g.forward.FlushInterval = transport, -1
-	g.forward.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) } // a watch that was ended
+	g.forward.ErrorHandler = func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) } // closes the connection of a watch that was ended
 	g.epoch, g.end = context.WithCancel(context.Background())
 	g.mend(t)
 	t.Cleanup(g.cut)
 	return g
 }
 
-// through sends a client's requests through the gap, which adds the administrator's credentials.
+// through changes a client's kubeconfig so that its requests go through the gap, which adds the administrator's
+// credentials.
 func (g *gap) through(c *api.Cluster, _ *api.AuthInfo) {
 	c.Server, c.CertificateAuthorityData, c.CertificateAuthority = "http://"+g.address, nil, ""
 }
@@ -78,7 +79,7 @@ func (g *gap) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.forward.ServeHTTP(w, r.WithContext(ctx))
 }
 
-// answers ends all watches, and answers new requests with these handlers.
+// answers ends all watches, and sets the handlers that answer new requests.
 func (g *gap) answers(list, watch http.HandlerFunc) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -90,13 +91,13 @@ func (g *gap) answers(list, watch http.HandlerFunc) {
 // cut refuses new connections and closes the existing ones.
 func (g *gap) cut() { g.server.Close() }
 
-// mend forwards requests again, after answers or cut.
+// mend makes the gap forward all requests again, after a call of answers or cut.
 func (g *gap) mend(t *testing.T) {
 	t.Helper()
 	g.answers(nil, nil)
 	l, err := net.Listen("tcp", g.address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return // it was not cut
+		return // cut was not called
 	}
 	must(t, err)
 	g.server = &http.Server{Handler: g}
@@ -129,9 +130,8 @@ func ended(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintf(w, `{"type":"ERROR","object":%s}`+"\n", statusText(http.StatusGone, "Expired"))
 }
 
-// Whatever an API server answers while it restarts, is overloaded or has lost the history of a
-// watch, each published mesh is complete. The previous one stays until the objects are listed
-// again.
+// Each mesh that the control plane publishes is complete, even if the API server restarts, is overloaded, or has lost
+// the history of a watch. The previous mesh stays published until the objects have been listed again.
 func theMeshIsWholeOverAGap(t *testing.T) {
 	w := enterWorld(t)
 	w.namespace(t, "gaps", nil)
@@ -153,7 +153,7 @@ func theMeshIsWholeOverAGap(t *testing.T) {
 		{"watches end with 410", nil, ended, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel() // most of the time is the client's pauses between retries
+			t.Parallel() // because the test mostly waits for the client's next retry
 			was, later := fmt.Sprintf("was-%d", i), fmt.Sprintf("later-%d", i)
 			kubectl(t, "", "create", "service", "clusterip", was, "--tcp=80", "-n", "gaps")
 			var j journal
@@ -165,7 +165,7 @@ func theMeshIsWholeOverAGap(t *testing.T) {
 				return m.ByName("default", "kubernetes") != nil && m.ByName("kube-system", "kube-dns") != nil &&
 					(m.ByName("gaps", was) != nil || m.ByName("gaps", later) != nil)
 			}
-			running(t, func(ctx context.Context) error { // checks every mesh from here on
+			running(t, func(ctx context.Context) error { // checks every mesh that is published from now on
 				for {
 					m, newer := s.Current()
 					if !whole(m) {
@@ -199,8 +199,8 @@ func theMeshIsWholeOverAGap(t *testing.T) {
 	}
 }
 
-// A replica that cannot reach the API server, or only gets errors, reports that, stays ready and
-// serves; once it is over, the report is gone.
+// A replica that cannot reach the API server, or gets only errors from it, reports this, but stays ready and serves.
+// When the API server answers again, the report disappears.
 func TestReadinessOverAGap(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -208,7 +208,7 @@ func TestReadinessOverAGap(t *testing.T) {
 	g := newGap(t, w)
 	r := w.replica(t, contract.AuthoritySecret, g.through).serves(t)
 	roots := w.secret(t, contract.AuthoritySecret).Data["root-cert.pem"]
-	for trouble, begin := range map[string]func(){ // any order: each is over when the next begins
+	for trouble, begin := range map[string]func(){ // any order: each fault ends before the next begins
 		"reading the Secret outrider-system/outrider-ca: ": g.cut,
 		"reading services: ": func() {
 			g.answers(status(http.StatusServiceUnavailable, "ServiceUnavailable"), status(http.StatusGone, "Expired"))

@@ -13,8 +13,9 @@ import (
 	"outrider.dev/internal/core/xds/resource"
 )
 
-// Objects of other meshes are reported as problems, and those that guard a workload as notes on its
-// proxy, once their definition is in the cluster; changes and deletions remove the reports.
+// If the cluster has the definition of another mesh's kind, its objects are reported as problems. Those that would
+// protect a workload are also reported as notes on the workload's proxy. When an object is changed or deleted, its
+// reports disappear.
 func TestObjectsThatAreIgnored(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -70,13 +71,13 @@ func TestObjectsThatAreIgnored(t *testing.T) {
 		kubectl(t, "", "delete", "crd", policies, routes)
 		want("their definitions are gone", nil, nil)
 	}
-	for line := range strings.Lines(j.String()) { // lines of client-go also come from other tests' clients
+	for line := range strings.Lines(j.String()) { // ignores lines of client-go, which may come from clients of other tests
 		if (strings.Contains(line, "level=WARN") || strings.Contains(line, "level=ERROR")) && (strings.Contains(line, policies) || strings.Contains(line, routes)) {
 			t.Errorf("the log of a definition that comes and goes: %s", line)
 		}
 	}
 
-	// A role that does not yet allow reading these kinds.
+	// Connect with a role of an older version, which does not allow reading these kinds.
 	w.may(t, "old", w.roles(t, "outriderd", "outriderd-mesh"))
 	w.allowed(t, "roles", "old", accessOf(w.roles(t, "outriderd-mesh")[0]))
 	s = w.connect(t, &j, as("roles", "old")).Source(t.Context(), mesh.Config{})

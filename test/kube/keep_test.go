@@ -61,7 +61,7 @@ func tokensAreReviewed(t *testing.T) {
 	must(t, w.CoreV1().Pods("tokens").Delete(t.Context(), "p", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 	until(t, "the token of a pod that is gone is refused", func() bool { _, err := review(c, bound); return err != nil }, j.String)
 
-	// An API server that does not answer has not refused the token.
+	// If the API server does not answer, the token is not refused: the error is another one.
 	unsure := func(c *kube.Cluster, words string) {
 		t.Helper()
 		_, err := review(c, good)
@@ -75,7 +75,7 @@ func tokensAreReviewed(t *testing.T) {
 		t.Error(err)
 	}
 	l.cut()
-	unsure(through, "reviewing a token: ") // connection refused, or reset if it already existed
+	unsure(through, "reviewing a token: ") // a new connection is refused, and an existing one is reset
 	unsure(w.connect(t, &j, as("tokens", "default")), `cannot create resource "tokenreviews" in API group "authentication.k8s.io" at the cluster scope; the chart has the roles`)
 }
 
@@ -138,10 +138,10 @@ func TestRootsAreInEveryNamespace(t *testing.T) {
 	if got := data("roots")["other"]; got != "stays" {
 		t.Errorf("what others wrote is %q", got)
 	}
-	r.Set("") // an empty file, as during a replacement: the pods' existing roots are better than nothing
+	r.Set("") // as if the file were empty while it is replaced: the pods must keep their roots
 	r.Set("third")
 	has("roots", "third")
-	if text := j.String(); strings.Contains(text, "by=client-go") { // client-go may log a connection that is cut
+	if text := j.String(); strings.Contains(text, "by=client-go") { // client-go may log connections that are cut
 		t.Errorf("the log:\n%s", text)
 	}
 
@@ -168,13 +168,13 @@ func TestRootsAreInEveryNamespace(t *testing.T) {
 func TestTheWebhooksConfigurationIsKept(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
-	const name = "outrider-injector" // the role lets it write only this one
+	const name = "outrider-injector" // the role allows writing only the configuration of this name
 	r := roots.New("first")
 	var j journal
 	for range 2 { // two replicas
 		c := w.connect(t, &j, outriderd)
 		configurations := c.WebhookConfigurations(t.Context(), name)
-		// Only a notification can be in time: polling is too rare.
+		// Only a notification can come in time, because the keeper looks only once an hour without one.
 		running(t, (&webhook.Keeper{Configurations: configurations, Name: name, Roots: r, Log: j.log(), Changed: configurations.Changed, Look: time.Hour}).Run)
 	}
 	all := w.AdmissionregistrationV1().MutatingWebhookConfigurations()
@@ -211,7 +211,7 @@ func TestTheWebhooksConfigurationIsKept(t *testing.T) {
 
 var madePEM string
 
-// pem returns a root certificate, since the API server accepts nothing else in a bundle.
+// pem returns a root certificate in PEM, because the API server accepts only certificates in a bundle.
 func pem(t *testing.T) string {
 	t.Helper()
 	if madePEM == "" {

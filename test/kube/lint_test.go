@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestLintReadsANamespace tests the findings of "outrider lint -n" with a real kubectl, and that
-// the API server accepts its fix.
+// TestLintReadsANamespace tests that "outrider lint -n" reads a namespace by kubectl and reports its findings, and
+// that the API server accepts the fix.
 func TestLintReadsANamespace(t *testing.T) {
 	w := enterWorld(t)
 	w.namespace(t, "linted", map[string]string{"istio-injection": "enabled"})
@@ -48,7 +48,7 @@ spec:
 	if after, _ := lint(0, "--only=sleep"); !strings.Contains(after, "no findings") {
 		t.Errorf("after its own fix:\n%s", after)
 	}
-	// A user without permissions.
+	// Run the command as a user without permissions.
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	text, err := os.ReadFile(os.Getenv("KUBECONFIG"))
 	must(t, err)

@@ -9,10 +9,10 @@ import (
 	e2e "outrider.dev/test/e2e/world"
 )
 
-const root = "../.." // of the repository
+const root = "../.." // root of the repository
 
-// TestMain brings a cluster up and starts this test again inside it, since the API server is not
-// reachable from elsewhere. A cluster of "cluster run" needs these features too.
+// TestMain brings a cluster up and starts this test again inside it, because the API server is reachable only from
+// inside. A cluster that "cluster run" has started must have the features below.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if os.Getenv("OUTRIDER_E2E") != "1" || e2e.Inside() {

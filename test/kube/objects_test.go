@@ -14,8 +14,8 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// each calls do for each object of a manifest. A kubectl process for each manifest would take most
-// of the time of these tests.
+// each calls do for each object of a manifest. It does not start kubectl, because these processes would take most of
+// the tests' time.
 func each(manifest string, do func(*resource.Helper, *resource.Info) error) error {
 	return resource.NewBuilder(kubeclient.NewFlags("default")).Unstructured().NamespaceParam("default").DefaultNamespace().
 		Stream(strings.NewReader(manifest), "the test").Flatten().Do().Visit(func(o *resource.Info, err error) error {
@@ -26,8 +26,8 @@ func each(manifest string, do func(*resource.Helper, *resource.Info) error) erro
 	})
 }
 
-// apply creates or updates the objects of a manifest. It retries, since a kind may not be served
-// right after its definition is established, nor a webhook be reachable right after its start.
+// apply creates or updates the objects of a manifest. It retries, because the API server may serve a kind only some
+// time after its definition is established, and a webhook may not be reachable at once after its start.
 func apply(t *testing.T, manifest string) {
 	t.Helper()
 	var err error

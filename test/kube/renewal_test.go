@@ -17,9 +17,9 @@ import (
 	"outrider.dev/internal/core/controlplane"
 )
 
-// With a real API server and the agent's client, a certificate is renewed only with a token, which
-// is valid only while its pod exists. While the API server is unavailable the agent is told to
-// retry.
+// A certificate is renewed only with a token, which is valid only while its pod exists. If the API server cannot
+// review the token because it is unavailable, the answer requests the agent to retry. The test has a real API server
+// and the agent's client.
 func certificatesEndWithTheirPod(t *testing.T) {
 	w := enterWorld(t)
 	w.namespace(t, "renewals", nil)
@@ -59,7 +59,7 @@ func certificatesEndWithTheirPod(t *testing.T) {
 		return chain[0], nil
 	}
 	var own *tls.Certificate
-	until(t, "the first certificate", func() bool { // the port is open before the cluster is read; only then it serves
+	until(t, "the first certificate", func() bool { // outriderd opens the port first, and serves after it has read the cluster
 		leaf, f := request(token, 90*24*time.Hour, nil)
 		if f != nil {
 			return false
@@ -86,7 +86,8 @@ func certificatesEndWithTheirPod(t *testing.T) {
 	until(t, "a renewal when the API server is back", func() bool { _, f := request(token, 0, own); return f == nil }, j.String)
 
 	must(t, w.CoreV1().Pods("renewals").Delete(t.Context(), "one", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
-	// The API server caches a token review for 10 s. Meanwhile make as few requests as an agent would.
+	// The API server caches a token review for 10 s, so the token stays valid that long. The requests have pauses,
+	// because each address has a rate limit.
 	for end := time.Now().Add(patience); ; time.Sleep(500 * time.Millisecond) {
 		_, f := request(token, 0, own)
 		if f != nil && f.Kind == identity.Rejected {

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// istio is a webhook configuration like that of Istio's injector, without a server.
+// istio is a webhook configuration like that of Istio's injector. There is no server for it.
 const istio = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: MutatingWebhookConfiguration
@@ -23,9 +23,8 @@ webhooks:
   namespaceSelector: {matchExpressions: [{key: istio-injection, operator: In, values: [enabled]}]}
 `
 
-// While another injector's webhook selects pods by Istio's labels, outriderd accepts only
-// Outrider's labels and logs that once; the test uses the namespace "injected", which has Istio's
-// label.
+// While the webhook of another injector selects pods by Istio's labels, outriderd injects only pods that Outrider's
+// labels select, and logs this once. The test uses the namespace "injected", which has Istio's label.
 func besideAnotherInjector(t *testing.T, w world, log func() string) {
 	t.Helper()
 	injected := func(labels string) (bool, string) {

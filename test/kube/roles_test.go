@@ -57,7 +57,7 @@ func (w world) roles(t *testing.T, names ...string) []rbac.PolicyRule {
 	return out
 }
 
-// may gives a service account of namespace roles some rules.
+// may grants rules to a service account of the namespace roles, by a ClusterRole.
 func (w world) may(t *testing.T, account string, rules []rbac.PolicyRule) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: "roles-" + account}
@@ -79,7 +79,8 @@ func accessOf(rule rbac.PolicyRule) authorization.ResourceAttributes {
 	return authorization.ResourceAttributes{Group: rule.APIGroups[0], Resource: rule.Resources[0], Verb: rule.Verbs[0], Name: strings.Join(rule.ResourceNames, "")}
 }
 
-// allowed waits until the API server knows about an access of a service account.
+// allowed waits until the API server allows an access by a service account, which may take a moment after a role
+// was changed.
 func (w world) allowed(t *testing.T, namespace, account string, access authorization.ResourceAttributes) {
 	t.Helper()
 	until(t, "the role of "+account, func() bool {
@@ -90,8 +91,8 @@ func (w world) allowed(t *testing.T, namespace, account string, access authoriza
 	}, nothing)
 }
 
-// Every permission of the roles is needed: without it something fails, and the error names the
-// permission. With all of them everything works.
+// The roles grant exactly the permissions that outriderd needs: with all of them every operation works, and without
+// one of them an operation fails with an error that names it.
 func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -100,8 +101,8 @@ func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
 	definitions := slices.Concat([]string{"hosts.outrider.dev", "peerauthentications.security.istio.io", "authorizationpolicies.security.istio.io"}, gatewayKinds, policyKinds)
 	t.Cleanup(w.undefine(definitions...))
 	rules := w.roles(t, "outriderd", "outriderd-mesh")
-	ignored := w.roles(t, "outriderd-ignored")                                                                                                                        // not required: see package kube
-	ignored = append(ignored, rbac.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "get", "update"}}) // from the Role
+	ignored := w.roles(t, "outriderd-ignored")                                                                                                                        // optional: see package kube
+	ignored = append(ignored, rbac.PolicyRule{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create", "get", "update"}}) // granted by the Role in the namespace
 	if len(rules) < 25 {
 		t.Fatalf("%d rules only: %v", len(rules), rules)
 	}
@@ -141,15 +142,15 @@ func TestTheRolesAreEnoughAndNotMore(t *testing.T) {
 	t.Logf("without %d of %d permissions: OUTRIDER_NIGHTLY=1 tries each", tried, len(rules))
 }
 
-// tokenOf returns the token of a pod that is scheduled to no node.
+// tokenOf creates a pod, which is never scheduled, and returns a token that is bound to it.
 func (w world) tokenOf(t *testing.T, namespace string) string {
 	t.Helper()
 	token, _ := w.podToken(t, namespace, "holder")
 	return token
 }
 
-// podToken creates a pod and a token that is bound to it. The pod has no node: Kubernetes deletes
-// pods of a node that does not exist.
+// podToken creates a pod and a token that is bound to it. The pod is never scheduled. It does not name a node, because
+// Kubernetes deletes pods whose node does not exist.
 func (w world) podToken(t *testing.T, namespace, name string) (token string, pod *corev1.Pod) {
 	t.Helper()
 	pod, err := w.CoreV1().Pods(namespace).Create(t.Context(), &corev1.Pod{
@@ -161,7 +162,7 @@ func (w world) podToken(t *testing.T, namespace, name string) (token string, pod
 	return w.token(t, namespace, "default", []string{ca.DefaultAudience}, bound), pod
 }
 
-// statusless are objects whose status outriderd writes.
+// statusless are objects without a status, which outriderd writes.
 const statusless = `
 {apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: web, namespace: roles}, spec: {parentRefs: [{group: "", kind: Service, name: web}]}}
 ---
@@ -172,21 +173,21 @@ const statusless = `
 {apiVersion: gateway.networking.x-k8s.io/v1alpha1, kind: XBackendTrafficPolicy, metadata: {name: web, namespace: roles}, spec: {targetRefs: [{group: "", kind: Service, name: web}], retryConstraint: {}}}
 `
 
-// An attempt performs all of outriderd's operations in a cluster, with one account.
+// An attempt performs all operations of outriderd in a cluster, with the permissions of one service account.
 type attempt struct {
 	journal journal
 	cluster *kube.Cluster
 	done    func() bool
 }
 
-// text returns the log and the current troubles.
+// text returns the log and the current problems of the connection to the cluster.
 func (a *attempt) text() string {
 	return a.journal.String() + strings.Join(a.cluster.Trouble(), "\n")
 }
 
 func (w world) attempt(t *testing.T, account, token string) *attempt {
 	t.Helper()
-	// Delete two objects, so that there is work: the ConfigMap in one namespace, and the bundle.
+	// Delete two objects that outriderd must write again: the ConfigMap in one namespace, and the bundle.
 	err := w.CoreV1().ConfigMaps("roles").Delete(t.Context(), contract.RootConfigMap, metav1.DeleteOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		t.Fatal(err)
@@ -242,8 +243,8 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// The chart's Deployment, reduced to one replica so that all log lines are in one place, becomes
-// ready and injects a pod; without its permission, its readiness contains the reason.
+// The chart's Deployment becomes ready and injects a pod. If it lacks a permission, its readiness contains the
+// reason. It has one replica, so that all log lines are in one log.
 func TestDeployment(t *testing.T) {
 	w := enterWorld(t)
 	manifest, err := chart.Manifest("pilot: {replicaCount: 1}")
@@ -284,7 +285,7 @@ func TestDeployment(t *testing.T) {
 			return false
 		}
 		answer = ""
-		for _, pod := range pods.Items { // the previous pod stays, since no other is ready
+		for _, pod := range pods.Items { // includes the previous pod, which stays until the new one is ready
 			answer += readiness(ctx, pod.Status.PodIP)
 		}
 		return len(pods.Items) == 2 && strings.Contains(answer, want) && strings.Contains(answer, "200 OK: ready")
@@ -294,7 +295,7 @@ func TestDeployment(t *testing.T) {
 	kubectl(t, "", "delete", "deployment", "outriderd", "--namespace=outrider-system", "--cascade=foreground")
 }
 
-// readiness returns the readiness answer of outriderd at an address.
+// readiness returns the body of the answer of outriderd's readiness endpoint, or the error.
 func readiness(ctx context.Context, address string) string {
 	question, err := http.NewRequestWithContext(ctx, "GET", "http://"+net.JoinHostPort(address, "15014")+"/ready", nil)
 	if err != nil {

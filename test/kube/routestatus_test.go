@@ -12,9 +12,9 @@ import (
 	"outrider.dev/internal/core/controlplane/kube"
 )
 
-// Of two replicas the holder of the Lease writes the status of routes, once for each change, and
-// leaves other controllers' entries alone. When the holder stops, or loses its connection to the
-// API server, the other takes over.
+// Of two replicas, the holder of the Lease writes the status of routes. It writes once for each change, and does not
+// change the entries of other controllers. When the holder stops, or loses its connection to the API server, the
+// other replica takes over.
 func TestTheStatusOfRoutes(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -45,7 +45,7 @@ func TestTheStatusOfRoutes(t *testing.T) {
 	}
 	is("Accepted False NoMatchingParent, ResolvedRefs True ResolvedRefs, ")
 
-	// Another controller's entry is kept.
+	// Add the entry of another controller, which must stay.
 	kubectl(t, "", "patch", "httproute", "web", "-n", "routes", "--subresource=status", "--type=json", `--patch=[{"op":"add","path":"/status/parents/0","value":{"parentRef":{"group":"","kind":"Service","name":"web"},"controllerName":"example.com/mesh","conditions":[{"type":"Accepted","status":"True","reason":"Accepted","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}]`)
 	kubectl(t, "", "create", "service", "clusterip", "web", "--tcp=80", "-n", "routes")
 	is("Accepted True Accepted, ResolvedRefs True ResolvedRefs, ")
@@ -53,8 +53,8 @@ func TestTheStatusOfRoutes(t *testing.T) {
 		t.Errorf("entries of %s", got)
 	}
 
-	// Nothing is written while the status does not change, although the mesh does: only the last of
-	// these Services affects the status, so the write before it must still be the latest.
+	// A change of the mesh that does not change the status causes no write. Only the last of these Services changes
+	// the status, so until then the version must stay the same.
 	before := version()
 	for i := range 3 {
 		kubectl(t, "", "create", "service", "clusterip", fmt.Sprintf("other-%d", i), "--tcp=80", "-n", "routes")
@@ -72,7 +72,7 @@ func TestTheStatusOfRoutes(t *testing.T) {
 	}
 	until(t, "the new generation is observed", func() bool { return observed() == "2 2" }, observed)
 
-	// The holder is cut off: its Lease expires, and the other replica writes.
+	// Cut the holder off from the API server: its Lease expires, and the other replica writes.
 	first := holder()
 	lines[newest(all, "this replica writes the status of routes")].cut()
 	until(t, "another holder", func() bool { h := holder(); return h != "" && h != first }, logs(all...))
@@ -83,10 +83,10 @@ func TestTheStatusOfRoutes(t *testing.T) {
 	}
 }
 
-// newest returns the index of the replica that logged a line last: a slow replica may have lost its
-// Lease to the other.
+// newest returns the index of the replica that has logged this text last. Both may have logged it, because a slow
+// replica may lose the Lease to the other.
 func newest(all []*replica, text string) (found int) {
-	var last string // lines begin with their time
+	var last string // the latest line; lines begin with their time
 	for i, r := range all {
 		for line := range strings.Lines(r.log.String()) {
 			if strings.Contains(line, text) && line > last {

@@ -19,7 +19,7 @@ import (
 	"outrider.dev/test/cluster"
 )
 
-// peerAuthentications is Istio's definition, reduced to the fields that Outrider reads.
+// peerAuthentications is Istio's CustomResourceDefinition, reduced to the fields that Outrider reads.
 const peerAuthentications = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -35,10 +35,10 @@ spec:
     schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
 `
 
-// gatewayKinds lists the definitions of the Gateway API that outriderd reads.
+// gatewayKinds lists the CustomResourceDefinitions of the Gateway API whose objects outriderd reads.
 var gatewayKinds = []string{"httproutes.gateway.networking.k8s.io", "grpcroutes.gateway.networking.k8s.io", "referencegrants.gateway.networking.k8s.io"}
 
-// gatewayDefinitions returns the Gateway API's own definitions.
+// gatewayDefinitions returns these CustomResourceDefinitions as the Gateway API publishes them.
 func gatewayDefinitions(t *testing.T) string {
 	t.Helper()
 	return gatewayDefinitionsOf(t, "standard", gatewayKinds...)
@@ -58,10 +58,10 @@ func gatewayDefinitionsOf(t *testing.T, channel string, names ...string) string 
 	return strings.Join(all, "---\n")
 }
 
-// policyKinds lists the definitions of policies for Services.
+// policyKinds lists the CustomResourceDefinitions of policies for Services.
 var policyKinds = []string{"backendpolicies.outrider.dev", "xbackendtrafficpolicies.gateway.networking.x-k8s.io"}
 
-// policyDefinitions returns the chart's and the Gateway API's own definitions.
+// policyDefinitions returns the definitions of policyKinds, from the chart and from the Gateway API.
 func policyDefinitions(t *testing.T) string {
 	t.Helper()
 	all, err := chart.Definitions()
@@ -153,7 +153,7 @@ func theClusterIsTheMesh(t *testing.T) {
 		return len(all) > 0 && all[0].Workload.TLS == mode
 	}
 	until(t, "both pods are behind their service", func() bool { return len(ready(current())) == 2 }, text)
-	m := current() // any of them: each contains workloads of its own
+	m := current() // any mesh will do, because each contains the workloads that the cluster itself needs
 	for _, e := range ready(m) {
 		if w := e.Workload; e.Port != 8080 || w.Namespace != "shop" || !w.Proxied || w.Node == "" || m.Workload(e.Addr, "") != w {
 			t.Errorf("endpoint %+v of workload %+v", e, w)
@@ -182,7 +182,7 @@ func theClusterIsTheMesh(t *testing.T) {
 		}, text)
 	}
 
-	// A definition without the version that Outrider reads delays nothing, and is reported.
+	// A definition that lacks the version that Outrider reads is reported, and does not delay the mesh.
 	older := strings.ReplaceAll(peerAuthentications, "name: v1\n", "name: v1beta1\n")
 	apply(t, older)
 	const versions = "the CustomResourceDefinition peerauthentications.security.istio.io is there, but serves no version v1"
@@ -192,7 +192,7 @@ func theClusterIsTheMesh(t *testing.T) {
 	kubectl(t, "", "delete", "crd", "peerauthentications.security.istio.io")
 	until(t, "it does not matter any more", func() bool { return len(c.Trouble()) == 0 }, text)
 
-	// An invalid object only becomes a problem.
+	// An invalid object is reported as a problem, and has no other effect.
 	apply(t, hosts(t))
 	host := func(address string) string {
 		return "{apiVersion: outrider.dev/v1, kind: Host, metadata: {name: vm, namespace: shop}, spec: {address: " + address + "}}"
@@ -211,7 +211,7 @@ func theClusterIsTheMesh(t *testing.T) {
 	kubectl(t, "", "delete", "host", "vm", "--namespace=shop")
 	until(t, "host and mistake are gone", func() bool { return current().Host("shop", "vm") == nil && len(problems()) == 0 }, text)
 
-	// Without the API server the mesh stays as it is; afterwards it catches up.
+	// Without the API server the mesh stays unchanged. Afterwards it contains the changes made meanwhile.
 	l.cut()
 	until(t, "there is trouble", func() bool { return len(c.Trouble()) > 0 }, text)
 	kubectl(t, "", "delete", "service", "web", "--namespace=shop")

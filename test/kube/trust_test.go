@@ -29,8 +29,9 @@ func withoutBundle(t *testing.T) {
 	kubectl(t, "", "delete", "clustertrustbundle", contract.TrustBundle, "--ignore-not-found")
 }
 
-// Every permission of the role for the bundle is needed, and with all of them the bundle is written
-// and usable. The API is the cluster's own; the kubelets' versions are replaced by 1.37.
+// The role for the bundle grants exactly the permissions that are needed: with all of them the bundle is written and
+// usable, and without one of them it is not. The API server is real; the test replaces the versions of the kubelets
+// by 1.37.
 func TestTheTrustRoleIsEnoughAndNotMore(t *testing.T) {
 	w := enterWorld(t)
 	w.deployed(t, "{}")
@@ -69,7 +70,7 @@ func TestTheTrustRoleIsEnoughAndNotMore(t *testing.T) {
 			w.allowed(t, "roles", account(i), accessOf(rules[(i+1)%len(rules)]))
 			a, b := try(t, account(i))
 			until(t, want, func() bool { return strings.Contains(strings.ReplaceAll(a.text(), `\"`, `"`), want) }, a.text)
-			if usable, _ := b.Usable(); usable && rule.Verbs[0] != "watch" { // without watch, the lists are still read
+			if usable, _ := b.Usable(); usable && rule.Verbs[0] != "watch" { // without watch, outriderd still reads lists
 				t.Error("pods are said to be able to mount it")
 			}
 			if text := strings.ReplaceAll(a.text(), want, ""); strings.Contains(text, "cannot") {
@@ -79,7 +80,7 @@ func TestTheTrustRoleIsEnoughAndNotMore(t *testing.T) {
 	}
 }
 
-// An older kubelet in the cluster cannot mount the bundle, so pods use the ConfigMap.
+// If the cluster has an older kubelet, which cannot mount the bundle, pods use the ConfigMap.
 func TestKubeletsAreOfTheirVersion(t *testing.T) {
 	w := enterWorld(t)
 	withoutBundle(t)
@@ -92,8 +93,8 @@ func TestKubeletsAreOfTheirVersion(t *testing.T) {
 	}
 }
 
-// Injected pods mount the bundle: a pod in a new namespace starts without the namespace's
-// ConfigMap, and a running one gets the next root when it is rotated.
+// Injected pods mount the bundle. So a pod in a new namespace starts although the namespace has no ConfigMap yet, and
+// a running pod receives the next root when the root is rotated.
 func TestPodsMountTheTrustBundle(t *testing.T) {
 	w := enterWorld(t)
 	withoutBundle(t)
@@ -121,7 +122,7 @@ func TestPodsMountTheTrustBundle(t *testing.T) {
 	}
 	volume, err := json.Marshal(app.Spec.Volumes[i])
 	must(t, err)
-	// The proxy's image is not in this cluster, so another container reads the same volume.
+	// This cluster lacks the proxy's image, so another container reads the same volume.
 	apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: reader, namespace: trusting, annotations: {outrider.dev/inject: "false"}, labels: {sidecar.istio.io/inject: "false"}},
 		spec: {volumes: [%s], containers: [{name: reader, image: "test.outrider.dev/base:1", command: [sleep, 1h], volumeMounts: [{name: %s, mountPath: %s}]}]}}`,
 		volume, contract.RootVolume, contract.RootDir))
@@ -134,7 +135,7 @@ func TestPodsMountTheTrustBundle(t *testing.T) {
 	}
 	kubectl(t, "", "exec", "--namespace=outrider-system", "deployment/outriderd", "--", "/usr/local/bin/outriderd", "rotate")
 	until(t, "the bundle has both roots", func() bool { return strings.Count(bundle(t), "BEGIN CERTIFICATE") == 2 }, log)
-	if tier.Nightly() { // the kubelet refreshes volumes only each minute or two
+	if tier.Nightly() { // takes up to two minutes, until the kubelet refreshes the volume
 		until(t, "the running pod has both roots", func() bool { return roots() == 2 }, func() string { return bundle(t) + log() })
 	} else {
 		t.Log("not waited for the kubelet: OUTRIDER_NIGHTLY=1 sees both roots in the running pod")

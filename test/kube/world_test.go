@@ -31,7 +31,7 @@ type world struct {
 	config *api.Config
 }
 
-// enterWorld skips the test outside a cluster.
+// enterWorld returns the world. It skips the test if this process does not run in a cluster.
 func enterWorld(t *testing.T) world {
 	t.Helper()
 	if !e2e.Inside() {
@@ -61,7 +61,7 @@ func (j *journal) String() string { return strings.ReplaceAll(j.Buffer.String(),
 
 func (j *journal) log() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 
-// connect returns a cluster as outriderd connects to it, with a kubeconfig that edit has changed.
+// connect returns outriderd's view of the cluster. edit may change the kubeconfig, for example the user.
 func (w world) connect(t *testing.T, j *journal, edit func(*api.Cluster, *api.AuthInfo)) *kube.Cluster {
 	t.Helper()
 	config := w.config.DeepCopy()
@@ -77,7 +77,7 @@ func (w world) connect(t *testing.T, j *journal, edit func(*api.Cluster, *api.Au
 	return c
 }
 
-// as makes an administrator impersonate a service account.
+// as returns a change of a kubeconfig by which the administrator impersonates a service account.
 func as(namespace, account string) func(*api.Cluster, *api.AuthInfo) {
 	return func(_ *api.Cluster, a *api.AuthInfo) {
 		a.Impersonate = "system:serviceaccount:" + namespace + ":" + account
@@ -99,8 +99,8 @@ func kubectl(t *testing.T, stdin string, args ...string) string {
 	return string(out)
 }
 
-// undefine returns a function that deletes CustomResourceDefinitions. It does not use kubectl(t),
-// whose context has ended at cleanup.
+// undefine returns a function for t.Cleanup that deletes CustomResourceDefinitions. It does not use kubectl(t),
+// because the test's context has ended when cleanups run.
 func (w world) undefine(names ...string) func() {
 	return func() {
 		for _, name := range names {
@@ -109,14 +109,14 @@ func (w world) undefine(names ...string) func() {
 	}
 }
 
-// definition returns a definition of another mesh, in an older version.
+// definition returns the CustomResourceDefinition of another mesh's kind, with an older version than v1.
 func definition(group, kind, plural string) string {
 	return strings.NewReplacer("peerauthentications", plural, "peerauthentication", strings.ToLower(kind), "PeerAuthentication", kind,
 		"security.istio.io", group, "name: v1\n", "name: v1beta1\n").Replace(peerAuthentications)
 }
 
-// deployed applies the chart with some values, except its Deployment and the webhook for it: the
-// test plays outriderd, with the permissions of its roles.
+// deployed applies the chart with these values, except the Deployment and the webhook configuration: the test itself
+// acts as outriderd, with the permissions of the chart's roles.
 func (w world) deployed(t *testing.T, values string) {
 	t.Helper()
 	text, err := chart.Manifest(values, "Deployment", "PodDisruptionBudget", "MutatingWebhookConfiguration")
@@ -139,8 +139,8 @@ func (w world) namespace(t *testing.T, name string, labels map[string]string) {
 	}, nothing)
 }
 
-// emptyNamespace does not wait for the service account. A previous test's namespace of this name
-// may still be terminating, so it retries.
+// emptyNamespace creates a namespace that is deleted with the test, and does not wait for the service account. It
+// retries, because a namespace of this name from an earlier test may still be terminating.
 func (w world) emptyNamespace(t *testing.T, name string, labels map[string]string) {
 	t.Helper()
 	var err error
@@ -154,12 +154,12 @@ func (w world) emptyNamespace(t *testing.T, name string, labels map[string]strin
 	})
 }
 
-// patience is how long a test waits for the cluster. Kubernetes itself retries the deletion of a
-// namespace only after up to a minute, several times.
+// patience is the time limit of a wait for the cluster. It is long, because Kubernetes retries the deletion of a
+// namespace several times, with pauses of up to a minute.
 const patience = 5 * time.Minute
 
-// until polls until a condition holds or a replica stops; why describes a failure. It is
-// process.Eventually with the cluster's patience.
+// until polls until a condition holds. It fails the test, with the text of why, when a replica has stopped or after
+// patience. It is like process.Eventually, with a longer time limit.
 func until(t *testing.T, what string, ok func() bool, why func() string, replicas ...*replica) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -173,11 +173,11 @@ func until(t *testing.T, what string, ok func() bool, why func() string, replica
 		case time.Now().After(end):
 			t.Fatalf("not within %v: %s\n%s", patience, what, why())
 		}
-		time.Sleep(max(10*time.Millisecond, time.Since(began))) // leaves at least half of a processor to the cluster
+		time.Sleep(max(10*time.Millisecond, time.Since(began))) // a pause as long as the check leaves processor time to the cluster
 	}
 }
 
-// running runs a function until the test ends.
+// running runs a function in the background until the test ends. The channel is closed when the function has returned.
 func running(t *testing.T, run func(context.Context) error) (ended <-chan struct{}) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -188,10 +188,10 @@ func running(t *testing.T, run func(context.Context) error) (ended <-chan struct
 
 func nothing() string { return "" }
 
-// These tests mostly wait for the cluster, and do not disturb one another: only one of the tests
-// with replicas uses the shared authority, and none checks the status of routes.
+// These tests run in parallel, because they mostly wait for the cluster. They do not disturb one another: only one of
+// them has replicas that use the shared authority, and none checks the status of routes.
 func TestBesideEachOther(t *testing.T) {
-	enterWorld(t).deployed(t, "features: {diagnosis: true}") // once: each time removes rules that other tests have added to the roles
+	enterWorld(t).deployed(t, "features: {diagnosis: true}") // only once, because it removes rules that tests have added to the roles
 	for name, test := range map[string]func(*testing.T){
 		"tokens are reviewed":             tokensAreReviewed,
 		"certificates end with their pod": certificatesEndWithTheirPod,
@@ -206,7 +206,8 @@ func TestBesideEachOther(t *testing.T) {
 	}
 }
 
-// The last test, since its file is the last one: another suite may use the cluster after this one.
+// TestNothingIsLeft removes everything that the tests have made, because another suite may use the cluster afterwards.
+// It runs last, because its file is the last one of the package.
 func TestNothingIsLeft(t *testing.T) {
 	enterWorld(t).vacate(t)
 }

@@ -17,7 +17,7 @@ import (
 	"outrider.dev/test/secretserver"
 )
 
-// certificate returns a workload's certificate and key.
+// certificate returns a new key for a workload, and its certificate chain from the authority, in PEM.
 func certificate(t testing.TB, authority *ca.Authority, account string) (chain, private string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -35,9 +35,8 @@ func certificate(t testing.TB, authority *ca.Authority, account string) (chain, 
 	return leaf.Chain[0], string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der}))
 }
 
-// serveSecrets serves a workload's certificate and the roots to an Envoy, as the agent does. With
-// files an Envoy would take two inotify instances. Its user has 128, and the 65th Envoy would
-// abort.
+// serveSecrets serves a workload's certificate and the roots to an Envoy over a socket, as the agent does. An Envoy
+// that reads them from files takes two inotify instances. Its user has 128 of them, so the 65th Envoy would abort.
 func serveSecrets(t testing.TB, authority *ca.Authority, socket, account string) {
 	t.Helper()
 	chain, private := certificate(t, authority, account)
@@ -49,7 +48,7 @@ func serveSecrets(t testing.TB, authority *ca.Authority, socket, account string)
 	s.Set(contract.RootsSecret, identity.RootsSecret(authority.RootsPEM()))
 }
 
-// issue writes a workload's certificate and the roots as Envoy's secrets.
+// issue writes a workload's certificate and the roots to dir, as files of secrets that Envoy reads.
 func issue(t testing.TB, authority *ca.Authority, dir, account string) {
 	t.Helper()
 	chain, private := certificate(t, authority, account)

@@ -37,8 +37,8 @@ func newDoor(t *testing.T) *door {
 	return d
 }
 
-// policies replaces all policies, and waits until the server's proxy has them. A marker policy,
-// which matches no other request, shows that.
+// policies replaces all policies, and waits until the server's proxy has them. It adds a policy with a path that no
+// test requests, and waits until the path appears in the proxy's configuration.
 func (d *door) policies(t *testing.T, parts ...mesh.Part) {
 	t.Helper()
 	d.number++
@@ -59,18 +59,18 @@ func (d *door) policies(t *testing.T, parts ...mesh.Part) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return strings.Count(string(raw), mark) >= 3 // in each inbound listener
+		return strings.Count(string(raw), mark) >= 3 // one for each inbound listener
 	})
 }
 
-// becomes waits for the result of a call: Envoy's threads may apply new policies later than its
-// listeners show them.
+// becomes repeats a call until it has the wanted result, because Envoy's threads may apply new policies later than
+// they appear in its configuration.
 func (d *door) becomes(t *testing.T, what, want string, call func() string) {
 	t.Helper()
 	process.EventuallyEqual(t, what, want, call, d.envoys...)
 }
 
-// call returns the outcome of a call: allowed, denied, or another one.
+// call makes a call and returns its outcome: "allowed", "denied", or a text with any other result.
 func (d *door) call(c authorization.Call) string {
 	from, to := d.callers[c.From], netip.AddrPortFrom(d.server.v4, authorization.Ports[c.Port]).String()
 	switch c.Port {
@@ -132,7 +132,7 @@ func (p *pod) request(method, url, host string, header http.Header) string {
 	return fmt.Sprintf("%s %s", response.Status, body)
 }
 
-// Envoy allows and denies the calls as the table says, and its metrics count them.
+// Envoy allows and denies the calls as in the table of package authorization, and counts them in its metrics.
 func TestAuthorization(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
@@ -141,9 +141,9 @@ func TestAuthorization(t *testing.T) {
 			d.policies(t, c.Parts...)
 			for want, calls := range map[string][]authorization.Call{"allowed": c.Allowed, "denied": c.Denied} { // any order: independent calls
 				for _, call := range calls {
-					// A client's proxy learns a little later that the port requires mutual TLS, and
-					// still has older connections, one for each thread. Each of these serves one
-					// more response.
+					// The client's proxy learns a little later that the port requires mutual TLS.
+					// Until then it uses its open connections, one for each thread, and each of
+					// these may serve one more response, so the result must be repeated.
 					row := 0
 					d.eventually(t, fmt.Sprintf("%s: %s", call, want), func() bool {
 						before := d.server.stat(`.*rbac\.` + want)
@@ -160,7 +160,7 @@ func TestAuthorization(t *testing.T) {
 	}
 }
 
-// Authorization cannot be bypassed by other ways to a port, or by a forged address or path.
+// Authorization cannot be bypassed by calling the proxy's own ports, or by a forged address or path.
 func TestNoWayAroundAuthorization(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
@@ -210,20 +210,20 @@ func TestNoWayAroundAuthorization(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer c.Close()
-			c.Write(proxyHeader(to)) // claims to come from 10.1.1.1
+			c.Write(proxyHeader(to)) // a PROXY header that claims the source address 10.1.1.1
 			return exchange(c, line)
 		}
 		bytes, request := netip.AddrPortFrom(d.server.v4, 6379), "GET / HTTP/1.0\r\n\r"
 		d.policies(t, only(mesh.SourceIP, "10.1.1.1"))
 		d.becomes(t, "bytes from the address that is allowed", "server PING", func() string { return early(bytes, "PING") })
 		d.becomes(t, "a request from the address that is allowed", "HTTP/1.0 200 OK", func() string { return early(server, request) })
-		d.policies(t, only(mesh.SourceIP, "127.0.0.0/8")) // the agent's own addresses
+		d.policies(t, only(mesh.SourceIP, "127.0.0.0/8")) // allow only the agent's addresses
 		d.becomes(t, "bytes from another address", closed, func() string { return early(bytes, "PING") })
 		d.becomes(t, "a request from another address", "HTTP/1.0 403 Forbidden", func() string { return early(server, request) })
 	})
 }
 
-// late sends a request after the server's proxy has stopped waiting for first bytes.
+// late connects, and sends a request only after the server's proxy has stopped waiting for first bytes.
 func (d *door) late(t *testing.T, from *pod, to netip.AddrPort) string {
 	t.Helper()
 	before := d.server.stalls()

@@ -21,8 +21,8 @@ import (
 	"outrider.dev/internal/core/mesh/objects"
 )
 
-// policyStats are the metrics that show a policy's effect: those that docs/backend-policy.md says
-// how to keep, and others that only the tests need.
+// policyStats returns patterns of the metrics that show the effect of a policy: those in the setting that
+// docs/backend-policy.md recommends, and others that only the tests need.
 func policyStats(t *testing.T) []string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/backend-policy.md")
@@ -41,14 +41,15 @@ func policyStats(t *testing.T) []string {
 	return out
 }
 
-// A guarded world has a client with a proxy, and servers without one, which respond as a request's path says.
+// A guarded is a world with a client that has a proxy, and servers without proxies. The path of a request determines
+// the response, see serveAsTold.
 type guarded struct {
 	*world
 	client   *pod
 	uses     int
-	settled  int // number of marker policies of web, which show that earlier policies are in effect
+	settled  int // number of changes of web by which protect has seen that an earlier policy is served
 	held     sync.WaitGroup
-	untilEnd context.Context // of the test
+	untilEnd context.Context // ends with the test
 }
 
 // newGuarded makes a world with the service web at 10.96.0.1:8080, with two endpoints.
@@ -70,8 +71,8 @@ func newGuarded(t *testing.T, metadata map[string]any) *guarded {
 	return g
 }
 
-// serveAsTold responds with the status in the path, such as /503, or holds a request for /hold
-// until its client disconnects.
+// serveAsTold responds with the status in the path, such as /503. It does not answer a request for /hold until the
+// client disconnects.
 func serveAsTold(l net.Listener, name string) {
 	(&http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		status := 200
@@ -85,7 +86,7 @@ func serveAsTold(l net.Listener, name string) {
 	})}).Serve(l)
 }
 
-// apply sets a policy of the service web from its manifest.
+// apply adds a policy to the mesh, or replaces it, from its manifest.
 func (w *world) apply(t *testing.T, text string) {
 	t.Helper()
 	raw, err := yaml.YAMLToJSON([]byte(text))
@@ -99,8 +100,9 @@ func (w *world) apply(t *testing.T, text string) {
 	w.source.set(all[0].Part)
 }
 
-// protect sets a policy of a service that is not used yet, and waits until the control plane serves
-// it: a later change of the service web must have reached the proxy.
+// protect sets the policy of a service that the client has not used yet, and waits until the control plane serves the
+// policy. As a sign of that, it changes the policy of the service web afterwards, and waits until the client's proxy
+// has that change.
 func (g *guarded) protect(t *testing.T, u *use, settings string) {
 	t.Helper()
 	g.apply(t, policyText(u.name, settings))
@@ -124,16 +126,16 @@ func policyText(service, settings string) string {
 type use struct {
 	*guarded
 	name, vip string
-	grpc      bool   // its requests are gRPC calls
-	counted   string // the service whose cluster has the metrics; default: this one
+	grpc      bool   // requests have the content type of gRPC
+	counted   string // name of the service whose cluster has the metrics; default: this service
 }
 
-// use makes a service of its own with the two servers and these other addresses as endpoints.
+// use makes a new service, whose endpoints are the two servers and the other given addresses.
 func (g *guarded) use(name string, more ...string) *use {
 	return g.useOf(name, append([]string{"10.244.1.2", "10.244.2.2"}, more...)...)
 }
 
-// useOf makes a service with these endpoints.
+// useOf makes a new service with these endpoints.
 func (g *guarded) useOf(name string, addresses ...string) *use {
 	g.uses++
 	u := &use{guarded: g, name: name, vip: fmt.Sprintf("10.96.1.%d", g.uses), counted: name}
@@ -146,7 +148,7 @@ func (g *guarded) useOf(name string, addresses ...string) *use {
 	return u
 }
 
-// behind makes a service whose route leads to u.
+// behind makes a new service with a route whose only backend is u.
 func (u *use) behind(grpc bool, retry *mesh.Retry) *use {
 	front := u.guarded.use(u.name + "-front")
 	front.grpc, front.counted = grpc, u.name
@@ -190,15 +192,14 @@ func held(n int) func(*testing.T, *use) {
 	}
 }
 
-// stat returns a metric of the service's clusters.
+// stat returns the sum of a metric over the service's clusters in the client's proxy.
 func (u *use) stat(metric string) uint64 {
 	u.t.Helper()
 	return u.client.stat(`cluster\.` + regexp.QuoteMeta("outbound|") + `[0-9]+` + regexp.QuoteMeta("||"+u.counted+".shop.svc.cluster.local.") + metric)
 }
 
-// Fields of a BackendPolicy take effect in a real Envoy: of two Services with the same endpoints
-// and the same traffic, a metric shows the effect for the one with the policy, and not for the
-// other.
+// Fields of a BackendPolicy take effect in a real Envoy. Two Services have the same endpoints and the same traffic,
+// and only one has the policy. A metric must show the effect for this Service, and not for the other.
 func TestBackendPolicyFields(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, nil)
@@ -216,9 +217,9 @@ func TestBackendPolicyFields(t *testing.T) {
 		}
 	}
 	const refusals = `outlier_detection\.ejections_enforced_consecutive_local_origin_failure`
-	// refused makes requests until one endpoint has refused two connections, or is ejected. Envoy
-	// does not count a failed connection of the first request to a cluster, while it learns the
-	// endpoints.
+	// refused makes requests until an endpoint has refused two connections, or is ejected. Two are needed,
+	// because Envoy does not count a failed connection of a cluster's first request, which is made while
+	// Envoy receives the endpoints.
 	refused := func(t *testing.T, u *use) {
 		g.eventually(t, "connections that are refused", func() bool {
 			burst("/", 1)(t, u)
@@ -229,7 +230,7 @@ func TestBackendPolicyFields(t *testing.T) {
 		field, settings string
 		traffic         func(*testing.T, *use)
 		metric          string
-		want            uint64 // minimum
+		want            uint64 // minimum of the metric
 		endpoint        string // an additional endpoint
 	}{
 		{"connections.max of bytes", `connections: {max: 1}`, bytes, "upstream_cx_overflow", 1, ""},
@@ -240,9 +241,9 @@ func TestBackendPolicyFields(t *testing.T) {
 		{"connections.idleTimeout", `connections: {idleTimeout: 100ms}`, burst("/", 1), "upstream_cx_idle_timeout", 1, ""},
 		{"outlierDetection.consecutive5xxErrors", `outlierDetection: {consecutive5xxErrors: 2}`, burst("/500", 12), `outlier_detection\.ejections_enforced_consecutive_5xx`, 1, ""},
 		{"outlierDetection.consecutiveGatewayErrors", `outlierDetection: {consecutiveGatewayErrors: 2}`, burst("/503", 12), `outlier_detection\.ejections_enforced_consecutive_gateway_failure`, 1, ""},
-		// The default is one half: one of the two endpoints.
+		// The default is one half, that is, one of the two endpoints.
 		{"outlierDetection.maxEjectionPercent", `outlierDetection: {consecutive5xxErrors: 2, maxEjectionPercent: 100, baseEjectionTime: 1h}`, burst("/500", 12), `outlier_detection\.ejections_active`, 2, ""},
-		// The default is three.
+		// The default is three failures.
 		{"outlierDetection.consecutiveLocalOriginFailures", `outlierDetection: {consecutiveLocalOriginFailures: 1}`, refused, refusals, 1, resolver},
 	} {
 		t.Run(tt.field, func(t *testing.T) {
@@ -290,7 +291,7 @@ func TestBackendPolicyFields(t *testing.T) {
 			g.eventually(t, "an ejection", func() bool { return front.stat(`outlier_detection\.ejections_enforced_consecutive_5xx`) > 0 })
 			held(4)(t, front)
 			g.eventually(t, "the limit", func() bool { return front.stat(`circuit_breakers\.default\.rq_open`) > 0 })
-			// The policy changes while it is in use.
+			// Change the policy while it is in use.
 			g.apply(t, policyText(backend.name, `faults: {abort: {`+tt.fault+`}}`))
 			g.eventually(t, "an abort", func() bool {
 				resp, err := front.request(t.Context(), "/")
@@ -314,8 +315,8 @@ func TestBackendPolicyFields(t *testing.T) {
 	})
 }
 
-// Times of a policy take effect. The test compares events instead of measuring: a long time that a
-// policy sets has not passed when a shorter one, which began later, has.
+// Durations of a policy take effect. The test does not measure them but compares events: when a short duration has
+// passed, a long one that began before must not have passed.
 func TestBackendPolicyTimes(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, nil)
@@ -325,21 +326,21 @@ func TestBackendPolicyTimes(t *testing.T) {
 	g.protect(t, patient, `connections: {connectTimeout: 1h}`)
 	held(1)(t, patient)
 	g.eventually(t, "a connection", func() bool { return patient.stat("upstream_cx_total") > 0 })
-	held(1)(t, usual) // 2s for each try
+	held(1)(t, usual) // each try has the default timeout of 2s
 
 	const ejected, active = `outlier_detection\.ejections_enforced_consecutive_5xx`, `outlier_detection\.ejections_active`
 	eject := func(u *use, times uint64) {
 		g.eventually(t, "an ejection of "+u.name, func() bool { burst("/500", 1)(t, u); return u.stat(ejected) >= times })
 	}
 	long, rare, quick := g.use("long"), g.use("rare"), g.use("quick")
-	for u, times := range map[*use]string{ // any order: each is a service of its own
+	for u, times := range map[*use]string{ // any order: each is a separate service
 		long: "interval: 1s, baseEjectionTime: 1h", rare: "interval: 1h, baseEjectionTime: 1s", quick: "interval: 1s, baseEjectionTime: 1s",
 	} {
 		g.protect(t, u, `outlierDetection: {consecutive5xxErrors: 1, `+times+`}`)
 	}
 	eject(long, 1)
 	eject(rare, 1)
-	for times := range uint64(3) { // the other requests would have ended by the default times meanwhile
+	for times := range uint64(3) { // takes so long that the ejections of the others would have ended by the default durations
 		eject(quick, times+1)
 		g.eventually(t, "a return", func() bool { return quick.stat(active) == 0 })
 	}
@@ -355,7 +356,8 @@ func TestBackendPolicyTimes(t *testing.T) {
 	}
 }
 
-// Faults apply to calls by address, with an HTTPRoute and to a share of a route, and end with the policy.
+// Faults apply to calls to a Service's address, also if the Service has an HTTPRoute, and to the share of requests
+// that another Service's route sends to it. They end when the policy is changed.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, nil)
@@ -370,7 +372,7 @@ func TestFaults(t *testing.T) {
 		got := get(c, web)
 		return strings.HasPrefix(got, "418") && strings.Contains(got, "(FI, fault_filter_abort)")
 	})
-	// A route sends another service's requests to web: its share gets web's faults.
+	// A route sends half of another service's requests to web, and web's faults apply to this share only.
 	g.service("front", "10.96.0.9", "server", port(8080, mesh.HTTP))
 	g.route("front", "front", 8080, mesh.Route{Backends: []mesh.Backend{{Namespace: namespace, Name: "front", Port: 8080, Weight: 1}, {Namespace: namespace, Name: "web", Port: 8080, Weight: 1}}})
 	seen := map[string]bool{}
@@ -388,13 +390,13 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A budget of zero, which leaves only the minimum, prevents some retries of a failing backend,
-// which another Service's route requests. Without a budget all requests are retried.
+// The route of another Service requests retries of a failing backend. A budget of zero, which allows only the minimum
+// of concurrent retries, prevents some of them. Without a budget all requests are retried.
 func TestRetryBudget(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, nil)
 	const overflow = "upstream_rq_retry_overflow"
-	for name, settings := range map[string]string{ // any order: each is a case
+	for name, settings := range map[string]string{ // any order: each case has its own service
 		"retryConstraint": `{apiVersion: gateway.networking.x-k8s.io/v1alpha1, kind: XBackendTrafficPolicy, metadata: {name: p, namespace: shop},
 			spec: {targetRefs: [{group: "", kind: Service, name: retryconstraint}], retryConstraint: {budget: {percent: 0, interval: 1s}, minRetryRate: {count: 1, interval: 1s}}}}`,
 		"connections.maxRetries": policyText("connections-maxretries", `connections: {maxRetries: 0}`),

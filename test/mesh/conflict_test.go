@@ -10,22 +10,22 @@ import (
 
 const rejected = `listener_manager\.lds\.update_rejected`
 
-// evil makes a service of another namespace whose endpoint is a pod's address, with the ports of
-// the pod's proxy and a different protocol for a port of its application.
+// evil makes a service in another namespace whose endpoint is the address of an existing pod. Its ports are those of
+// the pod's proxy, and a port of the pod's application with a wrong protocol.
 func evil(at netip.Addr) []mesh.Part {
 	s := &mesh.ServiceSpec{Name: "evil", Namespace: "bank", Addresses: []netip.Addr{netip.MustParseAddr("10.96.9.9")}}
 	slice := &mesh.SliceSpec{Name: "evil-1", Namespace: "bank", Service: "evil", Endpoints: []mesh.SliceEndpoint{{Addresses: []netip.Addr{at}, Ready: true}}}
 	for _, number := range append([]uint16{8080}, mesh.ProxyPorts...) {
 		p := port(number, mesh.ServerFirst)
-		p.Number -= 1000 // of the service
+		p.Number -= 1000 // number of the service's port, which differs from that of the endpoint
 		s.Ports = append(s.Ports, p)
 		slice.Ports = append(slice.Ports, mesh.SlicePort{Name: p.Name, Number: number})
 	}
 	return []mesh.Part{s, slice}
 }
 
-// A service of another namespace cannot take a pod's listeners, mutual TLS or later policies away,
-// and opens no way to its proxy's ports.
+// A service in another namespace that has a pod's address as endpoint cannot change the listeners, the mutual TLS or
+// the later policies of the pod, and does not make the ports of the pod's proxy reachable.
 func TestServiceOfAnotherNamespace(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -57,10 +57,10 @@ func TestServiceOfAnotherNamespace(t *testing.T) {
 	}
 	again := s.pod("server2", "server")
 	s.source.set(evil(again.v4)...)
-	again.proxied() // waits until it is ready
+	again.proxied() // waits until the proxy is ready
 }
 
-// Of two services with the same address the first one keeps it.
+// If two services have the same address, it belongs to the first of them.
 func TestOneAddressOfTwo(t *testing.T) {
 	w := newWorld(t)
 	server := w.pod("server", "server")

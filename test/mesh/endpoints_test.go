@@ -13,7 +13,7 @@ import (
 // endpointStats are patterns of the metrics that the tests below read.
 const endpointStats = `cluster\..*\.(upstream_cx_connect_timeout|outlier_detection\.ejections_.*)`
 
-// Counters of all clusters.
+// Patterns of counters, for the sum over all clusters.
 const (
 	connectTimeouts = `cluster\..*\.upstream_cx_connect_timeout`
 	ejections       = `cluster\..*\.outlier_detection\.ejections_enforced_total`
@@ -29,7 +29,7 @@ type pair struct {
 func newPair(t testing.TB) *pair {
 	w := newWorld(t)
 	s := &pair{world: w, client: w.pod("client", "client"), a: w.pod("a", "web"), b: w.pod("b", "web")}
-	// First, so that its address is within the service range of the client's listener.
+	// Make the service first, so that its address is in the service range of the client's listener.
 	w.service("web", "10.96.0.1", "web", port(8080, mesh.HTTP), port(6379, mesh.TCP))
 	s.client.stats = []string{endpointStats}
 	s.client.proxied()
@@ -62,7 +62,7 @@ func (s *pair) call(t testing.TB, protocol mesh.Protocol) string {
 	return name
 }
 
-// calls counts the answers of each server.
+// calls makes n calls, and returns the number of answers by server; "" counts failed calls.
 func (s *pair) calls(t testing.TB, protocol mesh.Protocol, n int) map[string]int {
 	t.Helper()
 	out := map[string]int{}
@@ -72,11 +72,11 @@ func (s *pair) calls(t testing.TB, protocol mesh.Protocol, n int) map[string]int
 	return out
 }
 
-// silence drops packets to a pod, without an answer.
+// silence drops all packets to a pod, until recover is called.
 func (p *pod) silence() { p.world.router.IP("route", "add", "blackhole", p.v4.String()+"/32") }
 func (p *pod) recover() { p.world.router.IP("route", "del", "blackhole", p.v4.String()+"/32") }
 
-// An endpoint whose packets are lost makes no call fail, and few calls wait for it.
+// If the packets to one endpoint are lost, no call fails, and only few calls are delayed.
 func TestSilentEndpoint(t *testing.T) {
 	for _, protocol := range []mesh.Protocol{mesh.HTTP, mesh.TCP} {
 		t.Run(string(protocol), func(t *testing.T) {
@@ -84,14 +84,15 @@ func TestSilentEndpoint(t *testing.T) {
 			s := newPair(t)
 			s.a.web()
 			s.b.web()
-			// Before the first call: a request on an open connection waits for its answer, as
-			// without a proxy, because the application may already be processing it.
+			// Silence the endpoint before the first call. A request that is already sent on an open
+			// connection waits for its answer, because the application may be processing it.
 			s.b.silence()
 			got := s.calls(t, protocol, 60)
 			if got[""] > 0 || got["a"] != 60 {
 				t.Errorf("calls by server: %v; want all at a", got)
 			}
-			// Envoy's main thread ejects a little later than its workers count.
+			// Workers count the failures, and the main thread ejects the host a little later, so a few more
+			// attempts may fail.
 			s.eventually(t, "an ejection after each third wait for a connection", func() bool {
 				waits, ejections := s.client.stat(connectTimeouts), s.client.stat(ejections)
 				return ejections > 0 && waits <= 3*(ejections+1)
@@ -102,7 +103,7 @@ func TestSilentEndpoint(t *testing.T) {
 	}
 }
 
-// While one endpoint has no listener, calls are served by the other.
+// If one endpoint refuses connections, the other serves all calls.
 func TestRefusingEndpoint(t *testing.T) {
 	for _, protocol := range []mesh.Protocol{mesh.HTTP, mesh.TCP} {
 		t.Run(string(protocol), func(t *testing.T) {
@@ -116,7 +117,7 @@ func TestRefusingEndpoint(t *testing.T) {
 	}
 }
 
-// Requests that exceed their route's timeout do not count against the endpoint, which accepts connections.
+// Requests that exceed the timeout of their route do not cause the ejection of an endpoint that accepts connections.
 func TestSlowApplicationIsNotEjected(t *testing.T) {
 	s := newPair(t)
 	s.a.web()
@@ -136,7 +137,7 @@ func TestSlowApplicationIsNotEjected(t *testing.T) {
 	}
 }
 
-// The only endpoint of a service is never ejected: without it no call could succeed.
+// The only endpoint of a service is never ejected, because no call could succeed without it.
 func TestOnlyEndpointIsNotEjected(t *testing.T) {
 	t.Parallel()
 	s := newPair(t)
@@ -188,7 +189,7 @@ func TestPreferClose(t *testing.T) {
 	}
 	place(s.a, "here", false)
 	for _, protocol := range []mesh.Protocol{mesh.TCP, mesh.HTTP} {
-		// Envoy's threads get the change one after the other.
+		// Repeat the calls, because Envoy's threads apply the change one after the other.
 		process.EventuallyEqual(t, string(protocol)+": calls by server", map[string]int{"b": 10}, func() map[string]int { return s.calls(t, protocol, 10) }, s.envoys...)
 	}
 	s.a.silence()

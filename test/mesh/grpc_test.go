@@ -19,8 +19,8 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// gRPC calls are routed by method. A call that matches no rule gets Unimplemented, and one whose
-// backend is missing gets Unavailable; other HTTP requests get neither.
+// gRPC calls are routed by method. A call that matches no rule ends with the gRPC status Unimplemented, and a call
+// whose backend is missing with Unavailable. Other HTTP requests get HTTP statuses.
 func TestGRPCRoutes(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -66,7 +66,8 @@ func TestGRPCRoutes(t *testing.T) {
 	}
 }
 
-// A silent stream survives the loss of the control plane, its return, and changes of the mesh.
+// A gRPC stream without messages is not cut when the control plane is lost, when it is reachable again, or when the
+// mesh changes.
 func TestGRPCStream(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -110,7 +111,7 @@ func TestGRPCStream(t *testing.T) {
 	want(healthpb.HealthCheckResponse_NOT_SERVING)
 }
 
-// healthClient returns a gRPC client in a pod's application.
+// healthClient returns a client of the gRPC health service that calls as the pod's application.
 func (p *pod) healthClient(t *testing.T, to string) healthpb.HealthClient {
 	t.Helper()
 	c, err := grpc.NewClient("passthrough:///"+to, grpc.WithTransportCredentials(insecure.NewCredentials()),

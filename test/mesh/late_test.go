@@ -24,20 +24,21 @@ import (
 	"outrider.dev/test/process"
 )
 
-// pause is longer than a proxy waits for first bytes.
+// pause is longer than the time for which a proxy waits for first bytes.
 const pause = 250 * time.Millisecond
 
-// lateness lists delays between connect and the first bytes: none, shorter than a proxy waits for
-// first bytes, and longer.
+// lateness lists delays between connect and the first bytes. Some are shorter and some are longer than the time for
+// which a proxy waits for first bytes.
 var lateness = []time.Duration{0, 150 * time.Millisecond, 250 * time.Millisecond, 600 * time.Millisecond, 1200 * time.Millisecond, 5 * time.Second}
 
-// A lateCall is the client's exchange on a connection after its silence.
+// A lateCall is a connection on which the client is silent at first. talk is its exchange with the server afterwards.
 type lateCall struct {
 	name, to string
 	talk     func(net.Conn) error
 }
 
-// runLate opens 100 connections for each lateness, all at once, alternating between the calls. None may fail.
+// runLate opens 100 connections for each lateness, all at the same time, and divides them among the calls. It fails
+// the test if one of them fails.
 func runLate(t *testing.T, dial func(ctx context.Context, network, to string) (net.Conn, error), calls []lateCall) {
 	t.Helper()
 	const each, shown = 100, 3
@@ -66,14 +67,15 @@ func runLate(t *testing.T, dial func(ctx context.Context, network, to string) (n
 	}
 }
 
-// meshConfig returns the TLS configuration of a proxy as a client, with a certificate of the mesh in PEM.
+// meshConfig returns the TLS configuration with which a proxy connects to another. chain and key are its certificate
+// in PEM.
 func meshConfig(chain, key []byte) (*tls.Config, error) {
 	c, err := tls.X509KeyPair(chain, key)
 	return &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"outrider"}, Certificates: []tls.Certificate{c}}, err
 }
 
-// hello is a call over TLS that sends its first record in pieces. ends are the numbers of bytes at
-// which the pieces end, with a pause after each.
+// hello returns a call over TLS that sends its first record in pieces, with a pause after each. ends are the offsets
+// at which the pieces end.
 func hello(config *tls.Config, talk func(net.Conn) error, ends ...int) func(net.Conn) error {
 	return func(c net.Conn) error {
 		secure := tls.Client(&inPieces{c, ends}, config)
@@ -103,8 +105,8 @@ func (p *inPieces) Write(b []byte) (int, error) {
 	return begin + n, err
 }
 
-// request sends a request in pieces with a pause between them, and checks that the response has the
-// route's header and ends correctly.
+// request returns a call that sends an HTTP request in pieces, with a pause between them. It checks that the response
+// has the header that the route sets, and ends correctly.
 func request(pieces ...string) func(net.Conn) error {
 	return func(c net.Conn) error {
 		for i, p := range pieces {
@@ -119,7 +121,7 @@ func request(pieces ...string) func(net.Conn) error {
 		if err != nil {
 			return err
 		}
-		body, err := io.ReadAll(r.Body) // with HTTP/1.0 up to the end of the connection
+		body, err := io.ReadAll(r.Body) // with HTTP/1.0 the body ends with the connection
 		if err != nil || !strings.HasPrefix(string(body), "server ") || r.Header.Get("X-Route") != "web" {
 			return fmt.Errorf("%s, route %q: %q, %v", r.Status, r.Header.Get("X-Route"), body, err)
 		}
@@ -127,7 +129,7 @@ func request(pieces ...string) func(net.Conn) error {
 	}
 }
 
-// A request to a port that declares HTTP is routed as HTTP, however late it arrives.
+// A request to a port that declares HTTP is routed as HTTP, even if it arrives long after the connection was opened.
 func TestLateRequests(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -171,13 +173,13 @@ func TestLateRequests(t *testing.T) {
 			return nil
 		}},
 	})
-	if n := s.client.stalls(); n < 100 { // a busy proxy may accept the shorter delays only after their silence has ended
+	if n := s.client.stalls(); n < 100 { // not all, because a busy proxy may accept a connection only after its silence has ended
 		t.Errorf("the proxy waited %d times for first bytes", n)
 	}
 }
 
-// A silent connection to a port that declares HTTP has no server yet. Its request uses the servers
-// and routes that exist when it arrives, even without a control plane.
+// The proxy does not choose a server for a silent connection to a port that declares HTTP. When the request arrives,
+// the servers and routes of that time count, even without a control plane.
 func TestSilentConnectionHasNoServer(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -210,7 +212,7 @@ func TestSilentConnectionHasNoServer(t *testing.T) {
 	if accepted.Load() != 0 {
 		t.Errorf("%d connections to the server", accepted.Load())
 	}
-	// The first server leaves, and another one joins.
+	// Remove the first server from the service, and add another one.
 	s.service("silent", "10.96.0.8", "another", port(8080, mesh.HTTP))
 	row := 0 // successes in a row: any of Envoy's threads may take a connection, and each needs the change
 	s.eventually(t, "the other server, 20 times in a row", func() bool {
@@ -239,7 +241,7 @@ func TestSilentConnectionHasNoServer(t *testing.T) {
 	s.eventually(t, "no silent connections", func() bool { return s.client.stat(waiting) == 0 })
 }
 
-// meshTLS returns a client's TLS configuration as a proxy's, with the certificate of an account.
+// meshTLS returns the TLS configuration with which the proxy of a service account connects to another proxy.
 func meshTLS(t *testing.T, authority *ca.Authority, account string) *tls.Config {
 	t.Helper()
 	chain, key := certificate(t, authority, account)
@@ -258,9 +260,9 @@ func (s *shop) strictPod() *pod {
 	return p.proxied()
 }
 
-// Where the policy requires mutual TLS, a ClientHello is recognized however late it arrives.
-// Elsewhere it is recognized within a second; after that a server that speaks first greets a client
-// that is still silent.
+// If the policy requires mutual TLS, a ClientHello is recognized even if it arrives long after the connection was
+// opened. Otherwise it is recognized within a second; after that the connection counts as TCP, and a server that sends
+// first greets the silent client.
 func TestLateHellos(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

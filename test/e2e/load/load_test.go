@@ -15,7 +15,7 @@ import (
 	"outrider.dev/test/port"
 )
 
-// Everything but the expected answer is recorded as a failure of each client, with its cause.
+// Each client records anything other than the expected answer as a failure, with its cause.
 func TestEveryFailureIsSeen(t *testing.T) {
 	raw := func(do func(net.Conn)) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -29,7 +29,7 @@ func TestEveryFailureIsSeen(t *testing.T) {
 	}
 	for name, tt := range map[string]struct {
 		serve    http.HandlerFunc
-		text     string // of the failure; empty if there is none
+		text     string // part of the failure's text; empty if no failure is expected
 		timedOut bool
 	}{
 		"answered":  {serve: func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }},
@@ -52,7 +52,7 @@ func TestEveryFailureIsSeen(t *testing.T) {
 				ctx := t.Context()
 				if tt.timedOut {
 					var cancel context.CancelFunc
-					ctx, cancel = context.WithTimeout(ctx, silence+time.Second) // time limit: the delay must pass
+					ctx, cancel = context.WithTimeout(ctx, silence+time.Second) // time limit: the call must time out
 					defer cancel()
 				}
 				answer, f := call(ctx, client(by), "here", server.URL, "hello")
@@ -84,7 +84,7 @@ func TestRefusedIsSeen(t *testing.T) {
 	}
 }
 
-// A failure three tiers away is reported with its origin.
+// The client's report of a failure that three tiers pass on contains the original failure.
 func TestTiersPassFailuresOn(t *testing.T) {
 	broken := false
 	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -119,7 +119,7 @@ func TestTiersPassFailuresOn(t *testing.T) {
 	}
 }
 
-// Calls are sent on schedule whatever the results of earlier ones, and all sent calls are counted.
+// Calls are sent on schedule even if earlier calls have not returned, and all sent calls are counted.
 func TestTheRateIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second-time.Millisecond)
@@ -142,7 +142,7 @@ func TestTheRateIsKept(t *testing.T) {
 	})
 }
 
-// A delayed generator makes up for the missed calls, and reports its delay.
+// A generator that is behind its schedule sends the missed calls late, and reports the delay.
 func TestLateCallsAreMade(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const name = "keep-alive"
@@ -156,7 +156,7 @@ func TestLateCallsAreMade(t *testing.T) {
 	})
 }
 
-// Only calls in flight in a process may fail when it is killed.
+// When a process is killed, only failures of the calls that were in flight in it are excused.
 func TestExcuses(t *testing.T) {
 	at := func(ms int) time.Time { return time.Unix(1000, 0).Add(time.Duration(ms) * time.Millisecond) }
 	kill := Kill{What: "envoy", Pod: "middle-1", Service: "middle", Before: at(100), After: at(110), Back: at(130)}
@@ -187,7 +187,8 @@ func TestExcuses(t *testing.T) {
 	}
 }
 
-// Until the next process serves, as many calls may fail on ended connections as such connections exist.
+// Between the kill of a process and the time at which its successor serves, one failed call is excused for each
+// connection that ended with the process.
 func TestEndedConnectionsAreMetOnce(t *testing.T) {
 	begin := time.Unix(1000, 0)
 	kill := Kill{Pod: "middle-1", Service: "middle", Before: begin, After: begin.Add(time.Second), Back: begin.Add(3 * time.Second)}
@@ -199,7 +200,7 @@ func TestEndedConnectionsAreMetOnce(t *testing.T) {
 			all = append(all, Failure{From: "front-1", To: "middle", Sent: begin.Add(after).UnixNano(), Ended: begin.Add(after + time.Millisecond).UnixNano()})
 		}
 	}
-	meets(100, 500*time.Millisecond) // in flight: any number
+	meets(100, 500*time.Millisecond) // calls in flight, of which any number is excused
 	meets(pooled, 2*time.Second)
 	meets(pooled, 6*time.Second)
 	if left := Unexcused(all, []Kill{kill, next}); len(left) > 0 {
@@ -212,7 +213,7 @@ func TestEndedConnectionsAreMetOnce(t *testing.T) {
 	}
 }
 
-// A starved machine excuses time-outs, and nothing else.
+// A starved machine excuses time-outs and no other failures.
 func TestStarvedMachinesAreNotJudged(t *testing.T) {
 	slow, broken := Failure{From: "load", To: "front", TimedOut: true}, Failure{From: "load", To: "front", Status: 503}
 	behind := Failure{From: "load", To: "front", Status: Passed, Cause: &Failure{From: "front-1", To: "middle", TimedOut: true}}
