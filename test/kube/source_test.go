@@ -153,7 +153,7 @@ func theClusterIsTheMesh(t *testing.T) {
 		return len(all) > 0 && all[0].Workload.TLS == mode
 	}
 	until(t, "both pods are behind their service", func() bool { return len(ready(current())) == 2 }, text)
-	m := current() // any mesh will do, because each contains the workloads that the cluster itself needs
+	m := current() // a single mesh for all comparisons below, because each mesh has its own Workload values
 	for _, e := range ready(m) {
 		if w := e.Workload; e.Port != 8080 || w.Namespace != "shop" || !w.Proxied || w.Node == "" || m.Workload(e.Addr, "") != w {
 			t.Errorf("endpoint %+v of workload %+v", e, w)

@@ -151,7 +151,7 @@ func TestLateRequests(t *testing.T) {
 		}
 		return nil
 	}
-	pod := func(c net.Conn) error { // of a headless service, which has no route
+	pod := func(c net.Conn) error { // calls a pod of a headless service, which has no route
 		if got := exchange(c, "GET / HTTP/1.0\r\n\r"); got != "HTTP/1.0 200 OK" {
 			return errors.New(got)
 		}
@@ -319,7 +319,7 @@ func TestLateHellos(t *testing.T) {
 		{name: "bytes", to: at(s.server, 6380), talk: hello(config, ping)},
 		{name: "undeclared, the server first", to: at(s.server, 6382), talk: hello(config, ping)},
 	} {
-		s.eventually(t, c.name+", mutual TLS after a pause", func() bool { // a busy machine may make the pause longer
+		s.eventually(t, c.name+", mutual TLS after a pause", func() bool { // is retried, because a busy machine may make the pause too long
 			conn, err := s.plain.dial(t.Context(), "tcp", c.to)
 			if err != nil {
 				t.Fatal(err)
@@ -335,8 +335,8 @@ func TestLateHellos(t *testing.T) {
 	}
 }
 
-// An application behind STRICT gets no connection from an unauthenticated client, whatever the
-// client sends, and when.
+// An application for which the policy is STRICT gets no connection from an unauthenticated client, whatever bytes
+// the client sends, and after any delay.
 func TestStrictStaysStrict(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -374,7 +374,7 @@ func TestStrictStaysStrict(t *testing.T) {
 		"another protocol": pieces("", "PING 12345678\n"), "no certificate": handshake(anonymous), "a certificate of another authority": handshake(wrong),
 	}
 	var all sync.WaitGroup
-	for name, client := range clients { // any order: they run concurrently
+	for name, client := range clients { // any order: the clients run concurrently
 		for _, n := range ports {
 			c, err := s.plain.dial(context.Background(), "tcp", fmt.Sprintf("%s:%d", strict.v4, n))
 			if err != nil {
@@ -402,8 +402,8 @@ func TestStrictStaysStrict(t *testing.T) {
 	}
 }
 
-// A service whose server speaks first does not disable the detection of HTTP for other services
-// with the same port number.
+// A service whose server sends first does not disable the detection of HTTP for other services with the same port
+// number.
 func TestOneServerFirstService(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -416,7 +416,7 @@ func TestOneServerFirstService(t *testing.T) {
 		return err == nil && strings.Contains(string(out), "outbound_10.96.0.60_8080::") && strings.Contains(string(out), "outbound_3306::")
 	})
 	for to, want := range map[string]string{"10.96.0.1:8080": "web", "10.96.0.61:3306": "undeclared"} { // any order: independent calls
-		// A busy client's connection may be silent for longer than a proxy inspects it.
+		// Retry, because the connection of a busy client may be silent for longer than a proxy inspects it.
 		s.eventually(t, to+" by the route "+want, func() bool {
 			r, err := s.client.client().Get("http://" + to)
 			if err != nil {
@@ -427,7 +427,7 @@ func TestOneServerFirstService(t *testing.T) {
 		})
 	}
 	for _, to := range []string{"10.96.0.60:8080", "[fd96::60]:8080", "10.96.0.2:3306", "[fd96::2]:3306"} {
-		process.EventuallyEqual(t, to+": waits for first bytes", 0, func() uint64 { // once each of Envoy's threads has the listeners
+		process.EventuallyEqual(t, to+": waits for first bytes", 0, func() uint64 { // is repeated until each of Envoy's threads has the new listeners
 			before := s.client.stalls()
 			if got := s.client.send(to, ""); got != "server" {
 				t.Errorf("%s: %q", to, got)
@@ -437,8 +437,8 @@ func TestOneServerFirstService(t *testing.T) {
 	}
 }
 
-// A call to a service that was created a moment later reaches it, although connections to its
-// address were lost before.
+// A call that is made a moment before its service is created reaches the service, also if earlier connections to the
+// service's address were lost.
 func TestNewService(t *testing.T) {
 	t.Parallel()
 	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = process.Patience })

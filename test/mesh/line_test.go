@@ -13,16 +13,16 @@ import (
 	"outrider.dev/internal/core/xds/resource"
 )
 
-// A line connects the proxies to the control plane. It can delay or drop messages.
+// A line is an interceptor between the proxies and the control plane. It can delay or drop the control plane's messages.
 type line struct{ fault atomic.Pointer[fault] }
 
 type fault struct {
-	typeURL string // empty: every type
+	typeURL string // type of the affected messages; empty: every type
 	late    time.Duration
 	mute    bool
 }
 
-// slow delays the messages of one type, or of all.
+// slow delays the messages of a type, or all messages if typeURL is empty.
 func (l *line) slow(d time.Duration, typeURL string) {
 	l.fault.Store(&fault{typeURL: typeURL, late: d})
 }
@@ -36,7 +36,7 @@ func (l *line) between(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, n
 	return next(srv, d)
 }
 
-// delayed is one stream over the line.
+// delayed is a stream whose messages go over a line.
 type delayed struct {
 	grpc.ServerStream
 	line  *line
@@ -65,7 +65,7 @@ func (d *delayed) SendMsg(m any) error {
 	}
 }
 
-// deliver is the only sender on the stream.
+// deliver sends each queued message when it is due. Only deliver sends on the stream.
 func (d *delayed) deliver() {
 	for {
 		select {
@@ -80,9 +80,8 @@ func (d *delayed) deliver() {
 	}
 }
 
-// A control plane that delays each message by half of the first-use timeout makes no connection
-// fail: a service's endpoints come with its cluster, so that a first use waits for only one
-// message.
+// No connection fails if each message of the control plane is delayed by half of the first-use timeout: the control
+// plane sends a service's endpoints together with its cluster, so that a first use waits for the delay only once.
 func TestSlowControlPlane(t *testing.T) {
 	t.Parallel()
 	const wait = 10 * time.Second // a second is too short on a busy machine

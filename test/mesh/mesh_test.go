@@ -16,7 +16,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// failedToPassThrough counts failed connections to addresses that belong to no service.
+// failedToPassThrough is the counter of failed connections to addresses that belong to no service.
 const failedToPassThrough = `cluster\.PassthroughCluster\.upstream_cx_connect_fail`
 
 // A shop is the world of most tests: a client and a server with proxies, and a server without one.
@@ -110,8 +110,8 @@ func (s *shop) requests(t *testing.T) {
 func (s *shop) bytes(t *testing.T) {
 	tests := map[string]struct {
 		to, line, want string
-		stalls         uint64 // of both proxies: waits for first bytes that ended without any
-		fails          uint64 // tries to connect to an address without a service
+		stalls         uint64 // number of waits for first bytes, in both proxies, that ended without any
+		fails          uint64 // number of failed tries to connect to an address without a service
 	}{
 		"the server is declared to speak first": {to: "10.96.0.2:3306", want: "server"},
 		"the same by IPv6":                      {to: "[fd96::2]:3306", want: "server"},
@@ -128,8 +128,8 @@ func (s *shop) bytes(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			for range 2 {
-				// A busy client may be silent for longer than a proxy waits for first bytes; then
-				// the case is repeated.
+				// Repeat the case if the counts differ, because a busy client may be silent for longer
+				// than a proxy waits for first bytes.
 				process.EventuallyEqual(t, "waits for first bytes, and failed tries", [2]uint64{tt.stalls, tt.fails}, func() [2]uint64 {
 					stalls, fails := s.client.stalls()+s.server.stalls(), s.client.stat(failedToPassThrough)
 					if got := s.client.send(tt.to, tt.line); got != tt.want {
@@ -142,7 +142,7 @@ func (s *shop) bytes(t *testing.T) {
 	}
 }
 
-// mutualTLS compares the server's counters of TLS handshakes.
+// mutualTLS tests from the server's counters of TLS handshakes whether connections use mutual TLS.
 func (s *shop) mutualTLS(t *testing.T) {
 	const handshakes = `listener\.0\.0\.0\.0_15006\.ssl\.handshake`
 	tests := map[string]struct {
@@ -172,7 +172,7 @@ func (s *shop) mutualTLS(t *testing.T) {
 	}
 }
 
-// Many first requests at once, each to another service, are all answered.
+// Many simultaneous first requests, each to a different service, are all answered.
 func TestManyAtOnce(t *testing.T) {
 	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = process.Patience })
 	const n = 100
@@ -201,7 +201,8 @@ func TestManyAtOnce(t *testing.T) {
 	t.Logf("%d first requests of 100 kB at once: %s", n, time.Since(start))
 }
 
-// ownPorts checks that a connection to a capture port of the proxy is closed, and opens no others.
+// ownPorts checks that a connection to a port to which capture redirects is closed, and that the proxy opens no
+// further connections for it.
 func (s *shop) ownPorts(t *testing.T) {
 	before := s.client.stat(`listener\.0\.0\.0\.0_15001\.downstream_cx_total`)
 	dsts := []string{"127.0.0.1:15001", "[::1]:15006", s.client.v4.String() + ":15001", "10.96.0.1:15001", "127.0.0.1:15007"}
@@ -215,7 +216,8 @@ func (s *shop) ownPorts(t *testing.T) {
 	}
 }
 
-// route sends the requests for a service's port to the service itself, and marks them with a header.
+// route adds a route for a service's port. Without rules the route leads to the service itself, and sets a header in
+// the responses.
 func (w *world) route(name, service string, port uint16, rules ...mesh.Route) {
 	if rules == nil {
 		rules = []mesh.Route{{

@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/core/xds/resource"
 )
 
-// An Envoy with a bootstrap that the agent did not write reaches addresses outside the mesh.
+// An Envoy whose bootstrap was not written by the agent reaches addresses outside the mesh.
 func TestPlainEnvoyReachesOutside(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -28,7 +28,8 @@ func TestPlainEnvoyReachesOutside(t *testing.T) {
 	}
 }
 
-// withoutPassthrough removes from a bootstrap the cluster that the control plane sends too.
+// withoutPassthrough returns a bootstrap without the cluster for addresses outside the mesh, which the control plane
+// sends too.
 func withoutPassthrough(t testing.TB, bootstrap []byte) []byte {
 	t.Helper()
 	var all map[string]any
@@ -49,10 +50,10 @@ func withoutPassthrough(t testing.TB, bootstrap []byte) []byte {
 	return out
 }
 
-// An external name that cannot be resolved blocks nothing else: neither the first use of other
-// services, nor the next pod of a workload that used it.
+// An external name that cannot be resolved delays neither the first use of other services nor the start of another
+// pod of a workload that used the name.
 func TestNameThatIsNotResolved(t *testing.T) {
-	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = 4 * time.Second }) // the tests wait for this timeout
+	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = 4 * time.Second }) // short, because the test waits for it
 	var silent net.PacketConn
 	var err error
 	s.router.Do(func() { silent, err = net.ListenPacket("udp", resolver+":53") })
@@ -83,6 +84,6 @@ func TestNameThatIsNotResolved(t *testing.T) {
 	s.eventually(t, "a query", func() bool { return queries.Load() > 0 })
 	use(s.client, "10.96.0.1")
 	use(s.client, "10.96.0.5")
-	again := s.pod("client2", "client").proxied() // of the same workload: its clusters are prewarmed
+	again := s.pod("client2", "client").proxied() // has prewarmed clusters, because it belongs to the same workload
 	use(again, "10.96.0.1")
 }

@@ -17,7 +17,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// Policies determine what a port accepts, immediately and at both ends.
+// Policies determine whether a port accepts connections with and without mutual TLS. A change takes effect at once, in
+// the proxies of both sides.
 func TestPolicies(t *testing.T) {
 	s := newShop(t)
 	server := s.server.v4.String()
@@ -45,12 +46,12 @@ func TestPolicies(t *testing.T) {
 		{"DISABLE takes no mutual TLS, and calls plainly", mesh.ModeDisable, nil, []call{
 			{s.client, "10.96.0.2:6379", true}, {s.client, "10.96.0.2:3306", true}, {s.plain, server + ":6379", true}}},
 	}
-	go repeat(s.server.listen(5555), "server") // a port of no service
+	go repeat(s.server.listen(5555), "server") // a port that no service declares
 	for _, step := range steps {
 		t.Run(step.name, func(t *testing.T) {
 			set(step.mode, step.ports)
 			for _, c := range step.calls {
-				// The two proxies get the change one after the other.
+				// Retry, because the two proxies receive the change one after the other.
 				s.eventually(t, fmt.Sprintf("%s to %s: %t", c.from.name, c.to, c.ok), func() bool {
 					return strings.HasPrefix(c.from.send(c.to, "PING"), "server") == c.ok
 				})
@@ -59,7 +60,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// A server without the identity of the service's workloads gets no connection.
+// A client's proxy does not connect to a server whose identity is not that of the service's workloads.
 func TestWrongIdentity(t *testing.T) {
 	w := newWorld(t)
 	client, server := w.pod("client", "client").proxied(), w.pod("server", "server")
@@ -78,7 +79,7 @@ func TestWrongIdentity(t *testing.T) {
 	}
 }
 
-// The application's own TLS passes, with and without mutual TLS around it.
+// TLS between the applications works, within mutual TLS of the proxies and without it.
 func TestTLSOfTheApplication(t *testing.T) {
 	s := newShop(t)
 	app := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "inside") }))
@@ -91,7 +92,7 @@ func TestTLSOfTheApplication(t *testing.T) {
 	for _, p := range []*pod{s.client, s.plain} {
 		for _, to := range []string{"10.96.0.7:8443", "10.96.0.8:8444", s.server.v4.String() + ":8443"} {
 			if p == s.plain && strings.HasPrefix(to, "10.96") {
-				continue // the address belongs to no service
+				continue // not tested at this address, which belongs to no service
 			}
 			c := &http.Client{Transport: &http.Transport{DialContext: p.dial, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, Timeout: process.Patience}
 			if got := get(c, "https://"+to); got != "200 inside\n" {
@@ -101,8 +102,8 @@ func TestTLSOfTheApplication(t *testing.T) {
 	}
 }
 
-// Requests work with HTTP/2 without TLS from the first byte, and with bodies of 3 MB in a first
-// request, to a service with routes and to one without.
+// Requests succeed with HTTP/2 without TLS and with prior knowledge, and with a body of 3 MB in the first request to a
+// service, whether or not the service has routes.
 func TestHTTP2AndLargeBodies(t *testing.T) {
 	s := newShop(t)
 	s.route("web", "web", 8080)
@@ -140,8 +141,8 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// Connections from before the proxy's start are handed to separate listeners, with the original
-// destination in a PROXY header.
+// Separate listeners accept connections that were opened before the proxy's start, with their original destinations
+// in a PROXY header.
 func TestEarlyConnections(t *testing.T) {
 	s := newShop(t)
 	tests := map[string]struct {
@@ -175,7 +176,7 @@ func TestEarlyConnections(t *testing.T) {
 	}
 }
 
-// proxyHeader returns a header of version 2 of the PROXY protocol.
+// proxyHeader returns a header of version 2 of the PROXY protocol, for a connection to this destination.
 func proxyHeader(to netip.AddrPort) []byte {
 	family, from := byte(0x11), netip.MustParseAddr("10.1.1.1")
 	if to.Addr().Is6() {
@@ -188,7 +189,7 @@ func proxyHeader(to netip.AddrPort) []byte {
 	return append(binary.BigEndian.AppendUint16(out, uint16(len(body))), body...)
 }
 
-// A new port number in the mesh, and changing endpoints, do not disturb open connections.
+// Open connections are not cut when a port number that is new in the mesh is added, or when endpoints change.
 func TestChangesCutNothing(t *testing.T) {
 	s := newShop(t)
 	var conns []net.Conn

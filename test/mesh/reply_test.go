@@ -24,7 +24,7 @@ import (
 // A response that a proxy generates names the proxy, the destination and the reason.
 func TestReplies(t *testing.T) {
 	t.Parallel()
-	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = 4 * time.Second }) // the tests wait for this timeout
+	s := newShop(t, func(r *resource.Source) { r.FirstUseTimeout = 4 * time.Second }) // short, because the test waits for it
 	only := []mesh.Match{{Path: &mesh.Text{Kind: mesh.Prefix, Value: "/slow"}}}
 	to := []mesh.Backend{{Namespace: namespace, Name: "web", Port: 8080, Weight: 1}}
 	s.route("web", "web", 8080, mesh.Route{Matches: only, Backends: to, Timeout: 100 * time.Millisecond})
@@ -37,7 +37,7 @@ func TestReplies(t *testing.T) {
 		"the route's timeout":     {to: "10.96.0.1:8080", path: "/slow", status: 504, direction: "routed", text: "no response within the timeout of the route"},
 	})
 
-	// The control plane sends the cluster of a service, but not its routes.
+	// Make the control plane send the cluster of a service, but not its routes.
 	s.line.silence(xds.VirtualHostType)
 	s.service("mute", "10.96.0.8", "server", port(8080, mesh.HTTP))
 	s.route("mute", "mute", 8080)
@@ -71,7 +71,7 @@ type reply struct {
 	direction, text string
 }
 
-// replies sends all requests concurrently, asking for text and for JSON; some take long.
+// replies checks the responses to all requests, as text and as JSON. The requests are concurrent, because some take long.
 func (s *shop) replies(t *testing.T, all map[string]reply) {
 	t.Run("", func(t *testing.T) {
 		for name, want := range all {
@@ -159,7 +159,7 @@ func TestForwardedCertificate(t *testing.T) {
 	}
 }
 
-// A request whose backend is missing gets an answer with the backend's name.
+// The response to a request whose backend is missing contains the backend's name.
 func TestMissingBackends(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

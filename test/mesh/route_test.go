@@ -15,8 +15,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// Routes apply to requests to a service's address, whatever Host header they have; the application
-// receives that header unchanged.
+// Routes apply to requests to a service's address with any Host header, which the application receives unchanged.
 func TestRoutes(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)
@@ -138,8 +137,7 @@ func TestRoutes(t *testing.T) {
 	})
 }
 
-// idleStream opens a WebSocket and sends before and after an idle time that is longer than
-// the first-use timeout.
+// idleStream opens a WebSocket, and sends before and after a time without data that is longer than the first-use timeout.
 func (s *shop) idleStream(t *testing.T, to string) {
 	t.Helper()
 	c, err := s.client.dial(context.Background(), "", to)
@@ -163,7 +161,7 @@ func (s *shop) idleStream(t *testing.T, to string) {
 	}
 }
 
-// websocket serves a WebSocket: after the handshake it echoes.
+// websocket serves a WebSocket: after the handshake it echoes all bytes.
 func websocket(w http.ResponseWriter) {
 	c, rw, err := w.(http.Hijacker).Hijack()
 	if err != nil {

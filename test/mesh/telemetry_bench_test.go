@@ -21,8 +21,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// plainEnvoy is a handwritten configuration: one listener, one route and one cluster, with mutual
-// TLS, and nothing that only a mesh needs.
+// plainEnvoy returns a handwritten configuration with one listener, one route and one cluster, with mutual TLS, and
+// without anything that only a mesh needs.
 func plainEnvoy(listener string, port uint16, to string, client bool) func(certificates, admin string) string {
 	return func(certificates, admin string) string {
 		common := fmt.Sprintf(`{"tls_certificate_sds_secret_configs": [{"name": "workload", "sds_config": {"path_config_source": {"path": "%[1]s/workload.json"}}}],
@@ -50,7 +50,7 @@ func plainEnvoy(listener string, port uint16, to string, client bool) func(certi
 	}
 }
 
-// A way is a pair of Envoys with one telemetry configuration.
+// A way is a case of the benchmark: a pair of Envoys with the same telemetry configuration.
 type way struct {
 	name     string
 	settings telemetry.Settings
@@ -58,11 +58,11 @@ type way struct {
 
 	client, server *pod
 	http           *http.Client
-	rps, cpu       []float64 // requests a second, and processor time of both Envoys for each in µs
+	rps, cpu       []float64 // requests per second, and processor time of both Envoys per request in µs
 }
 
-// BenchmarkTelemetry compares ways by requests a second and processor time for each request. It
-// measures all ways in turn, in a different order in each round.
+// BenchmarkTelemetry compares telemetry configurations by requests per second and processor time per request. It
+// measures all of them in each round, each time in a different order.
 func BenchmarkTelemetry(b *testing.B) {
 	const rounds, callers, warm, measured = 7, 16, 300 * time.Millisecond, 1500 * time.Millisecond
 	jsonLog, err := telemetry.Mesh{AccessLogFile: "/dev/stdout", AccessLogEncoding: "JSON"}.Settings(nil)
@@ -81,7 +81,7 @@ func BenchmarkTelemetry(b *testing.B) {
 	}
 	for round := range rounds {
 		for i := range ways {
-			w := ways[(i*5+round)%len(ways)] // 5 and the number of ways have no common factor
+			w := ways[(i*5+round)%len(ways)] // selects each way once, because 5 and the number of ways have no common factor
 			w.load(b, callers, warm)
 			before, began := w.spent(b), time.Now()
 			n := w.load(b, callers, measured)
@@ -125,7 +125,7 @@ func (w *way) open(b *testing.B) {
 	world.eventually(b, "a response by way of "+w.name, func() bool { return get(w.http, "http://10.96.0.1:8080/") == "200 hello" })
 }
 
-// load makes requests for a duration, and returns their number.
+// load makes requests from concurrent callers for a duration, and returns the number of requests.
 func (w *way) load(b *testing.B, callers int, d time.Duration) int {
 	b.Helper()
 	end := time.Now().Add(d)
@@ -148,7 +148,7 @@ func (w *way) load(b *testing.B, callers int, d time.Duration) int {
 	return int(n.Load())
 }
 
-// spent returns the processor time of both Envoys.
+// spent returns the processor time that both Envoys have used.
 func (w *way) spent(b *testing.B) time.Duration {
 	b.Helper()
 	var ticks int
@@ -165,5 +165,5 @@ func (w *way) spent(b *testing.B) time.Duration {
 		}
 		ticks += user + system
 	}
-	return time.Duration(ticks) * 10 * time.Millisecond // USER_HZ is 100
+	return time.Duration(ticks) * 10 * time.Millisecond // a tick is 10 ms, because USER_HZ is 100
 }

@@ -17,7 +17,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A request that an AuthorizationPolicy denies is in the logs and the metrics of both sides.
+// A request that an AuthorizationPolicy denies appears in the logs and the metrics of both proxies.
 func TestTelemetryOfADeniedRequest(t *testing.T) {
 	t.Parallel()
 	settings, err := telemetry.Mesh{AccessLogFile: "/dev/stdout", AccessLogEncoding: "JSON"}.Settings(nil)
@@ -33,7 +33,7 @@ func TestTelemetryOfADeniedRequest(t *testing.T) {
 		raw, err := o.server.admin.Get(context.Background(), "/config_dump", "resource=dynamic_listeners&mask=active_state")
 		return err == nil && strings.Contains(string(raw), "/closed")
 	})
-	// The proxy's threads may get the policy later.
+	// Retry, because the proxy's threads may receive the policy later.
 	process.EventuallyEqual(t, "a request", "denied", func() string { return o.client.request("GET", "http://10.96.0.1:8080/closed", "", nil) }, o.envoys...)
 	type line struct {
 		Path    string
@@ -63,7 +63,7 @@ func TestTelemetryOfADeniedRequest(t *testing.T) {
 	}
 }
 
-// runtime sets a value of Envoy's runtime.
+// runtime sets a value in the runtime configuration of the pod's Envoy.
 func (p *pod) runtime(t *testing.T, setting string) {
 	t.Helper()
 	c := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -80,15 +80,14 @@ func (p *pod) runtime(t *testing.T, setting string) {
 	}
 }
 
-// A collector that accepts spans and never answers only loses spans: requests succeed, a proxy
-// bounds the number and duration of pending exports, and the collector gets spans again after it
-// has recovered.
+// If a collector accepts spans and never answers, only spans are lost: requests succeed, and a proxy limits the number
+// and the duration of exports in flight. When the collector answers again, it receives spans.
 func TestCollectorHangs(t *testing.T) {
 	t.Parallel()
 	o := newObserved(t, telemetry.Settings{Tracing: telemetry.Tracing{Host: "otel.shop.svc.cluster.local", Port: 4317, Sampling: 100}})
 	o.collector.hang = make(chan struct{})
 	go func() {
-		for { // the responses are ignored
+		for { // drop the headers of the requests
 			select {
 			case <-o.seen:
 			case <-t.Context().Done():
@@ -104,8 +103,8 @@ func TestCollectorHangs(t *testing.T) {
 			t.Fatal(got)
 		}
 	}
-	// A slow machine makes few requests during an export. So all requests are sent at once, and
-	// each causes an export.
+	// On a slow machine few requests are made while an export is in flight. So make all requests at the same
+	// time, each of which causes an export.
 	o.client.runtime(t, "tracing.opentelemetry.min_flush_spans=1")
 	o.eventually(t, "an export that is not begun", func() bool {
 		var all sync.WaitGroup
@@ -119,7 +118,7 @@ func TestCollectorHangs(t *testing.T) {
 		all.Wait()
 		return stat("active_overflow") > 0
 	})
-	if active := stat("active"); active > 101 { // each of two threads may start the last one
+	if active := stat("active"); active > 101 { // one above the limit, because two threads may start the last one at the same time
 		t.Errorf("%d exports at once, want 100", active)
 	}
 	o.eventually(t, "exports are given up", func() bool { return stat("max_duration_reached") >= 100 })

@@ -30,12 +30,12 @@ import (
 	"outrider.dev/test/process"
 )
 
-// An observed mesh has a client and a server with access logs, metrics and tracing, and a collector.
+// An observed is a mesh with a client and a server that have access logs, metrics and tracing, and with a collector.
 type observed struct {
 	*world
 	client, server *pod
 	collector      collector
-	seen           chan http.Header // of requests that reach the application
+	seen           chan http.Header // headers of the requests that reach the application
 }
 
 // A collector stores the spans that it receives, by OTLP over gRPC and over HTTP.
@@ -43,7 +43,7 @@ type collector struct {
 	mu    sync.Mutex
 	spans []span
 	drop  bool          // discards all spans
-	hang  chan struct{} // answers once this is closed; nil: at once
+	hang  chan struct{} // the collector answers when this channel is closed; nil: at once
 }
 
 // A span is a received span with the name of its service.
@@ -73,7 +73,7 @@ func (c *collector) add(data *otlp.TracesData) {
 	}
 }
 
-// of returns the spans of a trace, by the names of their services.
+// of returns the spans of a trace, sorted by the names of their services.
 func (c *collector) of(trace string) []span {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +87,7 @@ func (c *collector) of(trace string) []span {
 	return out
 }
 
-// serve accepts export requests. An ExportTraceServiceRequest has the same fields as TracesData.
+// serve accepts export requests. It decodes an ExportTraceServiceRequest as TracesData, which has the same fields.
 func (c *collector) serve(t testing.TB, rpc, web net.Listener) {
 	s := grpc.NewServer(grpc.UnknownServiceHandler(func(_ any, stream grpc.ServerStream) error {
 		if m, _ := grpc.MethodFromServerStream(stream); m != "/opentelemetry.proto.collector.trace.v1.TraceService/Export" {
@@ -170,7 +170,7 @@ func (p *pod) lines() []string {
 	return lines[:len(lines)-1]
 }
 
-// scraped returns the metrics of a pod with Istio's names, as its agent serves them, without buckets and sums.
+// scraped returns the metrics with Istio's names that the pod's agent serves, without buckets and sums.
 func (p *pod) scraped(own status.Workload) []string {
 	t := p.world.t
 	t.Helper()
@@ -213,7 +213,7 @@ func (p *pod) scraped(own status.Workload) []string {
 
 const traceparent = "Traceparent"
 
-// call makes a request from the client's application that belongs to a trace.
+// call makes a request as the client's application, with the headers of a trace unless trace is empty.
 func (o *observed) call(t *testing.T, url, trace string, grpc bool) {
 	t.Helper()
 	r, err := http.NewRequest("POST", url, strings.NewReader("body"))
@@ -242,7 +242,7 @@ func (o *observed) call(t *testing.T, url, trace string, grpc bool) {
 	}
 }
 
-// continued fails unless the spans of both proxies belong to the application's trace.
+// continued fails the test unless the spans of both proxies belong to the trace that the application began.
 func (o *observed) continued(t *testing.T, trace string, seen http.Header) {
 	t.Helper()
 	var spans []span
@@ -272,7 +272,7 @@ func (o *observed) continued(t *testing.T, trace string, seen http.Header) {
 	}
 }
 
-// Requests of all kinds are logged, counted and traced once by each proxy.
+// Each proxy logs, counts and traces a request exactly once, for all kinds of requests.
 func TestTelemetry(t *testing.T) {
 	t.Parallel()
 	settings, err := telemetry.Mesh{AccessLogFile: "/dev/stdout", AccessLogEncoding: "JSON"}.Settings(nil)
@@ -315,7 +315,7 @@ func TestTelemetry(t *testing.T) {
 					want[i].Cluster = "InboundPassthroughCluster"
 				}
 			}
-			inOrder := func(all []line) []line { // each of Envoy's threads writes lines
+			inOrder := func(all []line) []line { // sorts the lines, because Envoy's threads write them in any order
 				slices.SortFunc(all, func(a, b line) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 				return all
 			}
@@ -346,7 +346,7 @@ func TestTelemetry(t *testing.T) {
 	t.Run("metrics", func(t *testing.T) { o.metrics(t) })
 }
 
-// metrics compares all labels, on both sides.
+// metrics compares the metrics of both proxies, with all labels.
 func (o *observed) metrics(t *testing.T) {
 	workload := func(name, revision string) status.Workload {
 		return status.Workload{
@@ -369,7 +369,8 @@ func (o *observed) metrics(t *testing.T) {
 			return "{" + common + fmt.Sprintf(`,destination_service="%[1]s.shop.svc.cluster.local",destination_service_name="%[1]s",destination_service_namespace="shop",`, service) +
 				rest + fmt.Sprintf(`,response_flags="-",connection_security_policy="%s"} `, security)
 		}
-		// At the server, a port of two services is counted for the first service by name.
+		// If two services have the same port of a pod, the server's proxy counts its requests for the service whose
+		// name sorts first.
 		first := map[bool]string{true: "routed", false: "web"}[p == o.server]
 		http := labels(first, `request_protocol="http",response_code="200",grpc_response_status=""`) + "3"
 		rpc := labels("web", `request_protocol="grpc",response_code="200",grpc_response_status="5"`) + "1"
@@ -381,11 +382,11 @@ func (o *observed) metrics(t *testing.T) {
 			"istio_tcp_received_bytes_total" + db + "2", "istio_tcp_sent_bytes_total" + db + "5",
 		}
 		slices.Sort(want)
-		process.EventuallyEqual(t, p.name, want, func() []string { return p.scraped(own) }, o.envoys...) // histograms are merged later
+		process.EventuallyEqual(t, p.name, want, func() []string { return p.scraped(own) }, o.envoys...) // is retried, because Envoy merges histograms later
 	}
 }
 
-// The text format is Istio's, and spans can be exported over HTTP too.
+// The text format of the access log is that of Istio, and spans can be exported over HTTP too.
 func TestTelemetryAsText(t *testing.T) {
 	t.Parallel()
 	settings, err := telemetry.Mesh{AccessLogFile: "/dev/stdout"}.Settings(nil)
@@ -397,7 +398,7 @@ func TestTelemetryAsText(t *testing.T) {
 	const trace = "4bf92f3577b34da6a3ce929d0e0e4739"
 	o.call(t, "http://10.96.0.1:8080/hello?token=secret", trace, false)
 	o.continued(t, trace, <-o.seen)
-	for p, want := range map[*pod]string{ // any order: independent
+	for p, want := range map[*pod]string{ // any order: each log is compared alone
 		o.client: `] "POST /hello HTTP/1.1" 200 - via_upstream - "-" 4 0 `,
 		o.server: `] "POST /hello HTTP/1.1" 200 - via_upstream - "-" 4 0 `,
 	} {

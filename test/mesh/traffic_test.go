@@ -15,7 +15,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// echo responds with the content of the request, in HTTP/1.1 and HTTP/2 without TLS.
+// echo serves HTTP/1.1 and HTTP/2 without TLS. A response describes its request.
 func echo(l net.Listener, name string) {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -42,7 +42,7 @@ func echo(l net.Listener, name string) {
 	s.Serve(l)
 }
 
-// accept serves each connection.
+// accept calls serve for each connection, in a separate goroutine, until the listener is closed.
 func accept(l net.Listener, serve func(net.Conn)) {
 	for {
 		c, err := l.Accept()
@@ -56,7 +56,7 @@ func accept(l net.Listener, serve func(net.Conn)) {
 	}
 }
 
-// greet speaks first, and then echoes each line.
+// greet sends the name first, and then echoes each line.
 func greet(l net.Listener, name string) {
 	accept(l, func(c net.Conn) {
 		fmt.Fprintln(c, name)
@@ -64,7 +64,7 @@ func greet(l net.Listener, name string) {
 	})
 }
 
-// repeat waits for a line and echoes it with a name.
+// repeat answers each line with the name and the line.
 func repeat(l net.Listener, name string) {
 	accept(l, func(c net.Conn) {
 		for in := bufio.NewScanner(c); in.Scan(); {
@@ -78,9 +78,9 @@ func (p *pod) client() *http.Client {
 	return &http.Client{Transport: retrying{p.world, &http.Transport{DialContext: p.dial, DisableKeepAlives: true}}, Timeout: process.Patience}
 }
 
-// A retrying transport retries a failed request if a proxy of the world has waited for first bytes
-// in vain: a busy client may be silent for longer than that wait, and its connection is then
-// treated as TCP. Each of these waits excuses one request.
+// A retrying is a transport that retries some failed requests. A busy client may be silent for longer than a proxy
+// waits for first bytes, and the proxy then treats the connection as TCP. So for each such wait of a proxy that ended
+// without bytes, one failed request is retried.
 type retrying struct {
 	*world
 	*http.Transport
@@ -95,12 +95,13 @@ func (l retrying) RoundTrip(r *http.Request) (*http.Response, error) {
 		l.t.Logf("%s %s is tried again: %v", r.Method, r.URL, err)
 		r = r.Clone(r.Context())
 		if r.GetBody != nil {
-			r.Body, _ = r.GetBody() // the body is in memory: never an error
+			r.Body, _ = r.GetBody() // cannot fail, because the body is in memory
 		}
 	}
 }
 
-// excuses reports whether there was a wait in vain that has not excused a request yet.
+// excuses reports whether a proxy has waited for first bytes that did not arrive, more often than requests were
+// excused. If so, it counts this request as excused.
 func (w *world) excuses() bool {
 	var stalls int64
 	for _, p := range w.proxies {
@@ -120,7 +121,7 @@ func (w *world) excuses() bool {
 	}
 }
 
-// get returns status and body, or the error.
+// get returns the status and the body of the response as text, or the error.
 func get(c *http.Client, url string) string {
 	r, err := c.Get(url)
 	if err != nil {
@@ -134,7 +135,7 @@ func get(c *http.Client, url string) string {
 	return fmt.Sprintf("%d %s", r.StatusCode, b)
 }
 
-// send connects and exchanges one line.
+// send connects as the pod's application, sends a line, and returns the answer as exchange does.
 func (p *pod) send(to, line string) string {
 	ctx, cancel := context.WithTimeout(context.Background(), process.Patience)
 	defer cancel()
@@ -146,7 +147,7 @@ func (p *pod) send(to, line string) string {
 	return exchange(c, line)
 }
 
-// exchange sends a line unless it is empty, and returns the first line of the response.
+// exchange sends a line unless it is empty. It returns the first line of the response, or the kind of failure.
 func exchange(c net.Conn, line string) string {
 	c.SetDeadline(time.Now().Add(process.Patience))
 	if line != "" {
@@ -159,7 +160,7 @@ func exchange(c net.Conn, line string) string {
 	return strings.TrimSpace(got)
 }
 
-// closed is the result of an exchange on a connection that the peer closes or resets.
+// closed is the result of exchange if the peer closes or resets the connection.
 const closed = "closed"
 
 func failure(err error) string {

@@ -18,14 +18,14 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A request that a proxy could not deliver to its application goes to another endpoint, whatever
-// its method; a request that an application has received does not.
+// A request that an endpoint's proxy could not deliver to its application is retried at another endpoint, for every
+// HTTP method. A request that an application has received is not retried.
 func TestUnreachedIsTriedElsewhere(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	client := w.pod("client", "client").proxied()
 	good := w.pod("good", "server").proxied()
-	dead := w.pod("dead", "server").proxied() // without a listener
+	dead := w.pod("dead", "server").proxied() // its application does not listen
 	foreign := []*pod{w.pod("foreign1", "foreign"), w.pod("foreign2", "foreign")}
 	alone := w.pod("alone", "alone").proxied()
 	w.service("web", "10.96.0.1", "server", port(8080, mesh.HTTP), port(9000, mesh.GRPC))
@@ -58,7 +58,7 @@ func TestUnreachedIsTriedElsewhere(t *testing.T) {
 			if err == nil {
 				resp.Body.Close()
 			}
-			return err == nil // TCP to a port without a listener is reset
+			return err == nil // an error means that the proxy has treated the connection as TCP, which is reset
 		})
 	}
 	calls := func(from *pod, method, url string, n, size int, want string) {
@@ -69,14 +69,14 @@ func TestUnreachedIsTriedElsewhere(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.Header.Set("x-outrider-unreached", "1") // has no meaning in a request
+			r.Header.Set("x-outrider-unreached", "1") // must have no effect in a request
 			resp, err := from.client().Do(r)
 			if err != nil {
 				t.Fatalf("%s %s: %v", method, url, err)
 			}
 			body, err := io.ReadAll(resp.Body)
 			resp.Body.Close()
-			passed := resp.Header.Get("x-outrider-unreached") != "" && !w.excuses() // treated as TCP, responses pass unchanged
+			passed := resp.Header.Get("x-outrider-unreached") != "" && !w.excuses() // a proxy that treats the connection as TCP does not remove the header
 			if got := fmt.Sprintf("%d %s", resp.StatusCode, body); !strings.HasPrefix(got, want) || err != nil || passed {
 				t.Errorf("%s %s: %s, %v, %v; want %s", method, url, got, err, resp.Header, want)
 			}
@@ -89,21 +89,21 @@ func TestUnreachedIsTriedElsewhere(t *testing.T) {
 	calls(client, "GET", "http://10.96.0.1:8080/", n, 0, "200 0")
 	calls(client, "POST", "http://10.96.0.1:8080/", n, 100_000, "200 100000")
 	calls(client, "GET", "http://10.96.0.2:8080/", n, 0, "200 0")
-	// With one endpoint and no application: the response of the endpoint's proxy.
+	// The only endpoint has no application: the client gets the response of the endpoint's proxy.
 	calls(client, "GET", "http://10.96.0.3:8081/", 2, 0, "503 outrider (inbound): ")
 	// The header has no effect if the application set it.
 	calls(client, "GET", "http://10.96.0.3:8080/", 2, 0, "503 0")
 	if got := served.Load(); got != 2 {
 		t.Errorf("an application that forges the header got %d requests of 2", got)
 	}
-	// Nor has it an effect from a server without a proxy, which may have forwarded it from another.
+	// The header has no effect in a response of a server without a proxy, which may have got it from another server.
 	for _, url := range []string{"http://10.96.0.4:8080/", "http://10.96.0.5:8080/", "http://" + foreign[0].v4.String() + ":8080/"} {
 		calls(client, "POST", url, n, 10, "503 10")
 		if got := served.Load(); got != n {
 			t.Errorf("%s: servers that forge the header got %d requests of %d", url, got, n)
 		}
 	}
-	// A client outside the mesh does not get the header.
+	// A client outside the mesh does not receive the header.
 	calls(foreign[0], "GET", "http://"+dead.v4.String()+":8080/", 2, 0, "503 outrider (inbound): ")
 
 	server := grpc.NewServer()

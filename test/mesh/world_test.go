@@ -41,11 +41,11 @@ const (
 	appUser   = 1000
 
 	namespace = "shop"
-	outside   = "203.0.113.1" // in no network of the mesh
-	resolver  = "10.0.0.53"   // for the proxies; only TestNameThatIsNotResolved listens there
+	outside   = "203.0.113.1" // an address in no network of the mesh
+	resolver  = "10.0.0.53"   // name server of the proxies; only TestNameThatIsNotResolved listens there
 )
 
-// TestMain runs more tests in parallel than there are processors: they mostly wait.
+// TestMain runs more tests in parallel than there are processors, because they mostly wait.
 func TestMain(m *testing.M) {
 	flag.Set("test.parallel", "6") // a value on the command line overrides this
 	os.Exit(m.Run())
@@ -61,7 +61,7 @@ type world struct {
 	envoys []process.Peer
 
 	proxies []*pod       // pods with an Envoy
-	excused atomic.Int64 // number of waits, see retrying
+	excused atomic.Int64 // number of requests that were retried, see retrying
 
 	source  *source
 	server  *grpc.Server
@@ -69,7 +69,7 @@ type world struct {
 	line    line // to the control plane
 }
 
-// A source is a mesh that tests change.
+// A source is the mesh that the control plane serves. Tests change it.
 type source struct {
 	mesh.Feed
 	mu      sync.Mutex
@@ -142,8 +142,8 @@ func (w *world) up() {
 		w.t.Fatal(err)
 	}
 	w.server = grpc.NewServer(grpc.StreamInterceptor(w.line.between), grpc.ForceServerCodecV2(xds.Codec()),
-		// Envoy pings every 5 s. By default gRPC closes the connection of a client that pings so
-		// often, after 20 s.
+		// Envoy pings every 5 s. With its defaults, a gRPC server would close the connection of a
+		// client that pings so often after 20 s.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
 	discovery.RegisterAggregatedDiscoveryServiceServer(w.server, w.toServe)
 	go w.server.Serve(l)
@@ -167,13 +167,13 @@ type pod struct {
 	env       []string                                // added to the environment of its Envoy
 	static    func(certificates, admin string) string // configuration in place of the bootstrap
 	envoy     *process.Process                        // nil if the pod has no proxy
-	foreign   bool                                    // its bootstrap only has what Envoy needs to reach the control plane
-	certified string                                  // the account in its certificate, if not its own
+	foreign   bool                                    // the bootstrap is not the agent's, and only connects Envoy to the control plane
+	certified string                                  // service account in the certificate; default: the pod's own
 	admin     *envoy.Admin
 	dir       string
 }
 
-// pod makes a pod without a proxy; app is its label.
+// pod makes a pod without a proxy; app is the value of its label app.
 func (w *world) pod(name, app string) *pod {
 	w.t.Helper()
 	w.pods++
@@ -182,7 +182,7 @@ func (w *world) pod(name, app string) *pod {
 	p.v6 = netip.MustParseAddr(fmt.Sprintf("fd44:%d::2", w.pods))
 	gateway4, gateway6 := p.v4.Prev(), p.v6.Prev()
 	for _, n := range []*ns.Namespace{p.Namespace, w.router} {
-		n.Do(func() { // during duplicate address detection an address cannot resolve neighbours
+		n.Do(func() { // turns duplicate address detection off, during which an address cannot resolve neighbours
 			if err := os.WriteFile("/proc/sys/net/ipv6/conf/default/accept_dad", []byte("0"), 0); err != nil {
 				w.t.Error(err)
 			}
@@ -193,7 +193,8 @@ func (w *world) pod(name, app string) *pod {
 	p.IP("route", "add", "default", "via", gateway4.String())
 	p.IP("route", "add", "default", "via", gateway6.String())
 	for _, gateway := range []netip.Addr{gateway4, gateway6} {
-		// Wait until neighbours are resolved, so that measurements do not include it: IPv6 may take a second.
+		// Wait until the MAC addresses of neighbours are resolved, which with IPv6 may take a second, so that measurements
+		// do not include this.
 		w.eventually(w.t, "a neighbour", func() bool {
 			var err error
 			p.Do(func() { _, err = net.DialTimeout("tcp", netip.AddrPortFrom(gateway, 9).String(), 100*time.Millisecond) }) // time limit: one try of several
@@ -221,7 +222,7 @@ func (p *pod) proxied() *pod {
 	return p
 }
 
-// capturing allows one capture at a time: the nftables library counts sets for the whole process.
+// capturing allows one capture at a time, because the nftables library numbers sets by a counter of the process.
 var capturing sync.Mutex
 
 func (p *pod) capture() {
@@ -277,7 +278,7 @@ func (p *pod) start() {
 		Relay: p.world.socket(), Secrets: secrets,
 		Admin:  envoy.Endpoint{Socket: filepath.Join(p.dir, "admin")},
 		Family: envoy.Dual,
-		// With all statistics a first use would take three times as long.
+		// Enable only these statistics, because with all of them a first use takes three times as long.
 		Stats: envoy.Stats{
 			Prefixes: []string{"cluster_manager.", "listener_manager."},
 			Regexps:  []string{`listener\..*\.(ssl\.handshake|ssl\.no_certificate|downstream_pre_cx_timeout|downstream_cx_total)`, `cluster\..*\.ssl\.fail_verify_san`},
@@ -332,7 +333,7 @@ func (p *pod) start() {
 	})
 }
 
-// stat returns the sum of the Envoy's counters and gauges whose names match.
+// stat returns the sum of the counters and gauges of the pod's Envoy whose names match a regular expression.
 func (p *pod) stat(name string) uint64 {
 	p.world.t.Helper()
 	all, err := p.admin.Stats(context.Background(), "^"+name+"$")
@@ -346,20 +347,20 @@ func (p *pod) stat(name string) uint64 {
 	return sum
 }
 
-// stalled matches the counter of waits for first bytes that ended without any.
+// stalled matches the counters of waits for first bytes that ended without any bytes.
 const stalled = `listener\..*\.downstream_pre_cx_timeout`
 
-// stalls returns how often the pod's Envoy waited for first bytes in vain.
+// stalls returns the number of waits of the pod's Envoy for first bytes that ended without any bytes.
 func (p *pod) stalls() uint64 {
 	p.world.t.Helper()
 	return p.stat(stalled)
 }
 
-// dial connects from the pod's application.
+// dial connects as the pod's application.
 func (p *pod) dial(ctx context.Context, _, to string) (net.Conn, error) {
 	var c net.Conn
 	var err error
-	if p.envoy != nil { // otherwise the capture rules would park the connection for the next Envoy
+	if p.envoy != nil { // fails if Envoy has ended, for whose successor the capture rules would park the connection
 		alive, cancel := context.WithCancel(ctx)
 		defer cancel()
 		go func() {
