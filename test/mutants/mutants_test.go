@@ -14,7 +14,7 @@ func TestJudge(t *testing.T) {
 	const unlike = "both ways return the same"
 	tests := map[string]struct {
 		mutant Mutant
-		want   string // substring of the problem
+		want   string // substring of the reported problem
 	}{
 		"a value":                      {Mutant{From: `max(n, b.low)`, To: `n`}, ""},
 		"a value within a value":       {Mutant{From: `min(max(n, b.low), b.high)`, To: `max(n, b.low)`}, ""},

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// command runs a program on the calling thread, and so in that thread's namespace.
+// command runs a program in the network namespace of the calling thread, and returns its output.
 func command(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, err := exec.Command(name, args...).CombinedOutput()
@@ -20,10 +20,10 @@ func command(t testing.TB, name string, args ...string) string {
 	return string(out)
 }
 
-// volatile matches the parts of a listing that traffic or time changes.
+// volatile matches the parts of a listing that change with traffic or time.
 var volatile = regexp.MustCompile(`(?m)^#.*\n|\[\d+:\d+\]|packets \d+ bytes \d+|^:.*\n`)
 
-// saved returns the rules of an iptables variant, without counters, comments, and the policies of
+// saved returns the rules of an iptables variant, without counters, without comments, and without the policies of
 // builtin chains.
 func saved(t testing.TB, pod *ns.Namespace, variant string) string {
 	t.Helper()
@@ -34,7 +34,7 @@ func saved(t testing.TB, pod *ns.Namespace, variant string) string {
 		}
 	})
 	out = volatile.ReplaceAllString(out, "")
-	// An empty table makes no difference: a save creates it, or Outrider's rules had.
+	// Ignore empty tables, which iptables-save creates, or which are left from Outrider's rules.
 	lines := slices.DeleteFunc(strings.Split(out, "\n"), func(l string) bool { return !strings.HasPrefix(l, "-A") })
 	return strings.Join(lines, "\n")
 }

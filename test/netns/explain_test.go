@@ -20,10 +20,10 @@ import (
 	"outrider.dev/test/scenario"
 )
 
-// Random connections under random flags end where "outrider rules --explain" says.
+// Random connections under random flags have the results that "outrider rules --explain" predicts.
 //
-// OUTRIDER_PAIRS is the number of pairs of flags and connection for each backend;
-// OUTRIDER_SEED repeats a run.
+// OUTRIDER_PAIRS is the number of pairs of flags and connection for each backend. With
+// OUTRIDER_SEED, the seed that a run has logged, the run is repeated.
 func TestExplain(t *testing.T) {
 	ns.RequireRoot(t)
 	t.Parallel()
@@ -59,7 +59,8 @@ func number(t *testing.T, variable string, otherwise uint64) uint64 {
 	return n
 }
 
-// The destination ports: those of name servers, those of apps, and all that capture treats specially.
+// Destination ports: appPorts are ports of apps, proxyPorts are all ports that capture treats specially. Port 53 is
+// added where they are used.
 var (
 	appPorts   = []string{"80", "443", "8080", "8085", "9090"}
 	proxyPorts = []string{"15001", "15006", "15008", "15020", "15021", "15053", "15090"}
@@ -86,7 +87,7 @@ func portOf(s string) uint16 {
 	return p
 }
 
-// explainRound captures with random flags, tries random connections, and returns the result of each.
+// explainRound captures with random flags, makes random connections, and returns the result of each.
 func explainRound(t *testing.T, top *topology, v variant, random *rand.Rand) []string {
 	s := scenario.Scenario{Flags: randomFlags(random), Nameservers: addrs("10.96.0.10", "fd96::10")}
 	intent, err := s.Intent()
@@ -113,7 +114,7 @@ func explainRound(t *testing.T, top *topology, v variant, random *rand.Rand) []s
 	return ends
 }
 
-// explained makes the connection of q, compares its result with that of the explanation, and returns it.
+// explained makes the connection of q, and returns its result. It fails the test if the explanation has another result.
 func explained(t *testing.T, top *topology, rs capture.Ruleset, flags []string, q trace.Query) string {
 	var c trace.Conn
 	var pod trace.Pod
@@ -152,7 +153,7 @@ func addrs(list ...string) []netip.Addr {
 // some returns a random part of a list.
 func some(random *rand.Rand, list []string) []string {
 	var out []string
-	share := random.IntN(4) // a number of quarters
+	share := random.IntN(4) // share of the list, in quarters
 	for _, s := range list {
 		if random.IntN(4) <= share {
 			out = append(out, s)
@@ -163,7 +164,7 @@ func some(random *rand.Rand, list []string) []string {
 
 func one(random *rand.Rand, list ...string) string { return list[random.IntN(len(list))] }
 
-// randomFlags returns a command line of capture: each flag is absent from most of them.
+// randomFlags returns random flags of capture. Most command lines lack a given flag.
 func randomFlags(random *rand.Rand) []string {
 	var flags []string
 	add := func(chance int, flag string, values ...string) {
@@ -195,7 +196,7 @@ func randomFlags(random *rand.Rand) []string {
 	add(20, "-o", slices.Concat(ports, []string{"53"})...)
 	add(25, "-c", "eth0", "virt0", "eth1", "lo", "e+", "virt+")
 	add(25, "-k", "virt0", "virt1", "v+")
-	single(20, "-u", "1337", "0,1337", "1000,1337") // the agent answers DNS as the proxy's user
+	single(20, "-u", "1337", "0,1337", "1000,1337") // always with 1337, because the agent answers DNS as this user
 	single(20, "-g", "1337", "0", "2000")
 	single(10, "--outbound-owner-groups", "1000", "1000,2000", "")
 	single(10, "--outbound-owner-groups-exclude", "1000", "2000")
@@ -213,7 +214,7 @@ func randomFlags(random *rand.Rand) []string {
 	return flags
 }
 
-// randomQuery returns a connection that a process of the pod makes, or that comes from outside or from a guest.
+// randomQuery returns a random connection from a process of the pod, from outside, or from a guest.
 func randomQuery(random *rand.Rand) trace.Query {
 	port, udp := one(random, slices.Concat(appPorts, proxyPorts, []string{"53"})...), random.IntN(5) == 0
 	if udp {
@@ -229,7 +230,7 @@ func randomQuery(random *rand.Rand) trace.Query {
 	case 2, 3:
 		to = one(random, "10.9.0.2", "fd09::2", "10.10.0.2", "fd10::2", "127.0.0.1", "::1", "127.0.0.2", "127.0.0.6")
 		if udp && (to == "127.0.0.2" || to == "127.0.0.6") {
-			to = "127.0.0.53" // has a socket of its own, as name servers do
+			to = "127.0.0.53" // the server's socket is bound to this address, as that of a name server
 		}
 		if random.IntN(4) == 0 && strings.Contains(to, ".") {
 			q.From = one(random, "127.0.0.6", "10.9.0.2", "127.0.0.1")

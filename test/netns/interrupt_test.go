@@ -25,9 +25,10 @@ import (
 	"outrider.dev/test/process"
 )
 
-// campaign scales the randomized tests: by default they are small, "make campaign" runs the long
-// form. OUTRIDER_KILLS is how many captures are killed for each backend, OUTRIDER_ROUNDS how often
-// 20 are started at once, OUTRIDER_SEED repeats a run.
+// campaign returns the size n of a randomized test, and a function that returns a random generator. The environment
+// variable name is the size, small is the default; "make campaign" runs the long form. OUTRIDER_KILLS is the number of
+// captures that are killed for each backend, and OUTRIDER_ROUNDS the number of times that 20 captures are started at
+// once. With OUTRIDER_SEED, the seed that a run has logged, the run is repeated.
 func campaign(t *testing.T, name string, small int) (n int, random func(stream int) *rand.Rand) {
 	t.Helper()
 	n = int(number(t, name, uint64(small)))
@@ -57,7 +58,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// A run is the real command running in a pod.
+// A run is a process of the command "outrider-agent capture" in a pod.
 type run struct {
 	*process.Process
 	out, err bytes.Buffer
@@ -94,17 +95,17 @@ func kernelState(t *testing.T, pod *ns.Namespace) (rules, routing string) {
 			rules += command(t, "nft", "-s", "-t", "list", "table", "inet", "outrider")
 		}
 		for _, args := range []string{"-4 rule", "-6 rule", "-4 route show table 133", "-6 route show table 133", "-br addr show lo"} {
-			out, _ := exec.Command("ip", strings.Fields(args)...).Output() // the table may not exist
+			out, _ := exec.Command("ip", strings.Fields(args)...).Output() // fails if the table does not exist
 			routing += string(out)
 		}
 	})
 	return generation.ReplaceAllString(rules, "outrider-"), routing
 }
 
-// generation matches the letter in the names of ipset sets that changes with each run.
+// generation matches the beginning of the name of an ipset set, with the letter that changes with each run.
 var generation = regexp.MustCompile(`outrider-[a-z]-`)
 
-// unlocked waits until no child process of a killed capture holds the lock of the pod.
+// unlocked waits until no child process of a killed capture holds the lock on the pod's namespace.
 func unlocked(t *testing.T, pod *ns.Namespace) {
 	t.Helper()
 	f, err := os.Open(pod.Path())
@@ -121,12 +122,12 @@ func unlocked(t *testing.T, pod *ns.Namespace) {
 	}
 }
 
-// probes are connections whose results show which flags are in effect.
+// probes are connections whose results depend on the flags of the capture that is in effect.
 var probes = append(slices.Clone(ways),
 	way{name: "outbound 9999 ipv4", from: fromPod, uid: 1000, dst: "10.96.0.10:9999"},
 	way{name: "outbound 9999 ipv6", from: fromPod, uid: 1000, dst: "[fd96::10]:9999"})
 
-// ends returns the result of each probe within a time limit.
+// ends makes the probes concurrently, and returns the result of each. A probe without an answer within limit waits.
 func ends(top *topology, limit time.Duration) []string {
 	out := make([]string, len(probes))
 	var wg sync.WaitGroup
@@ -137,7 +138,7 @@ func ends(top *topology, limit time.Duration) []string {
 	return out
 }
 
-// probed makes a topology with listeners for the probes.
+// probed makes a topology with listeners at the destinations of the probes.
 func probed(t *testing.T) *topology {
 	top := newTopology(t)
 	settled(t, top.pod, "eth0", "virt0")
@@ -158,7 +159,7 @@ func (v variant) flags() []string {
 	return out
 }
 
-// An outcome is the kernel state and the probes' results after a complete run.
+// An outcome holds the kernel state and the results of the probes after a complete run.
 type outcome struct {
 	rules, routing string
 	ends           []string
@@ -172,10 +173,10 @@ func observe(t *testing.T, top *topology) outcome {
 	return o
 }
 
-// A change is the change that a killed run was making.
+// A change is the change of the rules by a run that is killed.
 type change struct {
 	name          string
-	before, after []string // flags; none for no rules
+	before, after []string // flags of capture; nil means no rules
 }
 
 func changesOf(v variant) []change {
@@ -190,7 +191,7 @@ func changesOf(v variant) []change {
 	}
 }
 
-// longList returns ranges that iptables puts into a set.
+// longList returns so many IP ranges that iptables uses a set for them.
 func longList() string {
 	list := []string{"172.16.0.10"}
 	for i := range 40 {
@@ -206,8 +207,8 @@ func (c change) args() []string {
 	return c.after
 }
 
-// Whenever a capture is killed, the previous rules are in effect, or the new ones, or connections
-// wait: none is captured in one address family and passes in the other. verify detects the
+// After a capture is killed at any time, either the previous rules or the new rules are in effect, or connections
+// wait. It never happens that connections are captured in one address family and not in the other. verify detects an
 // incomplete state, and the next run completes it.
 func TestKilledCaptures(t *testing.T) {
 	ns.RequireRoot(t)
@@ -230,7 +231,7 @@ func TestKilledCaptures(t *testing.T) {
 	}
 }
 
-// A killer kills runs of one kind, and knows the outcomes with and without the change.
+// A killer kills runs that make a change. before and wanted are the outcomes without and with the change.
 type killer struct {
 	*testing.T
 	top            *topology
@@ -238,7 +239,7 @@ type killer struct {
 	rand           *rand.Rand
 	takes          time.Duration
 	before, wanted outcome
-	clean          string // the routing state without rules
+	clean          string // state of routing without rules
 }
 
 func newKiller(t *testing.T, top *topology, c change, r *rand.Rand) *killer {
@@ -264,7 +265,7 @@ func (k *killer) prepare() {
 	}
 }
 
-// once kills one run, and describes the remaining state in a few words.
+// once kills one run at a random time, checks the state that it leaves, and describes this state in a few words.
 func (k *killer) once() string {
 	k.Helper()
 	k.prepare()
@@ -290,7 +291,7 @@ func (k *killer) once() string {
 	if ended == 0 {
 		left += " (it had ended)"
 	}
-	// Recovery works by another run and by a clean.
+	// Both another run and a clean must repair the state.
 	if k.rand.IntN(2) == 0 {
 		agent(k.T, k.top.pod, k.change.args()...)
 		if got, _ := kernelState(k.T, k.top.pod); got != k.wanted.rules {
@@ -313,7 +314,8 @@ func (k *killer) once() string {
 	return left
 }
 
-// classify names the remaining state. If intact is not empty, verify must accept that state.
+// classify names the state that a killed run has left; left is "" for an unexpected state. If intact is not empty,
+// verify must accept the state.
 func (k *killer) classify(rules, routing, says string) (left, intact string) {
 	for _, o := range []struct {
 		name  string
@@ -341,8 +343,8 @@ func (k *killer) classify(rules, routing, says string) (left, intact string) {
 	return "", ""
 }
 
-// hasLines reports whether a text contains the lines of another. It ignores priorities of routing
-// rules, which are the first free ones, and compares addresses of one line separately.
+// hasLines reports whether text contains all lines of other. It ignores the priorities of routing rules, because each
+// rule gets the first one that is free. It compares each of several addresses in a line separately.
 func hasLines(text, other string) bool {
 	lines := func(text string) []string {
 		return strings.Split(ruleNumber.ReplaceAllString(strings.ReplaceAll(text, " ::6/128", "\n::6/128"), ""), "\n")
@@ -353,12 +355,12 @@ func hasLines(text, other string) bool {
 
 var ruleNumber = regexp.MustCompile("(?m)^[0-9]+:")
 
-// probe makes connections: each ends as with the previous rules, or as with the new ones, or waits;
-// and unless a family waits, both families end in the same way.
+// probe makes the probes, and checks that each has the result of the previous rules or of the new rules, or waits. The
+// results for IPv4 and IPv6 must be the same, unless one of the two waits.
 func (k *killer) probe(left string) {
 	k.Helper()
 	limit := enough
-	if left == "waits" { // perhaps in one family only
+	if left == "waits" { // connections of at least one family wait
 		limit = short
 	}
 	got := ends(k.top, limit)
@@ -367,7 +369,7 @@ func (k *killer) probe(left string) {
 			k.Errorf("%s, left %s: %s ends as %q; before %q, wanted %q", k.change.name, left, probes[i], end, k.before.ends[i], k.wanted.ends[i])
 		}
 	}
-	for i := 0; i < len(got); i += 2 { // IPv4 and IPv6 of the same way
+	for i := 0; i < len(got); i += 2 { // the results of IPv4 and of IPv6 are adjacent
 		if got[i] != got[i+1] && !slices.Contains(got[i:i+2], waits) {
 			k.Errorf("%s, left %s: %s ends as %q, %s as %q", k.change.name, left, probes[i], got[i], probes[i+1], got[i+1])
 		}
@@ -378,8 +380,8 @@ func (k *killer) probe(left string) {
 	}
 }
 
-// If captures with different flags run concurrently, each that fails says why, and one of the
-// others wrote the resulting rules.
+// If captures with different flags run concurrently, each that fails prints the reason, and the resulting rules are
+// those of one that succeeded.
 func TestCapturesAtOnce(t *testing.T) {
 	ns.RequireRoot(t)
 	const captures = 20
@@ -409,7 +411,7 @@ func atOnce(t *testing.T, top *topology, v variant, captures int, r *rand.Rand) 
 			flags = append(flags, "-m", "TPROXY")
 		}
 		by := v
-		if r.IntN(4) == 0 { // another backend
+		if r.IntN(4) == 0 { // a random backend
 			by = variants[r.IntN(len(variants))]
 		}
 		runs = append(runs, start(t, top.pod, append(flags, by.flags()...)...))

@@ -20,7 +20,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// everything captures both directions, with parking; change adjusts the intent.
+// everything returns an intent that captures both directions, with parking. change may modify it.
 func everything(change func(*capture.Intent)) capture.Intent {
 	in := capture.Defaults()
 	in.Families = capture.DualStack
@@ -31,13 +31,13 @@ func everything(change func(*capture.Intent)) capture.Intent {
 	return in
 }
 
-// A way is a connection that can be parked: into the pod or out of it.
+// A way is a kind of connection that can be parked: into the pod or out of it, with IPv4 or IPv6.
 type way struct {
 	name string
 	from func(*topology) *ns.Namespace
 	uid  int
 	dst  string
-	port uint16 // the port to which it is redirected
+	port uint16 // the port to which the connection is redirected
 }
 
 func (w way) String() string { return w.name }
@@ -58,8 +58,8 @@ var (
 	}
 )
 
-// eachWay runs a test for every backend and way, each in a pod of its own. Long lists of parked
-// ports use other sets in the kernel; one way is enough to test those.
+// eachWay runs a test for every backend and way, each in a separate pod. For one way it also runs the test with a
+// long list of parked ports, for which the rules use other sets in the kernel.
 func eachWay(t *testing.T, change func(*capture.Intent), test func(t *testing.T, top *topology, w way)) {
 	many := ways[1]
 	many.name += ", many ports"
@@ -75,8 +75,8 @@ func eachWay(t *testing.T, change func(*capture.Intent), test func(t *testing.T,
 	})
 }
 
-// A connection waits for the first listener and for one that restarts. It is refused if there was
-// none for the limit. A listener that is seen again resets the limit.
+// A connection waits for the first listener, and for a listener that restarts. It is refused if there has been no
+// listener for longer than the limit. The time counts anew after a connection has found a listener.
 func TestParkingAcrossRestarts(t *testing.T) {
 	limit := func(in *capture.Intent) { in.ParkLimit = 3 * time.Second }
 	eachWay(t, limit, func(t *testing.T, top *topology, w way) {
@@ -86,7 +86,7 @@ func TestParkingAcrossRestarts(t *testing.T) {
 		for _, process := range []string{"first", "second"} {
 			answer := make(chan string, 1)
 			go func() { answer <- ending(parked) }()
-			// Usually the SYN is parked by now; if not, the listener was first, which must work too.
+			// Usually the SYN is parked by now. If it is sent only after the listener was opened, the call must succeed too.
 			time.Sleep(short)
 			stop := serve(t, top.pod, proxyUser, listener, name)
 			if got := <-answer; got != name {
@@ -119,7 +119,7 @@ func TestParkingAcrossRestarts(t *testing.T) {
 	})
 }
 
-// A release from the proxy ends parking; one from any other process has no effect.
+// A release that the proxy's user sends ends parking. A release of another user has no effect.
 func TestReleaseEndsParking(t *testing.T) {
 	eachWay(t, nil, func(t *testing.T, top *topology, w way) {
 		want := func(when, end string, limit time.Duration) {
@@ -152,7 +152,7 @@ func release(pod *ns.Namespace, user int, port uint16) (err error) {
 	return err
 }
 
-// releasing returns the socket of a release that has not ended.
+// releasing opens a socket as a release does that is still running, and returns its descriptor.
 func releasing(t *testing.T, pod *ns.Namespace) (fd int) {
 	t.Helper()
 	pod.Do(func() {
@@ -166,8 +166,8 @@ func releasing(t *testing.T, pod *ns.Namespace) (fd int) {
 	return fd
 }
 
-// A client that reuses its port while the server's end of the last connection is in TIME_WAIT is
-// served at once: that socket is no listener, but is found as a socket of the proxy.
+// A client may reuse its port while the server's end of its last connection is in TIME_WAIT. The rules then find this
+// socket of the proxy, although it is not a listener, and do not park the new connection.
 func TestParkingWithTimeWait(t *testing.T) {
 	eachVariant(t, []string{""}, func(t *testing.T, top *topology, v variant, _ string) {
 		capturing(t, top.pod, v, everything(nil))
@@ -184,7 +184,7 @@ func TestParkingWithTimeWait(t *testing.T) {
 					if err != nil {
 						return
 					}
-					c.Close() // the server closes first, so TIME_WAIT is on its side
+					c.Close() // the server closes first, so that its end is in TIME_WAIT
 				}
 			}()
 		})
@@ -200,10 +200,10 @@ func TestParkingWithTimeWait(t *testing.T) {
 	})
 }
 
-// samePort connects from port 41000, and closes after the server. again is the number of retransmissions.
+// samePort connects from port 41000, and closes after the server has closed. again is the number of retransmissions.
 func samePort(pod *ns.Namespace) (again int, out error) {
 	pod.As(1000, 1000, func() {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0) // CLOEXEC: child processes of parallel tests do not inherit it
+		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0) // CLOEXEC: child processes that parallel tests start must not inherit it
 		if err != nil {
 			out = err
 			return
@@ -218,7 +218,7 @@ func samePort(pod *ns.Namespace) (again int, out error) {
 		)
 		for begin := time.Now(); time.Since(begin) < process.Patience; {
 			err = unix.Connect(fd, &unix.SockaddrInet4{Port: 80, Addr: [4]byte{10, 96, 0, 10}})
-			// A signal, as Go's runtime sends to its threads, interrupts connect; the next call continues it.
+			// Go's runtime sends signals to its threads. If one interrupts connect, call it again, which continues it.
 			if !errors.Is(err, unix.EADDRNOTAVAIL) && !errors.Is(err, unix.EINTR) {
 				break
 			}
@@ -236,7 +236,7 @@ func samePort(pod *ns.Namespace) (again int, out error) {
 	return again, out
 }
 
-// The counters show how many attempts were parked.
+// The counters of the rules show the number of parked SYNs.
 func TestParkedIsCounted(t *testing.T) {
 	eachVariant(t, []string{""}, func(t *testing.T, top *topology, v variant, _ string) {
 		capturing(t, top.pod, v, everything(nil))
@@ -246,7 +246,7 @@ func TestParkedIsCounted(t *testing.T) {
 			if timeout := net.Error(nil); conn != nil || !errors.As(err, &timeout) || !timeout.Timeout() {
 				t.Fatalf("%v, want to wait", err)
 			}
-			parked += 1 + again // on a busy machine the kernel has retransmitted after a second
+			parked += 1 + again // again is above 0 on a busy machine, where the kernel retransmits the SYN after a second
 		}
 		report := capturing(t, top.pod, v, everything(nil))
 		if !report.Unchanged {
@@ -288,8 +288,8 @@ func TestParkOnlyWithAnotherMesh(t *testing.T) {
 				t.Errorf("without the proxy on %d: %q, want to wait", w.port, got)
 			}
 		}
-		// The app's gate sends the release as the app's user, since no process of Outrider runs as
-		// the other proxy's user. It repeats the release, since a packet may be lost.
+		// The app's gate sends the release as the app's user, because no process of Outrider runs as the user of the
+		// other mesh's proxy. It repeats the release, because a packet may be lost.
 		released := func(w way) (got string) {
 			for range 5 {
 				top.pod.As(1000, 1000, func() {

@@ -25,7 +25,7 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// ours lists the backends that have rules of Outrider.
+// ours lists the backends in which the pod has rules of Outrider.
 func ours(t testing.TB, pod *ns.Namespace) []string {
 	t.Helper()
 	var out []string
@@ -42,8 +42,8 @@ func ours(t testing.TB, pod *ns.Namespace) []string {
 	return out
 }
 
-// Whichever backend wrote the existing rules, and whichever writes the next: afterwards only the
-// last rule set exists, and clean removes that and nothing else.
+// For every pair of backends, of which one has written the existing rules and the other writes new ones: afterwards
+// only the new rules exist, and clean removes them and nothing else.
 func TestEveryBackendAfterEveryOther(t *testing.T) {
 	ns.RequireRoot(t)
 	t.Parallel()
@@ -85,7 +85,7 @@ func TestEveryBackendAfterEveryOther(t *testing.T) {
 	}
 }
 
-// addOthers writes rules of other programs, with every tool.
+// addOthers writes rules as other programs do, with each of the tools nft, iptables-nft and iptables-legacy.
 func addOthers(t *testing.T, pod *ns.Namespace) {
 	pod.Do(func() {
 		command(t, "nft", "add table inet other; add chain inet other c { type filter hook output priority 0; }; add rule inet other c tcp dport 1 drop; add table ip outrider; add chain ip outrider c")
@@ -96,8 +96,8 @@ func addOthers(t *testing.T, pod *ns.Namespace) {
 	})
 }
 
-// settled waits until the kernel has given the links their own IPv6 addresses and the routes to
-// those, which happens a second or two after they were set up.
+// settled waits until the kernel has added the link-local IPv6 addresses of the links and the routes to them, which
+// takes a second or two after the links are set up.
 func settled(t *testing.T, pod *ns.Namespace, links ...string) {
 	t.Helper()
 	var routes string
@@ -110,8 +110,8 @@ func settled(t *testing.T, pod *ns.Namespace, links ...string) {
 	})
 }
 
-// others lists the rules that are not Outrider's, without Outrider's table and without empty tables
-// that the iptables programs leave behind.
+// others returns the rules that do not belong to Outrider, without empty tables, which the iptables programs leave
+// behind.
 func others(t *testing.T, pod *ns.Namespace) string {
 	t.Helper()
 	out := saved(t, pod, "iptables-nft") + "\n" + saved(t, pod, "iptables-legacy")
@@ -126,8 +126,8 @@ func others(t *testing.T, pod *ns.Namespace) string {
 	return out
 }
 
-// Many runs, with the same flags and with changing ones, each with its proof, break no connection
-// that is made meanwhile.
+// Many runs of capture, with the same flags and with changing flags, do not break connections that are made meanwhile.
+// Each run also proves its rules.
 func TestRunsUnderTrafficLoseNothing(t *testing.T) {
 	ns.RequireRoot(t)
 	t.Parallel()
@@ -161,7 +161,7 @@ func TestRunsUnderTrafficLoseNothing(t *testing.T) {
 	}
 }
 
-// A load opens new connections in all of the ways, as fast as it can.
+// A load opens new connections of all kinds (see ways), as fast as it can.
 type load struct {
 	callers        sync.WaitGroup
 	stop           atomic.Bool
@@ -184,7 +184,7 @@ func (c *load) call(dst string) {
 		if err == nil {
 			conn.SetDeadline(time.Now().Add(enough))
 			_, err = conn.Read(make([]byte, 64))
-			conn.(*net.TCPConn).SetLinger(0) // reset at close, because ports are scarce
+			conn.(*net.TCPConn).SetLinger(0) // close with a reset, so that no port stays in TIME_WAIT
 			conn.Close()
 		}
 		if err == nil {
@@ -201,8 +201,8 @@ func (c *load) end() {
 	c.callers.Wait()
 }
 
-// Connections that are older than the rules continue, in both directions and modes: their first
-// packet after the rules is neither redirected nor reset.
+// Connections that were established before the rules were written continue, in both directions and modes: their next
+// packet is neither redirected nor reset.
 func TestOlderConnectionsGoOn(t *testing.T) {
 	modes := []capture.Mode{capture.RedirectMode, capture.TProxyMode}
 	eachVariant(t, modes, func(t *testing.T, top *topology, v variant, mode capture.Mode) {
@@ -229,8 +229,8 @@ func TestOlderConnectionsGoOn(t *testing.T) {
 	})
 }
 
-// Transparent proxying carries complete connections with the caller's address, even when the kernel
-// answers with SYN cookies. So do the proxy's calls to the app from the caller's address.
+// With TPROXY, complete connections reach the proxy with the caller's address, even if the kernel answers with SYN
+// cookies, and the proxy can call the app from the caller's address.
 func TestTransparentConnections(t *testing.T) {
 	eachVariant(t, []string{"tcp_syncookies=1", "tcp_syncookies=2"}, func(t *testing.T, top *topology, v variant, cookies string) {
 		top.pod.Do(func() { command(t, "sysctl", "-qw", "net.ipv4."+cookies) })
@@ -263,7 +263,7 @@ func (w way) source() string {
 	return "10.9.0.1"
 }
 
-// relay is a transparent proxy: it calls the original destination from the caller's address.
+// relay starts a transparent proxy on a port, which calls the original destination from the caller's address.
 func relay(t *testing.T, pod *ns.Namespace, port uint16) {
 	t.Helper()
 	var l net.Listener
@@ -284,7 +284,7 @@ func relay(t *testing.T, pod *ns.Namespace, port uint16) {
 	}()
 }
 
-// pass calls the app for an accepted connection from the caller's address, with the mark that
+// pass forwards an accepted connection to the app. It calls the app from the caller's address, with the mark that
 // Envoy's original_src filter sets.
 func pass(pod *ns.Namespace, in net.Conn) {
 	defer in.Close()
@@ -316,7 +316,7 @@ func TestTransparentModeNeedsTheProxy(t *testing.T) {
 		}))
 		serve(t, top.pod, 1000, trace.Listener{Proto: capture.TCP, Port: 8080}, "app")
 		for _, w := range ways[2:] {
-			for i := range 3 { // within the limit, at its end, and after it
+			for i := range 3 { // connect within the limit, at its end, and after it
 				conn, err := w.call(top, time.Duration(i)*2*time.Second+short).dial()
 				if err == nil {
 					conn.Close()

@@ -27,15 +27,14 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// How long a connection may take before it counts as waiting: short if it is expected to wait, long
-// otherwise. Everything is on one machine, where an answer takes a millisecond unless the machine
-// is busy.
+// Time limits after which a connection counts as waiting: short for a connection that is expected to wait, and enough
+// for others. An answer takes a millisecond on one machine, but longer if the machine is busy.
 const (
 	short  = 300 * time.Millisecond
 	enough = process.Patience
 )
 
-// A variant is a backend in one of the forms in which it can write rules.
+// A variant is a backend with one of its variants, for example iptables-legacy.
 type variant struct{ name, backend, variant string }
 
 var (
@@ -43,7 +42,7 @@ var (
 	variants = []variant{nftables, {"iptables-nft", capture.IPTables, "nft"}, {"iptables-legacy", capture.IPTables, "legacy"}}
 )
 
-// eachVariant runs a test for each variant and case, in a topology of its own.
+// eachVariant runs a test for each variant and case, each in a separate topology.
 func eachVariant[C any](t *testing.T, cases []C, test func(t *testing.T, top *topology, v variant, c C)) {
 	ns.RequireRoot(t)
 	t.Parallel()
@@ -57,8 +56,8 @@ func eachVariant[C any](t *testing.T, cases []C, test func(t *testing.T, top *to
 	}
 }
 
-// Every scenario ends in the kernel as in the model, with every backend; an ordinary run tries one
-// in four with each.
+// Every scenario has the same result in the kernel as in the model, with every backend. An ordinary run tries a
+// quarter of the scenarios with each backend.
 func TestScenarios(t *testing.T) {
 	ns.RequireRoot(t)
 	t.Parallel()
@@ -73,7 +72,7 @@ func TestScenarios(t *testing.T) {
 			t.Run("all", func(t *testing.T) {
 				for _, s := range scenario.All {
 					if s.Conn.ConnMark != 0 || s.Conn.Reply || s.Conn.Invalid {
-						left++ // the middle of a connection: TestTransparentConnections tests complete ones
+						left++ // a packet within a connection cannot be made here; TestTransparentConnections tests complete connections
 						continue
 					}
 					if !tier.Sample(v.name+" "+s.Name, 4) {
@@ -93,7 +92,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// play makes the connection of s and compares its result.
+// play makes the connection of s, and compares its result with the expected one.
 func play(t *testing.T, top *topology, s scenario.Scenario, v variant) {
 	intent, err := s.Intent()
 	if err != nil {
@@ -128,7 +127,7 @@ func play(t *testing.T, top *topology, s scenario.Scenario, v variant) {
 	}
 }
 
-// apply runs f with the backends of a variant inside the pod.
+// apply calls f with the backends of a variant, on a thread inside the pod.
 func apply(t testing.TB, pod *ns.Namespace, v variant, f func(context.Context, []setup.Backend) error) {
 	t.Helper()
 	var err error
@@ -152,7 +151,7 @@ func capturing(t testing.TB, pod *ns.Namespace, v variant, in capture.Intent) (r
 	return report
 }
 
-// listen starts the listeners in the pod and around it.
+// listen starts the listeners of s: those in the pod, and those of the peer and the guest.
 func listen(t *testing.T, top *topology, s scenario.Scenario) {
 	for _, l := range s.Pod.Listeners {
 		serve(t, top.pod, podUser(l.Port), l, fmt.Sprintf("pod:%d", l.Port))
@@ -189,7 +188,7 @@ func callOf(top *topology, c trace.Conn) call {
 		out.src = c.Src.Addr()
 		out.notLocal = out.src == netip.MustParseAddr("10.9.0.1") || out.src == netip.MustParseAddr("fd09::1")
 		if out.src == netip.MustParseAddr("::6") {
-			out.notLocal = true // even if no rules have added the address to lo
+			out.notLocal = true // because the address is on lo only if rules have added it
 		}
 	}
 	return out
@@ -198,9 +197,9 @@ func callOf(top *topology, c trace.Conn) call {
 // sourcePorts counts the calls of scenarios.
 var sourcePorts atomic.Uint32
 
-// sourcePort returns a different port for each call. A port that the kernel chose was sometimes
-// that of an earlier scenario in the same namespace, whose connection the kernel still tracked: the
-// call then followed the rules of that scenario.
+// sourcePort returns a different port for each call. If the kernel chose the port, it could be that of an earlier
+// scenario in the same namespace, whose connection the kernel still tracks. The call would then follow the rules
+// of that scenario.
 func sourcePort() uint16 {
 	const first, past = 20000, 32768 // from past on, the kernel chooses ports
 	return uint16(first + sourcePorts.Add(1)%(past-first))
@@ -209,7 +208,7 @@ func sourcePort() uint16 {
 // waits is the result of a connection that gets no answer.
 const waits = "waits"
 
-// ending returns the result of a call as a word.
+// ending makes a call and returns its result: the name of the server, or a word such as "refused".
 func ending(c call) string {
 	name, err := c.talk()
 	var timeout net.Error
@@ -224,7 +223,7 @@ func ending(c call) string {
 	return err.Error()
 }
 
-// endingOf returns the word for an expected result.
+// endingOf returns the expected result in the form of ending.
 func endingOf(c trace.Conn, want scenario.Want) string {
 	switch want.Fate {
 	case trace.Refused:
@@ -237,7 +236,7 @@ func endingOf(c trace.Conn, want scenario.Want) string {
 	return ownerOf(c.Dst.Addr()) + fmt.Sprintf(":%d", c.Dst.Port())
 }
 
-// ownerOf returns the name of the namespace with an address.
+// ownerOf returns the name of the namespace that has this address.
 func ownerOf(a netip.Addr) string {
 	switch {
 	case a.IsLoopback(), slices.Contains([]string{"10.9.0.2", "fd09::2", "10.10.0.2", "fd10::2"}, a.String()):
@@ -248,7 +247,8 @@ func ownerOf(a netip.Addr) string {
 	return "peer"
 }
 
-// establish makes the connection of s before the rules are written, to a listener that may be closed by then.
+// establish makes the connection of s before the rules are written. If s has no listener for it, it opens one and
+// closes it again.
 func establish(t *testing.T, top *topology, s scenario.Scenario) net.Conn {
 	t.Helper()
 	if l := (trace.Listener{Proto: s.Conn.Proto, Port: s.Conn.Dst.Port()}); ownerOf(s.Conn.Dst.Addr()) == "pod" && !listens(s.Pod, l) {
@@ -270,8 +270,8 @@ func listens(p trace.Pod, want trace.Listener) bool {
 	return slices.ContainsFunc(p.Listeners, func(l trace.Listener) bool { return l.Proto == want.Proto && l.Port == want.Port })
 }
 
-// greeting returns the name of the server that has accepted a TCP connection. It waits for the
-// accept, since otherwise the connection would be reset with the listener.
+// greeting returns the name that the server of a TCP connection sends. When it returns, the server has accepted the
+// connection, which is then not reset when the listener is closed.
 func greeting(conn net.Conn) string {
 	conn.SetDeadline(time.Now().Add(enough))
 	name, err := bufio.NewReaderSize(onebyte{conn}, 1).ReadString('\n')
@@ -281,12 +281,12 @@ func greeting(conn net.Conn) string {
 	return strings.TrimSpace(name)
 }
 
-// A onebyte reads one byte at a time, so that nothing after the greeting is buffered.
+// A onebyte is a reader that reads a single byte at a time, so that bytes after the greeting are not buffered.
 type onebyte struct{ io.Reader }
 
 func (o onebyte) Read(p []byte) (int, error) { return o.Reader.Read(p[:1]) }
 
-// alive returns an error unless a connection still carries bytes both ways.
+// alive returns an error unless bytes still arrive in both directions of a connection.
 func alive(conn net.Conn) error {
 	conn.SetDeadline(time.Now().Add(enough))
 	if _, err := conn.Write([]byte("ping\n")); err != nil {
@@ -303,9 +303,9 @@ func alive(conn net.Conn) error {
 	return nil
 }
 
-// remember adds a packet's key to a set in the kernel, as the absence of a listener does. The name
-// is the set's name; for sets by port it ends with the port. If the set does not exist, remember
-// does nothing: iptables has none for --park-ports '*'.
+// remember adds an element to a set in the kernel, as the rules do for a packet whose port has no listener. name is
+// the name of the set; the names of sets by port end with the port. If the set does not exist, remember does nothing:
+// iptables has no set for --park-ports '*'.
 func remember(t *testing.T, pod *ns.Namespace, rs capture.Ruleset, name string, dst netip.AddrPort) {
 	t.Helper()
 	family, zero := "ipv4", "+0.0.0.0"

@@ -22,7 +22,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A topology is the topology of package scenario: a pod between the outside and a guest.
+// A topology has the namespaces of the topology that package scenario describes: a pod between the outside (peer) and
+// a guest.
 type topology struct {
 	pod, peer, guest *ns.Namespace
 }
@@ -45,8 +46,8 @@ func newTopology(t testing.TB) *topology {
 		for key, value := range map[string]string{
 			"ipv4/ip_forward":          "1",
 			"ipv6/conf/all/forwarding": "1",
-			// A call with the same ports as one that was refused under other rules must not follow
-			// those: connection tracking forgets it at once, not after 10 seconds.
+			// Connection tracking forgets a refused connection at once, instead of after 10 seconds. Otherwise a
+			// later call with the same ports would follow the rules under which the first was refused.
 			"netfilter/nf_conntrack_tcp_timeout_close": "0",
 		} {
 			if err := os.WriteFile("/proc/sys/net/"+key, []byte(value), 0); err != nil {
@@ -65,8 +66,8 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// serve listens in a namespace on every address, as a user, until stop or the end of the test. The
-// server sends its name, and then echoes.
+// serve starts a server in a namespace, on every address, as a user. It runs until stop is called or the test ends. It
+// sends its name, and then echoes.
 func serve(t testing.TB, n *ns.Namespace, user int, l trace.Listener, name string) (stop func()) {
 	t.Helper()
 	n.As(user, user, func() {
@@ -95,9 +96,9 @@ func listenTCP(l trace.Listener) (net.Listener, error) {
 	return config.Listen(context.Background(), "tcp", "[::]:"+strconv.Itoa(int(l.Port)))
 }
 
-// end makes l refuse connections from now on. A process that a parallel test starts has a copy of
-// every descriptor until it calls exec: closing this one alone would leave the socket listening for
-// that long, and then reset the connections that it accepted.
+// end makes l refuse connections from now on, and closes it. Closing alone is not enough: a process that a parallel
+// test starts has a copy of every descriptor until it calls exec. Until then the socket would accept connections, and
+// then reset them.
 func end(t testing.TB, l net.Listener) {
 	socket, err := l.(*net.TCPListener).SyscallConn()
 	if err != nil {
@@ -111,8 +112,8 @@ func end(t testing.TB, l net.Listener) {
 	l.Close()
 }
 
-// serveUDP listens on every address with a socket for each, as name servers do: the answer must
-// come from the address that was called.
+// serveUDP listens on every address with a separate socket, as name servers do, so that an answer comes from the
+// address that was called.
 func serveUDP(t testing.TB, port uint16, name string) (stop func()) {
 	var conns []net.PacketConn
 	addrs, err := net.InterfaceAddrs()
@@ -128,7 +129,7 @@ func serveUDP(t testing.TB, port uint16, name string) (stop func()) {
 	for _, host := range hosts {
 		address := netip.AddrPortFrom(host, port).String()
 		var conn net.PacketConn
-		// The socket of an earlier server may still exist: see end.
+		// Retry, because another process may still have a copy of an earlier server's socket: see end.
 		process.Eventually(t, address+" is free", func() bool {
 			conn, err = net.ListenPacket("udp", address)
 			return !errors.Is(err, unix.EADDRINUSE)
@@ -153,8 +154,8 @@ func transparent(c syscall.RawConn, on bool) error {
 	}
 	var err error
 	if cerr := c.Control(func(fd uintptr) {
-		// A dual-stack socket needs the IPv4 option for IPv4. The option that does not fit the
-		// socket's family fails.
+		// Set both options, because a dual-stack socket needs the IPv4 option too. On other sockets the option of
+		// the other family fails.
 		err4 := unix.SetsockoptInt(int(fd), unix.SOL_IP, unix.IP_TRANSPARENT, 1)
 		err6 := unix.SetsockoptInt(int(fd), unix.SOL_IPV6, unix.IPV6_TRANSPARENT, 1)
 		if err4 != nil && err6 != nil {
@@ -191,7 +192,7 @@ func answer(conn net.PacketConn, name string) {
 	}
 }
 
-// A call is one connection to make.
+// A call describes a connection to make.
 type call struct {
 	from     *ns.Namespace
 	uid, gid int
@@ -200,7 +201,7 @@ type call struct {
 	port     uint16     // source port; 0: the kernel chooses
 	dst      netip.AddrPort
 	mark     int
-	notLocal bool // src is not an address of the namespace
+	notLocal bool // src is not an address of the namespace, so the socket needs IP_TRANSPARENT
 	limit    time.Duration
 }
 
@@ -210,14 +211,14 @@ func (c call) dial() (net.Conn, error) {
 	return conn, err
 }
 
-// attempt makes a connection, and returns the number of retransmissions: 0 unless its first SYN was
-// parked, however slow the machine is.
+// attempt makes a connection, and returns the number of retransmitted SYNs in again. It is 0 unless the first SYN was
+// parked, even on a slow machine.
 func (c call) attempt() (conn net.Conn, again int, err error) {
 	network := "tcp"
 	if c.proto == capture.UDP {
 		network = "udp"
 	}
-	seen := -1 // the socket, until its counter is read
+	seen := -1 // a copy of the socket's descriptor, to read the counter after a failure too
 	d := net.Dialer{Timeout: c.limit, Control: func(_, _ string, raw syscall.RawConn) error {
 		if err := transparent(raw, c.notLocal); err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 
 func TestAHeldPort(t *testing.T) {
 	at := Hold(t).String()
-	for range 2 { // it is held before and after a listener used it
+	for range 2 { // the port is held before a listener uses it, and afterwards
 		if _, err := net.Dial("tcp", at); !errors.Is(err, syscall.ECONNREFUSED) {
 			t.Errorf("nothing listens, and the answer is %v", err)
 		}

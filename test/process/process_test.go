@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A recorder is a test that is expected to fail.
+// A recorder is a testing.TB that records a failure instead of failing the test.
 type recorder struct {
 	testing.TB
 	failure string
@@ -44,7 +44,7 @@ func TestAWaitEndsWithItsProcess(t *testing.T) {
 	}
 }
 
-// failureOf returns the failure message of a wait.
+// failureOf returns the message with which a wait fails.
 func failureOf(t *testing.T, wait func(testing.TB)) (failure string) {
 	t.Helper()
 	r := &recorder{TB: t}
@@ -59,7 +59,8 @@ func failureOf(t *testing.T, wait func(testing.TB)) (failure string) {
 	return ""
 }
 
-// A value may differ at first. The failure shows the last difference.
+// EventuallyEqual accepts values that differ at first. If the value never equals want, the failure message shows the
+// last difference.
 func TestAValueBecomesTheWantedOne(t *testing.T) {
 	t.Setenv("OUTRIDER_LOGS", t.TempDir())
 	p := Start(t, exec.Command("sleep", "300"), Options{})
@@ -75,15 +76,15 @@ func TestAValueBecomesTheWantedOne(t *testing.T) {
 	}
 }
 
-// Effects of a process before its end count, even if they are read after it.
+// A wait succeeds if a process has met the condition before it ended, even if the wait begins later.
 func TestWhatHappenedBeforeTheEndIsSeen(t *testing.T) {
 	p := Start(t, exec.Command("true"), Options{})
 	<-p.Done()
 	Eventually(t, "a condition that holds", func() bool { return true }, p)
 }
 
-// TestMain starts a child that leaves a grandchild, for TestAKilledTestLeavesNothing. Called by the
-// name "go", it plays a go command that runs a test.
+// TestMain also contains the processes of TestAKilledTestLeavesNothing: a test whose child must not outlive it and,
+// under the name "go", a go command that runs this test.
 func TestMain(m *testing.M) {
 	log := os.Getenv("OUTRIDER_CHILD")
 	switch {
@@ -134,7 +135,7 @@ func TestAKilledTestLeavesNothing(t *testing.T) {
 func (r *recorder) Helper()        {}
 func (r *recorder) Cleanup(func()) {}
 
-// When Envoy aborts, the failure shows the reason, which is followed by a dump with long lines.
+// When Envoy aborts, the failure message contains the reason, although a dump with long lines follows it in the log.
 func TestTheReasonIsShown(t *testing.T) {
 	reason := `{"level":"critical","component":"assert","message":"assert failure"}`
 	log := strings.Repeat("a line of before\n", 1000) + reason + "\n" + strings.Repeat("#0: [0x1]\n", 61) + strings.Repeat("x", 12_000) + strings.Repeat("\ny", 7)

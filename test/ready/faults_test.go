@@ -19,7 +19,7 @@ import (
 	"outrider.dev/test/ns"
 )
 
-const address = "10.9.0.2" // of eth0 in the namespace
+const address = "10.9.0.2" // address of eth0 in the namespace
 
 func namespace(t *testing.T) *ns.Namespace {
 	t.Helper()
@@ -40,7 +40,7 @@ func listen(t *testing.T, in *ns.Namespace, at string) net.Listener {
 	return l
 }
 
-// each calls f for each connection.
+// each calls f for each connection of a listener.
 func each(l net.Listener, f func(net.Conn)) {
 	go func() {
 		for {
@@ -74,7 +74,7 @@ func nft(t *testing.T, in *ns.Namespace, rules string) {
 	}
 }
 
-// Each fault lasts until the process has reported it; then it is repaired, and the wait ends.
+// The waiting process reports each fault of a dependency, and the wait ends after the fault is repaired.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -89,7 +89,7 @@ func TestFaults(t *testing.T) {
 		"reset": {"http://" + address + ":7000/", func(t *testing.T, in *ns.Namespace) func() {
 			l := listen(t, in, address+":7000")
 			each(l, func(c net.Conn) {
-				c.Read(make([]byte, 1)) // the request has arrived
+				c.Read(make([]byte, 1)) // returns when the request has arrived
 				c.(*net.TCPConn).SetLinger(0)
 				c.Close()
 			})
@@ -108,7 +108,7 @@ func TestFaults(t *testing.T) {
 			serve(t, listen(t, in, address+":7000"), func(_ http.ResponseWriter, r *http.Request) {
 				select {
 				case <-pause:
-					select { // longer than the first attempt may take
+					select { // answers later than the time limit of the first attempt
 					case <-time.After(1200 * time.Millisecond):
 					case <-r.Context().Done():
 					}
@@ -167,7 +167,7 @@ func TestFaults(t *testing.T) {
 			return func() { mended.Store(true) }
 		}, "no such host"},
 		"a proxy in between": {"tcp://10.9.0.1:7000", func(t *testing.T, in *ns.Namespace) func() {
-			// Like Envoy, it accepts, and closes when its own connection is refused.
+			// The proxy accepts the connection, and closes it when its own connection is refused, as Envoy does.
 			nft(t, in, "table ip capture { chain out { type nat hook output priority -100; oifname eth0 tcp dport 7000 redirect to :15001; }; }\n")
 			var mended atomic.Bool
 			each(listen(t, in, ":15001"), func(c net.Conn) {
@@ -194,7 +194,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// A dependency that was available, and is gone when the last one becomes available, is waited for again.
+// A dependency that was available before must still be available when the last one becomes available; otherwise the
+// process waits for it again.
 func TestFlapping(t *testing.T) {
 	t.Parallel()
 	in := namespace(t)
@@ -206,7 +207,7 @@ func TestFlapping(t *testing.T) {
 		}
 	})
 	p := begin(t, in, wait{On: []string{"http://" + address + ":7000/", "tcp://" + address + ":7001"}})
-	p.until("waiting", `for="tcp://`+address+`:7001 (connection refused)"`) // the first dependency was available
+	p.until("waiting", `for="tcp://`+address+`:7001 (connection refused)"`) // only the second dependency is missing
 	up.Store(false)
 	each(listen(t, in, address+":7001"), func(c net.Conn) { io.Copy(io.Discard, c) })
 	p.until("waiting", `for="http://`+address+`:7000/ (status 503)"`)
@@ -216,8 +217,8 @@ func TestFlapping(t *testing.T) {
 
 const nameServer = "127.0.0.1:5300"
 
-// names answers queries for addresses with address, or with the code that answer returns; if ok is
-// false, not at all.
+// names starts a name server. It answers queries for addresses with address, or with the error code that answer
+// returns. If ok is false, it does not answer.
 func names(t *testing.T, in *ns.Namespace, answer func() (code dnsmessage.RCode, ok bool)) {
 	t.Helper()
 	var c net.PacketConn

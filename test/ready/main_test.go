@@ -19,11 +19,11 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A wait is the task of the waiting process.
+// A wait holds the options of the wait that a separate process runs.
 type wait struct {
 	On       []string
 	Proxy    bool
-	At       []string // addresses for Proxy
+	At       []string // addresses at which Proxy looks for the proxy
 	Full     bool
 	For      time.Duration
 	Continue bool
@@ -31,7 +31,7 @@ type wait struct {
 	Dirs     string // directories of state files
 }
 
-// variable is the environment variable with the wait of a waiting process.
+// variable is the environment variable with the wait of a waiting process, as JSON.
 const variable = "OUTRIDER_TEST_WAIT"
 
 func TestMain(m *testing.M) {
@@ -79,15 +79,15 @@ func (w wait) run(out io.Writer) error {
 	return ready.Wait(context.Background(), options...)
 }
 
-// A waiting process runs a wait.
+// A waiting is a process that runs a wait.
 type waiting struct {
 	*process.Process
 	t    *testing.T
 	read int // number of log bytes that until has read
 }
 
-// begin starts a wait in a namespace, or in the test's own if that is nil. Its environment is the
-// test's, without the variables that indicate a mesh, plus env.
+// begin starts a process that runs a wait, in a network namespace or, if that is nil, in the namespace of the test.
+// It has the environment of the test, without the variables that indicate a mesh, and with env.
 func begin(t *testing.T, in *ns.Namespace, w wait, env ...string) *waiting {
 	t.Helper()
 	text, err := json.Marshal(w)
@@ -103,14 +103,14 @@ func begin(t *testing.T, in *ns.Namespace, w wait, env ...string) *waiting {
 	return &waiting{Process: process.Start(t, cmd, o), t: t}
 }
 
-// until waits for the next line that contains the words.
+// until waits for the next log line that contains all words.
 func (p *waiting) until(words ...string) {
 	p.t.Helper()
 	process.Eventually(p.t, fmt.Sprintf("a line with %q", words), func() bool {
 		log := p.Log()
 		for line := range strings.Lines(log[p.read:]) {
 			if !strings.HasSuffix(line, "\n") {
-				return false // the rest of the line is not there yet
+				return false // the line is not complete yet
 			}
 			p.read += len(line)
 			if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {

@@ -24,10 +24,10 @@ import (
 	"outrider.dev/test/process"
 )
 
-// inPod is a variable that Kubernetes sets in each container.
+// inPod is an environment variable that Kubernetes sets in each container.
 const inPod = "KUBERNETES_SERVICE_HOST=10.96.0.1"
 
-// capture is the kind of rule that every mesh has: NAT of the application's outbound connections.
+// capture is a table with the kind of rule that every mesh uses: NAT for the application's outbound connections.
 const capture = "table ip capture { chain out { type nat hook output priority -100; oifname eth0 meta l4proto tcp redirect to :15001; }; }\n"
 
 // agent starts the status server of a real agent in a namespace.
@@ -51,8 +51,8 @@ func agent(t *testing.T, in *ns.Namespace, o status.Options) (board *readiness.B
 
 var ports = []uint16{contract.StatusPort, contract.ReadinessPort}
 
-// The main case of the library: the pod's connections are captured, and the proxy has not bound a
-// port yet; the library waits.
+// The library waits if the pod's connections are captured and the proxy has not bound a port yet. This is its main
+// purpose.
 func TestACapturedPodIsWaitedForBeforeItsAgentListens(t *testing.T) {
 	t.Parallel()
 	in := namespace(t)
@@ -61,7 +61,7 @@ func TestACapturedPodIsWaitedForBeforeItsAgentListens(t *testing.T) {
 	p.until("waiting", "no answer from", "connection refused")
 	_, stop := agent(t, in, status.Options{Ports: ports})
 	p.until("waiting", "no-control-plane: not connected to the control plane yet")
-	stop() // the server is killed while it holds the request
+	stop() // stops the server while it holds the request
 	p.until("waiting", "no answer from")
 	board, _ := agent(t, in, status.Options{Ports: ports})
 	board.Set(readiness.ControlPlane, true, "")
@@ -91,7 +91,7 @@ func TestWithoutAMeshNothingIsWaitedFor(t *testing.T) {
 				nft(t, in, capture)
 			}
 			if tt.listens != "" {
-				listen(t, in, tt.listens) // and never answers
+				listen(t, in, tt.listens) // this server never answers
 			}
 			if tt.host {
 				if _, err := os.Stat("/proc/sys/net/core/netdev_max_backlog"); err != nil {
@@ -106,7 +106,8 @@ func TestWithoutAMeshNothingIsWaitedFor(t *testing.T) {
 	}
 }
 
-// The agents of other meshes are recognized too; they answer at once, each in its own way.
+// The library also recognizes the agents of other meshes. They answer at once, instead of holding the request, and
+// each has another API.
 func TestOtherMeshes(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -163,7 +164,7 @@ func TestLevels(t *testing.T) {
 	begin(t, other, wait{Proxy: true, At: []string{"istio"}, Full: true, Continue: true}).until("continuing without", "level full is not supported")
 }
 
-// Containers with a gate publish their states; the library reads the files that the agent writes.
+// The library waits for containers with a gate: it reads the state files that their gates write.
 func TestContainers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -198,11 +199,11 @@ func TestContainers(t *testing.T) {
 		}
 	}
 	update(m, func(r *state.Record) { r.Phase, r.Completed = state.Ended, true })
-	m.Close() // the state "completed" outlives its writer
+	m.Close() // the state "completed" stays valid after its writer has exited
 	update(l, func(r *state.Record) { r.StartingUp = false })
 	update(c, func(r *state.Record) { r.Healthy = true })
 	p.until("ok")
-	c.Close() // killed: no longer healthy
+	c.Close() // as if the writer were killed: the container is no longer healthy
 	p = begin(t, nil, wait{On: []string{"cache"}, Dirs: dir})
 	p.until("waiting", "cache is healthy (it was killed)")
 	c, err = state.Open(place("cache"), state.Record{Phase: state.Running, Healthy: true})
@@ -213,7 +214,7 @@ func TestContainers(t *testing.T) {
 	defer l.Close()
 	p.until("ok")
 
-	// Each condition means the same as in a plan.
+	// Each condition has the same meaning as in a plan.
 	for _, r := range []state.Record{{Phase: state.Waiting}, {Phase: state.Running}, {Phase: state.Running, StartingUp: true}, {Phase: state.Running, Healthy: true},
 		{Phase: state.Ended}, {Phase: state.Ended, Completed: true}, {Phase: state.Ended, Code: 1, Completed: true}, {Phase: state.Ended, Code: 1}, {Phase: state.Waiting, Completed: true}} {
 		for _, alive := range []bool{true, false} {
@@ -235,7 +236,7 @@ func TestContainers(t *testing.T) {
 			}
 			for _, reach := range []startup.Condition{startup.Started, startup.Healthy, startup.Completed} {
 				want := seen.Status().Reached(reach)
-				if reach == startup.Started { // and the gate's startup probe has succeeded
+				if reach == startup.Started { // also requires that the gate's startup probe has succeeded
 					want = seen.Started() || want && !seen.Runs()
 				}
 				if got := once(t, dir, "x is "+string(reach)); got != want {
@@ -261,7 +262,7 @@ func once(t *testing.T, dir, on string) bool {
 	ended := make(chan error, 1)
 	go func() { ended <- w.Wait(ctx) }()
 	defer func() { cancel(); <-ended }()
-	for { // until the state has been read once
+	for { // ends when the state has been read once
 		missing := w.Missing()
 		select {
 		case <-w.Done():
@@ -274,7 +275,7 @@ func once(t *testing.T, dir, on string) bool {
 	}
 }
 
-// In a container with a gate, the library finds the agent's socket and its file.
+// In a container with a gate, the library finds the agent's socket in the directory of state files.
 func TestTheAgentsSocketIsFound(t *testing.T) {
 	t.Parallel()
 	in := namespace(t)
@@ -283,7 +284,7 @@ func TestTheAgentsSocketIsFound(t *testing.T) {
 	if err := os.MkdirAll(own, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	p := begin(t, in, wait{Proxy: true, Dirs: dir}, inPod) // only the directory shows that there is a proxy
+	p := begin(t, in, wait{Proxy: true, Dirs: dir}, inPod) // only the proxy's directory indicates that the pod has a proxy
 	p.until("waiting", "no answer from")
 	board, _ := agent(t, in, status.Options{Ports: []uint16{0}, Socket: filepath.Join(own, "agent.sock"), StateDir: own})
 	p.until("waiting", "no-control-plane")
@@ -291,7 +292,7 @@ func TestTheAgentsSocketIsFound(t *testing.T) {
 	p.until("ok")
 }
 
-// The command line of docs/ready.md for other languages works.
+// The command line with curl in docs/ready.md, for programs in other languages, works.
 func TestTheLineOfCurl(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
@@ -308,7 +309,7 @@ func TestTheLineOfCurl(t *testing.T) {
 	}
 	in := namespace(t)
 	curl := process.Start(t, exec.Command("sh", "-c", line), process.Options{In: in.Do})
-	board, _ := agent(t, in, status.Options{Ports: ports}) // before or after its first request
+	board, _ := agent(t, in, status.Options{Ports: ports}) // starts before or after curl's first request
 	process.Eventually(t, "a request that waits", func() bool { return board.Waiting() > 0 }, curl)
 	board.Set(readiness.ControlPlane, true, "")
 	if status := curl.Exit(); status != 0 || !strings.Contains(curl.Log(), "ready (outbound)") {

@@ -22,13 +22,13 @@ var (
 
 const (
 	services, uses = 1000, 10
-	// mostMemory is outriderd's maximum memory for each proxy, in KiB, including a share of the
-	// memory for the mesh.
+	// mostMemory is the maximum of outriderd's memory divided by the number of proxies, in KiB. This
+	// includes the memory for the mesh.
 	mostMemory = 100
 )
 
-// All proxies reconnect after each start of the control plane. None is starved, and no connection
-// is closed because of a limit.
+// All proxies reconnect after each start of the control plane. None needs many more attempts than the others, and no
+// connection is closed because of a limit.
 func TestStorm(t *testing.T) {
 	dir := t.TempDir()
 	mesh, state := filepath.Join(dir, "mesh"), filepath.Join(dir, "state")
@@ -68,7 +68,7 @@ func TestStorm(t *testing.T) {
 	check(t, "all connect", server, all, came, before, spent)
 	for range *kills {
 		server.Kill()
-		time.Sleep(2 * time.Second) // until all of them are in their back-off, with different pauses
+		time.Sleep(2 * time.Second) // so that all proxies wait before their next attempt, for different times
 		came := all.Expected()
 		before, spent := start(), server.Spent()
 		if err := all.Await(came); err != nil {
@@ -86,8 +86,8 @@ func check(t *testing.T, what string, server *fleet.Server, all *fleet.Fleet, ca
 	cpu := server.Spent() - spent
 	var m map[string]float64
 	var memory float64
-	// A second after the last connection outriderd returns the memory that only the storm needed.
-	// It may notice later than the client that an attempt has ended.
+	// A second after the last connection, outriderd returns the memory that it needed only during the storm. It may
+	// notice the end of a connection later than the client, so the number of streams may be too large at first.
 	settled := func() bool {
 		var err error
 		if m, err = server.Metrics(); err != nil {
@@ -115,7 +115,8 @@ func check(t *testing.T, what string, server *fleet.Server, all *fleet.Fleet, ca
 			t.Errorf("%s: %v connections refused, reason %q", what, refused(reason), reason)
 		}
 	}
-	// On a slow machine all proxies take longer than an attempt lasts, and so need more attempts.
+	// Compare with the mean, because on a slow machine all proxies need more attempts: answers take longer than the
+	// time limit of an attempt.
 	if mean := float64(sum) / n; float64(most) > 2*mean+1 {
 		t.Errorf("%s: a proxy needed %d attempts, and all %.1f on the average: it was starved", what, most, mean)
 	}

@@ -1,6 +1,6 @@
-// Package validation compares injected pods with the API server's handling of a new object:
-// defaults, conversion, validation, warnings, and Pod Security. It is a module of its own, to keep
-// k8s.io/kubernetes out of Outrider's go.mod.
+// Package validation tests with the API server's own code that injected pods are valid. It handles a new object as
+// the API server does: defaults, conversion, validation, warnings, and Pod Security. It is a separate module, so that
+// Outrider's go.mod does not contain k8s.io/kubernetes.
 package validation
 
 import (
@@ -36,12 +36,12 @@ import (
 // errors, defaults are set, and the result has the internal version.
 var decoder = serializer.NewCodecFactory(legacyscheme.Scheme, serializer.EnableStrict).UniversalDecoder()
 
-// A cluster whose network plugin is installed by a DaemonSet allows privileged containers (the API
-// server's --allow-privileged).
+// init allows privileged containers, as the flag --allow-privileged of the API server does. Clusters in which a
+// DaemonSet installs the network plugin need it.
 func init() { capabilities.Setup(true, 0) }
 
-// Without these gates, which are on by default from 1.37 on, the API server silently removes a
-// ClusterTrustBundle from a pod's volume.
+// init enables two feature gates, which are on by default from 1.37 on. Without them the API server silently removes
+// a ClusterTrustBundle from a pod's volume.
 func init() {
 	err := feature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.ClusterTrustBundle): true, string(features.ClusterTrustBundleProjection): true})
 	if err != nil {
@@ -49,7 +49,7 @@ func init() {
 	}
 }
 
-// A verdict is the API server's result for one object with a pod.
+// A verdict is the result of the API server's code for an object that contains a pod.
 type verdict struct {
 	object   string // kind and name
 	pod      *core.Pod
@@ -60,7 +60,7 @@ type verdict struct {
 
 const namespace = "shop"
 
-// judge creates an object from JSON, and the pod that a controller creates from its template.
+// judge handles the creation of an object, given as JSON, and of the pod that a controller creates from its template.
 func judge(raw []byte) (verdict, error) {
 	o, kind, err := decoder.Decode(raw, nil, nil)
 	if err != nil {
@@ -109,7 +109,7 @@ func templateOf(o runtime.Object) (*core.PodTemplateSpec, *field.Path) {
 	return nil, nil
 }
 
-// validate makes the same calls as the strategies in k8s.io/kubernetes/pkg/registry.
+// validate validates an object with the same calls as the strategies in k8s.io/kubernetes/pkg/registry.
 func validate(o runtime.Object, opts corevalidation.PodValidationOptions) field.ErrorList {
 	switch o := o.(type) {
 	case *apps.Deployment:
@@ -128,8 +128,8 @@ func validate(o runtime.Object, opts corevalidation.PodValidationOptions) field.
 	panic(fmt.Sprintf("%T has no pod", o))
 }
 
-// create applies the strategy of pods (pkg/registry/core/pod), after the admission that sets the
-// service account.
+// create handles the creation of a pod: the admission that sets the service account, and then the strategy of pods
+// (pkg/registry/core/pod).
 func (v *verdict) create(pod *core.Pod) {
 	if pod.Spec.ServiceAccountName == "" {
 		pod.Spec.ServiceAccountName = "default"
@@ -146,7 +146,8 @@ func (v *verdict) create(pod *core.Pod) {
 	v.level = levelOf(external(pod))
 }
 
-// places matches indexes that change when injection puts a container in front or makes one a sidecar.
+// places matches paths with indexes of containers, which change when injection inserts a container before others, or
+// makes one a sidecar.
 var places = regexp.MustCompile(`(initContainers|containers)\[\d+\](\.ports\[\d+\])?`)
 
 func (v *verdict) fail(all field.ErrorList) {
@@ -157,7 +158,7 @@ func (v *verdict) fail(all field.ErrorList) {
 	}
 }
 
-// internal returns a pod with its defaults, in the internal version that is validated.
+// internal sets the defaults of a pod, and returns it in the internal version, which the API server validates.
 func internal(pod *corev1.Pod) *core.Pod {
 	legacyscheme.Scheme.Default(pod)
 	out := &core.Pod{}
@@ -167,7 +168,7 @@ func internal(pod *corev1.Pod) *core.Pod {
 	return out
 }
 
-// external returns a pod as the API server serves it.
+// external returns a pod in version v1, as the API server serves it.
 func external(pod *core.Pod) *corev1.Pod {
 	out := &corev1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}}
 	if err := legacyscheme.Scheme.Convert(pod.DeepCopy(), out, nil); err != nil {

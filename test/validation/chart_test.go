@@ -23,7 +23,7 @@ import (
 	"outrider.dev/test/chart"
 )
 
-// everything enables each option of the chart.
+// everything holds chart values that enable all options of the chart.
 const everything = `
 global: {priorityClassName: high, imagePullSecrets: [a], networkPolicy: {enabled: true}}
 pilot: {autoscaleEnabled: true, memory: {targetAverageUtilization: 70}, autoscaleBehavior: {scaleDown: {stabilizationWindowSeconds: 60}}, ipFamilies: [IPv4], ipFamilyPolicy: SingleStack,
@@ -33,11 +33,12 @@ sidecarInjectorWebhook: {enableNamespacesByDefault: true}
 monitoring: {dashboard: {enabled: true, annotations: {a: b}}}
 `
 
-// chartValues returns the values of each profile of the chart, its defaults, a revision, and everything.
+// chartValues returns sets of chart values, by name: those of each profile, the defaults, those with a revision, and
+// everything.
 func chartValues(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	out := map[string]map[string]any{}
-	for name, text := range map[string]string{ // any order: collected in a map
+	for name, text := range map[string]string{ // any order: the result is a map
 		"defaults": "{}", "revision": "revision: canary", "everything": everything,
 		"nodes": "node: {enabled: true, nodeSelector: {a: b}}\nglobal: {imagePullSecrets: [a]}", "nodes of a revision": "revision: canary\nnode: {enabled: true, standby: false, nriPluginDir: ''}",
 		"nothing": "features: {injection: false, gatewayRoutes: false, policies: false, hosts: false, backendPolicies: false, otherMeshes: false}",
@@ -77,9 +78,8 @@ func renderChart(t *testing.T, v map[string]any, minor string) (out [][]byte) {
 	return out
 }
 
-// releases lists the latest release of each version of Kubernetes as a version of its module
-// client-go, with the checksum. The module contains the schemas of all built-in kinds, for
-// server-side apply.
+// releases lists the latest release of each minor version of Kubernetes: the version of the module client-go, and its
+// checksum. This module contains the schemas of all built-in kinds, for server-side apply.
 var releases = []struct{ minor, version, sum string }{
 	{"29", "v0.29.15", "h1:zCBOXKCtz9Hl8boKUGs8zbtZEP6pc7O8Ov3ma+gnS6o="},
 	{"30", "v0.30.14", "h1:D81QZvBtv897JU4HRsx4YoaCDnzeZSvB8eApgmbtXVA="},
@@ -133,7 +133,7 @@ func typeOf(o map[string]any) string {
 	return "io.k8s.api." + group + "." + version + "." + o["kind"].(string)
 }
 
-// Each object of each profile only uses fields that exist in each version of Kubernetes, with the right types.
+// In each version of Kubernetes, the objects that the chart renders use only existing fields, with the right types.
 func TestChartOnEachVersion(t *testing.T) {
 	for _, r := range releases {
 		t.Run("1."+r.minor, func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestChartOnEachVersion(t *testing.T) {
 	}
 }
 
-// The schemas detect mistakes: a field that does not exist yet, and a text in place of a number.
+// The schemas detect a field that does not exist yet, and a string in place of a number.
 func TestSchemasFindMistakes(t *testing.T) {
 	parser := schemas(t, releases[0].version, releases[0].sum)
 	for text, want := range map[string]string{
@@ -182,7 +182,8 @@ func TestSchemasFindMistakes(t *testing.T) {
 	}
 }
 
-// The API server's own code accepts the control plane without a warning, and as "restricted" by Pod Security.
+// The API server's own code accepts the control plane's Deployment without a warning, and Pod Security classifies it
+// as "restricted".
 func TestChartsDeployment(t *testing.T) {
 	found := 0
 	for name, v := range chartValues(t) { // any order: each is a case
@@ -210,14 +211,14 @@ func TestChartsDeployment(t *testing.T) {
 	}
 }
 
-// The API server's own code accepts the chart's definitions.
+// The API server's own code accepts the chart's CustomResourceDefinitions.
 func TestChartsDefinitions(t *testing.T) {
 	crds, err := chart.Definitions()
 	if err != nil {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, text := range crds { // any order: each is judged by itself
+	for _, text := range crds { // any order: each is judged alone
 		var v1 definitionsv1.CustomResourceDefinition
 		if err := yaml.UnmarshalStrict([]byte(text), &v1); err != nil {
 			t.Fatal(err)

@@ -20,8 +20,8 @@ import (
 	"outrider.dev/test/chart"
 )
 
-// judgeOf returns a function that judges objects of a definition as the API server does: by the
-// schema of its first version, with its defaults, and by its rules (CEL).
+// judgeOf returns a function that validates objects of a CustomResourceDefinition as the API server does: with the
+// schema of the first version, including its defaults, and with its CEL rules.
 func judgeOf(t *testing.T, definition string) func(object map[string]any) field.ErrorList {
 	t.Helper()
 	crds, err := chart.Definitions()
@@ -29,7 +29,7 @@ func judgeOf(t *testing.T, definition string) func(object map[string]any) field.
 		t.Fatal(err)
 	}
 	var v1 definitionsv1.CustomResourceDefinition
-	for _, text := range crds { // any order: one is searched for
+	for _, text := range crds { // any order: a single one is searched for
 		if strings.Contains(text, "name: "+definition+"\n") {
 			if err := yaml.UnmarshalStrict([]byte(text), &v1); err != nil {
 				t.Fatal(err)
@@ -60,8 +60,8 @@ func judgeOf(t *testing.T, definition string) func(object map[string]any) field.
 	}
 }
 
-// policySpecs are specs with the expected error of the API server's code and of Outrider's: a
-// substring, or "" if both accept the spec.
+// policySpecs are specs of a BackendPolicy. wants is a substring of the error that both the API server's code and
+// Outrider's code return, or "" if both accept the spec.
 var policySpecs = map[string]struct{ spec, wants string }{
 	"everything": {`{targetRefs: [{group: "", kind: Service, name: web}, {name: web, sectionName: http}],
 		connections: {max: 1, maxPendingRequests: 2147483647, maxRequests: 1, maxRetries: 0, maxRequestsPerConnection: 1, connectTimeout: 250ms, idleTimeout: 24h},
@@ -111,7 +111,7 @@ var policySpecs = map[string]struct{ spec, wants string }{
 	"a gRPC status of no standard": {`{targetRefs: [{name: web}], faults: {abort: {grpcStatus: 17}}}`, "grpcStatus"},
 }
 
-// routeRules are the same for the rules of an HTTPRoute to a Service.
+// routeRules are rules of an HTTPRoute to a Service, with wants as in policySpecs.
 var routeRules = map[string]struct{ spec, wants string }{
 	"all of it": {`{matches: [{path: {type: Exact, value: "/a%20b"}, headers: [{name: X-A, value: b}], queryParams: [{name: q, value: "1"}], method: GET}, {path: {type: RegularExpression, value: "/a?"}}],
 		filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: a, value: b}], remove: [c]}}, {type: ResponseHeaderModifier, responseHeaderModifier: {add: [{name: a, value: b}]}},
@@ -146,7 +146,7 @@ var routeRules = map[string]struct{ spec, wants string }{
 	"a retry of a success":             {`{retry: {codes: [200]}}`, "codes"},
 }
 
-// callRules are the same for the rules of a GRPCRoute to a Service.
+// callRules are rules of a GRPCRoute to a Service, with wants as in policySpecs.
 var callRules = map[string]struct{ spec, wants string }{
 	"all of it": {`{matches: [{method: {service: shop.Cart, method: Add}, headers: [{name: x-a, value: b}]}, {method: {type: RegularExpression, service: "shop[.].*"}}],
 		filters: [{type: RequestHeaderModifier, requestHeaderModifier: {set: [{name: a, value: b}]}}, {type: RequestMirror, requestMirror: {backendRef: {name: a, port: 80}}}], backendRefs: [{name: a, port: 80}]}`, ""},
@@ -161,7 +161,7 @@ var callRules = map[string]struct{ spec, wants string }{
 	"a mirror that is not complete": {`{filters: [{type: RequestMirror}]}`, "must have requestMirror"},
 }
 
-// The definitions refuse what the control plane refuses in a folder of manifests, and accept what it accepts.
+// The CustomResourceDefinitions accept the same objects as the control plane does in a folder of manifests.
 func TestDefinitions(t *testing.T) {
 	const toService = `{parentRefs: [{group: "", kind: Service, name: web}], rules: [%s]}`
 	for _, kind := range []struct {
@@ -173,7 +173,7 @@ func TestDefinitions(t *testing.T) {
 		{"grpcroutes.gateway.networking.k8s.io", "gateway.networking.k8s.io/v1", "GRPCRoute", toService, callRules},
 	} {
 		judge := judgeOf(t, kind.definition)
-		for name, tt := range kind.cases { // any order: each is a case
+		for name, tt := range kind.cases { // any order: each is a separate case
 			t.Run(kind.kind+"/"+name, func(t *testing.T) {
 				text := fmt.Sprintf("{apiVersion: %s, kind: %s, metadata: {name: p, namespace: shop}, spec: "+kind.spec+"}", kind.version, kind.kind, tt.spec)
 				var object map[string]any
@@ -193,7 +193,7 @@ func TestDefinitions(t *testing.T) {
 	}
 }
 
-// folderSays returns the control plane's error for the same object in a folder of manifests.
+// folderSays returns the control plane's error for an object in a folder of manifests; "" if it accepts the object.
 func folderSays(t *testing.T, text string) string {
 	t.Helper()
 	raw, err := yaml.YAMLToJSONStrict([]byte(text))
@@ -210,7 +210,7 @@ func folderSays(t *testing.T, text string) string {
 func integers(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
-		for k := range v { // any order: each by itself
+		for k := range v { // any order: each value is converted alone
 			v[k] = integers(v[k])
 		}
 	case []any:

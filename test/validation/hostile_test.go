@@ -15,18 +15,18 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// hostile lists values that some settings do not accept.
+// hostile lists values for settings. Each is invalid for some settings.
 var hostile = []string{"", "0", "-1", "1", "99999999999", "true", "x", "X y", "a=b", "*", "{}", "[]", "null", `{"a": {}}`, `{"a": "b"}`, `["a"]`, `[""]`, "128m", "0.0001", "15021", "../..",
 	strings.Repeat("a", 300), "a\nb", "é", "{", `{"a": {"mountPath": "/a"}}`, `{"exec": {"command": ["a"]}}`, `{"preStop": {}}`, `{"type": "x"}`, `{"type": "Localhost"}`, `{"limits": {"x": 1}}`,
 	`{"limits": {"memory": "100m"}}`, `{"limits": {"x.example/y": 1.5}}`, `{"requests": {"x.example/y": 1}}`, `{"limits": {"x.example/y": 2}}`, `{"limits": {"hugepages-2Mi": "2Mi"}}`, `{"a=b": "c"}`, `{"": "c"}`, `{"X y": "z"}`, `{"preStop": {"sleep": {"seconds": 1000}}}`,
 	`{"preStop": {"exec": {"command": ["a"]}, "sleep": {"seconds": 1}}}`, `{"postStart": {"httpGet": {"path": "/"}}}`, `{"preStop": {"exec": {}}}`, `{"data": {"hostPath": {"path": ""}}}`, `{"data": {"configMap": {}}}`, `{"data": {"mountPath": "/x", "subPath": "../a"}}`,
 	`{"data": {"emptyDir": {"sizeLimit": "-1"}}}`}
 
-// A setting that injection accepts gives a valid pod, whatever its value is.
+// If injection accepts a setting with a hostile value, the injected pod is valid.
 func TestHostileSettings(t *testing.T) {
 	of := sane(t)[0]
 	pods, refused, values := 0, 0, 0
-	seen := map[string]bool{} // most settings have no effect on a given pod
+	seen := map[string]bool{} // results already judged: most settings have no effect on a given pod
 	check := func(what string, pod *corev1.Pod, o inject.Options, err error) {
 		pods++
 		var r inject.Result
@@ -50,7 +50,7 @@ func TestHostileSettings(t *testing.T) {
 	}
 	for _, k := range settings.Keys() {
 		if k.Means == "" {
-			continue // it has no effect
+			continue // the setting has no effect
 		}
 		for _, value := range hostile {
 			what := fmt.Sprintf("%s %s: %q", k.Surface, k.Name, value)
@@ -92,6 +92,6 @@ func nested(path, value string) []byte {
 	for _, step := range steps {
 		v = map[string]any{step: v}
 	}
-	text, _ := json.Marshal(v) // values from YAML can always be encoded
+	text, _ := json.Marshal(v) // cannot fail for values from YAML
 	return text
 }

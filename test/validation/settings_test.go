@@ -17,18 +17,18 @@ import (
 
 type annotations = map[string]string
 
-// A setting is a way to inject: the choices of a pod's author and of the mesh.
+// A setting is a case of the tests: the settings for injection by a pod's author and by the mesh.
 type setting struct {
 	name        string
 	annotations annotations
-	change      func(*corev1.Pod) // by the author
+	change      func(*corev1.Pod) // change that the author makes in the pod; nil: none
 	values      string
 	kubernetes  startup.Kubernetes
 	bundle      string         // name of the ClusterTrustBundle with the roots
 	enforce     security.Level // Pod Security level that the namespace enforces
-	keeps       bool           // injection keeps the pod's Pod Security level
-	commands    bool           // of images are looked up, and all are found
-	all         bool           // no pod may be refused
+	keeps       bool           // injection must not change the pod's Pod Security level
+	commands    bool           // injection gets the commands of the images
+	all         bool           // injection must not refuse any pod
 }
 
 var cases = []setting{
@@ -86,7 +86,7 @@ sidecarInjectorWebhook: {rewriteAppHTTPProbe: false, injectedAnnotations: {team:
 	{name: "another mesh's proxy, gates", change: otherMesh, annotations: annotations{"outrider.dev/inject": "true", "outrider.dev/start": "gate", "outrider.dev/park": "require"}},
 }
 
-// podLevel sets spec.resources to the sum of the containers' resources and more.
+// podLevel returns a change that sets the pod's spec.resources to the sum of its containers' resources and more.
 func podLevel(more corev1.ResourceList) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		all := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}
@@ -111,7 +111,7 @@ func podLevel(more corev1.ResourceList) func(*corev1.Pod) {
 	}
 }
 
-// ownProxy adds fields for the proxy, as the author of a pod may.
+// ownProxy adds a proxy container with fields of the author, which injection completes.
 func ownProxy(pod *corev1.Pod) {
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "outrider-proxy", Image: "auto",
 		Env:             []corev1.EnvVar{{Name: "A", Value: "b"}},
@@ -131,7 +131,7 @@ func otherMesh(pod *corev1.Pod) {
 		ReadinessProbe: &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: "/healthz/ready", Port: intstr.FromInt32(15021)}}}})
 }
 
-// namespace returns a namespace with injection.
+// namespace returns a namespace in which pods are injected, with the Pod Security level of the setting.
 func (s setting) namespace() inject.Namespace {
 	labels := map[string]string{"istio-injection": "enabled"}
 	if s.enforce != "" {

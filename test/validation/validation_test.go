@@ -24,11 +24,11 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// A subject is an object that contains a pod.
+// A subject is an object that contains a pod, to be injected in the tests.
 type subject struct {
 	podfile.Object
 	tree map[string]any // the whole object
-	was  *verdict       // result for the pod with no change except its annotations; may be nil
+	was  *verdict       // verdict on the pod as in the file, which annotations do not change; nil: not known
 }
 
 func (s subject) String() string { return s.File + ": " + s.Object.String() }
@@ -95,7 +95,7 @@ func (s subject) judged(t testing.TB, pod *corev1.Pod) verdict {
 	return v
 }
 
-// before returns the API server's verdict on the pod with a setting, before injection.
+// before returns the API server's verdict on a pod that the author has written with a setting, before injection.
 func (s subject) before(t testing.TB, way setting, pod *corev1.Pod) verdict {
 	if s.was != nil && way.change == nil {
 		return *s.was
@@ -103,11 +103,11 @@ func (s subject) before(t testing.TB, way setting, pod *corev1.Pod) verdict {
 	return s.judged(t, pod)
 }
 
-// counts are the results of one setting, or of all.
+// counts holds the numbers of pods by result, for one setting or for all.
 type counts struct {
 	pods, injected int
 	refused        map[reason.Code]int
-	levels         map[[2]security.Level]int // before and after injection
+	levels         map[[2]security.Level]int // by the Pod Security levels before and after injection
 }
 
 func newCounts() counts {
@@ -117,10 +117,10 @@ func newCounts() counts {
 func (c *counts) add(more counts) {
 	c.pods += more.pods
 	c.injected += more.injected
-	for code, n := range more.refused { // any order: sums
+	for code, n := range more.refused { // any order: numbers are added
 		c.refused[code] += n
 	}
-	for l, n := range more.levels { // any order: sums
+	for l, n := range more.levels { // any order: numbers are added
 		c.levels[l] += n
 	}
 }
@@ -144,7 +144,8 @@ func (c counts) String() string {
 	return out
 }
 
-// injects injects a pod in one way, and compares the result with the API server's verdict on the original pod.
+// injects injects a pod with a setting, and counts the result. It fails the test if the API server accepts the
+// original pod and does not accept the injected one, or warns about it.
 func (c *counts) injects(t *testing.T, s setting, o inject.Options, of subject) {
 	t.Helper()
 	pod := s.written(&of.Pod)
@@ -190,7 +191,7 @@ func (c *counts) injects(t *testing.T, s setting, o inject.Options, of subject) 
 	}
 	for _, w := range r.Warnings {
 		if strings.Contains(w, "is not known") {
-			t.Errorf("%s: %s", of, w) // a mistake in the setting
+			t.Errorf("%s: %s", of, w) // the setting of the test has a wrong name
 		}
 	}
 	if s.enforce != "" && strict(was.level) >= strict(s.enforce) && strict(is.level) < strict(s.enforce) {
@@ -238,8 +239,8 @@ func sane(t testing.TB) (out []subject) {
 	return out
 }
 
-// The API server accepts each sane pod as written and injected in each way, and injection adds no
-// warning. An ordinary run tries one in eight of the pairs of a pod and a way.
+// The API server accepts each sane pod as its author has written it, and injected with each setting, and injection
+// adds no warning. An ordinary run tries an eighth of the pairs of pod and setting.
 func TestSanePods(t *testing.T) {
 	subjects, all := sane(t), newCounts()
 	var mu sync.Mutex

@@ -30,7 +30,8 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// byFile returns the API server's verdict on the injected object of a file.
+// byFile injects an object of a file as the command does, and returns the API server's verdict on the result. It
+// returns false if injection is refused.
 func byFile(t *testing.T, of subject, object []byte, s setting, o inject.Options) (verdict, bool) {
 	t.Helper()
 	text, err := yaml.JSONToYAML(object)
@@ -52,7 +53,8 @@ func byFile(t *testing.T, of subject, object []byte, s setting, o inject.Options
 	return v, r.Refused == 0
 }
 
-// byWebhook returns the API server's verdict on a pod after the webhook's patch.
+// byWebhook applies the webhook's patch to a pod, and returns the API server's verdict on the result. It returns false
+// if injection is refused.
 func byWebhook(t *testing.T, of subject, was verdict, s setting, o inject.Options) (verdict, bool) {
 	t.Helper()
 	pod := external(was.pod)
@@ -92,7 +94,7 @@ func byWebhook(t *testing.T, of subject, was verdict, s setting, o inject.Option
 	return v, true
 }
 
-// The webhook's patch and the command give the same valid pod.
+// The webhook's patch and the command result in the same valid pod.
 func TestTheWebhookAgrees(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	subjects := sane(t)
@@ -103,7 +105,7 @@ func TestTheWebhookAgrees(t *testing.T) {
 		if s.commands {
 			o.Commands = commandsOf(pod)
 		}
-		if len(of.Claims) > 0 && pod.Annotations["sidecar.istio.io/userVolumeMount"] == "" { // only the pod itself has them
+		if len(of.Claims) > 0 && pod.Annotations["sidecar.istio.io/userVolumeMount"] == "" { // mount a volume of a claim template, which only the pod lists
 			pod.Annotations["sidecar.istio.io/userVolumeMount"] = fmt.Sprintf(`{%q: {"mountPath": "/extra"}}`, of.Claims[0])
 		}
 		file, ok := byFile(t, of, of.with(t, pod), s, o)
@@ -127,9 +129,9 @@ func TestTheWebhookAgrees(t *testing.T) {
 	t.Logf("%d pods are the same by the command and by the webhook's patch, and %d are refused by both", same, refused)
 }
 
-// comparable returns a pod without the differences that arise because the API server sets defaults
-// before the webhook sees the pod: field references in Outrider's variables, and the author's own
-// containers.
+// comparable returns a pod without the differences between command and webhook that are expected. They arise because
+// the API server sets defaults before the webhook sees the pod: in field references of Outrider's variables, and in
+// the author's containers.
 func comparable(t *testing.T, pod *core.Pod) (out any) {
 	t.Helper()
 	slices.SortFunc(pod.Spec.Volumes, func(a, b core.Volume) int { return strings.Compare(a.Name, b.Name) })
@@ -147,7 +149,7 @@ func comparable(t *testing.T, pod *core.Pod) (out any) {
 
 var defaults = regexp.MustCompile(`,\\*"(protocol\\*":\\*"TCP\\*"|scheme\\*":\\*"HTTP\\*"|(timeoutSeconds|successThreshold)\\*":1\b|periodSeconds\\*":10\b|failureThreshold\\*":3\b|service\\*":(null|\\*"\\*"))`)
 
-// A pod to which lint's fixes were applied stays valid, also when it is injected.
+// A valid pod is still valid after lint's fixes have been applied to it, and after it is then injected.
 func TestFixes(t *testing.T) {
 	archives, err := corpus.Twins()
 	if err != nil {
