@@ -12,9 +12,9 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// Any pod can connect to the status ports, which mutual TLS does not cover, because the kubelet calls them
-// from the node's address. A pod outside the mesh that forges headers can trigger no action, and cannot
-// prevent answers to the kubelet's probes.
+// Any pod can connect to the status ports: mutual TLS does not cover them, so that the kubelet can call them from
+// the node's address. Still, a pod outside the mesh that forges headers can trigger no action, and cannot prevent
+// answers to the kubelet's probes.
 func TestOtherPodsCannotUseTheStatusPorts(t *testing.T) {
 	t.Parallel()
 	const key = "not-to-be-guessed-0123456789"

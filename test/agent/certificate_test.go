@@ -97,7 +97,7 @@ func TestClaimOfAnotherIdentity(t *testing.T) {
 	}
 }
 
-// A machine outside Kubernetes joins with a token that works once.
+// A machine outside Kubernetes can join the mesh with a token, which can be used only once.
 func TestMachine(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)

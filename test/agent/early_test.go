@@ -58,8 +58,8 @@ func early(t *testing.T) (client *harness.Agent, called netip.AddrPort, release 
 	return client, netip.MustParseAddrPort(vip + ":91"), release
 }
 
-// served fails the test if calls got no answer. It returns the delays of the answers to the others, after the time
-// since.
+// served fails the test for each call that got no answer. It returns the times between since and the answers to the
+// other calls.
 func served(t *testing.T, calls []harness.Call, since time.Time) (delays []time.Duration) {
 	t.Helper()
 	lost := 0

@@ -110,7 +110,7 @@ func TestReloadLogLevels(t *testing.T) {
 	w.Serve()
 	p := w.Pod("app")
 	annotate(p)
-	p.Args = []string{"--proxyLogLevel=warning", "--proxyComponentLogLevel=misc:error"} // as the injector sets them
+	p.Args = []string{"--proxyLogLevel=warning", "--proxyComponentLogLevel=misc:error"} // the flags that the injector sets
 	a := p.Agent()
 	a.Ready()
 	n := 0

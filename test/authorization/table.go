@@ -34,7 +34,7 @@ type Case struct {
 type Call struct {
 	From   string // client, other or plain
 	Port   string // http, tcp or first
-	Method string // of a request, otherwise empty
+	Method string // HTTP method; empty for a connection
 	Path   string
 	Host   string
 	text   string

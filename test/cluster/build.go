@@ -80,9 +80,9 @@ func build(ctx context.Context, o Options, progress *progress) error {
 // A program is a main package that is built into the cache.
 type program struct {
 	name    string
-	dir     string // of its source
+	dir     string // directory of the source
 	modfile string // relative to dir; default: the go.mod that governs dir
-	pkg     string // of a module that the modfile requires; default: the one in dir
+	pkg     string // import path, in a module that the modfile requires; default: the package in dir
 	tags    string
 	ldflags string
 	output  string
@@ -130,7 +130,8 @@ func linkKube(binary string) error {
 	return nil
 }
 
-// link atomically replaces the file at by a link to target, so that a running cluster keeps the file that it opened.
+// link makes the path at a symbolic link to target. It replaces an existing file atomically, so that a running
+// cluster keeps the file that it has opened.
 func link(target, at string) error {
 	if is, err := os.Readlink(at); err == nil && is == target {
 		return nil

@@ -78,7 +78,7 @@ func refusesNone(t *testing.T, file string, o podfile.Object) (injected bool) {
 	for _, way := range []map[string]string{nil, {contract.Start: "native"}} {
 		for _, on := range []startup.Kubernetes{28, 34, 36} {
 			if on < 29 && way != nil {
-				continue // that version has no native sidecars
+				continue // versions before 1.29 have no native sidecars
 			}
 			pod := o.Pod.DeepCopy()
 			for key, value := range way {

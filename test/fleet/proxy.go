@@ -33,7 +33,7 @@ type Proxy struct {
 	node     *core.Node
 	tls      *tls.Config
 	services []int // the services that it uses
-	want     want  // its first configuration
+	want     want  // minimum of its first configuration
 
 	have     map[string]map[string]string // versions of its resources, by type and name
 	attempts atomic.Int64                 // number of TCP connections that a server has accepted
@@ -144,7 +144,7 @@ func (p *Proxy) run(ctx context.Context, address string) error {
 	if err != nil {
 		return err
 	}
-	answered := map[string]bool{} // by type
+	answered := map[string]bool{} // types of which a response has arrived
 	for requests := p.first(); ; {
 		for _, r := range requests {
 			if err := stream.Send(r); err != nil {

@@ -17,7 +17,7 @@ import (
 	"outrider.dev/test/port"
 )
 
-// A Server is an outriderd in a process of its own.
+// A Server is an outriderd in a separate process.
 type Server struct {
 	Binary     string
 	Mesh       string // the folder of manifests that it serves

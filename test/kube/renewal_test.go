@@ -86,8 +86,8 @@ func certificatesEndWithTheirPod(t *testing.T) {
 	until(t, "a renewal when the API server is back", func() bool { _, f := request(token, 0, own); return f == nil }, j.String)
 
 	must(t, w.CoreV1().Pods("renewals").Delete(t.Context(), "one", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
-	// The API server caches a token review for 10 s, so the token stays valid that long. The pauses limit the number of
-	// requests meanwhile to about that of an agent.
+	// The API server caches a token review for 10 s, so the token stays valid that long. Pause between the requests, as
+	// an agent does.
 	for end := time.Now().Add(patience); ; time.Sleep(500 * time.Millisecond) {
 		_, f := request(token, 0, own)
 		if f != nil && f.Kind == identity.Rejected {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// A file is a source with its syntax tree.
+// A file is a Go source file with its syntax tree.
 type file struct {
 	name   string
 	source string

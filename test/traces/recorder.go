@@ -43,7 +43,7 @@ type Recorder struct {
 	runtime *containerd.Log
 
 	mu     sync.Mutex
-	status map[string][]seenPod // by uid
+	status map[string][]seenPod // by uid of the pod
 	events map[string][]seenEvent
 }
 

@@ -31,7 +31,7 @@ type Pod struct {
 	Args         []string  // added to the agent's arguments
 	Termination  string    // path of the termination message file
 	Plane        string    // address of the control plane
-	Capabilities []uintptr // of the agent and Envoy
+	Capabilities []uintptr // ambient capabilities of the agent and Envoy
 
 	agents int
 }

@@ -27,10 +27,10 @@ func Ready(ctx context.Context, socket string) error {
 // A label identifies the container or sandbox that has an id of the runtime.
 type label struct {
 	container string // empty for a sandbox
-	uid       string // of the pod
+	uid       string // uid of the pod
 }
 
-// Labels of the kubelet's containers. Source: kubernetes v1.34.4
+// Labels that the kubelet sets on containers. Source: kubernetes v1.34.4
 // pkg/kubelet/types/labels.go.
 const (
 	containerLabel = "io.kubernetes.container.name"

@@ -69,7 +69,7 @@ func original(c *net.TCPConn) (to string, err error) {
 	if err != nil {
 		return "", err
 	}
-	var got *unix.IPv6Mreq // as large as a sockaddr_in; getsockopt fills it as raw bytes
+	var got *unix.IPv6Mreq // receives the bytes of a sockaddr_in, which has the same size
 	if cerr := raw.Control(func(fd uintptr) {
 		got, err = unix.GetsockoptIPv6Mreq(int(fd), unix.SOL_IP, unix.SO_ORIGINAL_DST)
 	}); cerr != nil {

@@ -86,7 +86,7 @@ type tallies struct {
 
 type tally struct {
 	Tally
-	took []time.Duration // of answered calls
+	took []time.Duration // response times of the answered calls
 }
 
 // calls makes the calls of one client.

@@ -21,7 +21,7 @@ type Tier struct {
 	send sender
 }
 
-// NewTier returns a tier with a client of its own.
+// NewTier returns a tier that uses its own persistent connections to the next one.
 func NewTier(name, pod, next string, timeout time.Duration) *Tier {
 	return &Tier{Name: name, Pod: pod, Next: next, Timeout: timeout, send: kept()}
 }

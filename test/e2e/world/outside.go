@@ -54,7 +54,7 @@ func Inside() bool { return os.Getenv(dirVariable) != "" }
 
 // Options configure a cluster for Enter.
 type Options struct {
-	Root     string    // of the repository
+	Root     string    // root of the repository
 	Version  string    // version of Kubernetes; empty: the default
 	Runtime  string    // container runtime; empty: the default
 	Name     string    // part of the cluster's directory, so that clusters do not collide
@@ -65,8 +65,8 @@ type Options struct {
 }
 
 // Enter builds the programs for the cluster, brings a cluster up, starts this program again inside
-// it with the same arguments, and ends the cluster. It returns the exit status. Within "cluster
-// run" it uses the running cluster, whatever the options say, and leaves it up.
+// it with the same arguments, and ends the cluster. It returns the exit status. Within "cluster run" it
+// ignores the options, uses the running cluster and leaves it up.
 func Enter(o Options) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -71,7 +71,7 @@ func (w *World) Furnish(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, name := range []string{"plain", "centre"} { // for pods that are injected already, and for those without a mesh
+	for _, name := range []string{"plain", "centre"} { // plain is for pods that the command injects, centre for pods without a mesh
 		if err := w.Namespace(ctx, name, nil); err != nil {
 			return err
 		}
