@@ -216,7 +216,8 @@ func echoed(p *harness.Pod, to string) (string, error) {
 	return firstLine(c)
 }
 
-// planeIsAway is the answer to calls to a service that was not used before, if the control plane is unreachable.
+// planeIsAway is the reason in the answer to a call of a service that was not used before, while the control plane is
+// unreachable.
 const planeIsAway = "the control plane is away, and this proxy has not used this service before"
 
 // While the control plane is unreachable, calls to services that were used before still succeed, calls to

@@ -13,7 +13,7 @@ type row struct {
 	name, client, did string
 
 	without, during     latencies
-	before, peak, after int64 // resident memory
+	before, peak, after int64 // resident memory in bytes, before, during and after the attack
 	kept                glance
 	dead                bool // the subject ended during the attack
 	enforced            bool // the kernel enforces the memory limit

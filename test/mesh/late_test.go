@@ -214,7 +214,7 @@ func TestSilentConnectionHasNoServer(t *testing.T) {
 	}
 	// Remove the first server from the service, and add another one.
 	s.service("silent", "10.96.0.8", "another", port(8080, mesh.HTTP))
-	row := 0 // successes in a row: any of Envoy's threads may take a connection, and each needs the change
+	row := 0 // number of consecutive successes, because any of Envoy's threads may take a connection, and each must have the change
 	s.eventually(t, "the other server, 20 times in a row", func() bool {
 		if row++; !strings.HasPrefix(get(s.client.client(), "http://10.96.0.8:8080/"), "200 server") {
 			row = 0

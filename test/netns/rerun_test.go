@@ -42,8 +42,8 @@ func ours(t testing.TB, pod *ns.Namespace) []string {
 	return out
 }
 
-// For every pair of backends, of which one has written the existing rules and the other writes new ones: afterwards
-// only the new rules exist, and clean removes them and nothing else.
+// Each backend can replace the rules of each other backend. Afterwards only the new rules exist, and clean removes
+// them and nothing else.
 func TestEveryBackendAfterEveryOther(t *testing.T) {
 	ns.RequireRoot(t)
 	t.Parallel()

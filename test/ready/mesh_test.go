@@ -214,7 +214,7 @@ func TestContainers(t *testing.T) {
 	defer l.Close()
 	p.until("ok")
 
-	// Each condition has the same meaning as in a plan.
+	// Each condition that the library can wait for has the same meaning as in a plan.
 	for _, r := range []state.Record{{Phase: state.Waiting}, {Phase: state.Running}, {Phase: state.Running, StartingUp: true}, {Phase: state.Running, Healthy: true},
 		{Phase: state.Ended}, {Phase: state.Ended, Completed: true}, {Phase: state.Ended, Code: 1, Completed: true}, {Phase: state.Ended, Code: 1}, {Phase: state.Waiting, Completed: true}} {
 		for _, alive := range []bool{true, false} {

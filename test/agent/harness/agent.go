@@ -55,7 +55,8 @@ func (a *Agent) Ready() {
 	}, a)
 }
 
-// Unready waits until the agent is not ready for a reason with this code whose text contains these words.
+// Unready waits until the agent reports that it is not ready, with a reason that has this code and contains these
+// words. It returns the reason.
 func (a *Agent) Unready(code, words string) readiness.Reason {
 	t := a.Pod.World.T
 	t.Helper()

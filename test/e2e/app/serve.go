@@ -52,7 +52,8 @@ func serve(o optionSet) {
 	emit("done", "calls", n.calls, "failed", n.failed, "refused", n.refused, "first", n.first)
 }
 
-// emitStarted writes the line for the start, with the proxy's status. Its time is that before the status was requested.
+// emitStarted writes the line for the start, with the proxy's status. The line has the time before the request for
+// the status.
 func emitStarted() { emitOf(time.Now(), "started", "proxy", proxyReady()) }
 
 // proxyReady returns the current status of the proxy's readiness endpoint, or "none". Without a proxy the connection
