@@ -42,7 +42,7 @@ func holdEnvoy(p *harness.Pod) (release func()) {
 }
 
 // early makes a mesh with a client whose agent runs, and whose Envoy starts when release is called. The
-// server sends a line on each connection to port 91 of vip, which is called.
+// server sends a line on each connection to the address called, which is port 91 of vip.
 func early(t *testing.T) (client *harness.Agent, called netip.AddrPort, release func()) {
 	t.Helper()
 	w := harness.New(t)

@@ -37,8 +37,7 @@ func why(a *harness.Agent) string {
 	return reason
 }
 
-// The call of an application that makes it a second after the pod is stopped, and has no connection before, is
-// served.
+// An application without connections makes its first call a second after the pod is stopped. The call is served.
 func TestStopServesALateCall(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -208,7 +207,7 @@ func TestStopWithOpenSockets(t *testing.T) {
 	if err := request(); err != nil {
 		t.Fatal(err)
 	}
-	// At the end of the drain no connection is reset that was established before.
+	// Connections that are established before the end of the drain are not reset.
 	dialing := harness.NewLoad(8, 0, func() error {
 		if err := request(); !errors.Is(err, syscall.ECONNREFUSED) {
 			return err
@@ -232,7 +231,7 @@ func TestStopWithOpenSockets(t *testing.T) {
 	if refused < 2*time.Second {
 		t.Errorf("refused after %s; want the drain time of 2s first", refused)
 	}
-	// The app's outbound calls continue.
+	// The app's outbound calls still succeed after the drain.
 	back := func(net.Conn) {}
 	go each(harness.Listen(w, c.Namespace, harness.AppUser, "0.0.0.0:9999"), back)
 	conn, err := harness.Dialer(s.Namespace, harness.AppUser)(t.Context(), "tcp", c.Address.String()+":9999")

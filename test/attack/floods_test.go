@@ -216,7 +216,7 @@ func abandonedHandshakes(name string, stay bool) attacked {
 	}}
 }
 
-// byTLS returns an attack for a function that takes a TLS configuration, which has no client certificate.
+// byTLS makes an attack of a function that needs a TLS configuration. It passes one without a client certificate.
 func byTLS(attack func(context.Context, victim, *tls.Config) (string, error)) func(context.Context, victim) (string, error) {
 	return func(ctx context.Context, v victim) (string, error) {
 		config, err := v.tls()

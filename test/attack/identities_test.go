@@ -101,7 +101,7 @@ var identities = []attacked{
 				}
 				for {
 					if _, err := s.Recv(); err != nil {
-						// The deadline has passed: either here or at the server, which knows it too.
+						// The deadline has passed, here or at the server, which knows it too.
 						if status.Code(err) == codes.DeadlineExceeded {
 							outlived.Add(1)
 						}

@@ -62,7 +62,8 @@ func (w *world) limit(memory int64) {
 		if err := os.Mkdir(group, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			continue
 		}
-		// A group can be removed only after its processes have ended. Cleanups run in reverse order, so kill the subject here.
+		// Kill the subject here, because a group can be removed only after its processes have ended, and the
+		// cleanup that kills the subject runs later than this one.
 		t.Cleanup(func() {
 			w.subject.Kill()
 			if err := os.Remove(group); err != nil {

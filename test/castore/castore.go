@@ -63,7 +63,7 @@ func Check(t *testing.T, one, two ca.Store) {
 	update(two, other, second, ca.ErrConflict) // the store has the files of the first update
 	noticed(first)
 	old := read(two, first)
-	update(two, old, second, nil) // removes a file
+	update(two, old, second, nil) // an update that removes a file
 	noticed(second)
 	update(one, old, first, ca.ErrConflict)
 	read(one, second)

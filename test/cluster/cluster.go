@@ -1,7 +1,7 @@
 // Package cluster runs a complete Kubernetes node on this machine, for tests and for
 // developers: etcd, API server, controllers, scheduler, kubelet, kube-proxy, DNS and
 // containerd, in namespaces of their own. It does not touch the network of the
-// machine, and killing its process 1 ends the whole cluster.
+// machine. The whole cluster ends when its process 1 is killed.
 //
 //	c, err := cluster.Up(ctx, cluster.Options{})
 //	defer c.Down()
@@ -171,14 +171,15 @@ func (c *Cluster) Version() string { return c.state.Version }
 // Runtime returns the container runtime, one of [Runtimes].
 func (c *Cluster) Runtime() string { return c.state.Runtime }
 
-// Dir returns the directory of the cluster. Its logs, in the subdirectory log, outlive it.
+// Dir returns the directory of the cluster. The logs, in the subdirectory log, stay after the cluster's end.
 func (c *Cluster) Dir() string { return c.state.Dir }
 
 // Kubeconfig returns the path of an administrator's configuration. Its server address is reachable
 // only from inside.
 func (c *Cluster) Kubeconfig() string { return c.config.Kubeconfig() }
 
-// PID returns the ID of the cluster's process 1 in the machine's namespace; its namespaces are the node's.
+// PID returns the process ID of the cluster's process 1 in the machine's PID namespace. Process 1 is in the namespaces
+// of the node.
 func (c *Cluster) PID() int { return c.state.PID }
 
 // Enter returns a command that runs in the network, mount and process namespaces of the node, in

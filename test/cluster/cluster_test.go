@@ -137,7 +137,7 @@ func TestInterrupted(t *testing.T) {
 		after  string
 		signal syscall.Signal
 		status int      // exit status; -1 if a signal ends the process
-		args   []string // --dir is inserted after the first
+		args   []string // the flag --dir is inserted after the first argument
 	}{
 		"Ctrl-C while containerd starts":        {"etcd, containerd and kube-apiserver started", syscall.SIGINT, 130, []string{"up"}},
 		"SIGTERM once the API server is ready":  {"kube-apiserver ready", syscall.SIGTERM, 130, []string{"up"}},

@@ -101,7 +101,7 @@ func processes(namespaces []string) []string {
 	for _, link := range links {
 		ns, err := os.Readlink(link)
 		if err != nil || !slices.Contains(namespaces, ns) {
-			continue // it has just exited
+			continue // the process has just exited
 		}
 		process := filepath.Dir(filepath.Dir(link))
 		cmdline, _ := os.ReadFile(process + "/cmdline")

@@ -84,7 +84,7 @@ func startTime(pid int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	// The name in parentheses may contain anything; the rest starts with the third field.
+	// The second field, the name in parentheses, may contain any characters. The rest starts with the third field.
 	_, rest, _ := strings.Cut(string(text[strings.LastIndexByte(string(text), ')'):]), " ")
 	fields := strings.Fields(rest)
 	if len(fields) < 20 {

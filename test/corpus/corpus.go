@@ -21,11 +21,11 @@ type File struct {
 //go:embed testdata
 var files embed.FS
 
-// Sane returns the files with sane pods, and the services of some, by name.
+// Sane returns the files with sane pods, and the services of some, sorted by name.
 func Sane() ([]File, error) { return folder("testdata/sane") }
 
-// Twins returns an archive (txtar) for each code of lint. The name of a file in it begins with
-// "bad" or "good": each bad one must be reported with the code, no good one may be. Lines of the
+// Twins returns an archive (txtar) for each code of lint. The names of the files in it begin with "bad" or
+// "good": each bad file must be reported with the code, and no good file may be. Lines of the archive's
 // comment are options: "kube: 1.28", "injected", "namespace: NAME".
 func Twins() ([]File, error) { return folder("testdata/twins") }
 

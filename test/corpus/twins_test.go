@@ -23,7 +23,8 @@ var unreached = map[string]string{
 	"pod-too-large":     "such a pod is too long for a file: TestPodTooLarge of package lint",
 }
 
-// Each code of lint is reported for each of its bad twins, of which there are two or more, and for none of its good twins.
+// Each code of lint is reported for each of its bad twins, of which there are at least two, and for none of its
+// good twins.
 func TestTwins(t *testing.T) {
 	all, err := Twins()
 	if err != nil {

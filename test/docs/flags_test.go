@@ -190,7 +190,7 @@ type help struct {
 
 type helps struct {
 	bin   string
-	known map[string]help // cached results of of, by the words of the command
+	known map[string]help // cached results of the method of, by the words of the command
 }
 
 // of returns the help of a command, and reports whether the command exists.

@@ -24,7 +24,8 @@ var testName = regexp.MustCompile("`(Test[A-Za-z0-9]+)`( \\([A-Z]\\))?")
 // the test runs the real peer.
 var peers = map[string]string{" (I)": "istioBin(t, ", " (C)": "python3"}
 
-// Each test that docs/interop.md names exists, and each cell of its peers table names a test or one of claims.
+// Each test that docs/interop.md names exists. Each cell of the page's table of peers contains the name of a test or
+// one of the texts in claims.
 func TestInteropNamesTests(t *testing.T) {
 	raw, err := os.ReadFile(interop)
 	if err != nil {

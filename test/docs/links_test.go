@@ -15,7 +15,7 @@ var (
 	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// The file of each link from a page to another page exists, and the file contains the link's heading.
+// For each link from a page to another page, the linked file exists and contains the linked heading.
 func TestLinksLeadSomewhere(t *testing.T) {
 	n := 0
 	eachPage(t, documents, func(page, text string) {

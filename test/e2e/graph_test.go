@@ -26,7 +26,8 @@ func probed(name string, port int) change {
 	}
 }
 
-// Containers that wait for one another and for the proxy start in the declared order, also after some of them are killed.
+// Containers that wait for one another and for the proxy start in the declared order, also after some of them are
+// killed.
 func TestGraph(t *testing.T) {
 	t.Run("of services", func(t *testing.T) {
 		r := newRun(t)

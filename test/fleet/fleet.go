@@ -105,7 +105,7 @@ func (f *Fleet) Expected() *Arrivals {
 	return all
 }
 
-// Await waits until a contains all proxies. It fails after three minutes.
+// Await waits until all proxies have arrived. It fails after three minutes.
 func (f *Fleet) Await(a *Arrivals) error {
 	t := time.NewTimer(timeout)
 	defer t.Stop()

@@ -33,7 +33,7 @@ type Server struct {
 func (s *Server) Start() error {
 	for _, address := range []*string{&s.Address, &s.Web} {
 		if *address == "" {
-			held, _, err := port.Take() // reserved for as long as this process runs
+			held, _, err := port.Take() // the port is reserved for as long as this process runs
 			if err != nil {
 				return err
 			}

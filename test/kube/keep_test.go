@@ -174,7 +174,7 @@ func TestTheWebhooksConfigurationIsKept(t *testing.T) {
 	for range 2 { // two replicas
 		c := w.connect(t, &j, outriderd)
 		configurations := c.WebhookConfigurations(t.Context(), name)
-		// Only a notification can come in time, because the keeper looks only once an hour without one.
+		// The write can come in time only if the keeper is notified: otherwise it looks only once an hour.
 		running(t, (&webhook.Keeper{Configurations: configurations, Name: name, Roots: r, Log: j.log(), Changed: configurations.Changed, Look: time.Hour}).Run)
 	}
 	all := w.AdmissionregistrationV1().MutatingWebhookConfigurations()

@@ -162,7 +162,7 @@ func (w world) podToken(t *testing.T, namespace, name string) (token string, pod
 	return w.token(t, namespace, "default", []string{ca.DefaultAudience}, bound), pod
 }
 
-// statusless are objects without a status, which outriderd writes.
+// statusless are objects that have no status yet. outriderd writes it.
 const statusless = `
 {apiVersion: gateway.networking.k8s.io/v1, kind: HTTPRoute, metadata: {name: web, namespace: roles}, spec: {parentRefs: [{group: "", kind: Service, name: web}]}}
 ---

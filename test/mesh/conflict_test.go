@@ -10,8 +10,8 @@ import (
 
 const rejected = `listener_manager\.lds\.update_rejected`
 
-// evil makes a service in another namespace whose endpoint is the address of an existing pod. Its ports are those of
-// the pod's proxy, and a port of the pod's application with a wrong protocol.
+// evil makes a service in another namespace whose endpoint is the address of an existing pod. The service lists the
+// ports of the pod's proxy, and a port of the pod's application with a wrong protocol.
 func evil(at netip.Addr) []mesh.Part {
 	s := &mesh.ServiceSpec{Name: "evil", Namespace: "bank", Addresses: []netip.Addr{netip.MustParseAddr("10.96.9.9")}}
 	slice := &mesh.SliceSpec{Name: "evil-1", Namespace: "bank", Service: "evil", Endpoints: []mesh.SliceEndpoint{{Addresses: []netip.Addr{at}, Ready: true}}}

@@ -71,7 +71,8 @@ type reply struct {
 	direction, text string
 }
 
-// replies checks the responses to all requests, as text and as JSON. The requests are concurrent, because some take long.
+// replies checks the responses to all requests, as text and as JSON. The requests are concurrent, because some take
+// long.
 func (s *shop) replies(t *testing.T, all map[string]reply) {
 	t.Run("", func(t *testing.T) {
 		for name, want := range all {

@@ -137,7 +137,8 @@ func TestRoutes(t *testing.T) {
 	})
 }
 
-// idleStream opens a WebSocket, and sends before and after a time without data that is longer than the first-use timeout.
+// idleStream opens a WebSocket, and sends before and after a time without data that is longer than the first-use
+// timeout.
 func (s *shop) idleStream(t *testing.T, to string) {
 	t.Helper()
 	c, err := s.client.dial(context.Background(), "", to)

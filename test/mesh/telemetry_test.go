@@ -386,7 +386,7 @@ func (o *observed) metrics(t *testing.T) {
 	}
 }
 
-// The text format of the access log is that of Istio, and spans can be exported over HTTP too.
+// The access log can have Istio's text format, and spans can be exported over HTTP too.
 func TestTelemetryAsText(t *testing.T) {
 	t.Parallel()
 	settings, err := telemetry.Mesh{AccessLogFile: "/dev/stdout"}.Settings(nil)

@@ -142,8 +142,8 @@ func (w *world) up() {
 		w.t.Fatal(err)
 	}
 	w.server = grpc.NewServer(grpc.StreamInterceptor(w.line.between), grpc.ForceServerCodecV2(xds.Codec()),
-		// Envoy pings every 5 s. With its defaults, a gRPC server would close the connection of a
-		// client that pings so often after 20 s.
+		// Envoy pings every 5 s. With its defaults, a gRPC server closes the connection of a client that
+		// pings so often; it would do so after 20 s.
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: time.Second, PermitWithoutStream: true}))
 	discovery.RegisterAggregatedDiscoveryServiceServer(w.server, w.toServe)
 	go w.server.Serve(l)
@@ -193,8 +193,8 @@ func (w *world) pod(name, app string) *pod {
 	p.IP("route", "add", "default", "via", gateway4.String())
 	p.IP("route", "add", "default", "via", gateway6.String())
 	for _, gateway := range []netip.Addr{gateway4, gateway6} {
-		// Wait until the MAC addresses of neighbours are resolved, which with IPv6 may take a second, so that measurements
-		// do not include this.
+		// Wait until the MAC addresses of neighbours are resolved, which with IPv6 may take a second, so that
+		// measurements do not include this.
 		w.eventually(w.t, "a neighbour", func() bool {
 			var err error
 			p.Do(func() { _, err = net.DialTimeout("tcp", netip.AddrPortFrom(gateway, 9).String(), 100*time.Millisecond) }) // time limit: one try of several

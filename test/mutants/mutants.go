@@ -43,8 +43,8 @@ import (
 type Mutant struct {
 	File string // path relative to the folder of the calling test; it may be in another package of the module
 
-	// From is the text of a whole expression or statement, and must occur once in the file. If it occurs
-	// more often, In must be a text that occurs once in the file and contains From once.
+	// From is the text of a whole expression or statement. It must occur once in the file or, if In is set,
+	// once in the text In, which must itself occur once in the file.
 	From, In string
 
 	// To replaces From. For an expression it must have the same type. Both expressions are then evaluated,
@@ -61,7 +61,7 @@ type Mutant struct {
 	Survives string
 }
 
-// share is the reciprocal of the share of the mutants that an ordinary run tries.
+// An ordinary run tries about one in share mutants.
 const share = 8
 
 // Run fails for each mutant that the tests, a list of names separated by "|", do not detect. It also fails for a

@@ -3,6 +3,6 @@
 //
 // Each case has its own namespaces. It spends most of its time waiting, until the kernel retransmits
 // a SYN, or to see that a connection is not answered. So more cases run at once than there are
-// processors. They share the lock of iptables-legacy, /run/xtables.lock, and the counter of
+// processors. The cases share the lock of iptables-legacy, /run/xtables.lock, and the counter of
 // source ports.
 package netns

@@ -122,7 +122,7 @@ func unlocked(t *testing.T, pod *ns.Namespace) {
 	}
 }
 
-// probes are connections whose results depend on the flags of the capture that is in effect.
+// probes are connections whose results show which flags the capture in effect was run with.
 var probes = append(slices.Clone(ways),
 	way{name: "outbound 9999 ipv4", from: fromPod, uid: 1000, dst: "10.96.0.10:9999"},
 	way{name: "outbound 9999 ipv6", from: fromPod, uid: 1000, dst: "[fd96::10]:9999"})
@@ -380,8 +380,8 @@ func (k *killer) probe(left string) {
 	}
 }
 
-// If captures with different flags run concurrently, each that fails prints the reason, and the resulting rules are
-// those of one that succeeded.
+// If captures with different flags run concurrently, each that fails prints the reason. One that succeeded has
+// written the resulting rules.
 func TestCapturesAtOnce(t *testing.T) {
 	ns.RequireRoot(t)
 	const captures = 20

@@ -86,7 +86,8 @@ func TestParkingAcrossRestarts(t *testing.T) {
 		for _, process := range []string{"first", "second"} {
 			answer := make(chan string, 1)
 			go func() { answer <- ending(parked) }()
-			// Usually the SYN is parked by now. If it is sent only after the listener was opened, the call must succeed too.
+			// Usually the SYN is parked by now. If it is sent only after the listener is opened, the call
+			// must succeed too.
 			time.Sleep(short)
 			stop := serve(t, top.pod, proxyUser, listener, name)
 			if got := <-answer; got != name {

@@ -15,7 +15,7 @@ func Envoy(t testing.TB) string {
 	t.Helper()
 	path := cmp.Or(os.Getenv("ENVOY"), ".cache/envoy/envoy")
 	if !filepath.IsAbs(path) {
-		path = filepath.Join(moduleRoot(t), path) // a relative path is relative to the same folder as in make
+		path = filepath.Join(moduleRoot(t), path) // as in make, a relative path starts at the module's root
 	}
 	switch _, err := os.Stat(path); {
 	case errors.Is(err, fs.ErrNotExist):

@@ -153,8 +153,8 @@ func (p *Process) Exit() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// End describes the process, how it ended, and the path of its complete log, which it copies to a file that
-// outlives the test's temporary folder.
+// End describes the process and how it ended. It copies the complete log to a file that outlives the test's
+// temporary folder, and names that file.
 func (p *Process) End() string {
 	state := "runs"
 	select {
@@ -203,8 +203,8 @@ func Eventually(t testing.TB, what string, holds func() bool, peers ...Peer) tim
 	return poll(t, func() (bool, string) { return holds(), what }, peers)
 }
 
-// EventuallyEqual polls a value until it equals want, as [Eventually] does. The failure message shows the
-// difference of the last value.
+// EventuallyEqual polls a value until it equals want, as [Eventually] polls a condition. The failure message shows
+// the difference between want and the last value.
 func EventuallyEqual[T any](t testing.TB, what string, want T, get func() T, peers ...Peer) {
 	t.Helper()
 	poll(t, func() (bool, string) {

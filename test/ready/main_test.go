@@ -19,7 +19,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A wait holds the options of the wait that a separate process runs.
+// A wait holds the options for a process that waits with the library.
 type wait struct {
 	On       []string
 	Proxy    bool
@@ -31,7 +31,7 @@ type wait struct {
 	Dirs     string // directories of state files
 }
 
-// variable is the environment variable with the wait of a waiting process, as JSON.
+// variable is the environment variable with the options of a waiting process, a wait as JSON.
 const variable = "OUTRIDER_TEST_WAIT"
 
 func TestMain(m *testing.M) {
@@ -79,7 +79,7 @@ func (w wait) run(out io.Writer) error {
 	return ready.Wait(context.Background(), options...)
 }
 
-// A waiting is a process that runs a wait.
+// A waiting is a process that waits with the library.
 type waiting struct {
 	*process.Process
 	t    *testing.T

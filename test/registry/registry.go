@@ -26,8 +26,8 @@ type Registry struct {
 	Host   string // HOST:PORT
 	Server *httptest.Server
 
-	// Before is called for each request, and returns true if it has answered the request. It must be set before
-	// the first request; nil means that no function is called.
+	// Before is called for each request, unless it is nil, and returns true if it has answered the request. It
+	// must be set before the first request.
 	Before func(http.ResponseWriter, *http.Request) bool
 
 	User, Password string // credentials that a client needs for a token; empty: pulls are anonymous

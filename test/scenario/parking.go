@@ -65,6 +65,6 @@ var memory = []Scenario{
 	when("a query over TCP to a resolver gone for too long is refused", captureAllDNS, tcp(app, server), remembering(early, "gone-15053"), refused(15053)),
 	when("a parked port of the app over the limit is refused", everything+"--park-ports 8082", tcp(app, "127.0.0.1:8082"), remembering(early, "gone-8082"), refused(8082)),
 	when("with '*' an absence over the limit is refused", parkAll, tcp(app, "127.0.0.1:8083"), remembering(early, "gone-8083"), refused(8083)).
-		onIPTables(waits(8083)), // with iptables an address can be remembered, but not a port
+		onIPTables(waits(8083)), // iptables can remember addresses, but not ports
 	when("with '*' an absence within the limit is waited for", parkAll, tcp(app, "127.0.0.1:8083"), remembering(early, "gone-8083", "parking-8083"), waits(8083)),
 }

@@ -144,7 +144,7 @@ func (r *recording) fromRuntime(add addLine) {
 	}
 }
 
-// by reports whether the script executed the command what within half a second of at.
+// by reports whether the script executed this command less than half a second before or after the given time.
 func (r *recording) by(at time.Time, what string) bool {
 	return slices.ContainsFunc(r.faults, func(f fault) bool {
 		return f.what == what && at.Sub(f.at).Abs() < 500*time.Millisecond

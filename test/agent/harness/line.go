@@ -31,7 +31,7 @@ type parcel struct {
 	trips int
 }
 
-// Line makes a line with a round-trip time.
+// Line starts a line to the control plane, with this round-trip time.
 func (w *World) Line(roundTrip time.Duration) *Line {
 	w.T.Helper()
 	w.Node.IP("addr", "add", frontAddress+"/32", "dev", "lo")

@@ -51,8 +51,8 @@ type optionSet struct {
 	token    string        // file with a bearer token for the server of config
 	roots    string        // file with the trusted roots for the server of config
 	call     string        // URL, called repeatedly
-	every    time.Duration // between two calls; for a proxy: delay between listening and eat
-	calls    int           // number of calls of work
+	every    time.Duration // time between two calls; for a proxy: delay between listening and eat
+	calls    int           // number of calls that work makes
 	listen   string
 	tcp      string
 	grpc     string

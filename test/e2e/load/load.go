@@ -31,7 +31,7 @@ type Options struct {
 	URL    string
 	Want   string                 // the expected answer
 	Pod    string                 // the calling pod, for reports
-	Rate   int                    // calls a second of each client
+	Rate   int                    // calls that each client makes in a second
 	Report func(Failure)          // called for the first failures of each client, see reported; not concurrently
 	Every  func(map[string]Tally) // called once a second with all results so far
 }

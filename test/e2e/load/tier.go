@@ -16,7 +16,7 @@ type Tier struct {
 	Name    string
 	Pod     string
 	Next    string        // URL; empty for the last tier
-	Timeout time.Duration // of the outbound call; shorter than the caller's timeout, so that the caller still gets an answer
+	Timeout time.Duration // limit of the outbound call; shorter than the caller's timeout, so that the caller still gets an answer
 
 	send sender
 }
@@ -26,14 +26,15 @@ func NewTier(name, pod, next string, timeout time.Duration) *Tier {
 	return &Tier{Name: name, Pod: pod, Next: next, Timeout: timeout, send: kept()}
 }
 
-// ServeHTTP answers "NAME<-" followed by the answer of the next tier. If that tier's call fails, it answers with
-// the status [Passed] and the [Failure] as JSON.
+// ServeHTTP answers "NAME<-" followed by the answer of the next tier. If the call to the next tier fails, it answers
+// with the status [Passed] and the [Failure] as JSON.
 func (t *Tier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if t.Next == "" {
 		_, _ = w.Write([]byte(t.Name))
 		return
 	}
-	// Continue the call when the caller disconnects, so that a failure shows whether the caller or the next tier caused it.
+	// Continue the call when the caller disconnects, so that a failure shows whether the caller or the next
+	// tier caused it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), t.Timeout)
 	defer cancel()
 	answer, failure := call(ctx, t.send, t.Pod, t.Next, "")

@@ -2,7 +2,7 @@
 // outriderd as a Deployment, services to call, and pods whose every start and stop is
 // known to the millisecond.
 //
-//	func main() { os.Exit(world.Enter(world.Options{...})) }   outside: brings the cluster up and starts the same program inside
+//	func main() { os.Exit(world.Enter(world.Options{...})) }   outside: brings the cluster up, runs this program in it
 //	w, err := world.Open(ctx)                                  inside
 //
 // The facts about a pod come from its containers and from the API server, not only from

@@ -132,9 +132,9 @@ func causal(t startup.Timeline) startup.Timeline {
 	return t
 }
 
-// began returns the time at which a command began. The command writes its first record later than it starts, so
-// the time that its gate recorded for the start is taken if it is earlier. (The kernel may let either process run
-// first.)
+// began returns the time at which a command began. The command writes its first record a little after its start. So
+// if its gate has recorded an earlier time for the start, began returns that. (After the start, the kernel may let the
+// gate or the command run first.)
 func (p *Pod) began(w Record) time.Time {
 	at := w.At
 	for _, e := range p.journal(w.Container) {
@@ -201,7 +201,8 @@ func (p *Pod) addRuntime(records map[string]bool, last map[run]time.Time, add fu
 	}
 }
 
-// proxyLine parses a line of the agent's log that says the proxy is ready, or no longer.
+// proxyLine parses a line of the agent's log. The result is false unless the line reports that the proxy became ready
+// or is no longer ready.
 func proxyLine(l Line) (startup.What, time.Time, bool) {
 	var line struct {
 		Msg string    `json:"msg"`

@@ -123,7 +123,7 @@ func Kill(ctx context.Context, name, sub string) error {
 	return poll.Until(ctx, 10*time.Millisecond, func(context.Context) error {
 		pids, err := processes(filepath.Join(memory(name), sub))
 		for _, pid := range pids {
-			// A process that has ended meanwhile is no longer found.
+			// ESRCH means that the process has ended meanwhile.
 			if killErr := syscall.Kill(pid, syscall.SIGKILL); killErr != nil && killErr != syscall.ESRCH {
 				err = errors.Join(err, fmt.Errorf("killing process %d: %w", pid, killErr))
 			}

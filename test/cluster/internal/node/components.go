@@ -83,8 +83,8 @@ func kubelet(c Config) component {
 		"kubelet",
 		"--config=" + c.Conf("kubelet.yaml"), "--kubeconfig=" + c.PKI("kubelet.kubeconfig"),
 		"--node-ip=" + Address, "--hostname-override=" + Name,
-		// By default the kubelet keeps one dead container. Right after a second crash the status
-		// still names the removed one, so that "kubectl logs --previous" fails.
+		// By default the kubelet keeps one dead container. Right after a second crash the status still
+		// names the container that was removed, so that "kubectl logs --previous" fails.
 		"--maximum-dead-containers-per-container=3",
 	}}
 }

@@ -81,7 +81,7 @@ func join(pid string) error {
 		defer f.Close()
 		spaces = append(spaces, f)
 	}
-	// The kernel does not let a thread change its mount namespace while it shares its root and current directory with others.
+	// A thread can change its mount namespace only if it shares its root and current directory with no other.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return fmt.Errorf("leaving the common current directory: %w", err)
 	}

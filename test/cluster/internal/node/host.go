@@ -16,8 +16,8 @@ import (
 )
 
 // Hidden lists the directories of the machine that are empty in a cluster. The kubelet, containerd, its
-// shims and CNI have fixed paths in them. So these programs touch no file of the machine, and no file
-// must be removed when the cluster ends.
+// shims and CNI have fixed paths in them. So these programs touch no file of the machine, and leave no
+// file that would have to be removed when the cluster ends.
 var Hidden = []string{"/opt", "/run", "/var/lib", "/var/log"}
 
 // OnDisk lists the directories in /var/lib that are backed by the cluster's directory instead of memory.
