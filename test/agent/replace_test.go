@@ -84,9 +84,9 @@ func TestContainersAreReplaced(t *testing.T) {
 	}
 }
 
-// A request in flight is answered before the replaced proxy exits, even if the answer comes only after the drain
-// has begun, and the application opens a new outbound connection to produce it. An idle TCP connection is
-// cut, and does not delay the exit.
+// A request in flight is answered before the replaced proxy exits, even if it takes longer than the drain time, and
+// the application opens a new outbound connection meanwhile to produce the answer. An idle TCP connection is cut, and
+// does not delay the exit.
 func TestReplacedContainerAnswersFirst(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -123,7 +123,7 @@ func TestReplacedContainerAnswersFirst(t *testing.T) {
 		a.Signal(syscall.SIGTERM)
 	}
 	for a, direction := range parked { // any order: both log lines are awaited
-		a.Logs(`"direction":"` + direction + `"`) // from now on new connections are parked
+		a.Logs(`"direction":"` + direction + `"`) // the drain time is over, and new connections are parked from now on
 	}
 	close(answer)
 	if err := <-got; err != nil {

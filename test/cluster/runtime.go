@@ -14,7 +14,8 @@ var Runtimes = []string{"containerd", containerd2}
 
 const containerd2 = "containerd-2"
 
-// withRuntime sets the default runtime, and enables the Kubernetes features that the tests use with a runtime.
+// withRuntime sets the default runtime, and enables the Kubernetes features that only this runtime supports. It fails
+// for an unknown runtime.
 func (o Options) withRuntime() (Options, error) {
 	if o.Runtime == "" {
 		o.Runtime = Runtimes[0]

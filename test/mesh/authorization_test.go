@@ -160,7 +160,8 @@ func TestAuthorization(t *testing.T) {
 	}
 }
 
-// Authorization cannot be bypassed by calling the proxy's own ports, or by a forged address or path.
+// Authorization cannot be bypassed by a forged address, identity or path, or by a connection that the proxy handles
+// differently: with a late request, with bytes instead of a request, or opened before the proxy's start.
 func TestNoWayAroundAuthorization(t *testing.T) {
 	t.Parallel()
 	d := newDoor(t)
