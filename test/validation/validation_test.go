@@ -144,8 +144,8 @@ func (c counts) String() string {
 	return out
 }
 
-// injects injects a pod with a setting, and counts the result. It fails the test if the API server accepts the
-// original pod and does not accept the injected one, or warns about it.
+// injects injects a pod with a setting, and counts the result. It fails the test if the API server refuses the
+// original or the injected pod, or warns about the injected pod only.
 func (c *counts) injects(t *testing.T, s setting, o inject.Options, of subject) {
 	t.Helper()
 	pod := s.written(&of.Pod)
