@@ -17,10 +17,9 @@ type child struct {
 	terminal bool // its group has the terminal's foreground
 }
 
-// startChild runs the command as the leader of a process group, as container runtimes do:
-// signals that it sends to its group must not reach the gate. If the gate has the terminal's
-// foreground, the command's group gets it. The command inherits the gate's standard streams,
-// directory, user and limits.
+// startChild runs the command as the leader of a process group, as container runtimes do: signals that the
+// command sends to its own group must not reach the gate. If the gate has the terminal's foreground, the
+// command's group gets it. The command inherits the gate's standard streams, directory, user and limits.
 func (g *gate) startChild() *supervise.StartError {
 	environ, files, ready, err := g.prepareNotify()
 	if err != nil {
@@ -67,8 +66,8 @@ func foreground(f *os.File) bool {
 	return err == nil && group == unix.Getpgrp()
 }
 
-// takeForeground gives the terminal's foreground back to the gate's own group. It blocks
-// SIGTTOU meanwhile, which the kernel sends to a background group that does this.
+// takeForeground makes the gate's process group the terminal's foreground group again. Meanwhile it blocks
+// SIGTTOU, which the kernel sends to a background process that changes the foreground group.
 func takeForeground(f *os.File) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

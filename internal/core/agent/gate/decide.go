@@ -7,7 +7,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// An answer is the response of a container without a record to an HTTP request.
+// An answer is the result of an HTTP request to a container that publishes no record.
 type answer struct {
 	responded bool // it answered, with any status
 	healthy   bool
@@ -49,9 +49,9 @@ func needs(s state.Seen, name string) bool {
 	return false
 }
 
-// stopLimit returns how long a command is kept for its dependents. The rest of the grace period
-// is for its own shutdown: as much as the kubelet always leaves a container
-// (minimumGracePeriodInSeconds in kubelet v1.34.4 pkg/kubelet/kuberuntime: 2 s).
+// stopLimit returns the maximum time for which a command keeps running for its dependents after a stop signal.
+// The rest of the grace period is for the command's own shutdown. It is as long as the minimum that the kubelet
+// gives each container (minimumGracePeriodInSeconds in kubelet v1.34.4 pkg/kubelet/kuberuntime: 2 s).
 func stopLimit(grace time.Duration) time.Duration {
 	const rest = 2 * time.Second
 	return max(grace-rest, grace/2, 0)

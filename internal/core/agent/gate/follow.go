@@ -35,19 +35,19 @@ func (g *gate) lookRunning() {
 	}
 }
 
-// starts has, by dependency, its starts that are already taken into account: at first those before this
-// container's command began.
+// starts maps each dependency to the number of its starts that are already taken into account: at first, those
+// before the command of this container began.
 type starts map[string]int
 
-// restarted takes a record into account, and reports whether it shows a restart. A dependency's first start
-// is none, even if it comes after the command.
+// restarted updates s from a dependency's record, and reports whether the record shows a new restart. The first
+// start of a dependency is not a restart, even if it comes after the start of this container's command.
 func (s starts) restarted(from string, seen state.Seen) bool {
 	before := s[from]
 	s[from] = max(before, seen.Starts)
 	return seen.Starts > before && seen.Starts > 1
 }
 
-// follow applies the edge's OnRestart after its From was restarted.
+// follow applies the edge's OnRestart after a restart of the dependency.
 func (g *gate) follow(e startup.Edge) {
 	switch {
 	case e.OnRestart == startup.Notify:

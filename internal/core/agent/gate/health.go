@@ -56,8 +56,8 @@ func (g *gate) setHealth(healthy bool) {
 	g.publish(func(r *state.Record) { r.Healthy = healthy })
 }
 
-// startUp runs a startup probe as the kubelet does, but counts from the start of the command.
-// It reports whether the probe succeeded in time. If it did not, the command is ended.
+// startUp runs a startup probe as the kubelet does, but its time limit counts from the start of the command. It
+// reports whether the probe succeeded in time. If it did not, the command is ended.
 func (g *gate) startUp(ctx context.Context, p *Probe) bool {
 	limit := time.Duration(p.InitialDelaySeconds+p.PeriodSeconds*p.FailureThreshold) * time.Second
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -75,8 +75,8 @@ func (g *gate) startUp(ctx context.Context, p *Probe) bool {
 	return false
 }
 
-// Await repeats the probe until it succeeds, with growing pauses, and calls failed with each
-// error. It returns false if ctx ended before.
+// Await repeats the probe until it succeeds, with growing pauses, and calls failed with each error. It returns
+// false if ctx ends first.
 func (p *Probe) Await(ctx context.Context, failed func(error)) bool {
 	if !sleep(ctx, time.Duration(p.InitialDelaySeconds)*time.Second) {
 		return false
@@ -136,8 +136,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// run has the kubelet's semantics: an exec hook has no timeout, and any answer to an httpGet
-// is a success, whatever its status (kubelet v1.34.4 pkg/kubelet/lifecycle/handlers.go).
+// run runs the hook with the kubelet's semantics: an exec hook has no timeout, and any answer to an httpGet is
+// a success, whatever its status (kubelet v1.34.4 pkg/kubelet/lifecycle/handlers.go).
 func (h *Hook) run(ctx context.Context) error {
 	switch {
 	case h.Exec != nil:

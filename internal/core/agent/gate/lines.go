@@ -2,10 +2,9 @@ package gate
 
 import "time"
 
-// A line about the missing dependencies is printed after sayAfter, and again each time the wait has
-// grown by half, but at least once every sayAtMost. A line with a new reason is printed earlier, at
-// most one every sayAfter, and sayChanges in all, so that alternating reasons cannot fill a node's
-// disk.
+// A line about the missing dependencies is printed after sayAfter, and again each time the wait has grown by
+// half, but at least once every sayAtMost. A line with a new reason is printed earlier, but at most once every
+// sayAfter, and at most sayChanges times in all, so that alternating reasons cannot fill a node's disk.
 const (
 	sayAfter   = time.Second
 	sayAtMost  = time.Minute

@@ -14,16 +14,16 @@ import (
 	"strings"
 )
 
-// Notify selects how the command itself reports that it is ready. The zero value: it does not.
+// Notify selects how the command itself reports that it is ready. The zero value means that it does not.
 type Notify struct {
 	By NotifyBy
-	FD int // the descriptor, with ByFD
+	FD int // the file descriptor, if By is ByFD
 }
 
 // NotifyBy is a protocol for readiness notification.
 type NotifyBy string
 
-// The protocols.
+// The notification protocols.
 const (
 	ByFD     NotifyBy = "fd"     // a newline on a descriptor, as in s6 (notification-fd)
 	BySocket NotifyBy = "socket" // READY=1 to $NOTIFY_SOCKET: sd_notify(3)
@@ -31,7 +31,7 @@ const (
 
 const firstFD = 3 // after the standard streams
 
-// ParseNotify reads "socket", "fd" or "fd=4".
+// ParseNotify parses "socket", "fd" (descriptor 3) or "fd=N" with N from 3 to 255.
 func ParseNotify(text string) (Notify, error) {
 	if text == string(BySocket) {
 		return Notify{By: BySocket}, nil
@@ -77,7 +77,7 @@ func (g *gate) prepareNotify() (environ []string, files []*os.File, started func
 	return environ, files, started, nil
 }
 
-// readNewline reads until a newline; it returns false if the file ends before.
+// readNewline reads until a newline. It returns false if the file ends without one.
 func readNewline(f *os.File) bool {
 	var b [256]byte
 	for {

@@ -32,8 +32,9 @@ type Options struct {
 	Restart  startup.Restart // whether the kubelet restarts the container when it ends
 	HelperOf []string        // the gate ends when all of these containers have ended for good
 
-	// StopGrace is the rest of the pod's grace period when SIGTERM comes. It limits how long
-	// the command is kept for its dependents. Default 30s; negative: not at all.
+	// StopGrace is the part of the pod's grace period that is left when SIGTERM arrives. It limits the time for
+	// which the command keeps running for its dependents. Default 30s; if negative, the command gets SIGTERM at
+	// once.
 	StopGrace time.Duration
 
 	// PreStop: the container has a preStop hook, which delays its SIGTERM.
@@ -45,17 +46,17 @@ type Options struct {
 	// [BackFile]. Default: none, because every signal can end some program.
 	NotifySignal syscall.Signal
 
-	// Release lets the kernel refuse connections to another mesh's proxy again, instead of parking
-	// them (dropping their first packets until the proxy listens): the proxy ends with the pod. It
-	// returns true if the gate must call it again, because a proxy that still listens may have
-	// undone it. Default: nothing.
+	// Release is called when the container stops. It ends the parking of connections to another mesh's proxy
+	// (their first packets are dropped until the proxy listens), so that the kernel refuses them: the proxy
+	// ends with the pod and will not listen again. It returns true if the gate must call it again, because a
+	// proxy that still listens may have undone it. Default: nothing.
 	Release func() (again bool)
 
-	Say     func(string) // prints one line, rarely
+	Say     func(string) // prints one line; called rarely
 	Explain func(string) // writes the termination message: why the gate ended by itself
 
-	// SecondLook is the interval at which a waiting gate reads the records without an event,
-	// because events can be lost (a volume without sockets). Default 1s.
+	// SecondLook is the interval at which a waiting gate reads the records without an event, because events can
+	// be lost (on a volume that does not support sockets). Default 1s.
 	SecondLook time.Duration
 
 	Environ []string // the command's environment
@@ -68,11 +69,11 @@ const (
 	FollowsOther = 76 // a dependency was restarted, so this container must restart too
 	HookFailed   = 77 // the postStart hook failed
 	NeverStarted = 78 // the startup probe did not succeed in time
-	Unusable     = 1  // it cannot publish its state
+	Unusable     = 1  // the gate cannot publish its state
 )
 
 const (
-	defaultGrace      = 30 * time.Second // Kubernetes' own
+	defaultGrace      = 30 * time.Second // Kubernetes' default
 	defaultSecondLook = time.Second
 )
 

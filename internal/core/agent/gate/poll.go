@@ -34,7 +34,7 @@ func (p polling) answer(from string) answer {
 	return answer{}
 }
 
-// Outrider's proxy holds a request with ?wait until it is ready. Other endpoints answer at
+// Outrider's proxy delays its response to a request with ?wait until it is ready. Other endpoints answer at
 // once and are probed again, with pauses that double from the shortest to the longest.
 const (
 	holdFor       = 30 * time.Second
@@ -86,8 +86,8 @@ func (g *gate) pollAgain() bool {
 	return dropped
 }
 
-// run probes until the container is healthy, and then once for each value in p.again. It
-// reports healthy answers and changes.
+// run probes until the container is healthy, and then once for each value in p.again. It reports each healthy
+// answer, and each change.
 func (p *poller) run(ctx context.Context, report func(answer)) {
 	client := p.client()
 	pause := shortestPause

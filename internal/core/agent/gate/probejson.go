@@ -31,7 +31,7 @@ type Hook struct {
 	Sleep   *Sleep   `json:"sleep"`
 }
 
-// HTTPGet is a request to an HTTP server.
+// HTTPGet is a probe or a hook that sends a GET request.
 type HTTPGet struct {
 	Path        string   `json:"path"`
 	Port        Port     `json:"port"`
@@ -40,7 +40,7 @@ type HTTPGet struct {
 	HTTPHeaders []Header `json:"httpHeaders"`
 }
 
-// A Header of a request.
+// A Header is an HTTP header of such a request.
 type Header struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -63,7 +63,7 @@ type GRPC struct {
 	Service *string `json:"service"`
 }
 
-// Sleep is a pause.
+// Sleep is a hook that only waits.
 type Sleep struct {
 	Seconds int64 `json:"seconds"`
 }
@@ -83,7 +83,7 @@ func (p *Port) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// ParseProbe reads a probe from JSON.
+// ParseProbe parses a probe from JSON, and applies Kubernetes' defaults.
 func ParseProbe(text string) (*Probe, error) {
 	var p Probe
 	if err := parse(text, &p); err != nil {
@@ -132,7 +132,7 @@ func ParseProbe(text string) (*Probe, error) {
 	return &p, port
 }
 
-// ParseHook reads a postStart hook from JSON.
+// ParseHook parses a postStart hook from JSON. It must have exactly one action.
 func ParseHook(text string) (*Hook, error) {
 	var h Hook
 	if err := parse(text, &h); err != nil {

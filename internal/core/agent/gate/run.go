@@ -40,7 +40,7 @@ type gate struct {
 // Run waits for the dependencies, runs the command, and returns the exit status for the
 // container. The end of ctx has the effect of SIGTERM.
 //
-// Run handles the signals of this process, and collects orphans.
+// While it runs, it handles the signals of this process and reaps orphaned processes.
 func Run(ctx context.Context, o Options) int {
 	signals := make(chan os.Signal, 64)
 	signal.Notify(signals, forwarded()...)
@@ -110,10 +110,10 @@ func (g *gate) close() {
 	g.writer.Close()
 }
 
-// background runs f until it returns; its ctx ends with the gate.
+// background runs f in a new goroutine. The context of f ends with the gate.
 func (g *gate) background(f func(context.Context)) { go f(g.ctx) }
 
-// post has the gate's goroutine call f.
+// post queues f for the gate's goroutine, which calls it.
 func (g *gate) post(f func()) {
 	select {
 	case g.events <- f:
@@ -121,7 +121,7 @@ func (g *gate) post(f func()) {
 	}
 }
 
-// after has the gate's goroutine call f after d, unless the gate is over by then.
+// after posts f after d, unless the gate is over by then.
 func (g *gate) after(d time.Duration, f func()) {
 	g.background(func(ctx context.Context) {
 		select {
@@ -180,7 +180,7 @@ func (g *gate) look() {
 	}
 }
 
-// end ends the gate by its own decision, and says why.
+// end ends the gate for a reason of its own, which it prints.
 func (g *gate) end(code int, format string, args ...any) {
 	why := fmt.Sprintf(format, args...)
 	g.o.Say(why)

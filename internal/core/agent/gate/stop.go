@@ -28,10 +28,9 @@ type ownEnd struct {
 	reason string
 }
 
-// settle is how long the other containers may take to get their stop signals. The kubelet
-// signals all regular containers of a pod at the same time (kubelet v1.34.4
-// killContainersWithSyncResult). If no other container has got its signal by then, only this
-// container is being restarted.
+// settle is the time within which all containers of a stopping pod get their stop signals. The kubelet signals
+// all regular containers of a pod at the same time (kubelet v1.34.4 killContainersWithSyncResult). If no other
+// container has got its signal by then, only this container is being restarted.
 const settle = 2 * time.Second
 
 // stopRequested handles a stop signal. It holds back the first one while dependents run. It
@@ -52,13 +51,13 @@ func (g *gate) stopRequested(s syscall.Signal) {
 	g.lookStopping()
 }
 
-// releaseEvery is the pause between two calls of Options.Release. A proxy that still drains undoes
-// the release when it accepts a connection, and its end is no event. A connection attempt is parked
-// for at most this long, and then until its kernel retries after a second.
+// releaseEvery is the pause between two calls of Options.Release. A draining proxy undoes the release when it
+// accepts a connection, and the gate gets no event when the proxy ends. So a connection attempt after its end
+// may be parked for this time, and then until the client's kernel retries after a second.
 const releaseEvery = 200 * time.Millisecond
 
-// release calls Options.Release until it needs no other call or the gate is over: another mesh's
-// proxy gets the same signal, ends in its own time, and is not started again.
+// release repeats Options.Release until that returns false or the gate is over. Another mesh's proxy gets a
+// stop signal at the same time, may take long to end, and is not started again.
 func (g *gate) release(ctx context.Context) {
 	for g.o.Release() {
 		select {
@@ -74,7 +73,7 @@ func (g *gate) passStop(s syscall.Signal) {
 	g.pass(s)
 }
 
-// lookStopping passes the held signal on when no dependent runs any longer, or the time is over.
+// lookStopping passes the held signal on when no dependent runs any longer, or when its time limit is reached.
 func (g *gate) lookStopping() {
 	need, others := g.dependents()
 	if others {

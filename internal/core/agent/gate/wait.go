@@ -72,7 +72,7 @@ func (g *gate) noteWaits(waits []state.Wait) {
 	}
 }
 
-// firstEnds restores the time and the reason of the first end of each wait that had ended before.
+// firstEnds restores, for each wait that had already ended earlier, the time and the reason of that first end.
 func (g *gate) firstEnds(waits []state.Wait) []state.Wait {
 	for i, before := range g.writer.Record().Waited {
 		if before.By != "" && waits[i].By != "" {
@@ -99,7 +99,7 @@ func (g *gate) sayWaiting(waited time.Duration, holding []blocked) {
 	}
 }
 
-// nextLook returns the time until the gate reads the records without an event.
+// nextLook returns the time after which the gate reads the records again if there is no event.
 func (g *gate) nextLook(waited time.Duration) time.Duration {
 	next := g.o.SecondLook
 	for _, e := range g.o.After {

@@ -69,8 +69,8 @@ func (g *gate) notReady(container string) string {
 	return oneLine(first.Code + ": " + first.Message)
 }
 
-// lineLimit bounds the text of another container or a server in a line of the log. The longest
-// reasons of the proxy, with an address and a chain of errors, have some 200 bytes.
+// lineLimit is the maximum length, in bytes, of a text from another container or a server in a log line. The
+// longest reasons of the proxy, with an address and a chain of errors, have some 200 bytes.
 const lineLimit = 300
 
 // oneLine cleans and cuts text of another container for a line of the log.

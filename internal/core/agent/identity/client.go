@@ -17,15 +17,15 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A Client requests certificates from a control plane. It reads the files for each call, because
-// tokens and roots change while the agent runs.
+// A Client requests certificates from a control plane. It reads its files for each call, because tokens and
+// roots change while the agent runs.
 type Client struct {
 	Address string // host:port
 
 	// Identity lists SPIFFE URIs or DNS names. The control plane's certificate must name one of
 	// them. Default: the host of Address, if it is a name.
 	Identity []string
-	// Outriderd means that the same server sends configuration, so it must be outriderd. Otherwise
+	// Outriderd requires that the server is outriderd, because the same server sends configuration. Otherwise
 	// the server may be only a certificate authority, such as istio-csr.
 	Outriderd bool
 
@@ -46,9 +46,9 @@ type Call struct {
 // CreateCertificate returns the chain from the control plane, the leaf first. An error is a
 // [*Fault].
 //
-// A control plane with a new root of the same name accepts our certificate's issuer, and then ends
-// the connection because of the certificate. So after a failed connection the client retries with
-// the token alone.
+// If the control plane has a new root with the same name, it lists the issuer of our certificate as acceptable,
+// but rejects the certificate and ends the connection. So after a failed connection the client retries with the
+// token alone.
 func (c *Client) CreateCertificate(ctx context.Context, call Call) ([]*x509.Certificate, error) {
 	chain, shown, f := c.create(ctx, call)
 	if f != nil && shown && ctx.Err() == nil && (f.Kind == Untrusted || f.Kind == Unreachable) {
@@ -88,12 +88,11 @@ func (c *Client) create(ctx context.Context, call Call) ([]*x509.Certificate, bo
 	protocols := &http.Protocols{}
 	protocols.SetHTTP2(true)
 	transport := &http.Transport{
-		// No proxy from the environment: HTTP_PROXY is the application's.
+		// No proxy from the environment: HTTP_PROXY is meant for the application.
 		TLSClientConfig: config, Protocols: protocols,
 		DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
-		// There is one call per half lifetime, so a kept connection would only grow old. And
-		// CloseIdleConnections leaves a connection open if its call was refused before its request was
-		// read.
+		// There is one call per half of a certificate's lifetime, so an idle connection is useless. Moreover,
+		// CloseIdleConnections leaves a connection open if its call was refused before its request was read.
 		DisableKeepAlives: true,
 	}
 	message, err := req.Do(ctx, transport)
@@ -189,7 +188,7 @@ func (c *Client) roots() ([]*x509.Certificate, *Fault) {
 	return certs, nil
 }
 
-// failed converts the error of a call without a response message.
+// failed converts the error of a call that got no response message into a fault.
 func (c *Client) failed(ctx context.Context, err error) *Fault {
 	var status *wire.StatusError
 	var odd *wire.AnswerError
@@ -205,7 +204,7 @@ func (c *Client) failed(ctx context.Context, err error) *Fault {
 	return c.unanswered(ctx, err)
 }
 
-// refused converts the status with which the control plane refused a certificate.
+// refused converts the status with which the control plane refused a certificate into a fault.
 func (c *Client) refused(status *wire.StatusError) *Fault {
 	message := status.Message
 	if message == "" {
@@ -224,7 +223,7 @@ func (c *Client) refused(status *wire.StatusError) *Fault {
 	return fault(Broken, "the control plane %s failed with status %d: %s", c.Address, status.Code, message)
 }
 
-// unanswered converts the error of a call without a response.
+// unanswered converts the error of a call that got no response at all.
 func (c *Client) unanswered(ctx context.Context, err error) *Fault {
 	if ctx.Err() != nil && !errors.As(err, new(*Fault)) {
 		return fault(Unreachable, "the control plane %s does not answer in time", c.Address)

@@ -2,16 +2,16 @@ package identity
 
 import "fmt"
 
-// A Fault tells why a workload has no certificate, or no new one.
+// A Fault is the reason why a workload has no certificate, or no new one.
 type Fault struct {
 	Kind   Kind
 	Reason string // a sentence, without secrets
 }
 
-// Kind is the kind of a [Fault].
+// A Kind classifies a [Fault].
 type Kind string
 
-// The kinds.
+// The kinds of faults.
 const (
 	NoToken     Kind = "no token"    // no token exists yet
 	NoRoots     Kind = "no roots"    // no trusted roots are known yet

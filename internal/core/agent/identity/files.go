@@ -16,7 +16,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// Files of [Options.OutputDir]: Istio's names.
+// Files in [Options.OutputDir], with Istio's names.
 const (
 	ChainFile = "cert-chain.pem"
 	KeyFile   = "key.pem"
@@ -110,7 +110,7 @@ func readRoots(dir string) []*x509.Certificate {
 	return roots
 }
 
-// pair parses a chain and its key.
+// pair parses a chain and a key, and checks that they belong together.
 func pair(chain, key []byte) (*held, error) {
 	certs, err := wire.ParseCertificates(chain)
 	if err != nil {

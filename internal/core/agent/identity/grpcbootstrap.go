@@ -12,8 +12,8 @@ const BootstrapFile = "grpc-bootstrap.json"
 // A GRPCNode is the part of the bootstrap file that describes the pod and its control plane. If it
 // is zero, no file is written.
 type GRPCNode struct {
-	ID     string // of the client
-	Server string // for configuration: host:port
+	ID     string // xDS node ID of the client
+	Server string // host:port of the xDS server
 }
 
 // bootstrap returns the content of the file, which refers to the certificate files in dir.

@@ -57,9 +57,9 @@ func NewKeeper(o Options) (*Keeper, error) {
 	return k, nil
 }
 
-// Prepare makes the directories, and gives Envoy the certificate and roots that an earlier agent of
-// this pod left, if they are still valid. Run begins with it; a caller that starts Envoy at the
-// same time calls it first.
+// Prepare makes the directories, and gives Envoy the certificate and roots that an earlier agent of this pod
+// left, if they are still valid. Run calls it first; a caller that starts Envoy concurrently with Run calls it
+// before both.
 func (k *Keeper) Prepare() error {
 	if err := k.MakeDirs(); err != nil {
 		return err
@@ -134,7 +134,7 @@ func (k *Keeper) reuse() error {
 	return errors.Join(k.giveRoots(all), k.giveCertificate(h))
 }
 
-// Run keeps the certificate until ctx ends. It returns an error only if it cannot start.
+// Run gets and renews the certificate until ctx ends. It returns an error only if it cannot start.
 func (k *Keeper) Run(ctx context.Context) error {
 	if err := k.Prepare(); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (k *Keeper) wait(now time.Time) time.Duration {
 	return max(wait, 0)
 }
 
-// step does the work that is due.
+// step takes over changed roots, and requests a certificate if that is due.
 func (k *Keeper) step(ctx context.Context) {
 	err := k.follow()
 	if k.failures > 0 && k.newToken() {
@@ -207,11 +207,12 @@ func (k *Keeper) step(ctx context.Context) {
 	k.publish(State{Phase: Failing, Fault: asFault(err), Retry: k.due})
 }
 
-// renewalPauses is the number of pauses that fit into the rest of a certificate's life.
+// renewalPauses limits the pauses between failed renewals: at least this many fit into the rest of a
+// certificate's lifetime.
 const renewalPauses = 20
 
-// backoff makes longer pauses while Envoy has a certificate: the control plane, or the API server
-// behind it, may be overloaded, and all pods of a mesh renew.
+// backoff returns longer pauses while Envoy has a certificate: the control plane, or the API server behind it,
+// may be overloaded, and all pods of a mesh renew.
 func (k *Keeper) backoff() Backoff {
 	b := k.o.Backoff
 	if k.have != nil {
@@ -246,8 +247,8 @@ func (k *Keeper) newToken() bool {
 	return !bytes.Equal(raw, k.token)
 }
 
-// follow takes over changed roots. A removed root is no longer trusted, unless our own certificate
-// still chains to it: then a new certificate is due at once.
+// follow takes over changed roots. A removed root is no longer trusted, unless the control plane sent it with
+// our certificate. If our certificate does not chain to the new roots, a new one is due at once.
 func (k *Keeper) follow() error {
 	roots, f := k.o.Client.roots()
 	if f != nil {
@@ -280,8 +281,8 @@ func (k *Keeper) renew(ctx context.Context) error {
 		k.token, _ = read(k.o.Client.TokenFile)
 	}
 	if k.key == nil {
-		// The key is kept until there is a response: if the token is bound to one key, it is also
-		// valid for the next request.
+		// The key is reused until there is a response: a token that is bound to a key then remains valid for
+		// the next request.
 		key, err := newKey(k.o.Key)
 		if err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A KeyKind is the kind of a key.
+// A KeyKind is the algorithm and the size of a key.
 type KeyKind string
 
 // The kinds of keys.

@@ -15,10 +15,10 @@ type Options struct {
 	// Dir stores Envoy's certificate and roots for the next agent of this pod. It should be in
 	// memory, since it contains the key.
 	Dir string
-	// OutputDir, if set, receives the same as PEM files with Istio's names, for other programs:
-	// OUTPUT_CERTS. The three files are not replaced atomically.
+	// OutputDir, if set, receives certificate, key and roots as PEM files with Istio's names, for other
+	// programs (OUTPUT_CERTS). The three files are not replaced at the same moment.
 	OutputDir string
-	GRPC      GRPCNode // of the bootstrap in OutputDir
+	GRPC      GRPCNode // for the gRPC bootstrap file in OutputDir
 
 	Key  KeyKind       // default P256
 	Life time.Duration // lifetime to request, SECRET_TTL; default: the control plane's default
@@ -31,8 +31,8 @@ type Options struct {
 	Backoff Backoff
 	Timeout time.Duration // of one request; default 10s
 
-	// Provided names certificate files that another program writes and renews. The Keeper then
-	// requests none. FILE_MOUNTED_CERTS.
+	// Provided names certificate files that another program writes and renews. The Keeper then requests none
+	// (FILE_MOUNTED_CERTS).
 	Provided Provided
 
 	// OnState is called with each new state, in order. It must not block.
@@ -83,7 +83,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// An OptionError is an option with an unusable value.
+// An OptionError reports an option with an unusable value.
 type OptionError struct {
 	Option  string // for example "OutputDir"
 	Problem string // the problem, and what would be valid

@@ -20,8 +20,8 @@ const (
 	// maxStreams bounds concurrent streams. Envoy opens one for each secret in its configuration;
 	// there are two.
 	maxStreams = 64
-	// maxRequest bounds a message, in bytes. Envoy's first one contains its node: 20 to 60 kB
-	// and the pod's labels.
+	// maxRequest bounds a message, in bytes. Envoy's first message contains its node, which has 20 to 60 kB
+	// plus the pod's labels.
 	maxRequest = 1 << 20
 )
 
@@ -36,7 +36,7 @@ type SecretOptions struct {
 
 // A Rejection reports a NACK: Envoy cannot use a secret.
 type Rejection struct {
-	Names  []string // the stream's subscription; if two secrets do not match, the secret that came last
+	Names  []string // the stream's secrets; if certificate and roots do not match, only the later one is rejected
 	Reason string   // Envoy's message, in one line
 	Kept   bool     // Envoy accepted an earlier version, and still uses it
 }
@@ -113,8 +113,8 @@ type named struct {
 	Secret
 }
 
-// resources returns the existing secrets among names and the version of the newest, if that is
-// newer than sent. Otherwise it returns a channel that is closed by the next change.
+// resources returns the secrets among names that exist, and the latest of their versions, if that is newer than
+// sent. Otherwise it returns a channel that is closed by the next change.
 func (s *SecretServer) resources(names []string, sent uint64) (secrets []named, version uint64, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -48,7 +48,7 @@ func RootsSecret(pem []byte) Secret {
 
 func inline(content []byte) []byte { return wire.AppendField(nil, sourceBytes, content) }
 
-// discoveryResponse is a DiscoveryResponse with secrets.
+// discoveryResponse encodes a DiscoveryResponse with secrets.
 func discoveryResponse(version uint64, nonce string, secrets []named) []byte {
 	out := wire.AppendField(nil, responseVersion, strconv.FormatUint(version, 10))
 	for _, s := range secrets {

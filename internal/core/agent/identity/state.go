@@ -11,7 +11,7 @@ type Phase string
 // The phases. In Failing and Expired, a [Fault] gives the reason.
 const (
 	Starting Phase = "starting"
-	Asking   Phase = "asking"  // requesting the first one
+	Asking   Phase = "asking"  // requesting the first certificate
 	Have     Phase = "have"    // Envoy has a certificate, and the last request did not fail
 	Failing  Phase = "failing" // the last request, the first or a renewal, failed
 	Expired  Phase = "expired" // the certificate expired and was not renewed

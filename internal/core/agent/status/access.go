@@ -16,11 +16,11 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A place tells where a client is. It depends on the address of its connection only, because
-// headers can be forged.
+// A place is the location of a client relative to the pod. Only the address of the client's connection
+// determines it, because headers can be forged.
 type place int
 
-// The places. The kubelet is on the node.
+// The kubelet's place is onNode.
 const (
 	outside place = iota
 	onNode
@@ -28,7 +28,7 @@ const (
 	places
 )
 
-// An access tells who may call a path.
+// An access is the set of clients that may call a path.
 type access int
 
 const (
@@ -114,7 +114,7 @@ func (s *Server) readiness() uint16 {
 	return s.o.Ports[1]
 }
 
-// forbidden returns why a client may not call a path; empty if it may.
+// forbidden returns the reason why a client may not call a path; empty if it may.
 func (s *Server) forbidden(who access, p peer, r *http.Request) string {
 	if p.place == inside {
 		return ""
@@ -138,7 +138,7 @@ func (s *Server) forbidden(who access, p peer, r *http.Request) string {
 	return "only from within the pod, by the loopback interface"
 }
 
-// notAProber returns why a client may not have a probe or a hook made; empty if it may.
+// notAProber returns the reason why a client may not request a probe or a hook; empty if it may.
 func (s *Server) notAProber(p peer, path string) string {
 	path, key := s.o.Probes.split(path)
 	switch {
@@ -155,7 +155,8 @@ func (s *Server) notAProber(p peer, path string) string {
 	return "only from the pod and its node, whose addresses are " + fmt.Sprint(s.o.Node) + "; OUTRIDER_PROBE_FROM adds others"
 }
 
-// A firsts remembers some names, so that each is logged once and many names do not fill the log.
+// A firsts remembers the first names that it gets, so that each is logged once. It ignores later ones, so that
+// many names do not fill the log.
 type firsts struct {
 	mu    sync.Mutex
 	names []string
@@ -178,7 +179,6 @@ func contains(networks []netip.Prefix, a netip.Addr) bool {
 	return slices.ContainsFunc(networks, func(n netip.Prefix) bool { return n.Contains(a) })
 }
 
-// placeOf returns the place of an address.
 func (s *Server) placeOf(a netip.Addr) place {
 	switch {
 	case a.IsLoopback():
@@ -250,7 +250,7 @@ type peer struct {
 	otherUser bool       // on the unix socket, with another uid than the agent's
 	name      string     // for the journal
 	address   netip.Addr // zero: the unix socket
-	port      uint16     // the agent's port that it is connected to
+	port      uint16     // the agent's port to which the client is connected
 }
 
 // peerOf identifies the client of a connection.

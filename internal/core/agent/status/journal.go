@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// An EntryKind is the kind of an entry of the journal.
+// An EntryKind is the kind of a journal entry.
 type EntryKind string
 
-// The kinds.
+// The kinds of entries.
 const (
 	PhaseEntry EntryKind = "phase" // the agent did something, or waited for something
 	EventEntry EntryKind = "event" // something happened
@@ -60,7 +60,7 @@ func NewJournal(o JournalOptions) *Journal {
 	return &Journal{o: o}
 }
 
-// Process returns when the process started.
+// Process returns the time at which the process started.
 func (j *Journal) Process() time.Time { return j.o.Process }
 
 // An EndEntry ends an entry with its outcome; failed marks it as a failure. Only the first call

@@ -29,7 +29,7 @@ func (r JournalRecord) Text(w io.Writer) error {
 	return nil
 }
 
-// took returns how long e lasted, or has lasted so far.
+// took returns the duration of e; until e has ended, the duration so far.
 func (r JournalRecord) took(e Entry) string {
 	switch {
 	case e.Kind == EventEntry:

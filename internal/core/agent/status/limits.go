@@ -17,7 +17,7 @@ var (
 	scrapeSlots = [places]int{outside: 8, onNode: 8, inside: 64}
 )
 
-// scrapesEach is how many concurrent scrapes one client may have: each makes Envoy write all of
+// scrapesEach is the maximum number of concurrent scrapes of one client. Each scrape makes Envoy write all of
 // its statistics.
 const scrapesEach = 2
 
@@ -44,7 +44,7 @@ func newConnLimiter() *connLimiter {
 	return l
 }
 
-// follow counts the connections of the http.Server; it is its ConnState callback.
+// follow counts the open connections. It is the ConnState callback of the http.Server.
 func (s *Server) follow(conn net.Conn, state http.ConnState) {
 	if state != http.StateNew && state != http.StateClosed {
 		return
@@ -61,7 +61,8 @@ func (s *Server) follow(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// add returns the connection to close if the set was full.
+// add adds a connection. If the set was full, it removes another one and returns it; the caller must close
+// that.
 func (s *connSet) add(client string, conn net.Conn) (victim net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

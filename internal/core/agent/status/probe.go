@@ -27,12 +27,12 @@ type Probes struct {
 	// localhost.
 	Host string
 
-	// Made is called with the result of each probe of a container's health that was made for
-	// the kubelet; default: none.
+	// Made is called with the result of each readiness probe (without one: startup probe) of a container that
+	// the agent made for the kubelet; default: no call.
 	Made func(container string, err error)
 
-	// Started waits until the command behind a container's gate has started up. It returns an
-	// error if ctx ends before. Default: the command counts as started up.
+	// Started waits until the command behind a container's gate has started up. It returns an error if ctx ends
+	// first. Default: the command counts as started up.
 	Started func(ctx context.Context, container string) error
 
 	// Held reports whether the liveness probe of a container must succeed because its gate
@@ -143,7 +143,7 @@ func (p probe) ports() (out []uint16) {
 	return out
 }
 
-// isStarted reports whether a path is the startup probe that waits for the command behind a gate.
+// isStarted reports whether a path is that of the startup probe that waits for the command behind a gate.
 func isStarted(path string) bool { return strings.HasSuffix(path, "/"+contract.StartedProbe) }
 
 // Gated returns the containers that have a gate, according to their startup probes, sorted.

@@ -18,9 +18,8 @@ import (
 )
 
 const (
-	// StateFile is the name of a file with the status at level outbound. It is replaced by
-	// rename, so that a watch of the directory fires and no reader sees half of it. The agent
-	// removes it at its end.
+	// StateFile is the name of a file with the status at level outbound. It is replaced by rename, so that a
+	// watch of the directory fires and no reader sees half of it. The agent removes it when it ends.
 	StateFile = contract.ReadyFile
 
 	// WaiterHeader names the client, for the journal. If a request with this header is held,
@@ -31,7 +30,7 @@ const (
 	// agent, which can hold requests.
 	AgentHeader = "Outrider-Agent"
 
-	// MaxWait bounds ?wait=.
+	// MaxWait is the maximum of ?wait=; a longer wait is cut to it.
 	MaxWait = 5 * time.Minute
 )
 
@@ -78,8 +77,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, code, status)
 }
 
-// processing sends status 102, which means that the request is held, to a client that has named
-// itself.
+// processing sends status 102, which means that the request is held, if the client sent [WaiterHeader].
 func processing(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get(WaiterHeader) != "" {
 		w.WriteHeader(http.StatusProcessing)
@@ -135,8 +133,8 @@ func parseWait(s string) (time.Duration, error) {
 	return min(d, MaxWait), nil
 }
 
-// wantsText reports whether an answer should be text for people rather than JSON. ?format=
-// decides, then the Accept header, then otherwise.
+// wantsText reports whether an answer should be text for people rather than JSON. The query's format decides;
+// without it, the Accept header; without both, the argument otherwise.
 func wantsText(r *http.Request, otherwise bool) bool {
 	switch r.URL.Query().Get("format") {
 	case "text":
@@ -183,7 +181,7 @@ func writeJSON(w http.ResponseWriter, code int, v any) {
 	w.Write(append(raw, '\n'))
 }
 
-// replaceJSON replaces a file that other users may read.
+// replaceJSON atomically replaces a file by v as JSON. Other users may read the file.
 func replaceJSON(path string, v any) error {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -203,7 +201,7 @@ func (s *Server) startup(w http.ResponseWriter, r *http.Request) {
 	record.Text(w)
 }
 
-// drain serves POST /drain. Like /quitquitquit it is an endpoint of Istio's.
+// drain serves POST /drain. Istio's agent has the same endpoint, as it has /quitquitquit.
 func (s *Server) drain(w http.ResponseWriter, r *http.Request) {
 	s.o.Journal.Note("drain", "requested by "+peerFrom(r).name)
 	if err := s.o.Drain(r.Context()); err != nil {

@@ -8,20 +8,20 @@ import (
 	"outrider.dev/internal/base/telemetry"
 )
 
-// A Workload describes a pod in the labels of the metrics of requests. Empty fields become "unknown".
+// A Workload describes a pod in the labels of request metrics. Empty fields become "unknown".
 type Workload struct {
 	telemetry.Workload
-	App, Version string // labels; default: the canonical ones
+	App, Version string // of the pod's labels; default: CanonicalName and CanonicalRevision
 	Principal    string // its SPIFFE ID
 }
 
 const unknown = "unknown"
 
-// requestNames gives Envoy's statistics of requests and connections the names and labels of
-// Istio: https://istio.io/latest/docs/reference/config/metrics/. Envoy's own labels contain only
-// what Envoy alone knows ([telemetry]). The labels that are constant, or follow from Envoy's, are
-// added here, so that they cost nothing while a request is served. Different labels of Envoy
-// remain different, so no statistics have to be added up.
+// requestNames gives Envoy's statistics of requests and connections the names and labels of Istio:
+// https://istio.io/latest/docs/reference/config/metrics/. Envoy's own labels contain only what Envoy alone
+// knows ([telemetry]). The labels that are constant, or follow from Envoy's, are added here, so that they cost
+// nothing while a request is served. Statistics whose labels differ in Envoy still have different labels here,
+// so none have to be added up.
 type requestNames struct {
 	own Workload
 
@@ -145,10 +145,10 @@ func (n *requestNames) render(l map[string]string) string {
 	return b.String()
 }
 
-// clientOf returns the workload of a client by its certificate, which contains its namespace and its
-// service account. The server does not know the names of the workload and the service, so it uses the
-// service account's. A header could carry them, but any client of the mesh could write any value
-// there, and so create any number of time series.
+// clientOf returns the workload of a client by the SPIFFE ID in its certificate, which contains only namespace
+// and service account. The names of workload and service are unknown, so the account's name stands for both. A
+// header could carry them, but any client of the mesh could write any value there, and so create any number of
+// time series.
 func clientOf(principal string) Workload {
 	_, path, ok := strings.Cut(principal, "/ns/")
 	namespace, account, found := strings.Cut(path, "/sa/")

@@ -1,6 +1,6 @@
-// Package status is the agent's HTTP server. It tells whether the proxy is ready and why not,
-// and how the start went; it serves metrics and the app's probes for the kubelet; and it accepts
-// commands from within the pod.
+// Package status is the agent's HTTP server. It reports whether the proxy is ready and why not, and how the
+// start went; it serves metrics and the app's probes for the kubelet; and it accepts commands from within the
+// pod.
 //
 // Its ports are the first to open, so that a client gets an answer instead of a refused
 // connection. A request with ?wait= is held until the proxy is ready, and answered at that event.
@@ -156,8 +156,8 @@ func (s *Server) Addresses() []net.Addr {
 	return out
 }
 
-// Serve answers until ctx ends, and then closes the ports and the socket. End ctx last: the
-// kubelet's probes come here until the pod is gone.
+// Serve answers until ctx ends, and then closes the ports and the socket. The caller should end ctx last,
+// because the kubelet's probes arrive here until the pod is gone.
 func (s *Server) Serve(ctx context.Context) error {
 	defer s.http.Close()
 	defer s.close()
