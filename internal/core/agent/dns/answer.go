@@ -102,7 +102,7 @@ func addressRecords(raw []byte) ([]dnsmessage.Resource, error) {
 			return out, nil
 		}
 		r := dnsmessage.Resource{Header: h}
-		// Parser.Answer would do, and would link 20 kB for types that are of no use here.
+		// Parser.Answer would work too, but would link 20 kB for types that are of no use here.
 		switch {
 		case err != nil:
 		case h.Type == dnsmessage.TypeA:

@@ -50,8 +50,8 @@ func newCache(r Resolver, c *counters) *cache {
 	return &cache{resolve: r, counts: c, entries: map[string]*entry{}, flights: map[string]*flight{}}
 }
 
-// lookup resolves name by the first known name among candidates, and returns how long the answer
-// may be kept. ok is false if the control plane did not answer.
+// lookup resolves name by the first known name among candidates, and returns the answer and its TTL. ok is
+// false if the control plane did not answer.
 func (c *cache) lookup(ctx context.Context, name string, candidates []string) (a wire.Answer, ttl time.Duration, ok bool) {
 	c.mu.Lock()
 	now := time.Now()
@@ -109,8 +109,8 @@ func (c *cache) fly(name string, candidates []string, f *flight) {
 	defer cancel()
 	c.counts.queries.Add(1)
 	answers, err := c.resolve(ctx, candidates)
-	// Retrying is worth it: at the pod's start the certificate may follow soon, and a control plane
-	// that is being replaced is soon back.
+	// A retry may succeed: at the pod's start the certificate may follow soon, and a control plane that is
+	// being replaced is soon back.
 	for pause := firstPause; err != nil && ctx.Err() == nil; pause *= 2 {
 		select {
 		case <-time.After(pause):

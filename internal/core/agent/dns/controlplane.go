@@ -52,7 +52,7 @@ func (c *ControlPlane) connected() *http.Transport {
 	if c.transport == nil {
 		protocols := &http.Protocols{}
 		protocols.SetHTTP2(true)
-		// No proxy from the environment: HTTP_PROXY is the application's.
+		// No proxy from the environment: HTTP_PROXY is meant for the application.
 		c.transport = &http.Transport{
 			TLSClientConfig: c.TLS, Protocols: protocols, DisableCompression: true, MaxResponseHeaderBytes: 64 << 10,
 			HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 5 * time.Second},
@@ -68,7 +68,8 @@ func (c *ControlPlane) drop(t *http.Transport) {
 	}
 	c.mu.Unlock()
 	t.CloseIdleConnections()
-	// Other calls on the connection end by their own deadlines.
+	// A connection with other calls stays open above. They have ended by their deadlines when it is closed
+	// here.
 	time.AfterFunc(2*queryTimeout, t.CloseIdleConnections)
 }
 

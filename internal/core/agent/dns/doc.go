@@ -22,10 +22,10 @@ const (
 	staleWait    = 100 * time.Millisecond // wait for the control plane before a stale answer is used
 	firstPause   = 25 * time.Millisecond  // before a failed query is repeated; doubles each time
 	recheck      = 2 * time.Second        // after a failure: no look-up waits for the control plane in this time
-	maxStale     = time.Hour              // how long an expired answer is usable
+	maxStale     = time.Hour              // time for which an expired answer is usable
 	staleTTL     = 5 * time.Second        // TTL of a stale answer
 
 	serverTimeout = 2 * time.Second  // for one name server; resolv.conf may set less
 	allTimeout    = 5 * time.Second  // for all name servers together (Istio's limit)
-	failedLast    = 10 * time.Second // how long a server that failed is tried last
+	failedLast    = 10 * time.Second // time for which a server that failed is tried last
 )

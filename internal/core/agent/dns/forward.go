@@ -21,7 +21,7 @@ type forwarder struct {
 
 	mu     sync.Mutex
 	failed map[netip.AddrPort]time.Time // a server is tried last until this time
-	own    map[origin]bool              // sources of the queries under way
+	own    map[origin]bool              // sources of the forwarder's own queries under way
 }
 
 // An origin is the source of a query.
@@ -72,7 +72,7 @@ func (f *forwarder) send(ctx context.Context, q query, tcp bool) ([]byte, error)
 	return nil, errors.Join(append(errs, ctx.Err())...)
 }
 
-// isFailure reports whether another server may succeed.
+// isFailure reports whether an answer is a failure after which another server may succeed.
 func isFailure(answer []byte) bool {
 	switch codeOf(answer) {
 	case dnsmessage.RCodeServerFailure, dnsmessage.RCodeRefused, dnsmessage.RCodeNotImplemented:
@@ -103,7 +103,7 @@ func (f *forwarder) mark(server netip.AddrPort, failed bool) {
 	switch {
 	case !failed:
 		delete(f.failed, server)
-	case len(f.failed) < 16*maxServers: // a bound, for a file that keeps changing
+	case len(f.failed) < 16*maxServers: // a bound: a resolv.conf that keeps changing may name ever new servers
 		f.failed[server] = time.Now().Add(failedLast)
 	default:
 		clear(f.failed)
@@ -128,8 +128,8 @@ func (f *forwarder) try(ctx context.Context, server netip.AddrPort, q query, tcp
 	return answer, nil
 }
 
-// exchange uses a new socket, so that its port cannot be guessed, and ignores messages that do not
-// answer the query.
+// exchange sends a query to one server and returns the answer. It uses a new socket, so that its port cannot be
+// guessed, and ignores messages that do not answer the query.
 func (f *forwarder) exchange(ctx context.Context, network string, server netip.AddrPort, q query) ([]byte, error) {
 	var d net.Dialer
 	conn, err := d.DialContext(ctx, network, server.String())

@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// Types and codes that package dnsmessage does not name.
+// Constants of DNS messages that package dnsmessage does not define.
 const (
 	typeIXFR = dnsmessage.Type(251)
 
@@ -31,8 +31,8 @@ type query struct {
 	edns     bool
 }
 
-// parse reads a query. A code other than 0 is the response to an unsupported query. ok is false if
-// the message is not a query.
+// parse reads a query. A code other than 0 is the response code for an unsupported query. ok is false if the
+// message is not a query.
 func parse(raw []byte, tcp bool) (q query, code dnsmessage.RCode, ok bool) {
 	q = query{raw: raw, size: smallest}
 	if tcp {

@@ -9,10 +9,10 @@ import (
 // candidates returns the names to resolve at the control plane, in order, when an application's
 // resolver queries a name; none if the name cannot be in the mesh.
 //
-// A resolver completes reviews.shop with its search list, and begins with a name that does not
-// exist: reviews.shop.web.svc.cluster.local. The proxy resolves all names that it would query next
-// at once and responds with an alias: one round trip instead of four. A name outside of the mesh's
-// domain ends the list, because it may exist.
+// A resolver completes reviews.shop with its search list, and begins with a name that does not exist:
+// reviews.shop.web.svc.cluster.local. The proxy resolves, at once, all names that the resolver would query
+// next, and responds with an alias: one round trip instead of four. A name outside of the mesh's domain ends
+// the list, because it may exist.
 func candidates(name, domain string, search []string) []string {
 	services := ".svc." + domain
 	if name == "" {

@@ -21,20 +21,20 @@ const (
 // unchanged. It needs only the payloads of DATA frames and decodes no headers. Envoy uses one
 // stream at a time, so only the newest stream is read, and one message is buffered.
 type frames struct {
-	skip    int                           // bytes before the first frame
+	skip    int                           // bytes that precede the first frame and are still unread
 	limit   int                           // maximum size of a message
 	message func(stream uint32, m []byte) // the function may keep m
 	ended   func(stream uint32)           // the sender ended the stream; the frame's last bytes may still be unread
 
 	head    []byte // of the current frame
-	left    int    // rest of its payload in bytes
+	left    int    // bytes of the current frame's payload that are still unread
 	padding int    // bytes at the end of the payload; -1: the next byte contains their number
 	newest  uint32 // the newest stream
-	partial []byte // the message under way on it, with its head
+	partial []byte // the incomplete message of the newest stream, with its head
 	err     error  // nothing is read after an error
 }
 
-// read takes the next bytes. The first error is kept in err.
+// read parses the next bytes. It stores the first error in err.
 func (f *frames) read(p []byte) {
 	for len(p) > 0 && f.err == nil {
 		var n int
@@ -114,7 +114,7 @@ func (f *frames) data(p []byte) {
 	}
 }
 
-// missing returns the missing bytes of the message's head, or, if that is complete, of the message.
+// missing returns the number of bytes that the message's head lacks, or, if the head is complete, the message.
 func (f *frames) missing() int {
 	if len(f.partial) < messageHead {
 		return messageHead - len(f.partial)

@@ -18,7 +18,7 @@ func awaitHangup(c *net.UnixConn, gone chan<- struct{}) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		// Read calls the function after each event of the connection.
+		// Read calls hungUp after each event of the connection, until hungUp returns true.
 		if raw.Read(hungUp) == nil {
 			close(gone)
 		}

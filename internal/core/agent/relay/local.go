@@ -68,8 +68,8 @@ type session struct {
 	relay *Relay
 	has   map[string]map[string]string // resources that Envoy had before the stream, by type: versions by name
 	nonce int
-	// bare means that Envoy has no resources yet and that the store does not contain all that it
-	// needs. Envoy then gets nothing, since it would take a part for the whole.
+	// bare means that Envoy has no resources yet and that the store does not contain all that it needs. Envoy
+	// then gets no response, because it would take an incomplete set of resources for the complete one.
 	bare bool
 }
 
@@ -99,8 +99,8 @@ func (r *Relay) respond(w http.ResponseWriter, in *http.Request) {
 	}
 }
 
-// take responds to a request with the resources that Envoy subscribes to and does not have. A
-// wildcard subscription without news gets an empty message.
+// take responds to a request with the resources that Envoy subscribes to and does not have. If a wildcard
+// subscription needs no resource, it gets an empty message.
 func (s *session) take(q request, send func(response) error) error {
 	has := s.note(q)
 	if s.bare {
@@ -127,7 +127,7 @@ func (s *session) take(q request, send func(response) error) error {
 	return m.err
 }
 
-// note returns Envoy's resources of the request's type.
+// note updates the session from a request, and returns the resources of the request's type that Envoy has.
 func (s *session) note(q request) map[string]string {
 	has, known := s.has[q.typeURL]
 	if !known {

@@ -72,8 +72,8 @@ type response struct {
 	size           int    // approximate memory in bytes
 }
 
-// maxNames bounds the names in a message, since one takes three bytes there and a hundred in
-// memory. Ten services of 10,000 resources each have fewer names.
+// maxNames bounds the number of names in a message: a name may take only three bytes there, but takes a hundred
+// in memory. Ten services of 10,000 resources each have fewer names.
 const maxNames = 1 << 17
 
 var errNames = fmt.Errorf("a message with more than %d names", maxNames)

@@ -20,16 +20,16 @@ const (
 	nodeField, extensionsField = 1, 9
 )
 
-// An opening rewrites Envoy's first bytes, up to the node of its first request. In the node Envoy
-// lists its extensions: 60 kB that the control plane does not read, and no setting of Envoy omits
-// them. TCP does not send that much at first, and the control plane does not accept it from a
-// client without an identity, so over a long distance it would cost four round trips.
+// An opening rewrites Envoy's first bytes, up to the end of the node in its first request, to remove the list
+// of Envoy's extensions from the node. The list has 60 kB; the control plane does not read it, and no setting
+// of Envoy omits it. It is more than TCP sends at first, and more than the control plane accepts from a client
+// without an identity, so over a long distance it would cost four round trips.
 type opening struct {
 	preface int    // bytes of the HTTP/2 preface that have not arrived yet
 	held    []byte // complete DATA frames, and then the arrived part of the next frame
 	next    int    // offset in held at which that next frame begins
 	data    []byte // payloads of the complete frames
-	stream  uint32 // the stream of these frames
+	stream  uint32 // ID of the stream of these frames
 	spared  int    // bytes of DATA that were removed
 	over    bool   // all later bytes pass unchanged
 }
@@ -84,8 +84,8 @@ func (o *opening) shorten(out []byte) ([]byte, bool) {
 	return append(out, o.held[o.next:]...), true
 }
 
-// credit returns WINDOW_UPDATE frames that give Envoy back the removed bytes, for the stream and
-// for the connection: the control plane gives back only the bytes that it has received.
+// credit returns WINDOW_UPDATE frames that add the removed bytes to Envoy's flow-control windows, of the stream
+// and of the connection. The control plane does this only for the bytes that it has received.
 func (o *opening) credit() []byte {
 	spared := binary.BigEndian.AppendUint32(nil, uint32(o.spared))
 	o.spared = 0
@@ -101,9 +101,9 @@ func appendFrame(out []byte, kind byte, stream uint32, payload []byte) []byte {
 
 var errNotANode = errors.New("a field of another kind")
 
-// withoutExtensions takes gRPC messages, of which the last may be incomplete, and removes the
-// extensions from the first one's node. It returns nil while the rest of the node is missing. If
-// there is no node, or one larger than a window, it returns m unchanged.
+// withoutExtensions takes gRPC messages, of which the last may be incomplete, and removes the extensions from
+// the node of the first one. It returns nil while the rest of the node is missing. If there is no node, or one
+// larger than a window, it returns m unchanged.
 func withoutExtensions(m []byte) []byte {
 	if len(m) <= messageHead {
 		return nil

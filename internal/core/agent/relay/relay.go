@@ -1,12 +1,12 @@
 // Package relay stands between Envoy and the control plane. Envoy sends its discovery stream (ADS)
 // to a Unix socket of the agent, which copies it to a connection to the control plane and back. A
-// passive reader keeps the resources that Envoy accepts. So the agent knows, as Envoy does not,
-// whether the control plane is slow or gone:
+// passive reader stores the resources that Envoy accepts. Unlike Envoy, the agent can tell a slow
+// control plane from an unreachable one. There are three states:
 //
 //   - Connected: bytes are copied unchanged (through.go). The first use of a service waits as long
 //     as the control plane takes.
-//   - Away for less than the grace: Envoy's requests wait in its socket.
-//   - Away for longer: the agent responds (local.go), with the resources that Envoy has accepted
+//   - Unreachable for less than the grace period: Envoy's requests wait in the socket.
+//   - Unreachable for longer: the agent responds (local.go), with the resources that Envoy has accepted
 //     before (store.go), and with stand-ins for other names (standin.go). An Envoy that starts gets
 //     the resources of the previous one.
 //
@@ -35,16 +35,16 @@ import (
 )
 
 const (
-	// firstGrace is how long the control plane may be away before the first contact if the store is
-	// empty. It is shorter than the 10 s after which Envoy gives up a connection that does not
-	// respond to its pings.
+	// firstGrace is the time for which a new connection of Envoy waits for the first contact with the control
+	// plane if the store is not complete. It is shorter than the 10 s after which Envoy gives up a connection
+	// that does not respond to its pings.
 	firstGrace = 8 * time.Second
-	// spareTime is how long a connection may wait until Envoy uses it. The control plane ends a
-	// connection that is silent for 10 s.
+	// spareTime is the time for which a connection to the control plane may stay unused. The control plane
+	// closes a connection that is silent for 10 s.
 	spareTime = 5 * time.Second
-	// farAway is the connection time from which on a control plane counts as far away.
+	// farAway is the time for connecting from which on the control plane counts as distant.
 	farAway = 50 * time.Millisecond
-	// maxConnections bounds Envoy's connections: it has one, and the previous Envoy's may remain
+	// maxConnections bounds the connections from Envoy. There is one, and that of the previous Envoy may remain
 	// for a moment.
 	maxConnections = 8
 )
@@ -66,16 +66,16 @@ type Options struct {
 type State struct {
 	Connected bool      // the control plane has sent something, and its stream has not ended
 	Since     time.Time // time of the last change of Connected
-	Err       error     // why it is not connected; nil before the first failure
+	Err       error     // the reason why it is not connected; nil before the first failure
 }
 
-// A Relay copies Envoy's discovery stream.
+// A Relay copies Envoy's discovery stream, or responds to it while the control plane is unreachable.
 type Relay struct {
 	o        Options
 	listener net.Listener
 	store    *store
-	places   chan struct{} // a semaphore for connections
-	dialing  chan struct{} // a semaphore of one, so that all connections share one pause
+	places   chan struct{} // a semaphore for Envoy's connections
+	dialing  chan struct{} // a semaphore with one place, so that all connections share the pauses between attempts
 	usable   chan struct{} // closed when a certificate exists
 	far      time.Duration // default farAway
 
@@ -86,7 +86,7 @@ type Relay struct {
 	failures int      // attempts since the control plane last sent something
 	spare    net.Conn // connected while the agent responded, for Envoy's next connection
 	away     wire.Away
-	left     map[string]response // responses of the last stream without an ACK: Envoy may have accepted them
+	left     map[string]response // responses without an ACK on the last stream: Envoy may have accepted them
 }
 
 // Listen makes the socket. An Envoy that connects before [Relay.Serve] waits.
@@ -179,7 +179,7 @@ func (r *Relay) serve(ctx context.Context, envoy *net.UnixConn) {
 			reached <- c
 		}
 	})
-	defer func() { // a connection that came too late is kept for Envoy's next one
+	defer func() { // a connection to the control plane that came too late is kept for Envoy's next connection
 		cancel()
 		reaching.Wait()
 		select {
@@ -301,9 +301,9 @@ func (r *Relay) reach(ctx context.Context) net.Conn {
 	}
 }
 
-// dial connects to the control plane. It opens the TCP connection before there is a certificate,
-// which saves a round trip. If opening took long, it also starts the TLS handshake, which saves
-// another; to a near control plane this would only occupy a handshake slot there.
+// dial connects to the control plane. It opens the TCP connection before there is a certificate, which saves a
+// round trip. If opening took long, it also starts the TLS handshake before, which saves another round trip.
+// With a near control plane this would save little, and occupy a handshake slot there.
 func (r *Relay) dial(ctx context.Context) (net.Conn, error) {
 	began := time.Now()
 	c, err := (&net.Dialer{Timeout: contract.ControlPlaneConnectTimeout, Control: oneSYNMore}).DialContext(ctx, "tcp", r.o.Address)
@@ -345,7 +345,8 @@ func (r *Relay) dial(ctx context.Context) (net.Conn, error) {
 	return secure, nil
 }
 
-// awaitUsable waits for the certificate, at most as long as the control plane waits for a client.
+// awaitUsable waits for the certificate, but at most for spareTime: then the control plane might close the
+// connection.
 func (r *Relay) awaitUsable(ctx context.Context) error {
 	select {
 	case <-r.usable:
@@ -357,15 +358,15 @@ func (r *Relay) awaitUsable(ctx context.Context) error {
 	}
 }
 
-// oneSYNMore sets TCP_SYNCNT to 1: if no host has the address (a lost node), connecting fails after
-// 3 s.
+// oneSYNMore sets TCP_SYNCNT to 1, so that the kernel repeats a SYN only once. If no host has the address (a
+// lost node), connecting then fails after 3 s.
 func oneSYNMore(_, _ string, c syscall.RawConn) error {
 	var failed error
 	err := c.Control(func(fd uintptr) { failed = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_SYNCNT, 1) })
 	return errors.Join(err, failed)
 }
 
-// keep stores a connection for Envoy's next one.
+// keep stores a connection to the control plane for Envoy's next connection, but at most for spareTime.
 func (r *Relay) keep(c net.Conn) {
 	r.mu.Lock()
 	old := r.spare

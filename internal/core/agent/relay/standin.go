@@ -9,8 +9,8 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// standInVersion is the version of a stand-in. No resource of the control plane has this version,
-// so the control plane sends its own when it is back.
+// standInVersion is the version of a stand-in. No resource of the control plane has this version, so the
+// control plane sends its own resource when it is reachable again.
 const standInVersion = "away"
 
 // standIn returns a stand-in for a name that is not stored, so that Envoy's request for it
@@ -37,7 +37,8 @@ func standIn(a wire.Away, typeURL, name string) (resource, bool) {
 	return resource{name: name, version: standInVersion, raw: wire.AppendField(raw, 2, packed)}, true
 }
 
-// standInCluster appends fields to a template, which protobuf merges into it.
+// standInCluster returns a cluster with the name: one of a's templates and appended fields, which protobuf
+// merges into it.
 func standInCluster(a wire.Away, name string) []byte {
 	assignment := wire.AppendField(nil, 1, name)
 	body := a.Refused

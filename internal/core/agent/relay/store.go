@@ -26,17 +26,17 @@ const (
 	maxStore = 12 << 20
 	overhead = 128 // memory of a resource or a name in bytes, besides its strings
 
-	// storeEvery is the longest time until a change is in the file. An Envoy that starts, and
-	// accepts hundreds of messages, causes only one or two writes.
+	// storeEvery is the maximum time until a change is in the file. Because of this delay, an Envoy that starts
+	// and accepts hundreds of messages causes only one or two writes.
 	storeEvery  = 2 * time.Second
 	storeFormat = "outrider relay 3\n"
 )
 
 var errFull = fmt.Errorf("it takes more than %d bytes of memory", maxStore)
 
-// A store keeps the resources that Envoy has accepted, for an Envoy that starts while the control
-// plane is away. They are also in a file for the next agent: a snapshot, replaced as a whole within
-// storeEvery of a change. An agent that is killed may lose the last snapshot.
+// A store keeps the resources that Envoy has accepted, for an Envoy that starts while the control plane is
+// unreachable. They are also in a file for the next agent: a snapshot, replaced as a whole within storeEvery of
+// a change. An agent that is killed may lose the last snapshot.
 //
 // The file consists of a format identifier, the CRC-32C of a message, and the message. It is not
 // compressed: a compressor takes 1 MiB of memory, and adds more to the agent's size than the files
@@ -183,9 +183,9 @@ func (s *store) changed() {
 	}
 }
 
-// accept stores resources that Envoy has accepted. If fresh, they are the first of their type on a
-// stream: resources that Envoy did not have before the stream belong to an earlier Envoy, and are
-// dropped.
+// accept stores resources that Envoy has accepted. If fresh is true, they are the first of their type on a
+// stream. Stored resources that Envoy did not have when the stream began then belong to an earlier Envoy, and
+// are dropped.
 func (s *store) accept(p response, fresh bool, initial map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -225,7 +225,7 @@ func (s *store) forget(typeURL string, names []string) {
 	}
 }
 
-// setAway stores the settings for the time in which the control plane is away.
+// setAway stores the control plane's settings for the time in which it is unreachable, a wire.Away.
 func (s *store) setAway(raw []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,9 +15,9 @@ import (
 const (
 	// copyBuffer is the size of one read: a TLS record.
 	copyBuffer = 16 << 10
-	// Maximum sizes of messages. After a reconnect, Envoy's first message contains its node and the
-	// names of all its resources. Messages of the control plane have about 2 MiB, or contain one
-	// resource: the routes of 10,000 services take 7.6 MB.
+	// Maximum sizes of messages. After a reconnect, Envoy's first message contains its node and the names of
+	// all its resources. Messages of the control plane have about 2 MiB at most, unless they contain a single
+	// larger resource: the routes of 10,000 services take 7.6 MB.
 	maxRequest  = 4 << 20
 	maxResponse = 20 << 20
 	maxPending  = 16 << 20 // responses in memory that Envoy has not accepted yet
@@ -85,17 +85,17 @@ type tee struct {
 	requests, responses *direction
 
 	mu      sync.Mutex
-	opening opening             // of Envoy's bytes
+	opening opening             // rewrites Envoy's first bytes
 	stream  uint32              // of Envoy's newest request
 	types   map[string]*typeUse // types used on the stream
 	pending map[string]response // responses that were sent to Envoy and not accepted yet, by nonce
 	waiting int                 // sum of the sizes of pending
 	began   bool                // the control plane has sent something
 	unread  bool                // a message was missed: nothing more is stored
-	closed  error               // why the control plane has ended the stream
+	closed  error               // the reason to close the connection; nil: none
 }
 
-// A typeUse describes the use of a type on a stream.
+// A typeUse is the state of one resource type on a stream.
 type typeUse struct {
 	initial  map[string]string // versions that Envoy had before
 	accepted bool              // Envoy has accepted a response
@@ -250,7 +250,7 @@ func (r *Relay) settle(q request) {
 	}
 }
 
-// setAway stores the control plane's settings for the time in which it is away.
+// setAway stores the control plane's settings for the time in which it is unreachable.
 func (r *Relay) setAway(raw []byte) {
 	raw = slices.Clone(raw) // do not keep the large message in memory
 	away, err := wire.ParseAway(raw)

@@ -41,14 +41,14 @@ func (s *Standby) take(c *net.TCPConn) {
 		reset(c)
 		return
 	}
-	// If it were relayed, it would loop: one connection to 127.0.0.1:15001 became 1,024 with
-	// Envoy 1.40.
+	// A connection to a capture port would loop if it were relayed: one connection to 127.0.0.1:15001 became
+	// 1,024 with Envoy 1.40.
 	if slices.Contains(s.o.CapturePorts, to.Port()) && here(to.Addr()) {
 		s.count(&s.counts.Looped)
 		c.Close()
 		return
 	}
-	// This connection only tests whether captured connections arrive here. They do.
+	// Such a connection only tests whether captured connections arrive here. To accept it is the proof.
 	if contract.CaptureProof(to) {
 		c.Close()
 		return
@@ -131,7 +131,7 @@ func (s *Standby) noticed(id int32, dead bool) {
 	if !dead {
 		switch open, known := h.callerOpen(); {
 		case !known:
-			return // the caller may wait for the answer to its whole request
+			return // the caller may have sent its whole request, and may wait for the answer
 		case open:
 			// The caller may be closing its socket just now, and no event tells when that is done.
 			time.AfterFunc(100*time.Millisecond, func() {

@@ -2,8 +2,8 @@ package standby
 
 import "sync"
 
-// A queue hands released connections to the dialers, in order. It has no limit of its own, because Max
-// limits the connections, and takes no memory while it is empty, as in nearly all of a pod's life.
+// A queue hands released connections to the dialers, in order. It needs no limit, because Options.Max limits
+// the connections. It takes no memory while it is empty, which it is for nearly all of a pod's life.
 type queue struct {
 	mu      sync.Mutex
 	changed sync.Cond

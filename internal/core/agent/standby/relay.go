@@ -15,17 +15,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inFlight is how many relayed connections may wait for their first answer at the same time. A
-// connection without an answer counts for answerWait only: its client may have sent nothing yet.
-// If all held connections were relayed at once, the proxy would accept all of them before it
-// answers the first.
+// inFlight is the maximum number of relayed connections that wait for the proxy's first answer at the same
+// time. A connection without an answer counts for answerWait only, because its client may have sent nothing
+// yet. If all held connections were relayed at once, the proxy would accept all of them before it answers the
+// first.
 const (
 	inFlight   = 64
 	answerWait = 5 * time.Millisecond
 )
 
-// dialers is how many goroutines open connections to the proxy. Connecting on loopback takes
-// CPU time but no waiting, so more goroutines would only lose the order of arrival.
+// dialers is the number of goroutines that open connections to the proxy. Connecting on loopback takes CPU time
+// but no waiting, so more goroutines would only lose the order of arrival.
 const dialers = 2
 
 // A released connection is on its way to the proxy. life is the value of Standby.life when it
@@ -64,7 +64,7 @@ func (s *Standby) dialAll() {
 func (s *Standby) relay(h *held, up *net.TCPConn, answered func()) {
 	stop := context.AfterFunc(s.ctx, func() { reset(h.conn); reset(up) })
 	defer stop()
-	// A connection addressed to the relay was made by the standby to an earlier proxy, which did
+	// If the destination is the relay, the standby itself made this connection, to an earlier proxy that did
 	// not accept it. Its PROXY header is already sent.
 	if h.to != s.o.Relay {
 		if _, err := up.Write(header(addrPort(h.conn.RemoteAddr()), h.to)); err != nil {
@@ -100,8 +100,8 @@ func (s *Standby) dial(r released) (up *net.TCPConn, ok bool) {
 	}
 }
 
-// waitAgain holds a connection again that found the proxy gone. If the next proxy got ready
-// meanwhile, waitAgain returns true instead: dial again.
+// waitAgain holds a connection again after dial has found no proxy. If the next proxy got ready meanwhile,
+// waitAgain returns true instead, and dial must try again.
 func (s *Standby) waitAgain(h *held, life int) (again bool, now int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,7 +125,7 @@ func (s *Standby) ended(why *uint64) {
 	}
 }
 
-// join copies both ways until both have ended. A FIN is passed on and ends one way only; a reset
+// join copies in both directions until both have ended. A FIN is passed on and ends one direction only; a reset
 // ends both. answered is called at the first bytes from b, or at its end.
 func join(a, b *net.TCPConn, answered func()) {
 	done := make(chan struct{})
@@ -139,11 +139,11 @@ func join(a, b *net.TCPConn, answered func()) {
 	b.Close()
 }
 
-// buffers hold the first bytes of a connection. Most connections carry so little that a pipe
-// for splice(2) would not pay off, and a silent connection must have neither.
+// buffers hold the first bytes of a connection. Most connections carry so little that a pipe for splice(2)
+// would not pay off, and a silent connection must have neither buffer nor pipe.
 var buffers = sync.Pool{New: func() any { return new([16 << 10]byte) }}
 
-// spliceFrom is how many bytes go through a buffer before splice takes over.
+// spliceFrom is the number of bytes that go through a buffer before splice takes over.
 const spliceFrom = 256 << 10
 
 func copyTo(dst, src *net.TCPConn, began func()) {

@@ -164,7 +164,7 @@ func (s *Standby) orphan(copies map[uint32]int) (all []*socket) {
 		return nil
 	}
 	for _, sock := range s.sockets {
-		// Steer new connections to the standby's socket, so that these can be closed later.
+		// Steer new connections to the standby's socket, so that the copies can be closed later.
 		if err := s.attach(sock, 0, 1); err != nil {
 			s.warnOnce("this kernel does not steer: connections are lost when the proxy is back", "error", err)
 		}
@@ -195,8 +195,8 @@ func (s *Standby) retire() {
 		sock.Close()
 	}
 	s.orphans = nil
-	// Only now: the relay's port has orphans too, and a connection that was relayed earlier could
-	// have come to one that is closed next.
+	// Take these connections only now, when all orphans are closed: the relay's port has orphans too, and a
+	// connection that was relayed earlier could have come to an orphan that is closed next.
 	for _, c := range queued {
 		s.take(c)
 	}
@@ -257,8 +257,8 @@ func (s *Standby) Leave() {
 	for _, fd := range copies { // any order: all are shut
 		errs = append(errs, shut(fd))
 	}
-	// The standby's sockets too: if one socket of the group still took connections, the kernel
-	// would choose among all.
+	// Shut the standby's sockets too: while one socket of the group still takes connections, the kernel chooses
+	// among all.
 	for _, sock := range s.sockets {
 		errs = append(errs, sock.control(shut))
 	}

@@ -25,7 +25,7 @@ const (
 	ip6 family = "tcp6" // [::], IPv6 only
 )
 
-// count returns how many of the sockets listen on the family's wildcard address.
+// count returns the number of sockets in list that listen on the family's wildcard address.
 func (f family) count(list []sockets.Socket) (n int) {
 	wildcard := netip.IPv4Unspecified()
 	if f == ip6 {
@@ -64,7 +64,7 @@ func open(ctx context.Context, f family, port uint16, transparent bool) (*socket
 			return nil
 		})
 	}}
-	// Multipath TCP, Go's default, does not support the program (EOPNOTSUPP).
+	// Multipath TCP, Go's default, does not support the program of steer (EOPNOTSUPP).
 	config.SetMultipathTCP(false)
 	l, err := config.Listen(ctx, string(f), fmt.Sprintf(":%d", port))
 	if err != nil {
@@ -132,7 +132,7 @@ func originalDestination(c *net.TCPConn) (netip.AddrPort, error) {
 	var dst netip.AddrPort
 	err = control(raw, func(fd int) error {
 		if local.Addr().Is4() {
-			// x/sys has no call for this option; this one has room for a sockaddr_in.
+			// x/sys has no call for this option. The result of this call has room for a sockaddr_in.
 			v, err := unix.GetsockoptIPv6Mreq(fd, unix.SOL_IP, unix.SO_ORIGINAL_DST)
 			if err != nil {
 				return err

@@ -23,11 +23,11 @@ type Options struct {
 	CapturePorts []uint16       // connections to these ports on this machine are closed; default: those in package contract
 	Transparent  bool           // connections come by TPROXY; needs CAP_NET_ADMIN
 
-	// Max is how many connections are held or relayed at a time; further ones are
-	// reset. Each held connection costs a descriptor, some hundred bytes here, and the
-	// bytes that its caller has sent, in the kernel: at most a receive window, 64 KiB by
-	// the default tcp_rmem. Default 4096, or a sixth of RLIMIT_NOFILE if that is less: a
-	// relayed connection has two sockets and two pipes, which are six descriptors.
+	// Max is the maximum number of connections that are held or relayed at a time; further ones are reset. Each
+	// held connection costs a descriptor, some hundred bytes here, and the bytes that its caller has sent, in
+	// the kernel: at most a receive window, 64 KiB by the default tcp_rmem. Default 4096, or a sixth of
+	// RLIMIT_NOFILE if that is less: a relayed connection has two sockets and two pipes, which are six
+	// descriptors.
 	Max int
 
 	// Sockets returns copies of the proxy's listening sockets. Default: no copies; then the
@@ -62,7 +62,7 @@ type Counts struct {
 	Failed  uint64 // reset because the proxy could not be reached
 }
 
-// A Standby is a listener beside the proxy's or in their place.
+// A Standby listens on a port of the proxy, beside the proxy's sockets or in their place.
 type Standby struct {
 	o     Options
 	log   *slog.Logger
@@ -85,7 +85,7 @@ type Standby struct {
 	mu     sync.Mutex
 	ready  bool
 	closed bool
-	life   int // number of the proxy's life: counts calls of Ready and Gone
+	life   int // number of calls of Ready, Gone and Hold; it identifies one life of the proxy
 	held   map[int32]*held
 	nextID int32
 	warned map[string]bool // messages logged in this life
@@ -218,7 +218,7 @@ func (s *Standby) Close() {
 	s.steering.Lock()
 	defer s.steering.Unlock()
 	s.mu.Lock()
-	s.closed = true // release puts no more
+	s.closed = true // from now on release puts nothing into the queue
 	s.released.close()
 	for _, h := range s.held {
 		s.drop(h)
@@ -270,7 +270,7 @@ func (s *Standby) accept(sock *socket) {
 	}
 }
 
-// warnOnce logs a warning about something that may happen to every connection.
+// warnOnce logs a warning only once in a life of the proxy, because its cause may affect every connection.
 func (s *Standby) warnOnce(message string, args ...any) {
 	s.mu.Lock()
 	warned := s.warned[message]

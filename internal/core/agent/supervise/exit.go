@@ -130,7 +130,7 @@ func machineOf(path string) string {
 	return fmt.Sprintf(": it is for %s, this is %s", name, runtime.GOARCH)
 }
 
-// messageLimit is how many bytes of a termination message the kubelet reads.
+// messageLimit is the number of bytes that the kubelet reads of a termination message.
 const messageLimit = 4096
 
 // Message returns a termination message: the reason, then as many of the last lines as fit.

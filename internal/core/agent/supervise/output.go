@@ -49,7 +49,7 @@ func (o *output) Write(b []byte) (int, error) {
 	}
 }
 
-// flush ends a last line without a newline.
+// flush completes the last line if it does not end with a newline.
 func (o *output) flush() {
 	if len(o.part) > 0 {
 		o.end()

@@ -28,8 +28,8 @@ type Command struct {
 	Stdout io.Writer // standard output; nil: its lines go to Line, too
 }
 
-// drainTime bounds how long the child's output is read after its end, in case another
-// process holds the pipe open. The child's own output is in the pipe by then.
+// drainTime limits the time for which output is read after the child's end, in case another process still holds
+// the pipe open. All output of the child itself is in the pipe by then.
 const drainTime = 250 * time.Millisecond
 
 // A Process is a running child.

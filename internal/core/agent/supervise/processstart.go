@@ -16,7 +16,7 @@ import (
 // ticks is USER_HZ, the unit of times in /proc: 100 a second on every Linux that Go runs on.
 const ticks = 100
 
-// StartTime returns when a process started, to a hundredth of a second. process is a pid or
+// StartTime returns the time at which a process started, to a hundredth of a second. process is a pid or
 // "self"; "1" gives the start of the container.
 func StartTime(process string) (time.Time, error) {
 	start, err := StartTicks(process)
@@ -30,9 +30,9 @@ func StartTime(process string) (time.Time, error) {
 	return time.Now().Add(-time.Duration(up.Nano()) + time.Duration(start)*(time.Second/ticks)), nil
 }
 
-// StartTicks returns when a process started, in hundredths of a second since boot. With the pid
-// it identifies a process of this boot. execve changes neither. If the process does not
-// exist, the error is an [os.ErrNotExist].
+// StartTicks returns the time at which a process started, in hundredths of a second since boot. Together with
+// the pid it identifies a process until the next boot; execve changes neither. If the process does not exist,
+// the error is an [os.ErrNotExist].
 func StartTicks(process string) (uint64, error) {
 	path := filepath.Join("/proc", process, "stat")
 	raw, err := os.ReadFile(path)
@@ -92,8 +92,8 @@ func Threads(pid int) (all []Thread, err error) {
 	return all, nil
 }
 
-// Progress returns how long the first thread of a process has run on a processor, and whether
-// it is awake. A value that /proc does not show is 0 or false.
+// Progress returns the processor time of a process's first thread, and whether that thread is awake. A value
+// that /proc does not show is 0 or false.
 func Progress(pid int) (ran time.Duration, awake bool) {
 	dir := fmt.Sprintf("/proc/%d/task/%[1]d", pid)
 	if raw, err := os.ReadFile(filepath.Join(dir, "stat")); err == nil {

@@ -30,7 +30,7 @@ type Queue struct {
 // NewQueue returns a queue in front of a writer. A goroutine runs only while lines are queued.
 func NewQueue(to io.Writer) *Queue { return &Queue{to: to} }
 
-// Lost returns how many lines were dropped or could not be written.
+// Lost returns the number of lines that were dropped or could not be written.
 func (q *Queue) Lost() uint64 { return q.lost.Load() }
 
 // Write queues b, which may begin or end within a line. It always returns len(b).

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// againAfter is the pause before another look at ended children that have a pidfd. Their
-// owner may close it without waiting for the child, and no signal announces that.
+// againAfter is the pause before another look at ended children that have a pidfd. The owner of a pidfd may
+// close it without waiting for the child, and no signal announces that.
 const againAfter = 5 * time.Second
 
 // Reap collects every orphan that ends, until ctx ends. If this process is not PID 1

@@ -81,7 +81,7 @@ type Entry struct {
 	Err      error         // error of an action; the supervisor goes on
 }
 
-// A Result tells how supervision ended.
+// A Result is the outcome of supervision.
 type Result struct {
 	Status int    // for the agent's own exit: 0 after a requested stop
 	Reason string // if the status is not 0
@@ -197,7 +197,7 @@ func (s *Supervisor) Run(stop, quit context.Context) Result {
 	}
 }
 
-// release waits for the goroutines that Run has started; they end with s.ctx.
+// release waits for the goroutines that Run has started. They end when s.ctx ends.
 func (s *Supervisor) release() {
 	done := make(chan struct{})
 	go func() { s.tasks.Wait(); close(done) }()
@@ -212,7 +212,7 @@ func (s *Supervisor) release() {
 func (s *Supervisor) handle(in input) (caused []input, result *Result) {
 	entry := Entry{Time: time.Now(), Event: in.event, From: s.State(), To: s.State(), PID: s.PID()}
 	if in.event == ChildReady && in.child != s.running() {
-		return nil, nil // of a child that has ended
+		return nil, nil // the event concerns a child that has ended
 	}
 	if in.event == ChildEnded {
 		in.event = s.exited(in.exit, &entry)
@@ -277,7 +277,7 @@ func (s *Supervisor) failed() *Result {
 	if s.o.TerminationMessage == "" {
 		return r
 	}
-	// A rename is impossible: the kubelet mounts the file itself.
+	// The file cannot be replaced by a rename: the kubelet mounts the file and not its directory.
 	if err := os.WriteFile(s.o.TerminationMessage, []byte(Message(s.reason, s.last.Tail)), 0o644); err != nil {
 		s.wrong(fmt.Errorf("writing the termination message: %w", err))
 	}

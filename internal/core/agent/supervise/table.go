@@ -3,7 +3,7 @@ package supervise
 // A State is a stage in the life of the supervised child.
 type State string
 
-// The states.
+// The states of a supervisor.
 const (
 	Idle       State = "idle"       // nothing was started
 	Starting   State = "starting"   // the first child runs, and is not ready yet
@@ -19,7 +19,7 @@ const (
 // An Event leads from one state to the next.
 type Event string
 
-// The events.
+// The events that a supervisor handles.
 const (
 	Begin          Event = "begin"
 	ChildReady     Event = "child ready"
@@ -35,7 +35,7 @@ const (
 // An Action is an effect that the supervisor carries out.
 type Action string
 
-// The actions.
+// The actions of a supervisor.
 const (
 	OpenStandby  Action = "open standby"  // accept connections in the child's place
 	CloseStandby Action = "close standby" // hand over to the child
@@ -58,10 +58,10 @@ type Step struct {
 // table is the whole policy. An event that is absent in a state is ignored there: a second
 // SIGTERM while draining changes nothing. The test lists each absent pair with its reason.
 //
-// The standby is open whenever no child is ready: from before the first start until a child
-// is ready or supervision ends. A child that ends while draining is replaced, and the new one
-// drains too, because the application's last calls go through it. This also holds for a child
-// that was never ready: AwaitDrained finds out whether a client waits for it.
+// The standby is open whenever no child is ready: from before the first start until a child is ready or
+// supervision ends. A child that ends while draining is replaced, because the application's last requests need
+// a proxy; the new child drains too. This also holds for a child that was never ready: AwaitDrained finds out
+// whether a client waits for it.
 var table = map[State]map[Event]Step{
 	Idle: {
 		Begin:     {Starting, []Action{OpenStandby, StartChild}},
