@@ -96,7 +96,7 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	}
 }
 
-// operationFlags adds the flags about how to capture, which are mostly Istio's.
+// operationFlags adds the flags for the operation of capture; most of them are Istio's.
 func (o *captureOptions) operationFlags(fs *pflag.FlagSet) {
 	flag := func(p *bool, name, short, usage string) {
 		fs.BoolVarP(p, name, short, false, usage)

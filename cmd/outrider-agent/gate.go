@@ -64,8 +64,8 @@ failed; 78 if the startup probe did; 2 if the flags cannot be used.`,
 	return cmd
 }
 
-// addFlags adds flags to a command that runs another command. Flags after the name of the other
-// command are left to it.
+// addFlags adds flags to a command that runs another command. Flags after the name of the other command belong
+// to that command.
 func addFlags(cmd *cobra.Command, flags *flag.FlagSet) {
 	cmd.Flags().SetInterspersed(false)
 	cmd.Flags().AddGoFlagSet(flags)

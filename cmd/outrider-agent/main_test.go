@@ -13,7 +13,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"outrider-agent": main, "istio-iptables": main, "pilot-agent": main})
 }
 
-// For each name of a command, commands makes that command alone, the same as among all.
+// For each command name, commands returns that command alone, and it is the same as in the list of all.
 func TestCommands(t *testing.T) {
 	all := commands(&terminationLog{}, nil)
 	if len(all) < 11 {

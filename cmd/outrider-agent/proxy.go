@@ -27,7 +27,7 @@ import (
 const collectAt = 50
 
 // processors limits the value of GOMAXPROCS. Each further processor keeps memory of its own: with 16 an idle
-// agent takes 1.2 MiB more. Two relay all early connections that a pod can have.
+// agent takes 1.2 MiB more. Two suffice to relay all early connections that a pod can have.
 const processors = 2
 
 // newProxy returns the command proxy. args are the program's arguments, in which it finds the flags that

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// terminationLog is the file from which the kubelet reads why a container ended
+// terminationLog is the file from which the kubelet reads the reason why a container ended
 // (terminationMessagePath). The kubelet creates the file; if it does not exist, no one reads it.
 type terminationLog struct{ path string }
 
-// maxTerminationMessage is how many bytes of a message the kubelet keeps.
+// maxTerminationMessage is the number of bytes of a message that the kubelet keeps.
 const maxTerminationMessage = 4096
 
 func defaultTerminationLog() string {

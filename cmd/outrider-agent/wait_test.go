@@ -21,7 +21,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// An agent is the part of an agent to which wait sends requests: the status server.
+// An agent is the status server of an agent, to which wait sends requests.
 type agent struct {
 	board   *readiness.Board
 	journal *status.Journal

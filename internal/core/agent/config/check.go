@@ -11,7 +11,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// check finds conflicts between settings, and missing ones.
+// check reports conflicts between settings, and required settings that are missing.
 func (r *reader) check() {
 	c := r.out
 	for _, need := range []struct{ where, value, want string }{

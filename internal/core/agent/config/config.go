@@ -87,12 +87,12 @@ type ControlPlane struct {
 // Certificate configures how the agent gets and renews the workload's certificate.
 type Certificate struct {
 	Lifetime    time.Duration // lifetime to request; 0: the control plane's default
-	RenewAt     float64       // share of the lifetime
+	RenewAt     float64       // share of the lifetime that is left when a renewal is due
 	Jitter      float64       // of RenewAt, in both directions
 	RSA         int           // key size, 2048; 0: ECDSA
 	Curve       string        // P256 or P384
 	Output      string        // directory for copies as PEM files; empty: none
-	FileMounted bool          // another program writes the certificate, as files in Output's form
+	FileMounted bool          // another program writes the certificate, as files with the same names as in Output
 }
 
 // Envoy configures the proxy's process.
@@ -107,7 +107,7 @@ type Envoy struct {
 	Stats       Stats
 	Extra       json.RawMessage // merged into the bootstrap
 	Sampling    string          // percent of the requests that are traced; empty: the mesh's setting
-	Resource    string          // more resource attributes of its spans, in OpenTelemetry's form: a=b,c=d
+	Resource    string          // more resource attributes of Envoy's spans, in OpenTelemetry's form: a=b,c=d
 	RenewAfter  time.Duration   // replace Envoy once it has served this long, has grown and is idle; 0: never
 }
 

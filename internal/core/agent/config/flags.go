@@ -8,7 +8,7 @@ import (
 type Flag struct {
 	Name  string
 	Usage string
-	// Without says why a flag of Istio's has no effect here; it is empty for a flag with an effect.
+	// Without is the reason why a flag of Istio has no effect here; it is empty for a flag with an effect.
 	Without string
 	set     setter
 }
@@ -36,8 +36,8 @@ var Flags = []Flag{
 	{Name: "profiling", Usage: "of Istio", Without: "/debug/goroutines is always on the loopback address, and there are no other profiles"},
 }
 
-// annotationFlags are annotations that injection turned into flags. The annotation overrules its
-// flag: both are equally old, or the annotation was changed in a running pod.
+// annotationFlags maps flags to the annotations from which injection writes them. The annotation overrules its
+// flag: it has the same value, or a newer one that was set on the running pod.
 var annotationFlags = map[string]string{
 	"proxyLogLevel":          contract.IstioAnnotation + "logLevel",
 	"proxyComponentLogLevel": contract.IstioAnnotation + "componentLogLevel",

@@ -71,8 +71,8 @@ var elsewhere = map[string]string{
 	"fileFlushMinSizeKb":              "lines of the access log are written when 64 KiB or 10 s are full",
 }
 
-// ProxyConfigFields returns the known fields of Istio's ProxyConfig. The value says why a field has
-// no effect; it is empty for a field with one.
+// ProxyConfigFields returns the known fields of Istio's ProxyConfig. The value is the reason why a field has no
+// effect; it is empty for a field with an effect.
 func ProxyConfigFields() map[string]string {
 	out := maps.Clone(elsewhere)
 	for name := range proxySettings { // any order: the result is a map
@@ -96,7 +96,7 @@ func didYouMean(word string, names []string) string {
 	return " (did you mean " + best + "?)"
 }
 
-// only notes fields of an object that are not among names.
+// only adds a note for each field of an object that is not among names.
 func (r *reader) only(where string, object *yaml.Node, names ...string) {
 	for i := 0; i+1 < len(object.Content); i += 2 {
 		if name := object.Content[i].Value; !slices.Contains(names, name) {
@@ -263,8 +263,8 @@ func (r *reader) setStats(where string, value *yaml.Node) {
 	r.out.Envoy.Stats = Stats{m.Prefixes, m.Suffixes, m.Regexps}
 }
 
-// setTracing reads which share of the requests is traced. Where spans go is a setting of the whole
-// mesh.
+// setTracing reads the percentage of requests that are traced. The destination of spans is a setting of the
+// whole mesh.
 func (r *reader) setTracing(where string, value *yaml.Node) {
 	var fields map[string]yaml.Node
 	if err := value.Decode(&fields); err != nil {

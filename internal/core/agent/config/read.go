@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Inputs are the sources of a Config. Cmd passes the process's own; tests pass theirs.
+// Inputs are the sources of a Config. The command passes those of its process; tests pass their own.
 type Inputs struct {
 	Flags     map[string]string // by name; only those given on the command line
 	Environ   []string          // NAME=value
@@ -22,7 +22,7 @@ type Inputs struct {
 	Version   string                       // of the agent, for the control plane
 }
 
-// An Error is a setting that cannot be used.
+// An Error reports a setting that cannot be used.
 type Error struct {
 	Where string // "variable SECRET_TTL", "PROXY_CONFIG: concurrency", "--domain"
 	Value string

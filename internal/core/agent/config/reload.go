@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/base/manifest/limits"
 )
 
-// A Change tells what happens to one changed annotation of a running pod.
+// A Change is one changed setting in the annotations of a running pod, with its effect on the proxy.
 type Change struct {
 	Setting  string // the name that the user knows
 	From, To string
@@ -33,7 +33,7 @@ const (
 	envoyComponents = "component log levels"
 )
 
-// OfEnvoysLog returns whether the setting is a log level of Envoy.
+// OfEnvoysLog reports whether the setting is a log level of Envoy.
 func (c Change) OfEnvoysLog() bool { return c.Setting == envoyLevel || c.Setting == envoyComponents }
 
 // A live setting is one that a running agent takes from the pod's annotations: operators change it
@@ -70,7 +70,7 @@ func (l live) written(annotations, fields map[string]string) string {
 	return fields[l.name]
 }
 
-// Taken returns runs with the live settings of to.
+// Taken returns runs, the running configuration, with its live settings replaced by those of to.
 func Taken(runs, to Config) Config {
 	for _, l := range lives {
 		l.take(&runs, to)
@@ -78,9 +78,9 @@ func Taken(runs, to Config) Config {
 	return runs
 }
 
-// Changes compares read, the configuration that was read with the annotations now, with the running
-// one. It returns the differences, and the annotations that have changed since the agent's start
-// (before) without an effect. Live settings come first; the rest is sorted by name.
+// Changes compares runs, the running configuration, with read, which was read from the annotations now. It
+// returns the settings that differ, and the annotations that have changed since the agent's start (before) but
+// have no effect. Live settings come first; the rest is sorted by name.
 func Changes(runs, read Config, before, now map[string]string) []Change {
 	was, is := fields(before[contract.ProxyConfig]), fields(now[contract.ProxyConfig])
 	var out []Change
@@ -101,8 +101,8 @@ func Changes(runs, read Config, before, now map[string]string) []Change {
 		differences(ofMesh(now), ofMesh(before), "annotation ", func(string) string { return created })...)
 }
 
-// without returns why a new value in the annotations has no effect. It returns "" if the value has
-// one or is the current value.
+// without returns the reason why a new value in the annotations has no effect. It returns "" if the value has
+// an effect or is the current value.
 func (l live) without(to Config, value string) string {
 	if value == "" {
 		if l.show(to) == l.show(Default()) {
@@ -118,7 +118,7 @@ func (l live) without(to Config, value string) string {
 	return ""
 }
 
-// fieldRefusal returns why a running agent does not take a field of proxy.istio.io/config.
+// fieldRefusal returns the reason why a running agent does not take a field of proxy.istio.io/config.
 func fieldRefusal(name string) string {
 	why, known := elsewhere[name]
 	_, setting := proxySettings[name]

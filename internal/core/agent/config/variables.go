@@ -110,8 +110,8 @@ const (
 	metadataJSONPrefix = "ISTIO_METAJSON_"
 )
 
-// Variables returns the known variables. The value says why one has no effect; it is empty for a
-// variable with an effect.
+// Variables returns the known variables. The value is the reason why a variable has no effect; it is empty for
+// a variable with an effect.
 func Variables() map[string]string {
 	out := maps.Clone(without)
 	for _, v := range variables {
@@ -141,11 +141,11 @@ func (r *reader) variables() {
 	r.unknownVariables()
 }
 
-// mostUnknown is the number of variables for which notes are computed. Comparing a misspelt name
-// with all known ones takes 50 µs, and a proxyMetadata can contain 30,000.
+// mostUnknown is the maximum number of variables for which notes are computed. Comparing a misspelt name with
+// all known ones takes 50 µs, and a proxyMetadata can contain 30,000.
 const mostUnknown = 50
 
-// unknownVariables notes variables of proxyMetadata that nothing here reads.
+// unknownVariables adds notes for variables of proxyMetadata that nothing here reads.
 func (r *reader) unknownVariables() {
 	known := Variables()
 	names := slices.Sorted(maps.Keys(known))

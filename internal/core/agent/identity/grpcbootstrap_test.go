@@ -16,7 +16,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A discoverer records the first subscription and who made it.
+// A discoverer is a control plane that records the first subscription and its sender.
 type discoverer struct {
 	discovery.UnimplementedAggregatedDiscoveryServiceServer
 	first chan [3]string // the identity, the node's ID, the name

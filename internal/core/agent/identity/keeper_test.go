@@ -132,8 +132,7 @@ func TestCertificatesAreRenewed(t *testing.T) {
 	}
 }
 
-// An agent without a setting lets the control plane choose the lifetime; it used to request 24
-// hours.
+// An agent without a setting for the lifetime leaves the choice to the control plane.
 func TestTheControlPlaneHasTheDefaultLife(t *testing.T) {
 	p := newPlane(t)
 	p.stop()
@@ -243,7 +242,7 @@ func TestRootsAreFollowed(t *testing.T) {
 	if err := w.onDisk(t).leaf().CheckSignatureFrom(next.Roots()[0]); err != nil {
 		t.Error(err)
 	}
-	// While the control plane still sends the old root, it stays trusted; then it is removed.
+	// The old root stays trusted until the control plane no longer sends it.
 	p.rotate(t, newer, "root-cert.pem")
 	w.stop()
 	w = run(t, o)

@@ -27,7 +27,7 @@ const (
 
 var shop = ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "app"}
 
-// A plane is a real control plane on loopback: its package, on grpc-go.
+// A plane is a real control plane on loopback: package controlplane/ca, served by grpc-go.
 type plane struct {
 	dir       string
 	authority *server.Authority

@@ -134,9 +134,8 @@ func TestTimesOfRequests(t *testing.T) {
 	}
 }
 
-// While the API server is away, no renewal succeeds. The pods of a mesh do not all retry every ten
-// seconds: they retry more often the closer the expiry is. The request for a first certificate is
-// more urgent.
+// While the API server is unreachable, no renewal succeeds. The pods of a mesh then do not all retry every ten
+// seconds, as for a first certificate. They retry the more often the closer the expiry is.
 func TestPausesOfARenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFake(t, nil)

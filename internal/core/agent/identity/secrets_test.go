@@ -29,7 +29,7 @@ import (
 	"outrider.dev/test/buffer"
 )
 
-// A secretRig is a server, with grpc-go clients that use Envoy's own types.
+// A secretRig is a SecretServer with a client of grpc-go, which uses Envoy's own message types.
 type secretRig struct {
 	*SecretServer
 	socket   string
@@ -73,7 +73,7 @@ func dialSecrets(t *testing.T, socket string) service.SecretDiscoveryServiceClie
 	return service.NewSecretDiscoveryServiceClient(conn)
 }
 
-// A subscriber is one stream.
+// A subscriber is the client's side of one stream.
 type subscriber struct {
 	t       *testing.T
 	stream  service.SecretDiscoveryService_StreamSecretsClient
@@ -143,7 +143,7 @@ func (s *subscriber) next(want ...*tls.Secret) *discovery.DiscoveryResponse {
 	return nil
 }
 
-// code checks how the stream ends.
+// code checks the status with which the stream ends.
 func (s *subscriber) code(want codes.Code, words string) {
 	s.t.Helper()
 	select {

@@ -51,7 +51,7 @@ func Of(list ...State) (s States) {
 // A Protocol is unix.IPPROTO_TCP or unix.IPPROTO_UDP.
 type Protocol uint8
 
-// The protocols.
+// The protocols whose sockets can be listed.
 const (
 	TCP Protocol = 6
 	UDP Protocol = 17
@@ -69,11 +69,11 @@ func List(p Protocol, states States) ([]Socket, error) {
 	return all, nil
 }
 
-// Pending counts the bytes that a user's TCP connections still have to pass on: those that the user
-// has not read, and those that the peer has not acknowledged. Within the machine, bytes are
-// delivered up to 40 ms before they are acknowledged, so unacknowledged bytes do not count there.
-// The exception are bytes that a process sent to the user before it closed its socket: on a busy
-// machine they may not be delivered yet. Sockets for which apart returns true do not count.
+// Pending counts the bytes that a user's TCP connections still have to pass on: those that the user has not
+// read, and those that the peer has not acknowledged. Within the machine, bytes are delivered up to 40 ms
+// before they are acknowledged, so unacknowledged bytes do not count within the machine. The exception are
+// bytes that a process sent to the user before it closed its socket: on a busy machine they may not be
+// delivered yet. Sockets for which apart returns true do not count.
 func Pending(uid uint32, apart func(Socket) bool) (bytes uint64, err error) {
 	all, err := List(TCP, Any&^Of(TimeWait))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // A Phase is a stage in the life of a container's command.
 type Phase string
 
-// The phases.
+// The phases of a command.
 const (
 	Waiting Phase = "waiting" // for the dependencies of the command
 	Running Phase = "running"
@@ -44,7 +44,7 @@ type Record struct {
 	Completed bool `json:"completed,omitempty"` // it ended with code 0, at least once in this sandbox
 	Starts    int  `json:"starts,omitempty"`    // how often its command was started in this sandbox
 
-	// After names the containers that it waits for when it starts. They stop after it.
+	// After names the containers for which this one waits when it starts. They stop after it.
 	After   []string        `json:"after,omitempty"`
 	PreStop bool            `json:"preStop,omitempty"` // it has a preStop hook, which delays its SIGTERM
 	Restart startup.Restart `json:"restart,omitempty"` // whether the kubelet restarts it when it ends

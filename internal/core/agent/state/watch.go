@@ -85,7 +85,7 @@ func (w *Watch) See(container string) (Seen, error) {
 func (w *Watch) awaitEnd(container string, f *os.File, info os.FileInfo) {
 	_ = awaitUnlocked(f) // an error only ends the wait too early
 	w.mu.Lock()
-	// The file is closed afterwards: until then no other file gets its inode number.
+	// f is closed only afterwards: while it is open, no other file gets its inode number.
 	if w.awaited[container] == info {
 		delete(w.awaited, container)
 	}

@@ -15,7 +15,8 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A Place tells where a container finds the records of all containers, and its own.
+// A Place names a container, the volume with the records of all containers, and the container's directory in
+// it.
 type Place struct {
 	Container string
 	Sandbox   string // default: [Sandbox]
