@@ -49,7 +49,7 @@ func (p *fakePlane) count() int {
 	return p.calls
 }
 
-// seen is the result of one look-up, and how long it took.
+// seen is the result of one look-up, and its duration.
 type seen struct {
 	First string // the first address; "unknown", or "unanswered"
 	TTL   time.Duration
@@ -158,7 +158,7 @@ func TestAFailedQueryIsRepeated(t *testing.T) {
 			time.Sleep(100 * ms)
 			p.set(func(p *fakePlane) { p.fault = nil })
 		}()
-		// Calls at 0, and 25, 50, 100 ms after each failure, which takes 1 ms.
+		// Calls begin at 0, and 25, 50 and 100 ms after each failed call. A call takes 1 ms.
 		want(t, "the first", lookUp(c, "a"), seen{"10.0.0.1", 30 * time.Second, 179 * ms})
 	})
 }

@@ -89,7 +89,7 @@ func TestEveryQueryHasItsOwnPortAndID(t *testing.T) {
 	s := r.servers[0]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	// Both are random, so a few may be equal.
+	// Ports and IDs are random, so a few may be equal.
 	if len(s.sources) < n*8/10 || len(s.ids) < n*8/10 || s.ids[4711] && len(s.ids) == 1 {
 		t.Errorf("%d queries from %d ports with %d IDs", n, len(s.sources), len(s.ids))
 	}

@@ -45,7 +45,7 @@ func graph(r *rand.Rand, size int) startup.Plan {
 	return p
 }
 
-// A player starts the containers of a plan.
+// A player starts, crashes and stops the containers of a plan.
 type player struct {
 	*pod
 	r    *rand.Rand
@@ -83,7 +83,7 @@ func (pl player) allRun() {
 		if pl.completes(c.Name) {
 			pl.until(c.Name, func(s state.Seen) bool { return s.Phase == state.Ended })
 		} else {
-			pl.healthy(c.Name) // so the start is in its journal
+			pl.healthy(c.Name) // then the journal contains its start
 		}
 	}
 }

@@ -25,7 +25,7 @@ import (
 
 func shell(script string) []string { return []string{"sh", "-c", script} }
 
-// The command's environment, streams, status and leftovers are the same as without a gate.
+// The command's environment, streams, exit status and left-over processes are the same as without a gate.
 func TestTheCommandIsAsWithoutAGate(t *testing.T) {
 	tests := map[string]struct {
 		command []string

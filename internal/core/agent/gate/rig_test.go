@@ -187,7 +187,7 @@ type pod struct {
 	watch *state.Watch
 	mu    sync.Mutex
 	all   map[string]*container
-	n     map[string]int // starts of each container
+	n     map[string]int // number of starts of each container
 }
 
 type container struct {

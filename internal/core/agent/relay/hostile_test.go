@@ -118,8 +118,8 @@ func noise(n int) []byte {
 	return raw
 }
 
-// If a connection ends before Envoy's ACK, the resources are still kept: Envoy reports their
-// versions on its next connection.
+// If a connection ends before Envoy's ACK, the resources are still stored: Envoy reports their versions on its
+// next connection.
 func TestACKIsLost(t *testing.T) {
 	for name, local := range map[string]bool{"by the control plane": false, "while that is away": true} {
 		t.Run(name, func(t *testing.T) {

@@ -88,8 +88,8 @@ func TestExtensionsOfTheNodeStayHere(t *testing.T) {
 	}
 }
 
-// Removed bytes are given back to Envoy, since its window would be used up. The frames for that are
-// placed between two frames of the control plane, and not before its first.
+// Removed bytes are added to Envoy's flow-control window, which would be used up otherwise. The frames that do
+// this are placed between two frames of the control plane, and not before its first frame.
 func TestSparedBytesAreGivenBack(t *testing.T) {
 	long, short := wire.Frame(first(60_000)), wire.Frame(first(0))
 	settings, response := frame(4, 0, 0, nil), frame(headersFrame, 4, 1, bytes.Repeat([]byte{1}, 100))

@@ -40,7 +40,7 @@ type rig struct {
 	refused chan struct{}
 }
 
-// A stream is one end of a stream, of Envoy or of the control plane.
+// A stream is one end of a discovery stream: that of Envoy or that of the control plane.
 type stream struct {
 	t        *testing.T
 	messages chan []byte // received
@@ -125,7 +125,7 @@ func (r *rig) down() {
 	r.plane.Close()
 }
 
-// again restarts the control plane at its address.
+// again restarts the control plane at the same address.
 func (r *rig) again() {
 	r.Helper()
 	l, err := net.Listen("tcp", r.address)
@@ -158,7 +158,7 @@ func (s *stream) next() []byte {
 	return nil
 }
 
-// envoy opens a stream in the way of Envoy.
+// envoy opens a stream as Envoy does.
 func (r *rig) envoy() *stream {
 	transport := &http.Transport{Protocols: new(http.Protocols), DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", r.relay.o.Socket)
@@ -317,8 +317,8 @@ func TestEarlierStream(t *testing.T) {
 	}
 }
 
-// While the control plane is away, the agent responds with stored resources and stand-ins, but not
-// with resources that Envoy already has.
+// While the control plane is unreachable, the agent responds with stored resources and stand-ins, but not with
+// resources that Envoy already has.
 func TestAway(t *testing.T) {
 	r := newRig(t)
 	envoy, _ := r.begin()
@@ -402,7 +402,7 @@ func TestAgentAfterAgent(t *testing.T) {
 	envoy.want("Cluster a@1 #local-1")
 }
 
-// A control plane that refuses every stream counts as away: the agent responds between its
+// A control plane that refuses every stream counts as unreachable: the agent responds between its connection
 // attempts.
 func TestRefused(t *testing.T) {
 	r := newRig(t)

@@ -55,7 +55,7 @@ func (s *store) accepted(typeURL string, fresh bool, initial map[string]string, 
 	s.accept(response{typeURL: typeURL, resources: resources}, fresh, initial)
 }
 
-// fill stores clusters a@2, endpoint a@1, and the settings for an absent control plane.
+// fill stores clusters a@2, endpoint a@1, and the settings for an unreachable control plane.
 func fill(s *store) {
 	s.accepted(clusterType, true, nil, resourceOf("a", "1"), resourceOf("b", "1"), resourceOf("c", "1"))
 	s.accepted(clusterType, false, nil, resourceOf("a", "2"))
@@ -71,7 +71,7 @@ func TestStoreKeeps(t *testing.T) {
 	s := storeAt(t, dir)
 	fill(s)
 	s.close()
-	for range 2 { // the second agent reads a file that was written from a read one
+	for range 2 { // the second file is written by a store that was read from the first
 		s = storeAt(t, dir)
 		if has(t, s, clusterType) != "a@2" || has(t, s, endpointType) != "a@1" || string(s.away) != "away" {
 			t.Errorf("%s, %s, %q", has(t, s, clusterType), has(t, s, endpointType), s.away)

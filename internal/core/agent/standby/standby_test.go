@@ -306,8 +306,8 @@ func TestCallersThatLeave(t *testing.T) {
 	}
 }
 
-// A relayed connection ends with a FIN or a reset as its peer ends it. It outlives Close, but not
-// the context.
+// A relayed connection ends with a FIN or a reset, whichever its other side used. It outlives Close, but not
+// the context of Listen.
 func TestEnds(t *testing.T) {
 	s := listen(t, nil)
 	a, b, c := dial(t, target), dial(t, target), dial(t, target)

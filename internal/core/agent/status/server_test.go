@@ -327,7 +327,7 @@ func FuzzEndpoints(f *testing.F) {
 	allowed := map[int]bool{200: true, 301: true, 307: true, 308: true, 400: true, 403: true, 404: true, 405: true, 500: true, 503: true}
 	f.Fuzz(func(t *testing.T, method, target, accept string, isLocal bool) {
 		if strings.Contains(target, "wait") {
-			return // such a request may be held for as long as it says
+			return // such a request may be held for the time that it gives
 		}
 		r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + target + " HTTP/1.1\r\nHost: a\r\nAccept: " + accept + "\r\n\r\n")))
 		if err != nil || r.RequestURI == "*" { // net/http answers "*" itself

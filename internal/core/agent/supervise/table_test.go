@@ -153,7 +153,7 @@ func (w world) after(e Event) (world, error) {
 	return w, w.sane(before)
 }
 
-// sane checks the invariants of every world.
+// sane checks the invariants that hold in every world; before is the world before the event.
 func (w world) sane(before world) error {
 	running := []State{Starting, Serving, Reviving, Draining, Stopping}
 	switch {
