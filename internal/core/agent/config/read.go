@@ -127,7 +127,6 @@ func (r *reader) proxyConfigs() {
 	}
 }
 
-// threads returns the number of worker threads.
 func (e Envoy) threads() int {
 	switch e.Concurrency {
 	case 0:

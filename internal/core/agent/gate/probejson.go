@@ -72,7 +72,7 @@ type Sleep struct {
 // be resolved only with the whole pod spec.
 type Port uint16
 
-// UnmarshalJSON reads 8080 or "8080".
+// UnmarshalJSON parses a number, or a number as a string.
 func (p *Port) UnmarshalJSON(b []byte) error {
 	text := strings.Trim(string(b), `"`)
 	n, err := strconv.ParseUint(text, 10, 16)

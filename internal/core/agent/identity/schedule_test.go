@@ -117,7 +117,7 @@ func TestTimesOfRequests(t *testing.T) {
 				synctest.Wait()
 				f.mu.Lock()
 				defer f.mu.Unlock()
-				// A certificate expires at a whole second.
+				// A certificate expires at a whole second, so the times of requests are not exact.
 				for i := range f.times {
 					if tt.fail == nil {
 						f.times[i] = f.times[i].Round(time.Minute)

@@ -58,7 +58,7 @@ func (s State) reason() string {
 	return s.Fault.Reason
 }
 
-// State returns the current state.
+// State returns the current state. It may be called from any goroutine.
 func (k *Keeper) State() State { return *k.state.Load() }
 
 // publish sets the state, and reports it if the difference is visible to readers.

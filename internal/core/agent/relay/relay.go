@@ -153,7 +153,7 @@ func (r *Relay) Serve(ctx context.Context) error {
 	}
 }
 
-// State returns the current state.
+// State returns the current state. It may be called from any goroutine.
 func (r *Relay) State() State {
 	r.mu.Lock()
 	defer r.mu.Unlock()

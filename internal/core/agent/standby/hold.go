@@ -48,7 +48,7 @@ func (s *Standby) take(c *net.TCPConn) {
 		c.Close()
 		return
 	}
-	// Such a connection only tests whether captured connections arrive here. To accept it is the proof.
+	// Such a connection only tests whether captured connections arrive here. Accepting it is the proof.
 	if contract.CaptureProof(to) {
 		c.Close()
 		return

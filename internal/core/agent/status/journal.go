@@ -51,7 +51,7 @@ type Journal struct {
 	lost int
 }
 
-// NewJournal returns an empty journal.
+// NewJournal returns an empty journal. It holds at least two entries, whatever the limit.
 func NewJournal(o JournalOptions) *Journal {
 	if o.Process.IsZero() {
 		o.Process = time.Now()

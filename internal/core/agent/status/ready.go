@@ -223,7 +223,7 @@ func (s *Server) stops(w http.ResponseWriter, r *http.Request) {
 	io.WriteString(w, "ok\n")
 }
 
-// statusOf returns the status for a drain that took longer than the client's time limit, else 0.
+// statusOf returns 504 for the error of a drain that took longer than the client's time limit, else 0.
 func statusOf(err error) int {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return http.StatusGatewayTimeout

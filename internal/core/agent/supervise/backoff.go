@@ -12,7 +12,7 @@ import (
 // previous one: a fault that kills every child at its start, or at its first request, must
 // not cause eight starts a second.
 type backoff struct {
-	base  time.Duration // the second pause
+	base  time.Duration // the second pause; the first one is 0
 	max   time.Duration
 	reset time.Duration // a child that served this long clears the history
 

@@ -133,7 +133,7 @@ func New(o Options) *Supervisor {
 	return s
 }
 
-// State returns the current state.
+// State returns the current state. It may be called from any goroutine.
 func (s *Supervisor) State() State { return s.state.Load().(State) }
 
 // PID returns the running child's process ID; 0 if none runs.
