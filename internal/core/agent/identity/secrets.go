@@ -36,7 +36,7 @@ type SecretOptions struct {
 
 // A Rejection reports a NACK: Envoy cannot use a secret.
 type Rejection struct {
-	Names  []string // the stream's secrets; if certificate and roots do not match, only the later one is rejected
+	Names  []string // the stream's subscription; if two secrets do not match, Envoy rejects the one that came last
 	Reason string   // Envoy's message, in one line
 	Kept   bool     // Envoy accepted an earlier version, and still uses it
 }

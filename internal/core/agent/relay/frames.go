@@ -14,7 +14,7 @@ const (
 
 	frameHead   = 9  // bytes
 	prefaceSize = 24 // bytes that a client sends before its first frame
-	messageHead = 5  // of gRPC: a flag and the length
+	messageHead = 5  // bytes before a gRPC message: a flag and the length
 )
 
 // frames reads gRPC messages from one direction of an HTTP/2 connection whose bytes are copied

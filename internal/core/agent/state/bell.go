@@ -57,8 +57,8 @@ func ring(states string) {
 	}
 }
 
-// ringOne sends a datagram to one bell. It follows no symbolic link, because a container could otherwise make
-// another one send to any socket in the other's files.
+// ringOne sends a datagram to one bell. It follows no symbolic link: a link could make this container send to
+// any socket in its own file system.
 func ringOne(fd int, name string) {
 	bell, err := unix.Open(name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -109,8 +109,8 @@ type Seen struct {
 	Alive bool // the writer of the record lives
 }
 
-// Status returns the container's status for the rule of an edge. A container whose writer
-// died without publishing its end was killed, and counts as failed.
+// Status returns the container's status as input for [startup.Edge.Decide]. A container whose writer died
+// without publishing its end was killed, and counts as failed.
 func (s Seen) Status() startup.Status {
 	if !s.Known {
 		return startup.Status{}
