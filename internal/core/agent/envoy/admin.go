@@ -16,11 +16,12 @@ import (
 	"time"
 )
 
-// A Drain is a way to end listeners. The descriptions were measured on Envoy 1.40; other releases
-// and Envoy's documentation differ. No drain changes /ready, and none ends the process.
+// A Drain is a kind of drain of Envoy's listeners: the query of a request to /drain_listeners. The descriptions
+// were measured on Envoy 1.40; other releases and Envoy's documentation differ. No drain changes /ready, and
+// none ends the process.
 type Drain string
 
-// The drains.
+// The kinds of drains.
 const (
 	// DrainInbound serves new inbound connections until the drain time is over, then
 	// refuses them; responses have "connection: close".
@@ -54,7 +55,7 @@ func NewAdmin(o Options, timeout time.Duration) *Admin {
 	var d net.Dialer
 	return &Admin{base: "http://" + host, client: http.Client{
 		Timeout: cmp.Or(timeout, time.Second),
-		// No proxy from the environment: HTTP_PROXY is the application's.
+		// No proxy from the environment: HTTP_PROXY is meant for the application.
 		Transport: &http.Transport{
 			DialContext:  func(ctx context.Context, _, _ string) (net.Conn, error) { return d.DialContext(ctx, network, address) },
 			MaxIdleConns: 2, IdleConnTimeout: 30 * time.Second, DisableCompression: true,
@@ -118,7 +119,7 @@ func (a *Admin) Ready(ctx context.Context) (ready bool, state string, err error)
 	return err == nil, strings.TrimSpace(string(body)), err
 }
 
-// Drain ends listeners.
+// Drain starts a drain of the kind d.
 func (a *Admin) Drain(ctx context.Context, d Drain) error {
 	_, err := a.do(ctx, http.MethodPost, "/drain_listeners", string(d))
 	return err

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// A FieldError is an option with an unusable value.
+// A FieldError reports an option with an unusable value.
 type FieldError struct {
 	Field   string // for example "Node.ID"
 	Problem string

@@ -63,7 +63,7 @@ func (l Line) Log(ctx context.Context, h slog.Handler) error {
 	return h.Handle(ctx, r)
 }
 
-// A Cause says why Envoy ended.
+// A Cause is the reason why Envoy ended.
 type Cause struct {
 	Reason string // one line; empty if the log does not say
 

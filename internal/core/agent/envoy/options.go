@@ -1,9 +1,9 @@
 // Package envoy contains the agent's knowledge of Envoy: its bootstrap, command line, log lines and
 // admin interface. It starts no process; package supervise does.
 //
-// [Options.Check] checks the [Options] as a whole before the agent binds a port.
-// [Options.Bootstrap] and [Options.Args] turn them into a bootstrap and arguments. [ParseLine]
-// reads Envoy's log, [Explain] finds there why Envoy ended, and [Admin] controls a running Envoy.
+// [Options.Check] checks the [Options] as a whole before the agent binds a port. [Options.Bootstrap] and
+// [Options.Args] turn them into a bootstrap and arguments. [ParseLine] reads Envoy's log, [Explain] finds in it
+// the reason why Envoy ended, and [Admin] controls a running Envoy.
 //
 // The tests start Envoy 1.40, whose behaviour is described here.
 package envoy
@@ -23,9 +23,9 @@ type Options struct {
 	Family Family   // default: IPv4
 
 	// Relay and Secrets are the paths of the Unix sockets on which the agent serves Envoy: Relay its
-	// configuration, and Secrets [SecretName] and [RootsName] by secret discovery. Both must listen
-	// before Envoy starts; otherwise Envoy retries only after its back-off. Relay is required. Without
-	// Secrets there are none, as in a mesh without TLS.
+	// configuration, and Secrets [SecretName] and [RootsName] by secret discovery. Both must listen before
+	// Envoy starts; otherwise Envoy retries only after its back-off. Relay is required. Without Secrets, Envoy
+	// gets no secrets, as in a mesh without TLS.
 	Relay, Secrets string
 
 	// Prometheus is the port of Envoy's own metrics, reachable from the whole network, as in Istio;
@@ -37,7 +37,7 @@ type Options struct {
 	Stats       Stats
 	Log         Log
 	Concurrency int           // worker threads; default 2
-	DrainTime   time.Duration // how long a drained listener still serves; whole seconds, default 45s
+	DrainTime   time.Duration // time for which a draining listener still serves; whole seconds, default 45s
 
 	HotRestart HotRestart // default: none
 
@@ -56,13 +56,13 @@ type Node struct {
 // socket.
 type Endpoint struct {
 	Port   uint16
-	Socket string // path; wins over a port that is not set
+	Socket string // path; if it is set, Port is not used
 }
 
 // A Family selects the addresses on which Envoy listens.
 type Family uint8
 
-// The families.
+// The IP families.
 const (
 	IPv4 Family = iota
 	IPv6

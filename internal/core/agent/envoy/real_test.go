@@ -81,8 +81,8 @@ func write(t testing.TB, path string, content []byte) {
 	}
 }
 
-// alone returns options without a control plane; such an Envoy becomes ready by itself. Nothing
-// listens on its socket of the relay.
+// alone returns options without a control plane; such an Envoy becomes ready by itself. Nothing listens on the
+// socket of the relay.
 func alone() Options {
 	o := pod()
 	o.Admin = Endpoint{Socket: "admin.sock"}

@@ -29,16 +29,16 @@ const (
 	// scale is the factor by which Envoy multiplies its base-id for the names of its sockets, which
 	// leaves room for epochs between two base-ids.
 	scale = 10
-	// bases is the number of base-ids to choose from. The name of the shared memory must be free in
-	// the whole pod.
+	// bases is the number of base-ids from which one is chosen at random, because the name of the shared memory
+	// must be free in the whole pod.
 	bases = 100_000_000
 
 	sharedMemory = "/dev/shm"
 	maxPath      = 107 // of a Unix socket: size of sun_path without the NUL
 )
 
-// NewHotRestart places the sockets in a directory that other users cannot reach, since Envoy obeys
-// every message that it receives there. It fails where Envoy itself could not start with them.
+// NewHotRestart places the sockets of Envoy's hot restart in dir, which other users must not be able to reach:
+// Envoy obeys every message that it receives there. It fails if Envoy could not start with these sockets.
 func NewHotRestart(dir string) (HotRestart, error) {
 	h := HotRestart{path: filepath.Join(dir, "hot"), base: rand.Uint32N(bases)}
 	if longest := h.name("udp_parent", scale*bases); len(longest) > maxPath {
@@ -57,8 +57,8 @@ func NewHotRestart(dir string) (HotRestart, error) {
 	return h, nil
 }
 
-// Check must be called before each start. Envoy ends with SIGBUS if /dev/shm, which the pod's
-// containers share, has no room for its page.
+// Check must be called before each start. It fails if /dev/shm, which the pod's containers share, has no room
+// for Envoy's page of shared memory: Envoy would end with SIGBUS.
 func (h HotRestart) Check() error { return room(sharedMemory) }
 
 // room returns an error unless a file system has a free page.
@@ -105,14 +105,14 @@ func (h HotRestart) Listen() (*Sockets, error) {
 	return &Sockets{h: h, conn: conn, turn: make(chan struct{}, 1)}, nil
 }
 
-// Close closes the socket, and removes the names that Envoy would leave.
+// Close closes the socket, and removes the name of Envoy's shared memory, which Envoy would leave.
 func (s *Sockets) Close() error {
 	s.forget()
 	return s.conn.Close()
 }
 
-// forget removes the name of Envoy's shared memory, which contains two locks of its log, so that no
-// other process of the pod opens it.
+// forget removes the name of Envoy's shared memory, so that no other process of the pod opens the memory: it
+// contains two locks of Envoy's log.
 func (s *Sockets) forget() {
 	_ = os.Remove(filepath.Join(sharedMemory, fmt.Sprintf("envoy_shared_memory_%d", s.h.base*scale)))
 }
@@ -165,8 +165,8 @@ func (s *Sockets) Copy(ctx context.Context, n int, addresses ...netip.AddrPort) 
 	return fds, nil
 }
 
-// lastAnswer is how long an abandoned exchange still waits for its answer, which the next exchange
-// would take for its own. A living Envoy answers in 50 us; one that has exited never does.
+// lastAnswer is the time for which an abandoned exchange still waits for its answer. Otherwise the next
+// exchange would take that answer for its own. A living Envoy answers in 50 us; one that has exited never does.
 const lastAnswer = 200 * time.Millisecond
 
 // discard reads answers to abandoned requests from an Envoy that has exited.
@@ -233,7 +233,7 @@ func passed(control []byte) (int, error) {
 	return first, nil
 }
 
-// passListenSocket returns a HotRestartMessage with the request of that name, after its length.
+// passListenSocket returns a HotRestartMessage with a PassListenSocket request, preceded by its length.
 func passListenSocket(address netip.AddrPort, worker int) []byte {
 	const message, request, url, workerIndex = 1<<3 | 2, 1<<3 | 2, 1<<3 | 2, 2 << 3 // tags of protocol buffers
 	field := func(tag byte, value []byte) []byte {

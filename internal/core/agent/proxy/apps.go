@@ -84,15 +84,15 @@ func (s *apps) of(container string) state.Seen {
 	return state.Seen{}
 }
 
-// await returns true once every application satisfies is, and false if ctx ends before. An
-// application that has published nothing satisfies nothing: it may run without a gate.
+// await returns true once every application satisfies is, and false if ctx ends first. An application that has
+// published nothing satisfies nothing: it may run without a gate.
 func (s *apps) await(ctx context.Context, is func(state.Seen) bool) bool {
 	return s.until(ctx, func(seen []state.Seen) bool {
 		return !slices.ContainsFunc(seen, func(one state.Seen) bool { return !one.Known || !is(one) })
 	})
 }
 
-// until returns true once the states satisfy wanted, and false if ctx ends before.
+// until returns true once the states satisfy wanted, and false if ctx ends first.
 func (s *apps) until(ctx context.Context, wanted func([]state.Seen) bool) bool {
 	for {
 		s.mu.Lock()

@@ -39,7 +39,7 @@ type drainLimits struct {
 // and a listing takes milliseconds.
 const socketPoll = 200 * time.Millisecond
 
-// A drainReason tells why the proxy may stop.
+// A drainReason is the reason why the proxy may stop.
 type drainReason string
 
 const (
@@ -49,7 +49,7 @@ const (
 	interrupted drainReason = "the wait was interrupted"
 )
 
-// awaitEvidence returns when the proxy may stop, and why.
+// awaitEvidence waits until the proxy may stop, and returns the reason.
 func awaitEvidence(ctx context.Context, e evidence, l drainLimits) drainReason {
 	least := l.least
 	if l.onZero {

@@ -12,9 +12,9 @@ import (
 	"outrider.dev/internal/core/agent/supervise"
 )
 
-// shown is how many of Envoy's last lines are logged again with its end. The lines after that of a crash are
-// left out: up to 64 stack frames, and the state of the request or message in progress, which can be long.
-// Each line was also logged when Envoy wrote it.
+// shown is the maximum number of Envoy's last lines that are logged again when Envoy has ended. Lines after the
+// first one of a crash report are left out: up to 64 stack frames, and the state of the request or message in
+// progress, which can be long. Each line was also logged when Envoy wrote it.
 const shown = 16
 
 func shownTail(lines []string) []string {
@@ -25,7 +25,7 @@ func shownTail(lines []string) []string {
 	return lines[max(0, len(lines)-shown):]
 }
 
-// entry logs and counts the entries of the supervisor's journal.
+// entry logs and counts an entry of the supervisor's journal.
 func (a *agent) entry(e supervise.Entry) {
 	args := []any{"state", string(e.To)}
 	if e.PID != 0 {

@@ -25,7 +25,7 @@ func socket(c config.Config) string       { return filepath.Join(c.Work, "sds.so
 func relaySocket(c config.Config) string { return filepath.Join(c.Work, "ads.sock") }
 func kept(c config.Config) string        { return filepath.Join(c.Work, "accepted") }
 
-// How connections reach the proxy, in Istio's words.
+// Istio's interception modes: how connections reach the proxy.
 const (
 	redirect = "REDIRECT"
 	tproxy   = "TPROXY"

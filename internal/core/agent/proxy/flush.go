@@ -19,11 +19,11 @@ import (
 
 const (
 	flushPoll  = 10 * time.Millisecond // pause between two counts of pending bytes, for which there is no event
-	flushStill = 2 * time.Second       // after this time without progress, the receiver does not read
+	flushStill = 2 * time.Second       // after this time without progress, the receiver is assumed not to read
 )
 
-// awaitFlushed returns when Envoy has passed on all bytes that it has received, or when their
-// number has not changed for flushStill. It returns how many bytes are left.
+// awaitFlushed returns when Envoy has passed on all bytes that it has received, or when their number has not
+// changed for flushStill. It returns the number of bytes that are left.
 func (a *agent) awaitFlushed(ctx context.Context) (left uint64) {
 	for moved := time.Now(); ctx.Err() == nil && a.super.PID() != 0 && time.Since(moved) < flushStill; {
 		begin := time.Now()

@@ -21,9 +21,9 @@ import (
 //
 // Without a readiness probe, a startup probe that the gate makes counts, too.
 //
-// A gate publishes each change. The agent makes a probe while a client waits, and when a probe
-// of the kubelet, which passes through the agent, had another result than the last known one.
-// So the result in the metrics is never older than the probe's own period.
+// A gate publishes each change. The agent probes a container while a client waits. It also does so when a probe
+// of the kubelet, which passes through the agent, had another result than the last one that the agent knows. So
+// the result in the metrics is never older than the probe's own period.
 type health struct {
 	names   []string // the applications' containers
 	probes  status.Probes
@@ -42,8 +42,8 @@ func newHealth(b *readiness.Board, names []string, probes status.Probes) *health
 	slices.Sort(h.names)
 	h.names = slices.Compact(h.names)
 	h.inquiry = readiness.NewInquiry(b, readiness.App, h.check)
-	// The result of another client's request is not taken over, because its headers can differ
-	// from the probe's. It only causes a probe of our own.
+	// The result of another client's request is not used directly, because the headers of that request can
+	// differ from those of the probe. It only causes a probe of our own.
 	h.probes.Made = func(container string, err error) {
 		h.mu.Lock()
 		healthy, ok := h.known[container]
@@ -74,7 +74,7 @@ func (h *health) started(ctx context.Context, name string) error {
 	return nil
 }
 
-// check is the readiness.Check of App. Each probe has its own timeout.
+// check is the readiness.Check for the condition App. Each probe has its own timeout.
 func (h *health) check(ctx context.Context) (note string, err error) {
 	if len(h.names) == 0 {
 		return "", errors.New("not known: neither ISTIO_META_APP_CONTAINERS nor ISTIO_KUBE_APP_PROBERS names an application")
@@ -92,7 +92,7 @@ func (h *health) check(ctx context.Context) (note string, err error) {
 	return "", nil
 }
 
-// problem returns why a container is not known to be healthy; empty if it is healthy.
+// problem returns the reason why a container is not known to be healthy; empty if it is healthy.
 func (h *health) problem(ctx context.Context, name string) string {
 	gate := h.gates.Load().of(name)
 	if gate.Status().Healthy {

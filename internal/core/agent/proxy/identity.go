@@ -16,14 +16,15 @@ import (
 // always names one, so such an authority may take a missing lifetime for zero.
 const foreignLife = 24 * time.Hour
 
-// newKeeper sets up the keeper, which requests the certificate, unless nothing needs one.
+// newKeeper makes the keeper, which requests the certificate. It returns nil if the control plane is used
+// without TLS.
 func (a *agent) newKeeper() (*identity.Keeper, error) {
 	c := a.config
 	if c.ControlPlane.Plaintext {
 		return nil, nil
 	}
 	application := c.Pod
-	application.Role = "grpc" // the pod's own ID is Envoy's
+	application.Role = "grpc" // unlike the role in the ID of the pod's Envoy
 	o := identity.Options{
 		Identity: identity.ID{TrustDomain: c.Pod.TrustDomain, Namespace: c.Pod.Namespace, ServiceAccount: c.Pod.ServiceAccount},
 		Client: identity.Client{

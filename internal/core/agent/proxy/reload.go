@@ -17,7 +17,7 @@ import (
 	"outrider.dev/internal/core/agent/supervise"
 )
 
-// current has the configuration with the changes since the start.
+// current is the configuration with the changes since the start.
 type current struct {
 	level *slog.LevelVar // of the agent's log; nil: it does not change
 
@@ -40,7 +40,6 @@ func (c *current) set(to config.Config) {
 	}
 }
 
-// stopOptions returns the stop options of the current configuration.
 func (a *agent) stopOptions() config.Stop { return a.current.get().Stop }
 
 // next returns the command of the next Envoy, with the current configuration, and writes its

@@ -19,7 +19,8 @@ import (
 // clusters that are used from then on. No connection is cut: Envoy is replaced at a moment when
 // it has none, and new connections wait in the standby meanwhile.
 const (
-	// growth is how much Envoy's memory may grow after it got ready: from 68 MiB to 75 MiB.
+	// growth is the number of bytes by which Envoy's memory may grow after it got ready, for example from 68
+	// MiB to 75 MiB.
 	growth = 7 << 20
 	// settle is the pause between two counts of connections. A connection that moves from one
 	// of Envoy's listeners to another is counted in neither for some microseconds.
@@ -49,7 +50,7 @@ func (a *agent) answered(ctx context.Context) {
 	defer a.standbys.check() // last, because connections cannot be held while sockets are copied
 	r := &a.renewal
 	after, now := a.config.Envoy.RenewAfter, resident(a.super.PID())
-	// While the control plane is away, a new Envoy would get the same resources as this one.
+	// While the control plane is unreachable, a new Envoy would get the same resources as this one.
 	due := after > 0 && a.relay.State().Connected && time.Since(r.ready) >= after && r.resident > 0 && now-r.resident >= growth
 	if !due || a.super.State() != supervise.Serving || !a.unused(ctx) {
 		return

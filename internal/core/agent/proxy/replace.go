@@ -9,10 +9,10 @@ import (
 	"outrider.dev/internal/core/agent/envoy"
 )
 
-// When the image of a container is changed in a running pod, the kubelet replaces only this
-// container: it stops the container as if the pod stopped, and starts it anew. The applications do
-// not end then, so waiting for their end would use up the grace period. Therefore whoever changes
-// the image announces it (POST /replace), and at the SIGTERM that follows the proxy
+// When the image of a container is changed in a running pod, the kubelet replaces only this container: it stops
+// the container as if the pod stopped, and starts it anew. The applications do not end then, so waiting for
+// their end would use up the grace period. Therefore a change of the image is announced before (POST /replace),
+// and at the SIGTERM that follows, the proxy
 //
 //  1. goes on serving for terminationDrainDuration, and asks clients to close their connections;
 //  2. accepts no new inbound connections: the kernel parks them until the next proxy listens
@@ -92,13 +92,14 @@ type direction struct {
 	port uint16
 }
 
-// givenUp is how long to wait for idle connections to be closed: a client may send its next request
-// just when they are cut. Clients that sent a request during the drain have closed them before.
+// givenUp is the maximum wait for clients to close their idle connections. The wait is useful because a client
+// may send its next request just when its connection is cut. Clients that sent a request during the drain have
+// closed their connections already.
 const givenUp = time.Second
 
-// awaitAnswered waits until a direction has no request in flight and no connection on which the next
-// one may come, or until no request was answered for patience. It returns how many requests are in
-// flight then.
+// awaitAnswered waits until a direction has no request in flight and no connection on which the next one may
+// come, or until no request was answered for patience. It returns the number of requests that are in flight
+// then.
 func (a *agent) awaitAnswered(ctx context.Context, d direction, patience time.Duration) (requests int) {
 	begin := time.Now()
 	for last := begin; ; {

@@ -21,9 +21,9 @@ import (
 	"outrider.dev/startup"
 )
 
-// drainInbound lets Envoy serve new inbound connections for the drain time, and then has them
-// refused. The agent measures the drain time itself: Envoy's own drain time is fixed at its start,
-// while drainDuration can change.
+// drainInbound lets Envoy serve new inbound connections for the drain time, and then makes the kernel refuse
+// them. The agent measures the drain time itself: Envoy's own drain time is fixed at its start, while
+// drainDuration can change.
 func (a *agent) drainInbound(ctx context.Context) error {
 	if err := a.discourage(ctx); err != nil || a.leaving.replaced() {
 		return err // awaitReplaceable does the rest
@@ -40,9 +40,9 @@ func (a *agent) drainInbound(ctx context.Context) error {
 	return a.closeInbound(ctx, true)
 }
 
-// closeInbound stops accepting inbound connections. With refuse, because no proxy will serve them, new
-// connections are refused: neither the standby holds them nor does the kernel park them. Otherwise the
-// kernel parks them for the next proxy.
+// closeInbound stops accepting inbound connections. If refuse is true, no proxy will serve new connections, so
+// they are refused: neither does the standby hold them, nor does the kernel park them. Otherwise the kernel
+// parks them for the next proxy.
 func (a *agent) closeInbound(ctx context.Context, refuse bool) error {
 	inbound, captured := a.config.Ports.Inbound, interception(a.config) != none
 	if captured {
@@ -94,8 +94,8 @@ func (l *leaving) write(file string) error {
 	return os.WriteFile(file, []byte(supervise.Message(*message, nil)), 0o644)
 }
 
-// unneeded is the reason to end a proxy that was never ready. It does not prove that no one needs
-// the proxy, but nothing changes for a later caller: the proxy did not serve before either.
+// unneeded is the reason to end a proxy that was never ready. A caller may still come later, but for that
+// caller nothing changes: the proxy did not serve before either.
 const unneeded drainReason = "it was never ready, and no client waits for it"
 
 // awaitDrained returns when the applications no longer need the proxy. A proxy that was never
@@ -209,7 +209,7 @@ func (a *agent) active(ctx context.Context) (sum int, err error) {
 	return sum, nil
 }
 
-// place tells where the proxy publishes its state and reads the states of other containers.
+// place names the directories in which the proxy publishes its state and reads the states of other containers.
 func (a *agent) place() state.Place {
 	return state.Place{Container: contract.ProxyContainer, States: a.config.States, Own: a.config.Own}
 }

@@ -23,7 +23,7 @@ type Note struct {
 	Message   string `json:"message"`
 }
 
-// A Status tells whether a level is ready, and why not.
+// A Status is the state of a level: ready, or not ready with the reasons.
 type Status struct {
 	Ready   bool      `json:"ready"`
 	Level   Level     `json:"level"`
@@ -58,7 +58,7 @@ type Options struct {
 	Changed    func(Change)
 }
 
-// A Board holds conditions. Its methods may be called from any goroutine.
+// A Board holds the current state of each condition. Its methods may be called from any goroutine.
 type Board struct {
 	changed func(Change)
 
@@ -177,7 +177,7 @@ func (b *Board) status(l Level) Status {
 	return out
 }
 
-// First returns when a level was ready for the first time; ok is false if it never was.
+// First returns the time at which a level was ready for the first time; ok is false if it never was.
 func (b *Board) First(l Level) (at time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,7 +185,7 @@ func (b *Board) First(l Level) (at time.Time, ok bool) {
 	return at, ok
 }
 
-// Waiting returns how many callers of Wait are waiting now.
+// Waiting returns the number of callers of Wait that are waiting now.
 func (b *Board) Waiting() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -65,7 +65,7 @@ var proofs = map[bool]struct{ inbound, outbound netip.Addr }{
 	true:  {netip.MustParseAddr(contract.ProofInbound6), netip.MustParseAddr(contract.ProofOutbound6)},
 }
 
-// Check is the [Check] of CaptureRules.
+// Check makes the connections. It is the [Check] function for the condition CaptureRules.
 func (c Capture) Check(ctx context.Context) (note string, err error) {
 	to := proofs[c.IPv6]
 	if c.Inbound {

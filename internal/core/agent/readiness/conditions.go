@@ -5,7 +5,7 @@ import "fmt"
 // A Level defines which part of a pod must be ready.
 type Level string
 
-// The levels.
+// The readiness levels.
 const (
 	Outbound Level = "outbound" // the proxy serves: the app may start and make calls
 	Full     Level = "full"     // Outbound, and every application of the pod is known to be healthy
@@ -45,8 +45,8 @@ type rule struct {
 	name  string // name of the condition
 	code  string // Reason.Code if it does not hold; part of the API, so it must not change
 	level Level  // the lowest level that needs it
-	// assumed: the condition holds until the opposite is seen. Other conditions do not hold until
-	// they are seen to.
+	// assumed: the condition holds until the opposite is seen. Other conditions do not hold until they are seen
+	// to hold.
 	assumed bool
 	begin   string // the reason before the first Set
 	hint    string

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// DNS returns a [Check] that asks the DNS proxy at address for a name that it can answer without
+// DNS returns a [Check] that queries the DNS proxy at address for a name that the proxy can resolve without
 // other servers. Any answer except SERVFAIL is a success.
 func DNS(address string) Check {
 	return func(ctx context.Context) (string, error) {

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// An Inquiry repeats a check of a condition, but only while a client waits for it. It is meant for
-// a condition whose changes are no events: the app's health. Its methods may be called from any
-// goroutine.
+// An Inquiry repeats a check of a condition, but only while a client waits for it. It is meant for a condition
+// whose changes cause no events: the app's health. Its methods may be called from any goroutine.
 type Inquiry struct {
 	board     *Board
 	condition Condition

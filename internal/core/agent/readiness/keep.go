@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A Check finds out whether a condition holds. If it does not, the error tells why; if it does, the
-// note may limit that statement.
+// A Check finds out whether a condition holds. If it does not, the error is the reason. If it does, the note
+// may say what was not proved.
 type Check func(ctx context.Context) (note string, err error)
 
 // Rates defines how often a check is repeated. The zero value of a field selects its default.

@@ -34,11 +34,11 @@ type ProxyOptions struct {
 
 	Answered func(context.Context) // called each time a ready Envoy has answered a poll; default: nothing
 
-	// Progress returns how long Envoy's main thread has run on a processor, and whether it is runnable
-	// or waits for a disk. Default: not known; then each long silence counts as a hang.
+	// Progress returns the processor time of Envoy's main thread, and whether the thread is runnable or waits
+	// for a disk. Default: not known; then each long silence counts as a hang.
 	Progress func() (ran time.Duration, awake bool)
 
-	slow time.Duration // how often Envoy is polled until it is ready; default 100ms
+	slow time.Duration // longest pause between polls until Envoy is ready; default 100ms
 }
 
 // A Stream is the state of the connection to the control plane.
@@ -126,7 +126,7 @@ func (p *Proxy) begin(ctx context.Context) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if p.life != life {
-			return // the next one has begun already
+			return // the next Envoy has begun already
 		}
 		b.Set(Envoy, false, "Envoy has ended")
 		b.Set(Listeners, false, "Envoy has ended")
@@ -190,7 +190,7 @@ func (p *Proxy) bound() (problem string) {
 	return "Envoy does not listen on " + strings.Join(words, ", ")
 }
 
-// live returns why Envoy is not LIVE; empty if it is.
+// live returns the reason why Envoy is not LIVE; empty if it is.
 func (p *Proxy) live(ctx context.Context) (problem string) {
 	ok, state, err := p.o.Admin.Ready(ctx)
 	switch {

@@ -13,8 +13,8 @@ const (
 	retry   = time.Second
 	silence = 3 * time.Second
 
-	// starvation is how long Envoy may not answer although its main thread runs. The workers can
-	// serve meanwhile. After this time the main thread is assumed to loop or to get too little
+	// starvation is the time for which Envoy may leave requests unanswered while its main thread runs. The
+	// workers can serve meanwhile. After this time the main thread is assumed to loop or to get too little
 	// processor time. Kubernetes takes a node for lost after a longer silence (40 s).
 	starvation = 30 * time.Second
 )
