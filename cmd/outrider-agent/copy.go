@@ -76,7 +76,7 @@ func replaceBy(source, dest string) error {
 	return os.Rename(out.Name(), dest)
 }
 
-// copyHint tells the pod's author how to correct an error; empty if the author cannot.
+// copyHint returns advice to the pod's author on how to correct an error; empty if the author cannot.
 func copyHint(err error, dir string) string {
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):

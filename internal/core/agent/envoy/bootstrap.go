@@ -105,8 +105,8 @@ func (o Options) base() object {
 				// The largest regular expression in a route. Envoy's default of 100 rejects common
 				// ones; this is Istio's value.
 				"re2.max_program_size.error_level": 32768,
-				// An internal listener ends a connection that it closes with a FIN. With an RST, a
-				// complete response that ends with the connection (HTTP/1.0) would seem to be cut.
+				// When an internal listener closes a connection, it sends a FIN. With an RST, a complete
+				// response that ends with the connection (HTTP/1.0) would seem to be cut.
 				"envoy.reloadable_features.enable_send_rst_on_user_space_socket": false,
 			}},
 			object{"name": "admin", "admin_layer": object{}},

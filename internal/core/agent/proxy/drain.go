@@ -21,7 +21,7 @@ type evidence struct {
 	// ended is closed when all applications have provably ended. Nil: nothing can prove it.
 	ended <-chan struct{}
 
-	// sockets counts open sockets of the pod's other users. While it fails, the proxy stays.
+	// sockets counts open sockets of the pod's other users. If it returns an error, the proxy stays.
 	sockets func() (int, error)
 
 	// connections counts Envoy's connections and those that wait for it, for drainLimits.onZero.

@@ -76,8 +76,8 @@ func listener(name string, port uint16) string {
 		{"name": "envoy.filters.network.echo", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.network.echo.v3.Echo"}}]}]}`, name, port)
 }
 
-// dynamic makes Envoy read its configuration from files. Envoy counts and rejects it like a control
-// plane's.
+// dynamic makes Envoy read its configuration from files. Envoy counts and rejects it like configuration from a
+// control plane.
 const dynamic = `{"dynamic_resources": {"ads_config": null, "cds_config": {"ads": null, "initial_fetch_timeout": null, "path_config_source": {"path": "./cds.json"}},
 	"lds_config": {"ads": null, "initial_fetch_timeout": null, "path_config_source": {"path": "./lds.json"}}}}`
 

@@ -480,8 +480,8 @@ func TestHangup(t *testing.T) {
 	r.stream()
 }
 
-// The TLS handshake starts before there is a certificate only if the control plane is far away. It
-// completes with the certificate.
+// The TLS handshake starts before there is a certificate only if the control plane is distant. It completes
+// with the certificate.
 func TestHandshakeAhead(t *testing.T) {
 	for name, far := range map[string]time.Duration{"far away": 0, "near": time.Hour} {
 		t.Run(name, func(t *testing.T) {

@@ -98,7 +98,7 @@ func TestWhoMayCallWhat(t *testing.T) {
 		{elsewhere, 15020, "/app-health/none/readyz", 403, ""}, // the answer does not list the probes
 		{gateway, 15020, "/app-health/none/readyz", 404, "known: /app-health/app/readyz"},
 
-		// With a key, whoever knows it may call, from everywhere; the address does not count.
+		// With a key, every client that knows it may call, from everywhere; the address does not count.
 		{elsewhere, 15030, probe + "/" + key, 200, "fine"}, // the kubelet on an unusual network
 		{elsewhere, 15030, hook + "/" + key, 200, "fine"},
 		{host, 15030, hook, 403, "key of this pod's probes"}, // a pod with hostNetwork
