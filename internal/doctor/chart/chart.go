@@ -12,26 +12,26 @@ import (
 // A Chart is the picture of one pod's timeline, with one lane for each container.
 type Chart struct {
 	Title string        `json:"title,omitempty"`
-	Steps bool          `json:"steps,omitempty"` // the axis numbers the events, one second each, instead of showing time
+	Steps bool          `json:"steps,omitempty"` // the axis shows the events' numbers instead of times; each event takes one second of the axis
 	End   time.Duration `json:"end"`
 	Lanes []Lane        `json:"lanes"`
 	Pod   []Mark        `json:"pod,omitempty"`   // events of the pod itself, not of one container
 	Notes []string      `json:"notes,omitempty"` // sentences below the chart, broken edges first
 
-	Description string `json:"description,omitempty"` // of the picture, for readers who cannot see it
+	Description string `json:"description,omitempty"` // a text for screen readers
 
 	axis    time.Duration // end of the axis shared with other charts; 0: the chart has its own axis
-	letters int           // length of the longest name among those charts; 0: this chart's own
+	letters int           // length of the longest name in the charts that share the axis; 0: in this chart
 }
 
-// A Lane is one container.
+// A Lane is the row of one container.
 type Lane struct {
 	Name  string `json:"name"`
 	Spans []Span `json:"spans"`
 	Marks []Mark `json:"marks,omitempty"`
 }
 
-// A Span is a time during which the state of a container did not change.
+// A Span is an interval in which the state of a container did not change.
 type Span struct {
 	Phase  Phase         `json:"phase"`
 	From   time.Duration `json:"from"`
@@ -51,7 +51,7 @@ type Phase string
 
 const (
 	Pulling  Phase = "pulling"  // its image is pulled
-	Waiting  Phase = "waiting"  // it waits at a gate
+	Waiting  Phase = "waiting"  // its gate is closed
 	Running  Phase = "running"  // it runs, and is not healthy
 	Alive    Phase = "alive"    // it runs; its health is not known
 	Healthy  Phase = "healthy"  //
@@ -67,7 +67,7 @@ const (
 	NoImage    MarkKind = "no-image"
 	Completed  MarkKind = "completed"
 	Refused    MarkKind = "refused"     // a connection that the container made was refused
-	CallFailed MarkKind = "call-failed" // a call of the container failed in any other way
+	CallFailed MarkKind = "call-failed" // a call that the container made failed in another way
 	Ready      MarkKind = "ready"       //
 	Line       MarkKind = "line"        // a line of its log
 	HookFailed MarkKind = "hook-failed" //
@@ -78,7 +78,7 @@ const (
 	Address    MarkKind = "address"   // the pod's IP appeared in the API
 )
 
-// A Pull is a time during which a container waited for its image.
+// A Pull is an interval in which a container waited for its image.
 type Pull struct {
 	Container string        `json:"container"`
 	From      time.Duration `json:"from"`
@@ -86,8 +86,8 @@ type Pull struct {
 	Failed    bool          `json:"failed,omitempty"`
 }
 
-// New returns the chart of a timeline: one lane for each name, in that order, with the violations marked. Timelines
-// contain no image pulls, so these are passed separately; pulls may be empty.
+// New returns the chart of a timeline: one lane for each container in names, in the order of names, with the
+// violations marked. Timelines contain no image pulls, so these are passed separately; pulls may be empty.
 func New(names []string, t startup.Timeline, pulls []Pull, broken []startup.Violation) Chart {
 	t = t.Sorted()
 	c := Chart{End: end(t, pulls)}
@@ -112,8 +112,8 @@ func New(names []string, t startup.Timeline, pulls []Pull, broken []startup.Viol
 	return c
 }
 
-// Steps returns the chart of a timeline in which many events happen at one instant: its axis numbers the events
-// from 1 instead of showing time.
+// Steps returns a chart whose axis shows the numbers of the events, from 1, instead of times. It is for a timeline
+// in which many events happen at one instant.
 func Steps(names []string, t startup.Timeline, broken []startup.Violation) Chart {
 	t = t.Sorted()
 	stepped := slices.Clone(t)
@@ -138,7 +138,7 @@ func Steps(names []string, t startup.Timeline, broken []startup.Violation) Chart
 	return c
 }
 
-// stepOf returns the number of the event that broke the edge, or 0 if the timeline does not contain it.
+// stepOf returns the index of the event that broke the edge, or 0 if the timeline does not contain that event.
 func stepOf(t startup.Timeline, v startup.Violation) int {
 	return max(slices.IndexFunc(t, func(ev startup.Event) bool {
 		switch v.How {
@@ -152,7 +152,7 @@ func stepOf(t startup.Timeline, v startup.Violation) int {
 	}), 0)
 }
 
-// label formats a time as the axis shows it.
+// label returns a time in the form in which the axis shows it.
 func (c Chart) label(t time.Duration) string {
 	if c.Steps {
 		return strconv.Itoa(int(t / time.Second))
@@ -169,7 +169,7 @@ func Note(v startup.Violation) string {
 	return fmt.Sprintf("at %s %s", at, v.Sentence())
 }
 
-// end returns the end of the axis, with some room after the last event.
+// end returns the end of the axis, which is a little later than the last event.
 func end(t startup.Timeline, pulls []Pull) time.Duration {
 	last := time.Duration(0)
 	for _, ev := range t {
@@ -195,7 +195,7 @@ func podMarks(t startup.Timeline) (out []Mark) {
 type laner struct {
 	lane   Lane
 	end    time.Duration
-	phase  Phase // of the open span; empty: the container does not run
+	phase  Phase // phase of the open span; empty: the container does not run
 	since  time.Duration
 	detail string
 }

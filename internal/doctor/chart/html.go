@@ -40,7 +40,7 @@ details td:first-child, details th:first-child { text-align: right; font-variant
 // A Section is the part of a page with one chart and the text about it.
 type Section struct {
 	Chart    Chart
-	From     string   // source of the pod
+	From     string   // file or cluster from which the pod was read
 	Lines    []string // text before the chart
 	Verdict  string   // shown first
 	Good     bool     // the verdict is a good one
@@ -56,7 +56,7 @@ type Page struct {
 	Sections []Section
 }
 
-// HTML returns the page, self-contained: no script, no request.
+// HTML returns the page as one document, which contains no script and makes no request.
 func (p Page) HTML() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, head, Escape(p.Title))

@@ -27,9 +27,9 @@ const (
 // A Colour of the palette has one value for light pages and one for dark pages.
 type Colour struct{ Name, Light, Dark string }
 
-// Palette lists all colours. Each bar has a contrast of at least 3:1 to the background, and each text of at least
-// 4.5:1. All bars except that of a healthy container also have a pattern, so that readers can tell them apart
-// without colours.
+// Palette lists all colours. The contrast to the background is at least 3:1 for each bar, and at least 4.5:1 for
+// each text. Each bar also has a pattern, except the bar of a healthy container, so that readers can tell the bars
+// apart without colours.
 var Palette = []Colour{
 	{"ground", "#fff", "#161b22"}, {"ink", "#1f2328", "#e6edf3"}, {"faint", "#59636e", "#9198a1"}, {"grid", "#d8dee4", "#3d444d"},
 	{"bad", "#cf222e", "#ff7b72"}, {"good", "#1a7f37", "#3fb950"}, {"warn", "#bc4c00", "#f0883e"}, {"info", "#0550ae", "#79c0ff"}, {"pod", "#6639ba", "#d2a8ff"},
@@ -98,8 +98,8 @@ func described(charts []Chart) string {
 	return "<desc>" + Escape(strings.Join(out, "\n")) + "</desc>\n"
 }
 
-// aligned gives the charts one axis and one margin, so that readers can compare their bars. Axes of time and axes
-// of events stay separate.
+// aligned gives the charts one axis and one margin, so that readers can compare their bars. Charts whose axis shows
+// event numbers share an axis only with each other.
 func aligned(charts []Chart) []Chart {
 	ends := map[bool]time.Duration{}
 	letters := 0
@@ -141,13 +141,13 @@ func names(charts []Chart) string {
 	return strings.Join(out, ", ")
 }
 
-// A picture holds a chart and the measures of its drawing.
+// A picture holds a chart and the positions of its parts, in pixels.
 type picture struct {
 	chart      Chart
 	end        time.Duration
 	lanes      []Lane
 	top        float64 // y coordinate of the first lane
-	left       float64 // x coordinate of the lanes' start
+	left       float64 // x coordinate at which the lanes begin
 	legendAt   float64
 	rows       [][]look // rows of the legend
 	notesAt    float64
@@ -220,7 +220,7 @@ func (p picture) lane(b *strings.Builder, l Lane, y float64) {
 }
 
 // marks draws each mark as a letter in a circle, because colour must not be the only difference. Where there is no
-// room for another circle, the mark is added to the title of the one already there.
+// room for another circle, the mark's text is added to the title of the circle that is already there.
 func (p picture) marks(b *strings.Builder, all []Mark, y float64) {
 	var drawn []drawnMark
 	for _, kind := range slices.Backward(markOrder) {
@@ -244,7 +244,7 @@ type drawnMark struct {
 	labels []string
 }
 
-// place draws a mark at its time, beside it, or as part of a mark that is already there.
+// place adds a mark to the drawn circles: at its time, right of it, or as part of a circle that is already there.
 func (p picture) place(drawn []drawnMark, m Mark) []drawnMark {
 	label := fmt.Sprintf("%s at %s", marks[m.Kind].means, p.chart.label(m.At))
 	if m.Detail != "" {
@@ -299,7 +299,7 @@ func (c Chart) sentence(name string, s Span) string {
 	return text
 }
 
-// legendRows distributes the looks over rows of the given width.
+// legendRows distributes the legend's entries over rows of the given width.
 func legendRows(used []look, wide float64) [][]look {
 	var rows [][]look
 	left := 0.0

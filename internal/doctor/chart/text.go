@@ -12,15 +12,15 @@ import (
 
 // TextOptions are the options of a chart for a terminal. The zero value of a field means its default.
 type TextOptions struct {
-	Width int // of the whole text in columns; default 100
+	Width int // width of the whole text in columns; default 100
 	Color bool
 }
 
-// A look is the way in which a phase or a mark is drawn.
+// A look is the appearance of a phase or a mark.
 type look struct {
 	cell  rune
 	ansi  string // an SGR code
-	class string // in SVG
+	class string // CSS class in SVG
 	means string
 }
 
@@ -50,14 +50,15 @@ var marks = map[MarkKind]look{
 	Address:    {'A', "36", "info", "its IP is in the API"},
 }
 
-// These are in the order of the legend. Of two marks in one cell, the one that comes later here is drawn.
+// Phases and marks in the order of the legend. If two marks fall into one cell, the later one of this list is drawn
+// there.
 var (
 	phaseOrder = []Phase{Pulling, Waiting, Running, Alive, Healthy, Stopping, BackOff}
 	markOrder  = []MarkKind{Line, Address, Notified, Ready, NoImage, Completed, HookFailed, Crashed, CallFailed, Refused, Sandbox, Deleted, TooEarly}
 )
 
-// isBackOff reports whether the container waits for the kubelet's back-off and not at a gate: a timeline has one
-// kind of event for both, and package kubelet writes the cause into its detail.
+// isBackOff reports whether an IsWaiting event means that the kubelet delays the start, and not that a gate is
+// closed: package kubelet writes the cause into the event's detail.
 func isBackOff(detail string) bool { return strings.HasPrefix(detail, "back-off") }
 
 // Text returns the chart for a terminal.
@@ -81,7 +82,7 @@ func (c Chart) Text(o TextOptions) string {
 	return b.String()
 }
 
-// A drawing holds a chart's measures in columns.
+// A drawing holds a chart and the widths of its parts, in columns.
 type drawing struct {
 	chart  Chart
 	end    time.Duration
@@ -103,7 +104,7 @@ func (c Chart) drawing(o TextOptions) drawing {
 	return d
 }
 
-// column returns the cell of a time.
+// column returns the index of the cell that shows a time.
 func (d drawing) column(t time.Duration) int {
 	return min(max(int(float64(t)/float64(d.end)*float64(d.width)), 0), d.width-1)
 }
@@ -131,8 +132,8 @@ func (d drawing) row(spans []Span, ms []Mark) string {
 	return d.paint(cells)
 }
 
-// free returns the cell for a mark, or a neighbouring cell if another kind occupies it. It returns -1 if none is
-// free, or if a mark of the same kind is there already.
+// free returns the cell at, or a neighbour of it if a mark of another kind occupies that cell. It returns -1 if no
+// cell is free, or if it finds a mark of the same kind first.
 func (d drawing) free(taken map[int]MarkKind, at int, kind MarkKind) int {
 	for _, at := range []int{at, at + 1, at + 2, at - 1} {
 		switch k, ok := taken[at]; {
@@ -161,7 +162,7 @@ func (d drawing) paint(cells []look) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// axis labels as many round times as fit.
+// axis returns the line with the labels of the axis. It contains as many round times as fit.
 func (d drawing) axis() string {
 	step := d.chart.step(d.end, max(d.width/10, 1))
 	line := []rune(strings.Repeat(" ", d.width))
@@ -186,8 +187,8 @@ func (c Chart) step(end time.Duration, n int) time.Duration {
 	return step
 }
 
-// roundStep returns the smallest round step that needs at most n labels up to the end: 1, 2 or 5 times a power of
-// ten, from a millisecond up, or whole minutes.
+// roundStep returns the smallest round step with which an axis up to end needs at most n labels. Below a minute, it
+// is 1, 2 or 5 times a power of ten milliseconds; above, whole minutes.
 func roundStep(end time.Duration, n int) time.Duration {
 	for scale := time.Millisecond; ; scale *= 10 {
 		for _, k := range []time.Duration{1, 2, 5} {
@@ -219,7 +220,7 @@ func (d drawing) legend(c Chart) string {
 	return b.String() + strings.Join(parts, "   ") + "\n"
 }
 
-// used returns the looks that the chart uses, in the order of the legend.
+// used returns the looks of the chart's phases and marks, in the order of the legend.
 func (c Chart) used() (out []look) {
 	has := map[string]bool{}
 	for _, l := range append([]Lane{{Marks: c.Pod}}, c.Lanes...) {
