@@ -17,8 +17,8 @@ func ofMesh(proxy, container string) bool {
 	return slices.ContainsFunc(podspec.Meshes, func(m podspec.Mesh) bool { return m.Proxy == proxy && slices.Contains(m.Init, container) })
 }
 
-// dependencyDown finds calls that were refused by the far side or by a container of the pod. Either the capture
-// leaves the call out, or the proxy was there and reports the refusal itself.
+// dependencyDown finds calls that were refused by their destination, which may be a container of the same pod. Such
+// a call either is not captured, or goes to a proxy that runs and reports the refusal.
 func dependencyDown(s *subject) (out []Finding) {
 	for _, app := range append(slices.Clone(s.apps), s.inits...) {
 		seen := map[capturescope.Destination]bool{}
@@ -35,7 +35,7 @@ func dependencyDown(s *subject) (out []Finding) {
 	return out
 }
 
-// farSide returns the finding for one symptom.
+// farSide returns the finding for one symptom, and false if the destination is not the cause.
 //
 // complexity: one case for each way in which a call can miss its proxy.
 func (s *subject) farSide(app *evidence.Container, y symptom) (Finding, bool) {
@@ -53,7 +53,7 @@ func (s *subject) farSide(app *evidence.Container, y symptom) (Finding, bool) {
 		f.Sentence = fmt.Sprintf("%s called %s through its proxy, which could not connect to it", app.Name, y.to)
 	case y.kind == unavailable:
 		if r := app.Run(y.run); r == nil || r.Exit == nil || *r.Exit == 0 {
-			return Finding{}, false // the application survives it: an occasional 503 is usual
+			return Finding{}, false // the application did not fail: an occasional 503 is usual
 		}
 		f.Sentence = fmt.Sprintf("%s ended after %s answered with status 503", app.Name, y.to)
 	case y.kind == reset && takes != no:
@@ -95,8 +95,8 @@ func (s *subject) farSide(app *evidence.Container, y symptom) (Finding, bool) {
 	return f, true
 }
 
-// unreached returns the proxy's log line, written during a run of an application, about a far side that it could
-// not reach.
+// unreached returns a line of the proxy's log that names a destination which the proxy could not reach, and that
+// was written during the run r of an application.
 func (s *subject) unreached(r *evidence.Run) (Quote, bool) {
 	for _, x := range s.known.said["unreached"] {
 		at := x.quote.At
@@ -151,8 +151,8 @@ func shutdownRace(s *subject) (out []Finding) {
 			takes, why := s.capture.Takes(app.Name, y.to)
 			crashed := !last.Running && (last.Exit == nil || *last.Exit != 0 && last.Signal != 15 && *last.Exit != 143)
 			after := y.at.Compare(left.At) == evidence.After || y.at.Known() && y.last.Compare(left.At) == evidence.After
-			// A captured call is refused only while no proxy listens. In a pod that is being deleted, that is the
-			// time after the proxy's exit.
+			// A captured call is refused only while no proxy listens. In a pod that is being deleted, no proxy
+			// listens after the proxy's exit.
 			within := s.Object.DeletionTimestamp != nil && takes == yes && y.at.Known() && y.at.Clock == left.At.Clock && y.at.Compare(left.At) != evidence.Before
 			if takes == no || crashed || !after && !within {
 				continue
@@ -169,7 +169,7 @@ func shutdownRace(s *subject) (out []Finding) {
 			case takes == perhaps:
 				f.Confidence, f.Against = Likely, []Quote{s.quote(evidence.Time{}, why)}
 			case !after:
-				f.Confidence = Likely // the two instants lie within their clocks' error
+				f.Confidence = Likely // the clocks are not exact enough to order the two times
 			}
 			out = append(out, f)
 			break
@@ -210,7 +210,7 @@ func probeFails(s *subject) (out []Finding) {
 	return out
 }
 
-// held reports whether the start gate in a container's command still waits: its proxy runs and is not ready.
+// held reports whether the container's command is still waiting at its gate, because the proxy is not ready.
 func (s *subject) held(app string) bool {
 	e, waits := s.waits(app)
 	if !waits || e.By != startup.Gate {
@@ -220,8 +220,8 @@ func (s *subject) held(app string) bool {
 	return proxy != nil && !proxy.Ready
 }
 
-// cut reports whether probes reached a proxy that requires mutual TLS: it accepts their connections, and then
-// closes them.
+// cut reports whether probes reached a proxy that requires mutual TLS. Such a proxy accepts the probe's connection,
+// and then closes it.
 func (s *subject) cut(probes []Quote) bool {
 	return slices.ContainsFunc(probes, func(q Quote) bool {
 		l := strings.ToLower(q.Text)
@@ -261,7 +261,7 @@ func ownCrash(s *subject) (out []Finding) {
 	return out
 }
 
-// explained reports whether a failed call or the kubelet may have ended a run.
+// explained reports whether a run may have ended because of a failed call or because a probe failed.
 func (s *subject) explained(app *evidence.Container, r evidence.Run) bool {
 	killed := slices.ContainsFunc(s.Events, func(e evidence.Event) bool {
 		return e.Container == app.Name && e.Reason == "Killing" && strings.Contains(e.Message, "probe")

@@ -8,11 +8,11 @@ import (
 	lintkinds "outrider.dev/internal/doctor/lint/kinds"
 )
 
-// Kinds returns every kind of finding of a diagnosis, in the order of the rules; the kinds that lint finds too come
+// Kinds returns every kind of finding of a diagnosis, in the order of the rules. The kinds that lint also finds come
 // last.
 func Kinds() []finding.Kind { return slices.Clone(kinds) }
 
-// KindOf returns the kind with a code.
+// KindOf returns the kind with a code. It fails if there is none.
 func KindOf(code string) (finding.Kind, error) {
 	i := slices.IndexFunc(kinds, func(k finding.Kind) bool { return string(k.Code) == code })
 	if i < 0 {
@@ -21,10 +21,10 @@ func KindOf(code string) (finding.Kind, error) {
 	return kinds[i], nil
 }
 
-// foreseen are the kinds that lint also finds, before they happen.
+// foreseen lists the codes that lint reports too: it finds these causes in the pod's manifest.
 var foreseen = []string{"hold-fails-open", "init-needs-network", "job-never-ends", "killed-while-waiting"}
 
-// kinds lists the codes. They are stable: a code that is no longer used stays in the list.
+// kinds lists all kinds. Codes are stable: a code that is no longer used stays in the list.
 var kinds = func() []finding.Kind {
 	all := []finding.Kind{
 		{Code: "image-missing", Title: "the image of a container cannot be pulled",

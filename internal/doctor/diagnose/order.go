@@ -9,8 +9,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// orderBroken finds containers whose first start was too early by the pod's own plan. Gates inside a container are
-// left out: how long they wait is not visible from outside.
+// orderBroken finds containers that first started earlier than the pod's plan allows. Edges that are kept by a wait
+// inside a container, such as a gate, are left out: the end of that wait is not visible in the pod's status.
 func orderBroken(s *subject) (out []Finding) {
 	plan := s.reading.Plan()
 	for _, e := range plan.Expand().Edges {
@@ -49,8 +49,9 @@ func (s *subject) tooEarly(v startup.Violation, app *evidence.Container) Finding
 	return f
 }
 
-// favouring returns a timeline of the first starts of an edge's two containers, as far as they are known. Where the
-// clocks' error allows, it favours the edge; so a violation that remains is real.
+// favouring returns a timeline of the first starts of an edge's two containers. Of all times that the clocks' error
+// allows, it uses those with which the edge is kept; so a violation in the timeline is certain. It returns nil if
+// one of the starts is not known.
 func (s *subject) favouring(e startup.Edge) (t startup.Timeline) {
 	from, to := s.Container(e.From), s.Container(e.To)
 	if from == nil || to == nil || from.Run(0) == nil || to.Run(0) == nil || !from.Run(0).Started.Known() || !to.Run(0).Started.Known() {

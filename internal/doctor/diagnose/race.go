@@ -13,10 +13,11 @@ import (
 	"outrider.dev/startup"
 )
 
-// settled is the time after its start at which a proxy is assumed to listen, if no evidence shows when it did.
+// settled is the time after which a proxy certainly listens. It is used if no evidence shows when the proxy began to
+// listen.
 const settled = time.Minute
 
-// usual is the time that most proxies need until they listen. It is used where no evidence shows when one did.
+// usual is the time after which most proxies listen. It is used if no evidence shows when the proxy began to listen.
 const usual = 15 * time.Second
 
 // startupRace finds calls that were refused because the proxy did not listen yet.
@@ -45,8 +46,8 @@ func startupRace(s *subject) (out []Finding) {
 	return out
 }
 
-// failedOpen extends the finding of a race if a hook was to hold the application: the kubelet starts the next
-// container even if that hook fails.
+// failedOpen changes the finding of a race for an application that a postStart hook should have held: the kubelet
+// starts the next container even if that hook fails.
 func (s *subject) failedOpen(f *Finding, app *evidence.Container, y symptom) {
 	f.Code = "hold-fails-open"
 	f.Sentence = fmt.Sprintf("the hold of %s failed open: %s started before its proxy was ready, %s", s.proxy.Name, app.Name, s.consequence(app, y))
@@ -59,8 +60,8 @@ func (s *subject) failedOpen(f *Finding, app *evidence.Container, y symptom) {
 	s.wait(f, app, y, stronger)
 }
 
-// holdWithoutEffect returns the annotation that requests Istio's hold, if the pod's proxy has no hold: the pod is
-// older than the annotation, or the annotation is not where injection reads it.
+// holdWithoutEffect returns a quote about the annotation that requests Istio's hold, if the pod has no hold that is
+// effective: the proxy has no postStart hook, or it is not the first container.
 func (s *subject) holdWithoutEffect() (Quote, bool) {
 	var config struct {
 		Hold bool `json:"holdApplicationUntilProxyStarts"`
@@ -80,7 +81,8 @@ func (s *subject) holdWithoutEffect() (Quote, bool) {
 	return s.quote(evidence.Time{}, fmt.Sprintf("the annotation %s requests the hold, but %s", contract.ProxyConfig, why)), true
 }
 
-// race returns the finding for one container and the call behind it, from the run that shows the race best.
+// race returns the most confident finding of a start-up race for one container, and the refused call on which it
+// is based.
 func (s *subject) race(app *evidence.Container) (best Finding, of symptom, found bool) {
 	for _, y := range s.symptoms {
 		if y.container != app.Name || y.kind != refused {
@@ -137,9 +139,9 @@ func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
 	case listens == no && (takes == yes || s.capture.Vague != "" || !s.capture.LeavesOut()):
 		f.Confidence = Likely
 	case listens == no:
-		f.Confidence = Possible // the capture may have left this call out
+		f.Confidence = Possible // perhaps this call was not captured
 	case run.ready.At.Known() || takes == perhaps:
-		// The two instants lie within their clocks' error, or the call may not have gone to the proxy.
+		// The clocks are not exact enough to order the two times, or perhaps the call was not captured.
 		f.Confidence = Possible
 	case s.late(y.at, run):
 		f.Confidence = Possible
@@ -170,13 +172,13 @@ func (s *subject) late(at evidence.Time, proxy service) bool {
 	return ok && least > usual
 }
 
-// hookFailed reports whether the kubelet killed the proxy because its postStart hook failed, which releases the
-// applications that the hook held.
+// hookFailed reports whether the kubelet killed the proxy because the proxy's postStart hook failed. The kubelet then
+// starts the applications that the hook held.
 func (s *subject) hookFailed() bool {
 	return s.Object.DeletionTimestamp == nil && len(s.events(s.proxy.Name, "FailedPostStartHook")) > 0
 }
 
-// diedBefore reports whether the call was refused because a run of the proxy had ended.
+// diedBefore reports whether a run of the proxy, up to the run which, had ended before the call.
 func (s *subject) diedBefore(which int, at evidence.Time) bool {
 	for i := 0; i <= which; i++ {
 		if end := s.serving[i].Finished; end.Known() && at.Compare(end) != evidence.Before {
@@ -186,7 +188,7 @@ func (s *subject) diedBefore(which int, at evidence.Time) bool {
 	return false
 }
 
-// consequence describes what the refused call did to the application.
+// consequence describes what the application did after the refused call.
 func (s *subject) consequence(app *evidence.Container, y symptom) string {
 	r := app.Run(y.run)
 	switch {
@@ -217,7 +219,8 @@ func (s *subject) wellSince(app *evidence.Container, y symptom) (Quote, bool) {
 	return s.quote(last.Started, fmt.Sprintf("%s runs since then (run %d), and its log has no refused call", app.Name, last.Number)), true
 }
 
-// recurs finds the same call refused long after the proxy's start; then the start is not the cause.
+// recurs returns a refusal of the same call at a time when the proxy listened, or long after its start. The start is
+// then not the cause.
 func (s *subject) recurs(app *evidence.Container, y symptom, proxy service) (Quote, bool) {
 	for _, other := range s.symptoms {
 		if other.kind != refused || other.container != app.Name || other.to != y.to {
@@ -266,7 +269,7 @@ func proxyDied(s *subject) (out []Finding) {
 	return out
 }
 
-// ranAt returns an application that certainly ran at an instant.
+// ranAt returns an application that certainly ran at that time, or nil.
 func (s *subject) ranAt(at evidence.Time) *evidence.Container {
 	for _, app := range s.apps {
 		for _, r := range app.Runs {

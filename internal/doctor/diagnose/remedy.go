@@ -27,7 +27,7 @@ var (
 		"linkerd-proxy":  {"config.alpha.linkerd.io/proxy-enable-native-sidecar", "true", startup.Native},
 		"kuma-sidecar":   {"kuma.io/wait-for-dataplane-ready", "true", startup.Hold},
 	}
-	// stronger is for applications that a hold did not protect.
+	// stronger is used instead of waiting for applications that a hold did not protect.
 	stronger = map[string]way{
 		podspec.OurProxy: waiting[podspec.OurProxy],
 		"istio-proxy":    {contract.NativeSidecar, "true", startup.Native},
@@ -35,8 +35,8 @@ var (
 	}
 )
 
-// wait adds the remedy that makes an application wait for its proxy, by an annotation of its mesh if there is one,
-// and the result of a replay in the model of the kubelet.
+// wait adds to a finding the remedy that makes an application wait for its proxy: the annotation that ways has for
+// the proxy's mesh, or else a native sidecar. It also adds the result of a replay in the model of the kubelet.
 func (s *subject) wait(f *Finding, app *evidence.Container, y symptom, ways map[string]way) {
 	w, has := ways[s.proxy.Name]
 	if !has {
@@ -53,7 +53,7 @@ func (s *subject) wait(f *Finding, app *evidence.Container, y symptom, ways map[
 	f.Replay = s.replay(app, y, w.by)
 }
 
-// annotate returns the patch that writes an annotation into the pod's template.
+// annotate returns a patch of the workload that adds an annotation to its pod template.
 func (s *subject) annotate(w way) string {
 	annotations := fmt.Sprintf("metadata:\n  annotations:\n    %s: %q\n", w.annotation, w.value)
 	switch kind, _ := s.workload(); kind {
@@ -69,7 +69,7 @@ func nest(field, text string) string {
 	return field + ":\n  " + strings.TrimSuffix(strings.ReplaceAll(text, "\n", "\n  "), "  ")
 }
 
-// workload returns the object that contains the pod's template: the topmost owner that is known, or the pod.
+// workload returns the object that has the pod template: the topmost owner that is known, or else the pod itself.
 func (s *subject) workload() (kind, name string) {
 	if n := len(s.Owners); n > 0 {
 		return strings.ToLower(s.Owners[n-1].Kind), s.Owners[n-1].Name
@@ -86,7 +86,7 @@ func (s *subject) kubectl(format string, args ...any) string {
 	return "kubectl " + in + fmt.Sprintf(format, args...)
 }
 
-// Instant formats a time, no finer than it is known.
+// Instant formats a time with the precision that its error allows. An unknown time is "that".
 func Instant(t evidence.Time) string {
 	switch {
 	case !t.Known():

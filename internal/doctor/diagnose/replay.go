@@ -11,16 +11,16 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Replay simulates the start of the pod in the model of the kubelet, with the durations that the evidence shows:
-// once as it was, and once with the remedy.
+// A Replay is the result of two simulations of the pod's start in the model of the kubelet, with the durations that
+// the evidence shows: one of the pod as it was, and one with the remedy.
 type Replay struct {
-	Mechanism startup.Mechanism `json:"mechanism"` // makes the application wait
+	Mechanism startup.Mechanism `json:"mechanism"` // the mechanism of the remedy
 	AsItWas   Replayed          `json:"asItWas"`
 	Remedied  Replayed          `json:"remedied"`
 	Assumed   []string          `json:"assumed,omitempty"` // durations that the evidence does not show
 }
 
-// Replayed is the result for the application.
+// Replayed is the result of one simulation for the application.
 type Replayed struct {
 	Runs     time.Duration `json:"runs"` // start of its last run, in nanoseconds since the kubelet received the pod
 	Refused  int           `json:"refused"`
@@ -51,8 +51,8 @@ func (f Finding) Tried() string {
 	return text
 }
 
-// replay returns nil if the model, with all observed durations, shows no refused call: then it cannot judge a
-// remedy either.
+// replay simulates the start without and with the mechanism m. It returns nil if the simulation without the
+// mechanism shows no refused call, because the model then does not reproduce the failure.
 func (s *subject) replay(app *evidence.Container, y symptom, m startup.Mechanism) *Replay {
 	b, assumed := s.observed(app, y)
 	if b == nil {
@@ -88,8 +88,8 @@ func (r *Replayed) count(t startup.Timeline, app string) {
 	}
 }
 
-// observed returns the behaviour of the pod, as far as its first start shows it, or nil if the proxy's is not
-// known.
+// observed returns the behaviour that the pod showed at its first start, and the assumptions made for it. It returns
+// nil if the start of the proxy is not known.
 func (s *subject) observed(app *evidence.Container, y symptom) (*simulate.Behaviour, []string) {
 	proxy := s.proxy.Run(0)
 	if proxy == nil || !proxy.Started.Known() {
@@ -105,11 +105,11 @@ func (s *subject) observed(app *evidence.Container, y symptom) (*simulate.Behavi
 	}
 	var of simulate.Container
 	if r := app.Run(0); r != nil {
-		of.Image = between(r.Started, proxy.Started) // what the kubelet did between the two starts
+		of.Image = between(r.Started, proxy.Started) // all time between the two starts counts as a pull of the image
 	}
 	call := simulate.Call{To: s.proxy.Name}
 	if r := app.Run(y.run); r != nil {
-		if call.After = between(y.at, r.Started); y.at.Error > time.Second { // the call has no precise time of its own
+		if call.After = between(y.at, r.Started); y.at.Error > time.Second { // the time of the call is not exact
 			call.After = between(r.Finished, r.Started)
 		}
 		if r.Exit != nil && *r.Exit != 0 {
@@ -130,8 +130,8 @@ func (s *subject) observed(app *evidence.Container, y symptom) (*simulate.Behavi
 	return out, assumed
 }
 
-// proxyTook returns the time from the proxy's start until it was ready, by its own log or until the last refused
-// call.
+// proxyTook returns the time from the proxy's start until it was ready. If the evidence does not show it, proxyTook
+// assumes that the proxy was ready after the last refused call, and returns that assumption too.
 func (s *subject) proxyTook(proxy evidence.Run, y symptom) (time.Duration, []string) {
 	if i := slices.IndexFunc(s.serving, func(v service) bool { return v.Number == 0 && v.ready.At.Known() }); i >= 0 {
 		return between(s.serving[i].ready.At, proxy.Started), nil
@@ -146,7 +146,8 @@ func (s *subject) proxyTook(proxy evidence.Run, y symptom) (time.Duration, []str
 	return took, []string{fmt.Sprintf("%s was ready %s after its start: the last refused call was before that", s.proxy.Name, took.Round(time.Second))}
 }
 
-// between returns the middle of the range of the time between two instants, or 0 if it is unknown.
+// between returns the time between two instants, or 0 if it is unknown. The time is known only as a range, of which
+// between returns the middle.
 func between(later, earlier evidence.Time) time.Duration {
 	least, most, ok := later.Since(earlier)
 	if !ok {
@@ -155,7 +156,8 @@ func between(later, earlier evidence.Time) time.Duration {
 	return max((least+most)/2, 0)
 }
 
-// ordered returns the plan with an edge by which the application waits for the proxy.
+// ordered returns the plan with an edge that makes the application wait for the proxy by mechanism m. It returns nil
+// if the plan does not contain the proxy.
 func (s *subject) ordered(p startup.Plan, app string, m startup.Mechanism) *startup.Plan {
 	c, at := p.Find(s.proxy.Name)
 	if at < 0 {
@@ -178,7 +180,8 @@ func (s *subject) ordered(p startup.Plan, app string, m startup.Mechanism) *star
 	return &p
 }
 
-// afterMesh returns the index after the mesh's init containers: the one that captures must run before the proxy.
+// afterMesh returns the index after the mesh's init containers, because the one that writes the capture rules must
+// run before the proxy.
 func (s *subject) afterMesh(p startup.Plan) int {
 	at := 0
 	for i, c := range p.Containers {

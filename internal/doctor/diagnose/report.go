@@ -18,10 +18,10 @@ const (
 	Undecided Verdict = "undecided" // the findings are suspects
 )
 
-// A Confidence is how sure a finding is.
+// A Confidence is the degree of certainty of a finding.
 type Confidence string
 
-// The confidences, lowest first.
+// Degrees of certainty, lowest first.
 const (
 	Possible Confidence = "possible" // the evidence fits this cause, and others too
 	Likely   Confidence = "likely"   // no other known cause fits
@@ -36,12 +36,12 @@ type Report struct {
 	Pod      string    `json:"pod"` // NAMESPACE/NAME
 	Verdict  Verdict   `json:"verdict"`
 	Sentence string    `json:"sentence"`
-	Findings []Finding `json:"findings,omitempty"` // surest first
+	Findings []Finding `json:"findings,omitempty"` // most certain first
 	Decide   string    `json:"decide,omitempty"`   // the command that would decide an undecided diagnosis
 	Timeline []Moment  `json:"timeline,omitempty"`
 	Missing  []string  `json:"missing,omitempty"` // evidence that could not be read, and why
 	Notes    []string  `json:"notes,omitempty"`   // contradictions in the evidence
-	Start    *Start    `json:"start,omitempty"`   // how long the pod took to get ready
+	Start    *Start    `json:"start,omitempty"`   // the time until the pod was ready, and its phases
 	Tracks   []Track   `json:"tracks,omitempty"`  // data for pictures
 }
 
@@ -52,13 +52,13 @@ type Finding struct {
 	Container  string         `json:"container,omitempty"`
 	Confidence Confidence     `json:"confidence"`
 	Evidence   []Quote        `json:"evidence"`
-	Against    []Quote        `json:"against,omitempty"` // what speaks against it
-	Disproof   string         `json:"disproof"`          // what would show that it is wrong
+	Against    []Quote        `json:"against,omitempty"` // evidence against this cause
+	Disproof   string         `json:"disproof"`          // an observation that would disprove this cause
 	Remedy     finding.Remedy `json:"remedy"`
-	Patch      string         `json:"patch,omitempty"` // for the pod's template, as kubectl patch takes it
+	Patch      string         `json:"patch,omitempty"` // patch of the workload, for kubectl patch
 	Replay     *Replay        `json:"replay,omitempty"`
 
-	rank int // of the rule: findings that explain others come first
+	rank int // index of the rule in rules
 }
 
 // A Quote is a fact with its source.

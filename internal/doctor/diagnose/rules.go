@@ -20,14 +20,14 @@ type Options struct {
 // A rule looks for one cause.
 type rule func(*subject) []Finding
 
-// rules come in the order in which they explain others: without an image nothing starts, and an application whose
-// proxy died also has failed calls.
+// rules lists all rules. A finding of an earlier rule may explain findings of later rules: without an image nothing
+// starts, and an application whose proxy died also has failed calls.
 var rules = []rule{
 	notStarted, proxyDied, neverReady, startupRace, orderBroken, initWithoutNetwork, shutdownRace,
 	killedByProbe, outOfMemory, jobDoesNotEnd, dependencyDown, nameNotResolved, probeFails, ownCrash,
 }
 
-// Diagnose concludes from the evidence of a pod. It returns an error only if ctx ends.
+// Diagnose returns the diagnosis of a pod from its evidence. It fails only if ctx ends.
 func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
 	s, err := newSubject(ctx, p, o)
 	if err != nil {
@@ -41,7 +41,7 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
 		}
 	}
 	r.Start, r.Tracks = s.start(), s.tracks()
-	if len(r.Findings) == 0 { // a failure explains the slow start too
+	if len(r.Findings) == 0 { // any other finding explains a slow start too
 		r.Findings = slowStart(s, r.Start)
 	}
 	r.conclude(s)
@@ -55,7 +55,8 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
 	return r, nil
 }
 
-// conclude sorts the findings, drops those that a surer one explains, and sets the verdict.
+// conclude sorts the findings and sets the verdict. It drops findings that are only possible if there is a more
+// certain one.
 func (r *Report) conclude(s *subject) {
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		sure := func(f Finding) bool { return f.Confidence != Possible }
@@ -81,7 +82,7 @@ func (r *Report) conclude(s *subject) {
 	}
 }
 
-// nothing describes a pod for which no rule found anything.
+// nothing returns the summary of a pod without findings.
 func (s *subject) nothing() string {
 	restarts := 0
 	for _, c := range s.Containers {
@@ -96,7 +97,7 @@ func (s *subject) nothing() string {
 	return "nothing is wrong"
 }
 
-// decide returns the command whose output would tell the suspects apart.
+// decide returns a command whose output would show which of the suspects is the cause.
 func (s *subject) decide(findings []Finding) string {
 	in, container := "", findings[0].Container
 	if s.Object.Namespace != "" {

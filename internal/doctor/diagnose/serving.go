@@ -11,7 +11,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// These answer whether a proxy listened, and whether the capture takes a call.
+// Short names for the answers to two questions: did the proxy listen, and was a call captured?
 const (
 	no      = capturescope.No
 	perhaps = capturescope.Perhaps
@@ -21,10 +21,10 @@ const (
 // A service is one run of the proxy, with the time at which it began to listen.
 type service struct {
 	evidence.Run
-	ready Quote         // At is unknown if the evidence does not show it
-	by    evidence.Time // the latest time at which it began to listen; unknown without evidence
+	ready Quote         // evidence that it began to listen; At is unknown without such evidence
+	by    evidence.Time // a time at which it certainly listened; unknown without evidence
 	why   Quote         // evidence for by
-	stops Quote         // the kubelet began to stop it: from then on it may be gone, whatever the status says
+	stops Quote         // evidence that the kubelet began to stop it; afterwards it may have exited even if its status is running
 }
 
 // proxyTexts match the lines in which proxies report their state.
@@ -38,7 +38,7 @@ var proxyTexts = []evidence.Pattern{
 	{Name: "crash", Any: []string{"caught segmentation fault", "caught aborted", "panic:", "assert failure", "std::bad_alloc"}},
 }
 
-// A proxyLog holds the lines of interest in the proxy's logs.
+// A proxyLog holds the lines of the proxy's logs that match proxyTexts.
 type proxyLog struct {
 	said map[string][]said
 }
@@ -57,7 +57,7 @@ func (p *proxyLog) add(s *subject, l *evidence.Log, found []evidence.Hit) {
 	}
 }
 
-// in returns the lines of one kind in a run of the proxy.
+// in returns the lines of one run of the proxy that match one pattern.
 func (p *proxyLog) in(run int, kind string) (out []Quote) {
 	for _, x := range p.said[kind] {
 		if x.run == run {
@@ -67,8 +67,8 @@ func (p *proxyLog) in(run int, kind string) (out []Quote) {
 	return out
 }
 
-// readServing finds when each run of the proxy was ready, from its log, from Outrider's journal, or from the
-// kubelet's next action.
+// readServing finds the time at which each run of the proxy was ready. It reads the proxy's log, the journal of
+// Outrider's agent, and the start of the next container.
 func (s *subject) readServing() {
 	if s.proxy == nil {
 		return
@@ -76,7 +76,8 @@ func (s *subject) readServing() {
 	for _, r := range s.proxy.Runs {
 		v := service{Run: r}
 		ready := s.known.in(r.Number, "ready")
-		// Of the line by Envoy and the line by its agent the later one counts, because Envoy listens only then.
+		// Both Envoy and its agent write a line. The agent's line counts, because Envoy does not listen yet when it
+		// writes that it starts its workers.
 		if i := slices.IndexFunc(ready, func(q Quote) bool { return q.At.Known() && q.At.Clock == evidence.NodeClock && !isWorkers(q.Text) }); i >= 0 {
 			v.ready = ready[i]
 		} else if i := slices.IndexFunc(ready, func(q Quote) bool { return q.At.Known() && q.At.Clock == evidence.NodeClock }); i >= 0 {
@@ -105,8 +106,9 @@ func (s *subject) readServing() {
 
 func isWorkers(text string) bool { return strings.Contains(text, "starting workers") }
 
-// stopping returns when the kubelet began to stop the proxy of a pod that is being deleted. The pod's status
-// reports the end of a container only when all have ended (found on a kubelet of 1.34).
+// stopping returns the evidence of the time at which the kubelet began to stop the proxy of a pod that is being
+// deleted. The status is not enough: it reports the end of a container only when all containers of the pod have
+// ended (found on a kubelet of 1.34).
 func (s *subject) stopping(run int) Quote {
 	if s.Object.DeletionTimestamp == nil {
 		return Quote{}
@@ -122,7 +124,7 @@ func (s *subject) stopping(run int) Quote {
 	return Quote{}
 }
 
-// stays reports whether a run of the proxy had certainly not ended at an instant.
+// stays reports whether a run of the proxy had certainly not ended at that time.
 func (v service) stays(at evidence.Time) bool {
 	if v.Running {
 		return !v.stops.At.Known() || at.Compare(v.stops.At) == evidence.Before
@@ -130,7 +132,7 @@ func (v service) stays(at evidence.Time) bool {
 	return at.Compare(v.Finished) == evidence.Before
 }
 
-// readyBy returns when the pod was ready; a pod is ready only if the readiness probe of its proxy succeeds.
+// readyBy returns the time at which the pod was ready. The proxy was ready then, if it has a readiness probe.
 func (s *subject) readyBy(r evidence.Run) (evidence.Time, Quote) {
 	spec, status := specOf(s.Object, s.proxy.Name), statusOf(s.Object, s.proxy.Name)
 	ready := s.condition(corev1.PodReady, evidence.NodeClock)
@@ -140,8 +142,8 @@ func (s *subject) readyBy(r evidence.Run) (evidence.Time, Quote) {
 	return ready, s.quote(ready, "the pod is ready, and so "+s.proxy.Name+" is")
 }
 
-// heldBy returns the start of the first container that the kubelet starts only when the proxy is ready: a native
-// sidecar with a startup probe holds all containers after it.
+// heldBy returns the start of the first application, if the proxy is a native sidecar with a startup probe. The
+// proxy was ready then, because the kubelet starts no application before that probe succeeds.
 func (s *subject) heldBy() (evidence.Time, Quote) {
 	spec := specOf(s.Object, s.proxy.Name)
 	if s.proxy.Kind != startup.Sidecar || spec == nil || spec.StartupProbe == nil {
@@ -156,8 +158,8 @@ func (s *subject) heldBy() (evidence.Time, Quote) {
 	return evidence.Time{}, Quote{}
 }
 
-// listened tells whether the proxy accepted connections at an instant: yes, no, or perhaps. It returns the
-// evidence, and which run of the proxy was active or expected then.
+// listened returns whether the proxy accepted connections at that time, the index in s.serving of the proxy's run
+// that was active or expected then, and the evidence.
 func (s *subject) listened(at evidence.Time) (a capturescope.Answer, which int, because []Quote) {
 	if len(s.serving) == 0 || !at.Known() {
 		return perhaps, -1, nil

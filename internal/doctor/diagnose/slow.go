@@ -12,10 +12,10 @@ import (
 	"outrider.dev/startup"
 )
 
-// SlowStart is the default time to ready above which a start is slow.
+// SlowStart is the default of [Options.Slow]: a start that takes longer is slow.
 const SlowStart = 30 * time.Second
 
-// faster tells how to shorten each phase.
+// faster maps each phase to advice on how to shorten it.
 var faster = map[PhaseName]string{
 	SchedulePhase: "kubectl get events tells why no node took the pod; a cluster that adds nodes on demand needs spare ones to be quick",
 	SandboxPhase:  "the pod's events tell what its network plugin and its volumes waited for",
@@ -26,9 +26,8 @@ var faster = map[PhaseName]string{
 	AppPhase:      "the application's own log tells what it did; a startup probe gives it that time",
 }
 
-// slowStart finds a start that took long although nothing failed, with its longest phase. It skips pods whose
-// containers restarted: there the time of the first readiness is not known, and another finding explains the
-// restart.
+// slowStart finds a start that took long although nothing failed, and names its longest phase. It skips pods whose
+// containers restarted, because it is not known when these were ready for the first time.
 func slowStart(s *subject, start *Start) []Finding {
 	least := start.Took.Time - start.Took.Error
 	if start.AtMost || least <= cmp.Or(s.options.Slow, SlowStart) {
@@ -43,7 +42,7 @@ func slowStart(s *subject, start *Start) []Finding {
 		f.Sentence = fmt.Sprintf("the pod is not ready %s after it was created", seconds(start.Took.Time))
 		if c := s.awaited(); c != nil {
 			f.Container = c.Name
-			started := c.Last().Started // the time of the evidence is known, because that of the start is
+			started := c.Last().Started // s.Taken is known, because start.Took was computed from it
 			f.Sentence += fmt.Sprintf(": %s has run for %s of them", c.Name, seconds(s.Taken.At.Sub(started.At)))
 			f.Evidence = append(f.Evidence, s.quote(started, c.Name+" started, and runs"))
 		}
@@ -78,8 +77,8 @@ func slowStart(s *subject, start *Start) []Finding {
 	return []Finding{f}
 }
 
-// awaited returns the container that keeps a pod from being ready: the running init container, or the first
-// application that runs and is not ready; nil if there is none.
+// awaited returns the container because of which a pod is not ready: the running init container, or else the first
+// application that runs and is not ready. It returns nil if there is none.
 func (s *subject) awaited() *evidence.Container {
 	for _, list := range [][]*evidence.Container{s.inits, s.apps} {
 		at := slices.IndexFunc(list, func(c *evidence.Container) bool {
@@ -93,7 +92,7 @@ func (s *subject) awaited() *evidence.Container {
 	return nil
 }
 
-// seconds formats a time in whole seconds or longer units.
+// seconds formats a duration in seconds, or in minutes and seconds.
 func seconds(d time.Duration) string {
 	if d < time.Minute {
 		return fmt.Sprintf("%d s", d.Round(time.Second)/time.Second)

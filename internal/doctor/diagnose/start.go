@@ -12,18 +12,19 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Start tells how long a pod took to get ready, and in which phases. It contains only what the evidence shows: a
-// phase without both ends is left out, and the phases need not add up to the whole.
+// A Start has the time that a pod took to get ready, and its phases. A phase is left out if the evidence does not
+// show both its begin and its end, so the phases need not add up to the whole time.
 type Start struct {
 	State StartState `json:"state"`
-	// Took is the time until the pod was ready, or the time so far if it is not. It is absent if it is not known.
+	// Took is the time from the pod's creation until it was ready, or until the evidence was taken if it is not
+	// ready. The zero value means not known.
 	Took Elapsed `json:"took,omitzero"`
 	// AtMost is set if containers restarted, so that the pod may have been ready before its last Ready condition.
 	AtMost bool    `json:"atMost,omitempty"`
 	Phases []Phase `json:"phases,omitempty"` // in order, without overlaps
 }
 
-// A StartState tells whether the pod is ready.
+// A StartState is the state of a pod with respect to its start.
 type StartState string
 
 // The states.
@@ -34,7 +35,7 @@ const (
 	StartUnknown  StartState = "unknown"
 )
 
-// Elapsed is a duration, and its error to either side.
+// Elapsed is a measured duration: the true one lies between Time-Error and Time+Error.
 type Elapsed struct {
 	Time  time.Duration `json:"time"`
 	Error time.Duration `json:"error"`
@@ -57,25 +58,26 @@ const (
 	AppPhase      PhaseName = "app"      // applications start, until the pod is ready
 )
 
-// PhaseNames lists all phases in that order.
+// PhaseNames lists all phases in their usual order.
 var PhaseNames = []PhaseName{SchedulePhase, SandboxPhase, ImagePhase, InitPhase, ProxyPhase, GatePhase, AppPhase}
 
-// A Phase is a span of the start. From counts since the pod's creation or, if it is not known when the pod was
-// scheduled, since the kubelet saw the pod.
+// A Phase is a part of the start. From is the time since the pod's creation. If it is not known when the pod was
+// scheduled, From is the time since the kubelet saw the pod.
 type Phase struct {
 	Name PhaseName     `json:"name"`
 	From time.Duration `json:"from"`
 	Took Elapsed       `json:"took"`
 }
 
-// A stretch is a phase by the clock of the node.
+// A stretch is an interval of a phase, by the node's clock.
 type stretch struct {
 	name     PhaseName
 	from, to evidence.Time
 }
 
-// start measures each phase with one clock only: scheduling by the API server's, all else by the node's, from the
-// moment when the kubelet saw the pod. The time from the binding until then spans both clocks, and is in no phase.
+// start measures each phase with one clock only: the schedule phase with the API server's clock, all others with the
+// node's clock, which begin when the kubelet saw the pod. The time between the scheduling and that moment belongs to
+// no phase, because it begins on one clock and ends on the other.
 func (s *subject) start() *Start {
 	o := s.Object
 	out := &Start{State: s.startState()}
@@ -119,7 +121,7 @@ func (s *subject) startState() StartState {
 	return StartNotReady
 }
 
-// at returns a time from the API, which has a resolution of one second.
+// at converts a time of the API, which has a resolution of one second.
 func at(t time.Time, c evidence.Clock) evidence.Time {
 	if t.IsZero() {
 		return evidence.Time{}
@@ -127,7 +129,7 @@ func at(t time.Time, c evidence.Clock) evidence.Time {
 	return evidence.Time{At: t.UTC(), Error: time.Second, Clock: c}
 }
 
-// condition returns when a condition became true, if it is.
+// condition returns the time at which a condition became true, or the zero value if it is not true.
 func (s *subject) condition(kind corev1.PodConditionType, c evidence.Clock) evidence.Time {
 	for _, v := range s.Object.Status.Conditions {
 		if v.Type == kind && v.Status == corev1.ConditionTrue {
@@ -141,11 +143,11 @@ func elapsed(least, most time.Duration) Elapsed {
 	return Elapsed{max((least+most)/2, 0).Round(time.Millisecond), ((most - least) / 2).Round(time.Millisecond)}
 }
 
-// stretches returns the phases whose two ends are known. They may overlap.
+// stretches returns the phases whose begin and end are known. They may overlap.
 func (s *subject) stretches(seen, ready evidence.Time) (out []stretch) {
 	first := s.firstStart()
 	sandbox := s.condition(corev1.PodReadyToStartContainers, evidence.NodeClock)
-	if first.Compare(sandbox) == evidence.Before { // the event belongs to a later sandbox
+	if first.Compare(sandbox) == evidence.Before { // the condition is about a later sandbox
 		sandbox = evidence.Time{}
 	}
 	out = append(out, stretch{SandboxPhase, seen, sandbox})
@@ -186,7 +188,7 @@ func (s *subject) firstStart() (out evidence.Time) {
 	return out
 }
 
-// pulls returns the time from the first event Pulling of each container to its first event Pulled.
+// pulls returns an interval for each image pull: from a container's event Pulling to its event Pulled.
 func (s *subject) pulls() (out []stretch) {
 	begun := map[string]evidence.Time{}
 	for _, e := range s.Events {
@@ -202,11 +204,12 @@ func (s *subject) pulls() (out []stretch) {
 	return out
 }
 
-// precedence decides the phase of an instant where several fit: the phase that holds the others up wins. An
-// application that waits at its gate is in the gate phase even while its proxy starts.
+// precedence decides to which phase a moment belongs if phases overlap: the first phase of this list. For example,
+// while an application waits at its gate, the phase is gate, even if the proxy is still starting.
 var precedence = []PhaseName{SandboxPhase, ImagePhase, InitPhase, GatePhase, ProxyPhase, AppPhase}
 
-// divide splits the stretches at each other's ends, so that each instant is in at most one phase.
+// divide splits overlapping stretches, so that each moment belongs to at most one phase. seen is the zero of the
+// node's clock, and offset the pod's age then.
 func divide(all []stretch, seen evidence.Time, offset time.Duration) (out []Phase) {
 	var cuts []evidence.Time
 	for _, v := range all {

@@ -15,10 +15,11 @@ import (
 	"outrider.dev/startup"
 )
 
-// imageReasons are the kubelet's reasons for a missing image. Source: k8s.io/kubernetes/pkg/kubelet/images.
+// imageReasons lists the waiting reasons of the kubelet for an image that is missing. Source:
+// k8s.io/kubernetes/pkg/kubelet/images.
 var imageReasons = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"}
 
-// notStarted finds containers without an image, and pods without a node or a sandbox.
+// notStarted finds containers whose image cannot be pulled, and pods that have no node, no sandbox or no volume.
 func notStarted(s *subject) (out []Finding) {
 	for _, c := range s.Containers {
 		if c.Waiting == nil || !slices.Contains(imageReasons, c.Waiting.Reason) {
@@ -61,7 +62,7 @@ func notStarted(s *subject) (out []Finding) {
 	return out
 }
 
-// events returns the events of a container, or of the pod, with one of the reasons.
+// events quotes the events that have one of the reasons. If container is not empty, they must be about it.
 func (s *subject) events(container string, reasons ...string) (out []Quote) {
 	for _, e := range s.Events {
 		if slices.Contains(reasons, e.Reason) && (container == "" || e.Container == container) {
@@ -75,7 +76,7 @@ func (s *subject) events(container string, reasons ...string) (out []Quote) {
 	return out
 }
 
-// initWithoutNetwork finds init containers whose calls are captured for a proxy that starts later.
+// initWithoutNetwork finds init containers whose calls fail because they are captured and the proxy starts later.
 func initWithoutNetwork(s *subject) (out []Finding) {
 	if s.proxy == nil || s.proxy.Kind == startup.Sidecar || s.capture.None != "" {
 		return nil
@@ -107,7 +108,7 @@ func initWithoutNetwork(s *subject) (out []Finding) {
 	return out
 }
 
-// captureFirst reports whether the rules are written before an init container runs.
+// captureFirst reports whether the capture rules are written before this init container runs.
 func (s *subject) captureFirst(container string) bool {
 	for _, i := range s.Object.Spec.InitContainers {
 		switch {
@@ -120,8 +121,8 @@ func (s *subject) captureFirst(container string) bool {
 	return false
 }
 
-// nativePatch returns the annotation that starts the proxy before a container of the init list, or an empty string
-// if the mesh has none.
+// nativePatch returns a patch with the annotation that makes the proxy start before an init container, or an empty
+// string if the mesh has no such annotation.
 func (s *subject) nativePatch(container string) string {
 	w, has := stronger[s.proxy.Name]
 	switch {
@@ -133,7 +134,7 @@ func (s *subject) nativePatch(container string) string {
 	return s.annotate(w)
 }
 
-// unready maps log lines of a proxy to the reason why it is not ready, and the remedy.
+// unready lists the reasons why a proxy is not ready. said is the name of the pattern in proxyTexts that shows it.
 var unready = []struct {
 	said   string
 	code   finding.Code
@@ -155,7 +156,8 @@ func neverReady(s *subject) (out []Finding) {
 		return nil
 	}
 	now := s.serving[len(s.serving)-1]
-	// Envoy starts its workers even without the listeners that it rejected, such as the one for its readiness.
+	// The line that Envoy starts its workers does not prove that it is ready: it may have rejected the listener that
+	// its readiness probe needs.
 	workersAlone := isWorkers(now.ready.Text) && len(s.known.in(now.Number, "rejected")) > 0
 	if now.ready.At.Known() && !workersAlone {
 		return nil
@@ -213,7 +215,7 @@ func killedByProbe(s *subject) (out []Finding) {
 	return out
 }
 
-// killedWaiting reports whether a run ended before the proxy was ready.
+// killedWaiting reports whether a run of the container ended before the proxy was ready.
 func (s *subject) killedWaiting(c *evidence.Container) bool {
 	for _, r := range c.Runs {
 		if listens, _, _ := s.listened(r.Finished); r.Finished.Known() && listens == no {
@@ -243,7 +245,8 @@ func outOfMemory(s *subject) (out []Finding) {
 	return out
 }
 
-// jobDoesNotEnd finds pods that should run once and whose proxy still runs after the applications have ended.
+// jobDoesNotEnd finds pods that should end (restartPolicy Never or OnFailure), but whose proxy still runs after all
+// applications have completed.
 func jobDoesNotEnd(s *subject) []Finding {
 	once := s.Object.Spec.RestartPolicy == corev1.RestartPolicyNever || s.Object.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 	if !once || s.proxy == nil || s.proxy.Kind == startup.Sidecar || len(s.apps) == 0 || s.proxy.Last() == nil || !s.proxy.Last().Running {
@@ -268,7 +271,7 @@ func jobDoesNotEnd(s *subject) []Finding {
 	}}
 }
 
-// quit returns the request that makes the proxy of a mesh exit.
+// quit returns a command that makes the proxy exit, or that deletes the pod if the proxy cannot be asked to.
 func (s *subject) quit() string {
 	switch s.proxy.Name {
 	case "outrider-proxy":

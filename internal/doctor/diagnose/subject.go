@@ -20,7 +20,7 @@ type subject struct {
 
 	proxy   *evidence.Container   // nil: the pod has none
 	apps    []*evidence.Container // plain containers that no mesh has added
-	inits   []*evidence.Container // init containers that end before the others start, and that no mesh has added
+	inits   []*evidence.Container // init containers that no mesh has added, without native sidecars
 	reading podstart.Reading
 	capture capturescope.Scope
 
@@ -28,13 +28,13 @@ type subject struct {
 	serving  []service // runs of the proxy
 	known    proxyLog
 
-	proxyZone *Quote // the assumed time zone of the proxy's log; nil: nothing is assumed
+	proxyZone *Quote // the time zone that is assumed for the proxy's log; nil: its zone is known, or no zone is assumed
 }
 
-// newSubject determines the roles, and reads each log once.
+// newSubject determines the roles of the containers, and reads the logs. It fails only if ctx ends.
 func newSubject(ctx context.Context, p *evidence.Pod, o Options) (*subject, error) {
 	s := &subject{Pod: p, options: o}
-	s.reading, _ = podspec.ReadOrder(p.Object) // a plan that cannot be understood counts as no order
+	s.reading, _ = podspec.ReadOrder(p.Object) // if the plan cannot be understood, there are no edges
 	for _, c := range p.Containers {
 		spec := specOf(p.Object, c.Name)
 		switch {
@@ -62,8 +62,8 @@ func newSubject(ctx context.Context, p *evidence.Pod, o Options) (*subject, erro
 	return s, nil
 }
 
-// proxyNames are containers that serve a pod's connections, but have no readiness probe in package podspec, which
-// would order them by it.
+// proxyNames lists containers that are proxies here although package podspec does not treat them as proxies, because
+// it does not know a readiness probe by which it could order them.
 var proxyNames = map[string]bool{"daprd": true, "envoy": true, "envoy-sidecar": true}
 
 func specOf(pod *corev1.Pod, name string) *corev1.Container {
@@ -84,7 +84,7 @@ func statusOf(pod *corev1.Pod, name string) *corev1.ContainerStatus {
 	return nil
 }
 
-// waits returns how a container waits for the proxy, if the pod says that it does.
+// waits returns the edge by which a container waits for the proxy, and false if the pod has no such edge.
 func (s *subject) waits(container string) (startup.Edge, bool) {
 	if s.proxy == nil {
 		return startup.Edge{}, false
@@ -97,7 +97,7 @@ func (s *subject) waits(container string) (startup.Edge, bool) {
 	return startup.Edge{}, false
 }
 
-// quote cites the pod's own object.
+// quote returns a quote whose source is the pod's object.
 func (s *subject) quote(at evidence.Time, text string) Quote { return Quote{s.Source, at, text} }
 
 func (s *subject) show(text []byte) string { return evidence.Show(text, s.options.ShowSecrets) }

@@ -13,18 +13,18 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// A failure is the way in which a call failed, according to its caller's log.
+// A failure is the kind of error that a failed call had, according to the caller's log.
 type failure string
 
 // The failures.
 const (
-	refused     failure = "refused"     // by the kernel of the caller or of the far side: ECONNREFUSED
-	reset       failure = "reset"       // the connection was established, and then cut
+	refused     failure = "refused"     // by a kernel, the caller's or the destination's: ECONNREFUSED
+	reset       failure = "reset"       // the connection was established, and then reset or closed
 	timedOut    failure = "timed out"   // no answer
 	unresolved  failure = "unresolved"  // a name had no address
 	unreachable failure = "unreachable" // no route
-	upstream    failure = "upstream"    // a proxy answers that it could not reach the far side
-	unavailable failure = "unavailable" // a proxy or the far side answers 503
+	upstream    failure = "upstream"    // a proxy responds that it could not reach the destination
+	unavailable failure = "unavailable" // a proxy or the destination responds with 503
 )
 
 // A symptom is a failed call in a container's log.
@@ -34,14 +34,14 @@ type symptom struct {
 	run       int // -1: not known
 	to        capturescope.Destination
 	at        evidence.Time
-	likely    evidence.Time // estimated with the likely zone, if the log's zone is not known
-	last      evidence.Time // of the last similar line; estimated if the log's zone is not known
+	likely    evidence.Time // as at; if the log's zone is not known, computed with its likely zone
+	last      evidence.Time // as likely, but of the last similar line
 	quote     Quote
 	more      int // number of similar lines after it
 }
 
-// texts match the errors that clients in the usual languages and libraries write. Texts that a proxy writes into
-// its responses come first, because they quote the others.
+// texts match the errors that clients in the usual languages and libraries write. The texts of a proxy's responses
+// come first, because they contain texts of other patterns.
 var texts = []evidence.Pattern{
 	{Name: string(upstream), Any: []string{"upstream connect error", "delayed connect error", "no healthy upstream", "upstream request timeout", "remote connection failure"}},
 	{Name: string(refused), Any: []string{"connection refused", "econnrefused", "connectionrefused", "actively refused", "errno 111", "os error 111", "couldn't connect to server", "java.net.connectexception"}, Only: isRefused},
@@ -53,7 +53,7 @@ var texts = []evidence.Pattern{
 	{Name: string(unavailable), Any: []string{"http error 503", "503 service unavailable", "status code 503", "response code: 503", "returned error: 503"}},
 }
 
-// notFromProxy rejects lines about Envoy's own upstream connection, in a response that is logged.
+// notFromProxy reports whether a line is not the logged response of an Envoy whose own upstream connection failed.
 func notFromProxy(line []byte) bool {
 	l := bytes.ToLower(line)
 	for _, s := range []string{"upstream connect error", "delayed connect error", "delayed_connect_error", "remote connection failure"} {
@@ -64,8 +64,9 @@ func notFromProxy(line []byte) bool {
 	return true
 }
 
-// isRefused rejects refusals by a name server over UDP, which is not captured; Java exceptions with more than their
-// name; and the words of a setting, which stand in quotes.
+// isRefused reports whether a line is about a refused TCP connection. It rejects three kinds of lines: refusals by a
+// name server over UDP, which is not captured; a ConnectException of Java with another message; and the words in
+// quotes, because they belong to a setting.
 func isRefused(line []byte) bool {
 	l := string(bytes.ToLower(bytes.TrimSpace(line)))
 	_, java, is := strings.Cut(l, "java.net.connectexception")
@@ -80,7 +81,8 @@ func isRefused(line []byte) bool {
 
 var quotedWords = regexp.MustCompile(`["']connection refused["']`)
 
-// readLogs scans each log once, and a second time for the times of failed calls if its zone is not known.
+// readLogs scans each log. If the time zone of a log is not known, it scans the log again with the likely zone, for
+// the times of failed calls. It fails only if ctx ends.
 func (s *subject) readLogs(ctx context.Context) error {
 	for _, c := range s.Containers {
 		patterns := texts
@@ -114,8 +116,8 @@ func (s *subject) readLogs(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// addSymptoms keeps one symptom for each failure and capturescope.Destination of a run: the first, with the number
-// of the others.
+// addSymptoms adds the failed calls of a run. Calls with the same failure and destination become one symptom, which
+// has the first line and the number of the others.
 func (s *subject) addSymptoms(c *evidence.Container, l *evidence.Log, found, likely []evidence.Hit) {
 	type key struct {
 		kind failure
@@ -124,7 +126,7 @@ func (s *subject) addSymptoms(c *evidence.Container, l *evidence.Log, found, lik
 	first := map[key]int{}
 	for i, h := range found {
 		if bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
-			continue // the container is a gate that waits for what refuses
+			continue // a gate wrote this line: it polls a container that does not listen yet
 		}
 		k := key{failure(h.Pattern), destinationOf(h)}
 		last := s.timeOf(c, l, likely[i].Line)
@@ -148,8 +150,8 @@ func (s *subject) addSymptoms(c *evidence.Container, l *evidence.Log, found, lik
 	}
 }
 
-// placed returns a symptom at the time that the likely zone of its log implies, and quotes this assumption. It
-// returns nil if the symptom has its own time, or if there is no likely zone.
+// placed sets the time of a symptom by the likely zone of its log, and quotes this assumption. It returns nil, and
+// changes nothing, if the zone of the log is known or no zone is likely.
 func (s *subject) placed(app *evidence.Container, y *symptom) *Quote {
 	l := app.Log(y.run)
 	if l == nil || l.Zone.Known || !l.Zone.HasLikely || !y.likely.Known() || y.likely == y.at {
@@ -159,19 +161,20 @@ func (s *subject) placed(app *evidence.Container, y *symptom) *Quote {
 	return assumedZone(l)
 }
 
-// inLikelyZone returns the log with times in its likely zone.
+// inLikelyZone returns a copy of the log for which the likely zone counts as known.
 func inLikelyZone(l *evidence.Log) *evidence.Log {
 	placed := *l
 	placed.Zone.Offset, placed.Zone.Known = l.Zone.Likely, true
 	return &placed
 }
 
-// assumedZone quotes the assumption of that zone.
+// assumedZone quotes the assumption that the likely zone of a log is its zone.
 func assumedZone(l *evidence.Log) *Quote {
 	return &Quote{Source: l.Source, Text: fmt.Sprintf("its times have no zone: UTC%+.1f h is assumed, with which the log begins within a minute after its run", l.Zone.Likely.Hours())}
 }
 
-// timeOf returns the time of a line: its own, or else the time of the run that contains it.
+// timeOf returns the time of a line. If the line has none on the node's clock, it returns the start of the run, with
+// the length of the run as the error.
 func (s *subject) timeOf(c *evidence.Container, l *evidence.Log, line evidence.Line) evidence.Time {
 	if line.Time.Known() && line.Time.Clock == evidence.NodeClock {
 		return line.Time
@@ -208,12 +211,12 @@ var addresses = []*regexp.Regexp{
 	regexp.MustCompile(`(?:^|[\s/(\["'@=])(\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}):(\d{1,5})\b`),
 }
 
-// destinationOf returns the destination that a line names, or one of the lines around it that belong to it.
+// destinationOf returns the destination that is named by the line, or by a line of the same stack trace.
 func destinationOf(h evidence.Hit) capturescope.Destination {
 	if d, ok := named(h.Line.Text); ok {
 		return d
 	}
-	for _, l := range h.After { // a cause within a stack trace
+	for _, l := range h.After { // the rest of the stack trace, which may name a cause
 		if !linked(l) {
 			break
 		}
@@ -221,7 +224,7 @@ func destinationOf(h evidence.Hit) capturescope.Destination {
 			return d
 		}
 	}
-	for i, below := len(h.Before)-1, h.Line; i >= 0 && linked(below); i-- { // the first line of its stack trace
+	for i, below := len(h.Before)-1, h.Line; i >= 0 && linked(below); i-- { // upwards to the first line of the stack trace
 		below = h.Before[i]
 		if d, ok := named(below.Text); ok {
 			return d
@@ -258,7 +261,7 @@ func named(line []byte) (capturescope.Destination, bool) {
 	return capturescope.Destination{}, false
 }
 
-// of returns the symptoms of one kind or several in a container's run.
+// of returns the symptoms of the given kinds in one run of a container.
 func (s *subject) of(container string, run int, kinds ...failure) (out []symptom) {
 	for _, y := range s.symptoms {
 		for _, k := range kinds {

@@ -8,11 +8,12 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// moments is the largest number of moments in a timeline: as many as fit a screen beside the rest.
+// moments is the largest number of moments in a timeline, so that the report fits a screen.
 const moments = 12
 
-// timeline returns in order the starts and ends of containers, the moment when the proxy was ready, and the failed
-// calls that the findings name. If that is too much, it keeps the starts and ends near the first finding.
+// timeline returns the starts and ends of containers, the moments when the proxy became ready, and the failed calls
+// that the findings quote, in the order of time. If there are too many, those of other containers than the proxy and
+// the applications are left out first, then the earliest.
 func (s *subject) timeline(findings []Finding) (out []Moment) {
 	for _, c := range s.Containers {
 		for _, r := range c.Runs {
@@ -49,7 +50,7 @@ func (s *subject) timeline(findings []Finding) (out []Moment) {
 		return a.At.At.Compare(b.At.At) // moments of the same instant keep the order in which they were added
 	})
 	out = slices.Compact(out)
-	for len(out) > moments { // init containers that succeeded say the least, and are dropped first
+	for len(out) > moments { // moments of init containers are the least important
 		i := slices.IndexFunc(out, func(m Moment) bool { return !s.tells(m) })
 		out = slices.Delete(out, max(i, 0), max(i, 0)+1)
 	}
@@ -61,8 +62,8 @@ func (s *subject) tells(m Moment) bool {
 	return s.proxy != nil && m.Container == s.proxy.Name || slices.ContainsFunc(s.apps, func(c *evidence.Container) bool { return c.Name == m.Container })
 }
 
-// Since formats the time between two instants, in whole seconds if it is not known better. It is empty if they are
-// from different clocks.
+// Since formats the time between two instants, in whole seconds if its error is half a second or more. It is empty
+// if the instants are from different clocks or not known.
 func Since(t, from evidence.Time) string {
 	least, most, ok := t.Since(from)
 	middle := (least + most) / 2

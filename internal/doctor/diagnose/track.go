@@ -8,10 +8,10 @@ import (
 	"outrider.dev/startup"
 )
 
-// lines is the largest number of log lines in a track: as many as a picture can show and a report can hold.
+// lines is the largest number of marks in a track, so that a picture stays readable and a report small.
 const lines = 200
 
-// A Track contains the known history of one container: more than fits the timeline, and the source of its picture.
+// A Track contains all that is known of the history of one container. Pictures are drawn from it.
 type Track struct {
 	Container string `json:"container"`
 	Role      Role   `json:"role"`
@@ -51,14 +51,14 @@ const (
 	MarkedLine MarkKind = "log"         // another line about the state of the proxy
 )
 
-// A Mark is an instant, with the fact that shows it.
+// A Mark is an event of a container, with the quote that shows it.
 type Mark struct {
 	Kind MarkKind `json:"kind"`
 	Quote
 	About string `json:"about,omitempty"` // the meaning of the line
 }
 
-// tracks returns the tracks of all containers of which anything is known, in the pod's order.
+// tracks returns the tracks of all containers that have a run or a mark, in the pod's order.
 func (s *subject) tracks() (out []Track) {
 	for _, c := range s.Containers {
 		t := Track{Container: c.Name, Role: s.role(c)}
@@ -92,8 +92,8 @@ func (s *subject) role(c *evidence.Container) Role {
 	return OtherRole
 }
 
-// marks returns the lines of interest in a container's log, and when the proxy was ready. A line without a time by
-// the node's clock gets the span of its run as its error; without a run it is left out.
+// marks returns the failed calls in a container's log; for the proxy, also its lines that match proxyTexts and the
+// moments when it became ready. Lines without a known time on the node's clock are left out.
 func (s *subject) marks(c *evidence.Container) (out []Mark) {
 	add := func(kind MarkKind, q Quote, about string) {
 		if q.At.Known() && q.At.Clock == evidence.NodeClock {

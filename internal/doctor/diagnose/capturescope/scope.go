@@ -1,6 +1,7 @@
-// Package capturescope tells which connections of a pod its capture sends to the proxy, as far as the pod's object
-// shows. It turns the settings of the init container, of the node or of annotations into a rule set, and traces a
-// call through these rules. Where it does not understand a setting, it answers Perhaps instead of guessing.
+// Package capturescope predicts which connections of a pod are redirected to its proxy. It reads the capture
+// settings from the pod's object (arguments of the init container, settings for the node, annotations), builds the
+// rule set that they request, and traces a connection through it. If it does not understand a setting, it returns
+// Perhaps.
 package capturescope
 
 import (
@@ -18,7 +19,7 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// An Answer tells whether a statement is true.
+// An Answer is Yes, No or Perhaps. The zero value is No.
 type Answer int
 
 const (
@@ -29,7 +30,7 @@ const (
 
 // A Scope is the set of connections that the pod's settings send to its proxy.
 type Scope struct {
-	None   string // why no connection is captured; empty: some are
+	None   string // reason why no connection is captured; empty: some are captured
 	intent capture.Intent
 	rules  capture.Ruleset
 	users  map[string]int64 // user ID by container, where it is known
@@ -37,8 +38,8 @@ type Scope struct {
 	Parks  bool             // connections wait until the proxy listens
 }
 
-// Of reads the settings of the container that writes the rules, or the annotations where a plugin of the node
-// writes them.
+// Of returns the scope of a pod. It reads the arguments of the init container that writes the rules, or the
+// annotations if a plugin of the node writes them.
 func Of(pod *corev1.Pod, proxy string) Scope {
 	switch {
 	case proxy == "":
@@ -62,7 +63,7 @@ func Of(pod *corev1.Pod, proxy string) Scope {
 	if byNode = byNode && ours; byNode && len(work.Capture) == 0 {
 		return Scope{None: "the pod asks its node for no capture"}
 	}
-	if written < 0 && !byNode || !ours && proxy != "istio-proxy" { // without settings all connections are captured; Istio's program then captures none
+	if written < 0 && !byNode || !ours && proxy != "istio-proxy" { // the default of node plugins, and of other meshes than Istio, is to capture all; of Istio's program, none
 		_, _ = set("istio-service-cidr", "*"), set("istio-inbound-ports", "*")
 	}
 	if byNode {
@@ -97,8 +98,8 @@ func newScope(pod *corev1.Pod) Scope {
 	return c
 }
 
-// handMade returns the capture of a proxy that no mesh has added: an init container with NET_ADMIN writes its own
-// rules, which this package does not understand.
+// handMade returns the scope of a proxy that no mesh has added. Its capture rules are written by the script of an
+// init container with NET_ADMIN, and this package does not understand them.
 func handMade(pod *corev1.Pod, proxy string) Scope {
 	for _, i := range pod.Spec.InitContainers {
 		sc := i.SecurityContext
@@ -120,7 +121,8 @@ func handMade(pod *corev1.Pod, proxy string) Scope {
 	return Scope{None: fmt.Sprintf("%s captures nothing: applications call it by its own port", proxy)}
 }
 
-// ownRules reports whether a command is a script that writes rules, and has no flags to describe them.
+// ownRules reports whether a command is a script that writes rules itself, so that it has no flags that this package
+// could read.
 func ownRules(command []string) bool {
 	text := strings.ToLower(strings.Join(command, " "))
 	return slices.ContainsFunc([]string{"-j redirect", "-j tproxy", "redirect to :", "tproxy to :"}, func(rule string) bool { return strings.Contains(text, rule) })
@@ -131,10 +133,10 @@ func (c Scope) LeavesOut() bool {
 	return len(c.intent.ExcludeOutboundPorts) > 0 || len(c.intent.ExcludeOutboundRanges) > 0 || !c.intent.OutboundRanges.All
 }
 
-// TakesAll reports whether the settings are understood, and exclude no Destination.
+// TakesAll reports whether all settings were understood and no destination is excluded.
 func (c Scope) TakesAll() bool { return c.None == "" && c.Vague == "" && !c.LeavesOut() }
 
-// captureAnnotations are the capture settings of pods whose rules are written by a plugin of the node. Sources:
+// captureAnnotations maps the annotations of pods whose rules are written by a plugin of the node to flags. Sources:
 // istio.io/docs/reference/config/annotations; linkerd.io/2/reference/proxy-configuration;
 // kuma.io/docs/latest/reference/kubernetes-annotations.
 var captureAnnotations = []struct{ key, flag string }{
@@ -149,7 +151,7 @@ var captureAnnotations = []struct{ key, flag string }{
 	{"traffic.kuma.io/exclude-inbound-ports", "istio-local-exclude-ports"},
 }
 
-// foreignFlags maps the names that other meshes use to Istio's settings.
+// foreignFlags maps the flags of other meshes' init containers to Istio's flags.
 var foreignFlags = map[string]string{
 	"outbound-ports-to-ignore": "istio-local-outbound-ports-exclude", "inbound-ports-to-ignore": "istio-local-exclude-ports",
 	"outgoing-proxy-port": "envoy-port", "incoming-proxy-port": "inbound-capture-port", "proxy-uid": "proxy-uid",
@@ -175,11 +177,11 @@ func setter(in *capture.Intent) func(name, value string) error {
 	}
 }
 
-// harmless lists flags of the programs that write rules that do not change what is captured.
+// harmless lists flags that do not change what is captured. They are flags of programs that write capture rules.
 var harmless = []string{"log_output_level", "log-level", "log-format", "run-validation", "skip-rule-apply", "timeout-close-wait-secs", "ipv6", "iptables-mode", "verbose", "kubernetes", "wait-for-proxy",
 	"copy", "iptables-probe-port", "force-iptables-binary", "proof", "backend", "termination-log", "force-apply", "reconcile", "cleanup-only"}
 
-// fromArguments reads the flags of a command line, and returns the part that it did not understand.
+// fromArguments passes the flags of a command line to set. It returns the last flag that set did not accept.
 func fromArguments(words []string, set func(name, value string) error) (vague string) {
 	first := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "-") })
 	for i := max(first, 0); i < len(words); i++ {
@@ -204,8 +206,8 @@ func fromArguments(words []string, set func(name, value string) error) (vague st
 	return vague
 }
 
-// expanded returns the command of a container with its $(VARIABLE)s replaced, as far as the pod contains their
-// values.
+// expanded returns the command and arguments of a container, in which $(NAME) is replaced if the container's env
+// contains a literal value for NAME.
 func expanded(c corev1.Container) []string {
 	var pairs []string
 	for _, e := range c.Env {
@@ -220,7 +222,7 @@ func expanded(c corev1.Container) []string {
 	return words
 }
 
-// users returns the user IDs of containers, where the pod sets them.
+// users returns the user ID of each container for which the pod sets one.
 func users(pod *corev1.Pod) map[string]int64 {
 	out := map[string]int64{}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
@@ -234,7 +236,7 @@ func users(pod *corev1.Pod) map[string]int64 {
 	return out
 }
 
-// A Destination is the target of an application's call, as far as it is known. The zero value means not known.
+// A Destination is the target of an application's call. Fields that are not known are zero.
 type Destination struct {
 	Host string
 	Port uint16
@@ -258,10 +260,11 @@ func (d Destination) Loopback() bool {
 	return strings.EqualFold(d.Host, "localhost") || err == nil && (a.IsLoopback() || a.IsUnspecified())
 }
 
-// someAddress stands for the address of a destination that is known only by name.
+// someAddress is used for a destination of which only the name is known.
 var someAddress = netip.MustParseAddr("198.51.100.1")
 
-// Takes reports whether a connection of a container goes to the proxy. Unless that is certain, it also returns why.
+// Takes reports whether a connection of a container is redirected to the proxy. Unless the answer is Yes, it also
+// returns the reason.
 func (c Scope) Takes(container string, d Destination) (Answer, string) {
 	if c.None != "" {
 		return No, c.None
@@ -305,7 +308,7 @@ func (c Scope) Takes(container string, d Destination) (Answer, string) {
 	return Yes, ""
 }
 
-// leaves returns why the capture leaves a connection out.
+// leaves returns the reason why a connection is not captured.
 func (c Scope) leaves(container string, d Destination, user int64, known bool) string {
 	switch {
 	case known && slices.Contains(c.intent.ProxyUIDs, uint32(user)):

@@ -4,13 +4,13 @@
 //
 // An informer of client-go caches the state of the pods. It restarts a watch that ends, also when its
 // resource version is too old for the API server (410). Of each pod only the fields that reveal a
-// change are cached. Few pods at a time are read whole and diagnosed, so that memory does not grow with
-// the size of the fleet (10,000 pods).
+// change are cached. Only a few pods at a time are read completely and diagnosed. So the memory stays
+// small for a fleet of 10,000 pods.
 //
 // Where to read:
 //
-//	follow.go   what is watched, and when it ends
-//	state.go    which fields of a pod are cached, and when it is to be diagnosed
-//	rollout.go  when a roll-out is complete
-//	line.go     what is reported, as text and as JSON
+//	follow.go   the watches, the queue of pods to diagnose, and the end
+//	state.go    the cached fields of a pod, and when the pod is to be diagnosed
+//	rollout.go  the progress of a roll-out
+//	line.go     a reported line, as text and as JSON
 package follow

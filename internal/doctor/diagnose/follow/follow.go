@@ -25,8 +25,8 @@ import (
 // Options of [Follow]. The zero value of a field means its default.
 type Options struct {
 	Namespace string // empty: all namespaces
-	// Name is POD, or KIND/NAME of a workload, which is followed until its roll-out is complete. Empty: the pods of
-	// the Selector, without a diagnosis of those that are already ready or have ended.
+	// Name is POD, or KIND/NAME of a workload, which is followed until its roll-out is complete. If it is empty, the
+	// pods of the Selector are followed; pods that are ready or have ended at the beginning are not diagnosed.
 	Name     string
 	Selector string
 
@@ -34,7 +34,7 @@ type Options struct {
 	Slow        time.Duration // time after which a pod that is not ready is diagnosed; default [diagnose.SlowStart]
 	Parallel    int           // concurrent diagnoses; default 4
 	Attempts    int           // attempts to read a pod; default 4
-	Waits       func(string)  // receives what Follow waits for; may be nil
+	Waits       func(string)  // is called with a text that names what Follow waits for; may be nil
 
 	read func(ctx context.Context, namespace, name string) (*evidence.Set, error)
 }
@@ -55,7 +55,8 @@ func (o Options) defaults(c evidence.Cluster) Options {
 }
 
 // Follow reports diagnoses until ctx ends or the roll-out is complete, and then returns the summary. It calls say
-// for one line at a time, and stops if say returns an error. It returns an error if something cannot be watched.
+// for each line, never concurrently, and stops if say returns an error. It fails if the pods or the workload cannot
+// be watched.
 func Follow(ctx context.Context, c evidence.Cluster, o Options, say func(Line) error) (Summary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -91,17 +92,17 @@ type follower struct {
 	queue    workqueue.TypedRateLimitingInterface[key]
 	pods     cache.SharedIndexInformer
 	workload cache.SharedIndexInformer // nil: no workload is named
-	changed  chan struct{}             // signals that something may have completed the roll-out
+	changed  chan struct{}             // signals a change that may have completed the roll-out
 	failed   chan error
 
 	mu                  sync.Mutex // guards all fields below, and say
 	say                 func(Line) error
 	all                 map[key]*followed // pods that exist
-	diagnosed, problems int               // including pods that are gone
+	diagnosed, problems int               // numbers of pods, including deleted ones
 	causes              map[string]int
 }
 
-// A key identifies one pod: another pod may get the same name later.
+// A key identifies a pod. It contains the UID because another pod may get the same name later.
 type key struct {
 	types.NamespacedName
 	uid types.UID
@@ -117,11 +118,11 @@ type followed struct {
 	said     []string // the most recent reports
 	cause    string
 	counted  bool
-	failures bool // already counted as a problem
+	failures bool // the pod is already counted in problems
 }
 
-// watch starts the informers. It returns an error at once if something cannot be read at all; later the informers
-// retry.
+// watch starts the informers. It fails if the pods or the workload cannot be read now. Later errors are retried by
+// the informers.
 func (f *follower) watch(ctx context.Context, c evidence.Cluster) (kind string, err error) {
 	selector, fields, of, name := f.Selector, "", "", ""
 	switch of, name, _ = strings.Cut(f.Name, "/"); {
@@ -204,7 +205,7 @@ func (f *follower) poke() {
 	}
 }
 
-// until returns when ctx has ended or the roll-out has, and in the latter case how.
+// until returns when ctx has ended, or with the result of the roll-out when that has ended.
 func (f *follower) until(ctx context.Context, kind string) (rollout, error) {
 	for {
 		if kind != "" {
@@ -224,7 +225,8 @@ func (f *follower) until(ctx context.Context, kind string) (rollout, error) {
 	}
 }
 
-// progress returns the progress of the workload. A roll-out is not done before each of its pods is diagnosed.
+// progress returns the progress of the workload. The roll-out is not reported as done or stuck before all its pods
+// have been diagnosed.
 func (f *follower) progress(kind string) (rollout, error) {
 	var out rollout
 	there := false
@@ -259,8 +261,8 @@ func (f *follower) progress(kind string) (rollout, error) {
 	return out, nil
 }
 
-// isLeft reports whether a pod must still be diagnosed or is still going to change: the status of the workload may
-// arrive before those of its pods.
+// isLeft reports whether a pod must still be diagnosed, or will still change: the new status of the workload may
+// arrive before the new statuses of its pods.
 func (f *follower) isLeft(p *corev1.Pod, kind string, stuck bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -315,7 +317,8 @@ func (f *follower) gone(o any) {
 	f.poke()
 }
 
-// next diagnoses the next pod, unless its state has not changed. It reports whether more pods wait.
+// next waits for the next pod of the queue, and diagnoses it if its state has changed. It returns false when the
+// queue is shut down.
 func (f *follower) next(ctx context.Context) bool {
 	k, end := f.queue.Get()
 	if end {
@@ -354,7 +357,7 @@ func (f *follower) next(ctx context.Context) bool {
 	return true
 }
 
-// errGone means that the pod no longer exists; the last report of it stands.
+// errGone means that the pod no longer exists, so that its last report is final.
 var errGone = errors.New("the pod is gone")
 
 func (f *follower) diagnose(ctx context.Context, k key) (diagnose.Report, error) {
@@ -371,7 +374,7 @@ func (f *follower) diagnose(ctx context.Context, k key) (diagnose.Report, error)
 	return diagnose.Diagnose(ctx, set.Pods[0], diagnose.Options{ShowSecrets: f.ShowSecrets, Slow: f.Slow})
 }
 
-// tell reports a line, unless the same was already reported of that pod.
+// tell reports a line, unless the same text was recently reported for that pod.
 func (f *follower) tell(k key, s state, l Line) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -393,10 +396,10 @@ func (f *follower) tell(k key, s state, l Line) {
 	}
 }
 
-// mostSaid bounds the reports that are remembered of a pod that keeps restarting.
+// mostSaid is the number of a pod's latest reports that are kept, for pods that keep restarting.
 const mostSaid = 16
 
-// count counts a pod under its latest cause.
+// count counts a pod under its latest cause, and no longer under the one before.
 func (f *follower) count(known *followed, l Line) {
 	if l.Problem != "" {
 		if !known.failures {

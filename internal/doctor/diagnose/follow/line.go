@@ -15,12 +15,12 @@ import (
 	"outrider.dev/internal/doctor/diagnose/page"
 )
 
-// A Line is a change of a pod's diagnosis, or the last line, with the summary.
+// A Line reports a change of a pod's diagnosis. The last line has the summary instead.
 type Line struct {
-	Version  string           `json:"version"` // the version of a report's JSON
+	Version  string           `json:"version"` // version of the report's JSON format
 	Time     time.Time        `json:"time"`    // by this machine's clock
 	Pod      string           `json:"pod,omitempty"`
-	Code     string           `json:"code,omitempty"` // of the finding, or "undecided"; empty: nothing is wrong
+	Code     string           `json:"code,omitempty"` // code of the finding, or "undecided"; empty: nothing is wrong
 	Sentence string           `json:"sentence,omitempty"`
 	Problem  string           `json:"problem,omitempty"` // why the pod could not be read
 	Report   *diagnose.Report `json:"report,omitempty"`
@@ -42,7 +42,8 @@ type Count struct {
 	Pods int    `json:"pods"`
 }
 
-// Status is the exit status: 0 if nothing was found, 1 if something was found, 2 if no pod could be read.
+// Status returns the exit status: 1 if something was found or the roll-out is stuck, else 2 if any pod could not be
+// read, else 0.
 func (s Summary) Status() int {
 	switch {
 	case len(s.Causes) > 0 || s.Stuck != "":
@@ -73,8 +74,8 @@ func lineOf(r diagnose.Report, now time.Time) Line {
 	return l
 }
 
-// said returns the part of a line that makes it new when it changes. It leaves out how long an unready pod has
-// waited.
+// said returns the part of a line that distinguishes new lines from repeated ones. It does not contain the time for
+// which a pod has not been ready, because that time always changes.
 func (l Line) said() string {
 	if l.Report != nil && l.Report.Verdict == diagnose.Nothing && l.Report.Start != nil {
 		return string(l.Report.Start.State) + l.Report.Sentence

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// resources maps the kinds of workload whose roll-outs end.
+// resources maps the kinds of workload that Follow can follow to their API resources.
 var resources = map[string]schema.GroupVersionResource{
 	"Deployment":  appsv1.SchemeGroupVersion.WithResource("deployments"),
 	"StatefulSet": appsv1.SchemeGroupVersion.WithResource("statefulsets"),
@@ -21,12 +21,12 @@ var resources = map[string]schema.GroupVersionResource{
 // A rollout is the progress of a workload, as its controller reports it.
 type rollout struct {
 	done  bool
-	pods  int    // pods that must become ready; of a Job: that must complete
-	waits string // what an unfinished roll-out waits for
-	stuck string // why it cannot complete
+	pods  int    // number of pods that must be ready; 0 for a Job
+	waits string // reason why the roll-out is not done
+	stuck string // reason why it cannot complete
 }
 
-// rolloutOf decides as kubectl rollout status does.
+// rolloutOf returns the progress of a workload, by the rules of kubectl rollout status.
 func rolloutOf(object any) rollout {
 	switch o := object.(type) {
 	case *appsv1.Deployment:
@@ -103,12 +103,12 @@ func statefulSet(o *appsv1.StatefulSet) rollout {
 	return rollout{done: true, pods: int(want)}
 }
 
-// unseen is the state while the status still describes the previous specification.
+// unseen is the progress while the workload's status still describes the previous specification.
 var unseen = rollout{waits: "the controller has not seen the newest specification"}
 
 func waiting(format string, args ...any) rollout { return rollout{waits: fmt.Sprintf(format, args...)} }
 
-// wanted returns the number of replicas, by default the API's.
+// wanted returns the number of replicas; the API's default is 1.
 func wanted(replicas *int32) int32 {
 	if replicas == nil {
 		return 1

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// small keeps only the fields of a pod that [stateOf] reads, about a tenth of its size.
+// small returns a copy of a pod that has only the fields which this package reads, about a tenth of the size.
 func small(o any) (any, error) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {
@@ -44,25 +44,25 @@ func small(o any) (any, error) {
 	return out, nil
 }
 
-// A state contains the facts on which a diagnosis depends: when it changes, the pod is diagnosed again.
+// A state contains facts about a pod. When one of them changes, the pod is diagnosed again.
 type state struct {
 	ready, ended, slow bool
-	trouble            string // containers that restarted or are failing
+	trouble            string // text that names the containers that restarted or fail
 }
 
 // due reports whether the pod must be diagnosed.
 func (s state) due() bool { return s.ready || s.ended || s.slow || s.trouble != "" }
 
-// starting are the reasons for which every container waits during a normal start.
+// starting lists the waiting reasons that containers have during a normal start.
 var starting = []string{"", "ContainerCreating", "PodInitializing"}
 
-// stateOf returns the state of a pod; slow means that the time for its start is over.
+// stateOf returns the state of a pod; slow means that the pod has existed for longer than a start may take.
 func stateOf(p *corev1.Pod, slow bool) state {
 	s := state{ready: isReady(p), ended: isEnded(p)}
 	s.slow = slow && !s.ready && !s.ended
 	var b strings.Builder
 	for _, c := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
-		// The reason itself is left out, because ErrImagePull and ImagePullBackOff alternate.
+		// The waiting reason is not part of the state, because ErrImagePull and ImagePullBackOff alternate.
 		waits := c.State.Waiting != nil && !slices.Contains(starting, c.State.Waiting.Reason)
 		failed := c.State.Terminated != nil && c.State.Terminated.ExitCode != 0
 		if c.RestartCount > 0 || waits || failed {
@@ -83,8 +83,8 @@ func isEnded(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// slowIn returns the time until the start of a pod counts as slow. If this machine's clock is behind the API
-// server's, the pod is treated as new.
+// slowIn returns the time until the start of a pod counts as slow. If the pod seems to be created in the future,
+// because this machine's clock is behind the API server's, that is slow.
 func slowIn(p *corev1.Pod, slow time.Duration, now time.Time) time.Duration {
 	return min(slow-now.Sub(p.CreationTimestamp.Time), slow)
 }

@@ -12,7 +12,8 @@ import (
 	"outrider.dev/internal/doctor/diagnose"
 )
 
-// A fleet contains the reports of many pods, the worst first: unready pods, then the others by time to ready.
+// A fleet contains the reports of many pods: first the pods that are not ready, then the ready ones, and in each
+// group the slowest first.
 type fleet struct {
 	reports []diagnose.Report
 	causes  []cause
@@ -84,7 +85,7 @@ func (f fleet) summary() string {
 	return out
 }
 
-// Took formats the time until a pod was ready, no finer than it is known.
+// Took formats the time until a pod was ready, or its state if there is no such time.
 func Took(s diagnose.Start) string {
 	text := ""
 	if s.Took.Known() {
@@ -126,7 +127,8 @@ func phasesText(s diagnose.Start) string {
 	return strings.Join(out, ", ")
 }
 
-// FleetText writes the causes with their counts, and then a line for each pod, the worst first.
+// FleetText writes the causes with their counts, and then a line for each pod: pods that are not ready first, then
+// the slowest.
 func FleetText(w io.Writer, reports []diagnose.Report, columns int) error {
 	f := newFleet(reports)
 	var b strings.Builder
@@ -159,7 +161,7 @@ func FleetText(w io.Writer, reports []diagnose.Report, columns int) error {
 	return err
 }
 
-// narrow cuts a row at the width of the terminal.
+// narrow cuts a row at the width of the terminal; columns 0 means no limit.
 func narrow(line string, columns int) string {
 	if all := []rune(line); columns > 0 && len(all) > columns {
 		return string(all[:columns-1]) + "…"
@@ -167,7 +169,7 @@ func narrow(line string, columns int) string {
 	return line
 }
 
-// A row is one pod on the page of a fleet.
+// A row shows one pod on the page of a fleet.
 type row struct {
 	name, class, took, cause, sentence, label string
 	bars                                      []bar
@@ -227,8 +229,8 @@ func (d *document) row(r row) {
 	d.put("</li>\n")
 }
 
-// axis returns an end of the axis that up to 5 % of the pods may exceed, so that a few pods that took hours do not
-// hide how the others spent their time.
+// axis returns the end of the axis. Up to 5 % of the pods may exceed it: if a few pods took hours, the phases of the
+// others must still be visible.
 func (f fleet) axis() time.Duration {
 	var all []time.Duration
 	for _, r := range f.reports {

@@ -23,10 +23,10 @@ var sheet string
 //go:embed page.js
 var script string
 
-// palette contains the colours of every chart and those of the page itself.
+// palette contains the colours of charts and two more for the page.
 var palette = append(slices.Clone(chart.Palette), chart.Colour{Name: "page", Light: "#f6f8fa", Dark: "#0d1117"}, chart.Colour{Name: "gate", Light: "#bf3989", Dark: "#f778ba"})
 
-// fills names the colours of bars whose colour is named differently from the phase.
+// fills maps the phases of a start to the names of their colours in palette.
 var fills = map[diagnose.PhaseName]string{
 	diagnose.SchedulePhase: "faint", diagnose.SandboxPhase: "pod", diagnose.ImagePhase: "pulling", diagnose.InitPhase: "running",
 	diagnose.ProxyPhase: "warn", diagnose.GatePhase: "gate", diagnose.AppPhase: "healthy",
@@ -51,11 +51,12 @@ func styles() string {
 // A document is a page that is being written.
 type document struct{ strings.Builder }
 
-// markup is a constant of this package. A string of another origin is no markup without a conversion.
+// markup is a constant text with HTML. As a type of its own it keeps [document.put] from accepting a string variable,
+// which may contain text of others.
 type markup string
 
-// put writes markup and the values, which are %s in it. Values may contain text of others, such as lines of logs: put
-// escapes them, so that they add no element, no attribute and no control character to the page.
+// put writes markup, in which each %s stands for one of the values. Values may contain text of others, such as lines
+// of logs. put escapes them, so that they add no element, no attribute and no control character to the page.
 func (d *document) put(text markup, values ...any) {
 	for i, v := range values {
 		values[i] = chart.Escape(fmt.Sprint(v))
@@ -63,7 +64,7 @@ func (d *document) put(text markup, values ...any) {
 	fmt.Fprintf(d, string(text), values...)
 }
 
-// putIf writes markup if its value is not empty.
+// putIf writes markup with a value, unless the value is empty.
 func (d *document) putIf(text markup, value string) {
 	if value != "" {
 		d.put(text, value)
@@ -105,7 +106,7 @@ func (d *document) end(w io.Writer) error {
 	return err
 }
 
-// axis writes the axis that timelines share.
+// axis writes the labels of a time axis.
 func (d *document) axis(end time.Duration) {
 	d.put(`<svg class="axis" aria-hidden="true">`)
 	for _, t := range ticks(end) {
@@ -119,7 +120,7 @@ func (d *document) legend(class, y, high string, means any) {
 	d.put(`<li>`+key+`<rect class="bar %s" y="%s" width="16" height="%s"/></svg>%s</li>`, class, y, high, means)
 }
 
-// key begins the picture of a legend's entry.
+// key is the begin of the small picture in an entry of the legend.
 const key = `<svg class="key" aria-hidden="true"><rect class="ground" width="16" height="16"/>`
 
 const zoom = `<div class="tools" role="toolbar" aria-label="Zoom of all timelines">
@@ -134,8 +135,8 @@ const zoom = `<div class="tools" role="toolbar" aria-label="Zoom of all timeline
 <ul class="legend">
 `
 
-// HTML writes one self-contained page with the timelines and findings of pods, those with findings first. Its
-// content security policy forbids every request, and all scripts and styles except its own.
+// HTML writes one self-contained page with the timelines and findings of pods. Pods with findings come first. The
+// page's content security policy forbids every request, and all scripts and styles except those of the page.
 func HTML(w io.Writer, reports []diagnose.Report) error {
 	all := slices.Clone(reports)
 	slices.SortStableFunc(all, func(a, b diagnose.Report) int {
@@ -179,7 +180,7 @@ func HTML(w io.Writer, reports []diagnose.Report) error {
 	return d.end(w)
 }
 
-// left says at the end of a page how many pods it does not show.
+// left writes how many pods the page does not show.
 func (d *document) left(text string, n int) {
 	d.put(`<p class="verdict bad">%s</p>`, fmt.Sprintf(text, n))
 }
@@ -188,7 +189,7 @@ func percent(part, whole time.Duration) string {
 	return strconv.FormatFloat(100*float64(part)/float64(max(whole, 1)), 'f', 2, 64)
 }
 
-// ticks returns some round times on an axis.
+// ticks returns about six round times for the labels of an axis.
 func ticks(end time.Duration) (out []time.Duration) {
 	step := time.Millisecond
 	for _, f := range []time.Duration{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 60_000, 120_000, 300_000, 600_000, 1_800_000, 3_600_000, 7_200_000, 21_600_000, 86_400_000} {
@@ -205,7 +206,8 @@ func ticks(end time.Duration) (out []time.Duration) {
 	return out
 }
 
-// pod writes the section of a pod: its timeline and its log on the left, its findings on the right.
+// pod writes the section of a pod: its timeline and its log on the left, its findings on the right. It subtracts the
+// log lines that it writes from room.
 func (d *document) pod(r diagnose.Report, end time.Duration, room *int) {
 	zero, class := firstMoment(r), "bad"
 	if r.Verdict == diagnose.Nothing {
@@ -231,7 +233,7 @@ func (d *document) pod(r diagnose.Report, end time.Duration, room *int) {
 	d.put("</div>\n</div>\n</section>\n")
 }
 
-// timeline draws the containers of a pod, one row each.
+// timeline draws the containers of a pod, one row for each.
 func (d *document) timeline(r diagnose.Report, name string, end time.Duration) {
 	zero := firstMoment(r)
 	var rows document
@@ -258,8 +260,8 @@ func (d *document) timeline(r diagnose.Report, name string, end time.Duration) {
 `)
 }
 
-// lane draws one container, scaled to the axis that all pods share. Bars differ in height too: that of a container
-// that is not ready has half the height.
+// lane draws one container on an axis that ends at end and is the same for all pods; own is the end of the pod's
+// chart. While a container is not ready, its bar has half the height, so that colour is not the only difference.
 func (d *document) lane(l chart.Lane, t diagnose.Track, own, end time.Duration) {
 	d.put(`<div class="row"><span class="name">%s</span><svg class="lane" role="img" aria-label="%s"><rect class="ground" width="100%%" height="28"/><line class="grid" x2="100%%" y1="14" y2="14"/>
 `, l.Name, fmt.Sprintf("%s, %s: %d runs, %d marks", l.Name, t.Role, len(t.Runs), len(l.Marks)))
@@ -283,7 +285,8 @@ func (d *document) lane(l chart.Lane, t diagnose.Track, own, end time.Duration) 
 	d.put("\n" + `<line class="cursor" y2="28"/></svg></div>` + "\n")
 }
 
-// log writes the lines of all containers by time, and counts those for which there is no room.
+// log writes the log lines of all containers in the order of time, and the number of lines for which there is no
+// room.
 func (d *document) log(r diagnose.Report, zero time.Time, room *int) {
 	type line struct {
 		at        time.Duration
@@ -334,7 +337,7 @@ func (d *document) finding(f diagnose.Finding, zero time.Time) {
 	d.put("</article>\n")
 }
 
-// quote writes a line of the evidence; its time is a button if it is on the timeline.
+// quote writes a line of the evidence. If its time is on the timeline, the time is a button.
 func (d *document) quote(head markup, q diagnose.Quote, zero time.Time) {
 	d.put("<li>" + head)
 	if q.At.Known() {
@@ -349,14 +352,14 @@ func (d *document) quote(head markup, q diagnose.Quote, zero time.Time) {
 	d.put("</li>")
 }
 
-// source writes where a line is from, if it is from a file.
+// source writes the file and line of a quote, if it is from a file.
 func (d *document) source(q diagnose.Quote) {
 	if q.Source.File != "" {
 		d.put(` <span class="faint from">(%s)</span>`, cut(q.Source.String(), longestLine))
 	}
 }
 
-// list writes a closed list, if it has lines.
+// list writes a list that is collapsed at first, if it has lines.
 func (d *document) list(title string, lines []string) {
 	if len(lines) == 0 {
 		return

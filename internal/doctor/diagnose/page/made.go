@@ -21,7 +21,7 @@ func Made(n int) []diagnose.Report {
 			r.Start.Phases = append(r.Start.Phases, diagnose.Phase{Name: p, From: at, Took: diagnose.Elapsed{Time: took}})
 			at += took
 		}
-		if i%25 == 0 { // the pod still waits, so its last phase has no end
+		if i%25 == 0 { // this pod is not ready yet, so its last phase has no end
 			at += 10 * time.Minute
 			r.Start.State, r.Start.Phases = diagnose.StartNotReady, r.Start.Phases[:len(r.Start.Phases)-1]
 		}

@@ -10,8 +10,9 @@ import (
 	"outrider.dev/internal/doctor/diagnose"
 )
 
-// Markdown formats the reports as text to paste into a ticket. Foreign text is either in code blocks whose fences
-// are longer than any fence within, or has all characters escaped that Markdown or HTML give a meaning.
+// Markdown formats the reports as text to paste into a ticket. Text of others cannot add markup: it is either in
+// code blocks, whose fences are longer than any fence within, or all characters that have a meaning in Markdown or
+// HTML are escaped.
 func Markdown(reports []diagnose.Report) string {
 	var b strings.Builder
 	for i, r := range reports {
@@ -55,7 +56,7 @@ func markdown(b *strings.Builder, r diagnose.Report) {
 	listed(b, "The evidence contradicts itself, or is limited:", r.Notes)
 }
 
-// timeline formats one line for each moment, as the text for a terminal does.
+// timeline formats the report's timeline as plain text, one line for each moment.
 func timeline(r diagnose.Report) string {
 	var b strings.Builder
 	wide := 0
@@ -101,7 +102,7 @@ func listed(b *strings.Builder, title string, all []string) {
 
 var backticks = regexp.MustCompile("`+")
 
-// block writes a code block that no text in it can end.
+// block writes a code block with a fence that is longer than any fence in the text.
 func block(b *strings.Builder, language, text string) {
 	text = strings.TrimRight(visible.Plain(text), "\n")
 	fence := "```"
@@ -116,17 +117,18 @@ func block(b *strings.Builder, language, text string) {
 // special matches the characters that begin markup in CommonMark and GitHub Flavored Markdown.
 var special = regexp.MustCompile("[\\\\`*_{}\\[\\]<>#|~!&$]")
 
-// prose escapes text outside of code blocks, at signs too: a name after one would notify that user.
+// prose escapes text that is outside of code blocks. It also escapes at signs, because GitHub notifies a user whose
+// name follows one.
 func prose(text string) string {
 	return strings.ReplaceAll(special.ReplaceAllString(oneLine(text), `\$0`), "@", "@&#8203;")
 }
 
-// oneLine removes line breaks and invisible characters.
+// oneLine replaces line breaks and tabs by spaces, and removes invisible characters.
 func oneLine(text string) string {
 	return visible.Plain(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\t' || r == '\r' }), " "))
 }
 
-// cut truncates a long text.
+// cut truncates a text after the given number of characters.
 func cut(text string, most int) string {
 	for i := range text {
 		if most == 0 {

@@ -1,9 +1,9 @@
 // Package page prints the reports of a diagnosis: as text, JSON, YAML, Markdown, an SVG picture, or
-// one self-contained HTML page. It reads only the reports, so that each form says the same.
+// one self-contained HTML page. All formats have the same content, because nothing but the reports is
+// read.
 //
-// The quotes in a report were written by others. They are cut to a bounded length, their control
-// characters are made harmless, and each form escapes them where it writes them, so that no log can
-// add markup.
+// The quotes in a report were written by others. They are cut to a bounded length, control characters
+// are made harmless, and each format escapes the quotes, so that no log can add markup.
 package page
 
 import (
@@ -22,22 +22,22 @@ var Formats = []string{"text", "json", "yaml", "md", "svg", "html"}
 // Options of a page.
 type Options struct {
 	Format  string // one of Formats
-	Fleet   bool   // all pods on one page, by time to ready, instead of one after the other
+	Fleet   bool   // one row for each pod, the slowest start first, instead of one report after the other
 	Columns int    // width of the terminal; only for text
 	Colour  bool   // the terminal shows colours; only for text
 }
 
-// These limit what a page shows. The page tells how much was left out.
+// Limits of a page. The page says how much was left out.
 const (
 	longestLine = 500  // characters of a log line
 	longestName = 120  // characters of a pod's or container's name
 	mostMarks   = 200  // marks of one container
 	mostLines   = 1000 // log lines on a page
-	mostPods    = 40   // pods with their timelines
+	mostPods    = 40   // pods that are shown with their timelines
 	mostRows    = 2000 // rows of a fleet
 )
 
-// Check returns an error if the options do not describe a valid page.
+// Check returns an error if the format has no page for a fleet.
 func (o Options) Check() error {
 	if o.Fleet && (o.Format == "svg" || o.Format == "md") {
 		return fmt.Errorf("--all has no -o %s: want text, json, yaml or html", o.Format)
@@ -45,7 +45,7 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Write writes the reports.
+// Write writes the reports in the format of the options; an unknown format means text.
 func Write(w io.Writer, reports []diagnose.Report, o Options) error {
 	switch {
 	case o.Format == "html" && o.Fleet:

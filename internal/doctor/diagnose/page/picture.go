@@ -8,8 +8,8 @@ import (
 	"outrider.dev/internal/doctor/diagnose"
 )
 
-// SVG formats the reports as one self-contained picture: a lane for each container, on one axis that starts at each
-// pod's first moment.
+// SVG formats the reports as one self-contained picture with a lane for each container. All pods share one time axis,
+// on which 0 is the earliest time of each pod.
 func SVG(reports []diagnose.Report) string {
 	var all []chart.Chart
 	for _, r := range reports[:min(len(reports), mostPods)] {
@@ -88,7 +88,7 @@ func lane(t diagnose.Track, zero time.Time, end time.Duration) chart.Lane {
 			l.Marks = append(l.Marks, chart.Mark{Kind: kind, At: to, Detail: run})
 		}
 		if !v.Started.Known() || !v.Finished.Known() && !v.Running {
-			continue // one of its two ends is not known
+			continue // the start or the end of this run is not known
 		}
 		l.Spans = append(l.Spans, spans(t, from, to, zero, run)...)
 	}
@@ -99,7 +99,8 @@ func lane(t diagnose.Track, zero time.Time, end time.Duration) chart.Lane {
 	return l
 }
 
-// spans returns the spans of one run. Only a proxy's logs show when it was ready.
+// spans returns the spans of one run. If a mark shows when the container was ready, the run is divided there; only
+// proxies have such marks, from their logs.
 func spans(t diagnose.Track, from, to time.Duration, zero time.Time, detail string) []chart.Span {
 	for _, m := range t.Marks {
 		if ready := after(m.At.At, zero); m.Kind == diagnose.MarkReady && ready >= from && ready <= to {

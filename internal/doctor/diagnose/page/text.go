@@ -51,7 +51,7 @@ type texter struct {
 	colour bool
 }
 
-// line writes a paragraph, wrapped at spaces.
+// line writes a paragraph, wrapped at spaces, in the colour of what.
 func (t *texter) line(indent, text, what string) {
 	for first := true; first || text != ""; first = false {
 		room := t.width - len(indent)
@@ -110,7 +110,7 @@ func (t *texter) quote(indent string, q diagnose.Quote) {
 	t.line(indent, at+q.Text+from, "")
 }
 
-// colours maps parts of the text to codes for [visible.Paint].
+// colours maps verdicts and kinds of text to codes for [visible.Paint].
 var colours = map[string]string{
 	string(diagnose.Nothing): "32", string(diagnose.Found): "31", string(diagnose.Undecided): "33",
 	"heading": "1", "command": "36", "patch": "32",
