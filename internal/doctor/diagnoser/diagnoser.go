@@ -33,11 +33,11 @@ const DefaultSlow = 30 * time.Second
 type Options struct {
 	Core     kubernetes.Interface          // Required.
 	Slow     time.Duration                 // time from a pod's scheduling until it must be ready; default [DefaultSlow]
-	Settle   time.Duration                 // delay after a restart, so that restarts close together share one diagnosis; default 5s
+	Settle   time.Duration                 // delay after a restart, so that several restarts share one diagnosis; default 5s
 	Parallel int                           // concurrent diagnoses; default 2
 	Rate     rate.Limit                    // diagnoses a second; default 2
-	LogBytes int64                         // bytes read of all logs of a pod; default 16 MiB
-	Timeout  time.Duration                 // time for one diagnosis; default 1m
+	LogBytes int64                         // limit of the bytes that are read from all logs of a pod; default 16 MiB
+	Timeout  time.Duration                 // limit of one diagnosis; default 1m
 	Retry    time.Duration                 // first delay after a failure, doubled each time; default 5s
 	Instance string                        // name of this replica, written into the Events
 	Log      *slog.Logger                  // default: none
@@ -64,8 +64,8 @@ func (o Options) withDefaults() Options {
 const (
 	longestRetry = 5 * time.Minute
 	tries        = 8                // attempts of a diagnosis that fails
-	looks        = 5                // diagnoses of a slow start: at once, then after as long again, twice as long, and so on
-	recent       = 10 * time.Minute // age up to which a restart before the watch began is diagnosed: the previous replica may have missed it
+	looks        = 5                // diagnoses of one slow start: after Options.Slow, then after 1, 2, 4 and 8 times that time
+	recent       = 10 * time.Minute // a restart before the watch began is diagnosed if it is younger: the previous replica may have missed it
 )
 
 // A Diagnoser diagnoses pods. Only one runs in a cluster at a time.
@@ -74,13 +74,13 @@ type Diagnoser struct {
 	limiter *rate.Limiter
 
 	mu     sync.Mutex
-	counts map[string]uint64 // contains each cause from the beginning
+	counts map[string]uint64 // by cause; contains all causes from the beginning
 	pods   map[types.UID]*progress
 	queue  workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	store  cache.Store
 }
 
-// progress records the work done for a pod that had to be diagnosed.
+// progress records the diagnoses of a pod and the Events that were written on it.
 type progress struct {
 	ends    int32 // the record's ends at the last diagnosis
 	looks   int
@@ -97,8 +97,8 @@ func New(o Options) *Diagnoser {
 	return d
 }
 
-// Counts returns the number of diagnoses by cause: the codes of package diagnose, and undecided. Each cause is
-// present from the beginning, so that its first diagnosis shows as an increase.
+// Counts returns the number of diagnoses by cause: the codes of package diagnose, and undecided. Each cause has a
+// count of 0 from the beginning, so that a metric shows its first diagnosis as an increase.
 func (d *Diagnoser) Counts() map[string]uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -148,7 +148,7 @@ func (d *Diagnoser) watched() cache.ListerWatcher {
 	}
 }
 
-// note reports the result of a request, except failures because this replica stops.
+// note passes the result of a request to Options.Note, except an error that is caused by the end of ctx.
 func (d *Diagnoser) note(ctx context.Context, tried string, err error) {
 	if err == nil || ctx.Err() == nil {
 		d.o.Note(tried, err)
@@ -186,7 +186,7 @@ func (d *Diagnoser) deleted(object any) {
 	}
 }
 
-// work diagnoses one pod after another.
+// work diagnoses pods of the queue, one after another, until the queue is shut down.
 func (d *Diagnoser) work(ctx context.Context) {
 	for {
 		name, ended := d.queue.Get()
@@ -241,10 +241,10 @@ func (d *Diagnoser) look(ctx context.Context, name types.NamespacedName) error {
 	return nil
 }
 
-// current returns a pod and its progress, or nil if the pod is gone or not injected. Only one worker at a time has
-// a pod.
+// current returns a pod and its progress, or nil if the pod is gone or not injected. The queue ensures that only one
+// worker at a time uses the progress of a pod.
 func (d *Diagnoser) current(name types.NamespacedName) (*record, *progress, error) {
-	d.mu.Lock() // the pod is still in the store, so deleted is called after this
+	d.mu.Lock() // while it is locked, deleted waits: if the store still has the pod, its progress will be deleted later
 	defer d.mu.Unlock()
 	object, exists, err := d.store.GetByKey(name.String())
 	r, _ := object.(*record)
@@ -259,8 +259,8 @@ func (d *Diagnoser) current(name types.NamespacedName) (*record, *progress, erro
 	return r, p, nil
 }
 
-// diagnose writes Events for the findings. If the pod will be diagnosed again, an undecided result is not written
-// yet: there may be enough evidence by then.
+// diagnose diagnoses a pod and writes Events for the findings. If again is set, the pod will be diagnosed once more,
+// so an undecided result is not written: there may be more evidence by then.
 func (d *Diagnoser) diagnose(ctx context.Context, r *record, p *progress, again bool) error {
 	ctx, cancel := context.WithTimeout(ctx, d.o.Timeout)
 	defer cancel()
@@ -300,8 +300,8 @@ func (d *Diagnoser) diagnose(ctx context.Context, r *record, p *progress, again 
 	return nil
 }
 
-// judge calls [diagnose.Diagnose]. The evidence contains text that workloads write; if a bug makes some of it cause
-// a panic, that must not stop the control plane of all other pods.
+// judge calls [diagnose.Diagnose], and turns a panic into an error. The evidence contains text that workloads write;
+// a workload must not be able to stop the control plane by a text that triggers a bug.
 func judge(ctx context.Context, pod *evidence.Pod, slow time.Duration) (r diagnose.Report, err error) {
 	defer func() {
 		if p := recover(); p != nil {

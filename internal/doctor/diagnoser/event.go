@@ -27,18 +27,19 @@ const Reporter = "outriderd"
 // undecided is the cause of a diagnosis without a verdict.
 const undecided = string(diagnose.Undecided)
 
-// restartsAnnotation of an Event contains the number of restarts of the container when it was written.
+// restartsAnnotation is the annotation of an Event that contains the container's number of restarts at the time of
+// the last write.
 const restartsAnnotation = contract.Prefix + "restarts"
 
 // A cause is the part of a diagnosis that becomes an Event and is counted.
 type cause struct {
 	code, container, sentence string
-	restarts                  int32 // of the container, or of all containers if the cause concerns none
+	restarts                  int32 // restarts of the container; of all containers, if container is empty
 }
 
 func (c cause) key() string { return c.code + " " + c.container }
 
-// causes returns the verdict, and the surest finding of each other container.
+// causes returns the first (most certain) finding of each container, or one cause for an undecided diagnosis.
 func causes(r diagnose.Report, pod *corev1.Pod) (out []cause) {
 	switch r.Verdict {
 	case diagnose.Undecided:
@@ -74,7 +75,8 @@ func reason(code string) string {
 // longest is the maximal length of a message in the API (events.k8s.io).
 const longest = 1024
 
-// message returns the sentence, with the code for outrider explain.
+// message returns the text of the Event: the sentence, which is truncated if necessary, the code, and the command
+// that shows more.
 func (c cause) message(pod *corev1.Pod) string {
 	end := fmt.Sprintf(" (%s: outrider diagnose %s -n %s)", c.code, pod.Name, pod.Namespace)
 	if c.code == undecided {
@@ -91,7 +93,7 @@ func (c cause) message(pod *corev1.Pod) string {
 	return sentence + end
 }
 
-// name returns the name of the only Event of a cause on a pod.
+// name returns the name of the Event for a cause on a pod. It is the same for each replica.
 func (c cause) name(pod *corev1.Pod) string {
 	sum := sha256.Sum256([]byte(string(pod.UID) + " " + c.key()))
 	return strings.TrimRight(pod.Name[:min(len(pod.Name), 220)], ".-") + "." + hex.EncodeToString(sum[:8])

@@ -11,7 +11,8 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A record contains the facts that are kept of a pod. Of a pod that was not injected only the name is kept.
+// A record contains the facts that are kept of a pod. For a pod that was not injected, these are only its name, UID
+// and version.
 type record struct {
 	types.NamespacedName
 	uid     types.UID
@@ -21,7 +22,7 @@ type record struct {
 	scheduled time.Time // zero: not scheduled yet
 	ends      int32     // restarts of its containers, plus 1 if the pod has failed
 	lastEnd   time.Time // when a container last ended
-	logs      int32     // number of readable logs: two for each container
+	logs      int32     // number of logs that can be read: two for each container, the current and the previous one
 	ready     bool
 	over      bool // the pod has ended or is being deleted
 }
