@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A bundle collects the facts that were read before they are assigned to pods.
+// A bundle collects all facts that are read, until finish assigns them to pods.
 type bundle struct {
 	pods     []placed
 	events   []podEvent
@@ -22,15 +22,15 @@ type bundle struct {
 	failures []string // failures noted in a bug report
 	taken    Time
 	noEvents []Missing // namespaces whose events could not be read
-	cut      []string  // logs of which a bug report contains only the end
+	cut      []string  // files of logs of which a bug report contains only the end
 	left     []Unused
 	at       map[string]int // index in pods, by name and UID
-	depth    int            // of nested lists
+	depth    int            // nesting depth of the list that is being read
 	held     int64          // approximate bytes of memory that the objects use
 	most     int64          // limit of held
 }
 
-// placed are facts with the folder in which they were found.
+// A placed is a pod with the folders in which it was found.
 type placed struct {
 	*Pod
 	folders []string
@@ -41,7 +41,7 @@ type placedJournal struct {
 	folder string
 }
 
-// A placedMissing is evidence of a pod that could not be read.
+// A placedMissing is a piece of evidence that could not be read, with the pod to which it belongs.
 type placedMissing struct {
 	pod *Pod
 	Missing
@@ -52,7 +52,7 @@ type podEvent struct {
 	uid, id string
 }
 
-// A placedLog is a log with the information in its name.
+// A placedLog is a log with its folder and the information that its file name contains.
 type placedLog struct {
 	*Log
 	name
@@ -116,8 +116,8 @@ func (b *bundle) finish(ctx context.Context) (pods []*Pod, unused []Unused) {
 	return pods, b.left
 }
 
-// giveFailures adds to a pod the failures that a bug report notes for its logs: "log of shop/a, app.previous.log:
-// why".
+// giveFailures adds to a pod the failures that a bug report notes for the pod's logs. Their form is "log of shop/a,
+// app.previous.log: why".
 func (b *bundle) giveFailures(p *Pod) {
 	for _, f := range b.failures {
 		rest, ok := strings.CutPrefix(f, "log of "+p.Name()+", ")
@@ -135,7 +135,7 @@ func (b *bundle) giveFailures(p *Pod) {
 	}
 }
 
-// own adds the chain of a pod's owners.
+// own adds the owners of a pod: its controller, the controller of that, and so on.
 func (b *bundle) own(p *Pod) {
 	refs, namespace := p.Object.OwnerReferences, p.Object.Namespace
 	for depth := 0; depth < 4; depth++ {
@@ -212,7 +212,7 @@ func (b *bundle) giveLog(l placedLog) {
 			names = append(names, m.pod.Name())
 		}
 		b.unused(l.Source, "pods %s have a container of this name: name the file POD_CONTAINER.log, or give each pod a folder", strings.Join(names, ", "))
-	case strings.Contains(l.base, "access") && len(candidates) == 1: // Envoy's access log is evidence of nothing
+	case strings.Contains(l.base, "access") && len(candidates) == 1: // Envoy's access log is not used, and needs no note
 	default:
 		var names []string
 		for _, p := range candidates {
@@ -226,8 +226,8 @@ func (b *bundle) giveLog(l placedLog) {
 	}
 }
 
-// near returns the pods that may have written a log: those that its name identifies, or else the pods of the
-// nearest folder that contains any.
+// near returns the pods to which a file may belong: those that the file's name identifies, or else the pods of the
+// nearest folder, from its own upwards, that contains any.
 func (b *bundle) near(folder string, n name) (out []*Pod) {
 	if n.pod != "" {
 		for _, p := range b.pods {
@@ -254,7 +254,7 @@ func (b *bundle) near(folder string, n name) (out []*Pod) {
 	}
 }
 
-// single is the folder of files that were given individually: their pods are near every folder.
+// single is the folder of files that were given individually. Its pods are candidates for the files of every folder.
 const single = ""
 
 // onlyPod returns the pod of a folder that contains exactly one.
@@ -278,7 +278,7 @@ func (p *Pod) give(l placedLog, c *Container) {
 	case l.previous:
 		l.Log.Source.Kind, l.Log.Previous = FromPreviousLog, true
 		l.Log.Run = c.Restarts - 1
-		if c.Waiting != nil { // the kubelet returns the same run as current and as previous
+		if c.Waiting != nil { // while the container waits, the kubelet returns the last run also as previous
 			l.Log.Run = c.Restarts
 		}
 	default:
@@ -333,7 +333,7 @@ func logOf(container string, previous bool) string {
 	return "log of container " + container
 }
 
-// controller returns the owner that manages the object.
+// controller returns the owner that manages an object: the one with controller: true, or the only one.
 func controller(refs []metav1.OwnerReference) (kind, name string) {
 	for _, r := range refs {
 		if r.Controller != nil && *r.Controller {

@@ -38,15 +38,15 @@ type Wanted struct {
 	Names     []string // POD, deploy/NAME, job/NAME, sts/NAME, ds/NAME, rs/NAME, cronjob/NAME; none: all pods
 	Selector  string
 
-	// OwnEvents leaves out the events of other objects, such as owners. Then the events of each pod are read
-	// instead of those of the namespace, which may have many.
+	// OwnEvents leaves out the events of other objects, such as owners. Only the events of each pod are then read,
+	// instead of all events of the namespace, which may be many.
 	OwnEvents bool
 
-	Pods     int           // default 1,000
+	Pods     int           // limit of the number of pods; default 1,000
 	Since    time.Time     // older log lines are not read; zero: all are read
-	LogBytes int64         // read from the beginning of each log; default 256 MiB
+	LogBytes int64         // limit of the bytes that are read from the beginning of each log; default 256 MiB
 	Parallel int           // concurrent requests; default 8
-	Timeout  time.Duration // of one request, except the reading of a log; default 20s
+	Timeout  time.Duration // limit of one request, except the reading of a log; default 20s
 
 	logs func(ctx context.Context, namespace, pod string, o *corev1.PodLogOptions) (io.ReadCloser, error)
 	now  func() time.Time
@@ -65,9 +65,9 @@ func (w Wanted) defaults(c Cluster) Wanted {
 	return w
 }
 
-// Live collects the evidence that a cluster has of the wanted pods. Logs are read only on demand; here each is only
-// opened, to see whether it can be read. Evidence that is forbidden or gone is listed in [Pod.Missing]. Live
-// returns an error only if the pods themselves cannot be read or do not exist.
+// Live collects the evidence that a cluster has of the wanted pods. Logs are read later, by [Log.Lines] and
+// [Log.Scan]; Live only opens them, to find out whether they can be read. Evidence that is forbidden or gone is listed
+// in [Pod.Missing]. Live fails only if the pods themselves cannot be read or do not exist, or if ctx ends.
 func Live(ctx context.Context, c Cluster, w Wanted) (*Set, error) {
 	l := &live{Cluster: c, Wanted: w.defaults(c), bundle: newBundle(0)}
 	l.turns = make(chan struct{}, l.Parallel)
@@ -79,7 +79,7 @@ func Live(ctx context.Context, c Cluster, w Wanted) (*Set, error) {
 		l.unused(Source{Kind: FromPod, File: "kubectl get pods"}, "there are %d pods, of which the first %d are read", len(pods), l.Pods)
 		pods = pods[:l.Pods]
 	}
-	// This machine's clock differs from the node's.
+	// This machine's clock may differ from the node's by up to a minute.
 	l.taken = Time{At: l.now().Add(-time.Minute), Error: 2 * time.Minute, Clock: NodeClock}
 	l.readEvents(ctx, pods)
 	l.readOwners(ctx, pods)
@@ -105,7 +105,7 @@ type live struct {
 	turns chan struct{}
 }
 
-// request runs a request when one of the concurrent slots is free, with its own timeout.
+// request calls do in a goroutine, with a timeout, as soon as fewer than Parallel requests run.
 func (l *live) request(ctx context.Context, do func(context.Context)) {
 	l.wait.Go(func() {
 		l.turns <- struct{}{}
@@ -122,7 +122,7 @@ func (l *live) note(p *Pod, kind Kind, what string, err error) {
 	l.missing = append(l.missing, placedMissing{p, Missing{kind, what, reason(err)}})
 }
 
-// reason shortens the error of a request.
+// reason describes the error of a request in one line.
 func reason(err error) string {
 	switch {
 	case apierrors.IsForbidden(err):
@@ -185,12 +185,13 @@ func (l *live) list(ctx context.Context, selector string) (out []corev1.Pod, err
 	return out, nil
 }
 
-// kinds maps kubectl's names of workloads to their kinds.
+// kinds maps the names that kubectl accepts for kinds of workloads to the kinds.
 var kinds = map[string]string{"deploy": "Deployment", "deployment": "Deployment", "deployments": "Deployment", "sts": "StatefulSet", "statefulset": "StatefulSet",
 	"statefulsets": "StatefulSet", "ds": "DaemonSet", "daemonset": "DaemonSet", "daemonsets": "DaemonSet", "rs": "ReplicaSet", "replicaset": "ReplicaSet",
 	"replicasets": "ReplicaSet", "job": "Job", "jobs": "Job"}
 
-// Workload returns the kind of a workload named KIND/NAME, as in [Wanted], and the selector of its pods.
+// Workload returns the kind of a workload named KIND/NAME, as in [Wanted], and the selector of its pods. It fails if
+// the workload cannot be read or has no selector.
 func Workload(ctx context.Context, c Cluster, namespace, named string) (kind, selector string, err error) {
 	l := &live{Cluster: c, Wanted: Wanted{Namespace: namespace}}
 	of, name, _ := strings.Cut(named, "/")
@@ -227,7 +228,7 @@ func (l *live) selectorOf(ctx context.Context, kind, name string) (string, error
 	return s.String(), nil
 }
 
-// owner reads a workload.
+// owner reads a workload. It fails for kinds that are not built into Kubernetes.
 func (l *live) owner(ctx context.Context, namespace, kind, name string) (metav1.Object, error) {
 	get := metav1.GetOptions{}
 	switch kind {
@@ -247,7 +248,7 @@ func (l *live) owner(ctx context.Context, namespace, kind, name string) (metav1.
 	return nil, fmt.Errorf("kind %s is none of Kubernetes' own", kind)
 }
 
-// readOwners reads the owners of the pods and the owners' owners, each once.
+// readOwners reads the owners of the pods, their owners, and so on, each object once.
 func (l *live) readOwners(ctx context.Context, pods []corev1.Pod) {
 	type key struct{ namespace, kind, name string }
 	seen := map[key]bool{}
@@ -276,8 +277,8 @@ func (l *live) readOwners(ctx context.Context, pods []corev1.Pod) {
 	}
 }
 
-// readEvents reads the events of the pods' namespaces, which include those of owners. With OwnEvents it reads the
-// events of each pod instead.
+// readEvents reads all events of the pods' namespaces, because these include the events of owners. With OwnEvents it
+// reads only the events of each pod.
 func (l *live) readEvents(ctx context.Context, pods []corev1.Pod) {
 	type wanted struct{ namespace, fields string }
 	var all []wanted
@@ -314,8 +315,8 @@ func (l *live) readEvents(ctx context.Context, pods []corev1.Pod) {
 	}
 }
 
-// readLogs adds the logs of the two runs that the kubelet keeps, the current and the previous one. It opens each to
-// see whether it can be read.
+// readLogs adds the logs of a container's current and previous run, because the kubelet keeps no others. It opens each
+// log to find out whether it can be read.
 func (l *live) readLogs(ctx context.Context, p *Pod) {
 	for _, c := range p.Containers {
 		for _, r := range c.Runs {
@@ -368,7 +369,7 @@ func (l *live) readLog(ctx context.Context, p *Pod, container string, previous b
 	l.bundle.logs = append(l.bundle.logs, placedLog{Log: log, name: name{namespace: namespace, pod: pod, uid: string(p.Object.UID), container: container, previous: previous, run: run}})
 }
 
-// limited ends a log at its limit, and notes that it did.
+// limited ends a log at a limit of bytes, and then marks the log as truncated.
 type limited struct {
 	io.ReadCloser
 	log  *Log
@@ -376,7 +377,7 @@ type limited struct {
 }
 
 func (l *limited) Read(p []byte) (int, error) {
-	if l.left <= 0 { // the API server was asked for the same limit, but may send more
+	if l.left <= 0 { // the request contains the same limit, but the API server may send more
 		return 0, io.EOF
 	}
 	n, err := l.ReadCloser.Read(p[:min(int64(len(p)), l.left)])
@@ -386,7 +387,7 @@ func (l *limited) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readJournal reads the record of Outrider's agent, if the pod has one.
+// readJournal reads the startup journal from Outrider's agent, if the pod was injected and runs.
 func (l *live) readJournal(ctx context.Context, p *Pod) {
 	if _, injected := p.Object.Annotations[contract.Status]; !injected || l.Forward == nil || p.Object.Status.Phase != corev1.PodRunning {
 		return

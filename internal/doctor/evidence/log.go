@@ -25,17 +25,17 @@ type Log struct {
 	Truncated bool // the input contains only a part of the log
 	Zone      Zone
 
-	from, to time.Time // span of the run; zero: not known
+	from, to time.Time // start and end of the run; zero: not known
 	open     func(context.Context) (io.ReadCloser, error)
-	tail     func(most int) ([]byte, error) // reads the end of the log; nil: only possible by reading all of it
+	tail     func(most int) ([]byte, error) // reads the end of the log; nil: the end cannot be read without the rest
 }
 
 // A Line is a line of a log. Its Text is valid until the next line is yielded.
 type Line struct {
 	Number    int
 	Text      []byte // without the container runtime's prefix and the line ending
-	Time      Time   // the line's own, or else when the runtime received it; may be unknown
-	Continues bool   // it belongs to the previous line, and has its Time
+	Time      Time   // the time that the program wrote, or else that of the container runtime; may be unknown
+	Continues bool   // the line belongs to the previous line, and has the Time of that line
 }
 
 // At returns the source of a line.
@@ -46,14 +46,14 @@ func (l *Log) At(line Line) Source {
 }
 
 const (
-	// MaxLine is the number of bytes that are read of a line.
+	// MaxLine is the limit of bytes of a line; the rest is skipped.
 	MaxLine = 64 << 10
 
-	learnt = 64 << 10 // bytes from which the layout of a log is learnt
-	sample = 200      // lines from which it is learnt
+	learnt = 64 << 10 // number of first bytes from which the layout of a log is learnt
+	sample = 200      // largest number of lines from which the layout is learnt
 )
 
-// Lines yields the lines of the log in order. It yields no line after an error.
+// Lines yields the lines of the log in order. An error, also of ctx, is the last element.
 func (l *Log) Lines(ctx context.Context) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
 		from, err := l.open(ctx)
@@ -90,7 +90,7 @@ func (l *Log) Lines(ctx context.Context) iter.Seq2[Line, error] {
 	}
 }
 
-// nextLine reads a line without its ending, and skips the rest of a very long line.
+// nextLine returns the next line without its line ending. It skips the rest of a line that is longer than the buffer.
 func nextLine(in *bufio.Reader) (text []byte, err error) {
 	text, err = in.ReadSlice('\n')
 	if err == bufio.ErrBufferFull {
@@ -105,7 +105,7 @@ func nextLine(in *bufio.Reader) (text []byte, err error) {
 	return bytes.TrimRight(text, "\r\n"), err
 }
 
-// headLines returns the complete lines at the beginning of a log.
+// headLines returns the complete lines of head, the beginning of a log; whole means that head is the whole log.
 func headLines(head []byte, whole bool) (out [][]byte) {
 	for line := range bytes.Lines(head) {
 		if len(out) == sample || !whole && !bytes.HasSuffix(line, []byte("\n")) {
@@ -116,7 +116,7 @@ func headLines(head []byte, whole bool) (out [][]byte) {
 	return out
 }
 
-// A lineReader adds times to the lines of a log.
+// A lineReader parses the lines of a log, and determines their times.
 type lineReader struct {
 	log    *Log
 	layout timestamp.Layout
@@ -134,7 +134,8 @@ func (l *Log) reader(head []byte) *lineReader {
 	return t
 }
 
-// byPrefix finds the zone by comparing the program's stamps with the runtime's: all lines must agree.
+// byPrefix finds the time zone of a program's times by comparing them with the times that the container runtime wrote
+// before the lines. The zone is known only if all lines have the same one.
 func byPrefix(layout timestamp.Layout, lines [][]byte) (z Zone, ok bool) {
 	const late = 2 * time.Minute // a program may buffer lines before it writes them
 	for _, line := range lines {
@@ -154,7 +155,7 @@ func byPrefix(layout timestamp.Layout, lines [][]byte) (z Zone, ok bool) {
 func (t *lineReader) line(text []byte) Line {
 	r := t.layout.Read(text)
 	line := Line{Text: r.Text, Continues: r.Continues}
-	var written Time // when the runtime received the line
+	var written Time // the time at which the runtime received the line
 	if r.HasWritten {
 		written = Time{At: r.Written.Wall, Error: r.Written.Resolution, Clock: NodeClock}
 	}
@@ -172,11 +173,11 @@ func (t *lineReader) line(text []byte) Line {
 	return line
 }
 
-// own converts a program's own stamp to a time.
+// own converts a stamp that the program wrote to a time.
 func (t *lineReader) own(s timestamp.Stamp, written Time) Time {
 	near := t.near(s, written)
 	if !s.Zoned && !t.zone.Known {
-		if s.NoDate { // hours and minutes without a date count from the first midnight
+		if s.NoDate { // the clock of a log without dates and without a zone begins at midnight of its first day
 			return Time{At: s.Wall, Error: s.Resolution, Clock: t.clock}
 		}
 		return Time{At: s.Instant(0, near), Error: s.Resolution, Clock: t.clock}
@@ -187,10 +188,11 @@ func (t *lineReader) own(s timestamp.Stamp, written Time) Time {
 	return Time{At: s.Instant(t.zone.Offset, near), Error: s.Resolution, Clock: NodeClock}
 }
 
-// near returns the instant by which the missing parts of a date are completed.
+// near returns the instant by which [timestamp.Stamp.Instant] completes a missing date or year. It returns the zero
+// time if no such instant is known.
 func (t *lineReader) near(s timestamp.Stamp, written Time) time.Time {
 	switch {
-	case t.last.Known() && t.last.Clock != NodeClock: // by the log's own clock
+	case t.last.Known() && t.last.Clock != NodeClock: // the log has its own clock
 		return t.last.At
 	case written.Known() && s.NoDate:
 		return written.At.Add(-12 * time.Hour)
@@ -204,7 +206,7 @@ func (t *lineReader) near(s timestamp.Stamp, written Time) time.Time {
 	return t.log.from.Add(-maxSlack)
 }
 
-// window sets the span of the run, as far as it is known.
+// window sets the start and the end of the log's run. A run that has no end ends when the evidence was taken.
 func (l *Log) window(r *Run, taken Time) {
 	if r == nil || !r.Started.Known() {
 		return
@@ -218,8 +220,8 @@ func (l *Log) window(r *Run, taken Time) {
 	}
 }
 
-// ends returns the first and the last stamp of a log whose lines name no zone, if both ends can be read without the
-// rest.
+// ends returns the first and the last stamp of a log whose times name no zone. It returns false if the log has a
+// prefix of the container runtime, or if its end cannot be read without the rest.
 func (l *Log) ends(ctx context.Context) (first, last timestamp.Stamp, ok bool) {
 	if l.tail == nil {
 		return first, last, false

@@ -10,11 +10,11 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A name holds the information in the path of a log. A field is empty if the path does not contain it.
+// A name is the information that the path of a log contains. A field is empty if the path does not contain it.
 type name struct {
 	namespace, pod, uid, container string
 	previous                       bool
-	run                            int    // -1: not in the path
+	run                            int    // number of the run; -1: not in the path
 	base                           string // base name of the file without the parts that were recognized
 }
 
@@ -27,7 +27,7 @@ func (n name) describe() string {
 
 const label = `([a-z0-9](?:[-a-z0-9.]*[a-z0-9])?)`
 
-// In these layouts the path contains everything.
+// Layouts of folders in which the path of a log identifies the pod and the container.
 var (
 	// OpenShift's must-gather and oc adm inspect.
 	mustGather = regexp.MustCompile(`(?:^|/)namespaces/` + label + `/pods/` + label + `/` + label + `/[^/]+/logs/(current|previous|previous\.insecure)\.log$`)
@@ -36,7 +36,7 @@ var (
 	nodeContainers = regexp.MustCompile(`(?:^|/)` + label + `_` + label + `_` + label + `-[0-9a-f]{64}\.log$`)
 )
 
-// nameOf reads the path of a log.
+// nameOf returns the information that the path of a log contains.
 func nameOf(file string) name {
 	n := name{run: -1}
 	file = strings.ReplaceAll(file, ":", "/") // path in an archive
@@ -65,14 +65,14 @@ func nameOf(file string) name {
 	return n
 }
 
-// means reports whether the name may refer to a log of the pod. Parts that are not known on either side count as
-// equal.
+// means reports whether the name may refer to a log of the pod. A namespace or a UID that the name or the pod lacks is
+// not compared.
 func (n name) means(p *corev1.Pod) bool {
 	agree := func(a, b string) bool { return a == "" || b == "" || a == b }
 	return n.pod == p.Name && agree(n.namespace, p.Namespace) && agree(n.uid, string(p.UID))
 }
 
-// containerIn returns the container of a pod that the name refers to.
+// containerIn returns the container of pod p to which the name refers, or nil.
 func (n name) containerIn(p *Pod) *Container {
 	if n.container != "" {
 		return p.Container(n.container)

@@ -24,20 +24,20 @@ import (
 // owners are the kinds of objects that own pods.
 var owners = map[string]bool{"Job": true, "CronJob": true, "Deployment": true, "ReplicaSet": true, "StatefulSet": true, "DaemonSet": true, "ReplicationController": true}
 
-// These limit a file of objects: decoding takes up to 100 times as much memory as the text.
+// Limits of a file with objects. They are needed because decoding may take 100 times as much memory as the text.
 const (
-	maxObject     = 4 << 20 // bytes of one object: an API server stores 1.5 MiB
+	maxObject     = 4 << 20 // bytes of one object; the limit of an API server is 1.5 MiB
 	maxParts      = 1 << 16 // objects in one file
 	maxContainers = 1000    // containers of a pod
 	maxCommas     = 1 << 22 // commas in a JSON file
 	maxNotes      = 100_000 // notes about unused input
 
-	// These are approximate sizes in memory, in bytes.
+	// Approximate sizes in memory, in bytes.
 	objectSize, containerSize, partSize = 1024, 1024, 256
 )
 
-// parse adds the objects of a file in YAML or JSON, with several documents or lists. A document that cannot be read
-// is noted, and the others are read.
+// parse adds the objects of a file in YAML or JSON, which may contain several documents and lists. A document that
+// cannot be decoded is noted as unused. In YAML the other documents are still read; in JSON, those before it.
 func (b *bundle) parse(folder, file string, data []byte) {
 	if trimmed := bytes.TrimLeft(data, " \t\r\n\ufeff"); len(trimmed) > 0 && trimmed[0] == '{' {
 		if bytes.Count(trimmed, []byte(",")) > maxCommas {
@@ -108,8 +108,8 @@ func (b *bundle) json(from Source, text []byte) []byte {
 
 var firstItem = regexp.MustCompile(`(?m)^items:[ \t]*\r?\n( *)- `)
 
-// cutItems cuts the items out of a large list in YAML, as kubectl prints it, so that each can be decoded by itself.
-// It leaves small lists whole.
+// cutItems removes the items of a large YAML list, in the form that kubectl prints, and returns them separately, so
+// that each item can be decoded by itself. It does not change small lists.
 func cutItems(text []byte) (list []byte, items [][]byte) {
 	m := firstItem.FindSubmatchIndex(text)
 	if len(text) <= maxObject || m == nil {
@@ -132,8 +132,9 @@ func cutItems(text []byte) (list []byte, items [][]byte) {
 	return slices.Concat(text[:m[0]], []byte("items: []\n"), text[at:]), items
 }
 
-// object adds one object, or the objects of a list. Of a list it returns the API version and kind of items that
-// name none. It ignores fields that this version of the API does not define.
+// object adds one object, or the objects of a list. apiVersion and kind are the defaults for an object that does not
+// have them. For a list, it returns the defaults for the list's items. Fields that this version of the API does not
+// define are ignored.
 func (b *bundle) object(folder string, from Source, raw []byte, apiVersion, kind string) (ofItems, kindOfItems string) {
 	var head struct {
 		APIVersion string            `json:"apiVersion"`
@@ -192,7 +193,7 @@ func (b *bundle) object(folder string, from Source, raw []byte, apiVersion, kind
 	return "", ""
 }
 
-// hold counts the memory that an object uses, and returns false if the limit is exceeded.
+// hold adds the memory of an object to the sum, and returns false if a limit is exceeded.
 func (b *bundle) hold(from Source, raw []byte) bool {
 	parts := bytes.Count(raw, []byte("{"))
 	if len(raw) > maxObject || parts > maxParts {
@@ -207,7 +208,7 @@ func (b *bundle) hold(from Source, raw []byte) bool {
 	return b.held <= b.most
 }
 
-// mismatch notes the field whose value has the wrong type.
+// mismatch notes that an object could not be decoded, with the field whose value has the wrong type.
 func (b *bundle) mismatch(from Source, what string, raw []byte, err error) {
 	if m := decodeerror.Find(raw, err); m != nil {
 		b.unused(from, "%s: %s: %v", what, cmp.Or(m.Field, "(the whole)"), m)
@@ -245,7 +246,7 @@ func (b *bundle) addPod(folder string, from Source, raw []byte) {
 	b.pod(folder, p)
 }
 
-// pod adds a pod. If the same pod was read twice, it keeps the newer object and remembers both folders.
+// pod adds a pod. If the same pod is read twice, the newer object and both folders are kept.
 func (b *bundle) pod(folder string, p *Pod) {
 	key := p.Name() + " " + string(p.Object.UID)
 	i, twice := b.at[key]
@@ -260,8 +261,8 @@ func (b *bundle) pod(folder string, p *Pod) {
 	b.pods[i].folders = append(b.pods[i].folders, folder)
 }
 
-// revision orders the states of an object by resourceVersion. The API's rules call it opaque, but it is a growing
-// number on every known server.
+// revision returns the resourceVersion of a pod as a number; the larger one is newer. By the API's rules it is opaque,
+// but every known API server uses a growing number.
 func revision(p *Pod) uint64 {
 	n, err := strconv.ParseUint(p.Object.ResourceVersion, 10, 64)
 	if err != nil {
@@ -288,7 +289,7 @@ func (b *bundle) addEvent(from Source, raw []byte, newer bool) {
 	b.event(from, &e)
 }
 
-// older converts an event of events.k8s.io to core v1.
+// older converts an event of events.k8s.io to an event of core v1.
 func older(n eventsv1.Event) corev1.Event {
 	e := corev1.Event{ObjectMeta: n.ObjectMeta, InvolvedObject: n.Regarding, Reason: n.Reason, Message: n.Note,
 		Source: n.DeprecatedSource, FirstTimestamp: n.DeprecatedFirstTimestamp, LastTimestamp: n.DeprecatedLastTimestamp, Count: n.DeprecatedCount,
@@ -327,8 +328,8 @@ func micros(t metav1.MicroTime, c Clock) Time {
 	return Time{At: t.UTC(), Error: time.Microsecond, Clock: c}
 }
 
-// A record is the answer of Outrider's agent: JournalRecord of internal/core/agent/status, of this or another
-// version.
+// A record is the response of Outrider's agent to GET /startup: JournalRecord of internal/core/agent/status. The
+// agent may have another version.
 type record struct {
 	Process time.Time `json:"process_started"`
 	Entries []struct {

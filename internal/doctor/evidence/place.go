@@ -11,21 +11,22 @@ import (
 	"outrider.dev/internal/doctor/evidence/timestamp"
 )
 
-// A Zone is the time zone of those lines of a container's logs that name none.
+// A Zone is the time zone of the times in a container's logs that name no zone.
 type Zone struct {
-	Offset time.Duration // ahead of UTC
+	Offset time.Duration // difference to UTC; positive east of Greenwich
 	Known  bool
-	Why    string
+	Why    string // reason why the zone is known or not known
 
-	// Likely is the offset, of several for which the logs lie within their runs, for which a log begins within a minute after the start of its run, as
-	// complete logs of programs that write at their start do. It is not a fact: only a caller that says so may set
-	// Offset and Known by it.
+	// Likely is the most plausible offset, if the logs lie within their runs for several offsets: with it, a log
+	// begins within a minute after the start of its run, because most programs write a line when they start. It is an
+	// assumption. A caller may use it as the Offset only if its result says so.
 	Likely    time.Duration
 	HasLikely bool
 }
 
-// place finds the zone of each container's logs: the offsets from UTC for which each log lies within its run. All
-// runs of a container have the same zone, so a short run determines the zone of a long one.
+// place finds the zone of each container's logs: the only offset from UTC for which each log lies within its run. All
+// runs of a container have the same zone, so a short run, which fewer offsets fit, also determines the zone of a long
+// one.
 func (p *Pod) place(ctx context.Context) {
 	for _, c := range p.Containers {
 		var fits []time.Duration
@@ -69,8 +70,9 @@ func (p *Pod) place(ctx context.Context) {
 	}
 }
 
-// skew bounds the difference of the clocks. The API server records an event after it happened on the node, and a
-// kubelet handles a pod only after the API server has bound it to the node.
+// skew computes bounds of the difference between the node's and the API server's clock. The lower bound comes from
+// events: the API server records an event after it happened on the node. The upper bound comes from the pod's start: a
+// kubelet handles a pod after the API server has bound the pod to the node.
 func (p *Pod) skew() {
 	s := &p.Skew
 	for _, e := range p.Events {

@@ -23,11 +23,11 @@ const (
 	FromJournal     Kind = "startup journal"
 )
 
-// A Source tells where a fact was read. Line is 0 in sources without lines; for an object it is the first line of
-// its document.
+// A Source is the place where a fact was read. Line is 0 if the source has no lines; for an object it is the first line
+// of the object's document.
 type Source struct {
 	Kind Kind   `json:"kind"`
-	File string `json:"file,omitempty"` // of an archive: its name, ':', the path in it; live: the kubectl command
+	File string `json:"file,omitempty"` // path; in an archive ARCHIVE:PATH; from a cluster the kubectl command
 	Line int    `json:"line,omitempty"`
 }
 
@@ -44,7 +44,8 @@ type Set struct {
 	Unused []Unused
 }
 
-// Unused is input that is no evidence of any pod, with the reason and what would be evidence.
+// Unused is a part of the input that is not evidence of any pod. Why has the reason, and often the input that is
+// expected instead.
 type Unused struct {
 	Source Source
 	Why    string
@@ -55,10 +56,10 @@ type Pod struct {
 	Object     *corev1.Pod
 	Source     Source
 	Containers []*Container // init containers, then containers, then ephemeral containers
-	Events     []Event      // of the pod and its owners, sorted by their first times
+	Events     []Event      // events of the pod and its owners, sorted by First
 	Owners     []Owner      // nearest first
-	Journal    *Journal     // of Outrider's agent
-	Taken      Time         // when the evidence was taken, if that is known
+	Journal    *Journal     // journal of Outrider's agent; may be nil
+	Taken      Time         // time at which the evidence was collected, if that is known
 	Skew       Skew
 	Missing    []Missing
 	Notes      []Note
@@ -82,14 +83,14 @@ func (p *Pod) Container(name string) *Container {
 	return nil
 }
 
-// Missing is evidence that could not be read. It weakens conclusions, but stops nothing.
+// Missing is a piece of evidence that could not be read. It makes conclusions less certain, and stops nothing.
 type Missing struct {
 	Kind Kind
-	What string // a description
+	What string // description of the evidence
 	Why  string
 }
 
-// A Note describes a contradiction between facts, or a limit of one.
+// A Note describes a contradiction between facts, or a limit of a fact.
 type Note struct {
 	Source Source
 	Text   string
@@ -102,12 +103,12 @@ const Ephemeral startup.Kind = "ephemeral"
 type Container struct {
 	Name     string
 	Kind     startup.Kind
-	Restarts int   // from its status; -1: it has none
+	Restarts int   // number of restarts; -1: the container has no status
 	Runs     []Run // known runs, oldest first
-	Unknown  int   // number of runs of which nothing is known
+	Unknown  int   // number of runs that are not in Runs
 	Waiting  *Waiting
 	Logs     []*Log
-	Zone     Zone // of log lines that name none
+	Zone     Zone // time zone of the log lines that name none
 }
 
 // Run returns the run with a number, or nil.
@@ -148,7 +149,7 @@ type Run struct {
 	Finished Time // unknown while it runs
 	Running  bool
 	Exit     *int // nil: it runs, or the code is not known
-	Signal   int  // the signal that ended it, also from exit code 128+n of shells and runtimes; 0: none
+	Signal   int  // the signal that ended it, also if only the exit code 128+n shows it; 0: none
 	Reason   string
 	Message  string // its termination message
 	Source   Source
@@ -161,8 +162,8 @@ type Event struct {
 	Container       string // empty: about the whole object
 	Reporter        string
 	Count           int
-	First, Last     Time // by the reporter's clock
-	Recorded        Time // by the API server's clock, of the first occurrence
+	First, Last     Time // times of the first and last occurrence, by the reporter's clock
+	Recorded        Time // time of the first record, by the API server's clock
 	Source          Source
 }
 
@@ -185,6 +186,6 @@ type JournalEntry struct {
 	Failed     bool
 }
 
-// maxSlack is the longest time by which a line may lie outside the run of its container: the runtime records the
-// start slightly after the process began.
+// maxSlack is the longest time by which a line may lie outside the run of its container. Lines may be earlier than the
+// recorded start, because the runtime records it slightly after the process began.
 const maxSlack = 5 * time.Second

@@ -21,14 +21,14 @@ import (
 	"outrider.dev/internal/doctor/evidence/archive"
 )
 
-// Options limit what is read of files. The zero value of a field means its default.
+// Options are the limits of [Read]. The zero value of a field means its default.
 type Options struct {
 	Stdin   io.Reader // input for "-"
 	Files   int       // files in all folders and archives; default 50,000
 	Objects int64     // bytes of one file of objects; default 64 MiB
 	Unpack  int64     // unpacked bytes of all archives and standard input; default 4 GiB
 	Entry   int64     // bytes of one file in an archive; default 1 GiB
-	Memory  int64     // bytes of memory for the compressed files of archives, and twice as much for all objects; default 256 MiB
+	Memory  int64     // bytes of memory for the compressed files of archives; objects may take twice as much; default 256 MiB
 }
 
 func (o Options) defaults() Options {
@@ -37,9 +37,9 @@ func (o Options) defaults() Options {
 	return o
 }
 
-// Read collects evidence from files, folders, archives (tar, tar.gz) and standard input ("-"). It returns an error
-// only if a path cannot be read at all, or if the input contains no pod; all other problems are noted in the
-// result.
+// Read collects evidence from files, folders, archives (tar, tar.gz) and standard input ("-"). It fails only if a path
+// cannot be read at all, if a limit for files or archives is exceeded, or if the input contains no pod. All other
+// problems are noted in the result.
 func Read(ctx context.Context, o Options, paths ...string) (*Set, error) {
 	o = o.defaults()
 	r := &reader{o: o, bundle: newBundle(2 * o.Memory), store: archive.New(archive.Limits{Files: o.Files, Unpack: o.Unpack, Entry: o.Entry, Memory: o.Memory})}
@@ -69,7 +69,7 @@ type reader struct {
 // An opener opens a text, and returns its size in bytes.
 type opener func() (archive.Text, int64, error)
 
-// onDisk opens a file with its size.
+// onDisk returns an opener for a file on disk.
 func onDisk(open func() (*os.File, error)) opener {
 	return func() (archive.Text, int64, error) {
 		f, err := open()
@@ -84,7 +84,7 @@ func onDisk(open func() (*os.File, error)) opener {
 	}
 }
 
-// path reads a path of the input.
+// path reads a file, a folder, an archive, or standard input ("-").
 func (r *reader) path(ctx context.Context, p string) error {
 	if p == "-" {
 		return r.stdin(ctx)
@@ -127,7 +127,7 @@ func (r *reader) stdin(ctx context.Context) error {
 	return r.file(p.Open, "stdin", name, single)
 }
 
-// archive reads an archive, or returns false if the input is none.
+// archive reads an archive. It returns false if the input is not an archive.
 func (r *reader) archive(ctx context.Context, in *bufio.Reader, shown string) (bool, error) {
 	files, is, err := r.store.Read(ctx, in, shown, func(entry, why string) { r.unused(Source{File: shown + entry}, "%s", why) })
 	for _, name := range slices.SortedFunc(maps.Keys(files), asFolders) {
@@ -137,12 +137,12 @@ func (r *reader) archive(ctx context.Context, in *bufio.Reader, shown string) (b
 		if hidden := strings.HasPrefix(name, ".") || strings.Contains(name, "/."); !hidden {
 			err = r.file(files[name].Open, name, shown+":"+name, path.Join(filepath.ToSlash(shown)+":", path.Dir(name)))
 		}
-		delete(files, name) // unless something refers to it, its memory is freed
+		delete(files, name) // frees the memory of a file that is not used
 	}
 	return is, err
 }
 
-// asFolders orders files as they would be read from folders.
+// asFolders compares paths in the order in which [fs.WalkDir] visits files.
 func asFolders(a, b string) int { return slices.Compare(strings.Split(a, "/"), strings.Split(b, "/")) }
 
 // within prefixes an error with the name of its source.
@@ -202,13 +202,13 @@ func (r *reader) folder(ctx context.Context, dir string) error {
 	})
 }
 
-// objectEnds are file name extensions of files with objects, logEnds those of files that may be logs.
+// objectEnds are the file name extensions of files with objects. logEnds are those of files that may be logs.
 var (
 	objectEnds = []string{".yaml", ".yml", ".json"}
 	logEnds    = []string{".log", ".txt", ".out", ""}
 )
 
-// file recognizes a file by its name and content.
+// file determines the kind of a file by its name and content, and reads it.
 func (r *reader) file(open opener, file, shown, folder string) error {
 	f, size, err := open()
 	if err != nil {
@@ -236,7 +236,7 @@ func (r *reader) file(open opener, file, shown, folder string) error {
 		return within(shown, r.sections(in, open, folder, from))
 	case slices.Contains(objectEnds, end), end == "" && isObject(trimmed):
 		r.readObjects(in, folder, from)
-	case strings.Contains(base, "stats") || end == ".prom": // Envoy's statistics are evidence of nothing
+	case strings.Contains(base, "stats") || end == ".prom": // Envoy's statistics are not used, and need no note
 	default:
 		if why := noLog(head, end); why != "" {
 			r.unused(from, "%s", why)
@@ -247,7 +247,7 @@ func (r *reader) file(open opener, file, shown, folder string) error {
 	return nil
 }
 
-// ofReport reads the files that only a bug report contains.
+// ofReport reads a file that only a bug report contains. It returns false if the file is another one.
 func (r *reader) ofReport(base string, head []byte, in io.Reader, from Source) bool {
 	switch {
 	case base == "index.json" && bytes.Contains(head, []byte(`"format"`)) && bytes.Contains(head, []byte(`"made"`)):
@@ -260,7 +260,7 @@ func (r *reader) ofReport(base string, head []byte, in io.Reader, from Source) b
 	return true
 }
 
-// noLog returns why a file is no log.
+// noLog returns the reason why a file is not a log, or an empty string if it may be one.
 func noLog(head []byte, end string) string {
 	switch {
 	case archive.Compressed(head):
@@ -294,7 +294,8 @@ func (r *reader) readObjects(in io.Reader, folder string, from Source) {
 	}
 }
 
-// addLog adds a log, which is a file or a part of one.
+// addLog adds a log. It is the part of a file that begins at begin and has size bytes; if size is negative, it extends
+// to the end of the file.
 func (r *reader) addLog(open opener, folder string, from Source, begin, size int64) *placedLog {
 	part := func() (archive.Text, int64, error) {
 		f, end, err := open()
@@ -326,8 +327,8 @@ func (r *reader) addLog(open opener, folder string, from Source, begin, size int
 	return &r.logs[len(r.logs)-1]
 }
 
-// sections reads the output of kubectl cluster-info dump: the logs.txt of a pod, or everything in one stream,
-// including objects.
+// sections reads a file of kubectl cluster-info dump. That is the logs.txt of a pod, or the whole dump in one stream,
+// which also contains objects.
 func (r *reader) sections(in *bufio.Reader, file opener, folder string, from Source) error {
 	var at, begin int64
 	var open []string
@@ -367,7 +368,7 @@ func (r *reader) section(file opener, folder string, from Source, of []string, b
 	return l
 }
 
-// index reads the index of a bug report: when the report was made, and which logs are truncated.
+// index reads the index of a bug report. It has the time of the report, and the names of truncated logs.
 func (r *reader) index(in io.Reader, from Source) {
 	var index struct {
 		Made  time.Time `json:"made"`
@@ -388,10 +389,10 @@ func (r *reader) index(in io.Reader, from Source) {
 	}
 }
 
-// maxFailures limits the failures that are kept: a bug report has at most one for each log.
+// maxFailures limits the failures that are read of a bug report, which has at most one for each log.
 const maxFailures = 10_000
 
-// errors reads the list of what a bug report could not collect.
+// errors reads the file of a bug report that lists the evidence which could not be collected.
 func (r *reader) errors(in io.Reader, from Source) {
 	text, err := io.ReadAll(io.LimitReader(in, 1<<20))
 	if err != nil {

@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// A Pattern matches lines that contain one of the literals (ASCII letters match in either case) and for which Only,
-// if set, returns true.
+// A Pattern matches a line that contains one of the texts in Any, if Only is nil or returns true for the line. The case
+// of ASCII letters does not matter.
 type Pattern struct {
 	Name string
 	Any  []string
 	Only func(text []byte) bool
 }
 
-// appendLower appends a text with its ASCII letters in lower case.
+// appendLower appends text to to, with all ASCII letters in lower case.
 func appendLower[T []byte | string](to []byte, text T) []byte {
 	for i := range len(text) {
 		b := text[i]
@@ -26,11 +26,11 @@ func appendLower[T []byte | string](to []byte, text T) []byte {
 	return to
 }
 
-// These limit what a scan keeps.
+// Limits of the lines that a scan keeps.
 const (
-	mostHits    = 16   // of a pattern: half of them the first, half the last
-	linesBefore = 16   // lines before a hit: the first line of a stack trace names the destination
-	linesAfter  = 6    // lines after it
+	mostHits    = 16   // hits of a pattern: the first half and the last half of this number
+	linesBefore = 16   // lines before a hit, because the first line of a stack trace often names the destination
+	linesAfter  = 6    // lines after a hit
 	mostOfLine  = 2048 // bytes of a line
 )
 
@@ -41,8 +41,8 @@ type Hit struct {
 	Before, After []Line
 }
 
-// Scan reads the log once, and returns the hits in the order of lines. If an error ends it, it returns what it has
-// found so far along with the error.
+// Scan reads the log once, and returns the hits in the order of lines. If reading fails, it returns the error and the
+// hits before it.
 func (l *Log) Scan(ctx context.Context, patterns []Pattern) ([]Hit, error) {
 	s := scanner{patterns: patterns, literals: make([][][]byte, len(patterns)), kept: make([][]*Hit, len(patterns)), recent: make([]Line, linesBefore)}
 	for i, p := range patterns {
@@ -62,12 +62,12 @@ func (l *Log) Scan(ctx context.Context, patterns []Pattern) ([]Hit, error) {
 type scanner struct {
 	patterns []Pattern
 	literals [][][]byte // of each pattern, in lower case
-	lower    []byte     // the line in lower case
-	hits     []int      // the patterns that match it
+	lower    []byte     // the current line in lower case
+	hits     []int      // indexes of the patterns of which the current line has a literal
 	kept     [][]*Hit   // by pattern
 	open     []*Hit     // hits that still need lines after them
-	recent   []Line     // a ring of copies, whose memory is reused
-	seen     int        // lines that were added to it
+	recent   []Line     // ring buffer with copies of the last lines
+	seen     int        // number of lines that were added to recent
 }
 
 func (s *scanner) line(line *Line) {
@@ -78,7 +78,7 @@ func (s *scanner) line(line *Line) {
 	s.remember(line)
 }
 
-// match finds the patterns with a literal in the line.
+// match sets hits to the patterns that have a literal in the line.
 func (s *scanner) match(text []byte) {
 	s.lower, s.hits = appendLower(s.lower[:0], text), s.hits[:0]
 	for i, any := range s.literals {
@@ -88,7 +88,8 @@ func (s *scanner) match(text []byte) {
 	}
 }
 
-// keep handles the hits of a line, and copies the line at most once.
+// keep copies a line, and adds it to the hits that need it: to those before it as a line after them, and as a new hit
+// for each pattern that matches it.
 func (s *scanner) keep(line *Line) {
 	kept := *line
 	kept.Text = bytes.Clone(line.Text[:min(len(line.Text), mostOfLine)])
@@ -105,7 +106,7 @@ func (s *scanner) keep(line *Line) {
 	}
 }
 
-// hit keeps the first and the last hits of a pattern.
+// hit adds a hit of a pattern. If there are too many, it drops one between the first and the last hits.
 func (s *scanner) hit(p int, h *Hit) {
 	kept := s.kept[p]
 	if len(kept) >= mostHits {
@@ -118,7 +119,7 @@ func (s *scanner) hit(p int, h *Hit) {
 	s.open = append(s.open, h)
 }
 
-// last returns copies of the last lines.
+// last returns copies of the lines before the current one.
 func (s *scanner) last() (out []Line) {
 	for i := max(s.seen-linesBefore, 0); i < s.seen; i++ {
 		l := s.recent[i%len(s.recent)]
@@ -128,7 +129,7 @@ func (s *scanner) last() (out []Line) {
 	return out
 }
 
-// remember adds a line to the ring of the last lines.
+// remember adds a line to recent. It reuses the memory of the line that it replaces.
 func (s *scanner) remember(line *Line) {
 	at := &s.recent[s.seen%len(s.recent)]
 	s.seen++

@@ -11,7 +11,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// newPod returns the facts in a pod's object alone.
+// newPod returns a pod with the facts that its object contains.
 func newPod(object *corev1.Pod, from Source) *Pod {
 	p := &Pod{Object: object, Source: from}
 	add := func(c corev1.Container, kind startup.Kind, statuses []corev1.ContainerStatus) {
@@ -38,8 +38,9 @@ func newPod(object *corev1.Pod, from Source) *Pod {
 	return p
 }
 
-// newContainer numbers the runs in a status. The state normally describes run restartCount. If a container waits
-// for its restart, its last state describes that run, and the previous run is nowhere in the status.
+// newContainer returns a container with the runs that its status describes. The number of the run in State is
+// restartCount. If the container is waiting for its restart, the run in LastTerminationState has that number instead,
+// and the status does not contain the run before it.
 func newContainer(kind startup.Kind, s corev1.ContainerStatus, from Source) *Container {
 	c := &Container{Name: s.Name, Kind: kind, Restarts: int(s.RestartCount)}
 	last := c.Restarts - 1
@@ -80,8 +81,8 @@ func ended(number int, t corev1.ContainerStateTerminated, from Source) Run {
 	return r
 }
 
-// fromEvents adds facts from events about runs that the status no longer contains: the first start, if each start
-// was counted.
+// fromEvents adds the first run of a container if the status no longer contains it. Its start is the first time of the
+// event Started, if that event's count shows that it stands for all starts.
 func (p *Pod) fromEvents() {
 	for _, c := range p.Containers {
 		for _, e := range p.Events {

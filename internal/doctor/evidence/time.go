@@ -4,16 +4,16 @@ import (
 	"time"
 )
 
-// A Clock names the clock that a time was read from.
+// A Clock is the name of the clock from which a time was read.
 type Clock string
 
 // The known clocks. A log whose zone is not known has its own clock.
 const (
-	NodeClock Clock = "node"       // of kubelet, container runtime and containers
-	APIClock  Clock = "API server" // also of scheduler and controllers; creation of objects
+	NodeClock Clock = "node"       // clock of kubelet, container runtime and containers
+	APIClock  Clock = "API server" // clock of API server, scheduler and controllers, which are taken as one
 )
 
-// A Time is an instant in [At, At+Error) of a clock. The zero value is an unknown time.
+// A Time is an instant that was not before At and was before At+Error, by a clock. The zero value is an unknown time.
 type Time struct {
 	At    time.Time     `json:"at"`
 	Error time.Duration `json:"error"`
@@ -26,7 +26,7 @@ func (t Time) Known() bool { return !t.At.IsZero() }
 // Latest returns the end of the interval that contains the instant.
 func (t Time) Latest() time.Time { return t.At.Add(t.Error) }
 
-// An Order is the known order of two instants.
+// An Order is the order of two instants, as far as it is known.
 type Order int
 
 // The orders.
@@ -36,7 +36,7 @@ const (
 	After
 )
 
-// Compare returns whether t was before or after u, if that is certain.
+// Compare returns Before if t was certainly before u, After if it was certainly after u, and else CannotTell.
 func (t Time) Compare(u Time) Order {
 	switch {
 	case !t.Known() || !u.Known() || t.Clock != u.Clock:
@@ -53,7 +53,8 @@ func (t Time) Compare(u Time) Order {
 
 func (t Time) exact() bool { return t.Error == 0 }
 
-// Since returns the least and the greatest time from u to t; ok is false if they are from different clocks.
+// Since returns the least and the greatest possible time from u to t. ok is false if one of them is unknown, or if they
+// are from different clocks.
 func (t Time) Since(u Time) (least, most time.Duration, ok bool) {
 	if !t.Known() || !u.Known() || t.Clock != u.Clock {
 		return 0, 0, false
@@ -61,7 +62,7 @@ func (t Time) Since(u Time) (least, most time.Duration, ok bool) {
 	return t.At.Sub(u.Latest()), t.Latest().Sub(u.At), true
 }
 
-// seconds returns a time from the API, which has a resolution of one second.
+// seconds converts a time of the API, which has a resolution of one second.
 func seconds(t time.Time, c Clock) Time {
 	if t.IsZero() {
 		return Time{}
@@ -69,14 +70,15 @@ func seconds(t time.Time, c Clock) Time {
 	return Time{At: t.UTC(), Error: time.Second, Clock: c}
 }
 
-// A Skew bounds how far the node's clock is ahead of the API server's.
+// A Skew is the range of times by which the node's clock may be ahead of the API server's.
 type Skew struct {
 	Least, Most       time.Duration
 	HasLeast, HasMost bool
 	By                [2]Source // sources of Least and Most
 }
 
-// Contradicts reports whether no skew explains all times, because a clock was set meanwhile.
+// Contradicts reports whether no constant difference of the clocks explains all times: one of the clocks was set
+// meanwhile.
 func (s Skew) Contradicts() bool { return s.HasLeast && s.HasMost && s.Least > s.Most }
 
 // Place converts a time of the API server to the node's clock, and adds the error of the conversion. The result is

@@ -1,5 +1,5 @@
-// Package archive reads archives (tar, tar.gz), which may be hostile, and keeps their files compressed in memory. It
-// writes nothing to disk.
+// Package archive reads archives (tar, tar.gz) and keeps their files compressed in memory. It writes nothing to disk.
+// Archives may come from an attacker, so everything is limited.
 package archive
 
 import (
@@ -17,28 +17,28 @@ import (
 	"strings"
 )
 
-// These limits apply in addition to [Limits]. Archives of must-gather have 15 nested
-// folders, and a tenth of the size of their content.
+// Limits in addition to [Limits]. For comparison: archives of must-gather have 15 nested folders, and their content is
+// ten times as large as the archive.
 const (
 	maxDepth = 64       // nested folders
 	maxName  = 4096     // bytes of a path
-	maxRatio = 200      // unpacked size as a multiple of the compressed size; zeros reach 1,000
-	freeSize = 64 << 20 // unpacked bytes that are always allowed
+	maxRatio = 200      // unpacked size divided by the compressed size; a file of zeros has 1,000
+	freeSize = 64 << 20 // unpacked bytes up to which maxRatio does not apply
 )
 
 var gzipMagic = []byte{0x1f, 0x8b}
 
-// Compressed reports whether a text begins as gzip does.
+// Compressed reports whether a text begins with the magic number of gzip.
 func Compressed(head []byte) bool { return bytes.HasPrefix(head, gzipMagic) }
 
-// Limits of all archives together.
+// Limits of a [Store]; all but Entry apply to the sum of its archives.
 type Limits struct {
-	Files         int   // files, and sections of files
-	Unpack, Entry int64 // unpacked bytes of all, and of one file
+	Files         int   // number of files and of sections of files
+	Unpack, Entry int64 // unpacked bytes of all files, and of one file
 	Memory        int64 // bytes of memory for the compressed files
 }
 
-// A Store keeps files of archives, up to its limits.
+// A Store reads archives, and counts what they use of its limits.
 type Store struct {
 	limits   Limits
 	files    int
@@ -53,9 +53,9 @@ func New(l Limits) *Store {
 	return &Store{limits: l, flate: w}
 }
 
-// Read reads the files of an archive by their names, or returns false if the input is none. If the archive is
-// damaged, the files before the damage are used. It notes each entry that is not used, as ":NAME", and an empty name
-// for damage.
+// Read returns the files of an archive by their names, or false if the input is not an archive. If the archive is
+// damaged, Read returns the files before the damage. It calls unused with ":NAME" for each entry that it does not
+// return, and with an empty name for damage.
 func (s *Store) Read(ctx context.Context, in *bufio.Reader, name string, unused func(entry, why string)) (files map[string]*Packed, is bool, err error) {
 	head, _ := in.Peek(512)
 	compressed := Compressed(head)
@@ -91,7 +91,7 @@ func (s *Store) Read(ctx context.Context, in *bufio.Reader, name string, unused 
 
 func isTar(head []byte) bool { return len(head) == 512 && string(head[257:262]) == "ustar" }
 
-// untars reads one tar and those that follow it up to the end, where gzip's checksum is.
+// untars reads all tars that follow one another in the input, up to its end, because gzip's checksum is there.
 func (s *Store) untars(files map[string]*Packed, from *bufio.Reader, unused func(entry, why string)) error {
 	for {
 		if err := s.untar(files, from, unused); err != nil {
@@ -142,7 +142,7 @@ func (s *Store) untar(files map[string]*Packed, from io.Reader, unused func(entr
 			if err = s.Count(); err != nil {
 				break
 			}
-			s.kept += int64(4 * len(name)) // memory beside the texts
+			s.kept += int64(4 * len(name)) // estimated memory of the entry without its text
 			switch {
 			case path.IsAbs(name):
 				unused(":"+name, "its path is absolute")
@@ -160,7 +160,7 @@ func (s *Store) untar(files map[string]*Packed, from io.Reader, unused func(entr
 	}
 }
 
-// Count counts a file of any folder or archive, or a section of a file.
+// Count counts a file or a section of a file. It fails if there are more than [Limits.Files].
 func (s *Store) Count() error {
 	if s.files++; s.files > s.limits.Files {
 		return fmt.Errorf("there are more than %d files: unpack an archive, and give a part of it, such as the folder of one namespace", s.limits.Files)
@@ -168,7 +168,7 @@ func (s *Store) Count() error {
 	return nil
 }
 
-// An unpacking reads the content of an archive, up to a limit.
+// An unpacking reads the unpacked content of an archive, and fails at a limit.
 type unpacking struct {
 	ctx        context.Context
 	from       io.Reader
@@ -206,18 +206,19 @@ func (c *counter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// piece is the number of bytes that are compressed separately.
+// piece is the unpacked size of the pieces of a [Packed], in bytes.
 const piece = 256 << 10
 
-// A Packed text is compressed in memory in pieces, so that any part of it can be read. Objects and logs shrink to a
-// tenth of their size.
+// A Packed is a text that is compressed in memory. It consists of pieces that are compressed separately, so that any
+// part of it can be read. Objects and logs shrink to a tenth of their size.
 type Packed struct {
 	pieces [][]byte
 	size   int64
 }
 
-// Pack reads a text to its end. It keeps nothing of a text that is compressed itself, because such content is not
-// used. If an error ends the text, it returns what it has read along with the error.
+// Pack reads a text to its end and compresses it. If the text is itself compressed by gzip, it keeps only the magic
+// number, because such content is not used. If the text ends with an error, Pack returns what it has read and the
+// error.
 func (s *Store) Pack(text io.Reader) (*Packed, error) {
 	p, in := &Packed{}, bufio.NewReaderSize(text, 32<<10)
 	if head, _ := in.Peek(len(gzipMagic)); bytes.Equal(head, gzipMagic) {
@@ -237,7 +238,7 @@ func (s *Store) Pack(text io.Reader) (*Packed, error) {
 		switch {
 		case p.size > s.limits.Entry:
 			return p, fmt.Errorf("it has more than %d MiB", s.limits.Entry>>20)
-		case s.unpacked > s.limits.Unpack: // a tar may contain holes
+		case s.unpacked > s.limits.Unpack: // checked here too, because holes of a tar add bytes that are not read
 			return p, tooMuch(s.limits.Unpack)
 		case s.kept > s.limits.Memory:
 			return p, fmt.Errorf("with it, the files of archives take more than %d MiB of memory, compressed: unpack it, and give the folder", s.limits.Memory>>20)
@@ -255,10 +256,10 @@ type Text interface {
 	io.Closer
 }
 
-// Open returns the text and its size.
+// Open returns the text and its size in bytes. It never fails.
 func (p *Packed) Open() (Text, int64, error) { return &unpacked{Packed: p, at: -1}, p.size, nil }
 
-// An unpacked text is read from memory, by one goroutine only.
+// An unpacked reads a Packed text. Only one goroutine may use it.
 type unpacked struct {
 	*Packed
 	at   int // index of the current piece

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// A Prefix is the format that the container runtime or kubectl writes before each line of a program.
+// A Prefix is the format of the text that the container runtime or kubectl writes before each line of a program.
 type Prefix string
 
 // The prefixes.
 const (
 	NoPrefix Prefix = ""
 	Kubectl  Prefix = "kubectl --timestamps" // 2026-11-24T03:18:19.480123456Z text
-	CRI      Prefix = "CRI"                  // 2026-11-24T03:18:19.480123456Z stdout F text: a node's file
+	CRI      Prefix = "CRI"                  // 2026-11-24T03:18:19.480123456Z stdout F text (log files of a node)
 )
 
 // A Layout is the format of the times in one log.
 type Layout struct {
 	Prefix Prefix
 	Form   Form // empty: lines have no time of their own
-	Column int  // where most stamps begin
+	Column int  // byte at which most stamps begin, after the prefix
 }
 
 // A Reading is a parsed line.
@@ -27,10 +27,11 @@ type Reading struct {
 	Written, Own       Stamp // stamps by the container runtime and by the program
 	HasWritten, HasOwn bool
 	Text               []byte // without the prefix
-	Continues          bool   // it belongs to the previous line: a stack trace, or a text of several lines
+	Continues          bool   // the line belongs to the previous one, as in a stack trace or a text of several lines
 }
 
-// Learn returns the layout on which the first lines of a log agree.
+// Learn returns the layout of a log: the prefix that all lines have, and the form and column of most stamps. lines are
+// the first lines of the log.
 func Learn(lines [][]byte) Layout {
 	l := Layout{Prefix: prefixOf(lines)}
 	type vote struct {
@@ -52,8 +53,8 @@ func Learn(lines [][]byte) Layout {
 	return l
 }
 
-// prefixOf returns the prefix that all lines have, including stack traces. The stamp must have the nine digits that
-// a kubelet writes.
+// prefixOf returns the prefix that all lines have, also those of stack traces. For the prefix of kubectl, each stamp
+// must have the nine digits of a second that the kubelet writes.
 func prefixOf(lines [][]byte) Prefix {
 	cri, with, seen := 0, 0, 0
 	for _, line := range lines {
@@ -99,7 +100,8 @@ func cutStamp(line []byte) ([]byte, Stamp, bool) {
 	return line[min(s.End+1, len(line)):], s, true
 }
 
-// cutStream removes "stdout F " of CRI; P instead of F marks a part of a line that the runtime has split.
+// cutStream removes the text "stdout F " or the like, which CRI writes. P instead of F means that the runtime has split
+// the line and more of it follows.
 func cutStream(text []byte) ([]byte, bool) {
 	for _, p := range []string{"stdout F", "stderr F", "stdout P", "stderr P"} {
 		if rest, ok := bytes.CutPrefix(text, []byte(p)); ok && (len(rest) == 0 || rest[0] == ' ') {
@@ -120,7 +122,7 @@ func (l Layout) cut(line []byte) (text []byte, written Stamp, ok bool) {
 	return text, written, ok
 }
 
-// Read parses a line. In a log whose lines have times, a line without one belongs to the previous line.
+// Read parses a line. If the lines of the log have times, a line without one belongs to the previous line.
 func (l Layout) Read(line []byte) Reading {
 	var r Reading
 	r.Text, r.Written, r.HasWritten = l.cut(line)
@@ -143,5 +145,5 @@ func (l Layout) Read(line []byte) Reading {
 	return r
 }
 
-// indented reports whether a line is indented, like the lines of a stack trace.
+// indented reports whether a line begins with a space or a tab, as most lines of a stack trace do.
 func indented(text []byte) bool { return len(text) > 0 && (text[0] == ' ' || text[0] == '\t') }

@@ -11,7 +11,7 @@ type scan struct {
 	i    int
 }
 
-// number reads from min to max digits.
+// number reads a number that has at least least digits, and reads at most most digits.
 func (c *scan) number(least, most int) (n int, ok bool) {
 	begin := c.i
 	for c.i < len(c.text) && c.i-begin < most && digit(c.text, c.i) {
@@ -52,7 +52,8 @@ func (c *scan) spaces() bool {
 	return c.i > begin
 }
 
-// numeric reads a stamp that begins with a digit. If first is set, it may be a clock without a date, or an epoch.
+// numeric reads a stamp that begins with a digit. Only if first is set, it may be a time without a date, or a number of
+// seconds since 1970.
 func (c *scan) numeric(first bool) (Stamp, bool) {
 	digits := 0
 	for digit(c.text, c.i+digits) {
@@ -80,7 +81,7 @@ func (c *scan) at(i int) byte {
 	return 0
 }
 
-// A date is the date of a stamp; its year is 0 if the line has none.
+// A date is the date of a stamp. The year is 0 if the line has no year.
 type date struct{ year, month, day int }
 
 func (d date) valid() bool {
@@ -115,7 +116,7 @@ func (c *scan) iso() (s Stamp, ok bool) {
 	return s, ok
 }
 
-// dayFirst reads 24/Nov/2026:03:18:19 +0000, 24-Nov-2026 03:18:19 and 24 Nov 2026 03:18:19.
+// dayFirst reads stamps like 24/Nov/2026:03:18:19 +0000, 24-Nov-2026 03:18:19 and 24 Nov 2026 03:18:19.
 func (c *scan) dayFirst() (s Stamp, ok bool) {
 	var d date
 	d.day, _ = c.number(1, 2)
@@ -132,8 +133,8 @@ func (c *scan) dayFirst() (s Stamp, ok bool) {
 	return s, ok
 }
 
-// monthFirst reads Nov 24 03:18:19 of syslog, Nov 24 03:18:19.480 2026 and Nov 24 03:18:19 UTC 2026
-// of C, Nov 24, 2026 3:18:19 AM of java.util.logging.
+// monthFirst reads stamps like Nov 24 03:18:19 (syslog), Nov 24 03:18:19.480 2026 and Nov 24 03:18:19 UTC 2026 (C), and
+// Nov 24, 2026 3:18:19 AM (java.util.logging).
 func (c *scan) monthFirst() (s Stamp, ok bool) {
 	var d date
 	if d.month = c.month(); d.month == 0 {
@@ -171,7 +172,7 @@ func (c *scan) monthFirst() (s Stamp, ok bool) {
 	return s, true
 }
 
-// yearAfter reads the year after the time, where C writes it; it returns 0 if there is none.
+// yearAfter reads a year after the time, because C writes it there. It returns 0 if there is none.
 func (c *scan) yearAfter(d date) int {
 	mark := c.i
 	c.spaces()
@@ -202,7 +203,7 @@ func (c *scan) month() int {
 	return at/3 + 1
 }
 
-// klog reads I1124 03:18:19.480123, and I20261124 of newer versions of glog.
+// klog reads stamps like I1124 03:18:19.480123, and I20261124 03:18:19.480123 of newer versions of glog.
 func (c *scan) klog() (s Stamp, ok bool) {
 	c.i++
 	digits := 0
@@ -227,7 +228,8 @@ func (c *scan) klog() (s Stamp, ok bool) {
 	return s, ok
 }
 
-// clock reads the time of day with its fraction and zone, and completes s.
+// clock reads the time of day with its fraction and zone, and sets the fields of s. It returns false if the date d or
+// the time is invalid.
 func (c *scan) clock(s *Stamp, d date) bool {
 	hour, ok := c.number(1, 2)
 	if !ok || !d.valid() || !c.take(':') {
@@ -259,7 +261,7 @@ func (c *scan) clock(s *Stamp, d date) bool {
 	return true
 }
 
-// fraction reads the fraction of a second, and sets the resolution.
+// fraction reads the fraction of a second, if there is one, and sets the resolution to its last digit.
 func (c *scan) fraction(resolution *time.Duration) (nanos int) {
 	*resolution = time.Second
 	sep := c.peek()
@@ -279,7 +281,7 @@ func (c *scan) fraction(resolution *time.Duration) (nanos int) {
 	return nanos
 }
 
-// half reads AM or PM. Java puts a narrow space before it.
+// half reads AM or PM. Java writes a narrow no-break space before it.
 func (c *scan) half() (afternoon, there bool) {
 	mark := c.i
 	if !c.take(' ') {
@@ -314,7 +316,7 @@ func (c *scan) zone() (offset time.Duration, there bool) {
 	return 0, named
 }
 
-// offset reads +08:00, +0800, or +08 if no space precedes it.
+// offset reads an offset like +08:00 or +0800. An offset without minutes, like +08, counts only if no space precedes it.
 func (c *scan) offset(spaced bool) (time.Duration, bool) {
 	sign := time.Duration(1)
 	switch {
@@ -334,7 +336,8 @@ func (c *scan) offset(spaced bool) (time.Duration, bool) {
 	return sign * (time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute), true
 }
 
-// epoch reads seconds, or fractions of them, since 1970; the magnitude tells the unit.
+// epoch reads the time since 1970. The unit follows from the number of digits: seconds (10), milliseconds (13),
+// microseconds (16) or nanoseconds (19).
 func (c *scan) epoch() (s Stamp, ok bool) {
 	var n int64
 	digits := 0
@@ -384,7 +387,7 @@ var timeKeys = map[string]bool{
 	"time_iso8601": true, "msec": true, "eventTime": true, "seconds": true, "log_time": true, "logged_at": true, "when": true,
 }
 
-// inJSON returns the first stamp that is the value of a time field, in an object that begins at i.
+// inJSON returns the first stamp that is the value of a time field in a JSON object; the object begins at i.
 func inJSON(line []byte, i int) (Stamp, bool) {
 	for i < len(line) {
 		q := bytes.IndexByte(line[i:], '"')
@@ -415,7 +418,8 @@ func inJSON(line []byte, i int) (Stamp, bool) {
 	return Stamp{}, false
 }
 
-// afterColon returns where the value of a key that ends at i begins; false if no key ends there.
+// afterColon returns the position of the value after a string that ends at i. It returns false if that string is not a
+// key.
 func afterColon(line []byte, i int) (int, bool) {
 	c := scan{text: line, i: min(i, len(line))}
 	c.spaces()
@@ -424,7 +428,7 @@ func afterColon(line []byte, i int) (int, bool) {
 	return c.i, isKey && c.i < len(line)
 }
 
-// withNanos adds the nanoseconds that log4j and protobuf write in a field beside the seconds.
+// withNanos adds the nanoseconds, which log4j and protobuf write into a separate field after the seconds.
 func withNanos(line []byte, s Stamp) Stamp {
 	for _, key := range []string{`,"nanoOfSecond":`, `,"nanos":`} {
 		c := scan{text: line, i: s.End}
@@ -437,7 +441,7 @@ func withNanos(line []byte, s Stamp) Stamp {
 	return s
 }
 
-// stringEnd returns where a JSON string ends: at its quote, or at the end of the line.
+// stringEnd returns the position of the quote that ends a JSON string, or the end of the line if there is none.
 func stringEnd(line []byte, i int) int {
 	for ; i < len(line); i++ {
 		switch line[i] {

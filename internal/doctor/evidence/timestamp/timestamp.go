@@ -1,12 +1,13 @@
 // Package timestamp finds the time in a log line, in any of the layouts of the usual runtimes, even if
 // the line contains only a part of a time.
 //
-// A [Stamp] says only what the line contains: its resolution, and whether the line names a zone, a
-// year, a date. [Learn] finds the [Layout] of a log from its first lines. [Layout.Read] parses a line
-// into the container runtime's prefix, the program's own stamp, and the text. [Fits] returns the zones
-// in which stamps without a zone lie in a given span; the caller draws the conclusion.
+// A [Stamp] contains only what the line shows, including the resolution, and whether the line has a zone,
+// a year and a date. [Learn] finds the [Layout] of a log from its first lines. [Layout.Read] parses a line
+// into the container runtime's prefix, the stamp that the program wrote, and the text. [Fits] returns the
+// time zones in which stamps without a zone lie in a given interval.
 //
-// There is one scanner and no regular expression, so that a log of a gigabyte is read in seconds.
+// The scanner is written by hand, without regular expressions, so that a log of a gigabyte is read in
+// seconds.
 package timestamp
 
 import (
@@ -14,15 +15,15 @@ import (
 	"time"
 )
 
-// A Stamp is a time as a line contains it.
+// A Stamp is the time in a line, perhaps without zone, year or date.
 type Stamp struct {
-	Wall       time.Time     // in UTC if Zoned; else the digits, read as if they were UTC
+	Wall       time.Time     // if Zoned, the instant; else the digits of the line, read as if they were UTC
 	Resolution time.Duration // the instant is in [Wall, Wall+Resolution)
-	Zoned      bool          // the line names the zone, or contains an epoch
+	Zoned      bool          // the line names the zone, or has a number of seconds since 1970
 	NoYear     bool          // the line has no year; Wall is in year 0
 	NoDate     bool          // the line has no date; Wall is on January 1st of year 0
 	Form       Form
-	At, End    int // position in the line
+	At, End    int // begin and end of the stamp in the line
 }
 
 // A Form is a notation of a time.
@@ -35,15 +36,15 @@ const (
 	Klog  Form = "klog"  // I1124 03:18:19.480123
 	Clock Form = "clock" // 03:18:19.480
 	Epoch Form = "epoch" // 1795490299.480
-	JSON  Form = "json"  // a field of an object, in any of these forms
+	JSON  Form = "json"  // a field of a JSON object, whose value has any of these forms
 )
 
 const (
-	reach     = 160  // farthest beginning of a stamp in a line
-	jsonReach = 4096 // farthest beginning in an object
+	reach     = 160  // first bytes of a line in which a stamp must begin
+	jsonReach = 4096 // first bytes of a line with a JSON object in which the stamp must be
 )
 
-// Find returns the first stamp near the beginning of a line.
+// Find returns the first stamp near the beginning of a line, and false if there is none.
 func Find(line []byte) (Stamp, bool) {
 	start := skipColours(line, 0)
 	if start < len(line) && line[start] == '{' {
@@ -64,8 +65,8 @@ func Find(line []byte) (Stamp, bool) {
 	return Stamp{}, false
 }
 
-// at reads the stamp that begins at i. Some forms count as a time only at the beginning of a line (first) or in
-// brackets.
+// at reads the stamp that begins at i. first means that i is the beginning of the line. Some forms are accepted only
+// there, or in brackets there, because elsewhere such numbers are usually not times.
 func at(line []byte, i int, first bool) (Stamp, bool) {
 	if i >= len(line) {
 		return Stamp{}, false
@@ -89,7 +90,7 @@ func at(line []byte, i int, first bool) (Stamp, bool) {
 // levels are the letters with which klog and glog begin a line.
 var levels = []byte("IWEFD")
 
-// beginsToken reports whether a time may begin at i, that is not within a word, a number, a path or a name.
+// beginsToken reports whether a time may begin at i, because i is not within a word, a number, a path or a name.
 func beginsToken(line []byte, i int) bool {
 	if i == 0 {
 		return true
@@ -115,7 +116,7 @@ func keyed(line []byte, i int) bool {
 	return timeKeys[string(line[k:i-1])]
 }
 
-// skipColours returns the position after the colour sequences at i.
+// skipColours returns the position after the terminal's colour sequences that begin at i, or i if there are none.
 func skipColours(line []byte, i int) int {
 	for i+1 < len(line) && line[i] == 0x1b && line[i+1] == '[' {
 		end := i + 2
@@ -134,9 +135,8 @@ func letter(b byte) bool { return b|0x20 >= 'a' && b|0x20 <= 'z' }
 
 func digit(line []byte, i int) bool { return i < len(line) && line[i] >= '0' && line[i] <= '9' }
 
-// Instant returns the time of s in the zone with an offset from UTC. It completes a missing date by a known
-// instant: it chooses the year so that the result is nearest to it, or the date so that the result is the first
-// that is not before it.
+// Instant returns the time of s in the zone with the given offset from UTC. If s has no date, the result is the first
+// such time that is not before near. If s has a date without a year, the result is the one nearest to near.
 func (s Stamp) Instant(offset time.Duration, near time.Time) time.Time {
 	if s.Zoned && !s.NoYear {
 		return s.Wall
@@ -166,15 +166,15 @@ func (s Stamp) Instant(offset time.Duration, near time.Time) time.Time {
 	return w.Add(-offset)
 }
 
-// These are the zones that are tried: all that are in use, in steps of a quarter of an hour.
+// The range of the offsets that [Fits] tries: all offsets of zones that are in use are multiples of quarter in it.
 const (
 	west    = -12 * time.Hour
 	east    = 14 * time.Hour
 	quarter = 15 * time.Minute
 )
 
-// Fits returns the offsets from UTC for which the first and the last stamp of a log both lie in a span. A zero end
-// of the span is not known. Slack is how far outside of the span a stamp may lie.
+// Fits returns the offsets from UTC for which the first and the last stamp of a log both lie between from and to. If to
+// is zero, the end is not known. A stamp may lie outside by up to slack.
 func Fits(first, last Stamp, from, to time.Time, slack time.Duration) (out []time.Duration) {
 	for offset := west; offset <= east; offset += quarter {
 		begin := first.Instant(offset, from.Add(-slack))
@@ -186,11 +186,11 @@ func Fits(first, last Stamp, from, to time.Time, slack time.Duration) (out []tim
 	return out
 }
 
-// Offset returns the zone, to a quarter of an hour, in which a stamp without a zone is a known instant, and the
-// rest, by which the two clocks differ.
+// Offset returns the offset of the zone in which a stamp without a zone is about the given instant. The offset is a
+// multiple of a quarter of an hour; rest is the difference that remains.
 func (s Stamp) Offset(instant time.Time) (offset, rest time.Duration) {
 	near := s
-	if s.NoDate { // the nearest one, not the first after the instant
+	if s.NoDate { // take the nearest time, not the first after the instant
 		t := s.Instant(0, instant.Add(-12*time.Hour))
 		near = Stamp{Wall: t}
 	}
