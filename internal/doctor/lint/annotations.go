@@ -16,8 +16,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// noEffect returns why an annotation of a pod does nothing. It returns an empty string if the
-// annotation has an effect, or if that is unknown.
+// noEffect returns the reason why an annotation of a pod has no effect. It returns an empty string if the annotation
+// has an effect, or if it is not known whether it has one.
 //
 // complexity: one case for each reason.
 func noEffect(s *subject, key, value string) string {
@@ -75,8 +75,8 @@ type correction struct {
 	how string
 }
 
-// corrected renames a misspelt annotation, or turns it into a label. It returns nil where neither helps. No fix
-// deletes an annotation, because the author's intention would be lost.
+// corrected renames a misspelt annotation, or turns it into a label. It returns nil if neither gives the annotation an
+// effect. It never deletes an annotation, because the author's intention would be lost.
 func (s *subject) corrected(key string) *correction {
 	out, value := s.Pod.DeepCopy(), s.Pod.Annotations[key]
 	delete(out.Annotations, key)
@@ -96,7 +96,7 @@ func (s *subject) corrected(key string) *correction {
 		return nil
 	}
 	out.Annotations[meant] = value
-	if s.inject != nil { // otherwise the proxy is another mesh's, and there is no injection to try the correction on
+	if s.inject != nil { // nil for the proxy of another mesh, for which the correction cannot be tried
 		if r, err := s.inject(out); err != nil || r.NoEffect[meant] != "" {
 			return nil // the value is still invalid
 		}
@@ -104,7 +104,7 @@ func (s *subject) corrected(key string) *correction {
 	return &correction{out, "rename it to " + meant}
 }
 
-// annotationsElsewhere finds annotations on a pod's owner, where injection does not read them.
+// annotationsElsewhere finds annotations on the object that creates the pod. Injection does not read them there.
 func annotationsElsewhere(s subject, b *builder) {
 	if s.Template == "" || s.at.Node == nil {
 		return

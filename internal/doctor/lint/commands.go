@@ -14,15 +14,16 @@ import (
 	"outrider.dev/startup"
 )
 
-// running returns the members that run as long as the pod: plain containers and sidecars.
+// running returns the plain containers and the native sidecars, without the containers of meshes.
 func (s *subject) running() []member {
 	return slices.DeleteFunc(s.members(), func(m member) bool { return m.kind == startup.Init || podspec.OfMesh(m.Name) })
 }
 
-// waitPrograms run before the real command and wait for an address.
+// waitPrograms lists programs that wait for an address and then run the real command.
 var waitPrograms = []string{"wait-for-it.sh", "wait-for-it", "wait-for.sh", "wait-for", "dockerize", "scuttle", "envoy-preflight"}
 
-// waitsByProgram finds applications whose command runs a program that waits, each with its own timeout.
+// waitsByProgram finds containers whose command runs one of waitPrograms. Each program has another behaviour at its
+// timeout.
 func waitsByProgram(s subject, b *builder) {
 	for _, m := range s.running() {
 		calls := shell.Calls(m.argv())
@@ -64,12 +65,13 @@ func waitsByProgram(s subject, b *builder) {
 	}
 }
 
-// execsLast are the shells that replace themselves with the last command of "-c": measured with bash 5.2 and
-// busybox 1.35; dash 0.5.12, the sh of Debian and Ubuntu, does not.
+// execsLast lists the shells that replace themselves with the last command of a "-c" script. This was measured with
+// bash 5.2 and busybox 1.35. The sh of Debian and Ubuntu, dash 0.5.12, does not do it.
 var execsLast = []string{"bash", "ash", "busybox", "zsh"}
 
-// execsItsLast reports whether a shell replaces itself with the last simple command of a script. busybox does not
-// if a newline follows, as in a YAML block; bash does not if a comment follows.
+// execsItsLast reports whether a shell replaces itself with the last simple command of a script. There are two
+// exceptions: busybox does not do it if a newline follows the command, as in a YAML block, and bash does not do it if
+// a comment follows.
 func execsItsLast(shell, script string) bool {
 	if shell == "bash" && strings.HasPrefix(script[strings.LastIndexByte(strings.TrimRight(script, "\n"), '\n')+1:], "#") {
 		return false
@@ -77,10 +79,11 @@ func execsItsLast(shell, script string) bool {
 	return slices.Contains(execsLast, shell) && (shell == "bash" || shell == "zsh" || !strings.HasSuffix(script, "\n"))
 }
 
-// shellStays finds shells that stay process 1: they receive the stop signal, and do not pass it on.
+// shellStays finds shells that stay process 1 (or the child of an init program). They get the stop signal and do not
+// forward it to the program.
 func shellStays(s subject, b *builder) {
 	if s.ends() {
-		return // it stops by itself
+		return // the pod ends by itself
 	}
 	for _, m := range s.running() {
 		argv := m.argv()
@@ -97,7 +100,7 @@ func shellStays(s subject, b *builder) {
 			continue // the shell only pauses or loops, so that killing it loses nothing
 		}
 		last := slices.IndexFunc(calls, func(c shell.Call) bool { return c.Final })
-		ended := func(c shell.Call) bool { // or may end, in a branch
+		ended := func(c shell.Call) bool { // the script handles signals, or ends (perhaps only in a branch) with an exec
 			return c.Program == "trap" || c.Execed && !c.Final && (c.Always || last < 0)
 		}
 		if len(calls) == 0 || slices.ContainsFunc(calls, ended) {
@@ -130,7 +133,7 @@ func shellStays(s subject, b *builder) {
 	}
 }
 
-// stopsByHook reports whether a preStop hook ends the program.
+// stopsByHook reports whether the container has a preStop hook that does more than sleep, and so may end the program.
 func (m member) stopsByHook() bool {
 	l := m.Lifecycle
 	if l == nil || l.PreStop == nil {
@@ -145,7 +148,7 @@ func (m member) stopsByHook() bool {
 
 var onlySleeps = regexp.MustCompile(`^((/bin/|/usr/bin/)?(ba)?sh -\w*c )?(/bin/|/usr/bin/)?sleep [0-9smh.]+;?$`)
 
-// execing returns the change that puts exec before a call.
+// execing returns the change that writes exec before a call.
 func (s *subject) execing(m member, call shell.Call) *change {
 	after := s.Pod.DeepCopy()
 	c := containerOf(after, m.Name)
@@ -157,7 +160,8 @@ func (s *subject) execing(m member, call shell.Call) *change {
 	return s.to(after)
 }
 
-// postStartConnects finds postStart hooks that connect: if such a hook fails, its container is killed.
+// postStartConnects finds postStart hooks that connect to other pods or hosts. If such a hook fails, its container is
+// killed.
 func postStartConnects(s subject, b *builder) {
 	for _, m := range s.running() {
 		if m.Lifecycle == nil || m.Lifecycle.PostStart == nil {

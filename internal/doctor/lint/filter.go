@@ -9,12 +9,12 @@ import (
 
 // A Filter selects findings.
 type Filter struct {
-	Severity   finding.Severity // least severity
+	Severity   finding.Severity // lowest severity that is selected
 	Only, Skip []string         // codes; empty Only: all
 }
 
-// Check refuses unknown codes, and replaces old names of codes. The notes are about these, and about codes that
-// lint no longer uses, which select nothing.
+// Check replaces old names of codes in f by the present ones, and fails for unknown codes. The notes name the replaced
+// codes, and codes that lint no longer reports.
 func (f *Filter) Check() (notes []string, err error) {
 	for _, codes := range [][]string{f.Only, f.Skip} {
 		for i, name := range codes {

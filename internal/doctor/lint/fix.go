@@ -12,11 +12,11 @@ import (
 	"outrider.dev/internal/core/pod/shell"
 )
 
-// A change consists of an object before and after, as trees of package manifest.
+// A change consists of the versions of an object before and after, as trees of package manifest.
 type change struct{ before, after any }
 
-// changeOf returns the change of an object, or of the part of it at a path. It returns nil if nothing changes, or
-// if the object cannot be written as JSON.
+// changeOf returns the change of an object in which the part at a path changes from before to after. It returns nil if
+// they are equal, or if one cannot be written as JSON.
 func changeOf(at path, before, after any) *change {
 	a, errA := manifest.Tree(before)
 	b, errB := manifest.Tree(after)
@@ -26,8 +26,8 @@ func changeOf(at path, before, after any) *change {
 	return &change{manifest.Set(nil, at.keys(), a), manifest.Set(nil, at.keys(), b)}
 }
 
-// to returns the change from the subject's pod to another one, or nil if a container might then run another
-// program.
+// to returns the change from the subject's pod to another version of it. It returns nil if a container might then run
+// another program.
 func (s *subject) to(after *corev1.Pod) *change {
 	for _, m := range s.members() {
 		if c := containerOf(after, m.Name); c != nil && !shell.SameProgram(m.argv(), slices.Concat(c.Command, c.Args)) {
@@ -40,7 +40,7 @@ func (s *subject) to(after *corev1.Pod) *change {
 // A Fixed is the result of [Fix].
 type Fixed struct {
 	Files    []File // all files, with the fixes applied
-	Changed  []File // those of Files that changed
+	Changed  []File // the elements of Files that changed
 	Findings []finding.Finding
 
 	before []File
@@ -55,7 +55,7 @@ func (f Fixed) Texts() [][]byte {
 	return out
 }
 
-// Diff returns the differences of all files.
+// Diff returns the differences of all files to their original texts, in the unified format.
 func (f Fixed) Diff() []byte {
 	var out []byte
 	for i, file := range f.Files {
@@ -64,8 +64,9 @@ func (f Fixed) Diff() []byte {
 	return out
 }
 
-// Fix applies the fixes of the selected findings in rounds: one fix for each object, and then all files are checked
-// again, because one fix may resolve several findings.
+// Fix applies the fixes of the findings for which selects returns true. It works in rounds: each applies one fix for
+// each object, and then all files are checked again, because one fix may resolve several findings. It fails if the
+// files cannot be read.
 func Fix(files []File, o Options, selects func(finding.Finding) bool) (Fixed, error) {
 	out := Fixed{Files: slices.Clone(files), before: files}
 	changed := map[string]bool{}
@@ -95,7 +96,8 @@ func Fix(files []File, o Options, selects func(finding.Finding) bool) (Fixed, er
 	return out, nil
 }
 
-// oneOfEach combines the fixes of a file: the first one of each object.
+// oneOfEach combines fixes for a file into one patch: the first fix of each object, unless it overlaps another one. It
+// also returns the findings of these fixes.
 func oneOfEach(file string, all []finding.Finding) (*finding.Patch, []finding.Finding) {
 	out := &finding.Patch{File: file}
 	var fixed []finding.Finding
@@ -114,5 +116,5 @@ func oneOfEach(file string, all []finding.Finding) (*finding.Patch, []finding.Fi
 	return out, fixed
 }
 
-// maxRounds ends a loop in which two rules undo each other's fixes. No object has that many findings.
+// maxRounds ends [Fix] if two rules undo each other's fixes. No object has that many findings.
 const maxRounds = 100

@@ -13,8 +13,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// initNeedsNetwork finds init containers that connect while connections are captured and the proxy does not run
-// yet.
+// initNeedsNetwork finds init containers that connect to others when connections are already captured, but the proxy
+// does not run yet.
 func initNeedsNetwork(s subject, b *builder) {
 	for _, name := range s.cutOff() {
 		m, ok := s.member(name)
@@ -39,8 +39,8 @@ func initNeedsNetwork(s subject, b *builder) {
 	}
 }
 
-// cutOff returns the init containers that run between the container that writes the capture and the proxy, in the
-// pod as it runs.
+// cutOff returns the init containers that have no network: in the injected pod, they run after the container that
+// writes the capture rules, and before the proxy.
 func (s *subject) cutOff() []string {
 	if !s.captured() {
 		return nil
@@ -61,7 +61,7 @@ func (s *subject) cutOff() []string {
 	return out
 }
 
-// bypasses returns the containers whose connections are not captured because of their user or group.
+// bypasses returns the containers that run as the proxy's user or group, so that their connections are not captured.
 func (s *subject) bypasses() []podspec.Bypass {
 	i := slices.IndexFunc(podspec.Meshes, func(m podspec.Mesh) bool { return m.Proxy == s.proxy })
 	if i < 0 {
@@ -71,7 +71,7 @@ func (s *subject) bypasses() []podspec.Bypass {
 	return podspec.Bypasses(&s.Pod, user, user)
 }
 
-// clients maps programs that connect to the subcommands that do. No subcommands: every call connects.
+// clients maps client programs to the subcommands that connect to a server. nil means that each call connects.
 var clients = map[string][]string{
 	"curl": nil, "wget": nil, "nc": nil, "ncat": nil, "ping": nil, "nslookup": nil, "dig": nil,
 	"git":  {"clone", "fetch", "pull", "push", "ls-remote", "submodule"},
@@ -82,10 +82,10 @@ var clients = map[string][]string{
 	"wait-for-it.sh": nil, "wait-for-it": nil, "wait-for": nil, "dockerize": nil,
 }
 
-// databaseClients connect to a socket of this machine if their arguments name no host.
+// databaseClients lists clients that connect to a local socket if their arguments name no host.
 var databaseClients = []string{"psql", "pg_isready", "mysql", "mysqladmin", "redis-cli", "mongosh"}
 
-// offline are programs that connect to nothing, whatever their arguments are.
+// offline lists programs that never connect to a server.
 var offline = []string{"echo", "printf", "sed", "awk", "cat", "cp", "mv", "rm", "mkdir", "chown", "chmod", "ln", "tee", "tar", "test", "[", "true", ":", "export", "set", "grep",
 	"touch", "find", "sysctl", "ls", "install", "openssl", "keytool", "envsubst", "sleep", "cd", "exit", "date", "id", "ulimit", "unzip", "gzip", "base64", "busybox", "setcap", "mount", "modprobe",
 	"hostname", "uname", "whoami", "wc", "head", "tail", "cut", "tr", "sort"}
@@ -95,8 +95,8 @@ var (
 	database = regexp.MustCompile(`\b(postgres|postgresql|mysql|mariadb|mongodb|mongodb\+srv|redis|rediss|amqp|amqps|kafka|nats)://`)
 )
 
-// needsNetwork reports whether a container looks like a client, and what shows it: a program with its arguments or,
-// if its program is not known, its environment.
+// needsNetwork reports whether a container looks like a client. field and evidence show why: a word of its command or,
+// if the programs of the command are not known, a variable of its environment.
 func (m member) needsNetwork() (field path, evidence string, needs bool) {
 	argv := podspec.CommandLine(m.Container)
 	calls := shell.Calls(argv)
@@ -121,14 +121,14 @@ func (m member) needsNetwork() (field path, evidence string, needs bool) {
 	return nil, "", false
 }
 
-// offline reports whether no program of a command line connects to anything.
+// offline reports whether all programs of the container's command line never connect to a server.
 func (m member) offline() bool {
 	calls := shell.Calls(podspec.BehindGate(m.Container))
 	return len(calls) > 0 && !slices.ContainsFunc(calls, func(c shell.Call) bool { return !slices.Contains(offline, c.Program) })
 }
 
-// wordAt returns the field of a word of command and args. If only the image names the program, it returns the field
-// of the image.
+// wordAt returns the field of word i of the command line, an element of command or args. If the program is in the image
+// and not in the pod spec, word 0 is in no element; wordAt then returns args.
 func (m member) wordAt(i int) path {
 	switch {
 	case i < len(m.Command):
@@ -152,7 +152,7 @@ func isClient(program string) bool {
 	return is
 }
 
-// connectsTo reports whether a call connects to another pod or host, and which word shows it.
+// connectsTo reports whether a call connects to another pod or host, and returns the word that shows it.
 func connectsTo(c shell.Call, env []string) (string, bool) {
 	text := strings.Join(c.Args, " ")
 	if slices.Contains(offline, c.Program) || shell.IsLocal(text) {
@@ -180,7 +180,7 @@ func connectsTo(c shell.Call, env []string) (string, bool) {
 
 var listens = regexp.MustCompile(`^-[a-z]*l`)
 
-// isAddressOf reports whether a variable holds the address of a server.
+// isAddressOf reports whether a variable contains the address of a server, by its name.
 func isAddressOf(e corev1.EnvVar) bool {
 	if e.Value == "" && e.ValueFrom == nil || shell.IsLocal(e.Value) || strings.HasPrefix(e.Value, "/") {
 		return false

@@ -28,8 +28,8 @@ type File struct {
 type Options struct {
 	Kubernetes startup.Kubernetes // version of the nodes; default 1.34
 	Namespace  string             // namespace of objects without one; default "default"
-	Injected   bool               // treat all pods as injected, whatever the labels in the files
-	Inputs     []string           // files and folders as the command of a remedy should name them; default: only the file; for [Cluster]: a namespace
+	Injected   bool               // treat all pods as injected, independently of labels
+	Inputs     []string           // files and folders, or [Cluster], that a remedy's command must name; default: the file of the finding
 }
 
 // A Report contains the findings, and the number of objects that were checked.
@@ -37,10 +37,10 @@ type Report struct {
 	Findings []finding.Finding
 	Pods     int // pods and pod templates
 	Services int
-	Unknown  int // pods for which the files do not show whether they are injected, so that the effects of injection are not checked
+	Unknown  int // pods whose injection was not checked, because the files do not show whether they are injected
 }
 
-// NotChecked describes what was not checked, and how to check it. It is empty if everything was checked.
+// NotChecked returns a sentence about the checks that were not made, and how to make them. It is empty if all were made.
 func (r Report) NotChecked() string {
 	if r.Unknown == 0 {
 		return ""
@@ -52,8 +52,8 @@ func (r Report) NotChecked() string {
 	return fmt.Sprintf("not checked: injection of %s, since nothing in the files requests it; --injected assumes it, or add the file with the labels of the namespace", pods)
 }
 
-// Lint returns the findings about the pods and services in the files. It reads the files together: a namespace in
-// one applies to a pod in another. The error is a *podfile.InputError.
+// Lint returns the findings about all objects in the files. The files belong together: a Namespace in one file applies
+// to a pod in another. An error is a *podfile.InputError.
 func Lint(files []File, o Options) (Report, error) {
 	w := world{Options: o, namespaces: map[string]namespace{}}
 	w.Kubernetes = cmp.Or(w.Kubernetes, defaultKubernetes)
@@ -104,7 +104,7 @@ func Lint(files []File, o Options) (Report, error) {
 
 const defaultKubernetes startup.Kubernetes = 34
 
-// A world contains the content of all files.
+// A world contains the objects of all files.
 type world struct {
 	Options
 	subjects    []subject
@@ -114,7 +114,7 @@ type world struct {
 	namespaces  map[string]namespace
 }
 
-// A located object is one of the files'.
+// A located is an object in a file.
 type located struct {
 	at  *text.Object
 	Ref finding.Object
@@ -123,16 +123,16 @@ type located struct {
 // A namespace is a Namespace in the files.
 type namespace struct {
 	labels, annotations map[string]string
-	at                  *text.Object // nil if it is not among the files
+	at                  *text.Object // nil: the Namespace is not in the files
 }
 
-// A service is a Service with its position.
+// A service is a Service with its position in a file.
 type service struct {
 	*corev1.Service
 	located
 }
 
-// read adds a file.
+// read adds the objects of a file.
 func (w *world) read(f File) error {
 	pods, _, err := podfile.Parse(f.Name, f.Data)
 	if err != nil {
@@ -149,7 +149,7 @@ func (w *world) read(f File) error {
 		case l.Ref.Kind == "Service":
 			w.service(l, raw)
 		default:
-			if raw, err = manifest.JSON(raw); err == nil { // this turns numeric keys, such as ports, into strings
+			if raw, err = manifest.JSON(raw); err == nil { // JSON turns numeric keys, such as ports, into strings
 				w.addIgnored(l, raw)
 				w.addMeshObject(l, raw)
 			}
@@ -172,7 +172,8 @@ func (w *world) namespace(l located) {
 	w.namespaces[l.Ref.Name] = n
 }
 
-// service adds a Service that can be read, and is not one of Knative; the API server refuses any other.
+// service adds a Service of Kubernetes. Services of Knative are left out, and those that cannot be decoded, because the
+// API server refuses them.
 func (w *world) service(l located, raw []byte) {
 	var out corev1.Service
 	if manifest.Text(l.at.Node, "apiVersion") == "v1" && manifest.Decode(raw, &out) == nil {
@@ -188,7 +189,7 @@ type builder struct {
 	found    []finding.Finding
 }
 
-// A clue is a finding as a rule reports it. Field and evidence refer to the pod.
+// A clue is a finding in the form in which a rule reports it. field is relative to the pod.
 type clue struct {
 	code     finding.Code
 	severity finding.Severity // empty: the severity of the kind
@@ -202,19 +203,19 @@ type clue struct {
 	fix      *change
 }
 
-// add adds a finding about the pod.
+// add adds a finding about the pod, or another object, of the builder.
 func (b *builder) add(c clue) {
 	c.field = b.template.plus(c.field...)
 	b.addAt(b.at, c)
 }
 
-// addAt adds a finding about a field of any object in the files.
+// addAt adds a finding whose field is in the object at.
 func (b *builder) addAt(at *text.Object, c clue) {
 	kind, _ := kinds.Of(string(c.code)) // a test checks that the catalogue contains every code
 	f := finding.Finding{Code: c.code, Severity: cmp.Or(c.severity, kind.Severity), Title: c.title, Object: b.Ref, Place: at.Place(c.field, c.evidence),
 		Field: c.field.String(), Evidence: c.evidence, Why: c.why, Source: c.source, Remedy: finding.Remedy{Sentence: c.do, Command: c.run}}
 	if c.fix != nil {
-		f.Fix, _ = b.at.Patch(c.fix.before, c.fix.after) // none if the text cannot be changed
+		f.Fix, _ = b.at.Patch(c.fix.before, c.fix.after) // nil if the style of the text does not allow it
 	}
 	switch {
 	case f.Fix != nil:
@@ -225,14 +226,14 @@ func (b *builder) addAt(at *text.Object, c clue) {
 	b.found = append(b.found, f)
 }
 
-// These name inputs that are not files.
+// Values of [Options.Inputs] that are not files.
 const (
 	Stdin   = "standard input"
 	Cluster = "the cluster" // a namespace of the cluster
 )
 
-// fixCommand returns a command that reads the same files with the same flags, because a finding in one file may
-// depend on another.
+// fixCommand returns the command that fixes a finding. It has the same inputs and flags as this call of lint, because a
+// finding in one file may depend on another file.
 func (b *builder) fixCommand(code finding.Code) string {
 	inputs := b.Inputs
 	if len(inputs) == 0 {
@@ -265,7 +266,7 @@ func (b *builder) fixCommand(code finding.Code) string {
 
 func isStdin(name string) bool { return name == Stdin || name == "-" }
 
-// input returns the argument by which a command names a file.
+// input returns the flag that makes a command read a file.
 func (b *builder) input(file string) string {
 	if isStdin(file) {
 		return "-f -"

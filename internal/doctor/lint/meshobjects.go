@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/core/mesh/objects"
 )
 
-// A meshObject is an object of a kind that outriderd reads: a policy, a route, a Host.
+// A meshObject is a policy, a route or a Host: a kind of object that outriderd reads.
 type meshObject struct {
 	located
 	errs objects.FieldErrors // fields that outriderd refuses
@@ -35,8 +35,8 @@ func (w *world) addMeshObject(l located, raw []byte) {
 	}
 }
 
-// refusedObject finds invalid objects, of which outriderd uses only a part. The API server accepts them if the
-// definition of their kind is missing or of another version.
+// refusedObject finds objects with fields that outriderd refuses. The API server may accept them, if the
+// CustomResourceDefinition has another version.
 func refusedObject(o meshObject, b *builder) {
 	for _, e := range o.errs {
 		b.add(clue{code: "object-refused", title: fmt.Sprintf("%s is refused by outriderd", o.Ref), field: parsePath(e.Field),
@@ -53,7 +53,7 @@ func neverMatches(o meshObject, b *builder) {
 	}
 }
 
-// selectsEverything finds empty selectors: they select all pods, by Istio's rules as well.
+// selectsEverything finds selectors without labels. They select all pods, as they do in Istio.
 func selectsEverything(o meshObject, b *builder) {
 	if !o.selectsAll {
 		return

@@ -45,7 +45,7 @@ func startOff(s subject, b *builder) {
 	b.add(c)
 }
 
-// leftOut finds pods whose annotations name the proxy, but not all containers that wait for it.
+// leftOut finds pods whose annotations make some containers wait for the proxy, but not all.
 func leftOut(s subject, b *builder) {
 	if !s.captured() || !s.injected || s.readErr != nil || s.reading.Start == request.Off || !s.namesProxy() {
 		return
@@ -62,7 +62,7 @@ func leftOut(s subject, b *builder) {
 // firstStartOnly finds pods in which injection keeps the order only at the first start or not at all, although
 // gates could keep it at every start.
 func firstStartOnly(s subject, b *builder) {
-	if !s.injected || s.refusal != nil || s.Pod.Spec.RestartPolicy == corev1.RestartPolicyNever { // then every start is a first start
+	if !s.injected || s.refusal != nil || s.Pod.Spec.RestartPolicy == corev1.RestartPolicyNever { // with restartPolicy Never every start is a first start
 		return
 	}
 	run, err := podspec.Read(s.result.Pod)
@@ -80,8 +80,8 @@ func firstStartOnly(s subject, b *builder) {
 		run: fmt.Sprintf("outrider plan %s --advise", b.input(s.File)), source: "docs/node.md"})
 }
 
-// controlPlane is the label of Linkerd's own pods. Their proxies get certificates from one of these pods; its
-// application would wait forever for a proxy that waits for the application.
+// controlPlane is the label of Linkerd's own pods, of which one signs the certificates of all proxies. If its
+// application waited for its proxy, both would wait forever: the proxy needs a certificate of the application.
 const controlPlane = "linkerd.io/control-plane-component"
 
 // nothingWaits finds pods that contain a proxy for which no container waits.
@@ -99,7 +99,8 @@ func nothingWaits(s subject, b *builder) {
 		do:  "let " + words(free) + " wait for " + s.proxy + withOtherMesh(s.proxy), source: "kubelet v1.34.4 SyncPod", fix: s.requesting(&s.Pod, s.edges(free))})
 }
 
-// withOtherMesh returns the remedy of the mesh that the proxy belongs to, if the mesh has one.
+// withOtherMesh returns an addition to a remedy for users of the proxy's mesh: the setting of that mesh with the same
+// effect. It is empty for Outrider's proxy.
 func withOtherMesh(proxy string) string {
 	switch proxy {
 	case contract.ProxyContainer:
@@ -129,7 +130,7 @@ func (s *subject) namesProxy() bool {
 	return slices.ContainsFunc(s.reading.Requested, func(e startup.Edge) bool { return e.From == s.proxy })
 }
 
-// edges returns the edges from the proxy to containers.
+// edges returns edges by which the containers wait until the proxy is healthy.
 func (s *subject) edges(to []string) []startup.Edge {
 	var out []startup.Edge
 	for _, name := range to {
@@ -138,12 +139,12 @@ func (s *subject) edges(to []string) []startup.Edge {
 	return out
 }
 
-// requesting returns the change from the subject's pod to after, with annotations that request
-// edges. It is nil if no mechanism can keep one of them, because the fix would then remove the
-// present order without a replacement.
+// requesting returns the change from the subject's pod to after, with annotations that request the
+// edges. It returns nil if no mechanism can keep one of the edges: the fix would otherwise remove
+// the present order without a replacement.
 //
-// Injection makes all containers wait for the proxy unless an annotation names the proxy,
-// so the annotations of a fix must name all of them.
+// By default injection makes all containers wait for the proxy, but not if an annotation names the
+// proxy. So a fix that names the proxy must name all containers that wait for it.
 func (s *subject) requesting(after *corev1.Pod, edges []startup.Edge) *change {
 	after = after.DeepCopy()
 	aboutProxy := slices.ContainsFunc(edges, func(e startup.Edge) bool { return e.From == s.proxy })
@@ -169,7 +170,7 @@ func (s *subject) requesting(after *corev1.Pod, edges []startup.Edge) *change {
 		}
 		after.Annotations[key] = strings.TrimPrefix(after.Annotations[key]+", "+value, ", ")
 	}
-	if s.ofOtherMesh() { // our injection would not repeat that of the other mesh
+	if s.ofOtherMesh() { // otherwise our injection would add a second proxy
 		after.Annotations[contract.Proxy] = "none"
 	}
 	if !keepsAll(after, edges, s.on) || s.ofOtherMesh() && !s.keptBesides(after) {
@@ -178,8 +179,8 @@ func (s *subject) requesting(after *corev1.Pod, edges []startup.Edge) *change {
 	return s.to(after)
 }
 
-// keptBesides reports whether injection accepts the pod beside the proxy of another mesh. Injection then changes
-// neither that proxy nor its place in the list.
+// keptBesides reports whether injection accepts the pod with the proxy of another mesh. Injection changes neither that
+// proxy nor its position among the containers.
 func (s *subject) keptBesides(after *corev1.Pod) bool {
 	r, err := inject.Pod(after, inject.Namespace{Name: cmp.Or(s.Ref.Namespace, corev1.NamespaceDefault)}, inject.Options{Kubernetes: s.on, Manual: true})
 	return err == nil && r.Injected
@@ -190,7 +191,7 @@ func (s *subject) ofOtherMesh() bool {
 	return s.proxy != "" && !s.injected && s.proxy != contract.ProxyContainer
 }
 
-// keepsAll reports whether the plan of pod can work, and each edge gets a mechanism.
+// keepsAll reports whether the plan of pod can work, and has a mechanism for each of the edges.
 func keepsAll(pod *corev1.Pod, edges []startup.Edge, on startup.Kubernetes) bool {
 	r, err := podspec.Read(pod)
 	if err != nil || r.Start == request.Off {
@@ -205,7 +206,7 @@ func keepsAll(pod *corev1.Pod, edges []startup.Edge, on startup.Kubernetes) bool
 	return !slices.ContainsFunc(edges, func(e startup.Edge) bool { return !kept(e) })
 }
 
-// heldInPod finds postStart hooks that hold the containers after them.
+// heldInPod finds postStart hooks in the pod that hold the containers which are listed after them.
 func heldInPod(s subject, b *builder) {
 	for _, f := range s.reading.Found {
 		if f.Mechanism != startup.Hold {
@@ -235,7 +236,7 @@ func heldInPod(s subject, b *builder) {
 	}
 }
 
-// holdRequested finds annotations that request a hold.
+// holdRequested finds the annotation that requests a hold.
 func holdRequested(s subject, b *builder) {
 	if s.reading.Start != "hold" {
 		return
@@ -262,7 +263,7 @@ func holdRequested(s subject, b *builder) {
 	b.held(s, s.proxy, to, annotation(contract.Start), "hold", do, fix)
 }
 
-// held adds a finding about a hold: which containers it does not make wait, and its cost.
+// held adds the two findings about a hold: it does not always make the containers to wait, and it hides the pod's IP.
 func (b *builder) held(s subject, from string, to []string, field path, evidence, do string, fix *change) {
 	held := words(to)
 	b.add(clue{code: "hold-fails-open", title: fmt.Sprintf("%s starts without %s when the hold fails", held, from), field: field, evidence: evidence,

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A path leads to a field, by names (string) and indexes (int).
+// A path is the position of a field in an object. Its steps are names (string) and indexes (int).
 type path []any
 
 // parsePath parses a path in the form of podspec, in which names contain no dots.
@@ -34,7 +34,7 @@ func (p path) plus(steps ...any) path {
 	return append(append(make(path, 0, len(p)+len(steps)), p...), steps...)
 }
 
-// keys returns the names in the path, without the indexes.
+// keys returns the steps of the path as strings.
 func (p path) keys() []string {
 	var out []string
 	for _, step := range p {

@@ -28,7 +28,7 @@ func unknownFields(s subject, b *builder) {
 	}
 }
 
-// planWorks reports parts of the plan that cannot work, as found by packages startup and podspec.
+// planWorks reports invalid annotations, and the problems that packages startup and podspec find in the plan.
 func planWorks(s subject, b *builder) {
 	for _, err := range annotationErrors(s.readErr) {
 		b.add(clue{code: "invalid-annotation", title: strings.TrimPrefix(err.Error(), "annotation "), field: annotation(err.Key), evidence: s.Pod.Annotations[err.Key],
@@ -58,7 +58,7 @@ func planWorks(s subject, b *builder) {
 	}
 }
 
-// injectionRefuses reports why injection would refuse the pod, unless there is another error.
+// injectionRefuses reports the reason why injection would refuse the pod, unless another rule has found an error.
 func injectionRefuses(s subject, b *builder) {
 	isError := func(f finding.Finding) bool { return f.Severity == finding.Error }
 	if s.refusal == nil || slices.ContainsFunc(b.found, isError) {
@@ -95,13 +95,13 @@ func annotationErrors(err error) []*request.Error {
 	return nil
 }
 
-// ofWorkAround reports whether the rules about work-arounds cover the finding.
+// ofWorkAround reports whether a finding is about a work-around, which has its own rules.
 func ofWorkAround(f startup.Finding) bool {
 	return f.Edge != nil && slices.Contains(startup.WorkArounds, f.Edge.By)
 }
 
-// fieldOf returns the origin of a finding about the plan: the annotation that declares it, the mechanism found in
-// the pod, or the container.
+// fieldOf returns the field to which a finding about the plan refers, and the text in it: the annotation that requests
+// the edge, the field with the mechanism that keeps it, or the name of the container.
 func (s *subject) fieldOf(f startup.Finding) (path, string) {
 	if f.Edge != nil {
 		if field, text, ok := s.annotationOf(*f.Edge); ok {

@@ -10,16 +10,16 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// These are protocols in which the server sends first, by their ports (IANA) and by usual port names. In the mesh a
-// port number alone never decides; here it is a reason for a finding.
+// Protocols in which the server sends first, by port numbers (IANA) and by usual port names. The mesh never derives a
+// protocol from a port number; lint does, because a finding is only a hint.
 var (
 	serverFirstPorts = map[int32]string{3306: "mysql", 25: "smtp", 587: "smtp", 21: "ftp", 22: "ssh", 110: "pop3", 143: "imap", 4222: "nats"}
 	serverFirstNames = map[string]string{"mysql": "mysql", "mariadb": "mysql", "smtp": "smtp", "ftp": "ftp", "ssh": "ssh", "sftp": "ssh", "pop3": "pop3", "imap": "imap", "nats": "nats"}
 )
 
-// serverFirst finds ports of server-first protocols that are not declared: the proxy waits for the client's first
-// bytes, and the client sends none. If the port declares HTTP, the proxy waits forever; there only the number is a
-// reason, since names such as http-mysql-exporter are right.
+// serverFirst finds ports of server-first protocols that do not declare their protocol. The proxy waits for the
+// client's first bytes, but the client waits for the server. If such a port declares HTTP, the proxy waits forever. For
+// these ports only the number counts, and not the name, because a name like http-mysql-exporter is correct.
 func serverFirst(s service, b *builder) {
 	for i, p := range s.Spec.Ports {
 		protocol := ""
@@ -89,7 +89,7 @@ func shown(protocol string) string {
 	return strings.ToUpper(protocol)
 }
 
-// meshPort finds containers on a port of the proxy: two processes of a pod cannot listen on the same port.
+// meshPort finds containers that declare a port of the proxy. Two processes of a pod cannot listen on the same port.
 func meshPort(s subject, b *builder) {
 	for _, clash := range s.result.Clashes {
 		m, ok := s.member(clash.Container)

@@ -15,7 +15,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A check is a probe with its name in the API.
+// A check is a probe with the name of its field in the API.
 type check struct {
 	name string
 	*corev1.Probe
@@ -26,7 +26,8 @@ func (m member) checks() []check {
 		func(c check) bool { return c.Probe == nil })
 }
 
-// port returns the port of the pod that a probe connects to, the field that sets it, and the probe's path, if any.
+// port returns the port of the pod to which a probe connects, the field that sets it, and the path of an HTTP probe. The
+// port is 0 if the probe does not connect to the pod.
 func (c check) port(m member) (port int, field path, of string) {
 	switch {
 	case c.HTTPGet != nil && c.HTTPGet.Host == "":
@@ -43,8 +44,8 @@ func (m member) declares(port int) bool {
 	return slices.ContainsFunc(m.Ports, func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == port })
 }
 
-// probeOfLater finds startup probes of sidecars that need a later container: the kubelet starts that container only
-// when the probe has succeeded.
+// probeOfLater finds startup probes of sidecars that connect to a container which is listed later. They never succeed,
+// because the kubelet starts that container only after the probe has succeeded.
 func probeOfLater(s subject, b *builder) {
 	all := s.members()
 	for _, m := range all {
@@ -67,7 +68,8 @@ func probeOfLater(s subject, b *builder) {
 	}
 }
 
-// deadline returns how long a container may take before the kubelet kills it, by the startup probe if there is one.
+// deadline returns the time after which the kubelet kills a container that does not respond to its probe. It also
+// returns that probe: the startup probe, or else the liveness probe. It returns false if there is neither.
 func (m member) deadline() (check, time.Duration, bool) {
 	for _, c := range m.checks() {
 		if c.name == "readinessProbe" {
@@ -79,7 +81,7 @@ func (m member) deadline() (check, time.Duration, bool) {
 	return check{}, 0, false
 }
 
-// killedWhileWaiting finds containers that wait in their command while they are probed.
+// killedWhileWaiting finds containers that a probe may kill while their command still waits.
 func killedWhileWaiting(s subject, b *builder) {
 	for _, f := range s.reading.Found {
 		m, ok := s.member(f.Container)
@@ -117,8 +119,8 @@ var statusPorts = map[int]string{
 	4191: "the proxy", 9901: "the proxy",
 }
 
-// livenessProbesProxy finds liveness probes by which the kubelet restarts the application when the proxy is not
-// healthy.
+// livenessProbesProxy finds startup and liveness probes of applications that connect to the proxy. Because of them the
+// kubelet restarts the application when the proxy is not healthy.
 func livenessProbesProxy(s subject, b *builder) {
 	for _, m := range s.members() {
 		if podspec.OfMesh(m.Name) || m.kind == startup.Init {

@@ -1,6 +1,6 @@
 package lint
 
-// podRules is the table of rules about pods. Each rule adds its findings to the builder.
+// podRules lists the rules about pods. Each rule adds its findings to the builder.
 var podRules = []func(subject, *builder){
 	unknownFields, planWorks,
 	startOff, leftOut, nothingWaits, firstStartOnly,

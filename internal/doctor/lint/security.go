@@ -13,7 +13,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// proxyUser finds processes that run as the proxy's user, so that their connections are not captured.
+// proxyUser finds containers that run as the proxy's user or group, so that their connections are not captured.
 func proxyUser(s subject, b *builder) {
 	if !s.captured() {
 		return
@@ -38,7 +38,7 @@ var strictLevels = []string{"baseline", "restricted"}
 
 const enforceLabel = contract.PodSecurityLabel
 
-// podSecurity finds namespaces that will refuse the injected pod.
+// podSecurity finds namespaces whose pod security level refuses the injected pod.
 func podSecurity(s subject, b *builder) {
 	level := s.ns.labels[enforceLabel]
 	refused := s.refusal != nil && s.refusal.Code == verdict.PodSecurity

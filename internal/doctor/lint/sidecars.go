@@ -14,12 +14,12 @@ import (
 	"outrider.dev/startup"
 )
 
-// slowPeriod is the period of a startup probe, in seconds, from which on the probe delays a start more than the
-// sidecar itself does: the kubelet probes once in each period, and continues after the first success.
+// slowPeriod is the shortest period of a startup probe, in seconds, that is reported. The kubelet probes once in each
+// period and continues after the first success, so a long period delays a start more than the sidecar itself does.
 const slowPeriod = 5
 
-// sidecarStart finds containers that need a sidecar, but start before it is healthy: the kubelet starts them when
-// the sidecar has started or, if it has a startup probe, when that succeeds.
+// sidecarStart finds sidecars that delay the containers after them too much or not at all. The kubelet starts these
+// containers when the sidecar's startup probe has succeeded, or at once if the sidecar has no startup probe.
 func sidecarStart(s subject, b *builder) {
 	for _, f := range s.reading.Found {
 		m, ok := s.member(f.Container)
@@ -66,12 +66,12 @@ func (m member) serves() bool {
 		slices.ContainsFunc(m.Ports, func(p corev1.ContainerPort) bool { return !monitoring.MatchString(p.Name) })
 }
 
-// awaited reports whether an annotation makes others wait for the container's health.
+// awaited reports whether an annotation makes a container wait until this one is healthy.
 func (s *subject) awaited(name string) bool {
 	return slices.ContainsFunc(s.reading.Requested, func(e startup.Edge) bool { return e.From == name && e.After == startup.Healthy })
 }
 
-// initNeverEnds finds init containers that do not end: each must end before the next one starts.
+// initNeverEnds finds init containers that do not end, so that no later container starts.
 func initNeverEnds(s subject, b *builder) {
 	for _, m := range s.members() {
 		isInit := slices.ContainsFunc(podspec.Meshes, func(mesh podspec.Mesh) bool { return slices.Contains(mesh.Init, m.Name) })
@@ -107,7 +107,7 @@ var (
 	tools     = regexp.MustCompile(`exporter|metrics|backup|reload|agent|sidecar|logs`)
 )
 
-// endsWithOthers reports whether m is ended by another container or by its own gate.
+// endsWithOthers reports whether m ends when the others have ended, because its gate or another container stops it.
 func (s *subject) endsWithOthers(m member) bool {
 	for _, c := range s.asRun().Spec.Containers {
 		if c.Name == m.Name && len(podspec.HelperOf(&c)) > 0 {
@@ -126,8 +126,8 @@ func (s *subject) endsWithOthers(m member) bool {
 	})
 }
 
-// racesHelper finds plain containers that connect to another plain container when they start; both start at the
-// same time.
+// racesHelper finds plain containers that connect to a database or broker in another plain container. Both start at the
+// same time, so the connection may be refused.
 func racesHelper(s subject, b *builder) {
 	own := s.own()
 	p := s.plan.Expand()
@@ -151,14 +151,14 @@ func racesHelper(s subject, b *builder) {
 	}
 }
 
-// initBeforeHelper finds init containers that connect to a sidecar listed after them: an init container must end
+// initBeforeHelper finds init containers that connect to a container which starts later. An init container must end
 // before the next container starts.
 func initBeforeHelper(s subject, b *builder) {
 	all := s.members()
 	for _, m := range all {
 		port, field, evidence := m.localDatabase()
 		if m.kind != startup.Init || port == 0 || len(field) == 0 || slices.Contains(field, any("env")) || m.offline() || podspec.IsServer(m.Container) {
-			continue // this one may not use it: the environment is often shared with the application
+			continue // a variable alone is not enough: the environment is often shared with the application
 		}
 		i := slices.IndexFunc(all, func(h member) bool { return h.kind != startup.Init && h.Name != m.Name && h.listensOn(port) })
 		if i < 0 || all[i].kind == startup.Sidecar && all[i].at < m.at {
@@ -171,8 +171,8 @@ func initBeforeHelper(s subject, b *builder) {
 	}
 }
 
-// localDatabase returns the port of a database or broker in the same pod to which the container connects, as far as
-// its command line and environment show.
+// localDatabase returns the port of a database or broker in the same pod to which the container connects, and the field
+// and text that show it: in the command line or the environment. The port is 0 if there is none.
 func (m member) localDatabase() (port int, field path, evidence string) {
 	of := func(text string) (int, string) {
 		for _, found := range localPort.FindAllStringSubmatch(text, -1) {
@@ -206,8 +206,8 @@ func (m member) localDatabase() (port int, field path, evidence string) {
 	return 0, nil, ""
 }
 
-// listensOn reports whether a container declares a port, has a probe of it, or is a known helper that is started
-// with it.
+// listensOn reports whether a container listens on a port: it declares the port, has a probe of it, or is a known proxy
+// or server whose command line contains it.
 func (m member) listensOn(port int) bool {
 	probed := func(c check) bool { n, _, _ := c.port(m); return n == port }
 	return m.declares(port) || slices.ContainsFunc(m.checks(), probed) || (podspec.IsProxy(m.Container) || podspec.IsServer(m.Container)) && strings.Contains(m.text(), fmt.Sprint(port))

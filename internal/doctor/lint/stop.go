@@ -15,7 +15,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// quits are parts of a command line or environment that show that an application ends its proxy.
+// quits lists texts that show, in a command line or an environment, that an application ends its proxy.
 var quits = []string{"quitquitquit", "ISTIO_QUIT_API", "scuttle", "envoy-preflight", "linkerd-await --shutdown", "linkerd-await -S", ":4191/shutdown"}
 
 func (m member) endsProxy() bool {
@@ -36,8 +36,8 @@ func (s *subject) ends() bool {
 	return s.Pod.Spec.RestartPolicy == "Never" || s.Pod.Spec.RestartPolicy == "OnFailure"
 }
 
-// proxyInJob finds proxies among the plain containers of a Job: they do not end when the work is
-// done, unless the gates report that to our proxy.
+// proxyInJob finds proxies among the plain containers of a pod that should complete. They do not end when
+// the others have completed. Only Outrider's proxy does, if the gates of all others report their ends.
 //
 // complexity: one case for each cause, with its remedy.
 func proxyInJob(s subject, b *builder) {
@@ -80,7 +80,7 @@ func proxyInJob(s subject, b *builder) {
 		c.title = fmt.Sprintf("on Kubernetes 1.%d the proxy will be a plain container of a pod that should complete", s.on)
 		c.field = path{"spec", "restartPolicy"}
 		c.do = "name the command, so that it gets a gate; or let it end the proxy (POST to 127.0.0.1:15020/quitquitquit), or use Kubernetes 1.29 and later"
-	default: // set in the mesh's configuration, which is not in the files
+	default: // the reason is in the mesh's configuration, which the files do not contain
 		c.title = "the proxy will be a plain container of a pod that should complete"
 		c.field = path{"spec", "restartPolicy"}
 		c.do = "name the command, so that it gets a gate"
@@ -88,13 +88,15 @@ func proxyInJob(s subject, b *builder) {
 	b.add(c)
 }
 
-// endsByGates reports whether the pod's proxy is ours and all other containers have gates.
+// endsByGates reports whether the pod contains Outrider's proxy and all other containers have gates, so that the proxy
+// ends by itself.
 func (s *subject) endsByGates() bool {
 	return s.proxy == contract.ProxyContainer && !s.injected && !slices.ContainsFunc(s.own(), func(m member) bool { return !podspec.Gated(m.Container) })
 }
 
-// serverInJob finds servers beside the work of a Job: they do not end either, unless their gate ends them with
-// their clients. Controllers that create bare pods (Tekton, for example) may end them.
+// serverInJob finds servers among the plain containers of a Job. They do not end by themselves, unless their gates end
+// them with their clients. Pods that are not of a Job are left out, because their controller may end the servers, as
+// Tekton does.
 func serverInJob(s subject, b *builder) {
 	own := s.own()
 	if s.Kind != "Job" && s.Kind != "CronJob" || len(own) < 2 {
@@ -118,8 +120,8 @@ func serverInJob(s subject, b *builder) {
 
 const defaultGrace = 30 * time.Second
 
-// graceTooShort finds grace periods that are too short: when one is over, the kubelet kills all containers that
-// still run. It includes the time of preStop hooks.
+// graceTooShort finds grace periods that are shorter than preStop hook and drain together. At the end of the period, the
+// kubelet kills all containers that still run.
 func graceTooShort(s subject, b *builder) {
 	grace, field := defaultGrace, path{"spec", "terminationGracePeriodSeconds"}
 	given := s.Pod.Spec.TerminationGracePeriodSeconds
@@ -143,7 +145,7 @@ func graceTooShort(s subject, b *builder) {
 		evidence = fmt.Sprint(*given)
 	}
 	fits := grace >= needed && (grace > longest || longest == 0)
-	asked := grace == 0 && longest == 0 // a pod that wants to be killed at once has nothing to wait for
+	asked := grace == 0 && longest == 0 // the author wants the pod to be killed at once
 	if fits || asked || longest == 0 && given == nil && drain <= 5*time.Second {
 		return
 	}
@@ -167,7 +169,7 @@ func graceTooShort(s subject, b *builder) {
 // appStops is the time that a fix reserves for the application's own stop.
 const appStops = 5 * time.Second
 
-// drain returns how long the proxy continues to serve after SIGTERM.
+// drain returns the time for which the proxy continues to serve after SIGTERM.
 func (s *subject) drain() time.Duration {
 	if !s.captured() {
 		return 0
@@ -176,12 +178,13 @@ func (s *subject) drain() time.Duration {
 	if d, err := time.ParseDuration(text); err == nil && d >= 0 {
 		return d
 	}
-	return 5 * time.Second // of Istio's proxy and ours
+	return 5 * time.Second // default of Istio's proxy and ours
 }
 
 var sleeping = regexp.MustCompile(`(?:^|[\s;&|/])sleep\s+(\d{1,7})(s|m)?(?:\s|;|&|$)`)
 
-// preStop returns the minimal duration of a preStop hook, and its field.
+// preStop returns the shortest duration of a preStop hook, with the field and the text that show it. It is 0 if the hook
+// does not sleep.
 func (m member) preStop() (time.Duration, path, string) {
 	if m.Lifecycle == nil || m.Lifecycle.PreStop == nil {
 		return 0, nil, ""

@@ -33,12 +33,12 @@ type subject struct {
 	choices  []mechanism.Choice
 	on       startup.Kubernetes
 	ns       namespace
-	proxy    string // the container that receives the pod's connections; may be empty
-	injected bool   // injection adds the proxy
+	proxy    string // name of the proxy's container; empty: the pod has no proxy
+	injected bool   // injection will add the proxy
 
 	inject  func(*corev1.Pod) (inject.Result, error) // nil if the pod already contains a proxy
-	reason  verdict.Reason                           // of injection, or against it, if the pod contains no proxy
-	result  inject.Result                            // of the injection
+	reason  verdict.Reason                           // reason for or against injection, if the pod contains no proxy
+	result  inject.Result                            // result of the injection
 	refusal *verdict.Refusal                         // reason why injection would refuse the pod
 }
 
@@ -51,8 +51,8 @@ func (w *world) subject(o podfile.Object, file *text.File) subject {
 	return out
 }
 
-// findProxy finds the proxy in the pod, or the one that injection will add. If the files name a revision, that
-// revision injects.
+// findProxy sets the proxy: the one in the pod, or else the one that injection will add. It assumes that each revision
+// that the files name exists and injects.
 func (s *subject) findProxy(w *world) {
 	s.ns = w.namespaces[cmp.Or(s.Ref.Namespace, w.Namespace)]
 	for _, m := range podspec.Meshes {
@@ -74,7 +74,7 @@ func (s *subject) findProxy(w *world) {
 		o.Revision = ""
 	}
 	s.reason = inject.Decide(&s.Pod, ns, o)
-	o.Manual = true // in manual mode as well, an annotation without effect has none
+	o.Manual = true // also for pods without injection, so that annotations without effect are found there
 	s.inject = func(pod *corev1.Pod) (inject.Result, error) { return inject.Pod(pod, ns, o) }
 	var err error
 	if s.result, err = s.inject(&s.Pod); s.reason.Code != verdict.Injected && !s.asksByAnnotation() || !s.result.Proxy {
@@ -84,13 +84,13 @@ func (s *subject) findProxy(w *world) {
 	s.proxy, s.injected = contract.ProxyContainer, true
 }
 
-// asksByAnnotation reports whether the author requests injection by an annotation alone. Then the result of an
-// injection is of interest even if none takes place.
+// asksByAnnotation reports whether the author requests injection only by an annotation. The API server then does not
+// select the pod, but the author wants to know the result of an injection.
 func (s *subject) asksByAnnotation() bool {
 	return s.reason.Code == verdict.NotRequested && slices.ContainsFunc(request.InjectLabels, func(key string) bool { return s.Pod.Annotations[key] == "true" })
 }
 
-// asRun returns the pod as it will run, after an injection if there is one.
+// asRun returns the pod in the form in which it will run: injected, if injection takes place.
 func (s *subject) asRun() *corev1.Pod {
 	if (s.reason.Code == verdict.Injected || s.injected) && s.result.Injected {
 		return s.result.Pod
@@ -105,7 +105,7 @@ func (s *subject) captured() bool {
 	}
 	template, named := s.Pod.Annotations["inject.istio.io/templates"]
 	if named && !strings.Contains(template, "sidecar") {
-		return false // a gateway, or gRPC without a proxy: connections are not redirected
+		return false // a gateway, or gRPC without a proxy: connections are not captured
 	}
 	return s.proxy != "" && s.Pod.Annotations[contract.Capture] != "none" && s.Pod.Annotations[contract.InterceptionMode] != "NONE"
 }
@@ -156,14 +156,14 @@ func (s *subject) own() []member {
 	return slices.DeleteFunc(s.members(), func(m member) bool { return m.kind != startup.Plain || podspec.OfMesh(m.Name) })
 }
 
-// argv returns command and args together.
+// argv returns the command followed by the args.
 func (m member) argv() []string { return slices.Concat(m.Command, m.Args) }
 
 func (m member) text() string { return strings.Join(m.argv(), " ") }
 
 func annotation(key string) path { return path{"metadata", "annotations", key} }
 
-// words joins names for a sentence.
+// words joins names for a sentence: "a, b and c".
 func words(names []string) string {
 	if len(names) < 2 {
 		return strings.Join(names, "")

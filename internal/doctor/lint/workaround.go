@@ -12,8 +12,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// workarounds finds sleeps, loops and hooks that people write to order containers. Each finding tells which part of
-// the order the work-around does not keep, and which annotation replaces it.
+// workarounds finds sleeps, loops and hooks that people write to order containers. Each finding has the cases in which
+// the work-around does not keep the order, and the annotation that replaces it.
 func workarounds(s subject, b *builder) {
 	for _, f := range s.reading.Found {
 		if !slices.Contains(startup.WorkArounds, f.Mechanism) {
@@ -57,7 +57,7 @@ func workarounds(s subject, b *builder) {
 	}
 }
 
-// describe adds to a clue what a work-around does not keep, by its mechanism.
+// describe adds a title to a clue, and the cases in which the work-around does not keep its edge.
 func (s *subject) describe(c *clue, f podstart.Found, e startup.Edge) {
 	c.code = finding.Code(f.Mechanism)
 	switch f.Mechanism {

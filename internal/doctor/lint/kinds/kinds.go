@@ -1,5 +1,5 @@
-// Package kinds lists what lint can find. Diagnose finds some of these problems after the fact, under the same
-// codes.
+// Package kinds lists the kinds of problems that lint can find. Diagnose reports some of them too, with the same codes,
+// after they have happened.
 package kinds
 
 import (
@@ -12,7 +12,7 @@ import (
 // All returns every kind of finding of lint, by theme.
 func All() []finding.Kind { return slices.Clone(all) }
 
-// Of returns the kind with a code.
+// Of returns the kind with a code. It fails if there is none.
 func Of(code string) (finding.Kind, error) {
 	i := slices.IndexFunc(all, func(k finding.Kind) bool { return string(k.Code) == code })
 	if i < 0 {
@@ -21,8 +21,8 @@ func Of(code string) (finding.Kind, error) {
 	return all[i], nil
 }
 
-// all lists the codes. They are stable: an old name moves to the table of old
-// codes in package finding, and never gets another meaning.
+// all lists the kinds. Codes are stable: if a code is renamed, its old name moves to the table of old codes in package
+// finding, and never gets another meaning.
 var all = func() []finding.Kind {
 	list := []finding.Kind{
 		{Code: "proxy-not-awaited", Severity: finding.Warning, Title: "nothing makes a container wait for the proxy, and capture is on",

@@ -19,10 +19,10 @@ import (
 	"outrider.dev/internal/doctor/lint"
 )
 
-// kinds are the namespaced resources that lint reads, by kubectl's names.
+// kinds lists the namespaced resources that lint reads, as an argument of kubectl get.
 const kinds = "pods,deployments,statefulsets,daemonsets,replicasets,jobs,cronjobs,services"
 
-// An AccessError means that a namespace cannot be read. Help may be empty.
+// An AccessError means that a namespace cannot be read. Help is advice for the user, and may be empty.
 type AccessError struct {
 	Err  error
 	Help string
@@ -36,11 +36,12 @@ func (e *AccessError) Unwrap() error { return e.Err }
 func (e *AccessError) Hint() string { return e.Help }
 
 // Namespace returns the objects of a namespace, each as a separate manifest, and the Namespace
-// itself, whose labels decide about injection. It leaves out objects that a controller made, because
-// the controller's template is read. The note lists what could not be read.
+// itself, because its labels decide about injection. It leaves out objects that a controller has
+// created, because their template in the controller is read. The note names objects that could not be
+// read.
 //
-// It runs kubectl, with flags that choose the cluster and the user, and so uses the user's contexts,
-// credentials and permissions.
+// It runs kubectl with the given flags, which choose the cluster and the user. So it uses the user's
+// contexts, credentials and permissions.
 func Namespace(ctx context.Context, flags []string, namespace string) (files []lint.File, note string, err error) {
 	objects, err := get(ctx, flags, "namespace", namespace)
 	switch {
@@ -74,8 +75,8 @@ func Namespace(ctx context.Context, flags []string, namespace string) (files []l
 	return files, note, nil
 }
 
-// ignoredObjects returns the objects of unsupported kinds that lint reports, if the cluster has these kinds: those
-// of the namespace, and those in namespaces whose objects apply to the whole mesh.
+// ignoredObjects returns the objects that lint reports because Outrider does not support their kinds. It reads the
+// namespace, and the root namespaces, whose objects apply to the whole mesh.
 func ignoredObjects(ctx context.Context, flags []string, namespace string) ([]unstructured.Unstructured, error) {
 	names, err := kubectl(ctx, flags, "api-resources", "--output=name", "--namespaced", "--request-timeout=30s")
 	if err != nil {
@@ -95,7 +96,7 @@ func ignoredObjects(ctx context.Context, flags []string, namespace string) ([]un
 	return out, failed
 }
 
-// isRead reports whether objects of a kind are read, and thereby their templates.
+// isRead reports whether [Namespace] reads the objects of a kind, and so their pod templates.
 func isRead(kind string) bool {
 	return strings.Contains(","+kinds+",", ","+strings.ToLower(kind)+"s,")
 }
@@ -110,7 +111,7 @@ func removeServerFields(u *unstructured.Unstructured) {
 
 var errForbidden = errors.New("forbidden")
 
-// get returns the objects that "kubectl get" finds.
+// get returns the objects that "kubectl get" prints.
 func get(ctx context.Context, flags []string, args ...string) ([]unstructured.Unstructured, error) {
 	args = append([]string{"get", "--output=json", "--request-timeout=30s"}, args...)
 	out, err := kubectl(ctx, flags, args...)
@@ -149,7 +150,7 @@ func kubectl(ctx context.Context, flags []string, args ...string) ([]byte, error
 	return out, nil
 }
 
-// lastLine returns the error without the lines that kubectl's library logs before it.
+// lastLine returns the last line of kubectl's standard error, which is the error; client-go logs lines before it.
 func lastLine(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	return lines[len(lines)-1]

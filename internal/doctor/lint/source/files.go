@@ -17,7 +17,7 @@ import (
 )
 
 // Files reads files, and the manifests in folders and their subfolders. read returns the text of a file and the
-// name to use for it. Files skips YAML in folders that is no Kubernetes object, such as the values of a chart.
+// name to use for it. In folders, Files skips YAML files without Kubernetes objects, such as the values of a chart.
 func Files(names []string, read func(file string) (name string, data []byte, err error)) (files []lint.File, skipped []string, err error) {
 	for _, name := range names {
 		below, isFolder := []string{name}, false
@@ -43,14 +43,14 @@ func Files(names []string, read func(file string) (name string, data []byte, err
 	return files, skipped, nil
 }
 
-// isNoObject reports whether a file can be parsed, but has no kind.
+// isNoObject reports whether a file is valid YAML, but not a Kubernetes object.
 func isNoObject(name string, data []byte) bool {
 	_, _, err := podfile.Parse(name, data)
 	var input *podfile.InputError
 	return errors.As(err, &input) && input.Object == "" && (input.Field == "kind" || strings.Contains(input.Err.Error(), "no Kubernetes object"))
 }
 
-// Hint returns advice on an error of the input, such as that the template of a chart is not a manifest.
+// Hint returns advice if an error shows that the input is a template of a chart. Else it returns an empty string.
 func Hint(err error) string {
 	text := err.Error()
 	if !errors.Is(err, os.ErrNotExist) && (strings.Contains(text, "{{") || strings.Contains(text, "invalid map key") || strings.Contains(text, "flow node")) {
@@ -59,8 +59,8 @@ func Hint(err error) string {
 	return ""
 }
 
-// Write replaces files atomically: even after a crash a file has either the old text or the new one. Of a symbolic
-// link it replaces the target.
+// Write replaces files atomically: even after a crash a file has either the old text or the new one. If a file is a
+// symbolic link, Write replaces its target.
 func Write(files []lint.File) error {
 	for _, f := range files {
 		if err := replace(f.Name, f.Data); err != nil {

@@ -1,4 +1,4 @@
-// Package text has the places of objects and their fields in a text, and changes the text of an object.
+// Package text finds the positions of objects and their fields in the text of a file, and changes that text.
 package text
 
 import (
@@ -22,21 +22,21 @@ type File struct {
 	Objects []*Object
 	text    string
 	lines   []int            // offset of each line
-	near    finding.Position // the last position that was looked up, and its offset; a file may be one long line
-	nearAt  int
+	near    finding.Position // the last position that was looked up, where the next search begins: a file may be one long line
+	nearAt  int              // offset of near
 }
 
-// An Object is a Kubernetes object of a file, alone or in a list. It has no Node if its position is not known.
+// An Object is a Kubernetes object of a file, alone or in a list. Its Node is nil if its position is not known.
 type Object struct {
 	*File
-	Node     *yaml.Node // its line numbers count from the file's start
+	Node     *yaml.Node // its positions are relative to the file
 	document int        // number of the document in the file, from 1
 	index    int        // index in the document
 	from, to int        // offsets of the beginning and the end of the document's text
 }
 
-// Read finds the positions of objects. A document may be valid for package podspec but not for this YAML reader; then
-// it has no objects here, and its findings have no line.
+// Read finds the positions of objects. If a document is valid for package podspec but not for this YAML reader, it has
+// no objects here, and its findings have no line.
 func Read(name string, data []byte) *File {
 	s := &File{Name: name, text: string(data), lines: lineStarts(string(data))}
 	document, end := 0, 0
@@ -60,8 +60,8 @@ func Read(name string, data []byte) *File {
 	return s
 }
 
-// shift converts the positions of nodes from their document to the file. Only the first line of a document can
-// begin behind other text.
+// shift converts the positions of nodes, which are relative to their document, to positions in the file. Columns change
+// only in the first line of a document, because only that line can begin after other text.
 func shift(n *yaml.Node, lines, columns int) {
 	if n.Line == 1 {
 		n.Column += columns
@@ -72,7 +72,7 @@ func shift(n *yaml.Node, lines, columns int) {
 	}
 }
 
-// Of returns the object that contains a pod.
+// Of returns the object that contains a pod. It has no Node if Read did not find it.
 func (s *File) Of(pod podfile.Object) *Object {
 	at, found := slices.BinarySearchFunc(s.Objects, pod, func(at *Object, pod podfile.Object) int {
 		return cmp.Or(at.document-pod.Document, at.index-pod.Index)
@@ -83,7 +83,8 @@ func (s *File) Of(pod podfile.Object) *Object {
 	return s.Objects[at]
 }
 
-// find returns the key (nil for a list item) and the value at a path, or the nearest existing ones.
+// find returns the key and the value at a path; the key is nil for an item of a list. If the path does not exist, it
+// returns those of the longest part that exists, and false.
 func find(root *yaml.Node, path []any) (key, value *yaml.Node, all bool) {
 	value = root
 	for _, step := range path {
@@ -105,8 +106,8 @@ func find(root *yaml.Node, path []any) (key, value *yaml.Node, all bool) {
 	return key, value, true
 }
 
-// Place returns the position of the evidence, or else that of its field, to which names (string) and indexes (int)
-// lead.
+// Place returns the position of the evidence in the field at a path, or else the position of the field. The steps of the
+// path are names (string) and indexes (int).
 func (s *Object) Place(path []any, evidence string) finding.Place {
 	out := finding.Place{File: s.Name}
 	if s.Node == nil {
@@ -146,10 +147,11 @@ func (s *Object) Place(path []any, evidence string) finding.Place {
 	return out
 }
 
-// longLine is the length in bytes from which only a part of a line is shown: a file may be one line.
+// longLine is the length of a line, in bytes, above which only a part of it is shown. A file may be one long line.
 const longLine = 4 << 10
 
-// evidence finds the beginning of a text in the lines of a scalar. The text may have been joined to one line.
+// evidence finds the position at which a text begins in a scalar. The text may be the joined form of several lines; so
+// its first two words are enough.
 func (s *File) evidence(n *yaml.Node, text string) (line, column int, ok bool) {
 	words := strings.Fields(text)
 	if len(words) == 0 {
@@ -238,8 +240,8 @@ func (s *File) position(offset int) finding.Position {
 	return finding.Position{Line: line + 1, Column: s.column(line+1, min(offset, len(s.text)))}
 }
 
-// Patch returns the edits that make one tree of package manifest, of an object or of parts of it, the other. It fails
-// if the result, parsed again, is not exactly the wanted object.
+// Patch returns the edits of the file that change the object by the difference between two trees of package manifest,
+// which may be parts of the object. It fails if the result, parsed again, is not exactly the wanted object.
 func (o *Object) Patch(before, after any) (*finding.Patch, error) {
 	if o.Node == nil {
 		return nil, manifest.ErrCannotEdit
@@ -268,8 +270,8 @@ func (o *Object) Patch(before, after any) (*finding.Patch, error) {
 	return &finding.Patch{File: s.Name, Edits: s.changes(from, to, string(text))}, nil
 }
 
-// part returns the text of one object alone, which is faster to parse and print than a list of thousands. The
-// document is nil if the object shares lines or anchors with others.
+// part returns the text of one item of a list, because it is faster to parse and print than a list of thousands of
+// items. The document is nil if the item cannot be separated: it shares lines or anchors with others.
 func (s *File) part(n *yaml.Node) (from, to int, d *manifest.Document) {
 	first, start := s.offset(n.Line, 1), s.offset(n.Line, n.Column)
 	if n.Column == 1 || n.Style&yaml.FlowStyle != 0 || strings.Trim(s.text[first:start], " -") != "" {
@@ -298,8 +300,8 @@ func (s *File) part(n *yaml.Node) (from, to int, d *manifest.Document) {
 	return first, to, d
 }
 
-// changes returns the difference to another text in whole lines, without the equal lines at the beginning and the
-// end.
+// changes returns the edit that replaces the part from from to to by text. It replaces whole lines, and leaves out the
+// equal lines at the beginning and the end.
 func (s *File) changes(from, to int, text string) []finding.Edit {
 	first, last := strings.LastIndexByte(s.text[:from], '\n')+1, len(s.text)
 	if to > 0 && s.text[to-1] == '\n' {
