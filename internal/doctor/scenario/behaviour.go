@@ -12,20 +12,21 @@ import (
 	"outrider.dev/startup"
 )
 
-// These are the assumed durations of containers for which the behaviour sets none.
+// Durations that are assumed for containers if the behaviour sets none.
 const (
 	InitTakes  = 300 * time.Millisecond // an init container
 	ProxyTakes = time.Second            // a mesh's proxy, until it is healthy
 	JobTakes   = 10 * time.Second       // the command of a pod whose restartPolicy is not Always
 )
 
-// A Behaviour is the user's description of how containers behave.
+// A Behaviour is the user's description of the behaviour of containers.
 type Behaviour struct {
 	Given simulate.Behaviour
 	text  string
 }
 
-// ParseBehaviour reads the text of a file and further lines.
+// ParseBehaviour parses the text of a file (--behaviour) and further lines (--with). It fails if a clause is invalid, or
+// if two clauses contradict each other.
 func ParseBehaviour(file, text string, lines []string) (b Behaviour, err error) {
 	if _, err := simulate.Parse(text); err != nil {
 		return b, fmt.Errorf("%s: %w", file, err)
@@ -53,7 +54,8 @@ func (b Behaviour) Unknown(pods []Subject) string {
 	return ""
 }
 
-// of returns the behaviour of one pod, and the assumptions in it as text.
+// of returns the behaviour of one pod, with defaults for everything that the user does not describe. It returns these
+// assumptions as text too.
 func (b Behaviour) of(s Subject) (out simulate.Behaviour, assumed []string, err error) {
 	var before []string
 	for _, c := range s.Plan.Containers {
@@ -79,8 +81,7 @@ func (b Behaviour) of(s Subject) (out simulate.Behaviour, assumed []string, err 
 	return out, assumed, nil
 }
 
-// assume returns the defaults of a container, as clauses of a
-// behaviour.
+// assume returns the clauses that are assumed for a container.
 func (b Behaviour) assume(s Subject, c startup.Container) []string {
 	given := b.Given.Containers[c.Name]
 	var out []string

@@ -17,7 +17,7 @@ func FaultNames() (out []string) {
 	return out
 }
 
-// FaultForms explains the kinds of faults, one per line.
+// FaultForms returns a text that explains the kinds of faults, one per line.
 func FaultForms() string {
 	var b strings.Builder
 	for _, f := range verify.Faults {
@@ -26,7 +26,8 @@ func FaultForms() string {
 	return b.String()
 }
 
-// NewBound validates bounds, and adds the faults to try. An error names the flag of "outrider verify".
+// NewBound validates the bound b, and adds the kinds of faults to try, by their names. It fails for an invalid value; the
+// error names the flag of "outrider verify".
 func NewBound(b verify.Bound, only []string) (verify.Bound, error) {
 	switch {
 	case b.Faults < 0 || b.Faults > 100:

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Recording is the part of the output of "outrider verify -o json" that is needed to replay its runs.
+// A Recording is the part of the output of "outrider verify -o json" that is needed to replay its counterexamples.
 type Recording struct {
 	file string
 	pods []recordedPod
@@ -27,7 +27,7 @@ type recordedPod struct {
 	}
 }
 
-// ParseRecording reads the output of "outrider verify -o json". It refuses output without a counterexample.
+// ParseRecording reads the output of "outrider verify -o json". It fails if there is no counterexample in it.
 func ParseRecording(file string, data []byte) (Recording, error) {
 	r := Recording{file: file}
 	if err := json.Unmarshal(data, &r.pods); err != nil {
@@ -43,8 +43,8 @@ func ParseRecording(file string, data []byte) (Recording, error) {
 	return r, fmt.Errorf("%s: it has no counterexample, so there is nothing to replay", file)
 }
 
-// Replay runs the counterexamples of the pod again in the simulator. It refuses a recording of another pod or with
-// other settings.
+// Replay runs the recorded counterexamples of the pod again in the simulator. It fails if the recording was made with
+// another plan of the pod or another version of Kubernetes.
 func (s Subject) Replay(r Recording) (out []Simulation, err error) {
 	plan, err := json.Marshal(s.Plan)
 	if err != nil {

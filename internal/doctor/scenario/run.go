@@ -18,13 +18,13 @@ import (
 type Simulation struct {
 	Subject
 	Assumed  []string         `json:"assumed,omitempty"`
-	Replays  string           `json:"replays,omitempty"` // the verdict of verify, if this replays its run
+	Replays  string           `json:"replays,omitempty"` // the verdict of verify, if this is a replay of its counterexample
 	Outcome  simulate.Outcome `json:"outcome"`
 	Restarts int              `json:"restarts"`
 	Refused  int              `json:"refused"` // refused calls
 }
 
-// Assumptions returns lines about assumptions that the pod itself does not contain.
+// Assumptions returns lines about the assumptions of the simulation, and about the run that it replays.
 func (s Simulation) Assumptions() (out []string) {
 	if s.Replays != "" {
 		out = append(out, "replays: "+s.Replays)
@@ -35,7 +35,7 @@ func (s Simulation) Assumptions() (out []string) {
 	return out
 }
 
-// Simulate runs the pod with a behaviour.
+// Simulate simulates the pod with a behaviour. It fails if the behaviour contradicts itself or the pod.
 func (s Subject) Simulate(b Behaviour) (Simulation, error) {
 	of, assumed, err := b.of(s)
 	if err != nil {
@@ -46,7 +46,7 @@ func (s Subject) Simulate(b Behaviour) (Simulation, error) {
 	return Simulation{Subject: s, Assumed: assumed, Outcome: out, Restarts: out.Restarts(), Refused: out.Refused()}, err
 }
 
-// Kept reports whether every edge was kept.
+// Kept reports whether the simulation broke no edge.
 func (s Simulation) Kept() bool { return len(s.Outcome.Violations) == 0 }
 
 // Verdict describes the outcome in one line.
@@ -69,7 +69,7 @@ func (s Simulation) Verdict() string {
 	return fmt.Sprintf("%s; %s, %s; %s %s", kept, Plural(s.Restarts, "restart"), Plural(s.Refused, "refused call"), end, s.Outcome.End.Round(time.Millisecond))
 }
 
-// Err returns the first violation, or nil.
+// Err returns an error about the first violation, or nil.
 func (s Simulation) Err() error {
 	if s.Kept() {
 		return nil
@@ -86,9 +86,9 @@ type Verification struct {
 
 // An Answer is the result for one promise.
 type Answer struct {
-	Promise string `json:"promise"` // a name from [Promises], in place of the result's own
+	Promise string `json:"promise"` // "starts" or "stops"; in JSON it replaces the Promise of the Result
 	Holds   bool   `json:"holds"`
-	once    string // the condition for this answer: an injection
+	once    string // condition for this answer, if it is about the injected pod
 	verify.Result
 }
 
@@ -97,11 +97,11 @@ var Promises = map[string][]verify.Promise{
 	"both": {verify.Starts, verify.Stops}, "starts": {verify.Starts}, "stops": {verify.Stops},
 }
 
-// promiseNames are the names of single promises.
+// promiseNames maps single promises to their names.
 var promiseNames = map[verify.Promise]string{verify.Starts: "starts", verify.Stops: "stops"}
 
-// Verify explores the runs of the pod for each promise, and reports to progress meanwhile. A pod without edges
-// promises nothing. The time of the bound is shared by all promises.
+// Verify explores the runs of the pod for each promise, and calls progress meanwhile. All promises share the time of
+// the bound. For a pod without edges, there are no results, and Holds is true.
 func (s Subject) Verify(ctx context.Context, promises []verify.Promise, bound verify.Bound, progress func(promise string, p verify.Progress)) (Verification, error) {
 	v := Verification{Subject: s, Holds: true}
 	if len(s.Plan.Edges) == 0 {
@@ -144,8 +144,8 @@ func (v Verification) Err() error {
 	return nil
 }
 
-// LeftOut returns what the answers do not cover. A promise that was verified too does not count as left out of
-// another's answer.
+// LeftOut returns the sentences about events that the answers do not cover. If both promises were verified, it does not
+// mention that the answer about starts does not cover deletion.
 func (v Verification) LeftOut() []string {
 	var out []string
 	for _, a := range v.Results {
@@ -158,7 +158,7 @@ func (v Verification) LeftOut() []string {
 	return out
 }
 
-// moments tell when the promises apply.
+// moments maps promises to the time at which they apply, for a sentence.
 var moments = map[string]string{"starts": "at every start", "stops": "when the pod stops"}
 
 // Verdict describes the answer in one line.

@@ -1,9 +1,9 @@
 // Package scenario simulates and verifies the pods of manifests: it converts each to the pod,
-// the plan and the behaviour that packages simulate and verify take.
+// the plan and the behaviour that packages simulate and verify need.
 //
-// A [Subject] is a pod as it will run: with the containers that injection will add, and with
-// the order written into it. A [Behaviour] is the user's description of the containers,
-// completed with assumptions, which are printed.
+// A [Subject] is a pod in the form in which it will run: with the containers and the order that
+// injection will write into it. A [Behaviour] is the user's description of the containers. It is
+// completed by assumptions, which are printed.
 package scenario
 
 import (
@@ -25,10 +25,10 @@ type Subject struct {
 	Plan       startup.Plan   `json:"plan"`
 	Added      []string       `json:"added,omitempty"`    // containers that injection will add
 	Written    []startup.Edge `json:"written,omitempty"`  // edges that injection will write
-	Supposed   []startup.Edge `json:"supposed,omitempty"` // edges that the pod does not contain: an application should wait for its proxy
+	Supposed   []startup.Edge `json:"supposed,omitempty"` // edges that are assumed, because an application should wait for its proxy
 
-	// Unmodelled lists requests of the pod that the model of the kubelet does not implement; Stronger lists
-	// mechanisms that would keep more than the pod's own do.
+	// Unmodelled lists settings of the pod that the model of the kubelet does not implement. Stronger names mechanisms
+	// that would keep more edges, or keep them in more cases, than those in the pod.
 	Unmodelled []string `json:"unmodelled,omitempty"`
 	Stronger   string   `json:"stronger,omitempty"`
 
@@ -37,7 +37,8 @@ type Subject struct {
 	on  startup.Kubernetes
 }
 
-// NewSubject returns the subject of an object. It refuses a plan that cannot work, such as one with a cycle.
+// NewSubject returns the subject of an object. It fails if the plan cannot work, for example because of a cycle, or if
+// the model does not have the version of Kubernetes.
 func NewSubject(o podfile.Object, on startup.Kubernetes) (Subject, error) {
 	if on < kubelet.Oldest || on > kubelet.Newest {
 		return Subject{}, fmt.Errorf("--kube=1.%d: the kubelet's rules are known from 1.%d to 1.%d", on, kubelet.Oldest, kubelet.Newest)
@@ -57,7 +58,7 @@ func NewSubject(o podfile.Object, on startup.Kubernetes) (Subject, error) {
 		Supposed: run.Supposed, run: run, pod: podrun.Lifecycle(run.Pod), on: on}, nil
 }
 
-// Where returns the object and its file, in the form in which errors begin.
+// Where returns the object and its file, in the form that begins an error message.
 func (s Subject) Where() string { return plan.Where(s.Object) }
 
 // Names returns the names of the containers, in the order of the pod.
@@ -69,7 +70,8 @@ func (s Subject) Names() []string {
 	return out
 }
 
-// Sentences describes the plan. Edges that differ only in the container that waits share one sentence.
+// Sentences describes the plan, and its differences to the pod in the file. Edges that differ only in the container that
+// waits share one sentence.
 func (s Subject) Sentences() []string {
 	var rest []string // the part of each sentence after the waiting containers
 	waiting := map[string][]string{}
@@ -94,8 +96,8 @@ func (s Subject) Sentences() []string {
 	return out
 }
 
-// once returns the condition of a verdict about a pod whose file does not contain the order yet. If the file is
-// applied or run unchanged, the pod does not keep the order.
+// once returns the condition that is added to a verdict if injection has yet to write the order into the pod. If the
+// pod runs without injection, it does not keep the order.
 func (s Subject) once() string {
 	if len(s.Written) == 0 && len(s.Added) == 0 {
 		return ""
@@ -106,7 +108,7 @@ func (s Subject) once() string {
 // NoEdges is the verdict on a plan without edges.
 const NoEdges = "no container waits for another: there is no plan that could be broken"
 
-// remark returns what the edge itself does not express.
+// remark returns an addition to the text of an edge: whether something keeps it, and whether it is assumed.
 func (s Subject) remark(e startup.Edge) string {
 	switch {
 	case slices.Contains(s.Supposed, e):
