@@ -2,15 +2,15 @@ package simulate
 
 import "time"
 
-// A Behaviour describes the world of a pod. Zero value: everything works at once, and commands run forever and end
-// at once on SIGTERM.
+// A Behaviour describes the environment of a pod and the behaviour of its containers. With the zero value everything
+// succeeds without delay, and commands run forever and end immediately on SIGTERM.
 type Behaviour struct {
 	Kubernetes  int           // minor version; default: the newest supported
 	Until       time.Duration // end of the simulation; default 2 minutes
-	Begins      time.Duration // when the kubelet receives the pod, which shifts it relative to the relists
-	Sandbox     time.Duration // duration of creating one
+	Begins      time.Duration // time at which the kubelet receives the pod; the times of its relists do not depend on it
+	Sandbox     time.Duration // duration of the creation of a sandbox
 	SandboxDies []time.Duration
-	Deleted     time.Duration // when the pod is deleted; 0: never
+	Deleted     time.Duration // time at which the pod is deleted; 0: never
 	Containers  map[string]Container
 }
 
@@ -22,12 +22,12 @@ type Container struct {
 	MissingUntil time.Duration // pulls that end before this time fail; Forever: all fail
 	CannotStart  bool
 
-	Sleeps    time.Duration // time before its command begins; a sleep on which no edge relies happens while the container runs
+	Sleeps    time.Duration // time before its command begins; if no edge relies on the sleep, the container counts as running meanwhile
 	Healthy   time.Duration // time after its command began; Forever: never
-	Sick      time.Duration // time at which its first life becomes unhealthy; 0: never
-	SickFor   time.Duration // 0: until its life ends
-	Ends      []End         // of its lives; the last one applies to all that follow
-	EndsWith  []string      // it exits with 0 once these have ended and will not restart
+	Sick      time.Duration // time after its first start at which it becomes unhealthy; 0: never
+	SickFor   time.Duration // time for which it is unhealthy; 0: until it ends
+	Ends      []End         // how each run of the command ends; the last element applies to all later runs
+	EndsWith  []string      // it exits with 0 once these containers have ended and will not be restarted
 	KilledAt  []time.Duration
 	Stops     time.Duration // time after SIGTERM; Forever: it ignores SIGTERM
 	PostStart Hook
@@ -38,18 +38,18 @@ type Container struct {
 // Forever is a time that is never reached.
 const Forever = time.Duration(1<<63 - 1)
 
-// An End describes how a life ends, some time after the command began.
+// An End describes the end of one run of a command: the time after its begin, and the exit code.
 type End struct {
-	After time.Duration // Forever: this life does not end by itself
+	After time.Duration // Forever: this run does not end by itself
 	Code  int
 }
 
-// A Hook describes the run of a postStart hook. The zero value returns when the container is healthy.
+// A Hook describes the behaviour of a postStart hook. A hook with the zero value returns when the container is healthy.
 type Hook struct {
 	Takes time.Duration // Forever: it never returns
 	Fails bool
-	Fixed bool   // it takes that long regardless of health
-	Polls string // instead it waits until this container is healthy, and fails after Takes
+	Fixed bool   // it returns after Takes, independently of health
+	Polls string // it waits until this container is healthy, and fails after Takes
 
 	GoesOn bool // with Polls: after Takes it succeeds instead of failing
 }
@@ -74,7 +74,7 @@ func (c Container) names() []string {
 	return append(out, c.EndsWith...)
 }
 
-// end returns how life number n ends, or false if it does not end by itself.
+// end returns the end of run number n, or false if that run does not end by itself.
 func (c Container) end(n int) (End, bool) {
 	if len(c.Ends) == 0 {
 		return End{}, false

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A clause is a form of statement about a container. Words in capitals are variables: D is
+// A clause is a kind of statement about a container. Words of its form in capitals are variables: D is
 // a time, N a number, NAME a container.
 type clause struct {
 	form  string
@@ -23,7 +23,7 @@ type values struct {
 	names []string
 }
 
-// clauses lists all statements about a container's behaviour.
+// clauses lists all kinds of statements about a container.
 var clauses = []clause{
 	{"image takes D", "a pull takes that long", func(c *Container, v values) error { c.Image = v.times[0]; return nil }},
 	{"image missing", "every pull fails", func(c *Container, v values) error { c.MissingUntil = Forever; return nil }},
@@ -74,7 +74,7 @@ var clauses = []clause{
 	}},
 }
 
-// crashes plans a crash: an exit code is one byte, and 0 would not be a crash.
+// crashes adds an end with an exit code. It fails for 0, which would not be a crash, and for more than one byte.
 func (c *Container) crashes(after time.Duration, code int) error {
 	if code < 1 || code > 255 {
 		return fmt.Errorf("%d is no exit code of a crash: want 1 to 255", code)
@@ -90,7 +90,8 @@ func (c *Container) sick(after, lasting time.Duration) error {
 	return nil
 }
 
-// ends makes the given number of lives end in this way, and the following ones never; with 0, all lives end so.
+// ends adds an end for the given number of runs of the command; later runs do not end. With 0, all later runs end in
+// that way.
 func (c *Container) ends(e End, lives int) error {
 	switch {
 	case lives < 0 || lives > 1000:
@@ -118,7 +119,7 @@ func (c *Container) call(call Call) error {
 	return nil
 }
 
-// Forms lists all statements about a container, one form per line, for a command's help.
+// Forms returns a text that lists all kinds of statements about a container, one per line, for a command's help.
 func Forms() string {
 	var b strings.Builder
 	for _, cl := range clauses {
@@ -127,7 +128,7 @@ func Forms() string {
 	return b.String()
 }
 
-// parse reads one clause about c.
+// parse applies one statement, given as words, to c.
 func (c *Container) parse(w []string) error {
 	for _, cl := range clauses {
 		if v, matches, err := match(cl.form, w); matches {

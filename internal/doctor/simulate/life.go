@@ -8,7 +8,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// start handles the start of a container by the kubelet; its command may still wait.
+// start handles the start of a container by the kubelet. If the container waits before its command, start queues events
+// at the times when the wait may end.
 func (r *run) start(name string, at time.Duration) {
 	if !r.gates.Waits(name) {
 		return
@@ -22,7 +23,7 @@ func (r *run) start(name string, at time.Duration) {
 	}
 }
 
-// begin plans the life of a command.
+// begin queues the events of one run of a command.
 func (r *run) begin(name string, at time.Duration) {
 	b, n := r.of(name), r.lives[name].number
 	r.lives[name].number++
@@ -41,8 +42,8 @@ func (r *run) begin(name string, at time.Duration) {
 	}
 }
 
-// sleepsWithin returns how long the command sleeps after it began. A sleep on which an edge relies is already over
-// then: the container waited in start.
+// sleepsWithin returns the time for which the command sleeps after it began. It is 0 if an edge relies on the sleep,
+// because such a sleep comes before the begin (see start).
 func (r *run) sleepsWithin(name string) time.Duration {
 	if slices.ContainsFunc(r.Plan.Edges, func(e startup.Edge) bool { return e.To == name && waitsBySleep(e) }) {
 		return 0
@@ -52,14 +53,13 @@ func (r *run) sleepsWithin(name string) time.Duration {
 
 func waitsBySleep(e startup.Edge) bool { return e.By == startup.Sleep || e.By == startup.BoundedLoop }
 
-// hasHealth reports whether a container can be healthy; one that is expected to complete cannot.
+// hasHealth reports whether a container can be healthy. Init containers cannot, because they are expected to complete.
 func (r *run) hasHealth(name string) bool {
 	c, _ := r.Plan.Find(name)
 	return c.Kind != startup.Init
 }
 
-// forget drops the pending events of a container that ended. A hook of another container that polls it gets no
-// answer.
+// forget resets the state of a container that ended, and makes its pending postStart hook return with a failure.
 func (r *run) forget(name string, at time.Duration) {
 	for _, a := range r.kubelet.Open() {
 		if a.Container == name && a.Which == kubelet.PostStart {
@@ -86,7 +86,7 @@ func (r *run) setHealth(name string, healthy bool, at time.Duration) {
 	r.note(happened)
 }
 
-// makeCall makes a call, which is refused if its target is not healthy.
+// makeCall makes a call. The call is refused if its target is not healthy.
 func (r *run) makeCall(name string, c Call, at time.Duration) {
 	if !r.gates.Runs(name) {
 		return

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Replay consists of a pod, its plan, and the transitions of one run, as package verify finds them.
+// A Replay consists of a pod, its plan, and the transitions of a run that package verify has found.
 type Replay struct {
 	Pod        kubelet.Pod
 	Plan       startup.Plan
@@ -18,15 +18,15 @@ type Replay struct {
 	Schedule   []gates.Move
 }
 
-// These limit a replay. A search that ends within minutes finds no run with more steps or a longer duration, and
-// each simulated second costs the kubelet's model a round of probes.
+// Limits of a replay. Without a limit, a made-up recording could take very long, because the kubelet's model makes
+// probes in each simulated second. The runs that a search of a few minutes finds are far below these limits.
 const (
 	mostSteps = 100_000
 	mostTime  = 24 * time.Hour
 )
 
-// Run plays exactly these transitions. It returns an error if one is not possible at its position: then the
-// schedule belongs to another pod.
+// Run makes exactly the transitions of the schedule. It fails if one of them is not possible at its position, because
+// the schedule then belongs to another pod.
 func (p Replay) Run() (Outcome, error) {
 	s := Scenario{Pod: p.Pod, Plan: p.Plan, Behaviour: Behaviour{Kubernetes: p.Kubernetes}}
 	if err := s.check(); err != nil {
@@ -54,7 +54,7 @@ func (p Replay) Run() (Outcome, error) {
 	return r.outcome, nil
 }
 
-// impossible returns why a transition cannot happen now, or nil if it can.
+// impossible returns an error with the reason why a transition cannot happen now, or nil if it can.
 func (r *run) impossible(m gates.Move) error {
 	e := m.Event
 	name := e.Container
@@ -94,8 +94,8 @@ func (r *run) impossible(m gates.Move) error {
 	return r.unanswered(e)
 }
 
-// unanswered returns why an event does not correctly answer an action of the kubelet: an unhealthy container passes
-// no probe, and neither returns a hook that waits for its health.
+// unanswered returns an error if an event is not a possible result of an open action of the kubelet. For example, while
+// a container is unhealthy, its probe cannot succeed, and a hook that waits for its health cannot return.
 func (r *run) unanswered(e kubelet.Event) error {
 	for _, a := range r.kubelet.Open() {
 		answer, answered := a.Answer(e.At, e.OK)

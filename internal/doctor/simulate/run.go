@@ -12,13 +12,13 @@ import (
 	"outrider.dev/startup"
 )
 
-// A queuedEvent is an event that the world has planned.
+// A queuedEvent is an event that will happen at a known time.
 type queuedEvent struct {
 	at          time.Duration
 	kind        happeningKind
 	event       kubelet.Event // for toKubelet
 	name        string
-	incarnation int // life of the container that it belongs to; anyLife: to none
+	incarnation int // the event is dropped unless the container is in this incarnation; anyLife: it always happens
 	call        Call
 }
 
@@ -29,7 +29,7 @@ const (
 	getsHealthy
 	getsSick
 	calls
-	wakes // a sleep or a gate's timeout ends: check the gates again
+	wakes // a sleep or a gate's timeout ends, so that the gates must be checked again
 )
 
 const anyLife = -1
@@ -43,21 +43,22 @@ type run struct {
 	outcome Outcome
 }
 
-// A life is the present one of a container.
+// A life is the state of a container in its present incarnation.
 type life struct {
-	number  int            // of the starts of its command before
-	pulling *time.Duration // begin of a pull
-	asleep  time.Duration  // end of the sleep
-	healthy *time.Duration // when it becomes healthy, if the needs of its health are met
-	hook    bool           // a postStart hook waits for health
-	probe   bool           // a startup probe waits for the gate
-	stop    bool           // a gate has not forwarded a stop signal yet
+	number  int            // number of times that its command began before; not reset
+	pulling *time.Duration // begin of the image pull that is in progress
+	asleep  time.Duration  // end of the sleep before its command
+	healthy *time.Duration // time from which it is healthy, as soon as gates allow it; nil: not planned
+	hook    bool           // a postStart hook is waiting for health
+	probe   bool           // a startup probe is waiting for the gate
+	stop    bool           // a stop signal has not reached the command yet
 }
 
-// tooMany ends a simulation that has endless events at one instant.
+// tooMany is the limit of events, for a simulation in which events at one instant never end.
 const tooMany = 1_000_000
 
-// Run plays a scenario.
+// Run simulates a scenario. It fails if the parts of the scenario do not belong together, or if there are too many
+// events.
 func Run(s Scenario) (Outcome, error) {
 	if err := s.check(); err != nil {
 		return Outcome{}, err
@@ -78,7 +79,7 @@ func Run(s Scenario) (Outcome, error) {
 		r.settle(h.at)
 		r.outcome.End = h.at
 		if r.kubelet.Done() {
-			break // all remaining events belong to lives that are over
+			break // all remaining events are of incarnations that have ended
 		}
 	}
 	r.finish(b.Until)
@@ -96,7 +97,7 @@ func newRun(s Scenario) *run {
 	return r
 }
 
-// script plans the events of the pod itself.
+// script queues the events that happen at times which the behaviour sets.
 func (r *run) script(b Behaviour) {
 	at := func(t time.Duration, kind kubelet.EventKind) {
 		r.plan(queuedEvent{event: kubelet.Event{At: t, Kind: kind}})
@@ -115,13 +116,13 @@ func (r *run) script(b Behaviour) {
 	}
 }
 
-// plan queues an event that belongs to no particular life.
+// plan queues an event that does not depend on the container's incarnation.
 func (r *run) plan(h queuedEvent) {
 	h.incarnation = anyLife
 	r.add(h)
 }
 
-// later queues an event that is dropped if the container's life ends earlier.
+// later queues an event that is dropped if the container's present incarnation ends earlier.
 func (r *run) later(name string, h queuedEvent) {
 	h.name, h.incarnation = name, r.kubelet.View(name).Incarnation
 	r.add(h)
@@ -132,7 +133,7 @@ func (r *run) add(h queuedEvent) {
 		h.at = h.event.At
 	}
 	i, _ := slices.BinarySearchFunc(r.queue, h, func(a, b queuedEvent) int {
-		if a.at <= b.at { // after all earlier planned events of the same instant
+		if a.at <= b.at { // events of the same time stay in the order in which they were queued
 			return -1
 		}
 		return 1
@@ -140,7 +141,7 @@ func (r *run) add(h queuedEvent) {
 	r.queue = slices.Insert(r.queue, i, h)
 }
 
-// next returns the next event, either of the world or of the kubelet's own clock.
+// next returns the next event: the first of the queue, or a tick of the kubelet if that is earlier.
 func (r *run) next() (queuedEvent, bool) {
 	due, ok := r.kubelet.Next()
 	if len(r.queue) > 0 && (!ok || r.queue[0].at <= due) {
@@ -168,7 +169,7 @@ func (r *run) happen(h queuedEvent) {
 	}
 }
 
-// step passes an event to the kubelet, and answers its actions.
+// step passes an event to the kubelet's model, and handles the actions that it returns.
 func (r *run) step(e kubelet.Event) {
 	before := r.kubelet
 	if !possible(before, e) {
@@ -188,7 +189,7 @@ func (r *run) step(e kubelet.Event) {
 	}
 }
 
-// possible reports whether a planned event can still happen: its container may have ended, or its hook may have
+// possible reports whether a queued event can still happen. It cannot if its container has ended, or if its hook has
 // returned.
 func possible(k kubelet.State, e kubelet.Event) bool {
 	switch e.Kind {
@@ -201,7 +202,7 @@ func possible(k kubelet.State, e kubelet.Event) bool {
 	}
 }
 
-// note records what happened. Each command that begins starts a new life.
+// note adds events to the timeline, and handles begins and ends of commands.
 func (r *run) note(happened startup.Timeline) {
 	r.outcome.Timeline = append(r.outcome.Timeline, happened...)
 	for _, ev := range happened {
@@ -214,7 +215,7 @@ func (r *run) note(happened startup.Timeline) {
 	}
 }
 
-// finish ends everything that is still in progress.
+// finish completes the outcome, with the pulls that are still in progress.
 func (r *run) finish(until time.Duration) {
 	o := &r.outcome
 	o.Over = r.kubelet.Done()

@@ -11,15 +11,15 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Scenario consists of a pod, its plan, and the world around it.
+// A Scenario consists of a pod, its plan, and the behaviour of its environment and its containers.
 type Scenario struct {
 	Pod       kubelet.Pod
-	Plan      startup.Plan // edges by a gate, a loop or a sleep are kept within their container
+	Plan      startup.Plan // the simulation keeps its edges by a gate, a loop or a sleep; other edges are kept only by the Pod
 	Behaviour Behaviour
 }
 
-// PodOf returns the pod that a plan describes: containers whose health is given by a probe or a hook get one, by
-// exec, once a second.
+// PodOf returns the pod that a plan describes. A container whose health comes from a probe or a hook gets one, of the
+// kind exec; probes run once a second.
 func PodOf(p startup.Plan) kubelet.Pod {
 	var pod kubelet.Pod
 	for _, c := range p.Containers {
@@ -60,10 +60,10 @@ type Outcome struct {
 	Shown      []Shown             `json:"shown"`
 	Violations []startup.Violation `json:"violations"`
 	End        time.Duration       `json:"end"`  // end of the simulation
-	Over       bool                `json:"over"` // nothing runs, or will run again
+	Over       bool                `json:"over"` // nothing runs at the end, and nothing will be started again
 }
 
-// Shown is the state that the API showed from a given time on.
+// Shown is the pod's status that the API shows from a given time on.
 type Shown struct {
 	At time.Duration `json:"at"`
 	kubelet.Status
@@ -102,7 +102,7 @@ func (o Outcome) Refused() int {
 	return n
 }
 
-// check refuses a scenario whose parts belong to different pods.
+// check returns an error if the pod, the plan and the behaviour do not have the same containers.
 func (s Scenario) check() error {
 	inPod := map[string]bool{}
 	for _, c := range append(append([]kubelet.Container(nil), s.Pod.Init...), s.Pod.Containers...) {

@@ -9,7 +9,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// settle makes transitions within the containers until none is enabled.
+// settle makes all transitions within the containers that are possible at that time.
 func (r *run) settle(at time.Duration) {
 	for again := true; again; {
 		again = false
@@ -20,7 +20,7 @@ func (r *run) settle(at time.Duration) {
 	}
 }
 
-// settleOne reports whether it made a transition.
+// settleOne makes one transition in a container. It returns false if none is possible.
 func (r *run) settleOne(name string, at time.Duration) bool {
 	l := r.lives[name]
 	switch {
@@ -50,7 +50,7 @@ func (r *run) settleOne(name string, at time.Duration) bool {
 	return true
 }
 
-// mayRunAgain reports whether a container runs, or will be started by the kubelet.
+// mayRunAgain reports whether a container has not ended, or will be restarted by the kubelet.
 func (r *run) mayRunAgain(name string) bool {
 	c, _ := r.Plan.Find(name)
 	view := r.kubelet.View(name)
@@ -76,7 +76,8 @@ func (r *run) exit(name string, at time.Duration, code int) {
 	r.step(kubelet.Event{At: at, Kind: kubelet.Exited, Container: name, Code: code})
 }
 
-// meetObligations lets gates whose dependency has restarted notify their command, or end it.
+// meetObligations handles one gate whose dependency has restarted: the gate notifies its command, or ends it. It returns
+// false if there is none.
 func (r *run) meetObligations(at time.Duration) bool {
 	for _, o := range r.gates.Obligations() {
 		switch {

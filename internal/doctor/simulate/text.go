@@ -9,9 +9,9 @@ import (
 	"outrider.dev/internal/core/pod/kubelet"
 )
 
-// Parse reads a behaviour from its text. A line describes the pod or, after a name and
-// a colon, a container, in clauses separated by commas; # begins a comment. Several
-// lines may describe the same container.
+// Parse reads a behaviour from its text. A line is a statement about the pod, or a
+// container's name, a colon, and statements about the container that are separated by
+// commas. # begins a comment. Several lines may describe the same container.
 //
 //	kubernetes 1.34
 //	until 90s
@@ -90,7 +90,7 @@ func minor(word string) (int, error) {
 	return n, nil
 }
 
-// longest keeps sums of times from overflowing.
+// longest is the longest duration that is accepted, so that sums of durations do not overflow.
 const longest = 100 * 24 * time.Hour
 
 func duration(word string) (time.Duration, error) {

@@ -10,7 +10,7 @@ import (
 // of returns the behaviour of a container.
 func (r *run) of(name string) Container { return r.Behaviour.Containers[name] }
 
-// answer plans the consequences of an action of the kubelet.
+// answer queues the result of an action of the kubelet, by the behaviour.
 func (r *run) answer(a kubelet.Action) {
 	e, answered := a.Answer(a.At, true)
 	b := r.of(a.Container)
@@ -30,10 +30,10 @@ func (r *run) answer(a kubelet.Action) {
 		return
 	case kubelet.RunProbe:
 		if e.OK, answered = r.gates.Probe(a); !answered {
-			r.lives[a.Container].probe = true // settle answers it
+			r.lives[a.Container].probe = true // settle queues the result
 		}
 	case kubelet.Stop:
-		r.lives[a.Container].stop = true // settle passes it on
+		r.lives[a.Container].stop = true // settle delivers the signal
 		return
 	}
 	if answered {
@@ -41,7 +41,7 @@ func (r *run) answer(a kubelet.Action) {
 	}
 }
 
-// pulled ends a pull.
+// pulled records an image pull that ends with e.
 func (r *run) pulled(e kubelet.Event) {
 	if e.Kind != kubelet.Pulled || r.lives[e.Container].pulling == nil {
 		return
@@ -54,7 +54,7 @@ func (r *run) pulled(e kubelet.Event) {
 	}
 }
 
-// hook plans the return of a hook; e is its success.
+// hook queues the return of a hook by the behaviour; e is the event of a return with success.
 func (r *run) hook(a kubelet.Action, e kubelet.Event) {
 	b := r.of(a.Container)
 	h := b.PostStart
@@ -75,7 +75,7 @@ func (r *run) hook(a kubelet.Action, e kubelet.Event) {
 	r.later(a.Container, queuedEvent{event: e})
 }
 
-// stopAfter plans the end of a container that received SIGTERM.
+// stopAfter queues the end of a container that received SIGTERM.
 func (r *run) stopAfter(name string, at, after time.Duration, code int) {
 	if after == Forever {
 		return // SIGKILL comes first
