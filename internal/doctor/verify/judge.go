@@ -7,8 +7,9 @@ import (
 	"outrider.dev/startup"
 )
 
-// mayViolate reports whether a transition may have violated the plan. It must not miss a
-// violation; [startup.Check] then decides whether there is one.
+// mayViolate reports whether a transition may have violated the plan. It is fast and may be
+// wrong in one direction: it misses no violation, and [startup.Check] then decides whether
+// there is one.
 func (s *search) mayViolate(n node, happened startup.Timeline) bool {
 	for _, ev := range happened {
 		for _, e := range s.edges {
@@ -24,26 +25,27 @@ func (s *search) mayViolateEdge(n node, ev startup.Event, e startup.Edge) bool {
 	ended := ev.What == startup.IsCompleted || ev.What == startup.HasFailed
 	switch {
 	case s.question.Promise == Stops && e.After == startup.Completed:
-		return false // From has ended already
+		return false // From has already ended
 	case s.question.Promise == Stops:
 		return ended && ev.Container == e.To && n.gates.Deleted() && !n.gates.Runs(e.From)
 	case ev.Container == e.To && ev.What == startup.IsStarted:
 		return !n.gates.Reached(e)
 	case ev.Container == e.From && e.Optional:
-		return true // when To began, From seemed to be absent, and it is not
+		return true // To began because From seemed to be absent, but From exists
 	default:
 		return false
 	}
 }
 
-// notFollowed reports whether From of an edge has restarted, and no gate makes To follow. If the kubelet is ending
-// To anyway, that is no violation; but then there is a shorter run in which the kubelet is not.
+// notFollowed reports whether the dependency of an edge has restarted, and no gate makes the dependent container follow.
+// It is no violation if the kubelet is stopping the dependent container anyway. But then there is also a shorter run, in
+// which the kubelet is not stopping it.
 func (s *search) notFollowed(n node) bool {
 	return slices.ContainsFunc(n.gates.Obligations(), func(o gates.Obligation) bool { return !o.Enforced })
 }
 
-// violates replays a run up to its last move, and reports whether it violates the plan. If so, the run is the
-// counterexample.
+// violates replays the run that leads to a step, with the move last after it, and reports whether the run violates the
+// plan. If so, it sets the counterexample.
 func (s *search) violates(step, last int) bool {
 	t, schedule := s.replay(step, last)
 	violations := s.decided(startup.Check(s.question.Plan, t))
@@ -59,9 +61,10 @@ func (s *search) violates(step, last int) bool {
 	return true
 }
 
-// decided returns the violations of the promise that no later event can undo. Where To's gate is about to follow a
-// restart of From, there is no violation yet. The end of From while To still runs is not final either: of two
-// containers that are killed at one instant, one ends first. When To ends, mayViolate reports it again.
+// decided returns the violations of the promise that no later event can undo. Two kinds are left out. If a gate will
+// make a container follow the restart of its dependency, there is no violation yet. If a dependency has ended while the
+// dependent container still runs, both may be killed at the same instant, of which one is the first; mayViolate reports
+// this case again when the dependent container ends.
 func (s *search) decided(violations []startup.Violation) []startup.Violation {
 	return slices.DeleteFunc(violations, func(v startup.Violation) bool {
 		return (v.How == startup.OutlivedDependency) != (s.question.Promise == Stops) ||

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// describe names a fault.
+// describe returns a text that describes the fault of a move.
 func describe(m gates.Move) string {
 	e := m.Event
 	switch {
@@ -79,7 +79,7 @@ func (c *collector) add(e kubelet.Event) {
 	c.out = append(c.out, gates.Move{Kind: gates.Observed, Event: e})
 }
 
-// within adds a transition that the kubelet cannot see.
+// within adds a transition inside a container, which the kubelet does not see.
 func (c *collector) within(kind gates.MoveKind, name string) {
 	c.out = append(c.out, gates.Move{Kind: kind, Event: kubelet.Event{At: c.now, Container: name}})
 }
@@ -90,8 +90,8 @@ func (c *collector) fault(f Fault, kind gates.MoveKind, e kubelet.Event) {
 	}
 }
 
-// atOnce adds the answers that take no time, which are those to SIGKILL and probes, and the timely return of a
-// preStop that sleeps. While one of them is due, no other event happens. This is a reduction.
+// atOnce adds the results of actions that take no time (SIGKILL and probes), and the return of a preStop sleep whose
+// time is over. It returns true if there is one; no other event is tried then, which is a reduction.
 func (c *collector) atOnce(open []kubelet.Action) bool {
 	for _, a := range open {
 		e, _ := a.Answer(c.now, true)
@@ -107,7 +107,7 @@ func (c *collector) atOnce(open []kubelet.Action) bool {
 		case kubelet.RunProbe:
 			var answered bool
 			if e.OK, answered = c.node.gates.Probe(a); !answered {
-				continue // not before the gate opens or the probe's time is over
+				continue // the probe has no result before the gate opens or the probe times out
 			}
 			c.add(e)
 			if e.OK {
@@ -120,13 +120,13 @@ func (c *collector) atOnce(open []kubelet.Action) bool {
 	return false
 }
 
-// answers adds the success and the failure of an action of the kubelet.
+// answers adds the success and the failure of an open action of the kubelet.
 func (c *collector) answers(a kubelet.Action) {
 	well, _ := a.Answer(c.now, true)
 	badly, _ := a.Answer(c.now, false)
 	switch {
 	case a.Kind == kubelet.RunProbe:
-		return // atOnce adds every answer
+		return // atOnce adds the results of probes
 	case a.Kind == kubelet.Stop:
 		c.stops(well)
 		return
@@ -140,7 +140,8 @@ func (c *collector) answers(a kubelet.Action) {
 	c.fault(badEnd[a.Kind], gates.Observed, badly)
 }
 
-// stops adds the end of a container some time after SIGTERM. A container that still waits has not completed.
+// stops adds the end of a container after SIGTERM. A container that still waits before its command ends with code 143,
+// because it has not completed.
 func (c *collector) stops(e kubelet.Event) {
 	switch {
 	case c.node.gates.HoldsStop(e.Container), c.node.gates.IgnoresStop(e.Container):
@@ -158,8 +159,8 @@ var badEnd = map[kubelet.ActionKind]Fault{
 	kubelet.RunHook:       BadHook,
 }
 
-// hookReturns reports whether a hook may return now: a postStart that stands for health returns once there is
-// health, and atOnce adds the return of a preStop that sleeps.
+// hookReturns reports whether a hook may return now with success. A postStart hook that stands for health returns only
+// when the container is healthy. A preStop sleep never returns here, because atOnce adds its return.
 func (c *collector) hookReturns(a kubelet.Action) bool {
 	name := a.Container
 	if a.Which == kubelet.PreStop {
@@ -174,8 +175,9 @@ func (c *collector) hookReturns(a kubelet.Action) bool {
 	return container.Health != startup.PostStart || c.node.gates.Healthy(name)
 }
 
-// ends adds the ends of a container: a command may complete, if it is one that does; every command may crash; and
-// SIGKILL (out of memory) also ends a gate, which then does not publish the end.
+// ends adds the ends of a container: its command may complete, if such commands do, and it may crash. SIGKILL (out of
+// memory) is a separate case if a gate publishes the container's state, because that gate is killed too and does not
+// publish the end.
 func (c *collector) ends(name string) {
 	if c.finishes[name] && c.node.gates.Runs(name) && !(c.node.gates.Deleted() && c.awaited[name]) && !c.serves[name] {
 		c.add(kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: name})
@@ -186,7 +188,8 @@ func (c *collector) ends(name string) {
 	}
 }
 
-// health adds the event that a container becomes healthy, which may come at any time, or never.
+// health adds the event that a container becomes healthy, which may happen at any time or never, or the fault that it
+// becomes unhealthy.
 func (c *collector) health(name string) {
 	switch {
 	case !c.observed[name]:
@@ -207,7 +210,7 @@ func (c *collector) gate(name string) {
 	}
 }
 
-// obligations adds the moves of gates whose dependency restarted: they notify their containers, or end them.
+// obligations adds the moves of gates whose dependency has restarted: they notify their commands, or end them.
 func (c *collector) obligations() {
 	for _, o := range c.node.gates.Obligations() {
 		switch {
@@ -231,7 +234,7 @@ func (c *collector) pod() {
 	}
 }
 
-// time lets time pass until something is due.
+// time adds the move in which time passes until the next time at which the kubelet, a gate or a sleep acts.
 func (c *collector) time(open []kubelet.Action) {
 	at, ok := c.node.kubelet.Next()
 	if wait, waits := c.node.gates.Next(c.now); waits && (!ok || wait < at) {
@@ -250,10 +253,10 @@ func (c *collector) time(open []kubelet.Action) {
 // sleeps reports whether an open action is a preStop sleep.
 func sleeps(a kubelet.Action) bool { return a.Which == kubelet.PreStop && a.Handler == kubelet.Sleep }
 
-// outlastsGrace reports whether, by that time, a container of the deleted pod has used up its grace period, and the
-// order of stops depends on it. The kubelet's order ends there: it sends SIGTERM to all sidecars, and SIGKILL up to
-// two seconds later. The model assumes that no container takes so long (see [omitsSlowStop]), except one that
-// ignores SIGTERM and therefore certainly does.
+// outlastsGrace reports whether the grace period of a container on which the order of stops depends is over at that
+// time. The kubelet then no longer keeps the order: it sends SIGTERM to all sidecars, and SIGKILL up to two seconds
+// later. The model assumes that no container takes so long (see [omitsSlowStop]). The exception are containers that
+// ignore SIGTERM, because these certainly take the whole grace period.
 func (c *collector) outlastsGrace(at time.Duration) bool {
 	if c.question.Promise != Stops || !c.node.gates.Deleted() {
 		return false
@@ -264,9 +267,9 @@ func (c *collector) outlastsGrace(at time.Duration) bool {
 	})
 }
 
-// slowStops returns the containers that end before others by the plan and take an unknown time: they have a preStop
-// of unknown length, or are sidecars and wait for others. A plain container without preStop gets SIGKILL when its
-// grace period ends, and the end of a preStop sleep is known.
+// slowStops returns the containers that must end before others by the plan, and whose stop takes an unknown time:
+// containers with a preStop hook of unknown length, sidecars, and the containers for which these sidecars wait. The stop
+// of other containers has a known end: SIGKILL at the end of the grace period, or the end of a preStop sleep.
 func slowStops(q Question) (out []string) {
 	edges := q.Plan.Expand().Edges
 	first := func(name string) bool {
@@ -286,11 +289,11 @@ func slowStops(q Question) (out []string) {
 		}
 	}
 	slices.Sort(out)
-	late := gates.OutlastGrace(q.Pod, q.Plan) // these certainly use up the grace period
+	late := gates.OutlastGrace(q.Pod, q.Plan) // containers that certainly take the whole grace period
 	return slices.DeleteFunc(slices.Compact(out), func(name string) bool { return late[name] })
 }
 
-// healthMatters returns the containers that must be healthy for an edge, a probe or a hook.
+// healthMatters returns the containers whose health has an effect, on an edge, a probe or a hook.
 func (s *search) healthMatters() map[string]bool {
 	out := map[string]bool{}
 	for _, e := range s.edges {
@@ -307,10 +310,10 @@ func (s *search) healthMatters() map[string]bool {
 	return out
 }
 
-// from returns the containers at the beginning of the edges for a condition.
+// from returns the dependencies of the edges that have one of the conditions.
 //
-// A container that must outlive others but ends by itself while the pod stops counts as crashed: no
-// mechanism can make it outlive anything. So does one that must be healthy and not complete.
+// Two kinds of them may not complete in the search, because that counts as a crash: containers that must outlive
+// others, while the pod stops (if they end by themselves, no mechanism can help), and containers that must be healthy.
 func (s *search) from(conditions ...startup.Condition) map[string]bool {
 	out := map[string]bool{}
 	for _, e := range s.edges {
@@ -321,8 +324,8 @@ func (s *search) from(conditions ...startup.Condition) map[string]bool {
 	return out
 }
 
-// mayFinish returns the containers that the kubelet does not always restart. For all others, and for the proxies of
-// meshes, exit code 0 counts as a crash.
+// mayFinish returns the containers that may complete. For containers that the kubelet always restarts, and for those in
+// [Question.Endless], exit code 0 counts as a crash.
 func (s *search) mayFinish() map[string]bool {
 	out := map[string]bool{}
 	finishes := func(c kubelet.Container, restart kubelet.RestartPolicy) {
@@ -337,8 +340,8 @@ func (s *search) mayFinish() map[string]bool {
 	return out
 }
 
-// recordIsRead returns the containers whose published record a gate reads. Whether any other record is stale does
-// not matter.
+// recordIsRead returns the containers whose published state a gate of another container reads. Stale states of other
+// containers have no effect.
 func (s *search) recordIsRead() map[string]bool {
 	out := map[string]bool{}
 	for _, e := range s.edges {

@@ -18,8 +18,8 @@ type node struct {
 	step    int // index in search.steps
 }
 
-// A step leads back to the previous state. It holds only the number of the move: a counterexample is replayed from
-// the beginning.
+// A step records how a state was reached: the step of the state before, and the number of the move. The moves
+// themselves are not kept, because a counterexample is replayed from the beginning.
 type step struct {
 	before int32
 	move   uint16
@@ -27,10 +27,10 @@ type step struct {
 
 type search struct {
 	question Question
-	edges    []startup.Edge // with * expanded
-	// Reductions: containers outside of these sets have fewer transitions.
-	observed  map[string]bool // containers whose health matters
-	published map[string]bool // containers whose records are read by others
+	edges    []startup.Edge // edges of the plan, with wildcards expanded
+	// Sets for reductions: containers that are not in them have fewer transitions.
+	observed  map[string]bool // containers whose health has an effect
+	published map[string]bool // containers whose published state is read by others
 	finishes  map[string]bool // containers that may complete
 	awaited   map[string]bool // containers that must outlive others
 	serves    map[string]bool // containers that must be healthy, and not complete
@@ -38,16 +38,16 @@ type search struct {
 	bound     Bound
 	progress  func(Progress)
 
-	seen      map[[16]byte]struct{} // hashes of keys; with 128 bits, collisions are negligible
-	forgetful bool                  // in tests: expand states that were already seen too
+	seen      map[[16]byte]struct{} // hashes of the visited states; with 128 bits, collisions are negligible
+	forgetful bool                  // in tests: also expand states that were already visited
 	steps     []step
-	replayed  int // steps of all replays
+	replayed  int // number of steps of all replays
 	result    Result
 }
 
-// The context is checked after so many states or so many steps of replays. Either takes a few milliseconds, so that
-// an answer comes when its time is over. A replay repeats a run from its beginning, which may have a thousand
-// steps.
+// The context is checked after everyStates states and after everySteps steps of replays. Either takes a few
+// milliseconds, so that a search ends soon after its time is over. Steps of replays are counted too, because a replay
+// may have a thousand steps.
 const (
 	everyStates = 256
 	everySteps  = 2048
@@ -71,7 +71,7 @@ func (s *search) root() node {
 	return node{kubelet: k, gates: gates.New(s.question.Plan, s.question.Gate), faults: s.bound.Faults}
 }
 
-// run searches breadth first, one depth after the other.
+// run makes the breadth-first search: it expands all states of one depth, then those of the next.
 func (s *search) run(ctx context.Context) {
 	root := s.root()
 	s.steps = []step{{before: -1}}
@@ -98,7 +98,7 @@ func (s *search) run(ctx context.Context) {
 	s.result.Depth--
 }
 
-// stopped reports the progress, and whether the context has ended.
+// stopped calls progress, and returns whether the context has ended.
 func (s *search) stopped(ctx context.Context, open int) bool {
 	if s.progress != nil {
 		s.progress(Progress{Faults: s.bound.Faults, States: len(s.seen), Depth: s.result.Depth, Open: open})
@@ -106,7 +106,7 @@ func (s *search) stopped(ctx context.Context, open int) bool {
 	return s.ended(ctx)
 }
 
-// ended reports whether the context has ended, and records which bound ended it.
+// ended reports whether the context has ended, and sets the reason in the result.
 func (s *search) ended(ctx context.Context) bool {
 	if ctx.Err() == nil {
 		return false
@@ -147,7 +147,7 @@ func (s *search) expand(ctx context.Context, from node, next []node) []node {
 	return next
 }
 
-// visit reports whether a state is new, and remembers it.
+// visit adds a state to the visited ones, and reports whether it is new.
 func (s *search) visit(n *node) bool {
 	b := append([]byte(n.kubelet.Key()), byte(n.faults))
 	hash := sha256.Sum256(n.gates.AppendKey(b, n.kubelet.Now()))
@@ -160,7 +160,7 @@ func (s *search) visit(n *node) bool {
 	return true
 }
 
-// replay repeats the run up to a step, and makes one more move.
+// replay repeats the run that leads to step to, and makes the move last after it. It returns the events and the moves.
 func (s *search) replay(to, last int) (t startup.Timeline, schedule []gates.Move) {
 	var numbers []int
 	for at := to; at > 0; at = int(s.steps[at].before) {
@@ -181,7 +181,8 @@ func (s *search) replay(to, last int) (t startup.Timeline, schedule []gates.Move
 	return t, schedule
 }
 
-// withoutReadiness removes readiness probes. This is a reduction: readiness delays no container.
+// withoutReadiness removes readiness probes. This is a reduction, which is possible because readiness delays no
+// container.
 func withoutReadiness(p kubelet.Pod) kubelet.Pod {
 	strip := func(cs []kubelet.Container) (out []kubelet.Container) {
 		for _, c := range cs {

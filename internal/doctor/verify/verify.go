@@ -17,7 +17,7 @@ import (
 // A Question is a plan and the pod in which to verify it.
 type Question struct {
 	Pod     kubelet.Pod
-	Plan    startup.Plan // its gates keep their edges; the pod keeps all others
+	Plan    startup.Plan // edges by gates are kept by the model of the gates, all others only by the pod
 	Version kubelet.Version
 	Promise Promise
 	Endless []string   // containers that never complete by themselves, such as a mesh's proxy
@@ -28,27 +28,27 @@ type Question struct {
 type Promise string
 
 const (
-	// Starts promises that no container runs before those it waits for, at any start, and that it follows their
-	// restarts where the plan requires it.
+	// Starts promises that no container runs before its dependencies, at any start, and that it follows their restarts
+	// if the plan requires it.
 	Starts Promise = ""
 
-	// Stops promises that the pod, deleted at any step, stops in the reverse order. Faults happen only before the
-	// deletion: no mechanism can make a container outlive another one that crashes.
+	// Stops promises that the pod stops in the reverse order if it is deleted, at any step. Faults happen only before
+	// the deletion, because no mechanism can make a container run on if it crashes.
 	Stops Promise = "stops"
 )
 
 // A Bound limits the search. The zero value of a field means its default.
 type Bound struct {
-	Faults int           `json:"faults"` // most faults in one run; default 3, negative: none
-	Depth  int           `json:"depth"`  // most events in one run; default: unlimited
-	States int           `json:"states"` // most states of one search; default 200,000, at about 1 kB each
-	Time   time.Duration `json:"time"`   // default one minute
+	Faults int           `json:"faults"` // largest number of faults in one run; default 3, negative: none
+	Depth  int           `json:"depth"`  // largest number of events in one run; default: unlimited
+	States int           `json:"states"` // largest number of states in one search, at about 1 kB each; default 200,000
+	Time   time.Duration `json:"time"`   // limit of all searches together; default one minute
 
 	// Settled means that no fault happens until every container has run once.
 	Settled bool `json:"settled,omitempty"`
 
-	// Only limits the search to these kinds of faults; default: all. The shortest counterexample hides longer ones;
-	// to see the next one, leave out its fault.
+	// Only limits the search to these kinds of faults; default: all. A search returns only the shortest counterexample.
+	// To find another one, leave out a kind of fault that the first one needs.
 	Only []Fault `json:"only,omitempty"`
 }
 
@@ -121,32 +121,32 @@ type Result struct {
 	Promise Promise `json:"promise"`
 	Bound   Bound   `json:"bound"`
 
-	// Counterexample breaks the plan; nil if none was found. No run with fewer faults breaks the plan, and no
-	// shorter run with as many faults does.
+	// Counterexample is a run that violates the plan, or nil if none was found. No run with fewer faults violates the
+	// plan, and no shorter run with the same number of faults.
 	Counterexample startup.Timeline    `json:"counterexample,omitempty"`
 	Violations     []startup.Violation `json:"violations,omitempty"` // in the counterexample
 	Faults         []string            `json:"faults,omitempty"`     // needed for the counterexample
 	Schedule       []gates.Move        `json:"schedule,omitempty"`   // transitions of the counterexample, for [simulate.Replay]
 
-	// Proved is the largest number of faults for which every run was explored and keeps the plan; -1: not even the
-	// runs without faults.
+	// Proved is the largest number of faults for which all runs were explored and none violates the plan. It is -1 if
+	// this is not even so for the runs without faults.
 	Proved int `json:"proved"`
 
-	// These describe the last search, which had the most faults:
+	// Size of the last search, which had the most faults:
 	States   int           `json:"states"` // distinct ones
 	Steps    int           `json:"steps"`  // transitions
 	Depth    int           `json:"depth"`  // events from the beginning to the last state
 	CutShort CutShort      `json:"cutShort,omitempty"`
 	Took     time.Duration `json:"took"`    // of all searches together
-	Omitted  []string      `json:"leftOut"` // what the model omits
+	Omitted  []string      `json:"leftOut"` // events that the result does not cover
 }
 
-// Holds reports whether no run within the bounds violates the plan. It is false both if a counterexample was found
-// and if the exploration was cut short.
+// Holds reports whether no run within the bounds violates the plan. It is false if a counterexample was found, and also
+// if the exploration was cut short.
 func (r Result) Holds() bool { return r.Counterexample == nil && r.CutShort == "" }
 
-// CutShort is the bound that ended an exploration early. The number of faults is part of the question, so reaching
-// it does not cut the exploration short.
+// CutShort is the bound that ended an exploration early. It is never the number of faults, because that is a part of the
+// question.
 type CutShort string
 
 const (
@@ -158,14 +158,14 @@ const (
 
 // Progress is the progress of an exploration.
 type Progress struct {
-	Faults int // most faults of the current search; each search allows one more
+	Faults int // largest number of faults of the current search; each search allows one more
 	States int
 	Depth  int
 	Open   int // states that are not expanded yet
 }
 
-// Explore searches for a run that violates the plan. It calls progress, unless that is nil, every few thousand
-// states. If ctx ends, it returns the results so far. It returns an error only if the plan is not for the pod.
+// Explore searches for a run that violates the plan. It repeatedly calls progress, unless that is nil. If ctx ends, it
+// returns the results so far. It fails only if the plan and the pod do not have the same containers.
 func Explore(ctx context.Context, q Question, b Bound, progress func(Progress)) (Result, error) {
 	if err := q.check(); err != nil {
 		return Result{}, err
@@ -182,9 +182,9 @@ func Explore(ctx context.Context, q Question, b Bound, progress func(Progress)) 
 	return r, nil
 }
 
-// deepen runs one search, with up to that number of faults. Explore allows one more fault in each search, because a
-// counterexample with few faults is clearer, and because the plan is then proved for few faults even if the search
-// with more is cut short. The earlier searches cost little compared to the last one.
+// deepen runs one search, with up to the given number of faults. Explore calls it with one more fault each time. There
+// are two reasons: a counterexample with few faults is easier to understand, and if the search with more faults is cut
+// short, the plan is still proved for fewer. The earlier searches take little time compared to the last one.
 func deepen(ctx context.Context, q Question, b Bound, faults int, progress func(Progress)) Result {
 	now := b
 	now.Faults = faults
@@ -199,7 +199,7 @@ func deepen(ctx context.Context, q Question, b Bound, faults int, progress func(
 
 var errTime = errors.New("the time is up")
 
-// check returns an error if the plan is for another pod.
+// check returns an error if the plan and the pod do not have the same containers.
 func (q Question) check() error {
 	inPod := map[string]bool{}
 	for _, c := range append(append([]kubelet.Container(nil), q.Pod.Init...), q.Pod.Containers...) {
@@ -217,13 +217,13 @@ func (q Question) check() error {
 	return nil
 }
 
-// OmitsDeletion is an omission of [Starts] only; [Stops] covers deletion.
+// OmitsDeletion is the omission of a result for [Starts], which does not cover the deletion of the pod.
 const OmitsDeletion = "deletion: use --promise stops"
 
-// omitsSlowStop is the omission for pods with stops that take an unknown time.
+// omitsSlowStop is the omission for pods with containers whose stop takes an unknown time.
 const omitsSlowStop = "a stop of %s that takes longer, with the preStop, than the grace period of %s: then the kubelet stops all at once"
 
-// omissions returns what the model abstracts from, so that the result does not cover it.
+// omissions returns sentences about the events that the model leaves out, so that the result does not cover them.
 func omissions(q Question) []string {
 	out := []string{
 		"liveness: whether a container runs at all, or a gate notifies it of a restart; only that nothing happens too early",
