@@ -233,7 +233,7 @@ func (d *Diagnoser) look(ctx context.Context, name types.NamespacedName) error {
 	}
 	switch {
 	case !r.starting() || p.looks >= looks:
-	case p.looks == 0: // the queue keeps only the earliest time for a pod, and a restart replaced this one
+	case p.looks == 0: // the queue keeps only the earliest time for a pod: a restart has replaced that of the slow start
 		d.queue.AddAfter(name, time.Until(r.scheduled.Add(d.o.Slow)))
 	default:
 		d.queue.AddAfter(name, d.o.Slow<<(p.looks-1))
