@@ -31,7 +31,7 @@ func (s *search) mayViolateEdge(n node, ev startup.Event, e startup.Edge) bool {
 	case ev.Container == e.To && ev.What == startup.IsStarted:
 		return !n.gates.Reached(e)
 	case ev.Container == e.From && e.Optional:
-		return true // To began because From seemed to be absent, but From exists
+		return true // when To began, From seemed to be absent, but it exists
 	default:
 		return false
 	}
