@@ -1,9 +1,10 @@
-// Package handoff makes one tool of two programs. Commands that link Helm's library are in outrider-operate,
-// all others in outrider. Helm's templates call methods by name, for which the linker keeps every exported method
-// of Kubernetes' clients and types: with Helm, outrider would be half as large again and take twice as long to start.
+// Package handoff combines two programs into one tool. Commands that need Helm's library are in the program
+// outrider-operate, all others in outrider. The reason is size: Helm's templates call methods by name, so that the
+// linker keeps every exported method of Kubernetes' clients and types. With Helm, outrider would be half as large again
+// and take twice as long to start.
 //
-// Users call outrider alone. It lists the commands of outrider-operate, and becomes that program when one of them is
-// called. Both must be of the same version.
+// Users only call outrider. It lists the commands of outrider-operate too, and becomes that program when one of them is
+// called. Both programs must have the same version.
 package handoff
 
 import (
@@ -21,10 +22,10 @@ import (
 	"outrider.dev/internal/base/cli"
 )
 
-// Program is the name of the program beside outrider.
+// Program is the name of the second program.
 const Program = "outrider-operate"
 
-// commands are those of outrider-operate, each with the line that describes it.
+// commands maps the commands of outrider-operate to their descriptions, of one line each.
 var commands = map[string]string{
 	"bug-report": "collect what a maintainer needs to find out why a mesh does not work",
 	"check":      "find out whether Outrider can be installed in a cluster, or works there",
@@ -34,16 +35,17 @@ var commands = map[string]string{
 	"upgrade":    "upgrade the control plane, as install does, or the proxies of running pods",
 }
 
-// Short returns the line that describes a command of outrider-operate.
+// Short returns the one-line description of a command of outrider-operate.
 func Short(command string) string { return commands[command] }
 
-// Root returns the tool with some of its commands. Their flags are listed in the order in which they were added.
+// Root returns the root command of outrider with the given commands. Help texts list flags in the order in which they
+// were added.
 func Root(with ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "outrider",
 		Short: "pods that start and stop without a race",
 	}
-	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") { // as a plugin of kubectl; usage texts then show "kubectl"
+	if strings.HasPrefix(filepath.Base(os.Args[0]), "kubectl-") { // this is a kubectl plugin, so usage texts must show "kubectl"
 		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl outrider"}
 	}
 	root.AddCommand(with...)
@@ -58,7 +60,7 @@ func keepOrder(cmd *cobra.Command) {
 	}
 }
 
-// Commands returns the commands of outrider-operate as outrider lists them. Each runs that program.
+// Commands returns the commands of outrider-operate in the form in which outrider lists them. Each runs that program.
 func Commands() (out []*cobra.Command) {
 	for name, short := range commands { // any order: cobra sorts commands
 		out = append(out, &cobra.Command{
@@ -71,8 +73,8 @@ func Commands() (out []*cobra.Command) {
 	return out
 }
 
-// Wanted reports whether arguments call a command of outrider-operate, or want its help or the completion of its
-// arguments.
+// Wanted reports whether the arguments of outrider call a command of outrider-operate, or request help for it or the
+// completion of its arguments.
 func Wanted(args []string) bool {
 	if len(args) > 1 && slices.Contains([]string{"help", cobra.ShellCompRequestCmd, cobra.ShellCompNoDescRequestCmd}, args[0]) {
 		args = args[1:]
@@ -80,12 +82,13 @@ func Wanted(args []string) bool {
 	return len(args) > 0 && commands[args[0]] != ""
 }
 
-// callerVersion is the environment variable in which outrider-operate finds the version of the outrider that runs it.
+// callerVersion is the environment variable by which outrider passes its version to outrider-operate.
 const callerVersion = "OUTRIDER_CALLER_VERSION"
 
 const together = "each archive of a release has both programs: put " + Program + " of the same version into the folder of outrider"
 
-// Run runs outrider-operate with arguments. If it returns, the result is that program's.
+// Run runs outrider-operate with arguments. It returns only if the program could not be started, or if it ran as a
+// child; the error then contains its exit status.
 func Run(args []string) error {
 	file, err := find()
 	if err != nil {
@@ -126,7 +129,7 @@ func find() (string, error) {
 	return file, nil
 }
 
-// CheckVersion returns an error if an outrider of another version runs this program, which is outrider-operate.
+// CheckVersion is called by outrider-operate. It returns an error if the outrider that runs it has another version.
 func CheckVersion() error {
 	caller, called := os.LookupEnv(callerVersion)
 	if own := cli.Version(); called && caller != own {

@@ -1,4 +1,4 @@
-// Package target has the flags by which commands say which cluster, control plane and pods they are about.
+// Package target has the flags by which users choose a cluster, a control plane and pods.
 package target
 
 import (
@@ -18,7 +18,7 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// ControlPlane has the flags of commands that talk to a cluster in which the control plane is.
+// ControlPlane has the flags of commands that connect to a cluster and its control plane.
 type ControlPlane struct{ *kubeclient.Flags }
 
 // Add adds the flags to a command.
@@ -30,17 +30,17 @@ func (c *ControlPlane) Add(cmd *cobra.Command) {
 // Namespace returns the namespace of the control plane.
 func (c *ControlPlane) Namespace() string { return *c.Flags.Namespace }
 
-// Connect returns the clients of the cluster, with a progress on standard error.
+// Connect returns the clients of the cluster. They show their progress on standard error.
 func (c *ControlPlane) Connect(cmd *cobra.Command) (*kubeclient.Client, error) {
 	return Connect(cmd, c.Flags)
 }
 
-// Connect returns the clients of the cluster that flags choose, with a progress on standard error.
+// Connect returns the clients of the cluster that the flags choose. They show their progress on standard error.
 func Connect(cmd *cobra.Command, f *kubeclient.Flags) (*kubeclient.Client, error) {
 	return f.Client(cli.NewProgress(cmd.ErrOrStderr()))
 }
 
-// Timeout adds the flag --timeout, whose value is more than nothing.
+// Timeout adds the flag --timeout, whose value must be positive; usual is its default.
 func Timeout(cmd *cobra.Command, value *time.Duration, usual time.Duration, usage string) {
 	*value = usual
 	cmd.Flags().Var(timeout{value, usual}, "timeout", usage)
@@ -67,18 +67,18 @@ func (t timeout) String() string {
 	return t.value.String()
 }
 
-// Type names the type in a usage text.
+// Type returns the name of the value's type for usage texts.
 func (t timeout) Type() string { return "duration" }
 
-// Pods select pods of a cluster, of files, or by their names.
+// Pods has the flags that select pods, in a cluster or in files.
 type Pods struct {
 	*kubeclient.Flags
-	All    bool     // of all namespaces
-	Labels string   // a selector
-	Files  []string // default: none, the pods are in the cluster
+	All    bool     // pods of all namespaces
+	Labels string   // label selector
+	Files  []string // files that contain the pods; empty: the pods are in the cluster
 }
 
-// Add adds the flags but that of files.
+// Add adds all flags except the one for Files.
 func (p *Pods) Add(cmd *cobra.Command) {
 	p.Flags = kubeclient.NewFlags("")
 	p.Flags.Add(cmd.Flags(), "namespace of the pods; default: the context's")
@@ -86,7 +86,7 @@ func (p *Pods) Add(cmd *cobra.Command) {
 	cmd.Flags().StringVarP(&p.Labels, "selector", "l", "", "labels of the pods, such as app=checkout")
 }
 
-// Check refuses flags that cannot be used, or contradict each other.
+// Check returns an error if a flag is invalid, or if flags contradict each other.
 func (p *Pods) Check(cmd *cobra.Command) error {
 	if p.All && cmd.Flags().Changed("namespace") {
 		return &cli.UsageError{Err: errors.New("--namespace and --all-namespaces exclude one another")}
@@ -94,7 +94,7 @@ func (p *Pods) Check(cmd *cobra.Command) error {
 	return CheckSelector(p.Labels)
 }
 
-// CheckSelector refuses a text that selects no labels.
+// CheckSelector returns an error if a text is not a valid label selector.
 func CheckSelector(text string) error {
 	if _, err := labels.Parse(text); err != nil {
 		return &cli.UsageError{Err: fmt.Errorf("--selector: %w", err), Hint: "as kubectl's, such as app=checkout,tier!=cache"}
@@ -102,7 +102,8 @@ func CheckSelector(text string) error {
 	return nil
 }
 
-// CheckNames refuses what names pods in two ways, or in none: enough says that no more is needed.
+// CheckNames returns an error if pods are chosen in two ways (files, names, flags) or in none. enough means that no
+// choice is necessary. It also makes the checks of [Pods.Check].
 func (p *Pods) CheckNames(cmd *cobra.Command, names []string, enough bool, hint string) error {
 	selects := p.All || p.Labels != ""
 	switch {
@@ -116,7 +117,7 @@ func (p *Pods) CheckNames(cmd *cobra.Command, names []string, enough bool, hint 
 	return p.Check(cmd)
 }
 
-// Connect returns the clients of the cluster, and the namespace of the pods; an empty one is all.
+// Connect returns the clients of the cluster, and the namespace of the pods; an empty namespace means all.
 func (p *Pods) Connect(cmd *cobra.Command) (client *kubeclient.Client, namespace string, err error) {
 	client, err = Connect(cmd, p.Flags)
 	if err == nil && !p.All {
@@ -125,7 +126,8 @@ func (p *Pods) Connect(cmd *cobra.Command) (client *kubeclient.Client, namespace
 	return client, namespace, err
 }
 
-// Interruptible returns the context of a command that ends in order, with what it has until then.
+// Interruptible returns a context that ends at SIGINT or SIGTERM, so that a command can clean up and print its results
+// before it exits.
 func Interruptible(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 }
@@ -138,5 +140,5 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return r.Err.Error() }
 
-// Hint says what to do.
+// Hint returns the hint, which a command prints after the error.
 func (r *Refusal) Hint() string { return r.Then }

@@ -11,7 +11,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// advice compares the mechanisms for each edge, with their costs.
+// advice prints a comparison of the mechanisms for each edge, with their costs.
 func (p *printer) advice(r plan.Report) {
 	for _, a := range r.Advice {
 		bare := a.Edge
@@ -61,7 +61,7 @@ func figures(least, median, most float64) string {
 	return fmt.Sprintf("%.2f / %.2f / %.2f", least, median, most)
 }
 
-// costs explains the numbers.
+// costs prints an explanation of the figures, and the times of whole pods.
 func (p *printer) costs(r plan.Report) {
 	p.line("\n  * marks the mechanism that is chosen or in the pod. Figures are min / median / max from \"ready\" to \"app starts\",")
 	costs, withEnvoy := startcost.On(startcost.Pods, r.On), startcost.On(startcost.MeshPods, r.On)

@@ -12,13 +12,13 @@ import (
 	"outrider.dev/internal/ops/check"
 )
 
-// CheckOutputs are the formats of [Checks].
+// CheckOutputs lists the formats of [Checks]; the first is the default.
 var CheckOutputs = []string{"table", "json", "junit"}
 
-// mostObjects limits the objects of a check that a table lists.
+// mostObjects is the largest number of objects that a table lists for one check.
 const mostObjects = 20
 
-// Checks prints checks of a cluster; suite is their name in JUnit. A table is shortened.
+// Checks prints checks of a cluster; suite is their name in JUnit. A table lists only some of the objects of each check.
 func Checks(w io.Writer, terminal cli.Terminal, output, suite string, all []check.Check) error {
 	switch output {
 	case "json":
@@ -94,8 +94,7 @@ func Manifest(w io.Writer, output, text string) error {
 	return cli.WriteJSON(w, list)
 }
 
-// JUnit's XML format, which CI systems read. It has no standard; these fields are the ones that they
-// accept.
+// JUnit's XML format, which CI systems read. There is no standard for it; CI systems accept these fields.
 type (
 	testsuite struct {
 		XMLName  xml.Name   `xml:"testsuite"`

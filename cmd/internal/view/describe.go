@@ -47,7 +47,7 @@ func (p *printer) description(d report.Pod) {
 	}
 }
 
-// section begins a section with its name and one line of text.
+// section prints the first line of a section: its name and a text.
 func (p *printer) section(name, colour, text string) {
 	p.line("%-15s%s", name, p.paint(colour, text))
 }
@@ -88,7 +88,7 @@ func (p *printer) captured(d report.Pod) {
 	p.item("early", "", or(c.Park == "off", "connections are refused", "connections wait until the proxy listens"))
 }
 
-// selected describes which ports or ranges are captured.
+// selected describes the ports or address ranges that are captured; list may be "*" for all.
 func selected(what, list, except string) string {
 	text := what + " " + list
 	switch list {

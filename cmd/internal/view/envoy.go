@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The parts of Envoy's JSON that a summary shows. Missing parts are omitted.
+// The parts of Envoy's JSON that a summary shows.
 type envoyAddress struct {
 	SocketAddress *struct {
 		Address   string `json:"address"`
@@ -67,7 +67,7 @@ type envoyRoutes struct {
 	Vhds         json.RawMessage    `json:"vhds"`
 }
 
-// summaries describe a resource of each type in one line.
+// summaries maps types of resources to functions that describe a resource in one line.
 var summaries = map[string]func(json.RawMessage) string{
 	"Cluster":               summaryBy(envoyCluster.text),
 	"Listener":              summaryBy(envoyListener.text),
@@ -116,7 +116,7 @@ func (l envoyListener) text() string {
 	return text
 }
 
-// text returns the addresses, each with its status unless it is healthy.
+// text returns the addresses of all endpoints, with the health status of each that is not healthy.
 func (e envoyEndpoints) text() string {
 	var out []string
 	for _, locality := range e.Endpoints {

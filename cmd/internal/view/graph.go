@@ -41,14 +41,14 @@ func edgeLabel(e plan.Edge) string {
 // Sizes of the picture.
 const (
 	boxHeight  = 44 // minimum
-	lineGap    = 17 // between the edges that end at one box, leaving room for their labels
-	stairs     = 34 // how much further right each box begins
+	lineGap    = 17 // between the edges that end at one box; leaves room for their labels
+	stairs     = 34 // horizontal distance between the left sides of a box and the next one
 	trunk      = 15 // distance from the left of a box to the line that goes down from it
 	gapY       = 16
 	margin     = 24
 	heading    = 40
-	letterName = 8.2 // the width of a letter, in names and in small text
-	letterText = 6.3
+	letterName = 8.2 // width of a letter in names
+	letterText = 6.3 // width of a letter in small text
 )
 
 // A box is a container with its position in the picture.
@@ -62,9 +62,10 @@ type box struct {
 // entry returns the y coordinate at which edge number i ends.
 func (b box) entry(i int) int { return b.y + b.height*(i+1)/(len(b.in)+1) }
 
-// layout places the containers like a staircase: each has a row of its own, below and to the right of all
-// containers that it waits for. From each box a line goes down, and then right to the containers that wait
-// for it. So no line crosses a box, and each edge has room for its label behind the box at which it ends.
+// layout places the containers like a staircase: each has its own row, below and to the right of all
+// containers for which it waits. From each box a line goes down, and then right to the containers that wait
+// for it. So no line crosses a box, and each edge has room for its label to the right of the box at which it
+// ends.
 func layout(p plan.Report) (boxes []box, width, height int) {
 	y := heading + margin
 	place := map[string]int{}
@@ -72,11 +73,11 @@ func layout(p plan.Report) (boxes []box, width, height int) {
 		b := box{Container: c, text: boxText(p, c), x: margin + i*stairs, y: y, height: boxHeight}
 		place[c.Name] = i
 		for _, e := range p.Essential() {
-			if _, ok := place[e.From]; ok && e.To == c.Name { // otherwise the container is optional and absent
+			if _, ok := place[e.From]; ok && e.To == c.Name { // a dependency that has no place is optional and absent
 				b.in = append(b.in, e)
 			}
 		}
-		// The nearest container comes last: its line is the shortest, and crosses no other.
+		// The edge from the nearest container ends lowest. So its line is the shortest, and crosses no other.
 		slices.SortStableFunc(b.in, func(x, y plan.Edge) int { return place[x.From] - place[y.From] })
 		b.height = max(b.height, lineGap*(len(b.in)+1))
 		b.width = 24 + int(max(letterName*letters(c.Name), letterText*letters(b.text)))
@@ -109,7 +110,7 @@ func boxText(p plan.Report, c startup.Container) string {
 	return strings.Join(words, ", ")
 }
 
-// edgeWords describes the edge from the point of view of the container that waits.
+// edgeWords returns the label of an edge, which is shown at the container that waits.
 func edgeWords(e plan.Edge) string {
 	s := "after " + e.From + " is " + string(e.After)
 	switch {
@@ -170,7 +171,8 @@ func svgBox(b *strings.Builder, p plan.Report, at box) {
 	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="11" fill="#57606a">%s</text></g>`+"\n", at.x+12, middle+13, chart.Escape(at.text))
 }
 
-// svgEdge draws a line down from one box and to the right into the other, and its label behind that box.
+// svgEdge draws an edge: a line down from the box from, then right to the box to at height y, and the label to the right
+// of that box.
 func svgEdge(b *strings.Builder, e plan.Edge, from, to box, y int) {
 	colour, dash := colours[e.By].svg, ""
 	if !e.Present {

@@ -11,11 +11,11 @@ import (
 	"outrider.dev/internal/doctor/lint/kinds"
 )
 
-// LintOutputs are the forms in which [Findings] prints; the first is the default.
+// LintOutputs lists the formats of [Findings]; the first is the default.
 var LintOutputs = []string{"text", "json", "sarif"}
 
-// Findings prints the findings of lint. With fixCommand, the text ends with the number of findings that
-// this command would fix.
+// Findings prints the findings of lint. The text ends with the number of findings that can be fixed, if there are any,
+// and with fixCommand, the flags that fix them.
 func Findings(w io.Writer, t cli.Terminal, output string, r lint.Report, fixCommand string) error {
 	switch output {
 	case "json":
@@ -47,7 +47,7 @@ func Findings(w io.Writer, t cli.Terminal, output string, r lint.Report, fixComm
 	return p.print(w)
 }
 
-// FindingsSummary counts the findings by severity, and the objects that were checked.
+// FindingsSummary returns a sentence with the numbers of findings by severity, and of the objects that were checked.
 func FindingsSummary(r lint.Report) string {
 	var parts []string
 	if r.Pods > 0 {
@@ -74,7 +74,7 @@ func Kinds(w io.Writer, output string) error {
 	return p.print(w)
 }
 
-// Codes prints all codes, and which commands find them.
+// Codes prints all codes with the commands that report them.
 func Codes(w io.Writer, output string, all []finding.Entry) error {
 	if output == "json" {
 		return cli.WriteJSON(w, all)
@@ -86,7 +86,7 @@ func Codes(w io.Writer, output string, all []finding.Entry) error {
 	return table(w, rows)
 }
 
-// Code explains one code.
+// Code prints the explanation of one code.
 func Code(w io.Writer, t cli.Terminal, output string, c finding.Entry) error {
 	if output == "json" {
 		return cli.WriteJSON(w, c)

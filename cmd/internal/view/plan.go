@@ -14,7 +14,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// PlanOutputs are the forms in which [Plans] prints; the first is the default.
+// PlanOutputs lists the formats of [Plans]; the first is the default.
 var PlanOutputs = []string{"text", "json", "yaml", "dot", "svg"}
 
 // Plans prints the plans of pods.
@@ -56,8 +56,8 @@ func (p *printer) plan(r plan.Report) {
 	p.advice(r)
 }
 
-// tree prints the start graph. Each container appears once, below the last container that it waits for,
-// followed by the names of the others.
+// tree prints the order of starts as a tree. Each container appears once, below the last container for which it waits.
+// Its line names the others for which it waits.
 func (p *printer) tree(r plan.Report) {
 	order := r.Order()
 	place := map[string]int{}
@@ -136,7 +136,7 @@ func grouped(edges []plan.Edge) [][]plan.Edge {
 	return out
 }
 
-// renamed replaces a name in a sentence by another.
+// renamed replaces a container's name in a sentence by another name.
 func renamed(sentence, name, other string) string {
 	words := strings.Split(sentence, " ")
 	for i, w := range words {
@@ -147,8 +147,8 @@ func renamed(sentence, name, other string) string {
 	return strings.Join(words, " ")
 }
 
-// colours of a mechanism, in a terminal and in a picture. Green: the mechanism keeps the edge at every
-// start; blue: at the first start; amber: it fails open or polls; red: it is a guess.
+// colours maps mechanisms to their colours in a terminal and in a picture. Green: the mechanism keeps the edge at
+// every start; blue: at the first start; amber: it fails open or polls; red: it depends on a guess, or there is none.
 var colours = map[startup.Mechanism]struct{ ansi, svg string }{
 	startup.Gate: {green, "#1a7f37"}, startup.InitDone: {green, "#1a7f37"},
 	startup.Native: {green, "#0969da"},

@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/ops/podupgrade"
 )
 
-// Candidates prints what an upgrade of pods would do, as a table or as JSON.
+// Candidates prints the pods that an upgrade would change and those that it would not, as a table or as JSON.
 func Candidates(w io.Writer, output string, all []podupgrade.Candidate) error {
 	if output == "json" {
 		return cli.WriteJSON(w, append([]podupgrade.Candidate{}, all...))

@@ -56,7 +56,7 @@ func Proxies(w io.Writer, output string, all []debugapi.Proxy) error {
 	return table(w, rows)
 }
 
-// withReplicas adds a column after the names. It fills the column in the first row of each proxy.
+// withReplicas inserts the column REPLICA after the names. It is filled only in the first row of each proxy.
 func withReplicas(rows [][]string, all []debugapi.Proxy) [][]string {
 	next := 0
 	for i, r := range rows {
@@ -79,7 +79,7 @@ func noteStatus(note string) string {
 	return "NOTE: " + debugapi.OneLine(note)
 }
 
-// subscriptionStatus says what happened to the last message.
+// subscriptionStatus describes the proxy's response to the last message of a subscription.
 func subscriptionStatus(s debugapi.Subscription) string {
 	switch {
 	case s.Rejected != nil:
@@ -94,7 +94,7 @@ func subscriptionStatus(s debugapi.Subscription) string {
 	return "ok"
 }
 
-// Resources prints what outriderd sent to one proxy.
+// Resources prints the resources that outriderd sent to one proxy.
 func Resources(w io.Writer, output string, all []debugapi.Resource) error {
 	if output == "json" {
 		return cli.WriteJSON(w, all)

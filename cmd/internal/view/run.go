@@ -17,8 +17,8 @@ import (
 	"outrider.dev/internal/lab/localpod"
 )
 
-// A Run prints a running pod: the lines of its containers, and between them the pod's events. It does not
-// change the containers' lines, so that they are exact in a file; for a terminal, [cli.Run] makes them
+// A Run prints the output of a running pod: the lines of its containers, and between them the pod's events. It does not
+// change the containers' lines, so that they are exact in a file. For a terminal, [cli.Run] makes control characters
 // harmless.
 type Run struct {
 	w          io.Writer
@@ -29,7 +29,7 @@ type Run struct {
 	err        error // the first error of writing
 }
 
-// NewRun prints for people or, with json, one line for each entry.
+// NewRun returns a Run that prints text or, with json, one JSON object for each line and event.
 func NewRun(w io.Writer, t cli.Terminal, json bool, containers []string) *Run {
 	r := &Run{w: w, json: json, colour: t.Colour, containers: containers, width: len("pod")}
 	for _, c := range containers {
@@ -57,8 +57,8 @@ func (r *Run) object(v any) {
 	r.write(string(text) + "\n")
 }
 
-// sgr matches the colours that a line of the user's program may use: none, bold, faint, and red to cyan.
-// Other codes could hide text.
+// sgr matches the terminal codes that a line of the user's program may use: reset, bold, faint, and the colours from red
+// to cyan. Other codes could hide text.
 var sgr = regexp.MustCompile("\x1b\\[(?:[012]|3[1-6])(;(?:[012]|3[1-6]))*m")
 
 // Line prints a line of a container.
@@ -77,7 +77,7 @@ func (r *Run) Line(container, line string) {
 	r.write(visible.Text(r.name(container)) + " | " + line + "\n")
 }
 
-// containerColours are assigned to the containers in turn: cyan, yellow, green, magenta, blue.
+// containerColours are the colours of the containers' names, in order: cyan, yellow, green, magenta, blue, and again.
 var containerColours = []string{"36", "33", "32", "35", "34"}
 
 func (r *Run) name(container string) string {
@@ -117,7 +117,7 @@ func (r *Run) Entry(e localpod.Entry) {
 	r.printf("%s\n", line)
 }
 
-// Problems describes the failures and violations of a run, each in a few words.
+// Problems returns a sentence for each failure and each violation of a run.
 func Problems(r localpod.Result) []string {
 	out := slices.Clone(r.Failures)
 	for _, v := range r.Violations {
@@ -126,8 +126,8 @@ func Problems(r localpod.Result) []string {
 	return out
 }
 
-// Summary prints how the run ended, and a diagnosis made only from the pod's status and logs. It returns
-// the first error of printing.
+// Summary prints the end of the run, and a diagnosis that was made only from the pod's status and logs. It returns the
+// first error of all writes of r.
 func (r *Run) Summary(result localpod.Result, d diagnose.Report) error {
 	if r.json {
 		r.object(struct {

@@ -15,10 +15,10 @@ import (
 	"outrider.dev/startup"
 )
 
-// SimulateOutputs are the forms in which [Simulations] prints; the first is the default.
+// SimulateOutputs lists the formats of [Simulations]; the first is the default.
 var SimulateOutputs = []string{"text", "json", "svg", "html"}
 
-// Simulations prints the outcome of simulated pods.
+// Simulations prints the outcomes of simulated pods.
 func Simulations(w io.Writer, t cli.Terminal, output string, all []scenario.Simulation) error {
 	var charts []chart.Chart
 	var sections []chart.Section
@@ -56,11 +56,11 @@ func Simulations(w io.Writer, t cli.Terminal, output string, all []scenario.Simu
 	return p.print(w)
 }
 
-// VerifyOutputs are the forms in which [Verifications] prints; the first is the default.
+// VerifyOutputs lists the formats of [Verifications]; the first is the default.
 var VerifyOutputs = []string{"text", "json", "html"}
 
-// Verifications prints whether the plans of pods hold. For a plan that does not hold, it prints the
-// shortest run that breaks it.
+// Verifications prints whether the plans of pods hold. For a plan that does not hold, it prints the shortest
+// counterexample.
 func Verifications(w io.Writer, t cli.Terminal, output string, all []scenario.Verification) error {
 	switch output {
 	case "json":
@@ -165,7 +165,7 @@ func NewMeter(w io.Writer, t cli.Terminal) *Meter {
 	return &Meter{w: visible.Unwrap(w), show: t.Colour, began: time.Now()}
 }
 
-// Show replaces the progress line.
+// Show prints the progress in place of the previous progress line.
 func (m *Meter) Show(what string, p verify.Progress) {
 	if !m.show || time.Since(m.began) < time.Second {
 		return

@@ -1,8 +1,8 @@
 // Package view prints the results of outrider's commands: as text for a terminal, as JSON, as pictures and
 // as pages.
 //
-// Its functions take values and a writer. They read no file and no environment variable: a parameter says
-// what the terminal can show.
+// Its functions print values to a writer. They read no file and no environment variable; the properties of the
+// terminal are a parameter.
 package view
 
 import (
@@ -23,7 +23,7 @@ type printer struct {
 	cli.Terminal
 }
 
-// SGR codes.
+// SGR codes of terminals.
 const (
 	bold   = "1"
 	faint  = "2"
@@ -39,7 +39,7 @@ func (p *printer) paint(colour, s string) string {
 	return visible.Paint(colour, s)
 }
 
-// each prints all of a list, with a blank line between them.
+// each prints all elements of a list by one, with a blank line between them.
 func each[T any](p *printer, all []T, one func(T)) {
 	for i, o := range all {
 		if i > 0 {
@@ -51,8 +51,8 @@ func each[T any](p *printer, all []T, one func(T)) {
 
 func (p *printer) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
-// print writes the text for people. Control characters that a manifest hides in names and commands become
-// visible and harmless.
+// print writes the collected text. Control characters, which a manifest may contain in names and commands, become visible
+// and harmless.
 func (p *printer) print(w io.Writer) error {
 	_, err := io.WriteString(w, visible.Text(p.String()))
 	return err
@@ -61,7 +61,7 @@ func (p *printer) print(w io.Writer) error {
 // width is the column at which lines are wrapped.
 const width = 100
 
-// item writes a label and a text, wrapped.
+// item prints a label and a text, which is wrapped.
 func (p *printer) item(label, colour, text string) {
 	const indent = 13
 	for i, line := range wrap(text, width-indent) {
@@ -73,7 +73,7 @@ func (p *printer) item(label, colour, text string) {
 	}
 }
 
-// wrap breaks a text into lines of that many columns. A longer word has a line of its own.
+// wrap breaks a text into lines of at most the given number of columns. Only a longer word makes a longer line.
 func wrap(text string, columns int) []string {
 	lines := []string{""}
 	at := 0
@@ -92,7 +92,7 @@ func wrap(text string, columns int) []string {
 	return lines
 }
 
-// table writes rows in columns; the first row is the head.
+// table prints rows with aligned columns; the first row is the head.
 func table(w io.Writer, rows [][]string) error {
 	var p printer
 	t := tabwriter.NewWriter(&p, 0, 0, 2, ' ', 0)

@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/ops/report"
 )
 
-// Versions prints the versions of the named command and of the parts in the cluster.
+// Versions prints the versions of this command, whose name is command, and of the control plane and the proxies.
 func Versions(w io.Writer, output, command string, v report.Versions) error {
 	if output == "json" {
 		return cli.WriteJSON(w, v)
