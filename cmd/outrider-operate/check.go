@@ -89,7 +89,7 @@ Exit status: 0 if no check failed, 1 if one did, 2 if the input is unusable.`,
 	return cmd
 }
 
-// usable refuses flags that would have no effect.
+// usable returns an error if a flag or argument is invalid or would have no effect.
 func (o *checkOptions) usable(cmd *cobra.Command, args []string) error {
 	if err := target.CheckSelector(o.which.Labels); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (o *checkOptions) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	// A check that has made pods deletes them before it ends.
+	// An interrupted check must still delete the pods that it has created.
 	ctx, stop := target.Interruptible(cmd)
 	defer stop()
 	cmd.SetContext(ctx)
@@ -149,7 +149,7 @@ func (o *checkOptions) checkProxies(cmd *cobra.Command, client *kubeclient.Clien
 	return printChecks(cmd, o.output, all)
 }
 
-// runChecks prints the checks; it fails if one of them did.
+// runChecks runs the checks and prints them. It returns an error if one of them failed.
 func runChecks(cmd *cobra.Command, client *kubeclient.Client, values map[string]any, options check.Options, output string) error {
 	release, err := install.ReleaseOf(client.Namespace, values)
 	if err != nil {
@@ -172,7 +172,7 @@ func printChecks(cmd *cobra.Command, output string, all []check.Check) error {
 		return errors.New("interrupted: what was not asked is skipped")
 	}
 	if len(check.Failures(all)) > 0 {
-		return &cli.ExitError{Status: cli.Failed} // the reasons are printed
+		return &cli.ExitError{Status: cli.Failed} // without a message: the reasons are already printed
 	}
 	return nil
 }

@@ -18,7 +18,7 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// valueFlags give the chart its values.
+// valueFlags has the flags that set the values of the chart.
 type valueFlags struct {
 	profile  string
 	files    []string
@@ -34,7 +34,7 @@ func (v *valueFlags) add(cmd *cobra.Command) {
 	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json")
 }
 
-// read returns the values.
+// read returns the values of the profile, the files and the settings; the last ones win.
 func (v *valueFlags) read(cmd *cobra.Command) (map[string]any, error) {
 	var files []install.File
 	err := cli.ReadAll(cmd, v.files, func(name string, data []byte) error {
@@ -56,14 +56,14 @@ type installOptions struct {
 	timeout time.Duration
 }
 
-// options returns the options of package install.
+// options returns the options for package install. It fails if the values are invalid, or if there is no cluster.
 func (o *installOptions) options(cmd *cobra.Command) (install.Options, error) {
 	values, err := o.values.read(cmd)
 	if err != nil {
 		return install.Options{}, err
 	}
 	if _, err := install.Manifest(o.Namespace(), values); err != nil {
-		return install.Options{}, err // before a cluster is needed
+		return install.Options{}, err // invalid values are reported even if there is no cluster
 	}
 	client, err := o.Connect(cmd)
 	return install.Options{Client: client, Values: values, DryRun: o.dryRun}, err
@@ -138,14 +138,15 @@ func (o *installOptions) install(cmd *cobra.Command) error {
 	}
 	waited := options.Await(ctx, r)
 	options.Progress.End()
-	// The check has a line with a hint for each part that is not ready.
+	// The checks run even if Await failed, because they print a hint for each part that is not ready.
 	if err := runChecks(cmd, options.Client, options.Values, check.Options{}, o.output); waited == nil {
 		return err
 	}
 	return waited
 }
 
-// before refuses to install what could not work. An interrupted release is no reason.
+// before makes the checks of "check --pre", and returns an error if one that blocks an installation has failed. Other
+// failures are printed as notes. An interrupted release is no failure, because [install.Apply] completes it.
 func (o *installOptions) before(ctx context.Context, cmd *cobra.Command, options install.Options) error {
 	release, err := install.ReleaseOf(options.Namespace, options.Values)
 	if err != nil {
@@ -270,7 +271,7 @@ func (o *uninstallOptions) uninstall(cmd *cobra.Command) error {
 	return install.Purge(ctx, options)
 }
 
-// meshed lists the pods that have a proxy, and refuses because of them.
+// meshed lists the pods that have a proxy. It returns an error if there are any, except with --force or --dry-run.
 func (o *uninstallOptions) meshed(ctx context.Context, cmd *cobra.Command, client *kubeclient.Client) error {
 	pods, err := kubeclient.Meshed(ctx, client.Core, "", "")
 	if err != nil {

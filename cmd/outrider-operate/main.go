@@ -1,5 +1,5 @@
-// Command outrider-operate is a part of outrider, which runs it: the commands that install, check and remove a mesh,
-// by the chart and Helm's library. Package handoff says why they are a program of their own.
+// Command outrider-operate is a part of outrider, which runs it. It has the commands that install, check, upgrade and
+// remove a mesh, for which they use the chart and Helm's library. Package handoff explains why it is a separate program.
 package main
 
 import (
@@ -15,10 +15,9 @@ import (
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is main without the process. It returns the exit status: 0 for success, 1 for a failure or a finding,
-// 2 for unusable input.
+// run runs a command, and returns the exit status: 0 for success, 1 for a failure or a finding, 2 for unusable input.
 func run(args []string, stdout, stderr io.Writer) int {
-	log.SetOutput(io.Discard) // Helm's SDK logs violations of the values' schema, which are also returned as errors
+	log.SetOutput(io.Discard) // Helm's SDK logs values that violate the schema, and returns them as errors too
 	if err := handoff.CheckVersion(); err != nil {
 		fails := &cobra.Command{Use: "outrider", RunE: func(*cobra.Command, []string) error { return err }}
 		return cli.Run(fails, []string{}, stdout, stderr, nil)

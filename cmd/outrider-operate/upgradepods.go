@@ -75,7 +75,7 @@ Exit status: 0 if all outdated proxies are replaced, 1 if not, 2 if the input is
 	return cmd
 }
 
-// check refuses input that cannot work.
+// check returns an error if a flag has an invalid value.
 func (o *upgradePodsOptions) check(cmd *cobra.Command) error {
 	switch {
 	case o.roll.MaxUnavailable < 1:
