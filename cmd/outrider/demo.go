@@ -59,7 +59,7 @@ The exit status is 1 if an act did not go as described.`,
 				defer f.Close()
 				o.Log = f
 			}
-			if out != "" { // refuse a file that cannot be written before the acts run
+			if out != "" { // if the file cannot be written, fail before the acts run
 				if err := os.WriteFile(out, nil, 0o644); err != nil {
 					return &cli.UsageError{Err: fmt.Errorf("--report: %w", err)}
 				}

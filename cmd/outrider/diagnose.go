@@ -79,7 +79,7 @@ Exit status: 0 if nothing is wrong, 1 if a cause was found or is undecided, 2 if
 	return cmd
 }
 
-// check refuses input that cannot work.
+// check returns an error if flags or names are invalid or contradict each other.
 func (o *diagnoseOptions) check(cmd *cobra.Command, names []string) error {
 	if err := o.page.Check(); err != nil {
 		return &cli.UsageError{Err: err}

@@ -77,7 +77,7 @@ input is unusable.`,
 	return cmd
 }
 
-// withoutEffect lists flags of istioctl kube-inject that have no effect here, with the reason.
+// withoutEffect maps flags of istioctl kube-inject that have no effect here to the reason.
 var withoutEffect = map[string]string{
 	"injectConfigFile":    "what is injected is built in",
 	"injectConfigMapName": "what is injected is built in",
@@ -86,7 +86,7 @@ var withoutEffect = map[string]string{
 	"operatorFileName":    "use --values",
 }
 
-// istioFlags adds the flags of istioctl kube-inject that the command does not have otherwise.
+// istioFlags adds the flags of istioctl kube-inject that have another name here, or no effect. They are hidden.
 func istioFlags(cmd *cobra.Command, o *injectOptions) {
 	fs := cmd.Flags()
 	fs.StringArrayVar(&o.settings.Values, "valuesFile", nil, "Istio's name of --values")

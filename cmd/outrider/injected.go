@@ -13,7 +13,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// meshOptions are the settings of the mesh and of the namespace with which pods are injected.
+// meshOptions has the flags of commands that inject pods: settings of the mesh and of the namespace.
 type meshOptions struct {
 	settings  offline.Settings
 	namespace string
@@ -70,8 +70,7 @@ func injectAll(cmd *cobra.Command, files []offline.File, o offline.Options) (off
 	return r, nil
 }
 
-// An injected is the flag --injected of the commands that read pods, together with the settings that it
-// uses.
+// An injected has the flag --injected of commands that read pods, and the settings for that injection.
 type injected struct {
 	meshOptions
 	on bool
@@ -82,10 +81,10 @@ func (o *injected) flags(cmd *cobra.Command) {
 	o.meshOptions.flags(cmd)
 }
 
-// settingsOfInjection are the flags that have no effect without --injected.
+// settingsOfInjection lists the flags that have no effect without --injected.
 var settingsOfInjection = []string{"values", "set", "mesh-config", "namespace", "namespace-labels"}
 
-// apply returns the files, injected if the flag is set.
+// apply returns the files. If --injected is set, their pods are injected.
 func (o *injected) apply(cmd *cobra.Command, files []offline.File, kube cli.KubeVersion) ([]offline.File, error) {
 	if !o.on {
 		for _, name := range settingsOfInjection {

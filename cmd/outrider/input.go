@@ -14,7 +14,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// An input holds the flags that all commands that read pods from manifests share.
+// An input has the common flags of all commands that read pods from manifests.
 type input struct {
 	files  []string
 	output string
@@ -31,7 +31,7 @@ func (in *input) flags(cmd *cobra.Command, outputs []string) {
 	fs.Var(&in.kube, "kube", "Kubernetes version of the nodes")
 }
 
-// A podInput is the input of a command that works on pods, optionally after injecting them.
+// A podInput has the flags of a command that reads pods and can inject them first.
 type podInput struct {
 	input
 	injected
@@ -86,7 +86,7 @@ func (in *podInput) subjects(cmd *cobra.Command) ([]scenario.Subject, error) {
 	})
 }
 
-// ofEach applies a function to each pod, and returns the errors of all pods together.
+// ofEach applies a function to each object. If it fails for some of them, ofEach returns all these errors.
 func ofEach[T any](objects []podfile.Object, of func(podfile.Object) (T, error)) ([]T, error) {
 	var out []T
 	var errs []error

@@ -141,7 +141,7 @@ func (o *lintOptions) run(cmd *cobra.Command) error {
 // fromCluster reports whether lint reads a namespace instead of files.
 func (o *lintOptions) fromCluster() bool { return len(o.files) == 0 && *o.cluster.Namespace != "" }
 
-// inputs returns the flags that name the files or the cluster in a command that a remedy shows.
+// inputs returns the files, or [lint.Cluster], for the commands that remedies contain.
 func (o *lintOptions) inputs() []string {
 	if o.fromCluster() {
 		return []string{lint.Cluster}
@@ -169,7 +169,7 @@ func (o *lintOptions) read(cmd *cobra.Command) ([]lint.File, error) {
 	return files, nil
 }
 
-// check refuses flags that contradict each other.
+// check returns an error if a flag is invalid, or if flags contradict each other.
 func (o *lintOptions) check(cmd *cobra.Command) error {
 	notes, err := o.filter.Check()
 	if err != nil {
@@ -214,7 +214,7 @@ func (o *lintOptions) lint(files []lint.File) (lint.Report, error) {
 	return report, nil
 }
 
-// verdict returns the exit status; the findings are printed already.
+// verdict returns an error without a message, for the exit status, if there are findings of --fail-on or worse.
 func (o *lintOptions) verdict(r lint.Report) error {
 	if len(finding.Select(r.Findings, finding.Severity(o.failOn))) == 0 {
 		return nil
@@ -222,7 +222,8 @@ func (o *lintOptions) verdict(r lint.Report) error {
 	return &cli.ExitError{Status: cli.Failed}
 }
 
-// runFix prints or writes the fixed files. It reports to standard error what was fixed and what is left.
+// runFix prints or writes the fixed files. On standard error it prints the fixed findings, and the number of those that
+// are left.
 func (o *lintOptions) runFix(cmd *cobra.Command, files []lint.File) error {
 	fix, err := lint.Fix(files, o.options(), o.filter.Selects)
 	if err != nil {

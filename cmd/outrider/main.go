@@ -1,5 +1,5 @@
-// Command outrider is the command-line tool for users of Outrider. Installed on the PATH as
-// kubectl-outrider, it is also "kubectl outrider".
+// Command outrider is the command-line tool for users of Outrider. If it is also in PATH under the name
+// kubectl-outrider, it can be called as "kubectl outrider".
 package main
 
 import (
@@ -18,14 +18,13 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// Commands that need Linux are listed on every system.
+// Descriptions of the commands that need Linux. They are here because help lists these commands on every system.
 const (
 	runShort  = "run a pod's containers as processes of this machine, by the kubelet's rules"
 	demoShort = "show the race at a pod's start, and five ways to avoid it"
 )
 
-// run is main without the process. It returns the exit status: 0 for success, 1 for a failure or a finding,
-// 2 for unusable input.
+// run runs a command, and returns the exit status: 0 for success, 1 for a failure or a finding, 2 for unusable input.
 func run(args []string, stdout, stderr io.Writer) int {
 	if handoff.Wanted(args) {
 		elsewhere := &cobra.Command{Use: "outrider", RunE: func(*cobra.Command, []string) error { return handoff.Run(args) }}

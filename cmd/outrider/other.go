@@ -15,5 +15,5 @@ func newRun() *cobra.Command { return cli.NeedsLinux("run", runShort) }
 
 func newDemo() *cobra.Command { return cli.NeedsLinux("demo", demoShort) }
 
-// podNetwork returns an unknown network: rules are written and explained only for a pod on Linux.
+// podNetwork returns the zero value, an unknown network: only on Linux a process can be in the network of a pod.
 func podNetwork() trace.Network { return trace.Network{} }

@@ -5,7 +5,8 @@ import (
 	"outrider.dev/internal/core/capture/trace"
 )
 
-// podNetwork describes the process's network namespace. It is unknown if that is the machine's own, which belongs to no pod.
+// podNetwork describes the network namespace of this process. In the machine's own namespace, which belongs to no pod,
+// it returns the zero value, an unknown network.
 func podNetwork() trace.Network {
 	if setup.InHost() {
 		return trace.Network{}

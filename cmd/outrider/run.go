@@ -56,7 +56,7 @@ const runExamples = `  # run a pod's containers on this machine, until Ctrl-C
   # a pod with a container that gets its command from its image
   sudo outrider run -f pod.yaml --entrypoint redis:8=redis-server`
 
-// becomeContainer turns this process into a container of a pod, if run or demo started it for that: they
+// becomeContainer turns this process into a container of a pod, if it was started for that. The commands run and demo
 // execute this program again for each container.
 func becomeContainer() { containerinit.Become() }
 
@@ -124,7 +124,7 @@ func (o *runOptions) run(cmd *cobra.Command) error {
 	w := cmd.OutOrStdout()
 	show := view.NewRun(w, cli.TerminalOf(w), o.output == "json", containers)
 	options.Line, options.Journal = show.Line, show.Entry
-	// From here on Ctrl-C deletes the pod, even before it runs.
+	// From here on Ctrl-C deletes the pod, also if it has not started yet.
 	stop := make(chan os.Signal, 2)
 	signal.Notify(stop, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(stop)
@@ -220,8 +220,8 @@ func (o *runOptions) options(cmd *cobra.Command) (localpod.Options, error) {
 	return out, nil
 }
 
-// addAgent adds the entry point of the images that injection added: the agent beside this program, or in
-// PATH. If there is no agent, the pod will be refused with the name of the image.
+// addAgent sets the entry point of the images that injection added: the agent in the folder of this program, or in PATH.
+// If there is no agent, it sets none, and the start of the pod then fails with the name of the image.
 func addAgent(entrypoints map[string][]string, pod *corev1.Pod) {
 	agent, err := exec.LookPath(agentProgram)
 	if own, ownErr := os.Executable(); ownErr == nil {

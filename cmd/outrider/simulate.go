@@ -98,7 +98,7 @@ func (o *simulateOptions) run(cmd *cobra.Command) error {
 	return cli.FirstError(all)
 }
 
-// replayed returns the simulations of the runs that verify found.
+// replayed replays the counterexamples in the file of --replay.
 func (o *simulateOptions) replayed(cmd *cobra.Command) (all []scenario.Simulation, err error) {
 	if o.behaviour != "" || len(o.with) > 0 {
 		return nil, &cli.UsageError{Err: errors.New("--replay says all that happens in the run: leave --behaviour and --with out")}

@@ -17,7 +17,7 @@ import (
 	"outrider.dev/internal/ops/podrestart"
 )
 
-// rewritten holds the flags of commands that print manifests with changed pods.
+// rewritten has the flags of commands that print manifests with changed pods.
 type rewritten struct {
 	output string
 	diff   bool
@@ -28,7 +28,7 @@ func (o *rewritten) flags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.diff, "diff", false, "print what changes and why, instead of the result")
 }
 
-// write prints the result, or only the differences.
+// write writes the manifests or, with --diff, the differences: to the file of --output, or to standard output.
 func (o *rewritten) write(cmd *cobra.Command, r offline.Result) error {
 	text := r.Text()
 	if o.diff {
@@ -121,7 +121,7 @@ func (o *uninjectOptions) run(cmd *cobra.Command) error {
 	return o.write(cmd, r)
 }
 
-// cluster takes namespaces out of the mesh.
+// cluster takes namespaces of a cluster out of the mesh.
 func (o *uninjectOptions) cluster(cmd *cobra.Command) error {
 	client, in, err := o.Connect(cmd)
 	if err != nil {

@@ -20,7 +20,7 @@ type verifyOptions struct {
 	bound   verify.Bound
 }
 
-// answerTime bounds the search by default: an answer that takes longer is not waited for.
+// answerTime is the default time limit of the search for one pod.
 const answerTime = 10 * time.Second
 
 const verifyExamples = `  # does anything break the order of this pod, in any run with up to 3 faults?
@@ -83,7 +83,7 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	// Ctrl-C prints what was found until then.
+	// At Ctrl-C the results so far are printed.
 	ctx, stop := target.Interruptible(cmd)
 	defer stop()
 	stderr := cmd.ErrOrStderr()

@@ -1,5 +1,5 @@
-// Package codes is the catalogue of all that Outrider finds: in manifests (lint), in a cluster (check)
-// and in what has happened to a pod (diagnose). A code stands for one thing, whoever finds it.
+// Package codes is the catalogue of all problems that Outrider finds: in manifests (lint), in a cluster
+// (check) and in the history of a pod (diagnose). A code has the same meaning in all three.
 package codes
 
 import (
@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/ops/check"
 )
 
-// All returns all codes in the order of the alphabet.
+// All returns all codes in alphabetical order.
 func All() []finding.Entry {
 	all := map[finding.Code]*finding.Entry{}
 	for _, source := range []struct {
@@ -41,8 +41,8 @@ func All() []finding.Entry {
 	return out
 }
 
-// Find returns a code by its name, with a note if the name is an old one. The error names codes that are like it, or
-// the tool that gives the advice now.
+// Find returns a code by its name. If the name is an old one, it also returns a note. If there is no such code, the
+// error names similar codes, or the tool that now reports the problem.
 func Find(name string) (entry finding.Entry, note string, err error) {
 	code, note := finding.Present(name)
 	if code == "" && note != "" {
@@ -66,7 +66,7 @@ func Find(name string) (entry finding.Entry, note string, err error) {
 	return finding.Entry{}, "", fmt.Errorf("%q is no code", name)
 }
 
-// Page returns the page of a code, below docs.
+// Page returns the text of a code's page in the documentation.
 func Page(c finding.Entry) string {
 	by := make([]string, len(c.By))
 	for i, command := range c.By {
@@ -76,7 +76,7 @@ func Page(c finding.Entry) string {
 		c.Code, sentence(c.Title), strings.Join(by, " and "), article(c.Severity), c.Explanation)
 }
 
-// Index is the page that lists all codes.
+// Index returns the text of the page that lists all codes.
 func Index() string {
 	var b strings.Builder
 	b.WriteString("# All codes\n\nWhat `outrider lint` finds in manifests, `outrider check` in a cluster, and `outrider diagnose` in what has happened to a pod.\nA code is about the same thing for ever. `outrider explain CODE` prints a page.\n\n| code | found by | what |\n| --- | --- | --- |\n")

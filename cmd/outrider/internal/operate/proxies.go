@@ -20,7 +20,7 @@ import (
 // proxyOptions are the options of proxy-status and proxy-config.
 type proxyOptions struct {
 	flags        *kubeclient.Flags
-	controlPlane string // its namespace
+	controlPlane string // namespace of the control plane
 	labels       string
 	address      string
 	file         string
@@ -39,8 +39,8 @@ func (o *proxyOptions) add(cmd *cobra.Command, namespace string, outputs ...stri
 	cli.Choice(cmd, &o.output, "output", "o", "how to print", outputs...)
 }
 
-// source returns the source of the answers: an outriderd at an address, or a saved file. It returns false
-// if the cluster is to be asked.
+// source returns the source that the flags choose: an outriderd at an address, or a saved file. It returns
+// false if they choose none, so that the replicas in the cluster are the source.
 func (o *proxyOptions) source(cmd *cobra.Command) (debugapi.Source, bool, error) {
 	if err := cli.FromEnv(cmd.Flags()); err != nil {
 		return debugapi.Source{}, false, err
@@ -58,7 +58,8 @@ func (o *proxyOptions) source(cmd *cobra.Command) (debugapi.Source, bool, error)
 // namespace returns the value of --namespace; empty means all.
 func (o *proxyOptions) namespace() string { return *o.flags.Namespace }
 
-// replicas asks the replicas in the cluster. It prints a note for each one that does not answer.
+// replicas reads the proxies of all replicas in the cluster. It prints a note for each replica that does not
+// respond; complete is then false.
 func (o *proxyOptions) replicas(cmd *cobra.Command) (set *replicas.Set, all []debugapi.Proxy, complete bool, err error) {
 	client, err := target.Connect(cmd, o.flags)
 	if err != nil {
@@ -76,7 +77,7 @@ func (o *proxyOptions) replicas(cmd *cobra.Command) (set *replicas.Set, all []de
 	return set, replicas.Proxies(answers), complete, err
 }
 
-// unusable turns errors of the input into usage errors, whose hints the command prints.
+// unusable turns an error about unusable input into a usage error, for which the exit status is 2.
 func unusable(err error) error {
 	var input *debugapi.InputError
 	if errors.As(err, &input) {
@@ -123,7 +124,7 @@ replica did not answer; 2 if the input is unusable.`,
 	return cmd
 }
 
-// list returns the selected proxies among those that could be read.
+// list returns the proxies that the flags select. complete is false if some replicas did not respond.
 func (o *proxyOptions) list(cmd *cobra.Command) (proxies []debugapi.Proxy, complete bool, err error) {
 	if err := target.CheckSelector(o.labels); err != nil {
 		return nil, false, err
@@ -159,7 +160,7 @@ func (o *proxyOptions) status(cmd *cobra.Command, pod string) error {
 		return err
 	}
 	if !complete || slices.ContainsFunc(proxies, debugapi.Proxy.Failed) {
-		return &cli.ExitError{Status: cli.Failed} // the reason is printed already
+		return &cli.ExitError{Status: cli.Failed} // without a message: the reason is already printed
 	}
 	return nil
 }
