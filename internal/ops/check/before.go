@@ -24,7 +24,7 @@ import (
 	"outrider.dev/internal/ops/installation"
 )
 
-// The versions of Kubernetes that the suites run on, and those between them.
+// The oldest and the newest version of Kubernetes that are tested and supported.
 const oldest, newest = "1.29", "1.36"
 
 func (s *survey) apiServer(ctx context.Context) answer {
@@ -51,7 +51,7 @@ func (s *survey) kubernetesVersion(ctx context.Context) answer {
 	return fine("%s", a.version)
 }
 
-// A right is one that an installation needs.
+// A right is a permission that an installation needs.
 type right struct {
 	verb      string
 	resource  schema.GroupResource
@@ -66,11 +66,11 @@ func (r right) String() string {
 	return r.verb + " " + r.resource.String() + where
 }
 
-// written are the verbs by which Helm applies an object and removes it.
+// written lists the verbs that Helm needs to apply an object and to remove it.
 var written = []string{"get", "create", "patch", "delete"}
 
-// needs are the rights that an installation needs, and the objects of kinds that the cluster
-// does not have.
+// needs returns the rights that an installation needs. It also returns the objects of the release whose kinds the
+// cluster does not have.
 func (s *survey) needs() (out []right, unknownKinds []string) {
 	add := func(verb string, resource schema.GroupResource, namespace string) {
 		if r := (right{verb, resource, namespace}); !slices.Contains(out, r) {
@@ -84,7 +84,7 @@ func (s *survey) needs() (out []right, unknownKinds []string) {
 	for _, verb := range []string{"get", "create"} {
 		add(verb, schema.GroupResource{Resource: "namespaces"}, "")
 	}
-	for _, verb := range []string{"get", "create", "update", "delete"} { // one installation at a time
+	for _, verb := range []string{"get", "create", "update", "delete"} { // for the lock, which allows one installation at a time
 		add(verb, schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}, own)
 	}
 	for _, o := range slices.Concat(s.Release.Definitions, s.Release.Objects) {
@@ -119,7 +119,8 @@ func (s *survey) namespaceOf(o *unstructured.Unstructured, m *meta.RESTMapping) 
 	return s.Options.Namespace
 }
 
-// resource is the client of an object's kind.
+// resource returns the client for the kind and the namespace of an object. It fails if the cluster does not have the
+// kind.
 func (s *survey) resource(o *unstructured.Unstructured) (dynamic.ResourceInterface, error) {
 	m, err := s.mapping(o)
 	if err != nil {
@@ -135,8 +136,8 @@ func nameOf(o *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s", o.GetKind(), o.GetName())
 }
 
-// rights asks about each right, and lets the API server judge the roles: whoever makes a role
-// needs all permissions in it, or the verb "escalate".
+// rights checks that the caller has each right. It also creates each role as a dry run, because the API server refuses a
+// role with permissions that the caller does not have (unless the caller has the verb "escalate").
 func (s *survey) rights(ctx context.Context) answer {
 	const hint = "install as cluster-admin, or have the permissions granted that are named"
 	needs, unknownKinds := s.needs()
@@ -171,7 +172,7 @@ func (s *survey) rights(ctx context.Context) answer {
 	return fine("all %d permissions that install needs are there", len(needs))
 }
 
-// tryRole creates a role as a dry run, by another name: one of its own name may exist.
+// tryRole creates a role as a dry run. It uses another name, because a role with the same name may exist already.
 func (s *survey) tryRole(ctx context.Context, o *unstructured.Unstructured) error {
 	roles, err := s.resource(o)
 	if err != nil {
@@ -184,18 +185,18 @@ func (s *survey) tryRole(ctx context.Context, o *unstructured.Unstructured) erro
 	if apierrors.IsForbidden(err) || apierrors.IsInvalid(err) {
 		return err
 	}
-	return nil // not about permissions: the installation itself will say it
+	return nil // another error is not about permissions, and the installation will report it
 }
 
-// leftovers finds objects with our names that are not of this release: Helm refuses to take
-// them over.
+// leftovers finds objects that have the names of the release's objects, but do not belong to it. Helm refuses to change
+// them.
 func (s *survey) leftovers(ctx context.Context) answer {
 	var others, commands []string
 	own := 0
 	for _, o := range s.Release.Objects {
 		client, err := s.resource(o)
 		if err != nil {
-			continue // the kind is not there, and so no object
+			continue // without the kind there are no objects of it
 		}
 		is, err := client.Get(ctx, o.GetName(), metav1.GetOptions{})
 		switch {
@@ -232,8 +233,8 @@ func (s *survey) leftovers(ctx context.Context) answer {
 	return fine("nothing of Outrider is in the cluster")
 }
 
-// deadWebhooks finds webhooks of ours whose service is gone: each pod that they select is
-// refused.
+// deadWebhooks finds Outrider's webhooks whose service does not exist. The API server refuses each pod that such a
+// webhook selects.
 func (s *survey) deadWebhooks(ctx context.Context) (answer, bool) {
 	all, err := s.allConfigurations(ctx)
 	if err != nil {
@@ -258,7 +259,7 @@ func (s *survey) deadWebhooks(ctx context.Context) (answer, bool) {
 	return answer{}, false
 }
 
-// definitions reports which kinds the cluster has, and which install adds.
+// definitions reports which CustomResourceDefinitions the cluster has, and which of them an installation adds.
 func (s *survey) definitions(ctx context.Context) answer {
 	var absent, present []string
 	for _, d := range s.Release.Definitions {
@@ -305,7 +306,7 @@ func (s *survey) requested(ctx context.Context) ([]corev1.Namespace, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Beside another injector only our labels count, unless values say otherwise.
+	// If there is another injector, only our own labels request injection, which is the default of the values.
 	own := len(injectors.Others(configurations)) > 0
 	return slices.DeleteFunc(slices.Clone(all), func(n corev1.Namespace) bool {
 		if v, ok := n.Labels[contract.OwnNamespaceLabel]; ok {
@@ -326,13 +327,14 @@ func (s *survey) otherInjectors(ctx context.Context) answer {
 	return fine("Istio's and Outrider's labels select pods for no other injector")
 }
 
-// Certificates are valid from two minutes before they are signed on; tokens allow for one.
+// Differences of clocks. A certificate is valid from two minutes before it is signed, and tokens tolerate a difference of
+// one minute.
 const (
 	skewWarning = 5 * time.Second
 	skewFailure = time.Minute
 )
 
-// clock compares the API server's clock with this machine's and the control plane's.
+// clock compares the API server's clock with the clocks of this machine and of the replicas.
 func (s *survey) clock(ctx context.Context) answer {
 	server, err := s.askServer(ctx)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"outrider.dev/internal/base/finding"
 )
 
-// checks explains in a section for each check what it means and what to do.
+// checks contains a section for each check, which explains its meaning and remedies.
 //
 //go:embed checks.md
 var checks string

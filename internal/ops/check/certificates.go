@@ -12,8 +12,8 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// rootWarning is the remaining lifetime below which a root should be rotated: applications restart
-// rarely, and all of them need the new root before the old one expires.
+// rootWarning is the remaining lifetime below which a root should be rotated. It is long because all applications must
+// get the new root before the old one expires, and some restart rarely.
 const rootWarning = 30 * 24 * time.Hour
 
 // certificates checks the mesh's roots, and the certificate that each replica presents to the API
@@ -76,7 +76,7 @@ func earliest(all []*x509.Certificate) time.Time {
 	return out
 }
 
-// lifetimes judges the roots. An expired root beside a valid one is normal after a rotation.
+// lifetimes checks the root that expires last. After a rotation it is normal that another root has expired.
 func lifetimes(roots []*x509.Certificate, now time.Time) answer {
 	last := roots[0]
 	for _, r := range roots {
@@ -113,7 +113,7 @@ func (s *survey) serving(pod string, chain, roots []*x509.Certificate, now time.
 	return fine("")
 }
 
-// serviceName is the name by which the API server calls the webhook.
+// serviceName returns the DNS name of the webhook's service, for which the API server verifies its certificate.
 func (s *survey) serviceName() string {
 	for _, c := range s.configurations.value {
 		for _, w := range c.Webhooks {
@@ -125,7 +125,7 @@ func (s *survey) serviceName() string {
 	return contract.ControlPlaneName + "." + s.Options.Namespace + ".svc"
 }
 
-// chainOf returns the certificates that a server presents; the caller verifies them.
+// chainOf returns the certificates that a server presents. It does not verify them; the caller does.
 func chainOf(ctx context.Context, address string) ([]*x509.Certificate, error) {
 	d := tls.Dialer{NetDialer: &net.Dialer{}, Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
 	conn, err := d.DialContext(ctx, "tcp", address)

@@ -1,9 +1,9 @@
-// Package check answers whether a cluster is ready for Outrider, and whether an installed
-// Outrider works there.
+// Package check finds out whether Outrider can be installed in a cluster, and whether an installed
+// Outrider works.
 //
-// [Run] asks the API server and the control plane, and changes nothing: pods are created as a
-// dry run, unless [Options.Nodes] requests some. A check claims only what an answer shows. What could not be asked, because of a
-// missing permission or an unreachable pod, is [Skipped] with the reason.
+// [Run] sends requests to the API server and the control plane, and changes nothing: pods are
+// created as a dry run, unless [Options.Nodes] requests real ones. A check whose requests fail,
+// because a permission is missing or a pod cannot be reached, is [Skipped] with the reason.
 package check
 
 import (
@@ -22,43 +22,43 @@ import (
 // A Result is the outcome of a check.
 type Result string
 
-// The results.
+// Results, from best to worst.
 const (
 	OK      Result = "ok"
-	Warning Result = "warning" // it works, and something should be done
-	Failed  Result = "failed"  // it does not work, for at least some pods
-	Skipped Result = "skipped" // not known: the reason says what could not be asked
+	Warning Result = "warning" // it works, but something should be done
+	Failed  Result = "failed"  // it does not work, at least for some pods
+	Skipped Result = "skipped" // not known, because a request failed
 )
 
-// A Check is one with its outcome.
+// A Check is a check with its result.
 type Check struct {
 	ID     string `json:"id"` // stable
 	Title  string `json:"title"`
-	Object string `json:"object,omitempty"` // of which there are several: NAMESPACE/POD, or a kind of nodes
+	Object string `json:"object,omitempty"` // set if the check is made for several objects: NAMESPACE/POD, or a kind of nodes
 	Result Result `json:"result"`
 	Reason string `json:"reason"`
 	Hint   string `json:"hint,omitempty"`
-	Link   string `json:"link"` // of the page that explains it
+	Link   string `json:"link"` // link to the page that explains the check
 }
 
-// Pages is where the pages about the checks are.
+// Pages is the URL below which each check has a page.
 const Pages = "https://outrider.dev/docs/"
 
 // Options of the checks.
 type Options struct {
-	Namespace string // the control plane's
-	Version   string // of this command
-	Before    bool   // whether Outrider could be installed, and not whether it works
+	Namespace string // namespace of the control plane
+	Version   string // version of this command
+	Before    bool   // check whether Outrider can be installed, instead of whether it works
 	Release   installation.Release
 
-	Nodes          bool   // whether to try capture, by a pod on a node of each kind
-	NodesNamespace string // of these pods; default: Namespace if it exists, else "default"
+	Nodes          bool   // also try capture, in a pod on a node of each kind
+	NodesNamespace string // namespace of these pods; default: Namespace if it exists, else "default"
 }
 
-// patience bounds a single check. The API server itself waits for a webhook for 10 s.
+// patience is the time limit of a single check. It must be longer than 10 s, for which the API server waits for a webhook.
 const patience = 30 * time.Second
 
-// Run makes all checks, in order.
+// Run makes all checks, in order. If the API server does not respond, all others are skipped.
 func Run(ctx context.Context, client *kubeclient.Client, o Options) []Check {
 	probes := installed
 	if o.Before {
@@ -72,7 +72,7 @@ func Run(ctx context.Context, client *kubeclient.Client, o Options) []Check {
 		a := p.ask(s, asked)
 		cancel()
 		out = append(out, p.check(a))
-		if i == 0 && a.result == Failed { // no answer from the API server
+		if i == 0 && a.result == Failed { // the API server does not respond
 			for _, p := range probes[1:] {
 				out = append(out, p.check(skipped("the API server does not answer")))
 			}
@@ -92,13 +92,13 @@ func Failures(all []Check) []Check {
 	return slices.DeleteFunc(slices.Clone(all), func(c Check) bool { return c.Result != Failed })
 }
 
-// Blocks reports whether an installation could not work because of it. Namespaces in which pods
-// are refused are a matter of their own, and so are single nodes, other meshes' objects and policies.
+// Blocks reports whether an installation cannot work because this check failed. Checks about single namespaces, single
+// nodes, objects of other meshes and policies do not block, because the rest of the mesh works.
 func (c Check) Blocks() bool {
 	return c.Result == Failed && !slices.Contains([]string{"pod-security", "cni", nodePlugins, kernel.id, otherMeshes.id, policies.id}, c.ID)
 }
 
-// A probe is a question and its name.
+// A probe is a check that has not been made yet.
 type probe struct {
 	id, title string
 	ask       func(*survey, context.Context) answer
@@ -108,8 +108,8 @@ func (p probe) check(a answer) Check {
 	return Check{ID: p.id, Title: p.title, Result: a.result, Reason: a.reason, Hint: a.hint, Link: Pages + pageOf(p.id)}
 }
 
-// before and installed are the checks of a cluster as a whole. The first asks whether the API
-// server answers. Those of many objects are kernel, otherMeshes, policies, and each in [topics].
+// before and installed are the checks that are made once for a cluster. Each list begins with the check whether the API
+// server responds. The checks that are made for many objects are kernel, otherMeshes, policies and those in [topics].
 var (
 	before = []probe{
 		{"api-server", "the API server answers", (*survey).apiServer},
@@ -142,7 +142,7 @@ var (
 	}
 )
 
-// An answer is a probe's result with its reason.
+// An answer is the result of a probe, with the reason and a hint.
 type answer struct {
 	result       Result
 	reason, hint string
@@ -150,7 +150,7 @@ type answer struct {
 
 func fine(format string, args ...any) answer { return answer{OK, fmt.Sprintf(format, args...), ""} }
 
-// about is an answer of a check that has many objects.
+// about returns the check of one object, with its answer.
 func (p probe) about(object string, a answer) Check {
 	c := p.check(a)
 	c.Object = object
@@ -169,7 +169,7 @@ func failed(hint, format string, args ...any) answer {
 	return answer{Failed, fmt.Sprintf(format, args...), hint}
 }
 
-// unknown is the answer of a probe that could not ask what it needs.
+// unknown returns the answer of a probe whose request failed.
 func unknown(err error) answer {
 	a := skipped("%v", err)
 	var p *permissionError
@@ -179,14 +179,14 @@ func unknown(err error) answer {
 	return a
 }
 
-// A permissionError is an answer that the caller may not have.
+// A permissionError means that the caller lacks a permission.
 type permissionError struct{ err error }
 
 func (e *permissionError) Error() string { return e.err.Error() }
 
 func (e *permissionError) Unwrap() error { return e.err }
 
-// tried adds what was asked to an error of the API server.
+// tried adds a description of the request to an error of the API server, and marks a missing permission.
 func tried(what string, err error) error {
 	if err == nil {
 		return nil
@@ -194,7 +194,7 @@ func tried(what string, err error) error {
 	return marked(fmt.Errorf("%s: %w", what, err))
 }
 
-// marked marks an error for a permission that is missing.
+// marked returns a permissionError if the error is about a missing permission. Else it returns the error unchanged.
 func marked(err error) error {
 	if apierrors.IsForbidden(err) {
 		return &permissionError{err}

@@ -16,15 +16,14 @@ import (
 	"outrider.dev/internal/base/cli"
 )
 
-// A network is a network plugin (CNI), recognised by the name of the DaemonSet that its own manifests
-// install. judge, which may be nil, checks its settings.
+// A network is a network plugin (CNI). It is recognised by the name of the DaemonSet in its official manifests. judge
+// checks the plugin's settings; it may be nil.
 type network struct {
 	daemonSet, name string
 	judge           func(*survey, context.Context) (answer, bool)
 }
 
-// networks are the plugins that the check recognises. Others may work as well; the check says nothing
-// about them.
+// networks lists the plugins that the check recognises. Others may work too, but the check does not know.
 var networks = []network{
 	{"cilium", "Cilium", (*survey).cilium},
 	{"calico-node", "Calico", (*survey).calico},
@@ -39,8 +38,8 @@ var networks = []network{
 	{"weave-net", "Weave Net", nil},
 }
 
-// cni judges the pods' network by what the API shows. Only a pod can show what a node's network does to
-// its connections.
+// cni checks the settings of the network plugin, as far as the API server has them. It cannot prove that capture works
+// with the plugin; only a pod on the node can (--nodes).
 func (s *survey) cni(ctx context.Context) answer {
 	if a, bad := s.unavailable(ctx); bad {
 		return a
@@ -92,7 +91,7 @@ func (s *survey) unavailable(ctx context.Context) (answer, bool) {
 	return answer{}, false
 }
 
-// loadBalancedEarly describes how load balancing at the socket affects a mesh.
+// loadBalancedEarly describes the effect of load balancing at the socket on a mesh.
 const loadBalancedEarly = "replaces a service's address and port by a pod's when the application connects, before the capture: proxies cannot tell the service by them, and may apply none of its rules"
 
 // cilium finds socket load balancing inside pods. Cilium's page about Istio requires
@@ -103,7 +102,7 @@ func (s *survey) cilium(ctx context.Context) (answer, bool) {
 	m, err := s.Core.CoreV1().ConfigMaps(metav1.NamespaceSystem).Get(ctx, "cilium-config", metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return answer{}, false // its settings may be elsewhere, so nothing is known
+		return answer{}, false // the settings may be in another place, so nothing is known about them
 	case err != nil:
 		return unknown(tried("reading ConfigMap kube-system/cilium-config", err)), true
 	}
@@ -115,7 +114,8 @@ func (s *survey) cilium(ctx context.Context) (answer, bool) {
 	return answer{}, false
 }
 
-// felixConfigurations are Calico's settings, in its own API group and in the group of its API server.
+// felixConfigurations lists the resources that contain Calico's settings: that of Calico's API server, and that of its
+// CustomResourceDefinition.
 var felixConfigurations = []schema.GroupVersionResource{
 	{Group: "projectcalico.org", Version: "v3", Resource: "felixconfigurations"},
 	{Group: "crd.projectcalico.org", Version: "v1", Resource: "felixconfigurations"},
@@ -148,8 +148,8 @@ func (s *survey) calico(ctx context.Context) (answer, bool) {
 	return answer{}, false
 }
 
-// ambient finds namespaces whose pods both Istio's ztunnel and Outrider would redirect: ztunnel also
-// listens on 15001 and 15006 in the pod's network namespace
+// ambient finds namespaces whose pods both Istio's ztunnel and Outrider would redirect. That cannot work, because
+// ztunnel listens on the same ports in the pod's network namespace, 15001 and 15006
 // (https://istio.io/latest/docs/ambient/architecture/traffic-redirection/).
 func (s *survey) ambient(ctx context.Context, all []appsv1.DaemonSet) (answer, bool) {
 	if !slices.ContainsFunc(all, func(d appsv1.DaemonSet) bool { return d.Name == "ztunnel" }) {

@@ -29,40 +29,41 @@ type Selection struct {
 	Pod       string // name, or name.namespace
 }
 
-// Limits for the questions to agents. Each agent is asked through a forwarded port.
+// Limits for the requests to agents, which are made through forwarded ports: number of agents, concurrent requests, and
+// time.
 const (
 	maxAsked   = 100
 	asksAtOnce = 8
 	askLimit   = 10 * time.Second
 )
 
-// startLimit is how long after its start a proxy may be not ready before that counts as a failure.
+// startLimit is the time after a proxy's start from which on it counts as a failure that the proxy is not ready.
 const startLimit = time.Minute
 
-// certificateWarning is the remaining lifetime of a certificate that is worth a warning. An agent renews
-// after half of the lifetime, 12 h of 24 h by default, and then retries until it succeeds: if only an
-// hour is left, the renewal has failed for long.
+// certificateWarning is the remaining lifetime of a certificate below which there is a warning. An agent renews its
+// certificate after half of the lifetime (by default 12 h of 24 h), and retries until it succeeds. So if only an hour is
+// left, the renewal has been failing for a long time.
 const certificateWarning = time.Hour
 
 // A proxyState combines the facts about a pod's proxy from the kubelet, the replicas and the agent.
 type proxyState struct {
 	pod       corev1.Pod
-	container *corev1.ContainerStatus // nil: not reported by the kubelet yet
+	container *corev1.ContainerStatus // nil: the kubelet has not reported it yet
 	connected *debugapi.Proxy         // newest connection; nil if no replica reported one
-	unasked   string                  // the replicas that did not answer, and why
+	unasked   string                  // a replica that did not respond, with the reason; empty: all responded
 	agent     agentAnswer
 }
 
-// An agentAnswer is an agent's report about itself.
+// An agentAnswer is the state that an agent reports.
 type agentAnswer struct {
-	err         error // the agent was not asked, or did not answer
+	err         error // reason why there is no state: no request was made, or it failed
 	ready       bool
 	reasons     []string
 	certificate time.Duration // time until it expires; 0 if there is none
 	has         bool          // the agent requests a certificate
 }
 
-// topics are the checks that every proxy gets.
+// topics lists the checks that are made for each proxy.
 var topics = []struct {
 	probe
 	of func(proxyState) answer
@@ -74,7 +75,8 @@ var topics = []struct {
 	{probe{id: "proxy-version", title: "the proxy has the control plane's version"}, proxyState.version},
 }
 
-// RunProxies runs the checks of each selected proxy, sorted by pod.
+// RunProxies makes the checks of each selected proxy, and returns them sorted by pod. It fails if no pod with a proxy is
+// selected, or if ctx ends.
 func RunProxies(ctx context.Context, client *kubeclient.Client, o Options, which Selection) ([]Check, error) {
 	s := newSurvey(client, o)
 	defer s.close()
@@ -98,7 +100,7 @@ func (s *survey) proxiesOf(ctx context.Context, which Selection) ([]Check, error
 	return out, ctx.Err()
 }
 
-// selected returns the selected pods with a proxy, by name. It is an error if there are none.
+// selected returns the selected pods with a proxy, sorted by namespace and name. It fails if there are none.
 func (s *survey) selected(ctx context.Context, which Selection) ([]corev1.Pod, error) {
 	all, err := kubeclient.Meshed(ctx, s.Core, which.Namespace, which.Labels)
 	if err != nil {
@@ -120,7 +122,7 @@ func (s *survey) selected(ctx context.Context, which Selection) ([]corev1.Pod, e
 	return all, nil
 }
 
-// statesOf joins the pods with the replicas' reports.
+// statesOf returns the states of pods' proxies, with the newest connection that the replicas report for each.
 func statesOf(pods []corev1.Pod, answers []replicas.Replica, failed error) []proxyState {
 	unasked := ""
 	if failed != nil {
@@ -140,7 +142,8 @@ func statesOf(pods []corev1.Pod, answers []replicas.Replica, failed error) []pro
 	return out
 }
 
-// askAll asks the agents, beginning with proxies that already show a problem.
+// askAll sets the agents' states. If there are more than maxAsked agents, it prefers those of proxies that already show
+// a problem.
 func askAll(ctx context.Context, all []proxyState, ask func(context.Context, *corev1.Pod) agentAnswer) {
 	var order []*proxyState
 	for i := range all {
@@ -168,7 +171,7 @@ func askAll(ctx context.Context, all []proxyState, ask func(context.Context, *co
 	asked.Wait()
 }
 
-// rank is 0 for a proxy that shows a problem, so that its agent is asked first.
+// rank returns 0 for a proxy that shows a problem, so that the request to its agent comes first, and else 1.
 func (p proxyState) rank() int {
 	if p.connection().result != OK || p.config().result != OK || !p.container.Ready {
 		return 0
@@ -176,8 +179,7 @@ func (p proxyState) rank() int {
 	return 1
 }
 
-// askAgent asks a pod's agent through a forwarded port, so that the agent sees a request from the pod
-// itself.
+// askAgent reads the state of a pod's agent. It uses a forwarded port, so that the request comes from inside the pod.
 func (s *survey) askAgent(ctx context.Context, p *corev1.Pod) (out agentAnswer) {
 	port := contract.StatusPort
 	if n, err := strconv.ParseUint(p.Annotations[contract.StatusPortAnnotation], 10, 16); err == nil && n > 0 {
@@ -211,7 +213,7 @@ func get(ctx context.Context, at string, read func(io.Reader) error) error {
 	return nil
 }
 
-// readReady reads the agent's readiness. The HTTP status is 503 if it is not ready.
+// readReady reads the agent's readiness from the body of its response, whose status may be 503.
 func (a *agentAnswer) readReady(from io.Reader) error {
 	var is struct {
 		Ready   *bool
@@ -230,7 +232,7 @@ func (a *agentAnswer) readReady(from io.Reader) error {
 	return nil
 }
 
-// readMetrics reads the agent's own metrics, which come before Envoy's.
+// readMetrics reads the remaining lifetime of the certificate from the agent's metrics, which come before Envoy's.
 func (a *agentAnswer) readMetrics(from io.Reader) error {
 	lines := bufio.NewScanner(from)
 	for lines.Scan() {
@@ -313,7 +315,7 @@ func count(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// ended is the answer for a container that does not run.
+// ended returns the answer for a container that does not run.
 func (p proxyState) ended(hint string) answer {
 	w := p.container.State.Waiting
 	if w != nil && slices.Contains([]string{"", "PodInitializing", "ContainerCreating"}, w.Reason) {

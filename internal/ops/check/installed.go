@@ -39,7 +39,7 @@ func (s *survey) deployment(ctx context.Context) answer {
 	return fine("%s", plural(int(ready), "replica is ready", "replicas are ready"))
 }
 
-// replicas compares what the replicas run, by the digest that the kubelet reports.
+// replicas compares the images of the replicas, by the digests that the kubelet reports.
 func (s *survey) replicas(ctx context.Context) answer {
 	pods, err := s.allReplicas(ctx)
 	if err != nil {
@@ -74,8 +74,7 @@ func (s *survey) replicas(ctx context.Context) answer {
 	return fine("%s of one image", plural(len(pods), "replica", "replicas"))
 }
 
-// roots reports namespaces without the mesh's roots or with other ones: certificates cannot be
-// verified there.
+// roots finds namespaces that have no roots, or other roots than the mesh's. Pods cannot verify certificates there.
 func (s *survey) roots(ctx context.Context) answer {
 	namespaces, err := s.allNamespaces(ctx)
 	if err != nil {
@@ -153,15 +152,15 @@ func wrongBundle(w admission.MutatingWebhook, roots string) string {
 	return ""
 }
 
-// warnings collects what the API server adds to an answer, such as the webhook's reasons.
+// warnings collects the warnings in responses of the API server, which contain the webhook's reasons.
 type warnings struct{ texts []string }
 
 func (w *warnings) HandleWarningHeader(_ int, _ string, text string) {
 	w.texts = append(w.texts, text)
 }
 
-// webhook creates a pod as a dry run, and looks whether it has a proxy: the way from the API
-// server to the control plane works, and the control plane injects.
+// webhook creates a pod as a dry run, and checks that the result has a proxy. This shows that the API server reaches the
+// control plane, and that the control plane injects.
 func (s *survey) webhook(ctx context.Context) answer {
 	pod, namespace, heard, err := s.injected(ctx)
 	if err != nil {
@@ -191,8 +190,8 @@ func (s *survey) webhookError(namespace string, err error) answer {
 	return unknown(tried("creating a pod as a dry run in namespace "+namespace, err))
 }
 
-// injected creates a pod that requests injection as a dry run, in a namespace that requests it
-// too, if there is one.
+// injected creates, as a dry run, a pod that must be injected: in a namespace whose label requests injection or, if there
+// is none, with a label of its own. It returns the result, and the warnings of the API server.
 func (s *survey) injected(ctx context.Context) (pod *corev1.Pod, namespace string, heard []string, err error) {
 	namespace = metav1.NamespaceDefault
 	try := &corev1.Pod{

@@ -23,19 +23,19 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// kernel is the probe that tries capture on nodes.
+// kernel is the check that tries capture on nodes.
 var kernel = probe{id: "kernel", title: "capture works on the nodes' kernels"}
 
 // Limits of the pods that try capture.
 const (
-	kernelPatience = 2 * time.Minute // until all pods have ended
+	kernelPatience = 2 * time.Minute // limit of the time until all pods have ended
 	maxKinds       = 20              // number of kinds of nodes, each with one pod
 )
 
-// kernelLabel marks these pods, so that later runs find the pods of an interrupted run.
+// kernelLabel marks the pods that try capture, so that a later run finds the pods of an interrupted run.
 const kernelLabel = contract.Prefix + "check"
 
-// A nodeKind describes nodes on which capture behaves the same.
+// A nodeKind is a kind of nodes. Capture behaves in the same way on all nodes of a kind.
 type nodeKind struct{ kernel, image, architecture, system string }
 
 func (k nodeKind) String() string {
@@ -60,8 +60,8 @@ func kindsOf(nodes []corev1.Node) map[nodeKind][]string {
 	return out
 }
 
-// kernels runs outrider-init, with the container that injection adds, in a pod on a node of each kind.
-// It captures in the pod's own network namespace and proves there that capture works.
+// kernels runs a pod on a node of each kind. The pod has the container that injection adds, with outrider-init, which
+// writes the capture rules in the pod's own network namespace, and proves there that capture works.
 func (s *survey) kernels(ctx context.Context) []Check {
 	ctx, cancel := context.WithTimeout(ctx, kernelPatience)
 	defer cancel()
@@ -144,8 +144,8 @@ func (s *survey) trial(ctx context.Context) (*corev1.Pod, error) {
 	}, nil
 }
 
-// injectedLike returns a pod as injection makes it: as the installed control plane injects it, or with
-// the values with which Outrider would be installed.
+// injectedLike returns an injected pod. It is injected by the installed control plane, or else by this program with the
+// values with which Outrider would be installed.
 func (s *survey) injectedLike(ctx context.Context) (*corev1.Pod, error) {
 	if !s.Before {
 		if pod, _, _, err := s.injected(ctx); err == nil && kubeclient.Proxy(pod) != nil {
@@ -164,8 +164,8 @@ func (s *survey) injectedLike(ctx context.Context) (*corev1.Pod, error) {
 	return r.Pod, err
 }
 
-// deleteLeft deletes the pods of earlier runs that must have ended by now. It compares creation times
-// with the API server's clock, which also set them.
+// deleteLeft deletes the pods of earlier runs that must have ended by now. It compares their creation times with the API
+// server's clock, because that clock set them.
 func (s *survey) deleteLeft(ctx context.Context, namespace string) error {
 	server, err := s.askServer(ctx)
 	if err != nil {
@@ -189,9 +189,8 @@ func (s *survey) deletePod(ctx context.Context, namespace, name string) error {
 	return tried("deleting pod "+namespace+"/"+name, kubeclient.DeletePod(ctx, s.Core, namespace, name))
 }
 
-// tryOn runs the pod on a node, and deletes it whatever the result. It chooses the name itself and does
-// not let the end of ctx interrupt the request, so that it can delete even a pod whose creation seemed
-// to fail.
+// tryOn runs the pod on a node, and deletes it in any case, even if its creation seemed to fail. For that it chooses the
+// pod's name itself, and the end of ctx does not interrupt the request that creates the pod.
 func (s *survey) tryOn(ctx context.Context, trial *corev1.Pod, node string) (a answer) {
 	pod := trial.DeepCopy()
 	pod.Name, pod.Spec.NodeName = "outrider-check-"+rand.String(8), node
@@ -222,7 +221,7 @@ func (s *survey) tryOn(ctx context.Context, trial *corev1.Pod, node string) (a a
 	return unknown(tried("reading pod "+pod.Namespace+"/"+pod.Name, err))
 }
 
-// refused is the answer if the API server refuses the pod.
+// refused returns the answer for an error at the creation of the pod.
 func refused(namespace string, err error) answer {
 	if apierrors.IsForbidden(err) && strings.Contains(err.Error(), "cannot create resource") || !apierrors.IsForbidden(err) && !apierrors.IsInvalid(err) {
 		return unknown(tried("creating a pod in "+namespace, err))
@@ -232,7 +231,8 @@ func refused(namespace string, err error) answer {
 	return a
 }
 
-// outcome returns the answer once the pod has ended. Until then, last says why it has not ended yet.
+// outcome returns the answer if the pod has ended or cannot start. Otherwise done is false, and last is the reason why
+// the pod has not ended yet; before is the last of the previous call.
 func (s *survey) outcome(ctx context.Context, p *corev1.Pod, before string) (a answer, last string, done bool) {
 	var state corev1.ContainerState
 	if len(p.Status.ContainerStatuses) > 0 {
@@ -254,7 +254,7 @@ func (s *survey) outcome(ctx context.Context, p *corev1.Pod, before string) (a a
 	switch state.Waiting.Reason {
 	case "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName":
 		if state.Waiting.Reason == "ImagePullBackOff" && strings.HasPrefix(before, "ErrImagePull") {
-			last = before // names the cause
+			last = before // the previous reason names the cause
 		}
 		return failed("global.hub, global.tag and global.imagePullSecrets name the image; docs/images.md says how images reach a cluster",
 			"node %s has not the image %s, so that pods with a proxy do not start there: %s", node, p.Spec.Containers[0].Image, last), last, true
@@ -264,7 +264,7 @@ func (s *survey) outcome(ctx context.Context, p *corev1.Pod, before string) (a a
 	return a, last, false
 }
 
-// captured is the answer for a pod that proved capture. Its report describes the method.
+// captured returns the answer for a pod that has proved capture. It reads the details from the report in the pod's log.
 func (s *survey) captured(ctx context.Context, p *corev1.Pod) answer {
 	log, err := s.logs(ctx, p.Namespace, p.Name)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 
 const nodePlugins = "nodes"
 
-// byPlugins returns the names of the nodes on which outrider-node serves, of those without it, and of
-// those on which it has stopped serving, according to the nodes' labels and taints.
+// byPlugins returns three lists of nodes, by their labels and taints: those on which outrider-node serves, those without
+// it, and those on which it has stopped serving.
 func (s *survey) byPlugins(ctx context.Context) (serve, lack, down []string, err error) {
 	nodes, err := s.allNodes(ctx)
 	for _, n := range nodes {
@@ -33,7 +33,7 @@ func (s *survey) byPlugins(ctx context.Context) (serve, lack, down []string, err
 	return serve, lack, down, err
 }
 
-// nodePlugins reports which nodes have outrider-node, and whether it serves there.
+// nodePlugins checks that outrider-node serves on all nodes, or that no node has it.
 func (s *survey) nodePlugins(ctx context.Context) answer {
 	serve, lack, down, err := s.byPlugins(ctx)
 	const logs = "the log of the pod of DaemonSet outrider-node on that node has the reason"
@@ -52,8 +52,8 @@ func (s *survey) nodePlugins(ctx context.Context) answer {
 	return s.validators(ctx, serve)
 }
 
-// validators reports whether the runtimes of the nodes that serve create a container even though a
-// plugin that its pod requires is missing, according to each node.
+// validators checks, by the nodes' labels, that the container runtimes refuse a container if a plugin that its pod
+// requires is missing.
 func (s *survey) validators(ctx context.Context, serve []string) answer {
 	nodes, err := s.allNodes(ctx)
 	if err != nil {
@@ -78,8 +78,8 @@ func (s *survey) validators(ctx context.Context, serve []string) answer {
 	return fine("outrider-node serves on %s, and the runtime of each has its validator on", plural(len(serve), "node", "nodes"))
 }
 
-// takesNode reports whether the container runtimes of these nodes are known to enable the plugins by
-// default: containerd 2.2 and later (docs/node.md).
+// takesNode reports whether the container runtimes of these nodes enable by default what outrider-node needs. That is
+// known of containerd 2.2 and later (docs/node.md).
 func (s *survey) takesNode(ctx context.Context, names []string) bool {
 	nodes, err := s.allNodes(ctx)
 	return err == nil && len(names) > 0 && !slices.ContainsFunc(nodes, func(n corev1.Node) bool {

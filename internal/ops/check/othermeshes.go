@@ -24,8 +24,8 @@ const (
 	maxReported      = 100
 )
 
-// objectsOfOtherMeshes returns a check for each object of another mesh that Outrider does not support.
-// Once Outrider is installed, only objects that apply to pods with its proxy count; before, all do.
+// objectsOfOtherMeshes returns a check for each object of another mesh whose kind Outrider does not support. If Outrider
+// is installed, only the objects that apply to pods with its proxy are reported.
 func (s *survey) objectsOfOtherMeshes(ctx context.Context) (out []Check) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -70,8 +70,8 @@ func (s *survey) objectsOfOtherMeshes(ctx context.Context) (out []Check) {
 	return out
 }
 
-// objectsOf calls [survey.list]. If the kind cannot be read, it returns a check with that name that
-// says so.
+// objectsOf calls take for each object of a kind, as [survey.list] does. If some or all cannot be read, it returns a
+// check with the reason.
 func (s *survey) objectsOf(ctx context.Context, p probe, name string, kind schema.GroupKind, take func(*unstructured.Unstructured)) (out []Check) {
 	more, err := s.list(ctx, kind, take)
 	if err != nil {
@@ -83,8 +83,8 @@ func (s *survey) objectsOf(ctx context.Context, p probe, name string, kind schem
 	return out
 }
 
-// list reads the objects of a kind, in the version that the API server prefers. more reports that there
-// are further objects. A cluster without the kind has no objects.
+// list calls take for each object of a kind, in the version that the API server prefers. more is true if there are more
+// than maxObjectsOfKind objects, of which the rest is not read. If the cluster does not have the kind, there are none.
 func (s *survey) list(ctx context.Context, kind schema.GroupKind, take func(*unstructured.Unstructured)) (more bool, err error) {
 	served, err := s.Mapper.RESTMapping(kind)
 	if meta.IsNoMatchError(err) {

@@ -19,9 +19,9 @@ import (
 	"outrider.dev/internal/core/pod/inject/injectors"
 )
 
-// podSecurity creates, as a dry run in each namespace with injection, a pod with an init container that
-// needs NET_ADMIN, as injection adds it. Pod Security and any other admission control decide about it
-// themselves.
+// podSecurity checks that each namespace with injection admits injected pods. It creates there, as a dry run, a pod with
+// an init container that needs NET_ADMIN, like the one that injection adds. So Pod Security, and any other admission
+// control, decides itself.
 func (s *survey) podSecurity(ctx context.Context) answer {
 	requested, err := s.requested(ctx)
 	if err != nil {
@@ -58,14 +58,14 @@ func (s *survey) podSecurity(ctx context.Context) answer {
 	return fine("%s an init container with NET_ADMIN", plural(len(requested), "namespace with injection admits", "namespaces with injection admit"))
 }
 
-// passes reports whether a namespace has workloads, and none of them needs NET_ADMIN when injected. It
-// looks at workloads because their pods may be missing, having been refused.
+// passes reports whether no pod of a namespace needs NET_ADMIN when it is injected. It reads the workloads, and not only
+// the pods, because pods that were refused do not exist.
 func (s *survey) passes(ctx context.Context, n corev1.Namespace) bool {
 	templates, err := s.templates(ctx, n.Name)
 	if err != nil {
 		return false
 	}
-	if len(templates) == 0 { // the next pod may come without an annotation
+	if len(templates) == 0 { // an empty namespace: assume a pod without annotations
 		templates = []corev1.PodTemplateSpec{{Spec: corev1.PodSpec{Containers: []corev1.Container{sampleContainer()}}}}
 	}
 	configurations, err := s.allConfigurations(ctx)
@@ -133,7 +133,7 @@ func all[L runtime.Object](list func(context.Context, metav1.ListOptions) (L, er
 	return func(ctx context.Context) (runtime.Object, error) { return list(ctx, metav1.ListOptions{}) }
 }
 
-// capturing returns a pod with the privileges of outrider-init, which no injector changes.
+// capturing returns a pod with the privileges of outrider-init. Its labels keep injectors from changing it.
 func capturing() *corev1.Pod {
 	no := map[string]string{contract.InjectLabel: "false", contract.OwnInjectLabel: "false"}
 	return &corev1.Pod{

@@ -19,9 +19,9 @@ var policies = probe{id: "policies", title: "policies are valid, and match reque
 // policyKinds are the kinds of Istio's authorization and peer authentication policies.
 var policyKinds = []schema.GroupKind{{Group: "security.istio.io", Kind: "AuthorizationPolicy"}, {Group: "security.istio.io", Kind: "PeerAuthentication"}}
 
-// mistakenPolicies returns a check for each policy that outriderd refuses, that applies to all pods
-// because its selector names no label, or that contains a value which no request has. Once Outrider is
-// installed, only policies in namespaces with its proxies count.
+// mistakenPolicies returns a check for each policy with a mistake: outriderd refuses it, it applies to all pods because
+// its selector names no label, or it contains a value that no request has. If Outrider is installed, only policies in
+// root namespaces and in namespaces with its proxies are reported.
 func (s *survey) mistakenPolicies(ctx context.Context) (out []Check) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -54,7 +54,7 @@ func (s *survey) mistakenPolicies(ctx context.Context) (out []Check) {
 	return out
 }
 
-// judgePolicy returns the problem with a policy, if there is one.
+// judgePolicy returns the mistake in a policy and false, or true if there is none.
 func judgePolicy(o *unstructured.Unstructured) (_ answer, ok bool) {
 	raw, err := o.MarshalJSON()
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// dry returns a client of its own, so that its warnings are kept apart from other requests' warnings. A
-// fake client has no warnings.
+// dry returns a separate client, so that the warnings of its requests are not mixed with those of others. If the present
+// client is a fake one, it returns that, because a fake client has no warnings.
 func (s *survey) dry(config *rest.Config) (kubernetes.Interface, error) {
 	if _, real := s.Core.(*kubernetes.Clientset); !real {
 		return s.Core, nil
@@ -25,7 +25,7 @@ func (s *survey) dry(config *rest.Config) (kubernetes.Interface, error) {
 	return kubernetes.NewForConfig(config)
 }
 
-// proxies asks each replica for its proxies, and compares them with the pods.
+// proxies compares the proxies that the replicas report with the pods that have a proxy.
 func (s *survey) proxies(ctx context.Context) answer {
 	pods, err := s.allReplicas(ctx)
 	if err != nil {
@@ -49,7 +49,7 @@ func (s *survey) proxies(ctx context.Context) answer {
 	return synced(all, meshed)
 }
 
-// synced compares the connected proxies with the pods that should have one.
+// synced returns the answer for the connected proxies and the pods that should each have one.
 func synced(connected []debugapi.Proxy, meshed []corev1.Pod) answer {
 	const hint = "outrider proxy-status shows each proxy"
 	is := map[string]bool{}
@@ -89,8 +89,8 @@ func proxyRuns(p *corev1.Pod) bool {
 	return p.DeletionTimestamp == nil && c != nil && c.Ready && c.State.Running != nil
 }
 
-// versions compares this command, the replicas, and the images of the proxies with the image
-// that a new pod gets.
+// versions compares the versions of this command and the replicas, and the images of the proxies with the image that a
+// new pod gets.
 func (s *survey) versions(ctx context.Context) answer {
 	pods, err := s.allReplicas(ctx)
 	if err != nil {

@@ -6,9 +6,9 @@ import (
 	"slices"
 )
 
-// Summary shortens checks of many objects for people. For each check it keeps a line with the number of
-// objects that are ok, up to most objects that are not, and a line for each reason why some are
-// unknown. Checks of few objects stay complete.
+// Summary shortens checks that were made for many objects. Of each such check it returns a line with the number of
+// objects that are ok, the objects that are not (at most most), and a line for each reason why objects were skipped. A
+// check of few objects stays complete.
 func Summary(all []Check, most int) (out []Check) {
 	const few = 4
 	groups := map[string][]Check{}
@@ -22,7 +22,7 @@ func Summary(all []Check, most int) (out []Check) {
 		switch {
 		case c.Object == "":
 			out = append(out, c)
-		case len(group) <= few: // or empty: already in out
+		case len(group) <= few: // also if the group is empty, because it is already in out
 			out = append(out, group...)
 		default:
 			out = append(out, shortened(group, most)...)

@@ -23,7 +23,7 @@ import (
 	"outrider.dev/internal/ops/replicas"
 )
 
-// A survey asks the questions of all probes, each at most once.
+// A survey makes the requests of all probes. It caches the responses, so that each request is made at most once.
 type survey struct {
 	*kubeclient.Client
 	Options
@@ -34,15 +34,15 @@ type survey struct {
 	replicaPods    asked[[]corev1.Pod]
 	replicaSet     *replicas.Set
 	meshed         asked[[]corev1.Pod]
-	rootMaps       asked[map[string]string] // the roots by namespace
+	rootMaps       asked[map[string]string] // roots by namespace
 	server         asked[serverAnswer]
-	sample         asked[*corev1.Pod] // an injected pod, as a dry run returned it
+	sample         asked[*corev1.Pod] // an injected pod, created as a dry run
 	nodes          asked[[]corev1.Node]
 
 	logs func(ctx context.Context, namespace, pod string) ([]byte, error) // reads the log of a pod with one container
 }
 
-// asked stores the answer to a question.
+// asked caches the result of a request.
 type asked[T any] struct {
 	done  bool
 	value T
@@ -69,7 +69,7 @@ func newSurvey(client *kubeclient.Client, o Options) *survey {
 // close ends the forwarded ports.
 func (s *survey) close() { s.replicaSet.Close() }
 
-// A serverAnswer is the API server's answer to a plain request, with the time of the answer.
+// A serverAnswer is the API server's response to GET /version, with its time.
 type serverAnswer struct {
 	version string
 	date    time.Time // the server's clock, in whole seconds
@@ -98,7 +98,7 @@ func (s *survey) askServer(ctx context.Context) (serverAnswer, error) {
 		}
 		res.Body.Close()
 		out.local = from.Add(time.Since(from) / 2)
-		out.date, _ = http.ParseTime(res.Header.Get("Date")) // zero: a proxy removed it
+		out.date, _ = http.ParseTime(res.Header.Get("Date")) // zero if a proxy has removed the header
 		if version, err := s.Core.Discovery().ServerVersion(); err == nil {
 			out.version = version.GitVersion
 			return out, nil
@@ -188,19 +188,19 @@ func (s *survey) allRoots(ctx context.Context) (map[string]string, error) {
 	})
 }
 
-// forward forwards a port of a replica until the survey ends.
+// forward forwards a port of a replica until the survey is closed, and returns the local address.
 func (s *survey) forward(ctx context.Context, pod string, port int) (string, error) {
 	address, err := s.replicaSet.Address(ctx, pod, port)
 	return address, tried("asking the control plane", err)
 }
 
-// monitoring returns the address of a replica's HTTP server.
+// monitoring returns a local address from which a replica's HTTP server is reached.
 func (s *survey) monitoring(ctx context.Context, pod string) (string, error) {
 	address, err := s.replicaSet.Monitoring(ctx, pod)
 	return address, tried("asking the control plane", err)
 }
 
-// certificatesOf parses certificates in PEM.
+// certificatesOf parses certificates in PEM. It fails if there is none.
 func certificatesOf(text string) (out []*x509.Certificate, err error) {
 	for rest := []byte(text); ; {
 		var block *pem.Block
