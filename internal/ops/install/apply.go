@@ -24,20 +24,20 @@ import (
 
 // Options of an installation or a removal.
 type Options struct {
-	*kubeclient.Client // its namespace is the control plane's
+	*kubeclient.Client // its namespace is that of the control plane
 	Values             map[string]any
 	DryRun             bool // the API server validates everything, but nothing is written
 
-	helm func() (*action.Configuration, error) // for tests; default: see configuration
+	helm func() (*action.Configuration, error) // Helm's configuration in tests; nil: see configuration
 }
 
 // maxHistory is the number of releases that are kept for a roll-back. It is Helm's default.
 const maxHistory = 10
 
-// helmTimeout bounds single steps of Helm; it does not wait for pods.
+// helmTimeout is the time limit of single steps of Helm, which does not wait for pods here.
 const helmTimeout = 5 * time.Minute
 
-// configuration returns Helm's configuration. It stores releases where the helm command looks for them.
+// configuration returns Helm's configuration. It stores releases as Secrets in the namespace, like the helm command.
 func (o Options) configuration() (*action.Configuration, error) {
 	if o.helm != nil {
 		return o.helm()
@@ -50,15 +50,15 @@ func (o Options) configuration() (*action.Configuration, error) {
 	return c, nil
 }
 
-// Apply installs the release, or upgrades an existing one. It first completes the work of an
-// interrupted run. It does not wait for the control plane: see [Options.Await].
+// Apply installs the release, or upgrades an existing one. If an earlier run was interrupted, it first completes that
+// work. It does not wait for the control plane; [Options.Await] does.
 func Apply(ctx context.Context, o Options) (*release.Release, error) {
 	c, err := Chart()
 	if err != nil {
 		return nil, err
 	}
 	if _, err := render(c, o.Namespace, o.Values); err != nil {
-		return nil, err // before anything is changed
+		return nil, err // invalid values must be found before anything is changed
 	}
 	helm, err := o.configuration()
 	if err != nil {
@@ -105,7 +105,7 @@ func (o Options) run(ctx context.Context, helm *action.Configuration, c *chart.C
 	}
 	u := action.NewUpgrade(helm)
 	u.Namespace, u.SkipCRDs, u.Timeout, u.MaxHistory = o.Namespace, true, helmTimeout, maxHistory
-	u.ResetValues = true // the same command has the same result, whatever values were set earlier
+	u.ResetValues = true // the same command must have the same result, independently of earlier values
 	u.DryRun = o.DryRun
 	if o.DryRun {
 		u.DryRunOption = "server"
@@ -113,7 +113,7 @@ func (o Options) run(ctx context.Context, helm *action.Configuration, c *chart.C
 	return u.RunWithContext(ctx, name, c, o.Values)
 }
 
-// try renders with the cluster's capabilities, and validates against its schemas.
+// try makes a dry run: it renders the chart with the cluster's capabilities, and the API server validates the objects.
 func (o Options) try(ctx context.Context, helm *action.Configuration, c *chart.Chart, name string) (*release.Release, error) {
 	last, err := last(helm, name)
 	if err != nil {
@@ -125,7 +125,7 @@ func (o Options) try(ctx context.Context, helm *action.Configuration, c *chart.C
 	return o.run(ctx, helm, c, name, last)
 }
 
-// last returns the newest release; nil if there is none.
+// last returns the newest revision of a release, or nil if there is none.
 func last(helm *action.Configuration, name string) (*release.Release, error) {
 	r, err := helm.Releases.Last(name)
 	if errors.Is(err, driver.ErrReleaseNotFound) {
@@ -137,8 +137,8 @@ func last(helm *action.Configuration, name string) (*release.Release, error) {
 	return r, nil
 }
 
-// madeBy marks the objects that an installation creates outside the release, so that it may remove
-// them.
+// madeBy is the label of objects that an installation creates outside of the release. A removal may delete only objects
+// with this label.
 const madeBy, madeByUs = contract.MadeByLabel, "outrider"
 
 // ensureNamespace creates the namespace if it does not exist.
@@ -160,20 +160,19 @@ func (o Options) ensureNamespace(ctx context.Context) error {
 	return err
 }
 
-// taken reports whether the project that owns a kind has replaced our definition by its own. Our label
-// may still be there.
+// taken reports whether a CustomResourceDefinition of the Gateway API is the official one. It may have replaced ours, and
+// still have our label.
 func taken(definition *unstructured.Unstructured) bool {
 	return definition.GetAnnotations()["gateway.networking.k8s.io/bundle-version"] != ""
 }
 
-// fieldManager names the owner of fields that are applied without Helm.
+// fieldManager is the field manager of objects that are written without Helm.
 const fieldManager = "outrider-install"
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// ensureDefinitions adds the missing CustomResourceDefinitions, and upgrades those that an installation
-// has added, because Helm never upgrades one. It leaves definitions of other owners alone: they decide
-// about versions.
+// ensureDefinitions adds missing CustomResourceDefinitions, and upgrades those that an installation has added, because
+// Helm never upgrades them. It does not change the definitions of other owners, who decide about their versions.
 func (o Options) ensureDefinitions(ctx context.Context, c *chart.Chart) error {
 	all, err := definitionsOf(c)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"outrider.dev/internal/ops/replicas"
 )
 
-// Await waits until the control plane of a release has rolled out, its webhook has the certificates,
-// and each namespace has the roots. It watches the objects instead of polling.
+// Await waits until the control plane of a release has rolled out, its webhook has the certificates, and each namespace
+// has the roots. It watches the objects and does not poll. It fails if ctx ends before.
 func (o Options) Await(ctx context.Context, r *release.Release) error {
 	objects, err := objectsOf(r.Manifest)
 	if err != nil {
@@ -56,7 +56,7 @@ func (o Options) awaitRollout(ctx context.Context, name string) error {
 	return nil
 }
 
-// notReady returns an error that names what the pods of the control plane wait for.
+// notReady returns an error with the reasons why the pods of the control plane are not ready.
 func (o Options) notReady(ctx context.Context, what, reason string, err error) error {
 	pods, listed := o.Core.CoreV1().Pods(o.Namespace).List(context.WithoutCancel(ctx), metav1.ListOptions{LabelSelector: replicas.Selector})
 	if listed == nil {
@@ -72,7 +72,7 @@ func (o Options) notReady(ctx context.Context, what, reason string, err error) e
 	return fmt.Errorf("waiting for %s: %s: %w", what, reason, err)
 }
 
-// waitsFor returns why a pod is not ready, according to the scheduler and the kubelet.
+// waitsFor returns the reason why a pod is not ready, from the scheduler or the kubelet. It may be empty.
 func waitsFor(p *corev1.Pod) string {
 	for _, s := range slices.Concat(p.Status.InitContainerStatuses, p.Status.ContainerStatuses) {
 		if w := s.State.Waiting; w != nil && w.Reason != "ContainerCreating" && w.Reason != "PodInitializing" {

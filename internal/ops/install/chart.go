@@ -1,9 +1,9 @@
-// Package install puts Outrider into a cluster, and takes it out again.
+// Package install installs Outrider in a cluster, and removes it again.
 //
-// What is applied is the chart in package charts, as an ordinary release of Helm: "helm list"
-// shows it, and helm may upgrade it or roll it back. What Helm does not do is here:
-// CustomResourceDefinitions are upgraded too, a release that was interrupted is recovered, and
-// [Purge] removes what the control plane itself has written.
+// It applies the chart in package charts as an ordinary release of Helm: "helm list" shows it, and
+// helm can upgrade it or roll it back. In addition to Helm, this package upgrades
+// CustomResourceDefinitions and recovers an interrupted release, and [Purge] removes the objects
+// that the control plane itself has written.
 package install
 
 import (
@@ -30,7 +30,7 @@ import (
 // Folders of [charts.Files].
 const chartFolder, profileFolder = "outrider", "profiles"
 
-// unusable returns the error of values that are not what the chart takes. Nothing was changed.
+// unusable returns an error about values that the chart does not accept. Nothing was changed.
 func unusable(format string, args ...any) error {
 	return &cli.UsageError{Err: fmt.Errorf(format, args...), Hint: "docs/install.md describes each value"}
 }
@@ -52,11 +52,11 @@ func Chart() (*chart.Chart, error) {
 	return loader.LoadFiles(files)
 }
 
-// Profiles are the names of the sets of values that come with the chart.
+// Profiles returns the names of the profiles, which are sets of values that come with the chart.
 func Profiles() []string {
 	entries, err := charts.Files.ReadDir(profileFolder)
 	if err != nil {
-		return nil // the test of the chart has them all
+		return nil // does not happen: the files are part of this program, and a test reads them
 	}
 	var out []string
 	for _, e := range entries {
@@ -65,14 +65,14 @@ func Profiles() []string {
 	return out
 }
 
-// A File is one with values.
+// A File is a file with values.
 type File struct {
 	Name string
 	Data []byte
 }
 
-// WithProfile returns the values of a profile, changed by files and then by settings, each as
-// "name=value", as Helm takes them. An empty profile has no values of its own.
+// WithProfile returns the values of a profile, changed by files and then by settings. A setting has the form of Helm's
+// --set, "name=value". The profile may be empty. WithProfile fails for an unknown profile or invalid values.
 func WithProfile(profile string, files []File, settings []string) (map[string]any, error) {
 	if profile != "" {
 		data, err := charts.Files.ReadFile(path.Join(profileFolder, profile+".yaml"))
@@ -86,7 +86,7 @@ func WithProfile(profile string, files []File, settings []string) (map[string]an
 		values := map[string]any{}
 		if err := manifest.DecodeStrict(f.Data, &values); err != nil {
 			text := strings.TrimPrefix(strings.Join(strings.Fields(err.Error()), " "), "error converting YAML to JSON: ")
-			return nil, unusable("%s: %s", f.Name, text) // in one line, as other errors
+			return nil, unusable("%s: %s", f.Name, text) // text has one line, like other errors
 		}
 		out = chartutil.MergeTables(values, out)
 	}
@@ -98,13 +98,13 @@ func WithProfile(profile string, files []File, settings []string) (map[string]an
 	return out, nil
 }
 
-// nameOf is the name of the release with these values: each revision has its own.
+// nameOf returns the name of the release with these values. Each revision is a release.
 func nameOf(values map[string]any) string {
 	revision, _ := values["revision"].(string)
 	return ReleaseName(revision)
 }
 
-// ReleaseName is the name of the release of a revision; empty is the default one.
+// ReleaseName returns the name of the release of a revision; an empty revision is the default one.
 func ReleaseName(revision string) string {
 	if revision == "" || revision == "default" {
 		return "outrider"
@@ -112,8 +112,8 @@ func ReleaseName(revision string) string {
 	return "outrider-" + revision
 }
 
-// Manifest returns what would be applied, without asking a cluster; with the
-// CustomResourceDefinitions first.
+// Manifest returns the objects that an installation applies, in YAML, with the CustomResourceDefinitions first. It needs
+// no cluster. It fails if the values are invalid.
 func Manifest(namespace string, values map[string]any) (string, error) {
 	c, err := Chart()
 	if err != nil {
@@ -130,8 +130,8 @@ func Manifest(namespace string, values map[string]any) (string, error) {
 	return out.String() + text, nil
 }
 
-// rendered is the version of Kubernetes for which is rendered without a cluster. With one Helm
-// takes its own.
+// rendered is the version of Kubernetes for which the chart is rendered without a cluster. With a cluster, Helm uses the
+// cluster's version.
 var rendered = chartutil.KubeVersion{Version: "v1.34.0", Major: "1", Minor: "34"}
 
 // render returns the objects of the release in the order in which Helm applies them.
@@ -146,8 +146,8 @@ func render(c *chart.Chart, namespace string, values map[string]any) (string, er
 	return r.Manifest, nil
 }
 
-// valuesError marks errors that values cause. With a chart that is part of the program, a
-// template fails for no other reason.
+// valuesError turns an error of a template into an error about values. The chart is part of this program and tested, so
+// a template fails only because of the values.
 func valuesError(err error) error {
 	text := strings.TrimPrefix(err.Error(), "values don't meet the specifications of the schema(s) in the following chart(s):\n")
 	lines := strings.Split(strings.TrimSpace(strings.TrimPrefix(text, "outrider:\n")), "\n")
@@ -157,7 +157,7 @@ func valuesError(err error) error {
 	return unusable("values: %s", strings.Join(lines, "; "))
 }
 
-// ReleaseOf returns what an installation with these values consists of, for its checks.
+// ReleaseOf returns the release that an installation with these values would make, for package check.
 func ReleaseOf(namespace string, values map[string]any) (installation.Release, error) {
 	out := installation.Release{Name: nameOf(values)}
 	c, err := Chart()
@@ -175,7 +175,7 @@ func ReleaseOf(namespace string, values map[string]any) (installation.Release, e
 	return out, err
 }
 
-// definitionsOf are the chart's CustomResourceDefinitions.
+// definitionsOf returns the chart's CustomResourceDefinitions.
 func definitionsOf(c *chart.Chart) (out []*unstructured.Unstructured, err error) {
 	for _, crd := range c.CRDObjects() {
 		objects, err := objectsOf(string(crd.File.Data))
@@ -187,7 +187,7 @@ func definitionsOf(c *chart.Chart) (out []*unstructured.Unstructured, err error)
 	return out, nil
 }
 
-// objectsOf reads manifests.
+// objectsOf returns the objects in a text of YAML documents, in their order.
 func objectsOf(text string) (out []*unstructured.Unstructured, err error) {
 	documents := releaseutil.SplitManifests(text)
 	keys := make([]string, 0, len(documents))
@@ -212,7 +212,7 @@ func objectsOf(text string) (out []*unstructured.Unstructured, err error) {
 	return out, nil
 }
 
-// Installed returns the values that the newest release was given; nil: there is no release.
+// Installed returns the values that were set for the newest revision of the release, or nil if there is no release.
 func Installed(o Options) (map[string]any, error) {
 	helm, err := o.configuration()
 	if err != nil {

@@ -15,8 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 )
 
-// recover repairs a release that was interrupted, so that it can be upgraded, and returns the newest
-// release. The caller holds the lock, so no other outrider command works on it.
+// recover returns the newest revision of the release, or nil if there is none. If a run was interrupted, it first
+// completes the removal, or marks the release as failed so that Helm can upgrade it. The caller holds the lock, so no
+// other outrider command works on the release.
 func (o Options) recover(ctx context.Context, helm *action.Configuration, name string) (*release.Release, error) {
 	r, err := last(helm, name)
 	if err != nil || r == nil {
@@ -40,7 +41,7 @@ func (o Options) recover(ctx context.Context, helm *action.Configuration, name s
 	return r, nil
 }
 
-// leaseFor is how long a killed run blocks other runs.
+// leaseFor is the time for which a Lease is valid. A run that is killed blocks other runs for that time.
 const leaseFor = 15 * time.Second
 
 // A BusyError means that another run is working on the release.
@@ -50,9 +51,9 @@ func (e *BusyError) Error() string {
 	return fmt.Sprintf("release %s: another outrider install or uninstall is at work: %s", e.Release, e.Holder)
 }
 
-// lock takes the Lease of a release and renews it until unlock is called. Helm has no lock that ends
-// with its holder: a pending release may be in progress or dead. If the holder was killed, its Lease
-// expires while lock waits.
+// lock creates the Lease of a release and renews it until unlock is called. Helm's own lock, the pending status of a
+// release, is not enough: it stays when the holder is killed. If there is a Lease of another holder, lock waits until it
+// is deleted or expires. If it is renewed meanwhile, lock returns a BusyError.
 func (o Options) lock(ctx context.Context, name string) (unlock func(), err error) {
 	leases := o.Core.CoordinationV1().Leases(o.Namespace)
 	host, err := os.Hostname()
@@ -65,7 +66,7 @@ func (o Options) lock(ctx context.Context, name string) (unlock func(), err erro
 		Spec:       coordination.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: new(int32(leaseFor / time.Second))},
 	}
 	begin := time.Now()
-	var seen string // the Lease of another holder, which our clock first saw at since
+	var seen string // the Lease of another holder; since is the time at which it was first seen, by our own clock
 	since := begin
 	for {
 		want.Spec.RenewTime = new(metav1.NowMicro())
@@ -83,7 +84,7 @@ func (o Options) lock(ctx context.Context, name string) (unlock func(), err erro
 		case err != nil:
 			return nil, err
 		case holderOf(is) != seen:
-			if time.Since(begin) > leaseFor { // renewed while this waited: its holder lives
+			if time.Since(begin) > leaseFor { // it was renewed meanwhile, so its holder still runs
 				return nil, &BusyError{name, holderOf(is)}
 			}
 			seen, since = holderOf(is), time.Now()
@@ -129,7 +130,7 @@ func (o Options) keep(ctx context.Context, l *coordination.Lease) (unlock func()
 			case <-tick.C:
 				l.Spec.RenewTime = new(metav1.NowMicro())
 				if renewed, err := leases.Update(ctx, l, metav1.UpdateOptions{FieldManager: fieldManager}); err == nil {
-					l = renewed // after a failure the next try is still in time
+					l = renewed // after a failure, the next tick is still before the Lease expires
 				}
 			case <-ctx.Done():
 				return

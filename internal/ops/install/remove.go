@@ -21,8 +21,8 @@ import (
 	"outrider.dev/internal/ops/replicas"
 )
 
-// Remove removes a release, and waits until its pods have ended. Without a release it does nothing. It
-// leaves what the control plane itself has written: see [Purge].
+// Remove removes a release, and waits until its pods have ended. If there is no release, it does nothing. It does not
+// remove the objects that the control plane itself has written; [Purge] does.
 func Remove(ctx context.Context, o Options) error {
 	helm, err := o.configuration()
 	if err != nil {
@@ -52,8 +52,8 @@ func Remove(ctx context.Context, o Options) error {
 	return o.awaitEnd(ctx, r)
 }
 
-// uninstall removes the webhook first. Without the webhook, pods start without a proxy; if only its
-// server were gone, the API server would refuse them.
+// uninstall removes the objects of a release, the webhook configuration first. If the webhook's server were removed
+// before, the API server would refuse pods; without the configuration, pods start without a proxy.
 func (o Options) uninstall(ctx context.Context, helm *action.Configuration, r *release.Release) error {
 	objects, err := objectsOf(r.Manifest)
 	if err != nil {
@@ -77,8 +77,8 @@ func (o Options) uninstall(ctx context.Context, helm *action.Configuration, r *r
 	return nil
 }
 
-// awaitEnd waits until no pod of a release is left: a terminating pod could still write objects that a
-// purge has removed.
+// awaitEnd waits until no pod of a release is left, because a terminating pod could still write objects that a purge has
+// just removed.
 func (o Options) awaitEnd(ctx context.Context, r *release.Release) error {
 	objects, err := objectsOf(r.Manifest)
 	if err != nil {
@@ -116,19 +116,19 @@ func (o Options) awaitNoPods(ctx context.Context, deployment string) error {
 type leftover struct {
 	resource schema.GroupVersionResource
 	options  metav1.ListOptions
-	all      bool // in all namespaces or cluster-scoped; otherwise in the control plane's namespace
+	all      bool // the objects are in all namespaces, or cluster-scoped; otherwise in the control plane's namespace
 }
 
-// leftovers lists what the control plane and Apply write outside the release.
+// leftovers lists the objects that the control plane and [Apply] create outside of the release.
 func leftovers() []leftover {
-	made := metav1.ListOptions{LabelSelector: madeBy} // by the control plane, or by an installation
+	made := metav1.ListOptions{LabelSelector: madeBy} // made by the control plane or by an installation
 	core := func(resource string) schema.GroupVersionResource {
 		return schema.GroupVersionResource{Version: "v1", Resource: resource}
 	}
 	leases := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	return []leftover{
 		{core("configmaps"), kubeclient.Named(contract.RootConfigMap), true},
-		{core("configmaps"), made, false}, // for example the tokens that were used
+		{core("configmaps"), made, false}, // for example the one with the tokens that were used
 		{core("secrets"), made, false},    // the authority's keys
 		{leases, made, false},
 		{trustBundles("v1"), kubeclient.Named(contract.TrustBundle), true},
@@ -137,12 +137,12 @@ func leftovers() []leftover {
 	}
 }
 
-// trustBundles is the ClusterTrustBundle resource in one of the versions that a cluster may serve.
+// trustBundles returns the ClusterTrustBundle resource in one of the versions that a cluster may serve.
 func trustBundles(version string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "certificates.k8s.io", Version: version, Resource: "clustertrustbundles"}
 }
 
-// An InUseError means that another control plane needs what a purge would remove.
+// An InUseError means that another control plane needs the objects that a purge would remove.
 type InUseError struct{ By []string }
 
 func (e *InUseError) Error() string {
@@ -197,7 +197,8 @@ func Purge(ctx context.Context, o Options) error {
 	return o.removeNamespace(ctx, verb)
 }
 
-// keeps returns why a definition must stay: other controllers use the Gateway API's kinds too.
+// keeps returns the reason why a definition must stay, or an empty string. Definitions of the Gateway API may have to
+// stay, because other controllers use them too.
 func (o Options) keeps(ctx context.Context, definition *unstructured.Unstructured) (string, error) {
 	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
 	resource, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "plural")
@@ -230,7 +231,8 @@ func (o Options) delete(ctx context.Context, client dynamic.ResourceInterface, n
 	return nil
 }
 
-// inUse finds control planes that still exist. In a dry run it does not count the release's own.
+// inUse returns an InUseError if a control plane still exists. In a dry run it ignores the control plane of the release,
+// which would have been removed before.
 func (o Options) inUse(ctx context.Context) error {
 	list, err := o.Core.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: replicas.Selector})
 	if err != nil {
@@ -249,7 +251,8 @@ func (o Options) inUse(ctx context.Context) error {
 	return nil
 }
 
-// removeNamespace removes the namespace that Apply created, and waits until it is gone.
+// removeNamespace removes the control plane's namespace, if Apply created it and nothing else is in it, and waits until it
+// is gone.
 func (o Options) removeNamespace(ctx context.Context, verb string) error {
 	namespaces := o.Core.CoreV1().Namespaces()
 	n, err := namespaces.Get(ctx, o.Namespace, metav1.GetOptions{})
