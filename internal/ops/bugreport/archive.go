@@ -14,19 +14,20 @@ import (
 	"time"
 )
 
-// Folder contains all files of a report.
+// Folder is the folder in the archive that contains all files of a report.
 const Folder = "outrider-bug-report"
 
-// Format is the version of the layout. It changes when readers of the previous layout would misread it.
+// Format is the version of a report's layout. It changes only if readers of the previous layout would misread the new
+// one.
 const Format = 1
 
-// An Index is the contents of index.json.
+// An Index is the content of index.json.
 type Index struct {
 	Format  int       `json:"format"`
 	Made    time.Time `json:"made"`
 	Version string    `json:"version"` // version of the command that wrote the report
 	Files   []File    `json:"files"`
-	LeftOut []string  `json:"leftOut,omitempty"` // what was left out, and why
+	LeftOut []string  `json:"leftOut,omitempty"` // sentences about evidence that was left out, with the reason
 }
 
 // A File describes one file of a report.
@@ -37,23 +38,23 @@ type File struct {
 	Pod       string `json:"pod,omitempty"`
 	Container string `json:"container,omitempty"`
 	Previous  bool   `json:"previous,omitempty"`  // the log of the container's previous run
-	Truncated bool   `json:"truncated,omitempty"` // contains only the end
+	Truncated bool   `json:"truncated,omitempty"` // the file contains only the end of the log
 }
 
-// A Kind names the content of a file.
+// A Kind is the kind of content of a file in a report.
 type Kind string
 
-// The kinds.
+// Kinds, each with the format of the file.
 const (
 	Version   Kind = "version"   // JSON: the version of the command, of Kubernetes, or of a replica
-	Check     Kind = "check"     // JSON: as outrider check -o json
-	Values    Kind = "values"    // YAML: the values given to the release
-	Objects   Kind = "objects"   // YAML: a List
-	PodObject Kind = "pod"       // YAML
+	Check     Kind = "check"     // JSON: the output of outrider check -o json
+	Values    Kind = "values"    // YAML: the values that the user set for the release
+	Objects   Kind = "objects"   // YAML: a List of objects
+	PodObject Kind = "pod"       // YAML: a pod
 	Log       Kind = "log"       // text
-	Proxies   Kind = "proxies"   // JSON: as outrider proxy-status -o json
+	Proxies   Kind = "proxies"   // JSON: the output of outrider proxy-status -o json
 	Problems  Kind = "problems"  // JSON: objects of which some parts are not supported
-	Resources Kind = "resources" // JSON: as outrider proxy-config -o json, without bodies
+	Resources Kind = "resources" // JSON: the output of outrider proxy-config -o json, without bodies
 	Metrics   Kind = "metrics"   // text in Prometheus format
 	Errors    Kind = "errors"    // text: a line for each failed read
 )
@@ -73,7 +74,7 @@ func newArchive(w io.Writer, version string, made time.Time, limit int) *archive
 	return &archive{gzip: z, tar: tar.NewWriter(z), limit: limit, index: Index{Format: Format, Made: made.UTC(), Version: version}}
 }
 
-// fail records that something could not be read.
+// fail adds a line to errors.txt: what could not be read, and why.
 func (a *archive) fail(what string, err error) {
 	a.errors = append(a.errors, strings.ReplaceAll(fmt.Sprintf("%s: %v", what, err), "\n", "; "))
 }
@@ -82,7 +83,7 @@ func (a *archive) leaveOut(format string, args ...any) {
 	a.index.LeftOut = append(a.index.LeftOut, fmt.Sprintf(format, args...))
 }
 
-// add writes a file, unless the report is full.
+// add writes a file. If the report would exceed its limit, the file is noted as left out instead.
 func (a *archive) add(f File, text []byte) error {
 	if a.size+len(text) > a.limit {
 		a.leaveOut("%s: the report would have more than %d MiB", f.Path, a.limit>>20)
@@ -118,10 +119,10 @@ func (a *archive) close() error {
 	return errors.Join(a.write("index.json", append(index, '\n')), a.tar.Close(), a.gzip.Close())
 }
 
-// Save writes to a temporary file in the same folder and then renames it, so that either the whole
-// report exists or none.
+// Save calls write with a temporary file in the folder of name, and then renames the file to name. So there
+// is never a file with a part of a report.
 func Save(name string, write func(io.Writer) error) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".outrider-bug-report-*") // for its owner only
+	f, err := os.CreateTemp(filepath.Dir(name), ".outrider-bug-report-*") // only its owner may read it
 	if err != nil {
 		return err
 	}

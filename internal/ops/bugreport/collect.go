@@ -25,12 +25,12 @@ import (
 	"outrider.dev/internal/ops/replicas"
 )
 
-// A listing is one kind of object that the report includes. Secrets are never listed.
+// A listing describes a file of the report that contains the objects of one kind. There is none for Secrets.
 type listing struct {
 	file     string
 	resource schema.GroupVersionResource
-	own      bool                        // only the control plane's objects, by namespace and label; otherwise those of the whole cluster
-	reduce   func(o map[string]any) bool // removes uninteresting parts; false leaves the object out
+	own      bool                        // only objects of the control plane, by namespace and label; otherwise of the whole cluster
+	reduce   func(o map[string]any) bool // removes parts that are not needed; if it returns false, the object is left out
 }
 
 func resource(group, version, name string) schema.GroupVersionResource {
@@ -63,7 +63,7 @@ func withoutBundles(o map[string]any) bool {
 	return unstructured.SetNestedSlice(o, hooks, "webhooks") == nil
 }
 
-// ofMeshes selects definitions of kinds that a mesh reads, and keeps their versions.
+// ofMeshes selects definitions of the kinds that meshes read, and removes the schemas of their versions.
 func ofMeshes(o map[string]any) bool {
 	group, _, _ := unstructured.NestedString(o, "spec", "group")
 	if !slices.ContainsFunc([]string{"istio.io", "outrider.dev", "gateway.networking.k8s.io", "gateway.networking.x-k8s.io"}, func(of string) bool {
@@ -80,14 +80,14 @@ func ofMeshes(o map[string]any) bool {
 	return unstructured.SetNestedSlice(o, versions, "spec", "versions") == nil
 }
 
-// only keeps names, labels and the given fields.
+// only returns a function that removes all fields except names, labels, times and the given fields.
 func only(fields ...string) func(map[string]any) bool {
 	return func(o map[string]any) bool {
 		kept := map[string]any{}
 		for _, f := range append(fields, "metadata.name", "metadata.labels", "metadata.creationTimestamp", "metadata.deletionTimestamp") {
 			names := strings.Split(f, ".")
 			if v, there, _ := unstructured.NestedFieldCopy(o, names...); there {
-				_ = unstructured.SetNestedField(kept, v, names...) // cannot fail: all these maps are made here
+				_ = unstructured.SetNestedField(kept, v, names...) // cannot fail, because all these maps are made here
 			}
 		}
 		for _, f := range []string{"spec", "status", "metadata"} {
@@ -117,7 +117,7 @@ func (r *report) cluster() error {
 	return nil
 }
 
-// list adds a file with objects.
+// list adds the file of a listing.
 func (r *report) list(l listing) error {
 	in, o := "", metav1.ListOptions{Limit: 500}
 	if l.own {
@@ -141,7 +141,7 @@ func (r *report) list(l listing) error {
 	return r.yaml(File{Path: l.file, Kind: Objects, Namespace: in}, map[string]any{"apiVersion": "v1", "kind": "List", "items": items})
 }
 
-// lean returns an object without the fields that only the API server reads.
+// lean returns an object without managedFields, which only the API server needs.
 func lean(o map[string]any) map[string]any {
 	unstructured.RemoveNestedField(o, "metadata", "managedFields")
 	return o
@@ -175,7 +175,7 @@ func newest(e corev1.Event) *metav1.Time {
 	return &e.LastTimestamp
 }
 
-// controlPlane adds for each replica its pod, its logs, and what it serves.
+// controlPlane adds for each replica its pod, its logs, and the pages that it serves.
 func (r *report) controlPlane() error {
 	all, ok := read(r, "the replicas", func(ctx context.Context) (*corev1.PodList, error) {
 		return r.Core.CoreV1().Pods(r.ControlPlane).List(ctx, metav1.ListOptions{LabelSelector: replicas.Selector})
@@ -233,7 +233,7 @@ func (r *report) served(p *corev1.Pod) error {
 	return nil
 }
 
-// answer adds a replica's answer. JSON is indented and masked.
+// answer adds a page of a replica. Secrets in it are masked, and JSON is indented.
 func (r *report) answer(f File, text []byte) error {
 	var v any
 	if json.Unmarshal(text, &v) == nil {
@@ -242,8 +242,8 @@ func (r *report) answer(f File, text []byte) error {
 	return r.add(f, r.mask.Text(text))
 }
 
-// summaries adds lists of the resources that the first proxies of the namespace have, without their
-// bodies.
+// summaries adds, for each of the first proxies of the namespace, a list of the resources that it was sent,
+// without their bodies.
 func (r *report) summaries(p *corev1.Pod, get func(context.Context, string, string) ([]byte, error), proxies []byte) error {
 	var all []debugapi.Proxy
 	if err := json.Unmarshal(proxies, &all); err != nil {
@@ -374,8 +374,8 @@ func (r *report) log(dir string, p *corev1.Pod, container string, previous bool)
 	return r.add(f, text)
 }
 
-// lastOf returns the end of what it reads, in whole lines and at most 2*most bytes. It drops a line
-// that was cut, because without the name at its beginning a secret in it would not be masked.
+// lastOf reads to the end and returns the last lines, at most 2*most bytes. It leaves out a first line that is
+// incomplete: without the name at its beginning, a secret in it would not be masked.
 func lastOf(from io.Reader, most int) ([]byte, error) {
 	var kept []byte
 	cut := false

@@ -1,5 +1,5 @@
-// Package bugreport writes an archive of what a maintainer needs to find out why a mesh does not work:
-// versions, checks, logs, the configuration that the control plane serves, and the Kubernetes objects
+// Package bugreport writes an archive with the facts that a maintainer needs to find out why a mesh does not
+// work: versions, checks, logs, the configuration that the control plane serves, and the Kubernetes objects
 // of the control plane and of pods with a proxy.
 //
 // It changes nothing. The only Secret that it reads is the record of the Helm release, and it masks
@@ -28,13 +28,13 @@ type Options struct {
 	*kubeclient.Client
 	ControlPlane string // namespace of the control plane
 	Namespace    string // namespace of the pods with a proxy; empty: all namespaces
-	Version      string // of this command
+	Version      string // version of this command
 
 	Checks func(context.Context) (any, error)            // the results as outrider check -o json prints them
 	Values func(context.Context) (map[string]any, error) // values of the release; nil if there is no release
 
 	Pods    int           // maximum number of pods with a proxy; default 20
-	Timeout time.Duration // for all reads together; default 5m
+	Timeout time.Duration // limit of all reads together; default 5m
 	Log     int           // maximum bytes of one log; default 1 MiB
 	Size    int           // maximum bytes of all files; default 128 MiB
 
@@ -48,16 +48,16 @@ const (
 	defaultTimeout = 5 * time.Minute
 	defaultLog     = 1 << 20
 	defaultSize    = 128 << 20
-	readTimeout    = 20 * time.Second // for one read
-	maxEvents      = 1000             // per namespace
-	maxAnswer      = 16 << 20         // bytes of one answer; a longer one is cut
+	readTimeout    = 20 * time.Second // limit of one read
+	maxEvents      = 1000             // events of a namespace
+	maxAnswer      = 16 << 20         // bytes of one response of a replica; a longer one is truncated
 )
 
 // A report is the state while a report is being written.
 type report struct {
 	Options
 	*archive
-	ctx  context.Context // bounds the reads; the caller's own context ends the whole report
+	ctx  context.Context // ends after Options.Timeout; the report is then completed with what was read
 	mask *mask.Masker
 	set  *replicas.Set
 }
@@ -110,7 +110,7 @@ func (o Options) defaults() Options {
 	return o
 }
 
-// read makes one read with its own timeout, and records a failure in the archive.
+// read makes one read with its own timeout. If it fails, read records the error in errors.txt and returns false.
 func read[T any](r *report, what string, from func(context.Context) (T, error)) (out T, ok bool) {
 	ctx, cancel := context.WithTimeout(r.ctx, readTimeout)
 	defer cancel()
@@ -122,8 +122,8 @@ func read[T any](r *report, what string, from func(context.Context) (T, error)) 
 	return out, true
 }
 
-// bounded runs a function that takes no context, and returns when it does or when ctx ends. A function
-// that still runs then is abandoned.
+// bounded calls a function that takes no context, and returns its result. If ctx ends before, bounded returns
+// the error of ctx, and the function continues to run without effect.
 func bounded[T any](ctx context.Context, what func() (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -169,7 +169,7 @@ func (r *report) yaml(f File, v any) error {
 	return r.add(f, text)
 }
 
-// plain converts a value to its JSON form and masks its secrets.
+// plain converts a value to maps, slices and scalars as in JSON, and masks the secrets in it.
 func (r *report) plain(v any) (any, error) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -193,7 +193,7 @@ func (r *report) versions() error {
 	if err := r.json(File{Path: "version.json", Kind: Version}, all); err != nil {
 		return err
 	}
-	// Each check has its own timeout, so this step needs none.
+	// This step needs no timeout, because each check has its own.
 	if checks, err := r.Checks(r.ctx); err != nil {
 		r.fail("checks", err)
 	} else if err := r.json(File{Path: "check.json", Kind: Check}, checks); err != nil {
@@ -216,7 +216,7 @@ func (r *report) release() error {
 	return r.yaml(File{Path: "control-plane/values.yaml", Kind: Values, Namespace: r.ControlPlane}, values)
 }
 
-// tail returns the end of a text, beginning with a whole line.
+// tail returns the last lines of a text, at most most bytes, and whether it left any out.
 func tail(text []byte, most int) (out []byte, cut bool) {
 	if len(text) <= most {
 		return text, false
