@@ -2,11 +2,11 @@
 // image of the proxy's container to the image that a new pod would get today, and the kubelet restarts
 // only that container. The applications keep running.
 //
-//  1. Plan asks the API server, for each workload, which image its next pod would get (dry run).
-//  2. Run first runs the new image once on each node, so that it is present and known to work.
+//  1. For each workload, Plan finds the image that the next pod would get, by a dry run.
+//  2. Run runs the new image once on each node, so that it is present and known to work.
 //  3. For each pod, Run announces the replacement to the agent, which then drains (see package
-//     proxy), changes the image, and waits until the pod is ready. The first pod that does not get
-//     ready gets its old image back, and Run begins no other.
+//     proxy), changes the image, and waits until the pod is ready. If a pod does not get ready, Run
+//     restores its old image, and does not begin with other pods.
 package podupgrade
 
 import (
@@ -27,17 +27,17 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// A State says what can be done with a pod.
+// A State tells whether the proxy of a pod should and can be replaced.
 type State string
 
 // The states.
 const (
 	Current     State = "current"       // the pod has the image that a new pod would get
 	Outdated    State = "outdated"      // the proxy can be replaced
-	NeedsNewPod State = "needs-new-pod" // only a new pod can have the new proxy; Reason says why
+	NeedsNewPod State = "needs-new-pod" // the proxy cannot be replaced in this pod, for the Reason of the candidate
 )
 
-// A Candidate is a pod with a proxy of ours.
+// A Candidate is a pod with Outrider's proxy.
 type Candidate struct {
 	Namespace string    `json:"namespace"`
 	Name      string    `json:"name"`
@@ -48,7 +48,7 @@ type Candidate struct {
 	State     State     `json:"state"`
 	Reason    string    `json:"reason,omitempty"`
 
-	workload    string // UID of the pod's controller, or of the pod if it has none
+	workload    string // UID of the pod's controller, or of the pod itself if it has no controller
 	pullSecrets []corev1.LocalObjectReference
 	statusPort  string // port of the agent
 }
@@ -63,7 +63,8 @@ type Selection struct {
 	Image     string // new image for all of them; empty: the image that a new pod would get
 }
 
-// Plan returns the pods with a proxy, sorted by namespace and name, with the state of each.
+// Plan returns the selected pods with a proxy and their states, sorted by namespace and name. It fails if pods cannot be
+// listed.
 func Plan(ctx context.Context, client kubernetes.Interface, s Selection) ([]Candidate, error) {
 	p := planner{client: client, image: s.Image, next: map[string]answer{}}
 	var out []Candidate
@@ -84,7 +85,7 @@ func Plan(ctx context.Context, client kubernetes.Interface, s Selection) ([]Cand
 type planner struct {
 	client kubernetes.Interface
 	image  string
-	next   map[string]answer // by workload: all its pods get the same image
+	next   map[string]answer // results of dry runs by workload, whose pods all get the same image
 }
 
 type answer struct{ image, reason string }
@@ -128,7 +129,7 @@ func statusPort(proxy *corev1.Container) string {
 	}{contract.StatusPort}
 	for _, e := range proxy.Env {
 		if e.Name == "PROXY_CONFIG" {
-			_ = json.Unmarshal([]byte(e.Value), &config) // if it is unreadable, the agent uses the default port too
+			_ = json.Unmarshal([]byte(e.Value), &config) // if it is invalid, the agent also uses the default port
 		}
 	}
 	return strconv.Itoa(int(config.StatusPort))
@@ -144,8 +145,8 @@ func workloadOf(pod *corev1.Pod) string {
 	return string(pod.UID)
 }
 
-// nextImage returns the image that the next pod of this pod's workload would get. It asks the API
-// server to create one as a dry run, so that everything that influences a real pod is applied.
+// nextImage returns the image that the next pod of this pod's workload would get. It is found by a dry run of the
+// creation of that pod, so that everything that influences a real pod is applied.
 func (p *planner) nextImage(ctx context.Context, pod *corev1.Pod) answer {
 	key := workloadOf(pod)
 	a, known := p.next[key]
@@ -168,7 +169,7 @@ func (p *planner) ask(ctx context.Context, pod *corev1.Pod) answer {
 	return answer{image: container.Image}
 }
 
-// Next returns the pod that the API server would create today in place of an injected one (dry run).
+// Next returns the pod that would be created today in place of an injected one. The API server creates it as a dry run.
 func Next(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) (*corev1.Pod, error) {
 	bare, err := inject.Stripped(pod)
 	if err != nil {

@@ -15,11 +15,11 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// The kubelet stops a container before it pulls the next image. So a pod first runs the image once on
-// each node: then the proxy is away for only about a second, and an image that does not exist or does
-// not run there stops no proxy.
+// The kubelet stops a container before it pulls the new image. So a separate pod first runs the image once on each
+// node. The image is then present, so that the proxy is down for only about a second; and if the image does not exist or
+// does not run on the node, no proxy is stopped.
 
-// pullTimeout bounds how long a node may take to pull and run the image.
+// pullTimeout is the time limit for a node to pull and run the image.
 const pullTimeout = 5 * time.Minute
 
 // prepare runs the image once on the node of c.
@@ -28,10 +28,10 @@ func (r *roll) prepare(ctx context.Context, c Candidate) error {
 	defer cancel()
 	pod := runOnce(c)
 	_, err := r.Core.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{FieldManager: "outrider"})
-	if err != nil && !apierrors.IsAlreadyExists(err) { // AlreadyExists: left by an interrupted upgrade
+	if err != nil && !apierrors.IsAlreadyExists(err) { // AlreadyExists: an interrupted upgrade has left the pod
 		return fmt.Errorf("%s: running %s once: %w", c.Node, c.To, err)
 	}
-	// If the deletion fails, the pod has ended anyway and costs nothing.
+	// A failure of the deletion is ignored, because the pod has ended and uses nothing.
 	defer func() { _ = kubeclient.DeletePod(ctx, r.Core, pod.Namespace, pod.Name) }()
 	last := "the kubelet has not begun"
 	err = kubeclient.FollowPod(ctx, r.Core, c.Namespace, pod.Name, func(p *corev1.Pod) (bool, error) {

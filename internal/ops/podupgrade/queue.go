@@ -5,18 +5,18 @@ import (
 	"sync"
 )
 
-// A queue hands out candidates in order. At any time at most a quarter of a workload's pods are handed
-// out, but at least one, because callers of a service must wait while none of its pods is ready. A
-// Deployment's default for unavailable pods is a quarter too.
+// A queue hands out candidates in order. At most a quarter of the pods of a workload are handed out at the same time
+// (or one, if that is more), so that the other pods can serve requests meanwhile. A quarter is also a Deployment's
+// default for unavailable pods.
 type queue struct {
 	mu      sync.Mutex
 	changed *sync.Cond
 	due     []Candidate
-	room    map[string]int // by workload: how many more candidates may be handed out
+	room    map[string]int // number of further candidates that may be handed out, by workload
 	stopped bool
 }
 
-// newQueue returns a queue of the due candidates; all determines the size of each workload.
+// newQueue returns a queue of the candidates in due. all has all candidates, which determine the size of each workload.
 func newQueue(all, due []Candidate) *queue {
 	q := &queue{due: slices.Clone(due), room: map[string]int{}}
 	q.changed = sync.NewCond(&q.mu)
@@ -29,7 +29,7 @@ func newQueue(all, due []Candidate) *queue {
 	return q
 }
 
-// next waits for a candidate that may be replaced now. After stop it returns none.
+// next waits for a candidate that may be replaced now. It returns false if there is none left, or after stop.
 func (q *queue) next() (c Candidate, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -46,7 +46,7 @@ func (q *queue) next() (c Candidate, more bool) {
 	return c, false
 }
 
-// done gives back the slot of a candidate.
+// done marks a candidate that was handed out as finished, so that another one of its workload may follow.
 func (q *queue) done(c Candidate) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,7 +54,7 @@ func (q *queue) done(c Candidate) {
 	q.changed.Broadcast()
 }
 
-// stop hands out no further candidates.
+// stop makes next return no further candidates.
 func (q *queue) stop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

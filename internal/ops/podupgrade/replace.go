@@ -21,7 +21,7 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// An exec runs a command in a pod's proxy container and returns what it printed.
+// An exec runs a command in a pod's proxy container and returns its output.
 type exec func(ctx context.Context, namespace, pod string, command ...string) (string, error)
 
 // inCluster returns an exec that works like kubectl exec.
@@ -47,7 +47,8 @@ func inCluster(c *kubeclient.Client) exec {
 	}
 }
 
-// announce tells the agent that its container will stop while the rest of the pod keeps running.
+// announce tells the agent that its container will be replaced while the rest of the pod keeps running, so that it
+// drains.
 func (r *roll) announce(ctx context.Context, c Candidate) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
@@ -58,14 +59,14 @@ func (r *roll) announce(ctx context.Context, c Candidate) error {
 	return nil
 }
 
-// firstOf returns the first line of a command's output, shortened if it is long.
+// firstOf returns the first line of a command's output, at most 200 bytes.
 func firstOf(out string) string {
 	line, _, _ := strings.Cut(strings.TrimSpace(out), "\n")
 	return line[:min(len(line), 200)]
 }
 
-// get returns the pod of c. A pod that is being deleted, or another pod with the same name, is not
-// found.
+// get returns the pod of c. It returns [kubeclient.ErrGone] if that pod does not exist or is being deleted, also if
+// another pod has the same name.
 func (r *roll) get(ctx context.Context, c Candidate) (*corev1.Pod, error) {
 	pod, err := r.Core.CoreV1().Pods(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && (pod.UID != c.UID || pod.DeletionTimestamp != nil) {
@@ -74,7 +75,7 @@ func (r *roll) get(ctx context.Context, c Candidate) (*corev1.Pod, error) {
 	return pod, err
 }
 
-// setImage changes only the proxy's image.
+// setImage changes the image of the pod's proxy.
 func (r *roll) setImage(ctx context.Context, c Candidate, image string) error {
 	pod, err := r.get(ctx, c)
 	if err != nil {
@@ -97,8 +98,8 @@ func (r *roll) setImage(ctx context.Context, c Candidate, image string) error {
 	return err
 }
 
-// await returns nil once the pod is ready with a proxy container other than the one with the ID before,
-// or the reason why it is not. It watches the pod.
+// await waits until the pod is ready with a new proxy container, whose ID is not before. It fails after r.Timeout, with
+// the reason why the pod is not ready.
 func (r *roll) await(ctx context.Context, c Candidate, before string) error {
 	last := "the kubelet has not begun"
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)

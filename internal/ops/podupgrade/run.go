@@ -18,9 +18,9 @@ import (
 // Options of Run.
 type Options struct {
 	*kubeclient.Client
-	MaxUnavailable int           // proxies replaced at the same time, of a workload at most a quarter (at least one); default 1
-	Timeout        time.Duration // for one pod to become ready; default DefaultTimeout
-	Progress       func(Event)   // called for each step, by one goroutine at a time; default: none
+	MaxUnavailable int           // limit of proxies that are replaced at the same time; for each workload, a quarter also limits it; default 1
+	Timeout        time.Duration // limit of the time until a pod is ready; default DefaultTimeout
+	Progress       func(Event)   // called for each step, never concurrently; default: none
 
 	exec exec          // default: in the cluster
 	pull time.Duration // time for a node to pull and run the image; default pullTimeout
@@ -29,8 +29,7 @@ type Options struct {
 // A Step names an event in the upgrade of a pod.
 type Step string
 
-// DefaultTimeout is how long one pod may take to become ready: its grace period, and the same time
-// again.
+// DefaultTimeout is the default of [Options.Timeout].
 const DefaultTimeout = 2 * time.Minute
 
 // The steps.
@@ -38,7 +37,7 @@ const (
 	Prepared   Step = "prepared"    // its node has run the new image
 	Replacing  Step = "replacing"   // the image was changed
 	Replaced   Step = "replaced"    // the pod is ready again
-	Gone       Step = "gone"        // the pod was deleted meanwhile; its successor has the new proxy
+	Gone       Step = "gone"        // the pod was deleted meanwhile, and its successor has the new proxy
 	RolledBack Step = "rolled back" // the pod is ready with its old image
 	Failed     Step = "failed"
 )
@@ -47,12 +46,12 @@ const (
 type Event struct {
 	Pod      Candidate     `json:"pod"`
 	Step     Step          `json:"step"`
-	Took     time.Duration `json:"took,omitempty"`     // from the change of the image until ready
+	Took     time.Duration `json:"took,omitempty"`     // time from the change of the image until the pod was ready
 	Restarts []string      `json:"restarts,omitempty"` // other containers that restarted meanwhile
 	Err      error         `json:"-"`
 }
 
-// A Result reports the outcome for the pods that were due.
+// A Result has the outdated candidates by their outcome.
 type Result struct {
 	Replaced, Gone, Left []Candidate // Left: not begun
 	Failed               []Event
@@ -65,8 +64,8 @@ type roll struct {
 	result Result
 }
 
-// Run replaces the proxies of the candidates that are due. After the first failure it begins no other,
-// and it returns the error of that failure.
+// Run replaces the proxies of the candidates that are outdated. After a failure it does not begin with other pods, and
+// returns the error of the first failure.
 func Run(ctx context.Context, all []Candidate, o Options) (Result, error) {
 	r := &roll{Options: o}
 	r.MaxUnavailable = max(r.MaxUnavailable, 1)
@@ -121,10 +120,9 @@ func (r *roll) replaceAll(ctx context.Context, all, due []Candidate) error {
 	return ctx.Err()
 }
 
-// replace replaces one pod's proxy, and reports whether to continue with others.
+// replace replaces one pod's proxy. It returns false if no other pod should be begun, because this one failed.
 func (r *roll) replace(ctx context.Context, c Candidate) bool {
-	// A replacement that has begun is completed even if the caller gives up, so that no pod is left
-	// half-way.
+	// A replacement that has begun is completed even if ctx ends, so that no pod is left without a proxy that works.
 	ctx = context.WithoutCancel(ctx)
 	fail := func(err error) bool {
 		if errors.Is(err, kubeclient.ErrGone) {
@@ -161,7 +159,7 @@ func (r *roll) replace(ctx context.Context, c Candidate) bool {
 	return r.end(Event{Pod: c, Step: Replaced, Took: time.Since(begin), Restarts: r.restarted(ctx, pod)})
 }
 
-// rollBack restores the pod's old image.
+// rollBack restores the pod's old image after the failure because, and returns the event with the outcome.
 func (r *roll) rollBack(ctx context.Context, c Candidate, because error) Event {
 	failed := ""
 	if pod, err := r.Core.CoreV1().Pods(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{}); err == nil {
@@ -193,7 +191,7 @@ func (r *roll) restarted(ctx context.Context, since *corev1.Pod) (out []string) 
 	return out
 }
 
-// end records the outcome for a pod, and reports whether to continue with others.
+// end records the outcome for a pod. It returns false if no other pod should be begun, because this one failed.
 func (r *roll) end(e Event) bool {
 	r.mu.Lock()
 	switch e.Step {
