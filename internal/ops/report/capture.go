@@ -13,22 +13,22 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// A Capture describes which connections of the pod are captured, according to the flags in it: ports
-// and ranges, with "*" for all.
+// A Capture describes the connections of the pod that are captured, by the flags in the pod. Ports and ranges have the
+// form of the flags; "*" means all.
 type Capture struct {
 	By                    string `json:"by"`   // name of the container, or "the node"
-	Mode                  string `json:"mode"` // REDIRECT, TPROXY, NONE, or "park only" beside another mesh
+	Mode                  string `json:"mode"` // REDIRECT, TPROXY, NONE, or "park only" if the proxy of another mesh captures
 	InboundPorts          string `json:"inboundPorts"`
 	ExcludeInboundPorts   string `json:"excludeInboundPorts"`
 	OutboundRanges        string `json:"outboundRanges"`
 	ExcludeOutboundRanges string `json:"excludeOutboundRanges"`
-	OutboundPorts         string `json:"outboundPorts"` // captured regardless of the address
+	OutboundPorts         string `json:"outboundPorts"` // ports that are captured for all addresses
 	ExcludeOutboundPorts  string `json:"excludeOutboundPorts"`
 	Park                  string `json:"park"`
 	DNS                   bool   `json:"dns"`
 }
 
-// captureOf parses the capture flags in the pod; nil if nothing is captured.
+// captureOf parses the capture flags in the pod. It returns nil if there are none, because nothing is captured.
 func captureOf(pod *corev1.Pod) (*Capture, error) {
 	c, args := captureArgs(pod)
 	if c == nil {
@@ -76,8 +76,9 @@ func captureOf(pod *corev1.Pod) (*Capture, error) {
 	return out, nil
 }
 
-// captureArgs returns the arguments with the flags, and the container to which they belong:
-// outrider-init, or the proxy in its place. The container is nil if the node captures.
+// captureArgs returns the capture flags, and the container that has them: outrider-init, or the proxy if it sets up the
+// capture itself. If the node captures, the container is a placeholder with the name "the node". It is nil if nothing is
+// captured.
 func captureArgs(pod *corev1.Pod) (*corev1.Container, []string) {
 	if work, ok := podspec.NodeWork(pod); ok && len(work.Capture) > 0 {
 		return &corev1.Container{Name: "the node"}, work.Capture

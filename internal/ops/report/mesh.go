@@ -24,7 +24,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// readMesh reads what determines injection in a cluster: the control plane's Deployments with their
+// readMesh reads the settings that determine injection in a cluster. They are in the control plane's Deployments, their
 // values, and the webhook configurations.
 func readMesh(ctx context.Context, core kubernetes.Interface, namespace string) (Mesh, error) {
 	m := Mesh{Namespace: namespace, Webhook: true}
@@ -71,7 +71,7 @@ func kubernetesOf(core kubernetes.Interface) startup.Kubernetes {
 	return 0
 }
 
-// readWebhooks reports whether there are other injectors.
+// readWebhooks reads the webhook configurations. It sets m.Webhook, and reports whether there are other injectors.
 func (m *Mesh) readWebhooks(ctx context.Context, core kubernetes.Interface) (others bool, err error) {
 	all, err := core.AdmissionregistrationV1().MutatingWebhookConfigurations().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -81,7 +81,7 @@ func (m *Mesh) readWebhooks(ctx context.Context, core kubernetes.Interface) (oth
 	return len(injectors.Others(all.Items)) > 0, nil
 }
 
-// ownLabels returns the value of a control plane's flag --own-labels; serves is false if it does not
+// ownLabels returns the value of a control plane's flag --own-labels. serves is false if the control plane does not
 // inject.
 func ownLabels(d appsv1.Deployment) (own string, serves bool) {
 	own, serves = "auto", true
@@ -105,8 +105,8 @@ func values(ctx context.Context, core kubernetes.Interface, namespace, name stri
 	return out, err
 }
 
-// InCluster reads pods of a namespace, or of all, by name or by labels. It reads what determines their
-// injection from the API server and from the replicas of the control plane.
+// InCluster reads pods of a namespace, by names or by labels; an empty namespace means all. It also reads the settings
+// that determine their injection, from the API server, and the connected proxies, from the replicas of the control plane.
 func InCluster(ctx context.Context, set *replicas.Set, namespace, labels string, names []string) (Mesh, []Subject, error) {
 	pods, err := read(ctx, set.Core, namespace, labels, names)
 	if err != nil {
@@ -162,7 +162,7 @@ func read(ctx context.Context, core kubernetes.Interface, namespace, labels stri
 	return out, nil
 }
 
-// Offline returns the mesh to assume for files: default settings, with the webhook installed.
+// Offline returns the mesh that is assumed if there is no cluster: default settings, with an installed webhook.
 func Offline(on startup.Kubernetes) Mesh {
 	return Mesh{Webhook: true, Revisions: []Revision{{Name: contract.DefaultRevision, Options: inject.Options{Kubernetes: on}}},
 		Notes: []string{"no cluster was asked: the settings are the defaults, and a namespace has the labels that its document in the files has"}}
@@ -174,7 +174,7 @@ type Files struct {
 	namespaces map[string]inject.Namespace
 }
 
-// Add adds a file.
+// Add adds the objects of a file. It fails if the file cannot be parsed.
 func (f *Files) Add(name string, data []byte) error {
 	if f.namespaces == nil {
 		f.namespaces = map[string]inject.Namespace{}
@@ -187,7 +187,7 @@ func (f *Files) Add(name string, data []byte) error {
 	return err
 }
 
-// Subjects returns the pods and workloads of the files; namespace applies to objects that name none.
+// Subjects returns the pods and workloads of the files. namespace is the namespace of objects that name none.
 func (f *Files) Subjects(namespace string) []Subject {
 	var out []Subject
 	for _, o := range f.objects {
@@ -201,8 +201,8 @@ func (f *Files) Subjects(namespace string) []Subject {
 	return out
 }
 
-// known returns a namespace whose labels are known. It replaces nil labels, which would mean unknown,
-// by empty ones.
+// known returns a namespace whose labels are known. Labels that are nil would mean that they are not known, so known
+// replaces them by an empty map.
 func known(name string, labels, annotations map[string]string) inject.Namespace {
 	if labels == nil {
 		labels = map[string]string{}

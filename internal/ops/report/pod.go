@@ -22,7 +22,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Pod describes the decisions about a pod and its present state. Parts that do not apply are nil.
+// A Pod describes the decisions about a pod (injection, order, capture) and its present state. Parts that do not apply
+// are nil.
 type Pod struct {
 	Namespace    string      `json:"namespace"`
 	Name         string      `json:"name"`
@@ -30,14 +31,14 @@ type Pod struct {
 	Order        *Order      `json:"order,omitempty"`
 	Capture      *Capture    `json:"capture,omitempty"`
 	Proxy        *Proxy      `json:"proxy,omitempty"`
-	ControlPlane *Connection `json:"controlPlane,omitempty"` // nil: not asked
-	Notes        []string    `json:"notes,omitempty"`        // what could not be found out
+	ControlPlane *Connection `json:"controlPlane,omitempty"` // nil: the replicas were not read
+	Notes        []string    `json:"notes,omitempty"`        // facts that could not be read, with the reason
 }
 
-// An Injection says whether the pod was injected, and which rule decided.
+// An Injection is the decision about the injection of a pod, with the rule that decided.
 type Injection struct {
 	State    State        `json:"state"`
-	Code     verdict.Code `json:"code"` // the rule, or one of the codes below
+	Code     verdict.Code `json:"code"` // code of the rule, or one of the codes below
 	Reason   string       `json:"reason"`
 	Hint     string       `json:"hint,omitempty"`
 	Revision string       `json:"revision,omitempty"`
@@ -52,10 +53,10 @@ const (
 	Injected    State = "injected"
 	WillBe      State = "will be injected" // the pod is in a file and does not exist yet
 	NotInjected State = "not injected"
-	Refused     State = "refused" // the webhook refuses pods like it
+	Refused     State = "refused" // the webhook would refuse the pod
 )
 
-// Reasons of a cluster, in addition to the codes of the injector's own rules.
+// Codes of reasons that come from the cluster, in addition to the codes of the injector's rules.
 const (
 	NoWebhook             verdict.Code = "no-webhook"               // the API server sends no pod to this control plane
 	NoRevision            verdict.Code = "no-control-plane"         // there is no control plane
@@ -65,8 +66,8 @@ const (
 
 // An Order describes how the pod starts.
 type Order struct {
-	Ways  []startup.Mechanism `json:"ways"`  // the ways in which containers wait for the proxy
-	Start []string            `json:"start"` // names of containers
+	Ways  []startup.Mechanism `json:"ways"`  // mechanisms by which containers wait for the proxy
+	Start []string            `json:"start"` // names of containers, in the order of their starts
 	Edges []string            `json:"edges"` // edges that the order of the init list does not imply
 	Why   []string            `json:"why,omitempty"`
 }
@@ -80,7 +81,7 @@ type Proxy struct {
 	Restarts int32  `json:"restarts"`
 	Agent    string `json:"agent,omitempty"`
 	Envoy    string `json:"envoy,omitempty"`
-	Skew     string `json:"skew,omitempty"` // how the versions differ from the control plane's
+	Skew     string `json:"skew,omitempty"` // difference to the control plane's versions
 }
 
 // States of a proxy that runs.
@@ -94,19 +95,19 @@ type Connection struct {
 	Replica  string    `json:"replica"`
 	Since    time.Time `json:"since"`
 	Synced   bool      `json:"synced"`
-	Problems []string  `json:"problems,omitempty"` // why it is not connected or not synced
+	Problems []string  `json:"problems,omitempty"` // reasons why it is not connected or not synced
 }
 
-// A Mesh holds what determines injection: the revisions of a control plane, by name, and their
-// settings.
+// A Mesh has the settings that determine injection: the revisions of a control plane, sorted by name with the default
+// one first, and the webhook.
 type Mesh struct {
-	Namespace string // of the control plane
+	Namespace string // namespace of the control plane
 	Revisions []Revision
 	Webhook   bool     // the API server sends pods to the control plane
-	Notes     []string // what could not be found out
+	Notes     []string // facts that could not be read, with the reason
 }
 
-// A Revision holds the settings with which a revision injects.
+// A Revision has the settings with which a revision injects.
 type Revision struct {
 	Name    string
 	Options inject.Options
@@ -116,12 +117,12 @@ type Revision struct {
 type Subject struct {
 	Object    podfile.Object
 	Namespace inject.Namespace
-	Planned   bool             // it does not exist yet
+	Planned   bool             // the pod does not exist yet
 	Connected []debugapi.Proxy // all proxies of the mesh
-	Asked     bool             // the replicas were asked
+	Asked     bool             // Connected was read from the replicas
 }
 
-// Describe describes a pod.
+// Describe returns the description of a pod. It fails if the pod's injection cannot be undone or its plan cannot be read.
 func (m Mesh) Describe(s Subject) (Pod, error) {
 	given := &s.Object.Pod
 	out := Pod{Namespace: s.Namespace.Name, Name: cmp.Or(given.Name, s.Object.Name), Notes: slices.Clone(m.Notes)}
@@ -157,7 +158,8 @@ func (m Mesh) kubernetes() startup.Kubernetes {
 	return 34
 }
 
-// decide decides as the webhook would today. The pod itself shows what the webhook did then.
+// decide sets i to the decision about the pod's injection. The pod itself shows whether it was injected; the rule is
+// found by an injection with today's settings, whose result decide returns.
 func (m Mesh) decide(i *Injection, pod *corev1.Pod, s Subject) (inject.Result, error) {
 	was, revision := changes.InjectedBy(pod)
 	i.State, i.Revision = NotInjected, revision
@@ -199,7 +201,7 @@ func (m Mesh) decide(i *Injection, pod *corev1.Pod, s Subject) (inject.Result, e
 	return result, nil
 }
 
-// blocked returns the reason why no pod of a namespace is sent to the webhook.
+// blocked returns the reason why the API server sends no pod of the namespace to the webhook, or an empty one.
 func (m Mesh) blocked(s Subject) verdict.Reason {
 	switch {
 	case len(m.Revisions) == 0:
@@ -212,8 +214,8 @@ func (m Mesh) blocked(s Subject) verdict.Reason {
 	return verdict.Reason{}
 }
 
-// today injects a pod with the settings of the named revision. If the name is empty, it uses the first
-// revision that injects the pod, or else the first.
+// today injects a pod with the present settings of a revision. If revision is empty, it takes the first revision that
+// injects the pod, or else the first of all.
 func (m Mesh) today(pod *corev1.Pod, s Subject, revision string) (result inject.Result, name string, err error) {
 	for i, r := range m.Revisions {
 		o := r.Options
@@ -246,7 +248,7 @@ func orderOf(o podfile.Object, on startup.Kubernetes, result inject.Result) (*Or
 	return out, nil
 }
 
-// proxyOf describes the proxy's container; next is the same pod injected with today's settings.
+// proxyOf returns the description of the proxy's container; next is the same pod, injected with today's settings.
 func proxyOf(pod, next *corev1.Pod) *Proxy {
 	c := kubeclient.Proxy(pod)
 	if c == nil {
@@ -273,8 +275,7 @@ func proxyOf(pod, next *corev1.Pod) *Proxy {
 	return out
 }
 
-// connectionOf returns the newest of the proxy's connections, and adds the versions that it reports to
-// p.
+// connectionOf returns the newest connection of the proxy of a pod, and sets in p the versions that this proxy reports.
 func connectionOf(p *Proxy, all []debugapi.Proxy, name string) *Connection {
 	newest := replicas.Newest(all)[name]
 	if newest == nil && p.State != Ready && p.State != notReady {

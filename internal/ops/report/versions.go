@@ -20,10 +20,10 @@ type Versions struct {
 	Client       cli.Build          `json:"client"`
 	ControlPlane []replicas.Replica `json:"controlPlane,omitempty"`
 	Proxies      []ProxyVersions    `json:"proxies,omitempty"`
-	Problem      string             `json:"problem,omitempty"` // why the cluster's versions are not known
+	Problem      string             `json:"problem,omitempty"` // error because of which versions of the cluster are missing
 }
 
-// ProxyVersions counts pods with the same version of the proxy.
+// ProxyVersions is the number of pods whose proxies have the same versions.
 type ProxyVersions struct {
 	Pods  int    `json:"pods"`
 	Agent string `json:"agent,omitempty"` // empty: not connected, or not reported
@@ -31,7 +31,7 @@ type ProxyVersions struct {
 	Image string `json:"image"`
 }
 
-// Read adds the cluster's versions. If some cannot be read, Problem says why.
+// Read adds the versions of the control plane and the proxies. If some cannot be read, it sets Problem.
 func (v *Versions) Read(ctx context.Context, client *kubeclient.Client, set *replicas.Set) {
 	all, err := set.All(ctx)
 	if err == nil {
