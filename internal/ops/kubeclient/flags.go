@@ -1,6 +1,6 @@
-// Package kubeclient connects a command line to a cluster. It provides kubectl's flags, clients for the
-// cluster that they choose, port forwarding from pods to this machine, and waits until objects are in
-// the state that a command needs. A missing permission is an error at once; no wait hides it.
+// Package kubeclient connects commands to a cluster. It provides kubectl's flags, clients for the cluster
+// that they choose, port forwarding from pods to this machine, and waits until objects are in the state
+// that a command needs. A wait fails immediately if a permission is missing.
 package kubeclient
 
 import (
@@ -25,7 +25,7 @@ import (
 )
 
 // Flags are the flags of kubectl that choose the cluster, the user and the namespace. They implement
-// [genericclioptions.RESTClientGetter], because Helm needs one.
+// [genericclioptions.RESTClientGetter], which Helm needs.
 type Flags struct {
 	*genericclioptions.ConfigFlags
 
@@ -39,7 +39,7 @@ func NewFlags(namespace string) *Flags {
 	all := genericclioptions.NewConfigFlags(true)
 	all.Namespace = &namespace
 	f := &Flags{ConfigFlags: all}
-	// kubectl's remaining flags repeat settings of a kubeconfig.
+	// The other flags of kubectl are left out, because a kubeconfig has the same settings.
 	all.CacheDir, all.ClusterName, all.AuthInfoName, all.APIServer, all.TLSServerName = nil, nil, nil, nil, nil
 	all.Insecure, all.CertFile, all.KeyFile, all.CAFile, all.BearerToken = nil, nil, nil, nil, nil
 	all.Username, all.Password, all.Timeout, all.DisableCompression, all.ImpersonateUID = nil, nil, nil, nil, nil
@@ -48,8 +48,8 @@ func NewFlags(namespace string) *Flags {
 		c.WarningHandler = rest.NoWarnings{}
 		return c
 	}
-	// Cached in memory instead of kubectl's files, which may be six hours old: install adds kinds, and
-	// another cluster may have taken over the same address.
+	// The kinds of the cluster are cached in memory. kubectl caches them in files, which may be six hours old; meanwhile
+	// install may have added kinds, or another cluster may have the same address.
 	f.discovered = sync.OnceValues(func() (discovery.CachedDiscoveryInterface, error) {
 		config, err := all.ToRESTConfig()
 		if err != nil {
@@ -101,7 +101,7 @@ func (f *Flags) Kubectl() (args []string) {
 	return args
 }
 
-// ToDiscoveryClient returns a client that caches in memory, instead of the default with files.
+// ToDiscoveryClient returns a client that caches in memory and not, like the default one, in files.
 func (f *Flags) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) {
 	return f.discovered()
 }
@@ -109,26 +109,26 @@ func (f *Flags) ToDiscoveryClient() (discovery.CachedDiscoveryInterface, error) 
 // ToRESTMapper returns a mapper that uses the client of [Flags.ToDiscoveryClient].
 func (f *Flags) ToRESTMapper() (meta.RESTMapper, error) { return f.mapper() }
 
-// unusable returns the error of flags and a kubeconfig that name no cluster.
+// unusable returns a usage error about flags or a kubeconfig that choose no cluster.
 func unusable(err error) error {
 	return &cli.UsageError{Err: fmt.Errorf("kubeconfig: %w", err), Hint: "--kubeconfig and --context choose a cluster; kubectl config get-contexts lists them"}
 }
 
-// A Client is the frame in which every operation works on a cluster.
+// A Client has everything that an operation on a cluster needs.
 type Client struct {
-	Flags     *Flags // that chose the cluster
+	Flags     *Flags // the flags that chose the cluster
 	Config    *rest.Config
 	Core      kubernetes.Interface
 	Dynamic   dynamic.Interface
 	Mapper    meta.RESTMapper
 	Namespace string        // the namespace that the flags choose
-	Progress  *cli.Progress // of the operation
+	Progress  *cli.Progress // shows the progress of the operation
 }
 
-// Client returns the clients of the cluster; progress is that of the operation. It sends no request. Flags that name
-// no cluster are unusable input.
+// Client returns the clients of the cluster that the flags choose; progress shows the progress of operations. It sends
+// no request. If the flags choose no cluster, it returns a usage error.
 func (f *Flags) Client(progress *cli.Progress) (*Client, error) {
-	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // errors are returned too; this way they are printed only once
+	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go would log errors that it also returns
 	config, err := f.ToRESTConfig()
 	if err != nil {
 		if clientcmd.IsEmptyConfig(err) {
@@ -136,7 +136,7 @@ func (f *Flags) Client(progress *cli.Progress) (*Client, error) {
 		}
 		return nil, unusable(err)
 	}
-	// For a kubeconfig without clusters client-go would use localhost:8080.
+	// If a kubeconfig has no cluster, client-go would use localhost:8080.
 	if raw, err := f.ToRawKubeConfigLoader().RawConfig(); err == nil && len(raw.Clusters) == 0 {
 		if _, err := rest.InClusterConfig(); err != nil {
 			return nil, unusable(errors.New("it names no cluster, or there is none"))

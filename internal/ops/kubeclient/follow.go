@@ -18,7 +18,7 @@ import (
 	watchtools "k8s.io/client-go/tools/watch"
 )
 
-// A lister is the client of one kind.
+// A lister is the client for objects of one kind, such as a PodInterface.
 type lister[L runtime.Object] interface {
 	List(context.Context, metav1.ListOptions) (L, error)
 	Watch(context.Context, metav1.ListOptions) (watch.Interface, error)
@@ -29,21 +29,21 @@ type object interface {
 	metav1.Object
 }
 
-// Named selects the object with a name.
+// Named returns options that select the object with a name.
 func Named(name string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
 }
 
-// Follow calls listed with the objects that a client selects, and then changed with every object and
-// every later change, until one of the two returns true or an error. kind is an empty object. Follow
-// may call listed again, with all objects of that moment. If ctx ends first, Follow returns the error of ctx.
+// Follow calls listed with the selected objects, and then changed for each of them and for each later change, until
+// listed or changed returns true or an error. It may call listed again, with all objects at that time. kind is an empty
+// object of the kind. If ctx ends before, Follow returns the error of ctx.
 func Follow[L runtime.Object, T object](ctx context.Context, client lister[L], which metav1.ListOptions, kind T,
 	listed func([]T) (done bool, err error), changed func(o T, deleted bool) (done bool, err error)) error {
 	selected := func(o metav1.ListOptions) metav1.ListOptions {
 		o.FieldSelector, o.LabelSelector = which.FieldSelector, which.LabelSelector
 		return o
 	}
-	// If the caller may not list, an informer would retry silently; this request fails at once.
+	// This request fails immediately if the caller may not list the objects; an informer would retry without an error.
 	first, err := client.List(ctx, which)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func Follow[L runtime.Object, T object](ctx context.Context, client lister[L], w
 		}
 		return false, nil
 	})
-	if err != nil && ctx.Err() != nil { // at the end of ctx client-go returns errors of its own
+	if err != nil && ctx.Err() != nil { // client-go returns other errors when ctx ends
 		return ctx.Err()
 	}
 	return err
@@ -86,8 +86,7 @@ func ofKind[T, E any](all []E) (out []T) {
 	return out
 }
 
-// Await waits until reason returns "" for one of the objects that a client selects. It calls waits with
-// each reason that is not empty.
+// Await waits until reason returns "" for one of the selected objects. It calls waits with each reason that is not empty.
 func Await[L runtime.Object, T object](ctx context.Context, client lister[L], which metav1.ListOptions, kind T, reason func(T) string, waits func(reason string)) error {
 	return Follow(ctx, client, which, kind, func([]T) (bool, error) { return false, nil }, func(o T, deleted bool) (bool, error) {
 		if deleted {
@@ -101,9 +100,9 @@ func Await[L runtime.Object, T object](ctx context.Context, client lister[L], wh
 	})
 }
 
-// AwaitNone waits until none of the objects that a client selects matches; deleted objects count as not
-// matching. It calls waits with the number of matching objects, and with the number of all objects at
-// the beginning. When it gives up, it returns the names of the objects that still match.
+// AwaitNone waits until match returns false for all selected objects, except those that are deleted. It calls waits with
+// the number of objects that match, and the number of all objects at the beginning. If it fails, it also returns the
+// names of the objects that still match.
 func AwaitNone[L runtime.Object, T object](ctx context.Context, client lister[L], which metav1.ListOptions, kind T,
 	match func(T) bool, waits func(left, all int)) (names []string, err error) {
 	left, all := map[string]bool{}, 0
@@ -141,7 +140,8 @@ func AwaitGone[L runtime.Object, T object](ctx context.Context, client lister[L]
 // ErrGone means that a followed pod does not exist or was deleted.
 var ErrGone = errors.New("the pod has been deleted meanwhile")
 
-// FollowPod calls changed with a pod and each of its changes, until it returns true or an error.
+// FollowPod calls changed with a pod and after each change of it, until changed returns true or an error. It returns
+// ErrGone if the pod does not exist or is deleted.
 func FollowPod(ctx context.Context, core kubernetes.Interface, namespace, name string, changed func(*corev1.Pod) (done bool, err error)) error {
 	return Follow(ctx, core.CoreV1().Pods(namespace), Named(name), &corev1.Pod{}, func(all []*corev1.Pod) (bool, error) {
 		if len(all) == 0 {
@@ -159,7 +159,7 @@ func FollowPod(ctx context.Context, core kubernetes.Interface, namespace, name s
 	})
 }
 
-// RequestTime bounds a request that continues after ctx has ended.
+// RequestTime is the time limit of requests that continue after their ctx has ended.
 const RequestTime = 15 * time.Second
 
 // DeletePod deletes a pod, even if ctx has ended.

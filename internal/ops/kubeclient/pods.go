@@ -14,7 +14,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// Container returns the container or init container of a pod with a name; nil if there is none.
+// Container returns a container or init container of a pod by its name, or nil if there is none.
 func Container(p *corev1.Pod, name string) *corev1.Container {
 	for _, list := range [][]corev1.Container{p.Spec.Containers, p.Spec.InitContainers} {
 		if i := slices.IndexFunc(list, func(c corev1.Container) bool { return c.Name == name }); i >= 0 {
@@ -24,11 +24,10 @@ func Container(p *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// Proxy returns the container of Outrider's proxy, which is a plain container or a native sidecar; nil
-// if the pod has none.
+// Proxy returns the container of Outrider's proxy, a plain container or a native sidecar, or nil if the pod has none.
 func Proxy(p *corev1.Pod) *corev1.Container { return Container(p, contract.ProxyContainer) }
 
-// Status returns the kubelet's status of a container; nil if there is none yet.
+// Status returns the status of a container, or nil if the kubelet has not reported one yet.
 func Status(p *corev1.Pod, container string) *corev1.ContainerStatus {
 	for _, list := range [][]corev1.ContainerStatus{p.Status.ContainerStatuses, p.Status.InitContainerStatuses} {
 		if i := slices.IndexFunc(list, func(s corev1.ContainerStatus) bool { return s.Name == container }); i >= 0 {
@@ -43,8 +42,8 @@ func IsMeshed(p *corev1.Pod) bool {
 	return Proxy(p) != nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
-// EachMeshed calls visit for each pod that [IsMeshed] in a namespace, or in all namespaces if it is
-// empty. labels is a selector in kubectl's syntax.
+// EachMeshed calls visit for each pod in a namespace for which [IsMeshed] is true; an empty namespace means all. labels
+// is a selector in kubectl's syntax.
 func EachMeshed(ctx context.Context, core kubernetes.Interface, namespace, labels string, visit func(*corev1.Pod)) error {
 	all := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return core.CoreV1().Pods(namespace).List(ctx, o)
