@@ -1,5 +1,5 @@
-// Package replicas asks each replica of a control plane for its version and for the proxies that are
-// connected to it, through ports forwarded to this machine.
+// Package replicas reads the versions of a control plane's replicas and the proxies that are connected to them. It sends
+// requests to each replica, through ports that are forwarded from this machine.
 package replicas
 
 import (
@@ -24,16 +24,17 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// Selector selects all objects of the control plane by label.
+// Selector is the label selector for all objects of the control plane.
 const Selector = "app=outriderd"
 
 // RevisionLabel is the label that the chart sets on the pods of a revision.
 const RevisionLabel = contract.Prefix + "revision"
 
-// patience bounds the questions to one replica, so that a silent replica does not block the others.
+// patience is the time limit of the requests to one replica, so that a replica that does not respond does not block the
+// others.
 const patience = 15 * time.Second
 
-// A Set is the replicas in a namespace. Only one goroutine may use it.
+// A Set sends requests to the replicas in a namespace. Only one goroutine at a time may use it.
 type Set struct {
 	Core      kubernetes.Interface
 	Namespace string
@@ -42,7 +43,7 @@ type Set struct {
 	forwarded map[string]forward
 }
 
-// In returns the replicas in a namespace of a cluster.
+// In returns the set of replicas in a namespace of a cluster.
 func In(c *kubeclient.Client, namespace string) *Set {
 	return &Set{Core: c.Core, Namespace: namespace, Forward: c.Forward}
 }
@@ -64,7 +65,7 @@ func (s *Set) Close() {
 	s.forwarded = nil
 }
 
-// Pods returns the pods of running replicas, by name.
+// Pods returns the pods of running replicas, sorted by name.
 func (s *Set) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -79,7 +80,7 @@ func (s *Set) Pods(ctx context.Context) ([]corev1.Pod, error) {
 	return running, nil
 }
 
-// Address returns the local address to which a port of a replica is forwarded, until [Set.Close].
+// Address returns a local address that is forwarded to a port of a replica, until [Set.Close].
 func (s *Set) Address(ctx context.Context, pod string, port int) (string, error) {
 	key := fmt.Sprint(pod, ":", port)
 	f, ok := s.forwarded[key]
@@ -99,7 +100,8 @@ func (s *Set) Monitoring(ctx context.Context, pod string) (string, error) {
 	return (&url.URL{Scheme: "http", Host: address}).String(), err
 }
 
-// Get requests a page of a replica's HTTP server. A page of more than limit bytes is an error.
+// Get requests a page of a replica's HTTP server. It fails if the status is not 200, or if the page has more than limit
+// bytes.
 func (s *Set) Get(ctx context.Context, pod, path string, limit int64) (body []byte, header http.Header, err error) {
 	address, err := s.Monitoring(ctx, pod)
 	if err != nil {
@@ -124,7 +126,7 @@ func (s *Set) Get(ctx context.Context, pod, path string, limit int64) (body []by
 	return body, res.Header, err
 }
 
-// Version asks a replica for its version.
+// Version returns the version of a replica.
 func (s *Set) Version(ctx context.Context, pod string) (v contract.Version, err error) {
 	body, _, err := s.Get(ctx, pod, "/version", 1<<16)
 	if err != nil {
@@ -136,7 +138,7 @@ func (s *Set) Version(ctx context.Context, pod string) (v contract.Version, err 
 	return v, nil
 }
 
-// Proxies asks a replica for the proxies that are connected to it.
+// Proxies returns the proxies that are connected to a replica.
 func (s *Set) Proxies(ctx context.Context, pod string) ([]debugapi.Proxy, error) {
 	address, err := s.Monitoring(ctx, pod)
 	if err != nil {
@@ -145,12 +147,12 @@ func (s *Set) Proxies(ctx context.Context, pod string) ([]debugapi.Proxy, error)
 	return debugapi.Source{Address: address}.Proxies(ctx)
 }
 
-// A Replica is the answer of one replica. If there was an error, the rest may be missing.
+// A Replica has what a replica reports. If Problem is set, the rest may be missing.
 type Replica struct {
 	Name     string           `json:"replica"`
 	Revision string           `json:"revision,omitempty"`
 	Version  contract.Version `json:"version"`
-	Problem  string           `json:"problem,omitempty"` // why it did not answer
+	Problem  string           `json:"problem,omitempty"` // error of a request to the replica
 
 	Proxies []debugapi.Proxy `json:"-"`
 }
@@ -158,7 +160,8 @@ type Replica struct {
 // ErrNone means that no replica runs.
 var ErrNone = errors.New("no replica of outriderd runs")
 
-// All asks all replicas for their versions and proxies.
+// All returns the reports of all replicas. It fails if no replica runs or ctx ends; the failure of one replica is in its
+// Problem.
 func (s *Set) All(ctx context.Context) ([]Replica, error) {
 	pods, err := s.Pods(ctx)
 	if err != nil {
@@ -194,7 +197,7 @@ func (s *Set) ask(ctx context.Context, r *Replica) (err error) {
 	return nil
 }
 
-// Proxies returns the proxies of all replicas, by ID.
+// Proxies returns the proxies of all replicas, sorted by ID.
 func Proxies(all []Replica) []debugapi.Proxy {
 	out := []debugapi.Proxy{}
 	for _, r := range all {
@@ -204,7 +207,7 @@ func Proxies(all []Replica) []debugapi.Proxy {
 	return out
 }
 
-// Newest returns the newest connection of each proxy, by its name.
+// Newest returns the newest connection of each proxy, by the proxy's name.
 func Newest(all []debugapi.Proxy) map[string]*debugapi.Proxy {
 	out := map[string]*debugapi.Proxy{}
 	for _, p := range all {
@@ -215,8 +218,8 @@ func Newest(all []debugapi.Proxy) map[string]*debugapi.Proxy {
 	return out
 }
 
-// Select returns the proxies of the pods in a namespace, or in all, that match labels: a selector in
-// kubectl's syntax.
+// Select returns the proxies of the pods in a namespace that match labels, a selector in kubectl's syntax. An empty
+// namespace means all.
 func (s *Set) Select(ctx context.Context, all []debugapi.Proxy, namespace, labels string) ([]debugapi.Proxy, error) {
 	if labels == "" {
 		return InNamespace(all, namespace), nil
@@ -232,7 +235,7 @@ func (s *Set) Select(ctx context.Context, all []debugapi.Proxy, namespace, label
 	return slices.DeleteFunc(slices.Clone(all), func(p debugapi.Proxy) bool { return !names[p.Name()] }), nil
 }
 
-// InNamespace returns the proxies of a namespace, or all proxies if it is empty.
+// InNamespace returns the proxies of a namespace. An empty namespace means all.
 func InNamespace(all []debugapi.Proxy, namespace string) []debugapi.Proxy {
 	return slices.DeleteFunc(slices.Clone(all), func(p debugapi.Proxy) bool { return namespace != "" && p.Namespace != namespace })
 }
