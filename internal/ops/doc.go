@@ -1,17 +1,17 @@
-// Package ops operates an installation from a person's machine. It promises that what it changes can
-// be seen before, is watched until it works, and is taken back if it does not.
+// Package ops has the packages that operate an installation from a user's machine. Their changes can be
+// seen before, in a dry run. They wait until a change works, and undo it if it does not.
 //
-// Its doors:
+// The packages for commands:
 //   - install: the release of the Helm chart, its upgrade and its removal
-//   - check: what is ready in a cluster, and what is wrong
-//   - report: versions and proxies of a mesh, and one pod described
+//   - check: checks of a cluster, before and after the installation
+//   - report: versions and proxies of a mesh, and descriptions of pods
 //   - podupgrade, podrestart: running pods get a new proxy, or leave the mesh
-//   - rotate: the root certificate is replaced
+//   - rotate: rotation of the root certificate
 //   - bugreport: an archive for maintainers
 //
-// Below them are kubeclient, with kubectl's flags, forwarded ports, and the waits for objects, and
-// replicas, which asks each replica of a control plane.
+// They use kubeclient, which has kubectl's flags, port forwarding, and waits for objects, and replicas,
+// which sends requests to each replica of a control plane.
 //
-// It imports base and core. Kubernetes' clients and Helm's library are here, and not in what runs in
-// pods or on nodes.
+// The packages import base and core. Helm's library is only used here, so that it is in no program that
+// runs in pods or on nodes.
 package ops

@@ -1,4 +1,4 @@
-// Package installation says what an installation of Outrider consists of, for those who make, check and
+// Package installation describes the objects of an installation of Outrider, for the packages that make, check and
 // remove it.
 package installation
 
@@ -15,14 +15,14 @@ import (
 	"outrider.dev/internal/core/pod/inject/injectors"
 )
 
-// Namespace of an installation, by default.
+// Namespace is the default namespace of an installation.
 const Namespace = "outrider-system"
 
-// A Release is an installation as Helm knows it.
+// A Release is a release of Helm with which Outrider is installed.
 type Release struct {
 	Name        string
-	Objects     []*unstructured.Unstructured // that it writes
-	Definitions []*unstructured.Unstructured // CustomResourceDefinitions that it adds where they are absent
+	Objects     []*unstructured.Unstructured // objects of the release
+	Definitions []*unstructured.Unstructured // CustomResourceDefinitions, which are added if they are missing
 }
 
 // Annotations by which Helm marks the objects of a release.
@@ -31,7 +31,7 @@ const (
 	NamespaceAnnotation = "meta.helm.sh/release-namespace"
 )
 
-// RolledOut returns why the roll-out of a deployment is not complete; empty: it is.
+// RolledOut returns the reason why the roll-out of a deployment is not complete, or an empty string if it is.
 func RolledOut(d *appsv1.Deployment) string {
 	want := int32(1)
 	if d.Spec.Replicas != nil {

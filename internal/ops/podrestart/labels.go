@@ -75,7 +75,8 @@ func (o Options) namespaces(ctx context.Context) ([]corev1.Namespace, error) {
 	return l.Items, nil
 }
 
-// requests returns the labels of a namespace that request injection. A label that declines it stays.
+// requests returns the labels of a namespace that request injection. Labels that exclude a namespace from injection are
+// not among them, because they may stay.
 func requests(n corev1.Namespace) (keys []string) {
 	for _, key := range []string{contract.NamespaceLabel, contract.OwnNamespaceLabel} {
 		if n.Labels[key] == "enabled" {
@@ -88,7 +89,7 @@ func requests(n corev1.Namespace) (keys []string) {
 	return keys
 }
 
-// revisionsOf returns the revisions of our control planes.
+// revisionsOf returns the revisions of Outrider's control planes.
 func revisionsOf(all []admission.MutatingWebhookConfiguration) map[string]bool {
 	out := map[string]bool{}
 	for _, c := range all {

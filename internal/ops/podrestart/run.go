@@ -1,9 +1,9 @@
 // Package podrestart takes namespaces of a cluster out of the mesh: it removes the labels that request
 // injection, and restarts the workloads whose pods have a proxy, until no pod has one.
 //
-// To find out whether a new pod would get a proxy again, it asks the API server for a dry run after the
-// labels are removed. If the pod would, it does not restart the workload. All decisions depend only on
-// the state of the cluster, so the next run can continue an interrupted one.
+// Before it restarts a workload, it creates a pod of it as a dry run, after the labels are removed. If that
+// pod gets a proxy again, a restart would not help, and the workload is not restarted. All decisions depend
+// only on the state of the cluster, so the next run can continue an interrupted one.
 package podrestart
 
 import (
@@ -30,14 +30,14 @@ type Options struct {
 	Namespace string // empty: all namespaces
 	DryRun    bool   // change nothing
 
-	lag time.Duration // default: cacheLag
+	lag time.Duration // replaces cacheLag in tests
 }
 
-// A Pod is a pod whose proxy no restart takes away, with the reason.
+// A Pod is a pod whose proxy cannot be removed by a restart, with the reason.
 type Pod struct{ Namespace, Name, Reason string }
 
-// Run takes the namespaces out of the mesh. It returns the pods with a proxy that it could not
-// replace, with the reason, and the error of the first step that failed.
+// Run takes the namespaces out of the mesh, and waits until no pod of the restarted workloads has a proxy. It returns
+// the pods with a proxy that no restart replaces. It fails if a request fails or ctx ends.
 func Run(ctx context.Context, o Options) ([]Pod, error) {
 	if err := o.removeLabels(ctx); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func Run(ctx context.Context, o Options) ([]Pod, error) {
 	return left, o.await(ctx, restarted)
 }
 
-// replace restarts a workload, or returns why its pods would keep a proxy.
+// replace restarts a workload, or returns the reason why its pods would still have a proxy.
 func (o Options) replace(ctx context.Context, w workload, pods []corev1.Pod) (why string, err error) {
 	s, err := o.stateOf(ctx, w)
 	switch {
@@ -88,7 +88,7 @@ func (o Options) replace(ctx context.Context, w workload, pods []corev1.Pod) (wh
 	case err != nil || s.never != "":
 		return s.never, err
 	}
-	if o.DryRun { // the answer depends on the labels, which a dry run keeps
+	if o.DryRun { // whether a new pod gets a proxy is not known, because a dry run does not remove the labels
 		o.Progress.Step("%s: would be restarted, %d pods", w, len(pods))
 		return "", nil
 	}
@@ -107,14 +107,14 @@ func (o Options) replace(ctx context.Context, w workload, pods []corev1.Pod) (wh
 	return "", nil
 }
 
-// The API server selects webhooks by a cache of namespaces, which may lag behind for a moment after a
-// label was removed.
+// After a label of a namespace was removed, the API server may still call the webhook for some time, because it selects
+// webhooks by a cache of namespaces.
 const (
 	cacheLag = 10 * time.Second
 	askEvery = 500 * time.Millisecond
 )
 
-// again returns the reason why a new pod would get a proxy again; empty if it would not.
+// again returns the reason why a new pod would get a proxy again, or an empty string if it would not.
 func (o Options) again(ctx context.Context, pod *corev1.Pod) (string, error) {
 	until := time.NewTimer(cmp.Or(o.lag, cacheLag))
 	defer until.Stop()

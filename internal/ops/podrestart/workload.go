@@ -15,13 +15,13 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A workload creates pods from a template.
+// A workload is an object that creates pods from a template.
 type workload struct{ namespace, kind, name string }
 
 func (w workload) String() string { return strings.ToLower(w.kind) + " " + w.namespace + "/" + w.name }
 
-// ownerOf returns the workload of a pod; its kind is empty if the pod has none. The name of a
-// Deployment's ReplicaSet ends with the hash of the template.
+// ownerOf returns the workload of a pod. Its kind is empty if the pod has none. A ReplicaSet belongs to a Deployment if
+// its name ends with the hash of the pod template.
 func ownerOf(pod *corev1.Pod) workload {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {
@@ -38,7 +38,7 @@ func ownerOf(pod *corev1.Pod) workload {
 // A state describes a workload in the cluster.
 type state struct {
 	template corev1.PodTemplateSpec
-	never    string // why a restart would not replace its pods
+	never    string // reason why a restart would not replace its pods; empty: it would
 	rolling  bool   // a roll-out is under way
 }
 
@@ -90,8 +90,8 @@ func (o Options) stateOf(ctx context.Context, w workload) (s state, err error) {
 
 const onDelete = "the update strategy is OnDelete: delete the pod, and its workload makes another"
 
-// underWay reports whether an earlier restart will still replace the pods; newest is when the newest of
-// them was created.
+// underWay reports whether a restart is in progress that will replace all pods; newest is the creation time of the
+// newest pod.
 func (s state) underWay(newest time.Time) bool {
 	at, err := time.Parse(time.RFC3339, s.template.Annotations[restartedAt])
 	return err == nil && s.rolling && at.After(newest)
@@ -100,7 +100,7 @@ func (s state) underWay(newest time.Time) bool {
 // restartedAt is the annotation that "kubectl rollout restart" sets.
 const restartedAt = "kubectl.kubernetes.io/restartedAt"
 
-// restart makes a workload replace its pods.
+// restart makes a workload replace its pods, as "kubectl rollout restart" does.
 func (o Options) restart(ctx context.Context, w workload) (err error) {
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{
 		"annotations": map[string]string{restartedAt: time.Now().UTC().Format(time.RFC3339)}}}}})

@@ -1,6 +1,6 @@
-// Package rotate makes the control plane of a cluster replace the mesh's root, and follows the
-// progress. The replicas carry out the steps (package ca), so whoever waits here may be interrupted at
-// any time and start again.
+// Package rotate requests a rotation of the mesh's root certificate from the control plane of a cluster, and
+// follows the progress. The replicas make the steps (package ca), so a wait can be interrupted and repeated
+// at any time.
 package rotate
 
 import (
@@ -30,22 +30,23 @@ const (
 	Retired   = "retired"   // the old root is no longer trusted
 )
 
-// Steps are all steps, in order.
+// Steps lists all steps, in order.
 var Steps = []string{Published, Signs, Retired}
 
-// A rotation is followed until it reaches a step.
+// A rotation follows the progress of a rotation until it reaches a step.
 type rotation struct {
 	*kubeclient.Client
 	until string
-	said  map[string]bool // the steps already shown
+	said  map[string]bool // texts that were already shown
 }
 
-// notOurs returns the error of a root that outriderd did not make, and therefore does not replace.
+// notOurs returns a usage error about a root that outriderd does not replace, because it has not made it.
 func notOurs(instead, format string, args ...any) error {
 	return &cli.UsageError{Err: fmt.Errorf(format, args...), Hint: instead}
 }
 
-// Status reads the progress of a rotation of the control plane's root.
+// Status returns the roots of the control plane and the progress of a rotation. It fails if they cannot be read, or if
+// another authority signs certificates.
 func Status(ctx context.Context, c *kubeclient.Client) (ca.RotationStatus, error) {
 	store, err := storeOf(ctx, c.Core, c.Namespace)
 	if err != nil {
@@ -54,7 +55,8 @@ func Status(ctx context.Context, c *kubeclient.Client) (ca.RotationStatus, error
 	return ca.StatusOf(ctx, store, kube.Using(c.Core).AuthoritySecret(c.Namespace, contract.SeenRootsSecret), time.Now())
 }
 
-// storeOf finds the Secret in which the control plane's Deployments keep their authority.
+// storeOf returns the store with the authority of the control plane, which is a Secret that its Deployments name. It
+// fails if they name none or different ones, or if another authority signs.
 func storeOf(ctx context.Context, core kubernetes.Interface, namespace string) (ca.Store, error) {
 	list, err := core.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + contract.ControlPlaneName})
 	if err != nil {
@@ -89,7 +91,7 @@ func signsElsewhere(d appsv1.Deployment) bool {
 	})
 }
 
-// secretOf reads the Secret's name from the Deployment that the chart writes.
+// secretOf returns the name of the Secret from an environment variable that the chart writes into the Deployment.
 func secretOf(d appsv1.Deployment) string {
 	for _, c := range d.Spec.Template.Spec.Containers {
 		for _, e := range c.Env {
@@ -152,13 +154,13 @@ func waits(s ca.RotationStatus) string {
 	return "a replica has not begun the rotation"
 }
 
-// follow waits until the replacement of the root old has reached the step.
+// follow waits until the replacement of the root old has reached the step o.until. It prints each step.
 func (o rotation) follow(ctx context.Context, store ca.Store, old ca.RootStatus) (last ca.RotationStatus, err error) {
 	hints := make(chan struct{}, 1)
 	stop := store.Watch(func() {
 		select {
 		case hints <- struct{}{}:
-		default: // a notification is pending already, and the Secret is read after it
+		default: // a notification is already pending, and the Secret will be read after it
 		}
 	})
 	defer stop()
@@ -197,7 +199,7 @@ func successor(s ca.RotationStatus, old ca.RootStatus) (ca.RootStatus, bool) {
 	return now, ok && now.SHA256 != old.SHA256
 }
 
-// reached reports whether the rotation has reached the step.
+// reached prints the steps that the rotation has reached, and reports whether o.until is one of them.
 func (o rotation) reached(s ca.RotationStatus, old ca.RootStatus) bool {
 	next, ok := successor(s, old)
 	if !ok {
