@@ -13,7 +13,7 @@ import (
 	"outrider.dev/cmd/internal/handoff"
 )
 
-// The scripts call the program outrider, as users do. It runs this one.
+// The scripts call the program outrider, as users do, and outrider runs outrider-operate.
 func TestScripts(t *testing.T) {
 	bin := t.TempDir()
 	if err := build.Build(t.Context(), bin, build.CLI, build.Operate); err != nil {
@@ -28,7 +28,7 @@ func TestScripts(t *testing.T) {
 		}})
 }
 
-// outrider lists the commands of this program, each with its own description.
+// outrider lists exactly the commands of this program, with the same descriptions.
 func TestListedCommands(t *testing.T) {
 	shorts := func(all []*cobra.Command) map[string]string {
 		out := map[string]string{}

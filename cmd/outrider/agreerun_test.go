@@ -20,11 +20,11 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// agreeRuns is the environment variable that requests the long form of the test, as PODSxRUNS.
+// agreeRuns is the environment variable that sets the size of the test, as PODSxRUNS, for a long run.
 const agreeRuns = "OUTRIDER_AGREE_RUNS"
 
-// Real runs of random pods keep what verify says holds, both at start and at stop. The test judges only the
-// order of the events that run prints.
+// If verify says that the plan of a pod holds, real runs of the pod keep it, at the start and at the stop. The
+// pods are random. The test checks only the order of the events that run prints.
 func TestRunsAgreeWithVerify(t *testing.T) {
 	ns.RequireRoot(t)
 	pods, runs := 2, 3
@@ -38,7 +38,7 @@ func TestRunsAgreeWithVerify(t *testing.T) {
 	edges, both := 0, 0
 	var began atomic.Int64
 	var all sync.WaitGroup
-	turns := make(chan struct{}, 6) // several pods at once, because a run mostly waits
+	turns := make(chan struct{}, 6) // number of pods that run at the same time; a run mostly waits
 	for seed := range uint64(pods) {
 		rng := rand.New(rand.NewPCG(seed, 17))
 		text, crashes := realPod(rng)
@@ -55,7 +55,7 @@ func TestRunsAgreeWithVerify(t *testing.T) {
 			both++
 		}
 		for i := range runs {
-			lasts := 4 * time.Second // enough for a whole run; later runs are cut off at a random moment
+			lasts := 4 * time.Second // enough for a whole run; the other runs are ended at a random moment
 			if i > 0 {
 				lasts = time.Duration(300+rng.IntN(4000)) * time.Millisecond
 			}
@@ -73,8 +73,8 @@ func TestRunsAgreeWithVerify(t *testing.T) {
 	t.Logf("%d pods with %d edges, of which %d also hold when the pod stops; %d real runs of each, in which commands began %d times", pods, edges, both, runs, began.Load())
 }
 
-// realPod returns a pod of harmless commands, with timeouts that even a slow machine does not reach, and
-// the number of its containers that crash in their first life.
+// realPod returns a random pod of harmless commands, with timeouts that even a slow machine does not reach. It also
+// returns the number of containers that crash after their first start.
 func realPod(rng *rand.Rand) (text string, crashes int) {
 	of := func(words ...string) string { return words[rng.IntN(len(words))] }
 	pause := func() string { return fmt.Sprintf("sleep 0.%d; ", rng.IntN(8)) }
@@ -105,8 +105,8 @@ func realPod(rng *rand.Rand) (text string, crashes int) {
 	return b.String() + "  containers:\n" + cache + app, crashes
 }
 
-// verified returns a pod's plan and whether it holds: at every start with this number of crashes (with
-// none, if only the first start is kept), and when the pod stops.
+// verified returns a pod's plan and the results of verify with the given number of crashes: whether the plan holds at
+// every start, and whether it holds when the pod stops.
 func verified(t *testing.T, file string, crashes int) (plan startup.Plan, starts, stops bool) {
 	t.Helper()
 	out, err := outputOf("outrider", "verify", "-f", file, "--injected", "--only", "crash", "--faults", fmt.Sprint(crashes), "--time", "1h", "-o", "json")
@@ -123,7 +123,7 @@ func verified(t *testing.T, file string, crashes int) (plan startup.Plan, starts
 	return answers[0].Plan, answers[0].Results[0].Holds, answers[0].Results[1].Holds
 }
 
-// outputOf returns a command's output. Its exit status may report findings.
+// outputOf returns a command's output. The exit status may be 1, which reports findings.
 func outputOf(name string, args ...string) ([]byte, error) {
 	cmd := exec.Command(name, args...)
 	var stderr bytes.Buffer
@@ -136,8 +136,8 @@ func outputOf(name string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// keeps runs a pod for a while, deletes it, and compares the events with the plan. It returns the number of
-// commands that began.
+// keeps runs a pod for a while, deletes it, and returns an error if the events violate the plan. It returns the number
+// of times that a command began.
 func keeps(file string, plan startup.Plan, lasts time.Duration, stops bool) (began int, err error) {
 	out, err := outputOf("outrider", "run", "-f", file, "--injected", "--duration", lasts.String(), "-o", "json")
 	if err != nil {

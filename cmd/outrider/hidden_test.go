@@ -13,17 +13,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// evil moves the cursor, sets a title, hides text, and changes the direction of writing: with C0, C1 and
-// Unicode characters.
+// evil is a text that would move a terminal's cursor, set its title, hide text, and change the direction of writing, by
+// C0, C1 and Unicode characters.
 const evil = "e\x1b[2Jv\x1b]0;t\x07i\u009b8ml\u202e\x7f\x1b[8m"
 
 // quoted is evil, escaped for YAML and JSON.
 const quoted = `e\u001b[2Jv\u001b]0;t\u0007i\u009b8ml\u202e\u007f\u001b[8m`
 
-// acts matches anything that a terminal would act on, except our own colours.
+// acts matches everything to which a terminal would react, except our own colours.
 var acts = regexp.MustCompile(`[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\x{80}-\x{9f}\x{202a}-\x{202e}\x{2066}-\x{2069}]|\x1b([^\[]|\[[^0-3]|\[[0-9;]*[^m0-9;])`)
 
-// manifests contain evil wherever a text of the author may be printed.
+// manifests contains manifests in which E, replaced by evil, is everywhere where a text of the author may be printed.
 var manifests = map[string]string{
 	"a pod": `{"apiVersion": "v1", "kind": "Pod", "E": 1, "metadata": {"name": "E", "namespace": "E", "E": 1, "labels": {"E": "E", "outrider.dev/inject": "true"}, "annotations": {"E": "E"}},
 "spec": {"E": 1, "containers": [{"name": "E", "image": "E", "E": 1, "command": ["sh", "-c", "sleep 5; E exec app"], "env": [{"name": "E", "value": "E"}], "ports": [{"name": "E", "containerPort": 15090}]},
@@ -39,7 +39,7 @@ var manifests = map[string]string{
 	"a tag":                   "kind: !!E x\n",
 }
 
-// remote is a control plane whose every answer contains evil.
+// remote returns the URL of a control plane whose responses all contain evil.
 func remote(t *testing.T) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("id") == "fail" {
@@ -73,12 +73,12 @@ func commands(url string) [][]string {
 	return all
 }
 
-// Text of others never controls a terminal, neither in output nor in errors.
+// Text of others never controls a terminal, in output or in errors.
 func TestNothingActsOnATerminal(t *testing.T) {
 	url := remote(t)
 	for name, text := range manifests {
 		t.Run(name, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), evil+".yaml") // the name of a file comes from others too
+			file := filepath.Join(t.TempDir(), evil+".yaml") // the name of a file may come from others too
 			if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "E", quoted)), 0o644); err != nil {
 				t.Fatal(err)
 			}
@@ -98,7 +98,8 @@ func TestNothingActsOnATerminal(t *testing.T) {
 	}
 }
 
-// Manifests keep their bytes in a pipe, but are made harmless on a terminal.
+// Commands that print manifests keep all bytes if the output is a pipe, but make control characters harmless if it is a
+// terminal.
 func TestManifestsAtATerminal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pod.yaml")
 	if err := os.WriteFile(file, []byte("kind: Pod\nmetadata: {name: a, annotations: {a: 'b\u202ec\u0085'}}\nspec: {containers: [{name: app, image: a, command: [/app]}]}\n"), 0o644); err != nil {

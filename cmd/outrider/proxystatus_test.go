@@ -80,7 +80,7 @@ func connected(t *testing.T) string {
 	return "http://" + at.HTTP
 }
 
-// command runs outrider.
+// command runs outrider in this process.
 func command(args ...string) (status int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	status = run(args, &out, &errs)
@@ -118,7 +118,7 @@ func TestProxyStatusOfARealControlPlane(t *testing.T) {
 	if _, _, errs := command("proxy-status", "app-2", "--control-plane-http", at); !strings.Contains(errs, `no proxy "app-2" is connected to outriderd; there are app-1.shop`) {
 		t.Errorf("a pod that is not there: %s", errs)
 	}
-	// A saved answer prints the same as a live one.
+	// The output for a saved response is the same as for a live one.
 	kept := filepath.Join(t.TempDir(), "kept.json")
 	_, text, _ := command("proxy-config", "app-1", "-o", "json", "--control-plane-http", at)
 	if err := os.WriteFile(kept, []byte(text), 0o644); err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// The scripts of run have a condition of their own, because most of them need root.
+// The scripts of the command run have their own test, with the condition "root", because most of them need root.
 func TestRunScripts(t *testing.T) {
 	readme, err := os.ReadFile("../../README.md")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"outrider.dev/internal/base/cli"
 )
 
-// The exit status of a child is that of outrider, and a program that cannot be run is an error.
+// The exit status of the child becomes the exit status of outrider. A program that cannot be run is an error.
 func TestStatusOfAChild(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {

@@ -84,7 +84,7 @@ func TestColoursAreOnlyAdded(t *testing.T) {
 	}
 }
 
-// The table shows few objects of a check, and its end counts all; JSON and JUnit contain all objects.
+// The table lists only some objects of a check, but its last line counts all. JSON and JUnit contain all objects.
 func TestChecksOfObjects(t *testing.T) {
 	all := []check.Check{{ID: "api-server", Result: check.OK, Reason: "it answers"}}
 	for _, pod := range []string{"a", "b", "c", "d", "e", "f"} {

@@ -51,7 +51,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// Each code has the same meaning in every command, and is explained.
+// Each code has a title, a severity, an explanation and a page.
 func TestAll(t *testing.T) {
 	by := map[string]bool{}
 	for _, c := range All() {
@@ -70,7 +70,7 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// An old code leads to one that is there, or to another tool, and is not used again.
+// An old code leads to a present code or to another tool, and is not used again.
 func TestOldCodes(t *testing.T) {
 	present := map[finding.Code]bool{}
 	for _, c := range All() {
