@@ -19,7 +19,7 @@ import (
 
 const sec = time.Second
 
-// everything returns the chart of a pod that shows all a chart can show.
+// everything returns a chart that contains every element which a chart can have.
 func everything(t *testing.T) Chart {
 	t.Helper()
 	timeline := startup.Timeline{
@@ -66,7 +66,7 @@ p its image could not be pulled   o completed   h a hook failed   x crashed
 	}
 }
 
-// The events of a counterexample share a few instants, so its chart counts events.
+// In the chart of a counterexample, the axis shows the numbers of events, because many events happen at one instant.
 func TestStepsCountEvents(t *testing.T) {
 	plan, err := startup.Parse("app after proxy is healthy\nweb after proxy is started, on restart notify")
 	if err != nil {
@@ -100,7 +100,7 @@ web                                            ▒▒▒▒▒▒▒▒▒▒▒
 	}
 }
 
-// Marks that would cover one another are drawn as one, with the texts of all.
+// Marks that would cover one another are drawn beside each other or as one, and all their texts are kept.
 func TestMarksOfAPictureDoNotCoverOneAnother(t *testing.T) {
 	at := func(d time.Duration, kinds ...MarkKind) (out []Mark) {
 		for _, k := range kinds {
@@ -217,7 +217,7 @@ func TestChartsOfAPageShareAnAxis(t *testing.T) {
 	}
 }
 
-// Bars differ by their patterns: only the bar of a healthy container has none.
+// Bars differ by their patterns, and only the bar of a healthy container has none.
 func TestBarsDifferWithoutColour(t *testing.T) {
 	seen := map[string]bool{}
 	for phase, l := range phases {

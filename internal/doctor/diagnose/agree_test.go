@@ -31,14 +31,14 @@ spec:
       containers: [{name: web, image: example.com/web@sha256:0000000000000000000000000000000000000000000000000000000000000001, command: [/web]}]
 `
 
-// The API server's merge accepts every patch that a diagnosis prints, injection keeps it by the mechanism that the
-// replay tried or a better one, and lint does not complain about its annotation.
+// Every patch that a diagnosis prints is valid: the API server's merge accepts it, injection uses the mechanism that the
+// replay tried or a better one, and lint has no finding about its annotation.
 func TestPatchesAgree(t *testing.T) {
 	tried := 0
 	for table, ways := range map[string]map[string]way{"waiting": waiting, "stronger": stronger} { // in any order: subtests
 		for proxy, w := range ways { // in any order: subtests
 			if !settings.InFamily(w.annotation) {
-				continue // for another mesh, which alone reads it
+				continue // only another mesh reads this annotation
 			}
 			tried++
 			t.Run(table+"/"+proxy, func(t *testing.T) {

@@ -23,15 +23,15 @@ type expectation struct {
 	Container  string     `json:"container"`
 	Confidence Confidence `json:"confidence"` // empty: any
 	Origin     string     `json:"origin"`     // "written" or "recorded"
-	Split      string     `json:"split"`      // "rules", or "test": not looked at while rules are written
+	Split      string     `json:"split"`      // "rules": used to write the rules; "test": not looked at meanwhile
 }
 
-// mostWrong limits how many cases of a split may differ from the expectation; it is only ever lowered. No case is
-// allowed to be called a start-up race wrongly.
+// mostWrong limits the number of cases of a split whose diagnosis differs from the expectation. The limits are only ever
+// lowered. Another cause must never be diagnosed as a start-up race.
 var mostWrong = map[string]int{"rules": 11, "test": 5}
 
-// The test diagnoses each incident of the corpus from its folder alone, and prints the confusion matrix of each
-// split. Cases that the rules get wrong stay in the corpus, up to the limit of their split.
+// The diagnosis of each incident of the corpus is as expected, except for mostWrong of them in each split. The test
+// prints the confusion matrix of each split.
 func TestIncidents(t *testing.T) {
 	all := readExpectations(t)
 	matrix := map[string]map[[2]string]int{}
@@ -74,7 +74,7 @@ func TestIncidents(t *testing.T) {
 	}
 }
 
-// readExpectations reads the list, and checks that it matches the folders.
+// readExpectations reads the list of expectations, and checks that there is one for each folder.
 func readExpectations(t *testing.T) map[string]expectation {
 	text, err := os.ReadFile(filepath.Join(incidents, "expected.yaml"))
 	all := map[string]expectation{}
@@ -97,7 +97,7 @@ func readExpectations(t *testing.T) map[string]expectation {
 	return all
 }
 
-// compare returns how a report differs from the expectation.
+// compare returns the difference of a report to the expectation, or an empty string.
 func (e expectation) compare(got Report) string {
 	if wanted, is := e.key(), key(got); wanted != is {
 		return fmt.Sprintf("%s, want %s", is, wanted)

@@ -6,7 +6,7 @@ import (
 	"outrider.dev/test/mutants"
 )
 
-// The tests notice each mutant of the decisions between a race and another cause.
+// The tests notice each mutant of the code that decides between a race and another cause.
 func TestEveryMutantIsNoticed(t *testing.T) {
 	mutants.Run(t, "TestIncidents|TestReplay|TestOrderBroken|TestAParkedCallIsNoRace|TestUnnamedDestinationIsUndecided|TestGatesAreNoCallers|TestBareEnvoy|TestSlowStart", map[string]mutants.Mutant{
 		"what the capture leaves out is a race":        {File: "race.go", From: `takes == no || s.capture.Parks`, To: `s.capture.Parks`},

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The report tells what happened to an application after a refused call, as far as its log shows it: proxy and
-// application start at :10, the proxy is ready at :15, and the pod continues.
+// The report says what an application did after a refused call, as far as its log shows it. In these cases proxy and
+// application start at :10, the proxy is ready at :15, and the application continues to run.
 func TestWhatBecameOfARace(t *testing.T) {
 	for name, tt := range map[string]struct{ log, want string }{
 		"once":                  {refusedAt(11), "was refused, and goes on, perhaps without the data that it requested"},
@@ -25,8 +25,8 @@ func TestWhatBecameOfARace(t *testing.T) {
 	}
 }
 
-// A call that is refused although the capture parks early connections is no race, because they wait until the proxy
-// listens.
+// If the capture parks early connections, a refused call is no start-up race, because a captured call would have waited
+// until the proxy listens.
 func TestAParkedCallIsNoRace(t *testing.T) {
 	for flags, race := range map[string]bool{"": false, ", '--park=off'": true} { // in any order: subtests
 		t.Run(flags, func(t *testing.T) {

@@ -46,7 +46,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// The plan alone, without a failed call, shows which containers began before those that they should wait for.
+// A container that started before its dependency, by the pod's plan, is found even without a failed call.
 func TestOrderBroken(t *testing.T) {
 	for name, c := range map[string]struct {
 		annotation, start string
@@ -85,7 +85,7 @@ func edit(t *testing.T, file, from, to string) {
 	}
 }
 
-// A call whose destination the log does not name may be one that the capture leaves out.
+// If a log does not name the destination of a call, the call may not have been captured, so the diagnosis is undecided.
 func TestUnnamedDestinationIsUndecided(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.CopyFS(folder, os.DirFS(incidents+"/dotnet-port-left-out")); err != nil {
@@ -97,8 +97,7 @@ func TestUnnamedDestinationIsUndecided(t *testing.T) {
 	}
 }
 
-// A gate's log lines about the addresses that it waits for do not count as failed calls of the application behind
-// it.
+// Log lines of a gate about an address that refuses connections are not failed calls of the application.
 func TestGatesAreNoCallers(t *testing.T) {
 	for line, want := range map[string]string{
 		"outrider-gate: waits for istio-proxy: GET http://127.0.0.1:15021/healthz/ready: connect: connection refused": "nothing",

@@ -10,8 +10,8 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// A start that took long although nothing failed is a finding with its slowest phase. It needs both ends of the
-// time, and is skipped if the pod may have been ready before.
+// A slow start without any failure is reported as a finding that names its slowest phase. Nothing is reported if the
+// begin or the end of the start is unknown, or if the pod may have been ready earlier and only became ready again.
 func TestSlowStart(t *testing.T) {
 	ready := func(at string) func(string) string {
 		return func(pod string) string {
@@ -74,7 +74,7 @@ func TestSlowStart(t *testing.T) {
 	}
 }
 
-// A pod that is not ready yet waits for the container that runs.
+// For a pod that is not ready after a long time, the finding names the container that runs and is not ready.
 func TestNotReadyForLong(t *testing.T) {
 	for name, tt := range map[string]struct{ pod, want, container string }{
 		"an init container runs": {`

@@ -43,7 +43,7 @@ items:
 
 const readyLog = "2026-03-02T13:00:14.500000Z\tinfo\tReadiness succeeded in 4s\n2026-03-02T13:00:15.000000Z\tinfo\tEnvoy proxy is ready\n"
 
-// Each phase has both ends in the evidence; a phase that lacks one is left out.
+// A phase is in the result if the evidence has both its begin and its end, and else it is left out.
 func TestStart(t *testing.T) {
 	phases := func(all ...Phase) []Phase { return all }
 	s := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
@@ -102,7 +102,7 @@ func TestStart(t *testing.T) {
 	}
 }
 
-// Where phases overlap, an instant belongs to the phase that holds the others up.
+// If phases overlap, each moment belongs to only one of them, by precedence.
 func TestPhasesDoNotOverlap(t *testing.T) {
 	at := func(n int) evidence.Time {
 		return evidence.Time{At: time.Unix(int64(n), 0), Clock: evidence.NodeClock}
@@ -120,7 +120,8 @@ func TestPhasesDoNotOverlap(t *testing.T) {
 	}
 }
 
-// A track contains the runs and the lines of a container; a line without a zone is placed in its run.
+// A track contains the runs and the log lines of a container. A line whose time has no zone gets the time of its run,
+// with the length of the run as the error.
 func TestTracks(t *testing.T) {
 	got := diagnoseFolder(t, filepath.Join(incidents, "awesome-app")).Tracks
 	i := slices.IndexFunc(got, func(t Track) bool { return t.Container == "awesome-app" })

@@ -51,7 +51,7 @@ func pod(name string) *corev1.Pod {
 	}
 }
 
-// outOfMemory adds a restart of the container app.
+// outOfMemory adds a restart of the container app, which the kernel killed.
 func outOfMemory(p *corev1.Pod) {
 	end := metav1.NewTime(time.Now().Truncate(time.Second))
 	app := &p.Status.ContainerStatuses[0]
@@ -153,8 +153,8 @@ func (w *world) set(p *corev1.Pod) {
 	}
 }
 
-// last waits until a pod that the test has not used yet has its Event: with one worker, everything that was due
-// earlier is then done.
+// last creates another pod with a restart, and waits for its Event. If there is only one worker, all diagnoses that were
+// queued before are then done.
 func (w *world) last(name string) {
 	w.Helper()
 	p, before := pod(name), w.counted()["out-of-memory"]
@@ -167,7 +167,8 @@ func (w *world) last(name string) {
 	})
 }
 
-// is compares events and counts. A cause is counted after its Event is written.
+// is compares the Events and the counts with those that are expected. It waits for the counts, because a cause is
+// counted after its Event is written.
 func (w *world) is(events []string, counts map[string]uint64) {
 	w.Helper()
 	total := func(counts map[string]uint64) (n uint64) {
@@ -234,7 +235,7 @@ func TestAnotherReplicaWritesNothingTwice(t *testing.T) {
 	two.is([]string{"app OutOfMemory 1", "next OutOfMemory 1"}, map[string]uint64{"out-of-memory": 1})
 }
 
-// An old restart, of which a cluster has many, gets no Event.
+// A restart that is older than recent gets no Event; a cluster has many such restarts.
 func TestAnOldRestart(t *testing.T) {
 	old := pod("old")
 	outOfMemory(old)
@@ -246,7 +247,7 @@ func TestAnOldRestart(t *testing.T) {
 	w.is([]string{"new OutOfMemory 1"}, map[string]uint64{"out-of-memory": 1})
 }
 
-// A slow start is diagnosed several times, and an unchanged diagnosis is written once.
+// A slow start is diagnosed several times. If the diagnosis does not change, its Event is written only once.
 func TestASlowStart(t *testing.T) {
 	slow := pod("slow")
 	withoutImage(slow)
@@ -267,8 +268,7 @@ func TestASlowStart(t *testing.T) {
 	}
 }
 
-// A pod that is scheduled late counts as slow only a while after that; a pod that is ready by then is not
-// diagnosed.
+// The time of a start counts from the pod's scheduling. A pod that is ready in time is not diagnosed.
 func TestAStartBeginsWithTheNode(t *testing.T) {
 	waits, quickly := pod("waits"), pod("quickly")
 	for _, p := range []*corev1.Pod{waits, quickly} {
@@ -318,7 +318,7 @@ func TestFailuresAreRetried(t *testing.T) {
 	}
 }
 
-// The memory for a pod does not grow with its manifest: 10,000 pods of 20 KiB each.
+// The memory for a pod does not grow with its manifest. The test uses 10,000 pods of 20 KiB each.
 func TestMemory(t *testing.T) {
 	const pods, most = 10_000, 1 << 10
 	kept := make([]any, 0, pods)
@@ -392,7 +392,7 @@ func (e endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// Endless logs are read up to the limit, a few times: to place them in time, and to scan them.
+// Logs without an end are read only up to the limit. They may be read a few times, for their time zone and for scans.
 func TestLogsAreBounded(t *testing.T) {
 	app := pod("app")
 	o := quick()
@@ -421,8 +421,8 @@ func TestCausesAreBounded(t *testing.T) {
 	}
 }
 
-// causes returns the surest cause of each container, or for an undecided diagnosis the suspects and the command
-// that would decide. A sentence that is too long is cut between characters.
+// causes returns the most certain cause of each container. For an undecided diagnosis, it returns one cause with the
+// suspects and the command that would decide. A message that is too long is cut between characters.
 func TestCauses(t *testing.T) {
 	p := pod("app")
 	outOfMemory(p)
@@ -446,7 +446,7 @@ func TestCauses(t *testing.T) {
 	}
 }
 
-// A panic while the evidence of a pod is judged is an error of that pod alone.
+// A panic during the diagnosis of a pod becomes an error for that pod.
 func TestAPanicIsAnError(t *testing.T) {
 	if _, err := judge(t.Context(), &evidence.Pod{Object: pod("app"), Containers: []*evidence.Container{nil}}, 0); err == nil || !strings.Contains(err.Error(), "panic") {
 		t.Errorf("error %v", err)

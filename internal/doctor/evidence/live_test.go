@@ -51,7 +51,7 @@ func shop(t *testing.T) *fake.Clientset {
 		object(t, `{apiVersion: v1, kind: Event, metadata: {name: e, namespace: shop, uid: e}, involvedObject: {kind: Pod, namespace: shop, name: awesome-app}, reason: Started, source: {component: kubelet}, firstTimestamp: "2026-11-24T13:16:20Z"}`))
 }
 
-// stamped returns a log as the API server sends it with timestamps.
+// stamped returns a log in the form in which the API server sends it with timestamps.
 func stamped(text, at string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -134,7 +134,7 @@ istio-proxy log of run 0: 2 lines, first 13:16:20.480123Z ±1µs node
 	}
 }
 
-// Evidence that must not be read is listed as missing, and stops nothing.
+// Evidence that the user may not read, or that cannot be read in time, is listed as missing, and stops nothing.
 func TestLiveWithoutRights(t *testing.T) {
 	core := shop(t)
 	for _, kind := range []string{"events", "replicasets"} {

@@ -25,7 +25,7 @@ func logIn(text string, began, ended int) *Log {
 	return l
 }
 
-// placedLogIn returns the same log with its zone, as a pod finds it.
+// placedLogIn returns the same log after its zone was determined, and the pod that contains it.
 func placedLogIn(t *testing.T, text string, began, ended int) (*Log, *Pod) {
 	t.Helper()
 	l := logIn(text, began, ended)
@@ -75,7 +75,7 @@ func TestTimesOfLines(t *testing.T) {
 	}
 }
 
-// A zone tells whether it is known, and why.
+// A zone has the reason why it is known or not known, and its likely offset if several fit.
 func TestZones(t *testing.T) {
 	for name, tt := range map[string]struct {
 		log          string
@@ -97,7 +97,7 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// The runs of a container have one zone, so a short run determines the zone of a long one, in either order.
+// All runs of a container have the same zone, so the log of a short run determines the zone of a long one.
 func TestAShortRunPlacesALongOne(t *testing.T) {
 	long, short := logIn("2026-11-24 21:16:22 x", 0, 3600), logIn("2026-11-24 22:16:25 x", 3604, 3606)
 	long.Run, short.Run = 0, 1
@@ -208,7 +208,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// The number of a run depends on the state; contradictions are noted.
+// Runs are numbered by the container's state, and contradictions between times are noted.
 func TestStatus(t *testing.T) {
 	const head = "kind: Pod\nmetadata: {name: a, creationTimestamp: \"2026-11-24T13:00:00Z\"}\nspec: {nodeName: n1, containers: [{name: app}]}\nstatus:\n"
 	const run = `startedAt: "2026-11-24T13:00:05Z", finishedAt: "2026-11-24T13:00:09Z"`

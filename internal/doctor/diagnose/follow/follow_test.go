@@ -27,7 +27,7 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// patience is the time after which a test that waits for an event has failed.
+// patience is the time after which a test fails if an event for which it waits has not happened.
 const patience = time.Minute
 
 // A world is a cluster that Follow watches.
@@ -36,13 +36,14 @@ type world struct {
 	core    *fake.Clientset
 	cancel  context.CancelFunc
 	lines   chan Line
-	watches chan watch.Interface // watches in the order in which they begin: that of the workload first, if there is one, then those of pods
+	watches chan watch.Interface // watches of pods and of the workload, in the order in which they begin
 	ended   chan error
 	summary Summary
 	reads   atomic.Int32
 }
 
-// start follows the pods among the objects. The label "incident" of a pod names its evidence.
+// start runs Follow in a cluster with the objects. A pod has the evidence of the incident that its label "incident"
+// names. The first broken watches of pods report no event.
 func start(t *testing.T, o Options, broken int, objects ...runtime.Object) *world {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -104,7 +105,7 @@ func (w *world) watched(n int) (last watch.Interface) {
 	return last
 }
 
-// says waits for a line, formatted as text without its time.
+// says waits for a line, and compares its text, without the time, with want.
 func (w *world) says(want string) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, text(w.t, receive(w.t, "line", w.lines))); diff != "" {
@@ -122,7 +123,7 @@ func text(t *testing.T, l Line) string {
 	return out
 }
 
-// ends waits for the end of Follow, and fails if another line comes before it.
+// ends waits for the end of Follow, and checks its summary and exit status. It fails if there is another line before.
 func (w *world) ends(want string, status int) {
 	w.t.Helper()
 	if err := receive(w.t, "end", w.ended); err != nil {
@@ -196,8 +197,8 @@ const (
 	never = time.Hour // so long that no start in a test counts as slow
 )
 
-// A roll-out of two pods, one with a race, ends when both are ready and diagnosed, and not already when the
-// Deployment reports that they are ready.
+// A roll-out of two pods, one with a race, ends when both are ready and diagnosed. It does not end before, when the
+// Deployment reports that both are available.
 func TestRollout(t *testing.T) {
 	a, b := made("web-a", "clean"), made("web-b", "awesome-app")
 	w := start(t, Options{Namespace: "shop", Name: "deploy/web", Slow: never}, 0, web(2, 0), a)
@@ -219,7 +220,7 @@ func TestRolloutWithoutFindings(t *testing.T) {
 	w.ends("the roll-out is complete: 1 pod diagnosed, nothing found", 0)
 }
 
-// A roll-out beyond its deadline cannot complete; the diagnoses of its pods are reported first.
+// A roll-out whose progress deadline is exceeded is reported as stuck, after the diagnoses of its pods.
 func TestRolloutThatIsStuck(t *testing.T) {
 	d := web(1, 0)
 	d.Status.Conditions = []appsv1.DeploymentCondition{{Type: appsv1.DeploymentProgressing, Status: corev1.ConditionFalse, Reason: "ProgressDeadlineExceeded"}}
@@ -228,7 +229,7 @@ func TestRolloutThatIsStuck(t *testing.T) {
 	w.ends("the roll-out does not complete, its progress deadline is exceeded: 1 pod diagnosed, 1 startup-race", 1)
 }
 
-// Pods that were healthy at the beginning are not diagnosed; later pods are, until Ctrl-C.
+// Pods that were ready at the beginning are not diagnosed. Pods that are created later are, until Ctrl-C.
 func TestSelection(t *testing.T) {
 	w := start(t, Options{Selector: "app=web", Slow: never}, 0, ready(made("old", "awesome-app")))
 	w.watched(1)
@@ -241,8 +242,8 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// If the watch's version is too old for the API server (410), or the connection is lost, the pods are listed again,
-// and changes in the meantime are noticed.
+// If a watch ends, because its resource version is too old for the API server (410) or the connection is lost, the pods
+// are listed again, so that changes in the meantime are noticed.
 func TestResumes(t *testing.T) {
 	for name, end := range map[string]func(*watch.FakeWatcher){
 		"expired": func(f *watch.FakeWatcher) {
@@ -267,7 +268,7 @@ func TestResumes(t *testing.T) {
 	}
 }
 
-// A pod that is deleted while it is read is not reported; a new pod with its name is a different pod.
+// A pod that is deleted while its evidence is read is not reported. A new pod with the same name is another pod.
 func TestDeletedMeanwhile(t *testing.T) {
 	reading, goOn := make(chan bool), make(chan bool)
 	var w *world
@@ -304,7 +305,7 @@ func TestSlow(t *testing.T) {
 	w.ends("ended: 1 pod diagnosed, 1 startup-race", 1)
 }
 
-// Evidence that cannot be read is reported, and read again.
+// Reading evidence is repeated if it fails, and the failure is reported if all attempts fail.
 func TestProblem(t *testing.T) {
 	reads := 0
 	w := start(t, Options{Namespace: "shop", Name: "deploy/web", Slow: never, Attempts: 2, read: func(context.Context, string, string) (*evidence.Set, error) {
@@ -341,7 +342,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// A resource that cannot be watched is an error at once, and so is the deletion of the workload.
+// Follow fails immediately if a resource cannot be watched or the workload is deleted.
 func TestCannotLook(t *testing.T) {
 	forbidden := func(kind string) error {
 		return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, "", errors.New("no role has it"))
@@ -379,7 +380,7 @@ func TestCannotLook(t *testing.T) {
 	}
 }
 
-// Without a fake reader, Follow reads a pod as "outrider diagnose POD" does.
+// Without the option read, which only tests set, Follow reads a pod like "outrider diagnose POD".
 func TestReadsTheCluster(t *testing.T) {
 	p := ready(made("web-a", ""))
 	p.Spec.Containers = []corev1.Container{{Name: "app"}}

@@ -103,7 +103,7 @@ func TestRolloutOf(t *testing.T) {
 	}
 }
 
-// small keeps the fields of a pod that its state depends on, and drops all others.
+// small keeps the fields of a pod on which its state depends, and removes all others.
 func TestSmall(t *testing.T) {
 	p := restarted(ready(made("web", "clean")), 2)
 	p.Status.ContainerStatuses[0].State.Waiting = &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff", Message: "back-off"}

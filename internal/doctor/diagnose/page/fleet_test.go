@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose"
 )
 
-// The worst pods come first, and the causes are counted.
+// Pods that are not ready come first, then the slowest ones, and the causes are counted.
 func TestFleetText(t *testing.T) {
 	started := func(pod string, state diagnose.StartState, took time.Duration, cause string) diagnose.Report {
 		r := diagnose.Report{Pod: pod, Verdict: diagnose.Nothing, Start: &diagnose.Start{State: state, Took: diagnose.Elapsed{Time: took}, Phases: []diagnose.Phase{
@@ -76,7 +76,7 @@ func TestFleetIsBounded(t *testing.T) {
 	}
 }
 
-// One pod that took hours does not squeeze the bars of the others, and its own bar ends at the edge.
+// If one pod took hours, the axis is still made for the other pods, and the bar of that pod ends at the edge.
 func TestFleetAxis(t *testing.T) {
 	all := Made(100)
 	all[1].Start.Took.Time = 5 * time.Hour
@@ -97,7 +97,7 @@ func TestFleetAxis(t *testing.T) {
 	}
 }
 
-// A fleet cannot be formatted as a picture or for a ticket.
+// A fleet cannot be formatted as SVG or Markdown.
 func TestFormatsOfAFleet(t *testing.T) {
 	for _, format := range Formats {
 		want := slices.Contains([]string{"md", "svg"}, format)

@@ -61,10 +61,10 @@ func skeleton(t testing.TB, page string) (elements []string, text string) {
 	return elements, b.String()
 }
 
-// forms are the two kinds of pages.
+// forms maps the two kinds of HTML pages to the functions that make them.
 var forms = map[string]func(testing.TB, ...diagnose.Report) string{"pods": pods, "fleet": fleetOf}
 
-// Foreign text adds no element, no attribute and no control character to a page.
+// Text of others adds no element, no attribute and no control character to a page.
 func FuzzHTML(f *testing.F) {
 	for _, text := range hostile {
 		f.Add(text)
@@ -127,7 +127,7 @@ func TestPolicy(t *testing.T) {
 	}
 }
 
-// contrast returns the contrast of two colours as WCAG 2 defines it.
+// contrast returns the contrast ratio of two colours, as defined by WCAG 2.
 func contrast(t *testing.T, a, b string) float64 {
 	t.Helper()
 	light := func(c string) float64 {
@@ -209,7 +209,7 @@ func TestHTMLIsBounded(t *testing.T) {
 	}
 }
 
-// Pods with findings come first, and a pod without any time is shown too.
+// Pods with findings come first. A pod whose evidence has no times is shown too.
 func TestHTMLOfSeveral(t *testing.T) {
 	empty := diagnose.Report{Pod: "shop/empty", Verdict: diagnose.Nothing, Sentence: "nothing is wrong"}
 	_, text := skeleton(t, pods(t, empty, incident(t, "clean"), incident(t, "awesome-app")))

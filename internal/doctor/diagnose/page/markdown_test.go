@@ -15,7 +15,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// golden compares a text with a file, or writes the file.
+// golden compares a text with a file or, with -update, writes the file.
 func golden(t *testing.T, file, got string) {
 	t.Helper()
 	if *update {
@@ -36,7 +36,7 @@ func TestMarkdown(t *testing.T) {
 	golden(t, "testdata/awesome-app.md", Markdown(kept(t)))
 }
 
-// kept returns reports that do not change with the rules.
+// kept returns reports from a file, which do not change when the rules change.
 func kept(t *testing.T) (out []diagnose.Report) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/awesome-app.json")
@@ -49,8 +49,8 @@ func kept(t *testing.T) (out []diagnose.Report) {
 	return out
 }
 
-// blocks removes the code blocks from a text by CommonMark's rule: a block ends at a fence that is at least as long
-// as its first one.
+// blocks returns a text without its code blocks, and whether a block is open at the end. By CommonMark's rule, a block
+// ends at a fence that is at least as long as its first fence.
 func blocks(text string) (outside string, open bool) {
 	var b strings.Builder
 	fence := ""
@@ -69,7 +69,7 @@ func blocks(text string) (outside string, open bool) {
 	return b.String(), fence != ""
 }
 
-// Foreign text ends no code block, and is no markup outside of one.
+// Text of others does not end a code block, and is not markup outside of one.
 func TestMarkdownOfHostileText(t *testing.T) {
 	markup := regexp.MustCompile("(^|[^\\\\])[`<>|\\[\\]!~]|@[^&]")
 	for _, text := range hostile {

@@ -46,13 +46,13 @@ func all(t testing.TB) (out []diagnose.Report) {
 	return out
 }
 
-// hostile lists text that would be markup if a form did not escape it.
+// hostile lists texts that would be markup or control a terminal if a format did not escape them.
 var hostile = []string{
 	"<script>alert(1)</script>", "]]>", "</style><style>*{display:none}", "</script><img src=x onerror=alert(1)>", "<!--", "```\n# heading\n```", "~~~", "| a | b |\n|---|---|",
 	"\u202egnp.exe", "\x1b[2J\x07", "\xff\xfe", "{{.}}", "javascript:alert(1)", "'\" onmouseover=alert(1) x='", "<svg onload=alert(1)>", "[x](https://example.com)", "![x](https://example.com/p.png)", "@team", "&lt;b&gt;", "a\r\nb",
 }
 
-// poisoned returns a report in which all foreign text is hostile.
+// poisoned returns a report in which text replaces all texts of others.
 func poisoned(t testing.TB, text string) diagnose.Report {
 	t.Helper()
 	r := incident(t, "awesome-app")
@@ -86,7 +86,7 @@ func poisoned(t testing.TB, text string) diagnose.Report {
 	return r
 }
 
-// Every form shows the result of the remedy in the model of the kubelet.
+// Each format that shows findings also shows the result of the replay.
 func TestReplayIsShown(t *testing.T) {
 	reports := []diagnose.Report{incident(t, "awesome-app")}
 	for _, format := range []string{"text", "md", "html"} {

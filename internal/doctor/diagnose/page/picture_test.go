@@ -14,7 +14,7 @@ func TestSVG(t *testing.T) {
 	golden(t, "testdata/awesome-app.svg", SVG(kept(t)))
 }
 
-// elements counts the XML elements by name.
+// elements returns the number of XML elements by name.
 func elements(t *testing.T, text string) map[string]int {
 	t.Helper()
 	out := map[string]int{}
@@ -32,7 +32,7 @@ func elements(t *testing.T, text string) map[string]int {
 	}
 }
 
-// In the picture foreign text stays text.
+// In the picture, text of others is never an element.
 func TestSVGOfHostileText(t *testing.T) {
 	for _, text := range hostile {
 		got := elements(t, SVG([]diagnose.Report{poisoned(t, text), incident(t, "clean")}))

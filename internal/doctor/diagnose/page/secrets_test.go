@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// secrets maps each part that must not be shown to the log line that contains it; a report quotes these lines.
+// secrets maps texts that must not be shown to log lines that contain them. A report quotes these lines.
 var secrets = map[string]string{
 	"s3cr3t-bearer-0123456789":   "sent Authorization: Bearer s3cr3t-bearer-0123456789",
 	"hunter2-in-a-url":           "GET https://reader:hunter2-in-a-url@log-config-server:12345/logback.xml",
@@ -55,7 +55,7 @@ func withSecret(t *testing.T, line string, show bool) diagnose.Report {
 	return r
 }
 
-// No form shows a secret in the log. With --show-secrets each form that quotes the line does.
+// No format shows a secret from a log. With --show-secrets, each format that quotes the line shows the secret.
 func TestSecretsAreMasked(t *testing.T) {
 	for secret, line := range secrets {
 		for _, show := range []bool{false, true} {

@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose"
 )
 
-// Colours change no word and no line, and survive the cleaning of text for a terminal.
+// Colours change no word and no line, and are not removed when text is made harmless for a terminal.
 func TestColours(t *testing.T) {
 	colour := regexp.MustCompile(visible.Colour("[0-9;]*"))
 	for name, begins := range map[string]string{"awesome-app": visible.Colour("31"), "clean": visible.Colour("32")} {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A log in an archive can be read like one in a folder: in pieces, from any offset.
+// A log in an archive can be read from any offset, like a file.
 func TestPackedText(t *testing.T) {
 	var text []byte
 	for i := range 100_000 {
