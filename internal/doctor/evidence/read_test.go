@@ -32,7 +32,7 @@ import (
 //go:embed testdata/awesome.txtar
 var awesomeFiles []byte
 
-// handmade returns a folder as a person makes it.
+// handmade returns the files, by name, of a folder in which a person collected the facts about a pod.
 func handmade() map[string]string {
 	out := map[string]string{}
 	for _, f := range txtar.Parse(awesomeFiles).Files {
@@ -67,8 +67,8 @@ func tarGz(t *testing.T, files map[string]string) []byte {
 	return gzipped(t, tarOf(t, files))
 }
 
-// tarOf returns an archive of the files and of entries with these headers, where regular files are filled with x up
-// to their size.
+// tarOf returns a tar archive that contains the files, and an entry for each header. It fills the regular files among
+// these entries with x, up to the size in the header.
 func tarOf(t *testing.T, files map[string]string, headers ...tar.Header) []byte {
 	t.Helper()
 	var b bytes.Buffer
@@ -192,7 +192,7 @@ func TestHandMadeFolder(t *testing.T) {
 	}
 }
 
-// The same facts in each layout lead to the same pod.
+// From the same facts, Read builds the same pod, whatever the layout of the files.
 func TestLayouts(t *testing.T) {
 	list := `{"kind": "PodList", "apiVersion": "v1", "items": []}` + "\n"
 	section := func(c, log string) string {
@@ -206,8 +206,8 @@ func TestLayouts(t *testing.T) {
 	}{
 		"kubectl cluster-info dump": {map[string]string{"nodes.json": `{"kind":"NodeList","apiVersion":"v1","items":[{"metadata":{"name":"n1"}}]}`, "shop/pods.json": list, "shop/pods.yaml": awesome, "shop/events.yaml": eventList,
 			"shop/awesome-app/logs.txt": section("app", currentLog) + section("istio-proxy", proxyLog)},
-			// Without the log of the previous run, every offset fits that puts the log after the start, so the zone
-			// is not known.
+			// Without the log of the previous run, every offset that puts the log after the start is possible, so the
+			// time zone remains unknown.
 			strings.Replace(noPrevious, "13:16:37.001Z ±1ms node", "21:16:37.001Z ±1ms log FILE", 1)},
 		"must-gather": {map[string]string{gather + "awesome-app.yaml": "---\n" + awesome, gather + "app/app/logs/current.log": currentLog, gather + "app/app/logs/previous.log": previousLog,
 			gather + "app/app/logs/previous.insecure.log": "", gather + "istio-proxy/istio-proxy/logs/current.log": proxyLog, gather + "istio-proxy/istio-proxy/logs/previous.log": "", "quay-io-openshift/namespaces/shop/core/events.yaml": eventList, "event-filter.html": "<html>"}, wantAwesome},
@@ -231,7 +231,7 @@ func TestLayouts(t *testing.T) {
 	}
 }
 
-// All in one stream, as kubectl cluster-info dump prints it.
+// Read accepts lists and logs in one stream, as kubectl cluster-info dump prints them.
 func TestStandardInput(t *testing.T) {
 	dump := `{
     "kind": "PodList",
@@ -253,7 +253,7 @@ func TestStandardInput(t *testing.T) {
 	}
 }
 
-// Input that is of no use is listed, with what would be useful.
+// Read lists the input that it cannot use, and says what would be useful instead.
 func TestUnused(t *testing.T) {
 	pod := func(name string) string {
 		return "apiVersion: v1\nkind: Pod\nmetadata: {name: " + name + "}\nspec: {containers: [{name: app}]}\n"
@@ -330,7 +330,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// A hostile archive is refused, with the name of the entry and the limit.
+// A hostile archive is refused. The error names the entry and the limit that it exceeds.
 func TestHostileArchives(t *testing.T) {
 	pod := map[string]string{"pod.yaml": awesome}
 	deep := strings.Repeat("d/", 65) + "f.log"
@@ -362,7 +362,8 @@ func TestHostileArchives(t *testing.T) {
 	}
 }
 
-// The files before the damage of an archive are used. No file leads out of it, and nothing is written to disk.
+// If an archive is damaged, the files before the damage are used. Entries whose paths lead out of the archive, and
+// links, are ignored. Nothing is written to disk.
 func TestArchives(t *testing.T) {
 	files := handmade()
 	files["zzz.log"] = strings.Repeat("not much to compress "+previousLog, 100)
@@ -386,7 +387,7 @@ func TestArchives(t *testing.T) {
 	}
 }
 
-// An archive with a wrong checksum is used, with a note that it is damaged; two tars in a row are read as one.
+// An archive with a wrong checksum is used, with a note that it is damaged. Two concatenated archives are read as one.
 func TestArchiveToItsEnd(t *testing.T) {
 	whole := tarGz(t, handmade())
 	wrong := bytes.Clone(whole)
@@ -401,7 +402,7 @@ func TestArchiveToItsEnd(t *testing.T) {
 	}
 }
 
-// The unpacked bytes of several archives count together.
+// The limit of unpacked bytes holds for all archives together.
 func TestArchivesTogether(t *testing.T) {
 	dir := folder(t, map[string]string{"a.tar": string(tarOf(t, nil, tar.Header{Name: "a.log", Size: 600 << 10}))})
 	a := filepath.Join(dir, "a.tar")
@@ -411,7 +412,7 @@ func TestArchivesTogether(t *testing.T) {
 	}
 }
 
-// A large list is decoded item by item, with the same result as the whole.
+// A large list is decoded item by item, and the result contains all items.
 func TestLargeList(t *testing.T) {
 	for name, tt := range map[string]struct{ list, item string }{
 		"as kubectl prints it": {"apiVersion: v1\nitems:\n%skind: PodList\nmetadata: {resourceVersion: ''}\n", "- metadata:\n    name: p%d\n    annotations: {a: '%s'}\n  spec:\n    containers:\n    - name: app\n"},
@@ -447,7 +448,7 @@ func TestLinksOutOfAFolder(t *testing.T) {
 	}
 }
 
-// Read accepts a report by outrider bug-report: its pods, logs, events and the list of what is missing.
+// Read accepts a report that outrider bug-report has written: its pods, logs and events.
 func TestBugReport(t *testing.T) {
 	core := shop(t)
 	pod, err := core.CoreV1().Pods("shop").Get(t.Context(), "awesome-app", metav1.GetOptions{})
@@ -473,7 +474,7 @@ func TestBugReport(t *testing.T) {
 	}
 }
 
-// The gaps that a bug report notes in its logs become missing evidence of the pod.
+// The logs that a bug report lists as failed or truncated become missing evidence of the pod.
 func TestGapsOfABugReport(t *testing.T) {
 	files := handmade()
 	files["index.json"] = `{"format": 1, "made": "2026-11-24T13:20:00Z", "files": [{"path": "app.log", "kind": "log", "truncated": true}]}`

@@ -12,7 +12,8 @@ import (
 	"outrider.dev/internal/core/pod/podfile"
 )
 
-// forms rewrite one line of a manifest in another style of YAML. Most keep its meaning.
+// forms are functions that rewrite one line of a manifest in another style of YAML. Some of them change its meaning,
+// or make the YAML invalid.
 var forms = map[string]func(line string) string{
 	"an explicit key":               func(l string) string { return keyed.ReplaceAllString(l, "$1? $2\n$1:$3") },
 	"an explicit key with no value": func(l string) string { return keyed.ReplaceAllString(l, "$1? x\n$0") },
@@ -50,7 +51,7 @@ var forms = map[string]func(line string) string{
 // keyed matches a line with a key: the text before it, the key, and the text after the colon.
 var keyed = regexp.MustCompile(`^([ -]*)([\w./-]+):(.*)$`)
 
-// formed is a pod in which the fixes of lint and injection change mappings, lists, texts and commands.
+// formed is a pod in which the fixes of lint, and injection, have to change mappings, lists, strings and commands.
 const formed = `apiVersion: v1
 kind: Pod
 metadata:
@@ -77,7 +78,8 @@ spec:
     args: [proxy, sidecar]
 `
 
-// With every line of a manifest in every style nothing panics, and the fixed or injected text can be parsed again.
+// Whichever line of a manifest is rewritten in whichever style, nothing panics, and the fixed or injected text can be
+// parsed again.
 func TestEveryFormOfYAML(t *testing.T) {
 	lines := strings.Split(formed, "\n")
 	tried := 0
@@ -105,7 +107,7 @@ func TestEveryFormOfYAML(t *testing.T) {
 	}
 }
 
-// checkInjected checks that the injected text can be parsed again.
+// checkInjected checks that the text can be parsed again after injection. It ignores a text that injection refuses.
 func checkInjected(t *testing.T, text []byte) {
 	t.Helper()
 	injected, _, err := podfile.Rewrite("f", text, func(o podfile.Object) (*corev1.Pod, error) {

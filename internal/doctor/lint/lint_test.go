@@ -20,8 +20,8 @@ import (
 
 var update = flag.Bool("update", false, "write what lint reports into the scenarios")
 
-// readScenario reads a txtar file with manifests, the findings of lint, and the difference that its fixes make.
-// Lines of its comment are options: "kube: 1.28", "injected".
+// readScenario reads a txtar file with manifests, the expected findings of lint, and the expected diff of its fixes.
+// The lines of the file's comment are options: "kube: 1.28", "injected".
 func readScenario(t testing.TB, file string) (a *txtar.Archive, files []File, o Options) {
 	t.Helper()
 	a, err := txtar.ParseFile(file)
@@ -103,8 +103,8 @@ func reported(t *testing.T, files []File, o Options) string {
 	return b.String()
 }
 
-// fixedBy returns the difference that the fixes make. A fixed file must not need the same fix again, and the fixed
-// findings must be gone.
+// fixedBy applies all fixes and returns the diff. The test fails if the fixed files still have a finding that was
+// fixed, or any finding with a fix.
 func fixedBy(t *testing.T, files []File, o Options) string {
 	t.Helper()
 	fixed, err := Fix(files, o, func(finding.Finding) bool { return true })
@@ -125,7 +125,7 @@ func fixedBy(t *testing.T, files []File, o Options) string {
 	return string(fixed.Diff())
 }
 
-// A pod that cannot be read gets a finding, so that it does not pass unchecked.
+// A pod that is too large to be checked gets a finding, because without one it would seem to be fine.
 func TestPodTooLarge(t *testing.T) {
 	pod := func(annotation string, containers int) File {
 		text := "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\n  annotations: {a: \"" + annotation + "\"}\nspec:\n  containers:\n"
@@ -142,14 +142,14 @@ func TestPodTooLarge(t *testing.T) {
 	}
 }
 
-// The pods with which podspec is tested get no warning unless one is due.
+// The pods in podspec's test data get only the warnings that they deserve.
 func TestPodsInOrderHaveNoWarning(t *testing.T) {
 	want := map[string][]finding.Code{
-		"annotated":     {"injection-refused", "job-never-ends"}, // right: report has no command to gate; its cache is a server among the plain containers of a CronJob
+		"annotated":     {"injection-refused", "job-never-ends"}, // container report has no command, so it cannot get a gate; cache is a server among the plain containers of a CronJob
 		"istio-native":  nil,
 		"plain":         nil,
 		"tekton":        nil,
-		"job":           {"proxy-not-awaited"}, // right: its db does not wait for the proxy
+		"job":           {"proxy-not-awaited"}, // container db does not wait for the proxy
 		"istio-hold":    {"hold-fails-open"},
 		"linkerd":       {"hold-fails-open"},
 		"kuma":          {"hold-fails-open"},
@@ -157,7 +157,7 @@ func TestPodsInOrderHaveNoWarning(t *testing.T) {
 		"health-loop":   {"health-loop", "health-loop", "health-loop"},
 		"sleep":         {"fixed-sleep", "post-start-probe"},
 
-		"sleep-before-proxy": {"fixed-sleep"}, // the sleep of app; those before the proxy are notes
+		"sleep-before-proxy": {"fixed-sleep"}, // for the sleep of app; the sleeps of containers before the proxy are only notes
 	}
 	files, err := filepath.Glob("../../core/pod/podspec/testdata/pods/*.yaml")
 	if err != nil || len(files) != len(want) {
@@ -208,7 +208,7 @@ func FuzzLint(f *testing.F) {
 	f.Fuzz(checkFixes)
 }
 
-// checkFixes checks that findings in any text can be printed, and that fixed text can be parsed again.
+// checkFixes checks that the findings in a text can be printed, and that the text can be parsed again after each fix.
 func checkFixes(t *testing.T, data []byte) {
 	files := []File{{"f.yaml", data}}
 	o := Options{Kubernetes: 34, Injected: true}

@@ -15,8 +15,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// A fix in the pod of another mesh has an effect: injection leaves such a pod alone unless it requests the order
-// beside that mesh's proxy.
+// A fix in a pod of another mesh takes effect: injection skips such a pod by default, so the fix must also request
+// that injection orders its containers although the proxy is another mesh's.
 func TestFixesInPodsOfOtherMeshes(t *testing.T) {
 	const pod = `apiVersion: v1
 kind: Pod
@@ -49,7 +49,7 @@ spec:
 	}
 }
 
-// A container that only sleeps counts as no server, even behind a gate.
+// A container that only sleeps is not treated as a server, even if a gate runs its command.
 func TestSleepBehindGate(t *testing.T) {
 	const text = "apiVersion: v1\nkind: Pod\nmetadata: {name: a, labels: {app: a}}\nspec: {containers: [{name: app, image: a, command: [/bin/sleep, infinity]}]}\n"
 	objects, _, err := podfile.Parse("f.yaml", []byte(text))
@@ -66,8 +66,8 @@ func TestSleepBehindGate(t *testing.T) {
 	}
 }
 
-// Lint offers no fix that injection would refuse: beside the plain proxy of another mesh only a gate keeps the
-// order, and a gate needs the command.
+// Lint offers no fix that injection would refuse. If another mesh's proxy is a plain container, only a gate keeps the
+// order, and a gate needs a command in the manifest, which this container does not have.
 func TestNoFixThatInjectionRefuses(t *testing.T) {
 	report, err := Lint([]File{{"f.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: app, image: a}, {name: istio-proxy, image: p}]}\n")}}, Options{})
 	if err != nil || len(report.Findings) != 1 || report.Findings[0].Code != "proxy-not-awaited" || report.Findings[0].Fix != nil {
@@ -75,7 +75,7 @@ func TestNoFixThatInjectionRefuses(t *testing.T) {
 	}
 }
 
-// Remedies in a pod of Istio's begin with Istio's own settings.
+// For a pod with Istio's proxy, the remedies name Istio's own settings.
 func TestRemediesOfIstio(t *testing.T) {
 	report, err := Lint([]File{{"f.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: istio-proxy, image: p}, {name: app, image: a, command: [/app]}]}\n")}}, Options{})
 	if err != nil || len(report.Findings) == 0 {

@@ -19,8 +19,8 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// These are parts of the commands that people write: how a shell is started, what it does first, the text in
-// between, and the main program.
+// The parts of random command lines: the start of the shell, the commands before the main program, the separators
+// between commands, and the main program.
 var (
 	invocations = [][]string{{"sh", "-c"}, {"/bin/sh", "-ec"}, {"bash", "-euo", "pipefail", "-c"}, {"env", "B=2", "bash", "-c"}, {"sh", "-c", "--"}, {"bash", "-c", "-e"},
 		{"tini", "--", "sh", "-c"}, {"bash", "+e", "-O", "extglob", "-c"}, {"dash", "-o", "errexit", "-c"}, {"bash", "--norc", "-c", "-"}}
@@ -50,8 +50,8 @@ func randomCommand(r *rand.Rand) (command, args []string) {
 	return all[:cut], all[cut:]
 }
 
-// programs creates a folder of programs: main programs record how they were started, and programs that wait
-// succeed.
+// programs creates a folder of programs. The main program app prints its variables and arguments; curl, nc and sleep
+// succeed at once.
 func programs(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -76,8 +76,8 @@ func programs(t *testing.T) string {
 	return dir
 }
 
-// ran returns the lines that a command prints, without the shell's own messages, and its exit status. It sorts the
-// lines, because background commands print at any time.
+// ran runs a command and returns the lines of its standard output, and its exit status. It sorts the lines because
+// background commands print at any time.
 func ran(t *testing.T, dir string, argv []string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -90,7 +90,8 @@ func ran(t *testing.T, dir string, argv []string) string {
 	return fmt.Sprintf("%q %v", lines, err)
 }
 
-// fixedCommand returns the command line of a container beside Istio's proxy after all fixes.
+// fixedCommand applies all fixes to a pod with Istio's proxy and an application that runs this command line. It
+// returns the command line of the application after the fixes.
 func fixedCommand(t *testing.T, command, args []string) []string {
 	t.Helper()
 	pod := corev1.Pod{}
@@ -112,8 +113,9 @@ func fixedCommand(t *testing.T, command, args []string) []string {
 	return slices.Concat(c.Command, c.Args)
 }
 
-// A fix that removes commands from a script changes neither the program after them, nor its arguments, environment
-// or exit status: real shells run both versions. exec would lose a trap or a function.
+// A fix removes commands from a script, but the main program still runs with the same arguments, environment and exit
+// status. The test runs both versions of random scripts in real shells. Some scripts have a trap or a function, which
+// would be lost if a fix added exec.
 func TestFixesKeepTheProgram(t *testing.T) {
 	const wanted = 500
 	dir := programs(t)
@@ -137,7 +139,7 @@ func TestFixesKeepTheProgram(t *testing.T) {
 	t.Logf("%d commands were changed, %d were not", changed, kept)
 }
 
-// These fixes once lost a program.
+// These are command lines from which an earlier version of the fixes lost a program.
 func TestFixOfACommand(t *testing.T) {
 	const loop = "until curl -fs localhost:15021/healthz/ready; do sleep 1; done"
 	for name, tt := range map[string]struct {

@@ -8,7 +8,7 @@ import (
 	"outrider.dev/internal/base/finding"
 )
 
-// sleepers returns n pods, as a list in kubectl's format or as separate documents.
+// sleepers returns a manifest with n pods, as a list in kubectl's format or as separate documents.
 func sleepers(n int, list bool) string {
 	var b strings.Builder
 	const pod = `apiVersion: v1

@@ -22,11 +22,12 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// agreePods is the environment variable that selects the long form: a number of seeds, or the first and the last
-// seed as in 476-476.
+// agreePods is the environment variable that selects the long form of the test. Its value is a number of seeds, or the
+// first and the last seed as in 476-476.
 const agreePods = "OUTRIDER_AGREE_PODS"
 
-// An effort limits the work for each claim. A search that needs more states proves the claim only for fewer faults.
+// An effort is the size of a test: the seeds, and for each claim the states of the search and the simulated runs. A
+// search that needs more states proves the claim only for fewer faults.
 type effort struct {
 	first, last  uint64 // seeds
 	states, runs int
@@ -37,7 +38,7 @@ var (
 	longForm  = effort{last: 1999, states: 4_000, runs: 200}
 )
 
-// disagreed lists seeds of pods about which the tools once disagreed. The short form includes them.
+// disagreed lists the seeds whose pods once revealed a disagreement of the tools. The short form includes them.
 var disagreed = []uint64{161, 309, 342, 476, 803, 1197, 1258}
 
 func (e effort) seeds() (out []uint64) {
@@ -68,12 +69,11 @@ func effortOf(t *testing.T) effort {
 	return out
 }
 
-// plan, simulate, verify and the model of the kubelet agree on random pods, as they are in
-// the file and injected:
-//   - verify finds no violation of what plan calls kept;
-//   - no simulated run with as many faults violates what verify calls proved;
+// plan, simulate, verify and the model of the kubelet agree on random pods, before and after injection:
+//   - verify finds no violation of an edge that plan calls kept;
+//   - if verify proves a plan for a number of faults, no simulated run with that many faults violates it;
 //   - the simulator replays, step by step, every counterexample of verify;
-//   - the kubelet's model alone, in a world without failures, starts the containers in plan's order.
+//   - if nothing fails, the model of the kubelet alone starts the containers in the order of plan.
 func TestToolsAgree(t *testing.T) {
 	c := &agreement{effort: effortOf(t)}
 	seeds := c.effort.seeds()
@@ -97,13 +97,13 @@ func TestToolsAgree(t *testing.T) {
 	}
 }
 
-// An agreement counts the comparisons.
+// An agreement compares the answers of the tools, and counts the comparisons.
 type agreement struct {
 	effort effort
 
 	Subjects, Refused                   int
 	Searches, Holds, Fewer, Cut, Broken int
-	WithFaults, Replayed                int // numbers of Broken
+	WithFaults, Replayed                int // parts of Broken
 	Runs, RunsWithFaults, Starts        int
 }
 
@@ -148,8 +148,8 @@ func (c *agreement) pod(rng *rand.Rand, text string, injected bool) error {
 	return errors.Join(c.alone(s, report), c.starts(rng, s, report), c.stops(rng, s, report))
 }
 
-// alone compares plan's order with the order in which the model of the kubelet starts the containers when every
-// action succeeds at once. It leaves out waits inside containers, which the kubelet does not know.
+// alone compares plan's order with the order in which the model of the kubelet starts the containers if every action
+// succeeds at once. It omits the edges whose waits happen inside containers, because the kubelet does not know them.
 func (c *agreement) alone(s Subject, report plan.Report) error {
 	state, at := kubelet.New(s.pod, kubelet.Minor(34)), map[string]int{}
 	event := kubelet.Event{Kind: kubelet.Added}
@@ -180,8 +180,8 @@ func (c *agreement) alone(s Subject, report plan.Report) error {
 	return nil
 }
 
-// nextOf returns the next event of a world without failures: the answer that the kubelet waits for, the end of an
-// init container, or time.
+// nextOf returns the next event if nothing fails: a successful answer to an action of the kubelet, the end of an init
+// container, or a timer. It returns false when all containers run.
 func nextOf(s Subject, state kubelet.State) (kubelet.Event, bool) {
 	for _, a := range state.Open() {
 		if e, answered := a.Answer(state.Now(), true); answered {
@@ -207,7 +207,8 @@ func sidecars(p kubelet.Pod) (n int) {
 	return n
 }
 
-// starts compares the promise for the first start without faults, and for every start with one fault.
+// starts checks two claims of plan: the edges kept at the first start hold without faults, and the edges kept at every
+// start hold with one fault.
 func (c *agreement) starts(rng *rand.Rand, s Subject, report plan.Report) error {
 	first := func(e plan.Edge) bool { return e.Start != startup.Nowhere.String() }
 	every := func(e plan.Edge) bool { return e.Start == startup.EveryStart.String() }
@@ -234,8 +235,8 @@ func keptBy(report plan.Report, keeps func(plan.Edge) bool) func(startup.Edge) b
 	}
 }
 
-// claimed returns the plan with only two kinds of edges: those that the report calls kept, and those that a
-// mechanism inside a container keeps, because without them the pod would behave differently.
+// claimed returns the plan with only two kinds of edges: those that the report calls kept, and those that a mechanism
+// inside a container keeps. The latter stay because without them the simulated containers would not wait.
 func claimed(s Subject, report plan.Report, keeps func(plan.Edge) bool) startup.Plan {
 	out := startup.Plan{Containers: s.Plan.Containers}
 	for _, e := range s.Plan.Edges {
@@ -247,9 +248,8 @@ func claimed(s Subject, report plan.Report, keeps func(plan.Edge) bool) startup.
 	return out
 }
 
-// claim verifies a plan, and compares the answer with the report's claims and with simulated runs.
-//
-// With faults it allows only some kinds of them, so that more of the searches complete.
+// claim verifies a plan, and compares the answer with the claims of the report and with simulated runs. Each search
+// tries only some kinds of faults, so that more of the searches complete.
 func (c *agreement) claim(rng *rand.Rand, s Subject, promise verify.Promise, faults int, p startup.Plan, kept func(startup.Edge) bool) error {
 	if len(p.Edges) == 0 {
 		return nil
@@ -294,15 +294,16 @@ func (c *agreement) claim(rng *rand.Rand, s Subject, promise verify.Promise, fau
 	return nil
 }
 
-// crashedLate reports whether From crashed after the deletion, which verify leaves out.
+// crashedLate reports whether From crashed at the time of the violation. verify does not consider crashes after the
+// deletion.
 func crashedLate(t startup.Timeline, v startup.Violation) bool {
 	return v.How == startup.OutlivedDependency && slices.ContainsFunc(t, func(ev startup.Event) bool {
 		return ev.Container == v.Edge.From && ev.At == v.At && ev.What == startup.HasFailed && ev.Detail == "exit code 1"
 	})
 }
 
-// broken checks that the counterexample also happens in the simulator, and that it breaks no edge that the plan
-// keeps.
+// broken checks that a replay of the counterexample in the simulator shows one of its violations, and that the
+// counterexample violates no edge that the report calls kept.
 func (c *agreement) broken(s Subject, p startup.Plan, r verify.Result, kept func(startup.Edge) bool) error {
 	again := func(out simulate.Outcome) bool {
 		return slices.ContainsFunc(out.Violations, func(v startup.Violation) bool {
@@ -325,8 +326,8 @@ func (c *agreement) broken(s Subject, p startup.Plan, r verify.Result, kept func
 	return nil
 }
 
-// randomPod returns a pod as people write them: with a mesh's proxy or none, ordered in one of the usual ways or
-// not at all, with hooks, sleeps, and probes.
+// randomPod returns a manifest that resembles real ones: with or without the proxy of a mesh, with one of the usual
+// mechanisms of order or none, and with hooks, sleeps and probes.
 func randomPod(rng *rand.Rand) string {
 	of := func(words ...string) string { return words[rng.IntN(len(words))] }
 	var b, init, plain strings.Builder
@@ -376,16 +377,17 @@ func randomPod(rng *rand.Rand) string {
 	return b.String()
 }
 
-// faultKinds are the kinds of verify's faults that a behaviour has a clause for, alone and together, and those that
-// only a replay has. For verify, a killed container without a record that a gate reads has crashed.
+// faultKinds are the sets of faults that a search may use. Most contain faults that a behaviour can express, alone and
+// together; the last two contain faults that only a replay can express. Kill never occurs without Crash, because
+// verify treats a killed container as crashed if no gate reads its record.
 var faultKinds = [][]verify.Fault{
 	{verify.Crash}, {verify.Crash, verify.Kill}, {verify.NoImage}, {verify.NoSandbox}, {verify.Unhealthy},
 	{verify.Crash, verify.Kill, verify.NoImage, verify.NoSandbox, verify.Unhealthy},
 	{verify.BadHook}, {verify.BadProbe, verify.NoStart},
 }
 
-// randomBehaviour has that many of the faults that verify tries, before a deletion. All stops end within the
-// shortest grace period of randomPod, as verify assumes.
+// randomBehaviour returns a behaviour with this number of faults of these kinds, all before the deletion of the pod.
+// All stops end within the shortest grace period of randomPod, as verify assumes.
 func randomBehaviour(rng *rand.Rand, s Subject, promise verify.Promise, faults int, kinds []verify.Fault) simulate.Behaviour {
 	at := func(most time.Duration) time.Duration {
 		return time.Duration(rng.Int64N(int64(most/time.Millisecond))) * time.Millisecond

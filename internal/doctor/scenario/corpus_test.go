@@ -18,12 +18,12 @@ import (
 	"outrider.dev/test/corpus"
 )
 
-// corpusTime is the environment variable that selects the long form: the time of verify for each pod, such as 10s,
-// the command's default.
+// corpusTime is the environment variable that selects the long form of the test. Its value is the time bound of each
+// search, such as 10s, which is the default of outrider verify.
 const corpusTime = "OUTRIDER_VERIFY_CORPUS"
 
-// The answer about the largest pods that people write tells its scope: everything within the bound, or up to how
-// many faults, and which bound ended the search. The long form prints how long each search took.
+// For the largest pods of the corpus, the answer of verify names its bound, and if the search was cut short, the bound
+// that ended it. The test also prints the time of each search.
 func TestAnswersAboutLargePodsSayTheirBound(t *testing.T) {
 	bound := verify.Bound{States: 500, Time: time.Hour}
 	if text := os.Getenv(corpusTime); text != "" {
@@ -77,7 +77,7 @@ func TestAnswersAboutLargePodsSayTheirBound(t *testing.T) {
 	}
 }
 
-// largest returns the pods of the corpus with the most containers, and its MySQL.
+// largest returns the n pods of the corpus with the most containers, and the StatefulSet of MySQL.
 func largest(t *testing.T, n int) []podfile.Object {
 	files, err := corpus.Sane()
 	if err != nil {
@@ -103,8 +103,8 @@ func largest(t *testing.T, n int) []podfile.Object {
 	return append(slices.Clone(all[:n]), all[mysql])
 }
 
-// A Job ends although it contains a server and a plain proxy: the gates end the server, and the proxy exits once
-// every application with a gate has ended for good. If one gate is missing, the proxy keeps running.
+// A Job ends although its pod contains a server and a plain proxy: the gates end the server, and the proxy exits once
+// every application with a gate has ended and will not be restarted. If one gate is missing, the proxy keeps running.
 func TestJobsEnd(t *testing.T) {
 	const gated = "command: [/outrider/bin/outrider-agent, gate, --name, %s%s, --, /app]"
 	const job = "{kind: Job, apiVersion: batch/v1, metadata: {name: j}, spec: {template: {spec: {restartPolicy: OnFailure, containers: [{name: outrider-proxy}, {name: db, %s}, {name: app, %s}]}}}}"

@@ -13,7 +13,7 @@ const heldPod = `{apiVersion: v1, kind: Pod, metadata: {name: hold}, spec: {cont
   {name: istio-proxy, image: docker.io/istio/proxyv2, args: [proxy], lifecycle: {postStart: {exec: {command: [pilot-agent, wait]}}}},
   {name: shop, image: shop, command: [/shop], livenessProbe: {exec: {command: [t]}}}]}}`
 
-// Whatever a recording contains, its replay ends with an outcome or an error.
+// A replay ends with an outcome or an error, whatever the recording contains.
 func FuzzReplay(f *testing.F) {
 	objects, _, err := podfile.Parse("pod.yaml", []byte(heldPod))
 	if err != nil {

@@ -113,8 +113,8 @@ func BenchmarkRun(b *testing.B) {
 	}
 }
 
-// While a container's gate waits, its liveness probe does not count. It counts as soon as the gate has opened, not
-// only at the next run of the startup probe.
+// Failures of a container's liveness probe are ignored while its gate waits. They count from the moment at which the
+// gate opens, not only from the next run of the startup probe.
 func TestAWaitingGateIsNotKilledForItsLiveness(t *testing.T) {
 	liveness := kubelet.Probe{Handler: kubelet.HTTPGet, Period: time.Second, Failures: 2}
 	gate := kubelet.Probe{Handler: kubelet.Gate, Period: time.Second, Timeout: 10 * time.Second, Failures: math.MaxInt32}
@@ -125,7 +125,7 @@ func TestAWaitingGateIsNotKilledForItsLiveness(t *testing.T) {
 		app  kubelet.Container
 		kind string
 		text string
-		want int // ends of app
+		want int // number of times that app ends
 	}{
 		"behind a startup probe":                  {app: kubelet.Container{Startup: gate, Liveness: liveness}, kind: plain},
 		"behind one, and it hangs later":          {app: kubelet.Container{Startup: gate, Liveness: liveness}, kind: plain, text: "app: unhealthy after 1s for 5s", want: 1},

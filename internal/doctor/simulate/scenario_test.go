@@ -21,8 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite what the scenarios want")
 
-// A scenario file contains the sections plan, pod (a manifest; optional) and behaviour, and the expected timeline,
-// api, broken and chart.
+// Each scenario file contains the sections plan, pod (optional; a manifest) and behaviour, and the expected output in
+// the sections timeline, api, broken and chart.
 func TestScenarios(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(files) == 0 {
@@ -89,7 +89,7 @@ func podFrom(t testing.TB, manifest string) kubelet.Pod {
 	return podrun.Lifecycle(&pod)
 }
 
-// outcomeFiles formats an outcome as the sections of a scenario file.
+// outcomeFiles formats an outcome as the sections of a scenario file with the expected output.
 func outcomeFiles(s Scenario, o Outcome) []txtar.File {
 	var api, broken strings.Builder
 	for _, sh := range o.Shown {

@@ -116,7 +116,7 @@ spec:
 		b.Until = min(b.Until, time.Minute)
 		o, err := Run(Scenario{Pod: pod, Plan: plan, Behaviour: b})
 		if err != nil {
-			return // it names containers that do not exist
+			return // the behaviour names containers that do not exist
 		}
 		for i, e := range o.Timeline[:max(len(o.Timeline)-1, 0)] {
 			if e.At > o.Timeline[i+1].At {
@@ -134,7 +134,7 @@ spec:
 	})
 }
 
-// Every form can be parsed, and the help lists it.
+// Every form of a clause can be parsed, and the help lists it.
 func TestEveryFormIsParsed(t *testing.T) {
 	example := strings.NewReplacer("NAME", "app", "D", "2s", "N", "3").Replace
 	for _, cl := range clauses {

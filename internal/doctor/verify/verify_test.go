@@ -24,7 +24,7 @@ func plan(t testing.TB, text string) startup.Plan {
 	return p
 }
 
-// These are pods with their plans, named after the way in which they are ordered.
+// Pods and their plans. Most names are those of the mechanism that keeps the order.
 var (
 	everySecond = kubelet.Probe{Handler: kubelet.Exec, Period: time.Second, Failures: 3}
 
@@ -56,7 +56,8 @@ const (
 	migratePlan = "container migrate is init\ncontainer app is plain\napp after migrate is completed, by init"
 )
 
-// withPreStop returns a pod with an application after a native sidecar; both have a preStop.
+// withPreStop returns a pod with an application and a native sidecar that stops after it. The sidecar has a preStop
+// hook, and the application has the hooks and probes of the parameter.
 func withPreStop(hook kubelet.Container) kubelet.Pod {
 	proxy := nativeHook.Init[0]
 	proxy.PreStop, hook.Name = kubelet.Exec, "app"
@@ -75,7 +76,7 @@ func explore(t testing.TB, q Question, b Bound) Result {
 	return r
 }
 
-// Explore finds the known counterexample of each mechanism, or none.
+// For each mechanism and kind of fault, Explore finds the known counterexample, or none if the plan holds.
 func TestExplore(t *testing.T) {
 	stale := gates.Gate{AcceptsStale: true}
 	deaths := []Fault{Crash}
@@ -210,7 +211,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// The order of init containers does not matter any more when the pod stops, so no run is replayed to check it.
+// When the pod stops, its init containers have ended and their order cannot be violated, so no run is replayed.
 func TestCompletedContainersCostNoReplay(t *testing.T) {
 	s := newSearch(Question{Pod: migrated, Plan: plan(t, migratePlan), Version: kubelet.Minor(34), Promise: Stops}, Bound{Faults: 1, States: 1 << 20}, nil)
 	s.run(context.Background())
@@ -227,7 +228,7 @@ type countingContext struct {
 
 func (c *countingContext) Err() error { c.checks++; return c.Context.Err() }
 
-// Replays take longer than states, so the time bound is checked between them too.
+// A replay takes longer than the expansion of a state, so the time bound is also checked between replays.
 func TestTimeIsCheckedBetweenReplays(t *testing.T) {
 	ctx := &countingContext{Context: context.Background()}
 	q := Question{Pod: unordered, Plan: plan(t, gatePlan+", optional"), Version: kubelet.Minor(34)}
@@ -238,7 +239,7 @@ func TestTimeIsCheckedBetweenReplays(t *testing.T) {
 	}
 }
 
-// The search is long enough for progress reports: a gate, and more faults than in other tests.
+// A search reports its progress. This one allows more faults than the other tests, so that it takes long enough.
 func TestProgressIsReported(t *testing.T) {
 	var last Progress
 	calls := 0
@@ -266,8 +267,8 @@ func TestAPlanOfAnotherPodIsRefused(t *testing.T) {
 	}
 }
 
-// The search calls Check only where mayViolate returns true. In random runs mayViolate returns true at the very
-// step at which Check finds a violation.
+// The search calls Check only if mayViolate returns true. So in random runs mayViolate must return true at the step at
+// which Check finds a violation.
 func TestNoViolationIsMissed(t *testing.T) {
 	follows := strings.ReplaceAll(nativeHookPlan, ", by", ", on restart restart, by")
 	for name, q := range map[string]Question{
@@ -309,7 +310,8 @@ func TestNoViolationIsMissed(t *testing.T) {
 	}
 }
 
-// States with the same key behave alike: expanding all of them finds no shorter counterexample.
+// The search expands only one of the states that have the same key. A search that expands all of them finds the same
+// counterexample and no other keys.
 func TestStatesWithOneKeyBehaveAlike(t *testing.T) {
 	stale := gates.Gate{AcceptsStale: true}
 	for name, q := range map[string]Question{
@@ -359,8 +361,8 @@ func BenchmarkExplore(b *testing.B) {
 	}
 }
 
-// No probe of the kubelet stops a container whose gate waits, whatever happens. The number of states is bounded
-// although neither the wait nor the failures of the startup probe are.
+// No probe of the kubelet stops a container while its gate waits, whatever happens. The number of states is bounded,
+// although the wait and the failures of the startup probe are not.
 func TestNoProbeStopsAGateThatWaits(t *testing.T) {
 	gated := kubelet.Probe{Handler: kubelet.Gate, Period: time.Second, Timeout: 10 * time.Second, Failures: math.MaxInt32}
 	explored := func(first kubelet.Probe) (stopped bool, states int) {

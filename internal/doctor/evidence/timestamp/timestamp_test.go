@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// text formats a stamp, as far as it is known.
+// text formats a stamp: its form, the known parts of its time, and its resolution.
 func text(s Stamp) string {
 	layout := "2006-01-02T15:04:05.999999999"
 	switch {
@@ -28,8 +28,8 @@ func text(s Stamp) string {
 //go:embed testdata/stamps.txt
 var stamps string
 
-// Each line of the file contains the program that writes it, the line, and its stamp if it has one. Lines marked
-// "recorded" come from the runtimes themselves, the others from their documentation.
+// Each row of the file contains the name of a program, a line of its log, and the expected stamp if the line has one.
+// Rows marked "recorded" contain output of the runtimes themselves, the others examples from their documentation.
 func TestFind(t *testing.T) {
 	for row := range strings.Lines(stamps) {
 		cells := strings.Split(strings.TrimSuffix(row, "\n"), "\t")
@@ -153,7 +153,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// A missing year is chosen so that the time is nearest to the run, also around New Year.
+// A missing year or date is chosen so that the time is as near as possible to the run, also around New Year.
 func TestMissingParts(t *testing.T) {
 	near := time.Date(2026, 12, 31, 23, 59, 58, 0, time.UTC)
 	for line, want := range map[string]string{

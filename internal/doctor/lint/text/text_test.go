@@ -9,9 +9,9 @@ import (
 	"outrider.dev/internal/base/finding"
 )
 
-// Of a very long line only the part with the evidence is shown, and the evidence is at the given position.
+// Only the part of a very long line around the evidence is shown, and the column of the evidence is right.
 func TestPlaceInALongLine(t *testing.T) {
-	for before := range 1030 { // so that the part begins at every byte of a character
+	for before := range 1030 { // so many that the part begins at each possible byte of a multi-byte character
 		s := Read("f", []byte("{x: '"+strings.Repeat("ö✓", before)+strings.Repeat("a", before%5)+"', y: HERE, z: '"+strings.Repeat("é", 9000)+"'}"))
 		got := s.Objects[0].Place([]any{"y"}, "HERE")
 		text := []rune(got.Text)
@@ -21,7 +21,7 @@ func TestPlaceInALongLine(t *testing.T) {
 	}
 }
 
-// Offsets and positions agree in whatever order they are looked up, also in very long lines.
+// Conversions from offset to position and back agree, also in very long lines and in any order of look-ups.
 func TestOffsetsAndPositions(t *testing.T) {
 	text := "a: é\n" + strings.Repeat("größe ✓ ", 3000) + "\n\nlast"
 	s := Read("f", []byte(text))
@@ -42,7 +42,7 @@ func TestOffsetsAndPositions(t *testing.T) {
 	}
 }
 
-// An object of a list is read by itself, so that a long list is not parsed and printed for each.
+// Each object of a list is parsed separately. Otherwise the whole list would be parsed again for each of its objects.
 func TestAnObjectOfAListIsReadByItself(t *testing.T) {
 	s := Read("f", []byte("apiVersion: v1\nitems:\n- kind: Pod\n  a: 1\n- kind: Pod\n  a: 2\nkind: List\n"))
 	if _, _, alone := s.part(s.Objects[1].Node); len(s.Objects) != 2 || alone == nil {
