@@ -28,14 +28,14 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// Secrets of each kind. Each has its own text, which must not appear in any file.
+// Secrets that are recognised by their form. They must not appear in any file of a report.
 const (
 	jwt     = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJwbGFudGVkIn0.c2lnbmF0dXJlLXBsYW50ZWQ"
 	pemBody = "MIIEplantedprivatekeybodyAAAA"
 	pem     = "-----BEGIN RSA PRIVATE KEY-----\n" + pemBody + "\n-----END RSA PRIVATE KEY-----"
 )
 
-// planted lists the parts of secrets that must not be in a report.
+// planted lists parts of all secrets in the test data. They must not appear in a report.
 var planted = []string{
 	"planted-env", "planted-ref", "planted-annotation", "planted-arg", "planted-flag", "planted-header", "planted-values", "planted-list", "planted-secret-data",
 	"planted-event", "planted-url", "planted-basic", "planted-log", "planted-json", "planted-quoted", "planted-cookie", "planted-served", "cGxhbnRlZA", "eyJzdWIiOiJwbGFudGVkIn0", "MIIEplanted", "AKIAPLANTEDPLANTED12",
@@ -199,7 +199,7 @@ func TestNoSecretIsInAReport(t *testing.T) {
 	}
 }
 
-// The index names each file, and each failed read becomes a line of errors.txt.
+// The index names each file, and errors.txt has a line for each read that failed.
 func TestIndexAndErrors(t *testing.T) {
 	o := world(t)
 	o.Pods = 2
@@ -258,7 +258,7 @@ func TestSizesAreBounded(t *testing.T) {
 	}
 }
 
-// A report that is not complete is not left behind.
+// If writing a report is interrupted, its incomplete file is removed.
 func TestAnInterruptedReportIsRemoved(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "report.tar.gz")
@@ -287,14 +287,14 @@ func TestAnInterruptedReportIsRemoved(t *testing.T) {
 	}
 }
 
-// A read that takes too long is ended, and the report contains the rest.
+// If a read takes too long, the report contains an error in its place, and everything else.
 func TestTimeIsBounded(t *testing.T) {
 	o := world(t)
 	o.Timeout = time.Nanosecond
 	o.Checks = func(ctx context.Context) (any, error) { <-ctx.Done(); return nil, ctx.Err() }
 	hangs := make(chan struct{})
 	t.Cleanup(func() { close(hangs) })
-	o.Values = func(context.Context) (map[string]any, error) { <-hangs; return nil, nil } // Helm takes no context
+	o.Values = func(context.Context) (map[string]any, error) { <-hangs; return nil, nil } // ignores the context, as Helm does
 	o.logs = func(ctx context.Context, _, _ string, _ *corev1.PodLogOptions) (io.ReadCloser, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()

@@ -33,8 +33,7 @@ import (
 
 const own = "outrider-system"
 
-// in returns a survey of a cluster with the given objects. test/kube runs the same checks on a real API
-// server.
+// in returns a survey of a fake cluster with the given objects. test/kube runs the checks on a real API server.
 func in(t *testing.T, objects ...runtime.Object) (*survey, *fake.Clientset) {
 	t.Helper()
 	core := fake.NewClientset(objects...)
@@ -125,7 +124,7 @@ func TestWebhookCA(t *testing.T) {
 	}
 }
 
-// istios returns a configuration like that of Istio's injector.
+// istios returns a webhook configuration like that of Istio's injector.
 func istios() *admission.MutatingWebhookConfiguration {
 	return &admission.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "istio-sidecar-injector"}, Webhooks: []admission.MutatingWebhook{{
 		Name: "namespace.sidecar-injector.istio.io",
@@ -142,7 +141,7 @@ func TestOtherInjectors(t *testing.T) {
 	s.otherInjectors(t.Context()).is(t, Warning, "istio-sidecar-injector")
 }
 
-// A check whose question is forbidden is skipped, and names the missing permission.
+// If a check lacks a permission, its result is Skipped and its hint names the permission.
 func TestWithoutPermissionNothingIsClaimed(t *testing.T) {
 	s, core := in(t, namespace("shop", nil))
 	core.PrependReactor("*", "*", func(a ktesting.Action) (bool, runtime.Object, error) {
@@ -151,7 +150,7 @@ func TestWithoutPermissionNothingIsClaimed(t *testing.T) {
 	for _, p := range append(append([]probe{}, before...), installed...) {
 		switch p.id {
 		case "api-server", "kubernetes-version", "clock", "crds", "leftovers":
-			continue // these use other clients: see test/kube
+			continue // they use other clients, which the fake cluster does not have; test/kube tests them
 		}
 		a := p.ask(s, t.Context())
 		a.is(t, Skipped, "forbidden")
@@ -161,7 +160,7 @@ func TestWithoutPermissionNothingIsClaimed(t *testing.T) {
 	}
 }
 
-// Problems of some namespaces or nodes do not block an installation.
+// A failed check that concerns only some namespaces or nodes does not block an installation.
 func TestBlocks(t *testing.T) {
 	for id, want := range map[string]bool{"permissions": true, "leftovers": true, "pod-security": false, "cni": false, "kernel": false} { // any order: the cases are independent
 		if got := (Check{ID: id, Result: Failed}).Blocks(); got != want {
@@ -232,14 +231,14 @@ func TestPodSecurity(t *testing.T) {
 	})
 	s.podSecurity(t.Context()).is(t, Failed, "in shop", "violates PodSecurity")
 
-	// Beside Istio's injector, its label does not request ours.
+	// If Istio's injector is installed too, the label istio-injection requests Istio's proxy, not Outrider's.
 	s, _ = in(t, namespace("shop", enabled), istios())
 	s.podSecurity(t.Context()).is(t, OK, "no namespace requests")
 	s, _ = in(t, namespace("shop", map[string]string{contract.OwnNamespaceLabel: "enabled"}), istios())
 	s.podSecurity(t.Context()).is(t, OK, "1 namespace with injection admits")
 }
 
-// A namespace that refuses NET_ADMIN is ok if no workload there needs it.
+// The check accepts a namespace that refuses NET_ADMIN if no workload there needs this capability.
 func TestPodSecurityWithoutCapture(t *testing.T) {
 	template := func(annotations, labels map[string]string) corev1.PodTemplateSpec {
 		return corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: annotations, Labels: labels}, Spec: corev1.PodSpec{Containers: []corev1.Container{sampleContainer()}}}
@@ -264,7 +263,7 @@ func TestPodSecurityWithoutCapture(t *testing.T) {
 		"a job of each night":        {[]runtime.Object{&batchv1.CronJob{ObjectMeta: meta("c"), Spec: batchv1.CronJobSpec{JobTemplate: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: captured}}}}}, Failed, "in shop"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, labels := range []map[string]string{ // with the label of the level, and with "restricted" as the cluster's default
+			for _, labels := range []map[string]string{ // the level "restricted" comes from a label, or is the cluster's default
 				{contract.NamespaceLabel: "enabled", contract.PodSecurityLabel: "restricted"}, {contract.NamespaceLabel: "enabled"},
 			} {
 				s, core := in(t, append(tt.objects, namespace("shop", labels))...)
@@ -342,13 +341,12 @@ func TestLifetimes(t *testing.T) {
 		return &x509.Certificate{NotBefore: now.AddDate(-1, 0, 0), NotAfter: now.AddDate(0, 0, days)}
 	}
 	lifetimes([]*x509.Certificate{c(365)}, now).is(t, OK)
-	lifetimes([]*x509.Certificate{c(-1), c(365)}, now).is(t, OK) // as after a rotation
+	lifetimes([]*x509.Certificate{c(-1), c(365)}, now).is(t, OK) // an old and a new root, as after a rotation
 	lifetimes([]*x509.Certificate{c(10)}, now).is(t, Warning, "expires on")
 	lifetimes([]*x509.Certificate{c(-1)}, now).is(t, Failed, "expired on")
 }
 
-// Unsupported versions of Kubernetes are reported; if the API server does not answer, no other check
-// runs.
+// Unsupported versions of Kubernetes are reported. If the API server does not answer, all other checks are skipped.
 func TestRunBeforeInstallation(t *testing.T) {
 	for version, want := range map[string]Result{"v1.28.15": Failed, "v1.29.0": OK, "v1.34.4+k3s1": OK, "v1.36.2-gke.1": OK, "v1.37.0": Warning, "unknown": Skipped} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -34,8 +34,8 @@ func meshed(name string, ready bool) *corev1.Pod {
 			State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{StartedAt: metav1.NewTime(time.Now().Add(-time.Hour))}}}}}}
 }
 
-// meshOf returns a survey of a cluster with one replica that lists these proxies, and with agents that
-// all give the same answers.
+// meshOf returns a survey of a cluster with one replica, which lists these proxies as connected. The agents of all
+// pods give the same answers: ready to a readiness probe, and metrics.
 func meshOf(t *testing.T, proxies, ready, metrics string, pods ...runtime.Object) *survey {
 	t.Helper()
 	replica := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "outriderd-1", Namespace: own, Labels: map[string]string{"app": "outriderd"}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}
@@ -54,7 +54,7 @@ const (
 	expiry   = "# HELP x\n" + contract.CertificateExpiry + " "
 )
 
-// ofProxy returns the results of a pod's checks, by ID.
+// ofProxy returns the checks of pod a, by ID.
 func ofProxy(t *testing.T, s *survey) map[string]Check {
 	t.Helper()
 	all, err := s.proxiesOf(t.Context(), Selection{Pod: "a"})
@@ -86,7 +86,7 @@ func TestOneProxy(t *testing.T) {
 		proxies, ready, metrics string
 		pod                     *corev1.Pod
 		want                    map[string]Result // the results that are not ok
-		words                   string            // in the reason of one of them
+		words                   string            // a part of the reason of one of these results
 	}{
 		"all is well":                     {"[{" + id + `,"types":[{"type":"Cluster","sent":"7","acked":"7"}]}]`, readyNow, expiry + "43200", meshed("a", true), nil, ""},
 		"connected to none":               {"[]", readyNow, expiry + "43200", meshed("a", true), map[string]Result{"proxy-connection": Warning, "proxy-config": Skipped, "proxy-version": Skipped}, "connected to no replica"},
@@ -127,7 +127,7 @@ func TestOneProxy(t *testing.T) {
 	}
 }
 
-// The checks parse the answers of a real agent's server.
+// The checks can parse the answers of the agent's real status server.
 func TestAgentsAnswers(t *testing.T) {
 	board := readiness.New(readiness.Options{Conditions: []readiness.Condition{readiness.Envoy}})
 	server, err := status.Listen(status.Options{Board: board, Journal: status.NewJournal(status.JournalOptions{}), Ports: []uint16{0},
@@ -202,7 +202,7 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// In a large mesh only a limited number of agents is asked, those of proxies with problems first.
+// In a large mesh, a run queries only a limited number of agents. It begins with those of proxies that have problems.
 func TestAgentsAreAskedUpToALimit(t *testing.T) {
 	var pods []corev1.Pod
 	answers := []replicas.Replica{{Name: "r"}}
@@ -227,7 +227,7 @@ func TestAgentsAreAskedUpToALimit(t *testing.T) {
 	states[9_000].certificate().is(t, OK)
 	states[0].certificate().is(t, OK)
 	states[9_999].certificate().is(t, Skipped, "100 agents at most")
-	states[9_999].readiness().is(t, OK) // according to the kubelet
+	states[9_999].readiness().is(t, OK) // its agent was not asked, so this is the state according to the kubelet
 	states[9_000].connection().is(t, Warning, "no replica")
 
 	var all []Check
@@ -252,7 +252,7 @@ func TestAgentsAreAskedUpToALimit(t *testing.T) {
 	}
 }
 
-// The summary lists the first objects that are not ok, the worst first.
+// For each check, the summary lists a limited number of objects that are not ok, the worst first.
 func TestSummary(t *testing.T) {
 	var all []Check
 	for i := range 6 {
@@ -272,7 +272,7 @@ func TestSummary(t *testing.T) {
 	}
 }
 
-// Without the permission to list pods, the checks of proxies report that.
+// Without the permission to list pods, the checks of proxies return an error that says so.
 func TestRunProxiesWithoutPermission(t *testing.T) {
 	s, core := in(t)
 	core.PrependReactor("list", "pods", func(ktesting.Action) (bool, runtime.Object, error) { return true, nil, errors.New("forbidden") })

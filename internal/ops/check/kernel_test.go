@@ -28,8 +28,9 @@ func node(name, kernel string, ready corev1.ConditionStatus) *corev1.Node {
 	}}
 }
 
-// nodesOf returns a survey before an installation, with a fixed time of the API server. The function
-// kubelet sets the status of each pod that is created.
+// nodesOf returns a survey for the checks that run before an installation, its fake API server, and the list of pods
+// that the checks create. The clock of the API server is fixed. The function kubelet returns the status of each pod
+// that is created.
 func nodesOf(t *testing.T, kubelet func(p *corev1.Pod) corev1.PodStatus, objects ...runtime.Object) (*survey, *fake.Clientset, *[]corev1.Pod) {
 	t.Helper()
 	s, core := in(t, objects...)
@@ -60,7 +61,7 @@ func waiting(reason, message string) corev1.PodStatus {
 		{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: message}}}}}
 }
 
-// noPods fails if a pod is left.
+// noPods fails the test if a pod is left in the cluster.
 func noPods(t *testing.T, core *fake.Clientset) {
 	t.Helper()
 	l, err := core.CoreV1().Pods("").List(context.Background(), metav1.ListOptions{})
@@ -69,7 +70,8 @@ func noPods(t *testing.T, core *fake.Clientset) {
 	}
 }
 
-// The check runs one pod on a node of each kind, with the privileges of outrider-init, and deletes it.
+// For each kind of node, the check runs a pod on one of the nodes, with the privileges of outrider-init, and then
+// deletes the pod.
 func TestKernels(t *testing.T) {
 	windows := node("w", "10.0", corev1.ConditionTrue)
 	windows.Status.NodeInfo.OperatingSystem = "windows"
@@ -130,7 +132,7 @@ func TestKernelOutcomes(t *testing.T) {
 	}
 }
 
-// A kernel that supports only a part of capture is a warning in the agent's words.
+// If a kernel supports capture only in part, the result is a warning.
 func TestKernelWithLimits(t *testing.T) {
 	s, _, _ := nodesOf(t, succeeded, node("a", "6.1", corev1.ConditionTrue))
 	for text, want := range map[string]Result{ // any order: each case is a run of its own
@@ -182,7 +184,8 @@ func TestKernelPodsAreDeleted(t *testing.T) {
 	noPods(t, core)
 }
 
-// A run deletes only pods that a killed run has left.
+// A run deletes the pods that a killed run has left, and no others. They have the label of the check and are older than
+// a run may take.
 func TestLeftKernelPods(t *testing.T) {
 	pod := func(name, label string, age time.Duration) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: name, Labels: map[string]string{kernelLabel: label},
@@ -215,7 +218,7 @@ func TestKernelPodsAreRefused(t *testing.T) {
 	}
 }
 
-// In a cluster with many kinds of nodes, the number of pods is limited.
+// If a cluster has many kinds of nodes, the check creates only a limited number of pods.
 func TestKernelPodsAreBounded(t *testing.T) {
 	var nodes []runtime.Object
 	for i := range maxKinds + 5 {

@@ -22,8 +22,8 @@ import (
 
 const istioNetworking = "networking.istio.io"
 
-// otherMesh returns a survey of a cluster with kinds of Istio, some of their objects, and a pod with a
-// proxy in "shop".
+// otherMesh returns a survey of a cluster with some of Istio's kinds, the given objects of these kinds, and a pod with
+// Outrider's proxy in namespace shop.
 func otherMesh(t *testing.T, objects ...string) (*survey, *dynamicfake.FakeDynamicClient) {
 	t.Helper()
 	s, _ := in(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Labels: map[string]string{"app": "web"}},
@@ -104,7 +104,7 @@ func TestObjectsOfOtherMeshes(t *testing.T) {
 	}
 }
 
-// A caller who may not list a kind still learns about the others.
+// If the caller has no permission to list one kind, the check still reports the objects of the other kinds.
 func TestAKindThatMayNotBeListed(t *testing.T) {
 	s, client := otherMesh(t, virtualService("shop", "a"))
 	client.PrependReactor("list", "requestauthentications", func(ktesting.Action) (bool, runtime.Object, error) {
@@ -118,8 +118,7 @@ func TestAKindThatMayNotBeListed(t *testing.T) {
 	}
 }
 
-// Many unsupported objects in a namespace do not fill the screen, and many in a cluster do not fill the
-// memory.
+// The number of unsupported objects that the check reports is limited, and so is the number that it reads of a kind.
 func TestManyObjectsOfOtherMeshes(t *testing.T) {
 	var objects []string
 	for i := range maxReported + 3 {

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// runAt runs the checks before an installation against a server, through a kubeconfig.
+// runAt runs the checks that precede an installation, with a kubeconfig for this API server.
 func runAt(t *testing.T, server string) []Check {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "kubeconfig")
@@ -28,7 +28,7 @@ func runAt(t *testing.T, server string) []Check {
 	return Run(t.Context(), c, Options{Namespace: own, Before: true, Release: installation.Release{Name: "outrider"}})
 }
 
-// checks.md explains every check, and nothing else.
+// checks.md has a section for every check, and no other sections.
 func TestEachCheckIsExplained(t *testing.T) {
 	ids := map[string]bool{}
 	for _, k := range Kinds() {

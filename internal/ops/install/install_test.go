@@ -34,13 +34,13 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// A world keeps Helm's records in memory and objects in a fake API server. test/kube runs the same
-// tests on a real one.
+// A world contains the options of an installation that keeps Helm's records in memory and objects in a fake API
+// server. test/kube tests installations on a real API server.
 type world struct {
 	Options
 	helm  *action.Configuration
 	core  *fake.Clientset
-	steps *bytes.Buffer // the progress that was shown
+	steps *bytes.Buffer // the progress output
 }
 
 func newWorld(t *testing.T, objects ...runtime.Object) world {
@@ -84,7 +84,7 @@ func TestApplyInstallsThenUpgrades(t *testing.T) {
 	}
 }
 
-// An installation completes the work of a run that was killed, wherever it was killed.
+// If a run was killed during an installation, upgrade or rollback, the next installation completes its work.
 func TestApplyAfterAnInterruptedRun(t *testing.T) {
 	for _, status := range []release.Status{release.StatusPendingInstall, release.StatusFailed} {
 		w := newWorld(t)
@@ -111,7 +111,7 @@ func TestApplyAfterAnInterruptedRun(t *testing.T) {
 	}
 }
 
-// An installation completes a removal that was interrupted, and then creates a new release.
+// If a removal was interrupted, the next installation first completes it, and then creates a new release.
 func TestApplyAfterAnInterruptedRemoval(t *testing.T) {
 	for _, status := range []release.Status{release.StatusUninstalling, release.StatusUninstalled} {
 		w := newWorld(t)
@@ -143,7 +143,7 @@ func TestDryRunChangesNothing(t *testing.T) {
 	}
 }
 
-// Bad values are refused before anything is changed.
+// Invalid values are refused before anything is changed.
 func TestBadValues(t *testing.T) {
 	w := newWorld(t)
 	w.Values = map[string]any{"pilot": map[string]any{"resources": "many"}, "global": "none"}
@@ -183,7 +183,9 @@ func TestDefinitions(t *testing.T) {
 	if is, err = client.Get(t.Context(), name, metav1.GetOptions{}); err != nil || is.GetLabels()[madeBy] != "" {
 		t.Errorf("%v, %v; want that of another unchanged", is, err)
 	}
-	for _, d := range all[1:] { // a fake API server has no resource versions from which a watch could see them end
+	// Purge would wait with a watch until the other definitions are deleted. A fake API server has no resource versions,
+	// so the watch would miss the deletions.
+	for _, d := range all[1:] {
 		if err := client.Delete(t.Context(), d.GetName(), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
@@ -200,8 +202,8 @@ func gateway(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: resource}
 }
 
-// Other controllers use the Gateway API's kinds too: Outrider never replaces a definition that the
-// Gateway API's project installed, and removes neither definition while objects of the kind exist.
+// Other controllers use the kinds of the Gateway API too. So Outrider never replaces or removes a definition that comes
+// from the Gateway API's project, and does not remove its own definition while objects of the kind exist.
 func TestTheDefinitionOfTheGatewayAPI(t *testing.T) {
 	const name = "httproutes.gateway.networking.k8s.io"
 	for what, tt := range map[string]struct {
@@ -285,7 +287,8 @@ func TestPurge(t *testing.T) {
 	}
 }
 
-// The Lease of a killed run expires; a Lease that is renewed does not.
+// A killed run does not renew its Lease, so the next run gets the lock when the Lease expires. While a run is active
+// it renews its Lease, and other runs are refused.
 func TestLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		killed := &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: "outrider-install", Namespace: installation.Namespace}, Spec: coordination.LeaseSpec{HolderIdentity: new("dead_1")}}
@@ -317,7 +320,7 @@ func TestAwait(t *testing.T) {
 	d := &appsv1.Deployment{ObjectMeta: metav1.ObjectMeta{Name: "outriderd", Namespace: installation.Namespace, Generation: 1}}
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "outriderd-1", Namespace: installation.Namespace, Labels: map[string]string{"app": "outriderd"}},
 		Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff", Message: "no such image"}}}}}}
-	// On a busy machine nothing may be known within the limit, so it is doubled.
+	// On a busy machine the limit may end before the state of the pod has been read, so it is doubled.
 	var err error
 	for limit := 200 * time.Millisecond; limit < time.Minute; limit *= 2 {
 		ctx, cancel := context.WithTimeout(t.Context(), limit)

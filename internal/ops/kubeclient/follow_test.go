@@ -15,7 +15,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// If the caller may not list, Follow fails at once instead of waiting for ever.
+// Without the permission to list pods, FollowPod fails at once instead of waiting for ever.
 func TestFollowWithoutPermission(t *testing.T) {
 	core := fake.NewClientset()
 	core.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -27,7 +27,7 @@ func TestFollowWithoutPermission(t *testing.T) {
 	}
 }
 
-// FollowPod returns ErrGone if the pod is deleted while it is followed, and if it does not exist.
+// FollowPod returns ErrGone if the pod does not exist, or is deleted during the call.
 func TestFollowPodToItsEnd(t *testing.T) {
 	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}}
 	core := fake.NewClientset(p)
@@ -45,7 +45,7 @@ func TestFollowPodToItsEnd(t *testing.T) {
 	}
 }
 
-// At the timeout AwaitNone names the objects that still match, and returns the error of the context.
+// If its context ends, AwaitNone returns the names of the objects that still match, and the error of the context.
 func TestAwaitNoneGivesUp(t *testing.T) {
 	core := fake.NewClientset(&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "b"}}, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "a"}})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -21,16 +21,15 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// A cluster is a fake API server. A pod that is created as a dry run gets a proxy if its namespace or
-// the pod itself still requests one, and a changed template replaces the pods, as the controllers
-// would.
+// A cluster is a fake API server. A pod that is created as a dry run gets a proxy if its namespace or the pod itself
+// still requests one. If a pod template changes, its pods are replaced, as the controllers would do.
 type cluster struct {
 	*fake.Clientset
 	lines []string
-	stuck func() // if not nil, no controller acts, and stuck is called when the code waits for pods
+	stuck func() // if not nil, pods are not replaced, and stuck is called when the code waits for pods
 }
 
-// Write records a line of the progress.
+// Write records a line of the progress output.
 func (c *cluster) Write(line []byte) (int, error) {
 	text := strings.TrimSuffix(string(line), "\n")
 	if c.lines = append(c.lines, text); c.stuck != nil && strings.HasPrefix(text, "pods with a proxy") {
@@ -86,7 +85,8 @@ func namespace(name string, labels ...string) *corev1.Namespace {
 	return n
 }
 
-// meshed returns a pod with a proxy; controller is KIND/NAME, and hash belongs to its pod template.
+// meshed returns a pod with a proxy. Its controller is given as KIND/NAME, and hash is the pod template's hash. Both
+// may be empty.
 func meshed(ns, name, controller, hash string) *corev1.Pod {
 	p := &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{}, Annotations: map[string]string{contract.Status: `{"containers":["outrider-proxy"]}`, contract.Overrides: "{}"}},
@@ -206,8 +206,8 @@ func TestAnotherInjectorsLabelsStay(t *testing.T) {
 	}
 }
 
-// A run continues an interrupted one: it awaits a restart in progress without repeating it, and repeats
-// a restart that has ended and left proxies.
+// A run continues the work of an interrupted run: it waits for a restart in progress without repeating it, but repeats
+// a restart that has ended although pods with a proxy are left.
 func TestARestartUnderWayIsNotMadeAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		updated int32

@@ -7,7 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// The queue hands out at most a quarter of a workload's pods at a time, at least one, in their order.
+// The queue hands out the pods in their order. At a time it hands out at most a quarter of the pods of a workload, but
+// at least one.
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all []Candidate
@@ -19,7 +20,7 @@ func TestQueue(t *testing.T) {
 		slices.SortFunc(all, func(a, b Candidate) int { return slices.Compare([]byte(a.Name), []byte(b.Name)) })
 		q := newQueue(all, all)
 		given := make(chan Candidate, len(all))
-		for range len(all) { // more workers than may be busy at a time
+		for range len(all) { // more workers than the queue keeps busy at a time
 			go func() {
 				for c, more := q.next(); more; c, more = q.next() {
 					given <- c
@@ -38,7 +39,7 @@ func TestQueue(t *testing.T) {
 		var rounds [][]string
 		for names, taken := take(); len(names) > 0; names, taken = take() {
 			rounds = append(rounds, names)
-			if len(rounds) == 3 { // running replacements continue, but none begins
+			if len(rounds) == 3 { // after this, replacements in progress continue, but no other begins
 				q.stop()
 			}
 			for _, c := range taken {

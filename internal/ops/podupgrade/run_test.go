@@ -29,8 +29,8 @@ const (
 	newer = "outrider-proxy:2"
 )
 
-// short is enough for a pod that becomes ready at once, and bounds the wait for one that does not. The
-// tests use real time because client-go's reflector cannot wait in a bubble of synctest.
+// short is the time limit in tests in which a pod does not become ready. It is long enough for pods that become
+// ready at once. The tests use real time because client-go's reflector cannot wait in a bubble of synctest.
 const short = 2 * time.Second
 
 var pods = corev1.SchemeGroupVersion.WithResource("pods")
@@ -38,18 +38,18 @@ var pods = corev1.SchemeGroupVersion.WithResource("pods")
 // A cluster is a fake API server with a kubelet. Unlike client-go's fake, it selects objects by name.
 type cluster struct {
 	*fake.Clientset
-	// kubelet acts on a pod whose proxy has a new image; if nil, the new proxy runs and is ready.
+	// kubelet sets the state of a pod whose proxy got another image; if nil, the proxy runs and is ready.
 	kubelet func(c *cluster, pod *corev1.Pod)
-	// once sets the state of a pod that runs an image once; if nil, the pod has succeeded.
+	// once sets the state of a pod that tests whether an image runs on a node; if nil, the pod succeeds.
 	once func(pod *corev1.Pod)
 	exec func(pod string) (string, error)
-	// watched is called once a pod is watched; may be nil.
+	// watched is called in a goroutine when a watch of pods begins; may be nil.
 	watched func()
-	// limit is how long a pod may take; 0 means the default, which no test reaches.
+	// limit is the time limit for a pod; 0 means the default, which no test reaches.
 	limit time.Duration
 
 	mu    sync.Mutex
-	lines []string // the actions, in order
+	lines []string // the requests and steps, in order
 }
 
 func newCluster(objects ...runtime.Object) *cluster {
@@ -76,7 +76,7 @@ func newCluster(objects ...runtime.Object) *cluster {
 		} else {
 			c.kubelet(c, pod)
 		}
-		if _, err := c.Tracker().Get(pods, pod.Namespace, pod.Name); err == nil { // otherwise the kubelet's pod was deleted
+		if _, err := c.Tracker().Get(pods, pod.Namespace, pod.Name); err == nil { // else the function kubelet deleted the pod
 			return true, pod, c.Tracker().Update(pods, pod, pod.Namespace)
 		}
 		return true, pod, nil
@@ -114,7 +114,7 @@ func (c *cluster) note(format string, args ...any) {
 	c.lines = append(c.lines, fmt.Sprintf(format, args...))
 }
 
-// run replaces the due proxies among all, and records each step.
+// run replaces the proxies of the given pods, and records each step in lines.
 func (c *cluster) run(ctx context.Context, all []Candidate, progress func(Event)) (Result, error) {
 	return Run(ctx, all, Options{
 		Client: &kubeclient.Client{Core: c}, Timeout: c.limit, pull: c.limit,
@@ -134,7 +134,7 @@ func (c *cluster) run(ctx context.Context, all []Candidate, progress func(Event)
 	})
 }
 
-// images returns the proxies' images, by pod.
+// images returns the images of the proxies, by the names of their pods.
 func (c *cluster) images(t *testing.T) map[string]string {
 	t.Helper()
 	list, err := c.Tracker().List(pods, corev1.SchemeGroupVersion.WithKind("Pod"), "shop")
@@ -161,7 +161,7 @@ func pod(name string) *corev1.Pod {
 	return p
 }
 
-// runs sets the state of a proxy that runs its image and is ready.
+// runs makes the proxy of the pod run its current image and be ready.
 func runs(p *corev1.Pod) {
 	s := kubeclient.Status(p, contract.ProxyContainer)
 	s.ContainerID += "+" + kubeclient.Proxy(p).Image
@@ -173,7 +173,7 @@ func ready(p *corev1.Pod, is corev1.ConditionStatus) {
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: is}}
 }
 
-// waits sets the state of a proxy that cannot start.
+// waits makes the proxy of the pod wait for this reason, as if it could not start.
 func waits(p *corev1.Pod, reason string) {
 	s := kubeclient.Status(p, contract.ProxyContainer)
 	s.State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason}}
@@ -195,7 +195,8 @@ func names(all []Candidate) (out []string) {
 	return out
 }
 
-// with calls do for one pod; the proxies of other pods run.
+// with returns a function for cluster.kubelet. It calls do for the pod of this name, and lets the proxies of the other
+// pods run.
 func with(name string, do func(c *cluster, p *corev1.Pod)) func(*cluster, *corev1.Pod) {
 	return func(c *cluster, p *corev1.Pod) {
 		if p.Name == name {
@@ -215,7 +216,7 @@ func replaceByAnother(t *testing.T, c *cluster, name string) {
 	}
 }
 
-// Of three pods the second meets a problem; each case lists the resulting actions.
+// Run replaces the proxies of three pods, and in most cases the second one meets a problem.
 func TestRun(t *testing.T) {
 	const announced = " is announced: POST /replace --debug-port 15020 --status-port 15020"
 	replaced := func(name string) []string {
@@ -224,10 +225,10 @@ func TestRun(t *testing.T) {
 	prepared := []string{"node runs " + newer, "a: prepared"}
 	tests := map[string]struct {
 		before func(*testing.T, *cluster)
-		want   []string // the actions on the second pod and after it
+		want   []string // the lines about the second pod and after it
 		left   []string
 		gone   []string
-		image  string // the second pod's image at the end
+		image  string // the image of the second proxy at the end
 		err    string
 	}{
 		"all are replaced": {nil, slices.Concat(replaced("b"), replaced("c")), nil, nil, newer, ""},
@@ -385,7 +386,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// An image that does not run on a node stops no proxy there, and the pod that tried it is removed.
+// If the new image does not run on a node, no proxy is stopped there, and the pod that tested the image is removed.
 func TestAnImageThatDoesNotRun(t *testing.T) {
 	waiting := func(reason string) func(*corev1.Pod) {
 		return func(p *corev1.Pod) {
@@ -454,7 +455,7 @@ func TestAnImageThatDoesNotRun(t *testing.T) {
 	}
 }
 
-// Each node runs each image once, however many pods there are.
+// Each image is tested once on each node, even if several pods of the node get it.
 func TestEachNodeRunsAnImageOnce(t *testing.T) {
 	t.Parallel()
 	a, b, c := pod("a"), pod("b"), pod("c")
@@ -469,8 +470,7 @@ func TestEachNodeRunsAnImageOnce(t *testing.T) {
 	}
 }
 
-// If the caller gives up, replacements that have begun are completed or rolled back, and no other
-// begins.
+// If the context is cancelled, replacements in progress are completed or rolled back, and no other begins.
 func TestCancelled(t *testing.T) {
 	for name, ready := range map[string]bool{"the new proxy gets ready": true, "it does not": false} {
 		for _, at := range []string{"while it drains", "when its image is changed"} {
@@ -544,7 +544,7 @@ func TestReplacedWithARestart(t *testing.T) {
 	}
 }
 
-// The agent's port is read from the pod, wherever injection took it from.
+// The status port of the agent is read from the variable PROXY_CONFIG of the proxy, or it is the default.
 func TestStatusPort(t *testing.T) {
 	for config, want := range map[string]string{
 		"": "15020", `{"discoveryAddress":"a:1"}`: "15020", `{"statusPort":15099}`: "15099", `{"statusPort":0}`: "0", "not JSON": "15020",

@@ -19,7 +19,7 @@ import (
 
 const own = "outrider-system"
 
-// replica returns a pod of a control plane.
+// replica returns a pod of the control plane.
 func replica(name string, phase corev1.PodPhase) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: own, Labels: map[string]string{"app": "outriderd", RevisionLabel: "default"}},
@@ -27,7 +27,7 @@ func replica(name string, phase corev1.PodPhase) *corev1.Pod {
 	}
 }
 
-// answers serves the given answers of a replica, by path, and returns the address.
+// answers starts a server in place of a replica and returns its address. paths maps each path to its answer.
 func answers(t *testing.T, paths map[string]string) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -101,7 +101,7 @@ func TestNoReplicaRuns(t *testing.T) {
 	}
 }
 
-// Get limits the size of a page, and names the path in its errors.
+// Get limits the size of an answer, and names the path in its errors.
 func TestGet(t *testing.T) {
 	at := answers(t, map[string]string{"/page": "12345"})
 	s := &Set{Namespace: own, Forward: func(context.Context, string, string, int) (string, func(), error) { return at, func() {}, nil }}

@@ -47,7 +47,7 @@ func pod(edit func(*corev1.Pod)) *corev1.Pod {
 	return p
 }
 
-// injected returns a pod that the webhook injected with the given values.
+// injected returns a pod after injection with the given values.
 func injected(t *testing.T, values string) *corev1.Pod {
 	t.Helper()
 	v, _, err := settings.ParseValues([]byte(values))
@@ -81,7 +81,7 @@ func describe(t *testing.T, p *corev1.Pod, labels map[string]string, connected [
 	return d
 }
 
-// For a pod that was not injected, the report names the rule that decided.
+// For a pod that was not injected, the report names the rule that prevented it.
 func TestWhyAPodIsNotInjected(t *testing.T) {
 	on := map[string]string{contract.NamespaceLabel: "enabled"}
 	for name, tt := range map[string]struct {
@@ -163,7 +163,8 @@ func TestAnInjectedPod(t *testing.T) {
 	}
 }
 
-// If the proxy captures in place of an init container, the flags are in its own arguments.
+// If the proxy container itself sets up the capture, without an init container, the report takes the capture flags
+// from the proxy's arguments.
 func TestCaptureOfAStagedProxy(t *testing.T) {
 	given := pod(func(p *corev1.Pod) {
 		p.Annotations = map[string]string{contract.Init: "none", "traffic.sidecar.istio.io/excludeOutboundPorts": "5432", contract.Park: "off"}

@@ -41,7 +41,8 @@ func deployment(name, secret string) *appsv1.Deployment {
 	return d
 }
 
-// memory is a store. Its namespaces have new roots before any watcher is notified.
+// memory is a store in memory. When its contents change, it writes the roots to the namespaces at once, and then
+// notifies the watchers.
 type memory struct {
 	core       kubernetes.Interface
 	namespaces []string
@@ -103,7 +104,7 @@ func (m *memory) Watch(changed func()) (stop func()) {
 	}
 }
 
-// Run follows a rotation through its steps. A second call while it is in progress follows the same one.
+// Run waits for the steps of a rotation, one after the other. A second call during a rotation waits for the same one.
 func TestARotationIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -159,7 +160,7 @@ func TestARotationIsFollowed(t *testing.T) {
 	})
 }
 
-// Without a running replica nothing progresses: at the timeout the error names what is waited for.
+// Without a running replica, the rotation makes no progress. The error at the timeout names the missing step.
 func TestNoReplicaRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
@@ -178,7 +179,7 @@ func TestNoReplicaRuns(t *testing.T) {
 	})
 }
 
-// own returns a root and its key that the owner of the mesh made, in PEM.
+// own returns a root certificate and its key in PEM, as a company would make them itself.
 func own(t *testing.T) (cert, key []byte) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
