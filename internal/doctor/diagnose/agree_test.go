@@ -31,8 +31,8 @@ spec:
       containers: [{name: web, image: example.com/web@sha256:0000000000000000000000000000000000000000000000000000000000000001, command: [/web]}]
 `
 
-// Every patch that a diagnosis prints is valid: the API server's merge accepts it, injection uses the mechanism that the
-// replay tried or a better one, and lint has no finding about its annotation.
+// Every patch that a diagnosis prints is valid: the API server's merge accepts it, injection uses the mechanism that
+// the replay tried or a better one, and lint has no finding about its annotation.
 func TestPatchesAgree(t *testing.T) {
 	tried := 0
 	for table, ways := range map[string]map[string]way{"waiting": waiting, "stronger": stronger} { // in any order: subtests

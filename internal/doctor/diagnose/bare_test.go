@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// bareEnvoy is a pod from a cluster without a mesh: its proxy is a plain Envoy, and a script writes the capture rules.
+// bareEnvoy is a pod from a cluster without a mesh: its proxy is a plain Envoy, and a script writes the capture
+// rules.
 const bareEnvoy = `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop"%DELETED%},
 "spec": {"initContainers": [{"name": "istio-init", "command": ["sh", "-c", "iptables -t nat -A OUTPUT -p tcp -j REDIRECT --to-ports 15001"]}],
   "containers": [{"name": "app", "image": "a"}, {"name": "istio-proxy", "image": "b"}]},

@@ -26,8 +26,8 @@ type expectation struct {
 	Split      string     `json:"split"`      // "rules": used to write the rules; "test": not looked at meanwhile
 }
 
-// mostWrong limits the number of cases of a split whose diagnosis differs from the expectation. The limits are only ever
-// lowered. Another cause must never be diagnosed as a start-up race.
+// mostWrong limits the number of cases of a split whose diagnosis differs from the expectation. The limits are only
+// ever lowered. Another cause must never be diagnosed as a start-up race.
 var mostWrong = map[string]int{"rules": 11, "test": 5}
 
 // The diagnosis of each incident of the corpus is as expected, except for mostWrong of them in each split. The test

@@ -25,8 +25,8 @@ func TestWhatBecameOfARace(t *testing.T) {
 	}
 }
 
-// If the capture parks early connections, a refused call is no start-up race, because a captured call would have waited
-// until the proxy listens.
+// If the capture parks early connections, a refused call is no start-up race, because a captured call would have
+// waited until the proxy listens.
 func TestAParkedCallIsNoRace(t *testing.T) {
 	for flags, race := range map[string]bool{"": false, ", '--park=off'": true} { // in any order: subtests
 		t.Run(flags, func(t *testing.T) {

@@ -85,7 +85,8 @@ func edit(t *testing.T, file, from, to string) {
 	}
 }
 
-// If a log does not name the destination of a call, the call may not have been captured, so the diagnosis is undecided.
+// If a log does not name the destination of a call, the call may not have been captured, so the diagnosis is
+// undecided.
 func TestUnnamedDestinationIsUndecided(t *testing.T) {
 	folder := t.TempDir()
 	if err := os.CopyFS(folder, os.DirFS(incidents+"/dotnet-port-left-out")); err != nil {

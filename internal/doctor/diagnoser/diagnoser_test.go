@@ -153,8 +153,8 @@ func (w *world) set(p *corev1.Pod) {
 	}
 }
 
-// last creates another pod with a restart, and waits for its Event. If there is only one worker, all diagnoses that were
-// queued before are then done.
+// last creates another pod with a restart, and waits for its Event. If there is only one worker, all diagnoses that
+// were queued before are then done.
 func (w *world) last(name string) {
 	w.Helper()
 	p, before := pod(name), w.counted()["out-of-memory"]

@@ -66,8 +66,8 @@ func (w Wanted) defaults(c Cluster) Wanted {
 }
 
 // Live collects the evidence that a cluster has of the wanted pods. Logs are read later, by [Log.Lines] and
-// [Log.Scan]; Live only opens them, to find out whether they can be read. Evidence that is forbidden or gone is listed
-// in [Pod.Missing]. Live fails only if the pods themselves cannot be read or do not exist, or if ctx ends.
+// [Log.Scan]; Live only opens them, to find out whether they can be read. Evidence that is forbidden or gone is
+// listed in [Pod.Missing]. Live fails only if the pods themselves cannot be read or do not exist, or if ctx ends.
 func Live(ctx context.Context, c Cluster, w Wanted) (*Set, error) {
 	l := &live{Cluster: c, Wanted: w.defaults(c), bundle: newBundle(0)}
 	l.turns = make(chan struct{}, l.Parallel)
@@ -315,8 +315,8 @@ func (l *live) readEvents(ctx context.Context, pods []corev1.Pod) {
 	}
 }
 
-// readLogs adds the logs of a container's current and previous run, because the kubelet keeps no others. It opens each
-// log to find out whether it can be read.
+// readLogs adds the logs of a container's current and previous run, because the kubelet keeps no others. It opens
+// each log to find out whether it can be read.
 func (l *live) readLogs(ctx context.Context, p *Pod) {
 	for _, c := range p.Containers {
 		for _, r := range c.Runs {

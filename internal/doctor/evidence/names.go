@@ -65,8 +65,8 @@ func nameOf(file string) name {
 	return n
 }
 
-// means reports whether the name may refer to a log of the pod. A namespace or a UID that the name or the pod lacks is
-// not compared.
+// means reports whether the name may refer to a log of the pod. A namespace or a UID that the name or the pod lacks
+// is not compared.
 func (n name) means(p *corev1.Pod) bool {
 	agree := func(a, b string) bool { return a == "" || b == "" || a == b }
 	return n.pod == p.Name && agree(n.namespace, p.Namespace) && agree(n.uid, string(p.UID))

@@ -261,8 +261,8 @@ func (b *bundle) pod(folder string, p *Pod) {
 	b.pods[i].folders = append(b.pods[i].folders, folder)
 }
 
-// revision returns the resourceVersion of a pod as a number; the larger one is newer. By the API's rules it is opaque,
-// but every known API server uses a growing number.
+// revision returns the resourceVersion of a pod as a number; the larger one is newer. By the API's rules it is
+// opaque, but every known API server uses a growing number.
 func revision(p *Pod) uint64 {
 	n, err := strconv.ParseUint(p.Object.ResourceVersion, 10, 64)
 	if err != nil {

@@ -71,8 +71,8 @@ func (p *Pod) place(ctx context.Context) {
 }
 
 // skew computes bounds of the difference between the node's and the API server's clock. The lower bound comes from
-// events: the API server records an event after it happened on the node. The upper bound comes from the pod's start: a
-// kubelet handles a pod after the API server has bound the pod to the node.
+// events: the API server records an event after it happened on the node. The upper bound comes from the pod's start:
+// a kubelet handles a pod after the API server has bound the pod to the node.
 func (p *Pod) skew() {
 	s := &p.Skew
 	for _, e := range p.Events {

@@ -23,8 +23,8 @@ const (
 	FromJournal     Kind = "startup journal"
 )
 
-// A Source is the place where a fact was read. Line is 0 if the source has no lines; for an object it is the first line
-// of the object's document.
+// A Source is the place where a fact was read. Line is 0 if the source has no lines; for an object it is the first
+// line of the object's document.
 type Source struct {
 	Kind Kind   `json:"kind"`
 	File string `json:"file,omitempty"` // path; in an archive ARCHIVE:PATH; from a cluster the kubectl command
@@ -186,6 +186,6 @@ type JournalEntry struct {
 	Failed     bool
 }
 
-// maxSlack is the longest time by which a line may lie outside the run of its container. Lines may be earlier than the
-// recorded start, because the runtime records it slightly after the process began.
+// maxSlack is the longest time by which a line may lie outside the run of its container. Lines may be earlier than
+// the recorded start, because the runtime records it slightly after the process began.
 const maxSlack = 5 * time.Second

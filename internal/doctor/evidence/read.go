@@ -37,9 +37,9 @@ func (o Options) defaults() Options {
 	return o
 }
 
-// Read collects evidence from files, folders, archives (tar, tar.gz) and standard input ("-"). It fails only if a path
-// cannot be read at all, if a limit for files or archives is exceeded, or if the input contains no pod. All other
-// problems are noted in the result.
+// Read collects evidence from files, folders, archives (tar, tar.gz) and standard input ("-"). It fails only if a
+// path cannot be read at all, if a limit for files or archives is exceeded, or if the input contains no pod. All
+// other problems are noted in the result.
 func Read(ctx context.Context, o Options, paths ...string) (*Set, error) {
 	o = o.defaults()
 	r := &reader{o: o, bundle: newBundle(2 * o.Memory), store: archive.New(archive.Limits{Files: o.Files, Unpack: o.Unpack, Entry: o.Entry, Memory: o.Memory})}
@@ -294,8 +294,8 @@ func (r *reader) readObjects(in io.Reader, folder string, from Source) {
 	}
 }
 
-// addLog adds a log. It is the part of a file that begins at begin and has size bytes; if size is negative, it extends
-// to the end of the file.
+// addLog adds a log. It is the part of a file that begins at begin and has size bytes; if size is negative, it
+// extends to the end of the file.
 func (r *reader) addLog(open opener, folder string, from Source, begin, size int64) *placedLog {
 	part := func() (archive.Text, int64, error) {
 		f, end, err := open()

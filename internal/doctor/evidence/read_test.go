@@ -387,7 +387,8 @@ func TestArchives(t *testing.T) {
 	}
 }
 
-// An archive with a wrong checksum is used, with a note that it is damaged. Two concatenated archives are read as one.
+// An archive with a wrong checksum is used, with a note that it is damaged. Two concatenated archives are read as
+// one.
 func TestArchiveToItsEnd(t *testing.T) {
 	whole := tarGz(t, handmade())
 	wrong := bytes.Clone(whole)

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// A Pattern matches a line that contains one of the texts in Any, if Only is nil or returns true for the line. The case
-// of ASCII letters does not matter.
+// A Pattern matches a line that contains one of the texts in Any, if Only is nil or returns true for the line. The
+// case of ASCII letters does not matter.
 type Pattern struct {
 	Name string
 	Any  []string

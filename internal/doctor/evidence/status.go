@@ -81,8 +81,8 @@ func ended(number int, t corev1.ContainerStateTerminated, from Source) Run {
 	return r
 }
 
-// fromEvents adds the first run of a container if the status no longer contains it. Its start is the first time of the
-// event Started, if that event's count shows that it stands for all starts.
+// fromEvents adds the first run of a container if the status no longer contains it. Its start is the first time of
+// the event Started, if that event's count shows that it stands for all starts.
 func (p *Pod) fromEvents() {
 	for _, c := range p.Containers {
 		for _, e := range p.Events {

@@ -53,8 +53,8 @@ func (t Time) Compare(u Time) Order {
 
 func (t Time) exact() bool { return t.Error == 0 }
 
-// Since returns the least and the greatest possible time from u to t. ok is false if one of them is unknown, or if they
-// are from different clocks.
+// Since returns the least and the greatest possible time from u to t. ok is false if one of them is unknown, or if
+// they are from different clocks.
 func (t Time) Since(u Time) (least, most time.Duration, ok bool) {
 	if !t.Known() || !u.Known() || t.Clock != u.Clock {
 		return 0, 0, false

@@ -75,8 +75,8 @@ type correction struct {
 	how string
 }
 
-// corrected renames a misspelt annotation, or turns it into a label. It returns nil if neither gives the annotation an
-// effect. It never deletes an annotation, because the author's intention would be lost.
+// corrected renames a misspelt annotation, or turns it into a label. It returns nil if neither gives the annotation
+// an effect. It never deletes an annotation, because the author's intention would be lost.
 func (s *subject) corrected(key string) *correction {
 	out, value := s.Pod.DeepCopy(), s.Pod.Annotations[key]
 	delete(out.Annotations, key)

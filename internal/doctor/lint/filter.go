@@ -13,8 +13,8 @@ type Filter struct {
 	Only, Skip []string         // codes; empty Only: all
 }
 
-// Check replaces old names of codes in f by the present ones, and fails for unknown codes. The notes name the replaced
-// codes, and codes that lint no longer reports.
+// Check replaces old names of codes in f by the present ones, and fails for unknown codes. The notes name the
+// replaced codes, and codes that lint no longer reports.
 func (f *Filter) Check() (notes []string, err error) {
 	for _, codes := range [][]string{f.Only, f.Skip} {
 		for i, name := range codes {

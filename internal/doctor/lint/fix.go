@@ -15,8 +15,8 @@ import (
 // A change consists of the versions of an object before and after, as trees of package manifest.
 type change struct{ before, after any }
 
-// changeOf returns the change of an object in which the part at a path changes from before to after. It returns nil if
-// they are equal, or if one cannot be written as JSON.
+// changeOf returns the change of an object in which the part at a path changes from before to after. It returns nil
+// if they are equal, or if one cannot be written as JSON.
 func changeOf(at path, before, after any) *change {
 	a, errA := manifest.Tree(before)
 	b, errB := manifest.Tree(after)
@@ -96,8 +96,8 @@ func Fix(files []File, o Options, selects func(finding.Finding) bool) (Fixed, er
 	return out, nil
 }
 
-// oneOfEach combines fixes for a file into one patch: the first fix of each object, unless it overlaps another one. It
-// also returns the findings of these fixes.
+// oneOfEach combines fixes for a file into one patch: the first fix of each object, unless it overlaps another one.
+// It also returns the findings of these fixes.
 func oneOfEach(file string, all []finding.Finding) (*finding.Patch, []finding.Finding) {
 	out := &finding.Patch{File: file}
 	var fixed []finding.Finding

@@ -95,8 +95,8 @@ var (
 	database = regexp.MustCompile(`\b(postgres|postgresql|mysql|mariadb|mongodb|mongodb\+srv|redis|rediss|amqp|amqps|kafka|nats)://`)
 )
 
-// needsNetwork reports whether a container looks like a client. field and evidence show why: a word of its command or,
-// if the programs of the command are not known, a variable of its environment.
+// needsNetwork reports whether a container looks like a client. field and evidence show why: a word of its command
+// or, if the programs of the command are not known, a variable of its environment.
 func (m member) needsNetwork() (field path, evidence string, needs bool) {
 	argv := podspec.CommandLine(m.Container)
 	calls := shell.Calls(argv)
@@ -127,8 +127,8 @@ func (m member) offline() bool {
 	return len(calls) > 0 && !slices.ContainsFunc(calls, func(c shell.Call) bool { return !slices.Contains(offline, c.Program) })
 }
 
-// wordAt returns the field of word i of the command line, an element of command or args. If the program is in the image
-// and not in the pod spec, word 0 is in no element; wordAt then returns args.
+// wordAt returns the field of word i of the command line, an element of command or args. If the program is in the
+// image and not in the pod spec, word 0 is in no element; wordAt then returns args.
 func (m member) wordAt(i int) path {
 	switch {
 	case i < len(m.Command):

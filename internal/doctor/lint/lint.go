@@ -40,7 +40,8 @@ type Report struct {
 	Unknown  int // pods whose injection was not checked, because the files do not show whether they are injected
 }
 
-// NotChecked returns a sentence about the checks that were not made, and how to make them. It is empty if all were made.
+// NotChecked returns a sentence about the checks that were not made, and how to make them. It is empty if all were
+// made.
 func (r Report) NotChecked() string {
 	if r.Unknown == 0 {
 		return ""
@@ -52,8 +53,8 @@ func (r Report) NotChecked() string {
 	return fmt.Sprintf("not checked: injection of %s, since nothing in the files requests it; --injected assumes it, or add the file with the labels of the namespace", pods)
 }
 
-// Lint returns the findings about all objects in the files. The files belong together: a Namespace in one file applies
-// to a pod in another. An error is a *podfile.InputError.
+// Lint returns the findings about all objects in the files. The files belong together: a Namespace in one file
+// applies to a pod in another. An error is a *podfile.InputError.
 func Lint(files []File, o Options) (Report, error) {
 	w := world{Options: o, namespaces: map[string]namespace{}}
 	w.Kubernetes = cmp.Or(w.Kubernetes, defaultKubernetes)
@@ -172,8 +173,8 @@ func (w *world) namespace(l located) {
 	w.namespaces[l.Ref.Name] = n
 }
 
-// service adds a Service of Kubernetes. Services of Knative are left out, and those that cannot be decoded, because the
-// API server refuses them.
+// service adds a Service of Kubernetes. Services of Knative are left out, and those that cannot be decoded, because
+// the API server refuses them.
 func (w *world) service(l located, raw []byte) {
 	var out corev1.Service
 	if manifest.Text(l.at.Node, "apiVersion") == "v1" && manifest.Decode(raw, &out) == nil {
@@ -232,8 +233,8 @@ const (
 	Cluster = "the cluster" // a namespace of the cluster
 )
 
-// fixCommand returns the command that fixes a finding. It has the same inputs and flags as this call of lint, because a
-// finding in one file may depend on another file.
+// fixCommand returns the command that fixes a finding. It has the same inputs and flags as this call of lint,
+// because a finding in one file may depend on another file.
 func (b *builder) fixCommand(code finding.Code) string {
 	inputs := b.Inputs
 	if len(inputs) == 0 {

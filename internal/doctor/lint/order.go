@@ -179,8 +179,8 @@ func (s *subject) requesting(after *corev1.Pod, edges []startup.Edge) *change {
 	return s.to(after)
 }
 
-// keptBesides reports whether injection accepts the pod with the proxy of another mesh. Injection changes neither that
-// proxy nor its position among the containers.
+// keptBesides reports whether injection accepts the pod with the proxy of another mesh. Injection changes neither
+// that proxy nor its position among the containers.
 func (s *subject) keptBesides(after *corev1.Pod) bool {
 	r, err := inject.Pod(after, inject.Namespace{Name: cmp.Or(s.Ref.Namespace, corev1.NamespaceDefault)}, inject.Options{Kubernetes: s.on, Manual: true})
 	return err == nil && r.Injected

@@ -100,8 +100,8 @@ func ofWorkAround(f startup.Finding) bool {
 	return f.Edge != nil && slices.Contains(startup.WorkArounds, f.Edge.By)
 }
 
-// fieldOf returns the field to which a finding about the plan refers, and the text in it: the annotation that requests
-// the edge, the field with the mechanism that keeps it, or the name of the container.
+// fieldOf returns the field to which a finding about the plan refers, and the text in it: the annotation that
+// requests the edge, the field with the mechanism that keeps it, or the name of the container.
 func (s *subject) fieldOf(f startup.Finding) (path, string) {
 	if f.Edge != nil {
 		if field, text, ok := s.annotationOf(*f.Edge); ok {

@@ -18,8 +18,8 @@ var (
 )
 
 // serverFirst finds ports of server-first protocols that do not declare their protocol. The proxy waits for the
-// client's first bytes, but the client waits for the server. If such a port declares HTTP, the proxy waits forever. For
-// these ports only the number counts, and not the name, because a name like http-mysql-exporter is correct.
+// client's first bytes, but the client waits for the server. If such a port declares HTTP, the proxy waits forever.
+// For these ports only the number counts, and not the name, because a name like http-mysql-exporter is correct.
 func serverFirst(s service, b *builder) {
 	for i, p := range s.Spec.Ports {
 		protocol := ""

@@ -26,8 +26,8 @@ func (m member) checks() []check {
 		func(c check) bool { return c.Probe == nil })
 }
 
-// port returns the port of the pod to which a probe connects, the field that sets it, and the path of an HTTP probe. The
-// port is 0 if the probe does not connect to the pod.
+// port returns the port of the pod to which a probe connects, the field that sets it, and the path of an HTTP probe.
+// The port is 0 if the probe does not connect to the pod.
 func (c check) port(m member) (port int, field path, of string) {
 	switch {
 	case c.HTTPGet != nil && c.HTTPGet.Host == "":
@@ -44,8 +44,8 @@ func (m member) declares(port int) bool {
 	return slices.ContainsFunc(m.Ports, func(p corev1.ContainerPort) bool { return int(p.ContainerPort) == port })
 }
 
-// probeOfLater finds startup probes of sidecars that connect to a container which is listed later. They never succeed,
-// because the kubelet starts that container only after the probe has succeeded.
+// probeOfLater finds startup probes of sidecars that connect to a container which is listed later. They never
+// succeed, because the kubelet starts that container only after the probe has succeeded.
 func probeOfLater(s subject, b *builder) {
 	all := s.members()
 	for _, m := range all {
@@ -119,8 +119,8 @@ var statusPorts = map[int]string{
 	4191: "the proxy", 9901: "the proxy",
 }
 
-// livenessProbesProxy finds startup and liveness probes of applications that connect to the proxy. Because of them the
-// kubelet restarts the application when the proxy is not healthy.
+// livenessProbesProxy finds startup and liveness probes of applications that connect to the proxy. Because of them
+// the kubelet restarts the application when the proxy is not healthy.
 func livenessProbesProxy(s subject, b *builder) {
 	for _, m := range s.members() {
 		if podspec.OfMesh(m.Name) || m.kind == startup.Init {

@@ -126,8 +126,8 @@ func (s *subject) endsWithOthers(m member) bool {
 	})
 }
 
-// racesHelper finds plain containers that connect to a database or broker in another plain container. Both start at the
-// same time, so the connection may be refused.
+// racesHelper finds plain containers that connect to a database or broker in another plain container. Both start at
+// the same time, so the connection may be refused.
 func racesHelper(s subject, b *builder) {
 	own := s.own()
 	p := s.plan.Expand()
@@ -171,8 +171,8 @@ func initBeforeHelper(s subject, b *builder) {
 	}
 }
 
-// localDatabase returns the port of a database or broker in the same pod to which the container connects, and the field
-// and text that show it: in the command line or the environment. The port is 0 if there is none.
+// localDatabase returns the port of a database or broker in the same pod to which the container connects, and the
+// field and text that show it: in the command line or the environment. The port is 0 if there is none.
 func (m member) localDatabase() (port int, field path, evidence string) {
 	of := func(text string) (int, string) {
 		for _, found := range localPort.FindAllStringSubmatch(text, -1) {
@@ -206,8 +206,8 @@ func (m member) localDatabase() (port int, field path, evidence string) {
 	return 0, nil, ""
 }
 
-// listensOn reports whether a container listens on a port: it declares the port, has a probe of it, or is a known proxy
-// or server whose command line contains it.
+// listensOn reports whether a container listens on a port: it declares the port, has a probe of it, or is a known
+// proxy or server whose command line contains it.
 func (m member) listensOn(port int) bool {
 	probed := func(c check) bool { n, _, _ := c.port(m); return n == port }
 	return m.declares(port) || slices.ContainsFunc(m.checks(), probed) || (podspec.IsProxy(m.Container) || podspec.IsServer(m.Container)) && strings.Contains(m.text(), fmt.Sprint(port))

@@ -88,15 +88,15 @@ func proxyInJob(s subject, b *builder) {
 	b.add(c)
 }
 
-// endsByGates reports whether the pod contains Outrider's proxy and all other containers have gates, so that the proxy
-// ends by itself.
+// endsByGates reports whether the pod contains Outrider's proxy and all other containers have gates, so that the
+// proxy ends by itself.
 func (s *subject) endsByGates() bool {
 	return s.proxy == contract.ProxyContainer && !s.injected && !slices.ContainsFunc(s.own(), func(m member) bool { return !podspec.Gated(m.Container) })
 }
 
-// serverInJob finds servers among the plain containers of a Job. They do not end by themselves, unless their gates end
-// them with their clients. Pods that are not of a Job are left out, because their controller may end the servers, as
-// Tekton does.
+// serverInJob finds servers among the plain containers of a Job. They do not end by themselves, unless their gates
+// end them with their clients. Pods that are not of a Job are left out, because their controller may end the
+// servers, as Tekton does.
 func serverInJob(s subject, b *builder) {
 	own := s.own()
 	if s.Kind != "Job" && s.Kind != "CronJob" || len(own) < 2 {
@@ -120,8 +120,8 @@ func serverInJob(s subject, b *builder) {
 
 const defaultGrace = 30 * time.Second
 
-// graceTooShort finds grace periods that are shorter than preStop hook and drain together. At the end of the period, the
-// kubelet kills all containers that still run.
+// graceTooShort finds grace periods that are shorter than preStop hook and drain together. At the end of the period,
+// the kubelet kills all containers that still run.
 func graceTooShort(s subject, b *builder) {
 	grace, field := defaultGrace, path{"spec", "terminationGracePeriodSeconds"}
 	given := s.Pod.Spec.TerminationGracePeriodSeconds
@@ -183,8 +183,8 @@ func (s *subject) drain() time.Duration {
 
 var sleeping = regexp.MustCompile(`(?:^|[\s;&|/])sleep\s+(\d{1,7})(s|m)?(?:\s|;|&|$)`)
 
-// preStop returns the shortest duration of a preStop hook, with the field and the text that show it. It is 0 if the hook
-// does not sleep.
+// preStop returns the shortest duration of a preStop hook, with the field and the text that show it. It is 0 if the
+// hook does not sleep.
 func (m member) preStop() (time.Duration, path, string) {
 	if m.Lifecycle == nil || m.Lifecycle.PreStop == nil {
 		return 0, nil, ""

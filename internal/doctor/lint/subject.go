@@ -51,8 +51,8 @@ func (w *world) subject(o podfile.Object, file *text.File) subject {
 	return out
 }
 
-// findProxy sets the proxy: the one in the pod, or else the one that injection will add. It assumes that each revision
-// that the files name exists and injects.
+// findProxy sets the proxy: the one in the pod, or else the one that injection will add. It assumes that each
+// revision that the files name exists and injects.
 func (s *subject) findProxy(w *world) {
 	s.ns = w.namespaces[cmp.Or(s.Ref.Namespace, w.Namespace)]
 	for _, m := range podspec.Meshes {

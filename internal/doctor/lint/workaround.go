@@ -12,8 +12,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// workarounds finds sleeps, loops and hooks that people write to order containers. Each finding has the cases in which
-// the work-around does not keep the order, and the annotation that replaces it.
+// workarounds finds sleeps, loops and hooks that people write to order containers. Each finding has the cases in
+// which the work-around does not keep the order, and the annotation that replaces it.
 func workarounds(s subject, b *builder) {
 	for _, f := range s.reading.Found {
 		if !slices.Contains(startup.WorkArounds, f.Mechanism) {

@@ -22,8 +22,8 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// agreePods is the environment variable that selects the long form of the test. Its value is a number of seeds, or the
-// first and the last seed as in 476-476.
+// agreePods is the environment variable that selects the long form of the test. Its value is a number of seeds, or
+// the first and the last seed as in 476-476.
 const agreePods = "OUTRIDER_AGREE_PODS"
 
 // An effort is the size of a test: the seeds, and for each claim the states of the search and the simulated runs. A
@@ -207,8 +207,8 @@ func sidecars(p kubelet.Pod) (n int) {
 	return n
 }
 
-// starts checks two claims of plan: the edges kept at the first start hold without faults, and the edges kept at every
-// start hold with one fault.
+// starts checks two claims of plan: the edges kept at the first start hold without faults, and the edges kept at
+// every start hold with one fault.
 func (c *agreement) starts(rng *rand.Rand, s Subject, report plan.Report) error {
 	first := func(e plan.Edge) bool { return e.Start != startup.Nowhere.String() }
 	every := func(e plan.Edge) bool { return e.Start == startup.EveryStart.String() }
@@ -377,8 +377,8 @@ func randomPod(rng *rand.Rand) string {
 	return b.String()
 }
 
-// faultKinds are the sets of faults that a search may use. Most contain faults that a behaviour can express, alone and
-// together; the last two contain faults that only a replay can express. Kill never occurs without Crash, because
+// faultKinds are the sets of faults that a search may use. Most contain faults that a behaviour can express, alone
+// and together; the last two contain faults that only a replay can express. Kill never occurs without Crash, because
 // verify treats a killed container as crashed if no gate reads its record.
 var faultKinds = [][]verify.Fault{
 	{verify.Crash}, {verify.Crash, verify.Kill}, {verify.NoImage}, {verify.NoSandbox}, {verify.Unhealthy},

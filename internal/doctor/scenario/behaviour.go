@@ -25,8 +25,8 @@ type Behaviour struct {
 	text  string
 }
 
-// ParseBehaviour parses the text of a file (--behaviour) and further lines (--with). It fails if a clause is invalid, or
-// if two clauses contradict each other.
+// ParseBehaviour parses the text of a file (--behaviour) and further lines (--with). It fails if a clause is
+// invalid, or if two clauses contradict each other.
 func ParseBehaviour(file, text string, lines []string) (b Behaviour, err error) {
 	if _, err := simulate.Parse(text); err != nil {
 		return b, fmt.Errorf("%s: %w", file, err)

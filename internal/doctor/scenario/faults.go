@@ -26,8 +26,8 @@ func FaultForms() string {
 	return b.String()
 }
 
-// NewBound validates the bound b, and adds the kinds of faults to try, by their names. It fails for an invalid value; the
-// error names the flag of "outrider verify".
+// NewBound validates the bound b, and adds the kinds of faults to try, by their names. It fails for an invalid
+// value; the error names the flag of "outrider verify".
 func NewBound(b verify.Bound, only []string) (verify.Bound, error) {
 	switch {
 	case b.Faults < 0 || b.Faults > 100:

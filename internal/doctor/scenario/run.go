@@ -144,8 +144,8 @@ func (v Verification) Err() error {
 	return nil
 }
 
-// LeftOut returns the sentences about events that the answers do not cover. If both promises were verified, it does not
-// mention that the answer about starts does not cover deletion.
+// LeftOut returns the sentences about events that the answers do not cover. If both promises were verified, it does
+// not mention that the answer about starts does not cover deletion.
 func (v Verification) LeftOut() []string {
 	var out []string
 	for _, a := range v.Results {

@@ -27,8 +27,8 @@ type Subject struct {
 	Written    []startup.Edge `json:"written,omitempty"`  // edges that injection will write
 	Supposed   []startup.Edge `json:"supposed,omitempty"` // edges that are assumed, because an application should wait for its proxy
 
-	// Unmodelled lists settings of the pod that the model of the kubelet does not implement. Stronger names mechanisms
-	// that would keep more edges, or keep them in more cases, than those in the pod.
+	// Unmodelled lists settings of the pod that the model of the kubelet does not implement. Stronger names
+	// mechanisms that would keep more edges, or keep them in more cases, than those in the pod.
 	Unmodelled []string `json:"unmodelled,omitempty"`
 	Stronger   string   `json:"stronger,omitempty"`
 
@@ -37,8 +37,8 @@ type Subject struct {
 	on  startup.Kubernetes
 }
 
-// NewSubject returns the subject of an object. It fails if the plan cannot work, for example because of a cycle, or if
-// the model does not have the version of Kubernetes.
+// NewSubject returns the subject of an object. It fails if the plan cannot work, for example because of a cycle, or
+// if the model does not have the version of Kubernetes.
 func NewSubject(o podfile.Object, on startup.Kubernetes) (Subject, error) {
 	if on < kubelet.Oldest || on > kubelet.Newest {
 		return Subject{}, fmt.Errorf("--kube=1.%d: the kubelet's rules are known from 1.%d to 1.%d", on, kubelet.Oldest, kubelet.Newest)
@@ -70,8 +70,8 @@ func (s Subject) Names() []string {
 	return out
 }
 
-// Sentences describes the plan, and its differences to the pod in the file. Edges that differ only in the container that
-// waits share one sentence.
+// Sentences describes the plan, and its differences to the pod in the file. Edges that differ only in the container
+// that waits share one sentence.
 func (s Subject) Sentences() []string {
 	var rest []string // the part of each sentence after the waiting containers
 	waiting := map[string][]string{}

@@ -44,7 +44,8 @@ type End struct {
 	Code  int
 }
 
-// A Hook describes the behaviour of a postStart hook. A hook with the zero value returns when the container is healthy.
+// A Hook describes the behaviour of a postStart hook. A hook with the zero value returns when the container is
+// healthy.
 type Hook struct {
 	Takes time.Duration // Forever: it never returns
 	Fails bool

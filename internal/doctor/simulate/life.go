@@ -8,8 +8,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// start handles the start of a container by the kubelet. If the container waits before its command, start queues events
-// at the times when the wait may end.
+// start handles the start of a container by the kubelet. If the container waits before its command, start queues
+// events at the times when the wait may end.
 func (r *run) start(name string, at time.Duration) {
 	if !r.gates.Waits(name) {
 		return
@@ -53,7 +53,8 @@ func (r *run) sleepsWithin(name string) time.Duration {
 
 func waitsBySleep(e startup.Edge) bool { return e.By == startup.Sleep || e.By == startup.BoundedLoop }
 
-// hasHealth reports whether a container can be healthy. Init containers cannot, because they are expected to complete.
+// hasHealth reports whether a container can be healthy. Init containers cannot, because they are expected to
+// complete.
 func (r *run) hasHealth(name string) bool {
 	c, _ := r.Plan.Find(name)
 	return c.Kind != startup.Init

@@ -94,8 +94,8 @@ func (r *run) impossible(m gates.Move) error {
 	return r.unanswered(e)
 }
 
-// unanswered returns an error if an event is not a possible result of an open action of the kubelet. For example, while
-// a container is unhealthy, its probe cannot succeed, and a hook that waits for its health cannot return.
+// unanswered returns an error if an event is not a possible result of an open action of the kubelet. For example,
+// while a container is unhealthy, its probe cannot succeed, and a hook that waits for its health cannot return.
 func (r *run) unanswered(e kubelet.Event) error {
 	for _, a := range r.kubelet.Open() {
 		answer, answered := a.Answer(e.At, e.OK)

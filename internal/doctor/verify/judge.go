@@ -37,15 +37,15 @@ func (s *search) mayViolateEdge(n node, ev startup.Event, e startup.Edge) bool {
 	}
 }
 
-// notFollowed reports whether the dependency of an edge has restarted, and no gate makes the dependent container follow.
-// It is no violation if the kubelet is stopping the dependent container anyway. But then there is also a shorter run, in
-// which the kubelet is not stopping it.
+// notFollowed reports whether the dependency of an edge has restarted, and no gate makes the dependent container
+// follow. It is no violation if the kubelet is stopping the dependent container anyway. But then there is also a
+// shorter run, in which the kubelet is not stopping it.
 func (s *search) notFollowed(n node) bool {
 	return slices.ContainsFunc(n.gates.Obligations(), func(o gates.Obligation) bool { return !o.Enforced })
 }
 
-// violates replays the run that leads to a step, with the move last after it, and reports whether the run violates the
-// plan. If so, it sets the counterexample.
+// violates replays the run that leads to a step, with the move last after it, and reports whether the run violates
+// the plan. If so, it sets the counterexample.
 func (s *search) violates(step, last int) bool {
 	t, schedule := s.replay(step, last)
 	violations := s.decided(startup.Check(s.question.Plan, t))
@@ -62,9 +62,9 @@ func (s *search) violates(step, last int) bool {
 }
 
 // decided returns the violations of the promise that no later event can undo. Two kinds are left out. If a gate will
-// make a container follow the restart of its dependency, there is no violation yet. If a dependency has ended while the
-// dependent container still runs, both may be killed at the same instant, of which one is the first; mayViolate reports
-// this case again when the dependent container ends.
+// make a container follow the restart of its dependency, there is no violation yet. If a dependency has ended while
+// the dependent container still runs, both may be killed at the same instant, of which one is the first; mayViolate
+// reports this case again when the dependent container ends.
 func (s *search) decided(violations []startup.Violation) []startup.Violation {
 	return slices.DeleteFunc(violations, func(v startup.Violation) bool {
 		return (v.How == startup.OutlivedDependency) != (s.question.Promise == Stops) ||

@@ -140,8 +140,8 @@ func (c *collector) answers(a kubelet.Action) {
 	c.fault(badEnd[a.Kind], gates.Observed, badly)
 }
 
-// stops adds the end of a container after SIGTERM. A container that still waits before its command ends with code 143,
-// because it has not completed.
+// stops adds the end of a container after SIGTERM. A container that still waits before its command ends with code
+// 143, because it has not completed.
 func (c *collector) stops(e kubelet.Event) {
 	switch {
 	case c.node.gates.HoldsStop(e.Container), c.node.gates.IgnoresStop(e.Container):
@@ -159,8 +159,8 @@ var badEnd = map[kubelet.ActionKind]Fault{
 	kubelet.RunHook:       BadHook,
 }
 
-// hookReturns reports whether a hook may return now with success. A postStart hook that stands for health returns only
-// when the container is healthy. A preStop sleep never returns here, because atOnce adds its return.
+// hookReturns reports whether a hook may return now with success. A postStart hook that stands for health returns
+// only when the container is healthy. A preStop sleep never returns here, because atOnce adds its return.
 func (c *collector) hookReturns(a kubelet.Action) bool {
 	name := a.Container
 	if a.Which == kubelet.PreStop {
@@ -268,8 +268,8 @@ func (c *collector) outlastsGrace(at time.Duration) bool {
 }
 
 // slowStops returns the containers that must end before others by the plan, and whose stop takes an unknown time:
-// containers with a preStop hook of unknown length, sidecars, and the containers for which these sidecars wait. The stop
-// of other containers has a known end: SIGKILL at the end of the grace period, or the end of a preStop sleep.
+// containers with a preStop hook of unknown length, sidecars, and the containers for which these sidecars wait. The
+// stop of other containers has a known end: SIGKILL at the end of the grace period, or the end of a preStop sleep.
 func slowStops(q Question) (out []string) {
 	edges := q.Plan.Expand().Edges
 	first := func(name string) bool {
@@ -313,7 +313,8 @@ func (s *search) healthMatters() map[string]bool {
 // from returns the dependencies of the edges that have one of the conditions.
 //
 // Two kinds of them may not complete in the search, because that counts as a crash: containers that must outlive
-// others, while the pod stops (if they end by themselves, no mechanism can help), and containers that must be healthy.
+// others, while the pod stops (if they end by themselves, no mechanism can help), and containers that must be
+// healthy.
 func (s *search) from(conditions ...startup.Condition) map[string]bool {
 	out := map[string]bool{}
 	for _, e := range s.edges {
@@ -324,8 +325,8 @@ func (s *search) from(conditions ...startup.Condition) map[string]bool {
 	return out
 }
 
-// mayFinish returns the containers that may complete. For containers that the kubelet always restarts, and for those in
-// [Question.Endless], exit code 0 counts as a crash.
+// mayFinish returns the containers that may complete. For containers that the kubelet always restarts, and for those
+// in [Question.Endless], exit code 0 counts as a crash.
 func (s *search) mayFinish() map[string]bool {
 	out := map[string]bool{}
 	finishes := func(c kubelet.Container, restart kubelet.RestartPolicy) {

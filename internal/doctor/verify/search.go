@@ -160,7 +160,8 @@ func (s *search) visit(n *node) bool {
 	return true
 }
 
-// replay repeats the run that leads to step to, and makes the move last after it. It returns the events and the moves.
+// replay repeats the run that leads to step to, and makes the move last after it. It returns the events and the
+// moves.
 func (s *search) replay(to, last int) (t startup.Timeline, schedule []gates.Move) {
 	var numbers []int
 	for at := to; at > 0; at = int(s.steps[at].before) {

@@ -28,8 +28,8 @@ type Question struct {
 type Promise string
 
 const (
-	// Starts promises that no container runs before its dependencies, at any start, and that it follows their restarts
-	// if the plan requires it.
+	// Starts promises that no container runs before its dependencies, at any start, and that it follows their
+	// restarts if the plan requires it.
 	Starts Promise = ""
 
 	// Stops promises that the pod stops in the reverse order if it is deleted, at any step. Faults happen only before
@@ -47,8 +47,8 @@ type Bound struct {
 	// Settled means that no fault happens until every container has run once.
 	Settled bool `json:"settled,omitempty"`
 
-	// Only limits the search to these kinds of faults; default: all. A search returns only the shortest counterexample.
-	// To find another one, leave out a kind of fault that the first one needs.
+	// Only limits the search to these kinds of faults; default: all. A search returns only the shortest
+	// counterexample. To find another one, leave out a kind of fault that the first one needs.
 	Only []Fault `json:"only,omitempty"`
 }
 
@@ -141,12 +141,12 @@ type Result struct {
 	Omitted  []string      `json:"leftOut"` // events that the result does not cover
 }
 
-// Holds reports whether no run within the bounds violates the plan. It is false if a counterexample was found, and also
-// if the exploration was cut short.
+// Holds reports whether no run within the bounds violates the plan. It is false if a counterexample was found, and
+// also if the exploration was cut short.
 func (r Result) Holds() bool { return r.Counterexample == nil && r.CutShort == "" }
 
-// CutShort is the bound that ended an exploration early. It is never the number of faults, because that is a part of the
-// question.
+// CutShort is the bound that ended an exploration early. It is never the number of faults, because that is a part of
+// the question.
 type CutShort string
 
 const (
@@ -164,8 +164,8 @@ type Progress struct {
 	Open   int // states that are not expanded yet
 }
 
-// Explore searches for a run that violates the plan. It repeatedly calls progress, unless that is nil. If ctx ends, it
-// returns the results so far. It fails only if the plan and the pod do not have the same containers.
+// Explore searches for a run that violates the plan. It repeatedly calls progress, unless that is nil. If ctx ends,
+// it returns the results so far. It fails only if the plan and the pod do not have the same containers.
 func Explore(ctx context.Context, q Question, b Bound, progress func(Progress)) (Result, error) {
 	if err := q.check(); err != nil {
 		return Result{}, err
@@ -182,9 +182,10 @@ func Explore(ctx context.Context, q Question, b Bound, progress func(Progress)) 
 	return r, nil
 }
 
-// deepen runs one search, with up to the given number of faults. Explore calls it with one more fault each time. There
-// are two reasons: a counterexample with few faults is easier to understand, and if the search with more faults is cut
-// short, the plan is still proved for fewer. The earlier searches take little time compared to the last one.
+// deepen runs one search, with up to the given number of faults. Explore calls it with one more fault each time.
+// There are two reasons: a counterexample with few faults is easier to understand, and if the search with more
+// faults is cut short, the plan is still proved for fewer. The earlier searches take little time compared to the
+// last one.
 func deepen(ctx context.Context, q Question, b Bound, faults int, progress func(Progress)) Result {
 	now := b
 	now.Faults = faults

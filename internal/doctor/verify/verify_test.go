@@ -267,8 +267,8 @@ func TestAPlanOfAnotherPodIsRefused(t *testing.T) {
 	}
 }
 
-// The search calls Check only if mayViolate returns true. So in random runs mayViolate must return true at the step at
-// which Check finds a violation.
+// The search calls Check only if mayViolate returns true. So in random runs mayViolate must return true at the step
+// at which Check finds a violation.
 func TestNoViolationIsMissed(t *testing.T) {
 	follows := strings.ReplaceAll(nativeHookPlan, ", by", ", on restart restart, by")
 	for name, q := range map[string]Question{

@@ -56,8 +56,8 @@ func TestTakes(t *testing.T) {
 	}
 }
 
-// With the rules of Outrider's program, captured connections wait until the proxy listens, unless a setting turns that
-// off. With the rules of other meshes they are refused.
+// With the rules of Outrider's program, captured connections wait until the proxy listens, unless a setting turns
+// that off. With the rules of other meshes they are refused.
 func TestParks(t *testing.T) {
 	written := func(by string, args ...string) *corev1.Pod {
 		return &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: by, Args: append([]string{"capture", "-i", "*"}, args...)}}}}

@@ -242,8 +242,8 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// If a watch ends, because its resource version is too old for the API server (410) or the connection is lost, the pods
-// are listed again, so that changes in the meantime are noticed.
+// If a watch ends, because its resource version is too old for the API server (410) or the connection is lost, the
+// pods are listed again, so that changes in the meantime are noticed.
 func TestResumes(t *testing.T) {
 	for name, end := range map[string]func(*watch.FakeWatcher){
 		"expired": func(f *watch.FakeWatcher) {

@@ -49,8 +49,8 @@ func kept(t *testing.T) (out []diagnose.Report) {
 	return out
 }
 
-// blocks returns a text without its code blocks, and whether a block is open at the end. By CommonMark's rule, a block
-// ends at a fence that is at least as long as its first fence.
+// blocks returns a text without its code blocks, and whether a block is open at the end. By CommonMark's rule, a
+// block ends at a fence that is at least as long as its first fence.
 func blocks(text string) (outside string, open bool) {
 	var b strings.Builder
 	fence := ""

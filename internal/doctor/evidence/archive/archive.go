@@ -17,8 +17,8 @@ import (
 	"strings"
 )
 
-// Limits in addition to [Limits]. For comparison: archives of must-gather have 15 nested folders, and their content is
-// ten times as large as the archive.
+// Limits in addition to [Limits]. For comparison: archives of must-gather have 15 nested folders, and their content
+// is ten times as large as the archive.
 const (
 	maxDepth = 64       // nested folders
 	maxName  = 4096     // bytes of a path

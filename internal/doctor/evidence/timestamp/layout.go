@@ -30,8 +30,8 @@ type Reading struct {
 	Continues          bool   // the line belongs to the previous one, as in a stack trace or a text of several lines
 }
 
-// Learn returns the layout of a log: the prefix that all lines have, and the form and column of most stamps. lines are
-// the first lines of the log.
+// Learn returns the layout of a log: the prefix that all lines have, and the form and column of most stamps. lines
+// are the first lines of the log.
 func Learn(lines [][]byte) Layout {
 	l := Layout{Prefix: prefixOf(lines)}
 	type vote struct {
@@ -100,8 +100,8 @@ func cutStamp(line []byte) ([]byte, Stamp, bool) {
 	return line[min(s.End+1, len(line)):], s, true
 }
 
-// cutStream removes the text "stdout F " or the like, which CRI writes. P instead of F means that the runtime has split
-// the line and more of it follows.
+// cutStream removes the text "stdout F " or the like, which CRI writes. P instead of F means that the runtime has
+// split the line and more of it follows.
 func cutStream(text []byte) ([]byte, bool) {
 	for _, p := range []string{"stdout F", "stderr F", "stdout P", "stderr P"} {
 		if rest, ok := bytes.CutPrefix(text, []byte(p)); ok && (len(rest) == 0 || rest[0] == ' ') {

@@ -52,8 +52,8 @@ func (c *scan) spaces() bool {
 	return c.i > begin
 }
 
-// numeric reads a stamp that begins with a digit. Only if first is set, it may be a time without a date, or a number of
-// seconds since 1970.
+// numeric reads a stamp that begins with a digit. Only if first is set, it may be a time without a date, or a number
+// of seconds since 1970.
 func (c *scan) numeric(first bool) (Stamp, bool) {
 	digits := 0
 	for digit(c.text, c.i+digits) {
@@ -133,8 +133,8 @@ func (c *scan) dayFirst() (s Stamp, ok bool) {
 	return s, ok
 }
 
-// monthFirst reads stamps like Nov 24 03:18:19 (syslog), Nov 24 03:18:19.480 2026 and Nov 24 03:18:19 UTC 2026 (C), and
-// Nov 24, 2026 3:18:19 AM (java.util.logging).
+// monthFirst reads stamps like Nov 24 03:18:19 (syslog), Nov 24 03:18:19.480 2026 and Nov 24 03:18:19 UTC 2026 (C),
+// and Nov 24, 2026 3:18:19 AM (java.util.logging).
 func (c *scan) monthFirst() (s Stamp, ok bool) {
 	var d date
 	if d.month = c.month(); d.month == 0 {
@@ -316,7 +316,8 @@ func (c *scan) zone() (offset time.Duration, there bool) {
 	return 0, named
 }
 
-// offset reads an offset like +08:00 or +0800. An offset without minutes, like +08, counts only if no space precedes it.
+// offset reads an offset like +08:00 or +0800. An offset without minutes, like +08, counts only if no space precedes
+// it.
 func (c *scan) offset(spaced bool) (time.Duration, bool) {
 	sign := time.Duration(1)
 	switch {
@@ -418,8 +419,8 @@ func inJSON(line []byte, i int) (Stamp, bool) {
 	return Stamp{}, false
 }
 
-// afterColon returns the position of the value after a string that ends at i. It returns false if that string is not a
-// key.
+// afterColon returns the position of the value after a string that ends at i. It returns false if that string is not
+// a key.
 func afterColon(line []byte, i int) (int, bool) {
 	c := scan{text: line, i: min(i, len(line))}
 	c.spaces()

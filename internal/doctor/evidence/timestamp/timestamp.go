@@ -173,8 +173,8 @@ const (
 	quarter = 15 * time.Minute
 )
 
-// Fits returns the offsets from UTC for which the first and the last stamp of a log both lie between from and to. If to
-// is zero, the end is not known. A stamp may lie outside by up to slack.
+// Fits returns the offsets from UTC for which the first and the last stamp of a log both lie between from and to. If
+// to is zero, the end is not known. A stamp may lie outside by up to slack.
 func Fits(first, last Stamp, from, to time.Time, slack time.Duration) (out []time.Duration) {
 	for offset := west; offset <= east; offset += quarter {
 		begin := first.Instant(offset, from.Add(-slack))

@@ -1,5 +1,5 @@
-// Package kinds lists the kinds of problems that lint can find. Diagnose reports some of them too, with the same codes,
-// after they have happened.
+// Package kinds lists the kinds of problems that lint can find. Diagnose reports some of them too, with the same
+// codes, after they have happened.
 package kinds
 
 import (
@@ -21,8 +21,8 @@ func Of(code string) (finding.Kind, error) {
 	return all[i], nil
 }
 
-// all lists the kinds. Codes are stable: if a code is renamed, its old name moves to the table of old codes in package
-// finding, and never gets another meaning.
+// all lists the kinds. Codes are stable: if a code is renamed, its old name moves to the table of old codes in
+// package finding, and never gets another meaning.
 var all = func() []finding.Kind {
 	list := []finding.Kind{
 		{Code: "proxy-not-awaited", Severity: finding.Warning, Title: "nothing makes a container wait for the proxy, and capture is on",

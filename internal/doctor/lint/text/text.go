@@ -35,8 +35,8 @@ type Object struct {
 	from, to int        // offsets of the beginning and the end of the document's text
 }
 
-// Read finds the positions of objects. If a document is valid for package podspec but not for this YAML reader, it has
-// no objects here, and its findings have no line.
+// Read finds the positions of objects. If a document is valid for package podspec but not for this YAML reader, it
+// has no objects here, and its findings have no line.
 func Read(name string, data []byte) *File {
 	s := &File{Name: name, text: string(data), lines: lineStarts(string(data))}
 	document, end := 0, 0
@@ -60,8 +60,8 @@ func Read(name string, data []byte) *File {
 	return s
 }
 
-// shift converts the positions of nodes, which are relative to their document, to positions in the file. Columns change
-// only in the first line of a document, because only that line can begin after other text.
+// shift converts the positions of nodes, which are relative to their document, to positions in the file. Columns
+// change only in the first line of a document, because only that line can begin after other text.
 func shift(n *yaml.Node, lines, columns int) {
 	if n.Line == 1 {
 		n.Column += columns
@@ -106,8 +106,8 @@ func find(root *yaml.Node, path []any) (key, value *yaml.Node, all bool) {
 	return key, value, true
 }
 
-// Place returns the position of the evidence in the field at a path, or else the position of the field. The steps of the
-// path are names (string) and indexes (int).
+// Place returns the position of the evidence in the field at a path, or else the position of the field. The steps of
+// the path are names (string) and indexes (int).
 func (s *Object) Place(path []any, evidence string) finding.Place {
 	out := finding.Place{File: s.Name}
 	if s.Node == nil {
@@ -150,8 +150,8 @@ func (s *Object) Place(path []any, evidence string) finding.Place {
 // longLine is the length of a line, in bytes, above which only a part of it is shown. A file may be one long line.
 const longLine = 4 << 10
 
-// evidence finds the position at which a text begins in a scalar. The text may be the joined form of several lines; so
-// its first two words are enough.
+// evidence finds the position at which a text begins in a scalar. The text may be the joined form of several lines;
+// so its first two words are enough.
 func (s *File) evidence(n *yaml.Node, text string) (line, column int, ok bool) {
 	words := strings.Fields(text)
 	if len(words) == 0 {
@@ -300,8 +300,8 @@ func (s *File) part(n *yaml.Node) (from, to int, d *manifest.Document) {
 	return first, to, d
 }
 
-// changes returns the edit that replaces the part from from to to by text. It replaces whole lines, and leaves out the
-// equal lines at the beginning and the end.
+// changes returns the edit that replaces the part from from to to by text. It replaces whole lines, and leaves out
+// the equal lines at the beginning and the end.
 func (s *File) changes(from, to int, text string) []finding.Edit {
 	first, last := strings.LastIndexByte(s.text[:from], '\n')+1, len(s.text)
 	if to > 0 && s.text[to-1] == '\n' {
