@@ -136,8 +136,8 @@ func nameOf(o *unstructured.Unstructured) string {
 	return fmt.Sprintf("%s %s", o.GetKind(), o.GetName())
 }
 
-// rights checks that the caller has each right. It also creates each role as a dry run, because the API server refuses a
-// role with permissions that the caller does not have (unless the caller has the verb "escalate").
+// rights checks that the caller has each right. It also creates each role as a dry run, because the API server
+// refuses a role with permissions that the caller does not have (unless the caller has the verb "escalate").
 func (s *survey) rights(ctx context.Context) answer {
 	const hint = "install as cluster-admin, or have the permissions granted that are named"
 	needs, unknownKinds := s.needs()
@@ -188,8 +188,8 @@ func (s *survey) tryRole(ctx context.Context, o *unstructured.Unstructured) erro
 	return nil // another error is not about permissions, and the installation will report it
 }
 
-// leftovers finds objects that have the names of the release's objects, but do not belong to it. Helm refuses to change
-// them.
+// leftovers finds objects that have the names of the release's objects, but do not belong to it. Helm refuses to
+// change them.
 func (s *survey) leftovers(ctx context.Context) answer {
 	var others, commands []string
 	own := 0
@@ -327,8 +327,8 @@ func (s *survey) otherInjectors(ctx context.Context) answer {
 	return fine("Istio's and Outrider's labels select pods for no other injector")
 }
 
-// Differences of clocks. A certificate is valid from two minutes before it is signed, and tokens tolerate a difference of
-// one minute.
+// Differences of clocks. A certificate is valid from two minutes before it is signed, and tokens tolerate a
+// difference of one minute.
 const (
 	skewWarning = 5 * time.Second
 	skewFailure = time.Minute

@@ -12,8 +12,8 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// rootWarning is the remaining lifetime below which a root should be rotated. It is long because all applications must
-// get the new root before the old one expires, and some restart rarely.
+// rootWarning is the remaining lifetime below which a root should be rotated. It is long because all applications
+// must get the new root before the old one expires, and some restart rarely.
 const rootWarning = 30 * 24 * time.Hour
 
 // certificates checks the mesh's roots, and the certificate that each replica presents to the API

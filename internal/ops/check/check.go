@@ -55,7 +55,8 @@ type Options struct {
 	NodesNamespace string // namespace of these pods; default: Namespace if it exists, else "default"
 }
 
-// patience is the time limit of a single check. It must be longer than 10 s, for which the API server waits for a webhook.
+// patience is the time limit of a single check. It must be longer than 10 s, for which the API server waits for a
+// webhook.
 const patience = 30 * time.Second
 
 // Run makes all checks, in order. If the API server does not respond, all others are skipped.
@@ -92,8 +93,8 @@ func Failures(all []Check) []Check {
 	return slices.DeleteFunc(slices.Clone(all), func(c Check) bool { return c.Result != Failed })
 }
 
-// Blocks reports whether an installation cannot work because this check failed. Checks about single namespaces, single
-// nodes, objects of other meshes and policies do not block, because the rest of the mesh works.
+// Blocks reports whether an installation cannot work because this check failed. Checks about single namespaces,
+// single nodes, objects of other meshes and policies do not block, because the rest of the mesh works.
 func (c Check) Blocks() bool {
 	return c.Result == Failed && !slices.Contains([]string{"pod-security", "cni", nodePlugins, kernel.id, otherMeshes.id, policies.id}, c.ID)
 }
@@ -108,8 +109,9 @@ func (p probe) check(a answer) Check {
 	return Check{ID: p.id, Title: p.title, Result: a.result, Reason: a.reason, Hint: a.hint, Link: Pages + pageOf(p.id)}
 }
 
-// before and installed are the checks that are made once for a cluster. Each list begins with the check whether the API
-// server responds. The checks that are made for many objects are kernel, otherMeshes, policies and those in [topics].
+// before and installed are the checks that are made once for a cluster. Each list begins with the check whether the
+// API server responds. The checks that are made for many objects are kernel, otherMeshes, policies and those in
+// [topics].
 var (
 	before = []probe{
 		{"api-server", "the API server answers", (*survey).apiServer},

@@ -12,8 +12,8 @@ import (
 
 // skewOf returns the time by which a replica's clock is ahead of this machine's clock.
 func (s *survey) skewOf(ctx context.Context, pod string) (time.Duration, error) {
-	// The measurement assumes that a request and its response take the same time. That is wrong for the first request,
-	// which also sets up the port forwarding, so the forwarding is set up before.
+	// The measurement assumes that a request and its response take the same time. That is wrong for the first
+	// request, which also sets up the port forwarding, so the forwarding is set up before.
 	if _, err := s.monitoring(ctx, pod); err != nil {
 		return 0, err
 	}
@@ -30,8 +30,8 @@ func (s *survey) skewOf(ctx context.Context, pod string) (time.Duration, error) 
 	return date.Sub(middle), nil
 }
 
-// clockAnswer returns the answer for the times by which the clocks of the replicas and of this machine are ahead of the
-// API server's clock. Differences below a second mean nothing, because an HTTP date has whole seconds.
+// clockAnswer returns the answer for the times by which the clocks of the replicas and of this machine are ahead of
+// the API server's clock. Differences below a second mean nothing, because an HTTP date has whole seconds.
 func clockAnswer(replicas map[string]time.Duration, local time.Duration) answer {
 	const hint = "synchronize the nodes' clocks (NTP): with more than a minute of difference tokens and certificates are refused"
 	for _, name := range slices.Sorted(maps.Keys(replicas)) {

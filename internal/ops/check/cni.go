@@ -38,8 +38,8 @@ var networks = []network{
 	{"weave-net", "Weave Net", nil},
 }
 
-// cni checks the settings of the network plugin, as far as the API server has them. It cannot prove that capture works
-// with the plugin; only a pod on the node can (--nodes).
+// cni checks the settings of the network plugin, as far as the API server has them. It cannot prove that capture
+// works with the plugin; only a pod on the node can (--nodes).
 func (s *survey) cni(ctx context.Context) answer {
 	if a, bad := s.unavailable(ctx); bad {
 		return a
@@ -114,8 +114,8 @@ func (s *survey) cilium(ctx context.Context) (answer, bool) {
 	return answer{}, false
 }
 
-// felixConfigurations lists the resources that contain Calico's settings: that of Calico's API server, and that of its
-// CustomResourceDefinition.
+// felixConfigurations lists the resources that contain Calico's settings: that of Calico's API server, and that of
+// its CustomResourceDefinition.
 var felixConfigurations = []schema.GroupVersionResource{
 	{Group: "projectcalico.org", Version: "v3", Resource: "felixconfigurations"},
 	{Group: "crd.projectcalico.org", Version: "v1", Resource: "felixconfigurations"},

@@ -29,8 +29,8 @@ type Selection struct {
 	Pod       string // name, or name.namespace
 }
 
-// Limits for the requests to agents, which are made through forwarded ports: number of agents, concurrent requests, and
-// time.
+// Limits for the requests to agents, which are made through forwarded ports: number of agents, concurrent requests,
+// and time.
 const (
 	maxAsked   = 100
 	asksAtOnce = 8
@@ -41,8 +41,8 @@ const (
 const startLimit = time.Minute
 
 // certificateWarning is the remaining lifetime of a certificate below which there is a warning. An agent renews its
-// certificate after half of the lifetime (by default 12 h of 24 h), and retries until it succeeds. So if only an hour is
-// left, the renewal has been failing for a long time.
+// certificate after half of the lifetime (by default 12 h of 24 h), and retries until it succeeds. So if only an
+// hour is left, the renewal has been failing for a long time.
 const certificateWarning = time.Hour
 
 // A proxyState combines the facts about a pod's proxy from the kubelet, the replicas and the agent.
@@ -75,8 +75,8 @@ var topics = []struct {
 	{probe{id: "proxy-version", title: "the proxy has the control plane's version"}, proxyState.version},
 }
 
-// RunProxies makes the checks of each selected proxy, and returns them sorted by pod. It fails if no pod with a proxy is
-// selected, or if ctx ends.
+// RunProxies makes the checks of each selected proxy, and returns them sorted by pod. It fails if no pod with a
+// proxy is selected, or if ctx ends.
 func RunProxies(ctx context.Context, client *kubeclient.Client, o Options, which Selection) ([]Check, error) {
 	s := newSurvey(client, o)
 	defer s.close()
@@ -142,8 +142,8 @@ func statesOf(pods []corev1.Pod, answers []replicas.Replica, failed error) []pro
 	return out
 }
 
-// askAll sets the agents' states. If there are more than maxAsked agents, it prefers those of proxies that already show
-// a problem.
+// askAll sets the agents' states. If there are more than maxAsked agents, it prefers those of proxies that already
+// show a problem.
 func askAll(ctx context.Context, all []proxyState, ask func(context.Context, *corev1.Pod) agentAnswer) {
 	var order []*proxyState
 	for i := range all {

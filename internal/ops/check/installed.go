@@ -159,8 +159,8 @@ func (w *warnings) HandleWarningHeader(_ int, _ string, text string) {
 	w.texts = append(w.texts, text)
 }
 
-// webhook creates a pod as a dry run, and checks that the result has a proxy. This shows that the API server reaches the
-// control plane, and that the control plane injects.
+// webhook creates a pod as a dry run, and checks that the result has a proxy. This shows that the API server reaches
+// the control plane, and that the control plane injects.
 func (s *survey) webhook(ctx context.Context) answer {
 	pod, namespace, heard, err := s.injected(ctx)
 	if err != nil {
@@ -190,8 +190,8 @@ func (s *survey) webhookError(namespace string, err error) answer {
 	return unknown(tried("creating a pod as a dry run in namespace "+namespace, err))
 }
 
-// injected creates, as a dry run, a pod that must be injected: in a namespace whose label requests injection or, if there
-// is none, with a label of its own. It returns the result, and the warnings of the API server.
+// injected creates, as a dry run, a pod that must be injected: in a namespace whose label requests injection or, if
+// there is none, with a label of its own. It returns the result, and the warnings of the API server.
 func (s *survey) injected(ctx context.Context) (pod *corev1.Pod, namespace string, heard []string, err error) {
 	namespace = metav1.NamespaceDefault
 	try := &corev1.Pod{

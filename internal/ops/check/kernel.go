@@ -144,8 +144,8 @@ func (s *survey) trial(ctx context.Context) (*corev1.Pod, error) {
 	}, nil
 }
 
-// injectedLike returns an injected pod. It is injected by the installed control plane, or else by this program with the
-// values with which Outrider would be installed.
+// injectedLike returns an injected pod. It is injected by the installed control plane, or else by this program with
+// the values with which Outrider would be installed.
 func (s *survey) injectedLike(ctx context.Context) (*corev1.Pod, error) {
 	if !s.Before {
 		if pod, _, _, err := s.injected(ctx); err == nil && kubeclient.Proxy(pod) != nil {
@@ -164,8 +164,8 @@ func (s *survey) injectedLike(ctx context.Context) (*corev1.Pod, error) {
 	return r.Pod, err
 }
 
-// deleteLeft deletes the pods of earlier runs that must have ended by now. It compares their creation times with the API
-// server's clock, because that clock set them.
+// deleteLeft deletes the pods of earlier runs that must have ended by now. It compares their creation times with the
+// API server's clock, because that clock set them.
 func (s *survey) deleteLeft(ctx context.Context, namespace string) error {
 	server, err := s.askServer(ctx)
 	if err != nil {
@@ -189,8 +189,8 @@ func (s *survey) deletePod(ctx context.Context, namespace, name string) error {
 	return tried("deleting pod "+namespace+"/"+name, kubeclient.DeletePod(ctx, s.Core, namespace, name))
 }
 
-// tryOn runs the pod on a node, and deletes it in any case, even if its creation seemed to fail. For that it chooses the
-// pod's name itself, and the end of ctx does not interrupt the request that creates the pod.
+// tryOn runs the pod on a node, and deletes it in any case, even if its creation seemed to fail. For that it chooses
+// the pod's name itself, and the end of ctx does not interrupt the request that creates the pod.
 func (s *survey) tryOn(ctx context.Context, trial *corev1.Pod, node string) (a answer) {
 	pod := trial.DeepCopy()
 	pod.Name, pod.Spec.NodeName = "outrider-check-"+rand.String(8), node
@@ -231,8 +231,8 @@ func refused(namespace string, err error) answer {
 	return a
 }
 
-// outcome returns the answer if the pod has ended or cannot start. Otherwise done is false, and last is the reason why
-// the pod has not ended yet; before is the last of the previous call.
+// outcome returns the answer if the pod has ended or cannot start. Otherwise done is false, and last is the reason
+// why the pod has not ended yet; before is the last of the previous call.
 func (s *survey) outcome(ctx context.Context, p *corev1.Pod, before string) (a answer, last string, done bool) {
 	var state corev1.ContainerState
 	if len(p.Status.ContainerStatuses) > 0 {
@@ -264,7 +264,8 @@ func (s *survey) outcome(ctx context.Context, p *corev1.Pod, before string) (a a
 	return a, last, false
 }
 
-// captured returns the answer for a pod that has proved capture. It reads the details from the report in the pod's log.
+// captured returns the answer for a pod that has proved capture. It reads the details from the report in the pod's
+// log.
 func (s *survey) captured(ctx context.Context, p *corev1.Pod) answer {
 	log, err := s.logs(ctx, p.Namespace, p.Name)
 	if err != nil {

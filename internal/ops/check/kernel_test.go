@@ -184,8 +184,8 @@ func TestKernelPodsAreDeleted(t *testing.T) {
 	noPods(t, core)
 }
 
-// A run deletes the pods that a killed run has left, and no others. They have the label of the check and are older than
-// a run may take.
+// A run deletes the pods that a killed run has left, and no others. They have the label of the check and are older
+// than a run may take.
 func TestLeftKernelPods(t *testing.T) {
 	pod := func(name, label string, age time.Duration) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: own, Name: name, Labels: map[string]string{kernelLabel: label},

@@ -15,8 +15,8 @@ import (
 
 const nodePlugins = "nodes"
 
-// byPlugins returns three lists of nodes, by their labels and taints: those on which outrider-node serves, those without
-// it, and those on which it has stopped serving.
+// byPlugins returns three lists of nodes, by their labels and taints: those on which outrider-node serves, those
+// without it, and those on which it has stopped serving.
 func (s *survey) byPlugins(ctx context.Context) (serve, lack, down []string, err error) {
 	nodes, err := s.allNodes(ctx)
 	for _, n := range nodes {

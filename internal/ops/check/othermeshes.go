@@ -24,8 +24,8 @@ const (
 	maxReported      = 100
 )
 
-// objectsOfOtherMeshes returns a check for each object of another mesh whose kind Outrider does not support. If Outrider
-// is installed, only the objects that apply to pods with its proxy are reported.
+// objectsOfOtherMeshes returns a check for each object of another mesh whose kind Outrider does not support. If
+// Outrider is installed, only the objects that apply to pods with its proxy are reported.
 func (s *survey) objectsOfOtherMeshes(ctx context.Context) (out []Check) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -83,8 +83,9 @@ func (s *survey) objectsOf(ctx context.Context, p probe, name string, kind schem
 	return out
 }
 
-// list calls take for each object of a kind, in the version that the API server prefers. more is true if there are more
-// than maxObjectsOfKind objects, of which the rest is not read. If the cluster does not have the kind, there are none.
+// list calls take for each object of a kind, in the version that the API server prefers. more is true if there are
+// more than maxObjectsOfKind objects, of which the rest is not read. If the cluster does not have the kind, there
+// are none.
 func (s *survey) list(ctx context.Context, kind schema.GroupKind, take func(*unstructured.Unstructured)) (more bool, err error) {
 	served, err := s.Mapper.RESTMapping(kind)
 	if meta.IsNoMatchError(err) {

@@ -22,8 +22,8 @@ import (
 
 const istioNetworking = "networking.istio.io"
 
-// otherMesh returns a survey of a cluster with some of Istio's kinds, the given objects of these kinds, and a pod with
-// Outrider's proxy in namespace shop.
+// otherMesh returns a survey of a cluster with some of Istio's kinds, the given objects of these kinds, and a pod
+// with Outrider's proxy in namespace shop.
 func otherMesh(t *testing.T, objects ...string) (*survey, *dynamicfake.FakeDynamicClient) {
 	t.Helper()
 	s, _ := in(t, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web", Namespace: "shop", Labels: map[string]string{"app": "web"}},

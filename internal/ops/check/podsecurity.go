@@ -19,9 +19,9 @@ import (
 	"outrider.dev/internal/core/pod/inject/injectors"
 )
 
-// podSecurity checks that each namespace with injection admits injected pods. It creates there, as a dry run, a pod with
-// an init container that needs NET_ADMIN, like the one that injection adds. So Pod Security, and any other admission
-// control, decides itself.
+// podSecurity checks that each namespace with injection admits injected pods. It creates there, as a dry run, a pod
+// with an init container that needs NET_ADMIN, like the one that injection adds. So Pod Security, and any other
+// admission control, decides itself.
 func (s *survey) podSecurity(ctx context.Context) answer {
 	requested, err := s.requested(ctx)
 	if err != nil {
@@ -58,8 +58,8 @@ func (s *survey) podSecurity(ctx context.Context) answer {
 	return fine("%s an init container with NET_ADMIN", plural(len(requested), "namespace with injection admits", "namespaces with injection admit"))
 }
 
-// passes reports whether no pod of a namespace needs NET_ADMIN when it is injected. It reads the workloads, and not only
-// the pods, because pods that were refused do not exist.
+// passes reports whether no pod of a namespace needs NET_ADMIN when it is injected. It reads the workloads, and not
+// only the pods, because pods that were refused do not exist.
 func (s *survey) passes(ctx context.Context, n corev1.Namespace) bool {
 	templates, err := s.templates(ctx, n.Name)
 	if err != nil {

@@ -19,9 +19,9 @@ var policies = probe{id: "policies", title: "policies are valid, and match reque
 // policyKinds are the kinds of Istio's authorization and peer authentication policies.
 var policyKinds = []schema.GroupKind{{Group: "security.istio.io", Kind: "AuthorizationPolicy"}, {Group: "security.istio.io", Kind: "PeerAuthentication"}}
 
-// mistakenPolicies returns a check for each policy with a mistake: outriderd refuses it, it applies to all pods because
-// its selector names no label, or it contains a value that no request has. If Outrider is installed, only policies in
-// root namespaces and in namespaces with its proxies are reported.
+// mistakenPolicies returns a check for each policy with a mistake: outriderd refuses it, it applies to all pods
+// because its selector names no label, or it contains a value that no request has. If Outrider is installed, only
+// policies in root namespaces and in namespaces with its proxies are reported.
 func (s *survey) mistakenPolicies(ctx context.Context) (out []Check) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

@@ -16,8 +16,8 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// dry returns a separate client, so that the warnings of its requests are not mixed with those of others. If the present
-// client is a fake one, it returns that, because a fake client has no warnings.
+// dry returns a separate client, so that the warnings of its requests are not mixed with those of others. If the
+// present client is a fake one, it returns that, because a fake client has no warnings.
 func (s *survey) dry(config *rest.Config) (kubernetes.Interface, error) {
 	if _, real := s.Core.(*kubernetes.Clientset); !real {
 		return s.Core, nil
@@ -89,8 +89,8 @@ func proxyRuns(p *corev1.Pod) bool {
 	return p.DeletionTimestamp == nil && c != nil && c.Ready && c.State.Running != nil
 }
 
-// versions compares the versions of this command and the replicas, and the images of the proxies with the image that a
-// new pod gets.
+// versions compares the versions of this command and the replicas, and the images of the proxies with the image that
+// a new pod gets.
 func (s *survey) versions(ctx context.Context) answer {
 	pods, err := s.allReplicas(ctx)
 	if err != nil {

@@ -113,7 +113,8 @@ func (o Options) run(ctx context.Context, helm *action.Configuration, c *chart.C
 	return u.RunWithContext(ctx, name, c, o.Values)
 }
 
-// try makes a dry run: it renders the chart with the cluster's capabilities, and the API server validates the objects.
+// try makes a dry run: it renders the chart with the cluster's capabilities, and the API server validates the
+// objects.
 func (o Options) try(ctx context.Context, helm *action.Configuration, c *chart.Chart, name string) (*release.Release, error) {
 	last, err := last(helm, name)
 	if err != nil {
@@ -137,8 +138,8 @@ func last(helm *action.Configuration, name string) (*release.Release, error) {
 	return r, nil
 }
 
-// madeBy is the label of objects that an installation creates outside of the release. A removal may delete only objects
-// with this label.
+// madeBy is the label of objects that an installation creates outside of the release. A removal may delete only
+// objects with this label.
 const madeBy, madeByUs = contract.MadeByLabel, "outrider"
 
 // ensureNamespace creates the namespace if it does not exist.
@@ -160,8 +161,8 @@ func (o Options) ensureNamespace(ctx context.Context) error {
 	return err
 }
 
-// taken reports whether a CustomResourceDefinition of the Gateway API is the official one. It may have replaced ours, and
-// still have our label.
+// taken reports whether a CustomResourceDefinition of the Gateway API is the official one. It may have replaced
+// ours, and still have our label.
 func taken(definition *unstructured.Unstructured) bool {
 	return definition.GetAnnotations()["gateway.networking.k8s.io/bundle-version"] != ""
 }
@@ -171,8 +172,9 @@ const fieldManager = "outrider-install"
 
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// ensureDefinitions adds missing CustomResourceDefinitions, and upgrades those that an installation has added, because
-// Helm never upgrades them. It does not change the definitions of other owners, who decide about their versions.
+// ensureDefinitions adds missing CustomResourceDefinitions, and upgrades those that an installation has added,
+// because Helm never upgrades them. It does not change the definitions of other owners, who decide about their
+// versions.
 func (o Options) ensureDefinitions(ctx context.Context, c *chart.Chart) error {
 	all, err := definitionsOf(c)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"outrider.dev/internal/ops/replicas"
 )
 
-// Await waits until the control plane of a release has rolled out, its webhook has the certificates, and each namespace
-// has the roots. It watches the objects and does not poll. It fails if ctx ends before.
+// Await waits until the control plane of a release has rolled out, its webhook has the certificates, and each
+// namespace has the roots. It watches the objects and does not poll. It fails if ctx ends before.
 func (o Options) Await(ctx context.Context, r *release.Release) error {
 	objects, err := objectsOf(r.Manifest)
 	if err != nil {

@@ -112,8 +112,8 @@ func ReleaseName(revision string) string {
 	return "outrider-" + revision
 }
 
-// Manifest returns the objects that an installation applies, in YAML, with the CustomResourceDefinitions first. It needs
-// no cluster. It fails if the values are invalid.
+// Manifest returns the objects that an installation applies, in YAML, with the CustomResourceDefinitions first. It
+// needs no cluster. It fails if the values are invalid.
 func Manifest(namespace string, values map[string]any) (string, error) {
 	c, err := Chart()
 	if err != nil {
@@ -130,8 +130,8 @@ func Manifest(namespace string, values map[string]any) (string, error) {
 	return out.String() + text, nil
 }
 
-// rendered is the version of Kubernetes for which the chart is rendered without a cluster. With a cluster, Helm uses the
-// cluster's version.
+// rendered is the version of Kubernetes for which the chart is rendered without a cluster. With a cluster, Helm uses
+// the cluster's version.
 var rendered = chartutil.KubeVersion{Version: "v1.34.0", Major: "1", Minor: "34"}
 
 // render returns the objects of the release in the order in which Helm applies them.
@@ -146,8 +146,8 @@ func render(c *chart.Chart, namespace string, values map[string]any) (string, er
 	return r.Manifest, nil
 }
 
-// valuesError turns an error of a template into an error about values. The chart is part of this program and tested, so
-// a template fails only because of the values.
+// valuesError turns an error of a template into an error about values. The chart is part of this program and tested,
+// so a template fails only because of the values.
 func valuesError(err error) error {
 	text := strings.TrimPrefix(err.Error(), "values don't meet the specifications of the schema(s) in the following chart(s):\n")
 	lines := strings.Split(strings.TrimSpace(strings.TrimPrefix(text, "outrider:\n")), "\n")

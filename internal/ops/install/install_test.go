@@ -183,8 +183,8 @@ func TestDefinitions(t *testing.T) {
 	if is, err = client.Get(t.Context(), name, metav1.GetOptions{}); err != nil || is.GetLabels()[madeBy] != "" {
 		t.Errorf("%v, %v; want that of another unchanged", is, err)
 	}
-	// Purge would wait with a watch until the other definitions are deleted. A fake API server has no resource versions,
-	// so the watch would miss the deletions.
+	// Purge would wait with a watch until the other definitions are deleted. A fake API server has no resource
+	// versions, so the watch would miss the deletions.
 	for _, d := range all[1:] {
 		if err := client.Delete(t.Context(), d.GetName(), metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
@@ -202,8 +202,8 @@ func gateway(resource string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "gateway.networking.k8s.io", Version: "v1", Resource: resource}
 }
 
-// Other controllers use the kinds of the Gateway API too. So Outrider never replaces or removes a definition that comes
-// from the Gateway API's project, and does not remove its own definition while objects of the kind exist.
+// Other controllers use the kinds of the Gateway API too. So Outrider never replaces or removes a definition that
+// comes from the Gateway API's project, and does not remove its own definition while objects of the kind exist.
 func TestTheDefinitionOfTheGatewayAPI(t *testing.T) {
 	const name = "httproutes.gateway.networking.k8s.io"
 	for what, tt := range map[string]struct {

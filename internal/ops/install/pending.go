@@ -52,8 +52,8 @@ func (e *BusyError) Error() string {
 }
 
 // lock creates the Lease of a release and renews it until unlock is called. Helm's own lock, the pending status of a
-// release, is not enough: it stays when the holder is killed. If there is a Lease of another holder, lock waits until it
-// is deleted or expires. If it is renewed meanwhile, lock returns a BusyError.
+// release, is not enough: it stays when the holder is killed. If there is a Lease of another holder, lock waits
+// until it is deleted or expires. If it is renewed meanwhile, lock returns a BusyError.
 func (o Options) lock(ctx context.Context, name string) (unlock func(), err error) {
 	leases := o.Core.CoordinationV1().Leases(o.Namespace)
 	host, err := os.Hostname()

@@ -77,8 +77,8 @@ func (o Options) uninstall(ctx context.Context, helm *action.Configuration, r *r
 	return nil
 }
 
-// awaitEnd waits until no pod of a release is left, because a terminating pod could still write objects that a purge has
-// just removed.
+// awaitEnd waits until no pod of a release is left, because a terminating pod could still write objects that a purge
+// has just removed.
 func (o Options) awaitEnd(ctx context.Context, r *release.Release) error {
 	objects, err := objectsOf(r.Manifest)
 	if err != nil {
@@ -231,8 +231,8 @@ func (o Options) delete(ctx context.Context, client dynamic.ResourceInterface, n
 	return nil
 }
 
-// inUse returns an InUseError if a control plane still exists. In a dry run it ignores the control plane of the release,
-// which would have been removed before.
+// inUse returns an InUseError if a control plane still exists. In a dry run it ignores the control plane of the
+// release, which would have been removed before.
 func (o Options) inUse(ctx context.Context) error {
 	list, err := o.Core.AppsV1().Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: replicas.Selector})
 	if err != nil {
@@ -251,8 +251,8 @@ func (o Options) inUse(ctx context.Context) error {
 	return nil
 }
 
-// removeNamespace removes the control plane's namespace, if Apply created it and nothing else is in it, and waits until it
-// is gone.
+// removeNamespace removes the control plane's namespace, if Apply created it and nothing else is in it, and waits
+// until it is gone.
 func (o Options) removeNamespace(ctx context.Context, verb string) error {
 	namespaces := o.Core.CoreV1().Namespaces()
 	n, err := namespaces.Get(ctx, o.Namespace, metav1.GetOptions{})

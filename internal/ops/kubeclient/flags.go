@@ -48,8 +48,8 @@ func NewFlags(namespace string) *Flags {
 		c.WarningHandler = rest.NoWarnings{}
 		return c
 	}
-	// The kinds of the cluster are cached in memory. kubectl caches them in files, which may be six hours old; meanwhile
-	// install may have added kinds, or another cluster may have the same address.
+	// The kinds of the cluster are cached in memory. kubectl caches them in files, which may be six hours old;
+	// meanwhile install may have added kinds, or another cluster may have the same address.
 	f.discovered = sync.OnceValues(func() (discovery.CachedDiscoveryInterface, error) {
 		config, err := all.ToRESTConfig()
 		if err != nil {
@@ -125,8 +125,8 @@ type Client struct {
 	Progress  *cli.Progress // shows the progress of the operation
 }
 
-// Client returns the clients of the cluster that the flags choose; progress shows the progress of operations. It sends
-// no request. If the flags choose no cluster, it returns a usage error.
+// Client returns the clients of the cluster that the flags choose; progress shows the progress of operations. It
+// sends no request. If the flags choose no cluster, it returns a usage error.
 func (f *Flags) Client(progress *cli.Progress) (*Client, error) {
 	klog.SetSlogLogger(slog.New(slog.DiscardHandler)) // client-go would log errors that it also returns
 	config, err := f.ToRESTConfig()

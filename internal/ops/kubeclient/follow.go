@@ -35,15 +35,16 @@ func Named(name string) metav1.ListOptions {
 }
 
 // Follow calls listed with the selected objects, and then changed for each of them and for each later change, until
-// listed or changed returns true or an error. It may call listed again, with all objects at that time. kind is an empty
-// object of the kind. If ctx ends before, Follow returns the error of ctx.
+// listed or changed returns true or an error. It may call listed again, with all objects at that time. kind is an
+// empty object of the kind. If ctx ends before, Follow returns the error of ctx.
 func Follow[L runtime.Object, T object](ctx context.Context, client lister[L], which metav1.ListOptions, kind T,
 	listed func([]T) (done bool, err error), changed func(o T, deleted bool) (done bool, err error)) error {
 	selected := func(o metav1.ListOptions) metav1.ListOptions {
 		o.FieldSelector, o.LabelSelector = which.FieldSelector, which.LabelSelector
 		return o
 	}
-	// This request fails immediately if the caller may not list the objects; an informer would retry without an error.
+	// This request fails immediately if the caller may not list the objects; an informer would retry without an
+	// error.
 	first, err := client.List(ctx, which)
 	if err != nil {
 		return err
@@ -86,7 +87,8 @@ func ofKind[T, E any](all []E) (out []T) {
 	return out
 }
 
-// Await waits until reason returns "" for one of the selected objects. It calls waits with each reason that is not empty.
+// Await waits until reason returns "" for one of the selected objects. It calls waits with each reason that is not
+// empty.
 func Await[L runtime.Object, T object](ctx context.Context, client lister[L], which metav1.ListOptions, kind T, reason func(T) string, waits func(reason string)) error {
 	return Follow(ctx, client, which, kind, func([]T) (bool, error) { return false, nil }, func(o T, deleted bool) (bool, error) {
 		if deleted {
@@ -100,9 +102,9 @@ func Await[L runtime.Object, T object](ctx context.Context, client lister[L], wh
 	})
 }
 
-// AwaitNone waits until match returns false for all selected objects, except those that are deleted. It calls waits with
-// the number of objects that match, and the number of all objects at the beginning. If it fails, it also returns the
-// names of the objects that still match.
+// AwaitNone waits until match returns false for all selected objects, except those that are deleted. It calls waits
+// with the number of objects that match, and the number of all objects at the beginning. If it fails, it also
+// returns the names of the objects that still match.
 func AwaitNone[L runtime.Object, T object](ctx context.Context, client lister[L], which metav1.ListOptions, kind T,
 	match func(T) bool, waits func(left, all int)) (names []string, err error) {
 	left, all := map[string]bool{}, 0

@@ -15,15 +15,15 @@ import (
 	"k8s.io/client-go/transport/spdy"
 )
 
-// Forward forwards a free port of this machine to a port of a pod until stop is called, like "kubectl port-forward". In
-// the pod, connections come from its own loopback address.
+// Forward forwards a free port of this machine to a port of a pod until stop is called, like "kubectl port-forward".
+// In the pod, connections come from its own loopback address.
 func (c *Client) Forward(ctx context.Context, namespace, pod string, port int) (address string, stop func(), err error) {
 	address, _, stop, err = c.ForwardTo(ctx, 0, namespace, pod, port)
 	return address, stop, err
 }
 
-// ForwardTo forwards the port local of this machine, or a free one if local is 0, to a port of a pod. lost receives an
-// error if the forwarding ends before stop is called, for example because the pod is deleted.
+// ForwardTo forwards the port local of this machine, or a free one if local is 0, to a port of a pod. lost receives
+// an error if the forwarding ends before stop is called, for example because the pod is deleted.
 func (c *Client) ForwardTo(ctx context.Context, local int, namespace, pod string, port int) (address string, lost <-chan error, stop func(), err error) {
 	what := fmt.Sprintf("forwarding port %d of pod %s/%s", port, namespace, pod)
 	dialer, err := c.dialer(namespace, pod)
@@ -56,8 +56,8 @@ func (c *Client) ForwardTo(ctx context.Context, local int, namespace, pod string
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(int(ports[0].Local))), ended, sync.OnceFunc(func() { close(ending); <-gone }), nil
 }
 
-// dialer returns a dialer that uses WebSockets. It falls back to SPDY if the API server is older than 1.30, or behind a
-// proxy that does not support WebSockets.
+// dialer returns a dialer that uses WebSockets. It falls back to SPDY if the API server is older than 1.30, or
+// behind a proxy that does not support WebSockets.
 func (c *Client) dialer(namespace, pod string) (httpstream.Dialer, error) {
 	transport, upgrader, err := spdy.RoundTripperFor(c.Config)
 	if err != nil {

@@ -42,8 +42,8 @@ func IsMeshed(p *corev1.Pod) bool {
 	return Proxy(p) != nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
-// EachMeshed calls visit for each pod in a namespace for which [IsMeshed] is true; an empty namespace means all. labels
-// is a selector in kubectl's syntax.
+// EachMeshed calls visit for each pod in a namespace for which [IsMeshed] is true; an empty namespace means all.
+// labels is a selector in kubectl's syntax.
 func EachMeshed(ctx context.Context, core kubernetes.Interface, namespace, labels string, visit func(*corev1.Pod)) error {
 	all := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return core.CoreV1().Pods(namespace).List(ctx, o)

@@ -75,8 +75,8 @@ func (o Options) namespaces(ctx context.Context) ([]corev1.Namespace, error) {
 	return l.Items, nil
 }
 
-// requests returns the labels of a namespace that request injection. Labels that exclude a namespace from injection are
-// not among them, because they may stay.
+// requests returns the labels of a namespace that request injection. Labels that exclude a namespace from injection
+// are not among them, because they may stay.
 func requests(n corev1.Namespace) (keys []string) {
 	for _, key := range []string{contract.NamespaceLabel, contract.OwnNamespaceLabel} {
 		if n.Labels[key] == "enabled" {

@@ -107,8 +107,8 @@ func (o Options) replace(ctx context.Context, w workload, pods []corev1.Pod) (wh
 	return "", nil
 }
 
-// After a label of a namespace was removed, the API server may still call the webhook for some time, because it selects
-// webhooks by a cache of namespaces.
+// After a label of a namespace was removed, the API server may still call the webhook for some time, because it
+// selects webhooks by a cache of namespaces.
 const (
 	cacheLag = 10 * time.Second
 	askEvery = 500 * time.Millisecond

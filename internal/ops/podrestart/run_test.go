@@ -206,8 +206,8 @@ func TestAnotherInjectorsLabelsStay(t *testing.T) {
 	}
 }
 
-// A run continues the work of an interrupted run: it waits for a restart in progress without repeating it, but repeats
-// a restart that has ended although pods with a proxy are left.
+// A run continues the work of an interrupted run: it waits for a restart in progress without repeating it, but
+// repeats a restart that has ended although pods with a proxy are left.
 func TestARestartUnderWayIsNotMadeAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		updated int32

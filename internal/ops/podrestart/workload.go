@@ -20,8 +20,8 @@ type workload struct{ namespace, kind, name string }
 
 func (w workload) String() string { return strings.ToLower(w.kind) + " " + w.namespace + "/" + w.name }
 
-// ownerOf returns the workload of a pod. Its kind is empty if the pod has none. A ReplicaSet belongs to a Deployment if
-// its name ends with the hash of the pod template.
+// ownerOf returns the workload of a pod. Its kind is empty if the pod has none. A ReplicaSet belongs to a Deployment
+// if its name ends with the hash of the pod template.
 func ownerOf(pod *corev1.Pod) workload {
 	owner := metav1.GetControllerOf(pod)
 	if owner == nil {

@@ -63,8 +63,8 @@ type Selection struct {
 	Image     string // new image for all of them; empty: the image that a new pod would get
 }
 
-// Plan returns the selected pods with a proxy and their states, sorted by namespace and name. It fails if pods cannot be
-// listed.
+// Plan returns the selected pods with a proxy and their states, sorted by namespace and name. It fails if pods
+// cannot be listed.
 func Plan(ctx context.Context, client kubernetes.Interface, s Selection) ([]Candidate, error) {
 	p := planner{client: client, image: s.Image, next: map[string]answer{}}
 	var out []Candidate
@@ -169,7 +169,8 @@ func (p *planner) ask(ctx context.Context, pod *corev1.Pod) answer {
 	return answer{image: container.Image}
 }
 
-// Next returns the pod that would be created today in place of an injected one. The API server creates it as a dry run.
+// Next returns the pod that would be created today in place of an injected one. The API server creates it as a dry
+// run.
 func Next(ctx context.Context, client kubernetes.Interface, pod *corev1.Pod) (*corev1.Pod, error) {
 	bare, err := inject.Stripped(pod)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 )
 
 // The kubelet stops a container before it pulls the new image. So a separate pod first runs the image once on each
-// node. The image is then present, so that the proxy is down for only about a second; and if the image does not exist or
-// does not run on the node, no proxy is stopped.
+// node. The image is then present, so that the proxy is down for only about a second; and if the image does not
+// exist or does not run on the node, no proxy is stopped.
 
 // pullTimeout is the time limit for a node to pull and run the image.
 const pullTimeout = 5 * time.Minute

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// The queue hands out the pods in their order. At a time it hands out at most a quarter of the pods of a workload, but
-// at least one.
+// The queue hands out the pods in their order. At a time it hands out at most a quarter of the pods of a workload,
+// but at least one.
 func TestQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var all []Candidate

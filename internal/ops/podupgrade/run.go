@@ -64,8 +64,8 @@ type roll struct {
 	result Result
 }
 
-// Run replaces the proxies of the candidates that are outdated. After a failure it does not begin with other pods, and
-// returns the error of the first failure.
+// Run replaces the proxies of the candidates that are outdated. After a failure it does not begin with other pods,
+// and returns the error of the first failure.
 func Run(ctx context.Context, all []Candidate, o Options) (Result, error) {
 	r := &roll{Options: o}
 	r.MaxUnavailable = max(r.MaxUnavailable, 1)

@@ -1,5 +1,5 @@
-// Package replicas reads the versions of a control plane's replicas and the proxies that are connected to them. It sends
-// requests to each replica, through ports that are forwarded from this machine.
+// Package replicas reads the versions of a control plane's replicas and the proxies that are connected to them. It
+// sends requests to each replica, through ports that are forwarded from this machine.
 package replicas
 
 import (
@@ -30,8 +30,8 @@ const Selector = "app=outriderd"
 // RevisionLabel is the label that the chart sets on the pods of a revision.
 const RevisionLabel = contract.Prefix + "revision"
 
-// patience is the time limit of the requests to one replica, so that a replica that does not respond does not block the
-// others.
+// patience is the time limit of the requests to one replica, so that a replica that does not respond does not block
+// the others.
 const patience = 15 * time.Second
 
 // A Set sends requests to the replicas in a namespace. Only one goroutine at a time may use it.
@@ -100,8 +100,8 @@ func (s *Set) Monitoring(ctx context.Context, pod string) (string, error) {
 	return (&url.URL{Scheme: "http", Host: address}).String(), err
 }
 
-// Get requests a page of a replica's HTTP server. It fails if the status is not 200, or if the page has more than limit
-// bytes.
+// Get requests a page of a replica's HTTP server. It fails if the status is not 200, or if the page has more than
+// limit bytes.
 func (s *Set) Get(ctx context.Context, pod, path string, limit int64) (body []byte, header http.Header, err error) {
 	address, err := s.Monitoring(ctx, pod)
 	if err != nil {
@@ -160,8 +160,8 @@ type Replica struct {
 // ErrNone means that no replica runs.
 var ErrNone = errors.New("no replica of outriderd runs")
 
-// All returns the reports of all replicas. It fails if no replica runs or ctx ends; the failure of one replica is in its
-// Problem.
+// All returns the reports of all replicas. It fails if no replica runs or ctx ends; the failure of one replica is in
+// its Problem.
 func (s *Set) All(ctx context.Context) ([]Replica, error) {
 	pods, err := s.Pods(ctx)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// A Capture describes the connections of the pod that are captured, by the flags in the pod. Ports and ranges have the
-// form of the flags; "*" means all.
+// A Capture describes the connections of the pod that are captured, by the flags in the pod. Ports and ranges have
+// the form of the flags; "*" means all.
 type Capture struct {
 	By                    string `json:"by"`   // name of the container, or "the node"
 	Mode                  string `json:"mode"` // REDIRECT, TPROXY, NONE, or "park only" if the proxy of another mesh captures
@@ -76,9 +76,9 @@ func captureOf(pod *corev1.Pod) (*Capture, error) {
 	return out, nil
 }
 
-// captureArgs returns the capture flags, and the container that has them: outrider-init, or the proxy if it sets up the
-// capture itself. If the node captures, the container is a placeholder with the name "the node". It is nil if nothing is
-// captured.
+// captureArgs returns the capture flags, and the container that has them: outrider-init, or the proxy if it sets up
+// the capture itself. If the node captures, the container is a placeholder with the name "the node". It is nil if
+// nothing is captured.
 func captureArgs(pod *corev1.Pod) (*corev1.Container, []string) {
 	if work, ok := podspec.NodeWork(pod); ok && len(work.Capture) > 0 {
 		return &corev1.Container{Name: "the node"}, work.Capture

@@ -24,8 +24,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// readMesh reads the settings that determine injection in a cluster. They are in the control plane's Deployments, their
-// values, and the webhook configurations.
+// readMesh reads the settings that determine injection in a cluster. They are in the control plane's Deployments,
+// their values, and the webhook configurations.
 func readMesh(ctx context.Context, core kubernetes.Interface, namespace string) (Mesh, error) {
 	m := Mesh{Namespace: namespace, Webhook: true}
 	deployments, err := core.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: replicas.Selector})
@@ -105,8 +105,9 @@ func values(ctx context.Context, core kubernetes.Interface, namespace, name stri
 	return out, err
 }
 
-// InCluster reads pods of a namespace, by names or by labels; an empty namespace means all. It also reads the settings
-// that determine their injection, from the API server, and the connected proxies, from the replicas of the control plane.
+// InCluster reads pods of a namespace, by names or by labels; an empty namespace means all. It also reads the
+// settings that determine their injection, from the API server, and the connected proxies, from the replicas of the
+// control plane.
 func InCluster(ctx context.Context, set *replicas.Set, namespace, labels string, names []string) (Mesh, []Subject, error) {
 	pods, err := read(ctx, set.Core, namespace, labels, names)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Pod describes the decisions about a pod (injection, order, capture) and its present state. Parts that do not apply
-// are nil.
+// A Pod describes the decisions about a pod (injection, order, capture) and its present state. Parts that do not
+// apply are nil.
 type Pod struct {
 	Namespace    string      `json:"namespace"`
 	Name         string      `json:"name"`
@@ -122,7 +122,8 @@ type Subject struct {
 	Asked     bool             // Connected was read from the replicas
 }
 
-// Describe returns the description of a pod. It fails if the pod's injection cannot be undone or its plan cannot be read.
+// Describe returns the description of a pod. It fails if the pod's injection cannot be undone or its plan cannot be
+// read.
 func (m Mesh) Describe(s Subject) (Pod, error) {
 	given := &s.Object.Pod
 	out := Pod{Namespace: s.Namespace.Name, Name: cmp.Or(given.Name, s.Object.Name), Notes: slices.Clone(m.Notes)}
@@ -275,7 +276,8 @@ func proxyOf(pod, next *corev1.Pod) *Proxy {
 	return out
 }
 
-// connectionOf returns the newest connection of the proxy of a pod, and sets in p the versions that this proxy reports.
+// connectionOf returns the newest connection of the proxy of a pod, and sets in p the versions that this proxy
+// reports.
 func connectionOf(p *Proxy, all []debugapi.Proxy, name string) *Connection {
 	newest := replicas.Newest(all)[name]
 	if newest == nil && p.State != Ready && p.State != notReady {

@@ -45,8 +45,8 @@ func notOurs(instead, format string, args ...any) error {
 	return &cli.UsageError{Err: fmt.Errorf(format, args...), Hint: instead}
 }
 
-// Status returns the roots of the control plane and the progress of a rotation. It fails if they cannot be read, or if
-// another authority signs certificates.
+// Status returns the roots of the control plane and the progress of a rotation. It fails if they cannot be read, or
+// if another authority signs certificates.
 func Status(ctx context.Context, c *kubeclient.Client) (ca.RotationStatus, error) {
 	store, err := storeOf(ctx, c.Core, c.Namespace)
 	if err != nil {
