@@ -1,5 +1,6 @@
-// Command outrider-operate is a part of outrider, which runs it. It has the commands that install, check, upgrade and
-// remove a mesh, for which they use the chart and Helm's library. Package handoff explains why it is a separate program.
+// Command outrider-operate is a part of outrider, which runs it. It has the commands that install, check, upgrade
+// and remove a mesh, for which they use the chart and Helm's library. Package handoff explains why it is a separate
+// program.
 package main
 
 import (

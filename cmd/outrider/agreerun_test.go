@@ -136,8 +136,8 @@ func outputOf(name string, args ...string) ([]byte, error) {
 	return out, nil
 }
 
-// keeps runs a pod for a while, deletes it, and returns an error if the events violate the plan. It returns the number
-// of times that a command began.
+// keeps runs a pod for a while, deletes it, and returns an error if the events violate the plan. It returns the
+// number of times that a command began.
 func keeps(file string, plan startup.Plan, lasts time.Duration, stops bool) (began int, err error) {
 	out, err := outputOf("outrider", "run", "-f", file, "--injected", "--duration", lasts.String(), "-o", "json")
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// evil is a text that would move a terminal's cursor, set its title, hide text, and change the direction of writing, by
-// C0, C1 and Unicode characters.
+// evil is a text that would move a terminal's cursor, set its title, hide text, and change the direction of writing,
+// by C0, C1 and Unicode characters.
 const evil = "e\x1b[2Jv\x1b]0;t\x07i\u009b8ml\u202e\x7f\x1b[8m"
 
 // quoted is evil, escaped for YAML and JSON.
@@ -98,8 +98,8 @@ func TestNothingActsOnATerminal(t *testing.T) {
 	}
 }
 
-// Commands that print manifests keep all bytes if the output is a pipe, but make control characters harmless if it is a
-// terminal.
+// Commands that print manifests keep all bytes if the output is a pipe, but make control characters harmless if it
+// is a terminal.
 func TestManifestsAtATerminal(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pod.yaml")
 	if err := os.WriteFile(file, []byte("kind: Pod\nmetadata: {name: a, annotations: {a: 'b\u202ec\u0085'}}\nspec: {containers: [{name: app, image: a, command: [/app]}]}\n"), 0o644); err != nil {

@@ -79,8 +79,8 @@ func (o *planOptions) reports(cmd *cobra.Command) ([]plan.Report, error) {
 	})
 }
 
-// willBeInjected reports whether a pod requests injection by its labels and has no proxy yet, or waits for a proxy that
-// only injection adds.
+// willBeInjected reports whether a pod requests injection by its labels and has no proxy yet, or waits for a proxy
+// that only injection adds.
 func willBeInjected(r plan.Report) bool {
 	namespace := inject.Namespace{Name: cmp.Or(r.Namespace, "default")}
 	requests := inject.Decide(&r.Pod, namespace, inject.Options{}).Code == verdict.Injected

@@ -11,9 +11,9 @@ import (
 	"outrider.dev/test/registry"
 )
 
-// startRegistry returns the command "registry" for scripts. "registry open FILE..." starts a registry with a few images,
-// over plain HTTP, at $REGISTRY, and replaces REGISTRY in the files by its address. "registry private FILE..." does the
-// same, but serves the images only to the user jo with the password secret.
+// startRegistry returns the command "registry" for scripts. "registry open FILE..." starts a registry with a few
+// images, over plain HTTP, at $REGISTRY, and replaces REGISTRY in the files by its address. "registry private
+// FILE..." does the same, but serves the images only to the user jo with the password secret.
 func startRegistry(t *testing.T) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, _ bool, args []string) {
 		r := registry.NewPlain(t)

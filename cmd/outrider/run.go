@@ -220,8 +220,8 @@ func (o *runOptions) options(cmd *cobra.Command) (localpod.Options, error) {
 	return out, nil
 }
 
-// addAgent sets the entry point of the images that injection added: the agent in the folder of this program, or in PATH.
-// If there is no agent, it sets none, and the start of the pod then fails with the name of the image.
+// addAgent sets the entry point of the images that injection added: the agent in the folder of this program, or in
+// PATH. If there is no agent, it sets none, and the start of the pod then fails with the name of the image.
 func addAgent(entrypoints map[string][]string, pod *corev1.Pod) {
 	agent, err := exec.LookPath(agentProgram)
 	if own, ownErr := os.Executable(); ownErr == nil {

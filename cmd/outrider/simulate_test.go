@@ -26,7 +26,8 @@ func everyPod(t *testing.T, test func(t *testing.T, file string)) {
 	}
 }
 
-// answered runs a command and returns its output. The command may report findings, but must not fail for another reason.
+// answered runs a command and returns its output. The command may report findings, but must not fail for another
+// reason.
 func answered(t *testing.T, args ...string) string {
 	t.Helper()
 	var out, errs strings.Builder

@@ -13,7 +13,8 @@ import (
 func child(file string, args []string) error {
 	cmd := exec.Command(file, args...)
 	cmd.Args[0], cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Args[0], os.Stdin, os.Stdout, os.Stderr
-	// A console sends Ctrl-C to all of its processes. This process ignores it, because only the child should handle it.
+	// A console sends Ctrl-C to all of its processes. This process ignores it, because only the child should handle
+	// it.
 	ignored := make(chan os.Signal, 1)
 	signal.Notify(ignored)
 	defer signal.Stop(ignored)

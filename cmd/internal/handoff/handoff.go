@@ -1,10 +1,10 @@
 // Package handoff combines two programs into one tool. Commands that need Helm's library are in the program
 // outrider-operate, all others in outrider. The reason is size: Helm's templates call methods by name, so that the
-// linker keeps every exported method of Kubernetes' clients and types. With Helm, outrider would be half as large again
-// and take twice as long to start.
+// linker keeps every exported method of Kubernetes' clients and types. With Helm, outrider would be half as large
+// again and take twice as long to start.
 //
-// Users only call outrider. It lists the commands of outrider-operate too, and becomes that program when one of them is
-// called. Both programs must have the same version.
+// Users only call outrider. It lists the commands of outrider-operate too, and becomes that program when one of them
+// is called. Both programs must have the same version.
 package handoff
 
 import (

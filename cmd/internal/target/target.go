@@ -126,8 +126,8 @@ func (p *Pods) Connect(cmd *cobra.Command) (client *kubeclient.Client, namespace
 	return client, namespace, err
 }
 
-// Interruptible returns a context that ends at SIGINT or SIGTERM, so that a command can clean up and print its results
-// before it exits.
+// Interruptible returns a context that ends at SIGINT or SIGTERM, so that a command can clean up and print its
+// results before it exits.
 func Interruptible(cmd *cobra.Command) (context.Context, context.CancelFunc) {
 	return signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 }

@@ -18,7 +18,8 @@ var CheckOutputs = []string{"table", "json", "junit"}
 // mostObjects is the largest number of objects that a table lists for one check.
 const mostObjects = 20
 
-// Checks prints checks of a cluster; suite is their name in JUnit. A table lists only some of the objects of each check.
+// Checks prints checks of a cluster; suite is their name in JUnit. A table lists only some of the objects of each
+// check.
 func Checks(w io.Writer, terminal cli.Terminal, output, suite string, all []check.Check) error {
 	switch output {
 	case "json":

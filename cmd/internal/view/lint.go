@@ -14,8 +14,8 @@ import (
 // LintOutputs lists the formats of [Findings]; the first is the default.
 var LintOutputs = []string{"text", "json", "sarif"}
 
-// Findings prints the findings of lint. The text ends with the number of findings that can be fixed, if there are any,
-// and with fixCommand, the flags that fix them.
+// Findings prints the findings of lint. The text ends with the number of findings that can be fixed, if there are
+// any, and with fixCommand, the flags that fix them.
 func Findings(w io.Writer, t cli.Terminal, output string, r lint.Report, fixCommand string) error {
 	switch output {
 	case "json":

@@ -56,8 +56,8 @@ func (p *printer) plan(r plan.Report) {
 	p.advice(r)
 }
 
-// tree prints the order of starts as a tree. Each container appears once, below the last container for which it waits.
-// Its line names the others for which it waits.
+// tree prints the order of starts as a tree. Each container appears once, below the last container for which it
+// waits. Its line names the others for which it waits.
 func (p *printer) tree(r plan.Report) {
 	order := r.Order()
 	place := map[string]int{}

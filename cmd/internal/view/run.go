@@ -17,9 +17,9 @@ import (
 	"outrider.dev/internal/lab/localpod"
 )
 
-// A Run prints the output of a running pod: the lines of its containers, and between them the pod's events. It does not
-// change the containers' lines, so that they are exact in a file. For a terminal, [cli.Run] makes control characters
-// harmless.
+// A Run prints the output of a running pod: the lines of its containers, and between them the pod's events. It does
+// not change the containers' lines, so that they are exact in a file. For a terminal, [cli.Run] makes control
+// characters harmless.
 type Run struct {
 	w          io.Writer
 	json       bool
@@ -57,8 +57,8 @@ func (r *Run) object(v any) {
 	r.write(string(text) + "\n")
 }
 
-// sgr matches the terminal codes that a line of the user's program may use: reset, bold, faint, and the colours from red
-// to cyan. Other codes could hide text.
+// sgr matches the terminal codes that a line of the user's program may use: reset, bold, faint, and the colours from
+// red to cyan. Other codes could hide text.
 var sgr = regexp.MustCompile("\x1b\\[(?:[012]|3[1-6])(;(?:[012]|3[1-6]))*m")
 
 // Line prints a line of a container.
@@ -126,8 +126,8 @@ func Problems(r localpod.Result) []string {
 	return out
 }
 
-// Summary prints the end of the run, and a diagnosis that was made only from the pod's status and logs. It returns the
-// first error of all writes of r.
+// Summary prints the end of the run, and a diagnosis that was made only from the pod's status and logs. It returns
+// the first error of all writes of r.
 func (r *Run) Summary(result localpod.Result, d diagnose.Report) error {
 	if r.json {
 		r.object(struct {

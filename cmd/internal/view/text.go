@@ -51,8 +51,8 @@ func each[T any](p *printer, all []T, one func(T)) {
 
 func (p *printer) line(format string, args ...any) { fmt.Fprintf(p, format+"\n", args...) }
 
-// print writes the collected text. Control characters, which a manifest may contain in names and commands, become visible
-// and harmless.
+// print writes the collected text. Control characters, which a manifest may contain in names and commands, become
+// visible and harmless.
 func (p *printer) print(w io.Writer) error {
 	_, err := io.WriteString(w, visible.Text(p.String()))
 	return err
