@@ -42,7 +42,7 @@ type Report struct {
 	Missing  []string  `json:"missing,omitempty"` // evidence that could not be read, and why
 	Notes    []string  `json:"notes,omitempty"`   // contradictions in the evidence
 	Start    *Start    `json:"start,omitempty"`   // the time until the pod was ready, and its phases
-	Tracks   []Track   `json:"tracks,omitempty"`  // data for pictures
+	Tracks   []Track   `json:"tracks,omitempty"`  // runs and log lines of the containers, for pictures
 }
 
 // A Finding is one cause, or one suspect.

@@ -208,8 +208,8 @@ func (s *subject) pulls() (out []stretch) {
 // while an application waits at its gate, the phase is gate, even if the proxy is still starting.
 var precedence = []PhaseName{SandboxPhase, ImagePhase, InitPhase, GatePhase, ProxyPhase, AppPhase}
 
-// divide splits overlapping stretches, so that each moment belongs to at most one phase. seen is the zero of the
-// node's clock, and offset the pod's age then.
+// divide splits overlapping stretches, so that each moment belongs to at most one phase. seen is the moment when the
+// kubelet saw the pod, and offset is the age of the pod at that moment.
 func divide(all []stretch, seen evidence.Time, offset time.Duration) (out []Phase) {
 	var cuts []evidence.Time
 	for _, v := range all {

@@ -271,7 +271,7 @@ func jobDoesNotEnd(s *subject) []Finding {
 	}}
 }
 
-// quit returns a command that makes the proxy exit, or that deletes the pod if the proxy cannot be asked to.
+// quit returns a command that makes the proxy exit, or that deletes the pod if the proxy has no request for that.
 func (s *subject) quit() string {
 	switch s.proxy.Name {
 	case "outrider-proxy":

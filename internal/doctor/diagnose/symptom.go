@@ -168,7 +168,7 @@ func inLikelyZone(l *evidence.Log) *evidence.Log {
 	return &placed
 }
 
-// assumedZone quotes the assumption that the likely zone of a log is its zone.
+// assumedZone returns a quote that states the assumption about the time zone of a log.
 func assumedZone(l *evidence.Log) *Quote {
 	return &Quote{Source: l.Source, Text: fmt.Sprintf("its times have no zone: UTC%+.1f h is assumed, with which the log begins within a minute after its run", l.Zone.Likely.Hours())}
 }

@@ -173,7 +173,8 @@ func (t *lineReader) line(text []byte) Line {
 	return line
 }
 
-// own converts a stamp that the program wrote to a time.
+// own returns the time of a stamp that the program itself wrote into a line. written is the time that the container
+// runtime wrote before the line, if it is known.
 func (t *lineReader) own(s timestamp.Stamp, written Time) Time {
 	near := t.near(s, written)
 	if !s.Zoned && !t.zone.Known {

@@ -88,8 +88,8 @@ func (s *scanner) match(text []byte) {
 	}
 }
 
-// keep copies a line, and adds it to the hits that need it: to those before it as a line after them, and as a new hit
-// for each pattern that matches it.
+// keep copies a line. It adds the copy to the earlier hits that still collect lines after them, and adds a new hit
+// for each pattern that matches the line.
 func (s *scanner) keep(line *Line) {
 	kept := *line
 	kept.Text = bytes.Clone(line.Text[:min(len(line.Text), mostOfLine)])

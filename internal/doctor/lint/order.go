@@ -263,7 +263,7 @@ func holdRequested(s subject, b *builder) {
 	b.held(s, s.proxy, to, annotation(contract.Start), "hold", do, fix)
 }
 
-// held adds the two findings about a hold: it does not always make the containers to wait, and it hides the pod's IP.
+// held adds the two findings about a hold: it does not always make the containers wait, and it hides the pod's IP.
 func (b *builder) held(s subject, from string, to []string, field path, evidence, do string, fix *change) {
 	held := words(to)
 	b.add(clue{code: "hold-fails-open", title: fmt.Sprintf("%s starts without %s when the hold fails", held, from), field: field, evidence: evidence,

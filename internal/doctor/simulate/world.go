@@ -54,7 +54,8 @@ func (r *run) pulled(e kubelet.Event) {
 	}
 }
 
-// hook queues the return of a hook by the behaviour; e is the event of a return with success.
+// hook queues the return of a hook, at the time and with the result that the behaviour determines. e is the event of
+// a successful return without delay.
 func (r *run) hook(a kubelet.Action, e kubelet.Event) {
 	b := r.of(a.Container)
 	h := b.PostStart

@@ -95,7 +95,7 @@ type follower struct {
 	changed  chan struct{}             // signals a change that may have completed the roll-out
 	failed   chan error
 
-	mu                  sync.Mutex // guards all fields below, and say
+	mu                  sync.Mutex // guards all fields below, and is held during calls of say
 	say                 func(Line) error
 	all                 map[key]*followed // pods that exist
 	diagnosed, problems int               // numbers of pods, including deleted ones

@@ -51,12 +51,12 @@ func styles() string {
 // A document is a page that is being written.
 type document struct{ strings.Builder }
 
-// markup is a constant text with HTML. As a type of its own it keeps [document.put] from accepting a string variable,
-// which may contain text of others.
+// markup is a constant text with HTML. It is a separate type so that the compiler refuses to pass a string variable
+// to [document.put] as markup: the variable could contain hostile text.
 type markup string
 
-// put writes markup, in which each %s stands for one of the values. Values may contain text of others, such as lines
-// of logs. put escapes them, so that they add no element, no attribute and no control character to the page.
+// put writes markup, in which each %s stands for one of the values. Values may contain hostile text, such as lines of
+// logs. put escapes them, so that they add no element, no attribute and no control character to the page.
 func (d *document) put(text markup, values ...any) {
 	for i, v := range values {
 		values[i] = chart.Escape(fmt.Sprint(v))

@@ -64,7 +64,7 @@ func skeleton(t testing.TB, page string) (elements []string, text string) {
 // forms maps the two kinds of HTML pages to the functions that make them.
 var forms = map[string]func(testing.TB, ...diagnose.Report) string{"pods": pods, "fleet": fleetOf}
 
-// Text of others adds no element, no attribute and no control character to a page.
+// Hostile text, for example in a log, adds no element, no attribute and no control character to a page.
 func FuzzHTML(f *testing.F) {
 	for _, text := range hostile {
 		f.Add(text)

@@ -10,9 +10,9 @@ import (
 	"outrider.dev/internal/doctor/diagnose"
 )
 
-// Markdown formats the reports as text to paste into a ticket. Text of others cannot add markup: it is either in
-// code blocks, whose fences are longer than any fence within, or all characters that have a meaning in Markdown or
-// HTML are escaped.
+// Markdown formats the reports as text to paste into a ticket. Text from the evidence, such as lines of logs, cannot
+// add markup: it is either in code blocks, whose fences are longer than any fence within, or all its characters that
+// have a meaning in Markdown or HTML are escaped.
 func Markdown(reports []diagnose.Report) string {
 	var b strings.Builder
 	for i, r := range reports {

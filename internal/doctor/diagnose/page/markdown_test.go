@@ -69,7 +69,7 @@ func blocks(text string) (outside string, open bool) {
 	return b.String(), fence != ""
 }
 
-// Text of others does not end a code block, and is not markup outside of one.
+// Hostile text, for example in a log, cannot end a code block, and does not become markup outside of code blocks.
 func TestMarkdownOfHostileText(t *testing.T) {
 	markup := regexp.MustCompile("(^|[^\\\\])[`<>|\\[\\]!~]|@[^&]")
 	for _, text := range hostile {

@@ -52,7 +52,7 @@ var hostile = []string{
 	"\u202egnp.exe", "\x1b[2J\x07", "\xff\xfe", "{{.}}", "javascript:alert(1)", "'\" onmouseover=alert(1) x='", "<svg onload=alert(1)>", "[x](https://example.com)", "![x](https://example.com/p.png)", "@team", "&lt;b&gt;", "a\r\nb",
 }
 
-// poisoned returns a report in which text replaces all texts of others.
+// poisoned returns a report in which text replaces every text that comes from the evidence.
 func poisoned(t testing.TB, text string) diagnose.Report {
 	t.Helper()
 	r := incident(t, "awesome-app")

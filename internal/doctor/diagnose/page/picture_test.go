@@ -32,7 +32,7 @@ func elements(t *testing.T, text string) map[string]int {
 	}
 }
 
-// In the picture, text of others is never an element.
+// Hostile text, for example in a log, never becomes an element of the picture.
 func TestSVGOfHostileText(t *testing.T) {
 	for _, text := range hostile {
 		got := elements(t, SVG([]diagnose.Report{poisoned(t, text), incident(t, "clean")}))

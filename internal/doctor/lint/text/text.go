@@ -300,8 +300,8 @@ func (s *File) part(n *yaml.Node) (from, to int, d *manifest.Document) {
 	return first, to, d
 }
 
-// changes returns the edit that replaces the part from from to to by text. It replaces whole lines, and leaves out
-// the equal lines at the beginning and the end.
+// changes returns the edit that replaces s.text[from:to] by text. It replaces whole lines, but no lines at the
+// beginning and the end that stay equal.
 func (s *File) changes(from, to int, text string) []finding.Edit {
 	first, last := strings.LastIndexByte(s.text[:from], '\n')+1, len(s.text)
 	if to > 0 && s.text[to-1] == '\n' {
