@@ -306,7 +306,7 @@ func (s *survey) requested(ctx context.Context) ([]corev1.Namespace, error) {
 	if err != nil {
 		return nil, err
 	}
-	// If there is another injector, only our own labels request injection, which is the default of the values.
+	// If there is another injector, only our own labels request injection, because that is the default of the values.
 	own := len(injectors.Others(configurations)) > 0
 	return slices.DeleteFunc(slices.Clone(all), func(n corev1.Namespace) bool {
 		if v, ok := n.Labels[contract.OwnNamespaceLabel]; ok {

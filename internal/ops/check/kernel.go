@@ -232,7 +232,7 @@ func refused(namespace string, err error) answer {
 }
 
 // outcome returns the answer if the pod has ended or cannot start. Otherwise done is false, and last is the reason
-// why the pod has not ended yet; before is the last of the previous call.
+// why the pod has not ended yet. before is the value of last that the previous call returned.
 func (s *survey) outcome(ctx context.Context, p *corev1.Pod, before string) (a answer, last string, done bool) {
 	var state corev1.ContainerState
 	if len(p.Status.ContainerStatuses) > 0 {

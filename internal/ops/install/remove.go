@@ -128,7 +128,7 @@ func leftovers() []leftover {
 	leases := schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
 	return []leftover{
 		{core("configmaps"), kubeclient.Named(contract.RootConfigMap), true},
-		{core("configmaps"), made, false}, // for example the one with the tokens that were used
+		{core("configmaps"), made, false}, // for example the ConfigMap that records the used tokens
 		{core("secrets"), made, false},    // the authority's keys
 		{leases, made, false},
 		{trustBundles("v1"), kubeclient.Named(contract.TrustBundle), true},
