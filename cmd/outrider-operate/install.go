@@ -34,7 +34,7 @@ func (v *valueFlags) add(cmd *cobra.Command) {
 	cli.CompleteFiles(cmd, "filename", "yaml", "yml", "json")
 }
 
-// read returns the values of the profile, the files and the settings; the last ones win.
+// read returns the values of the profile, overridden by the files in their order, and then by the settings.
 func (v *valueFlags) read(cmd *cobra.Command) (map[string]any, error) {
 	var files []install.File
 	err := cli.ReadAll(cmd, v.files, func(name string, data []byte) error {

@@ -23,7 +23,8 @@ const quoted = `e\u001b[2Jv\u001b]0;t\u0007i\u009b8ml\u202e\u007f\u001b[8m`
 // acts matches everything to which a terminal would react, except our own colours.
 var acts = regexp.MustCompile(`[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f\x{80}-\x{9f}\x{202a}-\x{202e}\x{2066}-\x{2069}]|\x1b([^\[]|\[[^0-3]|\[[0-9;]*[^m0-9;])`)
 
-// manifests contains manifests in which E, replaced by evil, is everywhere where a text of the author may be printed.
+// manifests contains manifests with the placeholder E in every field that a command may print. The test replaces E by
+// control characters.
 var manifests = map[string]string{
 	"a pod": `{"apiVersion": "v1", "kind": "Pod", "E": 1, "metadata": {"name": "E", "namespace": "E", "E": 1, "labels": {"E": "E", "outrider.dev/inject": "true"}, "annotations": {"E": "E"}},
 "spec": {"E": 1, "containers": [{"name": "E", "image": "E", "E": 1, "command": ["sh", "-c", "sleep 5; E exec app"], "env": [{"name": "E", "value": "E"}], "ports": [{"name": "E", "containerPort": 15090}]},
@@ -56,7 +57,7 @@ func remote(t *testing.T) string {
 	return server.URL
 }
 
-// commands lists all commands that print text of others. FILE stands for a manifest.
+// commands lists all commands that print text from manifests. FILE stands for the name of a manifest.
 func commands(url string) [][]string {
 	all := [][]string{
 		{"plan", "-f", "FILE"}, {"plan", "-f", "FILE", "--advise"}, {"plan", "-f", "FILE", "-o", "dot"}, {"plan", "-f", "FILE", "-o", "svg"}, {"plan", "-f", "FILE", "-o", "mermaid"},
@@ -73,12 +74,12 @@ func commands(url string) [][]string {
 	return all
 }
 
-// Text of others never controls a terminal, in output or in errors.
+// No control character of a manifest or file name reaches the terminal, neither in the output nor in errors.
 func TestNothingActsOnATerminal(t *testing.T) {
 	url := remote(t)
 	for name, text := range manifests {
 		t.Run(name, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), evil+".yaml") // the name of a file may come from others too
+			file := filepath.Join(t.TempDir(), evil+".yaml") // the name of a file may be hostile too
 			if err := os.WriteFile(file, []byte(strings.ReplaceAll(text, "E", quoted)), 0o644); err != nil {
 				t.Fatal(err)
 			}
