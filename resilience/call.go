@@ -114,7 +114,7 @@ func (c *call) retried(ctx context.Context, executor failsafe.Executor[*outcome]
 	return o
 }
 
-// finish ends the call: it releases all results except o, and makes hold release those that arrive later.
+// finish ends the call: it releases all results except o, and causes [call.hold] to release results that arrive later.
 func (c *call) finish(o *outcome) {
 	c.mu.Lock()
 	c.over = true

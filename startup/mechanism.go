@@ -197,7 +197,7 @@ func (j *Judge) needsToRun(name string) bool {
 	return j.needed[name]
 }
 
-// waitsFor reports whether the kubelet delays the point from until the point to is reached.
+// waitsFor reports whether the kubelet delays the first point until the second one is reached.
 func (j *Judge) waitsFor(from, to point) bool {
 	if j.listed == nil {
 		q := Plan{Containers: j.plan.Containers}

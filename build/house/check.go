@@ -99,7 +99,7 @@ func name(n ast.Node) *ast.Ident {
 	return nil
 }
 
-// object returns the variable if an expression is the name of one, or nil.
+// object returns the object that an identifier names, or nil for other expressions.
 func (c *checked) object(e ast.Expr) types.Object {
 	id, _ := e.(*ast.Ident)
 	return c.ObjectOf(id)

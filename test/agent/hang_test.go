@@ -18,7 +18,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// An Envoy that hangs runs and listens, but serves no request. The agent's readiness reports this, and the agent
+// A hung Envoy is running and still listens, but serves no request. The agent's readiness reports this, and the agent
 // still serves its own metrics and those of the application.
 func TestAnEnvoyThatHangs(t *testing.T) {
 	a := lone(t, `ISTIO_PROMETHEUS_ANNOTATIONS={"scrape": "true", "port": "8080", "path": "/metrics"}`)

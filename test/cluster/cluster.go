@@ -54,7 +54,7 @@ const bringUpLimit = 5 * time.Minute
 type Options struct {
 	Version  string    // one of Versions
 	Runtime  string    // one of Runtimes
-	Dir      string    // for keys, logs, container files; default: run/<Version> in the cache, and the Runtime in the name unless it is the default
+	Dir      string    // for keys, logs, container files; default: run/<Version> in Cache, run/<Version>-<Runtime> for a Runtime that is not the default
 	Cache    string    // for build outputs; default: .cache/cluster in the repository
 	Detach   bool      // the cluster outlives this process; otherwise it ends with it
 	Progress io.Writer // receives a line for each step; default: none

@@ -360,7 +360,7 @@ func (p *pod) stalls() uint64 {
 func (p *pod) dial(ctx context.Context, _, to string) (net.Conn, error) {
 	var c net.Conn
 	var err error
-	if p.envoy != nil { // fails if Envoy has ended, for whose successor the capture rules would park the connection
+	if p.envoy != nil { // if Envoy has ended, the dial fails; the capture rules would park the connection for the next Envoy
 		alive, cancel := context.WithCancel(ctx)
 		defer cancel()
 		go func() {

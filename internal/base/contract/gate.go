@@ -37,7 +37,7 @@ type Gate struct {
 	Name        string
 	States, Own string // directories
 
-	After []string          // each is the part of a plan's statement that begins with the awaited container's name
+	After []string          // what the gate awaits, each as a plan writes it: "proxy healthy"
 	At    map[string]string // health URLs of containers that publish no state, by container
 
 	Probe        string

@@ -11,7 +11,7 @@ import (
 
 // ErrCannotEdit is the error of [Document.SmallChange] for a document in which the user must make the change by
 // hand.
-var ErrCannotEdit = errors.New("the YAML is written in a way that this change cannot be put into without rewriting it")
+var ErrCannotEdit = errors.New("the change does not fit the way in which this YAML is written; a rewrite of the file would be needed")
 
 // A changer edits the YAML nodes of an object, given its values before and after a change. It edits only nodes
 // whose values differ, because the text may contain fields that are in neither.
@@ -232,9 +232,9 @@ func (c *changer) remove(n *yaml.Node, i int) {
 	n.Content = slices.Delete(n.Content, i, i+2)
 }
 
-// placeFor returns the index at which a new field is inserted. Usually this is the end. In a small change it is
-// the beginning of a mapping whose first value is not a scalar, because readers look there for metadata and
-// annotations.
+// placeFor returns the index at which a new field is inserted. Usually this is the end. For
+// a small change to a mapping whose first value is not a scalar it is the beginning, where readers expect metadata
+// and annotations.
 func (c *changer) placeFor(n *yaml.Node) int {
 	if !c.small || n == c.root || len(n.Content) == 0 || n.Style&yaml.FlowStyle != 0 || n.Content[1].Kind == yaml.ScalarNode || n.Content[0].HeadComment != "" {
 		return len(n.Content)

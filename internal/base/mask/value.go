@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// A value is a position in a text at which the value of a name begins.
+// A value is the text that follows a name, such as a key of YAML or a variable. It may be a secret.
 type value struct {
 	b          []byte
-	line, from int  // positions at which the name and the value begin
+	line, from int  // offsets in b at which the name and the value begin
 	itself     bool // the name means a secret itself, not an attribute of one
 	rest       bool // the value contains spaces, and extends to the end of the line or to the quote that precedes its name
 	quote      byte // the byte before the name

@@ -22,7 +22,7 @@ func (delta) names(r *discovery.DeltaDiscoveryRequest) int {
 }
 
 // read converts a request to a change of a subscription. A request without names and without a nonce subscribes
-// to the wildcard: Envoy subscribes in this way, also to the virtual hosts of each route configuration.
+// to the wildcard. Envoy does this for each type, even for the virtual hosts of each route configuration.
 func (delta) read(c *client, r *discovery.DeltaDiscoveryRequest) (*response, error) {
 	change := subscriptionChange{
 		typeURL:         r.GetTypeUrl(),

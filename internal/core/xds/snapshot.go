@@ -66,7 +66,7 @@ type Bundle struct {
 	Before, After []Dependency
 }
 
-// A Dependency is a resource with its type.
+// A Dependency is a resource to which another resource refers, such as the cluster of a route.
 type Dependency struct {
 	Type     string
 	Resource *Resource

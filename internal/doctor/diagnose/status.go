@@ -156,8 +156,8 @@ func neverReady(s *subject) (out []Finding) {
 		return nil
 	}
 	now := s.serving[len(s.serving)-1]
-	// The line that Envoy starts its workers does not prove that it is ready: it may have rejected the listener that
-	// its readiness probe needs.
+	// Envoy's log line about starting its workers does not prove that it is ready: it may have rejected the listener
+	// that its readiness probe needs.
 	workersAlone := isWorkers(now.ready.Text) && len(s.known.in(now.Number, "rejected")) > 0
 	if now.ready.At.Known() && !workersAlone {
 		return nil

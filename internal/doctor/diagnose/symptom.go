@@ -65,8 +65,8 @@ func notFromProxy(line []byte) bool {
 }
 
 // isRefused reports whether a line is about a refused TCP connection. It rejects three kinds of lines: refusals by a
-// name server over UDP, which is not captured; a ConnectException of Java with another message; and the words in
-// quotes, because they belong to a setting.
+// name server over UDP, which is not captured; a ConnectException of Java with another message; and a
+// quoted "connection refused", which is the value of a setting.
 func isRefused(line []byte) bool {
 	l := string(bytes.ToLower(bytes.TrimSpace(line)))
 	_, java, is := strings.Cut(l, "java.net.connectexception")

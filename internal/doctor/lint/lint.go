@@ -173,7 +173,7 @@ func (w *world) namespace(l located) {
 	w.namespaces[l.Ref.Name] = n
 }
 
-// service adds a Service of Kubernetes. Services of Knative are left out, and those that cannot be decoded, because
+// service adds a Service of Kubernetes. Services of Knative are left out. So are those that cannot be decoded:
 // the API server refuses them.
 func (w *world) service(l located, raw []byte) {
 	var out corev1.Service

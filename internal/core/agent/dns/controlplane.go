@@ -68,8 +68,8 @@ func (c *ControlPlane) drop(t *http.Transport) {
 	}
 	c.mu.Unlock()
 	t.CloseIdleConnections()
-	// A connection with other calls stays open above. They have ended by their deadlines when it is closed
-	// here.
+	// The first CloseIdleConnections leaves connections with calls open. Before the second one, the deadlines of
+	// these calls have passed.
 	time.AfterFunc(2*queryTimeout, t.CloseIdleConnections)
 }
 

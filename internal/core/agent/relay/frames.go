@@ -30,7 +30,7 @@ type frames struct {
 	left    int    // bytes of the current frame's payload that are still unread
 	padding int    // bytes at the end of the payload; -1: the next byte contains their number
 	newest  uint32 // ID of the newest stream
-	partial []byte // the incomplete message of the newest stream, with its head
+	partial []byte // the incomplete message of the newest stream, with its gRPC prefix
 	err     error  // nothing is read after an error
 }
 

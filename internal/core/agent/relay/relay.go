@@ -84,7 +84,7 @@ type Relay struct {
 	met      bool // the control plane was reached before
 	sessions tls.ClientSessionCache
 	failures int      // attempts since the control plane last sent something
-	spare    net.Conn // connected while the agent responded, for Envoy's next connection
+	spare    net.Conn // a connection to the control plane for Envoy's next stream; opened while the agent itself responded
 	away     wire.Away
 	left     map[string]response // responses without an ACK on the last stream: Envoy may have accepted them
 }

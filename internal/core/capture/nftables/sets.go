@@ -138,10 +138,10 @@ func keyOf(magic, flags uint32) capture.SetKey {
 	return capture.UnknownKey
 }
 
-// A bound is a key in the kernel's list of a set.
+// A bound is the key of an element in the kernel's dump of a set. An interval has two: its first key and its end.
 type bound struct {
 	key   [16]byte // only the first bytes are used
-	after bool     // the key after the last one of an interval
+	after bool     // it is an end: the first key after an interval
 }
 
 // decodeElements appends the elements in a message to a list. Their keys have size bytes.

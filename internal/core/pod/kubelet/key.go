@@ -98,7 +98,7 @@ func (k *key) backOff(b backOff, ended time.Duration, runs bool) {
 	if in {
 		k.time(until)
 	}
-	if runs { // the running time at its end decides whether the back-off expires
+	if runs { // how long the container has run when it ends decides whether the back-off expires
 		k.num(int(min(k.now-b.since, forgetting+1)))
 	}
 }

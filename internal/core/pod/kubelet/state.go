@@ -45,7 +45,7 @@ func anySeen(cs []container) bool {
 	return slices.ContainsFunc(cs, func(c container) bool { return c.life.run != absent })
 }
 
-// plains returns the plain containers.
+// plains returns the regular containers: all except the init containers.
 func (s *State) plains() []container { return s.c[s.spec.inits:] }
 
 // plainRuns reports whether any plain container runs.

@@ -151,8 +151,8 @@ func option(argv []string, name string) string {
 	return ""
 }
 
-// readEnvoyWrapper returns a function for a wrapper that waits for Envoy only if the variable contains its
-// address.
+// readEnvoyWrapper returns a function that reads the command of a wrapper. Such a wrapper waits for Envoy only if
+// the variable contains Envoy's address.
 func readEnvoyWrapper(variable string) func(*reader, podContainer, []string) gateReading {
 	return func(r *reader, c podContainer, _ []string) gateReading {
 		if c.env(variable) == "" {

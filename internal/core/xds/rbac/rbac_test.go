@@ -213,7 +213,7 @@ func TestTrustDomainOfPolicies(t *testing.T) {
 	}
 }
 
-// Paths are normalised only where a policy judges them.
+// Paths are normalised only if a policy matches on them.
 func TestPathsAreNormalised(t *testing.T) {
 	for _, of := range []mesh.Attribute{mesh.Path, mesh.Method} {
 		m := &hcm.HttpConnectionManager{}

@@ -26,7 +26,7 @@ type User struct {
 // A Root describes a container's file system.
 type Root struct {
 	Stage   string   // directory on the node for the files that the container writes
-	Host    []string // mount points of this machine's file systems to show, each after the mount point that contains it
+	Host    []string // mount points of this machine's file systems that the container sees, each after its parent
 	Overlay bool     // if false, the machine's directories are read-only, and files directly in / are missing
 	Mounts  []Mount
 	Files   []File
