@@ -24,16 +24,7 @@ func (r *reader) check() {
 			r.refuse(need.where, "", need.want)
 		}
 	}
-	for _, at := range []struct{ where, address string }{{"discoveryAddress", c.ControlPlane.Address}, {"variable CA_ADDR", c.ControlPlane.CA}} {
-		host, port, err := net.SplitHostPort(at.address)
-		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || host == "" || strings.Trim(host, hostRunes) != "" {
-			r.refuse(at.where, at.address, "host:port, for example "+contract.ControlPlaneAddress)
-		}
-	}
-	host, _, _ := net.SplitHostPort(c.ControlPlane.Address)
-	if _, err := netip.ParseAddr(host); err == nil && len(c.ControlPlane.Names) == 0 && !c.ControlPlane.Plaintext {
-		r.refuse("variable ISTIOD_SAN", "", "the SPIFFE URI or DNS name in the control plane's certificate, since "+host+" is not a name that could stand for it")
-	}
+	r.checkAddresses()
 	if mode, set := c.Pod.Metadata[contract.MetadataInterception]; set && mode != "" && !slices.Contains(modes, fmt.Sprint(mode)) {
 		r.refuse("variable ISTIO_META_INTERCEPTION_MODE", fmt.Sprint(mode), wantMode)
 	}
@@ -42,6 +33,21 @@ func (r *reader) check() {
 		r.note("terminationDrainDuration is %s, but the pod's grace period ends after %s: the proxy leaves then", c.Stop.Drain, c.Stop.Grace)
 	}
 	r.checkPorts()
+}
+
+// checkAddresses requires addresses that can be called, and a name that the control plane can prove.
+func (r *reader) checkAddresses() {
+	c := r.out.ControlPlane
+	for _, at := range []struct{ where, address string }{{"discoveryAddress", c.Address}, {"variable CA_ADDR", c.CA}} {
+		host, port, err := net.SplitHostPort(at.address)
+		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || host == "" || strings.Trim(host, hostRunes) != "" {
+			r.refuse(at.where, at.address, "host:port, for example "+contract.ControlPlaneAddress)
+		}
+	}
+	host, _, _ := net.SplitHostPort(c.Address)
+	if _, err := netip.ParseAddr(host); err == nil && len(c.Names) == 0 && !c.Plaintext {
+		r.refuse("variable ISTIOD_SAN", "", "the SPIFFE URI or DNS name in the control plane's certificate, since "+host+" is not a name that could stand for it")
+	}
 }
 
 // hostRunes are the characters of DNS names and of IP addresses without a zone, and the underscore.
