@@ -19,8 +19,11 @@ func (s *subject) running() []member {
 	return slices.DeleteFunc(s.members(), func(m member) bool { return m.kind == startup.Init || podspec.OfMesh(m.Name) })
 }
 
-// waitPrograms lists programs that wait for an address and then run the real command.
-var waitPrograms = []string{"wait-for-it.sh", "wait-for-it", "wait-for.sh", "wait-for", "dockerize", "scuttle", "envoy-preflight"}
+// addressWaits lists programs that connect to an address until it answers, and then run the real command.
+var addressWaits = []string{"wait-for-it.sh", "wait-for-it", "wait-for.sh", "wait-for", "dockerize"}
+
+// waitPrograms lists programs that wait for an address or for the proxy, and then run the real command.
+var waitPrograms = slices.Concat(addressWaits, []string{"scuttle", "envoy-preflight"})
 
 // waitsByProgram finds containers whose command runs one of waitPrograms. Each program has another behaviour at its
 // timeout.

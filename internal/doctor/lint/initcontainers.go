@@ -79,7 +79,6 @@ var clients = map[string][]string{
 	"kubectl": nil, "helm": {"install", "upgrade", "pull", "repo", "dependency"}, "aws": nil, "gcloud": nil, "gsutil": nil, "az": nil,
 	"apk": {"add", "update", "upgrade"}, "apt-get": {"install", "update", "upgrade"}, "pip": {"install", "download"}, "npm": {"install", "ci", "update"},
 	"flyway": nil, "liquibase": nil, "alembic": nil, "goose": nil, "dbmate": nil, "migrate": nil,
-	"wait-for-it.sh": nil, "wait-for-it": nil, "wait-for": nil, "dockerize": nil,
 }
 
 // databaseClients lists clients that connect to a local socket if their arguments name no host.
@@ -149,7 +148,7 @@ func (m member) env() []string {
 
 func isClient(program string) bool {
 	_, is := clients[program]
-	return is
+	return is || slices.Contains(addressWaits, program)
 }
 
 // connectsTo reports whether a call connects to another pod or host, and returns the word that shows it.
@@ -163,9 +162,9 @@ func connectsTo(c shell.Call, env []string) (string, bool) {
 			return a, true
 		}
 	}
-	subcommands, is := clients[c.Program]
+	subcommands := clients[c.Program]
 	switch {
-	case !is, len(c.Args) == 0, slices.ContainsFunc(c.Args, func(a string) bool { return a == "--version" || a == "--help" || a == "--client" }):
+	case !isClient(c.Program), len(c.Args) == 0, slices.ContainsFunc(c.Args, func(a string) bool { return a == "--version" || a == "--help" || a == "--client" }):
 		return "", false
 	case subcommands != nil && !slices.ContainsFunc(c.Args, func(a string) bool { return slices.Contains(subcommands, a) }):
 		return "", false
