@@ -7,16 +7,12 @@ import (
 	"outrider.dev/startup"
 )
 
-// within are the mechanisms by which the process in a container waits. For the kubelet, such a container has
-// started, although its real command has not.
-var within = map[startup.Mechanism]bool{startup.Gate: true, startup.Wrapper: true, startup.HealthLoop: true, startup.BoundedLoop: true, startup.Sleep: true}
-
-// hiddenIn returns the containers that wait by a mechanism of [within], so that the kubelet cannot see when their
-// commands begin.
+// hiddenIn returns the containers whose process waits, by a gate or by its own command. For the kubelet, such a
+// container has started, although its real command has not.
 func hiddenIn(p startup.Plan) map[string]bool {
 	out := map[string]bool{}
 	for _, e := range p.Edges {
-		if within[e.By] {
+		if e.By == startup.Gate || e.By.WaitsInside() {
 			out[e.To] = true
 		}
 	}
