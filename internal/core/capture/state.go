@@ -8,7 +8,7 @@ type State struct {
 	// Packets contains, by the name of the chain, a counter for each rule: the packets that met all
 	// its conditions since the rules were written.
 	Packets map[string][]uint64
-	Variant string // "legacy" or "nft", if the rules are those of iptables
+	Variant string // "legacy" or "nft", if iptables made the rules
 }
 
 // ErrNone means that a network namespace contains no rules of ours.

@@ -137,8 +137,8 @@ const (
 // IsHTTP reports whether a connection with the protocol consists of requests.
 func (p Protocol) IsHTTP() bool { return p == HTTP || p == HTTP2 || p == GRPC }
 
-// A TLSMode determines whether a port accepts mutual TLS and plain text. The modes are those of a
-// PeerAuthentication.
+// A TLSMode determines whether a port accepts mutual TLS and plain text. A PeerAuthentication has the same
+// modes.
 type TLSMode string
 
 const (

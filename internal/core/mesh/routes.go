@@ -104,9 +104,9 @@ func (r *Route) firstMatch() Match {
 	return r.Matches[0]
 }
 
-// CompareMatches defines the order of precedence of matches. In an HTTPRoute it is that of
-// HTTPRouteRule.matches: an exact path, a longer prefix, a method, more headers, more query parameters. In a
-// GRPCRoute it is that of GRPCRouteRule.matches: a longer service, a longer method, more headers.
+// CompareMatches defines the order of precedence of matches. An HTTPRoute has the order of
+// HTTPRouteRule.matches: an exact path, a longer prefix, a method, more headers, more query parameters. A
+// GRPCRoute has the order of GRPCRouteRule.matches: a longer service, a longer method, more headers.
 func CompareMatches(a, b Match) int {
 	rank := func(m Match) (kind, length int) {
 		if m.Path == nil {

@@ -202,7 +202,7 @@ func (r *reader) folder(ctx context.Context, dir string) error {
 	})
 }
 
-// objectEnds are the file name extensions of files with objects. logEnds are those of files that may be logs.
+// objectEnds are the file name extensions of files with objects. Files with an extension in logEnds may be logs.
 var (
 	objectEnds = []string{".yaml", ".yml", ".json"}
 	logEnds    = []string{".log", ".txt", ".out", ""}

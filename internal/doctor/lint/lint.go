@@ -173,8 +173,8 @@ func (w *world) namespace(l located) {
 	w.namespaces[l.Ref.Name] = n
 }
 
-// service adds a Service of Kubernetes. Services of Knative are left out. So are those that cannot be decoded:
-// the API server refuses them.
+// service adds a Service of Kubernetes. Services of Knative are left out. So are objects that cannot be
+// decoded: the API server refuses them.
 func (w *world) service(l located, raw []byte) {
 	var out corev1.Service
 	if manifest.Text(l.at.Node, "apiVersion") == "v1" && manifest.Decode(raw, &out) == nil {

@@ -24,7 +24,7 @@ func plan(t testing.TB, text string) startup.Plan {
 	return p
 }
 
-// Pods and their plans. Most names are those of the mechanism that keeps the order.
+// Pods and their plans. Most are named after the mechanism that keeps the order.
 var (
 	everySecond = kubelet.Probe{Handler: kubelet.Exec, Period: time.Second, Failures: 3}
 

@@ -24,7 +24,7 @@ import (
 
 // Options of an installation or a removal.
 type Options struct {
-	*kubeclient.Client // its namespace is that of the control plane
+	*kubeclient.Client // its namespace contains the control plane
 	Values             map[string]any
 	DryRun             bool // the API server validates everything, but nothing is written
 

@@ -103,7 +103,7 @@ func (s *store) read() error {
 	return s.load(message)
 }
 
-// load stores the content of a file's message. It fails if the file is that of another proxy.
+// load stores the content of a file's message. It fails if the file belongs to another proxy.
 func (s *store) load(message []byte) error {
 	key, typeURL := "", ""
 	err := wire.Fields(message, func(f wire.Field) error {

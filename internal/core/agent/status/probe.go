@@ -143,7 +143,7 @@ func (p probe) ports() (out []uint16) {
 	return out
 }
 
-// isStarted reports whether a path is that of the startup probe that waits for the command behind a gate.
+// isStarted reports whether a path belongs to a startup probe that waits for the command behind a gate.
 func isStarted(path string) bool { return strings.HasSuffix(path, "/"+contract.StartedProbe) }
 
 // Gated returns the containers that have a gate, according to their startup probes, sorted.

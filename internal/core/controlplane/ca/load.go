@@ -25,8 +25,8 @@ type layout struct {
 	roots string // the trust anchors: one or more
 }
 
-// layouts lists the supported layouts, the preferred one first. It is that of Istio's secret cacerts, which
-// outriderd also writes. The second is that of a Secret of type kubernetes.io/tls, as cert-manager writes it.
+// layouts lists the supported layouts, the preferred one first. Istio's secret cacerts, which outriderd also
+// writes, has the first. A Secret of type kubernetes.io/tls, as cert-manager writes it, has the second.
 var layouts = []layout{
 	{cert: "ca-cert.pem", key: "ca-key.pem", chain: "cert-chain.pem", roots: "root-cert.pem"},
 	{cert: "tls.crt", key: "tls.key", chain: "tls.crt", roots: "ca.crt"},

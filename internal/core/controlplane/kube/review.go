@@ -25,7 +25,7 @@ const (
 	podUID  = "authentication.kubernetes.io/pod-uid"
 )
 
-// Review returns the subject of a token. Its errors are those of [ca.Authenticator]: a [ca.Refusal] if the
+// Review returns the subject of a token. Its errors follow [ca.Authenticator]: a [ca.Refusal] if the
 // API server rejects the token, another error if the API server does not answer. The API server rejects the
 // token of a pod or a service account that no longer exists.
 //

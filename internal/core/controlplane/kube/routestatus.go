@@ -59,7 +59,7 @@ type Meshes interface {
 	Synced() <-chan struct{}
 }
 
-// RouteStatus returns a writer for the mesh of s. Namespace is that of the Lease. For skip see
+// RouteStatus returns a writer for the mesh of s. Namespace contains the Lease. For skip see
 // [Cluster.Source].
 func (c *Cluster) RouteStatus(namespace string, s Meshes, skip ...string) *RouteStatus {
 	w := &RouteStatus{cluster: c, namespace: namespace, source: s}

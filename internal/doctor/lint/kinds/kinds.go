@@ -126,7 +126,7 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 		{Code: "cycle", Severity: finding.Error, Title: "containers wait for one another",
 			Explanation: `None of them ever starts. Remove one of the edges.`},
 		{Code: "unknown-container", Severity: finding.Error, Title: "an edge names a container that the pod does not have",
-			Explanation: `Names of dependencies are those of the pod's containers, or outrider-proxy.`},
+			Explanation: `A dependency is named by the name of a container of the pod, or outrider-proxy.`},
 		{Code: "unsupported-value", Severity: finding.Error, Title: "a condition of the plan is unknown",
 			Explanation: `Conditions are started, healthy and completed.`},
 		{Code: "invalid-name", Severity: finding.Error, Title: "a container has a name that the API refuses",
