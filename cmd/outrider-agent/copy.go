@@ -68,7 +68,7 @@ func replaceBy(source, dest string) error {
 	}
 	defer os.Remove(out.Name()) // does nothing after the rename
 	_, err = io.Copy(out, in)
-	// Any user of the pod may run it, whatever the umask of this process.
+	// Any user of the pod may run the copy, whatever the umask of this process.
 	err = errors.Join(err, out.Chmod(0o755), out.Close())
 	if err != nil {
 		return err

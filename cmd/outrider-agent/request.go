@@ -91,7 +91,7 @@ func request(ctx context.Context, w io.Writer, port uint16, method, path, body s
 	return nil
 }
 
-// plain strips the URL from an error: the message contains it already.
+// plain strips the URL from an HTTP client's error: the message of [request] contains the URL already.
 func plain(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {

@@ -19,7 +19,7 @@ import (
 	"outrider.dev/internal/core/capture/commandline"
 )
 
-// recordName is the name of a file beside the copy, which shows that the root stage is done.
+// recordName is the name of a file next to the copy of this program. It shows that the root stage is done.
 const recordName = "captured.json"
 
 // newRootStage returns the command root-stage, with which the proxy's container begins in a pod
@@ -89,7 +89,8 @@ func (s *rootStage) run(cmd *cobra.Command, args []string) error {
 	return proxy.Become(user, self, append([]string{os.Args[0]}, args...), os.Environ())
 }
 
-// check returns the user that the stage becomes, whose connections are not captured.
+// check checks the command line, and returns the user that the stage becomes: the proxy's, so that its
+// connections are not captured.
 func (s *rootStage) check(args []string) (proxy.User, error) {
 	var u proxy.User
 	for _, f := range []struct {
@@ -141,8 +142,8 @@ func record(rules, file string) error {
 
 func recordOf(file string) string { return filepath.Join(filepath.Dir(file), recordName) }
 
-// capturedLimit is longer than captureLimit, so that a failed stage reports the reason before its
-// waiters give up.
+// capturedLimit is the time for which the hook waits. It is longer than captureLimit, so that a failed stage
+// reports the reason before the hook gives up.
 const capturedLimit = captureLimit + 10*time.Second
 
 // newCaptured returns the command captured, the postStart hook of a container that begins with a

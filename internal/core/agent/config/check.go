@@ -35,7 +35,7 @@ func (r *reader) check() {
 	r.checkPorts()
 }
 
-// checkAddresses requires addresses that can be called, and a name that the control plane can prove.
+// checkAddresses requires valid addresses, and a name with which the control plane's certificate can be checked.
 func (r *reader) checkAddresses() {
 	c := r.out.ControlPlane
 	for _, at := range []struct{ where, address string }{{"discoveryAddress", c.Address}, {"variable CA_ADDR", c.CA}} {

@@ -30,7 +30,7 @@ type Config struct {
 
 	Work        string // directory for the bootstrap and the certificates; the agent writes nowhere else
 	States      string // the volume for the states of all containers, which gates read; see package state
-	Own         string // this container's directory in States; if it does not exist, no gate waits
+	Own         string // this container's directory in States; if it does not exist, no gate waits for this container
 	NoStandby   bool   // do not listen in Envoy's place: early connections are parked or refused
 	DNS         bool   // answer DNS queries on Ports.DNS
 	Prewarm     []string
@@ -88,7 +88,7 @@ type ControlPlane struct {
 type Certificate struct {
 	Lifetime    time.Duration // lifetime to request; 0: the control plane's default
 	RenewAt     float64       // share of the lifetime that is left when a renewal is due
-	Jitter      float64       // of RenewAt, in both directions
+	Jitter      float64       // largest random deviation from RenewAt, in both directions
 	RSA         int           // key size, 2048; 0: ECDSA
 	Curve       string        // P256 or P384
 	Output      string        // directory for copies as PEM files; empty: none

@@ -39,7 +39,8 @@ const (
 	tracing       = "tracing"
 )
 
-// elsewhere maps fields that injection acts on to "", and fields without an effect to the reason.
+// elsewhere lists the known fields that this package does not read. The value is "" if injection acts on the
+// field; otherwise it is the reason why the field has no effect.
 var elsewhere = map[string]string{
 	"holdApplicationUntilProxyStarts": "", // injection acts on it
 	"interceptionMode":                "",
@@ -96,7 +97,7 @@ func didYouMean(word string, names []string) string {
 	return " (did you mean " + best + "?)"
 }
 
-// only adds a note for each field of an object that is not among names.
+// only accepts the fields in names: it adds a note for each other field of the object.
 func (r *reader) only(where string, object *yaml.Node, names ...string) {
 	for i := 0; i+1 < len(object.Content); i += 2 {
 		if name := object.Content[i].Value; !slices.Contains(names, name) {
@@ -202,7 +203,7 @@ func written(value *yaml.Node) string {
 		return value.Tag
 	}
 	text, err := json.Marshal(v)
-	if err != nil { // its keys are not strings
+	if err != nil { // a mapping in the value has a key that is not a string
 		return fmt.Sprint(v)
 	}
 	return string(text)

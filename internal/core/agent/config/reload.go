@@ -41,7 +41,7 @@ func (c Change) OfEnvoysLog() bool { return c.Setting == envoyLevel || c.Setting
 // bootstrap, of a certificate, or of the pod itself.
 type live struct {
 	name       string
-	annotation string // if empty, the setting is the field name of proxy.istio.io/config
+	annotation string // if empty, name is a field of proxy.istio.io/config
 	set        setter
 	show       func(Config) string
 	take       func(to *Config, from Config)
@@ -70,7 +70,7 @@ func (l live) written(annotations, fields map[string]string) string {
 	return fields[l.name]
 }
 
-// Taken returns runs, the running configuration, with its live settings replaced by those of to.
+// Taken returns the running configuration (runs) with the live settings of the new one (to).
 func Taken(runs, to Config) Config {
 	for _, l := range lives {
 		l.take(&runs, to)
@@ -78,7 +78,7 @@ func Taken(runs, to Config) Config {
 	return runs
 }
 
-// Changes compares runs, the running configuration, with read, which was read from the annotations now. It
+// Changes compares the running configuration (runs) with the one that the annotations yield now (read). It
 // returns the settings that differ, and the annotations that have changed since the agent's start (before) but
 // have no effect. Live settings come first; the rest is sorted by name.
 func Changes(runs, read Config, before, now map[string]string) []Change {

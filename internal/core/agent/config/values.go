@@ -32,7 +32,8 @@ func list(field func(*Config) *[]string) setter {
 	}
 }
 
-// parsed sets a field to the result of parse if that is valid; otherwise the error is want.
+// parsed returns a setter that parses a text and stores the result in a field. If the text cannot be parsed, or
+// valid returns false, the error is the text want.
 func parsed[T any](field func(*Config) *T, parse func(string) (T, error), valid func(T) bool, want string) setter {
 	return func(c *Config, s string) error {
 		v, err := parse(s)
@@ -133,7 +134,7 @@ func object(field func(*Config) *json.RawMessage) setter {
 
 var addresses = parsed(func(c *Config) *[]netip.Addr { return &c.Pod.Addresses }, parseAddresses, valid, "IP addresses, separated by commas")
 
-// valid is passed to parsed where parse checks everything.
+// valid accepts every value. It is for those calls of [parsed] whose parse function checks everything itself.
 func valid[T any](T) bool { return true }
 
 func verbatim(s string) (string, error) { return s, nil }

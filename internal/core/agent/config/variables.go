@@ -78,7 +78,7 @@ var variables = []known{
 	{"OUTRIDER_ENVOY", text(func(c *Config) *string { return &c.Envoy.Path })},
 }
 
-// without maps variables of Istio's agent that have no effect here to the reason.
+// without lists the variables of Istio's agent that have no effect here. The value is the reason.
 var without = map[string]string{
 	"CA_PROVIDER":                      "certificates are requested by Istio's own service, which others offer too",
 	"PILOT_CERT_PROVIDER":              "the trusted roots are in the mounted root certificate",

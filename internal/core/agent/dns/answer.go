@@ -46,7 +46,7 @@ func (s *Server) searchChanged() {
 }
 
 // known responds for a name of the mesh. If the name has no address of the queried family, the
-// response contains none, but no error either.
+// response contains no address, but it is not an error.
 func (s *Server) known(ctx context.Context, q query, a wire.Answer, ttl time.Duration, tcp bool) []byte {
 	s.counts.mesh.Add(1)
 	records, last, err := q.chain(a, ttl)

@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// A Resolver resolves names of the mesh. It returns one answer for each name, in their order.
+// A Resolver resolves names of the mesh. It returns one answer for each name, in the order of names.
 type Resolver func(ctx context.Context, names []string) ([]wire.Answer, error)
 
 // A cache keeps the control plane's answers.

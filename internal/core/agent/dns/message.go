@@ -102,8 +102,8 @@ func questionOf(raw []byte) []byte {
 	return raw[headerSize:at]
 }
 
-// answers reports whether raw can be the answer to question, sent with id. A server may leave the
-// question out of an error.
+// answers reports whether raw can be the answer to a query with this ID and question. A server may leave the
+// question out of an error response.
 func answers(raw []byte, id uint16, question []byte) bool {
 	if len(raw) < headerSize || binary.BigEndian.Uint16(raw) != id || raw[2]&0x80 == 0 {
 		return false
@@ -117,7 +117,7 @@ func answers(raw []byte, id uint16, question []byte) bool {
 func codeOf(raw []byte) dnsmessage.RCode { return dnsmessage.RCode(raw[3] & 0xf) }
 func isTruncated(raw []byte) bool        { return raw[2]&2 != 0 }
 
-// isAddress reports whether q queries addresses.
+// isAddress reports whether q asks for IP addresses (A or AAAA).
 func (q query) isAddress() bool {
 	return q.parsed.Class == dnsmessage.ClassINET && (q.parsed.Type == dnsmessage.TypeA || q.parsed.Type == dnsmessage.TypeAAAA)
 }
@@ -162,7 +162,7 @@ func (q query) reply(code dnsmessage.RCode, records []dnsmessage.Resource, trunc
 	m := dnsmessage.Message{Header: h, Questions: []dnsmessage.Question{q.parsed}, Answers: records}
 	if q.edns {
 		opt := dnsmessage.Resource{Body: &dnsmessage.OPTResource{}}
-		opt.Header.SetEDNS0(maxQuery, dnsmessage.RCodeSuccess, false) // fails for extended codes only
+		opt.Header.SetEDNS0(maxQuery, dnsmessage.RCodeSuccess, false) // only extended codes cause an error
 		m.Additionals = []dnsmessage.Resource{opt}
 	}
 	out, err := m.AppendPack(make([]byte, 0, smallest))

@@ -12,9 +12,9 @@ import (
 // Names in the bootstrap to which other parts refer:
 const (
 	// ControlPlaneCluster is the cluster of the control plane, which Envoy reaches through
-	// [Options.Relay]: Istio's name.
+	// [Options.Relay]. The name is Istio's.
 	ControlPlaneCluster = "xds-grpc"
-	// PassthroughCluster sends a connection to its original destination: Istio's name.
+	// PassthroughCluster sends a connection to its original destination. The name is Istio's.
 	PassthroughCluster = "PassthroughCluster"
 
 	metrics = "prometheus_stats" // the cluster of the admin interface, and the listener that exposes a part of it

@@ -98,7 +98,7 @@ func Explain(lines []string) Cause {
 		}
 		reason = tidy(reason)
 		if strings.HasPrefix(reason, "cannot bind") {
-			return Cause{Reason: reason} // the other process may release the port
+			return Cause{Reason: reason} // the process that has the port may release it
 		}
 		return Cause{Reason: "configuration rejected: " + reason, Final: true}
 	}

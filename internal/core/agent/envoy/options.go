@@ -22,10 +22,10 @@ type Options struct {
 	Admin  Endpoint // default: port 15000 of the loopback address
 	Family Family   // default: IPv4
 
-	// Relay and Secrets are the paths of the Unix sockets on which the agent serves Envoy: Relay its
-	// configuration, and Secrets [SecretName] and [RootsName] by secret discovery. Both must listen before
-	// Envoy starts; otherwise Envoy retries only after its back-off. Relay is required. Without Secrets, Envoy
-	// gets no secrets, as in a mesh without TLS.
+	// Relay and Secrets are the paths of two Unix sockets of the agent. From Relay, Envoy gets its
+	// configuration; from Secrets it gets [SecretName] and [RootsName] by secret discovery. The agent must
+	// listen on both before Envoy starts; otherwise Envoy retries only after its back-off. Relay is required.
+	// Without Secrets, Envoy gets no secrets, as in a mesh without TLS.
 	Relay, Secrets string
 
 	// Prometheus is the port of Envoy's own metrics, reachable from the whole network, as in Istio;

@@ -14,7 +14,7 @@ import (
 // A child is the container's command.
 type child struct {
 	cmd      *exec.Cmd
-	terminal bool // its group has the terminal's foreground
+	terminal bool // the command's process group is the foreground group of the terminal
 }
 
 // startChild runs the command as the leader of a process group, as container runtimes do: signals that the

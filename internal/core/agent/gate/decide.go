@@ -36,7 +36,7 @@ func decide(e startup.Edge, seen state.Seen, got answer, waited time.Duration) (
 	}
 }
 
-// needs reports whether the container with record s must end before container name may stop.
+// needs reports whether the container with record s must end before the named container may stop.
 func needs(s state.Seen, name string) bool {
 	if s.Gone() || s.Phase == state.Waiting {
 		return false // the command has not begun, so the container ends at once

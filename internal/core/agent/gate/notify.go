@@ -91,9 +91,9 @@ func readNewline(f *os.File) bool {
 	}
 }
 
-// listenNotify binds the socket for sd_notify in the container's own directory, and returns
-// its name. The command can reach it there. An abstract socket could be reached by the whole
-// pod.
+// listenNotify binds the socket for sd_notify in the container's own directory, where the
+// command can reach it, and returns the socket's path. An abstract socket could be reached by
+// the whole pod.
 func (g *gate) listenNotify() (string, error) {
 	name := filepath.Join(g.o.Place.Own, "notify")
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {

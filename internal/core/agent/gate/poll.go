@@ -64,7 +64,7 @@ func (g *gate) startPolling() polling {
 }
 
 // pollAgain drops answers that are too old to open the gate, has their containers probed
-// again, and reports whether there were any. A container that was healthy while another
+// again, and reports whether it dropped any. A container that was healthy while another
 // dependency was still missing may have ended since.
 func (g *gate) pollAgain() bool {
 	dropped := false

@@ -85,7 +85,7 @@ func (h *HTTPGet) get(ctx context.Context) (int, error) {
 	}
 	u, err := url.Parse(h.Path)
 	if err != nil {
-		u = &url.URL{Path: h.Path} // the kubelet takes it for a literal path, too
+		u = &url.URL{Path: h.Path} // not a URL: a literal path, as the kubelet takes it
 	}
 	u.Scheme = strings.ToLower(h.Scheme)
 	u.Host = net.JoinHostPort(host, strconv.Itoa(int(h.Port)))

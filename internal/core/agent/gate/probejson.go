@@ -40,7 +40,7 @@ type HTTPGet struct {
 	HTTPHeaders []Header `json:"httpHeaders"`
 }
 
-// A Header is an HTTP header of such a request.
+// A Header is an HTTP header of the request of an [HTTPGet].
 type Header struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`

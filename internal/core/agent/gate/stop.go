@@ -52,8 +52,8 @@ func (g *gate) stopRequested(s syscall.Signal) {
 }
 
 // releaseEvery is the pause between two calls of Options.Release. A draining proxy undoes the release when it
-// accepts a connection, and the gate gets no event when the proxy ends. So a connection attempt after its end
-// may be parked for this time, and then until the client's kernel retries after a second.
+// accepts a connection, and the gate gets no event when the proxy ends. So a connection attempt after the
+// proxy's end may be parked for this time, and then until the client's kernel retries after a second.
 const releaseEvery = 200 * time.Millisecond
 
 // release repeats Options.Release until that returns false or the gate is over. Another mesh's proxy gets a

@@ -17,8 +17,8 @@ const (
 	// MaxSocketPath is the maximum length of a socket's path in bytes: the size of struct
 	// sockaddr_un's field, without the final zero (unix(7)).
 	MaxSocketPath = 107
-	// maxStreams bounds concurrent streams. Envoy opens one for each secret in its configuration;
-	// there are two.
+	// maxStreams bounds concurrent streams. Envoy opens one for each secret in its configuration,
+	// which has two.
 	maxStreams = 64
 	// maxRequest bounds a message, in bytes. Envoy's first message contains its node, which has 20 to 60 kB
 	// plus the pod's labels.

@@ -84,8 +84,8 @@ func (s *apps) of(container string) state.Seen {
 	return state.Seen{}
 }
 
-// await returns true once every application satisfies is, and false if ctx ends first. An application that has
-// published nothing satisfies nothing: it may run without a gate.
+// await waits until the given condition holds for every application, and returns true. It returns false if ctx
+// ends first. No condition holds for an application that has published nothing: it may run without a gate.
 func (s *apps) await(ctx context.Context, is func(state.Seen) bool) bool {
 	return s.until(ctx, func(seen []state.Seen) bool {
 		return !slices.ContainsFunc(seen, func(one state.Seen) bool { return !one.Known || !is(one) })

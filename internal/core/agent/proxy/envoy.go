@@ -15,13 +15,13 @@ import (
 	"outrider.dev/internal/core/agent/supervise"
 )
 
-// certificates is the directory that keeps the certificates for the next agent of this pod;
-// socket is the path on which Envoy gets them.
+// certificates returns the directory that keeps the certificates for the next agent of this pod;
+// socket returns the path of the Unix socket from which Envoy gets them.
 func certificates(c config.Config) string { return filepath.Join(c.Work, "certs") }
 func socket(c config.Config) string       { return filepath.Join(c.Work, "sds.sock") }
 
-// relaySocket is the path on which Envoy gets its configuration; kept is the file with the
-// configuration that Envoy has accepted.
+// relaySocket returns the path of the Unix socket from which Envoy gets its configuration; kept
+// returns the path of the file with the configuration that Envoy has accepted.
 func relaySocket(c config.Config) string { return filepath.Join(c.Work, "ads.sock") }
 func kept(c config.Config) string        { return filepath.Join(c.Work, "accepted") }
 

@@ -61,8 +61,8 @@ func (a *agent) next(c supervise.Command) supervise.Command {
 	return c
 }
 
-// A follower applies changes of the pod's annotations. It logs once, with the reason, that a
-// running proxy cannot make a change. A mistake in the annotations changes nothing.
+// A follower applies changes of the pod's annotations. If a running proxy cannot make a change,
+// the follower logs the reason once. A mistake in the annotations changes nothing.
 type follower struct {
 	*agent
 	in     config.Inputs
@@ -205,7 +205,7 @@ func (f *follower) setLevels(ctx context.Context) {
 			c.Refused = status.Error()
 			f.refuse(c)
 		}
-		// Envoy may have applied some of them.
+		// Envoy may have applied some of the levels.
 		f.problem("taking log levels back", f.admin.SetLevels(ctx, envoy.Log{Level: runs.Envoy.Level, Components: runs.Envoy.Components}))
 	default:
 		if err.Error() != f.failure { // report each error once

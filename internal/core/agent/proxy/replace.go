@@ -97,9 +97,9 @@ type direction struct {
 // closed their connections already.
 const givenUp = time.Second
 
-// awaitAnswered waits until a direction has no request in flight and no connection on which the next one may
-// come, or until no request was answered for patience. It returns the number of requests that are in flight
-// then.
+// awaitAnswered waits until a direction has no request in flight and no connection on which the next request
+// may come. It gives up when no request was answered for as long as patience. It returns the number of requests
+// that are still in flight.
 func (a *agent) awaitAnswered(ctx context.Context, d direction, patience time.Duration) (requests int) {
 	begin := time.Now()
 	for last := begin; ; {

@@ -13,8 +13,8 @@ import (
 )
 
 // standbys holds the standby listeners of both directions. The supervisor opens them while no
-// Envoy serves. While one serves they are closed: they still listen, but Envoy gets the
-// connections.
+// Envoy serves. While an Envoy serves, the standbys are closed: they still listen, but Envoy
+// gets the connections.
 type standbys struct {
 	options []standby.Options
 	opened  func(context.Context) // called when they first listen

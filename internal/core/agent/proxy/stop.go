@@ -232,7 +232,7 @@ func (a *agent) publish(ctx context.Context) {
 		}
 		switch {
 		case s.Ready && !was:
-			// Use the time of the change: a waiter on a status port may have gone on before this.
+			// Note the time of the change: a waiter on a status port may have gone on since then.
 			w.NoteAt(s.Since, startup.IsHealthy, 0, "")
 		case !s.Ready && was:
 			w.NoteAt(s.Since, startup.IsUnhealthy, 0, s.String())

@@ -20,7 +20,7 @@ import (
 // Capture proves that connections of one IP family reach the proxy. It makes connections, so it
 // does not need NET_ADMIN.
 //
-// It needs a listener on the capture ports, for example the standby. Check before Envoy takes
+// It needs a listener on the capture ports, for example the standby. Call Check before Envoy takes
 // over: Envoy would pass the test connections on to an unassigned address. For the same reason
 // the app's gate does not check capture, although it has the app's user: a gate may begin long
 // after Envoy.

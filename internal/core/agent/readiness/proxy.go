@@ -202,7 +202,7 @@ func (p *Proxy) live(ctx context.Context) (problem string) {
 	return ""
 }
 
-// statistics is the filter of the statistics that configuration reads.
+// statistics selects the statistics that [Proxy.configuration] reads.
 const statistics = `^(cluster_manager\.cds|listener_manager\.lds)\.update_(success|rejected)$`
 
 // configuration reads Envoy's statistics of the control plane's updates, sets the conditions of the

@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// A ready Envoy is polled at the interval every, or retry while it does not answer. If it has not
-// answered for silence, and its main thread has not run either, it hangs.
+// These times are for a ready Envoy: every is the pause between polls, and retry the pause while Envoy does not
+// answer. Envoy counts as hung if it has answered no request during the time silence, and its main thread has
+// not run either.
 const (
 	every   = 2 * time.Second
 	retry   = time.Second

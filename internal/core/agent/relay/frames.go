@@ -26,7 +26,7 @@ type frames struct {
 	message func(stream uint32, m []byte) // the function may keep m
 	ended   func(stream uint32)           // the sender ended the stream; the frame's last bytes may still be unread
 
-	head    []byte // of the current frame
+	head    []byte // header of the current frame, as far as it has arrived
 	left    int    // bytes of the current frame's payload that are still unread
 	padding int    // bytes at the end of the payload; -1: the next byte contains their number
 	newest  uint32 // ID of the newest stream
@@ -60,7 +60,7 @@ func (f *frames) kind() byte        { return f.head[3] }
 func (f *frames) flag(is byte) bool { return f.head[4]&is != 0 }
 func (f *frames) stream() uint32    { return binary.BigEndian.Uint32(f.head[5:]) &^ (1 << 31) }
 
-// begin reads a frame's head.
+// begin reads a frame's header.
 func (f *frames) begin() {
 	f.left = f.size()
 	f.padding = 0
@@ -114,7 +114,8 @@ func (f *frames) data(p []byte) {
 	}
 }
 
-// missing returns the number of bytes that the message's head lacks, or, if the head is complete, the message.
+// missing returns the number of bytes that the message's gRPC prefix lacks. If the prefix is complete, it
+// returns the number of bytes that the message lacks.
 func (f *frames) missing() int {
 	if len(f.partial) < messageHead {
 		return messageHead - len(f.partial)

@@ -63,7 +63,7 @@ func (c watchedConn) Close() error {
 	return c.Conn.Close()
 }
 
-// A session is a stream of Envoy on which the agent responds.
+// A session is a stream of Envoy to which the agent responds in place of the control plane.
 type session struct {
 	relay *Relay
 	has   map[string]map[string]string // resources that Envoy had before the stream, by type: versions by name

@@ -13,7 +13,7 @@ const (
 	// anything (RFC 9113, section 6.9.2); maxFrame is the largest payload in this time (section
 	// 4.2).
 	window, maxFrame = 1<<16 - 1, 1 << 14
-	// maxOpening bounds the buffered bytes: a window, and the heads of its frames.
+	// maxOpening bounds the buffered bytes: a window, and the headers of its frames.
 	maxOpening = window + 1<<10
 
 	// Fields of envoy.service.discovery.v3.DeltaDiscoveryRequest, and of envoy.config.core.v3.Node.

@@ -42,10 +42,10 @@ const (
 	// spareTime is the time for which a connection to the control plane may stay unused. The control plane
 	// closes a connection that is silent for 10 s.
 	spareTime = 5 * time.Second
-	// farAway is the time for connecting from which on the control plane counts as distant.
+	// If connecting to the control plane takes farAway or longer, it counts as distant.
 	farAway = 50 * time.Millisecond
-	// maxConnections bounds the connections from Envoy. There is one, and that of the previous Envoy may remain
-	// for a moment.
+	// maxConnections bounds the connections from Envoy. Usually there is one; a connection of the previous Envoy
+	// may remain for a moment.
 	maxConnections = 8
 )
 
@@ -302,8 +302,9 @@ func (r *Relay) reach(ctx context.Context) net.Conn {
 }
 
 // dial connects to the control plane. It opens the TCP connection before there is a certificate, which saves a
-// round trip. If opening took long, it also starts the TLS handshake before, which saves another round trip.
-// With a near control plane this would save little, and occupy a handshake slot there.
+// round trip. If opening took long, it also starts the TLS handshake before there is a certificate, which saves
+// another round trip. With a near control plane, an early handshake would save little, and would occupy a slot
+// for handshakes there.
 func (r *Relay) dial(ctx context.Context) (net.Conn, error) {
 	began := time.Now()
 	c, err := (&net.Dialer{Timeout: contract.ControlPlaneConnectTimeout, Control: oneSYNMore}).DialContext(ctx, "tcp", r.o.Address)

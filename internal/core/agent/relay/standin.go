@@ -37,8 +37,8 @@ func standIn(a wire.Away, typeURL, name string) (resource, bool) {
 	return resource{name: name, version: standInVersion, raw: wire.AppendField(raw, 2, packed)}, true
 }
 
-// standInCluster returns a cluster with the name: one of a's templates and appended fields, which protobuf
-// merges into it.
+// standInCluster returns a cluster with the given name. It consists of a template from a and of appended fields,
+// which protobuf merges into the template.
 func standInCluster(a wire.Away, name string) []byte {
 	assignment := wire.AppendField(nil, 1, name)
 	body := a.Refused

@@ -235,8 +235,8 @@ func (t *tee) leave() {
 	}
 }
 
-// settle stores responses of the last stream that Envoy accepted although the ACK was lost. Envoy's
-// first request of a type on the next stream shows which they are.
+// settle stores those responses of the last stream that Envoy accepted although the ACK was lost.
+// Envoy's first request of a type on the next stream shows which responses it accepted.
 func (r *Relay) settle(q request) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

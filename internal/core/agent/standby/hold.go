@@ -48,7 +48,8 @@ func (s *Standby) take(c *net.TCPConn) {
 		c.Close()
 		return
 	}
-	// Such a connection only tests whether captured connections arrive here. Accepting it is the proof.
+	// A connection to such an address only tests whether captured connections arrive here. The proof is that it
+	// was accepted.
 	if contract.CaptureProof(to) {
 		c.Close()
 		return

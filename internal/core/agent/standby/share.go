@@ -22,8 +22,9 @@ import (
 //
 // A copy also keeps a socket listening that a living proxy has closed. Check finds such sockets.
 
-// sharing holds the copies of the current proxy's listening sockets. Its fields are guarded by
-// steering, except that the goroutine of share owns copies until done is closed.
+// sharing holds the copies of the current proxy's listening sockets. [Standby.steering] guards
+// its fields, except that a goroutine of [Standby.share] owns the map of copies until done is
+// closed.
 type sharing struct {
 	cancel context.CancelFunc
 	done   chan struct{}  // nil: no copies were made
@@ -126,8 +127,8 @@ func (s *Standby) Check() {
 	}
 }
 
-// replaced is called when the living proxy has closed some of the copied sockets, and still has
-// those in seen.
+// replaced is called when the living proxy has closed some of the copied sockets. The proxy still
+// has the sockets in seen.
 func (s *Standby) replaced(of sharing, seen map[uint32]bool) {
 	s.steering.Lock()
 	defer s.steering.Unlock()
@@ -273,12 +274,12 @@ func (s *Standby) Leave() {
 	s.Close()
 }
 
-// lastQueue limits how long emptied waits for the proxy to accept the connections in its queues.
-// That takes less than a millisecond, unless the proxy hangs.
+// lastQueue limits how long [Standby.emptied] waits for the proxy to accept the connections in its
+// queues. The proxy needs less than a millisecond, unless it hangs.
 const lastQueue = time.Second
 
-// emptied waits until the queues of these sockets are empty, and returns false if they are not
-// within lastQueue. New connections must not go to these sockets.
+// emptied waits until the queues of the copied sockets are empty, and returns false if they are
+// not empty within lastQueue. New connections must not go to these sockets.
 func (s *Standby) emptied(copies map[uint32]int) bool {
 	for until := time.Now().Add(s.lastQueue); len(copies) > 0 && s.waiting(copies); {
 		if time.Now().After(until) {

@@ -64,7 +64,7 @@ func open(ctx context.Context, f family, port uint16, transparent bool) (*socket
 			return nil
 		})
 	}}
-	// Multipath TCP, Go's default, does not support the program of steer (EOPNOTSUPP).
+	// Multipath TCP, Go's default, does not support the program that [socket.steer] attaches (EOPNOTSUPP).
 	config.SetMultipathTCP(false)
 	l, err := config.Listen(ctx, string(f), fmt.Sprintf(":%d", port))
 	if err != nil {
@@ -106,8 +106,9 @@ func control(raw syscall.RawConn, f func(fd int) error) error {
 // random number.
 const random = 0xfffff000 + 56 // SKF_AD_OFF + SKF_AD_RANDOM
 
-// steer attaches a program that sends each new connection to a random one of the n sockets
-// from index first. If there is no socket with the index, the kernel chooses by hash among all.
+// steer attaches a program that sends each new connection to one of n sockets at random: those
+// with the indexes first to first+n-1. If no socket has the chosen index, the kernel chooses
+// among all sockets by hash.
 func (s *socket) steer(first, n uint32) error {
 	return s.control(func(fd int) error {
 		program := []unix.SockFilter{

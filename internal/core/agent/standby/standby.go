@@ -77,7 +77,7 @@ type Standby struct {
 	sockets  []*socket
 	steered  time.Time
 	attach   func(*socket, uint32, uint32) error
-	orphans  []*socket // copies of sockets that proxies have closed, or that outlive them
+	orphans  []*socket // copies of sockets that a proxy has closed, itself or by its end
 	sharing  sharing
 
 	lastQueue time.Duration // the constant lastQueue; longer in a test

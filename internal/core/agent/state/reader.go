@@ -85,9 +85,9 @@ func readFile(name string) (s Seen, f *os.File, err error) {
 	return Seen{}, nil, fmt.Errorf("%s: %w: it was replaced %d times while it was read", name, errRecord, replaced)
 }
 
-// Await waits until the record of a container satisfies is, and then returns true. It returns
-// false if the container has published nothing, or its writer has died: Await does not wait for
-// the next writer. It blocks a thread while it waits.
+// Await waits until the given condition holds for the record of a container, and then returns
+// true. It returns false if the container has published nothing, or the record's writer has died:
+// Await does not wait for the next writer. It blocks a thread while it waits.
 func Await(dir, sandbox, container string, is func(Seen) bool) (bool, error) {
 	for {
 		s, f, err := read(dir, sandbox, container)

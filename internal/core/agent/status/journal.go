@@ -70,7 +70,8 @@ type EndEntry func(outcome string, failed bool)
 // Begin adds a phase, which lasts until the returned function is called.
 func (j *Journal) Begin(phase, why string) EndEntry { return j.open(PhaseEntry, phase, why) }
 
-// Waiter adds the wait of a client for what, which lasts until the returned function is called.
+// Waiter adds the wait of a client, which lasts until the returned function is called. The text what names the
+// thing that the client waits for.
 func (j *Journal) Waiter(client, what string) EndEntry { return j.open(WaitEntry, client, what) }
 
 // Note adds an event.

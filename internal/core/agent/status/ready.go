@@ -84,8 +84,9 @@ func processing(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// hold holds the request until the level is reached or wait is over; gone reports that the client
-// has closed it. If too many requests are held, it returns the current status at once.
+// hold holds the request until the level is reached or the time wait is over; gone is true if the
+// client has given the request up. If too many requests are held, hold returns the current status
+// at once.
 func (s *Server) hold(w http.ResponseWriter, r *http.Request, level readiness.Level, wait time.Duration) (status readiness.Status, gone bool) {
 	release, ok := s.waits.acquire(peerFrom(r))
 	if !ok {
@@ -133,8 +134,8 @@ func parseWait(s string) (time.Duration, error) {
 	return min(d, MaxWait), nil
 }
 
-// wantsText reports whether an answer should be text for people rather than JSON. The query's format decides;
-// without it, the Accept header; without both, the argument otherwise.
+// wantsText reports whether an answer should be text for people rather than JSON. The format in the query
+// decides; without a format, the Accept header; without both, the result is the default (otherwise).
 func wantsText(r *http.Request, otherwise bool) bool {
 	switch r.URL.Query().Get("format") {
 	case "text":
