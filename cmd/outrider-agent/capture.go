@@ -165,8 +165,8 @@ func (o *captureOptions) backends() ([]setup.Backend, error) {
 
 // enter moves the calling goroutine into a network namespace for the rest of its life. Namespaces
 // belong to threads, so enter locks the goroutine to its thread. A run that needs no other namespace
-// does not call enter, because a locked goroutine is slower: each answer of the kernel costs it a
-// switch of threads.
+// does not call enter, because a locked goroutine is slower: each answer of the kernel costs a
+// switch between threads.
 func enter(path string) error {
 	runtime.LockOSThread()
 	f, err := os.Open(path)

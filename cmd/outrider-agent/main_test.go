@@ -13,7 +13,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"outrider-agent": main, "istio-iptables": main, "pilot-agent": main})
 }
 
-// For each command name, commands returns that command alone, and it is the same as in the list of all.
+// For each command name, the function commands returns that command alone. It is the same command as in the
+// list of all commands.
 func TestCommands(t *testing.T) {
 	all := commands(&terminationLog{}, nil)
 	if len(all) < 11 {

@@ -21,7 +21,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// An agent is the status server of an agent, to which wait sends requests.
+// An agent is a status server in this process, to which the command wait sends requests.
 type agent struct {
 	board   *readiness.Board
 	journal *status.Journal
@@ -54,7 +54,7 @@ func command(args ...string) (int, string) {
 	return code, out.String()
 }
 
-// begin runs wait in the background, and returns a channel that gets the status and the output.
+// begin runs the command wait in the background, and returns a channel that gets the status and the output.
 func begin(args ...string) <-chan string {
 	done := make(chan string, 1)
 	go func() {

@@ -71,7 +71,7 @@ func (r *reader) checkRenewal() {
 	}
 }
 
-// checkPorts reports ports with two users: the second one could not bind the port.
+// checkPorts reports ports that are configured for two purposes: the second listener could not bind the port.
 func (r *reader) checkPorts() {
 	p := r.out.Ports
 	seen := map[uint16]string{}

@@ -266,7 +266,7 @@ func FuzzRead(f *testing.F) {
 		if err == nil && (c.Work == "" || c.Ports.Admin == 0 || c.Stop.Grace < 0) {
 			t.Errorf("Read accepts %+v", c)
 		}
-		// Changes must not panic on the same annotations in a running pod.
+		// The function Changes must not panic on the same annotations in a running pod.
 		now, _ := Annotations([]byte(annotations))
 		runs := like(nil)
 		for _, change := range append(Changes(Taken(runs, c), c, nil, now), Changes(Taken(runs, c), c, now, nil)...) {

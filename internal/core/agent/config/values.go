@@ -61,7 +61,7 @@ const leastGrace = 2 * time.Second
 
 var grace = duration(func(c *Config) *time.Duration { return &c.Stop.Grace })
 
-// Each worker has a thread, and its own connections to every upstream, so their number is bounded.
+// The number of workers is bounded: each one has a thread, and its own connections to every upstream.
 const (
 	mostThreads = 1024
 	allCores    = -1 // Istio's concurrency: 0

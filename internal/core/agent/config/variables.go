@@ -142,7 +142,7 @@ func (r *reader) variables() {
 }
 
 // mostUnknown is the maximum number of variables for which notes are computed. Comparing a misspelt name with
-// all known ones takes 50 µs, and a proxyMetadata can contain 30,000.
+// all known names takes 50 µs, and a proxyMetadata can contain 30,000 names.
 const mostUnknown = 50
 
 // unknownVariables adds notes for variables of proxyMetadata that nothing here reads.

@@ -81,7 +81,7 @@ func isFailure(answer []byte) bool {
 	return false
 }
 
-// order returns the servers with those that failed lately at the end.
+// order returns the servers in another order: servers that failed lately come last.
 func (f *forwarder) order(servers []netip.AddrPort) []netip.AddrPort {
 	f.mu.Lock()
 	defer f.mu.Unlock()

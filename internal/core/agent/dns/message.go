@@ -187,8 +187,8 @@ func (q query) head(h dnsmessage.Header) []byte {
 	return out
 }
 
-// chain returns the alias records from the queried name to the last alias of an answer, and that
-// alias.
+// chain returns the alias records that lead from the queried name to the last alias of an answer,
+// and the last alias itself.
 func (q query) chain(a wire.Answer, ttl time.Duration) (records []dnsmessage.Resource, last dnsmessage.Name, err error) {
 	last = q.parsed.Name
 	for _, alias := range append(a.Aliases[:len(a.Aliases):len(a.Aliases)], a.Outside) {

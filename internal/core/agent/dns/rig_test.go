@@ -139,7 +139,7 @@ func atSomePort(t testing.TB, listen func(port uint16) error) {
 type rig struct {
 	*Server
 	servers []*nameserver
-	conf    string // of its resolv.conf
+	conf    string // path of the server's resolv.conf
 }
 
 // newRig starts a server with some name servers, at 127.0.0.2 and up.

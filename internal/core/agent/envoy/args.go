@@ -41,7 +41,7 @@ func (o Options) Args(bootstrap string) []string {
 	)
 }
 
-// componentLevels returns "component:level,...", with config at info or lower.
+// componentLevels returns "component:level,...". The component config has the level info or a more detailed one.
 func componentLevels(l Log) string {
 	all := map[string]string{}
 	maps.Copy(all, l.Components)

@@ -117,9 +117,9 @@ func (s *Sockets) forget() {
 	_ = os.Remove(filepath.Join(sharedMemory, fmt.Sprintf("envoy_shared_memory_%d", s.h.base*scale)))
 }
 
-// Copy returns copies of the sockets on which Envoy's workers 0 to n-1 listen at each address,
-// without those that do not exist. It waits for Envoy until ctx ends, and then returns the copies
-// that it got. The caller closes the descriptors.
+// Copy returns copies of the sockets on which Envoy's workers 0 to n-1 listen at each address.
+// Sockets that do not exist are left out. Copy waits for Envoy until ctx ends, and then returns
+// the copies that it got. The caller closes the descriptors.
 func (s *Sockets) Copy(ctx context.Context, n int, addresses ...netip.AddrPort) (fds []int, err error) {
 	select {
 	case s.turn <- struct{}{}:

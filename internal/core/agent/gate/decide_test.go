@@ -52,8 +52,9 @@ func TestWhenAnEdgeOpens(t *testing.T) {
 	}
 }
 
-// The simulated gate and the real one agree, so what verify proves about the simulation holds
-// for the gate. The test gives both all event sequences of one dependency, up to six events long.
+// The simulated gate and the real one agree, so the proofs of package verify, which are about the
+// simulated gate, also hold for the real one. The test gives both gates all event sequences of one
+// dependency, up to six events long.
 func TestTheGateIsTheOneThatIsSimulated(t *testing.T) {
 	type world struct {
 		sim      gates.State

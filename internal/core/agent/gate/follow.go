@@ -35,8 +35,8 @@ func (g *gate) lookRunning() {
 	}
 }
 
-// starts maps each dependency to the number of its starts that are already taken into account: at first, those
-// before the command of this container began.
+// starts maps each dependency to the number of its starts that are already taken into account. At first these
+// are its starts before the command of this container began.
 type starts map[string]int
 
 // restarted updates s from a dependency's record, and reports whether the record shows a new restart. The first

@@ -49,7 +49,8 @@ func ParseNotify(text string) (Notify, error) {
 }
 
 // prepareNotify sets up Options.Notify. It returns the environment and the extra files for the
-// command. Call started after the attempt to start the command, whether it succeeded or not.
+// command. The caller must call the function started after its attempt to start the command,
+// whether the attempt succeeded or not.
 func (g *gate) prepareNotify() (environ []string, files []*os.File, started func(), err error) {
 	environ, started = g.o.Environ, func() {}
 	switch g.o.Notify.By {

@@ -280,7 +280,7 @@ func (p *pod) work(name string, do ...string) []string {
 	return append([]string{p.exe, name, strconv.Itoa(n)}, do...)
 }
 
-// start runs a gate. If s has no Command, the command is playWork with the arguments do.
+// start runs a gate. If s has no Command, the gate runs playWork; its arguments are in do.
 func (p *pod) start(s spec, do ...string) *container {
 	p.t.Helper()
 	s.Dir = p.dir
@@ -314,7 +314,7 @@ func (p *pod) signal(c *container, s syscall.Signal) {
 	c.Signal(s)
 }
 
-// until waits until a container's record satisfies wanted.
+// until waits until the condition wanted holds for a container's record, and returns the record.
 func (p *pod) until(name string, wanted func(state.Seen) bool) state.Seen {
 	p.t.Helper()
 	over := time.After(process.Patience)

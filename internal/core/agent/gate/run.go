@@ -121,7 +121,7 @@ func (g *gate) post(f func()) {
 	}
 }
 
-// after posts f after d, unless the gate is over by then.
+// after calls [gate.post] for f once the time d has passed, unless the gate is over by then.
 func (g *gate) after(d time.Duration, f func()) {
 	g.background(func(ctx context.Context) {
 		select {
@@ -180,7 +180,7 @@ func (g *gate) look() {
 	}
 }
 
-// end ends the gate for a reason of its own, which it prints.
+// end ends the gate by the gate's own decision, and prints the reason.
 func (g *gate) end(code int, format string, args ...any) {
 	why := fmt.Sprintf(format, args...)
 	g.o.Say(why)

@@ -73,7 +73,8 @@ func (g *gate) passStop(s syscall.Signal) {
 	g.pass(s)
 }
 
-// lookStopping passes the held signal on when no dependent runs any longer, or when its time limit is reached.
+// lookStopping passes the held signal on when no dependent runs any longer, or when the signal has been held for
+// the maximum time.
 func (g *gate) lookStopping() {
 	need, others := g.dependents()
 	if others {

@@ -58,8 +58,8 @@ func NewKeeper(o Options) (*Keeper, error) {
 }
 
 // Prepare makes the directories, and gives Envoy the certificate and roots that an earlier agent of this pod
-// left, if they are still valid. Run calls it first; a caller that starts Envoy concurrently with Run calls it
-// before both.
+// left, if they are still valid. Run begins with Prepare. A caller that starts Envoy concurrently with Run must
+// call Prepare before it starts either.
 func (k *Keeper) Prepare() error {
 	if err := k.MakeDirs(); err != nil {
 		return err

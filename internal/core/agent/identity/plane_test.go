@@ -157,7 +157,7 @@ func run(t testing.TB, o Options) *watched {
 	return w
 }
 
-// until waits for a state that satisfies right, and returns it.
+// until waits for a state for which the function right returns true, and returns that state.
 func (w *watched) until(t testing.TB, what string, right func(State) bool) State {
 	t.Helper()
 	var seen []string

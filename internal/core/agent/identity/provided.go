@@ -8,9 +8,9 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// take is called in place of step if the certificate files are provided. It does not check the identity in the
-// certificate. Files that do not match one another are probably being replaced: Envoy keeps its certificate
-// until they match.
+// take is called in place of [Keeper.step] if the certificate files are provided. It does not check the identity
+// in the certificate. Files that do not match one another are probably being replaced: Envoy keeps its
+// certificate until they match.
 func (k *Keeper) take(context.Context) {
 	now := time.Now()
 	k.due = now.Add(longestWait)

@@ -223,7 +223,7 @@ func TestUnusableCertificatesAreRejected(t *testing.T) {
 	tests := map[string]struct {
 		id       ID
 		otherKey bool // the certificate is for another key
-		alone    bool // signed by another authority, without its root
+		alone    bool // the certificate is signed by another authority, whose root the chain lacks
 		want     string
 	}{
 		"another identity":     {id: other, want: "it names [spiffe://cluster.local/ns/bank/sa/app] and not"},

@@ -26,8 +26,8 @@ type User struct {
 // returns only if it fails; then the process may have lost some privileges and must exit.
 // Become never runs the program with more privileges than described.
 func Become(u User, path string, argv, env []string) error {
-	// Capabilities belong to a thread. execve keeps those of the calling thread, and ends the
-	// others.
+	// Capabilities belong to a thread. execve keeps the capabilities of the calling thread, and
+	// ends the other threads.
 	runtime.LockOSThread()
 	u.Groups = slices.Compact(slices.Sorted(slices.Values(append(slices.Clone(u.Groups), u.GID))))
 	if err := u.take(); err != nil {

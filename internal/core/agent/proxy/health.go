@@ -28,7 +28,7 @@ type health struct {
 	names   []string // the applications' containers
 	probes  status.Probes
 	gates   atomic.Pointer[apps]
-	looked  chan struct{} // closed when gates is final
+	looked  chan struct{} // closed when the value of gates is final
 	inquiry *readiness.Inquiry
 
 	mu    sync.Mutex

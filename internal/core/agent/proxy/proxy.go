@@ -84,10 +84,10 @@ func (e *ConfigError) Error() string { return e.Err.Error() }
 
 func (e *ConfigError) Unwrap() error { return e.Err }
 
-// Run runs the agent until it ends. When stop ends, it drains and then returns, as on SIGTERM;
-// when quit ends, it returns at once. It returns the exit status, which is 0 only after a
-// requested stop, and the reason of any other status. If the options are wrong, the error is a
-// [*ConfigError].
+// Run runs the agent until it ends. When the context stop ends, Run drains and then returns, as on
+// SIGTERM; when the context quit ends, it returns at once. It returns the exit status, which is 0
+// only after a requested stop, and the reason of any other status. If the options are wrong, the
+// error is a [*ConfigError].
 func Run(stop, quit context.Context, o Options) (int, error) {
 	a, err := prepare(o)
 	if err != nil {

@@ -73,7 +73,7 @@ type follower struct {
 	mistake string
 
 	levels  []config.Change // changes of log levels that Envoy has not applied yet
-	wanted  config.Envoy    // contains these levels
+	wanted  config.Envoy    // the configuration with these levels
 	failure string          // the last error in setting them
 }
 

@@ -142,8 +142,8 @@ func (a *agent) http(ctx context.Context, d direction) (requests, connections in
 	return requests, connections, err
 }
 
-// count evaluates Envoy's stats for http. A connection whose protocol Envoy has not detected yet counts
-// as a request. A connection that stayed silent and now waits in an internal listener counts as an idle
+// count evaluates Envoy's stats for [agent.http]. A connection whose protocol Envoy has not detected yet
+// counts as a request. A connection that stayed silent and now waits in an internal listener counts as an idle
 // connection: its first request may still come.
 func (d direction) count(stats map[string]uint64) (requests, connections int) {
 	for name, n := range stats { // the order does not matter for sums

@@ -13,9 +13,10 @@ import (
 	"outrider.dev/internal/core/agent/supervise"
 )
 
-// A StageRecord shows that the root stage of the container is over: the short time in which its
-// first process is root. The record is valid in the same network namespace while the process that
-// wrote it lives: not after a restart of the container, and not in another sandbox of the pod.
+// A StageRecord shows that the root stage of the container is over. The root stage is the short time
+// in which the container's first process is root. The record is valid in the same network namespace
+// while the process that wrote it lives: not after a restart of the container, and not in another
+// sandbox of the pod.
 type StageRecord struct {
 	Sandbox string `json:"sandbox"` // boot and network namespace, see state.Sandbox
 	PID     int    `json:"pid"`     // in the container's PID namespace

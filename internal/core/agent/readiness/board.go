@@ -177,7 +177,7 @@ func (b *Board) status(l Level) Status {
 	return out
 }
 
-// First returns the time at which a level was ready for the first time; ok is false if it never was.
+// First returns the time at which a level was ready for the first time; ok is false if it was never ready.
 func (b *Board) First(l Level) (at time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -153,7 +153,7 @@ func TestReasonsOfAProxy(t *testing.T) {
 func TestOneEnvoyAfterAnother(t *testing.T) {
 	f := &fake{state: "INITIALIZING", stats: accepted}
 	b := New(Options{Conditions: []Condition{Envoy, Listeners, Configuration}})
-	// Within the test, only the log line makes it look again.
+	// Within the test, only the log line makes the Proxy look again.
 	p := proxyOf(ProxyOptions{Board: b, Admin: f, slow: time.Hour}, 15001, 15006)
 	first, end := context.WithCancel(t.Context())
 	done := make(chan error, 1)

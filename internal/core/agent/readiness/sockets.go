@@ -11,9 +11,9 @@ import (
 	"outrider.dev/internal/core/agent/sockets"
 )
 
-// Listening returns the ports on which no socket of uid listens. It ignores the sockets of this
-// process, because the standby listens on the same ports as the same user. It recognizes them by
-// their inodes, which are listed in proc, the path of /proc.
+// Listening returns the ports on which no socket of the user uid listens. It ignores the sockets of
+// this process, because the standby listens on the same ports as the same user. It recognises the
+// sockets of this process by their inodes, which it reads from /proc; proc is the path of /proc.
 func Listening(proc string, uid uint32, ports ...uint16) (missing []uint16, err error) {
 	all, err := sockets.List(sockets.TCP, sockets.Of(sockets.Listening))
 	if err != nil {

@@ -246,7 +246,7 @@ func (r *Relay) lost(err error) {
 	if errors.Is(err, io.EOF) {
 		err = errors.New("it closed the connection")
 	}
-	r.failures = max(r.failures, 1) // other proxies have lost it at the same moment, so do not retry at once
+	r.failures = max(r.failures, 1) // other proxies have lost the control plane at the same moment, so do not retry at once
 	r.change(State{Err: err})
 }
 

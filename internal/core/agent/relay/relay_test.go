@@ -40,7 +40,7 @@ type rig struct {
 	refused chan struct{}
 }
 
-// A stream is one end of a discovery stream: that of Envoy or that of the control plane.
+// A stream is one end of a discovery stream: Envoy's end or the control plane's end.
 type stream struct {
 	t        *testing.T
 	messages chan []byte // received

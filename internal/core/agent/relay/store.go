@@ -225,7 +225,8 @@ func (s *store) forget(typeURL string, names []string) {
 	}
 }
 
-// setAway stores the control plane's settings for the time in which it is unreachable, a wire.Away.
+// setAway stores the control plane's settings for the time in which it is unreachable. They are an encoded
+// wire.Away.
 func (s *store) setAway(raw []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -48,8 +48,8 @@ func (s *Standby) take(c *net.TCPConn) {
 		c.Close()
 		return
 	}
-	// A connection to such an address only tests whether captured connections arrive here. The proof is that it
-	// was accepted.
+	// A connection to an address of the capture proof only tests whether captured connections arrive here. It
+	// was accepted, which is the proof.
 	if contract.CaptureProof(to) {
 		c.Close()
 		return

@@ -45,8 +45,8 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// network redirects connections to a capture port by the last part of the destination:
-// 10.96.0.10 to 15001, 10.96.0.11 to 15006, and fd96::10 and fd96::11 in the same way.
+// network redirects connections to a capture port by their destination: connections to 10.96.0.10
+// and fd96::10 go to port 15001, connections to 10.96.0.11 to port 15006.
 const network = `
 ip link set lo up
 ip route add 10.96.0.0/16 dev lo

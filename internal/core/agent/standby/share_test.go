@@ -38,8 +38,8 @@ func (p *proxy) copies(_ context.Context, _ int, addresses ...netip.AddrPort) (f
 	return fds, nil
 }
 
-// shared starts a Standby for a test, which copies the sockets of the proxy that *p points to at
-// that time.
+// shared starts a Standby for a test. Each time that the Standby makes copies, it copies the sockets
+// of the proxy to which *p points then.
 func shared(t *testing.T, p **proxy) *Standby {
 	return listen(t, func(o *Options) {
 		o.Sockets = func(ctx context.Context, n int, addresses ...netip.AddrPort) ([]int, error) {

@@ -15,9 +15,9 @@ import (
 	"outrider.dev/internal/core/agent/sockets"
 )
 
-// A family is an IP family, named as package net names the network; its sockets listen on the
-// wildcard address. The kernel distributes connections only among sockets of the same family
-// (inet_reuseport_add_sock in net/ipv4/inet_hashtables.c).
+// A family is an IP family. Its value is a network of package net ("tcp4" or "tcp6"), and its
+// sockets listen on the wildcard address. The kernel distributes connections only among sockets of
+// the same family (inet_reuseport_add_sock in net/ipv4/inet_hashtables.c).
 type family string
 
 const (

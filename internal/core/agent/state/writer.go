@@ -88,7 +88,7 @@ func (w *Writer) Record() Record {
 	return w.last
 }
 
-// Update applies change to the record. If the record differs then, Update publishes it and
+// Update applies change to the record. If that makes the record different, Update publishes it and
 // rings all bells. After an error the writer counts as dead until a later call succeeds.
 func (w *Writer) Update(change func(*Record)) error {
 	w.mu.Lock()

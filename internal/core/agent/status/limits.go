@@ -9,8 +9,8 @@ import (
 )
 
 // Limits of held requests, of open connections, and of concurrent scrapes. Each place has its own
-// limits, so that other pods cannot use up those of the kubelet or of the pod itself. A connection
-// costs some 25 KiB while its request is held.
+// limits, so that other pods cannot use up the limits of the kubelet or of the pod itself. A
+// connection costs some 25 KiB while its request is held.
 var (
 	heldLimit   = [places]int{outside: 64, onNode: 64, inside: 1024}
 	openLimit   = [places]int{outside: 256, onNode: 256, inside: 2048}
@@ -61,8 +61,8 @@ func (s *Server) follow(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// add adds a connection. If the set was full, it removes another one and returns it; the caller must close
-// that.
+// add adds a connection. If the set was full, add removes another connection and returns it as the victim; the
+// caller must close the victim.
 func (s *connSet) add(client string, conn net.Conn) (victim net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

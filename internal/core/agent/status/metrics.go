@@ -43,7 +43,7 @@ func (t Target) url() string {
 const (
 	scrapeSize  = 10 << 20
 	scrapeLimit = 5 * time.Second
-	envoyLimit  = time.Second // for the begin of Envoy's answer: if Envoy hangs, it must not delay the app's metrics
+	envoyLimit  = time.Second // until Envoy's answer begins: an Envoy that hangs must not delay the app's metrics
 	lineSize    = 64 << 10
 )
 

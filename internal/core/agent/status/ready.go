@@ -19,7 +19,7 @@ import (
 
 const (
 	// StateFile is the name of a file with the status at level outbound. It is replaced by rename, so that a
-	// watch of the directory fires and no reader sees half of it. The agent removes it when it ends.
+	// watch of the directory fires and no reader sees half of the file. The agent removes the file when it ends.
 	StateFile = contract.ReadyFile
 
 	// WaiterHeader names the client, for the journal. If a request with this header is held,

@@ -11,7 +11,7 @@ import (
 // A Workload describes a pod in the labels of request metrics. Empty fields become "unknown".
 type Workload struct {
 	telemetry.Workload
-	App, Version string // of the pod's labels; default: CanonicalName and CanonicalRevision
+	App, Version string // from the pod's labels; default: CanonicalName and CanonicalRevision
 	Principal    string // its SPIFFE ID
 }
 

@@ -9,9 +9,9 @@ import (
 // 64 stack frames and some 30 lines for each request and message in progress.
 const (
 	lineLimit = 16 << 10 // a longer line is cut
-	keptLimit = 8 << 10  // of each line that is kept: Envoy's longest error messages fit
+	keptLimit = 8 << 10  // stored part of each line: Envoy's longest error messages fit
 	tailLines = 400
-	tailLimit = 64 << 10 // of all lines that are kept
+	tailLimit = 64 << 10 // of all stored lines
 )
 
 // An output splits what a child writes into lines and keeps the last ones.

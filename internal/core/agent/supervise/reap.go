@@ -39,7 +39,7 @@ func Reap(ctx context.Context) error {
 	ended := make(chan os.Signal, 1) // one signal is enough: each look covers all children
 	signal.Notify(ended, syscall.SIGCHLD)
 	defer signal.Stop(ended)
-	again := time.NewTimer(0) // look at once: some may have ended before the first signal
+	again := time.NewTimer(0) // look at once: some children may have ended before the first signal
 	defer again.Stop()
 	for {
 		select {

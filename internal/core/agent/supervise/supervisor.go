@@ -166,9 +166,9 @@ func (s *Supervisor) setReady() {
 	s.ready = true
 }
 
-// Run starts the child and returns when it is gone for good. Call it once. When stop ends,
-// Run drains the child and then ends it, as on SIGTERM; when quit ends, it kills the child at
-// once.
+// Run starts the child and returns when it is gone for good. Call it once. When the context stop
+// ends, Run drains the child and then ends it, as on SIGTERM; when the context quit ends, Run kills
+// the child at once.
 func (s *Supervisor) Run(stop, quit context.Context) Result {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(stop))
 	s.ctx = ctx
