@@ -246,7 +246,8 @@ func (r *Relay) lost(err error) {
 	if errors.Is(err, io.EOF) {
 		err = errors.New("it closed the connection")
 	}
-	r.failures = max(r.failures, 1) // other proxies have lost the control plane at the same moment, so do not retry at once
+	// Other proxies have lost the control plane at the same moment, so do not retry at once.
+	r.failures = max(r.failures, 1)
 	r.change(State{Err: err})
 }
 

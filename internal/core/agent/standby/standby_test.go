@@ -340,7 +340,7 @@ func TestEnds(t *testing.T) {
 
 func TestContextEndsAll(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
-	listen(t, func(o *Options) { o.Port = 15002 }) // makes the network of the test; the test does not use this standby
+	listen(t, func(o *Options) { o.Port = 15002 }) // makes the test's network; this standby is not used
 	s, err := Listen(ctx, Options{Port: port, Relay: netip.MustParseAddrPort("127.0.0.1:15007")})
 	if err != nil {
 		t.Fatal(err)
