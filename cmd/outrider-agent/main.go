@@ -45,8 +45,9 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// commands returns the command that args name, or all commands if they name none. It does not always
-// make all, because making all flags takes longer than a whole run of a gate.
+// commands returns the command that args name, or all commands if args name none. It makes only the
+// commands that it returns, because making the flags of all commands takes longer than a whole run
+// of a gate.
 func commands(termination *terminationLog, args []string) (out []*cobra.Command) {
 	all := []struct {
 		names []string

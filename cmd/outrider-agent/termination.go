@@ -6,7 +6,7 @@ import (
 )
 
 // terminationLog is the file from which the kubelet reads the reason why a container ended
-// (terminationMessagePath). The kubelet creates the file; if it does not exist, no one reads it.
+// (terminationMessagePath). The kubelet creates the file; if it does not exist, nothing reads it.
 type terminationLog struct{ path string }
 
 // maxTerminationMessage is the number of bytes of a message that the kubelet keeps.

@@ -38,7 +38,8 @@ const (
 )
 
 // NewHotRestart places the sockets of Envoy's hot restart in dir, which other users must not be able to reach:
-// Envoy obeys every message that it receives there. It fails if Envoy could not start with these sockets.
+// Envoy obeys every message that it receives there. NewHotRestart fails if Envoy could not start with these
+// sockets.
 func NewHotRestart(dir string) (HotRestart, error) {
 	h := HotRestart{path: filepath.Join(dir, "hot"), base: rand.Uint32N(bases)}
 	if longest := h.name("udp_parent", scale*bases); len(longest) > maxPath {

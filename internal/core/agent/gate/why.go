@@ -55,8 +55,8 @@ func unfinished(waits []state.Wait) string {
 	return " until " + oneLine(strings.Join(out, ", "))
 }
 
-// notReady returns the first reason that the proxy's agent has published for not being ready: it
-// is the cause of the others. The result is empty if there is none.
+// notReady returns the first reason that the proxy's agent has published for not being ready: the
+// first reason is the cause of the others. The result is empty if there is no reason.
 func (g *gate) notReady(container string) string {
 	text, err := state.ReadOther(g.o.Place.States, container, contract.ReadyFile)
 	var status struct {

@@ -19,7 +19,7 @@ import (
 // startup probe) succeeds. A container with neither a gate nor a probe is not known to be
 // healthy; then the level is not reached, and the reason names the container.
 //
-// Without a readiness probe, a startup probe that the gate makes counts, too.
+// If there is no readiness probe, the startup probe counts even if the gate runs it.
 //
 // A gate publishes each change. The agent probes a container while a client waits. It also does so when a probe
 // of the kubelet, which passes through the agent, had another result than the last one that the agent knows. So

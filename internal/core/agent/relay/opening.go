@@ -10,8 +10,8 @@ import (
 
 const (
 	// window is the number of bytes that a client of HTTP/2 may send before the server has sent
-	// anything (RFC 9113, section 6.9.2); maxFrame is the largest payload in this time (section
-	// 4.2).
+	// anything (RFC 9113, section 6.9.2); maxFrame is the largest payload of a frame until then
+	// (section 4.2).
 	window, maxFrame = 1<<16 - 1, 1 << 14
 	// maxOpening bounds the buffered bytes: a window, and the headers of its frames.
 	maxOpening = window + 1<<10

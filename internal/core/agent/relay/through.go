@@ -23,8 +23,8 @@ const (
 	maxPending  = 16 << 20 // responses in memory that Envoy has not accepted yet
 )
 
-// through copies between Envoy's connection and the control plane's, until one of them ends. Only
-// the opening is changed.
+// through copies bytes between the connection of Envoy and the connection to the control plane,
+// until one of the two ends. It changes only Envoy's first bytes (see [opening]).
 func (r *Relay) through(ctx context.Context, envoy, server net.Conn) {
 	t := newTee(r)
 	end := sync.OnceFunc(func() {

@@ -71,9 +71,9 @@ func List(p Protocol, states States) ([]Socket, error) {
 
 // Pending counts the bytes that a user's TCP connections still have to pass on: those that the user has not
 // read, and those that the peer has not acknowledged. Within the machine, bytes are delivered up to 40 ms
-// before they are acknowledged, so unacknowledged bytes do not count within the machine. The exception are
-// bytes that a process sent to the user before it closed its socket: on a busy machine they may not be
-// delivered yet. Sockets for which apart returns true do not count.
+// before they are acknowledged, so unacknowledged bytes do not count within the machine. Bytes that a process
+// sent to the user before it closed its socket do count: on a busy machine they may not be delivered yet.
+// Sockets for which apart returns true do not count.
 func Pending(uid uint32, apart func(Socket) bool) (bytes uint64, err error) {
 	all, err := List(TCP, Any&^Of(TimeWait))
 	if err != nil {

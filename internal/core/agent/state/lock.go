@@ -22,8 +22,8 @@ func isLocked(f *os.File) (bool, error) {
 }
 
 // awaitUnlocked returns when no process holds the write lock on f any more. It blocks a thread
-// meanwhile. The read lock that it takes hinders no one: every record is a new file, so the
-// old one is never locked again.
+// meanwhile. The read lock that it takes hinders no other process: every record is a new file,
+// so an old file is never locked again.
 func awaitUnlocked(f *os.File) error {
 	return fcntl(f, unix.F_OFD_SETLKW, &unix.Flock_t{Type: unix.F_RDLCK})
 }

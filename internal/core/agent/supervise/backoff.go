@@ -36,7 +36,7 @@ type history struct {
 // ended records that a child ended at now, after having served for the given time (zero: it was never ready),
 // and returns the pause before the next one. jitter is in [0, 1): it changes a pause by up to a quarter each
 // way, so that the pods of a node that lost their proxies together do not restart them together. If giveUp is
-// not empty, it is the reason why no other child must be started.
+// not empty, it is the reason why no further child may be started.
 func (h *history) ended(b backoff, now time.Time, served time.Duration, jitter float64) (pause time.Duration, giveUp string) {
 	if served >= b.reset {
 		*h = history{}
