@@ -78,7 +78,7 @@ type Callers struct {
 type ControlPlane struct {
 	Address   string   // host:port, for configuration
 	CA        string   // host:port, for certificates; default: Address
-	Names     []string // its certificate must contain one of them; default: the host of Address
+	Names     []string // the server's certificate must contain one of these names; default: the host of Address
 	Roots     string   // file with the trusted roots
 	Token     string   // file with the token that authenticates the workload
 	Plaintext bool     // no TLS

@@ -21,7 +21,7 @@ type cache struct {
 	entries map[string]*entry
 	weight  int
 	flights map[string]*flight
-	recheck time.Time // no query before this time, after a failure
+	recheck time.Time // after a failure: no query is sent before this time
 }
 
 // An entry is the cached answer for one queried name.

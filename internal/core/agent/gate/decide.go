@@ -9,9 +9,9 @@ import (
 
 // An answer is the result of an HTTP request to a container that publishes no record.
 type answer struct {
-	responded bool // it answered, with any status
+	responded bool // the container answered, with any status
 	healthy   bool
-	problem   string // why it is not healthy; raw text, see oneLine
+	problem   string // why the container is not healthy; raw text, see oneLine
 }
 
 // decide applies the rule of an edge to the record and the answer of its dependency. If the edge

@@ -120,7 +120,7 @@ func (k *Keeper) reuse() error {
 	k.learned = readRoots(k.o.Dir)
 	h, err := readHeld(k.o.Dir)
 	if err != nil {
-		return nil // none, or an unusable one: a new one is requested
+		return nil // no stored certificate, or an unusable one: a new one is requested
 	}
 	now := time.Now()
 	roots, f := k.o.Client.roots()
@@ -252,7 +252,7 @@ func (k *Keeper) newToken() bool {
 func (k *Keeper) follow() error {
 	roots, f := k.o.Client.roots()
 	if f != nil {
-		return nil // half written, or not mounted: keep the trusted roots
+		return nil // the file is half written, or not mounted: keep the trusted roots
 	}
 	text := wire.MarshalCertificates(roots...)
 	if bytes.Equal(text, k.roots) {

@@ -139,7 +139,7 @@ func (s *subscription) nonce() string {
 func (s *SecretServer) handle(sub *subscription, q discoveryRequest) {
 	sub.accepted = sub.accepted || q.nonce != "" && !q.nack
 	if q.nonce != sub.nonce() {
-		return // acknowledges an earlier response; the request for the last one follows
+		return // q is about an earlier response; the request about the last response follows
 	}
 	if q.nack {
 		why := Rejection{Names: sub.names, Reason: q.reason, Kept: sub.accepted}

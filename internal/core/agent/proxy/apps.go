@@ -24,7 +24,7 @@ type apps struct {
 func (a *agent) newApps() *apps {
 	defer close(a.health.looked)
 	names := slices.Clone(a.config.Stop.Apps)
-	for _, name := range a.health.probes.Gated() { // these have a gate, even if the settings do not name them
+	for _, name := range a.health.probes.Gated() { // containers with a gate that the settings may not name
 		if len(names) > 0 && !slices.Contains(names, name) {
 			names = append(names, name)
 		}

@@ -40,9 +40,9 @@ import (
 // Options of an agent.
 type Options struct {
 	Config             config.Config
-	Inputs             config.Inputs  // the sources of Config, to read it again; default: it does not change
+	Inputs             config.Inputs  // the sources of Config, to read Config again; default: Config does not change
 	Log                *slog.Logger   // required
-	Level              *slog.LevelVar // of Log, to change it; default: it does not change
+	Level              *slog.LevelVar // level of Log; default: the level does not change
 	TerminationMessage string         // the kubelet's file; empty: none
 	Stdout             io.Writer      // gets Envoy's access log; default: Log
 }

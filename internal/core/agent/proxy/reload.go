@@ -121,7 +121,7 @@ func (f *follower) read() {
 	in, now := f.in, f.before
 	in.ReadFile = func(name string) ([]byte, error) {
 		data, err := f.in.ReadFile(name)
-		if name == f.config.Annotations && err == nil { // an error means that it is being replaced
+		if name == f.config.Annotations && err == nil { // an error means that the file is being replaced
 			now, _ = config.Annotations(data) // Read returns the error
 		}
 		return data, err

@@ -46,7 +46,7 @@ func (a *agent) drainInbound(ctx context.Context) error {
 func (a *agent) closeInbound(ctx context.Context, refuse bool) error {
 	inbound, captured := a.config.Ports.Inbound, interception(a.config) != none
 	if captured {
-		a.standbys.leave(inbound) // before Envoy closes, so that the standby accepts nothing after that
+		a.standbys.leave(inbound) // before Envoy closes its sockets, so that the standby accepts nothing after that
 	}
 	err := a.admin.Drain(ctx, envoy.CloseInbound)
 	if captured && refuse {

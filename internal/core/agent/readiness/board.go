@@ -113,7 +113,7 @@ func (b *Board) Set(c Condition, ok bool, message string) {
 	close(b.next)
 	b.next = make(chan struct{})
 	b.mu.Unlock()
-	if b.changed != nil { // after the waiters were released, which is more urgent
+	if b.changed != nil { // called only now, because releasing the waiters is more urgent
 		b.changed(Change{Condition: c, OK: ok, Message: message, At: now})
 	}
 }

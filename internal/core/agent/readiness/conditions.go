@@ -43,7 +43,7 @@ const (
 // rule holds the constants of a condition.
 type rule struct {
 	name  string // name of the condition
-	code  string // Reason.Code if it does not hold; part of the API, so it must not change
+	code  string // Reason.Code while the condition does not hold; part of the API, so it must not change
 	level Level  // the lowest level that needs it
 	// assumed: the condition holds until the opposite is seen. Other conditions do not hold until they are seen
 	// to hold.

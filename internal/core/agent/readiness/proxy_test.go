@@ -216,7 +216,7 @@ func TestALiveEnvoyIsPolled(t *testing.T) {
 		time.Sleep(time.Minute + time.Second)
 		polls := 0
 		f.set(func(f *fake) { polls = f.polls })
-		if polls != 31 { // one when it got ready, and one every two seconds
+		if polls != 31 { // one poll when Envoy got ready, and one every two seconds
 			t.Errorf("polled %d times", polls)
 		}
 	})

@@ -27,7 +27,7 @@ const (
 type opening struct {
 	preface int    // bytes of the HTTP/2 preface that have not arrived yet
 	held    []byte // complete DATA frames, and then the arrived part of the next frame
-	next    int    // offset in held at which that next frame begins
+	next    int    // offset in held of the frame that is still arriving
 	data    []byte // payloads of the complete frames
 	stream  uint32 // ID of the stream of these frames
 	spared  int    // bytes of DATA that were removed

@@ -98,7 +98,7 @@ func TestSparedBytesAreGivenBack(t *testing.T) {
 		credit = append(credit, frame(windowFrame, 0, stream, binary.BigEndian.AppendUint32(nil, uint32(len(long)-len(short))))...)
 	}
 	for name, tt := range map[string]struct {
-		sent [][]byte // frames of the control plane; it sends the first before Envoy's request
+		sent [][]byte // frames of the control plane; the first one is sent before Envoy's request
 		want []byte
 	}{
 		"settings before":   {[][]byte{settings, response}, slices.Concat(settings, credit, response)},

@@ -28,8 +28,8 @@ type Exit struct {
 	Status int            // exit status, if no signal ended it
 	Signal syscall.Signal // 0: none
 	Core   bool           // a core was dumped
-	Start  *StartError    // set if it could not be started
-	Served time.Duration  // time since it got ready; zero if it never was
+	Start  *StartError    // set if the child could not be started
+	Served time.Duration  // time since the child got ready; zero if it was never ready
 	Tail   []string       // its last lines of output
 }
 

@@ -266,7 +266,7 @@ func TestStopBeforeReadyAndDuringAPause(t *testing.T) {
 		s.expect(t, "0s standby opens", "0s child starts", "0s standby closes")
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, func(_ *stage, o *Options) { // it becomes ready while draining, for the connections that wait
+		s := newStage(t, func(_ *stage, o *Options) { // the child gets ready while draining
 			o.Ready = func(ctx context.Context) error { return wait(ctx, time.Second) }
 		})
 		s.stop()
