@@ -119,7 +119,7 @@ func (o *captureOptions) operationFlags(fs *pflag.FlagSet) {
 	fs.BoolVar(&o.proof, "proof", true, "read the rules back and try both directions")
 	cli.BindEnv(fs, "proof", "OUTRIDER_PROOF")
 	fs.BoolVar(&o.host, "host", false, "capture also in the network namespace of the machine itself, which is refused otherwise")
-	// Istio's injector writes these into the init container's arguments.
+	// Istio's injector writes these flags into the init container's arguments.
 	for _, name := range []string{"log_output_level", "log_as_json", "log_caller", "log_stacktrace_level", "log_target", "log_rotate", "log_rotate_max_age", "log_rotate_max_backups", "log_rotate_max_size", "vklog"} {
 		fs.String(name, "", "accepted, without effect")
 		fs.Lookup(name).NoOptDefVal = "true"

@@ -88,7 +88,7 @@ func (pl player) allRun() {
 	}
 }
 
-// crash kills a container and its dependency, and restarts the dependent one first.
+// crash kills a container and its dependency. It restarts the container before the dependency.
 func (pl player) crash() {
 	pl.t.Helper()
 	for _, i := range pl.r.Perm(len(pl.plan.Edges)) {

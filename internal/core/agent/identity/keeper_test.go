@@ -214,7 +214,7 @@ func TestACertificateRenewsItselfWithoutAToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := w.State().Serial
-	for range 2 { // the token may have been read for the first of them
+	for range 2 { // the first renewal may have read the token before it was removed
 		last = w.until(t, "another certificate", func(s State) bool { return s.Phase == Have && s.Serial != last }).Serial
 	}
 }

@@ -44,7 +44,7 @@ func (s Status) String() string {
 	return strings.Join(words, "; ")
 }
 
-// A Change is a change of a condition or of its message.
+// A Change reports that a condition holds or does not hold from now on, or that its message has changed.
 type Change struct {
 	Condition Condition
 	OK        bool

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// inquiry returns an Inquiry whose check calls answer, and the number of its checks.
+// inquiry returns an Inquiry whose check calls the function answer, and a counter of its checks.
 func inquiry(b *Board, answer func() error) (*Inquiry, *atomic.Int32) {
 	var n atomic.Int32
 	return NewInquiry(b, App, func(context.Context) (string, error) {

@@ -197,7 +197,7 @@ func (r *rig) stream() *stream {
 	return nil
 }
 
-// state waits until the relay's state has this value of Connected.
+// state waits until the field Connected of the relay's state has the given value, and returns the state.
 func (r *rig) state(connected bool) State {
 	r.Helper()
 	for {

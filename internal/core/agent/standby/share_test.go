@@ -14,7 +14,7 @@ import (
 	"outrider.dev/test/process"
 )
 
-// copies is a Copies for a proxy that runs in this process.
+// copies is a function of the type [Copies], for a proxy that runs in this process.
 func (p *proxy) copies(_ context.Context, _ int, addresses ...netip.AddrPort) (fds []int, err error) {
 	p.mu.Lock() // the test may end and kill the proxy meanwhile
 	defer p.mu.Unlock()

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(role) == "" {
 		os.Exit(m.Run())
 	}
-	// "write": publishes that it is healthy, and stays.
+	// In the role "write", the process publishes that it is healthy, and stays.
 	w, err := Open(Place{Container: os.Args[1], States: os.Args[2], Own: filepath.Join(os.Args[2], os.Args[1])}, Record{Phase: Running, Healthy: true})
 	if err != nil {
 		fmt.Println(err)
