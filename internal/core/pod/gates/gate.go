@@ -9,8 +9,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Gate is a variant of the behaviour of gates. The zero value is how the agent's gates behave. The other values
-// are faults that the verifier must find.
+// A Gate is a variant of the behaviour of gates. The zero value stands for the behaviour of the agent's gates.
+// The other values are faults that the verifier must find.
 type Gate struct {
 	// AcceptsStale means that the gate accepts a record of any incarnation and sandbox.
 	AcceptsStale bool
@@ -53,10 +53,10 @@ func (s State) LoopSucceeded(name string) bool {
 	return loops
 }
 
-// inside reports whether To enforces the edge by a wait inside its container.
+// inside reports whether the edge is enforced by a wait inside the container e.To.
 func (e edge) inside() bool { return e.By == startup.Gate || e.probes() }
 
-// probes reports whether To sends requests to From instead of reading From's record.
+// probes reports whether the container e.To sends requests to e.From instead of reading its record.
 func (e edge) probes() bool { return e.By == startup.HealthLoop || e.By == startup.Wrapper }
 
 // MayRun reports whether the gate of a container may open at that time. It is true for a container that only
@@ -90,7 +90,7 @@ func (s State) waitsFor(i int) string {
 	return "asleep"
 }
 
-// decide returns the decision of an edge, from the status of From that To can see.
+// decide returns the decision of an edge, from the status of e.From that e.To can see.
 func (s State) decide(e edge, at time.Duration) startup.Decision {
 	waited := time.Duration(0)
 	if c := s.c[e.to]; c.phase == waiting {
@@ -99,9 +99,9 @@ func (s State) decide(e edge, at time.Duration) startup.Decision {
 	return e.Decide(s.seen(e), waited)
 }
 
-// seen returns the status of From that To can see. A record of another sandbox is ignored. If the process that
-// wrote a record is dead and the record does not contain the end of the container, the container was killed. A
-// completion in the record remains valid after the death of that process.
+// seen returns the status of e.From that e.To can see. A record of another sandbox is ignored. If the process
+// that wrote a record is dead and the record does not contain the end of the container, the container was
+// killed. A completion in the record remains valid after the death of that process.
 func (s State) seen(e edge) startup.Status {
 	if e.from < 0 {
 		return startup.Status{Absent: true}
@@ -160,10 +160,10 @@ func (s State) HoldsStop(name string) bool {
 	return false
 }
 
-// OutlastGrace returns the containers that are certain to be still running when the grace period of a deleted pod
-// ends; the kubelet then no longer keeps the order of stops. The cause is a preStop hook that sleeps too long: in
-// the container itself, or in one that must stop before it, because of a gate or of the kubelet's order of
-// sidecars.
+// OutlastGrace returns the containers that are certain to be still running when the grace period of a deleted
+// pod ends; the kubelet then no longer keeps the order of stops. The cause is a preStop hook that sleeps too
+// long. The hook belongs to the container itself, or to one that a gate or the kubelet's order of sidecars stops
+// earlier.
 func OutlastGrace(pod kubelet.Pod, p startup.Plan) map[string]bool {
 	before := map[string][]string{} // by container: the containers that end before it
 	for _, e := range p.Expand().Edges {
@@ -205,10 +205,10 @@ func (s State) waitsDeaf(i int) bool {
 	})
 }
 
-// An Obligation is a restart of From to which To must react and has not reacted yet.
+// An Obligation is a restart of Edge.From to which Edge.To must react and has not reacted yet.
 type Obligation struct {
 	Edge     startup.Edge
-	Enforced bool // To has a gate, which will react to the restart
+	Enforced bool // Edge.To has a gate, which will react to the restart
 }
 
 // Obligations returns the restarts to which the dependent containers have not reacted yet.
@@ -222,7 +222,7 @@ func (s State) Obligations() []Obligation {
 	return out
 }
 
-// Notify records that To was notified of a restart of From, and returns that event.
+// Notify records that e.To was notified of a restart of e.From, and returns that event.
 func (s State) Notify(e startup.Edge, at time.Duration) (State, startup.Timeline) {
 	s = s.clone()
 	for n, o := range s.rules.edges {

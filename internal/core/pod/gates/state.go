@@ -12,18 +12,19 @@ import (
 type State struct {
 	rules   *rules
 	c       []container
-	pending []bool // per edge: From has restarted, and To has not followed yet
+	pending []bool // per edge: the container From has restarted, and To has not reacted yet
 	deleted bool
 }
 
-// rules holds what never changes. All states of a pod share it.
+// rules holds the parts of a state that never change. All states of a pod share it.
 type rules struct {
 	containers []startup.Container
 	edges      []edge
 	gate       Gate
 }
 
-// An edge is a [startup.Edge] with the indexes of its containers; -1 if the pod has no such container.
+// An edge is a [startup.Edge] with the indexes of its containers. An index is -1 if the pod has no such
+// container.
 type edge struct {
 	startup.Edge
 	from, to int
@@ -234,7 +235,7 @@ func (s State) RanOnce() bool {
 	return !slices.ContainsFunc(s.c, func(c container) bool { return !c.status.Ran })
 }
 
-// Reached reports whether From has reached the edge's condition.
+// Reached reports whether the container e.From has reached the edge's condition.
 func (s State) Reached(e startup.Edge) bool {
 	i := s.find(e.From)
 	return i >= 0 && s.c[i].status.Reached(e.After)

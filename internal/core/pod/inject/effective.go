@@ -123,7 +123,7 @@ func settingsOf(in input, r *verdict.Report) (s effective, err error) {
 }
 
 // hold returns the value of holdApplicationUntilProxyStarts. The pod's annotation takes precedence over the
-// mesh's defaultConfig, and that over the values.
+// mesh's defaultConfig, and the defaultConfig over the values.
 func (s effective) hold(v settings.Values) order.Hold {
 	const name = "holdApplicationUntilProxyStarts"
 	switch {

@@ -21,7 +21,7 @@ import (
 // With the annotation outrider.dev/init: none the proxy does that work if it can.
 func writeInit(pod *corev1.Pod, in input, s effective, edges startup.Plan, r *verdict.Report) error {
 	gates := s.init != contract.InitVolume && slices.ContainsFunc(containers.Authors(pod), podspec.NeedsAgent)     // gates need a copy of the agent
-	pod.Spec.InitContainers = slices.DeleteFunc(pod.Spec.InitContainers, containers.Named(contract.InitContainer)) // podspec added one that only copies
+	pod.Spec.InitContainers = slices.DeleteFunc(pod.Spec.InitContainers, containers.Named(contract.InitContainer)) // package podspec added one that only copies the agent
 	own, hasOwn := in.own.find(contract.InitContainer)
 	if !s.capture && !gates {
 		if hasOwn {

@@ -152,7 +152,7 @@ func Pod(pod *corev1.Pod, ns Namespace, o Options) (Result, error) {
 		return result, err
 	}
 	if _, was := pod.Annotations[contract.Status]; was {
-		result.Pod = in.stripped // unless the pod is injected again
+		result.Pod = in.stripped // this remains the result unless the pod is injected again
 	}
 	r := verdict.Report{Warnings: result.Warnings}
 	alongside, reason := decideProxy(in.pod, ns)
@@ -275,9 +275,9 @@ func asJSON(v any) (string, error) {
 	return string(text), err
 }
 
-// Resolving is [Pod] with commands from look. It calls look at most once, with the images whose commands must be
-// known for a gate. Most pods have no such image. If look does not return a command, injection uses no gate for
-// it.
+// Resolving is [Pod] with commands that the function look returns. It calls look at most once, with the images
+// whose commands must be known for a gate. Most pods have no such image. If look does not return the command of
+// an image, injection adds no gate to its container.
 func Resolving(pod *corev1.Pod, ns Namespace, o Options, look func(images []string) map[string]imagecmd.Command) (Result, error) {
 	o.Commands = map[string]imagecmd.Command{}
 	r, err := Pod(pod, ns, o)

@@ -14,7 +14,7 @@ import (
 )
 
 // scrapePrefix is the prefix of the annotations that the usual configuration of Prometheus reads from pods.
-// mergedPath is the agent's path with the app's and its own metrics.
+// mergedPath is the path at which the agent serves the app's metrics together with its own.
 const (
 	scrapePrefix = "prometheus.io/"
 	mergedPath   = "/stats/prometheus"

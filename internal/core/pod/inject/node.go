@@ -21,8 +21,9 @@ import (
 // Source: KEP-4639; pkg/features/kube_features.go of kubernetes v1.34.4.
 const imageVolumes = 33
 
-// initOf returns who captures connections and how the gates get the agent, as [effective].init. The pod's
-// annotation takes precedence over that of the namespace, and that over the mesh's value.
+// initOf returns which component captures connections and how the gates get the agent, as a value of
+// [effective].init. The pod's annotation takes precedence over the namespace's annotation, and the latter over
+// the mesh's value.
 func initOf(in input, r *verdict.Report) (string, error) {
 	mode, at := contract.InitAuto, "the default"
 	for _, s := range []struct {
@@ -86,7 +87,7 @@ func writeNode(pod *corev1.Pod, in input, s effective, before *changes.Overrides
 	return nil
 }
 
-// requiring returns text, a list of the NRI plugins that a pod requires, with our plugin added.
+// requiring adds our plugin to text, the list of the NRI plugins that a pod requires.
 func requiring(text string) (string, error) {
 	var list []string
 	if err := manifest.DecodeAnnotation(text, &list); err != nil {

@@ -46,7 +46,7 @@ func overridden(c corev1.Container) string {
 // our containers.
 type ownContainers struct {
 	init, plain      []corev1.Container
-	initOrder, order []string // names of all containers in each list that contains own containers, in order
+	initOrder, order []string // names of all containers of the list, in order; only if it contains own containers
 	before           int      // number of the author's plain containers that precede the own container of the proxy
 }
 

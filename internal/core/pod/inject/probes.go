@@ -131,8 +131,8 @@ func writeProbes(pod *corev1.Pod, in input, s effective, r *verdict.Report) erro
 	return err
 }
 
-// takenProbes replaces probes in the pod by requests to the agent, and returns them by their paths. Without
-// apps these are only the probes that gates answer.
+// takenProbes replaces probes in the pod by requests to the agent, and returns them by their paths. If apps is
+// false, these are only the probes that gates answer.
 func takenProbes(pod *corev1.Pod, s effective, apps bool, key string, r *verdict.Report) map[string]prober {
 	all := map[string]prober{}
 	plainProxy := slices.ContainsFunc(pod.Spec.Containers, containers.Named(contract.ProxyContainer))
@@ -244,7 +244,7 @@ func rewrites(in input, r *verdict.Report) bool {
 }
 
 // proberOf returns how the agent makes a probe or a hook, with a numeric port. It returns false if the kubelet
-// keeps the handler.
+// continues to make the probe or hook.
 func proberOf(c *corev1.Container, h handler, status int32, r *verdict.Report) (prober, bool) {
 	p := h.get()
 	var port *intstr.IntOrString

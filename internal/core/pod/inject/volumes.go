@@ -83,8 +83,8 @@ func proxyVolumesOf(in input, s effective) ([]corev1.Volume, []corev1.VolumeMoun
 	return volumes, mounts, checkMounts(mounts, has)
 }
 
-// checkMounts refuses mounts of volumes that are not in has, mounts that overlap our directories, and two mounts
-// at the same path.
+// checkMounts refuses mounts of volumes that are not in the map has, mounts that overlap our directories, and
+// two mounts at the same path.
 func checkMounts(mounts []corev1.VolumeMount, has map[string]corev1.Volume) error {
 	mounted := map[string]bool{}
 	for _, m := range mounts {

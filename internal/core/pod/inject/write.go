@@ -21,7 +21,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A written is the result of [write].
+// A written holds the pod that [write] has written, with facts about it.
 type written struct {
 	pod       *corev1.Pod
 	added     bool     // injection added something to the pod
@@ -173,7 +173,7 @@ func writeMetadata(pod *corev1.Pod, in input, s effective, before *changes.Overr
 		}
 	}
 	if level, ok := in.annotations()[settings.AgentLogKey]; ok && strings.TrimPrefix(level, "default:") != s.agentLevel {
-		before.Annotate(pod, settings.AgentLogKey, &s.agentLevel) // the agent reads it too
+		before.Annotate(pod, settings.AgentLogKey, &s.agentLevel) // the agent reads this annotation too
 	}
 	if !s.proxy {
 		return

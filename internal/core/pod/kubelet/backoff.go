@@ -16,7 +16,7 @@ const (
 	forgetting = 10 * time.Minute // a container that ran for longer than this has no delay at its next restart (HasExpiredFunc in kubelet.go)
 )
 
-// holds returns the end of the delay for a container that ended at the given time, and whether that time is in
+// holds returns the end of the delay for a container that ended at the given time, and whether this end is in
 // the future. The first restart has no delay.
 func (b backOff) holds(ended, now time.Duration) (time.Duration, bool) {
 	if ended-b.since > forgetting {
@@ -25,7 +25,7 @@ func (b backOff) holds(ended, now time.Duration) (time.Duration, bool) {
 	return ended + b.delay, now < ended+b.delay
 }
 
-// next returns the back-off after another start at now, of a container that ended at the given time.
+// next returns the back-off after a container that ended at the given time has been started again at now.
 func (b backOff) next(ended, now time.Duration) backOff {
 	if b.delay == 0 || ended-b.since > forgetting {
 		return backOff{delay: firstDelay, since: now}

@@ -1,8 +1,8 @@
 package kubelet
 
-// decide returns the tasks of a pass. It reads the state of the containers only once, so a container that ends
-// during the pass is handled in the next one.
-// Source: kuberuntime_manager.go computePodActions.
+// decide returns the tasks of a pass, which is one call of SyncPod. It reads the state of the containers only
+// once, so a container that ends during the pass is handled in the next one. Source: kuberuntime_manager.go
+// computePodActions.
 func (s *State) decide() []task {
 	if s.sandbox.is != sandboxReady {
 		return s.decideNewSandbox()

@@ -84,9 +84,9 @@ func (a Action) String() string {
 	return s
 }
 
-// Answer returns the event that answers an action at the given time. With ok the action succeeded. The answer to
-// Stop or Kill is the exit of the container: with code 0 if it stops by itself, with 137 if SIGKILL ends it.
-// Answer returns false if the action has no answer.
+// Answer returns the event that answers an action at the given time. The parameter ok tells whether the action
+// succeeded. The answer to Stop or Kill is the exit of the container: with code 0 if it stops by itself, with
+// 137 if SIGKILL ends it. Answer returns false if the action has no answer.
 func (a Action) Answer(at time.Duration, ok bool) (Event, bool) {
 	kind, answered := answers[a.Kind]
 	e := Event{At: at, Kind: kind, Container: a.Container, OK: ok, Which: a.Which}

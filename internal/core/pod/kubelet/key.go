@@ -45,7 +45,7 @@ func (s State) Key() string {
 }
 
 // notBeforeNow returns the later of t and now, because a pass that became due during another pass is due now. It
-// returns never unchanged.
+// does not change the constant [never].
 func (s State) notBeforeNow(t time.Duration) time.Duration {
 	if t == never {
 		return never
@@ -75,7 +75,7 @@ func (k *key) bits(bs ...bool) {
 	k.num(n)
 }
 
-// time adds times relative to now; never has its own value.
+// time adds times relative to now. The constant [never] has a value of its own.
 func (k *key) time(ts ...time.Duration) {
 	for _, t := range ts {
 		if t == never {

@@ -43,7 +43,7 @@ func (p *pass) terminate() { *p = pass{mode: terminating} }
 
 func (p *pass) endPod() { *p = pass{mode: done} }
 
-// end ends the pass. It keeps acted.
+// end ends the pass. It keeps the field acted.
 func (p *pass) end() { *p = pass{mode: idle, acted: p.acted} }
 
 // current returns the task under way. There is always one while a container is starting.
@@ -76,7 +76,7 @@ const Retry = 10 * time.Second
 // Source: kubelet.go resyncInterval.
 const resync = time.Minute
 
-// passDue returns the time at which the next pass begins; never while a pass is under way.
+// passDue returns the time at which the next pass begins. It returns [never] while a pass is under way.
 func (s *State) passDue() time.Duration {
 	if s.pass.mode != idle {
 		return never

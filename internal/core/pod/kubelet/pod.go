@@ -17,8 +17,8 @@ type Pod struct {
 type Container struct {
 	Name string
 
-	// Restart is the container's own restart policy; if it is empty, the pod's applies. Always makes an init
-	// container a native sidecar.
+	// Restart is the container's own restart policy; if it is empty, the pod's applies. The policy Always makes
+	// an init container a native sidecar.
 	Restart RestartPolicy
 
 	// NeverPull means imagePullPolicy Never. If the image is missing, each pass checks for it again without

@@ -34,7 +34,7 @@ type result int8
 
 const (
 	unseen  result = iota // the prober does not know this incarnation of the container yet
-	unknown               // it does, but no threshold has been reached
+	unknown               // the prober knows it, but no threshold has been reached
 	success
 	failure
 )
@@ -57,10 +57,9 @@ func (p *probe) nextTick(period, t time.Duration) time.Duration {
 	return p.clock + n*period
 }
 
-// schedule sets the time of the next run of an active probe, at from at the earliest. It does nothing if a run is
-// already scheduled or under way. Runs are at whole periods after the pod's first pass, not after the container's
-// start; only the initial delay counts from that start.
-// Source: prober/worker.go run, doProbe.
+// schedule sets the time of the next run of an active probe, which is not before the time from. It does nothing
+// if a run is already scheduled or under way. Runs are at whole periods after the pod's first pass, not after
+// the container's start; only the initial delay counts from that start. Source: prober/worker.go run, doProbe.
 func (p *probe) schedule(spec Probe, active bool, startedAt, from time.Duration) {
 	switch {
 	case !active || p.onHold:
@@ -107,7 +106,7 @@ func (p *probe) scheduleNext(period, now time.Duration) {
 	}
 }
 
-// conclude sets the result, and returns whether it changed. With forGood the probe does not run again.
+// conclude sets the result, and returns whether it changed. If forGood is true, the probe does not run again.
 func (p *probe) conclude(r result, forGood bool) bool {
 	changed := p.result != r
 	p.result = r

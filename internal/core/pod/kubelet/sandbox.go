@@ -25,7 +25,7 @@ func (b *sandbox) lost() bool {
 	return was
 }
 
-// removed marks the sandbox as dead, to be followed by no other. It returns whether it was ready before.
+// removed marks the sandbox as dead. The pod gets no other sandbox. It returns whether it was ready before.
 func (b *sandbox) removed() bool {
 	was := b.is == sandboxReady
 	b.is = deadSandbox

@@ -2,8 +2,8 @@ package kubelet
 
 import "time"
 
-// A schedule determines when the pod's worker begins its next pass. Each of its times may be never.
-// Source: pod_workers.go podWorkerLoop.
+// A schedule determines when the pod's worker begins its next pass. Each of its times may be [never]. Source:
+// pod_workers.go podWorkerLoop.
 type schedule struct {
 	wake   time.Duration // time for which a pass is requested
 	retry  time.Duration // time of the pass that repeats a failed task
@@ -23,9 +23,9 @@ func (q *schedule) retryAt(t time.Duration) { q.retry = earlier(q.retry, t) }
 // changed records that the relist at the given time will see a change.
 func (q *schedule) changed(relist time.Duration) { q.relist = earlier(q.relist, relist) }
 
-// relisted requests a pass because a relist has seen a change. If a pass was waiting for this relist, it has
-// already begun with the new data, and this requests another one.
-// Source: pleg/generic.go Relist: the cache is set before the event is sent.
+// relisted requests a pass because a relist has seen a change. If a pass was waiting for this relist, that pass
+// has already begun with the new data, and relisted requests another one. Source: pleg/generic.go Relist: the
+// cache is set before the event is sent.
 func (q *schedule) relisted(now time.Duration) {
 	q.relist = never
 	q.wakeAt(now)
@@ -33,7 +33,8 @@ func (q *schedule) relisted(now time.Duration) {
 
 func (q *schedule) requested() time.Duration { return earlier(q.wake, q.retry) }
 
-// due returns the time at which the next pass begins, if none is under way; never if none is requested.
+// due returns the time at which the next pass begins, if none is under way. It returns [never] if none is
+// requested.
 func (q *schedule) due() time.Duration {
 	if at := q.requested(); at != never {
 		return max(at, q.fresh)

@@ -27,9 +27,9 @@ const (
 	afterPull  holdBack = "back-off pulling the image"
 )
 
-// begin begins a start at now. If a back-off delays the start, begin returns its end and the reason instead. The
-// parameter ended is the time at which the container last ended, or never.
-// Source: kuberuntime_manager.go SyncPod (start), doBackOff.
+// begin begins a start at now. If a back-off delays the start, begin returns the end of the delay and the reason
+// instead. The parameter ended is the time at which the container last ended, or never. Source:
+// kuberuntime_manager.go SyncPod (start), doBackOff.
 func (t *start) begin(ended, now time.Duration) (until time.Duration, why holdBack) {
 	if ended != never {
 		if until, in := t.crashes.holds(ended, now); in {

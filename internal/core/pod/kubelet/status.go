@@ -111,9 +111,8 @@ func (s *State) initialized() bool {
 	return true
 }
 
-// phase returns the pod's phase. With over set, no container is started again, so containers that would be
-// restarted count as ended.
-// Source: kubelet_pods.go getPhase.
+// phase returns the pod's phase. If over is true, no container is started again, so containers that would be
+// restarted count as ended. Source: kubelet_pods.go getPhase.
 func (s *State) phase(over bool) Phase {
 	n := s.count()
 	switch {
@@ -140,8 +139,8 @@ type tally struct {
 	failedInits int // failed init containers that are not tried again
 	running     int // plain containers and sidecars that run
 	stopped     int // plain containers that have ended
-	succeeded   int // of these, those with exit code 0
-	again       int // of these, those that are started again
+	succeeded   int // stopped containers with exit code 0
+	again       int // stopped containers that are started again
 }
 
 func (s *State) count() (n tally) {

@@ -26,7 +26,7 @@ type occurrence struct {
 	timeline startup.Timeline
 }
 
-// at returns the time of the event, but not a time in the past.
+// at returns the time of the event, or the present time if the event's time is in the past.
 func (o *occurrence) at() time.Duration { return max(o.event.At, o.before.now) }
 
 func (o *occurrence) add(at time.Duration, name string, what startup.What, detail string) {

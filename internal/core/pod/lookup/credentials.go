@@ -110,7 +110,7 @@ func (c config) of(host, repo string) credential {
 	return out
 }
 
-// registryOf returns HOST or HOST/PATH for a key of auths, which may be a URL. That of Docker Hub is
+// registryOf returns HOST or HOST/PATH for a key of auths, which may be a URL. The key of Docker Hub is
 // https://index.docker.io/v1/.
 func registryOf(key string) string {
 	key = strings.TrimPrefix(strings.TrimPrefix(key, "https://"), "http://")

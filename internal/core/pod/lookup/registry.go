@@ -20,8 +20,9 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote/transport"
 )
 
-// A repository is a repository of a registry that implements OCI distribution 1.1. go-containerregistry does the
-// authentication; it sends all requests through [repository.RoundTrip], which enforces our limits.
+// A repository reads from one repository of a registry that implements OCI distribution 1.1.
+// go-containerregistry does the authentication; it sends all requests through [repository.RoundTrip], which
+// enforces our limits.
 type repository struct {
 	r          *Resolver
 	host, repo string

@@ -21,7 +21,7 @@ type Choice struct {
 	Warning string
 }
 
-// because contains the reasons for choosing each of [startup.Preferred].
+// because contains the reasons for choosing each mechanism in [startup.Preferred].
 var because = map[startup.Mechanism][]string{
 	startup.InitDone: {"the kubelet completes init containers first; nothing is to be written"},
 	startup.Gate:     {"the command is in the pod spec, and a gate keeps the edge at every start and when the pod stops"},
@@ -32,9 +32,9 @@ var because = map[startup.Mechanism][]string{
 var becauseNode = []string{"the node puts a gate before any command, in the pod spec or of the image; it keeps the edge at every start and when the pod stops"}
 
 // Choose returns the mechanism for each edge of a reading, on a kubelet of that version. A mechanism that the
-// edge names takes precedence over the one in the pod's annotation, and that over [startup.Preferred]. If the
-// requested mechanism cannot be used, the edge gets none, and the choice contains the reason. An edge that the
-// pod already keeps and no annotation requests remains as it is.
+// edge names takes precedence over the one in the pod's annotation, and the latter over [startup.Preferred]. If
+// the requested mechanism cannot be used, the edge gets none, and the choice contains the reason. An edge that
+// the pod already keeps and no annotation requests remains as it is.
 func Choose(r podstart.Reading, on startup.Kubernetes) []Choice {
 	return newChooser(r, r.Plan().Expand(), on).all(false)
 }
@@ -99,8 +99,9 @@ func (c *chooser) noteUndone(all []Choice) {
 }
 
 // undone adds a limit if another edge prevents the kubelet from enforcing this one. There are two cases. In the
-// first, To becomes a sidecar and so starts before From and its hold. In the second, To waits only for the start of
-// From, which the kubelet considers started while its command still waits inside the container.
+// first, the container e.To becomes a sidecar and so starts before e.From with its hold. In the second, e.To
+// waits only for the start of e.From. The kubelet considers e.From started while its command still waits inside
+// the container.
 func (c *chooser) undone(choice *Choice, adjacent map[string][]Choice) {
 	if choice.Edge.By != startup.Hold && choice.Edge.By != startup.Native {
 		return

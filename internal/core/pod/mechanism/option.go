@@ -26,8 +26,8 @@ func (o Option) WhyNot() string {
 	return ""
 }
 
-// A moved identifies a change of the plan: the container at index from becomes a sidecar that is listed before
-// the container at index to.
+// A moved identifies a change of the plan: the container with the index from becomes a sidecar, listed before
+// the container with the index to.
 type moved struct {
 	from, to int
 	holds    bool // it holds back the following containers until it is healthy
@@ -48,8 +48,8 @@ func (c *chooser) option(e startup.Edge, m startup.Mechanism) Option {
 	return Option{By: m, Answer: answer, Health: from.Health}
 }
 
-// asWritten returns From, and the guarantees of e's mechanism, in the pod as podspec.Write would write it for
-// this edge; or else the reason why Write would refuse the edge.
+// asWritten returns the container e.From and the guarantees of e's mechanism, both in the pod as podspec.Write
+// would write it for this edge. If Write would refuse the edge, it returns the reason.
 func (c *chooser) asWritten(e startup.Edge, requested startup.Mechanism) (startup.Container, startup.Answer, string) {
 	from, at := c.judge.Find(e.From)
 	to, toAt := c.judge.Find(e.To)
@@ -96,15 +96,15 @@ func noHold(e startup.Edge, from, to startup.Container) string {
 	return ""
 }
 
-// lacksHook reports whether the edge needs a postStart hook in From that waits, but From already has another
-// postStart hook.
+// lacksHook reports whether the edge needs a postStart hook that waits in the container e.From, but that
+// container already has another postStart hook.
 func lacksHook(f podstart.Fact, e startup.Edge) bool {
 	needs := e.By == startup.Hold || e.By == startup.Native && e.After == startup.Healthy && !f.Starts
 	return needs && f.Hooked
 }
 
-// asSidecar returns the judge of the plan in which From becomes a sidecar. The parameters from and to are the
-// indexes of the containers.
+// asSidecar returns the judge of the plan in which the container e.From becomes a sidecar. The parameters from
+// and to are the indexes of the containers.
 func (c *chooser) asSidecar(e startup.Edge, from, to int) *startup.Judge {
 	key := moved{from, to, e.After == startup.Healthy}
 	if list := c.plan.Containers; list[from].Kind == startup.Plain && list[to].Kind == startup.Plain {

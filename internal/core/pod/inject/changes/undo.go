@@ -14,9 +14,9 @@ import (
 	"outrider.dev/internal/core/pod/request"
 )
 
-// Undone returns a copy of a pod as it was before injection, and lists what cannot be restored. The function
-// first is called on the copy before anything else is undone, for changes that the annotations do not record. A
-// pod that was not injected is only copied.
+// Undone returns a copy of a pod as it was before injection, and lists what cannot be restored. Before it undoes
+// anything else, it calls the given function on the copy, for changes that the annotations do not record. A pod
+// that was not injected is only copied.
 func Undone(pod *corev1.Pod, first func(*corev1.Pod) error) (out *corev1.Pod, lost []string, err error) {
 	out = pod.DeepCopy()
 	if _, injected := pod.Annotations[contract.Status]; !injected {
@@ -77,7 +77,8 @@ func undo(out *corev1.Pod, s status, before Overrides) *corev1.Pod {
 	return out
 }
 
-// reorder restores the order of the plain containers. Containers that injection made sidecars become plain again.
+// reorder restores the order of the plain containers. Containers that injection made sidecars become regular
+// containers again.
 func reorder(pod *corev1.Pod, order []string) {
 	if len(order) == 0 {
 		return
@@ -99,7 +100,7 @@ func reorder(pod *corev1.Pod, order []string) {
 // ones.
 func sortAs(list []corev1.Container, order []string) {
 	first := slices.IndexFunc(list, func(c corev1.Container) bool { return slices.Contains(order, c.Name) })
-	before := containers.Names(list[:max(first, 0)]) // containers that were added later, at the front: another mesh's hold
+	before := containers.Names(list[:max(first, 0)]) // containers added later at the front, such as another mesh's proxy that holds the application
 	place := func(c corev1.Container) int {
 		switch i := slices.Index(order, c.Name); {
 		case i >= 0:

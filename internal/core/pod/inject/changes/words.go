@@ -55,8 +55,8 @@ func (o *Overrides) restoreWords(pod *corev1.Pod) {
 	}
 }
 
-// KeepHooks records the proxies of other meshes to which injection added a postStart hook that waits by their own
-// program. Nothing in the pod distinguishes such a hook from one of the author.
+// KeepHooks records the proxies of other meshes to which injection added a postStart hook that runs the proxy's
+// own program to wait. Nothing in the pod distinguishes such a hook from a hook that the author wrote.
 func (o *Overrides) KeepHooks(given, written *corev1.Pod) {
 	for _, c := range containers.Authors(written) {
 		was := containers.Find(given, c.Name)
@@ -81,8 +81,8 @@ func hookOf(c *corev1.Container) *corev1.LifecycleHandler {
 	return c.Lifecycle.PostStart
 }
 
-// unknownWords returns a message for each container with a gate that an earlier version of Outrider injected,
-// which did not record how many words of the command were args.
+// unknownWords returns a message for each container whose gate was injected by an earlier version of Outrider.
+// That version did not record how many words of the command were args.
 func (o *Overrides) unknownWords(pod *corev1.Pod) (out []string) {
 	for _, c := range containers.Authors(pod) {
 		if _, known := o.Args[c.Name]; podspec.Gated(c) && !known {

@@ -37,7 +37,7 @@ func (c Written) Pinned() string {
 	return c.Image + "@" + c.Digest
 }
 
-// Commands is the result of [Of].
+// Commands holds a pod into which [Of] wrote the known commands of images.
 type Commands struct {
 	Pod     *corev1.Pod        // with the known commands written into it
 	Written map[string]Written // by container
@@ -110,8 +110,8 @@ func (k Command) Argv(c *corev1.Container) ([]string, string) {
 	return argv, ""
 }
 
-// escaped returns words of an image's command as a pod must write them. A pod replaces $(NAME) by a variable, an
-// image does not, so each $ is doubled.
+// escaped returns words of an image's command as a pod must write them. The kubelet replaces $(NAME) in the
+// command of a pod but not in the command of an image, so each $ is doubled.
 func escaped(words []string) []string {
 	out := make([]string, len(words))
 	for i, w := range words {

@@ -82,8 +82,8 @@ func mergeMaps(below, above map[string]any) map[string]any {
 	return below
 }
 
-// mergeLists replaces an element that has the same key as a whole, because value and valueFrom of a variable
-// cannot both be set.
+// mergeLists merges two lists. An element replaces the whole element with the same key, because value and
+// valueFrom of a variable cannot both be set.
 func mergeLists(below, above []any, key string) []any {
 	for _, v := range above {
 		a, isMap := v.(map[string]any)

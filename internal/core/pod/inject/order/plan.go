@@ -28,7 +28,7 @@ type Request struct {
 	// Proxy makes our proxy container, as a sidecar or a plain container; nil if the pod gets none.
 	Proxy    func(sidecar bool, r *verdict.Report) (corev1.Container, error)
 	Before   int  // number of the author's plain containers that come before the proxy
-	Captured bool // the proxy has the pod's connections
+	Captured bool // the pod's connections go through the proxy
 	ByNode   bool // outrider-node adds the gates
 
 	OtherMesh string // name of the container with another mesh's proxy; empty if there is none
@@ -84,8 +84,8 @@ func Of(in Request, r *verdict.Report) (Plan, error) {
 	}
 	sidecar := w.sidecar
 	if err == nil && !sidecar && in.Proxy != nil && p.needsSidecar(in.Kubernetes) {
-		// A container needs a proxy that the kubelet starts first if it waits before the plain containers
-		// run, or if its command is unknown.
+		// If a container waits before the regular containers run, or if its command is unknown, it needs a proxy
+		// that the kubelet starts first.
 		sidecar = true
 		unknown := p.Unknown // if these commands were known, gates might make a plain proxy sufficient
 		p, err = arrange(in, w, sidecar, known)
@@ -104,7 +104,7 @@ func Of(in Request, r *verdict.Report) (Plan, error) {
 	return p, nil
 }
 
-// needsSidecar reports whether the proxy must be a sidecar. The receiver is an arrangement with a plain proxy.
+// needsSidecar reports whether the proxy must be a sidecar. In the plan p the proxy is a regular container.
 func (p Plan) needsSidecar(on startup.Kubernetes) bool {
 	w := p.policy
 	if on < 29 || slices.Contains(w.avoid, startup.Native) || w.start == startup.Hold {
@@ -117,8 +117,8 @@ func (p Plan) needsSidecar(on startup.Kubernetes) bool {
 	})
 }
 
-// arrange adds the proxy to the pod and chooses a mechanism for each edge. It collects its messages in the plan,
-// because of several arrangements only the messages of the last one are reported.
+// arrange adds the proxy to the pod and chooses a mechanism for each edge. It collects its messages in the plan:
+// if several arrangements are tried, only the messages of the last one are reported.
 func arrange(in Request, w policy, sidecar bool, known imagecmd.Commands) (Plan, error) {
 	p := Plan{Pod: containers.WithLists(known.Pod), policy: w, fromInit: map[string]bool{}, said: &verdict.Report{}}
 	for _, c := range p.Pod.Spec.InitContainers {
@@ -176,9 +176,10 @@ func arrange(in Request, w policy, sidecar bool, known imagecmd.Commands) (Plan,
 	return p, nil
 }
 
-// place returns the index of the proxy among the plain containers. It is first, even if no container waits for
-// it: a connection that is parked before the proxy listens is retried only after a second. An author who prefers
-// a start without delay and accepts that second lists a container with the proxy's name after the application.
+// place returns the index of the proxy among the plain containers. The proxy comes first, even if no container
+// waits for it: a connection that is parked before the proxy listens is retried only after a second. An author
+// who prefers a start without delay and accepts that second lists a container with the proxy's name after the
+// application.
 func (in Request) place(w policy, r *verdict.Report) int {
 	if w.start != request.Off || in.Before == 0 {
 		return 0
@@ -194,7 +195,7 @@ func (in Request) place(w policy, r *verdict.Report) int {
 	return in.Before
 }
 
-// read reads the order of the pod. With proxy set, our proxy has been added to it.
+// read reads the order of the pod. If proxy is true, the pod already contains our proxy.
 func (p Plan) read(proxy bool) (podstart.Reading, error) {
 	reading, err := podspec.ReadOrder(p.Pod)
 	var large *podspec.SizeError
@@ -213,7 +214,7 @@ func (p Plan) read(proxy bool) (podstart.Reading, error) {
 }
 
 // why returns the reasons for a choice. The first reason of a preset mechanism says that it was requested; for a
-// default edge, which no annotation requests, it is replaced.
+// default edge, which no annotation requests, that reason is replaced.
 func (p Plan) why(c mechanism.Choice, w policy, requested []startup.Edge) []string {
 	preset := p.fromInit[c.Edge.To] || w.by == startup.Native
 	if c.Edge.By != startup.Native || len(c.Why) == 0 || !preset || isRequested(requested, c.Edge) {
@@ -283,8 +284,8 @@ func withDefault(containers []startup.Container, requested []startup.Edge, w pol
 	return out
 }
 
-// preset returns the mechanism of a requested edge. If the edge names none, it is the policy's. An edge with a
-// timeout or a reaction to restarts has no preset mechanism, because only a gate supports these.
+// preset returns the mechanism of a requested edge, or the policy's mechanism if the edge names none. An edge
+// with a timeout or a reaction to restarts has no preset mechanism, because only a gate supports these.
 func (w policy) preset(e startup.Edge) startup.Mechanism {
 	if e.By != "" || e.Timeout > 0 || e.OnRestart != startup.Ignore {
 		return e.By
@@ -314,8 +315,8 @@ func (w policy) validate(r podstart.Reading, on startup.Kubernetes, source strin
 	}
 	certain := startup.Preferred
 	if !initWaits(r) {
-		// Then the order of the init list cannot be part of a cycle. Its edges are left out, because their number
-		// can be quadratic in the length of the list.
+		// In this case the order of the init list cannot be part of a cycle. The edges of that order are left
+		// out, because their number can be quadratic in the length of the list.
 		certain = []startup.Mechanism{startup.Gate, startup.Hold}
 	}
 	r.Found = slices.DeleteFunc(slices.Clone(r.Found), func(f podstart.Found) bool { return !slices.Contains(certain, f.Mechanism) })
@@ -385,7 +386,8 @@ func isRequested(requested []startup.Edge, e startup.Edge) bool {
 
 func covers(requested, name string) bool { return requested == name || requested == startup.Everything }
 
-// hint returns how the author can make a gate possible that lacks only a command; empty if that is not the cause.
+// hint tells the author how to make a gate possible if only the command of a container is missing for it. It is
+// empty if that is not the cause.
 func (p Plan) hint(e startup.Edge) string {
 	for _, name := range []string{e.To, e.From} {
 		if slices.Contains(p.commandless, name) {

@@ -35,7 +35,7 @@ const (
 type annotation struct {
 	name     string
 	means    string
-	without  string // the reason why it has no effect; empty if it has one
+	without  string // the reason why it has no effect; empty if it has an effect
 	inNoMesh bool   // no other mesh reads it either
 	check    func(string) error
 	same     string // a value that only requests the default behaviour, so that it causes no warning

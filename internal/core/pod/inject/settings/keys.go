@@ -63,7 +63,7 @@ const (
 	noCNI     = "the capture is written by the pod's own init container, or with annotation " + contract.Init + ": none by the proxy's; no CNI plugin is needed"
 	noAmbient = "there is no ambient mode here"
 	oneImage  = "there is one image, which has no shell"
-	// Reasons for settings of Istio's own workloads.
+	// Reasons why settings of Istio's own workloads have no effect.
 	istiods  = "only Istio's own control plane has this; the flags of outriderd serve are in its --help"
 	webhooks = "the chart, or outriderd webhook-config, has the webhook's configuration"
 )
@@ -251,7 +251,7 @@ var valueTree, meshTree = treeOf(valueKeys), treeOf(meshKeys)
 
 // check checks the fields of an object against the table. It returns warnings about fields without effect, with
 // their paths below parent; fields with the same reason share a warning. It returns an error if a field is
-// refused. In the messages the fields are called what: field or value.
+// refused. The messages call a field by the word in what: "field" or "value".
 func (t keyTree) check(object map[string]any, what, parent string) ([]string, error) {
 	c := keyCheck{tree: t, what: what, parent: parent, without: map[string][]string{}}
 	c.object("", object)
@@ -439,9 +439,9 @@ const noGateways = "there are no gateways here; use an ingress controller"
 // with the known ones takes 20 µs, and an object can have 30,000 labels.
 const mostLabels = 50
 
-// CheckLabels returns the labels of Istio and of Outrider that have no effect. The text of, for example " of the
-// namespace x", names the object in the warnings. If another mesh provides the proxy (alongside), Istio's labels
-// may be meant for that mesh and are not checked.
+// CheckLabels returns the labels of Istio and of Outrider that have no effect. The parameter of names the object
+// in the warnings, for example " of the namespace x". If another mesh provides the proxy (alongside), Istio's
+// labels may be meant for that mesh and are not checked.
 func CheckLabels(given map[string]string, of string, alongside bool) []Ignored {
 	var out []Ignored
 	for _, name := range slices.Sorted(maps.Keys(given)) {
@@ -476,7 +476,8 @@ func labelNames() []string {
 
 const unknownLabel = "the name is not known"
 
-// labelWithout returns the reason why a label has no effect; empty if it has one, or does not belong to a mesh.
+// labelWithout returns the reason why a label has no effect; empty if the label has an effect or does not belong
+// to a mesh.
 func labelWithout(name, value string) string {
 	if i := slices.IndexFunc(knownLabels, func(l annotation) bool { return l.name == name }); i >= 0 {
 		if l := knownLabels[i]; l.same == "" || l.same != value {

@@ -37,8 +37,8 @@ type Mesh struct {
 // ParseMesh reads a MeshConfig in YAML or JSON. It fails if the agent could not use the result.
 func ParseMesh(data []byte) (Mesh, error) { return parseMeshAs(data, "field", "") }
 
-// parseMeshAs is [ParseMesh] with other words in the notes: a field is called what (field or value) and its path
-// begins with parent.
+// parseMeshAs is [ParseMesh] with other words in the notes: they call a field by the word in what ("field" or
+// "value"), and each path begins with parent.
 func parseMeshAs(data []byte, what, parent string) (Mesh, error) {
 	m, err := parseMesh(data)
 	if err != nil {
@@ -124,8 +124,8 @@ func (v Values) TrustDomainIn(mesh Mesh) (domain string, source Surface, err err
 	return m.TrustDomain, source, nil
 }
 
-// AgentFields returns the fields of a ProxyConfig as JSON, without those that only injection reads. It changes
-// fields.
+// AgentFields returns the fields of a ProxyConfig as JSON, without those that only injection reads. It modifies
+// the given map.
 func AgentFields(fields map[string]any) (string, error) {
 	delete(fields, "holdApplicationUntilProxyStarts") // only injection reads it
 	text, err := json.Marshal(fields)

@@ -104,7 +104,8 @@ func byName[T any](text string) (map[string]T, error) {
 	return out, nil
 }
 
-// namedObjects turns a list of objects with names into one object by name. Other text is returned unchanged.
+// namedObjects turns a list of objects with names into one object whose keys are the names. Other text is
+// returned unchanged.
 func namedObjects(text string) (string, error) {
 	var list []map[string]any
 	if !strings.HasPrefix(strings.TrimSpace(text), "[") || json.Unmarshal([]byte(text), &list) != nil {
