@@ -11,9 +11,9 @@ type Violation struct {
 	Edge Edge   `json:"edge"`
 	How  Breach `json:"how"`
 
-	// At is the time of the violation: the time when To started, or when From restarted and To did not react; for
-	// [OutlivedDependency] the time when From ended. By is the time from At until From reached the condition, or
-	// for OutlivedDependency until To ended. It is [Forever] if that never happened.
+	// At is the time of the violation: when Edge.To started, or when Edge.From restarted and Edge.To did not
+	// react; for [OutlivedDependency] when Edge.From ended. By is the time from At until Edge.From reached the
+	// condition, or for OutlivedDependency until Edge.To ended. It is [Forever] if that never happened.
 	At          time.Duration `json:"at"`
 	Incarnation int           `json:"incarnation,omitempty"`
 	By          time.Duration `json:"by"`
@@ -28,7 +28,7 @@ const (
 	OutlivedDependency   Breach = "outlived-dependency"    // the pod was stopping, and From ended while To was still running
 )
 
-// Forever is the value of Violation.By if From never reached the condition, or if To never ended.
+// Forever is the value of Violation.By if Edge.From never reached the condition, or if Edge.To never ended.
 const Forever = time.Duration(math.MaxInt64)
 
 // Sentence describes the violation, without its time.
@@ -72,9 +72,9 @@ func Check(p Plan, t Timeline) []Violation {
 type checker struct {
 	edge        Edge
 	from, to    Status
-	incarnation int // incarnation of To that runs or waits
+	incarnation int // incarnation of the container To that runs or waits
 	deleted     bool
-	since       time.Duration // when To began to wait
+	since       time.Duration // when the container To began to wait
 	found       []Violation
 }
 
@@ -106,7 +106,7 @@ func (c *checker) observeTo(ev Event, later Timeline) {
 	c.to.Observe(ev)
 }
 
-// judgeStart adds a violation if To started although the edge did not allow that.
+// judgeStart adds a violation if the container To started although the edge did not allow that.
 func (c *checker) judgeStart(ev Event, later Timeline) {
 	from := c.from
 	from.Absent = from == Status{} && !later.mentions(c.edge.From)
@@ -115,7 +115,8 @@ func (c *checker) judgeStart(ev Event, later Timeline) {
 	}
 }
 
-// untilReached returns the time from at until From reached the condition; [Forever] if it did not.
+// untilReached returns the duration from the given time until the container From reached the condition;
+// [Forever] if it did not.
 func (c *checker) untilReached(at time.Duration, later Timeline) time.Duration {
 	from := c.from
 	for _, ev := range later {
@@ -140,7 +141,7 @@ func (c *checker) observeFrom(ev Event, later Timeline) {
 	}
 }
 
-// judgeEnd adds a violation if From ended before To while the pod stops.
+// judgeEnd adds a violation if the container From ended before the container To while the pod stops.
 func (c *checker) judgeEnd(ev Event, later Timeline) {
 	if c.edge.After == Completed {
 		return
@@ -157,8 +158,8 @@ func (c *checker) judgeEnd(ev Event, later Timeline) {
 	}
 }
 
-// judgeFollowing adds a violation if From restarted and To did not react to that. There is none if the pod was
-// deleted before To could react.
+// judgeFollowing adds a violation if the container From restarted and the container To did not react. There is
+// none if the pod was deleted before To could react.
 func (c *checker) judgeFollowing(ev Event, later Timeline) {
 	for _, next := range later {
 		switch {

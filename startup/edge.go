@@ -42,7 +42,7 @@ func (s Status) Reached(c Condition) bool {
 	}
 }
 
-// A Decision is the result of an edge for To at some time.
+// A Decision tells whether the container To of an edge may run at some time.
 type Decision int
 
 const (
@@ -56,8 +56,9 @@ const (
 // Open reports whether To may run.
 func (d Decision) Open() bool { return d == Satisfied || d == Waived || d == Expired }
 
-// Decide returns whether To may run now, if it has waited for the given time and From has the given status. This
-// function is the only definition of the rule: [Check], the gate and the gate's model all call it.
+// Decide returns whether the container e.To may run now, if it has waited for the given time and e.From has the
+// given status. This function is the only definition of the rule: [Check], the gate and the gate's model all
+// call it.
 func (e Edge) Decide(from Status, waited time.Duration) Decision {
 	expired := e.Timeout > 0 && waited >= e.Timeout
 	switch {

@@ -184,8 +184,8 @@ func (g graph) closure() [][]uint64 {
 	return rows
 }
 
-// Needs reports whether the container to waits for the container from, directly or indirectly. A container waits
-// for itself only if it is in a cycle.
+// Needs reports whether the first container waits for the second, directly or indirectly. A container waits for
+// itself only if it is in a cycle.
 func (d Dependency) Needs(to, from string) bool {
 	t, known := d.numbers.of[to]
 	f, both := d.numbers.of[from]

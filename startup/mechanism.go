@@ -10,8 +10,9 @@ import (
 type Mechanism string
 
 const (
-	// Native makes From a restartable init container. The kubelet starts the containers after it when it has
-	// started, or, if it has a startup probe or a blocking postStart hook, when it is healthy.
+	// Native makes the container From a restartable init container. The kubelet starts the containers listed
+	// after From when From has started, or when From is healthy if it has a startup probe or a blocking
+	// postStart hook.
 	Native Mechanism = "native"
 
 	// Gate means that outrider-agent wraps To's command, and also From's command unless From is a proxy. The gate
@@ -19,10 +20,12 @@ const (
 	// containers that wait for From have ended.
 	Gate Mechanism = "gate"
 
-	// Hold lists From first in spec.containers and gives it a postStart hook that blocks until it is healthy.
+	// Hold lists the container From first in spec.containers and gives it a postStart hook that blocks until
+	// From is healthy.
 	Hold Mechanism = "hold"
 
-	// InitDone means that From is a plain init container, which the kubelet completes before it starts To.
+	// InitDone means that the container From is a plain init container, which the kubelet completes before it
+	// starts To.
 	InitDone Mechanism = "init"
 
 	// Work-arounds that people write. They are recognised, not recommended.
@@ -46,8 +49,8 @@ var WorkArounds = []Mechanism{HealthLoop, BoundedLoop, PostStartProbe, Sleep}
 // Mechanisms lists all mechanisms, the best first.
 var Mechanisms = slices.Concat(Preferred, []Mechanism{Wrapper}, WorkArounds)
 
-// WaitsInside reports whether To waits within its container by this mechanism. The kubelet does not see that
-// wait: it considers To started.
+// WaitsInside reports whether this mechanism makes the container To wait inside itself. The kubelet does not see
+// that wait: it considers To started.
 func (m Mechanism) WaitsInside() bool {
 	return slices.Contains([]Mechanism{Wrapper, HealthLoop, BoundedLoop, Sleep}, m)
 }
@@ -75,7 +78,7 @@ func (s Scope) String() string {
 type Answer struct {
 	Start  Scope
 	Stop   bool    // To also stops before From
-	Limits []Limit // guarantees that it does not give, and what it costs
+	Limits []Limit // guarantees that the mechanism does not give, and its costs
 }
 
 // Can reports whether the mechanism can be used for the edge.
@@ -184,7 +187,7 @@ func (j *Judge) better(e Edge) Mechanism {
 	return ""
 }
 
-// needsToRun reports whether some other container becomes healthy only if this one runs.
+// needsToRun reports whether some other container becomes healthy only if the named one runs.
 func (j *Judge) needsToRun(name string) bool {
 	if j.needed == nil {
 		j.needed = map[string]bool{}

@@ -161,8 +161,8 @@ var (
 		Source: "kubernetes#40908, #54648, #70569"}
 )
 
-// cannotWaitInside reports whether the pod would deadlock if the kubelet started To and To waited inside its
-// container. That is so if From cannot reach the condition until To's command runs.
+// cannotWaitInside reports whether the pod would deadlock if the kubelet started the container To, whose command
+// then waited inside it. This happens if the container From cannot reach the condition until To's command runs.
 func cannotWaitInside(s situation) bool {
 	if s.from.Name != s.to.Name && !s.holdsOthers() {
 		return false // the common case, which needs no graph

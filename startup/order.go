@@ -12,7 +12,8 @@ type CycleError struct{ Path []string }
 func (e *CycleError) Error() string { return "start-up cycle: " + strings.Join(e.Path, " -> ") }
 
 // StartOrder returns the names of the containers such that each comes after those for which it waits. If several
-// could come next, it is the first one in the pod. Edges with containers that the pod does not have are ignored.
+// could come next, the first of them in the pod comes next. Edges with containers that the pod does not have are
+// ignored.
 //
 // If containers wait for one another, the error is a [*CycleError].
 func (p Plan) StartOrder() ([]string, error) {

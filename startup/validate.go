@@ -56,7 +56,7 @@ func (f *Finding) Unwrap() error {
 	return nil
 }
 
-// Findings is the result of [Plan.Validate].
+// Findings lists the problems and hints that [Plan.Validate] found.
 type Findings []Finding
 
 // Err returns an error that joins the findings with the level [Error]; nil if there are none.

@@ -171,7 +171,7 @@ func TestUnknownWordsInAPlanMadeByHand(t *testing.T) {
 	}
 }
 
-// The graph of waits grows only linearly with the plan. This matters because the webhook judges plans of any
+// The graph of waits grows only linearly with the plan. This matters because the webhook validates plans of any
 // size.
 func TestTheGraphIsAsLongAsThePlan(t *testing.T) {
 	for _, kind := range []Kind{Plain, Init, Sidecar} {

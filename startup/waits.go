@@ -59,7 +59,7 @@ func (w *waits) add(p point, on ...point) {
 	}
 }
 
-// A source is a set of reasons for waits. A graph of waits contains only those with these reasons.
+// A source is a set of reasons for waits. A graph of waits contains only the waits for these reasons.
 type source int
 
 const (

@@ -502,7 +502,7 @@ func TestWhatOthersWrote(t *testing.T) {
 				t.Errorf("%s; want %q", said, tt.want)
 			}
 			if reading, err := podspec.Read(pod); err == nil {
-				mechanism.Choose(reading, 34) // as plan and lint do
+				mechanism.Choose(reading, 34) // the commands plan and lint do the same
 			}
 		})
 	}

@@ -18,8 +18,8 @@ import (
 	"outrider.dev/internal/core/pod/inject/settings"
 )
 
-// used contains for each key that has an effect a value in YAML that changes the injected pod. The values for
-// annotations are in set1, those for a ProxyConfig in usedByAgent.
+// used contains, for each key that has an effect, a value in YAML that changes the injected pod. The values for
+// annotations are in set1, and the values for a ProxyConfig in usedByAgent.
 var used = map[settings.Surface]map[string]string{
 	settings.InValues: {
 		"global.hub": "h.example/a", "global.tag": "9", "global.imagePullPolicy": "Always", "global.imagePullSecrets": "[s]", "global.proxy.image": "other",
@@ -46,7 +46,7 @@ var used = map[settings.Surface]map[string]string{
 	},
 }
 
-// usedByAgent contains for each field of a ProxyConfig that has an effect a value that changes what the agent
+// usedByAgent contains, for each field of a ProxyConfig that has an effect, a value that changes what the agent
 // reads or what is injected.
 var usedByAgent = map[string]string{
 	"discoveryAddress": "a:1", "concurrency": "3", "drainDuration": "9s", "terminationDrainDuration": "9s", "statusPort": "15555", "proxyAdminPort": "15556",

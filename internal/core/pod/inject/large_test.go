@@ -129,8 +129,8 @@ func TestLargestPods(t *testing.T) {
 	}
 }
 
-// A pod with other long lists than that of containers is injected with a short patch. Injection and patch find
-// elements of lists by hashes of their names, so that the time grows linearly.
+// A pod with long lists other than the list of containers is injected with a short patch. Injection and patch
+// find elements of lists by hashes of their names, so that the time grows linearly.
 func TestLongListsArePatched(t *testing.T) {
 	const n = 20_000
 	pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "i", Command: []string{"/app"}}}}}

@@ -14,8 +14,8 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// The pod's annotation takes precedence over that of the namespace, that over the mesh's value, and that over
-// what the nodes offer.
+// The order of precedence is: the pod's annotation, the namespace's annotation, the mesh's value, the work that
+// the nodes offer.
 func TestWhoCaptures(t *testing.T) {
 	const none = ""
 	for _, tt := range []struct {

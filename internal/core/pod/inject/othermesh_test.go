@@ -185,8 +185,8 @@ spec: {containers: [{name: app, image: a}, {name: cache, image: c, startupProbe:
 	}
 }
 
-// If another mesh injects a pod after we have, our next injection removes our proxy, because two proxies would
-// capture each other's connections.
+// If another mesh injects a pod after our injection, our next injection removes our proxy, because two proxies
+// would capture each other's connections.
 func TestOurProxyGivesWayToAnotherMesh(t *testing.T) {
 	p := podOf(t, "metadata: {name: shop, annotations: {a: b}}\nspec: {containers: [{name: app, image: a, command: [/app]}]}")
 	ours := injected(t, p, Options{})

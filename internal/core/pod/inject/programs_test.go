@@ -74,8 +74,8 @@ func TestProgramsOfTheMesh(t *testing.T) {
 	}
 }
 
-// The capture ignores connections of the proxy's user and group. So a container with one of these bypasses the
-// mesh. "outrider plan" reports this for the pod before and after injection, and "outrider lint" by the rule
+// The capture ignores connections of the proxy's user and group. So a container with this user or group bypasses
+// the mesh. "outrider plan" reports this for the pod before and after injection, and "outrider lint" by the rule
 // proxy-uid.
 func TestContainersOfTheProxysUserAreWarnedOf(t *testing.T) {
 	for name, tt := range map[string]struct {

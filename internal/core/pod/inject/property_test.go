@@ -213,8 +213,8 @@ func keepsTheOrder(t testing.TB, given *corev1.Pod, r Result) {
 }
 
 // starts checks that every container of the injected pod starts by the kubelet's rules, if nothing fails. On
-// versions without native sidecars this cannot be tested if the author has one, because there it is an init
-// container that never completes.
+// versions without native sidecars this cannot be tested if the author's pod has such a sidecar, because there
+// it is an init container that never completes.
 func starts(t testing.TB, given *corev1.Pod, r Result, on startup.Kubernetes) {
 	t.Helper()
 	if on < 29 && slices.ContainsFunc(given.Spec.InitContainers, func(c corev1.Container) bool { return c.RestartPolicy != nil }) {
@@ -261,8 +261,8 @@ func starts(t testing.TB, given *corev1.Pod, r Result, on startup.Kubernetes) {
 	}
 }
 
-// saidToStartFirst reports whether the container became a sidecar although the proxy must be a plain container,
-// so that the kubelet starts it before the proxy, and whether a warning says so.
+// saidToStartFirst reports whether two things are true. First, the container became a sidecar although the proxy
+// must be a plain container, so the kubelet starts the sidecar before the proxy. Second, a warning says so.
 func saidToStartFirst(r Result, name string) bool {
 	proxy := containers.Find(&corev1.Pod{Spec: corev1.PodSpec{Containers: r.Pod.Spec.Containers}}, contract.ProxyContainer)
 	moved := slices.ContainsFunc(r.Pod.Spec.InitContainers, containers.Named(name))
@@ -365,7 +365,7 @@ func FuzzAnnotations(f *testing.F) {
 	})
 }
 
-// In no run of the injected pod a gate fails to keep its edges: they are kept at every start, whatever fails.
+// In every run of the injected pod the gates keep their edges: at every start, whatever fails.
 func TestTheGatedPodKeepsItsPlanAtEveryStart(t *testing.T) {
 	for name, text := range map[string]string{
 		"a service":         "metadata: {name: shop}\nspec: {containers: [{name: app, image: a, command: [/app]}]}",

@@ -31,7 +31,7 @@ func amounts(c corev1.ResourceRequirements) string {
 	return strings.Join(out, " ")
 }
 
-// Values override the chart's defaults as in Helm. The pod-level resources limit those of the proxy.
+// Values override the chart's defaults as in Helm. The pod-level resources limit the proxy's resources.
 func TestProxyResources(t *testing.T) {
 	const usual = "requests cpu=100m memory=128Mi limits cpu=2 memory=1Gi"
 	tests := map[string]struct{ values, pod, want string }{

@@ -7,8 +7,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// Which container a waiting command waits for is only guessed. So a guess never causes a refusal, whichever
-// container waits and whatever other orderings the pod has.
+// It is only guessed for which container a command waits. So a guess never causes a refusal, whichever container
+// waits and whatever other orderings the pod has.
 func TestGuessesRefuseNothing(t *testing.T) {
 	const ready = "localhost:15021/healthz/ready"
 	commands := map[string]string{

@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/settings"
 )
 
-// set1 contains for each annotation with an effect a value that changes the injected pod. The annotations that
+// set1 contains, for each annotation with an effect, a value that changes the injected pod. The annotations that
 // affect only other packages are in elsewhere.
 var set1 = map[string]string{
 	contract.InjectLabel: "false", contract.OwnInjectLabel: "false", contract.NativeSidecar: "true", contract.InterceptionMode: "NONE",

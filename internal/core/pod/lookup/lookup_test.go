@@ -209,7 +209,7 @@ func TestNoCommand(t *testing.T) {
 	}
 }
 
-// swap makes the registry serve the content of the path to under the path from.
+// swap makes the registry answer requests for the first path with the content of the second path.
 func swap(r *registry.Registry, from, to string) {
 	r.Before = func(_ http.ResponseWriter, req *http.Request) bool {
 		req.URL.Path = strings.Replace(req.URL.Path, from, to, 1)

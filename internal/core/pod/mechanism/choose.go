@@ -231,7 +231,8 @@ func (c *chooser) unordered(e startup.Edge, why string) Choice {
 // candidate, unless the order of init containers keeps the edge anyway.
 func (c *chooser) candidates(e startup.Edge) []startup.Mechanism {
 	requested := e.By
-	// Avoid forbids only new sidecars. The kubelet always starts the author's own sidecars in order.
+	// The field [podstart.Reading.Avoid] forbids only new sidecars. The kubelet always starts the author's own
+	// sidecars in order.
 	var own []startup.Mechanism
 	if from, at := c.judge.Find(e.From); at >= 0 && from.Kind == startup.Sidecar && !c.pod.Facts[e.From].Proxy {
 		own = append(own, startup.Native)

@@ -8,8 +8,6 @@
 //
 // Files:
 //
-// Where to read:
-//
 //	choose.go     the mechanism for an edge, and the reasons
 //	option.go     the effect of each mechanism in this pod
 //	present.go    orderings that the pod has already

@@ -103,7 +103,7 @@ type source struct {
 	err      error
 }
 
-// sources reads each source of values. The result all contains the merged values.
+// sources reads each source of values. The result named all holds the merged values.
 func (s Settings) sources() (out []source, all map[string]any, err error) {
 	all = map[string]any{}
 	add := func(name string, values map[string]any) {

@@ -138,7 +138,7 @@ func (f field) of(object reflect.Value) reflect.Value {
 	return v
 }
 
-var known sync.Map // of reflect.Type, []field
+var known sync.Map // from reflect.Type to []field
 
 // jsonFields returns the fields of a type with a JSON name, sorted by name.
 func jsonFields(t reflect.Type) []field {
@@ -263,8 +263,8 @@ func (p *patch) list(path, key string, old, new reflect.Value) {
 	}
 }
 
-// moveContainers adds operations that move containers from one list of the spec to the other. It applies them to
-// old.
+// moveContainers adds operations that move containers from one list of the spec to the other. It also applies
+// them to the spec old.
 func (p *patch) moveContainers(old, new *corev1.PodSpec) {
 	type list struct {
 		name      string

@@ -38,7 +38,7 @@ type Report struct {
 	On startup.Kubernetes `json:"-"`
 }
 
-// An Edge is an edge with its mechanism and the guarantees of that.
+// An Edge is an edge with its mechanism and the mechanism's guarantees.
 type Edge struct {
 	startup.Edge
 	Present  bool            `json:"present"` // the pod already keeps the edge
@@ -58,8 +58,8 @@ type Refusal struct {
 	Reason string            `json:"reason"`
 }
 
-// New returns the report on an object, on a given version of Kubernetes. Only with advise it contains
-// Report.Advice. It fails if the pod is invalid.
+// New returns the report on an object, on a given version of Kubernetes. Report.Advice is set only if advise is
+// true. It fails if the pod is invalid.
 func New(o podfile.Object, on startup.Kubernetes, advise bool) (Report, error) {
 	if err := podspec.Check(&o.Pod); err != nil {
 		return Report{}, invalid(o, err)
@@ -101,8 +101,8 @@ func Where(o podfile.Object) string {
 	return fmt.Sprintf("%s: document %d: %s", o.File, o.Document, o)
 }
 
-// unkeepable lists the findings after which no mechanism can keep the plan. The reasons why single mechanisms
-// cannot be used are then of no interest.
+// unkeepable lists the findings because of which no mechanism can keep the plan. The reasons why single
+// mechanisms cannot be used are then of no interest.
 var unkeepable = []startup.Code{startup.Cycle, startup.UnknownContainer, startup.DuplicateName}
 
 // invalid returns an error with the paths of the object's fields in place of those of the pod's fields.

@@ -84,8 +84,8 @@ var templates = map[string]string{
 const usualTemplate = "spec.template"
 
 // ownGroups lists the API groups whose kinds always have a pod template. In other kinds, spec.template is a pod
-// template only if it can be decoded as one: that of an ApplicationSet, a VirtualMachine or a MachineDeployment
-// is something else, and that of a Knative Service may lack names.
+// template only if it can be decoded as one: in an ApplicationSet, a VirtualMachine or a MachineDeployment it is
+// something else, and in a Knative Service it may lack names.
 var ownGroups = []string{"", "apps", "batch", "extensions"}
 
 // own reports whether the object is of a kind that must have a pod template.
@@ -248,7 +248,7 @@ func claimsOf(raw []byte) (names []string) {
 	return names
 }
 
-// template reads the pod from template, if that is a pod template.
+// template reads the pod from the given JSON, if that is a pod template.
 func (p *parser) template(o Object, template []byte) error {
 	err := p.pod(o, template)
 	if err == nil || o.own() {

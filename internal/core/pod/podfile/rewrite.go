@@ -21,9 +21,9 @@ type Change struct {
 	Before, After string
 }
 
-// Rewrite calls change for each pod and pod template, and returns the file with each replaced by the result; if
-// that is nil, it is kept. A document without a changed pod keeps its exact bytes. If change fails, Rewrite
-// returns that error. If the file is invalid, the error is an [*InputError].
+// Rewrite calls change for each pod and pod template, and returns the file with each pod replaced by the result
+// of change. If the result is nil, the pod is kept. A document without a changed pod keeps its exact bytes. If
+// change fails, Rewrite returns that error. If the file is invalid, the error is an [*InputError].
 func Rewrite(file string, data []byte, change func(Object) (*corev1.Pod, error)) ([]byte, []Change, error) {
 	var out bytes.Buffer
 	var changes []Change

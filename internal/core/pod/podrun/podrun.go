@@ -19,16 +19,17 @@ type Run struct {
 	Pod  *corev1.Pod
 	Plan startup.Plan // wildcards are expanded; By is empty if no mechanism keeps the edge
 
-	Added    []string       // containers that injection has not added yet, each of which Pod has without any fields but its name
+	Added    []string       // containers that injection has not added yet; Pod has each of them with nothing but its name
 	Written  []startup.Edge // requested edges that the pod did not keep yet
-	Supposed []startup.Edge // not requested: it is assumed that an app should wait for its proxy
+	Supposed []startup.Edge // edges that are not requested: it is assumed that an app should wait for its proxy
 
 	Stronger string // a sentence about changes after which more edges would be kept at every start
 
 	Facts map[string]podstart.Fact // by container
 	podspec.Times
 
-	// EndsWith maps a container to other containers: it ends with status 0 when they have ended.
+	// EndsWith maps a container to other containers. The container ends with status 0 when the others have
+	// ended.
 	EndsWith map[string][]string
 }
 
@@ -87,8 +88,8 @@ func (run *Run) ends() {
 	}
 }
 
-// withStandIns returns the pod with a container for each expected one, which has only a name. It is at the
-// position that [podstart.Reading.ContainerPlan] gives it.
+// withStandIns returns the pod with a container for each expected one. The added container has only a name, and
+// is at the position that [podstart.Reading.ContainerPlan] gives it.
 func withStandIns(pod *corev1.Pod, r podstart.Reading) *corev1.Pod {
 	out, always := pod.DeepCopy(), corev1.ContainerRestartPolicyAlways
 	for i, c := range r.ContainerPlan().Containers {
@@ -124,8 +125,8 @@ func (run *Run) choose(r podstart.Reading, on startup.Kubernetes) []startup.Edge
 	return edges
 }
 
-// added returns the edges in the written pod that are not in have. They start at the init container that copies
-// the agent.
+// added returns the edges in the written pod that are not in the list have. They start at the init container
+// that copies the agent.
 func added(r podstart.Reading, have []startup.Edge) []startup.Edge {
 	var out []startup.Edge
 	had := startup.ByEnds(have)

@@ -57,7 +57,7 @@ func Check(pod *corev1.Pod) error {
 	return errors.Join(c...)
 }
 
-// CheckSize returns a [*FieldError] if the pod exceeds one of the limits above.
+// CheckSize returns a [*FieldError] if the pod exceeds MaxContainers, MaxAnnotations or MaxWords.
 func CheckSize(pod *corev1.Pod) error {
 	n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
 	if n > MaxContainers { // only then is it worth the time to leave out our containers

@@ -33,8 +33,8 @@ type wrapper struct {
 	read    func(r *reader, c podContainer, argv []string) gateReading
 }
 
-// mechanism returns Gate only for our own wrapper. The others are weaker: they do not order the stop, and do not
-// wrap the containers for which they wait.
+// mechanism returns Gate only for our own wrapper. Other wrappers are weaker: they do not order the stop, and do
+// not wrap the containers for which they wait.
 func (w wrapper) mechanism() startup.Mechanism {
 	if w.program == path.Base(AgentPath) {
 		return startup.Gate
@@ -106,7 +106,8 @@ func readOurs(_ *reader, c podContainer, argv []string) gateReading {
 	return g
 }
 
-// afterText returns an edge as the part of a plan's statement that follows "TO after".
+// afterText returns the statement of an edge without its first words "TO after", for example "proxy is healthy,
+// within 20s".
 func afterText(e startup.Edge) string {
 	e.By = ""
 	return strings.TrimPrefix(e.String(), e.To+" after ")
@@ -292,7 +293,7 @@ func (w *writer) wrap(c podContainer, after []startup.Edge, probed bool, helps [
 	return w.putGate(c.Container, line)
 }
 
-// putGate puts the gate with the command line in line before the command of c; line.Command is still empty.
+// putGate puts a gate with the given command line before the command of c; line.Command is still empty.
 func (w *writer) putGate(c *corev1.Container, line contract.Gate) error {
 	if w.node {
 		return w.byNode(c, line.Args())

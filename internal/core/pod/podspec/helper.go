@@ -23,8 +23,8 @@ func HelperOf(c *corev1.Container) []string {
 // contains only containers whose gates report their ends.
 type helpers struct{ serve, work map[string]bool }
 
-// helpersIn returns the helpers of a pod with these gate edges. The containers in reports report their ends too.
-// A pod that never completes has no helpers.
+// helpersIn returns the helpers of a pod with these gate edges. The containers listed in reports report their
+// ends too. A pod that never completes has no helpers.
 //
 // A container does work of its own if others wait until it is started or completed. If others wait until it is
 // healthy, it is a server: it does not end by itself and would keep a Job from completing. Sidecars are not

@@ -74,7 +74,7 @@ func (w hookWait) weakness() string {
 	return "checks a port, not health"
 }
 
-// edge returns the edge from the container for which the hook waits to the container to, with the given
+// edge returns the edge from the container for which the hook waits to the given container, with the given
 // mechanism.
 func (w hookWait) edge(r *reader, to string, by startup.Mechanism) startup.Edge {
 	e := r.after(w.from, to, by)
@@ -142,8 +142,8 @@ func (r *reader) waits(c podContainer, argv []string) (hookWait, bool) {
 	return r.waiter(c, argv)
 }
 
-// statementWaits finds the container for which the first of the statements waits. The others decide what a
-// timeout causes.
+// statementWaits finds the container for which the first of the statements waits. The other statements decide
+// what a timeout causes.
 func (r *reader) statementWaits(c podContainer, all []shell.Statement, errexit bool) (hookWait, bool) {
 	s := all[0]
 	if s.Then == "&" {
@@ -219,7 +219,8 @@ func (w waiter) bound(argv []string) time.Duration {
 	return w.timeout
 }
 
-// writeHold lists From before To, and adds a hook to From that blocks until it is healthy.
+// writeHold lists the container e.From before e.To, and adds a hook to e.From that blocks until e.From is
+// healthy.
 func (w *writer) writeHold(e startup.Edge) error {
 	list := w.out.Spec.Containers
 	if !slices.ContainsFunc(list, containerNamed(e.From)) || !slices.ContainsFunc(list, containerNamed(e.To)) {

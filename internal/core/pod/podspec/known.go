@@ -49,7 +49,7 @@ type waiter struct {
 	timeout time.Duration
 }
 
-// The programs, which may be used in hooks and in scripts.
+// waiters lists the known programs. They may be used in hooks and in scripts.
 var waiters = []waiter{
 	{words: []string{"pilot-agent", "wait"}, proxies: []string{"istio-proxy", OurProxy}, timeout: time.Minute},
 	{words: []string{"outrider-agent", "wait"}, proxies: []string{OurProxy}},
@@ -82,7 +82,7 @@ func (p proxy) probe() *corev1.Probe {
 	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: p.path, Port: intstr.FromInt32(int32(p.port))}}}
 }
 
-// url returns the URL of that probe in the pod's network.
+// url returns the URL of the readiness probe in the pod's network.
 func (p proxy) url() string { return fmt.Sprintf("http://127.0.0.1:%d%s", p.port, p.path) }
 
 // servers lists names of programs and images that run until they get a signal: proxies, databases, and agents

@@ -49,7 +49,7 @@ func (b Bypass) String() string {
 
 // Bypasses returns the containers of the pod that run with this user or group of the proxy. A container's own
 // setting overrides the pod's. fsGroup is ignored: it is only a supplementary group of the processes, and the
-// capture rules do not match those.
+// capture rules do not match supplementary groups.
 func Bypasses(pod *corev1.Pod, user, group int64) []Bypass {
 	var out []Bypass
 	shared := cmp.Or(pod.Spec.SecurityContext, &corev1.PodSecurityContext{})

@@ -9,8 +9,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// native recognises a restartable init container. Every container listed after it starts later than it; it waits
-// until the sidecar is healthy only if the sidecar has a startup probe or a blocking hook.
+// native recognises a restartable init container. Every container listed after the sidecar starts later. Such a
+// container waits until the sidecar is healthy only if the sidecar has a startup probe or a blocking hook.
 func native(r *reader, c podContainer) {
 	if c.kind != startup.Sidecar {
 		return

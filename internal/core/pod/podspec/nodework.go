@@ -61,9 +61,9 @@ func withoutNodeGates(pod *corev1.Pod) {
 }
 
 // InsteadOfNode returns the pod for an environment where no node does its work: an init container with the given
-// image and volumes do it instead. The function entrypoint returns the command of an image. If it returns nil,
-// the command is unknown, and the gate runs only the container's args. If there is no work for a node,
-// InsteadOfNode returns the pod itself.
+// image does it instead, and volumes replace the node's directories. The function entrypoint returns the command
+// of an image. If it returns nil, the command is unknown, and the gate runs only the container's args. If there
+// is no work for a node, InsteadOfNode returns the pod itself.
 func InsteadOfNode(pod *corev1.Pod, image string, entrypoint func(image string) []string) (*corev1.Pod, error) {
 	work, ok := NodeWork(pod)
 	if !ok {

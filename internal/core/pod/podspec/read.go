@@ -15,9 +15,9 @@ import (
 	"outrider.dev/startup"
 )
 
-// Read returns the order of the pod's start: the requested one and what the pod already contains. The error joins
-// a [*request.Error] for each invalid annotation; the rest of the reading is valid nevertheless. A pod that
-// exceeds the limits of [CheckSize] is not read.
+// Read returns the order of the pod's start: the requested order, and the orderings that the pod already has.
+// The error joins a [*request.Error] for each invalid annotation; the rest of the reading is valid nevertheless.
+// A pod that exceeds the limits of [CheckSize] is not read.
 func Read(pod *corev1.Pod) (podstart.Reading, error) {
 	r, err := readAll(pod)
 	r.note()
@@ -82,8 +82,8 @@ func newReader(pod *corev1.Pod) reader {
 	return r
 }
 
-// recognisers has a function for each kind of ordering. It is called for each container and adds what it finds to
-// the reader.
+// recognisers has a function for each kind of ordering. Each function is called for each container and adds the
+// orderings that it finds to the reader.
 var recognisers = []func(*reader, podContainer){native, initDone, gate, hook, workaround}
 
 type reader struct {
@@ -153,8 +153,8 @@ func (r *reader) proxy() string {
 	return ""
 }
 
-// after returns the edge of a container that waits for another one. It waits for that container's health if the
-// container reports it, else for its start.
+// after returns the edge of a container that waits for another one. The condition is the other container's
+// health if that container reports it, else its start.
 func (r *reader) after(from, to string, by startup.Mechanism) startup.Edge {
 	e := startup.Edge{From: from, To: to, After: startup.Healthy, By: by}
 	if c, known := r.Find(from); known && c.Health == startup.NoHealth {

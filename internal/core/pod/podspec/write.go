@@ -13,7 +13,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A WriteError reports that the pod cannot have an edge, or not by the edge's mechanism.
+// A WriteError reports that the pod cannot have an edge, or cannot have it by the edge's mechanism.
 type WriteError struct {
 	Edge   startup.Edge
 	Reason string
@@ -132,7 +132,7 @@ func (w *writer) write(e startup.Edge) error {
 	return nil
 }
 
-// writeNative makes From a restartable init container, and lists it before everything that waits for it.
+// writeNative makes e.From a restartable init container, and lists it before all containers that wait for it.
 func (w *writer) writeNative(e startup.Edge) error {
 	always := corev1.ContainerRestartPolicyAlways
 	plain := slices.IndexFunc(w.out.Spec.Containers, containerNamed(e.From))
@@ -240,7 +240,8 @@ func own(edges []startup.Edge) []startup.Edge {
 
 // check reads the written pod again. It fails if an edge is missing there or if the edges cause a deadlock.
 func (w *writer) check(edges []startup.Edge) error {
-	// The edges are passed to read. They are not parsed from the annotation, which is tested separately.
+	// The edges are passed to the function read. They are not parsed from the annotation, because the parser is
+	// tested separately.
 	r, err := read(w.out, own(edges))
 	if err != nil {
 		return fmt.Errorf("reading back what was written: %w", err)

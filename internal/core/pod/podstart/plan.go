@@ -16,8 +16,8 @@ func (r Reading) Meant(e startup.Edge) startup.Edge {
 	return e
 }
 
-// Plan returns all edges that the pod keeps or that are requested. If the pod already keeps a requested edge, the
-// edge has that mechanism, or the best one if there are several.
+// Plan returns all edges that the pod keeps or that are requested. If the pod already keeps a requested edge,
+// the edge has the mechanism found in the pod, or the best one if there are several.
 func (r Reading) Plan() startup.Plan {
 	p := r.ContainerPlan()
 	n := len(r.Requested)

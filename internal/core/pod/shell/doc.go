@@ -3,8 +3,8 @@
 // ([Times]), and whether two command lines run the same program ([SameProgram]).
 //
 // The package only reads; it runs nothing. For a script that cannot be parsed, or that nests too deeply, it
-// returns no calls and no statements. If the meaning of a script is uncertain, the package assumes the one with
-// fewer guarantees.
+// returns no calls and no statements. If the meaning of a script is uncertain, the package assumes the meaning
+// with fewer guarantees.
 //
 // Files:
 //

@@ -7,9 +7,9 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// SameProgram reports whether two command lines finally run the same program. In after, waits may be missing that
-// before contains: a wrapper, or statements of a script. Also, exec may precede the last command in after. If a
-// script cannot be parsed, or anything else differs, the result is false.
+// SameProgram reports whether two command lines finally run the same program. The second command line may lack
+// waits that the first one contains: a wrapper, or statements of a script. It may also have exec before its last
+// command. If a script cannot be parsed, or anything else differs, the result is false.
 func SameProgram(before, after []string) bool {
 	if slices.Equal(before, after) {
 		return true
@@ -30,9 +30,9 @@ func SameProgram(before, after []string) bool {
 	return lacksWaits(a.Text, b.Text) || lacksWaits(a.Text, withoutExec(b.Text))
 }
 
-// lacksWaits reports whether the script after equals before, except that some statements that only wait are
-// missing in it. The last statement must be there. The rest must run in the same way as it does in before if the
-// missing statements succeed.
+// lacksWaits reports whether the second script equals the first, except that it lacks some statements that only
+// wait. The last statement must be there. The rest must run in the same way as it does in before if the missing
+// statements succeed.
 func lacksWaits(before, after string) bool {
 	a, b := Statements(before), Statements(after)
 	if len(a) == 0 || len(b) == 0 {
@@ -57,8 +57,8 @@ func lacksWaits(before, after string) bool {
 	return then == b[len(b)-1].Then && (len(a) == len(b) || slices.ContainsFunc(b[first:], does))
 }
 
-// succeeds reports whether a script continues without a statement in the same way as after a success of it. The
-// parameters are the separators before and after the statement.
+// succeeds reports whether a script that lacks a statement continues in the same way as after a success of that
+// statement. The parameters are the separators before and after the statement.
 func succeeds(before, behind string) bool {
 	return before == ";" && (behind == ";" || behind == "&&") || before == "&&" && behind == "&&"
 }
