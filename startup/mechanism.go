@@ -24,7 +24,7 @@ const (
 	// From is healthy.
 	Hold Mechanism = "hold"
 
-	// InitDone means that the container From is a plain init container, which the kubelet completes before it
+	// InitDone means that the container From is a regular init container, which the kubelet completes before it
 	// starts To.
 	InitDone Mechanism = "init"
 
@@ -269,7 +269,7 @@ func keeps(s Scope) func(situation) Scope { return func(situation) Scope { retur
 func stops(b bool) func(situation) bool   { return func(situation) bool { return b } }
 
 // listedBefore reports whether From comes before To in the same list of the pod, or From is in the init list and
-// To is a plain container.
+// To is a regular container.
 func (s situation) listedBefore() bool {
 	if s.fromAt < 0 || s.toAt < 0 {
 		return false

@@ -189,7 +189,7 @@ func completes(s situation) bool { return s.edge.After == Completed }
 func checksPortOnly(s situation) bool { return s.edge.After == Started && s.from.Health != NoHealth }
 
 // kubeletStops reports whether To ends before From even without the mechanism: the kubelet stops a sidecar after
-// the plain containers, and a container that completed has already ended.
+// the regular containers, and a container that completed has already ended.
 func kubeletStops(s situation) bool {
 	return s.from.Kind == Sidecar && s.to.Kind == Plain || s.edge.After == Completed
 }

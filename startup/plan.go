@@ -32,7 +32,7 @@ type Container struct {
 type Kind string
 
 const (
-	Plain   Kind = ""        // one of spec.containers
+	Plain   Kind = ""        // a regular container: one of spec.containers
 	Init    Kind = "init"    // an init container that must complete
 	Sidecar Kind = "sidecar" // an init container with restartPolicy: Always (a native sidecar)
 )
@@ -148,8 +148,8 @@ func (c Container) completes() bool {
 	}
 }
 
-// holdsNext reports whether the kubelet waits until c is healthy before it starts the next container in the list.
-// Otherwise it continues as soon as c runs (or, for a plain init container, has completed).
+// holdsNext reports whether the kubelet waits until c is healthy before it starts the next container in the
+// list. Otherwise it continues as soon as c runs (or, for a regular init container, has completed).
 func (c Container) holdsNext() bool {
 	return c.Health == PostStart || c.Kind == Sidecar && c.Health == StartupProbe
 }

@@ -25,8 +25,8 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line,
 //	app after cache is healthy, optional, within 20s or continue, on restart notify, by gate
 //	* after proxy is healthy
 //
-// In a text without a container statement, the containers follow from the edges: each name in an edge is a plain
-// container that reports its own health, in order of appearance.
+// In a text without a container statement, the containers follow from the edges: each name in an edge is a
+// regular container that reports its own health, in order of appearance.
 //
 // Parse checks only the syntax; [Plan.Validate] checks whether the plan makes sense. The error is a
 // [*SyntaxError].

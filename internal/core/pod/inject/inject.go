@@ -77,7 +77,7 @@ type Result struct {
 	NoEffect  map[string]string // annotations of this pod that have no effect, with the reasons
 	NoLabel   map[string]string // labels of this pod that have no effect, with the reasons
 	Clashes   []Clash           // ports that both the application declares and the proxy uses
-	NeverEnds []string          // containers of a Job whose end is not reported to a proxy that is a plain container
+	NeverEnds []string          // containers of a Job whose end is not reported to a proxy that is a regular container
 	Unknown   []string          // images whose commands would make gates possible ([Options.Commands]), also of a refused pod
 
 	given *corev1.Pod

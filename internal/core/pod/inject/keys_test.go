@@ -157,7 +157,7 @@ func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 				warnings, got, base = ofProxyConfig(t, k.Name)
 			case settings.InVariables:
 				if slices.Contains([]string{"OUTRIDER_STATE_DIR", "OUTRIDER_STATUS_PORT", "OUTRIDER_TERMINATION_LOG"}, k.Name) {
-					return // the commands in cmd/outrider-agent read it
+					return // the commands in cmd/outrider-agent read this variable
 				}
 				value = cmp.Or(usedVariables[k.Name], "x")
 				_, base = ofAgent("PROXY_CONFIG={}")

@@ -67,7 +67,7 @@ func istio(native, hold, cni bool) otherInjector {
 	}
 }
 
-// linkerd simulates Linkerd's injector. If the proxy is a plain container, it is the first one.
+// linkerd simulates Linkerd's injector. If the proxy is a regular container, it is the first one.
 func linkerd(native bool) otherInjector {
 	return func(p *corev1.Pod) *corev1.Pod {
 		p = p.DeepCopy()

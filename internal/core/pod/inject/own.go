@@ -47,7 +47,7 @@ func overridden(c corev1.Container) string {
 type ownContainers struct {
 	init, plain      []corev1.Container
 	initOrder, order []string // names of all containers of the list, in order; only if it contains own containers
-	before           int      // number of the author's plain containers that precede the own container of the proxy
+	before           int      // number of the author's regular containers that precede the own container of the proxy
 }
 
 func (o ownContainers) find(name string) (corev1.Container, bool) {

@@ -176,7 +176,7 @@ func checkRandom(t testing.TB, c chooser) bool {
 }
 
 // keepsTheOrder checks that the injected pod, when it is read again, has a mechanism for each edge, and that
-// every plain container waits for the proxy unless an annotation declines that.
+// every regular container waits for the proxy unless an annotation declines that.
 func keepsTheOrder(t testing.TB, given *corev1.Pod, r Result) {
 	t.Helper()
 	reading, err := podspec.Read(r.Pod)
@@ -262,7 +262,7 @@ func starts(t testing.TB, given *corev1.Pod, r Result, on startup.Kubernetes) {
 }
 
 // saidToStartFirst reports whether two things are true. First, the container became a sidecar although the proxy
-// must be a plain container, so the kubelet starts the sidecar before the proxy. Second, a warning says so.
+// must be a regular container, so the kubelet starts the sidecar before the proxy. Second, a warning says so.
 func saidToStartFirst(r Result, name string) bool {
 	proxy := containers.Find(&corev1.Pod{Spec: corev1.PodSpec{Containers: r.Pod.Spec.Containers}}, contract.ProxyContainer)
 	moved := slices.ContainsFunc(r.Pod.Spec.InitContainers, containers.Named(name))

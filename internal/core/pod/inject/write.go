@@ -25,7 +25,7 @@ import (
 type written struct {
 	pod       *corev1.Pod
 	added     bool     // injection added something to the pod
-	neverEnds []string // containers of a Job whose end is not reported to a proxy that is a plain container
+	neverEnds []string // containers of a Job whose end is not reported to a proxy that is a regular container
 }
 
 // write is the last step of [Pod]: it returns the pod with the settings and the plan applied.
@@ -97,10 +97,10 @@ func writeOrder(in input, s effective, p order.Plan, r *verdict.Report) (pod *co
 	return nil, taken(err)
 }
 
-// reporting returns the containers that get a gate only to report their ends. A proxy that is a plain container
-// can then exit when the last of them has ended, and need not wait for the drain time. Either all applications
-// get such gates or none, because the proxy cannot know that all have ended if one does not report its end. None
-// get them if an init container would be needed only for that.
+// reporting returns the containers that get a gate only to report their ends. A proxy that is a regular
+// container can then exit when the last of them has ended, and need not wait for the drain time. Either all
+// applications get such gates or none, because the proxy cannot know that all have ended if one does not report
+// its end. None get them if an init container would be needed only for that.
 func reporting(p order.Plan, in input, s effective, r *verdict.Report) (out []string) {
 	off := in.pod.Annotations[contract.Start] == string(request.Off) // the author wants no change of commands
 	if off || !s.proxy || !s.capture || s.init == contract.InitNone ||
@@ -128,9 +128,9 @@ func reporting(p order.Plan, in input, s effective, r *verdict.Report) (out []st
 	return out
 }
 
-// reportEnd explains how a pod with a proxy as a plain container can complete. The agent exits once the gates of
-// all applications have reported that their commands have ended for good (internal/core/agent/proxy/apps.go). It
-// returns the containers without a gate: nothing reports their ends.
+// reportEnd explains how a pod with a proxy as a regular container can complete. The agent exits once the gates
+// of all applications have reported that their commands have ended for good (internal/core/agent/proxy/apps.go).
+// It returns the containers without a gate: nothing reports their ends.
 func reportEnd(pod *corev1.Pod, s effective, r *verdict.Report) (neverEnds []string) {
 	pod = podspec.AsRun(pod)
 	if s.proxy && containers.EndsOnce(pod) && slices.ContainsFunc(pod.Spec.Containers, containers.Named(contract.ProxyContainer)) {

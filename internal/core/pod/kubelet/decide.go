@@ -24,8 +24,8 @@ func (s *State) decide() []task {
 	return append(tasks, starts...)
 }
 
-// decideNewSandbox stops everything and starts the pod again, from its first init container, in a new sandbox. If
-// no container needs to run, the pod is only stopped. With Never a pod gets no second sandbox, so plain
+// decideNewSandbox stops everything and starts the pod again, from its first init container, in a new sandbox.
+// If no container needs to run, the pod is only stopped. With Never a pod gets no second sandbox, so regular
 // containers that have not started yet never start.
 func (s *State) decideNewSandbox() []task {
 	again := s.sandbox.is == deadSandbox
@@ -48,8 +48,8 @@ func (s *State) decideNewSandbox() []task {
 	return append(tasks, starts...)
 }
 
-// decidePlain starts all plain containers that should run and do not. Each is decided by itself: a container is
-// restarted without its sidecars and the other containers.
+// decidePlain starts all regular containers that should run and do not. Each is decided by itself: a container
+// is restarted without its sidecars and the other containers.
 func (s *State) decidePlain() (kills, starts []task, kept int) {
 	for i := s.spec.inits; i < len(s.c); i++ {
 		switch {

@@ -4,7 +4,7 @@ import "slices"
 
 // An initPlan is the result of the decisions about init containers.
 type initPlan struct {
-	initialized bool // the plain containers may start
+	initialized bool // the regular containers may start
 	hopeless    bool // an init container failed and is not tried again: the pod has ended
 	kills       []task
 	starts      []task
@@ -14,9 +14,9 @@ type initPlan struct {
 // decideInit finds the next init container to start. It goes backwards through the list, because completed
 // containers may have been removed from the runtime: the last container that was started is decisive.
 //
-// Two consequences are surprising. Once a plain container runs, the pod is initialized, and a dead sidecar no
-// longer holds anything back. If no plain container runs, a sidecar holds the plain containers back only if it is
-// the last one in the list: if a later init container has completed, initialization counts as finished.
+// Two consequences are surprising. Once a regular container runs, the pod is initialized, and a dead sidecar no
+// longer holds anything back. If no regular container runs, a sidecar holds the regular containers back only if
+// it is the last one in the list: if a later init container has completed, initialization counts as finished.
 // Source: kuberuntime_container.go computeInitContainerActions.
 func (s *State) decideInit() initPlan {
 	if s.spec.inits == 0 {
@@ -68,7 +68,7 @@ func (p *initPlan) start(i int) { p.starts = append(p.starts, task{kind: startIn
 
 func (p *initPlan) kill(i int) { p.kills = append(p.kills, task{kind: killOne, i: i}) }
 
-// decideInitial runs a plain init container until it completes. With Never, one that failed ends the pod;
+// decideInitial runs a regular init container until it completes. With Never, one that failed ends the pod;
 // usually the phase Failed has already ended it.
 func (s *State) decideInitial(i int, p *initPlan) {
 	c := &s.c[i]

@@ -167,9 +167,8 @@ func (s *State) blocked(t task) bool {
 }
 
 // failed records that the current task failed, and requests another pass. The present pass continues with the
-// next task, so a failed hold does not stop the other containers from starting. Only a failed start of a plain
-// init container ends the pass.
-// Source: kuberuntime_manager.go SyncPod steps 6 and 8.
+// next task, so a failed hold does not stop the other containers from starting. Only a failed start of a regular
+// init container ends the pass. Source: kuberuntime_manager.go SyncPod steps 6 and 8.
 func (s *State) failed(retry time.Duration) {
 	s.schedule.retryAt(retry)
 	if t := s.pass.current(); t.kind == startInit && s.spec.kind(t.i) == initial {

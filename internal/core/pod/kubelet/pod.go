@@ -156,8 +156,8 @@ const (
 	sidecar
 )
 
-// kind returns the kind of container i. A kubelet that does not support native sidecars treats them as plain init
-// containers, which then never complete.
+// kind returns the kind of container i. A kubelet that does not support native sidecars treats them as regular
+// init containers, which then never complete.
 func (s *spec) kind(i int) kind {
 	switch {
 	case i >= s.inits:

@@ -78,7 +78,7 @@ func likely(rng *rand.Rand, s State) Event {
 type watcher struct {
 	pod    Pod
 	done   map[string]bool // init containers that are done in this sandbox
-	opened bool            // a plain container was started in this sandbox
+	opened bool            // a regular container was started in this sandbox
 	over   bool
 }
 
@@ -142,7 +142,7 @@ func (w *watcher) action(before State, a Action) error {
 	return nil
 }
 
-// start checks that the first plain container of a sandbox starts after every init container.
+// start checks that the first regular container of a sandbox starts after every init container.
 func (w *watcher) start(a Action) error {
 	isInit := slices.ContainsFunc(w.pod.Init, func(c Container) bool { return c.Name == a.Container })
 	if isInit || w.opened {

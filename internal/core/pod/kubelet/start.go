@@ -74,8 +74,7 @@ func (s *State) beginStart(i int) {
 }
 
 // pulled handles the answer to a pull. If the image is missing, only this container does not start; the pass
-// continues with the other plain containers.
-// Source: images/image_manager.go EnsureImageExists.
+// continues with the other regular containers. Source: images/image_manager.go EnsureImageExists.
 func (s *State) pulled(i int, ok bool) {
 	t := &s.c[i].start
 	if t.step != pulling {

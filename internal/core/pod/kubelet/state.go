@@ -48,7 +48,7 @@ func anySeen(cs []container) bool {
 // plains returns the regular containers: all except the init containers.
 func (s *State) plains() []container { return s.c[s.spec.inits:] }
 
-// plainRuns reports whether any plain container runs.
+// plainRuns reports whether any regular container runs.
 func (s *State) plainRuns() bool {
 	return slices.ContainsFunc(s.plains(), func(c container) bool { return c.life.run == running })
 }

@@ -84,8 +84,8 @@ func (s *State) currentStatus() Status {
 		ContainersReady: ready, Ready: ready}
 }
 
-// containersReady reports whether all sidecars and plain containers run, are started and ready.
-// Source: status/generate.go GenerateContainersReadyCondition.
+// containersReady reports whether all sidecars and regular containers run, are started and ready. Source:
+// status/generate.go GenerateContainersReadyCondition.
 func (s *State) containersReady() bool {
 	all := s.ending.final == ""
 	for i := range s.c {
@@ -96,8 +96,8 @@ func (s *State) containersReady() bool {
 	return all
 }
 
-// initialized reports whether all init containers are done, or a plain container has run.
-// Source: status/generate.go GeneratePodInitializedCondition.
+// initialized reports whether all init containers are done, or a regular container has run. Source:
+// status/generate.go GeneratePodInitializedCondition.
 func (s *State) initialized() bool {
 	if anySeen(s.plains()) || s.spec.version.StaysInitialized && s.status.Initialized {
 		return true
@@ -137,14 +137,14 @@ func (s *State) phase(over bool) Phase {
 type tally struct {
 	pending     int // not started yet, or an init container that is not done
 	failedInits int // failed init containers that are not tried again
-	running     int // plain containers and sidecars that run
-	stopped     int // plain containers that have ended
+	running     int // regular containers and sidecars that run
+	stopped     int // regular containers that have ended
 	succeeded   int // stopped containers with exit code 0
 	again       int // stopped containers that are started again
 }
 
 func (s *State) count() (n tally) {
-	active := false // a plain container was started in the present sandbox
+	active := false // a regular container was started in the present sandbox
 	for _, c := range s.plains() {
 		active = active || c.life.here && s.sandbox.is == sandboxReady
 	}
@@ -178,8 +178,8 @@ func (n *tally) addPlain(c container, again bool) {
 	}
 }
 
-// addSidecar counts a sidecar. A sidecar that has ended is not counted, whatever its exit code. A running sidecar
-// makes the pod pending until a plain container has been started.
+// addSidecar counts a sidecar. A sidecar that has ended is not counted, whatever its exit code. A running
+// sidecar makes the pod pending until a regular container has been started.
 func (n *tally) addSidecar(c container, started bool) {
 	if c.life.run == running {
 		n.running++

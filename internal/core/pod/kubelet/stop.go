@@ -102,9 +102,9 @@ func (s *State) giveTurns() {
 	}
 }
 
-// isTurn reports whether container i may get SIGTERM: all plain containers, and all sidecars later in the list,
-// have ended. Plain init containers that still run do not matter.
-// Source: kuberuntime_termination_order.go newTerminationOrdering.
+// isTurn reports whether container i may get SIGTERM: all regular containers, and all sidecars later in the
+// list, have ended. Plain init containers that still run do not matter. Source: kuberuntime_termination_order.go
+// newTerminationOrdering.
 func (s *State) isTurn(i int) bool {
 	for j := range s.c {
 		before := s.spec.kind(j) == plain || s.spec.kind(j) == sidecar && j > i

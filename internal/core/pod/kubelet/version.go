@@ -20,7 +20,7 @@ type Version struct {
 	FreshAtOnce bool
 
 	// KeepsStarted means that a sidecar that was started in the previous status counts as started when the phase
-	// is computed. Otherwise a sidecar counts as not started until a plain container runs.
+	// is computed. Otherwise a sidecar counts as not started until a regular container runs.
 	KeepsStarted bool
 
 	// StaysInitialized means that the condition Initialized of a pod never becomes false again.

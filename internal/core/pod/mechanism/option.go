@@ -108,7 +108,7 @@ func lacksHook(f podstart.Fact, e startup.Edge) bool {
 func (c *chooser) asSidecar(e startup.Edge, from, to int) *startup.Judge {
 	key := moved{from, to, e.After == startup.Healthy}
 	if list := c.plan.Containers; list[from].Kind == startup.Plain && list[to].Kind == startup.Plain {
-		key.to = -1 // at the end of the init list, before all plain containers
+		key.to = -1 // at the end of the init list, before all regular containers
 	}
 	if c.moved[key] == nil {
 		written := movedBefore(c.plan, from, to, startup.Sidecar, c.pod.Facts[e.From], e.After)

@@ -13,8 +13,8 @@ import (
 
 // Stronger returns a sentence about weak edges: those that the choices keep at most at the first start, while a
 // gate would keep them at every start. The sentence explains how to get the gates. It is empty if there are no
-// such edges. Only edges to plain containers are considered, and of these only edges from a proxy and edges that an
-// annotation requests, because no setting would give the others a gate.
+// such edges. Only edges to regular containers are considered, and of these only edges from a proxy and edges
+// that an annotation requests, because no setting would give the others a gate.
 func Stronger(r podstart.Reading, choices []Choice, on startup.Kubernetes) string {
 	if r.Start == request.Off {
 		return ""
@@ -70,8 +70,8 @@ func MissingCommands(r podstart.Reading, choices []Choice, on startup.Kubernetes
 	return out
 }
 
-// gateWouldFit reports whether a gate could replace the mechanism of an edge to a plain container if the commands
-// were known.
+// gateWouldFit reports whether a gate could replace the mechanism of an edge to a regular container if the
+// commands were known.
 func (c *chooser) gateWouldFit(e startup.Edge) bool {
 	to, _ := c.judge.Find(e.To)
 	if e.By == "" || to.Kind != startup.Plain || c.pod.Facts[e.To].Proxy {

@@ -19,7 +19,7 @@ func HelperOf(c *corev1.Container) []string {
 	return line.HelperOf
 }
 
-// helpers divides plain containers into those that only serve others and those that do the work of the pod. It
+// helpers divides regular containers into those that only serve others and those that do the work of the pod. It
 // contains only containers whose gates report their ends.
 type helpers struct{ serve, work map[string]bool }
 

@@ -14,7 +14,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// hook recognises a postStart hook that waits. A hook that waits for its own container holds back the plain
+// hook recognises a postStart hook that waits. A hook that waits for its own container holds back the regular
 // containers listed after it. A hook that waits for another container is a work-around: it does not delay its
 // container's command, which runs at the same time.
 func hook(r *reader, c podContainer) {

@@ -5,7 +5,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// initDone recognises a plain init container. Everything listed after it starts when it has completed.
+// initDone recognises a regular init container. Everything listed after it starts when it has completed.
 func initDone(r *reader, c podContainer) {
 	if c.kind != startup.Init {
 		return

@@ -81,8 +81,8 @@ func (r Reading) Find(name string) (startup.Container, bool) {
 }
 
 // ContainerPlan returns a plan with the containers and no edges. Expected containers are at the position where
-// injection puts a proxy: as a sidecar before the first init container that waits for it, else as the first plain
-// container.
+// injection puts a proxy: as a sidecar before the first init container that waits for it, else as the first
+// regular container.
 func (r Reading) ContainerPlan() startup.Plan {
 	p := startup.Plan{Containers: slices.Clone(r.Containers)}
 	at := slices.IndexFunc(p.Containers, func(c startup.Container) bool { return c.Kind == startup.Plain })

@@ -21,7 +21,7 @@ type Overrides struct {
 	Annotations    map[string]*string          `json:"annotations,omitempty"`
 	Labels         map[string]*string          `json:"labels,omitempty"`
 	NodeSelector   map[string]*string          `json:"nodeSelector,omitempty"`
-	Order          []string                    `json:"order,omitempty"`     // names of the plain containers, if the order was changed or contains one of our names
+	Order          []string                    `json:"order,omitempty"`     // names of the regular containers, if the order was changed or contains one of our names
 	InitOrder      []string                    `json:"initOrder,omitempty"` // names of the init containers, if one of them is ours
 	Commands       map[string]imagecmd.Written `json:"commands,omitempty"`  // commands taken from images, by container
 	Args           map[string]int              `json:"args,omitempty"`      // by container with a gate: how many words at the end of its command were its args
@@ -48,7 +48,7 @@ func (o *Overrides) Write(pod, given *corev1.Pod, revision string) (added bool, 
 	return len(s.InitContainers)+len(s.Containers) > 0, nil
 }
 
-// KeepOrder records the order of the plain containers if the written pod has another order.
+// KeepOrder records the order of the regular containers if the written pod has another order.
 func (o *Overrides) KeepOrder(arranged, ordered *corev1.Pod) {
 	if was := containers.Names(arranged.Spec.Containers); o.Order == nil && !slices.Equal(was, containers.Names(ordered.Spec.Containers)) {
 		o.Order = was

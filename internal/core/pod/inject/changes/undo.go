@@ -59,7 +59,7 @@ func undo(out *corev1.Pod, s status, before Overrides) *corev1.Pod {
 	if start != request.Off || place < 0 {
 		place = len(out.Spec.Containers)
 	}
-	out.Spec.Containers = slices.Insert(out.Spec.Containers, place, before.Containers...) // with start: off at the position where the author listed the proxy
+	out.Spec.Containers = slices.Insert(out.Spec.Containers, place, before.Containers...) // at the end, or with "start: off" at the position where the author listed the proxy
 	out = podspec.Ungated(out)
 	imagecmd.Restore(out, before.Commands)
 	before.restoreWords(out)
@@ -77,7 +77,7 @@ func undo(out *corev1.Pod, s status, before Overrides) *corev1.Pod {
 	return out
 }
 
-// reorder restores the order of the plain containers. Containers that injection made sidecars become regular
+// reorder restores the order of the regular containers. Containers that injection made sidecars become regular
 // containers again.
 func reorder(pod *corev1.Pod, order []string) {
 	if len(order) == 0 {

@@ -86,7 +86,7 @@ func PortOf(c *corev1.Container, p intstr.IntOrString) int32 {
 	return int32(n)
 }
 
-// DeclaredPorts returns the ports that the plain containers declare, as JSON.
+// DeclaredPorts returns the ports that the regular containers declare, as JSON.
 func DeclaredPorts(pod *corev1.Pod) string {
 	type port struct {
 		Name          string          `json:"name,omitempty"`

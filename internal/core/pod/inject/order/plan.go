@@ -25,9 +25,9 @@ type Request struct {
 	Pod        *corev1.Pod // as its author wrote it, without our containers
 	Kubernetes startup.Kubernetes
 
-	// Proxy makes our proxy container, as a sidecar or a plain container; nil if the pod gets none.
+	// Proxy makes our proxy container, as a sidecar or a regular container; nil if the pod gets none.
 	Proxy    func(sidecar bool, r *verdict.Report) (corev1.Container, error)
-	Before   int  // number of the author's plain containers that come before the proxy
+	Before   int  // number of the author's regular containers that come before the proxy
 	Captured bool // the pod's connections go through the proxy
 	ByNode   bool // outrider-node adds the gates
 
@@ -87,7 +87,7 @@ func Of(in Request, r *verdict.Report) (Plan, error) {
 		// If a container waits before the regular containers run, or if its command is unknown, it needs a proxy
 		// that the kubelet starts first.
 		sidecar = true
-		unknown := p.Unknown // if these commands were known, gates might make a plain proxy sufficient
+		unknown := p.Unknown // if these commands were known, a proxy that is a regular container might suffice, with gates
 		p, err = arrange(in, w, sidecar, known)
 		p.Unknown = unknown
 	}
@@ -176,7 +176,7 @@ func arrange(in Request, w policy, sidecar bool, known imagecmd.Commands) (Plan,
 	return p, nil
 }
 
-// place returns the index of the proxy among the plain containers. The proxy comes first, even if no container
+// place returns the index of the proxy among the regular containers. The proxy comes first, even if no container
 // waits for it: a connection that is parked before the proxy listens is retried only after a second. An author
 // who prefers a start without delay and accepts that second lists a container with the proxy's name after the
 // application.
@@ -253,7 +253,7 @@ func mechanismsThatChange(r podstart.Reading, proxy string) []startup.Mechanism 
 	return out
 }
 
-// withDefault returns the requested edges. If none of them starts at the proxy, every plain container gets an
+// withDefault returns the requested edges. If none of them starts at the proxy, every regular container gets an
 // edge from the proxy.
 func withDefault(containers []startup.Container, requested []startup.Edge, w policy, proxy string) []startup.Edge {
 	out := slices.Clone(requested)
@@ -297,7 +297,8 @@ func (w policy) preset(e startup.Edge) startup.Mechanism {
 var ofChoice = []startup.Code{startup.UnsuitableMechanism, startup.UnsatisfiableEdge}
 
 // Judge reads the order of the injected pod, as the other commands do, and refuses the pod if it cannot start.
-// For example, a native sidecar that starts before a plain proxy may have a probe that only the proxy can answer.
+// For example, a native sidecar that starts before a proxy in spec.containers may have a probe that only the
+// proxy can answer.
 func (p Plan) Judge(pod *corev1.Pod, on startup.Kubernetes) error {
 	reading, err := podspec.ReadOrder(pod)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
-// If a pod has a plain proxy, the mechanisms of its edges show whether the proxy must be a sidecar instead. Such
-// pods, and no others, are arranged a second time.
+// If the proxy is a regular container, the mechanisms of the pod's edges show whether the proxy must be a
+// sidecar instead. Such pods, and no others, are arranged a second time.
 func TestPodsAreArrangedAgainForASidecar(t *testing.T) {
 	for name, tt := range map[string]struct {
 		pod     string

@@ -232,7 +232,8 @@ func NamespaceName(s string) error {
 	return nil
 }
 
-// The errors of these checks are noun phrases for what would be valid, to be preceded by "want".
+// The error of each of these checks is a noun phrase for a valid value, such as "TCP or UDP". A message puts
+// "want" before it.
 
 func valid(want string, is func(string) bool) func(string) error {
 	return func(s string) error {
