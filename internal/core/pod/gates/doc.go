@@ -1,8 +1,8 @@
 // Package gates models what happens inside a pod's containers, where the kubelet does not see it: whether the
 // command runs or still waits at its gate, its health, and the states that gates publish for one another.
 //
-// Like package kubelet it is a pure state machine: a [State] is a value, and a key is equal for states that
-// behave alike. The caller first gives each event to the model of the kubelet, and then the resulting timeline to
+// Like package kubelet it is a pure state machine: a [State] is a value, and states that behave alike have equal
+// keys. The caller first gives each event to the model of the kubelet, and then the resulting timeline to
 // [State.Follow], which adds the effect of gates: for a container with a gate, "started" becomes "waiting" until
 // [State.Release].
 //

@@ -30,8 +30,8 @@ type record struct {
 	ended  bool // it records the end of the container
 }
 
-// sleeps reports whether the command of container i begins later than the container, without a wait for the state
-// of others: it sleeps first, or polls a limited number of times.
+// sleeps reports whether the command of container i begins later than the container, without waiting for the
+// state of another container: it sleeps first, or polls a limited number of times.
 func (s State) sleeps(i int) bool {
 	return slices.ContainsFunc(s.rules.edges, func(e edge) bool {
 		return e.to == i && (e.By == startup.Sleep || e.By == startup.BoundedLoop && !s.reached(e))

@@ -7,8 +7,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// AppendKey appends a key to b. It is equal for states that behave alike from the time now on. Incarnations are
-// left out, and so is the duration of waits without a timeout.
+// AppendKey appends a key to b. States that behave alike from now on have equal keys. Incarnations are left out,
+// and so is the duration of waits without a timeout.
 func (s State) AppendKey(b []byte, now time.Duration) []byte {
 	b = append(b, bits(s.deleted))
 	for i, c := range s.c {

@@ -21,7 +21,7 @@ const (
 	metricsEnv   = "ISTIO_PROMETHEUS_ANNOTATIONS"
 )
 
-// A scrape tells the agent where it finds the app's metrics: at one path of each port, or at the targets.
+// A scrape tells the agent where it finds the app's metrics: at one path of each port, or at the listed targets.
 type scrape struct {
 	Scrape  string            `json:"scrape"`
 	Path    string            `json:"path"`

@@ -106,7 +106,7 @@ func measured(on startup.Kubernetes) startup.Kubernetes {
 	return 34
 }
 
-// On returns those of the costs that were measured on the version that applies to the given one.
+// On returns the costs that were measured on the version that applies to the given one.
 func On(costs []Pod, on startup.Kubernetes) []Pod {
 	return slices.DeleteFunc(slices.Clone(costs), func(c Pod) bool { return c.On != measured(on) })
 }

@@ -31,7 +31,8 @@ func howOf(c mechanism.Choice, written, alongside bool) how {
 	return h
 }
 
-// Explain notes for each edge the mechanism and the reasons. Edges with the same explanation share a sentence.
+// Explain adds a note for each edge, with the mechanism and the reasons. Edges with the same explanation share a
+// sentence.
 func (p Plan) Explain(alongside bool, r *verdict.Report) {
 	var order []how
 	waiting := map[how][]string{}

@@ -232,7 +232,7 @@ func NamespaceName(s string) error {
 	return nil
 }
 
-// The error of each of these checks is a noun phrase for a valid value, such as "TCP or UDP". A message puts
+// The error of each of these checks is a noun phrase for a valid value, such as "true or false". A message puts
 // "want" before it.
 
 func valid(want string, is func(string) bool) func(string) error {
