@@ -101,8 +101,8 @@ var otherInjectors = map[string]struct {
 	"Linkerd, native":         {linkerd(true), "linkerd-proxy"},
 }
 
-// With outrider.dev/proxy: none the result does not depend on the order of the injectors. If ours ran first, the
-// API server calls it again (reinvocationPolicy: IfNeeded).
+// With the annotation "outrider.dev/proxy: none" the result does not depend on the order of the injectors. If
+// our injector ran first, the API server calls it again (reinvocationPolicy: IfNeeded).
 func TestTheOrderOfInjectorsDoesNotMatter(t *testing.T) {
 	for name, mesh := range otherInjectors {
 		for what, text := range map[string]string{

@@ -59,7 +59,8 @@ func (o ownContainers) find(name string) (corev1.Container, bool) {
 	return corev1.Container{}, false
 }
 
-// withoutOwn returns a copy of the pod without the author's own containers, and these containers.
+// withoutOwn returns a copy of the pod without the author's own containers, and returns these containers
+// separately.
 func withoutOwn(pod *corev1.Pod, o Options) (*corev1.Pod, ownContainers) {
 	var own ownContainers
 	istios := requestsUs(pod, o)

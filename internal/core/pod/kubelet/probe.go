@@ -75,7 +75,7 @@ func (p *probe) send(timeout, now time.Duration) {
 }
 
 // answer counts an answer. If the number of equal consecutive answers has reached the threshold, it returns the
-// new result, otherwise unseen.
+// new result, otherwise [unseen].
 func (p *probe) answer(spec Probe, ok bool, now time.Duration) result {
 	p.expires = never
 	answer, threshold := failure, spec.Failures

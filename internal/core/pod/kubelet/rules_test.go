@@ -122,8 +122,8 @@ func TestWhatEachWayOfOrderingCosts(t *testing.T) {
 	for name, tt := range tests {
 		for version, measured := range map[string]time.Duration{"1.34": tt.on1_34, "1.36": tt.on1_36} {
 			t.Run(name+" "+version, func(t *testing.T) {
-				// The pass begins just after a relist. So it was with the measured pods, where a relist had
-				// caused the pass.
+				// The pass begins just after a relist. The same is true for the measured pods, where a relist
+				// had caused the pass.
 				o := play(t, tt.pod, "kubernetes "+version+"\nbegins at 10ms\nuntil 10s\nproxy: healthy after 100ms")
 				if got := when(o, startup.IsStarted)[0] - 110*time.Millisecond; (got - measured).Abs() > 150*time.Millisecond {
 					t.Errorf("the app starts %s after the proxy is ready; measured: %s\n%s", got, measured, o.Timeline)

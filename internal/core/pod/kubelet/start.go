@@ -27,8 +27,8 @@ const (
 	afterPull  holdBack = "back-off pulling the image"
 )
 
-// begin begins a start at now. If a back-off delays the start, begin returns the end of the delay and the reason
-// instead. The parameter ended is the time at which the container last ended, or never. Source:
+// begin begins a start at the time now. If a back-off delays the start, begin returns the end of the delay and
+// the reason instead. The parameter ended is the time at which the container last ended, or [never]. Source:
 // kuberuntime_manager.go SyncPod (start), doBackOff.
 func (t *start) begin(ended, now time.Duration) (until time.Duration, why holdBack) {
 	if ended != never {

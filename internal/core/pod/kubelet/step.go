@@ -134,10 +134,10 @@ func (s *State) fire() {
 	s.schedule.relisted(s.now)
 }
 
-// isDue reports whether the time t has come. It returns false for never.
+// isDue reports whether the time t has come. It returns false for the time [never].
 func isDue(t, now time.Duration) bool { return t != never && t <= now }
 
-// earlier returns the earlier of two times, where never is later than any other.
+// earlier returns the earlier of two times. The time [never] is later than any other.
 func earlier(a, b time.Duration) time.Duration {
 	if a == never || b != never && b < a {
 		return b

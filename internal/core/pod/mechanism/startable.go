@@ -107,8 +107,8 @@ func movedBefore(plan startup.Plan, from, to int, kind startup.Kind, f podstart.
 	return startup.Plan{Containers: list, Edges: plan.Edges}
 }
 
-// written returns c with the given kind. If an edge waits for its health, the health report is the one that
-// podspec.Write would give it.
+// written returns c with the given kind. If an edge waits for the health of c, the health report is the one that
+// podspec.Write would give c.
 func written(f podstart.Fact, c startup.Container, kind startup.Kind, after startup.Condition) startup.Container {
 	if c.Kind != startup.Init {
 		c.Kind = kind

@@ -122,8 +122,8 @@ func invalid(o podfile.Object, err error) error {
 	return errors.Join(fields...)
 }
 
-// asWritten returns the pod in which regular containers have become sidecars by the choices, and the plan with
-// the mechanisms of the choices.
+// asWritten returns the pod in which regular containers have become sidecars as the choices require, and the
+// plan with the mechanisms of the choices.
 func asWritten(p kubelet.Pod, plan startup.Plan, choices []mechanism.Choice) (kubelet.Pod, startup.Plan) {
 	plan.Edges = nil
 	for _, c := range choices {

@@ -43,8 +43,8 @@ func (r Reading) Plan() startup.Plan {
 	return p
 }
 
-// RequestedEdges returns the requested edges. If the pod already keeps such an edge, By is the best mechanism
-// that does so.
+// RequestedEdges returns the requested edges. If the pod already keeps such an edge, its By is the best
+// mechanism that keeps it.
 func (r Reading) RequestedEdges() []startup.Edge {
 	out := slices.Clone(r.Requested)
 	if len(out) == 0 {

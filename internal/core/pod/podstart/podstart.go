@@ -22,7 +22,7 @@ type Reading struct {
 	Expected   []string          // containers for which others wait and which injection has not added yet
 	Notes      []string
 	Injected   bool   // the pod is injected: what is requested has been written as far as possible
-	Excluded   string // the reason why injection will not write what is requested; empty if it will
+	Excluded   string // the reason why injection will not write what is requested; empty if it will write it
 
 	// Avoid lists mechanisms that mechanism.Choose may use only on request. It is not read from the pod, but set
 	// by callers.

@@ -112,7 +112,7 @@ type vessel struct {
 	set   func(bool) // makes a list or map without elements empty (true) or nil (false)
 }
 
-// vessels returns the lists and maps of a pod. Those of its containers have the name CONTAINER/FIELD.
+// vessels returns the lists and maps of a pod. A list or map of a container has the name CONTAINER/FIELD.
 func vessels(pod *corev1.Pod) []vessel {
 	out := []vessel{listed("initContainers", &pod.Spec.InitContainers), listed("volumes", &pod.Spec.Volumes), listed("imagePullSecrets", &pod.Spec.ImagePullSecrets),
 		mapped("annotations", &pod.Annotations), mapped("labels", &pod.Labels), mapped("nodeSelector", &pod.Spec.NodeSelector)}

@@ -58,7 +58,7 @@ func Names(list []corev1.Container) []string {
 	return out
 }
 
-// EndsOnce reports whether a pod can complete, like that of a Job. Its proxy must then end too.
+// EndsOnce reports whether a pod can complete, as the pod of a Job does. Its proxy must then end too.
 func EndsOnce(pod *corev1.Pod) bool {
 	return pod.Spec.RestartPolicy == corev1.RestartPolicyNever || pod.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
 }

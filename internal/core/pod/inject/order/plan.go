@@ -20,7 +20,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Request is the input of [Of].
+// A Request holds the pod and the settings from which [Of] makes a plan.
 type Request struct {
 	Pod        *corev1.Pod // as its author wrote it, without our containers
 	Kubernetes startup.Kubernetes

@@ -439,9 +439,9 @@ const noGateways = "there are no gateways here; use an ingress controller"
 // with the known ones takes 20 µs, and an object can have 30,000 labels.
 const mostLabels = 50
 
-// CheckLabels returns the labels of Istio and of Outrider that have no effect. The parameter of names the object
-// in the warnings, for example " of the namespace x". If another mesh provides the proxy (alongside), Istio's
-// labels may be meant for that mesh and are not checked.
+// CheckLabels returns the labels of Istio and of Outrider that have no effect. The second parameter is the text
+// with which the warnings name the object, for example " of the namespace x". If another mesh provides the proxy
+// (alongside), Istio's labels may be meant for that mesh and are not checked.
 func CheckLabels(given map[string]string, of string, alongside bool) []Ignored {
 	var out []Ignored
 	for _, name := range slices.Sorted(maps.Keys(given)) {
