@@ -50,8 +50,8 @@ func (v Violation) Sentence() string {
 	return s + ", by " + v.By.Round(time.Millisecond).String()
 }
 
-// Check returns the violations of p's edges in t. They are in the order of p.Edges, and those of one edge in the
-// order of time. A container that never started causes no violation.
+// Check returns the violations of p's edges in t. They are in the order of p.Edges. The violations of one edge
+// are in the order of time. A container that never started causes no violation.
 //
 // The mechanism of an edge has no influence on the result. A container whose gate has not opened counts as not
 // started.

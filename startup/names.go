@@ -14,7 +14,7 @@ func didYouMean(word string, candidates []string) string {
 	return ""
 }
 
-// synonyms maps terms of other tools to those of this package.
+// synonyms maps terms of other tools to the terms of this package.
 var synonyms = map[string]string{
 	"ready":                          string(Healthy),
 	"running":                        string(Started),

@@ -18,7 +18,7 @@ import (
 )
 
 // writeInit adds our init container, which captures connections, or copies the agent for the gates, or both.
-// With the annotation outrider.dev/init: none the proxy does that work if it can.
+// With the annotation "outrider.dev/init: none" the proxy does that work if it can.
 func writeInit(pod *corev1.Pod, in input, s effective, edges startup.Plan, r *verdict.Report) error {
 	gates := s.init != contract.InitVolume && slices.ContainsFunc(containers.Authors(pod), podspec.NeedsAgent)     // gates need a copy of the agent
 	pod.Spec.InitContainers = slices.DeleteFunc(pod.Spec.InitContainers, containers.Named(contract.InitContainer)) // package podspec added one that only copies the agent

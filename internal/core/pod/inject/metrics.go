@@ -81,9 +81,9 @@ func merges(pod *corev1.Pod, mesh settings.Mesh) bool {
 	return mesh.EnablePrometheusMerge == nil || *mesh.EnablePrometheusMerge
 }
 
-// targetsOf returns the targets that the agent scrapes: those of the mesh's annotation, or else the given path on
-// each given port. If the agent cannot scrape the targets of the mesh's annotation, the pod is refused. The
-// annotations for Prometheus are not meant for the mesh, so a mistake there causes only a warning.
+// targetsOf returns the targets that the agent scrapes: the targets in the mesh's annotation, or else the given
+// path on each given port. If the agent cannot scrape the targets of the mesh's annotation, the pod is refused.
+// The annotations for Prometheus are not meant for the mesh, so a mistake there causes only a warning.
 func targetsOf(pod *corev1.Pod, status int32, app *scrape, r *verdict.Report) ([]settings.Target, error) {
 	app.Targets, _ = settings.ScrapeTargets(pod.Annotations[settings.ScrapeKey]) // checked together with all annotations
 	if len(app.Targets) > 0 {

@@ -142,8 +142,8 @@ spec:
 	}
 }
 
-// injectedAlongside injects a pod that has another mesh's proxy. It checks that the annotations for that mesh are
-// kept, those of the author and those of that mesh's injector.
+// injectedAlongside injects a pod that has another mesh's proxy. It checks that the annotations for that mesh
+// are kept, whether the author or that mesh's injector wrote them.
 func injectedAlongside(t *testing.T, p, author *corev1.Pod) *corev1.Pod {
 	t.Helper()
 	r := injected(t, p, Options{})

@@ -42,8 +42,8 @@ func overridden(c corev1.Container) string {
 	return ""
 }
 
-// ownContainers holds the author's own containers with our names or Istio's names: their fields override those of
-// our containers.
+// ownContainers holds the author's own containers with our names or Istio's names: their fields override the
+// fields of our containers.
 type ownContainers struct {
 	init, plain      []corev1.Container
 	initOrder, order []string // names of all containers of the list, in order; only if it contains own containers

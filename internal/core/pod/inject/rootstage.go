@@ -16,10 +16,10 @@ import (
 	"outrider.dev/startup"
 )
 
-// whyInit returns the reason why the pod needs outrider-init in spite of the annotation outrider.dev/init: none;
-// empty if the proxy can do that work. For this the proxy must be allowed to run as root for a while, nothing may
-// run before it, and a gate must hold every other container. Also, the kubelet must restart containers, because a
-// container fails to start if the agent is not copied yet.
+// whyInit returns the reason why the pod needs outrider-init in spite of the annotation "outrider.dev/init:
+// none". It is empty if the proxy can do the work of outrider-init. For that work the proxy must be allowed to
+// run as root for a while, nothing may run before it, and a gate must hold every other container. Also, the
+// kubelet must restart containers, because a container fails to start if the agent is not copied yet.
 func whyInit(pod *corev1.Pod, in input, s effective, edges startup.Plan) string {
 	list := pod.Spec.Containers
 	_, ownInit := in.own.find(contract.InitContainer)

@@ -105,7 +105,7 @@ func Where(o podfile.Object) string {
 // mechanisms cannot be used are then of no interest.
 var unkeepable = []startup.Code{startup.Cycle, startup.UnknownContainer, startup.DuplicateName}
 
-// invalid returns an error with the paths of the object's fields in place of those of the pod's fields.
+// invalid returns an error with the paths of the object's fields in place of the paths of the pod's fields.
 func invalid(o podfile.Object, err error) error {
 	all := []error{err}
 	if joined, ok := err.(interface{ Unwrap() []error }); ok {

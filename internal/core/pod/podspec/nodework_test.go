@@ -103,7 +103,7 @@ spec:
 }
 
 // In an environment without the node plugin, an init container does the node's work. The gates are the same; if
-// the pod sets no command, the gate wraps that of the image.
+// the pod sets no command, the gate wraps the command of the image.
 func TestInsteadOfNode(t *testing.T) {
 	given := pods.Parse(t, `
 spec:

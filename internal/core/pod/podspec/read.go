@@ -42,7 +42,7 @@ func readAll(pod *corev1.Pod) (reader, error) {
 	return r, errors.Join(err, startErr)
 }
 
-// read is [ReadOrder] with the given edges in place of those in the annotations.
+// read is [ReadOrder] with the given edges in place of the edges in the annotations.
 func read(pod *corev1.Pod, requested []startup.Edge) (reader, error) {
 	r := newReader(pod)
 	for _, c := range r.all {

@@ -24,7 +24,7 @@ const (
 
 // WriteStage puts a root stage with these flags before the arguments of c, whose image must contain the agent as
 // its entrypoint. The postStart hook of c is replaced by one that waits for the stage. WriteStage fails if
-// another mount of c is in the way.
+// another mount of c overlaps the directory of the agent.
 func WriteStage(c *corev1.Container, flags []string) error {
 	c.Args = slices.Concat([]string{stageWord, flagCopy, AgentPath}, flags, []string{endFlags}, c.Args)
 	if c.Lifecycle == nil {

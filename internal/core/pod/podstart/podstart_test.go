@@ -8,7 +8,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// reading returns a reading of a pod that requests the edges in requested, and already has those in found.
+// reading returns a reading of a pod that requests the given edges and already has the edges in found.
 func reading(t *testing.T, requested string, found ...string) Reading {
 	t.Helper()
 	const containers = "container a is init\ncontainer b is init\ncontainer proxy is sidecar, healthy by startup-probe\ncontainer app is plain\n"

@@ -116,8 +116,8 @@ func withinLimits(merged, own corev1.ResourceRequirements) {
 	}
 }
 
-// withinSecurity removes those of our settings that, together with the author's, the API server or the kubelet
-// would refuse.
+// withinSecurity removes each of our settings that the API server or the kubelet would refuse in combination
+// with the author's settings.
 func withinSecurity(merged, own *corev1.SecurityContext) {
 	if own == nil {
 		return

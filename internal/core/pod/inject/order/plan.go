@@ -223,8 +223,8 @@ func (p Plan) why(c mechanism.Choice, w policy, requested []startup.Edge) []stri
 	return append([]string{"the proxy is a native sidecar anyway"}, c.Why[1:]...)
 }
 
-// presentEdges returns the requested edges without those from another mesh's proxy that is not in the pod yet.
-// When the other injector has added it, our injection runs again and reads these edges again.
+// presentEdges returns the requested edges, except for edges from another mesh's proxy that is not in the pod
+// yet. When the other injector has added it, our injection runs again and reads these edges again.
 func presentEdges(in Request, requested []startup.Edge, r *verdict.Report) []startup.Edge {
 	return slices.DeleteFunc(slices.Clone(requested), func(e startup.Edge) bool {
 		if !in.Alongside || !slices.Contains(containers.OtherMeshes, e.From) || containers.Find(in.Pod, e.From) != nil {

@@ -68,8 +68,8 @@ const (
 	webhooks = "the chart, or outriderd webhook-config, has the webhook's configuration"
 )
 
-// Values of Istio's istiod chart. A file gives them at its top level or under the key pilot. Those in chartValues
-// have an effect only under pilot, on the chart of outriderd.
+// Values of Istio's istiod chart. A file gives them at its top level or under the key pilot. The values in
+// chartValues have an effect only under pilot, on the chart of outriderd.
 const (
 	chartValues = `affinity|autoscaleBehavior|autoscaleEnabled|autoscaleMax|autoscaleMin|cpu|deploymentAnnotations|deploymentLabels|
 	envVarFrom|extraContainerArgs|hub|image|ipFamilies|ipFamilyPolicy|keepaliveMaxServerConnectionAge|memory|nodeSelector|pdb|

@@ -8,7 +8,7 @@ import "fmt"
 // labels.
 type Code string
 
-// Codes of the reasons. Those with the comment "refused" are codes of a [*Refusal].
+// Codes of the reasons. The codes with the comment "refused" are codes of a [*Refusal].
 const (
 	Injected            Code = "injected"
 	HostNetwork         Code = "host-network"
