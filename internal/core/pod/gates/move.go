@@ -11,7 +11,7 @@ type Move struct {
 	Kind  MoveKind      `json:"move"`
 	Event kubelet.Event `json:"event"`
 	Edge  *startup.Edge `json:"edge,omitempty"`  // for Notified
-	Fault string        `json:"fault,omitempty"` // the kind of the fault, if it is one
+	Fault string        `json:"fault,omitempty"` // kind of the fault; empty if the transition is not a fault
 }
 
 // MoveKind is the kind of a transition.
@@ -22,7 +22,7 @@ const (
 	Released  MoveKind = "released" // the gate of a container opens
 	Recovered MoveKind = "healthy"
 	Sickened  MoveKind = "unhealthy"
-	Notified  MoveKind = "notified" // a gate notifies its container of a restart of From
+	Notified  MoveKind = "notified" // a gate notifies its container of a restart of Edge.From
 )
 
 // Apply applies the transition to both models, and returns the resulting events.

@@ -118,7 +118,7 @@ spec:
   - {name: app, image: a, command: [/app], ports: [{containerPort: 8080}]}
   - {name: web, image: w, command: [/web]}`)
 				once := injectedAlongside(t, mesh.otherInjector(p), p)
-				if p.Annotations[contract.Proxy] == "none" { // only then; otherwise our injector would have added a proxy
+				if p.Annotations[contract.Proxy] == "none" { // without this annotation our injector would have added a proxy
 					ours := injected(t, p, Options{})
 					after, want := injectedAlongside(t, mesh.otherInjector(ours.Pod), p), once.DeepCopy()
 					delete(after.Annotations, contract.Overrides) // the recorded previous values differ

@@ -52,12 +52,12 @@ type Found struct {
 	Container   string            `json:"container"` // the container in which it was found
 	Mechanism   startup.Mechanism `json:"mechanism"`
 	By          string            `json:"by"`              // the program or mesh: "pilot-agent wait", "Tekton", "sleep"
-	Edges       []startup.Edge    `json:"edges,omitempty"` // empty if it is unknown for what it waits
+	Edges       []startup.Edge    `json:"edges,omitempty"` // the edges that the ordering keeps; empty if they are unknown
 	Evidence    Evidence          `json:"evidence"`
 	Replaceable bool              `json:"replaceable"` // podspec.Without can remove it
 
-	Cut    [2]int        `json:"-"` // offsets of the statement in the script, if it is part of one
-	Unwrap int           `json:"-"` // index of the real command, if it is a wrapper; 0 if there is none
+	Cut    [2]int        `json:"-"` // offsets of the statement in the script, if the ordering is part of a script
+	Unwrap int           `json:"-"` // index of the real command, if the ordering is a wrapper; 0 if there is none
 	Lasts  time.Duration `json:"-"` // duration of a sleep, or of a loop that gives up
 }
 

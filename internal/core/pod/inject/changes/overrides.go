@@ -24,7 +24,7 @@ type Overrides struct {
 	Order          []string                    `json:"order,omitempty"`     // names of the regular containers, if the order was changed or contains one of our names
 	InitOrder      []string                    `json:"initOrder,omitempty"` // names of the init containers, if one of them is ours
 	Commands       map[string]imagecmd.Written `json:"commands,omitempty"`  // commands taken from images, by container
-	Args           map[string]int              `json:"args,omitempty"`      // by container with a gate: how many words at the end of its command were its args
+	Args           map[string]int              `json:"args,omitempty"`      // by container with a gate: number of words at the end of its command that were its args
 	Hooks          []string                    `json:"hooks,omitempty"`     // other meshes' proxies to which injection added a hook with their own program
 	Empty          []string                    `json:"empty,omitempty"`     // lists and maps that were present but empty: see [vessels]
 	Ports          map[string]string           `json:"ports,omitempty"`     // names of ports that injection replaced by numbers, by container/handler

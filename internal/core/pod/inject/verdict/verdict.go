@@ -16,8 +16,8 @@ const (
 	PodOptsOut          Code = "pod-opts-out"          // the pod's label or annotation is "false"
 	NamespaceOptsOut    Code = "namespace-opts-out"    // istio-injection has a value other than "enabled"
 	OtherRevision       Code = "other-revision"        // istio.io/rev names another revision
-	NotRequested        Code = "not-requested"         // neither pod nor namespace has a label that requests it
-	OtherInjector       Code = "other-injector"        // only Istio's labels request it, and they belong to another injector
+	NotRequested        Code = "not-requested"         // neither pod nor namespace has a label that requests injection
+	OtherInjector       Code = "other-injector"        // only Istio's labels request injection, and they belong to another injector
 	NeverInjectSelector Code = "never-inject-selector" // neverInjectSelector matches
 	PolicyDisabled      Code = "policy-disabled"       // autoInject is not "enabled"
 	NotLinux            Code = "not-linux"             // not a Linux pod
