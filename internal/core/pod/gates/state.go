@@ -191,8 +191,8 @@ func (s State) Runs(name string) bool { i := s.find(name); return i >= 0 && s.c[
 // Waits reports whether a container runs but its command does not yet.
 func (s State) Waits(name string) bool { i := s.find(name); return i >= 0 && s.c[i].phase == waiting }
 
-// Probe returns the result of a kubelet's probe. The second result is false if the probe blocks, because the gate
-// does not answer yet.
+// Probe returns the result of a probe by the kubelet. The second result is false if the probe blocks, because
+// the gate does not answer yet.
 func (s State) Probe(a kubelet.Action) (ok, answered bool) {
 	switch {
 	case a.Which == kubelet.Startup && a.Handler == kubelet.Gate:
@@ -205,7 +205,7 @@ func (s State) Probe(a kubelet.Action) (ok, answered bool) {
 }
 
 // StartedUp returns the result of the startup probe that a container's gate answers. It is true if the command
-// runs and, in case the command has a startup probe of its own, that has succeeded.
+// runs and its own startup probe, if any, has succeeded.
 func (s State) StartedUp(name string) bool {
 	return s.Runs(name) && (s.rules.containers[s.find(name)].Health != startup.StartupProbe || s.Healthy(name))
 }
@@ -217,8 +217,8 @@ func (s State) Healthy(name string) bool { i := s.find(name); return i >= 0 && s
 // it was healthy.
 func (s State) Alive(name string) bool { return s.Runs(name) && !s.c[s.find(name)].sick }
 
-// CanBeHealthy reports whether the command of a container runs, and the commands of all containers on which its
-// health depends.
+// CanBeHealthy reports whether two things are true: the command of a container runs, and the commands of all
+// containers on which its health depends run.
 func (s State) CanBeHealthy(name string) bool {
 	if !s.Runs(name) {
 		return false

@@ -248,8 +248,8 @@ const (
 	defaultImage = "outrider-proxy"
 )
 
-// resourcesOf returns the proxy's resources. If the pod sets any of the four annotations, the mesh's defaults do
-// not apply.
+// resourcesOf returns the proxy's resources. If the pod sets any of the four annotations for resources, the
+// mesh's defaults do not apply.
 func resourcesOf(a map[string]string, mesh settings.Resources) (corev1.ResourceRequirements, error) {
 	out := corev1.ResourceRequirements{}
 	for _, r := range []struct {

@@ -10,7 +10,7 @@ type schedule struct {
 	fresh  time.Duration // no pass begins before this time, when the next relist reads the containers' state
 	relist time.Duration // time of the next relist that will see a change
 	first  time.Duration // time of the first pass, from which the periods of probes count
-	bound  bool          // the pending pass was requested before the pod was deleted, and is not changed by that
+	bound  bool          // the pending pass was requested before the pod was deleted, and the deletion does not change it
 	passes int           // passes that have begun; for tests
 }
 

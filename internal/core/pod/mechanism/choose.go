@@ -58,8 +58,8 @@ func newChooser(r podstart.Reading, plan startup.Plan, on startup.Kubernetes) *c
 	return c
 }
 
-// all returns the choices for the edges of the plan; with requestedOnly only for those that an annotation
-// requests.
+// all returns the choices for the edges of the plan. If requestedOnly is true, it returns only the choices for
+// edges that an annotation requests.
 func (c *chooser) all(requestedOnly bool) []Choice {
 	requested := startup.Plan{Containers: c.plan.Containers, Edges: c.pod.Requested}.Expand().Edges
 	at := startup.ByEnds(requested)

@@ -151,8 +151,8 @@ func jsonFields(t reflect.Type) []field {
 	return all
 }
 
-// namedFields returns the fields of a struct with a JSON name, including those of embedded structs without one.
-// The parameter at is the index of the struct in the outermost one.
+// namedFields returns the fields of a struct with a JSON name, including the fields of embedded structs that
+// have no JSON name themselves. The parameter at is the index of the struct in the outermost struct.
 func namedFields(t reflect.Type, at []int) (all []field) {
 	for i := range t.NumField() {
 		f, index := t.Field(i), append(slices.Clip(at), i)

@@ -18,7 +18,7 @@ import (
 // time.
 const (
 	// MaxContainers is the maximum number of containers, without those that injection adds. The number of edges
-	// of a plan grows with the square of it. The largest known pods have about 50 containers.
+	// of a plan grows with the square of this number. The largest known pods have about 50 containers.
 	MaxContainers = 300
 
 	// MaxAnnotations is the maximum size of the names and values of all annotations, in bytes. It equals the API

@@ -22,7 +22,8 @@ func (s Statement) IsLoop() bool {
 }
 
 // Unbounded reports whether a loop ends only after a success. That requires two things. The condition is a poll
-// of a port and nothing else, or it never ends the loop. And each exit from the loop's body follows a success.
+// of a port and nothing else, or is one that never ends the loop. And each exit from the loop's body follows a
+// success.
 func (s Statement) Unbounded() bool {
 	do := slices.Index(s.words, "do")
 	if do < 0 {

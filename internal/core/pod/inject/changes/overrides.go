@@ -48,7 +48,7 @@ func (o *Overrides) Write(pod, given *corev1.Pod, revision string) (added bool, 
 	return len(s.InitContainers)+len(s.Containers) > 0, nil
 }
 
-// KeepOrder records the order of the regular containers if the written pod has another order.
+// KeepOrder records the order of the regular containers in the first pod if the second pod has another order.
 func (o *Overrides) KeepOrder(arranged, ordered *corev1.Pod) {
 	if was := containers.Names(arranged.Spec.Containers); o.Order == nil && !slices.Equal(was, containers.Names(ordered.Spec.Containers)) {
 		o.Order = was

@@ -47,7 +47,7 @@ func recorded(pod *corev1.Pod, key string, into any) error {
 	return nil
 }
 
-// undo removes what injection added to out, and restores what injection changed.
+// undo removes from out what injection added, and restores what injection changed.
 func undo(out *corev1.Pod, s status, before Overrides) *corev1.Pod {
 	start, _ := request.Start(out.Annotations)
 	added := func(c corev1.Container) bool {

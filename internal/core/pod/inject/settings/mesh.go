@@ -194,7 +194,8 @@ func ParseProxyConfig(text string) (map[string]any, ProxyConfig, error) {
 	return fields, c, err
 }
 
-// Overlay returns base overridden by the fields of over. Objects in both are merged.
+// Overlay returns the first object, overridden by the fields of the second. A field that is an object in both is
+// merged.
 func Overlay(base, over map[string]any) map[string]any {
 	out := maps.Clone(base)
 	if out == nil {
