@@ -53,7 +53,7 @@ const (
 	GivenUp                   // To must end with an error: its wait has timed out
 )
 
-// Open reports whether To may run.
+// Open reports whether the container To may run.
 func (d Decision) Open() bool { return d == Satisfied || d == Waived || d == Expired }
 
 // Decide returns whether the container e.To may run now, if it has waited for the given time and e.From has the

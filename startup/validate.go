@@ -71,8 +71,8 @@ func (fs Findings) Err() error {
 }
 
 // Validate returns the problems of p on a kubelet of that version: what cannot work, and what works in another
-// way than it seems. Findings about containers come first, then those about single edges in their order, then
-// those about the graph.
+// way than it seems. Findings about containers come first, then findings about single edges in their order, then
+// findings about the graph.
 func (p Plan) Validate(on Kubernetes) Findings {
 	v := validator{plan: p, on: on.orNewest(), judge: p.Judge(on)}
 	v.containers()

@@ -34,7 +34,7 @@ var becauseNode = []string{"the node puts a gate before any command, in the pod 
 // Choose returns the mechanism for each edge of a reading, on a kubelet of that version. A mechanism that the
 // edge names takes precedence over the one in the pod's annotation, and the latter over [startup.Preferred]. If
 // the requested mechanism cannot be used, the edge gets none, and the choice contains the reason. An edge that
-// the pod already keeps and no annotation requests remains as it is.
+// the pod already keeps, but that no annotation requests, remains as it is.
 func Choose(r podstart.Reading, on startup.Kubernetes) []Choice {
 	return newChooser(r, r.Plan().Expand(), on).all(false)
 }

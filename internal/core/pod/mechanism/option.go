@@ -26,8 +26,8 @@ func (o Option) WhyNot() string {
 	return ""
 }
 
-// A moved identifies a change of the plan: the container with the index from becomes a sidecar, listed before
-// the container with the index to.
+// A moved identifies a change of the plan: the container with the first index becomes a sidecar, listed before
+// the container with the second index.
 type moved struct {
 	from, to int
 	holds    bool // it holds back the following containers until it is healthy

@@ -45,7 +45,8 @@ func (ps existing) keeps(e startup.Edge) bool {
 	return p.Found != nil && slices.ContainsFunc(p.Edges, func(o startup.Edge) bool { return o.Ends() == e.Ends() && o.After == e.After })
 }
 
-// choice returns a choice of the edge's mechanism, which the pod may already have.
+// choice returns a choice with the mechanism of e, and with the ordering in the pod that keeps e, if there is
+// one.
 func (ps existing) choice(e startup.Edge, judge *startup.Judge) Choice {
 	p := ps.of(e)
 	return Choice{Edge: e, Answer: judge.Keeps(e.By, e), Why: p.why, Present: p.Found}

@@ -86,9 +86,9 @@ func (c *chooser) written(all []Choice, order []string) startup.Plan {
 	return p
 }
 
-// movedBefore returns the plan in which the container with the index from gets the given kind and is moved
-// before the container with the index to. The moved container gets a postStart hook if the edge needs one and
-// the container has a probe.
+// movedBefore returns the plan in which the container with the first index gets the given kind and is moved
+// before the container with the second index. The moved container gets a postStart hook if the edge needs one
+// and the container has a probe.
 func movedBefore(plan startup.Plan, from, to int, kind startup.Kind, f podstart.Fact, after startup.Condition) startup.Plan {
 	list := slices.Clone(plan.Containers)
 	c := written(f, list[from], kind, after)

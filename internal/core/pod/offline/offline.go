@@ -23,7 +23,7 @@ type File struct {
 	Data []byte
 }
 
-// Options are the options of [Inject].
+// Options holds the settings of [Inject].
 type Options struct {
 	Inject    inject.Options
 	Namespace string            // namespace of objects that do not name one

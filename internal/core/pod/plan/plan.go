@@ -59,7 +59,7 @@ type Refusal struct {
 }
 
 // New returns the report on an object, on a given version of Kubernetes. Report.Advice is set only if advise is
-// true. It fails if the pod is invalid.
+// true. New fails if the pod is invalid.
 func New(o podfile.Object, on startup.Kubernetes, advise bool) (Report, error) {
 	if err := podspec.Check(&o.Pod); err != nil {
 		return Report{}, invalid(o, err)

@@ -52,7 +52,7 @@ func hook(r *reader, c podContainer) {
 	}
 }
 
-// A hookWait is a wait for a container, found in a command. The command is usually a postStart hook.
+// A hookWait is a wait for a container, found in a command, usually the command of a postStart hook.
 type hookWait struct {
 	from    string
 	by      string

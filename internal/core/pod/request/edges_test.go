@@ -84,7 +84,7 @@ func TestUnknownStart(t *testing.T) {
 	}
 }
 
-// Edges reads what FormatEdges wrote as the same edges.
+// Edges parses the result of FormatEdges into the same edges.
 func FuzzEdges(f *testing.F) {
 	f.Add(`app: {outrider-proxy: healthy, cache: {condition: healthy, timeout: 20s, on-timeout: continue}}`, "a, b=completed")
 	f.Add(`"*": {p: {condition: started, required: false, on-restart: notify, by: native}}`, "")

@@ -31,8 +31,8 @@ func SameProgram(before, after []string) bool {
 }
 
 // lacksWaits reports whether the second script equals the first, except that it lacks some statements that only
-// wait. The last statement must be there. The rest must run in the same way as it does in before if the missing
-// statements succeed.
+// wait. The last statement must be there. The rest must run in the same way as in the first script if the
+// missing statements succeed.
 func lacksWaits(before, after string) bool {
 	a, b := Statements(before), Statements(after)
 	if len(a) == 0 || len(b) == 0 {

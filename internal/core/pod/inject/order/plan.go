@@ -178,8 +178,8 @@ func arrange(in Request, w policy, sidecar bool, known imagecmd.Commands) (Plan,
 
 // place returns the index of the proxy among the regular containers. The proxy comes first, even if no container
 // waits for it: a connection that is parked before the proxy listens is retried only after a second. An author
-// who prefers a start without delay and accepts that second lists a container with the proxy's name after the
-// application.
+// may prefer a start without delay and accept the wait of a second. Such an author lists a container with the
+// proxy's name after the application.
 func (in Request) place(w policy, r *verdict.Report) int {
 	if w.start != request.Off || in.Before == 0 {
 		return 0
@@ -273,7 +273,7 @@ func withDefault(containers []startup.Container, requested []startup.Edge, w pol
 	}
 	by := map[startup.Kind]startup.Mechanism{startup.Plain: w.by}
 	if containers[0].Name == contract.ProxyContainer && containers[0].Kind == startup.Sidecar {
-		// Init containers are in the mesh too, and their commands do not change.
+		// Init containers wait for the proxy too. A native sidecar requires no change of their commands.
 		by[startup.Init], by[startup.Sidecar] = startup.Native, startup.Native
 	}
 	for _, c := range containers {
