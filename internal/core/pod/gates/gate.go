@@ -90,7 +90,7 @@ func (s State) waitsFor(i int) string {
 	return "asleep"
 }
 
-// decide returns the decision of an edge, from the status of e.From that e.To can see.
+// decide returns the decision about an edge, from the status of e.From that e.To can see.
 func (s State) decide(e edge, at time.Duration) startup.Decision {
 	waited := time.Duration(0)
 	if c := s.c[e.to]; c.phase == waiting {

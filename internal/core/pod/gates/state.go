@@ -8,7 +8,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A State is the state of the inside of a pod's containers.
+// A State is the state inside the containers of a pod.
 type State struct {
 	rules   *rules
 	c       []container

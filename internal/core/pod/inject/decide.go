@@ -179,9 +179,9 @@ func selected(pod *corev1.Pod, selectors []metav1.LabelSelector) (string, bool) 
 
 // decideProxy decides which proxy a pod gets. If another mesh provides the proxy (alongside), our injection adds
 // only order and parking, with an outrider-init that captures nothing. This must be requested: by one of our own
-// labels, which no other injector reads, or by the annotation outrider.dev/proxy: none. If the other injector
-// runs after ours, the API server calls our webhook again (reinvocationPolicy: IfNeeded), and the pod is injected
-// anew.
+// labels, which no other injector reads, or by the annotation "outrider.dev/proxy: none". If the other injector
+// runs after our injector, the API server calls our webhook again (reinvocationPolicy: IfNeeded), and the pod is
+// injected anew.
 func decideProxy(pod *corev1.Pod, ns Namespace) (alongside bool, reason verdict.Reason) {
 	mesh := ProxyOfOtherMesh(pod)
 	requested := pod.Annotations[contract.OwnInjectLabel] == "true" || ns.Labels[contract.OwnNamespaceLabel] == "enabled"

@@ -306,9 +306,9 @@ func checkOwn(in input, s effective) error {
 	return nil
 }
 
-// userOf returns the proxy's user and group. The capture recognises the proxy's own connections by them. The
-// author's own container outrider-proxy may set other ones. In TPROXY mode that container cannot change the user,
-// since the proxy is root.
+// userOf returns the proxy's user and group. The capture recognises the proxy's own connections by this user and
+// group. The author's own container outrider-proxy may set others. In TPROXY mode that container cannot change
+// the user, since the proxy is root.
 func userOf(in input, mode string) (uid, gid int64) {
 	uid, gid = settings.ProxyUser(in.ns.Annotations)
 	own, _ := in.own.find(contract.ProxyContainer)

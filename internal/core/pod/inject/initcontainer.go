@@ -54,9 +54,9 @@ func writeInit(pod *corev1.Pod, in input, s effective, edges startup.Plan, r *ve
 	return nil
 }
 
-// initPlace returns the index at which our init container is inserted. It must precede a proxy in the list, and
-// the first container that runs our agent. Otherwise it comes last: the author's init containers then run before
-// the proxy and use the network without capture.
+// initPlace returns the index at which our init container is inserted. Our init container must precede a proxy
+// in the list, and the first container that runs our agent. Otherwise it comes last: the author's init
+// containers then run before the proxy and use the network without capture.
 func initPlace(pod *corev1.Pod, s effective, r *verdict.Report) int {
 	list := pod.Spec.InitContainers
 	at := slices.IndexFunc(list, func(c corev1.Container) bool {

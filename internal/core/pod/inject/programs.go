@@ -43,8 +43,8 @@ func checkPrograms(in input, s effective) error {
 	return nil
 }
 
-// allows reports whether an image is allowed: an entry of the list is its full reference, its repository, or a
-// registry or path that contains it.
+// allows reports whether an image is allowed: an entry of the list is the image's full reference, the image's
+// repository, or a registry or path that contains the image.
 func allows(allowed []string, image string) bool {
 	return slices.ContainsFunc(allowed, func(a string) bool {
 		rest, ok := strings.CutPrefix(image, strings.TrimSuffix(a, "/"))

@@ -149,7 +149,7 @@ func (in input) startupProbe() *corev1.Probe {
 	return &corev1.Probe{ProbeHandler: healthy(), PeriodSeconds: 1, TimeoutSeconds: 3, FailureThreshold: failures}
 }
 
-// noteReadiness notes the cost of a readiness period of more than twice ours.
+// noteReadiness adds a note about the cost of a readiness period that is more than twice our default.
 func noteReadiness(pod *corev1.Pod, r *verdict.Report) {
 	c := containers.Find(pod, contract.ProxyContainer)
 	if c == nil || c.ReadinessProbe == nil {

@@ -80,8 +80,8 @@ func (s *State) terminated() {
 	s.endPass()
 }
 
-// endPod is the last pass. If the pod has no final phase, it becomes Failed.
-// Source: status_manager.go TerminatePod.
+// endPod handles the last pass. If the pod has no final phase, it becomes Failed. Source: status_manager.go
+// TerminatePod.
 func (s *State) endPod() {
 	s.publish()
 	if s.ending.final == "" {

@@ -114,7 +114,7 @@ func (s *State) beginPass() {
 	s.drive()
 }
 
-// drive works off the tasks until one blocks.
+// drive executes the tasks until one blocks.
 func (s *State) drive() {
 	for s.pass.mode == syncing && len(s.pass.tasks) > 0 {
 		t := s.pass.current()

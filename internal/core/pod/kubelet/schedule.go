@@ -42,7 +42,7 @@ func (q *schedule) due() time.Duration {
 	return never
 }
 
-// bind records that a deletion does not change the pending pass, if that is already due.
+// bind records that a deletion does not change the pending pass, if the pass is already due.
 func (q *schedule) bind(now time.Duration) { q.bound = isDue(q.requested(), now) }
 
 // unbind allows a deletion to change the pending pass, if there is one.

@@ -2,8 +2,8 @@ package kubelet
 
 import "time"
 
-// A killing is the state of the termination of one container: preStop, waiting for others, SIGTERM, SIGKILL.
-// Source: kuberuntime_container.go killContainer.
+// A killing is the state of the termination of one container: preStop, waiting for other containers, SIGTERM,
+// SIGKILL. Source: kuberuntime_container.go killContainer.
 type killing struct {
 	stage    stage
 	left     time.Duration // remaining grace period
@@ -103,8 +103,8 @@ func (s *State) giveTurns() {
 }
 
 // isTurn reports whether container i may get SIGTERM: all regular containers, and all sidecars later in the
-// list, have ended. Plain init containers that still run do not matter. Source: kuberuntime_termination_order.go
-// newTerminationOrdering.
+// list, have ended. Regular init containers that still run do not matter. Source:
+// kuberuntime_termination_order.go newTerminationOrdering.
 func (s *State) isTurn(i int) bool {
 	for j := range s.c {
 		before := s.spec.kind(j) == plain || s.spec.kind(j) == sidecar && j > i

@@ -55,7 +55,7 @@ func Container(ours, own corev1.Container) (corev1.Container, error) {
 var handlers = []string{"exec", "httpGet", "tcpSocket", "grpc", "sleep"}
 
 // wholes are objects that replace ours as a whole. They cannot be merged: the API server sets the defaults of a
-// probe before the webhook sees it, and a merge would take these for values that the author chose.
+// probe before the webhook sees it, and a merge would mistake the defaults for values that the author chose.
 var wholes = []string{"readinessProbe", "livenessProbe", "startupProbe", "seccompProfile"}
 
 func mergeMaps(below, above map[string]any) map[string]any {

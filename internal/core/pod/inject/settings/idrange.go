@@ -14,8 +14,8 @@ const (
 	GroupRange = "openshift.io/sa.scc.supplemental-groups"
 )
 
-// ProxyUser returns the proxy's user and group. The default is 1337. In a namespace with these annotations it is
-// the last ID of the first range, which no application uses by default (Istio does the same).
+// ProxyUser returns the proxy's user and group. The default is 1337. In a namespace with OpenShift's annotations
+// it is the last ID of the first range, which no application uses by default (Istio does the same).
 func ProxyUser(namespace map[string]string) (uid, gid int64) {
 	uid, gid = contract.ProxyUser, contract.ProxyUser
 	if last, ok := lastOf(namespace[UserRange]); ok {

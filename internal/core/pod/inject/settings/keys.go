@@ -18,7 +18,7 @@ import (
 // A Surface is a kind of place where Istio's settings are written.
 type Surface string
 
-// Surfaces, by the word that messages use.
+// The surfaces. Each value is the word that messages use.
 const (
 	InValues      Surface = "value"       // values of Istio's charts
 	InMesh        Surface = "MeshConfig"  // meshConfig of the values, and --mesh-config
