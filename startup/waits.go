@@ -97,7 +97,7 @@ func (p Plan) waits(from source) *waits {
 
 // addListOrder adds the kubelet's own order. An init container starts when the previous one is done. A regular
 // init container is done when it has completed; a sidecar is done when it is healthy, if the kubelet can detect
-// that, else when it has started. Plain containers start after all init containers. A regular container with a
+// that, else when it has started. Regular containers start after all init containers. A regular container with a
 // postStart hook delays the next one. Source: kubernetes v1.34.4 pkg/kubelet/kuberuntime,
 // computeInitContainerActions (kuberuntime_container.go) and SyncPod step 8 (kuberuntime_manager.go).
 func (p Plan) addListOrder(w *waits) {

@@ -2,16 +2,16 @@ package kubelet
 
 import "time"
 
-// A Version is the set of those behaviours in which kubelets differ. A caller may change single fields for a
-// cluster with other feature gates.
+// A Version is the set of behaviours in which kubelets differ. A caller may change single fields for a cluster
+// with other feature gates.
 type Version struct {
 	Minor int
 
 	// Sidecars means that an init container with restartPolicy Always is a native sidecar.
 	Sidecars bool
 
-	// Relist is the period after which the kubelet reads the containers' state from the runtime. It does so at
-	// whole multiples of the period. With 0 it sees each change at once.
+	// Relist is the period after which the kubelet reads the containers' state from the runtime. It reads the
+	// state at whole multiples of the period. If the period is 0, it sees each change at once.
 	Relist time.Duration
 
 	// FreshAtOnce means that the kubelet reads the containers' state again right after a pass that changed

@@ -31,7 +31,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/imagecmd"
 )
 
-// Options are the options of a [Resolver]. The zero value of a field means its default.
+// Options holds the settings of a [Resolver]. The zero value of a field means its default.
 type Options struct {
 	// Config is a file with credentials in the format of Docker's config.json. It is read for each look-up, so
 	// that it can be replaced at any time. Default: requests are anonymous.

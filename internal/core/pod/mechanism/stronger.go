@@ -81,8 +81,8 @@ func (c *chooser) gateWouldFit(e startup.Edge) bool {
 	return c.judge.Keeps(startup.Gate, e).Can() && (len(missingCommands(c.pod, e)) > 0 || c.option(e, startup.Gate).Answer.Can())
 }
 
-// missingCommands returns those containers of an edge whose command is not in the pod, although a gate for the
-// edge needs it.
+// missingCommands returns the containers of an edge whose command is not in the pod, although a gate for the
+// edge needs the command.
 func missingCommands(r podstart.Reading, e startup.Edge) (out []string) {
 	if r.Node {
 		return nil

@@ -61,8 +61,8 @@ type injection struct {
 	result     Result
 }
 
-// Inject injects the pods of all files. It calls report for each message. If a pod is refused, that is a message
-// too, and Inject continues with the other pods.
+// Inject injects the pods of all files. It calls the function report for each message. If a pod is refused, that
+// is a message too, and Inject continues with the other pods.
 func Inject(files []File, o Options, report func(Message)) (Result, error) {
 	if o.Pod == nil {
 		o.Pod = inject.Pod
@@ -71,7 +71,7 @@ func Inject(files []File, o Options, report func(Message)) (Result, error) {
 	return in.run(files, in.pod)
 }
 
-// run applies change to the pods of all files.
+// run applies the function change to the pods of all files.
 func (in *injection) run(files []File, change func(podfile.Object) (*corev1.Pod, error)) (Result, error) {
 	for _, f := range files {
 		out, changes, err := podfile.Rewrite(f.Name, f.Data, change)

@@ -12,8 +12,8 @@ import (
 	"outrider.dev/internal/core/pod/podfile"
 )
 
-// Uninject undoes the injection of the pods of all files. It calls report for each message. If the annotations of
-// an injection are invalid, the pod is refused, and Uninject continues with the other pods.
+// Uninject undoes the injection of the pods of all files. It calls the function report for each message. If the
+// annotations of an injection are invalid, the pod is refused, and Uninject continues with the other pods.
 func Uninject(files []File, report func(Message)) (Result, error) {
 	in := injection{report: report, result: Result{reasons: map[string][]string{}, what: "uninjected"}}
 	return in.run(files, in.undo)

@@ -22,10 +22,10 @@ type Operation struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// Diff returns a patch that turns before into after. Elements of lists (containers, volumes and others) are
-// identified by name. An element that is in both lists is patched, and moved if its position differs, so that it
-// keeps fields of a newer version of Kubernetes, which our types do not have. A library that compares lists by
-// position would write such an element anew, without these fields.
+// Diff returns a patch that turns the first pod into the second. Elements of lists (containers, volumes and
+// others) are identified by name. An element that is in both lists is patched, and moved if its position
+// differs, so that it keeps fields of a newer version of Kubernetes, which our types do not have. A library that
+// compares lists by position would write such an element anew, without these fields.
 //
 // Diff compares the pods in memory, by the fields that their JSON contains. Only what differs is converted to
 // JSON.

@@ -22,7 +22,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Report is the result for one object.
+// A Report describes how the pod of one object starts.
 type Report struct {
 	podfile.Object
 	Kubernetes string              `json:"kubernetes"`

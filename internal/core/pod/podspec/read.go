@@ -97,8 +97,8 @@ func (r *reader) has(name string) bool {
 	return slices.ContainsFunc(r.all, func(c podContainer) bool { return c.Name == name })
 }
 
-// firstOf returns the first of the names that is in the pod. If none is, it returns the first name, and records
-// that the pod is expected to get that container.
+// firstOf returns the first of the names that is in the pod. If the pod has none of them, firstOf returns the
+// first name, and records that the pod is expected to get that container.
 func (r *reader) firstOf(names []string) string {
 	for _, n := range names {
 		if r.has(n) {

@@ -11,7 +11,7 @@ import (
 var InjectLabels = []string{contract.OwnInjectLabel, contract.InjectLabel}
 
 // Injection returns the value by which the pod requests or declines injection, and its source. Labels take
-// precedence over annotations, even if they are empty.
+// precedence over annotations, even labels with an empty value.
 func Injection(pod *corev1.Pod) (value, where string) {
 	for _, key := range InjectLabels {
 		if v, ok := pod.Labels[key]; ok {

@@ -20,8 +20,8 @@ type waiting struct {
 }
 
 // onlyWaits reports whether a statement of a script does nothing but wait for something in this pod: it sends
-// requests to local addresses, and sleeps. If it sets a variable, that must not be used after the statement, nor
-// be exported before it.
+// requests to local addresses, and sleeps. If it sets a variable, the variable must not be used after the
+// statement, nor be exported before it.
 func onlyWaits(script string, s Statement) bool {
 	text := s.raw(script)
 	file, err := parsed(text)

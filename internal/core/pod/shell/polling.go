@@ -189,9 +189,9 @@ func (s Statement) Lasts() time.Duration {
 	return time.Duration(min(rounds*float64(pause), float64(time.Hour)))
 }
 
-// retrying returns the time for which curl retries: with the delays 1 s, 2 s, 4 s and so on up to 10 min, or with
-// a fixed delay. It is 0 if curl does not retry refused connections, which it does only with certain flags.
-// Source: man curl, --retry.
+// retrying returns the time for which curl retries: with the delays 1 s, 2 s, 4 s and so on up to 10 min, or
+// with a fixed delay. It is 0 if curl does not retry refused connections: curl does that only with certain
+// flags. Source: man curl, --retry.
 func retrying(all, times string) time.Duration {
 	if !strings.Contains(all, "--retry-connrefused") && !strings.Contains(all, "--retry-all-errors") {
 		return 0

@@ -65,7 +65,7 @@ type flattener struct {
 	line uint // the line on which the last statement ends
 }
 
-// statement adds s to the statements; then is the separator after s.
+// statement adds s to the statements, with the separator after s.
 func (f *flattener) statement(s *syntax.Stmt, then string) {
 	if b, ok := s.Cmd.(*syntax.BinaryCmd); ok && !s.Negated {
 		f.statement(b.X, b.Op.String())
@@ -89,8 +89,8 @@ func (f *flattener) statement(s *syntax.Stmt, then string) {
 	f.out = append(f.out, Statement{words: f.words(s), Then: then, Start: start})
 }
 
-// words returns the words of a command without quotes. For a loop or a condition it includes everything in
-// it, with the separators.
+// words returns the words of a command without quotes. For a loop or a condition it returns all words inside,
+// with the separators.
 //
 // complexity: one case for each kind of command.
 func (f *flattener) words(s *syntax.Stmt) []string {

@@ -69,7 +69,7 @@ var MeshPods = []Pod{
 	{"native, startup probe", "v1.34.4", 34, 3.08, 3.15, 4.22},
 
 	// In these variants the nodes add the gates (docs/node.md), with a containerd that has NRI. There, a pod
-	// without a mesh takes about as long as above: 0.58, 0.66, 1.28 s (min, median, max).
+	// without a mesh takes about as long as in the rows above: 0.58, 0.66, 1.28 s (min, median, max).
 	{"parking alone, by the node", "v1.34.4", 34, 0.79, 1.06, 2.67},
 	{"gate, by the node", "v1.34.4", 34, 0.79, 1.05, 3.11},
 
@@ -87,8 +87,8 @@ const (
 	gateAlone = "gate, init: none"
 )
 
-// OfRootStage returns by how many seconds the start of a pod takes longer than without a mesh if its proxy has a
-// root stage, and the version of the measured kubelet.
+// OfRootStage returns the additional seconds that a pod takes to start if its proxy has a root stage, compared
+// with a pod without a mesh. It also returns the version of the measured kubelet.
 func OfRootStage() (more float64, kubelet string) {
 	find := func(what string) Pod {
 		return MeshPods[slices.IndexFunc(MeshPods, func(c Pod) bool { return c.What == what })]
@@ -97,8 +97,8 @@ func OfRootStage() (more float64, kubelet string) {
 	return c.Median - find(noMesh).Median, c.Kubelet
 }
 
-// measured returns the version whose measurements apply to the given one: the newest measured version that is not
-// newer, else the oldest.
+// measured returns the version whose measurements apply to the given one: the newest measured version that is
+// not newer than the given one, else the oldest.
 func measured(on startup.Kubernetes) startup.Kubernetes {
 	if on == 0 || on >= 36 {
 		return 36
