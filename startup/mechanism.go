@@ -268,8 +268,8 @@ func (s situation) named(reason string) string {
 func keeps(s Scope) func(situation) Scope { return func(situation) Scope { return s } }
 func stops(b bool) func(situation) bool   { return func(situation) bool { return b } }
 
-// listedBefore reports whether From comes before To in the same list of the pod, or From is in the init list and
-// To is a regular container.
+// listedBefore reports whether the container From comes before the container To in the same list of the pod, or
+// From is in the init list and To is a regular container.
 func (s situation) listedBefore() bool {
 	if s.fromAt < 0 || s.toAt < 0 {
 		return false
@@ -290,7 +290,7 @@ func (s situation) plainContainers() int {
 	return n
 }
 
-// lastInit reports whether no init container is listed after From.
+// lastInit reports whether no init container is listed after the container From.
 func (s situation) lastInit() bool {
 	for _, c := range s.judge.plan.Containers[s.fromAt+1:] {
 		if c.inInitList() {

@@ -1,9 +1,9 @@
 package startup
 
-// mechanismRules defines which edges each mechanism enforces, and its limits. Every limit was measured or read in
-// source code. The figures are from kubelets v1.34.4 and v1.36.3, n=8 each, with a From that is healthy 0.1 s
-// after its start. "kubelet v1.34.4 F" is the function F below pkg/kubelet of kubernetes v1.34.4. In reasons,
-// From and To stand for the names of the containers.
+// mechanismRules defines which edges each mechanism enforces, and its limits. Every limit was measured or read
+// in source code. The figures are from kubelets v1.34.4 and v1.36.3, n=8 each, with a container From that is
+// healthy 0.1 s after its start. "kubelet v1.34.4 F" is the function F below pkg/kubelet of kubernetes v1.34.4.
+// In reasons, From and To stand for the names of the containers.
 var mechanismRules = map[Mechanism]mechanismRule{
 	Gate: {
 		start: keeps(EveryStart),
@@ -185,11 +185,12 @@ func hasTimeout(s situation) bool { return s.edge.Timeout > 0 }
 
 func completes(s situation) bool { return s.edge.After == Completed }
 
-// checksPortOnly reports whether To waits only for the start of From although From reports its health.
+// checksPortOnly reports whether the container To waits only for the start of the container From although From
+// reports its health.
 func checksPortOnly(s situation) bool { return s.edge.After == Started && s.from.Health != NoHealth }
 
-// kubeletStops reports whether To ends before From even without the mechanism: the kubelet stops a sidecar after
-// the regular containers, and a container that completed has already ended.
+// kubeletStops reports whether the container To ends before the container From even without the mechanism: the
+// kubelet stops a sidecar after the regular containers, and a container that completed has already ended.
 func kubeletStops(s situation) bool {
 	return s.from.Kind == Sidecar && s.to.Kind == Plain || s.edge.After == Completed
 }

@@ -77,7 +77,7 @@ func (v *validator) leftOut(x *expander, e *Edge) {
 	}
 }
 
-// condition reports whether From can ever reach the edge's condition. If not, it adds a finding.
+// condition reports whether the container From can ever reach the edge's condition. If not, it adds a finding.
 func (v *validator) condition(from Container, e *Edge) bool {
 	switch {
 	case e.After == Healthy && from.Health == NoHealth:
@@ -98,8 +98,8 @@ func (v *validator) condition(from Container, e *Edge) bool {
 // the size of the plan. A person corrects the first few cycles and then runs the check again.
 const maxPaths = 20
 
-// keepable reports whether any mechanism could enforce the edge. For that, From must be able to reach the
-// condition while To does not run yet. If it cannot, keepable adds a finding.
+// keepable reports whether any mechanism could enforce the edge. For that, the container From must be able to
+// reach the condition while the container To does not run yet. If From cannot, keepable adds a finding.
 func (v *validator) keepable(g *validatedGraph, e *Edge) bool {
 	if !g.all.closes(e) {
 		return true // no cycle in the graph of all waits, so there is none in a part of it

@@ -166,8 +166,8 @@ func injectedAlongside(t *testing.T, p, author *corev1.Pod) *corev1.Pod {
 	return r.Pod
 }
 
-// If another mesh has put its proxy first, it remains the first container when the author's order is restored.
-// Otherwise its hold would hold no other container.
+// If another mesh has put its proxy first, the proxy remains the first container when the author's order is
+// restored. Otherwise the proxy's hold would hold back no other container.
 func TestAnotherMeshsHoldStaysFirst(t *testing.T) {
 	p := podOf(t, `
 metadata: {name: shop, annotations: {outrider.dev/proxy: none, outrider.dev/start: native, outrider.dev/depends-on.app: cache}}

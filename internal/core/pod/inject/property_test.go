@@ -269,9 +269,9 @@ func saidToStartFirst(r Result, name string) bool {
 	return proxy != nil && moved && slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "nothing makes "+name+" wait for") })
 }
 
-// notReadyWhileHeld checks that a pod is not ready while a gate holds an application. A container whose readiness
-// no probe delays is ready from its start, even while a gate holds its command. But the container for which it
-// waits has such a probe, and a pod is ready only if all its containers are.
+// notReadyWhileHeld checks that a pod is not ready while a gate holds an application. If no probe delays the
+// readiness of a container, it is ready from its start, even while a gate holds its command. But the container
+// for which it waits has such a probe, and a pod is ready only if all its containers are ready.
 func notReadyWhileHeld(t testing.TB, r Result) {
 	t.Helper()
 	reading, err := podspec.Read(r.Pod)

@@ -15,7 +15,7 @@ import (
 
 const plainApp = "containers: [{name: app, image: a, command: [/app]}]"
 
-// injectStaged injects a pod with these annotations and the annotation init: none.
+// injectStaged injects a pod with the given annotations and the annotation "outrider.dev/init: none".
 func injectStaged(t *testing.T, annotations, spec string) Result {
 	t.Helper()
 	p := podOf(t, "metadata: {name: shop, annotations: {"+strings.TrimPrefix(annotations+", outrider.dev/init: none", ", ")+"}}\nspec: {"+spec+"}")

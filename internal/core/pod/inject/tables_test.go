@@ -13,7 +13,7 @@ import (
 )
 
 // set1 contains, for each annotation with an effect, a value that changes the injected pod. The annotations that
-// affect only other packages are in elsewhere.
+// affect only other packages are in the variable elsewhere.
 var set1 = map[string]string{
 	contract.InjectLabel: "false", contract.OwnInjectLabel: "false", contract.NativeSidecar: "true", contract.InterceptionMode: "NONE",
 	contract.IstioTraffic + "includeInboundPorts": "80", contract.IstioTraffic + "excludeInboundPorts": "80", contract.IstioTraffic + "includeOutboundIPRanges": "10.0.0.0/8",

@@ -160,7 +160,8 @@ func (r *replay) advance(t time.Duration) {
 	r.advanceUntil(t, func() bool { return false })
 }
 
-// advanceUntil advances the time until done returns true, but not beyond t. It returns the last result of done.
+// advanceUntil advances the time until the function done returns true, but not beyond t. It returns the last
+// result of done.
 func (r *replay) advanceUntil(t time.Duration, done func() bool) bool {
 	for !done() {
 		next, ok := r.state.Next()

@@ -153,9 +153,8 @@ func (s *State) stopping() bool {
 	return false
 }
 
-// graceAfterProbe returns the grace period of a container that is killed because of a probe: the probe's own, if
-// it has one.
-// Source: kuberuntime_container.go setTerminationGracePeriod.
+// graceAfterProbe returns the grace period of a container that is killed because of a probe: the probe's own
+// grace period, or the pod's if the probe has none. Source: kuberuntime_container.go setTerminationGracePeriod.
 func (s *State) graceAfterProbe(i int) time.Duration {
 	c := s.spec.containers[i]
 	own := time.Duration(0)

@@ -165,8 +165,8 @@ func documents(data []byte) (out []string) {
 	return out
 }
 
-// Uninject removes the hook that injection added to another mesh's proxy, although that hook runs the proxy's own
-// program and so looks like one of the author's.
+// Uninject removes the hook that injection added to another mesh's proxy, although that hook runs the proxy's
+// own program and so looks like a hook of the author.
 func TestUninjectTakesTheHookFromAnotherMeshesProxy(t *testing.T) {
 	for _, start := range []string{"native", "hold"} {
 		given := "kind: Pod\napiVersion: v1\nmetadata:\n  name: x\n  annotations: {outrider.dev/proxy: none, outrider.dev/start: " + start + "}\nspec:\n  containers:\n  - {name: web, image: a, command: [/app]}\n  - {name: istio-proxy, image: proxyv2, args: [proxy, sidecar]}\n"

@@ -27,7 +27,7 @@ import (
 // newerKey is the name of a field that only a newer Kubernetes has.
 const newerKey = "fromANewerKubernetes"
 
-// newer adds a field that our types do not have to the pod's JSON: in the pod, its metadata, its spec, and each
+// newer adds to the pod's JSON a field that our types do not have: in the pod, its metadata, its spec, and each
 // container and volume. The field's value names the object that contains it.
 func newer(pod map[string]any) {
 	spec := pod["spec"].(map[string]any)

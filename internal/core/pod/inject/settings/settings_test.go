@@ -307,7 +307,8 @@ func warningsOf(labels map[string]string, of string, alongside bool) (out []stri
 	return out
 }
 
-// A label that is not read causes a warning. If another mesh has the proxy, only our own labels do.
+// A label that is not read causes a warning. If another mesh has the proxy, only labels of our own cause a
+// warning.
 func TestLabelsWithoutEffect(t *testing.T) {
 	labels := map[string]string{"app": "shop", "istio.io/rve": "canary", "sidecar.istio.io/injct": "true", "traffic.sidecar.istio.io/excludeOutboundPorts": "80", "outrider.dev/strat": "gate", "istio.io/dataplane-mode": "none"}
 	const own = "label outrider.dev/strat is not known (did you mean outrider.dev/start?); it has no effect"
