@@ -17,8 +17,8 @@ func complete(n int, kind Kind) Plan {
 	return p
 }
 
-// The number of allocations for validating, ordering and judging a plan grows at most linearly with the number of
-// its edges.
+// The number of allocations for the work on a plan, such as validation, grows at most linearly with the number
+// of its edges.
 func TestWorkGrowsWithTheEdges(t *testing.T) {
 	for name, work := range map[string]func(Plan){
 		"Validate":   func(p Plan) { p.Validate(0) },

@@ -107,8 +107,8 @@ func TestNoInitContainer(t *testing.T) {
 	}
 }
 
-// otherMode removes the annotation from the injected pod, and later adds it again. An injection then gives the
-// same result as for a pod that never had the annotation, and then the same as before.
+// otherMode removes the annotation outrider.dev/init from the injected pod, and later adds it again. An
+// injection then gives the same result as for a pod that never had the annotation, and then the same as before.
 func otherMode(t *testing.T, r Result) {
 	t.Helper()
 	inject := func(p *corev1.Pod) *corev1.Pod { return injected(t, p, Options{}).Pod }

@@ -12,8 +12,8 @@ import (
 	"outrider.dev/internal/core/pod/inject/settings"
 )
 
-// set1 contains, for each annotation with an effect, a value that changes the injected pod. The annotations that
-// affect only other packages are in the variable elsewhere.
+// set1 contains, for each annotation with an effect, a value that changes the injected pod. An empty value marks
+// an annotation that only injection writes.
 var set1 = map[string]string{
 	contract.InjectLabel: "false", contract.OwnInjectLabel: "false", contract.NativeSidecar: "true", contract.InterceptionMode: "NONE",
 	contract.IstioTraffic + "includeInboundPorts": "80", contract.IstioTraffic + "excludeInboundPorts": "80", contract.IstioTraffic + "includeOutboundIPRanges": "10.0.0.0/8",

@@ -33,7 +33,7 @@ func TestDecideAsTheRealKubelet(t *testing.T) {
 	}
 }
 
-// stateOf returns the state that a recorded question describes.
+// stateOf returns the state that the recorded input of the real function describes.
 func stateOf(t *testing.T, question string) State {
 	t.Helper()
 	w := strings.Fields(question)
