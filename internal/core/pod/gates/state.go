@@ -108,7 +108,7 @@ func (s *State) see(ev startup.Event, silent bool) startup.Timeline {
 	return startup.Timeline{ev}
 }
 
-// newSandbox resets the containers, because none has run in the new sandbox. The published states are kept,
+// newSandbox resets the containers, because none has run in the new sandbox. The published states remain,
 // because their volume belongs to the pod and not to the sandbox.
 func (s *State) newSandbox(at time.Duration) {
 	for i := range s.c {

@@ -11,9 +11,10 @@
 // on a virtual clock, a verifier can explore every interleaving, an environment of real processes can be driven
 // by it, and the trace of a real kubelet can be replayed on it.
 //
-// The machine has no clock. [State.Next] returns the time at which the caller must call Step again at the latest.
-// [State.Open] returns the actions that have not been answered yet; the answer to any of them can be the next
-// event.
+// The kubelet works on a pod in passes: a pass is one call of SyncPod. In a relist it reads the containers'
+// state from the runtime. The machine has no clock. [State.Next] returns the time at which the caller must call
+// Step again at the latest. [State.Open] returns the actions that have not been answered yet; the answer to any
+// of them can be the next event.
 //
 // Files, in the order of a pod's life:
 //

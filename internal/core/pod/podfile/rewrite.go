@@ -22,8 +22,8 @@ type Change struct {
 }
 
 // Rewrite calls change for each pod and pod template, and returns the file with each pod replaced by the result
-// of change. If the result is nil, the pod is kept. A document without a changed pod keeps its exact bytes. If
-// change fails, Rewrite returns that error. If the file is invalid, the error is an [*InputError].
+// of change. If the result is nil, the pod does not change. A document without a changed pod keeps its exact
+// bytes. If change fails, Rewrite returns that error. If the file is invalid, the error is an [*InputError].
 func Rewrite(file string, data []byte, change func(Object) (*corev1.Pod, error)) ([]byte, []Change, error) {
 	var out bytes.Buffer
 	var changes []Change
