@@ -112,8 +112,8 @@ func defaults(t *testing.T) map[string]any {
 	return values(t, string(data))
 }
 
-// at returns the schema of a path. If the schema does not contain the whole path, it returns that of the
-// longest part, and the rest.
+// at returns the schema of a path. If the schema does not contain the whole path, it returns the schema of
+// the longest part that exists, and the rest of the path.
 func at(s schema, path string) (found schema, rest string) {
 	for path != "" {
 		name, below, _ := strings.Cut(path, ".")

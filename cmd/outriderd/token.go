@@ -67,7 +67,8 @@ it gives the identity of the workload.`,
 	return cmd
 }
 
-// controlPlane is the flag for outriderd's namespace in commands where --namespace is the workload's.
+// controlPlane is the flag for outriderd's namespace in commands whose flag --namespace is the workload's
+// namespace.
 const controlPlane = "control-plane-namespace"
 
 // tokens returns the issuer of tokens that the running outriderd accepts.

@@ -18,8 +18,8 @@ import (
 type cluster struct {
 	*kube.Cluster
 	namespaces *kube.Namespaces
-	// configurations contains our webhook configuration, and those of others if they matter; nil: not
-	// watched.
+	// configurations contains all webhook configurations if watchesOtherInjectors is true, otherwise only
+	// ours; nil: not watched.
 	configurations *kube.WebhookConfigurations
 	trust          *kube.TrustBundle // nil: outriderd keeps no ClusterTrustBundle
 	nodes          *kube.Nodes       // nil: not watched

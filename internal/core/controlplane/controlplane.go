@@ -95,7 +95,7 @@ type Options struct {
 
 	Injection Injection // injection by the webhook
 	// WebhookConfiguration is the name of the MutatingWebhookConfiguration in Cluster whose CA bundle is kept
-	// current; default: that of the injection's revision; "off": none.
+	// current; default: the configuration of the injection's revision; "off": none.
 	WebhookConfiguration string
 
 	Life    time.Duration // lifetime of a certificate if the request contains none; default 24h

@@ -42,9 +42,9 @@ func namedError(revision string) error {
 	return fmt.Errorf("revision %q is requested by Istio's label istio.io/rev, not by Outrider's labels", revision)
 }
 
-// listen reports whether only Outrider's labels request injection by a revision. For a named revision the result
-// is false, or an error if the option is on: it is requested by Istio's label istio.io/rev, and no other injector
-// serves its name.
+// listen reports whether only Outrider's labels request injection by a revision. For a named revision the
+// result is false, or an error if the option is on: Istio's label istio.io/rev requests such a revision by
+// name, and no other injector serves that name.
 func (a *admission) listen(revision string) (own bool, err error) {
 	switch a.o.Injection.OwnLabels {
 	case OwnLabelsOn:

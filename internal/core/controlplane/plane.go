@@ -36,7 +36,7 @@ type plane struct {
 
 	byIdentity, byClaim *xds.Server // byClaim is nil without a plaintext port
 	secure, plain       port
-	tls                 *tls.Config // TLS configuration of the port secure
+	tls                 *tls.Config // TLS configuration of [plane.secure]
 
 	trimmer   *trimmer
 	admission *admission

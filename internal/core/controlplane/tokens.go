@@ -59,8 +59,8 @@ func tokenOf(ctx context.Context) (ca.Identity, bool) {
 }
 
 // maxReviews is the maximum number of tokens that the API server reviews at the same time, maxReviewsOfOne
-// the maximum for one address. They are needed because a restart of 10,000 proxies with tokens causes 10,000
-// reviews of some 5 ms each. Other reviews wait at most reviewWait, and addresses take turns.
+// the maximum for one address. The limits are needed because a restart of 10,000 proxies with tokens causes
+// 10,000 reviews of some 5 ms each. Other reviews wait at most reviewWait, and addresses take turns.
 const (
 	maxReviews, maxReviewsOfOne = 32, 8
 	reviewWait                  = 10 * time.Second

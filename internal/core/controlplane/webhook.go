@@ -53,13 +53,14 @@ func (i Injection) address(namespace string) string {
 	return cmp.Or(i.ControlPlane, "outriderd."+namespace+".svc:"+strconv.Itoa(contract.SecureDiscoveryPort))
 }
 
-// apiServers replaces [conns.Options.Proxies] for the webhook, so one client may have four times as many
-// connections. An API server sends at most 200 reviews at a time (--max-mutating-requests-inflight), each on
-// its own connection.
+// apiServers replaces [conns.Options.Proxies] for the webhook, so one client may have 64 *
+// connectionsPerProxy connections, which is 256. An API server sends at most 200 reviews at a time
+// (--max-mutating-requests-inflight), each on its own connection.
 const apiServers = 64
 
 // apiServerRate is the number of connections that an API server may open per second. It may open one for each
-// of those 200 reviews, because it keeps only 25 idle ones. A handshake takes 0.5 ms of a processor.
+// of the 200 reviews that it sends at a time, because it keeps only 25 idle connections. A handshake takes
+// 0.5 ms of a processor.
 const apiServerRate = 500
 
 // An admission is the injection of pods by the webhook, with the current settings.
@@ -212,7 +213,7 @@ func (a *admission) followInjection(ctx context.Context) {
 }
 
 // useInjection reads the files and the list of other injectors again, and returns the options that are used
-// from now on. If the files are invalid, those are the previous options.
+// from now on. If the files are invalid, it returns the previous options.
 func (a *admission) useInjection() inject.Options {
 	a.using.Lock() // so that the options that were read last are also set last
 	defer a.using.Unlock()

@@ -19,7 +19,7 @@ import (
 // Unsupported fields are treated in the same way on all ports: an ALLOW rule that cannot be evaluated allows
 // nothing, and a DENY rule denies more.
 
-// An AuthorizationSpec is the part for an AuthorizationPolicy.
+// An AuthorizationSpec is the [Part] of a mesh that an AuthorizationPolicy defines.
 type AuthorizationSpec struct {
 	Name, Namespace string
 	Selector        map[string]string // none: applies to the namespace or, in the root namespace, to the mesh

@@ -107,7 +107,7 @@ type Workload struct {
 	HostNetwork     bool      // its addresses belong to its node, so [Mesh.Workload] does not find it
 	TokenSHA256     string    // for a host: SHA-256 of its one-time token, in lower-case hex
 	Ports           []AppPort // ports declared by services or policies, by number
-	TLS             TLSMode   // mode of all other ports
+	TLS             TLSMode   // mode of all ports that are not in Ports
 }
 
 // An AppPort is a port of a workload's application. Its protocol is the one that all services declare for it;
@@ -257,7 +257,7 @@ type Retry struct {
 	Backoff  time.Duration
 }
 
-// PortTLS returns the TLS mode of a port: its own, or otherwise that of all other ports.
+// PortTLS returns the TLS mode of a port: the mode in Ports or, if the port is not there, [Workload.TLS].
 func (w *Workload) PortTLS(number uint16) TLSMode {
 	for _, p := range w.Ports {
 		if p.Number == number {

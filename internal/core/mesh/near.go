@@ -9,8 +9,8 @@ import (
 // A Place is the location of a client. Empty fields are unknown.
 type Place struct{ Node, Zone string }
 
-// PlaceOf returns the place of w; if w is nil, the empty place. If the zone of w is not known, it is the zone
-// that EndpointSlices contain for the node, so that outriderd need not read nodes.
+// PlaceOf returns the place of w; if w is nil, the empty place. If the zone of w is not known, PlaceOf uses
+// the zone that EndpointSlices contain for the node, so that outriderd need not read nodes.
 func (m *Mesh) PlaceOf(w *Workload) Place {
 	if w == nil {
 		return Place{}
@@ -29,7 +29,7 @@ func (e *Endpoint) EffectiveZone() string {
 	return e.Zone
 }
 
-// Relevant returns a place that has only those fields of at on which the order of s's endpoints depends.
+// Relevant returns a copy of a place with only those fields on which the order of s's endpoints depends.
 func (s *Service) Relevant(at Place) Place {
 	byNode := func(e Endpoint) bool {
 		return at.Node != "" && (has(e.ForNodes, at.Node) || s.Traffic == SameNode && e.Node == at.Node)

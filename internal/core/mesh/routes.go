@@ -184,8 +184,8 @@ func (p Parent) Ports(s *Service) []Port {
 	return out
 }
 
-// Overridden returns those of the ports on which r is not used because s has a GRPCRoute there for the same
-// clients.
+// Overridden returns those of the given ports on which r is not used, because s has a GRPCRoute there for the
+// same clients.
 func (s *Service) Overridden(r *RouteSpec, ports []Port) []Port {
 	if r.GRPC {
 		return nil

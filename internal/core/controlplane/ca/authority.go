@@ -41,7 +41,7 @@ type AuthorityOptions struct {
 	TrustDomain string        // default "cluster.local"
 	Life        time.Duration // lifetime of a certificate if the request contains none; default 24h
 	MaxLife     time.Duration // longest lifetime that is granted; default 24h, or Life if that is longer
-	Hosts       Hosts         // only certificates of these hosts are accepted from hosts; default: none
+	Hosts       Hosts         // hosts outside of Kubernetes whose certificates are accepted; default: none
 	Log         *slog.Logger  // default: none
 	// RootSpread is the time for which the next root is published before it signs certificates; default
 	// [DefaultRootSpread].
@@ -159,7 +159,7 @@ func (a *Authority) watch() (hints chan struct{}, stop func()) {
 	return hints, a.o.Store.Watch(func() {
 		select {
 		case hints <- struct{}{}:
-		default: // a value is pending, and the store will be read after it
+		default: // a value is pending; the store will be read once it is received
 		}
 	})
 }
@@ -302,7 +302,7 @@ func (a *Authority) Run(ctx context.Context) error {
 		due, err := a.Advance(ctx) // Advance first, for changes before the watch began
 		switch {
 		case err != nil:
-			if ctx.Err() == nil && err.Error() != last { // while files are written one by one, the set is invalid until the last
+			if ctx.Err() == nil && err.Error() != last { // once per error: a partly written set of files is invalid
 				last = err.Error()
 				a.o.Log.Warn("authority not current", "reason", last)
 			}
@@ -341,7 +341,7 @@ func (a *Authority) Sign(public crypto.PublicKey, id Identity, life time.Duratio
 // A holder is the subject of a certificate.
 type holder struct {
 	Identity
-	host  string   // name of a host outside of Kubernetes; empty: the subject is not one
+	host  string   // name of a host outside of Kubernetes; empty: the subject is no such host
 	names []string // DNS names and addresses of a server
 }
 

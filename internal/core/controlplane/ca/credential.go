@@ -40,7 +40,7 @@ type Authenticator interface {
 	Authenticate(ctx context.Context, c Credentials) (Caller, error)
 }
 
-// ErrOther means that the caller has no credential of an authenticator's kind.
+// ErrOther means that the caller has no credential of the kind that an authenticator checks.
 var ErrOther = errors.New("no credential of this kind")
 
 // A Refusal is the reason why a request is denied. It is sent to the caller, so it must not contain a secret.

@@ -22,7 +22,7 @@ func replace(path string, content []byte) error {
 	return nil
 }
 
-// withLock locks a directory, so that other processes wait, and calls do.
+// withLock calls a function while it has the lock of a directory, for which other processes wait.
 func withLock(dir string, do func() error) error {
 	d, err := os.Open(dir)
 	if err != nil {

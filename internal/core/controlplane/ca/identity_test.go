@@ -97,7 +97,7 @@ func FuzzParseIdentity(f *testing.F) {
 	})
 }
 
-// The agent checks identities without go-spiffe. Both must accept the same ones.
+// The agent checks identities without go-spiffe. Its check and go-spiffe must accept the same identities.
 func FuzzIdentityCheckAgreesWithGoSPIFFE(f *testing.F) {
 	for _, s := range []string{"cluster.local", "TD", "..", ".", "", "a/b", "a%2eb", "a_b-c", "é", "a b", "a:1"} {
 		f.Add(s)

@@ -115,7 +115,8 @@ func load(in fmt.Stringer, files map[string][]byte, now time.Time) (*signer, err
 	return loadAs(in, files, l, x509.ExtKeyUsageAny, (*signer).maySign, now)
 }
 
-// loadAs parses a certificate, its key and the roots. The certificate must allow the usage and pass check.
+// loadAs parses a certificate, its key and the roots. The certificate must allow the usage, and the function
+// check must accept it.
 func loadAs(in fmt.Stringer, files map[string][]byte, l layout, usage x509.ExtKeyUsage, check func(*signer) error, now time.Time) (*signer, error) {
 	s := &signer{}
 	about := func(name string, err error) error { return fmt.Errorf("%s/%s: %w", in, name, err) }

@@ -124,8 +124,8 @@ func (r rotation) due(now time.Time) (at time.Time) {
 	return at
 }
 
-// with returns a copy of s that trusts the known roots. Until the root of s may sign, it copies the signer
-// before instead.
+// with returns a copy of s that trusts the known roots. Until the root of s may sign, it returns a copy of
+// the previous signer instead.
 func (s *signer) with(known []*x509.Certificate, before *signer, r rotation, now time.Time) *signer {
 	out := *s
 	if now.Before(r.Move) && before != nil && !before.root.Equal(s.root) && now.Before(before.cert.NotAfter) && slices.ContainsFunc(known, before.root.Equal) {

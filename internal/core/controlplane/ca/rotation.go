@@ -102,8 +102,8 @@ func nextRoot(files map[string][]byte) (*x509.Certificate, error) {
 	return certs[0], nil
 }
 
-// errNotOurRoot is the error for a root that outriderd may not rotate, because it did not create it or may
-// not replace it.
+// errNotOurRoot is the error for a root that outriderd may not rotate, because it did not create that root or
+// may not write the store.
 var errNotOurRoot = errors.New("only a root that outriderd made, in a store that it may write, is rotated: replace this one where it comes from")
 
 // mayRotate returns an error if outriderd may not rotate the root in a store.

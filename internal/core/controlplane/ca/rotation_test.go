@@ -60,7 +60,7 @@ func (r *rotating) advance(a *Authority) {
 	}
 }
 
-// tick is the time by which the clock moves in one step. A proxy has new roots after lag at the latest.
+// tick is the time by which the clock moves in one step. A proxy has new roots within the time lag.
 const tick, lag = 10 * time.Minute, 50 * time.Minute
 
 // check signs a certificate by a replica. It requires that every certificate which has not expired is trusted

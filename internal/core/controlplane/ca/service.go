@@ -54,7 +54,7 @@ func name(c Caller) string {
 }
 
 func (s *Service) create(ctx context.Context, in wire.CertificateRequest) (*Certificate, Caller, error) {
-	if s.Authority.External() { // before any credential is read or marked as used
+	if s.Authority.External() { // checked before any credential is read or marked as used
 		return nil, Caller{}, status.Error(codes.Unimplemented, errSignsNothing.Error()+": set its address (global.caAddress, CA_ADDR)")
 	}
 	caller, err := s.Authenticate(ctx)

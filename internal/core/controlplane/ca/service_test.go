@@ -185,7 +185,7 @@ func TestEachRefusal(t *testing.T) {
 	p := newPlane(t)
 	key := ecKey(t)
 	if _, err := p.request(t, wire.CertificateRequest{CSR: csr(t, key, x509.CertificateRequest{})}, "Bearer host-secret", nil); err != nil {
-		t.Fatal(err) // this uses the token, so that later uses are refused
+		t.Fatal(err) // the request uses the token, so that later uses are refused
 	}
 	other := shop
 	other.Namespace = "bank"

@@ -42,7 +42,7 @@ type Serving struct {
 	by     *signer
 	renew  time.Time
 	expiry time.Time
-	config *tls.Config // shared by all connections of a day; contains cert and the roots in by
+	config *tls.Config // shared by all connections of a day; contains cert and the roots of the signer
 	day    string      // the day for which the ticket keys were derived
 }
 

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Clients call a control plane by names or by addresses. If the name is not in its certificate, the handshake
-// fails.
+// Clients call a control plane by names or by addresses. If that name or address is not in the control
+// plane's certificate, the handshake fails.
 func TestServingIsCalledByNamesAndAddresses(t *testing.T) {
 	a := must(NewAuthority(t.Context(), AuthorityOptions{Store: Directory(t.TempDir())}))
 	names := []string{"outriderd.outrider-system.svc", "localhost", "127.0.0.1", "::1", "10.0.0.9"}

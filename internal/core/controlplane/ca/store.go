@@ -52,7 +52,7 @@ type Store interface {
 	// Read returns the files in the store. It is no error if there are none.
 	Read(ctx context.Context) (Contents, error)
 	// Update replaces all files in one step: after a crash there are either the old files or the new ones. It
-	// returns [ErrConflict] if the version of the store is no longer that of c. If c has no version, Update
+	// returns [ErrConflict] if the store's version is no longer c.Version. If c.Version is empty, Update
 	// creates the store.
 	Update(ctx context.Context, c Contents) error
 	// Watch calls changed after each change, until stop is called. A call is only a hint: the receiver
@@ -181,7 +181,7 @@ func (d Directory) finish() error {
 			return err
 		}
 	}
-	if err := syncDir(string(d)); err != nil { // before the file of the update is removed
+	if err := syncDir(string(d)); err != nil { // makes the changes durable before the file of the update is removed
 		return err
 	}
 	return os.Remove(d.path(unappliedFile))

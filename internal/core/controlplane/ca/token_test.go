@@ -127,7 +127,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// A caller expires with its token, because a stream that begins with a token ends then.
+// A caller expires with its token, because a stream that begins with a token ends when the token expires.
 func TestExpiryOfACaller(t *testing.T) {
 	ours := tokens(t, t.TempDir())
 	expiry := time.Now().Add(20 * time.Minute).Truncate(time.Second)

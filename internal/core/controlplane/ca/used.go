@@ -74,8 +74,9 @@ func (u *Used) Use(_ context.Context, token, key [32]byte, now time.Time) (ok bo
 	return ok && err == nil, err
 }
 
-// withFile locks the file, reads it, and calls do with f open for appending. It reads the whole file each
-// time, because other replicas append to it and hosts join rarely. Known uses stay if the file is removed.
+// withFile locks the file, reads it, and calls a function with the file, which is open for appending. It
+// reads the whole file each time, because other replicas append to it and hosts join rarely. Uses that were
+// read earlier stay known even if the file is removed.
 func (u *Used) withFile(do func(f *os.File) error) (err error) {
 	f, err := os.OpenFile(u.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {

@@ -41,7 +41,7 @@ func TestAHostsTokenIsUsedOnce(t *testing.T) {
 	}
 }
 
-// If the file is removed, uses that a replica has read before are still refused to other keys.
+// If the file is removed, tokens whose use a replica has read before are still refused for other keys.
 func TestAUseIsRememberedWithoutTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "used")
 	now := time.Now()

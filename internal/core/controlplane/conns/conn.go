@@ -22,7 +22,7 @@ type slot struct {
 	raw      net.Conn
 	from     netip.Addr // [block] of the client's address
 	address  *address
-	pool     *pool                  // the pool in which the slot is counted; nil with an identity, or once closed
+	pool     *pool                  // the pool that counts the slot; nil with an identity or after closing
 	evicted  bool                   // closed in favour of another connection; guarded by listener.mu
 	settle   func()                 // ends the opening stage; set before the handshake
 	number   uint64                 // order of arrival

@@ -53,9 +53,9 @@ func (i Info) ConnectionState() tls.ConnectionState {
 	return tls.ConnectionState{}
 }
 
-// Tap refuses a call if its client makes too many, before the server spends anything on it. If the client
-// exceeds the rate for all calls, Tap also closes the connection, because a client that opens and resets
-// streams does not read their status.
+// Tap refuses a call if its client makes too many calls, before the server spends anything on it. If the
+// client exceeds the rate for all calls, Tap also closes the connection, because a client that opens and
+// resets streams does not read their status.
 func Tap(ctx context.Context, call *tap.Info) (context.Context, error) {
 	from := slotOf(ctx)
 	if from == nil {

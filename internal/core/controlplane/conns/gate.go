@@ -51,7 +51,7 @@ func (g *Gate) Enter(ctx context.Context, address netip.Addr, n int64) (leave fu
 	return g.EnterFor(ctx, address, "", n)
 }
 
-// EnterFor does the same as Enter. Name is one of those for which the address sends requests.
+// EnterFor does the same as Enter. The name groups requests of the address, for example by namespace.
 func (g *Gate) EnterFor(ctx context.Context, address netip.Addr, name string, n int64) (leave func(), err error) {
 	t := &turn{address, name, n, make(chan struct{})}
 	g.mu.Lock()

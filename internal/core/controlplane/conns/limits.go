@@ -40,13 +40,14 @@ const (
 	// anonymousCallBurst and anonymousCallRate limit an address's calls without an identity. Few are needed:
 	// a client requests one certificate, and later the next one.
 	anonymousCallBurst, anonymousCallRate = 200, 50
-	// Connections without an identity are read by turns of their addresses: at most readBytes for each
-	// processor and proxy in any readTime, which is 8 MiB per second with two processors. If all of that is
-	// small HTTP/2 frames, which take 0.1 us per byte, it occupies one of the two processors.
+	// Connections without an identity are read by turns of their addresses: at most readBytes in any
+	// readTime, multiplied by the processors and by [Options.Proxies]; with two processors that is 8 MiB per
+	// second by default. If all of that is small HTTP/2 frames, which take 0.1 us per byte, it occupies one
+	// of the two processors.
 	readBytes, readTime = 5 << 10, 10 * time.Millisecond
 	// socketBuffer limits the bytes that the kernel buffers before the server reads them. The kernel's
-	// default is 6 MiB for each connection, which counts for the container's memory. helloBuffer is the limit
-	// during the handshake, whose messages have 2 KiB.
+	// default is 6 MiB for each connection, which counts towards the container's memory. helloBuffer is the
+	// limit during the handshake, whose messages have 2 KiB.
 	socketBuffer, helloBuffer = 64 << 10, 4 << 10
 	// maxIdle is the maximum number of addresses without connections, and of such clients, that are remembered.
 	maxIdle = 10_000

@@ -193,7 +193,7 @@ func TestAddressWithMostConnectionsLosesItsOldestOnes(t *testing.T) {
 	var many []*stub
 	for i := range maxWaiting {
 		// The addresses of one machine count as one. Its rate is unlimited, because this test is about the
-		// number.
+		// number of connections.
 		l.stateOf(block(netip.MustParseAddr("fd00::1"))).rate.SetLimit(rate.Inf)
 		many = append(many, admit(netip.AddrFrom16([16]byte{0xfd, 15: byte(i)}).String()))
 	}
@@ -288,7 +288,7 @@ func TestRequestsForCertificatesHaveTheirOwnRate(t *testing.T) {
 		return func(method string) error {
 			may := c.(*Conn).limiters()
 			may.calls.SetLimit(rate.Inf)
-			may.certificates.SetLimit(0) // so that no new ones are allowed during the test
+			may.certificates.SetLimit(0) // so that no new certificates are allowed during the test
 			_, err := Tap(ctx, &tap.Info{FullMethodName: method})
 			return err
 		}

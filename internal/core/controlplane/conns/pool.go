@@ -34,7 +34,7 @@ func (p *pool) remove(s *slot) {
 // excess returns the connections to close if the pool is too full. It takes the oldest connection of the
 // address with the most, and so on. Among addresses with the same number, it takes those first that are not
 // authenticated, and among these the oldest connection; so a new connection has time to identify itself even
-// if each address has only one. A sixteenth of the pool is closed at once, because in a flood this happens
+// if each address has only one. It also takes another sixteenth of the pool, because in a flood it is called
 // again and again, with thousands of addresses.
 func (p *pool) excess() []*slot {
 	if p.n <= p.most {
@@ -42,7 +42,7 @@ func (p *pool) excess() []*slot {
 	}
 	type ranked struct {
 		*slot
-		rank int // number of connections of its address, without the older ones
+		rank int // position among the connections of its address; the newest has 1
 	}
 	all := make([]ranked, 0, p.n)
 	for _, slots := range p.slots { // any order: sorted below

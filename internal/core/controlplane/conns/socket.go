@@ -48,7 +48,7 @@ func receiveBuffer(c any, n int) {
 	})
 }
 
-// withSocket calls do if c is a socket.
+// withSocket calls a function with the socket of c; it does nothing if c is none.
 func withSocket(c any, do func(syscall.RawConn) error) error {
 	socket, ok := c.(syscall.Conn)
 	if !ok {

@@ -69,7 +69,7 @@ func hello(t *testing.T) []byte {
 }
 
 // The server computes nothing for a handshake before its turn. An authenticated address does not wait for
-// addresses that are not. A client that disconnects no longer waits.
+// addresses that are not authenticated. A client that disconnects no longer waits.
 func TestHandshakesWaitForTheirTurn(t *testing.T) {
 	l := start(t, Options{handshake: time.Hour})
 	end := occupy(t, l.handshakes[0])

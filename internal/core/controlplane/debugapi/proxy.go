@@ -23,7 +23,8 @@ type Proxy struct {
 	Excess    int            `json:"excess"`
 	Notes     []string       `json:"notes"`
 
-	// Replica is the one to which the proxy is connected. It is set if the list comes from several replicas.
+	// Replica is the name of the replica to which the proxy is connected. It is set if the list comes from
+	// several replicas.
 	Replica      string           `json:"replica"`
 	ControlPlane contract.Version `json:"controlPlane"`
 

@@ -21,7 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the expected output in testdata")
 
-// Each scenario is a folder as a txtar archive. Its file want contains the expected mesh and problems.
+// Each scenario is a folder as a txtar archive. The file named "want" in it contains the expected mesh and
+// problems.
 func TestScenarios(t *testing.T) {
 	scenarios, err := filepath.Glob("testdata/*.txtar")
 	if err != nil || len(scenarios) == 0 {

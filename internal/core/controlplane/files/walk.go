@@ -17,8 +17,8 @@ type listing struct {
 	problems []Problem
 }
 
-// walk lists the folder root. Before it reads a folder it calls enter with the path, so that no change
-// between the two is missed; enter may be nil.
+// walk lists the folder root. Before it reads a folder it calls the function enter with the folder's path, so
+// that no change between call and reading is missed. The function may be nil.
 //
 // It follows symbolic links, because a ConfigMap's volume consists of links.
 func walk(root string, enter func(path string, info fs.FileInfo) error) (*listing, error) {
@@ -44,7 +44,7 @@ func (w *walker) problem(path string, err error) {
 	w.problems = append(w.problems, Problem{File: path, Message: err.Error()})
 }
 
-// folder lists a folder. above contains its parents and, last, the folder itself.
+// folder lists a folder. The slice above contains the folder's parents and, last, the folder itself.
 func (w *walker) folder(path string, above []fs.FileInfo) {
 	full := filepath.Join(w.root, path)
 	w.entered(path, full, above[len(above)-1])

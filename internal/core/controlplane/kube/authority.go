@@ -51,7 +51,7 @@ func (s *AuthoritySecret) get(ctx context.Context) (*corev1.Secret, error) {
 	return s.cluster.core.CoreV1().Secrets(s.namespace).Get(ctx, s.name, metav1.GetOptions{})
 }
 
-// Update writes the Secret if its resourceVersion is still that of c. If c has no version, it creates the
+// Update writes the Secret if its resourceVersion is still c.Version. If c.Version is empty, it creates the
 // Secret.
 func (s *AuthoritySecret) Update(ctx context.Context, c ca.Contents) error {
 	if !c.Own {

@@ -35,7 +35,8 @@ type Cluster struct {
 	trouble  troubles
 }
 
-// Using returns a cluster that has only the client core, for built-in kinds such as Secrets. It logs nothing.
+// Using returns a cluster that has only the given client, for built-in kinds such as Secrets. It logs
+// nothing.
 func Using(core kubernetes.Interface) *Cluster {
 	log := slog.New(slog.DiscardHandler)
 	return &Cluster{core: core, log: log, trouble: troubles{log: log}}

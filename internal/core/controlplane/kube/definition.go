@@ -72,8 +72,8 @@ func (c *Cluster) followCustom(ctx context.Context, k kind, to *store[known]) {
 	}
 }
 
-// clearing returns a variant of a feed that removes the recorded failure tried once a list succeeds. follow
-// does not remove it, because it records failures of the feed under another name.
+// clearing returns a variant of a feed that, once a list succeeds, removes the failure recorded under the
+// name tried. follow does not remove it, because it records failures of the feed under another name.
 func (c *Cluster) clearing(f feed, tried string) feed {
 	list := f.list
 	f.list = func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {

@@ -27,15 +27,15 @@ type kind struct {
 	// time; empty: the kind is built in.
 	definition string
 	version    string // API version of a custom kind
-	// with is the resource that, if it is in the list of skipped kinds, also skips this kind; empty: the
-	// kind's own.
+	// with names a resource: if that is in the list of skipped kinds, this kind is skipped too. Empty: the
+	// kind's own resource.
 	with string
 	// patient returns a variant of a feed that waits while the API server forbids it. It may be nil.
 	patient func(feed) feed
 }
 
-// skipIgnored is the entry of that list which skips all kinds of other meshes: they are only reported as
-// ignored.
+// skipIgnored is the entry of the list of skipped kinds that skips all kinds of other meshes: they are only
+// reported as ignored.
 const skipIgnored = "ignored"
 
 // OptionalKinds lists the kinds that a [Source] can skip. outriderd needs no permission for a skipped kind.

@@ -53,7 +53,7 @@ const getTimeout = 2 * time.Second
 
 // Get returns a namespace; false: there is none, or it could not be read. If the watch has not delivered the
 // namespace yet, Get reads it from the API server, because the first pod in a new namespace may be reviewed
-// earlier.
+// before the watch delivers it.
 func (n *Namespaces) Get(name string) (Namespace, bool) {
 	if ns, ok := n.store.get(types.NamespacedName{Name: name}); ok {
 		return ns, true
@@ -73,8 +73,8 @@ func (n *Namespaces) Get(name string) (Namespace, bool) {
 	return namespaceOf(ns), true
 }
 
-// follow calls f for each namespace, and later for each one that is added, updated or deleted. Only the last
-// f is called.
+// follow calls a function for each namespace, and later for each one that is added, updated or deleted. A
+// later call of follow replaces the function.
 func (n *Namespaces) follow(f func(name string)) {
 	n.observer.Store(&f)
 	for _, name := range n.store.names() {

@@ -41,7 +41,7 @@ type RootKeeper struct {
 	queue      workqueue.TypedRateLimitingInterface[string]
 }
 
-// RootKeeper returns a keeper for the control plane in the namespace own.
+// RootKeeper returns a keeper for a control plane; own is that control plane's namespace.
 func (c *Cluster) RootKeeper(n *Namespaces, roots Roots, own string) *RootKeeper {
 	return &RootKeeper{cluster: c, namespaces: n, roots: roots, own: own, written: newStore(func(_ sum, o metav1.Object) sum {
 		var s sum

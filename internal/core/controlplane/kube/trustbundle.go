@@ -68,7 +68,8 @@ func (b *TrustBundle) set(usable bool) {
 // plane runs.
 const lookAgain = 10 * time.Minute
 
-// Run maintains the bundle until ctx ends. In a cluster without the API it looks for it every ten minutes.
+// Run maintains the bundle until ctx ends. While the cluster does not serve the API, Run looks for the API
+// every ten minutes.
 func (b *TrustBundle) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		api, err := b.find()
@@ -123,7 +124,7 @@ func (b *TrustBundle) keep(ctx context.Context, api TrustAPI) error {
 	hint := func() {
 		select {
 		case changes <- struct{}{}:
-		default: // a hint is pending, and everything will be read after it
+		default: // a hint is pending; everything will be read once it is received
 		}
 	}
 	resource := b.cluster.dynamic.Resource(schema.GroupVersionResource{Group: "certificates.k8s.io", Version: api.Version, Resource: trustBundles})

@@ -79,7 +79,7 @@ func firstUse(m *corev1.ConfigMap) (use ca.FirstUse, err error) {
 const UsedTokenKept = 30 * 24 * time.Hour
 
 // Sweep deletes the ConfigMaps of tokens that were used longer than [UsedTokenKept] ago and that no Host
-// declares. It also returns the number of those it deleted before an error.
+// declares. If it fails, it still returns the number that it has deleted.
 func (u *UsedTokens) Sweep(ctx context.Context, declared func(sum [32]byte) bool, now time.Time) (deleted int, err error) {
 	maps := u.cluster.core.CoreV1().ConfigMaps(u.namespace)
 	options := metav1.ListOptions{LabelSelector: labels.Set{contract.KindLabel: kindUsed}.String(), Limit: usedPage}

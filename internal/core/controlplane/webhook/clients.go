@@ -46,7 +46,7 @@ func Name(state tls.ConnectionState) (string, error) {
 	return state.PeerCertificates[0].Subject.CommonName, nil
 }
 
-// require makes a server reject all other clients in the handshake.
+// require makes a server reject, in the handshake, all clients that c does not accept.
 func (c *Clients) require(base *tls.Config) {
 	with := base.Clone()
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) {

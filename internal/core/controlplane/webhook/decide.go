@@ -153,7 +153,7 @@ func (w *Webhook) inject(ctx context.Context, p *place, pod *corev1.Pod, ns inje
 			ctx, cancel = context.WithTimeout(ctx, time.Until(end)/2)
 			defer cancel()
 		}
-		p.without(whole, func() { found = w.o.Commands(ctx, images) }) // the method without checks the deadline at its end
+		p.without(whole, func() { found = w.o.Commands(ctx, images) }) // then [place.without] checks the deadline
 		return found
 	})
 }

@@ -37,8 +37,8 @@ func TestImagesAreLookedUp(t *testing.T) {
 	}
 }
 
-// If a registry does not answer, its pod gets no gate and loses at most half of its time. Other pods are not
-// delayed.
+// If a registry does not answer, the pod that needs its image gets no gate, and the look-up takes at most
+// half of the review's time. Other pods are not delayed.
 func TestASlowRegistryDelaysNoOtherPod(t *testing.T) {
 	begun, end, left := make(chan struct{}), make(chan struct{}), atomic.Int64{}
 	w := New(Options{Namespaces: enabled, Limits: Limits{Concurrency: 1, Timeout: 30 * time.Second}, Commands: func(ctx context.Context, images []string) map[string]imagecmd.Command {

@@ -37,7 +37,7 @@ func printable(s string) string {
 	return strings.Join(strings.FieldsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " ")
 }
 
-// shortened cuts a text between words, so that it has at most most characters.
+// shortened cuts a text between words if it has more characters than the maximum.
 func shortened(s string, most int) string {
 	if utf8.RuneCountInString(s) <= most {
 		return s

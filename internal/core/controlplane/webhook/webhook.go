@@ -62,11 +62,12 @@ type Limits struct {
 // Limits for all clients together. A review takes some 20 times its size in memory until it is answered, and
 // outriderd must stay within 256 MiB if there are few proxies.
 const (
-	// ordinaryBody is the maximum size of a review in the ordinary lane; that of an ordinary pod has 5 to 50
-	// kB. Longer ones have a separate lane, so that they only delay each other.
+	// ordinaryBody is the maximum size of a review in the ordinary lane; the review of an ordinary pod has 5
+	// to 50 kB. Longer ones have a separate lane, so that they only delay each other.
 	ordinaryBody = 256 << 10
-	// ordinaryBytes limits the reviews of the ordinary lane that are in memory. 16 MiB suffice for those of 300
-	// to 3,000 pods at once; an API server sends at most 200 at a time (--max-mutating-requests-inflight).
+	// ordinaryBytes limits the reviews of the ordinary lane that are in memory. 16 MiB suffice for the
+	// reviews of 300 to 3,000 pods at once; an API server sends at most 200 at a time
+	// (--max-mutating-requests-inflight).
 	ordinaryBytes = 16 << 20
 	// longBytes is the number of reviews of the maximum size that are in memory: one is answered while the
 	// next is read.
@@ -125,8 +126,8 @@ func New(o Options) *Webhook {
 	return w
 }
 
-// A lane admits reviews of similar size. A review enters the gate bytes with its length before its body is
-// read, and the gate places while it uses a processor.
+// A lane admits reviews of similar size. A review enters [lane.bytes] with its length before its body is
+// read, and [lane.places] while it uses a processor.
 type lane struct{ bytes, places *conns.Gate }
 
 func (w *Webhook) laneOf(length int64) lane {
@@ -146,8 +147,8 @@ func (w *Webhook) Use(o inject.Options) { w.options.Store(&o) }
 // would not see a new certificate. The server offers only HTTP/1.1, which the API server's client uses
 // (kubernetes apiserver, pkg/util/webhook/client.go), with one request at a time.
 //
-// If clients is nil, no client certificate is requested. Otherwise the handshake fails unless the client has
-// a certificate that clients accepts.
+// If clients is nil, no client certificate is requested. Otherwise the handshake fails unless [Clients]
+// accepts the client's certificate.
 func (w *Webhook) Server(certificate func() (*tls.Certificate, error), clients *Clients) *http.Server {
 	s := &http.Server{
 		Handler:   w,
@@ -269,8 +270,8 @@ func (p *place) free() {
 	}
 }
 
-// without gives up the turn while it calls wait, and then waits for another turn. It returns false if ctx
-// ends first.
+// without gives up the turn while it calls the function wait, and then waits for another turn. It returns
+// false if ctx ends first.
 func (p *place) without(ctx context.Context, wait func()) bool {
 	p.free()
 	p.leave = nil
@@ -301,7 +302,7 @@ func (w *Webhook) accept(r *http.Request) (map[string]string, error) {
 }
 
 // timeoutOf returns the time for which the API server waits for the answer, from the query parameter timeout.
-// The result is at most most, which is also the default.
+// The second argument is the maximum and the default.
 func timeoutOf(r *http.Request, most time.Duration) (time.Duration, error) {
 	text := r.URL.Query().Get("timeout")
 	if text == "" {
@@ -315,7 +316,7 @@ func timeoutOf(r *http.Request, most time.Duration) (time.Duration, error) {
 }
 
 // read reads the body, whose length is known. It fails if the client sends too slowly, because the review
-// occupies a part of the gate bytes meanwhile.
+// occupies a part of [lane.bytes] meanwhile.
 func (w *Webhook) read(rw http.ResponseWriter, r *http.Request, until time.Time) ([]byte, error) {
 	control := http.NewResponseController(rw)
 	// Errors of SetReadDeadline are ignored, because connections in tests may not support deadlines.

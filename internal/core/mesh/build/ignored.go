@@ -13,8 +13,8 @@ import (
 
 // Limits for the objects of one namespace, in which tenants can create any number.
 const (
-	maxIgnored    = 100  // reported individually
-	maxConsidered = 1000 // compared with workloads; those that should forbid something come first
+	maxIgnored    = 100  // objects that are reported individually
+	maxConsidered = 1000 // objects that are compared with workloads; those that should forbid something come first
 )
 
 // ignored contains the objects that only other meshes support.

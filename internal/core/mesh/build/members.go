@@ -113,7 +113,8 @@ func hint(names []string) string {
 
 // owner returns the workload at an address. It is the pod that the slice names, if that pod still has the
 // address; a StatefulSet's new pod has the same name, but another address. If the slice names no pod, or an
-// unknown one, it is the pod with the address, or otherwise a Host with it in the service's namespace.
+// unknown one, the owner is the pod with the address; if there is no such pod, a Host with the address in the
+// service's namespace.
 func (b *Builder) owner(namespace, pod string, addr netip.Addr) mesh.Key {
 	if pod != "" {
 		id := mesh.Key{Kind: mesh.KindPod, Namespace: namespace, Name: pod}

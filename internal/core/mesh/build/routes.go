@@ -34,7 +34,7 @@ func (x *routes) set(r *mesh.RouteSpec, present bool) {
 
 func (x *routes) to(service mesh.Key) set[*mesh.RouteSpec] { return x.toName[service] }
 
-// into returns the routes with the kind and namespace of from that have a backend in the given namespace.
+// into returns the routes that a grant's From selects and that have a backend in the given namespace.
 func (x *routes) into(from mesh.GrantFrom, namespace string) set[*mesh.RouteSpec] {
 	return x.toSpace[mesh.Grant{From: from, Namespace: namespace}]
 }

@@ -40,7 +40,7 @@ type services struct {
 	table          persistent.Table[string, *mesh.Service] // services by host
 }
 
-// touch marks a service and returns its state. If there is none, it creates it.
+// touch marks a service and returns its state. If the service has no state yet, touch creates it.
 func (s *services) touch(n mesh.Key) *service {
 	of, ok := s.byName[n]
 	if !ok {
@@ -102,8 +102,8 @@ func (s *services) markAll(names set[mesh.Key]) {
 	}
 }
 
-// markOf marks the services that a change of p affects: those in has, of which p is already a member, and
-// those of which it may be a member now.
+// markOf marks the services that a change of p affects: those in the set has, of which p is already a member,
+// and those of which it may be a member now.
 func (s *services) markOf(p *mesh.WorkloadSpec, has set[mesh.Key]) {
 	s.stale.addAll(has)
 	for _, a := range p.Addresses {

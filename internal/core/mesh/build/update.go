@@ -7,8 +7,8 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// updateMembers computes the members of a service. It marks the workloads whose ports have changed. To
-// changed it adds the workloads that joined or left the service.
+// updateMembers computes the members of a service. It marks the workloads whose ports have changed. It adds
+// the workloads that joined or left the service to the set changed.
 func (b *Builder) updateMembers(n mesh.Key, changed *set[mesh.Key]) {
 	s := b.services.byName[n]
 	s.members, s.proxyPorts = b.members(n, s)

@@ -25,7 +25,7 @@ type workloads struct {
 	hosts       persistent.Table[mesh.Key, *[]string] // hosts of each workload's services
 }
 
-// touch marks a workload and returns its state. If there is none, it creates it.
+// touch marks a workload and returns its state. If the workload has no state yet, touch creates it.
 func (w *workloads) touch(id mesh.Key) *workload {
 	of, ok := w.byID[id]
 	if !ok {

@@ -54,7 +54,8 @@ type translation struct {
 	grant        bool // a backend is in another namespace, so a ReferenceGrant is needed
 }
 
-// only makes the translation fail if f has keys other than these, because they would be lost.
+// only, called with the keys that are translated, makes the translation fail if f has any other key, which
+// would be lost.
 func (t *translation) only(f fields, keys ...string) {
 	for k := range f { // any order: one suffices
 		if !slices.Contains(keys, k) {

@@ -219,7 +219,8 @@ func (c *authorizationReader) rule(field string, r *authorizationRule) mesh.Auth
 	return out
 }
 
-// A condition is a condition in a policy that is not checked yet.
+// A condition contains the values that a rule lists for one attribute, as written in the policy, before they
+// are checked.
 type condition struct {
 	of                mesh.Attribute
 	name, notName     string

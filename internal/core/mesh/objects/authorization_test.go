@@ -113,8 +113,8 @@ func TestUnenforcedAuthorizationPolicies(t *testing.T) {
 	}
 }
 
-// FuzzAuthorizationPolicy checks that no policy causes a panic, also not in a builder, and that an invalid
-// one allows nothing. A valid policy must not contain a condition without values.
+// FuzzAuthorizationPolicy checks that no policy causes a panic, neither when it is read nor in a builder, and
+// that an invalid one allows nothing. A valid policy must not contain a condition without values.
 func FuzzAuthorizationPolicy(f *testing.F) {
 	for _, spec := range []string{
 		`{}`, `{"rules":[{}]}`, `{"action":"DENY","rules":[{"to":[{"operation":{"methods":["GET"],"ports":["80"],"paths":["/{*}","/a*"]}}]}]}`,
@@ -151,7 +151,7 @@ func FuzzAuthorizationPolicy(f *testing.F) {
 			}
 		}
 		_, _ = objects.NeverMatches(raw), objects.SelectsAll(raw)
-		// A builder covers all indexes.
+		// Adding the policy to a builder and removing it covers all of the builder's indexes.
 		b := build.New(mesh.Config{})
 		if p != nil {
 			b.Set(p, &mesh.WorkloadSpec{Workload: mesh.Workload{Name: "a", Namespace: "shop", Labels: map[string]string{"a": "b"}}})

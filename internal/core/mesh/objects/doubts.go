@@ -83,8 +83,8 @@ func foreignPrincipal(v string) string {
 	return ""
 }
 
-// foreignMethod returns a message if v has lower-case letters: methods are case-sensitive, and those of HTTP
-// are in capitals (RFC 9110, 9.1).
+// foreignMethod returns a message if v has lower-case letters: methods are case-sensitive, and HTTP defines
+// them in capitals (RFC 9110, 9.1).
 func foreignMethod(v string) string {
 	if upper := strings.ToUpper(v); v != upper {
 		return "is the method of no request: write " + upper

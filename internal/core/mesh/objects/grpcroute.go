@@ -45,7 +45,7 @@ func (c *routeReader) grpcFilters(field string, filters []gatewayv1.GRPCRouteFil
 		case gatewayv1.GRPCRouteFilterRequestHeaderModifier, gatewayv1.GRPCRouteFilterResponseHeaderModifier, gatewayv1.GRPCRouteFilterRequestMirror:
 		default:
 			c.invalid(at(field, i)+".type", "%q is not supported: must be RequestHeaderModifier, ResponseHeaderModifier or RequestMirror", f.Type)
-			return nil // otherwise indexes in later messages would be those of a shorter list
+			return nil // otherwise indexes in later messages would refer to a shorter list
 		}
 		same = append(same, gatewayv1.HTTPRouteFilter{
 			Type:                  gatewayv1.HTTPRouteFilterType(f.Type),

@@ -172,8 +172,8 @@ func ignored(raw []byte) mesh.Part {
 	return nil
 }
 
-// decoded returns a function that decodes a T from JSON and converts it by part. If part returns a nil
-// pointer, the result is a nil interface.
+// decoded returns a function that decodes a T from JSON and converts it by the function part. If that
+// function returns a nil pointer, the result is a nil interface.
 func decoded[T any, P interface {
 	comparable
 	mesh.Part

@@ -26,7 +26,7 @@ type routeReader struct {
 	namespace string // namespace of the route
 }
 
-// route reads an HTTPRoute or a GRPCRoute; read converts one of its rules.
+// route reads an HTTPRoute or a GRPCRoute. The function read converts one of the route's rules.
 func route[R any](m *metav1.ObjectMeta, parents []gatewayv1.ParentReference, rules []R,
 	read func(c *routeReader, field string, r *R) mesh.Route) (*mesh.RouteSpec, error) {
 	var c routeReader

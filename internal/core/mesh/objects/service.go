@@ -181,8 +181,8 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 	return out, c.result()
 }
 
-// endpoint applies the defaults of the API: an endpoint is ready if that is unset, and serving if that is
-// unset and it is ready.
+// endpoint applies the defaults of the API: if the condition ready is unset, the endpoint is ready; if
+// serving is unset, the endpoint is serving if it is ready.
 func (c *sliceReader) endpoint(field string, e *discoveryv1.Endpoint, family discoveryv1.AddressType) mesh.SliceEndpoint {
 	ready := ptr.Deref(e.Conditions.Ready, true)
 	out := mesh.SliceEndpoint{
