@@ -36,7 +36,7 @@ func (a *authorityFlags) add(cmd *cobra.Command, spot string) {
 	cli.BindEnv(f, spot, "POD_NAMESPACE")
 }
 
-// check returns an error if a value is invalid. For spot see add.
+// check returns an error if a value is invalid. For the argument spot see [authorityFlags.add].
 func (a *authorityFlags) check(spot string) error {
 	if a.secret == "" {
 		return nil

@@ -13,9 +13,9 @@ import (
 // clusterFlags are the flags that determine whether a cluster is used, and how to connect to it.
 type clusterFlags struct{ mode, kubeconfig string }
 
-// connect returns the client of the cluster; nil if no cluster is used. If a cluster is needed, that is an
-// error. In mode auto a kubeconfig that merely exists on the machine is ignored, because outriderd writes to
-// the cluster.
+// connect returns the client of the cluster; nil if no cluster is used. If needed is true, it returns an
+// error instead of nil. In mode auto a kubeconfig that merely exists on the machine is ignored, because
+// outriderd writes to the cluster.
 func (c clusterFlags) connect(log *slog.Logger, needed bool) (*kube.Cluster, error) {
 	switch c.mode {
 	case "on":

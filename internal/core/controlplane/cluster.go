@@ -38,8 +38,8 @@ func openCluster(ctx context.Context, o Options) *cluster {
 	return c
 }
 
-// nodeServes reports whether outrider-node sets up the capture and the gates of those pods whose annotation
-// does not decide that.
+// nodeServes reports whether outrider-node sets up the capture and the gates of pods that have no annotation
+// about it.
 func (a *admission) nodeServes() bool {
 	if a.cluster == nil || a.cluster.nodes == nil {
 		return false
@@ -97,7 +97,7 @@ func (a *admission) trustSigner() string {
 	return contract.TrustSigner
 }
 
-// followTrustBundle updates injection when pods can or can no longer mount the bundle.
+// followTrustBundle updates injection when the bundle becomes usable for pods, or is no longer usable.
 func (a *admission) followTrustBundle(ctx context.Context) error {
 	for {
 		_, changed := a.cluster.trust.Usable()

@@ -72,9 +72,9 @@ func (p *plane) handler() http.Handler {
 	})
 }
 
-// health adds liveness, which only shows that this process answers, and readiness. A control plane that was
-// ready stays ready while the API server is unreachable: it serves what it has read, and all other replicas
-// are in the same state.
+// health adds the paths for liveness, which only shows that this process answers, and for readiness. A
+// control plane that was ready stays ready while the API server is unreachable: it serves what it has read,
+// and all other replicas are in the same state.
 func (p *plane) health(mux *http.ServeMux) {
 	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "live") })
 	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
@@ -128,7 +128,7 @@ func byTurns(g *conns.Gate, next http.Handler) http.HandlerFunc {
 	}
 }
 
-// A page buffers an answer until its turn has ended.
+// A page buffers an answer until the turn of the request has ended.
 type page struct {
 	header http.Header
 	code   int

@@ -11,7 +11,7 @@ import (
 // proxy allocates several times the memory that remains in use, and the garbage collector would not
 // return the rest.
 type trimmer struct {
-	after time.Duration // time since the last proxy connected
+	after time.Duration // memory is returned this long after the last proxy has connected
 	least int           // minimum number of proxies; fewer are not worth a collection
 	free  func()        // runs the collector; takes 0.1 s of a processor for 300 MB
 

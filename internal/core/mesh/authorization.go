@@ -12,7 +12,7 @@ import (
 //     applies to those in all namespaces.
 //   - A connection or request is denied if a rule of a DENY policy matches it. It is also denied if ALLOW
 //     policies apply to the workload and none of their rules matches it.
-//   - On ports for bytes, conditions on requests cannot be evaluated. There an ALLOW rule with such a
+//   - On ports for bytes (TCP), conditions on requests cannot be evaluated. There an ALLOW rule with such a
 //     condition never matches, and in a DENY rule such a condition always matches
 //     (https://istio.io/latest/docs/tasks/security/authorization/authz-tcp/).
 //
@@ -67,8 +67,8 @@ var Conditions = map[string]Attribute{
 	"source.principal": Principal, "source.namespace": ClientNS, "source.serviceAccount": ServiceAccount, "source.ip": SourceIP, "destination.port": AppPortNumber,
 }
 
-// Judged reports whether a condition can be evaluated: on a port for bytes, or otherwise on a port for
-// requests.
+// Judged reports whether a condition can be evaluated on a port for bytes (TCP) or, if the argument is false,
+// on a port for requests (HTTP).
 func (c Condition) Judged(bytes bool) bool {
 	switch c.Of {
 	case Method, Path, HostName:

@@ -96,7 +96,7 @@ func (s *Service) PortPolicy(number uint16) *PortPolicy {
 	return &s.Policies[i]
 }
 
-// Uses reports whether a port of s uses a policy, in its current version or its last valid one.
+// Uses reports whether a port of s uses a policy, in the policy's current version or its last valid version.
 func (s *Service) Uses(p *BackendPolicySpec) bool {
 	return slices.ContainsFunc(s.Policies, func(of PortPolicy) bool {
 		return p.Kind == KindBackendPolicy && of.From == p.Name || p.Kind == KindTrafficPolicy && of.BudgetFrom == p.Name

@@ -18,8 +18,8 @@ type Feed struct {
 // Current returns the latest mesh, and a channel that is closed when there is a newer one.
 func (f *Feed) Current() (*Mesh, <-chan struct{}) { return f.mesh.Get() }
 
-// Problems returns the current problems, and a channel that is closed when they change. They can change
-// without the mesh. They are at least as new as a mesh that Current returned before.
+// Problems returns the current problems, and a channel that is closed when they change. The problems can
+// change although the mesh does not. They are at least as new as a mesh that Current returned before.
 func (f *Feed) Problems() ([]string, <-chan struct{}) { return f.problems.Get() }
 
 // Publish sets the problems and the mesh, and closes the channels of what has changed.

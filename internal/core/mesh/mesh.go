@@ -84,7 +84,7 @@ type Endpoint struct {
 	Port     uint16
 	Ready    bool
 	Serving  bool // terminating, but still answers
-	Kept     bool // neither ready nor serving, but it was ready a moment ago
+	Kept     bool // neither ready nor serving, but ready a moment ago; gets traffic if no other endpoint can
 	Node     string
 	Zone     string
 	ForZones string    // hints, each followed by a comma: zones whose clients should use the endpoint

@@ -20,8 +20,8 @@ import (
 	"outrider.dev/internal/base/wire"
 )
 
-// clockSkew is the time by which certificates are backdated, for hosts whose clock is slow. Istio's value
-// (ClockSkewGracePeriod).
+// clockSkew is the time by which certificates are backdated, for hosts whose clock is slow. The value is
+// Istio's (ClockSkewGracePeriod).
 const clockSkew = 2 * time.Minute
 
 // defaultMaxLife limits the time for which a certificate stays valid after its pod or host is gone: peers
@@ -299,7 +299,7 @@ func (a *Authority) Run(ctx context.Context) error {
 	defer stop()
 	for last := ""; ctx.Err() == nil; {
 		wait := longestWait
-		due, err := a.Advance(ctx) // Advance first, for changes before the watch began
+		due, err := a.Advance(ctx) // Advance runs first, because the store may have changed before the watch began
 		switch {
 		case err != nil:
 			if ctx.Err() == nil && err.Error() != last { // once per error: a partly written set of files is invalid

@@ -12,7 +12,8 @@ import (
 // An external authority, such as cert-manager's istio-csr, may sign the certificates of a mesh instead. It
 // also serves Istio's certificate service. The [Authority] then signs nothing, and its store contains the
 // control plane's own certificate with its key, and the roots: tls.crt, tls.key and ca.crt, as cert-manager
-// writes them. It still verifies certificates, and its record keeps roots that were removed from the store.
+// writes them. The Authority still verifies certificates, and its record keeps roots that were removed from
+// the store.
 
 var errSignsNothing = errors.New("this control plane signs no certificates: another authority does")
 

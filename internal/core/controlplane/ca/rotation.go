@@ -25,7 +25,7 @@ import (
 //	retire   when the last certificate that the old root signed has expired, it is removed from the roots
 //
 // The first step follows a request (the file rotate), or is due when only a fifth of the root's
-// lifetime remains. A request during a rotation starts another one after the move.
+// lifetime remains. A request during a rotation starts another rotation after the move.
 
 // DefaultRootSpread is the default of [AuthorityOptions.RootSpread]. An hour is ample: the kubelet updates a
 // pod's ConfigMaps within two minutes.
@@ -114,7 +114,8 @@ func mayRotate(c Contents, s *signer) error {
 	return nil
 }
 
-// A step is a change of the store that is due now. If none is due, it contains only the time of the next one.
+// A step is a change of the store that is due now. If none is due, it contains only the time of the next
+// step.
 type step struct {
 	name string   // description for the log; empty: nothing is due
 	next Contents // contents after the step

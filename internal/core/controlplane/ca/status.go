@@ -76,8 +76,8 @@ func (s RotationStatus) Instead() string {
 	return "replace ca-cert.pem, ca-key.pem, cert-chain.pem and root-cert.pem in the Secret: outriderd follows it, and keeps roots that leave it while certificates of them are valid"
 }
 
-// StatusOf reads the progress of the rotation in a store. The store record is described at
-// [AuthorityOptions]; nil: there is none.
+// StatusOf reads the progress of the rotation in a store. For the second store see [AuthorityOptions.Record];
+// it may be nil.
 func StatusOf(ctx context.Context, store, record Store, now time.Time) (RotationStatus, error) {
 	out := RotationStatus{Store: store.String()}
 	c, err := store.Read(ctx)

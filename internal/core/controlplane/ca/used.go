@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// UsedTokens records which one-time tokens were used. Replicas share it.
+// UsedTokens records which one-time tokens were used. Replicas share one record.
 type UsedTokens interface {
 	// Use records that a token was used for the key of a request, and reports whether that is allowed. It is
 	// allowed only for the first key, whichever replica receives it. That key may use the token again for a

@@ -16,7 +16,7 @@ import (
 	"outrider.dev/internal/base/latest"
 )
 
-// A slot is the state of an open connection that the limits need.
+// A slot contains the state of an open connection that is needed for the limits.
 type slot struct {
 	listener *Listener
 	raw      net.Conn

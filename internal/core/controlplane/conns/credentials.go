@@ -112,8 +112,8 @@ func Identify(ctx context.Context, identity string, until time.Time) error {
 	return err
 }
 
-// ClientOf returns the name of a call's client in the limits: an identity, which is empty without TLS, and an
-// address.
+// ClientOf returns the name under which the limits count a call's client: its identity, which is empty
+// without TLS, and its address.
 func ClientOf(ctx context.Context) string {
 	s := slotOf(ctx)
 	if s == nil {

@@ -87,7 +87,7 @@ func (g *Gate) leave(t *turn) {
 }
 
 // remove takes a waiting turn out of its queue. The turn's address moves to the end of the queue, or leaves
-// it if it has no other turns. The turn's name does the same among the names of the address.
+// the queue if it has no other turns. The turn's name does the same among the names of the address.
 func (g *Gate) remove(e *list.Element, t *turn) {
 	w := e.Value.(*waiter)
 	w.remove(t)

@@ -15,8 +15,8 @@ const (
 	maxWaiting = 10_000
 	// openingPerProcessor limits the connections that are opening at the same time: from before the handshake
 	// until the client has its first configuration, which takes 2 ms of a processor. With a higher limit the
-	// processors would open no more per second, and each client would wait longer for answers that it expects
-	// within seconds.
+	// processors would open no more connections per second, and each client would wait longer for answers
+	// that it expects within seconds.
 	openingPerProcessor = 64
 	// slowOpening is the longest time for which an opening connection holds its slot. A slower client
 	// continues without a slot, and its handshake keeps its own timeout. So even if clients that stop in the

@@ -50,8 +50,8 @@ type file struct {
 	parts      map[mesh.Key]place
 	documents  map[[sha256.Size]byte]parsed // the documents without mistakes, by the SHA-256 of their text
 	ignored    map[string]bool              // kinds that the mesh does not use
-	namespaces []manifest.Namespace         // those in the current version, even if it has problems
-	problems   []Problem                    // those of the current version; if there are any, parts is from an earlier one
+	namespaces []manifest.Namespace         // namespaces in the current version, even if it has problems
+	problems   []Problem                    // problems of the current version; if any, parts is from an earlier one
 	valid      bool                         // a version without problems has been read
 }
 
@@ -61,8 +61,8 @@ type place struct {
 	document, line int
 }
 
-// read reads a file. If the file has problems, the parts of its previous version are kept. If its content has
-// not changed, it is not parsed again.
+// read reads a file. If the file has problems, the parts of its last valid version stay in use. If its
+// content has not changed, it is not parsed again.
 func read(root, path string, before *file) *file {
 	if before == nil {
 		before = &file{}

@@ -146,7 +146,7 @@ func (w *watch) events(dirty chan<- struct{}) {
 
 // all lists the whole folder and reads the files that have changed.
 func (w *watch) all() {
-	w.leave(unmoved) // before the walk: otherwise the watch of a replaced folder would count as its successor's
+	w.leave(unmoved) // before the walk: otherwise the watch of a replaced folder would be taken for a watch of the new one
 	l, err := walk(w.root, w.enter)
 	if err != nil {
 		// The folder is probably being replaced, so the mesh must not become empty.

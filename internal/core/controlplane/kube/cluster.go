@@ -42,7 +42,7 @@ func Using(core kubernetes.Interface) *Cluster {
 	return &Cluster{core: core, log: log, trouble: troubles{log: log}}
 }
 
-// LogClientGo sets the logger of client-go. Client-go has only one for the whole process, and reads it
+// LogClientGo sets the logger of client-go. Client-go has only one logger for the whole process, and reads it
 // without a lock; so call LogClientGo once, before the first [Connect].
 func LogClientGo(log *slog.Logger) {
 	klog.SetSlogLogger(slog.New(withoutElections{log.With("by", "client-go").Handler()}))

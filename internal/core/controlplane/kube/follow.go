@@ -28,7 +28,7 @@ type feed struct {
 	what  string // the resource, for messages
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
-	quiet bool // failures are not noted, because another feed notes the same ones
+	quiet bool // failures are not noted, because another feed notes the same failures
 }
 
 // feedOf returns a feed of a client's resource. It contains only objects that the selector matches; nil

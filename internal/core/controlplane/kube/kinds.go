@@ -30,7 +30,7 @@ type kind struct {
 	// with names a resource: if that is in the list of skipped kinds, this kind is skipped too. Empty: the
 	// kind's own resource.
 	with string
-	// patient returns a variant of a feed that waits while the API server forbids it. It may be nil.
+	// patient returns a variant of a feed that waits while the API server forbids reading it. It may be nil.
 	patient func(feed) feed
 }
 

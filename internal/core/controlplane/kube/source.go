@@ -123,8 +123,8 @@ func (s *Source) storeOf(k kind) *store[known] {
 	return to
 }
 
-// standsIn reports whether p is not a valid version of an object, but stands in for one. An invalid policy
-// that should forbid something is replaced by a part that forbids more.
+// standsIn reports whether p is only a substitute for a valid version of an object. An invalid policy that
+// should forbid something is replaced by a part that forbids more.
 func standsIn(p mesh.Part) bool {
 	policy, ok := p.(*mesh.AuthorizationSpec)
 	return p == nil || ok && policy.Closed

@@ -133,8 +133,8 @@ func (b *TrustBundle) keep(ctx context.Context, api TrustAPI) error {
 	running.Go(func() {
 		b.cluster.follow(ctx, feedOf("the ClusterTrustBundle "+contract.TrustBundle, resource, one(contract.TrustBundle)), written, nil)
 	})
-	// The value is true for a node whose kubelet is too old. So it also changes when such a node joins or
-	// leaves.
+	// The value of a node is true if the node's kubelet is too old; a missing node counts as false. So the
+	// value also changes when such a node joins or leaves.
 	kubelets := newStore(func(_ bool, o metav1.Object) bool { return !mounts(o, api.Kubelet) })
 	kubelets.changed = func(_ types.NamespacedName, before, now, _ bool) {
 		if before != now {

@@ -27,7 +27,7 @@ type ConfigurationOptions struct {
 	Name      string // default outrider-injector, followed by -REVISION for a named revision
 	Revision  string // default "default", to which labels without a revision refer
 	Namespace string // namespace of the control plane; default outrider-system
-	ByDefault bool   // it also selects namespaces without a label (enableNamespacesByDefault)
+	ByDefault bool   // the webhook also selects namespaces without a label (enableNamespacesByDefault)
 	// OwnLabels is for a cluster where Istio's labels belong to another injector (see [injectors.Others]).
 	// Then only Outrider's labels request injection. It requires the default revision.
 	OwnLabels bool

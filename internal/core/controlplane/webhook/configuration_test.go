@@ -88,7 +88,7 @@ func TestTheSelectorsSayWhatInjectionSays(t *testing.T) {
 					want := !slices.Contains(notRequested, r.Reason.Code)
 					_, namesRevision := pl[contract.RevisionLabel]
 					if _, nsNames := ns[contract.RevisionLabel]; revision != "default" && !namesRevision && !nsNames {
-						want = false // as in Istio (webhooks "object." and "auto."), no revision means the default one
+						want = false // as in Istio (webhooks "object.", "auto."), no revision means the default one
 					}
 					got := selecting(t, c, ns, pl)
 					if len(got) > 1 || (len(got) == 1) != want {

@@ -31,8 +31,8 @@ func (x *addresses) setService(p *mesh.ServiceSpec, present bool) {
 	}
 }
 
-// setWorkload ignores a pod on its node's network, because the node's address does not belong to the pod
-// alone.
+// setWorkload adds the addresses of a workload, or removes them. It ignores a pod on its node's network,
+// because the node's address does not belong to the pod alone.
 func (x *addresses) setWorkload(p *mesh.WorkloadSpec, present bool) {
 	for _, a := range p.Addresses {
 		at := p.Location(a)

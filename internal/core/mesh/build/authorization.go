@@ -11,8 +11,8 @@ import (
 	"outrider.dev/internal/core/mesh/persistent"
 )
 
-// maxAuthorization is the maximum of the product of a workload's number of ports, plus 1, and the size of its
-// policies in bytes ([mesh.AuthorizationSpec.Size]): the filter chains of each port repeat the policies.
+// maxAuthorization limits the size of a workload's policies in bytes ([mesh.AuthorizationSpec.Size]),
+// multiplied by the workload's number of ports plus 1: the filter chains of each port repeat the policies.
 const maxAuthorization = 1 << 20
 
 // authorizations contains the AuthorizationPolicies, with indexes by the workloads to which they may apply.

@@ -52,8 +52,8 @@ func TestWorkloadOfAnEndpoint(t *testing.T) {
 	}
 }
 
-// An endpoint that is not ready is kept if its pod is kept. This holds for endpoints from slices, which are
-// updated later than pods, and for those from selectors.
+// If a pod was ready a moment ago, [mesh.Endpoint.Kept] is set for its endpoints that are not ready. This
+// holds for endpoints from slices, which are updated later than pods, and for those from selectors.
 func TestKeptEndpoints(t *testing.T) {
 	tests := map[string]struct {
 		change              func(*mesh.WorkloadSpec)

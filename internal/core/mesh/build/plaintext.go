@@ -43,7 +43,7 @@ func deniesPlainText(a *mesh.Authorization, port uint16) bool {
 	return allows && allowed == no
 }
 
-// A truth is the knowledge about a condition before there is a connection.
+// A truth is the result of a condition, as far as it is known before there is a connection.
 type truth int
 
 const (

@@ -1,6 +1,6 @@
 // Package foreign reads objects of kinds that other meshes and gateways support, and Outrider does not. It
 // reports why an object has no effect here, whether it should forbid something, and what to use instead. For
-// a VirtualService or a DestinationRule that is a translation.
+// a VirtualService or a DestinationRule, the advice is a translation.
 //
 // Kinds that are not in its table do not belong to a mesh. It accepts objects of any form, as decoded from
 // JSON or YAML.
