@@ -155,7 +155,7 @@ func port(n int) string { return fmt.Sprintf(":%d", n) }
 // machine.
 const shortestFirstUse = 100 * time.Millisecond
 
-// folder returns the folder that --source contains; empty if the source is a cluster.
+// folder returns the folder that the value of --source names; empty if the source is a cluster.
 func folder(source string) (string, error) {
 	if source == "kubernetes" {
 		return "", nil

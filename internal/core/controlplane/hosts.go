@@ -72,8 +72,8 @@ func (p *plane) whileDeclared(service any, s grpc.ServerStream, _ *grpc.StreamSe
 	}, func(s grpc.ServerStream) error { return serve(service, s) })
 }
 
-// endedBy serves a stream with a context that watch may cancel. The cause of that cancellation becomes the
-// status of the stream.
+// endedBy serves a stream with a context that the function watch may cancel. The cause of that cancellation
+// becomes the status of the stream.
 func endedBy(s grpc.ServerStream, ctx context.Context, watch func(context.Context, context.CancelCauseFunc), serve func(grpc.ServerStream) error) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)

@@ -128,7 +128,8 @@ func NewAuthority(ctx context.Context, o AuthorityOptions) (*Authority, error) {
 	return a, nil
 }
 
-// await calls open again after changes of the store and every few seconds, until open succeeds or ctx ends.
+// await calls [Authority.open] again after changes of the store and every few seconds, until open succeeds or
+// ctx ends.
 func (a *Authority) await(ctx context.Context, err error) (made bool, _ error) {
 	hints, stop := a.watch()
 	defer stop()

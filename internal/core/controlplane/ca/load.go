@@ -146,7 +146,7 @@ func loadAs(in fmt.Stringer, files map[string][]byte, l layout, usage x509.ExtKe
 	s.cert = own[0]
 	s.roots, err = certificates(l.roots)
 	if errors.Is(err, errNoFile) && usage == x509.ExtKeyUsageAny && s.cert.CheckSignatureFrom(s.cert) == nil {
-		// A process stopped after it had written a self-signed root, before it had written the list of roots.
+		// The list of roots is missing, because a process stopped after it had written the self-signed root.
 		s.roots, err = own[:1], nil
 	}
 	if err != nil {

@@ -55,8 +55,8 @@ type Store interface {
 	// returns [ErrConflict] if the store's version is no longer c.Version. If c.Version is empty, Update
 	// creates the store.
 	Update(ctx context.Context, c Contents) error
-	// Watch calls changed after each change, until stop is called. A call is only a hint: the receiver
-	// must read the files and compare.
+	// Watch calls the function changed after each change, until stop is called. A call is only a hint: the
+	// receiver must read the files and compare.
 	Watch(changed func()) (stop func())
 }
 

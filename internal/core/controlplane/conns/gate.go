@@ -46,7 +46,7 @@ func NewGate(all, share int64) *Gate {
 }
 
 // Enter waits for n units of the resource; n must not exceed the share of an address. It fails only if ctx
-// ends. Otherwise the caller must call leave.
+// ends. Otherwise the caller must call the returned function later.
 func (g *Gate) Enter(ctx context.Context, address netip.Addr, n int64) (leave func(), err error) {
 	return g.EnterFor(ctx, address, "", n)
 }

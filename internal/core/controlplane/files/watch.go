@@ -90,7 +90,7 @@ func (w *watch) enter(path string, info fs.FileInfo) error {
 	return nil
 }
 
-// leave stops watching the folders for which keep returns false.
+// leave stops watching the folders for which the function keep returns false.
 func (w *watch) leave(keep func(id identity, path string) bool) {
 	for id, path := range w.watched {
 		if !keep(id, path) {
@@ -146,7 +146,7 @@ func (w *watch) events(dirty chan<- struct{}) {
 
 // all lists the whole folder and reads the files that have changed.
 func (w *watch) all() {
-	w.leave(unmoved) // before the walk: otherwise the watch of a replaced folder would be taken for a watch of the new one
+	w.leave(unmoved) // before the walk: otherwise a replaced folder's watch would be taken for the new folder's
 	l, err := walk(w.root, w.enter)
 	if err != nil {
 		// The folder is probably being replaced, so the mesh must not become empty.

@@ -42,7 +42,7 @@ func (w *watched) write(name, text string) {
 	write(w.T, filepath.Join(w.dir, name), text)
 }
 
-// put writes a temporary file in the same folder and renames it.
+// put writes a file by renaming a temporary file in the same folder.
 func (w *watched) put(name, text string) {
 	w.Helper()
 	w.write(name+".new", text)

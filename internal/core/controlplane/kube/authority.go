@@ -99,8 +99,8 @@ func (s *AuthoritySecret) written(err error) error {
 	return explain("writing "+s.String(), err)
 }
 
-// Watch calls changed after each change. It also does so when the Secret is read for the first time, and when
-// the API server answers again.
+// Watch calls the function changed after each change. It also does so when the Secret is read for the first
+// time, and when the API server answers again.
 func (s *AuthoritySecret) Watch(changed func()) (stop func()) {
 	return s.cluster.watchOne(feedOf(s.String(), s.cluster.core.CoreV1().Secrets(s.namespace), one(s.name)), changed)
 }

@@ -21,9 +21,9 @@ const (
 	leaseRetry = 2 * time.Second
 )
 
-// Lead calls lead while this replica holds the Lease with this name, until ctx ends. Then it releases the
-// Lease. If the Lease is lost, it ends the context of lead, and calls lead again when this replica holds the
-// Lease again. Calls do not overlap.
+// Lead calls the function lead while this replica holds the Lease with this name, until ctx ends. Then it
+// releases the Lease. If the Lease is lost, it ends the context of lead, and calls lead again when this
+// replica holds the Lease again. Calls do not overlap.
 func (c *Cluster) Lead(ctx context.Context, namespace, name string, lead func(context.Context)) error {
 	host, err := os.Hostname()
 	if err != nil {

@@ -247,7 +247,7 @@ func (r *routeObject) judged(m *mesh.Mesh, now time.Time) (*unstructured.Unstruc
 }
 
 // statusEntries returns the entries of other controllers, followed by ours. If a condition has not changed,
-// it keeps its time; otherwise its time is now.
+// it keeps its transition time; otherwise the transition time is set to now.
 func statusEntries(is, ours []gatewayv1.RouteParentStatus, now time.Time) []gatewayv1.RouteParentStatus {
 	out := slices.DeleteFunc(slices.Clone(is), func(e gatewayv1.RouteParentStatus) bool { return e.ControllerName == ControllerName })
 	for _, next := range ours {
@@ -375,7 +375,7 @@ func (v *routeView) partly() bool {
 }
 
 // resolved returns the condition for whether all backends exist and are used. If there are several reasons,
-// it has the first.
+// the condition contains the first.
 func (v *routeView) resolved(m *mesh.Mesh, p mesh.Parent) metav1.Condition {
 	reason := gatewayv1.RouteReasonResolvedRefs
 	var messages []string

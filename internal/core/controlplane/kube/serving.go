@@ -78,8 +78,8 @@ func (s *ServingSecret) Watch(changed func()) (stop func()) {
 	return func() { ofSecret(); ofRoots() }
 }
 
-// watchOne calls changed after each change in a feed. It also does so when the feed is read for the first
-// time, and when the API server answers again.
+// watchOne calls the function changed after each change in a feed. It also does so when the feed is read for
+// the first time, and when the API server answers again.
 func (c *Cluster) watchOne(f feed, changed func()) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	to := newStore(func(string, metav1.Object) string { return "" })

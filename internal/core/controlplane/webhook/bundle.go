@@ -59,8 +59,8 @@ const (
 	retryReplica = 50 * time.Millisecond // after another replica's update, which probably wrote the same
 )
 
-// Run writes the bundle at the start, when the roots change, and when the configuration has a different one,
-// until ctx ends. It logs failures and tries again.
+// Run writes the bundle at the start, when the roots change, and when the configuration contains a different
+// bundle, until ctx ends. It logs failures and tries again.
 //
 // A new root must be in the bundle before it signs certificates, because the API server rejects all pods
 // while it cannot verify the webhook's certificate.

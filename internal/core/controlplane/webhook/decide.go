@@ -173,7 +173,7 @@ func audit(code verdict.Code) map[string]string { return map[string]string{"inje
 func patched(result inject.Result) (*admission.AdmissionResponse, verdict.Code) {
 	out, code := allowed(result.Reason.Code)
 	warnings := result.Warnings
-	if code == verdict.OtherInjector { // only because of the other injector the pod is not injected here
+	if code == verdict.OtherInjector { // without the other injector, the pod would be injected here
 		warnings = append([]string{fmt.Sprintf("not injected (%s): %s", code, result.Reason.Sentence)}, warnings...)
 	}
 	out.Warnings = fitting(warnings)

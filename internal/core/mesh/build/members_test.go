@@ -52,8 +52,9 @@ func TestWorkloadOfAnEndpoint(t *testing.T) {
 	}
 }
 
-// If a pod was ready a moment ago, [mesh.Endpoint.Kept] is set for its endpoints that are not ready. This
-// holds for endpoints from slices, which are updated later than pods, and for those from selectors.
+// [mesh.Endpoint.Kept] is set for an endpoint that is not ready if its pod has Kept set and is not
+// terminating. This holds for endpoints from slices, which are updated later than pods, and for those from
+// selectors.
 func TestKeptEndpoints(t *testing.T) {
 	tests := map[string]struct {
 		change              func(*mesh.WorkloadSpec)

@@ -22,8 +22,8 @@ type service struct {
 	current       *mesh.Service
 }
 
-// sortedSlices returns the slices by name. If an endpoint is in two of them, the one that is used must not
-// depend on the order of a map.
+// sortedSlices returns the slices, sorted by name. If an endpoint is in two of them, the one that is used
+// must not depend on the order of a map.
 func (s *service) sortedSlices() []*mesh.SliceSpec {
 	return slices.SortedFunc(maps.Keys(s.slices), func(a, b *mesh.SliceSpec) int { return cmp.Compare(a.Name, b.Name) })
 }
