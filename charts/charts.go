@@ -4,8 +4,7 @@ package charts
 
 import "embed"
 
-// Files contains the chart in the folder outrider, and each profile as profiles/NAME.yaml, which is a file of
-// values.
+// Files contains the chart in the folder outrider, and each profile, a file of values, as profiles/NAME.yaml.
 //
 //go:embed all:outrider profiles
 var Files embed.FS

@@ -45,8 +45,9 @@ type Options struct {
 	State string
 
 	// CASecret is the Secret in Namespace of Cluster that contains the authority. All replicas share it, and
-	// used tokens are then recorded in the cluster too. If it does not exist, [contract.AuthoritySecret] is
-	// created; with any other name outriderd waits for it. Default: the authority is in State.
+	// used tokens are then recorded in the cluster too. If the Secret does not exist, it is created if its
+	// name is [contract.AuthoritySecret]; otherwise outriderd waits for it. Default: the authority is in
+	// State.
 	CASecret string
 	// ServingSecret and ServingFiles are for a mesh in which another authority signs the proxies'
 	// certificates. ServingSecret is the Secret in Namespace of Cluster that contains the control plane's own
@@ -64,7 +65,7 @@ type Options struct {
 	RootSpread time.Duration
 
 	// Nodes is set if nodes of Cluster run outrider-node. The control plane then watches the nodes. While
-	// outrider-node is ready on all of them, it sets up the capture for injected pods without the annotation
+	// outrider-node is ready on all nodes, it sets up the capture for injected pods without the annotation
 	// [contract.Init].
 	Nodes bool
 

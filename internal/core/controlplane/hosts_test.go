@@ -59,7 +59,7 @@ const serverName = "outriderd.outrider-system.svc"
 
 func rootFile(state string) string { return filepath.Join(state, "ca", "root-cert.pem") }
 
-// clientTLS returns a configuration that trusts the control plane whose state directory this is.
+// clientTLS returns a configuration that trusts the control plane with the given state directory.
 func clientTLS(t testing.TB, state string) *tls.Config {
 	t.Helper()
 	bundle, err := os.ReadFile(rootFile(state))

@@ -23,7 +23,7 @@ type byToken struct {
 	age    time.Duration // age of a stream at which it ends, plus or minus a tenth at random
 }
 
-// errAged ends a stream at its age. The client then opens another one, with its current token.
+// errAged ends a stream at its age. The client then opens another stream, with its current token.
 var errAged = status.Error(codes.Unavailable, "the stream has reached its age, or its token the expiry: connect again")
 
 func (b byToken) serve(service any, s grpc.ServerStream, info *grpc.StreamServerInfo, serve grpc.StreamHandler) error {

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// MaxRouteBytes is the maximum size, in bytes, of the routes that one namespace may have for one service. It
-// limits them because the proxies of all clients of the service store them and compare each request with
-// them.
+// MaxRouteBytes is the maximum size, in bytes, of the routes that one namespace may have for one service. The
+// limit is needed because the proxies of all clients of the service store the routes and compare each request
+// with them.
 const MaxRouteBytes = 1 << 20
 
 // kind returns KindGRPC or KindRoute.

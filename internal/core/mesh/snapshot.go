@@ -44,8 +44,8 @@ func Of(c Config, t Tables) *Mesh { return &Mesh{Config: c, tables: t} }
 func (m *Mesh) Tables() Tables { return m.tables }
 
 // A Location is the key by which a workload is found. All clients find a pod at its address, because the
-// cluster assigned that. Only clients in the same namespace find a Host: its author chose the address, and
-// could otherwise divert the connections of other tenants.
+// cluster assigned that address. Only clients in the same namespace find a Host: its author chose the
+// address, and could otherwise divert the connections of other tenants.
 type Location struct {
 	Namespace string // namespace of a Host; empty for a pod
 	Addr      netip.Addr

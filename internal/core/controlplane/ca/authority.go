@@ -56,9 +56,9 @@ type AuthorityOptions struct {
 	// ServesOnly lists the DNS names of this control plane if another authority has signed the
 	// certificate in the store; see external.go. Then nothing is created or signed.
 	ServesOnly []string
-	// Waiting receives the error that describes what the store lacks, while [NewAuthority] waits for it; it
-	// is called again when the error changes. If Waiting is nil, NewAuthority returns the error instead of
-	// waiting.
+	// Waiting receives the error that describes what the store lacks, while [NewAuthority] waits for the
+	// store; Waiting is called again when the error changes. If Waiting is nil, NewAuthority returns the
+	// error instead of waiting.
 	Waiting func(error)
 
 	now func() time.Time // default time.Now

@@ -83,11 +83,13 @@ func authenticate(ctx context.Context, all []Authenticator, c Credentials) (Call
 	return Caller{}, refuse("neither a token nor a certificate came with the request")
 }
 
-// MutualTLS authenticates callers by the certificate of their connection, so that they can renew it.
+// MutualTLS authenticates callers by the certificate of their connection, so that a caller can renew that
+// certificate.
 type MutualTLS struct {
 	Authority *Authority
 	// MayRenew returns a [*Refusal] if a workload may not renew its certificate without any other credential.
-	// It is not called for hosts, which may renew while they are declared. If it is nil, only hosts may.
+	// It is not called for hosts, which may renew while they are declared. If MayRenew is nil, only hosts may
+	// renew.
 	MayRenew func(Identity) error
 }
 

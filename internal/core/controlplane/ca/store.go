@@ -45,7 +45,7 @@ func (c Contents) clone() Contents {
 // ErrConflict means that a store has changed since the version from which an update was made.
 var ErrConflict = errors.New("the authority's files were changed meanwhile")
 
-// A Store keeps the files of an authority. Several control planes may share one.
+// A Store keeps the files of an authority. Several control planes may share a store.
 type Store interface {
 	// String returns the name of the store in messages.
 	String() string
@@ -154,8 +154,8 @@ func (d Directory) Update(_ context.Context, c Contents) error {
 	})
 }
 
-// finish applies the changes in unappliedFile, if there is one. Some may be applied already, by a process
-// that crashed.
+// finish applies the changes in unappliedFile, if there is one. A process that crashed may already have
+// applied some of them.
 func (d Directory) finish() error {
 	raw, err := os.ReadFile(d.path(unappliedFile))
 	if errors.Is(err, os.ErrNotExist) {

@@ -15,7 +15,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// call opens a connection without a certificate. It returns the context of a call on it, and both of its ends.
+// call opens a connection without a certificate. It returns the context of a call on that connection, and
+// both ends of the connection.
 func call(t *testing.T, l *Listener) (ctx context.Context, client, server net.Conn) {
 	t.Helper()
 	client = dial(t, l, 0)

@@ -34,7 +34,7 @@ type Options struct {
 	// then lasts until [Settled] is called. If Opening is nil, the stage ends with the handshake.
 	Opening func(method string) bool
 	// Unidentified is for a server whose clients need no identity. It removes the limits of time and bytes
-	// for connections without one; their number stays limited.
+	// for connections without an identity; the number of such connections stays limited.
 	Unidentified bool
 	Log          *slog.Logger // default: none
 

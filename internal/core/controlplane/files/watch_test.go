@@ -168,8 +168,8 @@ func TestABadFileStaysOutUntilItIsGoodOnce(t *testing.T) {
 	w.expect("deleted while it is bad", 0)
 }
 
-// In a ConfigMap's volume, the files are links into the folder ..data. That is itself a link, which is
-// replaced at each update.
+// In a ConfigMap's volume, the files are links into the folder ..data. The folder ..data is itself a link,
+// which is replaced at each update.
 func TestAConfigMapIsFollowed(t *testing.T) {
 	dir := t.TempDir()
 	version := 0

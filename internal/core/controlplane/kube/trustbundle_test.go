@@ -113,7 +113,7 @@ func TestTrustBundle(t *testing.T) {
 }
 
 // The version of the API is one that the cluster serves. For versions with a switch, an operator must have
-// enabled it.
+// turned the switch on.
 func TestTrustAPIs(t *testing.T) {
 	for name, tt := range map[string]struct {
 		served string

@@ -14,7 +14,8 @@ type Counters struct {
 	Duration Histogram
 }
 
-// A Histogram counts durations. Bucket i counts those up to Buckets[i], the last bucket all longer ones.
+// A Histogram counts durations. Bucket i counts durations up to Buckets[i], the last bucket all longer
+// durations.
 type Histogram struct {
 	Counts [len(Buckets) + 1]uint64
 	Sum    time.Duration

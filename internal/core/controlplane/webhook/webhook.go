@@ -355,8 +355,8 @@ func (w *Webhook) refuse(rw http.ResponseWriter, err error) {
 		rw.Header().Set("Retry-After", "1")
 	}
 	if f.code >= 400 && f.code < 500 {
-		// An API server never causes these errors. The client has to open a new connection, which costs it
-		// more than another request on this one, and the rate of connections is limited.
+		// An API server never causes these errors. The client has to open a new connection: that costs it
+		// more than another request on this connection, and the rate of connections is limited.
 		rw.Header().Set("Connection", "close")
 	}
 	send(rw, f.code, text)

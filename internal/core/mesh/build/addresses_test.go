@@ -48,7 +48,7 @@ func TestOneAddressOfTwo(t *testing.T) {
 }
 
 // A Host cannot divert connections of other tenants: only clients in its own namespace use its address, and
-// only if no pod or service has it, regardless of the order in which they arrive.
+// only if no pod or service has it, regardless of the order in which the objects arrive.
 func TestAddressesOfHosts(t *testing.T) {
 	host := func(namespace, name, address string) *mesh.WorkloadSpec {
 		h := pod(namespace, name, address, "app", "h")
