@@ -56,7 +56,7 @@ func (a *Authority) overlap(ctx context.Context, c Contents, s *signer) (*signer
 }
 
 // remember adds the roots in the store to the record, and removes those whose certificates have all expired.
-// known are all trusted roots.
+// The result known contains all trusted roots.
 func (a *Authority) remember(record Contents, before, s *signer, now time.Time) (next Contents, known []*x509.Certificate, r rotation, err error) {
 	next = record.clone()
 	if r, err = parseRotation(record.Files); err != nil {

@@ -190,7 +190,7 @@ func TestARootIsReplacedWhileNoReplicaRuns(t *testing.T) {
 	}
 }
 
-// An old root is removed from the record when it expires. A root that returns to the store is kept.
+// An old root is removed from the record when it expires. A root that returns to the store is not removed.
 func TestRootsOfARecord(t *testing.T) {
 	begin := time.Now()
 	short, other := rootAt(t, begin, 3*time.Hour), rootAt(t, begin, rootLife)

@@ -152,7 +152,8 @@ func (s *Source) put(key mesh.Key, before, now known) {
 	s.changed()
 }
 
-// keepNoLonger ends the traffic to a kept pod, unless the pod has changed since it was kept.
+// keepNoLonger clears Kept of a pod, which ends the traffic to the pod, unless the pod has changed since Kept
+// was set.
 func (s *Source) keepNoLonger(key mesh.Key, pod *mesh.WorkloadSpec) {
 	s.mu.Lock()
 	same := s.kept[key] == pod

@@ -106,8 +106,8 @@ func TestAMistakeTakesNothingAway(t *testing.T) {
 	want("wrong from the start", 0, "Service shop/web: spec.ports[0].port: -1 is not a port: must be 1 to 65535")
 }
 
-// If a pod stops being ready, it is kept for a while, even if it becomes ready again before its
-// EndpointSlices are updated. Other changes of the pod do not extend that time.
+// If a pod stops being ready, [mesh.WorkloadSpec.Kept] is set for a while, even if it becomes ready again
+// before its EndpointSlices are updated. Other changes of the pod do not extend that time.
 func TestKeptForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _ := fed()

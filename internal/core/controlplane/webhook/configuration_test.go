@@ -130,7 +130,7 @@ func TestNoPodOfTheControlPlaneIsEverSelected(t *testing.T) {
 	}
 }
 
-// A configuration belongs to another injector if its selectors match Istio's labels. It does not if it
+// A configuration belongs to another injector if its selectors match Istio's labels. It belongs to none if it
 // selects all pods, excludes those with Istio's labels, or selects only a revision of its own.
 func TestRivals(t *testing.T) {
 	pods := []admission.RuleWithOperations{{Operations: []admission.OperationType{admission.Create}, Rule: admission.Rule{APIGroups: []string{""}, Resources: []string{"pods"}}}}

@@ -15,8 +15,8 @@ type member struct {
 	workload      mesh.Key
 }
 
-// servicesOf returns the services that declare a workload's ports: those of which it is a member, in its own
-// namespace only, because services in other namespaces may list any address.
+// servicesOf returns the services that declare a workload's ports: those in the workload's namespace of which
+// the workload is a member. Services in other namespaces do not count, because they may list any address.
 func (b *Builder) servicesOf(id mesh.Key) []mesh.Key {
 	var out []mesh.Key
 	for n := range b.workloads.byID[id].services {
