@@ -67,7 +67,7 @@ container, and without privileges in the pod. "serve" is the daemon on each node
 	return cli.Run(root, args, stdout, stderr, nil)
 }
 
-// flags are shared by several commands.
+// flags contains the values of the flags that several commands share.
 type flags struct {
 	o         daemon.Options
 	root      string

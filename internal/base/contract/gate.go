@@ -48,7 +48,7 @@ type Gate struct {
 	LivenessDelay time.Duration // initial delay of the liveness probe, counted from the command's start
 
 	RestartPolicy string
-	StopGrace     time.Duration // negative: 0s
+	StopGrace     time.Duration // a negative value means 0s; zero omits the flag
 	PreStop       bool
 	HelperOf      []string
 	StopSignal    string

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Containers that injection adds. If the user defines a container with one of these names, its fields
-// override those of the injected one.
+// Containers that injection adds. If the user defines a container with one of these names, the user's fields
+// override the fields of the injected container.
 const (
 	ProxyContainer = "outrider-proxy"
 	InitContainer  = "outrider-init"
@@ -21,7 +21,8 @@ const (
 	WarningPrefix = "warning: "
 )
 
-// Prefixes of the names of clusters that lead to an address. The address and its port follow in the name.
+// Prefixes of the names of clusters that lead to a single address. The name continues with the address and its
+// port.
 const (
 	HTTPCluster = "http|" // for requests
 	TCPCluster  = "tcp|"  // for connections on which no HTTP was detected in time
@@ -116,7 +117,7 @@ const (
 	MadeByLabel = "outrider.dev/made-by"
 	// KindLabel distinguishes the purposes of such objects, where there are several.
 	KindLabel = "outrider.dev/kind"
-	// UsedTokenPrefix and the SHA-256 of a host's token, in hex, are the name of a ConfigMap that marks the token
-	// as used.
+	// UsedTokenPrefix, followed by the SHA-256 of a host's token in hex, is the name of a ConfigMap that marks
+	// the token as used.
 	UsedTokenPrefix = "outrider-used-token-"
 )

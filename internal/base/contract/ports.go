@@ -60,7 +60,7 @@ const ReadyPath = "/healthz/ready"
 // there is a certificate, and absent if the agent requests none.
 const CertificateExpiry = "outrider_agent_certificate_expiry_seconds"
 
-// Paths on StatusPort at which the agent makes the app's probes and hooks; they are Istio's: ProbePath +
+// Paths on StatusPort at which the agent runs the app's probes and hooks. The paths are Istio's: ProbePath +
 // CONTAINER + "/readyz", followed by "/" and the value of ProbeKey if that is set. StartedProbe in place of
 // "readyz" is no probe of the app: it succeeds once the command behind the container's gate has started up.
 const (

@@ -23,9 +23,9 @@ const AwayField = 1000
 type Away struct {
 	// Services are networks that contain the virtual addresses of all services, and no address of a pod.
 	Services []netip.Prefix
-	// Templates of clusters. HTTP and TCP are for an address outside all services, for requests and for
-	// bytes; Refused is for a service that the proxy has not used. The agent appends a name and a load
-	// assignment.
+	// Templates of clusters. HTTP and TCP are for an address outside all services: HTTP if the connection
+	// carries requests, TCP if it carries any bytes. Refused is for a service that the proxy has not used.
+	// The agent appends a name and a load assignment.
 	HTTP, TCP, Refused []byte
 	// Grace is the time for which the control plane may be unreachable before the agent responds.
 	Grace time.Duration
@@ -53,7 +53,7 @@ func (a Away) Marshal() []byte {
 	return AppendVarint(b, fieldGrace, uint64(a.Grace/time.Millisecond))
 }
 
-// ParseAway decodes a message. The templates share its memory.
+// ParseAway decodes a message. The templates of the result share the memory of raw.
 func ParseAway(raw []byte) (Away, error) {
 	if len(raw) > maxAway {
 		return Away{}, fmt.Errorf("away: %d bytes; at most %d", len(raw), maxAway)

@@ -38,5 +38,5 @@ func (id WorkloadID) Check() error {
 	return nil
 }
 
-// made reports whether s is not empty and contains only characters of a set.
+// made reports whether s is not empty and consists only of the given characters.
 func made(s, of string) bool { return s != "" && strings.Trim(s, of) == "" }

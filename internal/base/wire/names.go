@@ -46,7 +46,7 @@ type NamesResponse struct{ Answers []Answer }
 type Answer struct {
 	// Known is true if the mesh has the name and the caller may see it. If it is false, only TTL is meaningful.
 	Known bool
-	// Aliases are the full name, if it is known, and the names to which it leads.
+	// Aliases contains the full name, if it is known, followed by the names to which the full name leads.
 	Aliases   []string
 	Addresses []netip.Addr // the last alias's IPv4 and IPv6 addresses
 	Outside   string       // the name outside the mesh to which the last alias leads, if any

@@ -12,8 +12,8 @@ import (
 	"syscall"
 )
 
-// ListenUnix creates a Unix socket to which clients that mode permits can connect. It replaces only a
-// socket that an earlier process left.
+// ListenUnix creates a Unix socket with the given file mode, which decides which users can connect. It replaces
+// only a socket that an earlier process left.
 func ListenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	switch info, err := os.Lstat(path); {
 	case errors.Is(err, fs.ErrNotExist):

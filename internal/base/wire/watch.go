@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// WatchFiles calls changed after each change of a directory that contains one of paths, from one goroutine,
-// until stop is called; stop waits for a running call. Several changes may cause only one call. A call is a
-// hint: read the files and compare.
+// WatchFiles calls the function changed after each change of a directory that contains one of paths, from
+// one goroutine, until stop is called; stop waits for a running call. Several changes may cause only one
+// call. A call is a hint: read the files and compare.
 //
 // WatchFiles watches the directories of the files both before and after following links, because the
 // kubelet changes a projected volume by renaming a link, ..data, beside the file. If the kernel lacks
@@ -24,7 +24,8 @@ func WatchFiles(poll time.Duration, changed func(), paths ...string) (stop func(
 		return func() {}
 	}
 	w.events = openEvents()
-	// This is not done in the goroutine, because no change after the return of WatchFiles may be missed.
+	// The watches are added here and not in the goroutine, because no change after the return of WatchFiles
+	// may be missed.
 	complete := w.add()
 	var done sync.WaitGroup
 	done.Go(func() { w.run(complete) })
@@ -95,8 +96,8 @@ func (w *watcher) run(complete bool) {
 		case <-seen:
 		case <-tick:
 		}
-		// A new directory has no watch yet, and its files may be older than the watch. So it is watched
-		// before changed reads the files.
+		// A new directory has no watch yet, and its files may be older than the watch. So the directory is
+		// watched before the function changed reads the files.
 		complete = w.add()
 		select {
 		case <-w.stop:

@@ -57,8 +57,8 @@ func (f *Flag) Set(s string) error {
 // Lookup resolves the name of a user or group to its number.
 type Lookup func(name string) (uint32, error)
 
-// Flags returns the settings of the intent in, in the order of a usage text. users and groups resolve names; if
-// nil, names are refused.
+// Flags returns the settings of an intent, in the order of a usage text. The functions users and groups resolve
+// names; if they are nil, names are refused.
 func Flags(in *Intent, users, groups Lookup) []*Flag {
 	user, group := id(users, "user"), id(groups, "group")
 	var dns, allDNS bool
@@ -370,8 +370,8 @@ func portRange(s string) (r [2]uint16, err error) {
 	return r, err
 }
 
-// portList reads ports and ranges, and returns each port once, sorted. A single port is an error if it is in the
-// list never; a range skips such ports.
+// portList reads ports and ranges, and returns each port once, sorted. The argument never lists the ports that
+// must not be in the result: such a port is an error if it is given alone, and a range skips it.
 func portList(never []uint16) func(string) ([]uint16, error) {
 	return func(s string) (out []uint16, err error) {
 		var ranges []Interval[uint32]

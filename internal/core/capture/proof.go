@@ -6,7 +6,7 @@ package capture
 // NET_ADMIN.
 func (b *builder) proof() {
 	// A redirected packet still has the interface of its first route here, so the rule recognises
-	// it by its port.
+	// the packet by its port.
 	b.chain("filter-output", Filter, Output).
 		add("proof: was not captured, and must not leave the pod", reject, tcp, mark(ProofOut), not(oif("lo")), not(dport(b.in.OutboundPort)))
 	if b.rs.Chain("input") == nil { // parking is off

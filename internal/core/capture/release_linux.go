@@ -63,9 +63,9 @@ func ReleaseMesh() (again bool) {
 	return again
 }
 
-// release asks the rules to release a port, by sending a packet to it, and reports whether our rule accepted the
-// packet, which means that it dropped it. A second packet, to a port that is never parked, distinguishes our rule
-// from one that drops everything.
+// release asks the rules to release a port, by sending a packet to it, and reports whether our rule accepted, and
+// so dropped, the packet. A second packet, to a port that is never parked, distinguishes our rule from one that
+// drops everything.
 func release(to netip.Addr, port uint16) (bool, error) {
 	dropped, err := send(netip.AddrPortFrom(to, port))
 	if !dropped {

@@ -146,7 +146,7 @@ func Join(k SetKey, list []Interval[uint32]) []Interval[uint32] {
 	return join(list, cmp.Compare, func(n uint32) (uint32, bool) { return n + 1, n+1 != 0 })
 }
 
-// JoinAddresses does the same for intervals of addresses of one family.
+// JoinAddresses does the same as [Join] for intervals of addresses of one family.
 func JoinAddresses(list []Interval[netip.Addr]) []Interval[netip.Addr] {
 	return join(list, netip.Addr.Compare, func(a netip.Addr) (netip.Addr, bool) { a = a.Next(); return a, a.IsValid() })
 }

@@ -32,7 +32,7 @@ var variants = []variant{nft, legacy}
 var errNoTool = errors.New("not found in PATH; install iptables")
 
 // program returns the command for a family and an action, "save" or "restore". If no command has the variant's
-// name, it returns the command without a variant in its name, provided that this is of the variant.
+// name, it returns the command without a variant in its name, if that command belongs to the variant.
 func program(ctx context.Context, v variant, family capture.Families, action string) (string, error) {
 	base := "iptables"
 	if family == capture.IPv6 {

@@ -26,8 +26,8 @@ const guardChain = prefix + "GUARD"
 // guarded are the kernel's chains that jump to the guard. Packets of a virtual machine in the pod pass FORWARD.
 var guarded = []string{"INPUT", "OUTPUT", "FORWARD"}
 
-// rules returns the rules of the guard. They also drop connections that are not captured, because the guard
-// exists only for milliseconds.
+// rules returns the rules of the guard. They drop even connections that are not captured; this is acceptable, as
+// the guard exists only for milliseconds.
 func (g guard) rules() []entry {
 	const reason = "-m comment --comment \"capture is at work, or was interrupted\" -j DROP"
 	return []entry{
@@ -36,8 +36,8 @@ func (g guard) rules() []entry {
 	}[:g]
 }
 
-// raise returns input for iptables-restore that writes the guard, and removes a complete or partial guard that is
-// in from.
+// raise returns input for iptables-restore that writes the guard, and removes the guard of the former rules,
+// complete or partial.
 func (g guard) raise(from owned) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*filter\n:%s - [0:0]\n", guardChain)
@@ -57,8 +57,8 @@ func (g guard) raise(from owned) string {
 }
 
 // lowerGuard returns input for iptables-restore that removes a complete guard. If the changed rules look up sets,
-// it first writes a rule with an iptables module. nf_tables destroys old rules with a delay, and until then their
-// sets cannot be removed; but it waits for the destruction before it creates such a rule
+// it first writes a rule with an iptables module. nf_tables destroys old rules with a delay, and their sets
+// cannot be removed before that. It waits for the destruction before it creates a rule with an iptables module
 // (nft_compat_wait_for_destructors, since Linux 5.11).
 func lowerGuard(sets bool) string {
 	var b strings.Builder
@@ -111,7 +111,7 @@ func (o owned) split() (rest owned, g guard, whole bool) {
 	return rest, g, whole
 }
 
-// with returns o with a guard.
+// with returns a copy of o whose guard is g.
 func (o owned) with(g guard) owned {
 	out, _, _ := o.split()
 	out = maps.Clone(out)

@@ -61,7 +61,8 @@ func openSets() (setConn, error) {
 	return setConn{c}, nil
 }
 
-// request sends a command with its attributes, and calls each for every answer.
+// request sends a command with the attributes that fill appends, and calls the function each for every
+// answer.
 func (c setConn) request(command, flags uint16, fill func(*netlink.Batch), each func(data []byte) error) error {
 	err := c.Ask(unix.NFNL_SUBSYS_IPSET<<8|command, unix.NLM_F_REQUEST|flags, func(b *netlink.Batch) {
 		b.Generic(unix.AF_INET, 0)
@@ -347,8 +348,8 @@ func (c setConn) destroy(names []string) error {
 	return errors.Join(errs...)
 }
 
-// makeSets creates the sets of rs. Afterwards, finish removes the sets of other rules if done is true, and
-// otherwise the sets of rs.
+// makeSets creates the sets of rs. After the rules are written, finish(true) removes the sets of all other
+// rules. If they cannot be written, finish(false) removes the sets of rs.
 func makeSets(rs capture.Ruleset) (generation byte, finish func(done bool) error, err error) {
 	c, err := openSets()
 	if err != nil {

@@ -146,7 +146,7 @@ func filtersSix(ctx context.Context, v variant) (bool, error) {
 	if _, err := os.Stat(legacyNames[capture.IPv6]); err == nil {
 		return true, nil
 	}
-	// The module is not loaded; the command loads it, if it exists.
+	// The kernel module is not loaded. The command loads the module, if it exists.
 	path, err := program(ctx, v, capture.IPv6, "save")
 	if err == nil {
 		_, err = run(ctx, "", path, "-t", string(capture.Filter))
@@ -192,8 +192,8 @@ func (s *site) guardSteps() []step {
 	return steps
 }
 
-// steps returns the steps that replace the existing rules by others. If both families change, IPv4 has a guard
-// from before the first change of IPv6 until its own rules are written.
+// steps returns the steps that replace the existing rules by others. If both families change, a guard for IPv4 is
+// in place before IPv6 changes, and until the new rules for IPv4 are written.
 func (s *site) steps(four, six owned) []step {
 	now := s.four
 	var steps []step

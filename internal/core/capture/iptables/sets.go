@@ -10,10 +10,10 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// Long lists become sets of the kernel's ipset, which rules look up with the iptables module "set":
-// bitmap:port for ports, hash:net for addresses. They are created through netlink, without the
-// program ipset. The memory of parking for many ports is a bitmap:port with a timeout for each
-// family, which the target SET changes. It takes 512 KiB.
+// Long lists become sets of the kernel's ipset, which rules look up with the iptables module "set": bitmap:port
+// for ports, hash:net for addresses. They are created through netlink, without the program ipset. The memory of
+// parking for many ports is a bitmap:port with a timeout for each family, which the target SET changes. Each
+// such set takes 512 KiB.
 //
 // A set cannot be replaced together with the rules that refer to it. So each rule set has its own
 // sets, with a letter in their names: its generation. They are created before the rules, and
@@ -58,7 +58,7 @@ const (
 	family6   = 10
 )
 
-// A kernelSet is a set in the kernel's list.
+// A kernelSet is a set as the kernel describes it.
 type kernelSet struct {
 	name, kind string
 	family     uint8

@@ -91,7 +91,7 @@ var effects = []effect{
 	{capture.SetConnMark, "-j CONNMARK --set-xmark {mark}"},
 }
 
-// values are the values in the words of a condition or an action.
+// values contains the values that replace the slots in the words of a condition or an action.
 type values struct {
 	family  capture.Families // of the table
 	num     uint32
@@ -99,7 +99,7 @@ type values struct {
 	mark    uint32
 	prefix  netip.Prefix
 	name    string
-	timeout time.Duration // timeout of the set called name, of the module recent
+	timeout time.Duration // timeout of a set of the module recent
 	list    string        // the kernel's name of a set of ipset
 }
 
@@ -279,8 +279,8 @@ func fill(words string, v values) (string, error) {
 	return strings.Join(out, " "), nil
 }
 
-// match parses words and their values from the beginning of line. It reports whether they are
-// there; an error concerns a value.
+// match parses words and their values from the beginning of line. The result ok is false if the line does not
+// begin with the words; err means that a value is malformed.
 func match(words string, line []string, v *values) (rest []string, ok bool, err error) {
 	want := strings.Fields(words)
 	if len(line) < len(want) {

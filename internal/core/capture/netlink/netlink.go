@@ -18,8 +18,8 @@ import (
 // committed. Nor do the libraries enlarge the send buffer, into which every transaction must fit.
 // They also wait in the runtime's poller, which takes most of the time of a short request.
 //
-// The kernel answers within the system call that sends the request. So a Conn never waits: an
-// answer that is not in its queue by then does not come.
+// The kernel answers within the system call that sends the request. So a Conn never waits: an answer that is not
+// in the socket's queue when the system call returns never comes.
 type Conn struct {
 	FD    int
 	Force bool // exceed the machine's limit of the send buffer, if the caller may
@@ -34,7 +34,7 @@ func Open(protocol int) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// With this option, an error contains only the head of the message that caused it.
+	// With this option, an error contains only the header of the message that caused it.
 	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
@@ -139,7 +139,7 @@ func (m Message) Errno() error {
 // ErrChanged means that the kernel's tables changed while they were listed.
 var ErrChanged = errors.New("the tables change while they are read")
 
-// Dump requests a list and calls each for every entry. The entry's data is valid only during the
+// Dump requests a list and calls the function each for every entry. The entry's data is valid only during the
 // call.
 func (c *Conn) Dump(kind uint16, fill func(*Batch), each func(data []byte) error) error {
 	return c.Ask(kind, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, fill, each)
@@ -150,7 +150,7 @@ func (c *Conn) Get(kind uint16, fill func(*Batch), each func(data []byte) error)
 	return c.Ask(kind, unix.NLM_F_REQUEST|unix.NLM_F_ACK, fill, each)
 }
 
-// Ask makes a request with the given flags, and calls each for every message of the answer.
+// Ask makes a request with the given flags, and calls the function each for every message of the answer.
 func (c *Conn) Ask(kind, flags uint16, fill func(*Batch), each func(data []byte) error) error {
 	var request Batch
 	c.seq++
@@ -196,7 +196,7 @@ type Batch struct {
 	what []string
 }
 
-// Message appends a message. what describes it in errors.
+// Message appends a message, which errors describe by the argument what.
 func (b *Batch) Message(kind, flags uint16, what string, fill func()) {
 	start := len(b.Buf)
 	b.Buf = append(b.Buf, make([]byte, headerSize)...)

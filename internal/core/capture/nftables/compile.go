@@ -260,7 +260,7 @@ func address(m capture.Match) []*expression {
 	return append(out, compare(m.Not, m.Prefix.Masked().Addr().AsSlice()))
 }
 
-// lookup matches if a set has the key in the register.
+// lookup returns an expression that matches if a set contains the key in the register.
 func lookup(set string, id uint32, not bool) *expression {
 	e := &expression{"lookup", values{unix.NFTA_LOOKUP_SREG: num(reg), unix.NFTA_LOOKUP_SET: set, unix.NFTA_LOOKUP_SET_ID: num(id)}}
 	if not {

@@ -34,7 +34,7 @@ const (
 	octet                // a number of one byte
 	wide                 // a number of eight bytes
 	text
-	data // bytes for a register, or to compare with one
+	data // bytes that a register receives or is compared with
 	code // the code of a verdict, in four bytes, and the name of a chain
 )
 

@@ -39,8 +39,7 @@ func (b *Backend) Read(context.Context) (capture.State, error) {
 	}
 }
 
-// Recount returns st with fresh counters. It does not read sets, which takes most of the time if
-// lists are long.
+// Recount returns st with fresh counters. It skips the sets, because reading long sets takes most of the time.
 func (b *Backend) Recount(ctx context.Context, st capture.State) (capture.State, error) {
 	packets := map[string][]uint64{}
 	err := b.Dump(getRule, ours, func(data []byte) error {
@@ -108,8 +107,8 @@ func (r *reader) read() error {
 	return r.Dump(getRule, ours, r.same(r.rule))
 }
 
-// same returns a function that decodes a message, after it has checked that the tables have not changed since the
-// first message.
+// same returns a function for the messages of an answer. It checks that the tables have not changed since the
+// first message, and then passes the message's attributes to each.
 func (r *reader) same(each func(netlink.Attributes) error) func([]byte) error {
 	return func(data []byte) error {
 		a, generation := netlink.AttributesOf(data)

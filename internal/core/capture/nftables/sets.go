@@ -83,8 +83,8 @@ func chunk[T any](b batch, s capture.Set, id uint32, list []T, element func(T)) 
 	}
 }
 
-// element appends one key: a single element, or a bound of an interval. after marks the upper
-// bound, which is the key after the interval's last one.
+// element appends one key: a single element, or a bound of an interval. The argument after is true for the upper
+// bound, which is the first key that follows the interval.
 func (b batch) element(key []byte, after bool) {
 	b.Nest(unix.NLA_F_NESTED|unix.NFTA_LIST_ELEM, func() {
 		b.Nest(unix.NLA_F_NESTED|unix.NFTA_SET_ELEM_KEY, func() { b.Attribute(unix.NFTA_DATA_VALUE, key) })
@@ -230,7 +230,7 @@ func addressOf(key [16]byte, size int) netip.Addr {
 	return a
 }
 
-// before returns the preceding key. key must not be the lowest one.
+// before returns the preceding key. It must not be called with the lowest key.
 func before(key [16]byte, size int) [16]byte {
 	for i := size - 1; i >= 0; i-- {
 		key[i]--

@@ -26,8 +26,8 @@ const lockLimit = 30 * time.Second
 // mounted. The kernel unlocks it when the last holder exits.
 const netnsFile = "/proc/thread-self/ns/net"
 
-// Lock waits until no other process captures, cleans or verifies in the network namespace of the
-// calling thread. It announces a wait on notes. Programs that are started with the returned context
+// Lock waits until no other process captures, cleans or verifies in the network namespace of the calling
+// thread. If it has to wait, it writes a message to notes. Programs that are started with the returned context
 // hold the lock too: if one outlives this process, the next capture waits until it ends.
 func Lock(ctx context.Context, notes io.Writer) (locked context.Context, unlock func(), err error) {
 	return lock(ctx, notes, lockLimit)

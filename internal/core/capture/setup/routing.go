@@ -275,8 +275,8 @@ func tablesOf(entries []entry, mark uint32, families capture.Families, off bool)
 	return tables
 }
 
-// noIPv6 reports whether err is the kernel's answer when IPv6 is switched off: the module, or the
-// interface (net.ipv6.conf.*.disable_ipv6).
+// noIPv6 reports whether err is the kernel's answer when IPv6 is switched off, either in the kernel's module or
+// on the interface (net.ipv6.conf.*.disable_ipv6).
 func noIPv6(err error) bool {
 	return isAny(err, unix.EAFNOSUPPORT, unix.EOPNOTSUPP, unix.EACCES, unix.EPERM, unix.ENODEV)
 }

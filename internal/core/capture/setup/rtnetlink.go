@@ -102,7 +102,7 @@ func (r router) ours() (out []entry, err error) {
 	return out, nil
 }
 
-// An address is an IP address of the interface with an index.
+// An address is an IP address and the index of its interface.
 type address struct {
 	index  uint32
 	prefix netip.Prefix
