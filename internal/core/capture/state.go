@@ -38,7 +38,7 @@ func (s State) Count(reason string) uint64 {
 func (s State) Parked() uint64 { return s.Count(ReasonParked) + s.Count(ReasonFirst) }
 
 // Restore sets fields that nftables does not store. A chain without a hook gets the table of the
-// chains that go to it. The families follow from the guards at the head of hooked chains.
+// chains that go to it. The families follow from the guards at the beginning of hooked chains.
 func (s *State) Restore() {
 	if c := s.Chain(recordChain); c != nil {
 		c.Table = Filter

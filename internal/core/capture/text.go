@@ -49,8 +49,8 @@ func (m Match) String() string {
 	case Invalid:
 		return "ct state " + op + "invalid"
 	case Socket:
-		// This is true whenever there is a socket. "socket wildcard" would not work: it ignores
-		// sockets in TIME_WAIT, so a client that reuses its port would have to wait.
+		// This condition is met whenever there is a socket. "socket wildcard" would not work: it
+		// ignores sockets in TIME_WAIT, so a client that reuses its port would have to wait.
 		return "socket transparent <= 1"
 	case InSet:
 		return SetKey(m.Num).String() + " " + op + "@" + m.Name
@@ -297,7 +297,8 @@ func (c Chain) equal(d Chain) bool {
 	return c.Table == d.Table && c.Hook == d.Hook && (c.Name == recordChain || slices.EqualFunc(c.Rules, d.Rules, Rule.equal))
 }
 
-// missing returns the lines that are in list and not in other, each after a sign.
+// missing returns the lines of the first list that are not in the second, each with the sign before
+// it.
 func missing(sign string, list, other []string) (out []string) {
 	there := make(map[string]bool, len(other))
 	for _, line := range other {

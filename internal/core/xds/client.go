@@ -36,7 +36,7 @@ type client struct {
 	adopted   int      // number of names that the client has from an earlier stream, with their versions
 	nonces    uint64
 	away      []byte                 // the last value of [Snapshot.Away] that was sent
-	held      map[heldName]time.Time // when the response is due
+	held      map[heldName]time.Time // when the response for the name is due
 }
 
 // A subscriptionChange is the change that a request makes to the subscription to one type.

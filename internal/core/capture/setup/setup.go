@@ -303,10 +303,10 @@ func mismatch(diff []string) error {
 	return errors.New("the kernel's rules differ (- missing, + unexpected):\n  " + strings.Join(diff, "\n  "))
 }
 
-// restore brings the kernel back to its state before a failed run. It first reads the current
-// state, because a failed step may have changed it. If that differs, restore writes the old rules
-// and their routing, or removes everything if there were none. routing is the change that the run
-// made.
+// restore brings the kernel back to its state before a failed run. It first reads the current state, because a
+// failed step may have changed it. If the current state differs from the earlier one, restore writes the old
+// rules and their routing, or removes everything if there were none. The argument routing is the change that
+// the run made.
 func restore(ctx context.Context, backends []Backend, old []found, routing routingChange) error {
 	// The context may have ended.
 	ctx = context.WithoutCancel(ctx)

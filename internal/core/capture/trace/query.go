@@ -118,8 +118,9 @@ func (q Query) owner() (uid, gid uint32, err error) {
 	return uid, gid, nil
 }
 
-// interfaces returns the interfaces by which the connection enters and leaves. in is empty if a
-// process of the pod opens the connection, out if the connection enters and ends in the pod.
+// interfaces returns the interfaces by which the connection enters and leaves. The result in is empty if a
+// process of the pod opens the connection; the result out is empty if the connection enters the pod and ends
+// there.
 func (q Query) interfaces(n Network, dst netip.Addr) (in, out string, supposed []string, err error) {
 	own := dst.IsLoopback() || q.Out == "lo" || slices.Contains(n.Addrs, dst)
 	if err := q.checkInterfaces(own, dst); err != nil {
@@ -161,8 +162,8 @@ func (q Query) checkInterfaces(own bool, dst netip.Addr) error {
 	return nil
 }
 
-// source returns the source address of the connection. For a destination in the pod the kernel
-// chooses the same address, except that it chooses 127.0.0.1 for all of 127.0.0.0/8.
+// source returns the source address of the connection. For a destination in the pod the kernel chooses the
+// destination address itself, except that it chooses 127.0.0.1 for all of 127.0.0.0/8.
 func (q Query) source(c Conn) (netip.Addr, error) {
 	dst := c.Dst.Addr()
 	switch {

@@ -26,7 +26,7 @@ type Conn struct {
 	Mark     uint32
 
 	Established bool   // not the first packet, and the connection is older than the rules
-	ConnMark    uint32 // set by rules at the first packet, which also decided the connection's translation
+	ConnMark    uint32 // set by rules at the first packet, whose path also decided the connection's translation
 	Reply       bool   // sent by the side that did not open the connection
 	Invalid     bool   // connection tracking finds no connection for the packet
 }
@@ -76,7 +76,7 @@ const (
 // A Step is a rule whose conditions were all met.
 type Step struct {
 	Chain string
-	Hook  capture.Hook // the packet's position, also if the chain has no hook
+	Hook  capture.Hook // the hook at which the packet was, even if the chain of the rule has no hook
 	Index int          // of the rule in its chain
 	Rule  capture.Rule
 }
@@ -419,7 +419,8 @@ func (w *walk) remembered(set string, key capture.SetKey) string {
 	return set
 }
 
-// inSet looks the packet up in a set. there is false if the packet has no key for this set.
+// inSet looks the packet up in a set. The result there is false if the packet has no key for this
+// set.
 func (w *walk) inSet(m capture.Match) (yes, there bool) {
 	key := capture.SetKey(m.Num)
 	s := w.rs.Set(m.Name)

@@ -43,7 +43,7 @@ const (
 // Captures runs the agent, and records the sandboxes whose capture it has proven.
 type Captures struct {
 	agent string
-	dir   string // contains the DNS servers of sandboxes, for the next process
+	dir   string // stores the DNS servers of sandboxes, so that the next process of the daemon has them
 	turns chan struct{}
 	procs string // file of the agents' cgroup to which process IDs are written; empty: there is no cgroup
 

@@ -18,7 +18,8 @@ const reserve = 32 << 20
 // Confine puts the agents into a cgroup below this process's, whose limit is this process's limit minus reserve.
 // If an agent takes too much memory, the kernel then kills the agent and not the daemon. The memory of the rules
 // that agents write is charged to this cgroup too, until their namespace ends. Without a limit Confine does
-// nothing. An error says why there is no such cgroup. self is /proc/self/cgroup, root the mount point of cgroups.
+// nothing. An error says why there is no such cgroup. The argument self is /proc/self/cgroup, and root is the
+// mount point of cgroups.
 func (c *Captures) Confine(self, root string) error {
 	text, err := os.ReadFile(self)
 	if err != nil {
@@ -86,9 +87,9 @@ func memoryCgroup(text, root string) (dir string, unified bool, err error) {
 	return "", false, fmt.Errorf("no cgroup with this process is mounted at %s", mount)
 }
 
-// aside moves this process into a cgroup below its own, and enables memory limits for cgroups beside
-// it: in version 2 a cgroup whose children have limits cannot contain processes. A program that the
-// runtime later executes in the container joins this process's cgroup.
+// aside moves this process into a cgroup below its own, and enables memory limits for the cgroups beside the new
+// one: in version 2 a cgroup whose children have limits cannot contain processes. A program that the runtime
+// later executes in the container joins this process's cgroup.
 func aside(own string) error {
 	dir, pid := filepath.Join(own, "daemon"), []byte(strconv.Itoa(os.Getpid()))
 	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {

@@ -27,7 +27,8 @@ type Dir struct {
 	Log    *slog.Logger
 }
 
-// mark is the suffix of the name of a list that belongs to Outrider entirely. It sorts before the extensions.
+// mark is the suffix of the name of a list that belongs to Outrider entirely. It sorts before .conf, .conflist
+// and .json, so that the runtime reads the list before the file from which it was made.
 const mark = ".0-outrider.conflist"
 
 // ErrNone means that there is no configuration, because the main plugin has not written it yet.

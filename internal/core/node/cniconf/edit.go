@@ -104,8 +104,8 @@ func Insert(text []byte, plugin, entry string) ([]byte, error) {
 	return bytes.Join([][]byte{text[:end], []byte("," + entry), text[end:]}, nil), nil
 }
 
-// Remove returns a list of plugins without those of a type. It also removes the comma that each needed,
-// so that Insert followed by Remove restores the original bytes.
+// Remove returns a list of plugins without the elements of one type. It also removes the comma that each element
+// needed, so that Insert followed by Remove restores the original bytes.
 func Remove(text []byte, plugin string) ([]byte, error) {
 	for {
 		spans, ours, err := elements(text, plugin)

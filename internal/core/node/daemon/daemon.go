@@ -34,7 +34,7 @@ import (
 type Options struct {
 	Program, Agent                 string // in this image
 	CNIConf, CNIBin                string // directories
-	NRISocket, NRIPlugins          string // NRIPlugins: from where the runtime launches plugins; empty: no guard is installed
+	NRISocket, NRIPlugins          string // NRIPlugins: where the runtime finds plugins to launch; empty: no guard is installed
 	RuntimeConfig                  string // containerd's configuration; empty: it is not read
 	AgentsDir, StatesDir, RunDir   string
 	ReadyFile                      string // says why the process does not do its part
@@ -305,7 +305,7 @@ func (d *daemon) validated() string {
 // report writes the readiness file, and writes to the Node whether the plugins serve.
 func (d *daemon) report(ctx context.Context) error {
 	var reported *told
-	since := time.Now() // begin of the time without serving
+	since := time.Now() // beginning of the time in which the plugins do not serve
 	pause := time.Second
 	alive := time.NewTicker(heartbeat)
 	defer alive.Stop()

@@ -33,8 +33,9 @@ const logged = 60
 // while it stops a container, which may take the container's whole grace period.
 const registration = 2 * time.Minute
 
-// Run keeps the plugin connected to the runtime, under a name, until ctx ends. It calls connected after each
-// change. If conn is nil, it dials the socket; a connection from the runtime is used only once.
+// Run keeps the plugin connected to the runtime, under a name, until ctx ends. It calls the function connected
+// after each change of the connection. If conn is nil, it dials the socket; a connection from the runtime is
+// used only once.
 func (p *Plugin) Run(ctx context.Context, name, socket string, conn net.Conn, connected func(bool)) error {
 	pause := retryBase
 	for attempts := 0; ; attempts++ {
@@ -113,8 +114,8 @@ func (p *Plugin) serve(ctx context.Context, name, socket string, conn net.Conn, 
 	}
 }
 
-// synchronized is a plugin that reports when the runtime has sent it all containers. From then on it is
-// called for each new one.
+// synchronized is a plugin that reports when the runtime has sent it all containers. From then on the runtime
+// calls it for each new container.
 type synchronized struct {
 	*Plugin
 	done func()

@@ -230,7 +230,7 @@ func (p *Plugin) inOrder(pod *api.PodSandbox, container string, argv []string, m
 // sandbox of the same pod starts from scratch.
 func (p *Plugin) StopPodSandbox(_ context.Context, pod *api.PodSandbox) error { return p.ended(pod) }
 
-// RemovePodSandbox does the same, in case the stop was missed.
+// RemovePodSandbox does the same as StopPodSandbox, in case the plugin missed the stop.
 func (p *Plugin) RemovePodSandbox(_ context.Context, pod *api.PodSandbox) error { return p.ended(pod) }
 
 func (p *Plugin) ended(pod *api.PodSandbox) error {

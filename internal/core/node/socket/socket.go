@@ -132,7 +132,7 @@ func serve(ctx context.Context, conn *net.UnixConn, handle func(context.Context,
 	}
 	if err != nil {
 		a.Error = err.Error()
-		a.Error = a.Error[:min(len(a.Error), maxAnswer/8)] // JSON may need six bytes for one
+		a.Error = a.Error[:min(len(a.Error), maxAnswer/8)] // JSON may need six bytes to encode one byte
 	}
 	_ = json.NewEncoder(conn).Encode(a) // if the plugin has disconnected, it will ask again
 }

@@ -33,8 +33,9 @@ type config struct {
 	}
 }
 
-// State returns a value for the label [contract.NodeValidator], and an error if it is unknown. The runtime
-// creates its socket when it starts, so a configuration that is newer than the socket is not in use yet.
+// State returns a value for the label [contract.NodeValidator], and an error if the value cannot be determined.
+// The runtime creates its socket when it starts, so a configuration that is newer than the socket is not in use
+// yet.
 func State(path, socket string) (string, error) {
 	on, written, err := read(path)
 	if err != nil {

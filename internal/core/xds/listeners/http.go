@@ -32,7 +32,7 @@ const (
 	clusterHeader = "x-outrider-to"
 
 	// earlyFirstUseTimeout is for connections that began before the proxy started: there may be thousands at the
-	// same moment, of which 2,000 took 13 s on a busy machine. The wait may be this long, because the control
+	// same moment. On a busy machine, 2,000 of them took 13 s. The wait may be this long, because the control
 	// plane was reachable just before.
 	earlyFirstUseTimeout = 30 * time.Second
 )
@@ -68,10 +68,10 @@ func httpRouteByAddress(timeout time.Duration) *listener.Filter {
 	return httpManager(m)
 }
 
-// httpRouteByService sends requests in the internal listener to the virtual host of their service. Only
-// here can a request wait for a virtual host, and Envoy has no timeout for that. So the idle timeout
-// ends streams without a route, and each route disables it for its own streams. Usually the virtual
-// host is there already, because it is sent with the cluster that leads here.
+// httpRouteByService sends requests in the internal listener to the virtual host of their service. Only here can
+// a request wait for a virtual host, and Envoy has no timeout for that. So the idle timeout ends streams without
+// a route, and each route disables it for its own streams. Usually the virtual host is there already, because it
+// is sent with the cluster that leads to this listener.
 func (b Builder) httpRouteByService(sh features.Features) *listener.Filter {
 	m := connectionManager(names.Internal, noCluster, noControlPlane, noVirtualHost, noRoute, timedOut, noEndpoint, refused)
 	m.StreamIdleTimeout = durationpb.New(b.firstUse(sh))

@@ -66,8 +66,9 @@ func (a Address) HTTP() bool { return a.Prefix == HTTP }
 // Late reports whether the cluster leads to the internal listener for silent connections.
 func (a Address) Late(p mesh.Protocol) bool { return a.Prefix == TCP && p.IsHTTP() }
 
-// Service returns Istio's name for a service's port, used for its cluster and its endpoints. A
-// family other than the primary one takes the place of a subset's name.
+// Service returns Istio's name for a service's port, used for its cluster and its endpoints, such as
+// "outbound|80||reviews.shop.svc.cluster.local". A family other than the primary one takes the place of a
+// subset's name.
 func Service(s *mesh.Service, port uint16, f Family) string {
 	return "outbound|" + strconv.Itoa(int(port)) + "|" + string(f) + "|" + s.Host
 }

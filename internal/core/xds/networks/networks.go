@@ -123,7 +123,7 @@ func serviceNetworkBits(a netip.Addr) int {
 
 // ServiceNetworks are the networks of the services' virtual addresses.
 type ServiceNetworks struct {
-	within map[netip.Prefix]serviceNetwork // by the largest possible network that contains each
+	within map[netip.Prefix]serviceNetwork // by the /12 or, for IPv6, the /108 that contains them
 	Ranges []netip.Prefix                  // as used in listeners
 }
 
@@ -132,8 +132,8 @@ type serviceNetwork struct {
 	first    netip.Prefix // the /16 or, for IPv6, the /112 of the lowest block
 }
 
-// ServiceNetworks computes the networks from the blocks of virtual addresses. The ranges are within of, the
-// networks of the mesh.
+// ServiceNetworks computes the networks from the blocks of virtual addresses. The argument of contains the
+// networks of the mesh, to which the ranges are restricted.
 func (n Blocks) ServiceNetworks(of []netip.Prefix) ServiceNetworks {
 	out := ServiceNetworks{within: map[netip.Prefix]serviceNetwork{}}
 	for block := range n.virtual { // any order: the smallest network and the lowest block do not depend on it

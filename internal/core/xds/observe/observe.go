@@ -132,8 +132,8 @@ func (o observer) bytes(p *tcp.TcpProxy, s telemetry.Service) {
 			counter("tcp_received_bytes_total", "%BYTES_RECEIVED%", tags)))
 }
 
-// leavesProxy matches everything except traffic to a listener inside of Envoy, which observes it
-// itself.
+// leavesProxy matches everything except traffic to a listener inside of Envoy: that listener observes the
+// traffic itself.
 func leavesProxy() *accesslog.AccessLogFilter {
 	return &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_ExtensionFilter{ExtensionFilter: &accesslog.ExtensionFilter{
 		Name: "envoy.access_loggers.extension_filters.cel",

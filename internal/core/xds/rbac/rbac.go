@@ -40,8 +40,8 @@ func (g Guard) Key() string {
 	return g.Authorization.Key
 }
 
-// Bytes returns the filters of a chain for bytes. Envoy judges a connection when its first byte
-// arrives, and closes it if it is denied.
+// Bytes returns the filters of a chain for bytes. Envoy evaluates the policies when the first byte of a
+// connection arrives, and closes a connection that they deny.
 func (g Guard) Bytes() []*listener.Filter {
 	var out []*listener.Filter
 	for _, rules := range g.rules(true) {
@@ -59,8 +59,8 @@ func (g Guard) Requests(m *hcm.HttpConnectionManager) {
 	}
 	m.HttpFilters = append(filters, m.HttpFilters...)
 	if g.hasPaths() {
-		// As with BASE, Istio's default, other spellings of a path (/x/../admin, /%61dmin) cannot evade
-		// a policy. The application gets the normalised path that was judged.
+		// As with BASE, Istio's default, other spellings of a path (/x/../admin, /%61dmin) cannot evade a policy.
+		// The application gets the normalised path, to which the policies were applied.
 		m.NormalizePath = wrapperspb.Bool(true)
 	}
 }

@@ -106,9 +106,9 @@ func (v *snapshot) unknownCluster(a names.Address, free bool) xds.Bundle {
 	return out
 }
 
-// unknownConnectTimeout is for an address at which a service may appear. Until then a connection there
-// is lost, and its next attempt finds the service. It can be short, because no pod is behind the
-// address that could have queued the connection.
+// unknownConnectTimeout is for an address at which a service may appear. Until then a connection there is lost,
+// and its next attempt finds the service. It can be short, because there is no pod at the address that could
+// have queued the connection.
 const unknownConnectTimeout = 500 * time.Millisecond
 
 func (v *snapshot) serviceRanges() []netip.Prefix { return v.serviceNetworks().Ranges }
