@@ -35,7 +35,7 @@ const GateSays = "outrider-gate: "
 // A field with its zero value omits the flag. Probes and hooks are JSON as in a pod, with numeric ports.
 type Gate struct {
 	Name        string
-	States, Own string // directories
+	States, Own string // directories of the states of all containers, and of the container's own state
 
 	After []string          // what the gate awaits, each as a plan writes it: "proxy healthy"
 	At    map[string]string // health URLs of containers that publish no state, by container

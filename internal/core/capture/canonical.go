@@ -13,8 +13,8 @@ var conditionOrder = []Key{
 	Source, Destination, Invalid, Socket, UID, GID, InSet,
 }
 
-// Canonical returns the conditions of a rule in canonical order, without redundant ones: TCP
-// together with SYN, and a range of all addresses. Conditions on the same key keep their order.
+// Canonical returns the conditions of a rule in canonical order, without redundant ones. Redundant are TCP if SYN
+// is also a condition, and a range of all addresses. Conditions on the same key keep their order.
 func Canonical(match []Match) []Match {
 	syn := slices.ContainsFunc(match, func(m Match) bool { return m.Key == SYN })
 	var out []Match

@@ -16,7 +16,7 @@ import (
 // status; both hold the lock.
 type client struct {
 	id       uint64
-	protocol string // for the status
+	protocol string // name of the protocol, for the status
 	proxy    *Proxy
 	workload Workload
 	since    time.Time

@@ -4,7 +4,7 @@ import "sync"
 
 // A diffCache computes the difference between two snapshots once for all streams.
 type diffCache struct {
-	mu    sync.Mutex // guards only the list, and is held for nanoseconds
+	mu    sync.Mutex // protects only the list, and is held for nanoseconds
 	diffs [4]*diff
 	next  int
 }

@@ -122,12 +122,12 @@ func FuzzStateOfTheWorld(f *testing.F) {
 				}
 			}
 			switch sub := c.types[r.GetTypeUrl()]; nonce % 3 {
-			case 1: // of the last message
+			case 1: // with the nonce of the last message
 				if sub != nil {
 					r.ResponseNonce = sub.acks.nonce
 				}
 			case 2:
-				r.ResponseNonce = fmt.Sprint(nonce) // of an older message, or of none
+				r.ResponseNonce = fmt.Sprint(nonce) // with the nonce of an older message, or of none
 			}
 			answer, err := sotw{}.read(c, r)
 			if err != nil {

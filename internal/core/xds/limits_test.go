@@ -145,7 +145,7 @@ func names(n, length int) (out []string) {
 }
 
 // subscribe opens a stream, subscribes to names, and reads the answers to all of them. It returns how
-// many of the names are kept.
+// many of the names the server has stored.
 func subscribe(t *testing.T, s *Server, c discovery.AggregatedDiscoveryServiceClient, id string, all []string) (deltaClient, int) {
 	t.Helper()
 	stream, err := c.DeltaAggregatedResources(t.Context())
@@ -257,7 +257,7 @@ func TestStreamsThatAreNotReadHoldTwoLargeResponses(t *testing.T) {
 		if n := made(); n != 2 {
 			t.Fatalf("%d responses are made that no client takes; want 2", n)
 		}
-		leaveThird() // while it waits for a slot
+		leaveThird() // the third stream ends while it waits for a slot
 		if err := <-ended; status.Code(err) != codes.Canceled {
 			t.Errorf("%v; want Canceled", err)
 		}

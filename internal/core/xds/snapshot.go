@@ -44,7 +44,7 @@ type Proxy struct {
 	Envoy   string // version; empty if it is not an Envoy, or does not report it
 }
 
-// A Bundle is the resource with one name, and the resources that belong to it.
+// A Bundle contains the resource with a given name, and the resources that belong to it.
 type Bundle struct {
 	// Resource has the name that was looked up. If it is nil, there is no such resource, and the server
 	// sends a substitute that makes the client fail at once: see notfound.go.

@@ -43,7 +43,7 @@ func abbreviation(typeURL string) string {
 //	cds  od|c@1 hold=500ms              its first response waits for a change
 type textSnapshot struct {
 	version string
-	diffs   bool // it knows the changes since another snapshot that has diffs too
+	diffs   bool // Diff knows the changes since another snapshot, if that has diffs too
 	entries map[key]*entry
 	order   []*entry
 	away    []byte

@@ -8,8 +8,8 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// sotw is the state-of-the-world protocol: each request contains all names to which the client
-// subscribes, and each message of listeners or clusters contains all of them.
+// sotw is the state-of-the-world protocol: each request contains all names to which the client subscribes, and
+// each message of listeners or clusters contains all that the client has.
 type sotw struct{}
 
 func (sotw) name() string      { return "state-of-the-world" }

@@ -35,7 +35,7 @@ type transport[Resp any] interface {
 type protocol[Req, Resp any] interface {
 	name() string
 	unsolicited() bool // resources may be sent without a subscription
-	request() Req      // returns an empty one
+	request() Req      // returns an empty request
 	names(Req) int     // number of names in a request
 	read(*client, Req) (*response, error)
 	write(*client, *response) []Resp
@@ -99,7 +99,8 @@ func (s *Server) refused(from *peer, c *client, err error) {
 	}
 }
 
-// receive passes requests on to run until the stream ends. The stream also ends when run returns.
+// receive passes the requests to [stream.run] until the stream ends. The stream also ends when that method
+// returns.
 func (st *stream[Req, Resp]) receive() {
 	for {
 		var f frame

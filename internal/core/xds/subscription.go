@@ -12,7 +12,7 @@ type subscription struct {
 	started  bool // a request for this type has arrived
 	wildcard bool
 
-	names map[string]struct{} // subscribed
+	names map[string]struct{} // names to which the client has subscribed
 	bytes int                 // total length of names
 	// sent contains the versions of the resources that the client has, by name. It does not contain the resources
 	// themselves, because that would keep a resource in memory even if no other client has it. After a reconnect

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// A chain is a chain of one family, with the counters of its rules.
+// A chain is a [capture.Chain] of one family, with the counters of its rules.
 type chain struct {
 	capture.Chain
 	packets []uint64

@@ -17,7 +17,7 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// A variant is one of the two variants of iptables.
+// A variant is one of the two implementations of iptables, whose rules are separate.
 type variant string
 
 const (
@@ -50,7 +50,7 @@ func program(ctx context.Context, v variant, family capture.Families, action str
 	if err != nil {
 		return "", err
 	}
-	// Before 1.8, legacy was the only variant, and the version does not name it.
+	// Before iptables 1.8, legacy was the only variant, and the version does not name it.
 	if strings.Contains(version, "(nf_tables)") != (v == nft) {
 		return "", fmt.Errorf("%s: %w; %s is of the other variant", named, errNoTool, plain)
 	}

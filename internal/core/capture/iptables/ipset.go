@@ -183,7 +183,7 @@ func readSets() (map[string]kernelSet, error) {
 	return out, nil
 }
 
-// decode adds the content of one list message.
+// decode adds the content of one message of the kernel's answer to s.
 func (s *kernelSet) decode(data []byte) error {
 	list, _ := netlink.AttributesOf(data)
 	for list.Next() {
@@ -234,7 +234,7 @@ func byteOf(a *netlink.Attributes) byte {
 	return a.Value[0]
 }
 
-// decodeEntry adds a port or a range of addresses.
+// decodeEntry adds the port or the range of addresses in entry to s.
 func (s *kernelSet) decodeEntry(entry netlink.Attributes) error {
 	var addr netip.Addr
 	bits := -1

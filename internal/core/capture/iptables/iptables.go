@@ -16,7 +16,7 @@ import (
 type Backend struct {
 	Variant string // variant to write with: "legacy", "nft", or "" for nft if the kernel supports it
 
-	seen machine // result of the last look, until the next change
+	seen machine // last result of [Backend.look]; nil after a change
 	// The results of the last Read, for Recount:
 	found *site
 	sets  map[string]kernelSet

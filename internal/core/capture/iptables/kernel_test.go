@@ -484,7 +484,7 @@ func TestProgramsKeepAFileOpen(t *testing.T) {
 	}
 }
 
-// logPrograms makes every iptables program write its name into a log; read returns the names.
+// logPrograms makes every iptables program write its name into a log; The function read returns the names.
 func logPrograms(t *testing.T) (read func() []string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -97,7 +97,7 @@ func parse(v4, v6 string) (capture.State, error) {
 	return assemble(four, six, someSets)
 }
 
-// someSets are the kernel's sets for rules that are parsed.
+// someSets contains the kernel's sets to which the parsed rules of these tests refer.
 var someSets = map[string]kernelSet{
 	"outrider-a-ports": {name: "outrider-a-ports", kind: bitmapPort, ports: []capture.Interval[uint32]{{First: 1, Last: 9}}},
 	"outrider-a-four":  {name: "outrider-a-four", kind: hashNet, family: unix.AF_INET, addresses: ranges("10.0.0.0/8")},
@@ -111,7 +111,7 @@ func ranges(list ...string) (out []capture.Interval[netip.Addr]) {
 	return out
 }
 
-// sameRules fails unless got, with want's routing, equals want and has a correct record.
+// sameRules fails the test unless got, with want's routing, equals want and has a correct record.
 func sameRules(t testing.TB, want capture.Ruleset, got capture.State) {
 	t.Helper()
 	got.Routing = want.Routing

@@ -50,8 +50,8 @@ func comment(reason string) []byte {
 	return append(append([]byte{typeComment, byte(len(reason) + 1)}, reason...), 0)
 }
 
-// setIDs maps names of sets to numbers. The kernel recognises a set that is created in the same
-// transaction by its number.
+// setIDs maps names of sets to numbers. If a set is created in the same transaction, the kernel
+// recognises it by its number.
 type setIDs map[string]uint32
 
 // inKernel is used for rules that are read back: any name is a set, with the number 0.
@@ -141,8 +141,8 @@ func host32(n uint32) []byte { return binary.NativeEndian.AppendUint32(nil, n) }
 
 func port(n uint32) []byte { return binary.BigEndian.AppendUint16(nil, uint16(n)) }
 
-// ifname returns a name in the form that the kernel compares: all 16 bytes, or only those of a
-// prefix.
+// ifname returns an interface's name in the form that the kernel compares: all 16 bytes, or only
+// those of a prefix.
 func ifname(name string) []byte {
 	if prefix, ok := strings.CutSuffix(name, "+"); ok {
 		return []byte(prefix)

@@ -16,7 +16,7 @@ import (
 	"outrider.dev/test/scenario"
 )
 
-// libraries are the types of google/nftables for our expressions.
+// libraries maps the names of our expressions to the types of google/nftables for them.
 var libraries = map[string]func() expr.Any{
 	"meta":      func() expr.Any { return &expr.Meta{} },
 	"ct":        func() expr.Any { return &expr.Ct{} },
@@ -98,8 +98,8 @@ func throughLibrary(t *testing.T, e *expression, element []byte) []byte {
 	return b.Buf
 }
 
-// An expression is another program's if it has an attribute that our rules do not use, unless that is zero, or a
-// number of another size.
+// An expression belongs to another program if it has an attribute that our rules do not use and that is not
+// zero, or a number of another size than ours.
 func TestExpressionWithOtherAttributes(t *testing.T) {
 	const other = 99
 	meta := meta(unix.NFT_META_MARK)

@@ -19,7 +19,7 @@ const Table = "outrider"
 // priorities maps tables to the priorities that nft uses for them (man 8 nft).
 var priorities = map[capture.Table]int32{capture.Raw: -300, capture.Mangle: -150, capture.NAT: -100, capture.Filter: 0}
 
-// A setType is the type of nf_tables for the sets with a key.
+// A setType is the type that nf_tables has for sets with a given key.
 type setType struct {
 	name     string // in nft's syntax
 	magic    uint32 // nft's number of the type; the kernel only stores it

@@ -190,7 +190,7 @@ func decodeBound(a netlink.Attributes, size int) (b bound, err error) {
 	return b, a.Err
 }
 
-// fill sets the elements of s from the kernel's list.
+// fill sets the elements of s from the bounds in the kernel's dump.
 func fill(s *capture.Set, bounds []bound) {
 	t := setTypes[s.Key]
 	if !t.interval {

@@ -22,8 +22,8 @@ func chosen(t *testing.T, choice, variant string) []Backend {
 	return backends
 }
 
-// listing returns all iptables rules, and our rules in nftables. The programs of iptables leave
-// empty tables behind, which it omits.
+// listing returns all iptables rules, and our rules in nftables. It omits the empty tables that the programs of
+// iptables leave behind.
 func listing(t *testing.T) string {
 	t.Helper()
 	var out strings.Builder
@@ -76,7 +76,7 @@ func TestRulesOfProgramsThatAreGone(t *testing.T) {
 	}
 }
 
-// without runs f with an empty PATH. It stays on the thread, and so in the namespace.
+// without runs f with an empty PATH. The function f runs on the caller's thread, and so in its namespace.
 func without(t *testing.T, f func()) {
 	path := os.Getenv("PATH")
 	defer os.Setenv("PATH", path)
@@ -148,7 +148,8 @@ func TestTheChosenBackendOrNone(t *testing.T) {
 	})
 }
 
-// If capture cannot find out whether there are legacy rules, it writes no rules, which might conflict with these.
+// If capture cannot find out whether there are legacy rules, it writes no rules, because legacy rules might
+// conflict with them.
 func TestLegacyTablesThatCannotBeListed(t *testing.T) {
 	ns.RequireRoot(t)
 	ns.New(t).As(1337, 1337, func() {

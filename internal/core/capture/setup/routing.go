@@ -89,7 +89,7 @@ func (c *routingChange) add(usesSix bool, want capture.Routing, families capture
 	return nil
 }
 
-// entriesOf returns the entries of a routing.
+// entriesOf returns the entries that make up a routing.
 func entriesOf(want capture.Routing, families capture.Families) (out []entry) {
 	for _, f := range addressFamilies {
 		if want.Mark != 0 && families.Has(f.model) {

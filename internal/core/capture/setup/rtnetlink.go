@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/core/capture/netlink"
 )
 
-// An entryKind is a kind of objects that the kernel lists.
+// An entryKind is a kind of entries: routing rules, routes or addresses.
 type entryKind struct {
 	name          string
 	add, del, get uint16

@@ -285,7 +285,7 @@ func check(ctx context.Context, b Backend, rs capture.Ruleset, report *Report) e
 	return try(ctx, b, state, report)
 }
 
-// try proves both directions of state, which b has written.
+// try proves that the rules in state, which b has written, capture both directions.
 func try(ctx context.Context, b Backend, state capture.State, report *Report) (err error) {
 	report.Parked = state.Parked()
 	again := func() (capture.State, error) { return b.Read(ctx) }

@@ -83,7 +83,7 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// plain is iptables without sets.
+// A plain backend is the iptables backend without sets.
 type plain struct{ *iptables.Backend }
 
 func (plain) Sets() error { return errors.New("no sets here") }

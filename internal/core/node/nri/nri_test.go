@@ -33,7 +33,7 @@ const (
 type aRuntime struct {
 	t      *testing.T
 	socket string
-	front  string // where plugins connect instead; may be empty
+	front  string // socket to which plugins connect instead of the runtime's; may be empty
 	*adaptation.Adaptation
 	pods       []*api.PodSandbox
 	containers []*api.Container

@@ -100,9 +100,9 @@ func toApplication() *tcp.TcpProxy {
 	return proxy
 }
 
-// notInspected matches the ports on which the first bytes of a connection make no difference. On ports that
-// accept only mutual TLS they make no difference either, but these are not matched, because the listener would
-// then depend on the set of these ports.
+// notInspected matches the ports on which the first bytes of a connection make no difference. Ports that
+// accept only mutual TLS are not matched, although the first bytes make no difference there either: the
+// listener would then depend on the set of these ports.
 func notInspected(ports []InboundPort) *predicate {
 	var excluded, inspected []*predicate
 	for _, d := range ports {

@@ -35,7 +35,7 @@ var (
 	timedOut       = localReply{flag: "UT", message: "no response within the timeout of the route"}
 	noEndpoint     = localReply{flag: "UH", message: "no endpoint is ready"}
 	refused        = localReply{flag: "UF", message: "no connection to %UPSTREAM_HOST%: " + envoyMessage}
-	unreached      = localReply{flag: refused.flag, message: refused.message, unreached: true} // for calls to the proxy's own application
+	unreached      = localReply{flag: refused.flag, message: refused.message, unreached: true} // for inbound requests
 )
 
 // localReplies sets the body of responses that Envoy creates itself: a line of text, or JSON if the

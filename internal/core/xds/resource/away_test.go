@@ -53,7 +53,7 @@ func TestTemplates(t *testing.T) {
 	if away.Grace != contract.DefaultFirstUse {
 		t.Errorf("a grace of %s", away.Grace)
 	}
-	// The message is made once for the same networks.
+	// The message is not made again while the networks stay the same.
 	h.builder.Set(service("same", "web", "10.96.0.99", port(80, mesh.TCP)))
 	same, _ := source.Current()
 	if a, b := v.Away(), same.Away(); &a[0] != &b[0] {

@@ -30,7 +30,7 @@ func (g *genes) of(n int) int {
 
 func (g *genes) one(of ...string) string { return of[g.of(len(of))] }
 
-// objectsOfRandom lists all objects that a random mesh may contain, with each kind that affects
+// objectsOfRandom lists all objects that a random mesh may contain, including every kind that affects
 // resources.
 var objectsOfRandom = []func(genes) mesh.Part{
 	podOf("x", "shop"), podOf("y", "bank"), // the pods of the clients, see moved

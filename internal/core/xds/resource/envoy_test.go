@@ -36,7 +36,7 @@ func TestEnvoyAcceptsAll(t *testing.T) {
 			}
 			out, err := exec.Command(binary, "--mode", "validate", "-c", file, "-l", "error").CombinedOutput()
 			// The exit status is not used: with statistics of requests, Envoy 1.40 crashes at the end
-			// of a validation, after this line. Envoy as a server does not.
+			// of a validation, after it has printed this line. Envoy as a server does not.
 			if !bytes.Contains(out, []byte("configuration '"+file+"' OK")) {
 				t.Errorf("%v: %s", err, out)
 			}

@@ -197,7 +197,7 @@ func TestGRPCClientOfCCore(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, out)
 		}
 	}
-	// Debian's 1.51 reports the second reason, because it rejects a virtual host without routes.
+	// Debian's gRPC 1.51 reports the second reason, because it rejects a virtual host without routes.
 	if !strings.Contains(string(out), "could not find VirtualHost for nosuch:81") && !strings.Contains(string(out), "No route found in the virtual host") {
 		t.Errorf("no reason that names the service in\n%s", out)
 	}

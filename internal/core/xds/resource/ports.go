@@ -82,7 +82,7 @@ func (p *ports) add(s *mesh.Service, n int) {
 	}
 }
 
-// within returns the numbers that are within the limit of a namespace.
+// within returns the port numbers of all namespaces, at most the lowest maxSniffedOfNamespace of each.
 func (p *ports) within() map[uint16]bool {
 	out := map[uint16]bool{}
 	for _, numbers := range p.spaces { // any order: a union

@@ -36,8 +36,8 @@ const width = 130
 // plain matches strings that need no quotes.
 var plain = regexp.MustCompile(`^[\w.|/@#%()-]+(:[\w.|/@#%()-]+)*$`)
 
-// viewsOf returns the texts of the golden files by name: a case named "file: case" is in the file with its first
-// part as name, and what occurs more than once is in the file "parts".
+// viewsOf returns the texts of the golden files by name: the case "a: b" is in the file "a", and parts that occur
+// more than once are in the file "parts".
 func viewsOf(t *testing.T, cases map[string][]xds.Dependency) map[string]string {
 	t.Helper()
 	v := &view{seen: map[string]int{}, names: map[string]string{}}

@@ -193,7 +193,7 @@ func (p *Policy) routePerBackend(r mesh.Route, m mesh.Match) []*route.Route {
 	return out
 }
 
-// millionths converts a share of the requests.
+// millionths returns Envoy's form of a share of the requests, given in millionths.
 func millionths(n uint32) *core.RuntimeFractionalPercent {
 	return &core.RuntimeFractionalPercent{DefaultValue: &typev3.FractionalPercent{Numerator: n, Denominator: typev3.FractionalPercent_MILLION}}
 }
