@@ -193,10 +193,9 @@ func ParseStarted(arguments []string) (Started, bool) {
 	return s, ok && len(rest) == 0
 }
 
-// Held is the command line of "outrider-agent held", the liveness probe of a container with a gate that
-// cannot use a startup probe: a sidecar, or a container whose initial delay counts from the command's
-// start. It succeeds while the gate holds the command; afterwards it runs the container's own probe or
-// command.
+// Held is the command line of "outrider-agent held", the liveness probe of a container that has a gate but
+// cannot use a startup probe: a sidecar, or a container whose initial delay counts from the command's start. It
+// succeeds while the gate holds the command; afterwards it runs the container's own probe or command.
 type Held struct {
 	Name, States string
 	Probe        string // JSON

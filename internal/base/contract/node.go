@@ -64,7 +64,8 @@ type NodeWork struct {
 	Containers map[string][]string `json:"containers,omitempty"`
 }
 
-// maxNodeWork bounds the text, because the API server bounds the size of all annotations of a pod together.
+// maxNodeWork bounds the length of the annotation, because the API server bounds the size of all annotations
+// of a pod together.
 const maxNodeWork = 256 << 10
 
 // String returns the annotation's value. [ParseNodeWork] parses it.

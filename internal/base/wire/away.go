@@ -23,8 +23,8 @@ const AwayField = 1000
 type Away struct {
 	// Services are networks that contain the virtual addresses of all services, and no address of a pod.
 	Services []netip.Prefix
-	// Templates of clusters. HTTP and TCP are for an address outside all services: HTTP if the connection
-	// carries requests, TCP if it carries any bytes. Refused is for a service that the proxy has not used.
+	// Templates of clusters. HTTP and TCP are for an address outside all services: HTTP for requests, TCP
+	// for connections in which no HTTP was detected. Refused is for a service that the proxy has not used.
 	// The agent appends a name and a load assignment.
 	HTTP, TCP, Refused []byte
 	// Grace is the time for which the control plane may be unreachable before the agent responds.

@@ -138,7 +138,7 @@ func ParseNamesResponse(raw []byte) (NamesResponse, error) {
 	return r, nil
 }
 
-// set decodes one field of an answer, and stores it in a.
+// set decodes one field and stores it in the answer.
 func (a *Answer) set(f Field) (err error) {
 	switch {
 	case f.Number == fieldKnown && f.Kind == VarintField:

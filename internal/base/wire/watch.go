@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// WatchFiles calls the function changed after each change of a directory that contains one of paths, from
-// one goroutine, until stop is called; stop waits for a running call. Several changes may cause only one
-// call. A call is a hint: read the files and compare.
+// WatchFiles calls a function after each change of a directory that contains one of the files, from one
+// goroutine, until the returned function is called; that function waits for a running call. Several changes
+// may cause only one call. A call is a hint: read the files and compare.
 //
 // WatchFiles watches the directories of the files both before and after following links, because the
 // kubelet changes a projected volume by renaming a link, ..data, beside the file. If the kernel lacks
-// inotify or free instances of it, or if a directory does not exist yet, WatchFiles calls changed once
-// every poll.
+// inotify or free instances of it, or if a directory does not exist yet, WatchFiles calls the function once
+// in each poll interval.
 func WatchFiles(poll time.Duration, changed func(), paths ...string) (stop func()) {
 	w := &watcher{paths: slices.DeleteFunc(slices.Clone(paths), func(p string) bool { return p == "" }), poll: poll, changed: changed, stop: make(chan struct{})}
 	if len(w.paths) == 0 {
@@ -97,7 +97,7 @@ func (w *watcher) run(complete bool) {
 		case <-tick:
 		}
 		// A new directory has no watch yet, and its files may be older than the watch. So the directory is
-		// watched before the function changed reads the files.
+		// watched before the callback reads the files.
 		complete = w.add()
 		select {
 		case <-w.stop:

@@ -43,9 +43,8 @@ func (c Chain) For(f Families) []Rule {
 	return out
 }
 
-// Merge is the inverse of [Chain.For]: it merges the rules of the two families into one list for
-// families. A rule that is in both lists is in the result once. The result depends only on the two
-// lists.
+// Merge is the inverse of [Chain.For]: it merges the rules of the two families into one list. A rule that is in
+// both lists is in the result once. The result depends only on the two lists.
 func Merge(families Families, four, six []Rule) []Rule {
 	switch families {
 	case IPv6:

@@ -370,8 +370,8 @@ func portRange(s string) (r [2]uint16, err error) {
 	return r, err
 }
 
-// portList reads ports and ranges, and returns each port once, sorted. The argument never lists the ports that
-// must not be in the result: such a port is an error if it is given alone, and a range skips it.
+// portList reads ports and ranges, and returns each port once, sorted. Some ports can be excluded: such a port is
+// an error if it is given alone, and a range skips it.
 func portList(never []uint16) func(string) ([]uint16, error) {
 	return func(s string) (out []uint16, err error) {
 		var ranges []Interval[uint32]

@@ -181,7 +181,7 @@ func (b *builder) park(g parkGroup) {
 	b.absent(l, sets, leave)
 }
 
-// absent appends the rules for a connection without a listener; the argument over is the action after the time
+// absent appends the rules for a connection without a listener; the last argument is the action after the time
 // limit.
 func (b *builder) absent(l *ruleList, sets absence, over Action) {
 	l.add(ReasonParked, drop, in(sets.parking))

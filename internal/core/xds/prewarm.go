@@ -77,8 +77,8 @@ func (c *PrewarmCache) Add(w Workload, names []string) {
 	}
 }
 
-// evict counts the workloads for which the function of returns true. If their number has reached the limit
-// most, it removes the least recently used one.
+// evict counts the workloads that a function selects. If their number has reached the limit, it removes
+// the least recently used one of them.
 func (c *PrewarmCache) evict(most int, of func(Workload) bool) {
 	var oldest Workload
 	n, least := 0, uint64(0)

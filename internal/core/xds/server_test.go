@@ -72,7 +72,7 @@ func open(t testing.TB, c discovery.AggregatedDiscoveryServiceClient, id string)
 	return stream
 }
 
-// until reads messages until the function match accepts one.
+// until reads messages until a function accepts one.
 func until(stream deltaClient, match func(*discovery.DeltaDiscoveryResponse) bool) error {
 	for {
 		m, err := stream.Recv()

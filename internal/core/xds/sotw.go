@@ -9,7 +9,7 @@ import (
 )
 
 // sotw is the state-of-the-world protocol: each request contains all names to which the client subscribes, and
-// each message of listeners or clusters contains all that the client has.
+// each message of listeners or clusters is a complete list.
 type sotw struct{}
 
 func (sotw) name() string      { return "state-of-the-world" }

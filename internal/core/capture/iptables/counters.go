@@ -51,7 +51,7 @@ func nftCounters(family capture.Families) (map[string][]uint64, error) {
 	return b.Counters(family, prefix)
 }
 
-// legacyCounters adds the packet counts of the rules in our chains to the map packets.
+// legacyCounters adds the packet counts of the rules in our chains to the given ones.
 func legacyCounters(family capture.Families, packets map[string][]uint64) error {
 	names, err := legacyTables(family)
 	if err != nil {
@@ -78,7 +78,7 @@ const (
 	targetName    = 2  // struct xt_entry_target
 )
 
-// decodeEntries adds the packet counts of the rules in our chains to the map packets. A chain
+// decodeEntries adds the packet counts of the rules in our chains to the given ones. A chain
 // consists of an entry with the target ERROR and the chain's name, the rules, and a final entry.
 func decodeEntries(entries []byte, family capture.Families, packets map[string][]uint64) error {
 	address := 84 // struct ipt_ip

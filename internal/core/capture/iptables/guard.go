@@ -57,9 +57,9 @@ func (g guard) raise(from owned) string {
 }
 
 // lowerGuard returns input for iptables-restore that removes a complete guard. If the changed rules look up sets,
-// it first writes a rule with an iptables module. nf_tables destroys old rules with a delay, and their sets
-// cannot be removed before that. It waits for the destruction before it creates a rule with an iptables module
-// (nft_compat_wait_for_destructors, since Linux 5.11).
+// it first writes a rule with an iptables module. nf_tables destroys old rules with a delay, and the sets of
+// these rules cannot be removed earlier. It waits for the destruction before it creates a rule with an iptables
+// module (nft_compat_wait_for_destructors, since Linux 5.11).
 func lowerGuard(sets bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*filter\n:%s - [0:0]\n", guardChain)

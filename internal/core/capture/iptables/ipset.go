@@ -61,8 +61,8 @@ func openSets() (setConn, error) {
 	return setConn{c}, nil
 }
 
-// request sends a command with the attributes that fill appends, and calls the function each for every
-// answer.
+// request sends a command with the attributes that the first function appends, and calls the second one for
+// every answer.
 func (c setConn) request(command, flags uint16, fill func(*netlink.Batch), each func(data []byte) error) error {
 	err := c.Ask(unix.NFNL_SUBSYS_IPSET<<8|command, unix.NLM_F_REQUEST|flags, func(b *netlink.Batch) {
 		b.Generic(unix.AF_INET, 0)

@@ -484,7 +484,8 @@ func TestProgramsKeepAFileOpen(t *testing.T) {
 	}
 }
 
-// logPrograms makes every iptables program write its name into a log; The function read returns the names.
+// logPrograms makes every iptables program write its name into a log; the function that it returns reads these
+// names.
 func logPrograms(t *testing.T) (read func() []string) {
 	t.Helper()
 	dir := t.TempDir()

@@ -139,8 +139,7 @@ func (m Message) Errno() error {
 // ErrChanged means that the kernel's tables changed while they were listed.
 var ErrChanged = errors.New("the tables change while they are read")
 
-// Dump requests a list and calls the function each for every entry. The entry's data is valid only during the
-// call.
+// Dump requests a list and calls a function for every entry. The entry's data is valid only during the call.
 func (c *Conn) Dump(kind uint16, fill func(*Batch), each func(data []byte) error) error {
 	return c.Ask(kind, unix.NLM_F_REQUEST|unix.NLM_F_DUMP, fill, each)
 }
@@ -150,7 +149,7 @@ func (c *Conn) Get(kind uint16, fill func(*Batch), each func(data []byte) error)
 	return c.Ask(kind, unix.NLM_F_REQUEST|unix.NLM_F_ACK, fill, each)
 }
 
-// Ask makes a request with the given flags, and calls the function each for every message of the answer.
+// Ask makes a request with the given flags, and calls a function for every message of the answer.
 func (c *Conn) Ask(kind, flags uint16, fill func(*Batch), each func(data []byte) error) error {
 	var request Batch
 	c.seq++
@@ -196,7 +195,7 @@ type Batch struct {
 	what []string
 }
 
-// Message appends a message, which errors describe by the argument what.
+// Message appends a message, and describes it for errors.
 func (b *Batch) Message(kind, flags uint16, what string, fill func()) {
 	start := len(b.Buf)
 	b.Buf = append(b.Buf, make([]byte, headerSize)...)

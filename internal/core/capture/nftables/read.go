@@ -108,7 +108,7 @@ func (r *reader) read() error {
 }
 
 // same returns a function for the messages of an answer. It checks that the tables have not changed since the
-// first message, and then passes the message's attributes to each.
+// first message, and then passes the message's attributes to the given function.
 func (r *reader) same(each func(netlink.Attributes) error) func([]byte) error {
 	return func(data []byte) error {
 		a, generation := netlink.AttributesOf(data)

@@ -83,8 +83,8 @@ func chunk[T any](b batch, s capture.Set, id uint32, list []T, element func(T)) 
 	}
 }
 
-// element appends one key: a single element, or a bound of an interval. The argument after is true for the upper
-// bound, which is the first key that follows the interval.
+// element appends one key: a single element, or a bound of an interval. The bool marks the upper bound, which is
+// the first key that follows the interval.
 func (b batch) element(key []byte, after bool) {
 	b.Nest(unix.NLA_F_NESTED|unix.NFTA_LIST_ELEM, func() {
 		b.Nest(unix.NLA_F_NESTED|unix.NFTA_SET_ELEM_KEY, func() { b.Attribute(unix.NFTA_DATA_VALUE, key) })

@@ -44,9 +44,9 @@ const answerLimit = 2 * time.Second
 // connection and its destination for 10 seconds (nf_conntrack_tcp_timeout_close), even when the rules change.
 const rounds = 3
 
-// prove tests both directions of the rule set in state, for each family that it captures. The function read
-// returns the state with fresh counters. The error names the direction that does not work. A direction that
-// cannot be tested here is reported in its proof, not as an error.
+// prove tests both directions of the rule set in state, for each family that it captures. The last argument is
+// a function that returns the state with fresh counters. The error names the direction that does not work. A
+// direction that cannot be tested here is reported in its proof, not as an error.
 func prove(ctx context.Context, state capture.State, read func() (capture.State, error)) ([]Proof, error) {
 	var open sockets
 	defer open.close()

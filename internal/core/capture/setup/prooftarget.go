@@ -11,8 +11,8 @@ import (
 	"outrider.dev/internal/core/capture/trace"
 )
 
-// choose returns a connection, and an identity to open it, whose packet reaches the rule that counts the proof.
-// It finds them by tracing candidates through the rules. The error says why there are none.
+// choose returns a connection whose packet reaches the rule that counts the proof, and an identity to open the
+// connection. It finds both by tracing candidates through the rules. The error says why there are none.
 func choose(rs capture.Ruleset, d direction, family capture.Families) (trace.Conn, identity, error) {
 	why := errors.New("nothing that is captured can be tried here")
 	ids := []identity{own(), {65534, 65534}, {own().uid, 65534}, {own().uid, 0}, {65534, own().gid}, {0, 0}}

@@ -419,7 +419,7 @@ func (w *walk) remembered(set string, key capture.SetKey) string {
 	return set
 }
 
-// inSet looks the packet up in a set. The result there is false if the packet has no key for this
+// inSet looks the packet up in a set. The second result is false if the packet has no key for this
 // set.
 func (w *walk) inSet(m capture.Match) (yes, there bool) {
 	key := capture.SetKey(m.Num)

@@ -33,9 +33,9 @@ const logged = 60
 // while it stops a container, which may take the container's whole grace period.
 const registration = 2 * time.Minute
 
-// Run keeps the plugin connected to the runtime, under a name, until ctx ends. It calls the function connected
-// after each change of the connection. If conn is nil, it dials the socket; a connection from the runtime is
-// used only once.
+// Run keeps the plugin connected to the runtime, under a name, until ctx ends. It reports each change of the
+// connection to a function. If conn is nil, it dials the socket; a connection from the runtime is used only
+// once.
 func (p *Plugin) Run(ctx context.Context, name, socket string, conn net.Conn, connected func(bool)) error {
 	pause := retryBase
 	for attempts := 0; ; attempts++ {

@@ -325,7 +325,7 @@ func TestTheAnswerComesInTime(t *testing.T) {
 	}
 }
 
-// While the adjusting plugin is not connected, the guard refuses containers. While both are not connected, the
+// While the adjusting plugin is not connected, the guard refuses containers. While neither is connected, the
 // runtime creates the container unchanged, and the plugin refuses to start it once it has reconnected.
 func TestGuard(t *testing.T) {
 	r := newRuntime(t)

@@ -35,7 +35,7 @@ func CollectorHost(host string, port uint16, p mesh.Protocol) *cluster.Cluster {
 	return c
 }
 
-// maxExports limits the exports that run at the same time. Envoy makes one export for each five spans. It keeps
+// maxExports limits the exports that run at the same time. Envoy makes one export for every five spans. It keeps
 // the spans, some 18 KB, until the export has ended, and drops them if it fails.
 const maxExports = 100
 

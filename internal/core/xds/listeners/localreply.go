@@ -28,7 +28,7 @@ type localReply struct {
 
 var (
 	noCluster = localReply{flag: "NC", message: "the control plane sent no cluster for this address in time; services used before are not affected", replaceBody: true}
-	// Set by the agent's stand-in cluster, see [snapshot.Away].
+	// The agent's stand-in cluster sets this flag, see [snapshot.Away].
 	noControlPlane = localReply{flag: "UDO", message: "the control plane is away, and this proxy has not used this service before", replaceBody: true}
 	noVirtualHost  = localReply{flag: "SI", message: "the control plane sent no routes of this service in time", replaceBody: true} // only in httpRouteByService
 	noRoute        = localReply{flag: "NR", message: "no route of this service matches", replaceBody: true}

@@ -101,10 +101,10 @@ func ParsePort(text string) (uint16, bool) {
 	return uint16(n), err == nil && strconv.Itoa(int(n)) == text
 }
 
-// RoutedHost returns the authority by which the internal listener subscribes to a service's virtual
-// host: "80.reviews.shop...", or "80-ipv6.reviews.shop..." if the connection's family is not the
-// primary one. The port is in a label, because Envoy interprets what follows a colon. All is in lower
-// case, as Envoy requires.
+// RoutedHost returns the authority by which the internal listener subscribes to a service's virtual host:
+// "80.reviews.shop...", or "80-ipv6.reviews.shop..." if the connection's family is not the primary one. The port
+// is in a label, because Envoy interprets what follows a colon. The whole authority is in lower case, as Envoy
+// requires.
 func (t Target) RoutedHost() string {
 	label := strconv.Itoa(int(t.Port.Number))
 	if t.Family != Primary {

@@ -132,8 +132,8 @@ type serviceNetwork struct {
 	first    netip.Prefix // the /16 or, for IPv6, the /112 of the lowest block
 }
 
-// ServiceNetworks computes the networks from the blocks of virtual addresses. The argument of contains the
-// networks of the mesh, to which the ranges are restricted.
+// ServiceNetworks computes the networks from the blocks of virtual addresses. The ranges lie within the networks
+// of the mesh.
 func (n Blocks) ServiceNetworks(of []netip.Prefix) ServiceNetworks {
 	out := ServiceNetworks{within: map[netip.Prefix]serviceNetwork{}}
 	for block := range n.virtual { // any order: the smallest network and the lowest block do not depend on it

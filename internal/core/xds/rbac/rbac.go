@@ -170,8 +170,8 @@ func permissions(c mesh.Condition, deny bool) []*rbac.Permission {
 	return out
 }
 
-// permission converts one value. If it is wide, which is for DENY rules, it matches more: a host also with a port
-// appended, which a client may add.
+// permission converts one value. With wide, which is for DENY rules, the permission matches more: a host, for
+// example, also with a port appended, which a client may add.
 func permission(of mesh.Attribute, v string, wide bool) *rbac.Permission {
 	header := func(name string, m *matcher.StringMatcher) *rbac.Permission {
 		return &rbac.Permission{Rule: &rbac.Permission_Header{Header: &route.HeaderMatcher{
