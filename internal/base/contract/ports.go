@@ -85,8 +85,8 @@ func ValidProbeKey(key string) bool {
 	return len(key) >= 16 && len(key) <= 128
 }
 
-// StatusPath is the path on MonitoringPort at which a control plane shows a page about itself. Only its own
-// machine may read it.
+// StatusPath is the path on MonitoringPort at which a control plane shows a page about itself. Only processes
+// on the control plane's own machine may read this page.
 const StatusPath = "/debug/status"
 
 // ControlPlaneName is a DNS name in each outriderd's certificate, in addition to its configured names.

@@ -18,7 +18,7 @@ import (
 type Flag struct {
 	Name  string   // long, without dashes
 	Short string   // one letter, or none
-	Env   []string // variables that set it; the first takes precedence, and the command line overrules all
+	Env   []string // variables that set it; the first takes precedence, and the command line overrules all variables
 	Usage string
 
 	def, value string

@@ -39,7 +39,7 @@ func (s Set) Len() int { return len(s.Numbers) + len(s.Addresses) }
 // SetKey is the property of a packet that is looked up in a Set.
 type SetKey uint8
 
-// The keys. Dynamic sets use the first two, constant sets the others.
+// The keys. Dynamic sets use the first two, constant sets use the others.
 const (
 	ByFamily     SetKey = iota // one key for each family
 	ByFamilyPort               // one key for each family and destination port

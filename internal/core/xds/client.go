@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/base/contract"
 )
 
-// A client is the state of one stream. The stream's goroutine changes it, and others read it for the
+// A client is the state of one stream. The stream's goroutine changes it, and other goroutines read it for the
 // status; both hold the lock.
 type client struct {
 	id       uint64

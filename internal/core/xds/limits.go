@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Limits of one request. A request beyond them ends the stream with InvalidArgument.
+// Limits of one request. A request that exceeds one of them ends the stream with InvalidArgument.
 const (
 	// maxName limits the name of a resource. Our longest name is "outbound|65535|IPv6|" before a DNS name of 253
 	// bytes; other clients may use longer ones.
@@ -49,7 +49,7 @@ const (
 	// workRate is the number of names and resources per second that a client may request in the long run. They
 	// cost at most a tenth of a processor, because a name takes 10 to 50 us.
 	workRate = 2_000
-	// A proxy causes a log line when it connects, and one for a mistake.
+	// A proxy causes a log line when it connects, and another one for a mistake.
 	logBurst, logRate = 20, 0.2
 )
 
@@ -77,7 +77,7 @@ type peer struct {
 
 	mu      sync.Mutex
 	streams int
-	names   int // number of names in all its streams
+	names   int // number of names in all streams of the client
 	dropped int // lines not logged since the last logged one
 }
 

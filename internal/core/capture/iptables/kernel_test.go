@@ -516,8 +516,8 @@ func logPrograms(t *testing.T) (read func() []string) {
 	}
 }
 
-// Programs take longer than everything else. They run only where there are rules, and the rules are
-// read once between two changes.
+// The programs of iptables take longer than everything else. They run only where there are rules, and the rules
+// are read once between two changes.
 func TestFewPrograms(t *testing.T) {
 	programs := logPrograms(t)
 	eachVariant(t, func(t *testing.T, b *Backend) {

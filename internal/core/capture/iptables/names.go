@@ -21,7 +21,7 @@ var tables = []capture.Table{capture.Filter, capture.Mangle, capture.Raw, captur
 // families are in the order in which they are read.
 var families = []capture.Families{capture.IPv4, capture.IPv6}
 
-// builtins maps hooks to the kernel's chains that are called there.
+// builtins maps hooks to the kernel's chains at these hooks.
 var builtins = map[capture.Hook]string{
 	capture.Prerouting: "PREROUTING",
 	capture.Input:      "INPUT",

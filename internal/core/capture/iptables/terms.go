@@ -47,8 +47,8 @@ var terms = []term{
 	{capture.InSet, "recent", "--rcheck --seconds {seconds} --name {set} --mask {any} --rdest"},
 }
 
-// once reports whether a rule can contain the condition only once, because there is one option for
-// it or one module. Other modules may occur several times.
+// once reports whether a rule can contain the condition only once, because iptables has a single option or module
+// for it. Conditions of other modules may occur several times.
 func (t term) once() bool { return t.module == "" || t.module == transport }
 
 // isFor reports whether t is the form in which m is written. Two modules look up sets.

@@ -146,7 +146,7 @@ func (d *decompiler) looked() (out []capture.Match) {
 
 func negated(c *expression) bool { return c.number(unix.NFTA_CMP_OP) == unix.NFT_CMP_NEQ }
 
-// compared returns the conditions that a comparison may represent, judging by the length of its
+// compared returns the conditions that a comparison may represent, according to the length of its
 // value.
 func compared(c *expression) (out []capture.Match) {
 	m, value := capture.Match{Not: negated(c)}, []byte(c.values[unix.NFTA_CMP_DATA])

@@ -28,7 +28,8 @@ func Backends(choice, variant string) ([]Backend, error) {
 // used to write new rules.
 type notChosen struct{ Backend }
 
-// chosenOrNot returns b, or the backend inside b if b is notChosen, as a T, and whether it is a T.
+// chosenOrNot converts b, or the backend inside b if b is notChosen, to the type T. It returns
+// false if the backend is not a T.
 func chosenOrNot[T any](b Backend) (T, bool) {
 	if n, ok := b.(notChosen); ok {
 		b = n.Backend

@@ -54,8 +54,8 @@ func become(as identity) error {
 	return nil
 }
 
-// sockets are the sockets of a proof. They stay open until its end, so that each uses a different
-// source port.
+// sockets are the sockets of a proof. They stay open until the proof ends, so that each uses a
+// different source port.
 type sockets []int
 
 func (s *sockets) close() {

@@ -83,8 +83,8 @@ func (f found) intact() bool {
 	return f.err == nil && ok
 }
 
-// find returns our rule sets. If a backend cannot be read, the result is an error, because it is
-// not known whether it contains any.
+// find returns our rule sets. If a backend cannot be read, the result is an error, because it is not known
+// whether that backend contains rules of ours.
 func find(ctx context.Context, backends []Backend) ([]found, error) {
 	var out []found
 	for _, b := range backends {

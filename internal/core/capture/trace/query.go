@@ -17,7 +17,7 @@ type Query struct {
 	As        string   // UID or UID:GID of the process that opens it
 	In        string   // interface on which it enters the pod; empty: a process of the pod opens it
 	Out       string   // interface by which it leaves the pod; empty: by the route
-	UDP       bool     // it is UDP, not TCP
+	UDP       bool     // the connection is UDP, not TCP
 	Local     []string // addresses of the pod; empty: those in the Network
 	Listening []string // local ports that have a listener
 }

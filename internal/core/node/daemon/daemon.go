@@ -37,7 +37,7 @@ type Options struct {
 	NRISocket, NRIPlugins          string // NRIPlugins: where the runtime finds plugins to launch; empty: no guard is installed
 	RuntimeConfig                  string // containerd's configuration; empty: it is not read
 	AgentsDir, StatesDir, RunDir   string
-	ReadyFile                      string // says why the process does not do its part
+	ReadyFile                      string // file with the reason why the process does not do its part
 	DaemonSetNamespace, DaemonSet  string // if this DaemonSet is deleted, the node is restored; empty: never
 	Taint                          bool
 	Handlers                       []string         // handlers of the runtime that run containers on the node's kernel, in addition to the known ones

@@ -34,7 +34,7 @@ func (a Agents) Install(source string) (dir string, err error) {
 	return dir, Copy(source, filepath.Join(dir, filepath.Base(source)))
 }
 
-// Keep removes all copies except those in these directories.
+// Keep removes all copies except those in the given directories.
 func (a Agents) Keep(dirs []string) error {
 	entries, err := os.ReadDir(a.Root)
 	if err != nil {

@@ -117,7 +117,7 @@ func (c *Client) do(ctx context.Context, method, path, kind string, body []byte,
 	return nil
 }
 
-// A taint also preserves the fields that are not read here.
+// A taint also preserves the fields that this program does not read.
 type taint struct {
 	raw         json.RawMessage
 	key, effect string

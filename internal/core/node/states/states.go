@@ -112,7 +112,8 @@ func (d *Dir) remove(sandbox string) error {
 	}
 }
 
-// Keep removes the states of all sandboxes except these. The others ended while this process did not run.
+// Keep removes the states of all sandboxes except the given ones. All others ended while this process did
+// not run.
 func (d *Dir) Keep(sandboxes []string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -74,8 +74,8 @@ func (f Features) ForListeners() Features {
 // workload must have the identity in the proxy's certificate.
 func Workload(m *mesh.Mesh, p *xds.Proxy) *mesh.Workload {
 	var found []*mesh.Workload
-	// The name comes first, because a pod's addresses are known to the cluster only after it has
-	// started.
+	// The name in the proxy's ID is looked up first, because a pod's addresses are known to the cluster only
+	// after it has started.
 	if id, err := xds.ParseNodeID(p.ID); err == nil && id.Name != "" {
 		found = append(found, m.Pod(p.Namespace, id.Name), m.Host(p.Namespace, id.Name))
 	}
@@ -133,8 +133,8 @@ const (
 	// relayedFirstUseTimeout is only a safety net, because the agent answers while the control plane is
 	// unreachable. If the control plane is slow, a first use waits until the timeout of its client or its route.
 	relayedFirstUseTimeout = 5 * time.Minute
-	// relayedEndpointsTimeout is shorter, because Envoy subscribes to no other cluster while one waits for its
-	// endpoints.
+	// relayedEndpointsTimeout is shorter, because Envoy subscribes to no other cluster while a cluster waits for
+	// its endpoints.
 	relayedEndpointsTimeout = 15 * time.Second
 )
 

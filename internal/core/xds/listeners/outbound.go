@@ -205,8 +205,8 @@ func (b Builder) networksWithoutServices() []netip.Prefix {
 	return slices.DeleteFunc(slices.Clone(b.Networks), func(n netip.Prefix) bool { return slices.Contains(b.Ranges, n.Masked()) })
 }
 
-// byAddress returns a chain for bytes. The API requires a cluster in it, which the filter state
-// overrides.
+// byAddress returns a chain that forwards bytes. The API requires a cluster in the chain; the filter state
+// overrides it.
 func byAddress(name, prefix string, bytes *tcp.TcpProxy, timeout time.Duration, to []netip.Prefix) *listener.FilterChain {
 	choose := message.NetworkFilter("envoy.filters.network.set_filter_state", &state.Config{
 		OnNewConnection: []*values.FilterStateValue{setState(tcpClusterState, prefix+"%DOWNSTREAM_LOCAL_ADDRESS%")},

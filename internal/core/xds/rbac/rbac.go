@@ -50,8 +50,8 @@ func (g Guard) Bytes() []*listener.Filter {
 	return out
 }
 
-// Requests adds the filters of a chain for requests, which answer 403, and the normalisation of paths
-// that they need.
+// Requests adds the filters of a chain for requests, which answer denied requests with 403, and the normalisation
+// of paths that they need.
 func (g Guard) Requests(m *hcm.HttpConnectionManager) {
 	var filters []*hcm.HttpFilter
 	for _, rules := range g.rules(false) {

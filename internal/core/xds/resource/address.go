@@ -201,7 +201,8 @@ func (v *snapshot) withEndpoints(p *xds.Proxy, c *xds.Resource, t names.Target) 
 	return b
 }
 
-// endpointsOf returns the endpoints of t. If the service prefers near ones, they depend on where p is.
+// endpointsOf returns the endpoints of t. If the service prefers near endpoints, the result depends on the
+// location of p.
 func (v *snapshot) endpointsOf(p *xds.Proxy, t names.Target) *xds.Resource {
 	at := v.place(p, t.Service)
 	return v.cache.of(t.Service).get(endpointsKey{t.Port.Number, t.Family, at}, func() *xds.Resource {
@@ -279,7 +280,7 @@ func (v *snapshot) clusterNames(s *mesh.Service, p mesh.Port, sh features.Featur
 		if routes.MayBeHTTP(p.Protocol) && slices.Contains(v.ports.sniffed, p.Number) {
 			out = append(out, names.Address{Prefix: names.HTTP, To: to}.String())
 		}
-		if !p.Protocol.IsHTTP() { // for HTTP it is sent with the cluster for requests
+		if !p.Protocol.IsHTTP() { // for HTTP this cluster is sent with the cluster for requests
 			out = append(out, names.Address{Prefix: names.TCP, To: to}.String())
 		}
 	}

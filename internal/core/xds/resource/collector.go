@@ -10,9 +10,9 @@ import (
 	"outrider.dev/internal/core/xds/names"
 )
 
-// collector returns the cluster of the collector of spans, if there is one. If that is a service in the
-// mesh, its endpoints are included, and mutual TLS is used if they have a proxy. Otherwise it is called
-// in plain text, at the address that the pod's DNS returns.
+// collector returns the cluster of the collector of spans, if there is one. If the collector is a
+// service in the mesh, its endpoints are included, and mutual TLS is used if they have a proxy.
+// Otherwise the collector is called in plain text, at the address that the pod's DNS returns.
 func (v *snapshot) collector(p *xds.Proxy) xds.Bundle {
 	t, f := v.config.Telemetry.Tracing, features.Of(p)
 	if !t.On() || f.GRPC {

@@ -297,7 +297,7 @@ func reached(changes map[string]xds.Change) (out []string) {
 	return out
 }
 
-// A slice that names the zone of a node determines the location of clients there.
+// A slice that names the zone of a node determines the location of the clients on that node.
 func TestDiffOfAZoneOfANode(t *testing.T) {
 	web := service("web", "web", "10.96.0.1", port(80, mesh.HTTP))
 	web.Traffic = mesh.SameZone

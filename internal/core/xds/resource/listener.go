@@ -180,7 +180,7 @@ func (v *snapshot) builder() listeners.Builder {
 // observe adds access logs, tracing and request statistics to a listener of a proxy.
 func (v *snapshot) observe(l *listener.Listener, f features.Features, services map[uint16]telemetry.Service) *listener.Listener {
 	s := v.config.Telemetry
-	s.Metrics = s.Metrics && f.Relayed // its agent gives Istio's names to the statistics
+	s.Metrics = s.Metrics && f.Relayed // the proxy's agent gives the statistics Istio's names
 	return observe.Listener(l, s, f.Sampling, services)
 }
 

@@ -19,7 +19,7 @@ const (
 	old80v6 = "outbound|80|IPv6|old.shop.svc.cluster.local"
 )
 
-// A resource is kept while the object for which it was built does not change, and shared by proxies
+// A resource stays in the cache while the object for which it was built does not change, and is shared by proxies
 // with the same features.
 func TestBuiltOnce(t *testing.T) {
 	h := newTestMesh(parts()...)
