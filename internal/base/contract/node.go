@@ -70,7 +70,7 @@ const maxNodeWork = 256 << 10
 
 // String returns the annotation's value. [ParseNodeWork] parses it.
 func (w NodeWork) String() string {
-	text, _ := json.Marshal(w) // cannot fail: there are only strings
+	text, _ := json.Marshal(w) // marshalling cannot fail: there are only strings
 	return string(text)
 }
 

@@ -84,7 +84,7 @@ func (c Call) Do(ctx context.Context, transport http.RoundTripper) ([]byte, erro
 	if limit <= 0 {
 		limit = 1 << 20
 	}
-	body, err := io.ReadAll(io.LimitReader(res.Body, limit+1)) // must be read before the trailers
+	body, err := io.ReadAll(io.LimitReader(res.Body, limit+1)) // the body must be read before the trailers
 	if int64(len(body)) > limit {
 		return nil, odd("more than %d bytes", limit)
 	}

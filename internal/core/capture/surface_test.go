@@ -67,7 +67,7 @@ func TestDefaultsAreWhatTheUsageSays(t *testing.T) {
 	got := capture.Defaults()
 	for _, f := range capture.Flags(&got, nil, nil) {
 		if f.Name == "proxy-uid" || f.Name == "proxy-gid" {
-			continue // filled in by Build: see the scenarios
+			continue // Build fills in this default: see the scenarios
 		}
 		if err := f.Set(f.String()); err != nil {
 			t.Error(err)

@@ -38,6 +38,6 @@ func notFound(p *Proxy, typeURL, name string) *Resource {
 	default:
 		return nil
 	}
-	packed, _ := anypb.New(body) // fails only for a name that is not UTF-8, which protobuf rejects on receipt
+	packed, _ := anypb.New(body) // the call fails only for a name that is not UTF-8, which protobuf rejects on receipt
 	return &Resource{Name: name, Version: notFoundVersion, Body: packed}
 }

@@ -23,7 +23,7 @@ type PrewarmCache struct {
 // A prewarmEntry contains the names of one workload, and when each was last used.
 type prewarmEntry struct {
 	names  map[string]uint64
-	sorted []string // names; nil: to be sorted again
+	sorted []string // the names in order; nil: they must be sorted again
 	used   uint64
 }
 

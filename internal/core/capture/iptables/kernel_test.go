@@ -27,7 +27,7 @@ import (
 func newNamespace(t *testing.T) {
 	t.Helper()
 	ns.RequireRoot(t)
-	runtime.LockOSThread() // never unlocked: a thread in another namespace must not be reused
+	runtime.LockOSThread() // the thread is never unlocked: a thread in another namespace must not be reused
 	if err := syscall.Unshare(syscall.CLONE_NEWNET); err != nil {
 		t.Fatalf("unsharing the network namespace: %v", err)
 	}

@@ -65,7 +65,7 @@ type kernelSet struct {
 	ports      []capture.Interval[uint32]
 	addresses  []capture.Interval[netip.Addr]
 	timeout    uint32 // of keys, in seconds
-	other      bool   // contains something that we do not write
+	other      bool   // the set contains something that we do not write
 }
 
 // model returns s as a set of the model, looked up by the source or the destination of packets.

@@ -22,7 +22,7 @@ import (
 // in the socket's queue when the system call returns never comes.
 type Conn struct {
 	FD    int
-	Force bool // exceed the machine's limit of the send buffer, if the caller may
+	Force bool // the send buffer may exceed the machine's limit, if the caller is privileged
 
 	seq uint32
 	buf []byte // for one answer

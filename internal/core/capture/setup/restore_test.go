@@ -114,7 +114,7 @@ func TestEveryFailureRestores(t *testing.T) {
 					}
 				}
 				set()
-				if tt.by == capture.IPTables { // its own tables remain when its rules are removed
+				if tt.by == capture.IPTables { // the backend's own tables remain when its rules are removed
 					if err := Clean(t.Context(), real); err != nil {
 						t.Fatal(err)
 					}

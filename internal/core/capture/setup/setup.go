@@ -31,7 +31,7 @@ type Backend interface {
 type Options struct {
 	Intent   capture.Intent
 	Backends []Backend // tried in this order; rules in the others are removed
-	NoProof  bool      // neither read back nor test the rules
+	NoProof  bool      // the rules are neither read back nor tested
 }
 
 // A Report describes the result of a run.
@@ -354,7 +354,7 @@ func Clean(ctx context.Context, backends []Backend) error {
 // removeFound removes the rule sets that were found, and the routing.
 func removeFound(ctx context.Context, old []found) error {
 	var errs []error
-	for _, f := range old { // also damaged ones
+	for _, f := range old { // including damaged rule sets
 		errs = append(errs, f.by.Remove(ctx))
 	}
 	return errors.Join(append(errs, removeRouting(usesSix(old)))...)

@@ -135,7 +135,7 @@ type walk struct {
 	pod Pod
 	t   Trace
 
-	c         Conn // with changes by the rules
+	c         Conn // the packet, with the changes that rules have made
 	hook      capture.Hook
 	local     bool   // delivered to a socket of the pod
 	moved     bool   // redirected

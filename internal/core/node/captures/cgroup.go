@@ -99,7 +99,7 @@ func aside(own string) error {
 		return err
 	}
 	err := os.WriteFile(filepath.Join(own, "cgroup.subtree_control"), []byte("+memory"), 0o644)
-	if err != nil { // moves this process back
+	if err != nil { // this process is moved back
 		err = errors.Join(err, os.WriteFile(filepath.Join(own, "cgroup.procs"), pid, 0o644), os.Remove(dir))
 	}
 	return err

@@ -121,7 +121,7 @@ const edits = 5
 
 // edit replaces the content of a file by the result of change.
 func (d Dir) edit(path string, change func([]byte) ([]byte, error)) error {
-	path, err := filepath.EvalSymlinks(path) // follows a link, so that the link itself stays
+	path, err := filepath.EvalSymlinks(path) // a link is followed, so that the link itself stays
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (d Dir) write(path string, text []byte, info fs.FileInfo, before []byte) er
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // fails if it was renamed
+	defer os.Remove(f.Name()) // the removal fails if the file was renamed
 	_, err = f.Write(text)
 	if st, ok := info.Sys().(*syscall.Stat_t); ok && err == nil {
 		err = f.Chown(int(st.Uid), int(st.Gid))
@@ -177,7 +177,7 @@ func exchange(temp, path string, before []byte) error {
 	err := unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, path, unix.RENAME_EXCHANGE)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return errChanged // it was removed: the next attempt finds no file
+		return errChanged // the file was removed: the next attempt finds none
 	case errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENOSYS): // the file system does not support an exchange
 		if now, _, err := read(path); err != nil || !bytes.Equal(now, before) {
 			return errors.Join(errChanged, err)

@@ -422,7 +422,7 @@ func Remove(ctx context.Context, o Options) error {
 	}
 	errs = append(errs, o.removeUnused(ctx), os.RemoveAll(o.RunDir))
 	for _, dir := range []string{o.AgentsDir, o.StatesDir, filepath.Dir(o.StatesDir), o.NRIPlugins} {
-		_ = os.Remove(dir) // succeeds only if the directory is empty and not a mount of the container
+		_ = os.Remove(dir) // the removal succeeds only if the directory is empty and not a mount of the container
 	}
 	return errors.Join(errs...)
 }

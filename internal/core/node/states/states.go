@@ -70,7 +70,7 @@ func (d *Dir) Container(sandbox, container string) (states, own string, err erro
 	if err := os.Mkdir(own, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 		return "", "", err
 	}
-	return states, own, os.Chmod(own, 0o777) // overrides the umask, because the container may run as any user
+	return states, own, os.Chmod(own, 0o777) // this overrides the umask, because the container may run as any user
 }
 
 // mounted reports whether a file system is mounted on a sandbox's directory.

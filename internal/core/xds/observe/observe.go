@@ -173,7 +173,7 @@ func (o observer) log(which *accesslog.AccessLogFilter) *accesslog.AccessLog {
 		format.Format = &core.SubstitutionFormatString_TextFormatSource{TextFormatSource: message.Inline(text)}
 	} else {
 		object, err := structpb.NewStruct(o.s.AccessLog.JSON)
-		if err != nil { // cannot fail: it was parsed from JSON
+		if err != nil { // the conversion cannot fail: the object was parsed from JSON
 			object = &structpb.Struct{}
 		}
 		format.Format = &core.SubstitutionFormatString_JsonFormat{JsonFormat: object}

@@ -60,6 +60,6 @@ func (v *snapshot) newAway(n networks.Blocks, m *mesh.Mesh, last *away) *away {
 
 // marshal is deterministic, so that an unchanged message is not sent again.
 func marshal(m proto.Message) []byte {
-	raw, _ := proto.MarshalOptions{Deterministic: true}.Marshal(m) // fails only for a string that is not UTF-8
+	raw, _ := proto.MarshalOptions{Deterministic: true}.Marshal(m) // the call fails only for a string that is not UTF-8
 	return raw
 }

@@ -83,7 +83,7 @@ func (v *snapshot) Wildcard(p *xds.Proxy, typeURL string, prewarm []string) []xd
 		}
 		return out
 	case xds.RouteType:
-		return []xds.Bundle{v.routes(p, names.Internal)} // sent ahead, see package xds
+		return []xds.Bundle{v.routes(p, names.Internal)} // these routes are sent ahead, see package xds
 	case xds.VirtualHostType:
 		return bundles([]*xds.Resource{v.placeholderHost()})
 	}
