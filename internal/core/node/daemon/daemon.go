@@ -34,7 +34,7 @@ import (
 type Options struct {
 	Program, Agent                 string // in this image
 	CNIConf, CNIBin                string // directories
-	NRISocket, NRIPlugins          string // NRIPlugins: where the runtime finds plugins to launch; empty: no guard is installed
+	NRISocket, NRIPlugins          string // NRIPlugins: folder of plugins to launch; empty: no guard is installed
 	RuntimeConfig                  string // containerd's configuration; empty: it is not read
 	AgentsDir, StatesDir, RunDir   string
 	ReadyFile                      string // file with the reason why the process does not do its part
