@@ -40,7 +40,7 @@ func Connect(cmd *cobra.Command, f *kubeclient.Flags) (*kubeclient.Client, error
 	return f.Client(cli.NewProgress(cmd.ErrOrStderr()))
 }
 
-// Timeout adds the flag --timeout, whose value must be positive; usual is its default.
+// Timeout adds the flag --timeout, whose value must be positive. The parameter usual is its default.
 func Timeout(cmd *cobra.Command, value *time.Duration, usual time.Duration, usage string) {
 	*value = usual
 	cmd.Flags().Var(timeout{value, usual}, "timeout", usage)
@@ -102,8 +102,8 @@ func CheckSelector(text string) error {
 	return nil
 }
 
-// CheckNames returns an error if pods are chosen in two ways (files, names, flags) or in none. enough means that no
-// choice is necessary. It also makes the checks of [Pods.Check].
+// CheckNames returns an error if pods are chosen in two ways (files, names, flags), or in none although enough is
+// false, so that a choice is necessary. It also makes the checks of [Pods.Check].
 func (p *Pods) CheckNames(cmd *cobra.Command, names []string, enough bool, hint string) error {
 	selects := p.All || p.Labels != ""
 	switch {

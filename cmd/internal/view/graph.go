@@ -171,8 +171,8 @@ func svgBox(b *strings.Builder, p plan.Report, at box) {
 	fmt.Fprintf(b, `<text x="%d" y="%d" font-size="11" fill="#57606a">%s</text></g>`+"\n", at.x+12, middle+13, chart.Escape(at.text))
 }
 
-// svgEdge draws an edge: a line down from the box from, then right to the box to at height y, and the label to the
-// right of that box.
+// svgEdge draws an edge: a line goes down from the first box, and then right to the second box at height y. The label
+// is to the right of the second box.
 func svgEdge(b *strings.Builder, e plan.Edge, from, to box, y int) {
 	colour, dash := colours[e.By].svg, ""
 	if !e.Present {

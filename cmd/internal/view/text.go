@@ -39,7 +39,8 @@ func (p *printer) paint(colour, s string) string {
 	return visible.Paint(colour, s)
 }
 
-// each prints all elements of a list by one, with a blank line between them.
+// each calls the function one, which prints an element, for all elements of a list. It prints a blank line between
+// two elements.
 func each[T any](p *printer, all []T, one func(T)) {
 	for i, o := range all {
 		if i > 0 {
@@ -92,7 +93,7 @@ func wrap(text string, columns int) []string {
 	return lines
 }
 
-// table prints rows with aligned columns; the first row is the head.
+// table prints rows with aligned columns; the first row is the header.
 func table(w io.Writer, rows [][]string) error {
 	var p printer
 	t := tabwriter.NewWriter(&p, 0, 0, 2, ' ', 0)

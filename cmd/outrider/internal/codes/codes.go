@@ -34,7 +34,7 @@ func All() []finding.Entry {
 		}
 	}
 	out := make([]finding.Entry, 0, len(all))
-	for _, c := range all { // any order: it is sorted
+	for _, c := range all { // any order: the entries are sorted afterwards
 		out = append(out, *c)
 	}
 	slices.SortFunc(out, func(a, b finding.Entry) int { return cmp.Compare(a.Code, b.Code) })
