@@ -138,7 +138,8 @@ func Steps(names []string, t startup.Timeline, broken []startup.Violation) Chart
 	return c
 }
 
-// stepOf returns the index of the event that broke the edge, or 0 if the timeline does not contain that event.
+// stepOf returns the index of the event at which the violation happened, or 0 if the timeline does not contain that
+// event.
 func stepOf(t startup.Timeline, v startup.Violation) int {
 	return max(slices.IndexFunc(t, func(ev startup.Event) bool {
 		switch v.How {
@@ -214,7 +215,7 @@ func (l *laner) pulls(pulls []Pull) {
 	}
 }
 
-// open closes the open span and begins a new one.
+// open begins a new span, and completes the one that was open until then.
 func (l *laner) open(at time.Duration, p Phase, detail string) {
 	if l.phase != "" && at > l.since {
 		l.lane.Spans = append(l.lane.Spans, Span{Phase: l.phase, From: l.since, To: at, Detail: l.detail})

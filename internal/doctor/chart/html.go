@@ -52,7 +52,7 @@ type Section struct {
 type Page struct {
 	Title    string
 	Command  string     // the command that made the page; empty: not shown
-	Summary  [][]string // a table before the sections; the first row is its head
+	Summary  [][]string // a table before the sections; the first row is its header
 	Sections []Section
 }
 

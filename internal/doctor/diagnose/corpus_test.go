@@ -30,8 +30,8 @@ type expectation struct {
 // ever lowered. Another cause must never be diagnosed as a start-up race.
 var mostWrong = map[string]int{"rules": 11, "test": 5}
 
-// The diagnosis of each incident of the corpus is as expected, except for mostWrong of them in each split. The test
-// prints the confusion matrix of each split.
+// The diagnosis of each incident of the corpus is as expected. mostWrong limits the number of exceptions in each
+// split. The test prints the confusion matrix of each split.
 func TestIncidents(t *testing.T) {
 	all := readExpectations(t)
 	matrix := map[string]map[[2]string]int{}

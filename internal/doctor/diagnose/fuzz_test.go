@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The host that named finds in a line never contains a delimiter.
+// The host that the function named finds in a line never contains a delimiter.
 func FuzzDestination(f *testing.F) {
 	for _, line := range []string{
 		"dial tcp 10.96.8.1:8080: connect: connection refused", "connect ECONNREFUSED ::1:6379", "HTTPConnectionPool(host='prices', port=8080)",

@@ -178,7 +178,7 @@ func (s *subject) hookFailed() bool {
 	return s.Object.DeletionTimestamp == nil && len(s.events(s.proxy.Name, "FailedPostStartHook")) > 0
 }
 
-// diedBefore reports whether a run of the proxy, up to the run which, had ended before the call.
+// diedBefore reports whether one of the proxy's runs s.serving[0] to s.serving[which] had ended before the call.
 func (s *subject) diedBefore(which int, at evidence.Time) bool {
 	for i := 0; i <= which; i++ {
 		if end := s.serving[i].Finished; end.Known() && at.Compare(end) != evidence.Before {

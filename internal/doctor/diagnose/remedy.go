@@ -27,7 +27,7 @@ var (
 		"linkerd-proxy":  {"config.alpha.linkerd.io/proxy-enable-native-sidecar", "true", startup.Native},
 		"kuma-sidecar":   {"kuma.io/wait-for-dataplane-ready", "true", startup.Hold},
 	}
-	// stronger is used instead of waiting for applications that a hold did not protect.
+	// For applications that a hold did not protect, the map stronger is used in place of the map waiting.
 	stronger = map[string]way{
 		podspec.OurProxy: waiting[podspec.OurProxy],
 		"istio-proxy":    {contract.NativeSidecar, "true", startup.Native},
@@ -35,8 +35,8 @@ var (
 	}
 )
 
-// wait adds to a finding the remedy that makes an application wait for its proxy: the annotation that ways has for
-// the proxy's mesh, or else a native sidecar. It also adds the result of a replay in the model of the kubelet.
+// wait adds to a finding the remedy that makes an application wait for its proxy: the annotation for the proxy's mesh
+// in the map ways, or else a native sidecar. It also adds the result of a replay in the model of the kubelet.
 func (s *subject) wait(f *Finding, app *evidence.Container, y symptom, ways map[string]way) {
 	w, has := ways[s.proxy.Name]
 	if !has {
@@ -86,7 +86,8 @@ func (s *subject) kubectl(format string, args ...any) string {
 	return "kubectl " + in + fmt.Sprintf(format, args...)
 }
 
-// Instant formats a time with the precision that its error allows. An unknown time is "that".
+// Instant formats a time with the precision that its error allows. An unknown time becomes the word "that", as in
+// "before that".
 func Instant(t evidence.Time) string {
 	switch {
 	case !t.Known():

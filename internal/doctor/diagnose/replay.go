@@ -146,8 +146,8 @@ func (s *subject) proxyTook(proxy evidence.Run, y symptom) (time.Duration, []str
 	return took, []string{fmt.Sprintf("%s was ready %s after its start: the last refused call was before that", s.proxy.Name, took.Round(time.Second))}
 }
 
-// between returns the time between two instants, or 0 if it is unknown. The time is known only as a range, of which
-// between returns the middle.
+// between returns the time from one instant to a later one. It is known only as a range, so the result is the middle
+// of the range, or 0 if there is no known range.
 func between(later, earlier evidence.Time) time.Duration {
 	least, most, ok := later.Since(earlier)
 	if !ok {

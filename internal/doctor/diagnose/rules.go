@@ -55,8 +55,8 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
 	return r, nil
 }
 
-// conclude sorts the findings and sets the verdict. It drops findings that are only possible if there is a more
-// certain one.
+// conclude sorts the findings and sets the verdict. If there is a more certain finding, it drops the findings whose
+// confidence is only Possible.
 func (r *Report) conclude(s *subject) {
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		sure := func(f Finding) bool { return f.Confidence != Possible }

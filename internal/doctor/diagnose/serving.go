@@ -23,7 +23,7 @@ type service struct {
 	evidence.Run
 	ready Quote         // evidence that it began to listen; At is unknown without such evidence
 	by    evidence.Time // a time at which it certainly listened; unknown without evidence
-	why   Quote         // evidence for by
+	why   Quote         // evidence that it listened at the time in by
 	stops Quote         // evidence that the kubelet began to stop it; afterwards it may have exited even if its status is running
 }
 

@@ -134,7 +134,8 @@ func (s *subject) nativePatch(container string) string {
 	return s.annotate(w)
 }
 
-// unready lists the reasons why a proxy is not ready. said is the name of the pattern in proxyTexts that shows it.
+// unready lists the reasons why a proxy is not ready. said is the name of the pattern in proxyTexts that shows the
+// reason.
 var unready = []struct {
 	said   string
 	code   finding.Code
@@ -271,7 +272,7 @@ func jobDoesNotEnd(s *subject) []Finding {
 	}}
 }
 
-// quit returns a command that makes the proxy exit, or that deletes the pod if the proxy has no request for that.
+// quit returns a command that makes the proxy exit, or that deletes the pod if no request makes the proxy exit.
 func (s *subject) quit() string {
 	switch s.proxy.Name {
 	case "outrider-proxy":

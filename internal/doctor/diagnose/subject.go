@@ -19,7 +19,7 @@ type subject struct {
 	options Options
 
 	proxy   *evidence.Container   // nil: the pod has none
-	apps    []*evidence.Container // plain containers that no mesh has added
+	apps    []*evidence.Container // regular containers that no mesh has added
 	inits   []*evidence.Container // init containers that no mesh has added, without native sidecars
 	reading podstart.Reading
 	capture capturescope.Scope

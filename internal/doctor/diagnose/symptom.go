@@ -34,8 +34,8 @@ type symptom struct {
 	run       int // -1: not known
 	to        capturescope.Destination
 	at        evidence.Time
-	likely    evidence.Time // as at; if the log's zone is not known, computed with its likely zone
-	last      evidence.Time // as likely, but of the last similar line
+	likely    evidence.Time // same as the field at, but computed with the likely zone if the log's zone is not known
+	last      evidence.Time // the likely time of the last similar line
 	quote     Quote
 	more      int // number of similar lines after it
 }

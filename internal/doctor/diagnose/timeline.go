@@ -12,8 +12,8 @@ import (
 const moments = 12
 
 // timeline returns the starts and ends of containers, the moments when the proxy became ready, and the failed calls
-// that the findings quote, in the order of time. If there are too many, those of other containers than the proxy and
-// the applications are left out first, then the earliest.
+// that the findings quote, in the order of time. If there are too many, the moments of containers other than the
+// proxy and the applications are left out first, then the earliest moments.
 func (s *subject) timeline(findings []Finding) (out []Moment) {
 	for _, c := range s.Containers {
 		for _, r := range c.Runs {

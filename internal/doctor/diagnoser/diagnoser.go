@@ -82,7 +82,7 @@ type Diagnoser struct {
 
 // progress records the diagnoses of a pod and the Events that were written on it.
 type progress struct {
-	ends    int32 // the record's ends at the last diagnosis
+	ends    int32 // value of record.ends at the last diagnosis
 	looks   int
 	written map[string]int32 // restarts at the last Event, by code and container
 }
@@ -233,7 +233,7 @@ func (d *Diagnoser) look(ctx context.Context, name types.NamespacedName) error {
 	}
 	switch {
 	case !r.starting() || p.looks >= looks:
-	case p.looks == 0: // the queue keeps only the earliest time for a pod: a restart has replaced that of the slow start
+	case p.looks == 0: // the queue keeps only the earliest time for a pod: a restart replaces the time of the slow start
 		d.queue.AddAfter(name, time.Until(r.scheduled.Add(d.o.Slow)))
 	default:
 		d.queue.AddAfter(name, d.o.Slow<<(p.looks-1))

@@ -235,7 +235,7 @@ func TestAnotherReplicaWritesNothingTwice(t *testing.T) {
 	two.is([]string{"app OutOfMemory 1", "next OutOfMemory 1"}, map[string]uint64{"out-of-memory": 1})
 }
 
-// A restart that is older than recent gets no Event; a cluster has many such restarts.
+// A restart that is older than the time limit recent gets no Event; a cluster has many such restarts.
 func TestAnOldRestart(t *testing.T) {
 	old := pod("old")
 	outOfMemory(old)

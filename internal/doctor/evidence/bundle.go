@@ -278,7 +278,7 @@ func (p *Pod) give(l placedLog, c *Container) {
 	case l.previous:
 		l.Log.Source.Kind, l.Log.Previous = FromPreviousLog, true
 		l.Log.Run = c.Restarts - 1
-		if c.Waiting != nil { // while the container waits, the kubelet returns the last run also as previous
+		if c.Waiting != nil { // while the container waits, the kubelet also returns its last log as the previous one
 			l.Log.Run = c.Restarts
 		}
 	default:

@@ -105,7 +105,7 @@ type live struct {
 	turns chan struct{}
 }
 
-// request calls do in a goroutine, with a timeout, as soon as fewer than Parallel requests run.
+// request runs the function do in a goroutine, with a timeout, as soon as fewer than Parallel requests run.
 func (l *live) request(ctx context.Context, do func(context.Context)) {
 	l.wait.Go(func() {
 		l.turns <- struct{}{}

@@ -34,7 +34,7 @@ type Log struct {
 type Line struct {
 	Number    int
 	Text      []byte // without the container runtime's prefix and the line ending
-	Time      Time   // the time that the program wrote, or else that of the container runtime; may be unknown
+	Time      Time   // the time that the program wrote, or else the time from the container runtime; may be unknown
 	Continues bool   // the line belongs to the previous line, and has the Time of that line
 }
 
@@ -105,7 +105,8 @@ func nextLine(in *bufio.Reader) (text []byte, err error) {
 	return bytes.TrimRight(text, "\r\n"), err
 }
 
-// headLines returns the complete lines of head, the beginning of a log; whole means that head is the whole log.
+// headLines returns the complete lines at the beginning of a log, whose first bytes are head. If whole is set, head
+// contains the whole log.
 func headLines(head []byte, whole bool) (out [][]byte) {
 	for line := range bytes.Lines(head) {
 		if len(out) == sample || !whole && !bytes.HasSuffix(line, []byte("\n")) {
@@ -207,7 +208,8 @@ func (t *lineReader) near(s timestamp.Stamp, written Time) time.Time {
 	return t.log.from.Add(-maxSlack)
 }
 
-// window sets the start and the end of the log's run. A run that has no end ends when the evidence was taken.
+// window sets the start and the end of the log's run. If the end of the run is not known, it is the time at which the
+// evidence was taken.
 func (l *Log) window(r *Run, taken Time) {
 	if r == nil || !r.Started.Known() {
 		return

@@ -10,7 +10,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Kind is the kind of a source.
+// A Kind says what a source is, for example a log or an event.
 type Kind string
 
 // The kinds of sources.

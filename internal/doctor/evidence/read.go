@@ -247,7 +247,7 @@ func (r *reader) file(open opener, file, shown, folder string) error {
 	return nil
 }
 
-// ofReport reads a file that only a bug report contains. It returns false if the file is another one.
+// ofReport reads a file that only a bug report contains. It returns false for every other file.
 func (r *reader) ofReport(base string, head []byte, in io.Reader, from Source) bool {
 	switch {
 	case base == "index.json" && bytes.Contains(head, []byte(`"format"`)) && bytes.Contains(head, []byte(`"made"`)):
@@ -294,8 +294,8 @@ func (r *reader) readObjects(in io.Reader, folder string, from Source) {
 	}
 }
 
-// addLog adds a log. It is the part of a file that begins at begin and has size bytes; if size is negative, it
-// extends to the end of the file.
+// addLog adds a log: the part of a file that starts at the offset begin and has size bytes. If size is negative, the
+// log extends to the end of the file.
 func (r *reader) addLog(open opener, folder string, from Source, begin, size int64) *placedLog {
 	part := func() (archive.Text, int64, error) {
 		f, end, err := open()

@@ -14,7 +14,7 @@ type Pattern struct {
 	Only func(text []byte) bool
 }
 
-// appendLower appends text to to, with all ASCII letters in lower case.
+// appendLower appends a text to a slice, with all ASCII letters in lower case.
 func appendLower[T []byte | string](to []byte, text T) []byte {
 	for i := range len(text) {
 		b := text[i]

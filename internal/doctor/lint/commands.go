@@ -14,7 +14,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// running returns the plain containers and the native sidecars, without the containers of meshes.
+// running returns the regular containers and the native sidecars, without the containers of meshes.
 func (s *subject) running() []member {
 	return slices.DeleteFunc(s.members(), func(m member) bool { return m.kind == startup.Init || podspec.OfMesh(m.Name) })
 }

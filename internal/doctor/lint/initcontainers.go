@@ -13,8 +13,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// initNeedsNetwork finds init containers that connect to others when connections are already captured, but the proxy
-// does not run yet.
+// initNeedsNetwork finds init containers that connect to other pods or hosts when connections are already captured,
+// but the proxy does not run yet.
 func initNeedsNetwork(s subject, b *builder) {
 	for _, name := range s.cutOff() {
 		m, ok := s.member(name)

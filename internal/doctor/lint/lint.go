@@ -121,7 +121,7 @@ type located struct {
 	Ref finding.Object
 }
 
-// A namespace is a Namespace in the files.
+// A namespace has the labels and annotations that the files set on a Namespace.
 type namespace struct {
 	labels, annotations map[string]string
 	at                  *text.Object // nil: the Namespace is not in the files
@@ -204,13 +204,13 @@ type clue struct {
 	fix      *change
 }
 
-// add adds a finding about the pod, or another object, of the builder.
+// add adds a finding about the builder's object, for example a pod.
 func (b *builder) add(c clue) {
 	c.field = b.template.plus(c.field...)
 	b.addAt(b.at, c)
 }
 
-// addAt adds a finding whose field is in the object at.
+// addAt adds a finding whose field is in the given object.
 func (b *builder) addAt(at *text.Object, c clue) {
 	kind, _ := kinds.Of(string(c.code)) // a test checks that the catalogue contains every code
 	f := finding.Finding{Code: c.code, Severity: cmp.Or(c.severity, kind.Severity), Title: c.title, Object: b.Ref, Place: at.Place(c.field, c.evidence),

@@ -145,7 +145,7 @@ func TestPodTooLarge(t *testing.T) {
 // The pods in podspec's test data get only the warnings that they deserve.
 func TestPodsInOrderHaveNoWarning(t *testing.T) {
 	want := map[string][]finding.Code{
-		"annotated":     {"injection-refused", "job-never-ends"}, // container report has no command, so it cannot get a gate; cache is a server among the plain containers of a CronJob
+		"annotated":     {"injection-refused", "job-never-ends"}, // container report has no command, so it cannot get a gate; cache is a server among the regular containers of a CronJob
 		"istio-native":  nil,
 		"plain":         nil,
 		"tekton":        nil,

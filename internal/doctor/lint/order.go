@@ -80,8 +80,9 @@ func firstStartOnly(s subject, b *builder) {
 		run: fmt.Sprintf("outrider plan %s --advise", b.input(s.File)), source: "docs/node.md"})
 }
 
-// controlPlane is the label of Linkerd's own pods, of which one signs the certificates of all proxies. If its
-// application waited for its proxy, both would wait forever: the proxy needs a certificate of the application.
+// controlPlane is the label of Linkerd's own pods. One of them signs the certificates of all proxies. If the
+// application in that pod waited for the proxy beside it, both would wait forever: the proxy needs a certificate from
+// the application.
 const controlPlane = "linkerd.io/control-plane-component"
 
 // nothingWaits finds pods that contain a proxy for which no container waits.
@@ -113,7 +114,7 @@ func withOtherMesh(proxy string) string {
 	return "; outrider.dev/proxy: none adds the order next to the proxy of another mesh"
 }
 
-// free returns the plain containers that do not wait for the proxy.
+// free returns the regular containers that do not wait for the proxy.
 func (s *subject) free() []string {
 	var out []string
 	p := s.plan.Expand()

@@ -66,8 +66,8 @@ func TestSleepBehindGate(t *testing.T) {
 	}
 }
 
-// Lint offers no fix that injection would refuse. If another mesh's proxy is a plain container, only a gate keeps the
-// order, and a gate needs a command in the manifest, which this container does not have.
+// Lint offers no fix that injection would refuse. If another mesh's proxy is a regular container, only a gate keeps
+// the order, and a gate needs a command in the manifest, which this container does not have.
 func TestNoFixThatInjectionRefuses(t *testing.T) {
 	report, err := Lint([]File{{"f.yaml", []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: app, image: a}, {name: istio-proxy, image: p}]}\n")}}, Options{})
 	if err != nil || len(report.Findings) != 1 || report.Findings[0].Code != "proxy-not-awaited" || report.Findings[0].Fix != nil {

@@ -126,8 +126,8 @@ func (s *subject) endsWithOthers(m member) bool {
 	})
 }
 
-// racesHelper finds plain containers that connect to a database or broker in another plain container. Both start at
-// the same time, so the connection may be refused.
+// racesHelper finds regular containers that connect to a database or broker in another regular container. Both start
+// at the same time, so the connection may be refused.
 func racesHelper(s subject, b *builder) {
 	own := s.own()
 	p := s.plan.Expand()

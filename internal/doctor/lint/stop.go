@@ -36,8 +36,8 @@ func (s *subject) ends() bool {
 	return s.Pod.Spec.RestartPolicy == "Never" || s.Pod.Spec.RestartPolicy == "OnFailure"
 }
 
-// proxyInJob finds proxies among the plain containers of a pod that should complete. They do not end when
-// the others have completed. Only Outrider's proxy does, if the gates of all others report their ends.
+// proxyInJob finds proxies among the regular containers of a pod that should complete. They do not end when the
+// others have completed. Only Outrider's proxy does, if the gates of all others report their ends.
 //
 // complexity: one case for each cause, with its remedy.
 func proxyInJob(s subject, b *builder) {
@@ -94,9 +94,9 @@ func (s *subject) endsByGates() bool {
 	return s.proxy == contract.ProxyContainer && !s.injected && !slices.ContainsFunc(s.own(), func(m member) bool { return !podspec.Gated(m.Container) })
 }
 
-// serverInJob finds servers among the plain containers of a Job. They do not end by themselves, unless their gates
-// end them with their clients. Pods that are not of a Job are left out, because their controller may end the
-// servers, as Tekton does.
+// serverInJob finds servers among the regular containers of a Job. They do not end by themselves, unless their gates
+// end them with their clients. Pods that are not of a Job are left out, because their controller may end the servers,
+// as Tekton does.
 func serverInJob(s subject, b *builder) {
 	own := s.own()
 	if s.Kind != "Job" && s.Kind != "CronJob" || len(own) < 2 {

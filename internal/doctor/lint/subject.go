@@ -151,7 +151,7 @@ func (s *subject) member(name string) (member, bool) {
 	return all[i], true
 }
 
-// own returns the plain containers that no mesh has added.
+// own returns the regular containers that no mesh has added.
 func (s *subject) own() []member {
 	return slices.DeleteFunc(s.members(), func(m member) bool { return m.kind != startup.Plain || podspec.OfMesh(m.Name) })
 }

@@ -16,7 +16,7 @@ import (
 type queuedEvent struct {
 	at          time.Duration
 	kind        happeningKind
-	event       kubelet.Event // for toKubelet
+	event       kubelet.Event // only if kind is toKubelet
 	name        string
 	incarnation int // the event is dropped unless the container is in this incarnation; anyLife: it always happens
 	call        Call

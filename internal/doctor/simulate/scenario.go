@@ -14,7 +14,7 @@ import (
 // A Scenario consists of a pod, its plan, and the behaviour of its environment and its containers.
 type Scenario struct {
 	Pod       kubelet.Pod
-	Plan      startup.Plan // the simulation keeps its edges by a gate, a loop or a sleep; other edges are kept only by the Pod
+	Plan      startup.Plan // edges by a gate, a loop or a sleep are kept by the simulation, others only by the Pod
 	Behaviour Behaviour
 }
 

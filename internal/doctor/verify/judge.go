@@ -44,8 +44,8 @@ func (s *search) notFollowed(n node) bool {
 	return slices.ContainsFunc(n.gates.Obligations(), func(o gates.Obligation) bool { return !o.Enforced })
 }
 
-// violates replays the run that leads to a step, with the move last after it, and reports whether the run violates
-// the plan. If so, it sets the counterexample.
+// violates replays the run that leads to a step, makes the move with the number last, and reports whether the whole
+// run violates the plan. If so, it sets the counterexample.
 func (s *search) violates(step, last int) bool {
 	t, schedule := s.replay(step, last)
 	violations := s.decided(startup.Check(s.question.Plan, t))
@@ -63,8 +63,8 @@ func (s *search) violates(step, last int) bool {
 
 // decided returns the violations of the promise that no later event can undo. Two kinds are left out. If a gate will
 // make a container follow the restart of its dependency, there is no violation yet. If a dependency has ended while
-// the dependent container still runs, both may be killed at the same instant, of which one is the first; mayViolate
-// reports this case again when the dependent container ends.
+// the dependent container still runs, both may have been killed at the same instant, and the other event is still to
+// come; mayViolate reports this case again when the dependent container ends.
 func (s *search) decided(violations []startup.Violation) []startup.Violation {
 	return slices.DeleteFunc(violations, func(v startup.Violation) bool {
 		return (v.How == startup.OutlivedDependency) != (s.question.Promise == Stops) ||

@@ -71,7 +71,7 @@ func (s *search) root() node {
 	return node{kubelet: k, gates: gates.New(s.question.Plan, s.question.Gate), faults: s.bound.Faults}
 }
 
-// run makes the breadth-first search: it expands all states of one depth, then those of the next.
+// run makes the breadth-first search: it expands all states of one depth, then all states of the next depth.
 func (s *search) run(ctx context.Context) {
 	root := s.root()
 	s.steps = []step{{before: -1}}
@@ -160,8 +160,8 @@ func (s *search) visit(n *node) bool {
 	return true
 }
 
-// replay repeats the run that leads to step to, and makes the move last after it. It returns the events and the
-// moves.
+// replay repeats the run that leads to a step, and then makes the move with the number last. It returns the events
+// and the moves.
 func (s *search) replay(to, last int) (t startup.Timeline, schedule []gates.Move) {
 	var numbers []int
 	for at := to; at > 0; at = int(s.steps[at].before) {

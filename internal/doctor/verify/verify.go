@@ -52,7 +52,7 @@ type Bound struct {
 	Only []Fault `json:"only,omitempty"`
 }
 
-// Fault is a kind of fault.
+// Fault is a kind of failure that a search tries, for example a crash.
 type Fault string
 
 const (
@@ -156,7 +156,7 @@ const (
 	Cancelled CutShort = "cancelled"
 )
 
-// Progress is the progress of an exploration.
+// Progress tells how far an exploration has come.
 type Progress struct {
 	Faults int // largest number of faults of the current search; each search allows one more
 	States int

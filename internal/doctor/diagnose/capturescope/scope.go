@@ -136,7 +136,7 @@ func (c Scope) LeavesOut() bool {
 // TakesAll reports whether all settings were understood and no destination is excluded.
 func (c Scope) TakesAll() bool { return c.None == "" && c.Vague == "" && !c.LeavesOut() }
 
-// captureAnnotations maps the annotations of pods whose rules are written by a plugin of the node to flags. Sources:
+// captureAnnotations maps annotations to flags, for pods whose rules are written by a plugin of the node. Sources:
 // istio.io/docs/reference/config/annotations; linkerd.io/2/reference/proxy-configuration;
 // kuma.io/docs/latest/reference/kubernetes-annotations.
 var captureAnnotations = []struct{ key, flag string }{
@@ -181,7 +181,8 @@ func setter(in *capture.Intent) func(name, value string) error {
 var harmless = []string{"log_output_level", "log-level", "log-format", "run-validation", "skip-rule-apply", "timeout-close-wait-secs", "ipv6", "iptables-mode", "verbose", "kubernetes", "wait-for-proxy",
 	"copy", "iptables-probe-port", "force-iptables-binary", "proof", "backend", "termination-log", "force-apply", "reconcile", "cleanup-only"}
 
-// fromArguments passes the flags of a command line to set. It returns the last flag that set did not accept.
+// fromArguments calls the function set for each flag of a command line. It returns the last flag for which the call
+// failed.
 func fromArguments(words []string, set func(name, value string) error) (vague string) {
 	first := slices.IndexFunc(words, func(w string) bool { return strings.HasPrefix(w, "-") })
 	for i := max(first, 0); i < len(words); i++ {

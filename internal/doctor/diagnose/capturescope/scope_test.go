@@ -11,7 +11,7 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 )
 
-// Takes agrees with the rules that the pod's settings produce.
+// The method [Scope.Takes] agrees with the rules that the pod's settings produce.
 func TestTakes(t *testing.T) {
 	cni := func(annotations map[string]string) *corev1.Pod {
 		return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: annotations}}

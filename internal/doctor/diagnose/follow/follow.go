@@ -54,9 +54,9 @@ func (o Options) defaults(c evidence.Cluster) Options {
 	return o
 }
 
-// Follow reports diagnoses until ctx ends or the roll-out is complete, and then returns the summary. It calls say
-// for each line, never concurrently, and stops if say returns an error. It fails if the pods or the workload cannot
-// be watched.
+// Follow reports diagnoses until ctx ends or the roll-out is complete, and then returns the summary. It passes the
+// lines to the function say, one at a time, and stops if that function returns an error. It fails if the pods or the
+// workload cannot be watched.
 func Follow(ctx context.Context, c evidence.Cluster, o Options, say func(Line) error) (Summary, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -205,7 +205,8 @@ func (f *follower) poke() {
 	}
 }
 
-// until returns when ctx has ended, or with the result of the roll-out when that has ended.
+// until waits until the roll-out or ctx has ended. It returns the result of the roll-out, or the zero value if ctx
+// ended first.
 func (f *follower) until(ctx context.Context, kind string) (rollout, error) {
 	for {
 		if kind != "" {

@@ -43,7 +43,7 @@ type world struct {
 }
 
 // start runs Follow in a cluster with the objects. A pod has the evidence of the incident that its label "incident"
-// names. The first broken watches of pods report no event.
+// names. The first watches of pods, as many as the parameter broken says, report no event.
 func start(t *testing.T, o Options, broken int, objects ...runtime.Object) *world {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

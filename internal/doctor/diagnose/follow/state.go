@@ -83,8 +83,8 @@ func isEnded(p *corev1.Pod) bool {
 	return p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed
 }
 
-// slowIn returns the time until the start of a pod counts as slow. If the pod seems to be created in the future,
-// because this machine's clock is behind the API server's, that is slow.
+// slowIn returns the time until the start of a pod counts as slow. If this machine's clock is behind the API
+// server's, the pod may seem to be created in the future; the result is then the parameter slow itself.
 func slowIn(p *corev1.Pod, slow time.Duration, now time.Time) time.Duration {
 	return min(slow-now.Sub(p.CreationTimestamp.Time), slow)
 }

@@ -120,7 +120,7 @@ func (d *document) legend(class, y, high string, means any) {
 	d.put(`<li>`+key+`<rect class="bar %s" y="%s" width="16" height="%s"/></svg>%s</li>`, class, y, high, means)
 }
 
-// key is the begin of the small picture in an entry of the legend.
+// key is the beginning of the small picture in an entry of the legend.
 const key = `<svg class="key" aria-hidden="true"><rect class="ground" width="16" height="16"/>`
 
 const zoom = `<div class="tools" role="toolbar" aria-label="Zoom of all timelines">
@@ -136,7 +136,7 @@ const zoom = `<div class="tools" role="toolbar" aria-label="Zoom of all timeline
 `
 
 // HTML writes one self-contained page with the timelines and findings of pods. Pods with findings come first. The
-// page's content security policy forbids every request, and all scripts and styles except those of the page.
+// page's content security policy forbids every request, and all scripts and styles except the page's own.
 func HTML(w io.Writer, reports []diagnose.Report) error {
 	all := slices.Clone(reports)
 	slices.SortStableFunc(all, func(a, b diagnose.Report) int {
@@ -206,8 +206,8 @@ func ticks(end time.Duration) (out []time.Duration) {
 	return out
 }
 
-// pod writes the section of a pod: its timeline and its log on the left, its findings on the right. It subtracts the
-// log lines that it writes from room.
+// pod writes the section of a pod: its timeline and its log on the left, its findings on the right. It reduces room
+// by the number of log lines that it writes.
 func (d *document) pod(r diagnose.Report, end time.Duration, room *int) {
 	zero, class := firstMoment(r), "bad"
 	if r.Verdict == diagnose.Nothing {
@@ -260,8 +260,8 @@ func (d *document) timeline(r diagnose.Report, name string, end time.Duration) {
 `)
 }
 
-// lane draws one container on an axis that ends at end and is the same for all pods; own is the end of the pod's
-// chart. While a container is not ready, its bar has half the height, so that colour is not the only difference.
+// lane draws one container. The axis is the same for all pods, and its last time is end; own is the end of the pod's
+// own chart. While a container is not ready, its bar has half the height, so that colour is not the only difference.
 func (d *document) lane(l chart.Lane, t diagnose.Track, own, end time.Duration) {
 	d.put(`<div class="row"><span class="name">%s</span><svg class="lane" role="img" aria-label="%s"><rect class="ground" width="100%%" height="28"/><line class="grid" x2="100%%" y1="14" y2="14"/>
 `, l.Name, fmt.Sprintf("%s, %s: %d runs, %d marks", l.Name, t.Role, len(t.Runs), len(l.Marks)))

@@ -51,7 +51,7 @@ type texter struct {
 	colour bool
 }
 
-// line writes a paragraph, wrapped at spaces, in the colour of what.
+// line writes a paragraph, wrapped at spaces. The parameter what chooses one of [colours].
 func (t *texter) line(indent, text, what string) {
 	for first := true; first || text != ""; first = false {
 		room := t.width - len(indent)

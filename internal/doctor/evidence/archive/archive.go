@@ -54,8 +54,8 @@ func New(l Limits) *Store {
 }
 
 // Read returns the files of an archive by their names, or false if the input is not an archive. If the archive is
-// damaged, Read returns the files before the damage. It calls unused with ":NAME" for each entry that it does not
-// return, and with an empty name for damage.
+// damaged, Read returns the files before the damage. It calls the function unused with ":NAME" for each entry that it
+// does not return, and with an empty name for damage.
 func (s *Store) Read(ctx context.Context, in *bufio.Reader, name string, unused func(entry, why string)) (files map[string]*Packed, is bool, err error) {
 	head, _ := in.Peek(512)
 	compressed := Compressed(head)

@@ -53,8 +53,8 @@ func Learn(lines [][]byte) Layout {
 	return l
 }
 
-// prefixOf returns the prefix that all lines have, also those of stack traces. For the prefix of kubectl, each stamp
-// must have the nine digits of a second that the kubelet writes.
+// prefixOf returns the prefix that all lines have, also the lines of stack traces. For the prefix of kubectl, each
+// stamp must have nine digits after the decimal point, as the kubelet writes them.
 func prefixOf(lines [][]byte) Prefix {
 	cri, with, seen := 0, 0, 0
 	for _, line := range lines {

@@ -11,7 +11,7 @@ type scan struct {
 	i    int
 }
 
-// number reads a number that has at least least digits, and reads at most most digits.
+// number reads a number of up to most digits. It returns false if the number has fewer than least digits.
 func (c *scan) number(least, most int) (n int, ok bool) {
 	begin := c.i
 	for c.i < len(c.text) && c.i-begin < most && digit(c.text, c.i) {

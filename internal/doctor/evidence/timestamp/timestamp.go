@@ -136,7 +136,8 @@ func letter(b byte) bool { return b|0x20 >= 'a' && b|0x20 <= 'z' }
 func digit(line []byte, i int) bool { return i < len(line) && line[i] >= '0' && line[i] <= '9' }
 
 // Instant returns the time of s in the zone with the given offset from UTC. If s has no date, the result is the first
-// such time that is not before near. If s has a date without a year, the result is the one nearest to near.
+// instant with this time of day that is not earlier than near. If s has a date without a year, the result is in the
+// year that brings it closest to near.
 func (s Stamp) Instant(offset time.Duration, near time.Time) time.Time {
 	if s.Zoned && !s.NoYear {
 		return s.Wall

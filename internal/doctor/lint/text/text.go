@@ -84,7 +84,7 @@ func (s *File) Of(pod podfile.Object) *Object {
 }
 
 // find returns the key and the value at a path; the key is nil for an item of a list. If the path does not exist, it
-// returns those of the longest part that exists, and false.
+// returns the key and the value of the longest part that exists, and false.
 func find(root *yaml.Node, path []any) (key, value *yaml.Node, all bool) {
 	value = root
 	for _, step := range path {
