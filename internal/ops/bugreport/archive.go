@@ -119,8 +119,8 @@ func (a *archive) close() error {
 	return errors.Join(a.write("index.json", append(index, '\n')), a.tar.Close(), a.gzip.Close())
 }
 
-// Save calls write with a temporary file in the folder of name, and then renames the file to name. So there
-// is never a file with a part of a report.
+// Save passes a temporary file in the same folder to the function write, and then renames that file to name. So the
+// file with this name is never incomplete.
 func Save(name string, write func(io.Writer) error) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".outrider-bug-report-*") // only its owner may read it
 	if err != nil {

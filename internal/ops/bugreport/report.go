@@ -216,7 +216,7 @@ func (r *report) release() error {
 	return r.yaml(File{Path: "control-plane/values.yaml", Kind: Values, Namespace: r.ControlPlane}, values)
 }
 
-// tail returns the last lines of a text, at most most bytes, and whether it left any out.
+// tail returns the last lines of a text, up to a number of bytes, and whether it left any out.
 func tail(text []byte, most int) (out []byte, cut bool) {
 	if len(text) <= most {
 		return text, false

@@ -150,7 +150,7 @@ func TestWithoutPermissionNothingIsClaimed(t *testing.T) {
 	for _, p := range append(append([]probe{}, before...), installed...) {
 		switch p.id {
 		case "api-server", "kubernetes-version", "clock", "crds", "leftovers":
-			continue // they use other clients, which the fake cluster does not have; test/kube tests them
+			continue // these checks use clients that the fake cluster does not have; test/kube tests them
 		}
 		a := p.ask(s, t.Context())
 		a.is(t, Skipped, "forbidden")

@@ -114,8 +114,8 @@ func (s *survey) cilium(ctx context.Context) (answer, bool) {
 	return answer{}, false
 }
 
-// felixConfigurations lists the resources that contain Calico's settings: that of Calico's API server, and that of
-// its CustomResourceDefinition.
+// felixConfigurations lists the two resources that contain Calico's settings. Calico's API server serves the first
+// one, and a CustomResourceDefinition defines the second one.
 var felixConfigurations = []schema.GroupVersionResource{
 	{Group: "projectcalico.org", Version: "v3", Resource: "felixconfigurations"},
 	{Group: "crd.projectcalico.org", Version: "v1", Resource: "felixconfigurations"},

@@ -37,7 +37,7 @@ const (
 	askLimit   = 10 * time.Second
 )
 
-// startLimit is the time after a proxy's start from which on it counts as a failure that the proxy is not ready.
+// startLimit is the time that a proxy may take to become ready. A proxy that takes longer counts as failed.
 const startLimit = time.Minute
 
 // certificateWarning is the remaining lifetime of a certificate below which there is a warning. An agent renews its
@@ -142,8 +142,8 @@ func statesOf(pods []corev1.Pod, answers []replicas.Replica, failed error) []pro
 	return out
 }
 
-// askAll sets the agents' states. If there are more than maxAsked agents, it prefers those of proxies that already
-// show a problem.
+// askAll sets the agents' states. If there are more than maxAsked agents, it prefers the agents of proxies that
+// already show a problem.
 func askAll(ctx context.Context, all []proxyState, ask func(context.Context, *corev1.Pod) agentAnswer) {
 	var order []*proxyState
 	for i := range all {

@@ -202,7 +202,8 @@ func TestSelection(t *testing.T) {
 	}
 }
 
-// In a large mesh, a run queries only a limited number of agents. It begins with those of proxies that have problems.
+// In a large mesh, a run queries only a limited number of agents. It begins with the agents of proxies that have
+// problems.
 func TestAgentsAreAskedUpToALimit(t *testing.T) {
 	var pods []corev1.Pod
 	answers := []replicas.Replica{{Name: "r"}}

@@ -70,8 +70,8 @@ func (s *survey) objectsOfOtherMeshes(ctx context.Context) (out []Check) {
 	return out
 }
 
-// objectsOf calls take for each object of a kind, as [survey.list] does. If some or all cannot be read, it returns a
-// check with the reason.
+// objectsOf calls the function take for each object of a kind, as [survey.list] does. If some or all cannot be read,
+// it returns a check with the reason.
 func (s *survey) objectsOf(ctx context.Context, p probe, name string, kind schema.GroupKind, take func(*unstructured.Unstructured)) (out []Check) {
 	more, err := s.list(ctx, kind, take)
 	if err != nil {
@@ -83,9 +83,9 @@ func (s *survey) objectsOf(ctx context.Context, p probe, name string, kind schem
 	return out
 }
 
-// list calls take for each object of a kind, in the version that the API server prefers. more is true if there are
-// more than maxObjectsOfKind objects, of which the rest is not read. If the cluster does not have the kind, there
-// are none.
+// list calls the function take for each object of a kind, in the version that the API server prefers. It reads at
+// most maxObjectsOfKind objects; more reports whether there are further ones. If the cluster does not have the kind,
+// there are no objects.
 func (s *survey) list(ctx context.Context, kind schema.GroupKind, take func(*unstructured.Unstructured)) (more bool, err error) {
 	served, err := s.Mapper.RESTMapping(kind)
 	if meta.IsNoMatchError(err) {

@@ -16,8 +16,8 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// dry returns a separate client, so that the warnings of its requests are not mixed with those of others. If the
-// present client is a fake one, it returns that, because a fake client has no warnings.
+// dry returns a separate client, so that the warnings for its requests are not mixed with the warnings for other
+// requests. If the present client is a fake, dry returns this client, because a fake has no warnings.
 func (s *survey) dry(config *rest.Config) (kubernetes.Interface, error) {
 	if _, real := s.Core.(*kubernetes.Clientset); !real {
 		return s.Core, nil
@@ -49,7 +49,7 @@ func (s *survey) proxies(ctx context.Context) answer {
 	return synced(all, meshed)
 }
 
-// synced returns the answer for the connected proxies and the pods that should each have one.
+// synced returns the answer for the connected proxies, and for the pods whose proxies should be connected.
 func synced(connected []debugapi.Proxy, meshed []corev1.Pod) answer {
 	const hint = "outrider proxy-status shows each proxy"
 	is := map[string]bool{}

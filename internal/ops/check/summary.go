@@ -7,8 +7,8 @@ import (
 )
 
 // Summary shortens checks that were made for many objects. Of each such check it returns a line with the number of
-// objects that are ok, the objects that are not (at most most), and a line for each reason why objects were skipped.
-// A check of few objects stays complete.
+// objects that are ok, the first objects that are not, up to the number most, and a line for each reason why objects
+// were skipped. A check of few objects stays complete.
 func Summary(all []Check, most int) (out []Check) {
 	const few = 4
 	groups := map[string][]Check{}
@@ -22,7 +22,7 @@ func Summary(all []Check, most int) (out []Check) {
 		switch {
 		case c.Object == "":
 			out = append(out, c)
-		case len(group) <= few: // also if the group is empty, because it is already in out
+		case len(group) <= few: // also if the group is empty, because all its checks are already in out
 			out = append(out, group...)
 		default:
 			out = append(out, shortened(group, most)...)

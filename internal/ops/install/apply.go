@@ -28,7 +28,7 @@ type Options struct {
 	Values             map[string]any
 	DryRun             bool // the API server validates everything, but nothing is written
 
-	helm func() (*action.Configuration, error) // Helm's configuration in tests; nil: see configuration
+	helm func() (*action.Configuration, error) // Helm's configuration in tests; nil: as in [Options.configuration]
 }
 
 // maxHistory is the number of releases that are kept for a roll-back. It is Helm's default.
@@ -96,7 +96,7 @@ func (o Options) run(ctx context.Context, helm *action.Configuration, c *chart.C
 	if last == nil || last.Info.Status == release.StatusUninstalled {
 		i := action.NewInstall(helm)
 		i.ReleaseName, i.Namespace, i.SkipCRDs, i.Timeout = name, o.Namespace, true, helmTimeout
-		i.Replace = last != nil // last was removed by helm uninstall --keep-history
+		i.Replace = last != nil // the release in last was removed by helm uninstall --keep-history
 		i.DryRun = o.DryRun
 		if o.DryRun {
 			i.DryRunOption = "server"

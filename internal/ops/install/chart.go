@@ -191,7 +191,7 @@ func definitionsOf(c *chart.Chart) (out []*unstructured.Unstructured, err error)
 func objectsOf(text string) (out []*unstructured.Unstructured, err error) {
 	documents := releaseutil.SplitManifests(text)
 	keys := make([]string, 0, len(documents))
-	for key := range documents { // any order: it is sorted
+	for key := range documents { // any order: the keys are sorted afterwards
 		keys = append(keys, key)
 	}
 	slices.SortFunc(keys, func(a, b string) int {

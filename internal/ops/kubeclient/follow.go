@@ -34,9 +34,10 @@ func Named(name string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
 }
 
-// Follow calls listed with the selected objects, and then changed for each of them and for each later change, until
-// listed or changed returns true or an error. It may call listed again, with all objects at that time. kind is an
-// empty object of the kind. If ctx ends before, Follow returns the error of ctx.
+// Follow calls the function listed with the selected objects. Then it calls the function changed for each of these
+// objects and for each later change. It ends when one of the two functions returns true or an error. It may call
+// listed again, with all objects at that time. kind is an empty object of the kind. If ctx ends before, Follow
+// returns the error of ctx.
 func Follow[L runtime.Object, T object](ctx context.Context, client lister[L], which metav1.ListOptions, kind T,
 	listed func([]T) (done bool, err error), changed func(o T, deleted bool) (done bool, err error)) error {
 	selected := func(o metav1.ListOptions) metav1.ListOptions {
@@ -87,8 +88,8 @@ func ofKind[T, E any](all []E) (out []T) {
 	return out
 }
 
-// Await waits until reason returns "" for one of the selected objects. It calls waits with each reason that is not
-// empty.
+// Await waits until the function reason returns "" for one of the selected objects. It passes every other result to
+// the function waits.
 func Await[L runtime.Object, T object](ctx context.Context, client lister[L], which metav1.ListOptions, kind T, reason func(T) string, waits func(reason string)) error {
 	return Follow(ctx, client, which, kind, func([]T) (bool, error) { return false, nil }, func(o T, deleted bool) (bool, error) {
 		if deleted {
@@ -102,9 +103,9 @@ func Await[L runtime.Object, T object](ctx context.Context, client lister[L], wh
 	})
 }
 
-// AwaitNone waits until match returns false for all selected objects, except those that are deleted. It calls waits
-// with the number of objects that match, and the number of all objects at the beginning. If it fails, it also
-// returns the names of the objects that still match.
+// AwaitNone waits until each selected object is deleted, or the function match returns false for it. It passes to the
+// function waits the number of objects that match, and the number of all objects at the beginning. If it fails, it
+// also returns the names of the objects that still match.
 func AwaitNone[L runtime.Object, T object](ctx context.Context, client lister[L], which metav1.ListOptions, kind T,
 	match func(T) bool, waits func(left, all int)) (names []string, err error) {
 	left, all := map[string]bool{}, 0
@@ -142,8 +143,8 @@ func AwaitGone[L runtime.Object, T object](ctx context.Context, client lister[L]
 // ErrGone means that a followed pod does not exist or was deleted.
 var ErrGone = errors.New("the pod has been deleted meanwhile")
 
-// FollowPod calls changed with a pod and after each change of it, until changed returns true or an error. It returns
-// ErrGone if the pod does not exist or is deleted.
+// FollowPod calls the function changed with the present state of a pod, and again after each change, until this
+// function returns true or an error. It returns ErrGone if the pod does not exist or is deleted.
 func FollowPod(ctx context.Context, core kubernetes.Interface, namespace, name string, changed func(*corev1.Pod) (done bool, err error)) error {
 	return Follow(ctx, core.CoreV1().Pods(namespace), Named(name), &corev1.Pod{}, func(all []*corev1.Pod) (bool, error) {
 		if len(all) == 0 {

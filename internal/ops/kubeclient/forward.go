@@ -22,8 +22,9 @@ func (c *Client) Forward(ctx context.Context, namespace, pod string, port int) (
 	return address, stop, err
 }
 
-// ForwardTo forwards the port local of this machine, or a free one if local is 0, to a port of a pod. lost receives
-// an error if the forwarding ends before stop is called, for example because the pod is deleted.
+// ForwardTo forwards a port of this machine to a port of a pod. The port of this machine is local, or a free one if
+// local is 0. The channel lost receives an error if the forwarding ends before stop is called, for example because
+// the pod is deleted.
 func (c *Client) ForwardTo(ctx context.Context, local int, namespace, pod string, port int) (address string, lost <-chan error, stop func(), err error) {
 	what := fmt.Sprintf("forwarding port %d of pod %s/%s", port, namespace, pod)
 	dialer, err := c.dialer(namespace, pod)

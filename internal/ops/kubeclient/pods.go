@@ -24,7 +24,8 @@ func Container(p *corev1.Pod, name string) *corev1.Container {
 	return nil
 }
 
-// Proxy returns the container of Outrider's proxy, a plain container or a native sidecar, or nil if the pod has none.
+// Proxy returns the container of Outrider's proxy, a regular container or a native sidecar, or nil if the pod has
+// none.
 func Proxy(p *corev1.Pod) *corev1.Container { return Container(p, contract.ProxyContainer) }
 
 // Status returns the status of a container, or nil if the kubelet has not reported one yet.
@@ -42,8 +43,8 @@ func IsMeshed(p *corev1.Pod) bool {
 	return Proxy(p) != nil && p.Status.Phase != corev1.PodSucceeded && p.Status.Phase != corev1.PodFailed
 }
 
-// EachMeshed calls visit for each pod in a namespace for which [IsMeshed] is true; an empty namespace means all.
-// labels is a selector in kubectl's syntax.
+// EachMeshed calls the function visit for each pod in a namespace for which [IsMeshed] is true; an empty namespace
+// means all. labels is a selector in kubectl's syntax.
 func EachMeshed(ctx context.Context, core kubernetes.Interface, namespace, labels string, visit func(*corev1.Pod)) error {
 	all := pager.New(func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
 		return core.CoreV1().Pods(namespace).List(ctx, o)

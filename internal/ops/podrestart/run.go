@@ -1,9 +1,9 @@
 // Package podrestart takes namespaces of a cluster out of the mesh: it removes the labels that request
 // injection, and restarts the workloads whose pods have a proxy, until no pod has one.
 //
-// Before it restarts a workload, it creates a pod of it as a dry run, after the labels are removed. If that
-// pod gets a proxy again, a restart would not help, and the workload is not restarted. All decisions depend
-// only on the state of the cluster, so the next run can continue an interrupted one.
+// Before it restarts a workload, it creates one of the workload's pods as a dry run, after the labels are removed. If
+// that pod gets a proxy again, a restart would not help, and the workload is not restarted. All decisions depend only
+// on the state of the cluster, so the next run can continue an interrupted one.
 package podrestart
 
 import (

@@ -98,8 +98,8 @@ func (r *roll) setImage(ctx context.Context, c Candidate, image string) error {
 	return err
 }
 
-// await waits until the pod is ready with a new proxy container, whose ID is not before. It fails after r.Timeout,
-// with the reason why the pod is not ready.
+// await waits until the pod is ready with a new proxy container; before is the ID of the old one. It fails after
+// r.Timeout, with the reason why the pod is not ready.
 func (r *roll) await(ctx context.Context, c Candidate, before string) error {
 	last := "the kubelet has not begun"
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)

@@ -159,7 +159,8 @@ func (r *roll) replace(ctx context.Context, c Candidate) bool {
 	return r.end(Event{Pod: c, Step: Replaced, Took: time.Since(begin), Restarts: r.restarted(ctx, pod)})
 }
 
-// rollBack restores the pod's old image after the failure because, and returns the event with the outcome.
+// rollBack restores the pod's old image, and returns the event with the outcome. The error because is the failure
+// that led to the roll-back.
 func (r *roll) rollBack(ctx context.Context, c Candidate, because error) Event {
 	failed := ""
 	if pod, err := r.Core.CoreV1().Pods(c.Namespace).Get(ctx, c.Name, metav1.GetOptions{}); err == nil {

@@ -195,8 +195,8 @@ func names(all []Candidate) (out []string) {
 	return out
 }
 
-// with returns a function for cluster.kubelet. It calls do for the pod of this name, and lets the proxies of the
-// other pods run.
+// with returns a function for cluster.kubelet. It calls the function do for the pod of this name, and lets the
+// proxies of the other pods run.
 func with(name string, do func(c *cluster, p *corev1.Pod)) func(*cluster, *corev1.Pod) {
 	return func(c *cluster, p *corev1.Pod) {
 		if p.Name == name {

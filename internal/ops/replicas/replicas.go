@@ -147,7 +147,7 @@ func (s *Set) Proxies(ctx context.Context, pod string) ([]debugapi.Proxy, error)
 	return debugapi.Source{Address: address}.Proxies(ctx)
 }
 
-// A Replica has what a replica reports. If Problem is set, the rest may be missing.
+// A Replica is the report of one replica. If Problem is set, the other fields may be empty.
 type Replica struct {
 	Name     string           `json:"replica"`
 	Revision string           `json:"revision,omitempty"`
