@@ -77,7 +77,7 @@ input is unusable.`,
 	return cmd
 }
 
-// withoutEffect maps flags of istioctl kube-inject that have no effect here to the reason.
+// withoutEffect contains the flags of istioctl kube-inject that have no effect here, each with the reason.
 var withoutEffect = map[string]string{
 	"injectConfigFile":    "what is injected is built in",
 	"injectConfigMapName": "what is injected is built in",

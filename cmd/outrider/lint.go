@@ -214,7 +214,8 @@ func (o *lintOptions) lint(files []lint.File) (lint.Report, error) {
 	return report, nil
 }
 
-// verdict returns an error without a message, for the exit status, if there are findings of --fail-on or worse.
+// verdict returns an error without a message, for the exit status, if there are findings with the severity of
+// --fail-on or a worse one.
 func (o *lintOptions) verdict(r lint.Report) error {
 	if len(finding.Select(r.Findings, finding.Severity(o.failOn))) == 0 {
 		return nil

@@ -60,7 +60,8 @@ func keepOrder(cmd *cobra.Command) {
 	}
 }
 
-// Commands returns the commands of outrider-operate in the form in which outrider lists them. Each runs that program.
+// Commands returns the commands of outrider-operate in the form in which outrider lists them. Each command runs
+// outrider-operate.
 func Commands() (out []*cobra.Command) {
 	for name, short := range commands { // any order: cobra sorts commands
 		out = append(out, &cobra.Command{

@@ -116,7 +116,7 @@ func (l envoyListener) text() string {
 	return text
 }
 
-// text returns the addresses of all endpoints, with the health status of each that is not healthy.
+// text returns the addresses of all endpoints, with the health status of each unhealthy endpoint.
 func (e envoyEndpoints) text() string {
 	var out []string
 	for _, locality := range e.Endpoints {

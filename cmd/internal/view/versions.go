@@ -9,7 +9,8 @@ import (
 	"outrider.dev/internal/ops/report"
 )
 
-// Versions prints the versions of this command, whose name is command, and of the control plane and the proxies.
+// Versions prints the versions of this command, of the control plane and of the proxies. The parameter command is the
+// name of this command.
 func Versions(w io.Writer, output, command string, v report.Versions) error {
 	if output == "json" {
 		return cli.WriteJSON(w, v)
