@@ -244,7 +244,8 @@ type drawnMark struct {
 	labels []string
 }
 
-// place adds a mark to the drawn circles: at its time, right of it, or as part of a circle that is already there.
+// place adds a mark to the drawn circles: as a circle at its time or to the right of that, or as part of a circle
+// that is already drawn.
 func (p picture) place(drawn []drawnMark, m Mark) []drawnMark {
 	label := fmt.Sprintf("%s at %s", marks[m.Kind].means, p.chart.label(m.At))
 	if m.Detail != "" {

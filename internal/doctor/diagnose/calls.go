@@ -137,7 +137,7 @@ func shutdownRace(s *subject) (out []Finding) {
 	last := s.serving[len(s.serving)-1]
 	stops := s.known.in(last.Number, "stops")
 	left := s.quote(last.Finished, s.proxy.Name+" ended")
-	if last.stops.At.Known() && s.proxy.Kind == startup.Plain { // the status does not report the end yet
+	if last.stops.At.Known() && s.proxy.Kind == startup.Plain { // the status does not report the proxy's end yet
 		left = last.stops
 	}
 	if !left.At.Known() {

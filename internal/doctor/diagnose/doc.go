@@ -5,8 +5,8 @@
 // for the proxy) and the connections that are captured. Each rule looks for one cause. It returns
 // findings, each with its evidence, the evidence against it, and an observation that would disprove it.
 // The most certain finding is the verdict. The verdict is [Undecided] if two causes remain, or if the
-// clocks are not exact enough to order two events. It then has the suspects and a command whose result
-// would decide.
+// clocks are not exact enough to order two events. The report then has the suspects and a command whose
+// result would decide.
 //
 // A line of a log is a symptom and never a cause. For a refused call, the words of the line do not
 // decide whether the cause is a start-up race; the route of the call does. A captured connection goes to

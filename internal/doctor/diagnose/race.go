@@ -219,8 +219,8 @@ func (s *subject) wellSince(app *evidence.Container, y symptom) (Quote, bool) {
 	return s.quote(last.Started, fmt.Sprintf("%s runs since then (run %d), and its log has no refused call", app.Name, last.Number)), true
 }
 
-// recurs returns a refusal of the same call at a time when the proxy listened, or long after its start. The start is
-// then not the cause.
+// recurs returns a refusal of the same call at a time when the proxy listened, or long after the proxy's start. The
+// start is then not the cause.
 func (s *subject) recurs(app *evidence.Container, y symptom, proxy service) (Quote, bool) {
 	for _, other := range s.symptoms {
 		if other.kind != refused || other.container != app.Name || other.to != y.to {

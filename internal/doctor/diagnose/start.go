@@ -13,7 +13,7 @@ import (
 )
 
 // A Start has the time that a pod took to get ready, and its phases. A phase is left out if the evidence does not
-// show both its begin and its end, so the phases need not add up to the whole time.
+// show both its beginning and its end, so the phases need not add up to the whole time.
 type Start struct {
 	State StartState `json:"state"`
 	// Took is the time from the pod's creation until it was ready, or until the evidence was taken if it is not
@@ -75,9 +75,9 @@ type stretch struct {
 	from, to evidence.Time
 }
 
-// start measures each phase with one clock only: the schedule phase with the API server's clock, all others with the
-// node's clock, which begin when the kubelet saw the pod. The time between the scheduling and that moment belongs to
-// no phase, because it begins on one clock and ends on the other.
+// start measures each phase with one clock only: the schedule phase with the API server's clock, and all other phases
+// with the node's clock. The other phases begin when the kubelet saw the pod. The time between the scheduling and
+// that moment belongs to no phase, because it begins on one clock and ends on the other.
 func (s *subject) start() *Start {
 	o := s.Object
 	out := &Start{State: s.startState()}

@@ -43,7 +43,7 @@ items:
 
 const readyLog = "2026-03-02T13:00:14.500000Z\tinfo\tReadiness succeeded in 4s\n2026-03-02T13:00:15.000000Z\tinfo\tEnvoy proxy is ready\n"
 
-// A phase is in the result if the evidence has both its begin and its end, and else it is left out.
+// A phase is in the result if the evidence has both its beginning and its end, and else it is left out.
 func TestStart(t *testing.T) {
 	phases := func(all ...Phase) []Phase { return all }
 	s := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }

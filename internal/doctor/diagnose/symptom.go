@@ -37,7 +37,7 @@ type symptom struct {
 	likely    evidence.Time // same as the field at, but computed with the likely zone if the log's zone is not known
 	last      evidence.Time // the likely time of the last similar line
 	quote     Quote
-	more      int // number of similar lines after it
+	more      int // number of similar lines after the first one
 }
 
 // texts match the errors that clients in the usual languages and libraries write. The texts of a proxy's responses

@@ -135,7 +135,7 @@ func (b *bundle) giveFailures(p *Pod) {
 	}
 }
 
-// own adds the owners of a pod: its controller, the controller of that, and so on.
+// own adds the owners of a pod: its controller, the controller's controller, and so on.
 func (b *bundle) own(p *Pod) {
 	refs, namespace := p.Object.OwnerReferences, p.Object.Namespace
 	for depth := 0; depth < 4; depth++ {
@@ -227,7 +227,7 @@ func (b *bundle) giveLog(l placedLog) {
 }
 
 // near returns the pods to which a file may belong: those that the file's name identifies, or else the pods of the
-// nearest folder, from its own upwards, that contains any.
+// nearest folder that contains pods. The search begins in the file's own folder and goes upwards.
 func (b *bundle) near(folder string, n name) (out []*Pod) {
 	if n.pod != "" {
 		for _, p := range b.pods {
@@ -257,7 +257,7 @@ func (b *bundle) near(folder string, n name) (out []*Pod) {
 // single is the folder of files that were given individually. Its pods are candidates for the files of every folder.
 const single = ""
 
-// onlyPod returns the pod of a folder that contains exactly one.
+// onlyPod returns the pod of a folder that contains exactly one pod.
 func (b *bundle) onlyPod(folder string) (*Pod, string) {
 	switch pods := b.near(folder, name{}); len(pods) {
 	case 0:

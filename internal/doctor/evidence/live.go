@@ -34,7 +34,7 @@ type Cluster struct {
 
 // Wanted selects the pods to read. The zero value of a limit means its default.
 type Wanted struct {
-	Namespace string   // empty: all namespaces, for a Selector or without Names
+	Namespace string   // empty: all namespaces; must be set if there are Names
 	Names     []string // POD, deploy/NAME, job/NAME, sts/NAME, ds/NAME, rs/NAME, cronjob/NAME; none: all pods
 	Selector  string
 

@@ -46,7 +46,7 @@ func waitsByProgram(s subject, b *builder) {
 				c.why, c.source = "it ends after -timeout (10 s without it), and the container is restarted with back-off, which doubles to 5 min; it also stays the parent of the app", "jwilder/dockerize README"
 			case "scuttle", "envoy-preflight":
 				if s.ends() || !slices.ContainsFunc(m.Env, func(e corev1.EnvVar) bool { return e.Name == "ENVOY_ADMIN_API" }) {
-					continue // it ends the proxy of a Job, or waits for nothing
+					continue // the program ends the proxy of a Job, or waits for nothing
 				}
 				c.title = fmt.Sprintf("%s waits for its proxy by %s", m.Name, call.Program)
 				c.why, c.source = "it polls the proxy's admin port and stays the parent of the app; with START_WITHOUT_ENVOY or a time limit the app starts without the proxy", "redboxllc/scuttle README"

@@ -28,8 +28,8 @@ func (w *world) addIgnored(l located, raw []byte) {
 	}
 }
 
-// withoutEffect reports objects of kinds that other meshes support and Outrider does not. Their admission gives no
-// warning.
+// withoutEffect reports objects of kinds that other meshes support and Outrider does not. The admission of such
+// objects gives no warning.
 func withoutEffect(o ignored, b *builder) {
 	own := func(s subject) bool {
 		inside := slices.Contains(mesh.RootNamespaces(), o.Namespace) || cmp.Or(o.Ref.Namespace, b.world.Namespace) == cmp.Or(s.Ref.Namespace, b.world.Namespace)

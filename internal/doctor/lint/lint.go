@@ -199,7 +199,7 @@ type clue struct {
 	evidence string
 	why      string
 	do       string
-	run      string // the command that fixes, or shows more; may be empty
+	run      string // the command that fixes the problem, or shows more about it; may be empty
 	source   string
 	fix      *change
 }

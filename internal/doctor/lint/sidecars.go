@@ -107,7 +107,8 @@ var (
 	tools     = regexp.MustCompile(`exporter|metrics|backup|reload|agent|sidecar|logs`)
 )
 
-// endsWithOthers reports whether m ends when the others have ended, because its gate or another container stops it.
+// endsWithOthers reports whether m ends when the other containers have ended, because its gate or another container
+// stops it.
 func (s *subject) endsWithOthers(m member) bool {
 	for _, c := range s.asRun().Spec.Containers {
 		if c.Name == m.Name && len(podspec.HelperOf(&c)) > 0 {

@@ -38,7 +38,7 @@ type Container struct {
 // Forever is a time that is never reached.
 const Forever = time.Duration(1<<63 - 1)
 
-// An End describes the end of one run of a command: the time after its begin, and the exit code.
+// An End describes the end of one run of a command: the time since the command began, and the exit code.
 type End struct {
 	After time.Duration // Forever: this run does not end by itself
 	Code  int

@@ -43,7 +43,7 @@ func (r *run) begin(name string, at time.Duration) {
 }
 
 // sleepsWithin returns the time for which the command sleeps after it began. It is 0 if an edge relies on the sleep,
-// because such a sleep comes before the begin (see start).
+// because such a sleep comes before the command begins (see [run.start]).
 func (r *run) sleepsWithin(name string) time.Duration {
 	if slices.ContainsFunc(r.Plan.Edges, func(e startup.Edge) bool { return e.To == name && waitsBySleep(e) }) {
 		return 0

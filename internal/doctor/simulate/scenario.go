@@ -18,8 +18,8 @@ type Scenario struct {
 	Behaviour Behaviour
 }
 
-// PodOf returns the pod that a plan describes. A container whose health comes from a probe or a hook gets one, of the
-// kind exec; probes run once a second.
+// PodOf returns the pod that a plan describes. A container whose health comes from a probe or a hook gets a probe or
+// hook of the kind exec; probes run once a second.
 func PodOf(p startup.Plan) kubelet.Pod {
 	var pod kubelet.Pod
 	for _, c := range p.Containers {

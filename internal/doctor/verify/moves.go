@@ -175,9 +175,9 @@ func (c *collector) hookReturns(a kubelet.Action) bool {
 	return container.Health != startup.PostStart || c.node.gates.Healthy(name)
 }
 
-// ends adds the ends of a container: its command may complete, if such commands do, and it may crash. SIGKILL (out of
-// memory) is a separate case if a gate publishes the container's state, because that gate is killed too and does not
-// publish the end.
+// ends adds the ends of a container: its command may complete, if [search.mayFinish] contains the container, and it
+// may crash. SIGKILL (out of memory) is a separate case if a gate publishes the container's state, because that gate
+// is killed too and does not publish the end.
 func (c *collector) ends(name string) {
 	if c.finishes[name] && c.node.gates.Runs(name) && !(c.node.gates.Deleted() && c.awaited[name]) && !c.serves[name] {
 		c.add(kubelet.Event{At: c.now, Kind: kubelet.Exited, Container: name})
@@ -255,8 +255,8 @@ func sleeps(a kubelet.Action) bool { return a.Which == kubelet.PreStop && a.Hand
 
 // outlastsGrace reports whether the grace period of a container on which the order of stops depends is over at that
 // time. The kubelet then no longer keeps the order: it sends SIGTERM to all sidecars, and SIGKILL up to two seconds
-// later. The model assumes that no container takes so long (see [omitsSlowStop]). The exception are containers that
-// ignore SIGTERM, because these certainly take the whole grace period.
+// later. The model assumes that no container takes so long (see [omitsSlowStop]). Containers that ignore SIGTERM are
+// the exception, because they certainly take the whole grace period.
 func (c *collector) outlastsGrace(at time.Duration) bool {
 	if c.question.Promise != Stops || !c.node.gates.Deleted() {
 		return false

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// small returns a copy of a pod that has only the fields which this package reads, about a tenth of the size.
+// small returns a reduced copy of a pod, with only the fields that this package reads. Its size is about a tenth.
 func small(o any) (any, error) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {

@@ -38,7 +38,7 @@ type Limits struct {
 	Memory        int64 // bytes of memory for the compressed files
 }
 
-// A Store reads archives, and counts what they use of its limits.
+// A Store reads archives, and counts how much of its limits they use.
 type Store struct {
 	limits   Limits
 	files    int

@@ -66,7 +66,7 @@ func Find(line []byte) (Stamp, bool) {
 }
 
 // at reads the stamp that begins at i. first means that i is the beginning of the line. Some forms are accepted only
-// there, or in brackets there, because elsewhere such numbers are usually not times.
+// at the beginning, perhaps in brackets, because such numbers are usually no times elsewhere.
 func at(line []byte, i int, first bool) (Stamp, bool) {
 	if i >= len(line) {
 		return Stamp{}, false

@@ -16,8 +16,9 @@ import (
 	"outrider.dev/internal/doctor/lint"
 )
 
-// Files reads files, and the manifests in folders and their subfolders. read returns the text of a file and the
-// name to use for it. In folders, Files skips YAML files without Kubernetes objects, such as the values of a chart.
+// Files reads files, and the manifests in folders and their subfolders. The function read returns the text of a file
+// and the name to use for it. In folders, Files skips YAML files without Kubernetes objects, such as the values of a
+// chart.
 func Files(names []string, read func(file string) (name string, data []byte, err error)) (files []lint.File, skipped []string, err error) {
 	for _, name := range names {
 		below, isFolder := []string{name}, false
