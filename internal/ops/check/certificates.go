@@ -113,7 +113,8 @@ func (s *survey) serving(pod string, chain, roots []*x509.Certificate, now time.
 	return fine("")
 }
 
-// serviceName returns the DNS name of the webhook's service, for which the API server verifies its certificate.
+// serviceName returns the DNS name of the webhook's service. The API server verifies the webhook's certificate for
+// this name.
 func (s *survey) serviceName() string {
 	for _, c := range s.configurations.value {
 		for _, w := range c.Webhooks {

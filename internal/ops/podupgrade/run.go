@@ -120,7 +120,7 @@ func (r *roll) replaceAll(ctx context.Context, all, due []Candidate) error {
 	return ctx.Err()
 }
 
-// replace replaces one pod's proxy. It returns false if no other pod should be begun, because this one failed.
+// replace replaces one pod's proxy. It returns false if this failed, so that no replacement of another proxy begins.
 func (r *roll) replace(ctx context.Context, c Candidate) bool {
 	// A replacement that has begun is completed even if ctx ends, so that no pod is left without a proxy that works.
 	ctx = context.WithoutCancel(ctx)
@@ -192,7 +192,8 @@ func (r *roll) restarted(ctx context.Context, since *corev1.Pod) (out []string) 
 	return out
 }
 
-// end records the outcome for a pod. It returns false if no other pod should be begun, because this one failed.
+// end records the outcome for a pod. It returns false if the replacement failed, so that no replacement of another
+// proxy begins.
 func (r *roll) end(e Event) bool {
 	r.mu.Lock()
 	switch e.Step {
