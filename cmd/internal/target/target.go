@@ -102,8 +102,8 @@ func CheckSelector(text string) error {
 	return nil
 }
 
-// CheckNames returns an error if pods are chosen in two ways (files, names, flags), or in none although enough is
-// false, so that a choice is necessary. It also makes the checks of [Pods.Check].
+// CheckNames returns an error if pods are chosen in two ways (files, names, flags). Unless enough is set, it also
+// returns an error if they are chosen in none of these ways. It also makes the checks of [Pods.Check].
 func (p *Pods) CheckNames(cmd *cobra.Command, names []string, enough bool, hint string) error {
 	selects := p.All || p.Labels != ""
 	switch {

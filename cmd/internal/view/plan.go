@@ -57,7 +57,7 @@ func (p *printer) plan(r plan.Report) {
 }
 
 // tree prints the order of starts as a tree. Each container appears once, below the last container for which it
-// waits. Its line names the others for which it waits.
+// waits. The line of a container names the other containers for which it waits.
 func (p *printer) tree(r plan.Report) {
 	order := r.Order()
 	place := map[string]int{}

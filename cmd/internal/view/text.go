@@ -39,8 +39,7 @@ func (p *printer) paint(colour, s string) string {
 	return visible.Paint(colour, s)
 }
 
-// each calls the function one, which prints an element, for all elements of a list. It prints a blank line between
-// two elements.
+// each prints the elements of a list, with a blank line between them. The function one prints one element.
 func each[T any](p *printer, all []T, one func(T)) {
 	for i, o := range all {
 		if i > 0 {
@@ -111,7 +110,7 @@ func verdictColour(good bool) string {
 	return red
 }
 
-// or returns yes if b is true, and no otherwise.
+// or returns the first text if b is true, and else the second one.
 func or(b bool, yes, no string) string {
 	if b {
 		return yes
