@@ -43,7 +43,7 @@ type Section struct {
 	From     string   // file or cluster from which the pod was read
 	Lines    []string // text before the chart
 	Verdict  string   // shown first
-	Good     bool     // the verdict is a good one
+	Good     bool     // the verdict is shown as good, otherwise as bad
 	Timeline startup.Timeline
 	LeftOut  []string // what the model does not cover; shown last
 }

@@ -77,7 +77,7 @@ func slowStart(s *subject, start *Start) []Finding {
 	return []Finding{f}
 }
 
-// awaited returns the container because of which a pod is not ready: the running init container, or else the first
+// awaited returns the container that keeps a pod from being ready: the running init container, or else the first
 // application that runs and is not ready. It returns nil if there is none.
 func (s *subject) awaited() *evidence.Container {
 	for _, list := range [][]*evidence.Container{s.inits, s.apps} {

@@ -143,7 +143,7 @@ func elapsed(least, most time.Duration) Elapsed {
 	return Elapsed{max((least+most)/2, 0).Round(time.Millisecond), ((most - least) / 2).Round(time.Millisecond)}
 }
 
-// stretches returns the phases whose begin and end are known. They may overlap.
+// stretches returns the phases whose beginning and end are known. They may overlap.
 func (s *subject) stretches(seen, ready evidence.Time) (out []stretch) {
 	first := s.firstStart()
 	sandbox := s.condition(corev1.PodReadyToStartContainers, evidence.NodeClock)

@@ -134,7 +134,7 @@ func TestTracks(t *testing.T) {
 	}
 }
 
-// If a track has too many lines, it keeps the first and counts the others.
+// If a track has too many lines, it keeps the first lines and counts the other ones.
 func TestTracksAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	var log strings.Builder

@@ -117,7 +117,7 @@ func (s *subject) readLogs(ctx context.Context) error {
 }
 
 // addSymptoms adds the failed calls of a run. Calls with the same failure and destination become one symptom, which
-// has the first line and the number of the others.
+// has the first line and the number of the other lines.
 func (s *subject) addSymptoms(c *evidence.Container, l *evidence.Log, found, likely []evidence.Hit) {
 	type key struct {
 		kind failure

@@ -22,7 +22,7 @@ type bundle struct {
 	failures []string // failures noted in a bug report
 	taken    Time
 	noEvents []Missing // namespaces whose events could not be read
-	cut      []string  // files of logs of which a bug report contains only the end
+	cut      []string  // files with logs that a bug report has cut, so that only the end is left
 	left     []Unused
 	at       map[string]int // index in pods, by name and UID
 	depth    int            // nesting depth of the list that is being read

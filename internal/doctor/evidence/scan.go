@@ -63,7 +63,7 @@ type scanner struct {
 	patterns []Pattern
 	literals [][][]byte // of each pattern, in lower case
 	lower    []byte     // the current line in lower case
-	hits     []int      // indexes of the patterns of which the current line has a literal
+	hits     []int      // indexes of the patterns that have a literal in the current line
 	kept     [][]*Hit   // by pattern
 	open     []*Hit     // hits that still need lines after them
 	recent   []Line     // ring buffer with copies of the last lines

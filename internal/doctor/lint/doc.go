@@ -1,5 +1,5 @@
-// Package lint finds mistakes in manifests because of which pods will start or stop with a
-// race, or not at all. It can fix many of them.
+// Package lint finds mistakes in manifests that make pods start or stop with a race, or not at all.
+// It can fix many of them.
 //
 // The rules are in a table; package kinds lists the kinds of findings. Each rule is a pure
 // function that returns findings about an object. It reads the object, and other objects in the

@@ -64,9 +64,9 @@ func (f Fixed) Diff() []byte {
 	return out
 }
 
-// Fix applies the fixes of the findings for which selects returns true. It works in rounds: each applies one fix for
-// each object, and then all files are checked again, because one fix may resolve several findings. It fails if the
-// files cannot be read.
+// Fix applies the fixes of the findings for which the function selects returns true. It works in rounds: each applies
+// one fix for each object, and then all files are checked again, because one fix may resolve several findings. It
+// fails if the files cannot be read.
 func Fix(files []File, o Options, selects func(finding.Finding) bool) (Fixed, error) {
 	out := Fixed{Files: slices.Clone(files), before: files}
 	changed := map[string]bool{}

@@ -131,7 +131,7 @@ func (s *subject) namesProxy() bool {
 	return slices.ContainsFunc(s.reading.Requested, func(e startup.Edge) bool { return e.From == s.proxy })
 }
 
-// edges returns edges by which the containers wait until the proxy is healthy.
+// edges returns one edge for each of the named containers: the container waits until the proxy is healthy.
 func (s *subject) edges(to []string) []startup.Edge {
 	var out []startup.Edge
 	for _, name := range to {

@@ -36,8 +36,9 @@ func (s *subject) ends() bool {
 	return s.Pod.Spec.RestartPolicy == "Never" || s.Pod.Spec.RestartPolicy == "OnFailure"
 }
 
-// proxyInJob finds proxies among the regular containers of a pod that should complete. They do not end when the
-// others have completed. Only Outrider's proxy does, if the gates of all others report their ends.
+// proxyInJob finds proxies among the regular containers of a pod that should complete. Proxies do not end when the
+// other containers have completed. Only Outrider's proxy does, if the gates of all other containers report the ends
+// of these containers.
 //
 // complexity: one case for each cause, with its remedy.
 func proxyInJob(s subject, b *builder) {

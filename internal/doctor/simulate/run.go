@@ -54,7 +54,7 @@ type life struct {
 	stop    bool           // a stop signal has not reached the command yet
 }
 
-// tooMany is the limit of events, for a simulation in which events at one instant never end.
+// tooMany is the limit of events. It ends a simulation in which one instant has infinitely many events.
 const tooMany = 1_000_000
 
 // Run simulates a scenario. It fails if the parts of the scenario do not belong together, or if there are too many

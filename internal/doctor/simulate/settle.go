@@ -76,8 +76,8 @@ func (r *run) exit(name string, at time.Duration, code int) {
 	r.step(kubelet.Event{At: at, Kind: kubelet.Exited, Container: name, Code: code})
 }
 
-// meetObligations handles one gate whose dependency has restarted: the gate notifies its command, or ends it. It
-// returns false if there is none.
+// meetObligations handles one gate whose dependency has restarted: the gate notifies its command, or ends it. If
+// there is no such gate, meetObligations returns false.
 func (r *run) meetObligations(at time.Duration) bool {
 	for _, o := range r.gates.Obligations() {
 		switch {

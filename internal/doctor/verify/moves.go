@@ -253,10 +253,10 @@ func (c *collector) time(open []kubelet.Action) {
 // sleeps reports whether an open action is a preStop sleep.
 func sleeps(a kubelet.Action) bool { return a.Which == kubelet.PreStop && a.Handler == kubelet.Sleep }
 
-// outlastsGrace reports whether the grace period of a container on which the order of stops depends is over at that
-// time. The kubelet then no longer keeps the order: it sends SIGTERM to all sidecars, and SIGKILL up to two seconds
-// later. The model assumes that no container takes so long (see [omitsSlowStop]). Containers that ignore SIGTERM are
-// the exception, because they certainly take the whole grace period.
+// outlastsGrace reports whether a grace period is over at that time, for one of the containers on which the order of
+// stops depends. The kubelet then no longer keeps the order: it sends SIGTERM to all sidecars, and SIGKILL up to two
+// seconds later. The model assumes that no container takes so long (see [omitsSlowStop]). Containers that ignore
+// SIGTERM are the exception, because they certainly take the whole grace period.
 func (c *collector) outlastsGrace(at time.Duration) bool {
 	if c.question.Promise != Stops || !c.node.gates.Deleted() {
 		return false
@@ -267,9 +267,10 @@ func (c *collector) outlastsGrace(at time.Duration) bool {
 	})
 }
 
-// slowStops returns the containers that must end before others by the plan, and whose stop takes an unknown time:
-// containers with a preStop hook of unknown length, sidecars, and the containers for which these sidecars wait. The
-// stop of other containers has a known end: SIGKILL at the end of the grace period, or the end of a preStop sleep.
+// slowStops returns the containers that, by the plan, must end before other containers, and whose stop takes an
+// unknown time: containers with a preStop hook of unknown length, sidecars, and the containers for which these
+// sidecars wait. The stop of other containers has a known end: SIGKILL at the end of the grace period, or the end of
+// a preStop sleep.
 func slowStops(q Question) (out []string) {
 	edges := q.Plan.Expand().Edges
 	first := func(name string) bool {
@@ -341,8 +342,8 @@ func (s *search) mayFinish() map[string]bool {
 	return out
 }
 
-// recordIsRead returns the containers whose published state a gate of another container reads. Stale states of other
-// containers have no effect.
+// recordIsRead returns the containers whose published state a gate of another container reads. Stale states of all
+// other containers have no effect.
 func (s *search) recordIsRead() map[string]bool {
 	out := map[string]bool{}
 	for _, e := range s.edges {

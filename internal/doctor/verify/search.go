@@ -30,7 +30,7 @@ type search struct {
 	edges    []startup.Edge // edges of the plan, with wildcards expanded
 	// Sets for reductions: containers that are not in them have fewer transitions.
 	observed  map[string]bool // containers whose health has an effect
-	published map[string]bool // containers whose published state is read by others
+	published map[string]bool // containers whose published state is read by the gates of other containers
 	finishes  map[string]bool // containers that may complete
 	awaited   map[string]bool // containers that must outlive others
 	serves    map[string]bool // containers that must be healthy, and not complete

@@ -230,7 +230,7 @@ func (d *document) row(r row) {
 }
 
 // axis returns the end of the axis. Up to 5 % of the pods may exceed it: if a few pods took hours, the phases of the
-// others must still be visible.
+// other pods must still be visible.
 func (f fleet) axis() time.Duration {
 	var all []time.Duration
 	for _, r := range f.reports {

@@ -23,7 +23,7 @@ const (
 	maxDepth = 64       // nested folders
 	maxName  = 4096     // bytes of a path
 	maxRatio = 200      // unpacked size divided by the compressed size; a file of zeros has 1,000
-	freeSize = 64 << 20 // unpacked bytes up to which maxRatio does not apply
+	freeSize = 64 << 20 // maxRatio applies only to archives with more unpacked bytes than this
 )
 
 var gzipMagic = []byte{0x1f, 0x8b}

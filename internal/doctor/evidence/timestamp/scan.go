@@ -11,7 +11,8 @@ type scan struct {
 	i    int
 }
 
-// number reads a number of up to most digits. It returns false if the number has fewer than least digits.
+// number reads a number. It reads at most as many digits as the parameter most says, and returns false if there are
+// fewer digits than the parameter least says.
 func (c *scan) number(least, most int) (n int, ok bool) {
 	begin := c.i
 	for c.i < len(c.text) && c.i-begin < most && digit(c.text, c.i) {

@@ -187,8 +187,8 @@ func Fits(first, last Stamp, from, to time.Time, slack time.Duration) (out []tim
 	return out
 }
 
-// Offset returns the offset of the zone in which a stamp without a zone is about the given instant. The offset is a
-// multiple of a quarter of an hour; rest is the difference that remains.
+// Offset returns the offset of the zone in which a stamp without a zone means about the given instant. The offset is
+// a multiple of a quarter of an hour; rest is the difference that remains.
 func (s Stamp) Offset(instant time.Time) (offset, rest time.Duration) {
 	near := s
 	if s.NoDate { // take the nearest time, not the first after the instant

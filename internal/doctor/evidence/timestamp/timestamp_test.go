@@ -29,7 +29,8 @@ func text(s Stamp) string {
 var stamps string
 
 // Each row of the file contains the name of a program, a line of its log, and the expected stamp if the line has one.
-// Rows marked "recorded" contain output of the runtimes themselves, the others examples from their documentation.
+// Rows marked "recorded" contain output of the runtimes themselves, all other rows contain examples from the
+// runtimes' documentation.
 func TestFind(t *testing.T) {
 	for row := range strings.Lines(stamps) {
 		cells := strings.Split(strings.TrimSuffix(row, "\n"), "\t")
