@@ -53,7 +53,7 @@ const (
 	PodObject Kind = "pod"       // YAML: a pod
 	Log       Kind = "log"       // text
 	Proxies   Kind = "proxies"   // JSON: the output of outrider proxy-status -o json
-	Problems  Kind = "problems"  // JSON: objects of which some parts are not supported
+	Problems  Kind = "problems"  // JSON: objects with parts that are not supported
 	Resources Kind = "resources" // JSON: the output of outrider proxy-config -o json, without bodies
 	Metrics   Kind = "metrics"   // text in Prometheus format
 	Errors    Kind = "errors"    // text: a line for each failed read

@@ -69,8 +69,8 @@ func (r right) String() string {
 // written lists the verbs that Helm needs to apply an object and to remove it.
 var written = []string{"get", "create", "patch", "delete"}
 
-// needs returns the rights that an installation needs. It also returns the objects of the release whose kinds the
-// cluster does not have.
+// needs returns the rights that an installation needs. It also returns those objects of the release whose kinds are
+// missing in the cluster.
 func (s *survey) needs() (out []right, unknownKinds []string) {
 	add := func(verb string, resource schema.GroupResource, namespace string) {
 		if r := (right{verb, resource, namespace}); !slices.Contains(out, r) {

@@ -30,8 +30,8 @@ func (s *survey) skewOf(ctx context.Context, pod string) (time.Duration, error) 
 	return date.Sub(middle), nil
 }
 
-// clockAnswer returns the answer for the times by which the clocks of the replicas and of this machine are ahead of
-// the API server's clock. Differences below a second mean nothing, because an HTTP date has whole seconds.
+// clockAnswer returns the answer for these differences: how far the clocks of the replicas and of this machine are
+// ahead of the API server's clock. Differences below a second mean nothing, because an HTTP date has whole seconds.
 func clockAnswer(replicas map[string]time.Duration, local time.Duration) answer {
 	const hint = "synchronize the nodes' clocks (NTP): with more than a minute of difference tokens and certificates are refused"
 	for _, name := range slices.Sorted(maps.Keys(replicas)) {

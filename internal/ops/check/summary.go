@@ -7,8 +7,8 @@ import (
 )
 
 // Summary shortens checks that were made for many objects. Of each such check it returns a line with the number of
-// objects that are ok, the first objects that are not, up to the number most, and a line for each reason why objects
-// were skipped. A check of few objects stays complete.
+// objects that are ok, a limited number of the objects that are not ok, and a line for each reason why objects were
+// skipped. A check of few objects stays complete.
 func Summary(all []Check, most int) (out []Check) {
 	const few = 4
 	groups := map[string][]Check{}

@@ -16,8 +16,7 @@ type queue struct {
 	stopped bool
 }
 
-// newQueue returns a queue of the candidates in due. all has all candidates, which determine the size of each
-// workload.
+// newQueue returns a queue of the candidates in due. The candidates in all determine the size of each workload.
 func newQueue(all, due []Candidate) *queue {
 	q := &queue{due: slices.Clone(due), room: map[string]int{}}
 	q.changed = sync.NewCond(&q.mu)

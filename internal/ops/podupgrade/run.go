@@ -177,7 +177,7 @@ func (r *roll) rollBack(ctx context.Context, c Candidate, because error) Event {
 	return Event{Pod: c, Step: RolledBack, Err: because}
 }
 
-// restarted returns the other containers that have restarted since the given state.
+// restarted returns the containers, other than the proxy, that have restarted since the given state.
 func (r *roll) restarted(ctx context.Context, since *corev1.Pod) (out []string) {
 	now, err := r.Core.CoreV1().Pods(since.Namespace).Get(ctx, since.Name, metav1.GetOptions{})
 	if err != nil {

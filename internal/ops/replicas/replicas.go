@@ -31,7 +31,7 @@ const Selector = "app=outriderd"
 const RevisionLabel = contract.Prefix + "revision"
 
 // patience is the time limit of the requests to one replica, so that a replica that does not respond does not block
-// the others.
+// the requests to other replicas.
 const patience = 15 * time.Second
 
 // A Set sends requests to the replicas in a namespace. Only one goroutine at a time may use it.

@@ -104,7 +104,8 @@ func (m *memory) Watch(changed func()) (stop func()) {
 	}
 }
 
-// Run waits for the steps of a rotation, one after the other. A second call during a rotation waits for the same one.
+// Run waits for the steps of a rotation, one after the other. A second call during a rotation waits for the same
+// rotation.
 func TestARotationIsFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
