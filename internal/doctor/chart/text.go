@@ -133,7 +133,7 @@ func (d drawing) row(spans []Span, ms []Mark) string {
 }
 
 // free returns the index of the cell for a mark. This is the wanted cell or, if a mark of another kind occupies it, a
-// free neighbour. The index is -1 if no cell is free, or if it finds a mark of the same kind first.
+// free neighbour. The index is -1 if no cell is free, or if a mark of the same kind is found first.
 func (d drawing) free(taken map[int]MarkKind, at int, kind MarkKind) int {
 	for _, at := range []int{at, at + 1, at + 2, at - 1} {
 		switch k, ok := taken[at]; {

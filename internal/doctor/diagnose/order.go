@@ -50,7 +50,7 @@ func (s *subject) tooEarly(v startup.Violation, app *evidence.Container) Finding
 }
 
 // favouring returns a timeline of the first starts of an edge's two containers. Of all times that the clocks' error
-// allows, it uses those with which the edge is kept; so a violation in the timeline is certain. It returns nil if
+// allows, it uses the times with which the edge is kept; so a violation in the timeline is certain. It returns nil if
 // one of the starts is not known.
 func (s *subject) favouring(e startup.Edge) (t startup.Timeline) {
 	from, to := s.Container(e.From), s.Container(e.To)

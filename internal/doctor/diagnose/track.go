@@ -38,7 +38,7 @@ type Span struct {
 	Finished evidence.Time `json:"finished,omitzero"`
 	Running  bool          `json:"running,omitempty"`
 	Failed   bool          `json:"failed,omitempty"`
-	Ended    string        `json:"ended,omitempty"` // how it ended
+	Ended    string        `json:"ended,omitempty"` // how the run ended
 }
 
 // A MarkKind is the kind of event that a mark shows.

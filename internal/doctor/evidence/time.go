@@ -10,7 +10,7 @@ type Clock string
 // The known clocks. A log whose zone is not known has its own clock.
 const (
 	NodeClock Clock = "node"       // clock of kubelet, container runtime and containers
-	APIClock  Clock = "API server" // clock of API server, scheduler and controllers, which are taken as one
+	APIClock  Clock = "API server" // clock of API server, scheduler and controllers, which count as one clock
 )
 
 // A Time is an instant that was not before At and was before At+Error, by a clock. The zero value is an unknown time.

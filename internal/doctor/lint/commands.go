@@ -25,8 +25,8 @@ var addressWaits = []string{"wait-for-it.sh", "wait-for-it", "wait-for.sh", "wai
 // waitPrograms lists programs that wait for an address or for the proxy, and then run the real command.
 var waitPrograms = slices.Concat(addressWaits, []string{"scuttle", "envoy-preflight"})
 
-// waitsByProgram finds containers whose command runs one of waitPrograms. Each program has another behaviour at its
-// timeout.
+// waitsByProgram finds containers whose command runs one of waitPrograms. The programs behave differently at their
+// timeouts.
 func waitsByProgram(s subject, b *builder) {
 	for _, m := range s.running() {
 		calls := shell.Calls(m.argv())

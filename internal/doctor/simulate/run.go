@@ -46,7 +46,7 @@ type run struct {
 // A life is the state of a container in its present incarnation.
 type life struct {
 	number  int            // number of times that its command began before; not reset
-	pulling *time.Duration // begin of the image pull that is in progress
+	pulling *time.Duration // start of the image pull that is in progress
 	asleep  time.Duration  // end of the sleep before its command
 	healthy *time.Duration // time from which it is healthy, as soon as gates allow it; nil: not planned
 	hook    bool           // a postStart hook is waiting for health

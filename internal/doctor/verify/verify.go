@@ -129,7 +129,7 @@ type Result struct {
 	Schedule       []gates.Move        `json:"schedule,omitempty"`   // transitions of the counterexample, for [simulate.Replay]
 
 	// Proved is the largest number of faults for which all runs were explored and none violates the plan. It is -1 if
-	// this is not even so for the runs without faults.
+	// not even all runs without faults were explored, or if one of them violates the plan.
 	Proved int `json:"proved"`
 
 	// Size of the last search, which had the most faults:

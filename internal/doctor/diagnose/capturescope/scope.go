@@ -63,7 +63,7 @@ func Of(pod *corev1.Pod, proxy string) Scope {
 	if byNode = byNode && ours; byNode && len(work.Capture) == 0 {
 		return Scope{None: "the pod asks its node for no capture"}
 	}
-	if written < 0 && !byNode || !ours && proxy != "istio-proxy" { // the default of node plugins, and of other meshes than Istio, is to capture all; of Istio's program, none
+	if written < 0 && !byNode || !ours && proxy != "istio-proxy" { // default: all for node plugins and for meshes other than Istio, nothing for Istio's program
 		_, _ = set("istio-service-cidr", "*"), set("istio-inbound-ports", "*")
 	}
 	if byNode {

@@ -10,7 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// small returns a reduced copy of a pod, with only the fields that this package reads. Its size is about a tenth.
+// small returns a reduced copy of a pod, with only the fields that this package reads. The copy is about a tenth of
+// the pod's size.
 func small(o any) (any, error) {
 	p, ok := o.(*corev1.Pod)
 	if !ok {
