@@ -1,5 +1,5 @@
 // Package ops has the packages that operate an installation from a user's machine. A dry run shows
-// their changes beforehand. They wait until a change works, and undo it if it does not.
+// their changes beforehand. The packages wait until a change works, and undo it if it does not.
 //
 // The packages for commands:
 //   - install: the release of the Helm chart, its upgrade and its removal

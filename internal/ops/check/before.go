@@ -196,7 +196,7 @@ func (s *survey) leftovers(ctx context.Context) answer {
 	for _, o := range s.Release.Objects {
 		client, err := s.resource(o)
 		if err != nil {
-			continue // without the kind there are no objects of it
+			continue // the cluster does not have the kind, and so no objects of it
 		}
 		is, err := client.Get(ctx, o.GetName(), metav1.GetOptions{})
 		switch {

@@ -55,7 +55,7 @@ func (s *survey) replicas(ctx context.Context) answer {
 			if _, digest, ok := strings.Cut(c.ImageID, "@"); ok {
 				image = digest
 			}
-			key := p.Labels[replicas.RevisionLabel] + " " + image // each revision may have its own
+			key := p.Labels[replicas.RevisionLabel] + " " + image // each revision may have its own image
 			by[key] = append(by[key], p.Name)
 		}
 	}

@@ -51,7 +51,7 @@ func kindsOf(nodes []corev1.Node) map[nodeKind][]string {
 		ready := slices.ContainsFunc(n.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
 		})
-		names := out[k] // keeps the kind even if none of its nodes is ready
+		names := out[k] // the result contains the kind even if none of its nodes is ready
 		if ready {
 			names = append(names, n.Name)
 		}

@@ -34,7 +34,7 @@ type State string
 const (
 	Current     State = "current"       // the pod has the image that a new pod would get
 	Outdated    State = "outdated"      // the proxy can be replaced
-	NeedsNewPod State = "needs-new-pod" // the proxy cannot be replaced in this pod, for the Reason of the candidate
+	NeedsNewPod State = "needs-new-pod" // the proxy of this pod cannot be replaced; the Reason of the candidate says why
 )
 
 // A Candidate is a pod with Outrider's proxy.

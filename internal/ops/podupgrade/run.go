@@ -18,7 +18,7 @@ import (
 // Options of Run.
 type Options struct {
 	*kubeclient.Client
-	MaxUnavailable int           // limit of proxies that are replaced at the same time; for each workload, a quarter also limits it; default 1
+	MaxUnavailable int           // limit of proxies that are replaced at the same time, besides a quarter of each workload; default 1
 	Timeout        time.Duration // limit of the time until a pod is ready; default DefaultTimeout
 	Progress       func(Event)   // called for each step, never concurrently; default: none
 
