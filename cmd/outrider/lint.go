@@ -223,7 +223,7 @@ func (o *lintOptions) verdict(r lint.Report) error {
 	return &cli.ExitError{Status: cli.Failed}
 }
 
-// runFix prints or writes the fixed files. On standard error it prints the fixed findings, and the number of those
+// runFix prints or writes the fixed files. On standard error it prints the fixed findings, and the number of findings
 // that are left.
 func (o *lintOptions) runFix(cmd *cobra.Command, files []lint.File) error {
 	fix, err := lint.Fix(files, o.options(), o.filter.Selects)
