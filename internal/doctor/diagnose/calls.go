@@ -151,8 +151,8 @@ func shutdownRace(s *subject) (out []Finding) {
 			takes, why := s.capture.Takes(app.Name, y.to)
 			crashed := !last.Running && (last.Exit == nil || *last.Exit != 0 && last.Signal != 15 && *last.Exit != 143)
 			after := y.at.Compare(left.At) == evidence.After || y.at.Known() && y.last.Compare(left.At) == evidence.After
-			// A captured call is refused only while no proxy listens. In a pod that is being deleted, no proxy
-			// listens after the proxy's exit.
+			// A captured call is refused only while no proxy listens. In a pod that is being deleted, a proxy that
+			// has exited is not started again.
 			within := s.Object.DeletionTimestamp != nil && takes == yes && y.at.Known() && y.at.Clock == left.At.Clock && y.at.Compare(left.At) != evidence.Before
 			if takes == no || crashed || !after && !within {
 				continue

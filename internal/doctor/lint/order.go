@@ -140,9 +140,9 @@ func (s *subject) edges(to []string) []startup.Edge {
 	return out
 }
 
-// requesting returns the change from the subject's pod to after, with annotations that request the
-// edges. It returns nil if no mechanism can keep one of the edges: the fix would otherwise remove
-// the present order without a replacement.
+// requesting returns the change that turns the subject's pod into the pod after, and adds
+// annotations that request the edges. It returns nil if there is an edge that no mechanism can
+// keep: the fix would otherwise remove the present order without a replacement.
 //
 // By default injection makes all containers wait for the proxy, but not if an annotation names the
 // proxy. So a fix that names the proxy must name all containers that wait for it.

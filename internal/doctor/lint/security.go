@@ -32,7 +32,7 @@ func proxyUser(s subject, b *builder) {
 	}
 }
 
-// strictLevels are the pod security levels that refuse NET_ADMIN, which the container that writes the capture
+// strictLevels are the pod security levels that refuse NET_ADMIN, which the container that writes the capture rules
 // needs.
 var strictLevels = []string{"baseline", "restricted"}
 

@@ -26,8 +26,8 @@ import (
 // the first and the last seed as in 476-476.
 const agreePods = "OUTRIDER_AGREE_PODS"
 
-// An effort is the size of a test: the seeds, and for each claim the states of the search and the simulated runs. A
-// search that needs more states proves the claim only for fewer faults.
+// An effort is the size of a test: the seeds, and for each claim the number of states in the search and of simulated
+// runs. A search that needs more states proves the claim only for fewer faults.
 type effort struct {
 	first, last  uint64 // seeds
 	states, runs int
@@ -236,7 +236,7 @@ func keptBy(report plan.Report, keeps func(plan.Edge) bool) func(startup.Edge) b
 }
 
 // claimed returns the plan with only two kinds of edges: those that the report calls kept, and those that a mechanism
-// inside a container keeps. The latter stay because without them the simulated containers would not wait.
+// inside a container keeps. The second kind stays because without it the simulated containers would not wait.
 func claimed(s Subject, report plan.Report, keeps func(plan.Edge) bool) startup.Plan {
 	out := startup.Plan{Containers: s.Plan.Containers}
 	for _, e := range s.Plan.Edges {

@@ -22,8 +22,8 @@ import (
 // search, such as 10s, which is the default of outrider verify.
 const corpusTime = "OUTRIDER_VERIFY_CORPUS"
 
-// For the largest pods of the corpus, the answer of verify names its bound, and if the search was cut short, the
-// bound that ended it. The test also prints the time of each search.
+// For the largest pods of the corpus, the answer of verify names the bound of the search. If the search was cut
+// short, the answer names the bound that ended it. The test also prints the time of each search.
 func TestAnswersAboutLargePodsSayTheirBound(t *testing.T) {
 	bound := verify.Bound{States: 500, Time: time.Hour}
 	if text := os.Getenv(corpusTime); text != "" {

@@ -100,8 +100,8 @@ var Promises = map[string][]verify.Promise{
 // promiseNames maps single promises to their names.
 var promiseNames = map[verify.Promise]string{verify.Starts: "starts", verify.Stops: "stops"}
 
-// Verify explores the runs of the pod for each promise, and calls progress meanwhile. All promises share the time of
-// the bound. For a pod without edges, there are no results, and Holds is true.
+// Verify explores the runs of the pod for each promise, and calls the function progress meanwhile. All promises share
+// the time of the bound. For a pod without edges, there are no results, and Holds is true.
 func (s Subject) Verify(ctx context.Context, promises []verify.Promise, bound verify.Bound, progress func(promise string, p verify.Progress)) (Verification, error) {
 	v := Verification{Subject: s, Holds: true}
 	if len(s.Plan.Edges) == 0 {

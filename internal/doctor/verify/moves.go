@@ -91,7 +91,7 @@ func (c *collector) fault(f Fault, kind gates.MoveKind, e kubelet.Event) {
 }
 
 // atOnce adds the results of actions that take no time (SIGKILL and probes), and the return of a preStop sleep whose
-// time is over. It returns true if there is one; no other event is tried then, which is a reduction.
+// time is over. It returns true if it has added an event; no other event is tried then, which is a reduction.
 func (c *collector) atOnce(open []kubelet.Action) bool {
 	for _, a := range open {
 		e, _ := a.Answer(c.now, true)

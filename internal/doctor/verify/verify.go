@@ -28,8 +28,8 @@ type Question struct {
 type Promise string
 
 const (
-	// Starts promises that no container runs before its dependencies, at any start, and that it follows their
-	// restarts if the plan requires it.
+	// Starts promises that no container runs before its dependencies, at any start, and that a container follows the
+	// restarts of its dependencies if the plan requires it.
 	Starts Promise = ""
 
 	// Stops promises that the pod stops in the reverse order if it is deleted, at any step. Faults happen only before
@@ -164,8 +164,8 @@ type Progress struct {
 	Open   int // states that are not expanded yet
 }
 
-// Explore searches for a run that violates the plan. It repeatedly calls progress, unless that is nil. If ctx ends,
-// it returns the results so far. It fails only if the plan and the pod do not have the same containers.
+// Explore searches for a run that violates the plan. It repeatedly calls the function progress, unless this is nil.
+// If ctx ends, it returns the results so far. It fails only if the plan and the pod do not have the same containers.
 func Explore(ctx context.Context, q Question, b Bound, progress func(Progress)) (Result, error) {
 	if err := q.check(); err != nil {
 		return Result{}, err
