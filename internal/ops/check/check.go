@@ -55,7 +55,7 @@ type Options struct {
 	NodesNamespace string // namespace of these pods; default: Namespace if it exists, else "default"
 }
 
-// patience is the time limit of a single check. It must be longer than 10 s, for which the API server waits for a
+// patience is the time limit of a single check. It must be longer than the 10 s for which the API server waits for a
 // webhook.
 const patience = 30 * time.Second
 

@@ -35,7 +35,7 @@ func meshed(name string, ready bool) *corev1.Pod {
 }
 
 // meshOf returns a survey of a cluster with one replica, which lists these proxies as connected. The agents of all
-// pods give the same answers: ready to a readiness probe, and metrics.
+// pods give the same answers: the text ready to a readiness probe, and the text metrics to a request for metrics.
 func meshOf(t *testing.T, proxies, ready, metrics string, pods ...runtime.Object) *survey {
 	t.Helper()
 	replica := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "outriderd-1", Namespace: own, Labels: map[string]string{"app": "outriderd"}}, Status: corev1.PodStatus{Phase: corev1.PodRunning}}

@@ -1,5 +1,5 @@
-// Package kubeclient connects commands to a cluster. It provides kubectl's flags, clients for the cluster
-// that they choose, port forwarding from pods to this machine, and waits until objects are in the state
+// Package kubeclient connects commands to a cluster. It provides kubectl's flags, clients for the cluster that these
+// flags choose, port forwarding from pods to this machine, and functions that wait until objects are in the state
 // that a command needs. A wait fails immediately if a permission is missing.
 package kubeclient
 
