@@ -148,7 +148,8 @@ func renamed(sentence, name, other string) string {
 }
 
 // colours maps mechanisms to their colours in a terminal and in a picture. Green: the mechanism keeps the edge at
-// every start; blue: at the first start; amber: it fails open or polls; red: it depends on a guess, or there is none.
+// every start; blue: at the first start; amber: it fails open or polls; red: it depends on a guess, or there is no
+// mechanism.
 var colours = map[startup.Mechanism]struct{ ansi, svg string }{
 	startup.Gate: {green, "#1a7f37"}, startup.InitDone: {green, "#1a7f37"},
 	startup.Native: {green, "#0969da"},
