@@ -11,7 +11,8 @@ import (
 )
 
 // A slow start without any failure is reported as a finding that names its slowest phase. Nothing is reported if the
-// begin or the end of the start is unknown, or if the pod may have been ready earlier and only became ready again.
+// beginning or the end of the start is unknown, or if the pod may have been ready earlier and only became ready
+// again.
 func TestSlowStart(t *testing.T) {
 	ready := func(at string) func(string) string {
 		return func(pod string) string {

@@ -167,8 +167,8 @@ func (w *world) last(name string) {
 	})
 }
 
-// is compares the Events and the counts with those that are expected. It waits for the counts, because a cause is
-// counted after its Event is written.
+// is compares the Events and the counts with the expected ones. It waits for the counts, because a cause is counted
+// after its Event is written.
 func (w *world) is(events []string, counts map[string]uint64) {
 	w.Helper()
 	total := func(counts map[string]uint64) (n uint64) {

@@ -96,8 +96,8 @@ func (s *subject) endsByGates() bool {
 }
 
 // serverInJob finds servers among the regular containers of a Job. They do not end by themselves, unless their gates
-// end them with their clients. Pods that are not of a Job are left out, because their controller may end the servers,
-// as Tekton does.
+// end them when the other containers have ended. Pods that are not of a Job are left out, because their controller
+// may end the servers, as Tekton does.
 func serverInJob(s subject, b *builder) {
 	own := s.own()
 	if s.Kind != "Job" && s.Kind != "CronJob" || len(own) < 2 {
