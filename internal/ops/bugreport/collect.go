@@ -242,8 +242,8 @@ func (r *report) answer(f File, text []byte) error {
 	return r.add(f, r.mask.Text(text))
 }
 
-// summaries adds, for each of the first proxies of the namespace, a list of the resources that it was sent,
-// without their bodies.
+// summaries adds, for each of the first proxies of the namespace, a list of the resources that the control plane has
+// sent to it, without their bodies.
 func (r *report) summaries(p *corev1.Pod, get func(context.Context, string, string) ([]byte, error), proxies []byte) error {
 	var all []debugapi.Proxy
 	if err := json.Unmarshal(proxies, &all); err != nil {

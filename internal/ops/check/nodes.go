@@ -78,8 +78,8 @@ func (s *survey) validators(ctx context.Context, serve []string) answer {
 	return fine("outrider-node serves on %s, and the runtime of each has its validator on", plural(len(serve), "node", "nodes"))
 }
 
-// takesNode reports whether the container runtimes of these nodes enable by default what outrider-node needs. That is
-// known of containerd 2.2 and later (docs/node.md).
+// takesNode reports whether the container runtimes of these nodes enable by default what outrider-node needs.
+// containerd 2.2 and later versions are known to do so (docs/node.md).
 func (s *survey) takesNode(ctx context.Context, names []string) bool {
 	nodes, err := s.allNodes(ctx)
 	return err == nil && len(names) > 0 && !slices.ContainsFunc(nodes, func(n corev1.Node) bool {

@@ -70,8 +70,8 @@ func (s *survey) objectsOfOtherMeshes(ctx context.Context) (out []Check) {
 	return out
 }
 
-// objectsOf calls the function take for each object of a kind, as [survey.list] does. If some or all cannot be read,
-// it returns a check with the reason.
+// objectsOf calls the function take for each object of a kind, as [survey.list] does. If some or all objects cannot
+// be read, it returns a check with the reason.
 func (s *survey) objectsOf(ctx context.Context, p probe, name string, kind schema.GroupKind, take func(*unstructured.Unstructured)) (out []Check) {
 	more, err := s.list(ctx, kind, take)
 	if err != nil {

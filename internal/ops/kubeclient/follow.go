@@ -34,10 +34,10 @@ func Named(name string) metav1.ListOptions {
 	return metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
 }
 
-// Follow calls the function listed with the selected objects. Then it calls the function changed for each of these
-// objects and for each later change. It ends when one of the two functions returns true or an error. It may call
-// listed again, with all objects at that time. kind is an empty object of the kind. If ctx ends before, Follow
-// returns the error of ctx.
+// Follow passes the selected objects to the callback listed. Then it passes each of these objects to the callback
+// changed, and again after each change. It ends when a callback returns true or an error. It may call listed again,
+// with all objects at that time. kind is an empty object of the kind. If ctx ends before, Follow returns the error of
+// ctx.
 func Follow[L runtime.Object, T object](ctx context.Context, client lister[L], which metav1.ListOptions, kind T,
 	listed func([]T) (done bool, err error), changed func(o T, deleted bool) (done bool, err error)) error {
 	selected := func(o metav1.ListOptions) metav1.ListOptions {
@@ -143,8 +143,8 @@ func AwaitGone[L runtime.Object, T object](ctx context.Context, client lister[L]
 // ErrGone means that a followed pod does not exist or was deleted.
 var ErrGone = errors.New("the pod has been deleted meanwhile")
 
-// FollowPod calls the function changed with the present state of a pod, and again after each change, until this
-// function returns true or an error. It returns ErrGone if the pod does not exist or is deleted.
+// FollowPod passes a pod to the callback changed, and again after each change of the pod, until the callback returns
+// true or an error. It returns ErrGone if the pod does not exist or is deleted.
 func FollowPod(ctx context.Context, core kubernetes.Interface, namespace, name string, changed func(*corev1.Pod) (done bool, err error)) error {
 	return Follow(ctx, core.CoreV1().Pods(namespace), Named(name), &corev1.Pod{}, func(all []*corev1.Pod) (bool, error) {
 		if len(all) == 0 {

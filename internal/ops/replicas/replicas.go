@@ -161,7 +161,7 @@ type Replica struct {
 var ErrNone = errors.New("no replica of outriderd runs")
 
 // All returns the reports of all replicas. It fails if no replica runs or ctx ends; the failure of one replica is in
-// its Problem.
+// the Problem of its report.
 func (s *Set) All(ctx context.Context) ([]Replica, error) {
 	pods, err := s.Pods(ctx)
 	if err != nil {

@@ -160,7 +160,7 @@ func (m Mesh) kubernetes() startup.Kubernetes {
 }
 
 // decide sets i to the decision about the pod's injection. The pod itself shows whether it was injected; the rule is
-// found by an injection with today's settings, whose result decide returns.
+// found by an injection with today's settings. decide returns the result of this injection.
 func (m Mesh) decide(i *Injection, pod *corev1.Pod, s Subject) (inject.Result, error) {
 	was, revision := changes.InjectedBy(pod)
 	i.State, i.Revision = NotInjected, revision

@@ -55,8 +55,8 @@ func Status(ctx context.Context, c *kubeclient.Client) (ca.RotationStatus, error
 	return ca.StatusOf(ctx, store, kube.Using(c.Core).AuthoritySecret(c.Namespace, contract.SeenRootsSecret), time.Now())
 }
 
-// storeOf returns the store with the authority of the control plane, which is a Secret that its Deployments name. It
-// fails if they name none or different ones, or if another authority signs.
+// storeOf returns the store of the control plane's authority: a Secret that the control plane's Deployments name. It
+// fails if they name no Secret or different ones, or if another authority signs.
 func storeOf(ctx context.Context, core kubernetes.Interface, namespace string) (ca.Store, error) {
 	list, err := core.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + contract.ControlPlaneName})
 	if err != nil {
