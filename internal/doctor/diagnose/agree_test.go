@@ -92,7 +92,8 @@ func merge(t *testing.T, workload, patch string) (out appsv1.Deployment) {
 	return out
 }
 
-// keeps fails unless injection makes the application of the pod wait for the proxy at least as strictly as w.
+// keeps fails unless injection makes the application of the pod wait for the proxy at least as strictly as the
+// annotation w does.
 func keeps(t *testing.T, pod *corev1.Pod, w way) {
 	t.Helper()
 	r, err := inject.Pod(pod, inject.Namespace{Name: "shop"}, inject.Options{Manual: true, Kubernetes: 34})

@@ -185,7 +185,7 @@ func (l *live) list(ctx context.Context, selector string) (out []corev1.Pod, err
 	return out, nil
 }
 
-// kinds maps the names that kubectl accepts for kinds of workloads to the kinds.
+// kinds maps names to kinds of workloads. kubectl accepts the same names.
 var kinds = map[string]string{"deploy": "Deployment", "deployment": "Deployment", "deployments": "Deployment", "sts": "StatefulSet", "statefulset": "StatefulSet",
 	"statefulsets": "StatefulSet", "ds": "DaemonSet", "daemonset": "DaemonSet", "daemonsets": "DaemonSet", "rs": "ReplicaSet", "replicaset": "ReplicaSet",
 	"replicasets": "ReplicaSet", "job": "Job", "jobs": "Job"}

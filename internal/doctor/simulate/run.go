@@ -202,7 +202,7 @@ func possible(k kubelet.State, e kubelet.Event) bool {
 	}
 }
 
-// note adds events to the timeline, and handles begins and ends of commands.
+// note adds events to the timeline, and handles the beginnings and the ends of commands.
 func (r *run) note(happened startup.Timeline) {
 	r.outcome.Timeline = append(r.outcome.Timeline, happened...)
 	for _, ev := range happened {

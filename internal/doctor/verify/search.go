@@ -98,7 +98,7 @@ func (s *search) run(ctx context.Context) {
 	s.result.Depth--
 }
 
-// stopped calls progress, and returns whether the context has ended.
+// stopped calls the function progress, and returns whether the context has ended.
 func (s *search) stopped(ctx context.Context, open int) bool {
 	if s.progress != nil {
 		s.progress(Progress{Faults: s.bound.Faults, States: len(s.seen), Depth: s.result.Depth, Open: open})

@@ -123,7 +123,8 @@ func text(t *testing.T, l Line) string {
 	return out
 }
 
-// ends waits for the end of Follow, and checks its summary and exit status. It fails if there is another line before.
+// ends waits for the end of Follow, and checks its summary and exit status. It fails if there is another line before
+// the end.
 func (w *world) ends(want string, status int) {
 	w.t.Helper()
 	if err := receive(w.t, "end", w.ended); err != nil {
@@ -229,7 +230,7 @@ func TestRolloutThatIsStuck(t *testing.T) {
 	w.ends("the roll-out does not complete, its progress deadline is exceeded: 1 pod diagnosed, 1 startup-race", 1)
 }
 
-// Pods that were ready at the beginning are not diagnosed. Pods that are created later are, until Ctrl-C.
+// Pods that were ready at the beginning are not diagnosed. Pods that are created later are diagnosed, until Ctrl-C.
 func TestSelection(t *testing.T) {
 	w := start(t, Options{Selector: "app=web", Slow: never}, 0, ready(made("old", "awesome-app")))
 	w.watched(1)

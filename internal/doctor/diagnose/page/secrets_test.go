@@ -12,7 +12,8 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// secrets maps texts that must not be shown to log lines that contain them. A report quotes these lines.
+// secrets has texts that must not be shown as its keys, and log lines that contain these texts as its values. A
+// report quotes the lines.
 var secrets = map[string]string{
 	"s3cr3t-bearer-0123456789":   "sent Authorization: Bearer s3cr3t-bearer-0123456789",
 	"hunter2-in-a-url":           "GET https://reader:hunter2-in-a-url@log-config-server:12345/logback.xml",
