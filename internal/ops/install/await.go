@@ -103,7 +103,7 @@ func (o Options) awaitBundle(ctx context.Context, name string) error {
 	return nil
 }
 
-// awaitRoots waits until every namespace that exists when it is called has the roots.
+// awaitRoots waits until all namespaces have the roots. Namespaces that are created after the call do not count.
 func (o Options) awaitRoots(ctx context.Context) error {
 	list, err := o.Core.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {

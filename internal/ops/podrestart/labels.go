@@ -16,7 +16,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/injectors"
 )
 
-// removeLabels removes the labels that request injection from the namespaces.
+// removeLabels removes from the namespaces all labels that request injection.
 func (o Options) removeLabels(ctx context.Context) error {
 	namespaces, err := o.namespaces(ctx)
 	if err != nil {

@@ -29,7 +29,8 @@ func newQueue(all, due []Candidate) *queue {
 	return q
 }
 
-// next waits for a candidate that may be replaced now. It returns false if there is none left, or after stop.
+// next waits for a candidate that may be replaced now. It returns false if there is none left, or after a call of
+// [queue.stop].
 func (q *queue) next() (c Candidate, more bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -46,7 +47,7 @@ func (q *queue) next() (c Candidate, more bool) {
 	return c, false
 }
 
-// done marks a candidate that was handed out as finished, so that another one of its workload may follow.
+// done records that the replacement of a candidate has ended, so that another candidate of its workload may follow.
 func (q *queue) done(c Candidate) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,7 +55,7 @@ func (q *queue) done(c Candidate) {
 	q.changed.Broadcast()
 }
 
-// stop makes next return no further candidates.
+// stop causes [queue.next] to return no further candidates.
 func (q *queue) stop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -230,7 +230,7 @@ func (o rotation) say(step string) {
 	}
 }
 
-// awaitRoots waits until every namespace that has the roots has the next one.
+// awaitRoots waits until the next root is in every namespace that has the roots.
 func (o rotation) awaitRoots(ctx context.Context, old, next ca.RootStatus) error {
 	all := 0
 	without, err := kubeclient.AwaitNone(ctx, o.Core.CoreV1().ConfigMaps(metav1.NamespaceAll), kubeclient.Named(contract.RootConfigMap), &corev1.ConfigMap{},
