@@ -41,8 +41,8 @@ func holdEnvoy(p *harness.Pod) (release func()) {
 	}
 }
 
-// early makes a mesh with a client whose agent runs, and whose Envoy starts when release is called. The
-// server sends a line on each connection to the address called, which is port 91 of vip.
+// early makes a mesh with a client whose agent runs, and whose Envoy starts when release is called. The server sends
+// a line on each connection to port 91 of vip, which is the second result.
 func early(t *testing.T) (client *harness.Agent, called netip.AddrPort, release func()) {
 	t.Helper()
 	w := harness.New(t)
@@ -58,8 +58,8 @@ func early(t *testing.T) (client *harness.Agent, called netip.AddrPort, release 
 	return client, netip.MustParseAddrPort(vip + ":91"), release
 }
 
-// served fails the test for each call that got no answer. It returns the times between since and the answers to the
-// other calls.
+// served fails the test for each call that got no answer. For each other call it returns the time from the argument
+// since until the answer.
 func served(t *testing.T, calls []harness.Call, since time.Time) (delays []time.Duration) {
 	t.Helper()
 	lost := 0

@@ -50,7 +50,7 @@ func newIssuer(t *testing.T, name string, root *issuer) *issuer {
 	return out
 }
 
-// sign makes a key, and signs a certificate for it. If by is nil, the certificate is self-signed.
+// sign makes a key, and signs a certificate for it. Without an issuer (by is nil), the certificate is self-signed.
 func sign(t *testing.T, form *x509.Certificate, by *issuer, life time.Duration) (*x509.Certificate, crypto.Signer) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

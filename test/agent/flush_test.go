@@ -74,8 +74,9 @@ func TestStopFlushes(t *testing.T) {
 	}{
 		"tcp": {1, flushed},
 		"h1":  {1, flushed},
-		// Each response fits into the window of its HTTP/2 stream, but all responses do not fit into the
-		// window of the connection. The bytes that wait for it are in Envoy, where no socket queue shows them.
+		// Each response fits into the window of its HTTP/2 stream, but all responses together do not fit into the
+		// window of the connection. The bytes that wait for this window are in Envoy, where no socket queue shows
+		// them.
 		"h2": {20, 10_000},
 	} {
 		w.Run("a response by "+name, func(t *testing.T) {

@@ -17,15 +17,16 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// A window is a time in which failures are excused because a process ended. From begin to end, requests in flight
-// may fail. From end to back, when the next process serves, one more request may fail for each connection that
-// ended with the old process: a busy proxy notices that only when it uses the connection.
+// A window is a time in which failures are excused because a process ended. Between the times begin and end, requests
+// in flight may fail. Between end and the time back, at which the next process serves, one more request may fail for
+// each connection that ended with the old process: a busy proxy notices that only when it uses the connection.
 type window struct {
 	begin, end, back time.Time
 	connections      int // maximum number of connections that ended with the process
 }
 
-// excuses reports whether the window excuses a failure. A failure after end uses up one of its connections.
+// excuses reports whether the window excuses a failure. A failure after w.end uses up one of the window's
+// connections.
 func (w *window) excuses(f harness.Failure) bool {
 	if f.Begin.Before(w.end) {
 		return f.End.After(w.begin)

@@ -73,8 +73,8 @@ func levelOf(a *harness.Agent, component string) string {
 	return level
 }
 
-// another kills Envoy and waits until the next one serves. This Envoy, and all before it, must have served. It
-// returns times before and after the exit.
+// another kills Envoy and waits until the next one serves. The killed Envoy, and all before it, must have served. The
+// results are times before and after the exit.
 func another(t *testing.T, a *harness.Agent) (before, after time.Time) {
 	t.Helper()
 	ends := strings.Count(a.Log(), ended)
@@ -89,8 +89,8 @@ const (
 	serving = `"state":"serving"`
 )
 
-// next waits until an Envoy serves after ends+1 exits. It reads the agent's log, which contains every event even
-// on a busy machine.
+// next waits until Envoy has exited ends+1 times and its successor serves. It reads the agent's log, which contains
+// every event even on a busy machine.
 func next(t *testing.T, a *harness.Agent, ends int) {
 	t.Helper()
 	process.Eventually(t, "another Envoy", func() bool { return strings.Count(a.Log(), serving) >= ends+2 }, a)
@@ -169,8 +169,8 @@ func TestReloadLogLevels(t *testing.T) {
 	check("the next agent")
 }
 
-// The agent reports a change that needs a new pod once, with the reason, and does not report that it is undone.
-// Package config tests which changes are refused.
+// The agent reports a change that needs a new pod once, with the reason, and does not report that the change is
+// undone. Package config tests which changes are refused.
 func TestReloadRefuses(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)

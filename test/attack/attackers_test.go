@@ -33,7 +33,7 @@ import (
 // unlimited removes outriderd's memory limit from this process, which inherited it.
 func unlimited() { debug.SetMemoryLimit(math.MaxInt64) }
 
-// repeat calls act in a loop in each worker until ctx ends. The result did contains the number of calls, the number
+// repeat calls act in a loop in each worker until ctx ends. Its text result contains the number of calls, the number
 // of failed calls, and the error of the last of these.
 func repeat(ctx context.Context, workers int, act func(ctx context.Context, worker int) error) (did string, err error) {
 	var made, failed atomic.Int64
@@ -71,7 +71,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// n returns short in the short form of the suite, and inFull in the long form.
+// n returns its first argument in the short form of the suite, and its second argument in the long form.
 func (v victim) n(short, inFull int) int {
 	if v.Long {
 		return inFull

@@ -14,8 +14,8 @@
 // A real attacker has processors of its own. Here it gets one processor at most, with a tenth of the
 // weight (nice 10) of outriderd and the ordinary client. So the ordinary client waits for outriderd's
 // work on the attack, not for the attacker's own work. The processor time of outriderd and of the attacker
-// is printed: if the attacker got almost none, the row proves little. The attacker plays many callers, each
-// with its own address from 10.250.0.0/16.
+// is printed: if the attacker got almost none, the result proves little. The attacker plays many callers, each with
+// its own address from 10.250.0.0/16.
 //
 // # To add a case
 //
@@ -32,11 +32,11 @@
 //		},
 //	}
 //
-// attack runs in the attacker's process and namespace, so that net.Dial connects from there;
-// it knows nothing of the test but the victim. It must keep up the load until ctx ends, and must limit the
-// number of its connections: repeat does both. In the short form ctx ends after 15 ordinary requests and
-// 0.7 s, in the long form after 500 and 20 s. A refused request is not an error of attack; an error means
-// that the attack was not possible, and fails the test. To see the effect of one case alone:
+// The function attack runs in the attacker's process and namespace, so that net.Dial connects from there; of the test
+// it knows only the victim. It must keep up the load until ctx ends, and must limit the number of its connections:
+// repeat does both. In the short form ctx ends after 15 ordinary requests and 0.7 s, in the long form after 500 and
+// 20 s. A refused request is not an error of attack; an error means that the attack was not possible, and fails the
+// test. To see the effect of one case alone:
 //
 //	OUTRIDER_NIGHTLY=1 go test ./test/attack -v -run 'TestAttack/reviews:_100'
 package attack

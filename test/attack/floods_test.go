@@ -130,7 +130,7 @@ func discard(answer *http.Response, err error) error {
 	return nil
 }
 
-// from connects to a port of the victim. It uses this many source addresses in turn.
+// from connects to a port of the victim. Its calls use the given number of source addresses in turn.
 func (v victim) from(ctx context.Context, addresses, port int) (net.Conn, error) {
 	n := connected.Add(1) % int64(addresses)
 	local := netip.AddrFrom4([4]byte{10, 250, byte(n >> 8), byte(n)})

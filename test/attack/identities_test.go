@@ -88,8 +88,8 @@ var identities = []attacked{
 					return err
 				}
 				// The stream may outlive ctx, because the server must end it when the certificate
-				// expires. The expiry is rounded down to a whole second, so it is at most life from
-				// now. The additional time is for a busy machine.
+				// expires. The expiry is rounded down to a whole second, so it comes at most the lifetime (life)
+				// after now. The additional time is for a busy machine.
 				late, cancel := context.WithTimeout(context.WithoutCancel(ctx), life+process.Patience/2)
 				defer cancel()
 				s, err := discovery.NewAggregatedDiscoveryServiceClient(connection).DeltaAggregatedResources(late)

@@ -119,8 +119,8 @@ func metric(text, name string) int64 {
 	return int64(value)
 }
 
-// kept waits until the subject's resource use exceeds that before the attack by no more than the bounds of a. It
-// returns the remaining difference, and the resident memory.
+// kept waits until the subject uses at most as much as before the attack plus the bounds of the case. It returns the
+// remaining difference, and the resident memory.
 func (w *world) kept(before glance, a attacked) (diff glance, resident int64) {
 	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
 		now := w.look()

@@ -182,7 +182,7 @@ func isDone(p *process.Process) bool {
 	}
 }
 
-// inForm returns short in the short form of the suite, and inFull in the long form.
+// inForm returns its first argument in the short form of the suite, and its second argument in the long form.
 func inForm[T any](short, inFull T) T {
 	if *long {
 		return inFull

@@ -2,9 +2,9 @@
 // it with an evaluator of its own, and test/mesh with a real Envoy.
 //
 // Policies belong to the namespace shop and select the server, unless they say otherwise. The server
-// has the ports 8080 (http), 6379 (tcp) and 3306 (first: the server sends first). The callers
-// client and other have proxies, which give them identities; the caller plain has no proxy. A call is written
-// "client tcp", or "client http GET /path host".
+// has the ports 8080 (http), 6379 (tcp) and 3306 (first: the server sends first). The callers "client" and "other"
+// have proxies, which give them identities; the caller "plain" has no proxy. A call is written "client tcp", or
+// "client http GET /path host".
 package authorization
 
 import (

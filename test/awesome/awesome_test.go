@@ -123,8 +123,8 @@ func parse(page string) (s setting, err error) {
 	return s, nil
 }
 
-// until waits until the application has the setting want. Until then, if it serves at all, its level must equal
-// before. Afterwards /healthz must succeed.
+// until waits until the application's setting equals the second argument. Until then, if the application serves at
+// all, its level must be the first argument. Afterwards /healthz must succeed.
 func (a *app) until(before string, want setting) {
 	a.t.Helper()
 	served := false

@@ -32,7 +32,7 @@ func newCentre(t *testing.T, in *ns.Namespace) *centre {
 	return c
 }
 
-// be changes the handler that answers requests. With nil nothing listens.
+// be sets the handler that answers requests. If the handler is nil, nothing listens.
 func (c *centre) be(answer http.HandlerFunc) {
 	c.t.Helper()
 	c.answer.Store(&answer)
@@ -88,7 +88,8 @@ var faults = map[string]http.HandlerFunc{
 	},
 }
 
-// forever sends the document taken, and then repeats more, with pauses, until the caller disconnects.
+// forever sends the document [taken] and then, with pauses, the given text again and again, until the caller
+// disconnects.
 func forever(w http.ResponseWriter, r *http.Request, more string, pause time.Duration) {
 	_, err := io.WriteString(w, taken)
 	for err == nil && r.Context().Err() == nil {

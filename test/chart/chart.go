@@ -114,7 +114,7 @@ func Objects(values map[string]any, kube string) ([]Object, error) {
 var order = []string{"NetworkPolicy", "PodDisruptionBudget", "ServiceAccount", "ConfigMap", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
 	"Service", "Deployment", "HorizontalPodAutoscaler", "MutatingWebhookConfiguration"}
 
-// Manifest renders the namespace and all objects except those of some kinds, for kubectl apply.
+// Manifest renders the namespace and the chart's objects for kubectl apply. It leaves out the given kinds of objects.
 func Manifest(values string, but ...string) (string, error) {
 	v, err := chartutil.ReadValues([]byte(values))
 	if err != nil {

@@ -130,8 +130,8 @@ func linkKube(binary string) error {
 	return nil
 }
 
-// link makes the path at a symbolic link to target. It replaces an existing file atomically, so that a running
-// cluster keeps the file that it has opened.
+// link makes a symbolic link to target at the given path. It replaces an existing file there atomically, so that a
+// running cluster keeps the file that it has opened.
 func link(target, at string) error {
 	if is, err := os.Readlink(at); err == nil && is == target {
 		return nil
@@ -144,9 +144,9 @@ func link(target, at string) error {
 	return os.Rename(temp, at)
 }
 
-// buildOnce makes the output a link to the build of p that all checkouts of the user share, and builds it
-// first if it is missing. It does not run the go command for an existing build: in modules of this size
-// even the check that nothing has changed takes seconds.
+// buildOnce makes the output a link to the build of p that all checkouts of the user share (see shared), and builds p
+// first if there is no such build. It does not run the go command for an existing build: in modules of this size even
+// the check that nothing has changed takes seconds.
 func (p program) buildOnce(ctx context.Context, progress *progress) error {
 	inputs, err := p.inputs()
 	if err != nil {

@@ -123,11 +123,11 @@ func visible(dir string) (string, error) {
 	return dir, nil
 }
 
-// A Cluster is a cluster that was running when a function of this package returned it.
+// A Cluster refers to a cluster that was running when a function of this package returned the Cluster.
 type Cluster struct {
 	state  state
 	config node.Config
-	inside bool     // this process runs in its namespaces
+	inside bool     // this process runs in the cluster's namespaces
 	leash  *os.File // set only if this process started the cluster, and the cluster ends with it
 }
 

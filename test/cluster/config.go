@@ -24,8 +24,8 @@ var conf embed.FS
 
 var templates = template.Must(template.New("").Option("missingkey=error").ParseFS(conf, "conf/*"))
 
-// writeConfig writes all files that the programs of the cluster read: identities, a configuration file for
-// each program, and file, which contains c for package node.
+// writeConfig writes all files that the programs of the cluster read: identities, a configuration file for each
+// program, and a file with the configuration c for package node, at the path file.
 func writeConfig(c node.Config, file string, o Options) error {
 	// Remove the logs of a previous cluster, which would look like logs of this one.
 	if err := os.RemoveAll(filepath.Join(c.Dir, "log")); err != nil {

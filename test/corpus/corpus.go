@@ -3,7 +3,7 @@
 // that users add to them. They are sane: a lint finding of severity warning about one of them, or a
 // refusal to inject one, is a defect of lint or the injector.
 //
-// Each code of lint has twins: pods with exactly one defect.
+// For each code of lint there are also twins: pods with exactly this defect, and similar pods without it.
 package corpus
 
 import (

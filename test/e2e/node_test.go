@@ -313,7 +313,7 @@ func TestNodeRebootsUnderNodeMode(t *testing.T) {
 		}
 		r.ready(p)
 		r.deleted(p)
-		r.ordered(p) // and not kept, because the reboot cuts the calls in flight
+		r.ordered(p) // r.kept would fail, because the reboot cuts the calls in flight
 		if _, refused := r.entry.tally(p); refused > 0 {
 			t.Errorf("%d refused\n%s", refused, p.Describe())
 		}

@@ -82,7 +82,7 @@ type run struct {
 	pods  []*world.Pod
 }
 
-// nightly skips the case in other runs than the nightly run if left is set. "make load" counts as nightly.
+// nightly skips the case, if left is set, except in the nightly run and in "make load".
 func nightly(t *testing.T, left bool) {
 	t.Helper()
 	if left && !tier.Nightly() && os.Getenv("OUTRIDER_CALLS") == "" {

@@ -106,7 +106,8 @@ func (l *ledger) print(to io.Writer) {
 // run has 180 such starts, other runs have 45.
 func enough() int { return tier.Times(40, 150) }
 
-// tooFew returns an error if the cases have judged fewer starts than enough, so that their success proves little.
+// tooFew returns an error if the cases have judged fewer starts than the given number, so that their success proves
+// little.
 func (l *ledger) tooFew(enough int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -158,7 +158,7 @@ type loading struct {
 	notes []string
 	kills []load.Kill
 	began time.Time
-	short time.Duration // result of waited when the load began
+	short time.Duration // result of [waited] at the beginning of the load
 }
 
 // waited returns the time since boot in which at least one process of the machine waited for a processor; 0 if the

@@ -78,7 +78,7 @@ func endpointsOf(service int) string {
 	return fmt.Sprintf("outbound|80||service-%d.team-%d.svc.cluster.local", service, service%50)
 }
 
-// offset returns the n-th address after from.
+// offset adds n to an IPv4 address.
 func offset(from string, n int) string {
 	a := netip.MustParseAddr(from).As4()
 	sum := uint32(a[0])<<24 | uint32(a[1])<<16 | uint32(a[2])<<8 | uint32(a[3])

@@ -133,7 +133,7 @@ func (p *Proxy) run(ctx context.Context, address string) error {
 			}
 		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
-		grpc.WithReadBufferSize(2<<10), grpc.WithWriteBufferSize(4<<10)) // small, because this process has thousands
+		grpc.WithReadBufferSize(2<<10), grpc.WithWriteBufferSize(4<<10)) // small, for thousands of connections
 	if err != nil {
 		return err
 	}

@@ -33,8 +33,8 @@ const where = "/usr/share/doc/outrider"
 
 var machines = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
 
-// The images for each architecture are complete: for that of this machine, as "make images" builds them, and for all
-// if "make images-all" has fetched their parts. The agent's binary stands in for outriderd, which is also static, but
+// The images are complete: for this machine's architecture, as "make images" builds them, and for all architectures
+// if "make images-all" has fetched the parts. The agent's binary stands in for outriderd, which is also static, but
 // takes minutes to link. The nightly run builds the images twice, and checks that they are equal.
 func TestImages(t *testing.T) {
 	all := []string{"-envoy", filepath.Join(*cache, "envoy", "envoy")}

@@ -88,7 +88,7 @@ func diagnosesAreEvents(t *testing.T) {
 	}
 }
 
-// unscheduled creates an injected pod in the namespace diagnosed, which is never scheduled to a node.
+// unscheduled creates an injected pod in the namespace "diagnosed", which is never scheduled to a node.
 func (w world) unscheduled(t *testing.T, name string) {
 	t.Helper()
 	pod := &corev1.Pod{
@@ -99,7 +99,8 @@ func (w world) unscheduled(t *testing.T, name string) {
 	must(t, err)
 }
 
-// status writes the status of a pod: text, and the condition that it was scheduled just now.
+// status writes the status of a pod, in JSON. The verb %s in the text stands for the condition that the pod was
+// scheduled just now.
 func (w world) status(t *testing.T, name, text string) {
 	t.Helper()
 	scheduled := fmt.Sprintf(`{"type":"PodScheduled","status":"True","lastTransitionTime":%q}`, time.Now().UTC().Format(time.RFC3339))

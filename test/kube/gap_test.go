@@ -22,7 +22,7 @@ import (
 	"outrider.dev/test/port"
 )
 
-// A gap is a proxy to the API server. It can answer list and watch requests itself, as an API server does that is
+// A gap is a proxy to the API server. It can answer list and watch requests itself, like an API server that is
 // starting, is overloaded, or no longer has the resource version at which a watch begins.
 type gap struct {
 	forward *httputil.ReverseProxy
@@ -91,7 +91,7 @@ func (g *gap) answers(list, watch http.HandlerFunc) {
 // cut refuses new connections and closes the existing ones.
 func (g *gap) cut() { g.server.Close() }
 
-// mend makes the gap forward all requests again, after a call of answers or cut.
+// mend makes the gap forward all requests again, after a call of [gap.answers] or [gap.cut].
 func (g *gap) mend(t *testing.T) {
 	t.Helper()
 	g.answers(nil, nil)

@@ -57,7 +57,7 @@ func (w world) roles(t *testing.T, names ...string) []rbac.PolicyRule {
 	return out
 }
 
-// may grants rules to a service account of the namespace roles, by a ClusterRole.
+// may grants rules to a service account of the namespace "roles", by a ClusterRole.
 func (w world) may(t *testing.T, account string, rules []rbac.PolicyRule) {
 	t.Helper()
 	meta := metav1.ObjectMeta{Name: "roles-" + account}

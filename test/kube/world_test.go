@@ -158,8 +158,8 @@ func (w world) emptyNamespace(t *testing.T, name string, labels map[string]strin
 // namespace several times, with pauses of up to a minute.
 const patience = 5 * time.Minute
 
-// until polls until a condition holds. It fails the test, with the text of why, when a replica has stopped or after
-// patience. It is like process.Eventually, with a longer time limit.
+// until polls until a condition holds. If a replica has stopped, or after [patience], it fails the test with the text
+// that the function why returns. It is like process.Eventually, with a longer time limit.
 func until(t *testing.T, what string, ok func() bool, why func() string, replicas ...*replica) {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {

@@ -47,7 +47,7 @@ type guarded struct {
 	*world
 	client   *pod
 	uses     int
-	settled  int // number of changes of web by which protect has seen that an earlier policy is served
+	settled  int // number of times that protect has changed the policy of the service web
 	held     sync.WaitGroup
 	untilEnd context.Context // ends with the test
 }
@@ -340,7 +340,7 @@ func TestBackendPolicyTimes(t *testing.T) {
 	}
 	eject(long, 1)
 	eject(rare, 1)
-	for times := range uint64(3) { // takes so long that the ejections of the others would have ended by the default durations
+	for times := range uint64(3) { // after this time, ejections of the default duration would have ended at long and rare
 		eject(quick, times+1)
 		g.eventually(t, "a return", func() bool { return quick.stat(active) == 0 })
 	}

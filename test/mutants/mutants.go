@@ -61,7 +61,7 @@ type Mutant struct {
 	Survives string
 }
 
-// An ordinary run tries about one in share mutants.
+// share determines the sample: an ordinary run tries about one mutant in this many.
 const share = 8
 
 // Run fails for each mutant that the tests, a list of names separated by "|", do not detect. It also fails for a

@@ -50,7 +50,7 @@ func Plan(t testing.TB, text string) startup.Plan {
 	return p
 }
 
-// Has fails the test unless the plan got, which was read from a pod, has all edges and containers of want.
+// Has fails the test unless the first plan, which was read from a pod, has all edges and containers of the plan want.
 func Has(t testing.TB, got, want startup.Plan) {
 	t.Helper()
 	at := startup.ByEnds(got.Edges)

@@ -225,7 +225,7 @@ func Retry(t testing.TB, try func() error, peers ...Peer) time.Duration {
 	}, peers)
 }
 
-// poll calls ask until it returns yes. The text that ask returns describes the unmet condition.
+// poll calls ask until the first result is true. The second result describes the unmet condition.
 func poll(t testing.TB, ask func() (yes bool, text string), peers []Peer) time.Duration {
 	t.Helper()
 	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {

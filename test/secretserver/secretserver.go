@@ -10,7 +10,7 @@ import (
 )
 
 // Serve starts a secret server on a socket, without secrets at first. The server runs until the test ends. It passes
-// Envoy's rejections to rejected unless that is nil.
+// Envoy's rejections to the function rejected, unless the function is nil.
 func Serve(t testing.TB, socket string, rejected func(identity.Rejection)) *identity.SecretServer {
 	t.Helper()
 	s, err := identity.ListenSecrets(identity.SecretOptions{Socket: socket, Log: slog.New(slog.DiscardHandler), Rejected: rejected})

@@ -11,7 +11,7 @@ import (
 // A kubeletLine is a relevant line of the kubelet's log.
 type kubeletLine struct {
 	at   time.Time
-	what string // relist, added, deleted or pass
+	what string // "relist", "added", "deleted" or "pass" (a sync of the pod)
 	pod  string // name; empty for a relist
 }
 

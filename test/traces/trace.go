@@ -77,9 +77,9 @@ func (r *recording) trace() (Trace, error) {
 
 type addLine func(at time.Time, format string, args ...any)
 
-// relists returns the time of the first relist after zero, the mean time between relists from then on, and the
-// maximum deviation from it. A large deviation means that the kubelet was delayed by a busy machine, so that the
-// trace shows little of its rules.
+// relists returns the time of the first relist after the time zero, the mean time between relists from then on, and
+// the maximum deviation from that mean. A large deviation means that a busy machine delayed the kubelet, so that the
+// trace shows little of the kubelet's rules.
 func relists(log []kubeletLine, zero time.Time) (first, every, off time.Duration) {
 	var at []time.Time
 	for _, l := range log {

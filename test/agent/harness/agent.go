@@ -42,7 +42,7 @@ func (a *Agent) Status() (s readiness.Status, ok bool) {
 	return s, got.Err == nil && json.Unmarshal([]byte(got.Body), &s) == nil
 }
 
-// Ready waits until the agent is ready. The agent does not answer its requests before that.
+// Ready waits until the agent is ready. Each request waits at the agent for up to 30 s.
 func (a *Agent) Ready() {
 	t := a.Pod.World.T
 	t.Helper()

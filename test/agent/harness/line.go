@@ -17,9 +17,9 @@ type Line struct {
 	all  []*lineConn
 }
 
-// A lineConn counts the trips on one connection. A chunk's number is one more than the highest number
-// that its sender has received before. The result is the length of the longest chain of messages, which
-// does not depend on the load of the machine.
+// A lineConn counts the trips on one connection. Each chunk of data has a number: one more than the highest number
+// that its sender has received before. So the highest number is the length of the longest chain in which each message
+// follows from an earlier one. It does not depend on the load of the machine.
 type lineConn struct {
 	client, server int // highest number of a chunk that each side has received
 }
@@ -83,8 +83,8 @@ func (l *Line) serve(client net.Conn) {
 	<-done
 }
 
-// carry forwards data from one side to the other until one of them closes. No data arrives before the
-// connection is established at the time made. sender and receiver are the counts in the [lineConn].
+// carry forwards data from one side to the other until one side closes. The argument made is the time at which the
+// connection is established; no data arrives earlier. sender and receiver point to the counts in the [lineConn].
 func (l *Line) carry(to, from net.Conn, made time.Time, sender, receiver *int) {
 	parcels := make(chan parcel, 1<<16)
 	go func() {

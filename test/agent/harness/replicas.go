@@ -10,7 +10,8 @@ import (
 )
 
 // Replicas starts two control planes that share their state. It returns them and the address of the
-// Service in front of them, which connects a client to the first of them if that accepts, otherwise to the second.
+// Service in front of them, which connects a client to the first control plane if that one accepts, otherwise to the
+// second.
 func (w *World) Replicas() (front string, first, second *process.Process) {
 	w.T.Helper()
 	w.Serve("--listen", Discovery)

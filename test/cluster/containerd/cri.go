@@ -24,7 +24,7 @@ func Ready(ctx context.Context, socket string) error {
 	return err
 }
 
-// A label identifies the container or sandbox that has an id of the runtime.
+// A label identifies the container or sandbox to which an ID of the runtime belongs.
 type label struct {
 	container string // empty for a sandbox
 	uid       string // uid of the pod

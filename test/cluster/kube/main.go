@@ -37,7 +37,8 @@ var programs = map[string]func(){
 	"kube-controller-manager": component(controllers.NewControllerManagerCommand),
 	"kube-scheduler":          component(func() *cobra.Command { return scheduler.NewSchedulerCommand() }),
 	"kube-proxy":              component(proxy.NewProxyCommand),
-	// The kubelet installs the signal handler itself, and a second handler would panic, so its context has none.
+	// The kubelet installs the signal handler itself, and a second handler would panic. So this context has no
+	// handler.
 	"kubelet": component(func() *cobra.Command { return kubelet.NewKubeletCommand(context.Background()) }),
 	"kubectl": func() {
 		if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {

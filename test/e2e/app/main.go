@@ -51,22 +51,22 @@ type optionSet struct {
 	token    string        // file with a bearer token for the server of config
 	roots    string        // file with the trusted roots for the server of config
 	call     string        // URL, called repeatedly
-	every    time.Duration // time between two calls; for a proxy: delay between listening and eat
-	calls    int           // number of calls that work makes
+	every    time.Duration // time between two calls; for a proxy: time from listening until it uses up memory
+	calls    int           // number of calls that "app work" makes
 	listen   string
 	tcp      string
 	grpc     string
 	healthy  time.Duration // delay before the container is healthy
-	say      string        // file in which the runs of work are counted
+	say      string        // file in which the runs of "app work" are counted
 	stop     time.Duration // time between SIGTERM and the exit
-	code     int           // exit code of work
-	failures int           // number of runs of work that exit with code, before runs that succeed; 0: all
+	code     int           // exit code of "app work"
+	failures int           // number of runs of "app work" that exit with code before it succeeds; 0: all runs
 	eat      int           // MiB of memory to use after the first call
-	after    time.Duration // delay before eat, and before a proxy listens
+	after    time.Duration // delay before memory is used up; for a proxy: delay before it listens
 	name     string        // name of a tier
 	timeout  time.Duration // time limit of a tier's outbound call
-	rate     int           // calls that load makes in a second
-	want     string        // answer that load expects
+	rate     int           // calls that each client of "app load" makes in a second
+	want     string        // answer that "app load" expects
 }
 
 func options(args []string) optionSet {

@@ -206,7 +206,7 @@ func (s *suite) run(ctx context.Context) (int, error) {
 }
 
 // keep makes the report readable for all users, and writes the table into the page in the report's
-// folder, between the line begin and the next empty line.
+// folder, between the line "<!-- by make conformance -->" and the next empty line.
 func (s *suite) keep(table string) error {
 	if err := os.Chmod(s.report(), 0o644); err != nil {
 		return err

@@ -69,8 +69,8 @@ type Verdict struct {
 }
 
 // Judge separates failures of the mesh from those of a starved machine, on which calls time out but do not fail in
-// other ways. told are the reported failures, and share is the share of the time in which processes waited for a
-// processor.
+// other ways. The argument told holds the reported failures, and the last argument is the share of the time in which
+// processes waited for a processor.
 func Judge(told []Failure, kills []Kill, clients map[string]Tally, share float64) (v Verdict) {
 	v.Lost, v.Untold = Unexcused(told, kills), -len(told)
 	untold := 0 // number of time-outs of which no details were reported

@@ -32,7 +32,7 @@ type Options struct {
 	Want   string                 // the expected answer
 	Pod    string                 // the calling pod, for reports
 	Rate   int                    // calls that each client makes in a second
-	Report func(Failure)          // called for the first failures of each client, see reported; not concurrently
+	Report func(Failure)          // called for the first failures of each client, see [reported]; not concurrently
 	Every  func(map[string]Tally) // called once a second with all results so far
 }
 

@@ -103,7 +103,7 @@ func enter(ctx context.Context, o Options) (status int, err error) {
 	return 0, nil
 }
 
-// bringUp returns a cluster, and a function to call at its end.
+// bringUp returns a cluster, and a function that the caller calls when it no longer needs the cluster.
 func bringUp(ctx context.Context, o Options) (c *cluster.Cluster, end func() error, err error) {
 	if dir := os.Getenv(cluster.Shared); dir != "" {
 		c, err = cluster.Open(dir)

@@ -211,7 +211,7 @@ func (p *Pod) CutOff() (restore func() error, err error) {
 	}`)
 }
 
-// KillBelow sends SIGKILL to a descendant of a container's first process, by its name.
+// KillBelow sends SIGKILL to the descendant of a container's first process that has the given name.
 func (p *Pod) KillBelow(container, name string) error {
 	pid, err := p.Below(container, name)
 	if err != nil {
@@ -220,7 +220,7 @@ func (p *Pod) KillBelow(container, name string) error {
 	return syscall.Kill(pid, syscall.SIGKILL)
 }
 
-// Below returns a descendant of a container's first process, by its name.
+// Below returns the process ID of the descendant of a container's first process that has the given name.
 func (p *Pod) Below(container, name string) (pid int, err error) {
 	// The kernel lists children by the thread that forked them.
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.PID(container)))

@@ -115,7 +115,8 @@ func (w *World) RunningTiers() (out []*Pod) {
 	return out
 }
 
-// LoadPod returns a pod that calls the first tier, with each client at a rate, until it is deleted.
+// LoadPod returns a pod that calls the first tier until the pod is deleted. Each client makes the given number of
+// calls in a second.
 func LoadPod(name string, rate int) *corev1.Pod {
 	p := Awesome(TierNamespace, name)
 	c := &p.Spec.Containers[0]

@@ -171,8 +171,8 @@ type run struct {
 	restart   int
 }
 
-// addRuntime adds containerd's events. The end of a run is the time in last, if it has one: a command behind a
-// gate ends, and writes its last record, before the gate does.
+// addRuntime adds containerd's events. The end of a run is its time in the map last, if the map has one: a command
+// behind a gate ends, and writes its last record, before the gate does.
 func (p *Pod) addRuntime(records map[string]bool, last map[run]time.Time, add func(time.Time, string, startup.What, int, string)) {
 	starts, sandboxes := map[string]int{}, 0
 	for _, e := range p.w.runtime.Of(p.UID) {

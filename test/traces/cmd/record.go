@@ -49,7 +49,8 @@ func record(ctx context.Context, o options) error {
 	return failed
 }
 
-// A trace in which a relist deviates by steady or more is recorded again, at most attempts times in total.
+// If a relist in a trace deviates by [steady] or more, the scenario is recorded again, up to [attempts] times in
+// total.
 const (
 	steady   = 120 * time.Millisecond
 	attempts = 3

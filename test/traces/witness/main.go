@@ -104,7 +104,8 @@ func fails(option string, n int) bool {
 	return option == "all" || n < number(option)
 }
 
-// hook handles a call of a hook and returns its exit status. Via HTTP, the option as is the container that has the hook.
+// hook handles a call of a hook and returns its exit status. If it is called via HTTP, the option "as" names the
+// container that has the hook.
 func hook(which string, o map[string]string) int {
 	who := name()
 	if o["as"] != "" {

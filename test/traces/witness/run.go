@@ -68,7 +68,8 @@ func stop(how string) {
 	time.Sleep(duration(how))
 }
 
-// serveHTTP answers probes and hooks at the paths /NAME. With ?as=CONTAINER the hook is one of another container.
+// serveHTTP answers probes and hooks at the paths /NAME. With ?as=CONTAINER it answers a hook of that other
+// container.
 func serveHTTP(address string) {
 	http.ListenAndServe(address, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		which := strings.TrimPrefix(r.URL.Path, "/")

@@ -35,8 +35,8 @@ func prepareCNI(c Config) error {
 	return errors.Join(makeDirectories(CNIConfig), os.WriteFile(filepath.Join(CNIConfig, "10-pods.conflist"), config, 0o644))
 }
 
-// overlay mounts a writable view of lower at target, which may be the same directory. All changes are
-// stored in ownDir, not in lower.
+// overlay mounts a writable view of the directory lower at the path target, which may be the same. All changes are
+// stored in ownDir, not in the directory lower.
 func overlay(lower, target string) error {
 	layer := filepath.Join(ownDir, "overlay", strings.ReplaceAll(target, "/", "."))
 	upper, work := filepath.Join(layer, "upper"), filepath.Join(layer, "work")
@@ -61,7 +61,7 @@ func overlayEtc() error {
 	if err := errors.Join(makeDirectories(below), mount("/etc", below, "bind", syscall.MS_BIND|syscall.MS_REC)); err != nil {
 		return err
 	}
-	// Otherwise mounts on /etc would appear at below too, and unmounting below would unmount them from /etc.
+	// Otherwise mounts on /etc would appear in this copy too, and unmounting the copy would unmount them from /etc.
 	if err := mount("", below, "", syscall.MS_REC|syscall.MS_PRIVATE); err != nil {
 		return err
 	}

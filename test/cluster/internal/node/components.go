@@ -4,7 +4,7 @@ import "strings"
 
 // A component is one program of the cluster.
 type component struct {
-	name string // also of its log
+	name string // name of the program and of its log
 	args []string
 }
 

@@ -23,8 +23,8 @@ var Hidden = []string{"/opt", "/run", "/var/lib", "/var/log"}
 // OnDisk lists the directories in /var/lib that are backed by the cluster's directory instead of memory.
 var OnDisk = []string{"containerd", "kubelet"}
 
-// tunables maps kernel-wide settings to the values that the kubelet wants. It would change the real settings, so
-// files with these values are mounted over them.
+// tunables maps kernel-wide settings to the values that the kubelet wants. The kubelet would change the machine's
+// settings, so files with these values are mounted over them.
 var tunables = map[string]string{
 	"vm/overcommit_memory":      "1",
 	"vm/panic_on_oom":           "0",

@@ -49,7 +49,7 @@ type Config struct {
 	Group   string   // name of the cluster in the cgroup hierarchies
 	Images  []string // image tarballs that are imported at the start
 
-	Features, APIs []string // enabled in the API server besides its defaults
+	Features, APIs []string // features and APIs to enable in the API server besides its defaults
 }
 
 // Load reads a Config from a JSON file.

@@ -11,7 +11,7 @@ import (
 	"outrider.dev/test/cluster/internal/cgroup"
 )
 
-// Control groups below that of the cluster. A reboot kills all processes in nodeGroup, including those that
+// Control groups below the cluster's control group. A reboot kills all processes in nodeGroup, including those that
 // its programs have started. systemGroup contains the control plane, which could be on another machine.
 const (
 	nodeGroup   = "node"

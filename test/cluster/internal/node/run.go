@@ -39,7 +39,7 @@ func Run(configFile string) error {
 	}
 	report.Encode(Event{Ready: true})
 	events.Close()
-	// A program that exits from here on is only logged: the cluster stays, so that it can be examined.
+	// From here on, the exit of a program is only logged: the cluster stays up, so that it can be examined.
 	return programs.serve(control)
 }
 
