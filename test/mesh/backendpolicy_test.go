@@ -340,7 +340,7 @@ func TestBackendPolicyTimes(t *testing.T) {
 	}
 	eject(long, 1)
 	eject(rare, 1)
-	for times := range uint64(3) { // after this time, ejections of the default duration would have ended at long and rare
+	for times := range uint64(3) { // meanwhile ejections of long and rare would end if they had the default durations
 		eject(quick, times+1)
 		g.eventually(t, "a return", func() bool { return quick.stat(active) == 0 })
 	}

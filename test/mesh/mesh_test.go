@@ -110,7 +110,7 @@ func (s *shop) requests(t *testing.T) {
 func (s *shop) bytes(t *testing.T) {
 	tests := map[string]struct {
 		to, line, want string
-		stalls         uint64 // number of waits for first bytes, in both proxies, that ended without any
+		stalls         uint64 // number of waits for first bytes, in both proxies, that ended without a byte
 		fails          uint64 // number of failed tries to connect to an address without a service
 	}{
 		"the server is declared to speak first": {to: "10.96.0.2:3306", want: "server"},

@@ -60,7 +60,7 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
-// A client's proxy does not connect to a server whose identity is not that of the service's workloads.
+// A client's proxy does not connect to a server that has another identity than the service's workloads.
 func TestWrongIdentity(t *testing.T) {
 	w := newWorld(t)
 	client, server := w.pod("client", "client").proxied(), w.pod("server", "server")

@@ -369,8 +369,8 @@ func (o *observed) metrics(t *testing.T) {
 			return "{" + common + fmt.Sprintf(`,destination_service="%[1]s.shop.svc.cluster.local",destination_service_name="%[1]s",destination_service_namespace="shop",`, service) +
 				rest + fmt.Sprintf(`,response_flags="-",connection_security_policy="%s"} `, security)
 		}
-		// If two services have the same port of a pod, the server's proxy counts its requests for the service whose
-		// name sorts first.
+		// If two services have the same port of a pod, the server's proxy counts the port's requests for the service
+		// whose name sorts first.
 		first := map[bool]string{true: "routed", false: "web"}[p == o.server]
 		http := labels(first, `request_protocol="http",response_code="200",grpc_response_status=""`) + "3"
 		rpc := labels("web", `request_protocol="grpc",response_code="200",grpc_response_status="5"`) + "1"

@@ -25,10 +25,11 @@ import (
 	"outrider.dev/test/process"
 )
 
-// campaign returns the size n of a randomized test, and a function that returns a random generator. The environment
-// variable name is the size, small is the default; "make campaign" runs the long form. OUTRIDER_KILLS is the number of
-// captures that are killed for each backend, and OUTRIDER_ROUNDS the number of times that 20 captures are started at
-// once. With OUTRIDER_SEED, the seed that a run has logged, the run is repeated.
+// campaign returns the size n of a randomized test, and a function that returns a random generator. The size is the
+// value of the environment variable with the given name; the default is the argument small. "make campaign" runs the
+// long form. OUTRIDER_KILLS is the number of captures that are killed for each backend, and OUTRIDER_ROUNDS the
+// number of times that 20 captures are started at once. With OUTRIDER_SEED, the seed that a run has logged, the run
+// is repeated.
 func campaign(t *testing.T, name string, small int) (n int, random func(stream int) *rand.Rand) {
 	t.Helper()
 	n = int(number(t, name, uint64(small)))
@@ -127,7 +128,8 @@ var probes = append(slices.Clone(ways),
 	way{name: "outbound 9999 ipv4", from: fromPod, uid: 1000, dst: "10.96.0.10:9999"},
 	way{name: "outbound 9999 ipv6", from: fromPod, uid: 1000, dst: "[fd96::10]:9999"})
 
-// ends makes the probes concurrently, and returns the result of each. A probe without an answer within limit waits.
+// ends makes the probes concurrently, and returns the result of each. A probe without an answer within the time limit
+// has the result "waits".
 func ends(top *topology, limit time.Duration) []string {
 	out := make([]string, len(probes))
 	var wg sync.WaitGroup
@@ -173,7 +175,7 @@ func observe(t *testing.T, top *topology) outcome {
 	return o
 }
 
-// A change is the change of the rules by a run that is killed.
+// A change describes how a run would change the rules if it were not killed.
 type change struct {
 	name          string
 	before, after []string // flags of capture; nil means no rules
@@ -314,8 +316,8 @@ func (k *killer) once() string {
 	return left
 }
 
-// classify names the state that a killed run has left; left is "" for an unexpected state. If intact is not empty,
-// verify must accept the state.
+// classify names the state that a killed run has left. The first result is "" for an unexpected state. If the second
+// result is not empty, verify must accept the state.
 func (k *killer) classify(rules, routing, says string) (left, intact string) {
 	for _, o := range []struct {
 		name  string
@@ -344,7 +346,7 @@ func (k *killer) classify(rules, routing, says string) (left, intact string) {
 }
 
 // hasLines reports whether text contains all lines of other. It ignores the priorities of routing rules, because each
-// rule gets the first one that is free. It compares each of several addresses in a line separately.
+// rule gets the first priority that is free. It compares each of several addresses in a line separately.
 func hasLines(text, other string) bool {
 	lines := func(text string) []string {
 		return strings.Split(ruleNumber.ReplaceAllString(strings.ReplaceAll(text, " ::6/128", "\n::6/128"), ""), "\n")

@@ -201,7 +201,8 @@ func TestParkingWithTimeWait(t *testing.T) {
 	})
 }
 
-// samePort connects from port 41000, and closes after the server has closed. again is the number of retransmissions.
+// samePort connects from port 41000, and closes the connection after the server has closed it. The first result is
+// the number of retransmissions.
 func samePort(pod *ns.Namespace) (again int, out error) {
 	pod.As(1000, 1000, func() {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0) // CLOEXEC: child processes that parallel tests start must not inherit it

@@ -201,7 +201,7 @@ var sourcePorts atomic.Uint32
 // scenario in the same namespace, whose connection the kernel still tracks. The call would then follow the rules
 // of that scenario.
 func sourcePort() uint16 {
-	const first, past = 20000, 32768 // from past on, the kernel chooses ports
+	const first, past = 20000, 32768 // the kernel chooses ports from 32768 on
 	return uint16(first + sourcePorts.Add(1)%(past-first))
 }
 

@@ -211,8 +211,8 @@ func (c call) dial() (net.Conn, error) {
 	return conn, err
 }
 
-// attempt makes a connection, and returns the number of retransmitted SYNs in again. It is 0 unless the first SYN was
-// parked, even on a slow machine.
+// attempt makes a connection. The second result is the number of retransmitted SYNs, which is 0 unless the first SYN
+// was parked, even on a slow machine.
 func (c call) attempt() (conn net.Conn, again int, err error) {
 	network := "tcp"
 	if c.proto == capture.UDP {

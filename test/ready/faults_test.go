@@ -217,8 +217,8 @@ func TestFlapping(t *testing.T) {
 
 const nameServer = "127.0.0.1:5300"
 
-// names starts a name server. It answers queries for addresses with address, or with the error code that answer
-// returns. If ok is false, it does not answer.
+// names starts a name server. It answers queries for addresses with the constant [address], or with the error code
+// that the function answer returns. If the second result of the function is false, it does not answer.
 func names(t *testing.T, in *ns.Namespace, answer func() (code dnsmessage.RCode, ok bool)) {
 	t.Helper()
 	var c net.PacketConn

@@ -87,7 +87,8 @@ type waiting struct {
 }
 
 // begin starts a process that runs a wait, in a network namespace or, if that is nil, in the namespace of the test.
-// It has the environment of the test, without the variables that indicate a mesh, and with env.
+// The process has the environment of the test, without the variables that indicate a mesh, and in addition the
+// variables env.
 func begin(t *testing.T, in *ns.Namespace, w wait, env ...string) *waiting {
 	t.Helper()
 	text, err := json.Marshal(w)

@@ -236,7 +236,7 @@ func TestContainers(t *testing.T) {
 			}
 			for _, reach := range []startup.Condition{startup.Started, startup.Healthy, startup.Completed} {
 				want := seen.Status().Reached(reach)
-				if reach == startup.Started { // also requires that the gate's startup probe has succeeded
+				if reach == startup.Started { // Started also requires that the gate's startup probe has succeeded
 					want = seen.Started() || want && !seen.Runs()
 				}
 				if got := once(t, dir, "x is "+string(reach)); got != want {

@@ -33,8 +33,8 @@ sidecarInjectorWebhook: {enableNamespacesByDefault: true}
 monitoring: {dashboard: {enabled: true, annotations: {a: b}}}
 `
 
-// chartValues returns sets of chart values, by name: those of each profile, the defaults, those with a revision, and
-// everything.
+// chartValues returns sets of chart values, by name: the values of each profile, the defaults, values with a
+// revision, and [everything].
 func chartValues(t *testing.T) map[string]map[string]any {
 	t.Helper()
 	out := map[string]map[string]any{}
