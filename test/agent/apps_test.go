@@ -88,7 +88,8 @@ func firstLine(c net.Conn) (string, error) {
 	return line, err
 }
 
-// lone starts a mesh with a single pod, with env in its environment, and waits until the proxy is ready.
+// lone starts a mesh with a single pod, adds the variables env to its environment, and waits until the proxy is
+// ready.
 func lone(t *testing.T, env ...string) *harness.Agent {
 	t.Helper()
 	t.Parallel()
@@ -110,7 +111,7 @@ func two(t *testing.T) (w *harness.World, client, server *harness.Agent) {
 }
 
 // pair starts the control plane of a world, a client, and a server behind a Service at vip (in a dual-stack
-// world also at vip6). change, unless nil, configures the two pods before they start.
+// world also at vip6). The function change, unless nil, configures the two pods before they start.
 func pair(w *harness.World, change func(client, server *harness.Pod), plane ...string) (client, server *harness.Agent) {
 	w.T.Helper()
 	addresses := vip

@@ -25,7 +25,7 @@ func TestAnEnvoyThatHangs(t *testing.T) {
 	go http.Serve(harness.Listen(a.Pod.World, a.Pod.Namespace, harness.AppUser, ":8080"),
 		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "app_things 7") }))
 	scrape := func() harness.Answer { return a.Get(15020, "/metrics") }
-	merged := func() bool { // is retried, because a busy Envoy may answer later than the scrape's time limit
+	merged := func() bool { // callers retry this, because a busy Envoy may answer later than the scrape's time limit
 		got := scrape().Body
 		return strings.Contains(got, "\nenvoy_server_live") && strings.Contains(got, "\napp_things 7\n")
 	}

@@ -169,7 +169,7 @@ func (s *stagedPod) line(want string) {
 	s.until("line "+want, func() bool { return slices.Contains(s.lines, want) })
 }
 
-// count returns the number of events of this kind of a container. The caller must hold s.mu.
+// count returns how many events of this kind a container has had. The caller must hold s.mu.
 func (s *stagedPod) count(container string, what startup.What) (n int) {
 	for _, e := range s.entries {
 		if e.Kind == localpod.Happened && e.Container == container && e.What == string(what) {

@@ -92,7 +92,7 @@ func TestStopBeforeReady(t *testing.T) {
 		a := p.Agent()
 		gate := p.Gate("--after", "outrider-proxy is healthy", "--", "sleep", "60")
 		process.Eventually(t, "the gate waits", func() bool { return strings.Contains(p.State("app"), `"phase":"waiting"`) }, gate)
-		l := harness.Listen(w, p.Namespace, harness.AppUser, "0.0.0.0:8080") // belongs to a container that is not the application
+		l := harness.Listen(w, p.Namespace, harness.AppUser, "0.0.0.0:8080") // a listener of a container that is not the application
 		defer l.Close()
 		a.Unready("certificate-missing", "is not reached")
 		took, status := stopped(a)

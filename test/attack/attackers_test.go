@@ -33,8 +33,8 @@ import (
 // unlimited removes outriderd's memory limit from this process, which inherited it.
 func unlimited() { debug.SetMemoryLimit(math.MaxInt64) }
 
-// repeat calls act in a loop in each worker until ctx ends. Its text result contains the number of calls, the number
-// of failed calls, and the error of the last of these.
+// repeat calls the function act in a loop in each worker until ctx ends. Its text result contains the number of
+// calls, the number of failed calls, and the error of the last of these.
 func repeat(ctx context.Context, workers int, act func(ctx context.Context, worker int) error) (did string, err error) {
 	var made, failed atomic.Int64
 	var last atomic.Value

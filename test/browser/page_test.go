@@ -34,7 +34,7 @@ func browser(t *testing.T) context.Context {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { os.RemoveAll(folder) }) // may leave files, because the browser's child processes may still write for a moment
+	t.Cleanup(func() { os.RemoveAll(folder) }) // files may stay, because the browser's child processes may still write for a moment
 	options := append(chromedp.DefaultExecAllocatorOptions[:],
 		chromedp.ExecPath(binary),
 		chromedp.NoSandbox,             // without it Chromium refuses to run as root

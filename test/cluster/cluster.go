@@ -56,7 +56,7 @@ type Options struct {
 	Runtime  string    // one of Runtimes
 	Dir      string    // for keys, logs, container files; default: run/<Version> in Cache, run/<Version>-<Runtime> for a Runtime that is not the default
 	Cache    string    // for build outputs; default: .cache/cluster in the repository
-	Detach   bool      // the cluster outlives this process; otherwise it ends with it
+	Detach   bool      // the cluster outlives this process; otherwise both end together
 	Progress io.Writer // receives a line for each step; default: none
 
 	// KubeletLog is the kubelet's log level for some source files: {"generic": 5} means the kubelet's

@@ -55,7 +55,7 @@ func (h host) leftSince(t *testing.T) []string {
 	for _, aspect := range slices.Sorted(maps.Keys(now)) {
 		for _, line := range now[aspect] {
 			if aspect == "control" && inUse(line) {
-				continue // belongs to a test that runs at the same time
+				continue // the group belongs to a test that runs at the same time
 			}
 			if !slices.Contains(h[aspect], line) {
 				left = append(left, aspect+": "+line)
@@ -157,7 +157,7 @@ func controlGroups(t *testing.T) []string {
 	t.Helper()
 	var found []string
 	err := filepath.WalkDir("/sys/fs/cgroup", func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.IsDir() { // an error means that it was removed during the walk
+		if err == nil && d.IsDir() { // an error means that the group was removed during the walk
 			found = append(found, path)
 		}
 		return nil

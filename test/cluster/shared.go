@@ -14,8 +14,8 @@ import (
 const sharedBuilds = 3
 
 // shared returns the path of the build of p that all checkouts of the user share, in
-// ${XDG_CACHE_HOME:-~/.cache}/outrider/cluster, and whether it exists. The path contains a digest of inputs,
-// the Go release and the platform.
+// ${XDG_CACHE_HOME:-~/.cache}/outrider/cluster, and whether it exists. The path contains a digest of the inputs, the
+// Go release and the platform.
 func (p program) shared(inputs string) (path string, found bool, err error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

@@ -88,8 +88,8 @@ func TestCommandsOfThePages(t *testing.T) {
 	}
 }
 
-// runAll runs the blocks of a page in the same network namespace and the same folder. That is a copy of folder, or
-// an empty folder if folder is "".
+// runAll runs the blocks of a page in the same network namespace and the same folder. This folder is a copy of the
+// given one, or empty if none is given.
 func runAll(t *testing.T, bin, folder string, all []script) {
 	dir := t.TempDir()
 	if folder != "" {

@@ -320,8 +320,8 @@ spec:
         readinessProbe: {httpGet: {path: /ready, port: 8080}, periodSeconds: 1, timeoutSeconds: 10}
 `
 
-// deployed injects the workload of a file with "outrider inject", applies it, and returns its new pod. before is the
-// workload's pod until now, or nil.
+// deployed injects the workload of a file with "outrider inject", applies it, and returns its new pod. The argument
+// before is the workload's previous pod, or nil.
 func (r *run) deployed(file string, before *world.Pod) *world.Pod {
 	r.Helper()
 	injected, err := w.Outrider(r.Context(), "inject", "-f", file, "--set", "values.global.proxy_init.image="+world.ProxyImage)

@@ -296,7 +296,7 @@ func TestTheControlPlaneRestarts(t *testing.T) {
 	r.restartOutriderd()
 	var after *world.Pod
 	r.must(w.Until(r.Context(), "the API server finds the new outriderd", func() bool {
-		made, err := w.Create(r.Context(), awesome("shop", "control-after")) // is retried, as a controller would do
+		made, err := w.Create(r.Context(), awesome("shop", "control-after")) // repeat the creation, as a controller would do
 		if err == nil {
 			after = r.keep(made)
 		}

@@ -32,8 +32,8 @@ type Proxy struct {
 	number   int
 	node     *core.Node
 	tls      *tls.Config
-	services []int // the services that it uses
-	want     want  // minimum of its first configuration
+	services []int // the services that the proxy uses
+	want     want  // minimum number of resources in the first configuration
 
 	have     map[string]map[string]string // versions of its resources, by type and name
 	attempts atomic.Int64                 // number of TCP connections that a server has accepted

@@ -20,8 +20,8 @@ import (
 // A Server is an outriderd in a separate process.
 type Server struct {
 	Binary     string
-	Mesh       string // the folder of manifests that it serves
-	State, Log string // the folder of its authority, and the path of its log
+	Mesh       string // the folder of manifests that outriderd serves
+	State, Log string // the folder of outriderd's authority, and the path of outriderd's log
 
 	Address, Web string // addresses of the xDS and the HTTP port
 

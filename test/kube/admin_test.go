@@ -66,7 +66,8 @@ func (c command) checks(t *testing.T, status int, args ...string) map[string]che
 	return out
 }
 
-// is fails the test unless the checks with these IDs have the result want, with these words in the reason.
+// is fails the test unless each check with one of these IDs has the wanted result, and a reason that contains these
+// words.
 func is(t *testing.T, all map[string]check.Check, want check.Result, words string, ids ...string) {
 	t.Helper()
 	for _, id := range ids {

@@ -112,13 +112,14 @@ type replica struct {
 	done                   <-chan struct{} // closed when the replica has stopped
 }
 
-// replica starts a replica whose authority is in a Secret. It has outriderd's kubeconfig, which edit may change.
+// replica starts a replica whose authority is in a Secret. It has outriderd's kubeconfig, which the functions edit
+// may change.
 func (w world) replica(t *testing.T, secret string, edit ...func(*api.Cluster, *api.AuthInfo)) *replica {
 	t.Helper()
 	return w.replicaWith(t, secret, func(*controlplane.Options) {}, edit...)
 }
 
-// replicaWith starts a replica as [world.replica] does. set may change its options.
+// replicaWith starts a replica as [world.replica] does. The function set may change the replica's options.
 func (w world) replicaWith(t *testing.T, secret string, set func(*controlplane.Options), edit ...func(*api.Cluster, *api.AuthInfo)) *replica {
 	t.Helper()
 	as := func(c *api.Cluster, a *api.AuthInfo) {

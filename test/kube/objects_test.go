@@ -14,8 +14,8 @@ import (
 	"outrider.dev/internal/ops/kubeclient"
 )
 
-// each calls do for each object of a manifest. It does not start kubectl, because these processes would take most of
-// the tests' time.
+// each calls the function do for each object of a manifest. It does not start kubectl, because these processes would
+// take most of the tests' time.
 func each(manifest string, do func(*resource.Helper, *resource.Info) error) error {
 	return resource.NewBuilder(kubeclient.NewFlags("default")).Unstructured().NamespaceParam("default").DefaultNamespace().
 		Stream(strings.NewReader(manifest), "the test").Flatten().Do().Visit(func(o *resource.Info, err error) error {

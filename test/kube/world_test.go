@@ -61,7 +61,7 @@ func (j *journal) String() string { return strings.ReplaceAll(j.Buffer.String(),
 
 func (j *journal) log() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 
-// connect returns outriderd's view of the cluster. edit may change the kubeconfig, for example the user.
+// connect returns outriderd's view of the cluster. The function edit may change the kubeconfig, for example the user.
 func (w world) connect(t *testing.T, j *journal, edit func(*api.Cluster, *api.AuthInfo)) *kube.Cluster {
 	t.Helper()
 	config := w.config.DeepCopy()

@@ -67,15 +67,15 @@ func runLate(t *testing.T, dial func(ctx context.Context, network, to string) (n
 	}
 }
 
-// meshConfig returns the TLS configuration with which a proxy connects to another. chain and key are its certificate
-// in PEM.
+// meshConfig returns the TLS configuration with which a proxy connects to another. The arguments are that proxy's
+// certificate chain and key in PEM.
 func meshConfig(chain, key []byte) (*tls.Config, error) {
 	c, err := tls.X509KeyPair(chain, key)
 	return &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"outrider"}, Certificates: []tls.Certificate{c}}, err
 }
 
-// hello returns a call over TLS that sends its first record in pieces, with a pause after each. ends are the offsets
-// at which the pieces end.
+// hello returns a call over TLS that sends its first record in pieces, with a pause after each. The arguments ends
+// are the offsets at which the pieces end.
 func hello(config *tls.Config, talk func(net.Conn) error, ends ...int) func(net.Conn) error {
 	return func(c net.Conn) error {
 		secure := tls.Client(&inPieces{c, ends}, config)
@@ -319,7 +319,7 @@ func TestLateHellos(t *testing.T) {
 		{name: "bytes", to: at(s.server, 6380), talk: hello(config, ping)},
 		{name: "undeclared, the server first", to: at(s.server, 6382), talk: hello(config, ping)},
 	} {
-		s.eventually(t, c.name+", mutual TLS after a pause", func() bool { // is retried, because a busy machine may make the pause too long
+		s.eventually(t, c.name+", mutual TLS after a pause", func() bool { // retry, because a busy machine may make the pause too long
 			conn, err := s.plain.dial(t.Context(), "tcp", c.to)
 			if err != nil {
 				t.Fatal(err)
@@ -427,7 +427,7 @@ func TestOneServerFirstService(t *testing.T) {
 		})
 	}
 	for _, to := range []string{"10.96.0.60:8080", "[fd96::60]:8080", "10.96.0.2:3306", "[fd96::2]:3306"} {
-		process.EventuallyEqual(t, to+": waits for first bytes", 0, func() uint64 { // is repeated until each of Envoy's threads has the new listeners
+		process.EventuallyEqual(t, to+": waits for first bytes", 0, func() uint64 { // repeat this until each of Envoy's threads has the new listeners
 			before := s.client.stalls()
 			if got := s.client.send(to, ""); got != "server" {
 				t.Errorf("%s: %q", to, got)

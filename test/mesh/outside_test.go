@@ -28,8 +28,8 @@ func TestPlainEnvoyReachesOutside(t *testing.T) {
 	}
 }
 
-// withoutPassthrough returns a bootstrap without the cluster for addresses outside the mesh, which the control plane
-// sends too.
+// withoutPassthrough returns a bootstrap without the cluster for addresses outside the mesh. The control plane sends
+// that cluster too.
 func withoutPassthrough(t testing.TB, bootstrap []byte) []byte {
 	t.Helper()
 	var all map[string]any
@@ -84,6 +84,6 @@ func TestNameThatIsNotResolved(t *testing.T) {
 	s.eventually(t, "a query", func() bool { return queries.Load() > 0 })
 	use(s.client, "10.96.0.1")
 	use(s.client, "10.96.0.5")
-	again := s.pod("client2", "client").proxied() // has prewarmed clusters, because it belongs to the same workload
+	again := s.pod("client2", "client").proxied() // its proxy has prewarmed clusters, because the pod belongs to the same workload
 	use(again, "10.96.0.1")
 }

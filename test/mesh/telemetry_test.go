@@ -42,7 +42,7 @@ type observed struct {
 type collector struct {
 	mu    sync.Mutex
 	spans []span
-	drop  bool          // discards all spans
+	drop  bool          // the collector discards all spans
 	hang  chan struct{} // the collector answers when this channel is closed; nil: at once
 }
 
@@ -382,7 +382,7 @@ func (o *observed) metrics(t *testing.T) {
 			"istio_tcp_received_bytes_total" + db + "2", "istio_tcp_sent_bytes_total" + db + "5",
 		}
 		slices.Sort(want)
-		process.EventuallyEqual(t, p.name, want, func() []string { return p.scraped(own) }, o.envoys...) // is retried, because Envoy merges histograms later
+		process.EventuallyEqual(t, p.name, want, func() []string { return p.scraped(own) }, o.envoys...) // retry, because Envoy merges histograms later
 	}
 }
 

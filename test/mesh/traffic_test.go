@@ -42,7 +42,7 @@ func echo(l net.Listener, name string) {
 	s.Serve(l)
 }
 
-// accept calls serve for each connection, in a separate goroutine, until the listener is closed.
+// accept calls the function serve for each connection, in a separate goroutine, until the listener is closed.
 func accept(l net.Listener, serve func(net.Conn)) {
 	for {
 		c, err := l.Accept()

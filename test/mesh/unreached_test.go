@@ -69,7 +69,7 @@ func TestUnreachedIsTriedElsewhere(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r.Header.Set("x-outrider-unreached", "1") // must have no effect in a request
+			r.Header.Set("x-outrider-unreached", "1") // this header must have no effect in a request
 			resp, err := from.client().Do(r)
 			if err != nil {
 				t.Fatalf("%s %s: %v", method, url, err)

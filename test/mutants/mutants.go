@@ -158,7 +158,7 @@ func play(t *testing.T, binary, dir, name, tests string) (string, int) {
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), variable+"="+name)
 	p := process.Start(t, cmd, process.Options{})
-	<-p.Done() // needs no time limit, because the process has one
+	<-p.Done() // this wait needs no time limit, because the process has one
 	return p.Log(), p.Exit()
 }
 

@@ -70,7 +70,7 @@ func (f file) render(start, end int, spans []span) string {
 	return b.String()
 }
 
-// choice returns Go code that selects original or, if the mutant is selected, its replacement.
+// choice returns Go code that runs the original text or, if the mutant is selected, the mutant's replacement.
 func (s span) choice(original string) string {
 	switch {
 	case s.statement:

@@ -230,7 +230,7 @@ func randomQuery(random *rand.Rand) trace.Query {
 	case 2, 3:
 		to = one(random, "10.9.0.2", "fd09::2", "10.10.0.2", "fd10::2", "127.0.0.1", "::1", "127.0.0.2", "127.0.0.6")
 		if udp && (to == "127.0.0.2" || to == "127.0.0.6") {
-			to = "127.0.0.53" // the server's socket is bound to this address, as that of a name server
+			to = "127.0.0.53" // the server's socket is bound to this address, as the socket of a name server is
 		}
 		if random.IntN(4) == 0 && strings.Contains(to, ".") {
 			q.From = one(random, "127.0.0.6", "10.9.0.2", "127.0.0.1")

@@ -96,7 +96,7 @@ func kernelState(t *testing.T, pod *ns.Namespace) (rules, routing string) {
 			rules += command(t, "nft", "-s", "-t", "list", "table", "inet", "outrider")
 		}
 		for _, args := range []string{"-4 rule", "-6 rule", "-4 route show table 133", "-6 route show table 133", "-br addr show lo"} {
-			out, _ := exec.Command("ip", strings.Fields(args)...).Output() // fails if the table does not exist
+			out, _ := exec.Command("ip", strings.Fields(args)...).Output() // the command fails if the table does not exist
 			routing += string(out)
 		}
 	})
@@ -345,8 +345,9 @@ func (k *killer) classify(rules, routing, says string) (left, intact string) {
 	return "", ""
 }
 
-// hasLines reports whether text contains all lines of other. It ignores the priorities of routing rules, because each
-// rule gets the first priority that is free. It compares each of several addresses in a line separately.
+// hasLines reports whether the first text contains all lines of the second. It ignores the priorities of routing
+// rules, because each rule gets the first priority that is free. It compares each of several addresses in a line
+// separately.
 func hasLines(text, other string) bool {
 	lines := func(text string) []string {
 		return strings.Split(ruleNumber.ReplaceAllString(strings.ReplaceAll(text, " ::6/128", "\n::6/128"), ""), "\n")

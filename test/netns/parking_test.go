@@ -20,7 +20,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// everything returns an intent that captures both directions, with parking. change may modify it.
+// everything returns an intent that captures both directions, with parking. The function change may modify the
+// intent.
 func everything(change func(*capture.Intent)) capture.Intent {
 	in := capture.Defaults()
 	in.Families = capture.DualStack

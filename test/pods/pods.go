@@ -78,8 +78,8 @@ func Each(t *testing.T, pattern string, test func(t *testing.T, file string)) {
 	}
 }
 
-// Goldens calls render for each pod in a directory, and compares the result with the golden file next to the pod's
-// file, which has the given suffix. UPDATE=1 writes the golden files.
+// Goldens calls the function render for each pod in a directory, and compares the result with the golden file next to
+// the pod's file, which has the given suffix. UPDATE=1 writes the golden files.
 func Goldens(t *testing.T, dir, suffix string, render func(*testing.T, *corev1.Pod) string) {
 	Each(t, filepath.Join(dir, "*.yaml"), func(t *testing.T, file string) {
 		got := render(t, &File(t, file).Pod)

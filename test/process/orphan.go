@@ -32,8 +32,8 @@ var starter = sync.OnceValue(func() chan<- func() {
 	return work
 })
 
-// StartBound starts cmd for a program that is not a test. The kernel kills cmd when this process ends, even if it
-// is killed.
+// StartBound starts cmd for a program that is not a test. The kernel kills the program when this process ends, even
+// if this process is killed.
 func StartBound(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}

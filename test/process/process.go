@@ -213,8 +213,8 @@ func EventuallyEqual[T any](t testing.TB, what string, want T, get func() T, pee
 	}, peers)
 }
 
-// Retry calls try until it returns nil, as [Eventually] does with a condition. The failure message contains the
-// last error.
+// Retry calls the function try until it returns nil, as [Eventually] does with a condition. The failure message
+// contains the last error.
 func Retry(t testing.TB, try func() error, peers ...Peer) time.Duration {
 	t.Helper()
 	return poll(t, func() (bool, string) {
@@ -225,7 +225,7 @@ func Retry(t testing.TB, try func() error, peers ...Peer) time.Duration {
 	}, peers)
 }
 
-// poll calls ask until the first result is true. The second result describes the unmet condition.
+// poll calls the function ask until its first result is true. Its second result describes the unmet condition.
 func poll(t testing.TB, ask func() (yes bool, text string), peers []Peer) time.Duration {
 	t.Helper()
 	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {

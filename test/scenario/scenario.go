@@ -38,7 +38,7 @@ type Scenario struct {
 // Want is the expected result of a connection.
 type Want struct {
 	Fate trace.Fate
-	Port uint16 // port at which it ends; for a parked or refused connection, its destination port
+	Port uint16 // port at which the connection ends; if it is parked or refused, its destination port
 }
 
 // For returns the expected result for a backend.

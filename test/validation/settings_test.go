@@ -86,7 +86,8 @@ sidecarInjectorWebhook: {rewriteAppHTTPProbe: false, injectedAnnotations: {team:
 	{name: "another mesh's proxy, gates", change: otherMesh, annotations: annotations{"outrider.dev/inject": "true", "outrider.dev/start": "gate", "outrider.dev/park": "require"}},
 }
 
-// podLevel returns a change that sets the pod's spec.resources to the sum of its containers' resources and more.
+// podLevel returns a change that sets the pod's spec.resources to the sum of its containers' resources and of the
+// given resources.
 func podLevel(more corev1.ResourceList) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
 		all := corev1.ResourceRequirements{Requests: corev1.ResourceList{}, Limits: corev1.ResourceList{}}

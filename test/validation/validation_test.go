@@ -28,7 +28,7 @@ import (
 type subject struct {
 	podfile.Object
 	tree map[string]any // the whole object
-	was  *verdict       // verdict on the pod as it is in the file, which does not depend on annotations; nil: not known
+	was  *verdict       // verdict on the pod in the file; annotations do not change it; nil: not known
 }
 
 func (s subject) String() string { return s.File + ": " + s.Object.String() }

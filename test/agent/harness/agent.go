@@ -114,7 +114,7 @@ func (a *Agent) Child() (pid int, ok bool) {
 }
 
 // KillAndWatch kills a process that is not a child of the test, waits until it has exited, and
-// returns the times before the kill and after the exit.
+// returns a time before the kill and a time after the exit.
 func KillAndWatch(t testing.TB, pid int) (before, after time.Time) {
 	t.Helper()
 	before = time.Now()

@@ -28,7 +28,7 @@ func (f Failure) String() string {
 	return fmt.Sprintf("%s, after %s: %v", f.Begin.Format("05.000"), f.End.Sub(f.Begin).Round(time.Millisecond), f.Err)
 }
 
-// NewLoad starts n workers; each repeats request, with a pause in between.
+// NewLoad starts n workers. Each calls the function request again and again, with a pause between two calls.
 func NewLoad(n int, pause time.Duration, request func() error) *Load {
 	l := &Load{}
 	for range n {

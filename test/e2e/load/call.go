@@ -28,9 +28,9 @@ const (
 type Failure struct {
 	Client      string   `json:",omitempty"` // one of Clients; empty for the call of a tier
 	From        string   // the pod that called
-	To          string   // the host that it called
+	To          string   // the host that the pod called
 	Sent, Ended int64    // times of the request and of the failure, in nanoseconds since 1970
-	Connection  string   `json:",omitempty"` // new, or the time for which it was idle; both connections if the client retried
+	Connection  string   `json:",omitempty"` // "new", or the connection's idle time; both connections if the client retried
 	Local       string   `json:",omitempty"` // local address of the connection
 	TimedOut    bool     `json:",omitempty"`
 	Status      int      `json:",omitempty"`
@@ -76,8 +76,8 @@ func (f Failure) String() string {
 // A sender sends a request and returns the answer. It stores the facts about its connection in f.
 type sender func(ctx context.Context, to *url.URL, f *Failure) (*http.Response, error)
 
-// call makes one call and returns the answer. An answer with another status than 200, or another text than
-// want, is a failure; an empty want accepts any text.
+// call makes one call and returns the answer. An answer with another status than 200, or with another text than the
+// argument want, is a failure; if want is empty, any text is accepted.
 func call(ctx context.Context, send sender, from, to, want string) (answer string, failure *Failure) {
 	f := &Failure{From: from, To: to, Sent: time.Now().UnixNano()}
 	body, err := exchange(ctx, send, f)

@@ -23,7 +23,7 @@ type Kill struct {
 	Service string    // host name under which the pod is called
 	Before  time.Time // a time at which the process still ran
 	After   time.Time // a time at which the process and its connections were gone
-	Back    time.Time // a time at which its successor served
+	Back    time.Time // a time at which the next process served
 }
 
 // Excuses reports whether the call of f was in flight in the killed process: the pod made or received the
@@ -65,7 +65,7 @@ func Unexcused(all []Failure, kills []Kill) (left []Failure) {
 type Verdict struct {
 	Lost    []Failure // failures without an excuse
 	Untold  int       // number of failures of which no details were reported
-	Starved string    // reason why time-outs are not judged; empty if they are
+	Starved string    // reason why time-outs are not judged; empty if they are judged
 }
 
 // Judge separates failures of the mesh from those of a starved machine, on which calls time out but do not fail in

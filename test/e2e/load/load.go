@@ -47,9 +47,8 @@ type Tally struct {
 // call, and one opens a connection for each call and writes nothing on it at first.
 var Clients = []string{"keep-alive", "short", "slow-first-byte"}
 
-// Run calls at the rate of o with each client, until ctx ends and the last call has returned. The
-// schedule of the calls is fixed at the start: a late call is still sent, and does not wait for
-// earlier ones.
+// Run makes calls with each client, at the rate in the options, until ctx ends and the last call has returned. The
+// schedule of the calls is fixed at the start: a late call is still sent, and does not wait for earlier ones.
 func Run(ctx context.Context, o Options) map[string]Tally { return run(ctx, o, client) }
 
 func run(ctx context.Context, o Options, client func(name string) sender) map[string]Tally {

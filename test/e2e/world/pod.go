@@ -50,7 +50,7 @@ func (w *World) adopt(pod *corev1.Pod, made time.Time) *Pod {
 	return &Pod{Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), w: w, made: made, asMade: pod}
 }
 
-// Adopt returns the pods of a namespace with a label, which another program created.
+// Adopt returns pods that another program created: the pods of a namespace that have a label.
 func (w *World) Adopt(ctx context.Context, namespace, label string) (out []*Pod, err error) {
 	list, err := w.Client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: label})
 	if err != nil {

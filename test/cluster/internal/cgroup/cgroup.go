@@ -87,7 +87,8 @@ func enable(groups ...string) error {
 	return nil
 }
 
-// inherit copies the value of file from the group parent to child. If parent has no such file, inherit does nothing.
+// inherit copies the value of a file from the parent group to the child group. If the parent has no such file,
+// inherit does nothing.
 func inherit(parent, child, file string) error {
 	value, err := os.ReadFile(filepath.Join(parent, file))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -135,7 +136,7 @@ func Kill(ctx context.Context, name, sub string) error {
 	})
 }
 
-// processes returns the processes in group and below. A group that is removed meanwhile counts as empty.
+// processes returns the processes in a control group and below it. A group that is removed meanwhile counts as empty.
 func processes(group string) (pids []int, err error) {
 	err = filepath.WalkDir(group, func(path string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {

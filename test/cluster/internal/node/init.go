@@ -51,7 +51,7 @@ func Init(configFile string) error {
 	return end(c.Group)
 }
 
-// released returns a channel that is closed when the other end of leash is closed, unless Keep was sent before.
+// released returns a channel that is closed when the other end of the leash is closed, unless Keep was sent before.
 func released(leash *os.File) <-chan struct{} {
 	c := make(chan struct{})
 	go func() {
@@ -62,8 +62,8 @@ func released(leash *os.File) <-chan struct{} {
 	return c
 }
 
-// reaped reaps the children of this process that have exited, at each signal in died. Orphans become children
-// of this process too. The returned channel is closed after the process with the ID child has exited.
+// reaped reaps the children of this process that have exited, at each signal that the channel died delivers. Orphans
+// become children of this process too. The returned channel is closed after the process with the ID child has exited.
 func reaped(child int, died <-chan os.Signal) <-chan struct{} {
 	ended := make(chan struct{})
 	go func() {

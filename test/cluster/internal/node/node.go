@@ -73,7 +73,8 @@ func (c Config) Log(name string) string  { return filepath.Join(c.Dir, "log", na
 // Kubeconfig returns the path of an administrator's configuration.
 func (c Config) Kubeconfig() string { return filepath.Join(c.Dir, "kubeconfig") }
 
-// Environ returns the environment of a program in the cluster: own, followed by variables that override it.
+// Environ returns the environment of a program in the cluster: the variables own, followed by variables that override
+// them.
 func (c Config) Environ(own []string) []string {
 	return append(own,
 		"PATH="+c.Bin+":"+cmp.Or(c.Runtime, c.Bin)+":/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:"+os.Getenv("PATH"),

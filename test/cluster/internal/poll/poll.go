@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Until calls check at once and then at every tick, until it returns nil. If ctx ends first, the
-// error wraps both the cause and the last error of check.
+// Until calls the function check at once and then at every tick, until it returns nil. If ctx
+// ends first, the error wraps both the cause and the last error of that function.
 func Until(ctx context.Context, every time.Duration, check func(context.Context) error) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
