@@ -17,12 +17,13 @@ func full(a *harness.Agent, query string) harness.Answer {
 	return a.Get(15021, "/healthz/ready?level=full"+query)
 }
 
-// fullMetric reports whether the metric of the level full has this value. Reading the metrics runs no probe.
+// fullMetric reports whether the metric of the level "full" has this value. Reading the metrics runs no probe.
 func fullMetric(a *harness.Agent, value string) bool {
 	return strings.Contains(a.Get(15020, "/metrics").Body, "\noutrider_agent_ready{level=\"full\"} "+value+"\n")
 }
 
-// wantUnready checks that the level full is not reached, for a single reason: the app, with these words.
+// wantUnready checks that the level "full" is not reached, that the app is the only reason, and that the reason has
+// these words.
 func wantUnready(t *testing.T, got harness.Answer, words string) {
 	t.Helper()
 	if got.Status != 503 || !strings.Contains(got.Body, `"level":"full"`) || strings.Count(got.Body, `"code"`) != 1 ||
@@ -31,7 +32,7 @@ func wantUnready(t *testing.T, got harness.Answer, words string) {
 	}
 }
 
-// Without a probe or a gate the level full cannot be reached, and the answer contains the reason.
+// Without a probe or a gate, the level "full" cannot be reached, and the answer contains the reason.
 func TestFullWithoutAProbeOrGate(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)
@@ -52,7 +53,7 @@ func TestFullWithoutAProbeOrGate(t *testing.T) {
 	}
 }
 
-// If the app has a readiness probe, the result of the probe is the app's health. While a request for the level full
+// If the app has a readiness probe, the result of the probe is the app's health. While a request for the level "full"
 // waits, the agent runs the probe itself; otherwise it uses the results of the kubelet's probes.
 func TestFullByProbe(t *testing.T) {
 	a := lone(t, "ISTIO_META_APP_CONTAINERS=app",
@@ -87,8 +88,8 @@ func TestFullByProbe(t *testing.T) {
 	}
 	process.Eventually(t, "no waiter", waiting("0"), a)
 	before := probes.Load()
-	// Meanwhile requests for the level full wait at another agent, which therefore probes. This shows that
-	// enough time passes for probes.
+	// Meanwhile requests for the level "full" wait at another agent, which therefore probes. This shows that enough
+	// time passes for probes.
 	var others atomic.Int32
 	go http.Serve(harness.Listen(other.Pod.World, other.Pod.Namespace, harness.AppUser, ":8080"), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		others.Add(1)
@@ -117,7 +118,7 @@ func TestFullByProbe(t *testing.T) {
 	process.Eventually(t, "the level full", func() bool { return full(a, "").Status == 200 }, a) // the agent probes again
 }
 
-// Behind a gate, the app's health is the one that the gate reports, and the agent needs no probe.
+// Behind a gate, the gate reports the app's health, and the agent needs no probe.
 func TestFullByGate(t *testing.T) {
 	a := lone(t, "ISTIO_META_APP_CONTAINERS=app")
 	p := a.Pod

@@ -68,8 +68,8 @@ func used(t *testing.T, client *harness.Agent) {
 	process.Eventually(t, "the first answer", func() bool { return fresh(client.Pod, "http://"+vip+"/", "server HTTP/1.1")() == nil }, client)
 }
 
-// fresh returns a function that makes a request, on a new connection each time. kept returns one that uses a
-// persistent connection.
+// fresh returns a function that makes a request, on a new connection each time. The function kept returns one that
+// uses a persistent connection.
 func fresh(p *harness.Pod, url, want string) func() error {
 	return func() error {
 		c := harness.NewClient(p.Namespace, harness.AppUser)

@@ -115,8 +115,8 @@ func noSockets(t *testing.T, p *harness.Pod) {
 	})
 }
 
-// A connection may wait for a proxy that was not ready yet when it was stopped. It is not cut: it is served if the
-// proxy becomes ready after all, and it keeps the proxy running as any other connection does.
+// A connection may wait for a proxy that was stopped before it was ready. Such a connection is not cut: it is served
+// if the proxy becomes ready after all, and it keeps the proxy running as any other connection does.
 func TestStopBeforeReadyWithAHeldConnection(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t)

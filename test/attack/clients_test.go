@@ -155,7 +155,7 @@ func (v victim) certificate(ctx context.Context, connection *grpc.ClientConn, re
 	return err
 }
 
-// stream returns a client that acts as a new proxy: it opens a delta stream, and closes it when it has its
+// stream returns a client that acts as a new proxy: it opens a delta stream, and closes the stream when it has its
 // clusters, its listeners, and the endpoints of a service that it uses.
 func stream(w *world) client {
 	v := w.victim()

@@ -190,7 +190,8 @@ func (v victim) hello() ([]byte, error) {
 const addressesKeep = 16 << 20
 
 // fromManyAddresses connects from 10,000 addresses, which is the limit of unfinished handshakes. Each connection
-// sends the same message. If stay is set, it then stays open until the server closes it, otherwise it closes at once.
+// sends the same message. If stay is set, the connection then stays open until the server closes it; otherwise the
+// attacker closes it at once.
 func (v victim) fromManyAddresses(ctx context.Context, message []byte, stay bool) (string, error) {
 	return repeat(ctx, v.n(1000, 10_000), func(ctx context.Context, _ int) error {
 		c, err := v.from(ctx, 10_000, contract.SecureDiscoveryPort)
@@ -216,7 +217,7 @@ func abandonedHandshakes(name string, stay bool) attacked {
 	}}
 }
 
-// byTLS makes an attack of a function that needs a TLS configuration. It passes one without a client certificate.
+// byTLS makes an attack of a function that needs a TLS configuration. The configuration has no client certificate.
 func byTLS(attack func(context.Context, victim, *tls.Config) (string, error)) func(context.Context, victim) (string, error) {
 	return func(ctx context.Context, v victim) (string, error) {
 		config, err := v.tls()

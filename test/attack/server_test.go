@@ -17,7 +17,7 @@ import (
 )
 
 // A world is a mesh with one outriderd and, if the case needs it, a pod with an agent. The subject of the attack is
-// the agent if there is one, otherwise outriderd. It has a memory limit.
+// the agent if there is one, otherwise outriderd. The subject has a memory limit.
 type world struct {
 	*harness.World
 	subject          *process.Process
@@ -50,7 +50,7 @@ func newWorld(t *testing.T, a attacked) *world {
 }
 
 // limit puts the subject into a control group if the machine has the memory controller. The kernel then kills the
-// subject if it exceeds the limit. Otherwise the test compares its peak with the limit. Envoy is not in the
+// subject if it exceeds the limit. Otherwise the test compares the subject's peak with the limit. Envoy is not in the
 // agent's group.
 func (w *world) limit(memory int64) {
 	t := w.T

@@ -11,7 +11,7 @@ import (
 	"outrider.dev/internal/core/controlplane/webhook"
 )
 
-// webhookCases are attacks on the webhook by any client, besides those in reviews.
+// webhookCases are attacks on the webhook by any client, besides the cases in [reviews].
 var webhookCases = []attacked{
 	posted("webhook: 300 init containers", 8, 12, func() string {
 		return pod(`"metadata":{"name":"app"},"spec":{"initContainers":[` + list(299, `{"name":"c%d","image":"c:1","command":["/c"]}`) + `],"containers":[{"name":"app","image":"app:1","command":["/app"]}]}`)

@@ -268,8 +268,8 @@ func TestThePatchOfADiagnosis(t *testing.T) {
 	r.must(err)
 }
 
-// follow starts the command that follows a roll-out. The returned function waits until it ends, and returns its
-// lines and its exit status.
+// follow starts the command that follows a roll-out. The returned function waits until the command ends, and returns
+// the command's lines and exit status.
 func (r *run) follow(workload, namespace string) (ended func() ([]follow.Line, int)) {
 	r.Helper()
 	var out, notes bytes.Buffer

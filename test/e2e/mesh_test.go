@@ -101,9 +101,9 @@ func TestProbesThroughTheProxy(t *testing.T) {
 	}
 }
 
-// The agent executes hooks and probes for the kubelet, and refuses requests of other pods for them. It recognizes the
-// kubelet by a key in pods that the webhook has injected, and by the node's address in pods that the command has
-// injected.
+// The agent executes hooks and probes when the kubelet requests them, and refuses such requests from other pods. The
+// agent recognizes the kubelet by a key in pods that the webhook has injected, and by the node's address in pods that
+// the command has injected.
 func TestHooksThroughTheProxy(t *testing.T) {
 	for name, tt := range map[string]struct {
 		namespace string
@@ -296,7 +296,7 @@ func TestTheControlPlaneRestarts(t *testing.T) {
 	r.restartOutriderd()
 	var after *world.Pod
 	r.must(w.Until(r.Context(), "the API server finds the new outriderd", func() bool {
-		made, err := w.Create(r.Context(), awesome("shop", "control-after")) // repeat the creation, as a controller would do
+		made, err := w.Create(r.Context(), awesome("shop", "control-after")) // repeat this, as a controller would do
 		if err == nil {
 			after = r.keep(made)
 		}

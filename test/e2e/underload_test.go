@@ -57,8 +57,8 @@ var (
 	}
 )
 
-// underLoad returns the form of this run: the long one if OUTRIDER_CALLS is set, which is the minimum number of
-// answered calls in the roll-outs of each strategy.
+// underLoad returns the form of this run: the long one if OUTRIDER_CALLS is set. That variable is the minimum number
+// of answered calls in the roll-outs of each strategy.
 func underLoad() form {
 	calls := os.Getenv("OUTRIDER_CALLS")
 	if calls == "" && !tier.Nightly() {

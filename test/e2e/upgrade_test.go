@@ -26,7 +26,7 @@ func (r *run) upgradePods(args ...string) (list, steps string) {
 	return out.String(), err.String()
 }
 
-// When the proxies of running pods are replaced by those of another image under load, no call is lost, and no
+// When the proxies of running pods are replaced under load by proxies with another image, no call is lost, and no
 // application is restarted.
 func TestPodsAreUpgradedUnderLoad(t *testing.T) {
 	form := underLoad()

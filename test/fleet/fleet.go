@@ -1,8 +1,8 @@
 // Package fleet simulates the proxies of a mesh: each has its own certificate, address and TCP
 // connection with mutual TLS, and one delta stream on which it subscribes as Envoy
-// does. It accepts each message without decoding the resources. When its connection ends, it
-// reconnects as Envoy does with the bootstrap that the agent writes, and sends the versions
-// of its resources.
+// does. A simulated proxy accepts each message without decoding the resources. When its
+// connection ends, it reconnects as Envoy does with the bootstrap that the agent writes, and
+// sends the versions of its resources.
 //
 // The control plane is a real outriderd ([Server]) that serves a folder ([WriteFolder]).
 package fleet
@@ -40,7 +40,7 @@ type Options struct {
 }
 
 // New makes the proxies, without connecting them. It raises the limit on open files for this process and
-// for outriderd, which inherits the limit: each connection needs one at both ends.
+// for outriderd, which inherits the limit: each connection needs an open file at both ends.
 func New(o Options) (*Fleet, error) {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {

@@ -62,8 +62,8 @@ const (
 	TrustDomain = "cluster.local"
 )
 
-// podsOf is the number of pods in a deployment. They share a service account, and the control plane sends them
-// the same prewarmed clusters.
+// podsOf is the number of pods in a deployment. The pods of a deployment share a service account, and the control
+// plane sends them the same prewarmed clusters.
 const podsOf = 10
 
 func deployment(proxy int) int     { return proxy / podsOf }

@@ -13,7 +13,7 @@ import (
 	"outrider.dev/internal/core/xds/resource"
 )
 
-// If the cluster has the definition of another mesh's kind, its objects are reported as problems. Those that would
+// If the cluster has the definition of another mesh's kind, its objects are reported as problems. Objects that would
 // protect a workload are also reported as notes on the workload's proxy. When an object is changed or deleted, its
 // reports disappear.
 func TestObjectsThatAreIgnored(t *testing.T) {

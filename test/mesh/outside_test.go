@@ -84,6 +84,6 @@ func TestNameThatIsNotResolved(t *testing.T) {
 	s.eventually(t, "a query", func() bool { return queries.Load() > 0 })
 	use(s.client, "10.96.0.1")
 	use(s.client, "10.96.0.5")
-	again := s.pod("client2", "client").proxied() // its proxy has prewarmed clusters, because the pod belongs to the same workload
+	again := s.pod("client2", "client").proxied() // the same workload, so the proxy has prewarmed clusters
 	use(again, "10.96.0.1")
 }

@@ -221,7 +221,8 @@ func samePort(pod *ns.Namespace) (again int, out error) {
 		)
 		for begin := time.Now(); time.Since(begin) < process.Patience; {
 			err = unix.Connect(fd, &unix.SockaddrInet4{Port: 80, Addr: [4]byte{10, 96, 0, 10}})
-			// Go's runtime sends signals to its threads. If one interrupts connect, call it again, which continues it.
+			// Go's runtime sends signals to its threads. If a signal interrupts connect, call connect again, which
+			// continues the attempt.
 			if !errors.Is(err, unix.EADDRNOTAVAIL) && !errors.Is(err, unix.EINTR) {
 				break
 			}

@@ -27,8 +27,8 @@ import (
 	"outrider.dev/test/tier"
 )
 
-// Time limits after which a connection counts as waiting: short for a connection that is expected to wait, and enough
-// for others. An answer takes a millisecond on one machine, but longer if the machine is busy.
+// Time limits after which a connection counts as waiting: [short] for a connection that is expected to wait, and
+// [enough] for other connections. An answer takes a millisecond on one machine, but longer if the machine is busy.
 const (
 	short  = 300 * time.Millisecond
 	enough = process.Patience
@@ -197,9 +197,9 @@ func callOf(top *topology, c trace.Conn) call {
 // sourcePorts counts the calls of scenarios.
 var sourcePorts atomic.Uint32
 
-// sourcePort returns a different port for each call. If the kernel chose the port, it could be that of an earlier
-// scenario in the same namespace, whose connection the kernel still tracks. The call would then follow the rules
-// of that scenario.
+// sourcePort returns a different port for each call. If the kernel chose the port, it could choose the port of an
+// earlier scenario in the same namespace, whose connection the kernel still tracks. The call would then follow the
+// rules of that scenario.
 func sourcePort() uint16 {
 	const first, past = 20000, 32768 // the kernel chooses ports from 32768 on
 	return uint16(first + sourcePorts.Add(1)%(past-first))
@@ -247,8 +247,8 @@ func ownerOf(a netip.Addr) string {
 	return "peer"
 }
 
-// establish makes the connection of s before the rules are written. If s has no listener for it, it opens one and
-// closes it again.
+// establish makes the connection of s before the rules are written. If s has no listener for the connection,
+// establish opens one and closes it again.
 func establish(t *testing.T, top *topology, s scenario.Scenario) net.Conn {
 	t.Helper()
 	if l := (trace.Listener{Proto: s.Conn.Proto, Port: s.Conn.Dst.Port()}); ownerOf(s.Conn.Dst.Addr()) == "pod" && !listens(s.Pod, l) {

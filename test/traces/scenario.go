@@ -139,7 +139,7 @@ const (
 	lateImage    = "late"
 )
 
-// manifest returns the pod to create. A container without an image gets that of the witness.
+// manifest returns the pod to create. A container without an image gets the witness's image.
 func (s Scenario) manifest(dir string) corev1.Pod {
 	pod := *s.Pod.DeepCopy()
 	pod.APIVersion, pod.Kind = "v1", "Pod"

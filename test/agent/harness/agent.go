@@ -155,7 +155,8 @@ func Stopped(pid int) bool {
 	return len(threads) > 0
 }
 
-// stat returns the fields of the stat file of a process or thread, beginning with its state; nil if it does not exist.
+// stat returns the fields of the stat file of a process or thread, beginning with the state; nil if there is no such
+// process or thread.
 func stat(proc string) []string {
 	raw, _ := os.ReadFile(proc + "/stat")
 	return strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+1:]))

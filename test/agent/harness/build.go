@@ -41,7 +41,8 @@ var build = sync.OnceValues(func() (Binaries, error) {
 	return b, place(envoy, b.Envoy)
 })
 
-// Build returns the paths of the programs, and builds them first. It skips the test without Envoy or without root.
+// Build returns the paths of the programs, and builds them first. It skips the test if there is no Envoy, or if the
+// user is not root.
 func Build(t testing.TB) Binaries {
 	t.Helper()
 	ns.RequireRoot(t)

@@ -30,7 +30,7 @@ type Failure struct {
 	From        string   // the pod that called
 	To          string   // the host that the pod called
 	Sent, Ended int64    // times of the request and of the failure, in nanoseconds since 1970
-	Connection  string   `json:",omitempty"` // "new", or the connection's idle time; both connections if the client retried
+	Connection  string   `json:",omitempty"` // "new", or the idle time; both connections if the client retried
 	Local       string   `json:",omitempty"` // local address of the connection
 	TimedOut    bool     `json:",omitempty"`
 	Status      int      `json:",omitempty"`

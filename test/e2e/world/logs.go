@@ -84,7 +84,7 @@ func (l *logs) look(path string) {
 	switch {
 	case err != nil:
 	case info.IsDir():
-		_ = l.watcher.Add(path) // before the directory is read, so that a file that appears in between is seen twice and not missed
+		_ = l.watcher.Add(path) // watch before reading, so that a file that appears in between is not missed
 		entries, _ := os.ReadDir(path)
 		for _, e := range entries {
 			l.look(filepath.Join(path, e.Name()))

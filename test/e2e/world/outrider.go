@@ -38,8 +38,8 @@ func (w *World) Apply(ctx context.Context, manifest string) error {
 const Overloaded = 10 * time.Second
 
 // Install installs Outrider with "outrider install", as an operator does. Unless firstUse is 0, it is the time limit
-// for first calls. The command waits until everything serves, and checks it. Called again with more values, Install
-// upgrades the installation.
+// for first calls. The command waits until everything serves, and checks the installation. Called again with more
+// values, Install upgrades the installation.
 func (w *World) Install(ctx context.Context, replicas int, firstUse time.Duration, more ...string) error {
 	args := []string{"install"}
 	for _, v := range append(w.values(replicas, firstUse), more...) {

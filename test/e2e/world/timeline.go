@@ -145,7 +145,7 @@ func (p *Pod) began(w Record) time.Time {
 	return at
 }
 
-// journal returns the journal of a container's gate, as it was when it could last be read: it is in a volume
+// journal returns the journal of a container's gate, as it was when it could last be read: the journal is in a volume
 // that is deleted with the pod.
 func (p *Pod) journal(container string) []state.Entry {
 	dir := filepath.Join("/var/lib/kubelet/pods", p.UID, "volumes", "kubernetes.io~empty-dir", podspec.StateVolume)

@@ -1,5 +1,5 @@
 // Command witness is the program in the containers of a recorded pod. Its arguments define its
-// behaviour. It records with their times the actions of the kubelet that it notices.
+// behaviour. It records the actions of the kubelet that it notices, with their times.
 //
 //	witness run [life=2s,1s] [code=1] [stop=3s|never] [healthy=1s|never] [sick=5s]
 //	            [http=8080] [tcp=8081] [grpc=8082]

@@ -51,7 +51,7 @@ func (p *programs) serve(l net.Listener) error {
 	}))
 }
 
-// Control sends a request to the cluster in which this process runs, and returns when it is completed.
+// Control sends a request to the cluster in which this process runs, and returns when the request is completed.
 func Control(request string) error {
 	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", controlSocket)

@@ -51,8 +51,8 @@ func Enter(pid string, argv []string) (status int, err error) {
 }
 
 // Become replaces this process by a command that ends with its parent. It is the part of [Enter] that
-// runs inside. Pdeathsig of os/exec cannot be used: if the parent is in another process namespace, os/exec
-// assumes that it is dead.
+// runs inside. Pdeathsig of os/exec cannot be used: if the parent is in another process namespace, os/exec assumes
+// that the parent is dead.
 func Become(argv []string) error {
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
