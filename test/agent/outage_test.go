@@ -197,7 +197,7 @@ func TestAgentIsKilled(t *testing.T) {
 	}
 }
 
-// routeOfOther is an HTTPRoute for the service named other, with itself as its backend.
+// routeOfOther is an HTTPRoute for the service "other", with the service itself as the backend.
 const routeOfOther = `apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: other, namespace: shop}

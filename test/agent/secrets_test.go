@@ -114,7 +114,8 @@ var serialLine = regexp.MustCompile(`"serial_number": "([0-9a-f]+)"`)
 
 // shownSerial returns the serial number of Envoy's certificate from its admin interface.
 func shownSerial(a *harness.Agent) string {
-	// The first serial numbers belong to the trusted roots. That of Envoy's certificate follows under cert_chain.
+	// The first serial numbers belong to the trusted roots. The serial number of Envoy's certificate follows under
+	// cert_chain.
 	_, chain, _ := strings.Cut(a.Get(15000, "/certs").Body, `"cert_chain"`)
 	if found := serialLine.FindStringSubmatch(chain); found != nil {
 		return found[1]

@@ -31,8 +31,8 @@ import (
 	"outrider.dev/test/agent/harness"
 )
 
-// A client is an ordinary client. Each request uses a new connection, because a request on an open connection
-// would not show whether new connections are accepted.
+// A client plays an ordinary client, whose requests must succeed during an attack. Each request uses a new
+// connection, because a request on an open connection would not show whether new connections are accepted.
 type client struct {
 	name string
 	pace time.Duration // time between two requests

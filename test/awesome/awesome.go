@@ -18,8 +18,8 @@ const (
 	Robust  = "robust"
 )
 
-// Install builds the applications from the sources below root, the repository's folder, into dir. If
-// this machine lacks the tools for a language, missing has an entry for it, and err stays nil.
+// Install builds the applications from the sources below root, the repository's folder, into dir. If this machine
+// lacks the tools for a language, the first result has an entry for the language, and err stays nil.
 func Install(root, dir string) (missing map[string]error, err error) {
 	missing = map[string]error{}
 	for language, program := range map[string]string{"java": "/usr/bin/javac", "node": "/usr/bin/node", "python": "/usr/bin/python3"} { // any order: independent look-ups

@@ -88,7 +88,8 @@ app: {outrider-proxy: healthy, db: healthy}
 	})
 }
 
-// A pod whose application ends ends too. Its phase follows from the application's exit status, and the proxy ends last.
+// A pod ends when its application ends. The pod's phase follows from the application's exit status, and the proxy
+// ends last.
 func TestEnds(t *testing.T) {
 	for name, c := range map[string]struct {
 		changes []change

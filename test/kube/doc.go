@@ -1,3 +1,3 @@
-// Package kube tests internal/core/controlplane/kube and outriderd with a real API server. They have only the
+// Package kube tests internal/core/controlplane/kube and outriderd with a real API server. Both have only the
 // permissions of the chart's roles.
 package kube

@@ -121,7 +121,7 @@ func TestParkingAcrossRestarts(t *testing.T) {
 	})
 }
 
-// A release that the proxy's user sends ends parking. A release of another user has no effect.
+// If the proxy's user sends a release, parking ends. A release from another user has no effect.
 func TestReleaseEndsParking(t *testing.T) {
 	eachWay(t, nil, func(t *testing.T, top *topology, w way) {
 		want := func(when, end string, limit time.Duration) {

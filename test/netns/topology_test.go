@@ -22,8 +22,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A topology has the namespaces of the topology that package scenario describes: a pod between the outside (peer) and
-// a guest.
+// A topology holds the network namespaces that package scenario describes: a pod between the outside (peer) and a
+// guest.
 type topology struct {
 	pod, peer, guest *ns.Namespace
 }

@@ -9,7 +9,7 @@ import (
 const (
 	// pooled is the maximum number of calls that are excused after a kill because each used a connection
 	// that had ended with the killed process: a busy proxy notices the end only when it uses the
-	// connection. A tier's callers have at most so many connections to a pod.
+	// connection. A tier's callers have at most this many connections to a pod.
 	pooled = 8
 	// starved is a share of the time. If processes wait for a processor for a larger share, time-outs are
 	// blamed on the machine. A machine that runs only the long form of the test is far below.

@@ -18,8 +18,8 @@ const (
 	// silence is the time for which the slow client writes nothing on a new connection. It is longer
 	// than the time for which a proxy waits for first bytes to inspect.
 	silence = 500 * time.Millisecond
-	// reported is the maximum number of a client's time-outs that are reported in detail, and also of
-	// its other failures.
+	// reported is the maximum number of a client's time-outs that are reported in detail. The same maximum applies to
+	// the client's other failures.
 	reported = 200
 	// Starved is the maximum delay of a call behind its schedule. If a call is later, the load generator
 	// got too little processor time, and time-outs are not judged.
