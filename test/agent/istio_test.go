@@ -160,8 +160,8 @@ func certificateOf(p *harness.Pod) (chain, key []byte) {
 
 // An Istio proxy and an Outrider proxy call each other over mutual TLS, and the Istio proxy reaches addresses
 // outside the mesh. On machines without Istio, an Envoy whose bootstrap has the same form stands in for
-// pilot-agent ("twin"): it sends a token on each stream and has no client certificate, it reads the secrets default
-// and ROOTCA from a socket, and it has none of Outrider's own clusters.
+// pilot-agent ("twin"): it sends a token on each stream and has no client certificate, it reads the secrets "default"
+// and "ROOTCA" from a socket, and it has none of Outrider's own clusters.
 func TestIstioProxy(t *testing.T) {
 	t.Parallel()
 	mounted := map[string]any{}

@@ -137,7 +137,7 @@ func (v victim) grpc(config *tls.Config, more ...grpc.DialOption) (*grpc.ClientC
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))...)
 }
 
-// web returns an HTTP client for the webhook, which has no client certificate.
+// web returns an HTTP client for the webhook. The client has no certificate.
 func (v victim) web() (*http.Client, error) {
 	config, err := v.tls()
 	if err != nil {

@@ -27,8 +27,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// identities are attacks that try to use an identity longer or further than allowed: by the holder of a certificate
-// whose workload has left the mesh, and by a pod that was never in the mesh.
+// identities are attacks that misuse an identity: by the holder of a certificate whose workload has left the mesh,
+// and by a pod that was never in the mesh.
 var identities = []attacked{
 	{
 		name:     "identities: a certificate that renews itself for ever",

@@ -115,7 +115,7 @@ func noControlPlane(r *run) *world.Pod {
 	return p
 }
 
-// rejected makes a pod whose proxy is an Envoy with a configuration that it rejects.
+// rejected makes a pod whose proxy is an Envoy that rejects its configuration.
 func rejected(r *run) *world.Pod {
 	r.must(w.Apply(r.Context(), rejectedConfiguration))
 	p := r.webhook(awesome("plain", "incident-rejected", func(p *corev1.Pod) {

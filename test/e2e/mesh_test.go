@@ -243,7 +243,7 @@ func strictNetwork(r *run, p *world.Pod) (stop func()) {
 	return gone
 }
 
-// Ordering and parking work in a pod with the proxy of another mesh, which contains no part of Outrider.
+// Ordering and parking work in a pod with the proxy of another mesh. That proxy contains no part of Outrider.
 func TestWithAnotherMesh(t *testing.T) {
 	istio := func(p *corev1.Pod) {
 		user := int64(1337)

@@ -254,7 +254,7 @@ func TestReplicasShareTheAuthority(t *testing.T) {
 	}
 }
 
-// names creates outriderd's Deployment, without pods, which names a Secret for the authority.
+// names creates outriderd's Deployment without replicas. The Deployment names a Secret for the authority.
 func (w world) names(t *testing.T, secret string) {
 	t.Helper()
 	text, err := chart.Manifest("{pilot: {replicaCount: 0}, authority: {secretName: " + secret + "}}")

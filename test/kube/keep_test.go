@@ -61,7 +61,7 @@ func tokensAreReviewed(t *testing.T) {
 	must(t, w.CoreV1().Pods("tokens").Delete(t.Context(), "p", metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))}))
 	until(t, "the token of a pod that is gone is refused", func() bool { _, err := review(c, bound); return err != nil }, j.String)
 
-	// If the API server does not answer, the token is not refused: the error is another one.
+	// If the API server does not answer, the token is not refused: the error is of another kind.
 	unsure := func(c *kube.Cluster, words string) {
 		t.Helper()
 		_, err := review(c, good)

@@ -101,8 +101,8 @@ func (w *world) apply(t *testing.T, text string) {
 }
 
 // protect sets the policy of a service that the client has not used yet, and waits until the control plane serves the
-// policy. As a sign of that, it changes the policy of the service web afterwards, and waits until the client's proxy
-// has that change.
+// policy. To see this, protect then changes the policy of the service "web", and waits until the client's proxy has
+// that change.
 func (g *guarded) protect(t *testing.T, u *use, settings string) {
 	t.Helper()
 	g.apply(t, policyText(u.name, settings))

@@ -154,7 +154,7 @@ func release(pod *ns.Namespace, user int, port uint16) (err error) {
 	return err
 }
 
-// releasing opens a socket as a release does that is still running, and returns its descriptor.
+// releasing opens a socket like a release that is still running, and returns the socket's descriptor.
 func releasing(t *testing.T, pod *ns.Namespace) (fd int) {
 	t.Helper()
 	pod.Do(func() {

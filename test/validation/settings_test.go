@@ -112,7 +112,7 @@ func podLevel(more corev1.ResourceList) func(*corev1.Pod) {
 	}
 }
 
-// ownProxy adds a proxy container with fields of the author, which injection completes.
+// ownProxy adds a proxy container with fields of the author. Injection completes the container.
 func ownProxy(pod *corev1.Pod) {
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "outrider-proxy", Image: "auto",
 		Env:             []corev1.EnvVar{{Name: "A", Value: "b"}},

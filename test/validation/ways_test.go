@@ -129,9 +129,9 @@ func TestTheWebhookAgrees(t *testing.T) {
 	t.Logf("%d pods are the same by the command and by the webhook's patch, and %d are refused by both", same, refused)
 }
 
-// comparable returns a pod without the differences between command and webhook that are expected. They arise because
-// the API server sets defaults before the webhook sees the pod: in field references of Outrider's variables, and in
-// the author's containers.
+// comparable returns a pod without the expected differences between command and webhook. These differences arise
+// because the API server sets defaults before the webhook sees the pod: in field references of Outrider's variables,
+// and in the author's containers.
 func comparable(t *testing.T, pod *core.Pod) (out any) {
 	t.Helper()
 	slices.SortFunc(pod.Spec.Volumes, func(a, b core.Volume) int { return strings.Compare(a.Name, b.Name) })

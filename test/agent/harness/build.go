@@ -78,7 +78,8 @@ func moduleRoot() (string, error) {
 	return "", err
 }
 
-// place makes a copy that every user may read: the file's own folder may be readable by root only.
+// place links or copies a file to a path at which every user may read it: the file's own folder may be readable by
+// root only.
 func place(from, to string) error {
 	if os.Link(from, to) == nil {
 		return nil

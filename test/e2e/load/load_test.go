@@ -84,7 +84,7 @@ func TestRefusedIsSeen(t *testing.T) {
 	}
 }
 
-// The client's report of a failure that three tiers pass on contains the original failure.
+// If three tiers pass a failure on, the client's report contains the original failure.
 func TestTiersPassFailuresOn(t *testing.T) {
 	broken := false
 	back := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -167,8 +167,8 @@ func (p *Pod) Remove(ctx context.Context) {
 	p.w.logs.forget(p.UID)
 }
 
-// PID returns the first process of a container in the node's namespace, or of the sandbox if the
-// name is empty. It returns 0 if the container does not run.
+// PID returns the process ID, in the node's namespace, of a container's first process, or of the
+// sandbox's if the name is empty. It returns 0 if the container does not run.
 func (p *Pod) PID(container string) int { return p.w.runtime.Running(p.UID)[container] }
 
 // Execs returns how often the kubelet has started a process in a container, for a probe or a hook.

@@ -33,7 +33,7 @@ func Awesome(namespace, name string) *corev1.Pod {
 	}
 }
 
-// ListProxy adds an incomplete proxy container after the application, which injection completes.
+// ListProxy adds an incomplete proxy container after the application. Injection completes the proxy container.
 func ListProxy(pod *corev1.Pod) {
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: contract.ProxyContainer, Image: "auto"})
 }

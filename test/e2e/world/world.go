@@ -144,7 +144,7 @@ func (w *World) Until(ctx context.Context, what string, holds func() bool) error
 	}
 }
 
-// Namespace creates a namespace with labels and annotations, and a service account "default" in it.
+// Namespace creates a namespace with labels, and waits until the namespace has its service account "default".
 func (w *World) Namespace(ctx context.Context, name string, labels map[string]string) error {
 	_, err := w.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
