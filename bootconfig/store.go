@@ -105,14 +105,14 @@ func parseRecord(data []byte, schema string) (record, error) {
 	return record{h, document}, nil
 }
 
-// keep passes r to run, which writes it. r replaces a record that is not written yet.
+// keep passes a record to [store.run], which writes it. The record replaces one that is not written yet.
 func (s *store) keep(r record) {
 	s.next.Store(&r)
 	signal(s.wake)
 }
 
-// run writes the records that keep passes to it. When ctx ends, it writes the last one and returns. It reports a
-// failed write, and retries it when wake receives a signal.
+// run writes the records that [store.keep] passes to it. When ctx ends, it writes the last one and returns. It
+// reports a failed write, and retries it when wake receives a signal.
 func (s *store) run(ctx context.Context, report func(error)) {
 	for {
 		ended := false

@@ -97,8 +97,8 @@ func early(t *figures.Table, c *caller, size int) {
 	spent.since(t, atOnce, a)
 }
 
-// answers adds rows with the time from since to the first byte of a call, in milliseconds: first, median, p99 and
-// last.
+// answers adds rows with the time from a start (since) to the first byte of a call, in milliseconds: first,
+// median, p99 and last.
 func answers(t *figures.Table, title, baseline string, since time.Time, calls []harness.Call) {
 	var list []float64
 	for _, call := range calls {
@@ -138,8 +138,8 @@ func handOver(t *figures.Table, c *caller, rate float64, d time.Duration) {
 	spent.since(t, after, a)
 }
 
-// stream adds rows with the number of calls that were answered per second after since, and with lost and slow
-// calls.
+// stream adds rows with the number of calls that were answered per second after a start (since), and with lost
+// and slow calls.
 func stream(t *figures.Table, title, baseline string, since time.Time, calls []harness.Call) {
 	lost, slowest, last, answered := 0, time.Duration(0), since, 0
 	for _, call := range calls {

@@ -14,8 +14,8 @@ import (
 	"outrider.dev/test/process"
 )
 
-// phases are the entries of the agent's journal that mark the progress of a start, in order. why is a part of the
-// entry's reason.
+// phases are the entries of the agent's journal that mark the progress of a start, in order. The field why is a
+// part of the entry's reason.
 var phases = []struct{ title, name, why string }{
 	{"Envoy's exec", "proxy starting", ""},
 	{"certificate", "certificate have", ""},
@@ -73,7 +73,7 @@ func start(t *figures.Table, p *harness.Pod, title, alone string, counts bool) {
 	}
 }
 
-// endOf kills the agent, with which its Envoy ends too, and returns the process ID of Envoy.
+// endOf kills the agent and returns the process ID of its Envoy, which ends with the agent.
 func endOf(a *harness.Agent) (envoy int) {
 	envoy = a.Envoy()
 	a.Kill()

@@ -134,7 +134,8 @@ var (
 	addSixSource = []string{"ip", "addr", "add", "::6/128", "dev", "lo"}
 )
 
-// nftables adds the cases with nftables for a mode, REDIRECT or TPROXY. It returns the first, the shortest rules.
+// nftables adds the cases with nftables for a mode, REDIRECT or TPROXY. It returns the first case, which has
+// the shortest rules.
 func (k *kit) nftables(mode string) *way {
 	k.group = &group{backend: "nftables, " + mode}
 	nft := func(replace bool, counter string) []string {

@@ -27,7 +27,8 @@ const (
 // All returns the names of all commands.
 func All() []string { return []string{CLI, Operate, Agent, ControlPlane, Node} }
 
-// racing is true if the commands are to be built with the race detector, because this program has been.
+// racing is true if the commands are to be built with the race detector, because this program was built with
+// it.
 var racing bool
 
 // noTrace omits gRPC's debugging pages, which nothing serves. They use html/template, because of which the linker
@@ -39,7 +40,8 @@ func flags(name, version string) []string {
 	linker := "-ldflags=-s -w" + version
 	if name == Agent && !racing { // a build with the race detector is not shipped, so its size does not matter
 		// The agent runs in every pod, so its size costs memory and pull time. It mostly waits, so it can do
-		// without inlining: with it, it has 11.2 MB, without it 10.0; the limit is 10 (docs/rationale.md).
+		// without inlining. With inlining it has 11.2 MB, without inlining 10.0; the limit is 10
+		// (docs/rationale.md).
 		return []string{noTrace, "-gcflags=all=-l", linker + " -funcalign=8"}
 	}
 	return []string{noTrace, linker}
@@ -47,7 +49,7 @@ func flags(name, version string) []string {
 
 // A Stamp identifies the sources of a build.
 type Stamp struct {
-	Version string // the tag, or devel- and the commit
+	Version string // the tag, or "devel-" followed by the commit
 	Commit  string
 	Time    time.Time // of the commit
 }
@@ -84,7 +86,8 @@ func (s Stamp) linked() string {
 	return fmt.Sprintf(" -X %s.build=%s -X %s.buildTime=%s", pkg, s.Version, pkg, s.Time.Format(time.RFC3339))
 }
 
-// Given returns the path of a command: given if that is not empty, or else the command that it builds in dir.
+// Given returns the path of a command: the argument given or, if that is empty, a command that it builds in
+// dir.
 func Given(ctx context.Context, given, dir, name string) (string, error) {
 	if given != "" {
 		return given, nil

@@ -82,7 +82,7 @@ func raises(t *tree) (result, error) {
 	for commit := range strings.FieldsSeq(log) {
 		after, err := git("show", commit+":"+budgetsFile)
 		if err != nil {
-			continue // the commit moved or removed it
+			continue // the commit moved or removed budgetsFile
 		}
 		before, err := git("show", commit+"^:"+budgetsFile)
 		if err != nil {
@@ -97,7 +97,7 @@ func raises(t *tree) (result, error) {
 			return r, err
 		}
 		raised := false
-		for name, limit := range is { // any order: the loop only finds out whether there is one
+		for name, limit := range is { // any order: the loop only finds out whether any limit was raised
 			if old, ok := was[name]; ok && limit > old {
 				raised = true
 			}

@@ -74,7 +74,8 @@ func corridors(t *tree) ([]corridor, error) {
 	return out, nil
 }
 
-// writes calls found for each expression that a method changes: by an assignment, ++, --, clear, copy or delete.
+// writes calls the function found with each expression that a method changes: by an assignment, ++, --, clear,
+// copy or delete.
 func writes(method *ast.FuncDecl, found func(ast.Expr)) {
 	ast.Inspect(method, func(n ast.Node) bool {
 		switch n := n.(type) {

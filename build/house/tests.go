@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// inTests returns the measure that applies a rule to the files that the function files selects. The rules find
-// code that makes tests fail at random or under load, or that leaves a process behind. A place with a comment
-// "EXCUSE: REASON", on the line or above it, is not counted.
+// inTests returns the measure that applies a rule (find) to the selected files. The rules find code that makes
+// tests fail at random or under load, or that leaves a process behind. A place with a comment "EXCUSE: REASON",
+// on the line or above it, is not counted.
 func inTests(files func(file) bool, excuse string, find func(*checked, ast.Decl) []ast.Node) func(*tree) (result, error) {
 	match := regexp.MustCompile(excuse + `: \S`)
 	return func(t *tree) (r result, err error) {
@@ -157,7 +157,7 @@ func orphans(c *checked, d ast.Decl) (out []ast.Node) {
 	return out
 }
 
-// any reports whether is returns true for a node or for a node below it.
+// any reports whether a condition (is) holds for a node or for a node below it.
 func any(n ast.Node, is func(ast.Node) bool) (found bool) {
 	ast.Inspect(n, func(n ast.Node) bool {
 		found = found || n != nil && is(n)

@@ -18,8 +18,8 @@ var libraryDirs = []string{
 	"/lib64", "/usr/lib64", "/lib", "/usr/lib",
 }
 
-// addLibraries adds the loader and the libraries that a program needs to files, each with its path in the image.
-// It does nothing if the file is not a program.
+// addLibraries adds the loader and the libraries of a program to the map files, each with its path in the
+// image. It does nothing if the file is not a program.
 func (img Image) addLibraries(files map[string]string, program string) error {
 	needs, err := img.libraries(program)
 	if err != nil {

@@ -96,8 +96,8 @@ func selected(all []step, part string) ([]step, error) {
 		return nil, fmt.Errorf("-part %q: want K/N with 1 <= K <= N <= %d, such as 2/4", part, len(all))
 	}
 	steps := parts(all, n)[k-1]
-	// A step that runs together with the previous one must not do so if another part has that one: it would then
-	// run together with a different step.
+	// A step can run together with the previous step of the tier. If another part has that previous step, it
+	// must not: it would run together with a different step.
 	for i := range steps {
 		at := slices.IndexFunc(all, func(s step) bool { return s.name == steps[i].name })
 		steps[i].beside = steps[i].beside && i > 0 && steps[i-1].name == all[at-1].name

@@ -50,10 +50,10 @@ var waiting = []string{"test/awesome", "test/mesh", "test/netns", "test/ready"}
 var clustered = []string{"test/cluster", "test/e2e", "test/kube"}
 
 // quick returns the steps of the unit tests. They run without "-count=1", so the go command runs only tests of
-// packages that changed or depend on a change. Three groups of packages are omitted because they take minutes to
-// compile: bench/, whose programs depend on everything; build/ if it has no uncommitted changes; and the adapters
-// of a library that has none. The tested packages are compiled first, because otherwise tests that build commands
-// would compile them at the same time.
+// packages that changed or depend on a change. Three groups of packages are omitted because they take minutes
+// to compile: bench/, whose programs depend on everything; build/ if it has no uncommitted changes; and the
+// adapters of a library without uncommitted changes. The tested packages are compiled first, because otherwise
+// tests that build commands would compile them at the same time.
 func quick(ctx context.Context) ([]step, error) {
 	all, err := packages(ctx, "./...")
 	if err != nil {

@@ -18,7 +18,7 @@ type Table struct{ Rows []*Row }
 // A Row holds all measured values of one quantity.
 type Row struct {
 	Title, What string
-	Baseline    string // Title of the row to compare with, which has the same What
+	Baseline    string // the Title of the row to compare with; both rows have the same What
 	Values      []float64
 }
 

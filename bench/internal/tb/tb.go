@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// A keeper is a testing.TB outside of a test. It collects errors and the functions of Cleanup, which [Run] calls.
+// A keeper is a testing.TB outside of a test. It collects errors, and the functions passed to Cleanup, which
+// [Run] calls.
 type keeper struct {
 	testing.TB // nil; the helpers use only the methods below
 	mu         sync.Mutex

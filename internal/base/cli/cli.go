@@ -153,8 +153,8 @@ func unwrapValue(err error) error {
 // envAnnotation is the key of the annotation that stores the environment variables of a flag.
 const envAnnotation = "outrider.dev/env"
 
-// BindEnv declares environment variables for a flag, from which [FromEnv] sets it if it is not on the command
-// line, and adds them to its usage text. The first variable that is set is used.
+// BindEnv declares the environment variables from which [FromEnv] sets a flag that is not on the command line,
+// and adds them to the flag's usage text. The first variable that is set is used.
 func BindEnv(fs *pflag.FlagSet, flag string, variables ...string) {
 	f := fs.Lookup(flag)
 	if f == nil {

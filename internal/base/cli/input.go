@@ -118,8 +118,8 @@ func Manifests(folder string) (out []string, err error) {
 // Manifest is the usage text of a flag whose values [ReadAll] reads.
 const Manifest = "manifests: a file or folder in YAML or JSON, a URL, or '-' for standard input; may be repeated"
 
-// ReadAll calls each with the name and content of every file, in order; names may contain folders ([Expand]). It
-// stops at the first error.
+// ReadAll calls the function each with the name and content of every file, in order; names may contain folders
+// ([Expand]). It stops at the first error.
 func ReadAll(cmd *cobra.Command, names []string, each func(name string, data []byte) error) error {
 	files, err := Expand(names)
 	if err != nil {

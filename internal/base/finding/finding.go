@@ -29,7 +29,7 @@ const (
 // Severities lists all severities in ascending order.
 var Severities = []Severity{Note, Warning, Error}
 
-// AtLeast reports whether s is at least as severe as other.
+// AtLeast reports whether a severity is as high as another one, or higher.
 func (s Severity) AtLeast(other Severity) bool {
 	return slices.Index(Severities, s) >= slices.Index(Severities, other)
 }

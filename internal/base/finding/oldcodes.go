@@ -41,8 +41,8 @@ var dropped = map[string]string{
 }
 
 // Present returns the present code for a name that a user wrote. If the name is an old one, it also returns a
-// note about that. If no command reports the code any more, it returns "" and a note with the tool that does. A
-// name that was never a code is returned as it is.
+// note about that. If no command reports the code any more, it returns "" and a note that names the tool which
+// gives this advice now. A name that was never a code is returned as it is.
 func Present(name string) (code Code, note string) {
 	if code = renamed[name]; code != "" {
 		return code, name + " is now called " + string(code) + "; the next release accepts the new name only"

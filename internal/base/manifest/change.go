@@ -28,8 +28,8 @@ type container struct {
 	argv []*yaml.Node
 }
 
-// at returns the node for a value that changes from before to after. It is old itself if that can be edited; old
-// is nil for a new field.
+// at returns the node for a value that changes from before to after. It returns the old node itself if that can
+// be edited; old is nil for a new field.
 func (c *changer) at(old *yaml.Node, before, after any) (*yaml.Node, error) {
 	if old != nil && reflect.DeepEqual(before, after) {
 		return old, nil

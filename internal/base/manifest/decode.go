@@ -38,8 +38,8 @@ func JSON(text []byte) ([]byte, error) {
 	return yaml.YAMLToJSON(text)
 }
 
-// Decode decodes a document into into by the rules of package json. It ignores unknown fields, and uses the last
-// of duplicate keys.
+// Decode decodes a document by the rules of package json, and stores the result in into. It ignores unknown
+// fields, and uses the last of duplicate keys.
 func Decode(text []byte, into any) error {
 	return decode(text, limits.Document(text), yaml.Unmarshal, into)
 }

@@ -152,7 +152,7 @@ func sameNodes(a, b *yaml.Node) bool {
 	return true
 }
 
-// lineEnds converts the line ends of text to those of like, LF or CRLF.
+// lineEnds gives a text the line ends of another text (like): LF or CRLF.
 func lineEnds(text, like []byte) []byte {
 	text = bytes.ReplaceAll(text, []byte("\r\n"), []byte("\n"))
 	if bytes.Contains(like, []byte("\r\n")) {

@@ -11,8 +11,8 @@ import (
 )
 
 // merge applies the difference between two printed texts, before and after, to the author's text. It is a
-// three-way merge; where both the author's text and after differ from before, after is used. units splits a text
-// into the parts to compare.
+// three-way merge: where the author's text and the second printed text both differ from the first, the second
+// is used. The function units splits a text into the parts to compare.
 func merge(author, before, after []byte, units func([]byte) []unit) []byte {
 	ours, base, theirs := units(author), units(before), units(after)
 	inOurs, inTheirs := matches(base, ours), matches(base, theirs)

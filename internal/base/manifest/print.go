@@ -37,8 +37,8 @@ func printed(doc *yaml.Node, like []byte) ([]byte, error) {
 	return lineEnds(text, like), nil
 }
 
-// writeNulls sets the text of implicit nulls within braces or brackets, and of all in JSON, to "null". Otherwise
-// they would be printed as empty strings.
+// writeNulls sets the text of implicit nulls to "null": in JSON all of them, in YAML those within braces or
+// brackets. Otherwise they would be printed as empty strings.
 func writeNulls(n *yaml.Node, inFlow bool) {
 	if inFlow && n.Kind == yaml.ScalarNode && n.Value == "" && n.ShortTag() == "!!null" {
 		n.Value = "null"
@@ -93,7 +93,8 @@ func styleOf(n *yaml.Node) (indent int, compact bool) {
 	return min(max(indent, 2), 9), compact
 }
 
-// printJSON prints the nodes as JSON, in their order, on one line or with the indentation of like.
+// printJSON prints the nodes as JSON, in their order, on one line or with the indentation of the author's text
+// (like).
 func printJSON(n *yaml.Node, like []byte) ([]byte, error) {
 	var b strings.Builder
 	if err := writeJSON(&b, n, ""); err != nil {

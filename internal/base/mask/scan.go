@@ -12,7 +12,7 @@ import (
 //go:embed rules.txt
 var forms string
 
-// A span is the part of a text from the byte from to before the byte to.
+// A span is a part of a text: the bytes text[from:to].
 type span struct{ from, to int }
 
 // A hint is a lower-case text that may indicate a secret: the beginning of a form (a line of rules.txt), or a
@@ -134,8 +134,8 @@ func scan(b []byte) []span {
 	return all
 }
 
-// formed returns the positions of the secret parts of a form, if the text at i matches it: its groups, or all of
-// it if it has none.
+// formed returns the positions of the secret parts of the text at i, if it matches a form: the form's groups,
+// or the whole match if the form has no groups.
 func formed(b []byte, i int, form *regexp.Regexp) (found []span) {
 	m := form.FindSubmatchIndex(b[i:min(len(b), i+reach)])
 	if len(m) == 2 {
@@ -180,7 +180,7 @@ func isLower(c rune) bool { return 'a' <= c && c <= 'z' }
 func isName(c byte) bool  { return isToken(c) || c == '.' }
 func isSpace(c byte) bool { return c == ' ' || c == '\t' }
 
-// run returns the number of leading bytes for which of is true.
+// run returns the number of bytes at the beginning of b that satisfy a condition (of).
 func run(b []byte, of func(byte) bool) int {
 	if n := slices.IndexFunc(b, func(c byte) bool { return !of(c) }); n >= 0 {
 		return n

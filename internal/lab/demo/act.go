@@ -20,7 +20,7 @@ type Act struct {
 	Lead  string // the text below the title
 
 	Order startup.Mechanism // mechanism by which the app waits for the proxy; empty: it does not wait
-	Park  bool              // connections before the proxy is ready wait
+	Park  bool              // connections that are made before the proxy is ready wait for it
 	Slow  bool              // the proxy needs [proxyDelay] longer until it is ready
 	Job   bool              // the app does some work and exits
 	Cause finding.Code      // the finding that the diagnosis must have; empty if it must have none

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// Find fills in the empty paths. It looks for the programs in the folder of own, which is the path of outrider
-// itself, and in PATH. If a program is missing, it returns an error and the flag that sets the path.
+// Find fills in the empty paths. It looks for the programs in the folder of outrider itself, whose path is own,
+// and in PATH. If a program is missing, it returns an error and the flag that sets the path.
 func (p *Programs) Find(own string) (flag string, err error) {
 	p.Outrider = own
 	here := filepath.Dir(own)

@@ -91,8 +91,8 @@ func (s *sandbox) start(sp spec, line func(string)) (*container, error) {
 	return c, c.found(began.PID, failed, more)
 }
 
-// found records the container's first process, which is now a child of this program. It fails if that did not run
-// its command.
+// found records the container's first process, which is now a child of this program. It fails if the process
+// did not run the container's command.
 func (c *container) found(pid int, failed containerinit.Answer, more error) error {
 	var err error
 	if c.process, err = os.FindProcess(pid); err != nil {
