@@ -42,7 +42,8 @@ type script func(ctx context.Context, r Request) (Document, error)
 func (s script) Fetch(ctx context.Context, r Request) (Document, error) { return s(ctx, r) }
 func (s script) String() string                                         { return "script" }
 
-// steps returns a script whose nth fetch calls the nth of all; after the last one it repeats that.
+// steps returns a script whose nth fetch calls the nth function of all; any later fetch calls the last
+// function.
 func steps(all ...script) script {
 	var n atomic.Int64
 	return func(ctx context.Context, r Request) (Document, error) {

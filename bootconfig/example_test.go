@@ -117,7 +117,7 @@ func ExampleOptions_lastGood() {
 			Provider: file,
 			LastGood: filepath.Join(dir, "last-good"),
 			Schema:   "1",
-			Timeout:  time.Minute, // also that of Close, which waits for the disk
+			Timeout:  time.Minute, // also limits Close, which waits for the disk
 		})
 		if err != nil {
 			fmt.Println(err)

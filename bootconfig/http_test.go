@@ -60,7 +60,8 @@ func TestAnAddressThatCannotWorkIsAnErrorOfNewHTTP(t *testing.T) {
 	}
 }
 
-// raw starts a server that writes the given bytes to each connection and closes it, and returns its URL.
+// raw starts a server that writes the given bytes to each connection and then closes the connection. It returns
+// the URL.
 func raw(t *testing.T, answer string) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

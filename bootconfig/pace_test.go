@@ -116,9 +116,9 @@ func TestAFleetDoesNotStormACentreThatRestarts(t *testing.T) {
 					time.Sleep(time.Second)
 					most = max(most, calls.Load()-before)
 				}
-				// The first retries are spread evenly over a minute, a sixtieth of the fleet per second, and the
-				// second ones over two minutes, half as many per second. The limit allows for random variation:
-				// six standard deviations of a Poisson distribution.
+				// The first retries are spread evenly over a minute, which is a sixtieth of the fleet per
+				// second. The second retries are spread over two minutes, which is half as many per second. The
+				// limit allows for random variation: six standard deviations of a Poisson distribution.
 				mean := float64(fleet) / 60 * 1.5
 				if limit := mean + 6*math.Sqrt(mean); float64(most) > limit {
 					t.Errorf("%d calls in one second; want at most %.0f", most, limit)

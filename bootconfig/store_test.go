@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// writeForEver writes one document after the other. It kills its own process at the step named at of the third
-// document. If there is no such step, it continues until the test kills it.
+// writeForEver writes one document after the other. It kills its own process while it writes the third
+// document, at the given step (at). If there is no such step, it continues until the test kills it.
 func writeForEver(path, at string) {
 	s := newStore(path, "", 1<<20)
 	for n := 1; ; n++ {
@@ -276,7 +276,7 @@ func TestALaterDocumentOfAnotherProcessStays(t *testing.T) {
 }
 
 // A failed write is reported, and retried until it succeeds, while everything else continues. The obstacle is a
-// file in place of the folder, because root can write in spite of a mode.
+// file in place of the folder, because a file mode does not prevent root from writing.
 func TestADiskThatCannotBeWrittenIsReported(t *testing.T) {
 	dir := t.TempDir()
 	obstacle := filepath.Join(dir, "folder")

@@ -108,8 +108,8 @@ func openRegular(name string) (*os.File, error) {
 	return os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 }
 
-// changes reports changes in directories on C. A user has few inotify instances per machine; if none is left, it
-// reports nothing, and conditions are only checked after their pauses.
+// changes reports changes in directories on the channel C. A user has few inotify instances per machine; if
+// none is left, it reports nothing, and conditions are only checked after their pauses.
 type changes struct {
 	C     chan struct{}
 	dirs  []string
@@ -117,7 +117,7 @@ type changes struct {
 	added map[string]bool
 }
 
-// watch returns changes for the directories. They need not exist: add watches those that do.
+// watch returns changes for the directories. They need not exist: [changes.add] watches the ones that exist.
 func watch(dirs []string) *changes {
 	w := &changes{C: make(chan struct{}, 1), dirs: dirs, added: map[string]bool{}}
 	return w

@@ -97,8 +97,8 @@ func (p place) sockets() []endpoint {
 	return []endpoint{onSocket(filepath.Join(p.own, socketFile)), onSocket(filepath.Join(p.states, proxyContainer, socketFile))}
 }
 
-// proxies returns the conditions of Proxy(at...). If there is no proxy because "none" was given, the result none
-// says where it was given.
+// proxies returns the conditions of Proxy(at...). If there is no proxy because "none" was given, the second
+// result says where it was given.
 //
 // The environment variables are used only if the program gives no arguments.
 func (p place) proxies(at []string, env func(string) string) (conditions []*condition, none string, err error) {
@@ -226,8 +226,8 @@ const (
 	askLimit = 250 * time.Millisecond
 )
 
-// wait returns the time for which an agent may hold this request. For the first request it is 0, or soon at level
-// Full, because that answer contains the reasons why the proxy is not ready.
+// wait returns the time for which an agent may hold this request. For the first request it is 0, or the
+// constant soon at level Full, because that answer contains the reasons why the proxy is not ready.
 func (p *proxy) wait(end time.Time) time.Duration {
 	hold := time.Duration(0)
 	switch {
@@ -376,8 +376,8 @@ func listens(port uint16) bool {
 	})
 }
 
-// listensIn is listens for the content of /proc/net/tcp. Its fields are number, local address, remote address,
-// state (proc_net_tcp.txt of the kernel).
+// listensIn does the work of [listens], given the content of /proc/net/tcp. The fields of a line are number,
+// local address, remote address, state (proc_net_tcp.txt of the kernel).
 func listensIn(table string, port uint16) bool {
 	suffix := fmt.Sprintf(":%04X", port)
 	for line := range strings.Lines(table) {

@@ -154,7 +154,7 @@ func TestEverythingHoldsAtTheEnd(t *testing.T) {
 	})
 }
 
-// A wait also ends if the answers of conditions take longer than fresh.
+// A wait also ends if the answers of conditions take longer than 250 ms ([fresh]).
 func TestSlowConditionsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -114,7 +114,7 @@ const settles = 100 * time.Millisecond
 var errClosed = errors.New("the connection is accepted and closed at once, as by a proxy whose own connection is refused")
 
 // tcpCheck returns a check that opens a connection. If a proxy may have accepted the connection instead of the
-// dependency, it must also stay open for the time of settles.
+// dependency, it must also stay open for 100 ms ([settles]).
 func tcpCheck(address string, remote bool) func(context.Context, *attempt) error {
 	return func(ctx context.Context, _ *attempt) error {
 		c, err := new(net.Dialer).DialContext(ctx, "tcp", address)

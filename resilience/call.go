@@ -18,7 +18,7 @@ type call struct {
 	single     bool // each try makes at most one request, so the call may be repeated if that was not sent
 	replayable bool // the body can be sent again
 
-	// do makes try n and sets value, err, class and after of the outcome.
+	// do makes try n, and sets the fields value, err, class and after of the outcome.
 	do func(ctx context.Context, n int, o *outcome)
 	// release frees the resources of a result that is not returned. May be nil. If reuse is true, it should keep
 	// the connection for the next try, if it can do so without delaying the call.

@@ -25,8 +25,8 @@ type shared struct {
 	plain, hedging failsafe.Executor[*outcome] // nil if a call makes a single try
 }
 
-// New returns a policy, or an error that names every invalid option. It copies the options, but not the values to
-// which they point. Callers must not change those afterwards.
+// New returns a policy, or an error that names every invalid option. It copies the options, but not the values
+// to which they point. Callers must not change these values afterwards.
 func New(o Options) (*Policy, error) {
 	if err := o.check(); err != nil {
 		return nil, err

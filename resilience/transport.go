@@ -208,12 +208,12 @@ type body struct {
 	mu         sync.Mutex // a GetBody need not be safe for concurrent use by hedges
 	again      func() (io.ReadCloser, error)
 	replayable bool
-	used       atomic.Bool // a try has used first
+	used       atomic.Bool // a try has used the first body
 	broken     atomic.Bool // the body could not be read or created again
 }
 
-// newBody returns the body of a request. If the request has no GetBody and its body at most limit bytes, it reads
-// the body into memory; if that fails, it closes the body and returns the error.
+// newBody returns the body of a request. If the request has no GetBody and a body of at most limit bytes,
+// newBody reads the body into memory; if that fails, it closes the body and returns the error.
 func newBody(ctx context.Context, req *http.Request, limit int64) (*body, error) {
 	b := &body{first: req.Body, again: req.GetBody}
 	switch {

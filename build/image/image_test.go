@@ -38,7 +38,7 @@ func tool(t *testing.T) image.Image {
 	}
 }
 
-// files maps the paths of files in an image to their contents, and of links to their targets.
+// files maps the path of each file in an image to its content, and the path of each link to its target.
 func files(t *testing.T, img v1.Image) map[string]string {
 	t.Helper()
 	out := map[string]string{}

@@ -247,7 +247,7 @@ func within(pkg string, paths []string) bool {
 	return slices.ContainsFunc(full(paths), func(p string) bool { return pkg == p || strings.HasPrefix(pkg, p+"/") })
 }
 
-// A set is the set of all packages that have tests.
+// A set holds the packages that have tests: those with unit tests and the suites.
 type set struct {
 	units  []string
 	suites []string // packages below test/, which use real programs

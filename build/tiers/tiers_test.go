@@ -56,7 +56,7 @@ func TestEventsAreToldAsGoTestDoes(t *testing.T) {
 	}
 }
 
-// runs runs steps with a report, and returns the exit status and the output.
+// runs executes steps with a report, and returns the exit status and the output.
 func runs(t *testing.T, steps ...step) (int, string) {
 	t.Helper()
 	t.Setenv("OUTRIDER_TIMES", filepath.Join(t.TempDir(), "times")) // instead of CI's file

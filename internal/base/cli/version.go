@@ -45,7 +45,8 @@ func buildOf() (version, when string) {
 	return version, settings["vcs.time"]
 }
 
-// A Build describes how a command was built: the version of its source, and for what.
+// A Build describes how a command was built: from which version of the source, with which Go, and for which
+// platform.
 type Build struct {
 	Version  string `json:"version"`
 	Time     string `json:"time,omitempty"` // of the commit

@@ -42,7 +42,7 @@ func (c *changer) at(old *yaml.Node, before, after any) (*yaml.Node, error) {
 	switch inMapping := old != nil && old.Kind == yaml.MappingNode; {
 	case isMapping && inMapping && len(old.Content) > 0:
 		return old, c.mapping(old, was, is)
-	case isMapping && !inMapping && len(was) > 0: // the document has no such mapping, but the values have, by defaults
+	case isMapping && !inMapping && len(was) > 0: // the mapping is in the defaults, not in the document
 		made := &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map"}
 		return made, c.mapping(made, was, is)
 	}
@@ -52,8 +52,8 @@ func (c *changer) at(old *yaml.Node, before, after any) (*yaml.Node, error) {
 	return written(old, after)
 }
 
-// list changes a list in place, if its elements can be matched with those before and after. It reports whether
-// they can.
+// list changes a list in place, if its elements can be matched with the elements of before and after. It
+// reports whether they can be matched.
 func (c *changer) list(n *yaml.Node, before, after any) (bool, error) {
 	was, isList := before.([]any)
 	is, stays := after.([]any)

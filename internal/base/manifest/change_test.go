@@ -11,8 +11,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// edited changes the objects in text to the values of the objects in to, by small changes, and returns the new
-// text.
+// edited changes the objects in a text, by small changes, to the values of the objects in another text (to),
+// and returns the new text.
 func edited(text, to string) (string, error) {
 	d, err := Read([]byte(text))
 	if err != nil {

@@ -166,7 +166,7 @@ func named(b []byte, i int, h hint) []span {
 			return nil
 		}
 		v.from -= len(bytes.TrimLeft(group(3), ", \t"))
-		if inQuotes = false; h.kind != header || b[v.from] != '\'' { // unless it is 'cookie', 'x', as in Envoy's log
+		if inQuotes = false; h.kind != header || b[v.from] != '\'' { // a comma is uncertain, except in 'cookie', 'x'
 			secret = perhaps
 		}
 	case flag && !inQuotes:

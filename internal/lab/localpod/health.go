@@ -7,8 +7,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// hiddenIn returns the containers whose process waits, by a gate or by its own command. For the kubelet, such a
-// container has started, although its real command has not.
+// hiddenIn returns the containers whose process first waits, in a gate or in a loop of the container's own
+// command. For the kubelet, such a container has started, although its real command has not.
 func hiddenIn(p startup.Plan) map[string]bool {
 	out := map[string]bool{}
 	for _, e := range p.Edges {

@@ -133,8 +133,8 @@ func program() (*os.File, error) {
 	}
 	defer unix.Close(tree)
 	// The program is started as /proc/self/fd/NUMBER. Before that, syscall.forkExec copies the files of the new
-	// process to numbers just above the highest of them, and would replace the program if it had one of these
-	// numbers. So it gets a high number.
+	// process to the numbers just above their highest number. If the program's file had one of these numbers,
+	// it would be replaced. So it gets a high number.
 	const high = 1000 // the limit of open files is rarely below 1024
 	fd, err := unix.FcntlInt(uintptr(tree), unix.F_DUPFD_CLOEXEC, high)
 	if err != nil {
@@ -206,7 +206,7 @@ func (n *Node) Command(cmd *exec.Cmd) (wait func() error, err error) {
 }
 
 // Serve starts a command on the node, as [Node.Command] does, and returns when it has printed a line that
-// contains until. It fails if the command ends before. It copies all output to log.
+// contains the text until. It fails if the command ends earlier. It copies all output to log.
 func (n *Node) Serve(cmd *exec.Cmd, until string, log io.Writer) error {
 	read, write, err := os.Pipe()
 	if err != nil {

@@ -226,8 +226,8 @@ func (p *Pod) close() {
 	close(p.done)
 }
 
-// receive handles one news. It drops the answer of a probe of an earlier run of the container. It keeps that of a
-// hook, because the kubelet waits for it.
+// receive handles one news. It drops the answer of a probe of an earlier run of the container. It keeps the
+// answer of a hook, because the kubelet waits for it.
 func (p *Pod) receive(n news) {
 	e := n.event
 	switch {

@@ -19,8 +19,8 @@ type Result struct {
 	Timeline   startup.Timeline    `json:"timeline"`
 	Violations []startup.Violation `json:"violations,omitempty"`
 
-	// Unjudged lists edges that could not be checked: a gate or a loop in the container keeps them, and there is
-	// no report of the time at which the real command began.
+	// Unjudged lists edges that could not be checked: a gate or a loop in the container enforces them, and
+	// there is no report of the time at which the real command began.
 	Unjudged []startup.Edge `json:"unjudged,omitempty"`
 
 	// Failures are the failures of containers and of the pod. A container that ended because of the deletion has

@@ -69,8 +69,8 @@ func (n *Node) newSandbox(number int, f facts) (*sandbox, error) {
 	return s, nil
 }
 
-// sysctls sets the kernel parameters that a runtime sets, ignoring those that the kernel lacks, and those of the
-// pod.
+// sysctls sets the kernel parameters that a runtime sets, except those that the kernel lacks, and then the
+// kernel parameters in the pod spec.
 func sysctls(f facts) error {
 	for name, value := range podSysctls {
 		_ = setSysctl(name, value)

@@ -8,8 +8,8 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// A connection attempt that still runs when its node is closed fails. It must not enter another namespace whose
-// file has got the same number.
+// If a node is closed while a connection attempt still runs, the attempt fails. It must not enter another
+// namespace whose file has got the same number.
 func TestAClosedNamespaceIsNotEntered(t *testing.T) {
 	ns.RequireRoot(t)
 	s, err := openSpace("thread-self", unix.CLONE_NEWNET)

@@ -53,9 +53,9 @@ func TestMain(m *testing.M) {
 	}
 }
 
-// serve answers HTTP on port 8080 and gRPC on 9090, and only accepts TCP connections on 8443. It listens on all
-// ports before it serves any. It is ready when /tmp/ready or /tmp/ready.d/ready exists, and exits with 0 on
-// SIGTERM.
+// serve answers HTTP on port 8080 and gRPC on port 9090. On port 8443 it only accepts TCP connections. It
+// listens on all ports before it serves any. It is ready when /tmp/ready or /tmp/ready.d/ready exists, and
+// exits with 0 on SIGTERM.
 func serve() {
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
@@ -161,7 +161,7 @@ func (w *world) namespaces() []string {
 	return out
 }
 
-// links returns the files in /proc that refer to the node's namespaces while it is open.
+// links returns the files in /proc that refer to the node's namespaces while the node is open.
 func (w *world) links() []string {
 	var out []string
 	for _, s := range []space{w.node.net, w.node.pid, w.node.mnt} {

@@ -104,7 +104,8 @@ func layer(stage, name, what string) string {
 	return filepath.Join(stage, what, strings.ReplaceAll(strings.Trim(name, "/"), "/", "\\")+"_")
 }
 
-// copyOwner copies mode and owner of a directory to dir, because an overlay shows those of its upper directory.
+// copyOwner copies the mode and owner of a directory to dir, because an overlay shows the mode and owner of its
+// upper directory.
 func copyOwner(of, dir string) error {
 	var s unix.Stat_t
 	if err := unix.Stat(of, &s); err != nil {
