@@ -122,8 +122,8 @@ func (c *Config[T]) own() (s Snapshot[T], err error) {
 	return Snapshot[T]{Value: v, Source: FromDefault}, nil
 }
 
-// lastGood returns the value of the last good document. If that came from the same provider, the first fetch
-// sends its version.
+// lastGood returns the value of the last good document. If that document came from the same provider, the first
+// fetch sends the document's version.
 func (c *Config[T]) lastGood() (s Snapshot[T], err error) {
 	if c.store == nil {
 		return s, fs.ErrNotExist

@@ -8,9 +8,9 @@ import (
 	"io"
 )
 
-// JSON decodes one JSON value into *into, whose fields keep their values if the document lacks them. It ignores
-// fields that T does not have. The value null, which would change nothing, is an error, and so is anything after
-// the value.
+// JSON decodes one JSON value into *into. Fields of *into that the document lacks keep their values. JSON
+// ignores fields that T does not have. The value null, which would change nothing, is an error, and so is
+// anything after the value.
 func JSON[T any](data []byte, into *T) error {
 	return decodeJSON(json.NewDecoder(bytes.NewReader(data)), data, into)
 }

@@ -89,8 +89,8 @@ func (f *File) Fetch(ctx context.Context, r Request) (Document, error) {
 	}
 }
 
-// metadata returns a text that changes when the path, size, modification time or mode of a file changes, or when
-// it cannot be read.
+// metadata returns a text that changes when the path, size, modification time or mode of a file changes, or
+// when a file can no longer be read.
 func (f *File) metadata() string {
 	resolved, err := filepath.EvalSymlinks(f.path)
 	if err != nil {

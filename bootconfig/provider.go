@@ -46,8 +46,8 @@ var ErrUnchanged = errors.New("bootconfig: the document is unchanged")
 // ErrTooLarge is wrapped by the error for a document larger than [Options].MaxSize.
 var ErrTooLarge = errors.New("the document is too large")
 
-// A RetryAfterError is returned by a provider whose server says when to call it again, as by the header
-// Retry-After.
+// A RetryAfterError is returned by a provider whose server says when to call it again, for example by the
+// header Retry-After.
 type RetryAfterError struct {
 	After time.Duration // more than an hour counts as an hour
 	Err   error

@@ -59,7 +59,7 @@ var errNoStates = errors.New("this container does not see the states of others: 
 
 func containerCheck(states, name, reach string) error {
 	if !exists(states) {
-		return finalError{errNoStates} // volumes are mounted before the start, so it will not appear later
+		return finalError{errNoStates} // volumes are mounted before the start, so the directory will not appear later
 	}
 	here, err := sandbox()
 	if err != nil {

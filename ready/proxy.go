@@ -242,7 +242,7 @@ func (p *proxy) wait(end time.Time) time.Duration {
 	return hold.Round(time.Millisecond)
 }
 
-// ask sends one request to an endpoint, which an agent may hold, and returns nil if the agent is ready.
+// ask sends an endpoint one request, which the agent may hold, and returns nil if the agent is ready.
 func (p *proxy) ask(ctx context.Context, a *attempt, e endpoint) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -75,7 +75,8 @@ func (c *caller) release() {
 // end kills the agent, and waits until its Envoy has ended, because the next agent needs the ports.
 func (c *caller) end(a *harness.Agent) { process.AwaitEnd(c.World.T, endOf(a)) }
 
-// early measures size connections that are made before Envoy is ready, and then as many with a ready Envoy.
+// early measures a number of connections (size) that are made before Envoy is ready, and then as many with a
+// ready Envoy.
 func early(t *figures.Table, c *caller, size int) {
 	waited, atOnce := fmt.Sprintf("%d early connections", size), fmt.Sprintf("%d at once, Envoy ready", size)
 	a := c.hold()

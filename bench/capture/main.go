@@ -1,8 +1,8 @@
-// Command capture compares "outrider-agent capture" with the programs that load hand-written rules with the same
-// result, for port and range lists of several lengths. It measures wall time, processor time, and the number of
+// Command capture compares "outrider-agent capture" with programs that load hand-written rules with the same
+// effect, for port and range lists of several lengths. It measures wall time, processor time, and the number of
 // rules and set elements in the kernel. It also measures captured and parked connections. In each round every
-// case runs once, in random order, each in a new network namespace. The command never fails because of a measured
-// time.
+// case runs once, in random order, each in a new network namespace. The command never fails because of a
+// measured time.
 //
 //	go run ./bench/capture -n 25
 //	go run ./bench/capture -entries 0,10000 -agent ./outrider-agent
@@ -57,7 +57,7 @@ func measure(n int, entries []int, agent string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	for i := range n + 1 { // the first run warms up, and finds what cannot run
+	for i := range n + 1 { // the first run warms up, and finds the cases that cannot run
 		for _, k := range rand.Perm(len(ways)) {
 			if err := ways[k].run(i == 0); err != nil {
 				return err
@@ -116,7 +116,7 @@ func table(stdout io.Writer, n int, ways []*way) error {
 		}
 		fmt.Fprintf(out, "%d\t%d\t", w.rules, w.elements)
 		for i := range w.times {
-			middle := w.times[i].Median() // Median sorts
+			middle := w.times[i].Median() // Median also sorts the values
 			values := w.times[i].Values
 			fmt.Fprintf(out, "%.1f\t%.1f\t%.1f\t", values[0], middle, values[len(values)-1])
 		}

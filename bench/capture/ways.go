@@ -68,7 +68,7 @@ func waysOf(dir, agent string, ipset bool, entries []int) ([]*way, error) {
 	k.add("outrider-agent version", []string{agent, "version"})
 	for _, n := range entries {
 		k.ports, k.ranges = nil, nil
-		for i := range n { // the entries are not adjacent, so they cannot be merged to ranges
+		for i := range n { // the entries are not adjacent, so they cannot be merged into ranges
 			k.ports = append(k.ports, fmt.Sprint(30000+2*i))
 			k.ranges = append(k.ranges, fmt.Sprintf("1.%d.%d.1", i>>8, i&255))
 		}

@@ -29,8 +29,9 @@ type Provider struct {
 	next      time.Time // time of the next query
 }
 
-// pause is the time between two queries. Nacos' client limits all providers of a process together to five queries
-// a second for one document. It refuses more with an untyped error, recognised by the text limited.
+// pause is the time between two queries. Nacos' client limits all providers of a process together to five
+// queries a second for one document. It refuses more queries with an error that has no type of its own, and
+// whose text contains the constant limited.
 const (
 	pause   = 250 * time.Millisecond
 	limited = "ConfigQueryRequest is limited"

@@ -58,7 +58,7 @@ const where = "/usr/share/doc/outrider"
 
 type options struct {
 	archs                 []string
-	bin, envoy, libc      string // paths, in which {arch} is replaced
+	bin, envoy, libc      string // paths, in which {arch} is replaced by the architecture
 	out, hub, tag, source string
 }
 

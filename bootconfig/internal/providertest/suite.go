@@ -34,7 +34,7 @@ type Centre struct {
 // limit bounds each wait. It is long, because a real server takes half a minute to start on a busy machine.
 const limit = 2 * time.Minute
 
-// Run runs the suite. It kills the server in between, and has started it again when it returns.
+// Run runs the suite. It kills the server in one of the tests, and has started it again when Run returns.
 func (c Centre) Run(t *testing.T) {
 	t.Run("fetches and long polls", c.fetches)
 	t.Run("bad documents change nothing", c.badDocuments)

@@ -168,8 +168,8 @@ func BindEnv(fs *pflag.FlagSet, flag string, variables ...string) {
 }
 
 // FromEnv sets flags that are not on the command line from their environment variables ([BindEnv]). An empty
-// variable is ignored, except for a list whose default is "*" (everything), which has no other value that means
-// an empty list.
+// variable is ignored, except for a list whose default is "*" (everything): for such a list, an empty variable
+// means an empty list, because no other value does.
 func FromEnv(fs *pflag.FlagSet) error {
 	var first error
 	fs.VisitAll(func(f *pflag.Flag) {

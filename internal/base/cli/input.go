@@ -75,8 +75,8 @@ func fetch(ctx context.Context, url string) (io.ReadCloser, error) {
 	return res.Body, nil
 }
 
-// Expand returns names with each folder replaced by the YAML and JSON files in it and below it, sorted by name.
-// Hidden files and folders are skipped. Names of files stay as they are.
+// Expand returns the names, with each folder replaced by the YAML and JSON files in it and below it, sorted by
+// name. Hidden files and folders are skipped. Names of files stay as they are.
 func Expand(names []string) ([]string, error) {
 	var out []string
 	for _, name := range names {

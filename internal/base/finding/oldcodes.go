@@ -32,8 +32,8 @@ var renamed = map[string]Code{
 	"unknown-word":        "unsupported-value",
 }
 
-// dropped maps a code that no command reports any more to the tool that gives this advice now. Such a code is
-// also accepted for one release.
+// dropped maps a code that no command reports any more to the tool that now gives the same advice. Such a code
+// is also accepted for one release.
 var dropped = map[string]string{
 	"liveness-no-slack":         "it is about a probe, and no order; kube-score's pod-probes and Kubernetes' page about probes have such advice",
 	"probe-timeout":             "it is about a probe, and no order; Kubernetes' page about probes explains timeoutSeconds",

@@ -57,7 +57,7 @@ func merge(author, before, after []byte, units func([]byte) []unit) []byte {
 	return lineEnds(merged, author)
 }
 
-// within merges the change of one line by tokens.
+// within applies the change of one line to the author's line, token by token.
 func within(author, before, after unit) unit {
 	if !strings.HasSuffix(before.text, "\n") { // the units are tokens already
 		return after

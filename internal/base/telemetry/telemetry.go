@@ -77,7 +77,7 @@ type Provider struct {
 	} `json:"opentelemetry"`
 }
 
-// Over returns base, with the fields replaced that m sets.
+// Over returns a copy of base, in which the fields that m sets have the values of m.
 func (m Mesh) Over(base Mesh) Mesh {
 	for _, f := range []struct{ to, from *string }{
 		{&base.AccessLogFile, &m.AccessLogFile}, {&base.AccessLogFormat, &m.AccessLogFormat}, {&base.AccessLogEncoding, &m.AccessLogEncoding},

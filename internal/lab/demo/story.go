@@ -26,7 +26,7 @@ import (
 // Options of the demo.
 type Options struct {
 	Programs Programs
-	Services int   // number in the mesh; default 3000
+	Services int   // number of services in the mesh; default 3000
 	Acts     []int // numbers of the acts to play, from 1; default all
 	Out      io.Writer
 	Log      io.Writer // the output of the containers; default: discarded

@@ -213,7 +213,7 @@ func (p *pipes) handedOver() {
 	}
 }
 
-// take returns a file and removes it from the pipes, so that the caller, not close, closes it.
+// take returns a file and removes it from the pipes, so that it is closed by the caller, not by [pipes.close].
 func (*pipes) take(f **os.File) *os.File {
 	taken := *f
 	*f = nil
@@ -269,7 +269,7 @@ func (t *tail) String() string {
 	return string(t.text)
 }
 
-// limited passes at most left bytes to w, and drops the rest.
+// limited passes bytes to w while left is above 0, and drops the rest.
 type limited struct {
 	w    io.Writer
 	left int

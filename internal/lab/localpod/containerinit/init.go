@@ -58,8 +58,8 @@ func reply(a Answer) {
 	_, _ = unix.Write(fdAnswer, append(text, '\n'))
 }
 
-// keep is the first process of the node; when it exits, everything on the node ends. It exits when the program
-// that made the node exits, because that closes the other end of its standard input.
+// keep is run by the first process of the node; when that process exits, everything on the node ends. It exits
+// when the program that made the node exits, because that closes the other end of the process's standard input.
 func keep() error {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {

@@ -24,8 +24,8 @@ var (
 
 // devices creates /dev with the devices that are harmless, and /dev/pts for terminals.
 func (r *Root) devices() error {
-	// The tmpfs is mounted with nodev: the devices above are bind mounts, and a device that a container creates
-	// with mknod cannot be opened.
+	// The tmpfs is mounted with nodev, which does not affect the devices in it, because they are bind mounts. A
+	// device that a container creates with mknod cannot be opened.
 	if err := unix.Mount("dev", "/dev", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755"); err != nil {
 		return fmt.Errorf("mounting /dev: %w", err)
 	}

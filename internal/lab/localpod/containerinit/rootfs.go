@@ -266,7 +266,8 @@ func (m Mount) attach(tree int) error {
 	return unix.MoveMount(tree, "", unix.AT_FDCWD, m.To, unix.MOVE_MOUNT_F_EMPTY_PATH|unix.MOVE_MOUNT_T_SYMLINKS)
 }
 
-// open opens the source of the mount. A subPath is resolved within its volume, so it cannot lead out of it.
+// open opens the source of the mount. A subPath is resolved within its volume, so it cannot lead out of the
+// volume.
 func (m Mount) open() (*os.File, error) {
 	from := filepath.Join(OldRoot, m.From)
 	if m.Sub == "" {
