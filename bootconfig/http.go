@@ -145,8 +145,8 @@ func document(response *http.Response, r Request) (Document, error) {
 	return Document{Version: response.Header.Get("ETag"), Data: data}, nil
 }
 
-// sameOrigin refuses a redirect to another origin, because the headers of the first request may be secret, and
-// more than three redirects.
+// sameOrigin refuses a redirect to another origin: the headers of the first request may be secret. It also
+// refuses more than three redirects.
 func sameOrigin(request *http.Request, via []*http.Request) error {
 	from := via[0].URL
 	if request.URL.Scheme != from.Scheme || request.URL.Host != from.Host {

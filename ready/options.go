@@ -33,7 +33,7 @@ type option func(*options) error
 
 func (o option) apply(to *options) error { return o(to) }
 
-// once sets *to, or returns an error if it has been set before.
+// once sets *to, or returns an error if *to has been set before.
 func once[T any](name string, to **T, value T) error {
 	if *to != nil {
 		return fmt.Errorf("%s is given twice: give it once", name)

@@ -48,7 +48,7 @@ func New(o Options) (*Policy, error) {
 
 // For returns the policy of one target: the same options and budget, but a breaker, bulkhead and limiter of its
 // own. Events contain the name as their target. The same name always returns the same state, unless that was
-// dropped in favour of other targets: see Options.MaxTargets. [Transport] calls For for each host.
+// dropped in favour of other targets: see Options.MaxTargets. [Transport] calls this method for each host.
 func (p *Policy) For(target string) *Policy { return p.targets.get(target) }
 
 // executors builds the loops of failsafe-go. The loops only wait, and start and cancel tries; call.repeat and

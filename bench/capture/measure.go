@@ -244,7 +244,7 @@ func serve(t testing.TB, p *ns.Namespace) (stop func() error) {
 }
 
 // connect makes n connections from an app to a service, one after another, and returns the time for all. Each
-// must return the error want.
+// must return the expected error (want).
 func connect(t testing.TB, p *ns.Namespace, n int, want error) (took time.Duration) {
 	p.As(1000, 1000, func() {
 		start := time.Now()

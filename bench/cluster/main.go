@@ -148,7 +148,7 @@ func one(ctx context.Context, w *world.World, way way, name string, took *times)
 	return p.Until(ctx, "gone", func() bool { _, there := p.Status(); return !there })
 }
 
-// firstContainer returns the time from began to the start of the pod's first container.
+// firstContainer returns the time from a moment (began) to the start of the pod's first container.
 func firstContainer(p *world.Pod, began time.Time) time.Duration {
 	for _, e := range p.Timeline() {
 		if e.Container != "" {

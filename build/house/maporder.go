@@ -39,8 +39,8 @@ func mapOrder(t *tree) (result, error) {
 
 var anyOrder = regexp.MustCompile(`any order: \S`)
 
-// excused returns the lines of a file to which a comment that matches excuse applies: the lines of the comment
-// and the next one.
+// excused returns the lines of a file that are excused by a comment that matches a regular expression: the
+// lines of the comment and the next one.
 func excused(t *tree, f *ast.File, excuse *regexp.Regexp) map[int]bool {
 	out := map[int]bool{}
 	for _, g := range f.Comments {

@@ -36,8 +36,8 @@ func Envoy(binary string) ([]Part, error) {
 	return []Part{p}, nil
 }
 
-// LibC returns the part for Debian's C library in root, a folder that build/libc.sh made, or of this machine if
-// root is empty. It returns no part if this machine does not run Debian.
+// LibC returns the part for Debian's C library: the library in root, a folder that build/libc.sh made, or this
+// machine's library if root is empty. It returns no part if this machine does not run Debian.
 func LibC(root, arch string) ([]Part, error) {
 	p := Part{Name: "libc6", Licences: filepath.Join("/", root, "usr/share/doc/libc6")}
 	if root != "" {

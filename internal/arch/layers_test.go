@@ -150,7 +150,7 @@ func part(a, b string) (folder, first, second string) {
 	return strings.Join(as[:n], "/"), name(as), name(bs)
 }
 
-// forbids returns why importer may not import imported, or "" if it may.
+// forbids returns why the first package may not import the second one, or "" if it may.
 func (l layering) forbids(importer, imported string) string {
 	folder, upper, lower := part(importer, imported)
 	ranks := l[folder]

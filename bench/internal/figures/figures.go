@@ -95,7 +95,8 @@ func Load() string {
 	return strings.Join(f[:3], " ")
 }
 
-// Numbers parses the comma-separated list of a flag. Each number must be from least to most.
+// Numbers parses the comma-separated list of a flag. Each number must be between least and most; both are
+// allowed.
 func Numbers(name, list string, least, most int) (out []int, err error) {
 	for text := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(text)

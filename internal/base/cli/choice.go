@@ -33,8 +33,8 @@ func (c choice) String() string {
 // Type returns the name of the value's type in usage texts.
 func (c choice) Type() string { return "string" }
 
-// Choice adds a flag that accepts one of words. The usage text lists the words, and a shell completes them. The
-// default is *value, or the first word if that is empty.
+// Choice adds a flag that accepts one of the given words. The usage text lists the words, and a shell completes
+// them. The default is *value, or the first word if that is empty.
 func Choice(cmd *cobra.Command, value *string, flag, short, usage string, words ...string) {
 	if *value == "" {
 		*value = words[0]

@@ -18,7 +18,7 @@ func Version() string {
 	return v
 }
 
-// buildOf returns the version and the time of the commit, which is empty if unknown.
+// buildOf returns the version, and the time of the commit; an unknown time is empty.
 func buildOf() (version, when string) {
 	if build != "" {
 		return build, buildTime

@@ -138,7 +138,7 @@ func (c *changer) field(key string, old *yaml.Node, before, after any) (*yaml.No
 	return old, c.members(old, was, is, c.containers)
 }
 
-// note records the containers of a pod before any change, in c.containers.
+// note stores in c.containers the containers that a pod has before any change.
 func (c *changer) note(pod *yaml.Node, before any) {
 	f, _ := before.(fields)
 	spec, _ := f.get("spec")
@@ -206,7 +206,7 @@ func written(old *yaml.Node, v any) (*yaml.Node, error) {
 	return n, nil
 }
 
-// removeFields removes the fields that are in before but not in after.
+// removeFields removes the fields that the value before the change has, but the value after it has not.
 func (c *changer) removeFields(n *yaml.Node, before, after fields) error {
 	for _, f := range before {
 		i := Entry(n, f.key)
@@ -262,8 +262,8 @@ func nameOf(v any) string {
 	return text
 }
 
-// members changes a list whose elements have names, as reported by named. A new element may have been moved from
-// another list; elsewhere contains the elements of all lists.
+// members changes a list whose elements have names, as reported by [named]. A new element may have been moved
+// from another list; elsewhere contains the elements of all lists.
 func (c *changer) members(n *yaml.Node, before, after []any, elsewhere map[string]container) error {
 	if !c.small {
 		n.Style &^= yaml.FlowStyle

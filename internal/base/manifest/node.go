@@ -66,7 +66,7 @@ func Target(n *yaml.Node) *yaml.Node {
 // in it, without items that are not mappings. Any other document is itself the object.
 func Objects(root *yaml.Node) []*yaml.Node { return objects(root, "", 0) }
 
-// objects is like Objects, for an item of a list. kind is the item's kind if it does not declare one.
+// objects is like Objects, for an item of a list. kind is the item's kind if the item does not declare one.
 func objects(n *yaml.Node, kind string, depth int) []*yaml.Node {
 	n = Target(n)
 	if n.Kind != yaml.MappingNode || depth > maxDepth {
@@ -250,7 +250,7 @@ func tree(d *json.Decoder) (any, error) {
 	return list, err
 }
 
-// Set returns a copy of tree with v at a path of keys; if v is nil, without that field.
+// Set returns a copy of a tree with the value v at a path of keys, or without that field if v is nil.
 func Set(tree any, path []string, v any) any {
 	if len(path) == 0 {
 		return v

@@ -118,7 +118,7 @@ func indentOf(text []byte) string {
 	return string(rest[:len(rest)-len(bytes.TrimLeft(rest, " \t"))])
 }
 
-// writeJSON writes JSON on one line; space follows each comma and colon.
+// writeJSON writes JSON on one line, with the text space after each comma and colon.
 func writeJSON(b *strings.Builder, n *yaml.Node, space string) error {
 	switch n.Kind {
 	case yaml.MappingNode:

@@ -284,8 +284,8 @@ const maxFormat = 16 << 10
 // length.
 var operator = regexp.MustCompile(`%([A-Z0-9_]*)(\([^()%]*\))?(:[0-9]{1,5})?%`)
 
-// checkFormat returns an error for a format that Envoy might not accept: because of an unknown operator, Envoy
-// would reject the whole listener.
+// checkFormat returns an error for a format that Envoy might not accept: a single unknown operator would make
+// Envoy reject the whole listener.
 func checkFormat(format string) error {
 	if len(format) > maxFormat || !utf8.ValidString(format) || strings.Contains(format, "\x00") {
 		return fmt.Errorf("want at most %d bytes of UTF-8", maxFormat)

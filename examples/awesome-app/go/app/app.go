@@ -54,8 +54,8 @@ func Refuse(err error) {
 	os.Exit(2)
 }
 
-// Serve serves until SIGTERM or an interrupt, and then returns nil. state returns the present state for
-// /settings.
+// Serve serves until SIGTERM or an interrupt, and then returns nil. The function state returns the present
+// state for /settings.
 func Serve(state func() State) error {
 	http.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	http.HandleFunc("GET /settings", func(w http.ResponseWriter, _ *http.Request) {

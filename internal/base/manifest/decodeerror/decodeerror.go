@@ -98,8 +98,8 @@ func wanted(goType, kind string) string {
 	return "an object or a string"
 }
 
-// search returns the full path, with list indexes and map keys, of a value of the given kind. path lacks the
-// indexes and keys; of several matching values the first is found.
+// search returns the full path, with list indexes and map keys, of a value of the given kind. The argument path
+// lacks the indexes and keys. If several values match, search returns the first one.
 func search(v any, path []string, kind string) (at string, found bool) {
 	list, isList := v.([]any)
 	switch {
