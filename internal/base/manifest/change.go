@@ -52,7 +52,7 @@ func (c *changer) at(old *yaml.Node, before, after any) (*yaml.Node, error) {
 	return written(old, after)
 }
 
-// list changes a list in place, if its elements can be matched with the elements of before and after. It
+// list changes a list in place, if its elements can be matched with those in the values before and after. It
 // reports whether they can be matched.
 func (c *changer) list(n *yaml.Node, before, after any) (bool, error) {
 	was, isList := before.([]any)

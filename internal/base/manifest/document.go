@@ -74,9 +74,9 @@ func (d *Document) print() ([]byte, error) {
 	return []byte(b.String()), err
 }
 
-// Change changes the pod in an object, given the values before and after the change, which are results of
-// [Tree]; template is the path of the pod in the object. Parts with equal values stay untouched. A changed flow
-// mapping becomes a block mapping. Change reports whether anything changed.
+// Change changes the pod at a path (template) in an object, given the values of the pod before and after the
+// change, which are results of [Tree]. Parts with equal values stay untouched. A changed flow mapping becomes a
+// block mapping. Change reports whether anything changed.
 func (d *Document) Change(object *yaml.Node, template []string, before, after any) (bool, error) {
 	c := changer{root: object, containers: map[string]container{}}
 	c.note(Field(object, template...), before)
