@@ -106,7 +106,7 @@ func (c *Config[T]) start() (Snapshot[T], error) {
 	return own, nil
 }
 
-// own returns the value of Options.Embedded or Options.Default. It fails if that is invalid.
+// own returns the value of Options.Embedded or Options.Default. It fails if that value is invalid.
 func (c *Config[T]) own() (s Snapshot[T], err error) {
 	if c.o.Embedded != nil {
 		v, err := c.o.value(c.o.Embedded)

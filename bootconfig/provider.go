@@ -21,8 +21,8 @@ type Provider interface {
 
 // A Request holds the arguments of a call of [Provider.Fetch].
 type Request struct {
-	// Version is the version of the last document that the provider returned, even if that was bad; ""
-	// before the first.
+	// Version is the version of the last document that the provider returned, even if that document was bad; ""
+	// before the first document.
 	Version string
 	// Wait is the longest time for which Fetch may wait for a document with another version (long poll). A
 	// provider that does not support this answers at once. 0: answer at once.

@@ -40,7 +40,7 @@ type endpoint struct {
 	shown  string
 	socket string // path of a Unix socket; empty for TCP
 	url    url.URL
-	full   bool // it supports level Full, or may do so
+	full   bool // it supports, or may support, level Full
 	holds  bool // it can hold a request until it is ready
 }
 

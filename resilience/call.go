@@ -15,7 +15,7 @@ import (
 type call struct {
 	*Policy
 	idempotent bool
-	single     bool // each try makes at most one request, so the call may be repeated if that was not sent
+	single     bool // each try makes at most one request, so the call may be repeated if that request was not sent
 	replayable bool // the body can be sent again
 
 	// do makes try n, and sets the fields value, err, class and after of the outcome.
@@ -242,8 +242,8 @@ func (c *call) ended() error {
 	return cause
 }
 
-// mayHedge takes a token from the budget for a hedge, and reports whether there was one. If not, it marks o as
-// rejected.
+// mayHedge takes a token for a hedge from the budget, and reports whether the budget had a token. If it had
+// none, mayHedge marks the outcome as rejected.
 func (c *call) mayHedge(o *outcome) bool {
 	e := Event{Decision: DecidedHedge, Target: c.target.name, Try: int(c.tries.Load())}
 	_, ok := c.budget.withdraw(0)

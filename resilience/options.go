@@ -117,8 +117,8 @@ type HTTPOptions struct {
 	BufferBody int64
 
 	// Fallback is called when a call has finally failed, and returns the result of the call in its place. The
-	// error argument is the error of the last try, or a [StatusError] if that ended with a response, which has
-	// been closed. A response without a Body gets an empty one.
+	// error argument is the error of the last try, or a [StatusError] if the last try ended with a response;
+	// that response has been closed. A response without a Body gets an empty one.
 	Fallback func(*http.Request, error) (*http.Response, error)
 }
 

@@ -78,14 +78,14 @@ func (s *shared) starting() bool {
 	return s.options.Start > 0 && time.Since(s.began) < s.options.Start
 }
 
-// Do calls f under the policy. f must return soon after its context ends, because nothing else can stop it. That
-// context also ends when f returns. Do returns the result of the last try unchanged, or an error of this package:
-// [ErrOpen], [ErrFull], [ErrLimited], [ErrTimeout].
+// Do calls f under the policy. f must return soon after its context ends, because nothing else can stop it.
+// That context also ends when f returns. Do returns the result of the last try unchanged, or an error of this
+// package: [ErrOpen], [ErrFull], [ErrLimited], [ErrTimeout].
 //
-// Do calls f again only if Options.Idempotent is set or ctx comes from [WithIdempotent]; with Options.Single, it
-// does so also after an error which shows that nothing was sent. With a Hedge, several goroutines may call f at
-// the same time. If an error of f, or one that it wraps, has a method RetryAfter() time.Duration, the result acts
-// like the header Retry-After; a negative value forbids a repetition.
+// Do calls f again only if Options.Idempotent is set or ctx comes from [WithIdempotent]; with Options.Single,
+// it also calls f again after an error which shows that nothing was sent. With a Hedge, several goroutines may
+// call f at the same time. If an error of f, or one that it wraps, has a method RetryAfter() time.Duration, the
+// result of that method acts like the header Retry-After; a negative value forbids a repetition.
 //
 // A call that its caller cancels does not count as a failure of the dependency. A call whose deadline passes
 // during a try counts as one.

@@ -180,8 +180,8 @@ func TestNoCallExceedsItsDeadline(t *testing.T) {
 	}
 }
 
-// A lateContext ends some time after its deadline. Every context does, but this one so late that a test can
-// notice it.
+// A lateContext ends some time after its deadline. Every context ends late, but this one so late that a test
+// can notice it.
 type lateContext struct {
 	context.Context
 	deadline time.Time

@@ -72,8 +72,8 @@ func status(code int, header ...string) *http.Response {
 	return resp
 }
 
-// answers returns a function for base.answer that answers each try with the next of codes, and repeats the last;
-// 0 is a reset connection, 1 a refused one.
+// answers returns a function for base.answer that answers each try with the next one of the codes, and after
+// the last code repeats it. Code 0 is a reset connection, code 1 a refused one.
 func answers(codes ...int) func(int, *http.Request) (*http.Response, error) {
 	return func(n int, _ *http.Request) (*http.Response, error) {
 		switch code := codes[min(n, len(codes))-1]; code {

@@ -81,8 +81,8 @@ func main() {
 	}
 }
 
-// times are the measurements of one variant: until the first container, the first instruction, and the first
-// call.
+// times are the measurements of one variant: the times until the first container starts, until the
+// application's first instruction, and until its first successful call.
 type times struct{ container, first, called []time.Duration }
 
 func measure(ctx context.Context, root string, n, probes int, only *regexp.Regexp) error {

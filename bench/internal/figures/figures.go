@@ -41,7 +41,8 @@ func (t *Table) Add(title, what string, value float64, baseline string) {
 	r.Values = append(r.Values, value)
 }
 
-// Median sorts the values and returns the middle one, or the higher of the two. There must be a value.
+// Median sorts the values and returns the middle value; of two middle values, the higher. There must be a
+// value.
 func (r *Row) Median() float64 {
 	slices.Sort(r.Values)
 	return r.Values[len(r.Values)/2]

@@ -124,8 +124,8 @@ func renamed(n *yaml.Node, before, after fields) bool {
 	return true
 }
 
-// field is like [changer.at], for the field with the given key. If that is a list of containers, it also finds
-// containers that were in the other list before.
+// field is like [changer.at], for the field with the given key. For a list of containers, it also finds
+// containers that the change has moved between containers and initContainers.
 func (c *changer) field(key string, old *yaml.Node, before, after any) (*yaml.Node, error) {
 	was, isList := before.([]any)
 	is, stays := after.([]any)

@@ -41,7 +41,7 @@ type Tracing struct {
 	Host     string // a service, any other DNS name, or an address
 	Port     uint16
 	Path     string  // for OTLP over HTTP; empty: gRPC
-	Sampling float64 // percentage of traced requests, of those for which the client has not decided
+	Sampling float64 // percentage of requests to trace, of those for which the client has not decided
 }
 
 // On reports whether tracing is on.

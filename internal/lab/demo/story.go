@@ -56,7 +56,7 @@ type Performance struct {
 	Ready   time.Duration // time from the pod's creation to a ready app, or to the end of a job
 	Proxy   time.Duration // time to a ready proxy
 	Sent    int           // requests to the app while it stopped
-	Failed  int           // failed requests, of those in Sent and of the app's own calls
+	Failed  int           // failures of the requests in Sent and of the app's own calls
 	Result  localpod.Result
 	Chart   chart.Chart
 	Problem string // why the act did not complete

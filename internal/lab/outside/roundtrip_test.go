@@ -22,7 +22,7 @@ var races = []string{"startup-race", "hold-fails-open", "hold-without-effect"}
 
 // The test plays 300 random pods with random faults in a model of the kubelet, and diagnoses each from what an
 // operator sees: a status with whole seconds, and the logs of two runs. Every event in the diagnosis must have
-// happened, and it must find a race exactly if there was one.
+// happened, and the diagnosis must find a race exactly if there was one.
 func TestRoundTrip(t *testing.T) {
 	epoch := time.Date(2026, 3, 2, 13, 16, 12, 0, time.UTC)
 	raced, decided := 0, 0
