@@ -39,7 +39,7 @@ func (c *Config[T]) listen(l *listener[T]) {
 		case <-l.wake:
 		}
 		select {
-		case <-l.end: // select picks at random if both are ready
+		case <-l.end: // the first select picks at random if both are ready
 			return
 		case <-c.ctx.Done():
 			return

@@ -146,7 +146,7 @@ func (s *store) save(r record) error {
 	temp, err := s.writeTemp(data)
 	if temp != nil {
 		defer temp.Close()           // also unlocks it
-		defer os.Remove(temp.Name()) // fails if it was renamed
+		defer os.Remove(temp.Name()) // this fails, without harm, if the file was renamed
 	}
 	if err != nil {
 		return err

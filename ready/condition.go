@@ -98,7 +98,7 @@ func (w *Waiter) await(ctx context.Context, c *condition) result {
 	defer changes.close()
 	pause := min(firstPause, longest)
 	for n := 1; ; n++ {
-		changes.add() // watch directories that have appeared since
+		changes.add() // also watch directories that have appeared in the meantime
 		a := new(attempt)
 		err := attemptOnce(ctx, c, limit, a)
 		if decided(err) {

@@ -40,8 +40,8 @@ type endpoint struct {
 	shown  string
 	socket string // path of a Unix socket; empty for TCP
 	url    url.URL
-	full   bool // it supports, or may support, level Full
-	holds  bool // it can hold a request until it is ready
+	full   bool // the agent supports, or may support, level Full
+	holds  bool // the agent can hold a request until the proxy is ready
 }
 
 func on(port uint16, path string) endpoint {

@@ -280,7 +280,7 @@ func TestBreaker(t *testing.T) {
 		if !errors.Is(err, ErrOpen) || err.Error() != "resilience: test: circuit breaker open" {
 			t.Errorf("error %v", err)
 		}
-		time.Sleep(5 * time.Second) // at most 4 s plus a quarter
+		time.Sleep(5 * time.Second) // the breaker is open for at most 4 s plus a quarter
 		if v, err := Do(t.Context(), p, ok); v != 1 || err != nil {
 			t.Errorf("%d, %v", v, err)
 		}

@@ -89,7 +89,7 @@ func early(t *figures.Table, c *caller, size int) {
 	a.Ready()
 	status, _ := a.Status()
 	answers(t, waited, atOnce, status.Since, calls)
-	spent.since(t, waited, a) // includes the rest of Envoy's start
+	spent.since(t, waited, a) // the processor time includes the rest of Envoy's start
 
 	time.Sleep(300 * time.Millisecond)
 	spent = spentBy(a)

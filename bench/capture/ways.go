@@ -171,7 +171,7 @@ func (k *kit) iptables(variant string, nft *way) {
 	k.group = &group{backend: "iptables-" + variant}
 	same := k.add("restore, same result")
 	same.connects = "by hand"
-	var ports, ranges []string // the match of each rule
+	var ports, ranges []string // the match expression of each rule
 	if len(k.ports) > 0 && k.ipset {
 		same.name = "ipset, " + same.name
 		ports, ranges = []string{"-m set --match-set ports dst"}, []string{"-m set --match-set ranges dst"}

@@ -63,7 +63,7 @@ func closedPorts(c *checked, d ast.Decl) (out []ast.Node) {
 	ast.Inspect(d, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.ReturnStmt:
-			return false // it may return a function literal that closes the server later
+			return false // the statement may return a function literal that closes the server later
 		case *ast.DeferStmt:
 			if fn == nil || fn.Type.Results == nil || strings.Contains(c.called(n.Call), "httptest") {
 				return false

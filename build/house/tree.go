@@ -29,7 +29,7 @@ type tree struct {
 type file struct {
 	path   string
 	text   string
-	syntax *ast.File // nil if it is not Go
+	syntax *ast.File // nil for a file that is not Go
 }
 
 func readTree(root string) (*tree, error) {

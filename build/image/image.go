@@ -56,7 +56,8 @@ func (img Image) WriteFile(path string) error {
 	if err != nil {
 		return err
 	}
-	built, err := img.build(gzip.NoCompression) // without compression, because the tarball is for this machine, which then reads it faster
+	// Do not compress: only this machine reads the tarball, and it reads an uncompressed one faster.
+	built, err := img.build(gzip.NoCompression)
 	if err == nil {
 		err = tarball.WriteToFile(path, tag, built)
 	}

@@ -13,7 +13,7 @@ type Process struct {
 	ready   func() error
 	command []string
 	running *exec.Cmd
-	exited  chan struct{} // closed once running has exited
+	exited  chan struct{} // closed once the program has exited
 }
 
 // Start starts a program in a folder, and returns once ready returns nil. The program is killed at the end of the
@@ -65,7 +65,7 @@ func (p *Process) Kill(*testing.T) {
 	if p.running == nil {
 		return
 	}
-	p.running.Process.Kill() // an error means that it has exited
+	p.running.Process.Kill() // an error means that the program has exited already
 	<-p.exited
 }
 

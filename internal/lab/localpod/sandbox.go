@@ -143,7 +143,7 @@ func (s *sandbox) forget() error {
 		if err != nil {
 			return err
 		}
-		for _, e := range entries { // volumes with a size limit are mounts
+		for _, e := range entries { // a volume with a size limit is a mount
 			if err := unix.Unmount(path.Join(volumes, e.Name()), unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
 				return err
 			}
