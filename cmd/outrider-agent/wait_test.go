@@ -100,7 +100,7 @@ func TestWaitIsHeldAndReleased(t *testing.T) {
 	for _, e := range a.journal.Record().Entries {
 		names = append(names, e.Name)
 	}
-	// The wait at level full gets its reasons after half a second, and is then held for long.
+	// The request for level full is answered with reasons after half a second. The next request stays open.
 	if len(names) != 3 || !strings.Contains(strings.Join(names, " "), `"app" (`) { // no request was sent twice
 		t.Errorf("the journal has %q", names)
 	}

@@ -83,8 +83,8 @@ func TestWhatHappenedBeforeTheEndIsSeen(t *testing.T) {
 	Eventually(t, "a condition that holds", func() bool { return true }, p)
 }
 
-// TestMain also contains the processes of TestAKilledTestLeavesNothing: a test whose child must not outlive it and,
-// under the name "go", a go command that runs this test.
+// TestMain also plays two child processes of TestAKilledTestLeavesNothing: a test whose own child must not outlive
+// that test and, if the program is called "go", the go command that runs the test.
 func TestMain(m *testing.M) {
 	log := os.Getenv("OUTRIDER_CHILD")
 	switch {

@@ -109,7 +109,7 @@ func (m *Mesh) byShortName(name, clientNamespace string) *Service {
 	return nil
 }
 
-// Port returns the port with a number, or nil.
+// Port returns the port with the given number, or nil if the service has none.
 func (s *Service) Port(number uint16) *Port {
 	for i := range s.Ports {
 		if s.Ports[i].Number == number {

@@ -22,7 +22,7 @@ import (
 
 const proxyHealthy = contract.ProxyContainer + " is healthy"
 
-// publish publishes the record of a running container, in the name of the test process.
+// publish publishes the record of a running container. The test process stands for the container's process.
 func (p *pod) publish(name string) {
 	p.t.Helper()
 	p.add(name)

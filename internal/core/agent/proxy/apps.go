@@ -20,7 +20,7 @@ type apps struct {
 }
 
 // newApps returns nil if no gate can publish anything, because there is no shared volume or
-// the applications are not known.
+// the applications are unknown.
 func (a *agent) newApps() *apps {
 	defer close(a.health.looked)
 	names := slices.Clone(a.config.Stop.Apps)

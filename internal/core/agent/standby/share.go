@@ -118,7 +118,7 @@ func (s *Standby) copy(ctx context.Context, to map[uint32]int) (seen map[uint32]
 
 // Check looks for listening sockets that the living proxy has closed. Call it from time to time
 // while the proxy is ready: no event announces a closed socket, and until the next call
-// connections wait in its queue.
+// connections wait in the queue of the standby's socket.
 func (s *Standby) Check() {
 	s.steering.Lock()
 	defer s.steering.Unlock()

@@ -50,7 +50,7 @@ type Keeper struct {
 	// it reads the configuration. It may be nil.
 	Changed func() <-chan struct{}
 
-	// Look is the interval between reads without a known change, in case an old file was applied; default 1m.
+	// Look is the interval between reads of the configuration when no change of it was noticed; default 1m.
 	Look time.Duration
 }
 

@@ -9,7 +9,7 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// A member is an endpoint of a service, with the key of its workload, which may not be computed yet.
+// A member is an endpoint of a service, with the key of its workload. The workload itself may be computed later.
 type member struct {
 	mesh.Endpoint // the field Workload is unset
 	workload      mesh.Key

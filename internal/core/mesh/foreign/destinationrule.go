@@ -181,7 +181,7 @@ func (r *ruleTranslation) outliers(prefix string, from fields) fields {
 	r.count(out, "consecutiveGatewayErrors", prefix+"consecutiveGatewayErrors", count("consecutiveGatewayErrors", 0), math.MaxInt32)
 	local := count("consecutiveLocalOriginFailures", 5)
 	if split, _ := from["splitExternalLocalOriginErrors"].(bool); !split {
-		// Unless the rule separates them, Istio counts a failed connection as a response with the status 503.
+		// Unless the rule separates local from external errors, Istio counts a failed connection as a response with the status 503.
 		local = count("consecutive5xxErrors", 5)
 		if gateway := count("consecutiveGatewayErrors", 0); gateway > 0 && (local == 0 || gateway < local) {
 			local = gateway
