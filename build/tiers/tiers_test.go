@@ -125,7 +125,7 @@ func TestPartsHaveEachStepOnce(t *testing.T) {
 			t.Errorf("a part without what it needs: %v", part)
 		}
 	}
-	for part, beside := range map[string]bool{"1/1": true, "3/3": false} { // the last part has b without a
+	for part, beside := range map[string]bool{"1/1": true, "3/3": false} { // any order: each part is judged alone; the last one has b without a
 		got, err := selected(slices.Clone(needed), part)
 		if i := slices.IndexFunc(got, func(s step) bool { return s.name == "b" }); err != nil || i < 0 || got[i].beside != beside {
 			t.Errorf("part %s: b stands beside the step before it: %t; want %t: %+v, %v", part, !beside, beside, got, err)
@@ -134,7 +134,7 @@ func TestPartsHaveEachStepOnce(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	for line, want := range map[string]int{"--help": 0, "": 2, "quick test": 2, "nosuch": 2, "-part 99/99 e2e": 2} {
+	for line, want := range map[string]int{"--help": 0, "": 2, "quick test": 2, "nosuch": 2, "-part 99/99 e2e": 2} { // any order: the cases are independent
 		var out, errs bytes.Buffer
 		if status := run(strings.Fields(line), &out, &errs); status != want || strings.Count(errs.String(), "usage:") > 1 || out.Len() > 0 {
 			t.Errorf("%q: status %d, want %d\n%s%s", line, status, want, out.String(), errs.String())

@@ -39,7 +39,7 @@ func newPlan() *cobra.Command {
 		Use:   "plan -f FILE",
 		Short: "print which container waits for which, by which mechanism, and what it does not guarantee",
 		Long: `Reads pods, and objects that have a pod template, and prints the start graph of each. Its edges
-are those of the annotation outrider.dev/depends-on, and every ordering that the pod already has:
+come from the annotation outrider.dev/depends-on and from every ordering that the pod already has:
 from Outrider, Istio, Linkerd, Kuma or Tekton, or written by hand as a loop or a sleep. Each edge
 is printed with its mechanism, why it was chosen, and what it does not guarantee.
 

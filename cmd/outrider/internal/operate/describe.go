@@ -45,7 +45,7 @@ current configuration. The rule is the one that applies now: labels and settings
 different when the pod was created.
 
 With -f no cluster is contacted: pods and pod templates are described as they would be injected with
-the defaults. The labels of a namespace are those of its document in the files.
+the defaults. The labels of a namespace are read from its document in the files.
 
 Exit status: 0 if the pods are described, 1 if one cannot be read, 2 if the input is unusable.`,
 		Example: describeExamples,
