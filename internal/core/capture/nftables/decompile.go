@@ -185,8 +185,11 @@ func (d *decompiler) address(f capture.Families) (capture.Match, bool) {
 		size = net.IPv6len
 	}
 	p := d.first()
+	if f == 0 || p.name != "payload" {
+		return capture.Match{}, false
+	}
 	length := uint32(p.number(unix.NFTA_PAYLOAD_LEN))
-	if f == 0 || p.name != "payload" || length == 0 || length > size {
+	if length == 0 || length > size {
 		return capture.Match{}, false
 	}
 	m := capture.Match{Key: capture.Source}

@@ -88,7 +88,8 @@ func num[T ~int | ~uint16 | ~uint32](n T) string {
 
 func trim(b []byte) string { return strings.TrimLeft(string(b), "\x00") }
 
-// number is the inverse of num.
+// number is the inverse of num. The attribute must be a number in expressions of this name: a value of another
+// form may be too long.
 func (e *expression) number(kind uint16) uint64 {
 	var b [8]byte
 	v := e.values[kind]

@@ -126,3 +126,12 @@ func TestExpressionWithOtherAttributes(t *testing.T) {
 		}
 	}
 }
+
+// A process with NET_ADMIN may put an expression in any place of a rule. The mask of this one has the number of
+// a payload's length, and is longer than a number.
+func TestMaskWhereAConditionBegins(t *testing.T) {
+	exprs := append(family(capture.IPv6), mask(bytes.Repeat([]byte{0xff}, 16), make([]byte, 16)))
+	if r, _ := model(exprs); r.Action.Verb != unknown {
+		t.Errorf("read as %q, want an unknown rule", r)
+	}
+}
