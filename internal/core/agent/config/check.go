@@ -40,7 +40,7 @@ func (r *reader) checkAddresses() {
 	c := r.out.ControlPlane
 	for _, at := range []struct{ where, address string }{{"discoveryAddress", c.Address}, {"variable CA_ADDR", c.CA}} {
 		host, port, err := net.SplitHostPort(at.address)
-		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || host == "" || strings.Trim(host, hostRunes) != "" {
+		if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 || !validHost(host) {
 			r.refuse(at.where, at.address, "host:port, for example "+contract.ControlPlaneAddress)
 		}
 	}
@@ -50,8 +50,16 @@ func (r *reader) checkAddresses() {
 	}
 }
 
-// hostRunes are the characters of DNS names and of IP addresses without a zone, and the underscore.
-const hostRunes = ":-._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+// validHost reports whether host is an IP address without a zone, or may be a DNS name.
+func validHost(host string) bool {
+	if a, err := netip.ParseAddr(host); err == nil {
+		return a.Zone() == ""
+	}
+	return host != "" && len(host) <= 253 && strings.Trim(host, hostRunes) == ""
+}
+
+// hostRunes are the characters of DNS names, and the underscore.
+const hostRunes = "-._0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 // modes are the ways in which the kernel brings connections to the proxy.
 var modes = []string{"REDIRECT", "TPROXY", "NONE"}

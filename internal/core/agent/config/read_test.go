@@ -209,6 +209,8 @@ func TestReadRefuses(t *testing.T) {
 		"an address without a port":     {flags: map[string]string{"control-plane": "outriderd"}, want: `discoveryAddress: "outriderd" cannot be used; want host:port`},
 		"an address with a zone":        {flags: map[string]string{"control-plane": "[fe80::1%eth0]:1"}, want: `discoveryAddress: "[fe80::1%eth0]:1" cannot be used; want host:port`},
 		"a host with a slash":           {flags: map[string]string{"control-plane": "x/y:1"}, want: `discoveryAddress: "x/y:1" cannot be used; want host:port`},
+		"a name with a colon":           {flags: map[string]string{"control-plane": "[x:y]:1"}, want: `discoveryAddress: "[x:y]:1" cannot be used; want host:port`},
+		"a name that is too long":       {flags: map[string]string{"control-plane": strings.Repeat("x", 254) + ":1"}, want: `x:1" cannot be used; want host:port`},
 		"port 0":                        {env: []string{"CA_ADDR=x:0"}, want: `variable CA_ADDR: "x:0" cannot be used; want host:port`},
 		"an address without a name":     {flags: map[string]string{"control-plane": "10.0.0.1:1"}, want: `variable ISTIOD_SAN: "" cannot be used; want the SPIFFE URI or DNS name in the control plane's certificate, since 10.0.0.1 is not a name`},
 		"two users of one port":         {env: []string{"PROXY_CONFIG={statusPort: 15021}"}, want: `the readiness port: "15021" cannot be used; want a port that is not also that of statusPort`},
