@@ -20,13 +20,15 @@ type lines struct {
 
 func (l *lines) silent() time.Duration { return time.Since(l.at) }
 
-// due reports whether to print the reasons of a wait now.
+// tooEarly reports whether no line may be printed yet, whatever the reasons are.
+func (l *lines) tooEarly(waited time.Duration) bool {
+	return waited < sayAfter || l.silent() < sayAfter
+}
+
+// due reports whether to print the reasons of a wait now, when it is not too early for a line.
 func (l *lines) due(waited time.Duration, reasons string) bool {
-	silent := l.silent()
 	switch {
-	case waited < sayAfter || silent < sayAfter:
-		return false
-	case silent >= min(max(waited/2, sayAfter), sayAtMost):
+	case l.silent() >= min(max(waited/2, sayAfter), sayAtMost):
 	case reasons != l.reasons && l.changes < sayChanges:
 		l.changes++
 	default:

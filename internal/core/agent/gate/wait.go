@@ -90,6 +90,9 @@ type blocked struct {
 
 // sayWaiting prints the edges that block, and why their dependencies are not ready.
 func (g *gate) sayWaiting(waited time.Duration, holding []blocked) {
+	if g.lines.tooEarly(waited) {
+		return // the reasons are not read: some are in files
+	}
 	var words []string
 	for _, b := range holding {
 		words = append(words, fmt.Sprintf("%s (%s)", condition(b.Edge), g.missing(b.Edge, b.seen)))

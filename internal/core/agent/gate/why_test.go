@@ -116,6 +116,19 @@ func TestWhatIsMissing(t *testing.T) {
 	}
 }
 
+func TestTooEarlyForALine(t *testing.T) {
+	just := lines{at: time.Now().Add(time.Hour)} // however slow this test is
+	for _, tt := range []struct {
+		l      lines
+		waited time.Duration
+		want   bool
+	}{{lines{}, sayAfter - 1, true}, {lines{}, sayAfter, false}, {just, time.Hour, true}} {
+		if got := tt.l.tooEarly(tt.waited); got != tt.want {
+			t.Errorf("%v after a wait of %s: too early is %v", tt.l, tt.waited, got)
+		}
+	}
+}
+
 // A new reason is printed early, but only a limited number of times: alternating reasons must
 // not fill the log.
 func TestANewReasonIsPrintedEarly(t *testing.T) {
