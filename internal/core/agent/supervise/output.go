@@ -23,18 +23,10 @@ type output struct {
 }
 
 // ReadFrom reads with a small buffer: io.Copy would keep 32 KiB for the whole life of the child.
-func (o *output) ReadFrom(r io.Reader) (n int64, err error) {
-	b := make([]byte, 4<<10)
-	for err == nil {
-		var got int
-		got, err = r.Read(b)
-		n += int64(got)
-		_, _ = o.Write(b[:got]) // it does not fail
-	}
-	if err == io.EOF {
-		err = nil
-	}
-	return n, err
+func (o *output) ReadFrom(r io.Reader) (int64, error) {
+	type reader struct{ io.Reader }
+	type writer struct{ io.Writer } // with other methods, CopyBuffer would not use the buffer
+	return io.CopyBuffer(writer{o}, reader{r}, make([]byte, 4<<10))
 }
 
 func (o *output) Write(b []byte) (int, error) {
