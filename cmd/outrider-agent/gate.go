@@ -53,7 +53,7 @@ failed; 78 if the startup probe did; 2 if the flags cannot be used.`,
 				return &cli.UsageError{Err: err, Hint: "outrider-agent gate --help lists the flags"}
 			}
 			o.Say = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), contract.GateSays+line) }
-			o.Explain = func(why string) { termination.write(why + "\n") }
+			o.Explain = termination.write
 			if status := gate.Run(cmd.Context(), o); status != 0 {
 				return &cli.ExitError{Status: status}
 			}

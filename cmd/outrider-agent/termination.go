@@ -2,15 +2,13 @@ package main
 
 import (
 	"os"
-	"strings"
+
+	"outrider.dev/internal/core/agent/supervise"
 )
 
 // terminationLog is the file from which the kubelet reads the reason why a container ended
 // (terminationMessagePath). The kubelet creates the file; if it does not exist, nothing reads it.
 type terminationLog struct{ path string }
-
-// maxTerminationMessage is the number of bytes of a message that the kubelet keeps.
-const maxTerminationMessage = 4096
 
 func defaultTerminationLog() string {
 	if path := os.Getenv("OUTRIDER_TERMINATION_LOG"); path != "" {
@@ -26,6 +24,5 @@ func (t *terminationLog) write(message string) {
 		return
 	}
 	defer f.Close()
-	message = strings.ToValidUTF8(message[:min(len(message), maxTerminationMessage)], "")
-	_, _ = f.WriteString(message)
+	_, _ = f.WriteString(supervise.Message(message, nil))
 }
