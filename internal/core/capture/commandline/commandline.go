@@ -80,11 +80,11 @@ func ServersFlag(fs *pflag.FlagSet) {
 }
 
 func givenServers(fs *pflag.FlagSet) (out []netip.Addr, err error) {
-	given := fs.Lookup("nameservers")
-	if given == nil || given.Value.String() == "" {
+	given, _ := fs.GetString("nameservers") // an error means that the command does not have the flag
+	if given == "" {
 		return nil, nil
 	}
-	for text := range strings.SplitSeq(given.Value.String(), ",") {
+	for text := range strings.SplitSeq(given, ",") {
 		a, err := netip.ParseAddr(text)
 		if err != nil {
 			return nil, &cli.UsageError{Err: fmt.Errorf("--nameservers=%q: not an address", text)}
