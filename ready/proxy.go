@@ -76,8 +76,7 @@ func (p place) agents(name string, env func(string) string) ([]endpoint, error) 
 	case "linkerd":
 		return []endpoint{on(linkerdPort, "/ready")}, nil
 	case "dapr":
-		port := env(daprVariable)
-		port = cmp.Or(port, daprPort)
+		port := cmp.Or(env(daprVariable), daprPort)
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil || n == 0 {
 			return nil, fmt.Errorf("%s=%q: want a port", daprVariable, port)
