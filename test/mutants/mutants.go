@@ -71,10 +71,11 @@ func Run(t *testing.T, tests string, list map[string]Mutant) {
 	if os.Getenv(variable) != "" {
 		t.Skip("this is a mutant")
 	}
-	work, tried, all := t.TempDir(), map[string]Mutant{}, edited(".")
+	folders := map[string]bool{".": true}
 	for _, m := range list {
-		all = all || filepath.Dir(m.File) != "." && edited(filepath.Dir(m.File))
+		folders[filepath.Dir(m.File)] = true
 	}
+	work, tried, all := t.TempDir(), map[string]Mutant{}, slices.ContainsFunc(slices.Sorted(maps.Keys(folders)), edited)
 	for name, m := range list {
 		if all || tier.Sample(t.Name()+"/"+name, share) {
 			tried[name] = m
