@@ -89,19 +89,14 @@ func grace(given *int64) time.Duration {
 }
 
 func hookHandler(h *corev1.LifecycleHandler) kubelet.Handler {
-	switch {
-	case h == nil:
+	if h == nil {
 		return kubelet.NoHandler
-	case h.Exec != nil:
-		return kubelet.Exec
-	case h.HTTPGet != nil:
-		return kubelet.HTTPGet
-	case h.TCPSocket != nil:
-		return kubelet.TCPSocket
-	case h.Sleep != nil:
+	}
+	handler := probeHandler(corev1.ProbeHandler{Exec: h.Exec, HTTPGet: h.HTTPGet, TCPSocket: h.TCPSocket})
+	if handler == kubelet.NoHandler && h.Sleep != nil {
 		return kubelet.Sleep
 	}
-	return kubelet.NoHandler
+	return handler
 }
 
 func probe(p *corev1.Probe) kubelet.Probe {
