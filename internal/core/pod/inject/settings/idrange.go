@@ -10,18 +10,18 @@ import (
 // Annotations with which OpenShift gives each namespace ranges of user and group IDs, as START/SIZE or START-END.
 // The pods of the namespace may use no other IDs.
 const (
-	UserRange  = "openshift.io/sa.scc.uid-range"
-	GroupRange = "openshift.io/sa.scc.supplemental-groups"
+	userRange  = "openshift.io/sa.scc.uid-range"
+	groupRange = "openshift.io/sa.scc.supplemental-groups"
 )
 
 // ProxyUser returns the proxy's user and group. The default is 1337. In a namespace with OpenShift's annotations
 // it is the last ID of the first range, which no application uses by default (Istio does the same).
 func ProxyUser(namespace map[string]string) (uid, gid int64) {
 	uid, gid = contract.ProxyUser, contract.ProxyUser
-	if last, ok := lastOf(namespace[UserRange]); ok {
+	if last, ok := lastOf(namespace[userRange]); ok {
 		uid, gid = last, last
 	}
-	if last, ok := lastOf(namespace[GroupRange]); ok {
+	if last, ok := lastOf(namespace[groupRange]); ok {
 		gid = last
 	}
 	return uid, gid

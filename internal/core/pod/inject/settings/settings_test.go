@@ -346,7 +346,7 @@ func TestManyLabelsWithoutEffect(t *testing.T) {
 
 func TestOpenShiftRanges(t *testing.T) {
 	for text, want := range map[string]int64{"1000/10": 1009, "1000-1099": 1099, "1000/10,5/5": 1009, "": 1337, "x": 1337, "10-5": 1337, "0/5": 1337} {
-		if uid, gid := ProxyUser(map[string]string{UserRange: text}); uid != want || gid != want {
+		if uid, gid := ProxyUser(map[string]string{userRange: text}); uid != want || gid != want {
 			t.Errorf("%q: %d, %d, want %d", text, uid, gid, want)
 		}
 	}
