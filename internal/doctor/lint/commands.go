@@ -8,8 +8,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/podspec"
-	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
 )
@@ -35,7 +35,7 @@ func waitsByProgram(s subject, b *builder) {
 				continue
 			}
 			c := clue{code: "wait-program", field: m.wordAt(call.Word), evidence: call.Program,
-				do: fmt.Sprintf("request the order by annotation (%s.%s: NAME), or let an init container wait for another pod", request.EdgesAnnotation, m.Name)}
+				do: fmt.Sprintf("request the order by annotation (%s.%s: NAME), or let an init container wait for another pod", contract.DependsOn, m.Name)}
 			args := strings.Join(call.Args, " ")
 			switch call.Program {
 			case "dockerize":

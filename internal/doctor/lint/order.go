@@ -165,7 +165,7 @@ func (s *subject) requesting(after *corev1.Pod, edges []startup.Edge) *change {
 		if e.After != startup.Healthy {
 			value += "=" + string(e.After)
 		}
-		key := request.EdgesAnnotation + "." + e.To
+		key := contract.DependsOn + "." + e.To
 		if after.Annotations == nil {
 			after.Annotations = map[string]string{}
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/mechanism"
 	"outrider.dev/internal/core/pod/podspec"
@@ -129,12 +130,12 @@ func (s *subject) fieldOf(f startup.Finding) (path, string) {
 
 // annotationOf returns the annotation that names an edge.
 func (s *subject) annotationOf(e startup.Edge) (path, string, bool) {
-	short := request.EdgesAnnotation + "." + e.To
+	short := contract.DependsOn + "." + e.To
 	if v, ok := s.Pod.Annotations[short]; ok && strings.Contains(v, e.From) {
 		return annotation(short), e.From, true
 	}
-	if v, ok := s.Pod.Annotations[request.EdgesAnnotation]; ok && strings.Contains(v, e.From) {
-		return annotation(request.EdgesAnnotation), e.To + ":", true
+	if v, ok := s.Pod.Annotations[contract.DependsOn]; ok && strings.Contains(v, e.From) {
+		return annotation(contract.DependsOn), e.To + ":", true
 	}
 	return nil, "", false
 }

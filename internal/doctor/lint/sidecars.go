@@ -9,8 +9,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/podspec"
-	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
 
@@ -144,7 +144,7 @@ func racesHelper(s subject, b *builder) {
 		h := own[i]
 		c := clue{code: "sibling-not-awaited", title: fmt.Sprintf("%s connects to %s, and starts at the same time", m.Name, h.Name), field: field, evidence: evidence,
 			why: "plain containers do not wait for each other: if the helper is later, the connection is refused, and the container may be restarted until it is there",
-			do:  fmt.Sprintf("let %s wait for it (%s.%s: %s), or make %s a sidecar with a startup probe", m.Name, request.EdgesAnnotation, m.Name, h.Name, h.Name), source: "kubelet v1.34.4 SyncPod"}
+			do:  fmt.Sprintf("let %s wait for it (%s.%s: %s), or make %s a sidecar with a startup probe", m.Name, contract.DependsOn, m.Name, h.Name, h.Name), source: "kubelet v1.34.4 SyncPod"}
 		if helper, _ := s.plan.Find(h.Name); helper.Health != startup.NoHealth {
 			c.fix = s.requesting(&s.Pod, []startup.Edge{{From: h.Name, To: m.Name, After: startup.Healthy}})
 		}

@@ -11,7 +11,6 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/podspec"
-	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
 
@@ -110,7 +109,7 @@ func serverInJob(s subject, b *builder) {
 		}
 		c := clue{code: "job-never-ends", severity: finding.Warning, title: fmt.Sprintf("%s serves others, by its readiness probe, in a pod that should complete", m.Name),
 			field: m.field.plus("readinessProbe"), why: fmt.Sprintf("the pod is done when all its plain containers have ended; a server does not end by itself, so %s may run for ever", s.Ref),
-			do: fmt.Sprintf("move %s to initContainers, with restartPolicy: Always: the kubelet ends it after the others; where Outrider injects and its command is in the pod, it is enough that the others wait for it (%s)", m.Name, request.EdgesAnnotation), source: "KEP-753"}
+			do: fmt.Sprintf("move %s to initContainers, with restartPolicy: Always: the kubelet ends it after the others; where Outrider injects and its command is in the pod, it is enough that the others wait for it (%s)", m.Name, contract.DependsOn), source: "KEP-753"}
 		if m.ReadinessProbe == nil {
 			c.title = fmt.Sprintf("%s serves until it gets a signal, in a pod that should complete", m.Name)
 			c.field, c.evidence = m.field.plus("name"), m.Name

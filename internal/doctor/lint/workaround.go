@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/podstart"
-	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
 
@@ -33,7 +33,7 @@ func workarounds(s subject, b *builder) {
 			c.code, c.severity = "fixed-sleep", finding.Note
 			c.title = fmt.Sprintf("%s begins with %s, and the files do not show what it waits for", m.Name, f.By)
 			c.why = "the time is a guess: sometimes too short, mostly too long"
-			c.do = fmt.Sprintf("name what it waits for: %s.%s: NAME", request.EdgesAnnotation, m.Name)
+			c.do = fmt.Sprintf("name what it waits for: %s.%s: NAME", contract.DependsOn, m.Name)
 			b.add(c)
 			continue
 		case len(edges) == 0:

@@ -12,7 +12,6 @@ import (
 	kruntime "k8s.io/apimachinery/pkg/runtime"
 
 	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/core/pod/request"
 )
 
 // No annotation causes a review to take much memory, even if its YAML aliases expand to a long text: without
@@ -35,7 +34,7 @@ func TestAnnotationsThatUnfold(t *testing.T) {
 		"2,000 keys":             keys(2000),
 		"as deep as it is long":  strings.Repeat("[", 9000) + strings.Repeat("]", 9000),
 	} {
-		for _, annotation := range []string{contract.ProxyConfig, request.EdgesAnnotation} {
+		for _, annotation := range []string{contract.ProxyConfig, contract.DependsOn} {
 			t.Run(name+" "+annotation, func(t *testing.T) {
 				value, err := json.Marshal(text)
 				if err != nil {

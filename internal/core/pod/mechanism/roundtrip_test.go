@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
@@ -49,7 +50,7 @@ func TestRoundTripOfRandomPods(t *testing.T) {
 		for i := range p.Edges {
 			p.Edges[i].By = ""
 		}
-		in.Annotations[request.EdgesAnnotation] = request.FormatEdges(p.Edges)
+		in.Annotations[contract.DependsOn] = request.FormatEdges(p.Edges)
 		r, err := podspec.Read(in)
 		if err != nil || r.Plan().Validate(34).Err() != nil {
 			continue

@@ -30,7 +30,7 @@ func Stronger(r podstart.Reading, choices []Choice, on startup.Kubernetes) strin
 		}
 		weak, missing, by = append(weak, e.To), append(missing, missingCommands(r, e)...), append(by, string(e.By))
 		if !isRequested {
-			annotations = append(annotations, request.EdgesAnnotation+"."+e.To+": "+e.From)
+			annotations = append(annotations, contract.DependsOn+"."+e.To+": "+e.From)
 		}
 	}
 	if len(weak) == 0 {

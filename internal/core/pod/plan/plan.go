@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/gates"
 	"outrider.dev/internal/core/pod/kubelet"
 	"outrider.dev/internal/core/pod/mechanism"
@@ -155,7 +156,7 @@ func (p Report) edge(r podstart.Reading, c mechanism.Choice, late map[string]boo
 		e.Present = true
 		e.Evidence = p.Field(c.Present.Evidence.Field) + ": " + c.Present.Evidence.Text
 		if c.Present.Replaceable && c.Edge.By != startup.Gate {
-			e.Replace = fmt.Sprintf("%s.%s: %s=%s", request.EdgesAnnotation, c.Edge.To, c.Edge.From, r.Meant(c.Edge).After)
+			e.Replace = fmt.Sprintf("%s.%s: %s=%s", contract.DependsOn, c.Edge.To, c.Edge.From, r.Meant(c.Edge).After)
 		}
 	}
 	for _, o := range c.Refused {

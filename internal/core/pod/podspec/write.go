@@ -223,7 +223,7 @@ func (w *writer) annotate(edges []startup.Edge) {
 	if w.out.Annotations == nil {
 		w.out.Annotations = map[string]string{}
 	}
-	w.out.Annotations[request.EdgesAnnotation] = request.FormatEdges(requested)
+	w.out.Annotations[contract.DependsOn] = request.FormatEdges(requested)
 }
 
 // own returns the edges that Write itself writes, without their mechanisms, as an annotation contains them.

@@ -14,19 +14,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// EdgesAnnotation is the name of the annotation that requests an order:
-//
-//	outrider.dev/depends-on: |
-//	  app:  {outrider-proxy: healthy, migrate: completed, cache: {condition: healthy, timeout: 20s, on-timeout: continue}}
-//	  "*":  {outrider-proxy: healthy}
-//
-// There is also a short form for one container:
-//
-//	outrider.dev/depends-on.app: outrider-proxy, migrate=completed
-const (
-	EdgesAnnotation = "outrider.dev/depends-on"
-	perContainer    = EdgesAnnotation + "."
-)
+// perContainer is the beginning of the annotation's name in the short form.
+const perContainer = contract.DependsOn + "."
 
 // An Error reports an invalid annotation.
 type Error struct {
@@ -44,11 +33,21 @@ func (e *Error) Error() string {
 
 // IsEdges reports whether an annotation with that name requests edges, in the long or the short form.
 func IsEdges(key string) bool {
-	return key == EdgesAnnotation || strings.HasPrefix(key, perContainer)
+	return key == contract.DependsOn || strings.HasPrefix(key, perContainer)
 }
 
-// Edges returns the edges that a pod's annotations request, in the order of the annotations' names. It checks
-// only the syntax; [startup.Plan.Validate] checks whether the containers exist. Callers pass
+// Edges returns the edges that a pod's annotations request, in the order of the annotations' names. The long form
+// of the annotation is for all containers:
+//
+//	outrider.dev/depends-on: |
+//	  app:  {outrider-proxy: healthy, migrate: completed, cache: {condition: healthy, timeout: 20s, on-timeout: continue}}
+//	  "*":  {outrider-proxy: healthy}
+//
+// The short form is for one container:
+//
+//	outrider.dev/depends-on.app: outrider-proxy, migrate=completed
+//
+// Edges checks only the syntax; [startup.Plan.Validate] checks whether the containers exist. Callers pass
 // manifest.DecodeAnnotationStrict as decode; it is a parameter so that this package need not import package
 // manifest.
 func Edges(annotations map[string]string, decode func(string, any) error) ([]startup.Edge, error) {
@@ -59,7 +58,7 @@ func Edges(annotations map[string]string, decode func(string, any) error) ([]sta
 		var found []startup.Edge
 		var err error
 		switch to, short := strings.CutPrefix(key, perContainer); {
-		case key == EdgesAnnotation:
+		case key == contract.DependsOn:
 			found, err = longForm(annotations[key], decode)
 		case short:
 			found, err = shortForm(key, to, annotations[key])
@@ -82,7 +81,7 @@ func Edges(annotations map[string]string, decode func(string, any) error) ([]sta
 func longForm(text string, decode func(string, any) error) ([]startup.Edge, error) {
 	var graph map[string]map[string]json.RawMessage
 	if err := decode(text, &graph); err != nil {
-		return nil, &Error{EdgesAnnotation, "", fmt.Sprintf("want CONTAINER: {DEPENDENCY: CONDITION}: %s", mismatch(nil, err))}
+		return nil, &Error{contract.DependsOn, "", fmt.Sprintf("want CONTAINER: {DEPENDENCY: CONDITION}: %s", mismatch(nil, err))}
 	}
 	var edges []startup.Edge
 	var errs []error
@@ -90,7 +89,7 @@ func longForm(text string, decode func(string, any) error) ([]startup.Edge, erro
 		for _, from := range slices.Sorted(maps.Keys(graph[to])) {
 			e, err := longEdge(to, from, graph[to][from])
 			if err != nil {
-				errs = append(errs, &Error{EdgesAnnotation, to, err.Error()})
+				errs = append(errs, &Error{contract.DependsOn, to, err.Error()})
 				continue
 			}
 			edges = append(edges, e)
@@ -205,7 +204,7 @@ func shortForm(key, to, text string) ([]startup.Edge, error) {
 	return edges, errors.Join(errs...)
 }
 
-// FormatEdges returns the value of [EdgesAnnotation] that requests these edges.
+// FormatEdges returns the value of [contract.DependsOn] that requests these edges.
 func FormatEdges(edges []startup.Edge) string {
 	graph := map[string]map[string]any{}
 	for _, e := range edges {

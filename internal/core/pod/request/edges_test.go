@@ -8,19 +8,20 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/startup"
 )
 
 func TestEdges(t *testing.T) {
 	got, err := Edges(map[string]string{
-		EdgesAnnotation: `
+		contract.DependsOn: `
 app:   {outrider-proxy: healthy, migrate: completed, cache: {condition: healthy, timeout: 20s, on-timeout: continue}}
 "*":   {outrider-proxy: healthy}
 web:   {cache: {condition: started, required: false, on-restart: restart, by: gate}}
 `,
-		EdgesAnnotation + ".report": "outrider-proxy, migrate=completed",
-		"other":                     "{",
+		contract.DependsOn + ".report": "outrider-proxy, migrate=completed",
+		"other":                        "{",
 	}, manifest.DecodeAnnotationStrict)
 	if err != nil {
 		t.Fatal(err)
@@ -59,13 +60,13 @@ func TestErrorsNameTheMistake(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := Edges(map[string]string{EdgesAnnotation: tt.text}, manifest.DecodeAnnotationStrict)
+			_, err := Edges(map[string]string{contract.DependsOn: tt.text}, manifest.DecodeAnnotationStrict)
 			if diff := cmp.Diff("annotation outrider.dev/depends-on: "+tt.want, fmt.Sprint(err)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
-	_, err := Edges(map[string]string{EdgesAnnotation: "app: {a: started}", EdgesAnnotation + ".app": "a, , b=no, c: started"}, manifest.DecodeAnnotationStrict)
+	_, err := Edges(map[string]string{contract.DependsOn: "app: {a: started}", contract.DependsOn + ".app": "a, , b=no, c: started"}, manifest.DecodeAnnotationStrict)
 	want := []string{
 		`annotation outrider.dev/depends-on.app: container app: "" is not one word; want DEPENDENCY or DEPENDENCY=CONDITION, with commas between`,
 		`annotation outrider.dev/depends-on.app: container app: b: "no" is none of started, healthy, completed; want DEPENDENCY or DEPENDENCY=CONDITION, with commas between`,
@@ -89,7 +90,7 @@ func FuzzEdges(f *testing.F) {
 	f.Add(`app: {outrider-proxy: healthy, cache: {condition: healthy, timeout: 20s, on-timeout: continue}}`, "a, b=completed")
 	f.Add(`"*": {p: {condition: started, required: false, on-restart: notify, by: native}}`, "")
 	f.Fuzz(func(t *testing.T, long, short string) {
-		edges, err := Edges(map[string]string{EdgesAnnotation: long, EdgesAnnotation + ".app": short}, manifest.DecodeAnnotationStrict)
+		edges, err := Edges(map[string]string{contract.DependsOn: long, contract.DependsOn + ".app": short}, manifest.DecodeAnnotationStrict)
 		if err != nil {
 			return
 		}
@@ -98,7 +99,7 @@ func FuzzEdges(f *testing.F) {
 				t.Fatalf("%+v", e)
 			}
 		}
-		again, err := Edges(map[string]string{EdgesAnnotation: FormatEdges(edges)}, manifest.DecodeAnnotationStrict)
+		again, err := Edges(map[string]string{contract.DependsOn: FormatEdges(edges)}, manifest.DecodeAnnotationStrict)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, FormatEdges(edges))
 		}
