@@ -45,14 +45,18 @@ type Commands struct {
 }
 
 // Of writes the known commands of images into a copy of the pod, in the containers that set no command. A
-// container whose image has not been looked up is not changed.
+// container whose image has not been looked up is not changed, nor is a second container of the same name, because
+// the result is by name.
 func Of(pod *corev1.Pod, known map[string]Command) Commands {
 	out := Commands{Pod: containers.WithLists(pod), Written: map[string]Written{}, Unknown: map[string]string{}}
+	seen := map[string]bool{}
 	for _, list := range [][]corev1.Container{out.Pod.Spec.InitContainers, out.Pod.Spec.Containers} {
 		for i := range list {
-			if c := &list[i]; len(c.Command) == 0 && c.Image != "" {
+			c := &list[i]
+			if !seen[c.Name] && len(c.Command) == 0 && c.Image != "" {
 				out.write(c, known)
 			}
+			seen[c.Name] = true
 		}
 	}
 	return out

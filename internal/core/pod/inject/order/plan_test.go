@@ -3,11 +3,14 @@ package order
 import (
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/containers"
+	"outrider.dev/internal/core/pod/inject/imagecmd"
 	"outrider.dev/internal/core/pod/inject/verdict"
 )
 
@@ -48,5 +51,19 @@ func TestPodsAreArrangedAgainForASidecar(t *testing.T) {
 				t.Errorf("a sidecar: %t, after %d arrangements; want %t, %d", c.RestartPolicy != nil, times, tt.sidecar, tt.times)
 			}
 		})
+	}
+}
+
+// The API server refuses two containers of one name, but without an order injection does not look at names.
+func TestContainersOfOneNameKeepTheirImages(t *testing.T) {
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{contract.Start: "off"}},
+		Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "a"}, {Name: "app", Image: "b"}}}}
+	p, err := Of(Request{Pod: pod, Kubernetes: 34, Interrupted: func() error { return nil },
+		Commands: map[string]imagecmd.Command{"a": {Entrypoint: []string{"/a"}}, "b": {Entrypoint: []string{"/b"}}}}, &verdict.Report{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(pod.Spec.Containers, p.Pod.Spec.Containers); diff != "" {
+		t.Errorf("(-given +planned):\n%s", diff)
 	}
 }
