@@ -50,9 +50,7 @@ type Provider struct {
 // New returns a provider, or an error that names an invalid option.
 func New(o Options) (*Provider, error) {
 	o.Cluster = cmp.Or(o.Cluster, "default")
-	if o.Namespace == "" {
-		o.Namespace = "application"
-	}
+	o.Namespace = cmp.Or(o.Namespace, "application")
 	if o.AppID == "" {
 		return nil, errors.New("the provider of Apollo has no AppID")
 	}

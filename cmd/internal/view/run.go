@@ -108,8 +108,7 @@ func (r *Run) Entry(e localpod.Entry) {
 	default:
 		return
 	}
-	name := e.Container
-	name = cmp.Or(name, "pod")
+	name := cmp.Or(e.Container, "pod")
 	line := fmt.Sprintf("%s * %7.3fs %s", r.name(name), e.At.Seconds(), what)
 	if e.Detail != "" {
 		line += ": " + strings.ReplaceAll(e.Detail, "\n", " ")

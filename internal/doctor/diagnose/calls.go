@@ -114,8 +114,7 @@ func nameNotResolved(s *subject) (out []Finding) {
 			if y.container != app.Name || y.kind != unresolved {
 				continue
 			}
-			name := y.to.Host
-			name = cmp.Or(name, "a name")
+			name := cmp.Or(y.to.Host, "a name")
 			f := Finding{
 				Code: "name-not-resolved", Container: app.Name, Confidence: Likely, Evidence: []Quote{y.quote},
 				Sentence: fmt.Sprintf("%s could not resolve the name %s", app.Name, name),

@@ -48,8 +48,7 @@ func podSecurity(s subject, b *builder) {
 	if !refused {
 		return
 	}
-	name := s.Ref.Namespace
-	name = cmp.Or(name, b.Namespace)
+	name := cmp.Or(s.Ref.Namespace, b.Namespace)
 	b.addAt(s.ns.at, clue{code: "pod-security", field: path{"metadata", "labels", enforceLabel}, evidence: level,
 		title:  fmt.Sprintf("namespace %s enforces %q, which refuses the pod with its capture", name, level),
 		why:    "the container that writes the capture rules needs NET_ADMIN. The API server refuses the pod when it is created: a Deployment is accepted, and then has no pods; only an event of its ReplicaSet reports it",

@@ -87,8 +87,7 @@ func Run(s Scenario) (Outcome, error) {
 }
 
 func newRun(s Scenario) *run {
-	version := s.Behaviour.Kubernetes
-	version = cmp.Or(version, kubelet.Newest)
+	version := cmp.Or(s.Behaviour.Kubernetes, kubelet.Newest)
 	s.Plan = s.Plan.Expand()
 	r := &run{Scenario: s, kubelet: kubelet.New(s.Pod, kubelet.Minor(version)), gates: gates.New(s.Plan, gates.Gate{}), lives: map[string]*life{}}
 	for _, c := range s.Plan.Containers {
