@@ -128,7 +128,7 @@ func InCluster(ctx context.Context, set *replicas.Set, namespace, labels string,
 	}
 	var out []Subject
 	namespaces := map[string]inject.Namespace{}
-	connected := replicas.Proxies(answers)
+	connected := replicas.Newest(replicas.Proxies(answers))
 	for _, p := range pods {
 		ns, ok := namespaces[p.Namespace]
 		if !ok {

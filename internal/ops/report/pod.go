@@ -18,7 +18,6 @@ import (
 	"outrider.dev/internal/core/pod/plan"
 	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/ops/kubeclient"
-	"outrider.dev/internal/ops/replicas"
 	"outrider.dev/startup"
 )
 
@@ -117,9 +116,9 @@ type Revision struct {
 type Subject struct {
 	Object    podfile.Object
 	Namespace inject.Namespace
-	Planned   bool             // the pod does not exist yet
-	Connected []debugapi.Proxy // all proxies of the mesh
-	Asked     bool             // Connected was read from the replicas
+	Planned   bool                       // the pod does not exist yet
+	Connected map[string]*debugapi.Proxy // newest connection of each proxy of the mesh, by the proxy's name
+	Asked     bool                       // Connected was read from the replicas
 }
 
 // Describe returns the description of a pod. It fails if the pod's injection cannot be undone or its plan cannot be
@@ -147,7 +146,7 @@ func (m Mesh) Describe(s Subject) (Pod, error) {
 	}
 	out.Proxy = proxyOf(pod, result.Pod)
 	if out.Proxy != nil && s.Asked {
-		out.ControlPlane = connectionOf(out.Proxy, s.Connected, given.Name+"."+s.Namespace.Name)
+		out.ControlPlane = connectionOf(out.Proxy, s.Connected[given.Name+"."+s.Namespace.Name])
 	}
 	return out, nil
 }
@@ -276,10 +275,9 @@ func proxyOf(pod, next *corev1.Pod) *Proxy {
 	return out
 }
 
-// connectionOf returns the newest connection of the proxy of a pod, and sets in p the versions that this proxy
-// reports.
-func connectionOf(p *Proxy, all []debugapi.Proxy, name string) *Connection {
-	newest := replicas.Newest(all)[name]
+// connectionOf describes the newest connection of the proxy of a pod, and sets in p the versions that this proxy
+// reports. If newest is nil, the proxy has no connection.
+func connectionOf(p *Proxy, newest *debugapi.Proxy) *Connection {
 	if newest == nil && p.State != Ready && p.State != notReady {
 		return &Connection{Problems: []string{"the proxy does not run"}}
 	}

@@ -73,7 +73,7 @@ func describe(t *testing.T, p *corev1.Pod, labels map[string]string, connected [
 	if err != nil || len(mesh.Notes) != 1 || !strings.Contains(mesh.Notes[0], replicas.ErrNone.Error()) {
 		t.Fatal(mesh.Notes, err)
 	}
-	all[0].Asked, all[0].Connected = true, connected
+	all[0].Asked, all[0].Connected = true, replicas.Newest(connected)
 	d, err := mesh.Describe(all[0])
 	if err != nil {
 		t.Fatal(err)
