@@ -14,7 +14,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
@@ -48,7 +47,7 @@ func notOurs(instead, format string, args ...any) error {
 // Status returns the roots of the control plane and the progress of a rotation. It fails if they cannot be read, or
 // if another authority signs certificates.
 func Status(ctx context.Context, c *kubeclient.Client) (ca.RotationStatus, error) {
-	store, err := storeOf(ctx, c.Core, c.Namespace)
+	store, err := storeOf(ctx, c)
 	if err != nil {
 		return ca.RotationStatus{}, err
 	}
@@ -57,31 +56,31 @@ func Status(ctx context.Context, c *kubeclient.Client) (ca.RotationStatus, error
 
 // storeOf returns the store of the control plane's authority: a Secret that the control plane's Deployments name. It
 // fails if they name no Secret or different ones, or if another authority signs.
-func storeOf(ctx context.Context, core kubernetes.Interface, namespace string) (ca.Store, error) {
-	list, err := core.AppsV1().Deployments(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + contract.ControlPlaneName})
+func storeOf(ctx context.Context, c *kubeclient.Client) (ca.Store, error) {
+	list, err := c.Core.AppsV1().Deployments(c.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + contract.ControlPlaneName})
 	if err != nil {
 		return nil, fmt.Errorf("finding the control plane: %w", err)
 	}
 	if len(list.Items) == 0 {
-		return nil, fmt.Errorf("no control plane is in namespace %s: --namespace is where it is", namespace)
+		return nil, fmt.Errorf("no control plane is in namespace %s: --namespace is where it is", c.Namespace)
 	}
 	var names []string
 	for _, d := range list.Items {
 		if signsElsewhere(d) {
 			return nil, notOurs("replace the root there: outriderd publishes the roots that it sees in authority.rootConfigMap and authority.servingSecretName, and keeps those that leave while certificates of them are valid",
-				"deployment %s/%s signs no certificates: another authority does (global.caAddress)", namespace, d.Name)
+				"deployment %s/%s signs no certificates: another authority does (global.caAddress)", c.Namespace, d.Name)
 		}
 		name := secretOf(d)
 		if name == "" {
-			return nil, fmt.Errorf("deployment %s/%s has its authority in no Secret: its replicas would lose it (authority.secretName)", namespace, d.Name)
+			return nil, fmt.Errorf("deployment %s/%s has its authority in no Secret: its replicas would lose it (authority.secretName)", c.Namespace, d.Name)
 		}
 		names = append(names, name)
 	}
 	slices.Sort(names)
 	if names = slices.Compact(names); len(names) > 1 {
-		return nil, fmt.Errorf("the control planes in namespace %s have different authorities (%s): give them one authority.secretName first", namespace, strings.Join(names, ", "))
+		return nil, fmt.Errorf("the control planes in namespace %s have different authorities (%s): give them one authority.secretName first", c.Namespace, strings.Join(names, ", "))
 	}
-	return kube.Using(core).AuthoritySecret(namespace, names[0]), nil
+	return kube.Using(c.Core).AuthoritySecret(c.Namespace, names[0]), nil
 }
 
 // signsElsewhere reports whether another authority signs the proxies' certificates.
@@ -106,7 +105,7 @@ func secretOf(d appsv1.Deployment) string {
 // Run requests a rotation of the root of the control plane in the client's namespace, unless one is in progress, and
 // waits for a step, one of [Steps]. It returns the progress; the replicas continue in any case.
 func Run(ctx context.Context, c *kubeclient.Client, until string) (ca.RotationStatus, error) {
-	store, err := storeOf(ctx, c.Core, c.Namespace)
+	store, err := storeOf(ctx, c)
 	if err != nil {
 		return ca.RotationStatus{}, err
 	}

@@ -59,11 +59,11 @@ Exit status: 0 if the step is reached, 1 if not, 2 if the input is unusable.`,
 	o.Add(cmd)
 	cli.Choice(cmd, &until, "until", "", "the step to wait for", rotate.Steps...)
 	target.Timeout(cmd, &timeout, 5*time.Minute, "how long to wait at most; the rotation goes on nevertheless")
-	cmd.AddCommand(NewRotateStatus())
+	cmd.AddCommand(newRotateStatus())
 	return cmd
 }
 
-func NewRotateStatus() *cobra.Command {
+func newRotateStatus() *cobra.Command {
 	o := &target.ControlPlane{}
 	var output string
 	cmd := &cobra.Command{
