@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"outrider.dev/internal/ops/installation"
 	"strings"
 	"sync"
 	"testing"
@@ -19,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	ktesting "k8s.io/client-go/testing"
+
+	"outrider.dev/internal/ops/installation"
 )
 
 func node(name, kernel string, ready corev1.ConditionStatus) *corev1.Node {
