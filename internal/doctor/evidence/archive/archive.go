@@ -221,7 +221,7 @@ type Packed struct {
 // error.
 func (s *Store) Pack(text io.Reader) (*Packed, error) {
 	p, in := &Packed{}, bufio.NewReaderSize(text, 32<<10)
-	if head, _ := in.Peek(len(gzipMagic)); bytes.Equal(head, gzipMagic) {
+	if head, _ := in.Peek(len(gzipMagic)); Compressed(head) {
 		text = bytes.NewReader(head)
 	} else {
 		text = in
