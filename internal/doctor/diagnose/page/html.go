@@ -220,7 +220,7 @@ func (d *document) pod(r diagnose.Report, end time.Duration, room *int) {
 <div class="two">
 <div>
 `, name, class, cut(r.Sentence, longestLine))
-	d.timeline(r, name, end)
+	d.timeline(r, name, zero, end)
 	d.putIf(`<details><summary>timeline as text</summary><pre tabindex="0">%s</pre></details>`+"\n", timeline(r))
 	d.log(r, zero, room)
 	d.put("</div>\n<div class=\"findings\">\n")
@@ -234,8 +234,7 @@ func (d *document) pod(r diagnose.Report, end time.Duration, room *int) {
 }
 
 // timeline draws the containers of a pod, one row for each.
-func (d *document) timeline(r diagnose.Report, name string, end time.Duration) {
-	zero := firstMoment(r)
+func (d *document) timeline(r diagnose.Report, name string, zero time.Time, end time.Duration) {
 	var rows document
 	if !zero.IsZero() {
 		c := picture(r)
