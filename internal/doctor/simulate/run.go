@@ -15,17 +15,17 @@ import (
 // A queuedEvent is an event that will happen at a known time.
 type queuedEvent struct {
 	at          time.Duration
-	kind        happeningKind
+	kind        queuedKind
 	event       kubelet.Event // only if kind is toKubelet
 	name        string
 	incarnation int // the event is dropped unless the container is in this incarnation; anyLife: it always happens
 	call        Call
 }
 
-type happeningKind int
+type queuedKind int
 
 const (
-	toKubelet happeningKind = iota
+	toKubelet queuedKind = iota
 	getsHealthy
 	getsSick
 	calls
