@@ -54,7 +54,7 @@ type timeout struct {
 func (t timeout) Set(text string) error {
 	d, err := time.ParseDuration(text)
 	if err != nil || d <= 0 {
-		return fmt.Errorf("--timeout=%s: must be more than nothing, such as %s", text, strings.TrimSuffix(t.usual.String(), "0s"))
+		return fmt.Errorf("--timeout=%s: must be more than nothing, such as %s", text, strings.Replace(t.usual.String(), "m0s", "m", 1))
 	}
 	*t.value = d
 	return nil
