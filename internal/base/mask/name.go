@@ -115,7 +115,7 @@ var (
 	// separator matches the text between a name and its value. The groups are: a quote that ends the name; an
 	// assignment such as "="; a comma; and words or signs as in a sentence.
 	separator = regexp.MustCompile("^(\\\\*[\"'`]|&quot;|&#3[49];|%2[27])?[\\])]?(?:" +
-		`((?:[ \t]+(?:is|was))?(?:[ \t]|%20)*(?:[=-]+>|:?(?:=[ \t]*)+|:|[→⇒≔：]|%3[DdAa]|\\u003[DdAa]|&#61;)(?:[ \t]|%20)*|(?:[ \t]*,)?\s*\\*["']?[Vv]alue\\*["']?[ \t]*[:=][ \t]*)` +
+		`((?:[ \t]+(?:is|was))?(?:[ \t]|%20)*(?:[=-]+>|:?(?:=[ \t]*)+|:|[→⇒≔]|%3[DdAa]|\\u003[DdAa]|&#61;)(?:[ \t]|%20)*|(?:[ \t]*,)?\s*\\*["']?[Vv]alue\\*["']?[ \t]*[:=][ \t]*)` +
 		`|([ \t]*,[ \t]*\\*["'` + "`" + `])|([ \t]+(?:for|of|to)(?:[ \t]+[\w'@-]+){1,3}[ \t]*[:=][ \t]*|\([\w'@-]+\)[ \t]*[:=][ \t]*|[ \t]*[|│(\[{][ \t]*|[ \t]*(?:[~/;,-]+|::)[ \t]+|[ \t]+(?:(?:is|was|as|set to|changed to)[ \t]+)?))`)
 	// tagBegin and tagEnd match the surroundings of a name that is an XML tag or an attribute in one.
 	tagBegin, tagEnd = regexp.MustCompile(`<(?:\w+:|[^<>\n]*["'])?$`), regexp.MustCompile(`^["']?(?:[ \t][^<>\n]*)?>(?:<!\[CDATA\[)?([^<]+)`)

@@ -188,17 +188,34 @@ func run(b []byte, of func(byte) bool) int {
 	return len(b)
 }
 
-// odd matches a word that may contain escape sequences of colours; colours matches such a sequence.
-var odd, colours = regexp.MustCompile(`(?:[0-9A-Za-z_.-]|\x1b\[[0-9;?]*[A-Za-z])+`), regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
+// odd matches a word that may contain escape sequences of colours or non-ASCII letters.
+var odd, colours = regexp.MustCompile(`(?:[0-9A-Za-z_.-]|\x1b\[[0-9;?]*[A-Za-z]|[^\x00-\x7f])+`), regexp.MustCompile(`\x1b\[[0-9;?]*[A-Za-z]`)
 
-// plain removes the escape sequences of colours within and around secret names, so that the names are recognised.
+// alike replaces letters by the ASCII letters that they resemble, and removes invisible characters.
+var alike = func() *strings.Replacer {
+	var pairs []string
+	const look = "аaеeоoрpсcуyхxіiѕsјjԁdԛqԝwкkтtмmвbнhАAВBЕEКKМMНHОOРPСCТTУYХXЅSІIЈJοoαaρpνvτtκkεeιiυuΑAΒBΕEΖZΗHΙIΚKΜMΝNΟOΡPΤTΥYΧXıiſs"
+	for i, all := 0, []rune(look); i < len(all); i += 2 {
+		pairs = append(pairs, string(all[i]), string(all[i+1]))
+	}
+	for c := '!'; c <= '~'; c++ { // full-width forms
+		pairs = append(pairs, string(c+0xfee0), string(c))
+	}
+	for _, c := range "\u00ad\u200b\u200c\u200d\u2060\ufeff" {
+		pairs = append(pairs, string(c), "")
+	}
+	return strings.NewReplacer(append(pairs, "\u00a0", " ")...)
+}()
+
+// plain rewrites secret names in ASCII letters and without colours, if they are not already. The rest stays
+// unchanged.
 func plain(b []byte) []byte {
-	if bytes.IndexByte(b, 0x1b) < 0 {
+	if !bytes.ContainsFunc(b, func(c rune) bool { return c == 0x1b || c >= 0x80 }) {
 		return b
 	}
 	return odd.ReplaceAllFunc(b, func(w []byte) []byte {
-		if s := colours.ReplaceAll(w, nil); len(s) != len(w) && secretField(string(s)) != no {
-			return s
+		if s := alike.Replace(colours.ReplaceAllString(string(w), "")); len(s) != len(w) && secretField(s) != no {
+			return []byte(s)
 		}
 		return w
 	})
