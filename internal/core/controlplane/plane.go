@@ -273,9 +273,7 @@ func (p *plane) report(ctx context.Context) {
 		current, _ := p.mesh.Current()
 		services, workloads := current.Len()
 		p.o.Log.Info("mesh", "services", services, "workloads", workloads, "problems", len(problems))
-		select {
-		case <-changed:
-		case <-ctx.Done():
+		if !latest.Wait(ctx, changed) {
 			return
 		}
 	}

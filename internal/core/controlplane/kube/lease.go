@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+
+	"outrider.dev/internal/base/latest"
 )
 
 // Times of an election: a Lease is valid for leaseValid, its holder tries to renew it for leaseRenew, and
@@ -47,11 +49,8 @@ func (c *Cluster) Lead(ctx context.Context, namespace, name string, lead func(co
 		if err != nil {
 			return err
 		}
-		elector.Run(ctx) // returns when the Lease is lost, or ctx ends
-		select {
-		case <-ended: // lead has returned, so that calls do not overlap
-		case <-ctx.Done():
-		}
+		elector.Run(ctx)        // returns when the Lease is lost, or ctx ends
+		latest.Wait(ctx, ended) // until lead has returned, so that calls do not overlap
 	}
 	return ctx.Err()
 }
