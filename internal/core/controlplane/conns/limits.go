@@ -97,6 +97,15 @@ type address struct {
 	authenticated bool // a client with an identity connected from it, or [Authenticated] was called
 }
 
+// queue returns the index of the gate at which connections from the address wait: 1 if it is authenticated,
+// otherwise 0.
+func (o *address) queue() int {
+	if o.authenticated {
+		return 1
+	}
+	return 0
+}
+
 // A client is the state of an identity at an address.
 type client struct {
 	limiters

@@ -233,14 +233,11 @@ func (l *Listener) established(s *slot) {
 	l.evict(excess, l.after)
 }
 
-// queueOf returns the index of the gate at which a connection waits; 1 is for authenticated addresses.
+// queueOf returns the index of the gate at which a connection waits.
 func (l *Listener) queueOf(s *slot) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s.address.authenticated {
-		return 1
-	}
-	return 0
+	return s.address.queue()
 }
 
 // stateOf returns the state for an address, and creates it if necessary. If there are too many states, it

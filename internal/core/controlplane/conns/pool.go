@@ -51,10 +51,7 @@ func (p *pool) excess() []*slot {
 		}
 	}
 	slices.SortFunc(all, func(a, b ranked) int {
-		if a.address.authenticated != b.address.authenticated && a.rank == b.rank {
-			return map[bool]int{true: 1, false: -1}[a.address.authenticated]
-		}
-		return cmp.Or(b.rank-a.rank, cmp.Compare(a.number, b.number))
+		return cmp.Or(b.rank-a.rank, a.address.queue()-b.address.queue(), cmp.Compare(a.number, b.number))
 	})
 	var out []*slot
 	for _, s := range all[:p.n-p.most+p.most/16] {
