@@ -147,11 +147,7 @@ func (a *admission) webhookConfiguration() string {
 	case name != "":
 		return name
 	}
-	options, err := a.injection()
-	if err != nil { // the files were valid when the webhook was opened
-		return ""
-	}
-	usual, err := webhook.Configuration(webhook.ConfigurationOptions{Revision: revisionOf(options)})
+	usual, err := webhook.Configuration(webhook.ConfigurationOptions{Revision: revisionOf(a.used)})
 	if err != nil {
 		return ""
 	}
