@@ -250,13 +250,9 @@ func toService(cluster string) *tcp.TcpProxy {
 func cidrs(list []netip.Prefix) []*core.CidrRange {
 	var out []*core.CidrRange
 	for _, p := range list {
-		out = append(out, cidr(p))
+		out = append(out, message.CIDR(p))
 	}
 	return out
-}
-
-func cidr(p netip.Prefix) *core.CidrRange {
-	return &core.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: wrapperspb.UInt32(uint32(p.Bits()))}
 }
 
 func httpInspector() *listener.ListenerFilter {

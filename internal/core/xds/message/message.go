@@ -4,6 +4,7 @@ package message
 
 import (
 	"math"
+	"net/netip"
 	"time"
 
 	accesslog "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
 // TransportSocket returns a transport socket; its name has Envoy's prefix.
@@ -49,6 +51,11 @@ func SocketAddress(host string, port uint16) *core.Address {
 	return &core.Address{Address: &core.Address_SocketAddress{SocketAddress: &core.SocketAddress{
 		Address: host, PortSpecifier: &core.SocketAddress_PortValue{PortValue: uint32(port)},
 	}}}
+}
+
+// CIDR returns a range of addresses.
+func CIDR(p netip.Prefix) *core.CidrRange {
+	return &core.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: wrapperspb.UInt32(uint32(p.Bits()))}
 }
 
 // Anything matches all requests.

@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	rbac "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -261,9 +260,7 @@ func fromAddress(v string) *rbac.Principal {
 	}
 	//lint:ignore SA1019 remote_ip trusts the address that the client claims (X-Forwarded-For), and direct_remote_ip is
 	// the agent's address if it has handed the connection over.
-	return &rbac.Principal{Identifier: &rbac.Principal_SourceIp{SourceIp: &core.CidrRange{
-		AddressPrefix: p.Addr().String(), PrefixLen: wrapperspb.UInt32(uint32(p.Bits())),
-	}}}
+	return &rbac.Principal{Identifier: &rbac.Principal_SourceIp{SourceIp: message.CIDR(p)}}
 }
 
 func anyone() *rbac.Principal { return &rbac.Principal{Identifier: &rbac.Principal_Any{Any: true}} }
