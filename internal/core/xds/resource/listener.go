@@ -147,7 +147,10 @@ func (v *snapshot) outbound(name string, f features.Features) *xds.Resource {
 func (v *snapshot) inbound(p *xds.Proxy, f features.Features, which ...string) (out []*xds.Resource) {
 	w := features.Workload(v.mesh, p)
 	ports, g := listeners.InboundPorts(w, f), rbac.Guard{Authorization: v.mesh.Authorization(w, p.Namespace), TrustDomain: v.config.TrustDomain}
-	services := v.countedServices(w, f)
+	var services map[uint16]telemetry.Service // for which requests to w are counted, by port
+	if v.telemetry(f).Metrics {
+		services = observe.ServicesByPort(v.mesh, w)
+	}
 	for _, name := range which {
 		key := inboundKey{name, f, fmt.Sprint(ports), g.Key(), servicesKey(services)}
 		out = append(out, v.cache.shared.getFor(f, key, func() *xds.Resource {
@@ -179,18 +182,15 @@ func (v *snapshot) builder() listeners.Builder {
 
 // observe adds access logs, tracing and request statistics to a listener of a proxy.
 func (v *snapshot) observe(l *listener.Listener, f features.Features, services map[uint16]telemetry.Service) *listener.Listener {
-	s := v.config.Telemetry
-	s.Metrics = s.Metrics && f.Relayed // the proxy's agent gives the statistics Istio's names
-	return observe.Listener(l, s, f.Sampling, services)
+	return observe.Listener(l, v.telemetry(f), f.Sampling, services)
 }
 
-// countedServices returns the services for which requests to a workload are counted, by port; nil
-// without statistics.
-func (v *snapshot) countedServices(w *mesh.Workload, f features.Features) map[uint16]telemetry.Service {
-	if !v.config.Telemetry.Metrics || !f.Relayed {
-		return nil
-	}
-	return observe.ServicesByPort(v.mesh, w)
+// telemetry returns the settings for a proxy. Requests are counted only if it has an agent, which gives the
+// statistics Istio's names.
+func (v *snapshot) telemetry(f features.Features) telemetry.Settings {
+	s := v.config.Telemetry
+	s.Metrics = s.Metrics && f.Relayed
+	return s
 }
 
 func servicesKey(services map[uint16]telemetry.Service) string {
