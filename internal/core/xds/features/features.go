@@ -10,13 +10,10 @@ import (
 	"strconv"
 	"time"
 
-	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/telemetry"
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/xds"
-	"outrider.dev/internal/core/xds/message"
 	"outrider.dev/internal/core/xds/mtls"
 )
 
@@ -91,23 +88,14 @@ func Workload(m *mesh.Mesh, p *xds.Proxy) *mesh.Workload {
 	return found[i]
 }
 
-// A Socket is an address to listen on.
-type Socket struct {
-	Host netip.Addr
-	Port uint16
-}
-
-// Address returns s as Envoy writes it.
-func (s Socket) Address() *core.Address { return message.SocketAddress(s.Host.String(), s.Port) }
-
 // Wildcards returns the wildcard addresses of a listener, one for each of the proxy's families, and at least one.
-func (f Features) Wildcards(port uint16) []Socket {
-	var out []Socket
+func (f Features) Wildcards(port uint16) []netip.AddrPort {
+	var out []netip.AddrPort
 	if f.V4 {
-		out = append(out, Socket{netip.IPv4Unspecified(), port})
+		out = append(out, netip.AddrPortFrom(netip.IPv4Unspecified(), port))
 	}
 	if f.V6 {
-		out = append(out, Socket{netip.IPv6Unspecified(), port})
+		out = append(out, netip.AddrPortFrom(netip.IPv6Unspecified(), port))
 	}
 	return out
 }

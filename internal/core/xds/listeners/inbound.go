@@ -1,6 +1,7 @@
 package listeners
 
 import (
+	"net/netip"
 	"strconv"
 	"time"
 
@@ -73,7 +74,7 @@ func (b Builder) Inbound(name string, f features.Features, ports []InboundPort, 
 	var l *listener.Listener
 	var destination *listener.ListenerFilter
 	if name == names.EarlyInbound {
-		l = deferAccept(listen(name, features.Socket{Host: loopback, Port: contract.RelayInbound}))
+		l = deferAccept(listen(name, netip.AddrPortFrom(loopback, contract.RelayInbound)))
 		destination = proxyProtocol()
 	} else {
 		l = listen(name, f.Wildcards(contract.InboundPort)...)

@@ -63,7 +63,7 @@ func (b Builder) Outbound(sh features.Features) *listener.Listener {
 // destination again. So it detects HTTP itself, except on port numbers on which a server speaks first,
 // which rarely change.
 func (b Builder) Early(sh features.Features, serverFirst []uint16) *listener.Listener {
-	l := deferAccept(listen(names.EarlyOutbound, features.Socket{Host: loopback, Port: contract.RelayOutbound}))
+	l := deferAccept(listen(names.EarlyOutbound, netip.AddrPortFrom(loopback, contract.RelayOutbound)))
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
 	var excluded []*predicate
 	for _, port := range serverFirst {
@@ -90,7 +90,7 @@ func (b Builder) Sniffed(sh features.Features, port uint16) *listener.Listener {
 }
 
 // ServerFirst returns the listener for a virtual address and port on which the server speaks first.
-func (b Builder) ServerFirst(sh features.Features, name string, at features.Socket) *listener.Listener {
+func (b Builder) ServerFirst(sh features.Features, name string, at netip.AddrPort) *listener.Listener {
 	l := listen(name, at)
 	l.BindToPort = wrapperspb.Bool(false)
 	l.TrafficDirection = core.TrafficDirection_OUTBOUND
@@ -125,12 +125,16 @@ func internal(name string, d core.TrafficDirection) *listener.Listener {
 var loopback = netip.MustParseAddr("127.0.0.1")
 
 // listen returns a listener on at least one address.
-func listen(name string, at ...features.Socket) *listener.Listener {
-	l := &listener.Listener{Name: name, Address: at[0].Address()}
-	for _, s := range at[1:] {
-		l.AdditionalAddresses = append(l.AdditionalAddresses, &listener.AdditionalAddress{Address: s.Address()})
+func listen(name string, at ...netip.AddrPort) *listener.Listener {
+	l := &listener.Listener{Name: name, Address: socketAddress(at[0])}
+	for _, a := range at[1:] {
+		l.AdditionalAddresses = append(l.AdditionalAddresses, &listener.AdditionalAddress{Address: socketAddress(a)})
 	}
 	return l
+}
+
+func socketAddress(a netip.AddrPort) *core.Address {
+	return message.SocketAddress(a.Addr().String(), a.Port())
 }
 
 // deferAccept makes the kernel hold a connection back until its header has arrived (TCP_DEFER_ACCEPT, tcp(7)).

@@ -26,7 +26,7 @@ type (
 		ports    string // ports and ranges of services
 	}
 	serviceKey struct {
-		at      features.Socket
+		at      netip.AddrPort
 		relayed bool
 	}
 	inboundKey struct {
@@ -61,7 +61,7 @@ func (v *snapshot) ownListeners(out []*xds.Resource, p *xds.Proxy) []*xds.Resour
 		count[t.Port.Number]++
 		for _, a := range t.Service.Addresses {
 			if v.mesh.ByAddress(a) == t.Service {
-				out = append(out, v.serviceListener(p, t, features.Socket{Host: a.Unmap(), Port: t.Port.Number}))
+				out = append(out, v.serviceListener(p, t, netip.AddrPortFrom(a.Unmap(), t.Port.Number)))
 			}
 		}
 	}
@@ -83,18 +83,18 @@ func (v *snapshot) listenerAt(p *xds.Proxy, name string) *xds.Resource {
 	if !ok || !v.hasOwnListener(t) {
 		return nil
 	}
-	return v.serviceListener(p, t, features.Socket{Host: a.To.Addr(), Port: a.To.Port()})
+	return v.serviceListener(p, t, a.To)
 }
 
 // serviceListener returns the listener for a virtual address and port; nil for a port of the proxy
 // itself.
-func (v *snapshot) serviceListener(p *xds.Proxy, t names.Target, at features.Socket) *xds.Resource {
+func (v *snapshot) serviceListener(p *xds.Proxy, t names.Target, at netip.AddrPort) *xds.Resource {
 	if slices.Contains(mesh.ProxyPorts, t.Port.Number) {
 		return nil
 	}
-	t = t.WithFamily(names.FamilyOf(at.Host))
+	t = t.WithFamily(names.FamilyOf(at.Addr()))
 	return v.cache.of(t.Service).get(serviceKey{at, p.Relayed}, func() *xds.Resource {
-		name, f := names.SniffedPrefix+withoutColons.Replace(netip.AddrPortFrom(at.Host, at.Port).String()), features.Of(p)
+		name, f := names.SniffedPrefix+withoutColons.Replace(at.String()), features.Of(p)
 		return serialize(name, v.observe(v.builder().ServerFirst(f, name, at), f, nil))
 	})
 }

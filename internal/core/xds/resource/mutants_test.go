@@ -55,9 +55,9 @@ func TestMutantsOfBuilders(t *testing.T) {
 		"connections to services are tried once":     {File: "../listeners/outbound.go", From: `p.MaxConnectAttempts = wrapperspb.UInt32(retry.Tries)`, To: ``},
 		"idle connections are closed":                {File: "../listeners/outbound.go", In: `IdleTimeout:      durationpb.New(0)`, From: `durationpb.New(0)`, To: `durationpb.New(time.Hour)`},
 		"a first use has no timeout":                 {File: "../listeners/outbound.go", From: `&tcp.TcpProxy_OnDemand{OdcdsConfig: message.ADS(0), Timeout: durationpb.New(timeout)}`, To: `&tcp.TcpProxy_OnDemand{OdcdsConfig: message.ADS(0)}`},
-		"early connections are accepted at once":     {File: "../listeners/outbound.go", From: `deferAccept(listen(names.EarlyOutbound, features.Socket{Host: loopback, Port: contract.RelayOutbound}))`, To: `listen(names.EarlyOutbound, features.Socket{Host: loopback, Port: contract.RelayOutbound})`},
-		"a listener has one family":                  {File: "../listeners/outbound.go", From: `l.AdditionalAddresses = append(l.AdditionalAddresses, &listener.AdditionalAddress{Address: s.Address()})`, To: ``},
-		"no IPv6":                                    {File: "../features/features.go", From: `out = append(out, Socket{netip.IPv6Unspecified(), port})`, To: ``},
+		"early connections are accepted at once":     {File: "../listeners/outbound.go", From: `deferAccept(listen(names.EarlyOutbound, netip.AddrPortFrom(loopback, contract.RelayOutbound)))`, To: `listen(names.EarlyOutbound, netip.AddrPortFrom(loopback, contract.RelayOutbound))`},
+		"a listener has one family":                  {File: "../listeners/outbound.go", From: `l.AdditionalAddresses = append(l.AdditionalAddresses, &listener.AdditionalAddress{Address: socketAddress(a)})`, To: ``},
+		"no IPv6":                                    {File: "../features/features.go", From: `out = append(out, netip.AddrPortFrom(netip.IPv6Unspecified(), port))`, To: ``},
 		"a silent connection is handed on":           {File: "../listeners/late.go", From: `l.ListenerFiltersTimeout = durationpb.New(0)`, To: ``},
 		"a port number of too many namespaces":       {File: "ports.go", From: `port != contract.PrometheusPort`, To: `port != 82`},
 		// Inbound listeners.
