@@ -101,9 +101,7 @@ func (a *admission) trustSigner() string {
 func (a *admission) followTrustBundle(ctx context.Context) error {
 	for {
 		_, changed := a.cluster.trust.Usable()
-		if a.webhook != nil {
-			a.useInjection()
-		}
+		a.useInjection()
 		if !latest.Wait(ctx, changed) {
 			return ctx.Err()
 		}
@@ -166,6 +164,8 @@ func (p *plane) serveCluster(ctx context.Context, g *run.Group) {
 	add(p.cluster.RootKeeper(p.cluster.namespaces, p.authority, p.o.Namespace).Run)
 	if p.cluster.trust != nil {
 		add(p.cluster.trust.Run)
+	}
+	if p.cluster.trust != nil && p.admission.webhook != nil {
 		add(p.admission.followTrustBundle)
 	}
 	if p.cluster.nodes != nil && p.admission.webhook != nil {
