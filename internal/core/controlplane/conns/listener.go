@@ -241,15 +241,20 @@ func (l *Listener) queueOf(s *slot) int {
 }
 
 // stateOf returns the state for an address, and creates it if necessary. If there are too many states, it
-// removes those of addresses without connections, the authenticated ones last.
+// removes those of addresses without connections: first those with their full burst, which are as good as new
+// ones; those of authenticated addresses last.
 func (l *Listener) stateOf(a netip.Addr) *address {
 	o := l.addresses[a]
 	if o == nil {
 		burst := max(addressBurst, l.o.Proxies*connectionsPerProxy)
-		for _, last := range []bool{false, true} {
+		for _, removable := range []func(*address) bool{
+			func(o *address) bool { return !o.authenticated && o.rate.Tokens() >= float64(burst) },
+			func(o *address) bool { return !o.authenticated },
+			func(*address) bool { return true },
+		} {
 			if len(l.addresses) >= maxIdle+len(l.before.slots)+len(l.after.slots) { // maxIdle of them have no connections
 				maps.DeleteFunc(l.addresses, func(a netip.Addr, o *address) bool {
-					return l.before.slots[a] == nil && l.after.slots[a] == nil && (last || !o.authenticated)
+					return l.before.slots[a] == nil && l.after.slots[a] == nil && removable(o)
 				})
 			}
 		}

@@ -172,6 +172,23 @@ func TestAuthenticatedAddressesAreKept(t *testing.T) {
 	}
 }
 
+// If there are too many addresses, one that has used its burst is kept while others are as good as new: it would
+// get a new burst otherwise.
+func TestThrottledAddressIsKept(t *testing.T) {
+	l := New(&net.TCPListener{}, Options{})
+	at := func(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}) }
+	throttled := l.stateOf(at(0))
+	throttled.rate.SetLimit(0) // so that no time adds a token
+	for throttled.rate.Allow() {
+	}
+	for i := range 2 * maxIdle {
+		l.stateOf(at(1 + i))
+	}
+	if l.addresses[at(0)] != throttled || len(l.addresses) > maxIdle {
+		t.Errorf("%+v of %d; want that it is kept", l.addresses[at(0)], len(l.addresses))
+	}
+}
+
 // Among addresses with the same number of connections, those that are not authenticated lose their oldest
 // connections. The pool before the handshake is larger: it has space for all proxies of a mesh.
 func TestAuthenticatedAddressKeepsItsConnection(t *testing.T) {
