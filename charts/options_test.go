@@ -325,6 +325,7 @@ func TestOptions(t *testing.T) {
 		"authority: {certificateLife: 2h, maxCertificateLife: 3h, rootSpread: 1h}":                                     "--root-spread=1h",
 		"global: {caAddress: 'csr:443'}\nauthority: {rootConfigMap: roots}":                                            "--ca-roots=roots",
 		"authority: {secretName: other}":                                                                               "name: OUTRIDER_CA_SECRET\n          value: other",
+		"meshConfig: {meshMTLS: {minProtocolVersion: TLSV1_3}}":                                                        "outrider.dev/telemetry: ",
 		"meshConfig: {trustDomain: example.org}":                                                                       "--trust-domain=example.org",
 		"global: {proxy: {clusterDomain: corp.local}}":                                                                 "--domain=corp.local",
 		"serve: {networks: ['10.0.0.0/8'], names: [a.example]}":                                                        "--network=10.0.0.0/8",

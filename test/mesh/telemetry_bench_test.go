@@ -22,11 +22,11 @@ import (
 )
 
 // plainEnvoy returns a handwritten configuration with one listener, one route and one cluster, with mutual TLS, and
-// without anything that only a mesh needs.
-func plainEnvoy(listener string, port uint16, to string, client bool) func(certificates, admin string) string {
+// without anything that only a mesh needs. more is put into the settings of TLS.
+func plainEnvoy(listener string, port uint16, to, more string, client bool) func(certificates, admin string) string {
 	return func(certificates, admin string) string {
-		common := fmt.Sprintf(`{"tls_certificate_sds_secret_configs": [{"name": "workload", "sds_config": {"path_config_source": {"path": "%[1]s/workload.json"}}}],
-			"validation_context_sds_secret_config": {"name": "roots", "sds_config": {"path_config_source": {"path": "%[1]s/roots.json"}}}}`, certificates)
+		common := fmt.Sprintf(`{%[2]s"tls_certificate_sds_secret_configs": [{"name": "workload", "sds_config": {"path_config_source": {"path": "%[1]s/workload.json"}}}],
+			"validation_context_sds_secret_config": {"name": "roots", "sds_config": {"path_config_source": {"path": "%[1]s/roots.json"}}}}`, certificates, more)
 		socket := func(direction, more string) string {
 			return fmt.Sprintf(`, "transport_socket": {"name": "tls", "typed_config":
 				{"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.%sTlsContext", "common_tls_context": %s%s}}`, direction, common, more)
@@ -114,8 +114,8 @@ func (w *way) open(b *testing.B) {
 	w.server, w.client = world.pod("server", "server"), world.pod("client", "client")
 	go http.Serve(w.server.listen(8080), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }))
 	if w.plain {
-		w.server.static = plainEnvoy("virtualInbound", contract.InboundPort, "127.0.0.1:8080", false)
-		w.client.static = plainEnvoy("virtualOutbound", contract.OutboundPort, w.server.v4.String()+":8080", true)
+		w.server.static = plainEnvoy("virtualInbound", contract.InboundPort, "127.0.0.1:8080", "", false)
+		w.client.static = plainEnvoy("virtualOutbound", contract.OutboundPort, w.server.v4.String()+":8080", "", true)
 	}
 	for _, p := range []*pod{w.client, w.server} {
 		p.metadata = map[string]any{contract.MetadataRelay: "true"}

@@ -61,9 +61,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if kindIs "bool" $own }}{{ ternary "on" "off" $own }}{{ else }}{{ $own }}{{ end }}
 {{- end }}
 
-{{/* Settings of access logs, tracing and request metrics, unless all are off. */}}
+{{/* Settings of access logs, tracing, request metrics and versions of TLS, unless none is set. */}}
 {{- define "outrider.telemetry" -}}
-{{- $mesh := pick .Values.meshConfig "accessLogFile" "accessLogFormat" "accessLogEncoding" "extensionProviders" "defaultProviders" }}
+{{- $mesh := pick .Values.meshConfig "accessLogFile" "accessLogFormat" "accessLogEncoding" "meshMTLS" "extensionProviders" "defaultProviders" }}
 {{- with dig "tracing" dict (.Values.meshConfig.defaultConfig | default dict) }}{{ $mesh = set $mesh "tracing" . }}{{ end }}
 {{- if include "outrider.metrics" . }}{{ $mesh = set $mesh "metrics" true }}{{ end }}
 {{- with $mesh }}{{ toJson . }}{{ end }}

@@ -55,7 +55,7 @@ func open(ctx context.Context, o Options) (_ *plane, err error) {
 	if err := prepareState(o); err != nil {
 		return nil, err
 	}
-	if o.Mesh.Telemetry, err = o.Injection.telemetry(); err != nil {
+	if o.Mesh, err = o.Injection.ofProxies(o.Mesh); err != nil {
 		return nil, err
 	}
 	p := &plane{o: o, began: time.Now(), cluster: openCluster(ctx, o), trimmer: newTrimmer(), opened: make(chan struct{})}

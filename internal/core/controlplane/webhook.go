@@ -18,7 +18,6 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/latest"
-	"outrider.dev/internal/base/telemetry"
 	"outrider.dev/internal/base/wire"
 	"outrider.dev/internal/core/controlplane/ca"
 	"outrider.dev/internal/core/controlplane/conns"
@@ -136,25 +135,28 @@ func (i Injection) settings(log *slog.Logger) (out inject.Options, err error) {
 	return out, nil
 }
 
-// telemetry reads the settings of access logs, tracing and metrics. They stay the same until the process
-// ends, because a change of them would change all listeners of all proxies.
-func (i Injection) telemetry() (telemetry.Settings, error) {
+// ofProxies reads the settings of running proxies into c: access logs, tracing, metrics and versions of TLS. They
+// stay the same until the process ends, because a change of them would change all listeners of all proxies.
+func (i Injection) ofProxies(c mesh.Config) (mesh.Config, error) {
 	o, err := i.settings(slog.New(slog.DiscardHandler)) // without a log, because injection logs the warnings
 	if err != nil {
-		return telemetry.Settings{}, err
+		return c, err
 	}
-	return telemetryOf(o, i)
+	return configOf(c, o, i)
 }
 
-func telemetryOf(o inject.Options, files Injection) (telemetry.Settings, error) {
-	s, err := o.Values.TelemetryIn(o.Mesh)
+func configOf(c mesh.Config, o inject.Options, files Injection) (mesh.Config, error) {
+	var err error
+	if c.Telemetry, err = o.Values.TelemetryIn(o.Mesh); err == nil {
+		c.MinTLS, err = o.Values.MinTLSIn(o.Mesh)
+	}
 	switch {
 	case err == nil:
-		return s, nil
+		return c, nil
 	case files.Values != "" && len(o.Values.MeshConfig) > 0:
-		return s, &OptionError{"Injection.Values", fmt.Errorf("%s: meshConfig: %w", files.Values, err)}
+		return c, &OptionError{"Injection.Values", fmt.Errorf("%s: meshConfig: %w", files.Values, err)}
 	}
-	return s, &OptionError{"Injection.MeshConfig", fmt.Errorf("%s: %w", files.MeshConfig, err)}
+	return c, &OptionError{"Injection.MeshConfig", fmt.Errorf("%s: %w", files.MeshConfig, err)}
 }
 
 // injection reads the files again and returns the options for injection. It fails if the files are invalid.
@@ -165,12 +167,12 @@ func (a *admission) injection() (inject.Options, error) {
 	}
 	i := a.o.Injection
 	out.Revision, out.ProbeKey, out.ControlPlane, out.TrustSigner, out.NodeServes = i.Revision, inject.RandomProbeKey, i.address(a.o.Namespace), a.trustSigner(), a.nodeServes()
-	s, err := telemetryOf(out, i)
+	now, err := configOf(a.o.Mesh, out, i)
 	if err != nil {
 		return out, err
 	}
-	if !reflect.DeepEqual(s, a.o.Mesh.Telemetry) {
-		a.o.Log.Warn("changes of access logs, tracing and request metrics take effect when outriderd starts again", "values", i.Values, "mesh_config", i.MeshConfig)
+	if !reflect.DeepEqual(now, a.o.Mesh) {
+		a.o.Log.Warn("changes of access logs, tracing, request metrics and versions of TLS take effect when outriderd starts again", "values", i.Values, "mesh_config", i.MeshConfig)
 	}
 	if out.OwnLabels, err = a.listen(revisionOf(out)); err != nil {
 		return out, err

@@ -36,8 +36,19 @@ type Config struct {
 	// 4193).
 	Networks []netip.Prefix
 
+	MinTLS TLSVersion // what servers accept between proxies; default: [TLS12]
+
 	Telemetry telemetry.Settings // default: off
 }
+
+// A TLSVersion is a version of TLS, by its name in Istio's MeshConfig.
+type TLSVersion string
+
+// The versions that a proxy may accept as the oldest one.
+const (
+	TLS12 TLSVersion = "TLSV1_2"
+	TLS13 TLSVersion = "TLSV1_3"
+)
 
 // A Service is a Kubernetes Service with its endpoints, and the routes and policies that apply to it.
 type Service struct {

@@ -111,7 +111,7 @@ func describe(p Proxy, node *core.Node, protocol string) (*Proxy, Workload, erro
 	}
 	p.Addresses = addresses(id, p.Metadata[contract.MetadataAddresses])
 	p.Relayed = p.Metadata[contract.MetadataRelay] == "true"
-	p.Envoy = envoyVersion(node)
+	p.Envoy, p.BoringSSL = envoyVersion(node), tlsLibrary(node) == "BoringSSL"
 	p.GRPC = strings.HasPrefix(node.GetUserAgentName(), grpcAgents)
 	if !p.GRPC {
 		if err := onDemand(&p, protocol); err != nil {
@@ -140,6 +140,12 @@ func envoyVersion(node *core.Node) string {
 		return ""
 	}
 	return fmt.Sprintf("%d.%d.%d", v.GetMajorNumber(), v.GetMinorNumber(), v.GetPatch())
+}
+
+// tlsLibrary returns the name of an Envoy's TLS library: "BoringSSL", "BoringSSL-FIPS" or another one; empty if it
+// does not report it.
+func tlsLibrary(node *core.Node) string {
+	return node.GetUserAgentBuildVersion().GetMetadata().GetFields()["ssl.version"].GetStringValue()
 }
 
 // IstioAgent reports whether the proxy says that Istio's agent started it. Pods of other agents may have Istio's

@@ -54,12 +54,13 @@ func TestProxyIsDescribedByItsNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, w, err := describe(Proxy{Namespace: "shop", ServiceAccount: "sa"}, &core.Node{Id: "sidecar~10.0.0.7~app-1.shop~d", Metadata: meta, UserAgentName: "envoy",
-		UserAgentVersionType: &core.Node_UserAgentBuildVersion{UserAgentBuildVersion: &core.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40}}}}, "delta")
+		UserAgentVersionType: &core.Node_UserAgentBuildVersion{UserAgentBuildVersion: &core.BuildVersion{Version: &typev3.SemanticVersion{MajorNumber: 1, MinorNumber: 40},
+			Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"ssl.version": structpb.NewStringValue("BoringSSL")}}}}}, "delta")
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := &Proxy{
-		ID: "sidecar~10.0.0.7~app-1.shop~d", Namespace: "shop", ServiceAccount: "sa", Envoy: "1.40.0",
+		ID: "sidecar~10.0.0.7~app-1.shop~d", Namespace: "shop", ServiceAccount: "sa", Envoy: "1.40.0", BoringSSL: true,
 		Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("fd00::7"), netip.MustParseAddr("10.0.0.8")},
 		Metadata: map[string]string{
 			"INSTANCE_IPS": "10.0.0.7, fd00::7,nonsense,::ffff:10.0.0.8", "WORKLOAD_NAME": "app", "OUTRIDER_VERSION": "v1.2.3",

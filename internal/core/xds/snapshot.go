@@ -42,6 +42,8 @@ type Proxy struct {
 	// Relayed marks a proxy whose agent relays the stream, and answers while the control plane is unreachable.
 	Relayed bool
 	Envoy   string // version; empty if it is not an Envoy, or does not report it
+	// BoringSSL marks an Envoy that reports BoringSSL as its TLS library, and not BoringSSL's FIPS build.
+	BoringSSL bool
 }
 
 // A Bundle contains the resource with a given name, and the resources that belong to it.

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/base/telemetry"
 	"outrider.dev/internal/core/agent/config"
+	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/pod/inject/settings"
 )
 
@@ -39,6 +39,7 @@ var used = map[settings.Surface]map[string]string{
 	settings.InMesh: {"defaultConfig": "{concurrency: 3}", "trustDomain": "td", "enablePrometheusMerge": "false",
 		"accessLogFile": "/dev/stdout", "accessLogEncoding": "JSON", "accessLogFormat": `"%PROTOCOL%"`, "defaultProviders.metrics": "[prometheus]",
 		"defaultProviders.tracing": "[other]", "extensionProviders": "[{name: otel, opentelemetry: {service: changed.example, port: 4317}}]",
+		"meshMTLS.minProtocolVersion": "TLSV1_3",
 	},
 	settings.InLabels: {
 		contract.InjectLabel: `"false"`, contract.OwnInjectLabel: `"false"`, contract.RevisionLabel: "other", contract.NamespaceLabel: "disabled", contract.OwnNamespaceLabel: "disabled",
@@ -203,7 +204,7 @@ func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 				if got != base || strings.Contains(all, name) {
 					t.Errorf("it is of the control plane, and changes what is injected or is warned of: %s", all)
 				}
-				if off, on := telemetryOf(t, k, ""), telemetryOf(t, k, value); gocmp.Equal(off, on) {
+				if off, on := configOf(t, k, ""), configOf(t, k, value); gocmp.Equal(off, on) {
 					t.Errorf("%s changes nothing", value)
 				}
 			case value == "some" && k.Surface != settings.InProxyConfig:
@@ -217,9 +218,9 @@ func TestEveryKeyIsUsedRefusedOrWarnedOf(t *testing.T) {
 	}
 }
 
-// telemetryOf returns the settings with the key set to value, in a configuration where the key has an effect. If
-// value is empty, the key is not set.
-func telemetryOf(t *testing.T, k settings.Key, value string) telemetry.Settings {
+// configOf returns what the control plane configures with the key set to value, in a configuration where the key has
+// an effect. If value is empty, the key is not set.
+func configOf(t *testing.T, k settings.Key, value string) (c mesh.Config) {
 	t.Helper()
 	const provider = "{name: %s, opentelemetry: {service: %s.example, port: 4317}}"
 	m, err := settings.ParseMesh([]byte("accessLogFile: /dev/stdout\nextensionProviders: [" + fmt.Sprintf(provider, "otel", "otel") + "," + fmt.Sprintf(provider, "other", "other") + "]\n" +
@@ -243,11 +244,13 @@ func telemetryOf(t *testing.T, k settings.Key, value string) telemetry.Settings 
 			t.Fatal(err)
 		}
 	}
-	s, err := o.Values.TelemetryIn(o.Mesh)
+	if c.Telemetry, err = o.Values.TelemetryIn(o.Mesh); err == nil {
+		c.MinTLS, err = o.Values.MinTLSIn(o.Mesh)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return s
+	return c
 }
 
 // onlyPolicy returns values that contain only the policy of v.

@@ -267,7 +267,7 @@ func transportMatches(sh features.Features, sni string, ids []string) []*cluster
 	var out []*cluster.Cluster_TransportSocketMatch
 	for _, id := range ids {
 		out = append(out, &cluster.Cluster_TransportSocketMatch{
-			Name: id, Match: identityOf(id), TransportSocket: mtls.Upstream(sh.Secrets, sni, id),
+			Name: id, Match: identityOf(id), TransportSocket: mtls.Upstream(sh.Secrets, sh.Groups, sni, id),
 		})
 	}
 	return out

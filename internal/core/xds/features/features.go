@@ -21,6 +21,7 @@ import (
 // with the same features share resources.
 type Features struct {
 	Secrets     mtls.Secrets
+	Groups      mtls.Groups
 	V4, V6      bool // address families of its listeners
 	Transparent bool
 	GRPC        bool   // a gRPC client without a proxy
@@ -44,6 +45,9 @@ func Of(p *xds.Proxy) Features {
 	if s.GRPC {
 		s.Secrets = mtls.Secrets{} // endpoints with different transport sockets are unsupported
 	}
+	if s.Secrets.Configured() {
+		s.Groups = mtls.GroupsOf(p)
+	}
 	for _, a := range p.Addresses {
 		if a.Unmap().Is4() {
 			s.V4 = true
@@ -59,7 +63,7 @@ func Of(p *xds.Proxy) Features {
 
 // ForClusters returns the features on which clusters depend.
 func (f Features) ForClusters() Features {
-	return Features{Secrets: f.Secrets, GRPC: f.GRPC, Relayed: f.Relayed}
+	return Features{Secrets: f.Secrets, Groups: f.Groups, GRPC: f.GRPC, Relayed: f.Relayed}
 }
 
 // ForListeners returns the features on which outbound listeners depend.

@@ -179,7 +179,7 @@ func (b Builder) chains(sh features.Features, d InboundPort, g rbac.Guard) []*li
 		if d.plaintext { // otherwise only mutual TLS is accepted, however late its first bytes arrive
 			m.TransportProtocol, m.ApplicationProtocols = "tls", []string{mtls.ALPN}
 		}
-		add("-mesh", m, authenticated, mtls.Downstream(sh.Secrets, b.TrustDomain))
+		add("-mesh", m, authenticated, mtls.Downstream(sh.Secrets, sh.Groups, b.MinTLS, b.TrustDomain))
 		out[0].TransportSocketConnectTimeout = durationpb.New(handshakeTimeout)
 	}
 	if d.appTLS {

@@ -36,6 +36,7 @@ const sniffTimeout = 200 * time.Millisecond
 // A Builder builds listeners. Its fields are properties of the mesh.
 type Builder struct {
 	TrustDomain     string
+	MinTLS          mesh.TLSVersion
 	Networks        []netip.Prefix // of the mesh
 	Ranges          []netip.Prefix // of services' addresses, within the networks
 	FirstUseTimeout time.Duration  // limits the wait of a proxy for the control plane

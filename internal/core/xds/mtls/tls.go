@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/xds"
 	"outrider.dev/internal/core/xds/message"
 )
@@ -43,27 +44,40 @@ func SecretsOf(p *xds.Proxy) Secrets {
 func (s Secrets) Configured() bool { return s != Secrets{} }
 
 // Upstream returns the transport socket of a client, which presents the workload's certificate and requires the
-// server to have one identity.
-func Upstream(from Secrets, sni, identity string) *core.TransportSocket {
+// server to have one identity. It offers TLS 1.3 and 1.2, whatever the mesh's servers accept: that is up to them, as
+// in Istio.
+func Upstream(from Secrets, g Groups, sni, identity string) *core.TransportSocket {
 	return message.TransportSocket("tls", &tls.UpstreamTlsContext{
 		Sni:              sni,
-		CommonTlsContext: commonTLS(from, message.Exactly(identity), ALPN),
+		CommonTlsContext: commonTLS(from, parameters(g, mesh.TLS12), message.Exactly(identity), ALPN),
 	})
 }
 
 // Downstream returns the transport socket of a server, which presents the workload's certificate and accepts any
-// identity in the trust domain. It does not authorize the client.
-func Downstream(from Secrets, trustDomain string) *core.TransportSocket {
+// identity in the trust domain, by TLS 1.3 or, if oldest allows it, 1.2. It does not authorize the client.
+func Downstream(from Secrets, g Groups, oldest mesh.TLSVersion, trustDomain string) *core.TransportSocket {
 	return message.TransportSocket("tls", &tls.DownstreamTlsContext{
 		RequireClientCertificate: wrapperspb.Bool(true),
-		CommonTlsContext:         commonTLS(from, message.Prefixed("spiffe://"+trustDomain+"/")),
+		CommonTlsContext:         commonTLS(from, parameters(g, oldest), message.Prefixed("spiffe://"+trustDomain+"/")),
 	})
 }
 
-func commonTLS(from Secrets, uri *matcher.StringMatcher, protocols ...string) *tls.CommonTlsContext {
+// parameters states the newest version too, because an Envoy that is a client ends at 1.2 by default.
+func parameters(g Groups, oldest mesh.TLSVersion) *tls.TlsParameters {
+	out := &tls.TlsParameters{
+		TlsMinimumProtocolVersion: tls.TlsParameters_TLSv1_2, TlsMaximumProtocolVersion: tls.TlsParameters_TLSv1_3,
+		EcdhCurves: g.list(),
+	}
+	if oldest == mesh.TLS13 {
+		out.TlsMinimumProtocolVersion = tls.TlsParameters_TLSv1_3
+	}
+	return out
+}
+
+func commonTLS(from Secrets, p *tls.TlsParameters, uri *matcher.StringMatcher, protocols ...string) *tls.CommonTlsContext {
 	return &tls.CommonTlsContext{
 		AlpnProtocols:                  protocols,
-		TlsParams:                      &tls.TlsParameters{TlsMinimumProtocolVersion: tls.TlsParameters_TLSv1_2},
+		TlsParams:                      p,
 		TlsCertificateSdsSecretConfigs: []*tls.SdsSecretConfig{from.workload()},
 		ValidationContextType: &tls.CommonTlsContext_CombinedValidationContext{
 			CombinedValidationContext: &tls.CommonTlsContext_CombinedCertificateValidationContext{

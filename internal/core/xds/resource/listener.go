@@ -177,7 +177,7 @@ func (v *snapshot) listener(p *xds.Proxy, name string) *xds.Resource {
 }
 
 func (v *snapshot) builder() listeners.Builder {
-	return listeners.Builder{TrustDomain: v.config.TrustDomain, Networks: v.config.Networks, Ranges: v.serviceRanges(), FirstUseTimeout: v.firstUseTimeout}
+	return listeners.Builder{TrustDomain: v.config.TrustDomain, MinTLS: v.config.MinTLS, Networks: v.config.Networks, Ranges: v.serviceRanges(), FirstUseTimeout: v.firstUseTimeout}
 }
 
 // observe adds access logs, tracing and request statistics to a listener of a proxy.

@@ -157,7 +157,7 @@ func callRoutes() *mesh.RouteSpec {
 func client(change ...func(*xds.Proxy)) *xds.Proxy {
 	p := &xds.Proxy{
 		ID: "sidecar~10.244.0.1~web-1.shop~x", Namespace: "shop", ServiceAccount: "web", Addresses: addresses("10.244.0.1"),
-		Metadata: map[string]string{contract.MetadataCertificates: certificates},
+		Metadata: map[string]string{contract.MetadataCertificates: certificates}, Envoy: contract.EnvoyVersion, BoringSSL: true,
 	}
 	for _, f := range change {
 		f(p)
@@ -214,7 +214,10 @@ func goldenCases(t *testing.T) map[string][]xds.Dependency {
 	bare := client(func(p *xds.Proxy) { delete(p.Metadata, contract.MetadataCertificates) })
 	rpc := client(func(p *xds.Proxy) { p.GRPC = true })
 	sds := client(func(p *xds.Proxy) { p.Metadata[contract.MetadataSecrets] = "sds-grpc" })
-	istio := client(func(p *xds.Proxy) { p.Metadata = map[string]string{contract.MetadataIstioVersion: "1.32"} })
+	istio := client(func(p *xds.Proxy) {
+		p.Metadata, p.Envoy = map[string]string{contract.MetadataIstioVersion: "1.24"}, "1.32.3"
+	})
+	modern := snapshotOf(t, mesh.Config{MinTLS: mesh.TLS13}, parts()...)
 	limited := snapshot(t, append(parts(), policyFor("web", everyField()), budgetFor("web"))...)
 	deny := &mesh.AuthorizationSpec{Name: "deny", Namespace: "shop", Deny: true, Rules: []mesh.AuthorizationRule{{To: [][]mesh.Condition{{{Of: mesh.Method, Values: []string{"DELETE"}}}}}}}
 	web := port(80, mesh.HTTP)
@@ -236,6 +239,7 @@ func goldenCases(t *testing.T) map[string][]xds.Dependency {
 		"listeners: all":                          flatten(v.Wildcard(p, xds.ListenerType, nil), xds.ListenerType),
 		"listeners: two families":                 flatten(v.Wildcard(dual, xds.ListenerType, nil), xds.ListenerType)[:3],
 		"listeners: STRICT inbound":               flatten(v.Wildcard(dbClient(), xds.ListenerType, nil), xds.ListenerType)[:2],
+		"listeners: TLS 1.3 alone":                flatten([]xds.Bundle{modern.Named(dbClient(), xds.ListenerType, "virtualInbound")}, xds.ListenerType),
 		"clusters: at the start":                  flatten(v.Wildcard(p, xds.ClusterType, nil), xds.ClusterType),
 		"clusters: declared and expected":         flatten(v.Wildcard(warm, xds.ClusterType, []string{"http|10.96.0.1:80"}), xds.ClusterType),
 		"clusters: http to a service":             named(p, xds.ClusterType, "http|10.96.0.1:80"),

@@ -15,6 +15,7 @@ import (
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/base/telemetry"
 	"outrider.dev/internal/core/agent/config"
+	"outrider.dev/internal/core/mesh"
 )
 
 // Values of interceptionMode: the ways in which connections reach the proxy.
@@ -29,6 +30,9 @@ type Mesh struct {
 	DefaultConfig         map[string]any `json:"defaultConfig"` // a ProxyConfig
 	TrustDomain           string         `json:"trustDomain"`
 	EnablePrometheusMerge *bool          `json:"enablePrometheusMerge"`
+	MeshMTLS              struct {
+		MinProtocolVersion string `json:"minProtocolVersion"`
+	} `json:"meshMTLS"`
 	telemetry.Mesh
 
 	Notes []string `json:"-"` // one sentence for each field without effect
@@ -66,7 +70,22 @@ func parseMesh(data []byte) (Mesh, error) {
 	if _, err := ProxyConfigOf(m.DefaultConfig); err != nil {
 		return Mesh{}, fmt.Errorf("defaultConfig: %w", err)
 	}
+	if _, err := m.minTLS(); err != nil {
+		return Mesh{}, err
+	}
 	return m, nil
+}
+
+// minTLS returns the oldest version of TLS that servers accept between proxies.
+func (m Mesh) minTLS() (mesh.TLSVersion, error) {
+	switch v := m.MeshMTLS.MinProtocolVersion; v {
+	case "", "TLS_AUTO", string(mesh.TLS12):
+		return mesh.TLS12, nil
+	case string(mesh.TLS13):
+		return mesh.TLS13, nil
+	default:
+		return "", fmt.Errorf("meshMTLS.minProtocolVersion: %q: want %s, the default, or %s", v, mesh.TLS12, mesh.TLS13)
+	}
 }
 
 // check checks the defaultConfig with the agent's own parser, and returns the agent's notes.
@@ -108,6 +127,16 @@ func (v Values) TelemetryIn(m Mesh) (telemetry.Settings, error) {
 	s, err := m.Settings(c.Tracing.Sampling)
 	s.Metrics = v.Telemetry.metrics(s.Metrics)
 	return s, err
+}
+
+// MinTLSIn returns the oldest version of TLS that servers accept between proxies, in a mesh with these values. The
+// control plane configures it.
+func (v Values) MinTLSIn(m Mesh) (mesh.TLSVersion, error) {
+	m, err := v.MeshOver(m)
+	if err != nil {
+		return "", err
+	}
+	return m.minTLS()
 }
 
 // TrustDomainIn returns the trust domain in the identities of the pods of a mesh with these values, and the

@@ -119,6 +119,7 @@ func TestValuesThatNoPodCouldUse(t *testing.T) {
 		"meshConfig: {defaultConfig: {discoveryAddress: x}}":     "discoveryAddress",
 		"meshConfig: {defaultConfig: {drainDuration: soon}}":     "drainDuration",
 		"meshConfig: {defaultConfig: {interceptionMode: MAGIC}}": "MAGIC",
+		"meshConfig: {meshMTLS: {minProtocolVersion: TLSv1.3}}":  `meshConfig: meshMTLS.minProtocolVersion: "TLSv1.3": want TLSV1_2, the default, or TLSV1_3`,
 	} {
 		if _, _, err := ParseValues([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)

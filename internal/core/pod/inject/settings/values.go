@@ -222,6 +222,9 @@ func (v Values) MeshOver(m Mesh) (Mesh, error) {
 	if over.EnablePrometheusMerge != nil {
 		m.EnablePrometheusMerge = over.EnablePrometheusMerge
 	}
+	if over.MeshMTLS.MinProtocolVersion != "" {
+		m.MeshMTLS = over.MeshMTLS
+	}
 	m.Mesh = over.Over(m.Mesh)
 	return m, nil
 }
