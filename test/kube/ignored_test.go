@@ -41,9 +41,9 @@ func TestObjectsThatAreIgnored(t *testing.T) {
 			p, _ = s.Problems()
 			v, _ := configurations.Current()
 			n = v.(interface {
-				Notes(*xds.Proxy, []string) []string
+				Notes(*xds.Proxy, []string, []string) []string
 			}).Notes(&xds.Proxy{ID: "sidecar~10.9.9.9~web.guarded~x", Namespace: "guarded", ServiceAccount: "default",
-				Metadata: map[string]string{contract.MetadataCertificates: "/c"}}, nil)
+				Metadata: map[string]string{contract.MetadataCertificates: "/c"}}, nil, nil)
 			return matches(p, problems) && matches(n, notes)
 		}, func() string { return strings.Join(append(p, n...), "\n") + "\n" + j.String() })
 	}

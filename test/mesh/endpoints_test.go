@@ -3,6 +3,7 @@ package mesh
 import (
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -200,4 +201,91 @@ func TestPreferClose(t *testing.T) {
 			t.Errorf("%s, a silent endpoint in the zone: calls by server: %v; want all in the other one", protocol, got)
 		}
 	}
+}
+
+// placed changes the node and the readiness of a pod.
+func (p *pod) placed(node string, ready bool) {
+	spec := p.spec
+	spec.Node, spec.Ready = node, ready
+	p.spec = spec
+	p.world.source.set(&spec)
+}
+
+// Clients of a service with internalTrafficPolicy: Local call the endpoint on their own node. If it goes while they
+// call, calls fail at once and never reach the other node; when it comes back, calls succeed again.
+func TestInternalTrafficPolicyLocal(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	here := &pair{world: w, client: w.pod("client", "client"), a: w.pod("a", "web"), b: w.pod("b", "web")}
+	there := &pair{world: w, client: w.pod("other", "client"), a: here.a, b: here.b}
+	here.a.placed("n1", true)
+	here.b.placed("n2", true)
+	web := *w.service("web", "10.96.0.1", "web", port(8080, mesh.HTTP), port(6379, mesh.TCP))
+	web.Traffic = mesh.OnlyNode
+	w.source.set(&web)
+	here.a.web()
+	here.b.web()
+	here.client.placed("n1", true)
+	there.client.placed("", true) // its node becomes known after its proxy has connected
+	here.client.proxied()
+	there.client.proxied()
+	protocols := []mesh.Protocol{mesh.TCP, mesh.HTTP}
+	for _, protocol := range protocols {
+		if got := here.calls(t, protocol, 20); got["a"] != 20 {
+			t.Errorf("%s: calls by server: %v; want all on the node", protocol, got)
+		}
+		if got := there.call(t, protocol); got != "" {
+			t.Errorf("%s: a client whose node is not known reached %s", protocol, got)
+		}
+	}
+	there.client.placed("n2", true)
+	for _, protocol := range protocols {
+		there.eventually(t, string(protocol)+": the other client's node is known", func() bool { return there.call(t, protocol) == "b" })
+		if got := there.calls(t, protocol, 20); got["b"] != 20 {
+			t.Errorf("%s: calls by server: %v; want all on the other node", protocol, got)
+		}
+	}
+	// The endpoint goes and comes back while both protocols are called all the time.
+	var reached [2]map[string]int
+	var failing [2]atomic.Int64
+	stop, done := make(chan struct{}), make(chan struct{}, len(protocols))
+	for i, protocol := range protocols {
+		reached[i] = map[string]int{}
+		go func() {
+			defer func() { done <- struct{}{} }()
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					got := here.call(t, protocol)
+					if reached[i][got]++; got == "" {
+						failing[i].Add(1)
+					}
+				}
+			}
+		}()
+	}
+	for range 3 {
+		before := [2]int64{failing[0].Load(), failing[1].Load()}
+		here.a.placed("n1", false)
+		here.eventually(t, "calls fail", func() bool { return failing[0].Load() > before[0]+5 && failing[1].Load() > before[1]+5 })
+		here.a.placed("n1", true)
+		here.eventually(t, "calls succeed", func() bool {
+			return here.call(t, mesh.TCP) == "a" && here.call(t, mesh.HTTP) == "a"
+		})
+	}
+	close(stop)
+	for range protocols {
+		<-done
+	}
+	for i, protocol := range protocols {
+		if reached[i]["b"] > 0 || reached[i]["a"] == 0 {
+			t.Errorf("%s: calls by server: %v; want none on the other node", protocol, reached[i])
+		}
+	}
+	here.a.placed("n1", false)
+	process.EventuallyEqual(t, "the answer says that no endpoint is ready", true, func() bool {
+		return strings.Contains(get(here.client.client(), "http://10.96.0.1:8080/"), "503 outrider (outbound): 10.96.0.1:8080 at 10.96.0.1:8080: no endpoint is ready (UH")
+	}, w.envoys...)
 }

@@ -60,25 +60,29 @@ type Service struct {
 	Ports           []Port   // sorted by number
 	ExportTo        []string // namespaces whose clients can see it; none: all; ".": its own namespace
 
-	Traffic Traffic // endpoints that a client prefers if they have no hints
+	Traffic Traffic // endpoints that a client prefers if they have no hints, or the only ones that it may use
 
-	Topological bool // the order of the endpoints depends on the client's location
+	Topological bool // the endpoints, or their order, depend on the client's location
 
-	Endpoints     []Endpoint // sorted by port name, then by address
-	RoutesLeftOut []Key      // valid routes that are not used because of [MaxRouteBytes]
-	Routes        []Route    // routes with this service as parent; use [Service.RoutesFor]
+	Endpoints     []Endpoint            // sorted by port name, then by address
+	OnNode        map[string][]Endpoint // the same by node, if Traffic is [OnlyNode]; see [Service.Reachable]
+	RoutesLeftOut []Key                 // valid routes that are not used because of [MaxRouteBytes]
+	Routes        []Route               // routes with this service as parent; use [Service.RoutesFor]
 
 	Policies []PortPolicy // policies for ports, by port number; ports without a policy are missing
 }
 
-// Traffic determines which endpoints of a service a client prefers, as the field trafficDistribution of a
-// Service does.
+// Traffic determines which endpoints of a service a client uses, as the fields trafficDistribution and
+// internalTrafficPolicy of a Service do.
 type Traffic string
 
 const (
 	AnyTraffic Traffic = ""
 	SameZone   Traffic = "PreferSameZone" // PreferClose in a Service means the same
 	SameNode   Traffic = "PreferSameNode" // if the node has no endpoint, those in the same zone
+	// OnlyNode is internalTrafficPolicy: Local. If the client's node has no endpoint, calls fail. Hints have no
+	// effect.
+	OnlyNode Traffic = "Local"
 )
 
 // A Port is a port of a service.

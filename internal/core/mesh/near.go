@@ -29,8 +29,35 @@ func (e *Endpoint) EffectiveZone() string {
 	return e.Zone
 }
 
-// Relevant returns a copy of a place with only those fields on which the order of s's endpoints depends.
+// Reachable returns the endpoints of s that a client at a place may use, whatever their state: all, or those on
+// its node. A client whose node is not known may use none of the latter. As with kube-proxy, only the node in the
+// endpoint's slice counts.
+func (s *Service) Reachable(at Place) []Endpoint {
+	if s.Traffic != OnlyNode {
+		return s.Endpoints
+	}
+	return s.OnNode[at.Node]
+}
+
+// ByNode returns endpoints by their nodes. It leaves out those whose node is not known.
+func ByNode(endpoints []Endpoint) map[string][]Endpoint {
+	out := map[string][]Endpoint{}
+	for _, e := range endpoints {
+		if e.Node != "" {
+			out[e.Node] = append(out[e.Node], e)
+		}
+	}
+	return out
+}
+
+// Relevant returns a copy of a place with only those fields on which s's endpoints, or their order, depend.
 func (s *Service) Relevant(at Place) Place {
+	if s.Traffic == OnlyNode {
+		if len(s.Reachable(at)) == 0 {
+			return Place{}
+		}
+		return Place{Node: at.Node}
+	}
 	byNode := func(e Endpoint) bool {
 		return at.Node != "" && (has(e.ForNodes, at.Node) || s.Traffic == SameNode && e.Node == at.Node)
 	}
@@ -46,11 +73,14 @@ func (s *Service) Relevant(at Place) Place {
 	return at
 }
 
-// Near returns a function that selects, among endpoints of s, those that a client at a place should use; nil
-// selects all. It selects as kube-proxy does, by the hints in slices; these have no effect unless every
+// Near returns a function that selects, among endpoints that are [Service.Reachable] from a place, those that a
+// client there should use; nil selects all. It selects as kube-proxy does, by the hints in slices; these have no effect unless every
 // endpoint has one. If there are no hints, the zone or node of an endpoint is used as its hint, according to
 // s.Traffic.
 func (s *Service) Near(endpoints []Endpoint, at Place) func(Endpoint) bool {
+	if s.Traffic == OnlyNode {
+		return nil
+	}
 	hinted := func(of func(Endpoint) string) bool {
 		return !slices.ContainsFunc(endpoints, func(e Endpoint) bool { return of(e) == "" })
 	}

@@ -22,6 +22,10 @@ func TestNearEndpoints(t *testing.T) {
 		want      string // names of the selected endpoints; all: there is no preference
 		relevant  mesh.Place
 	}{
+		"only the node":                   {mesh.OnlyNode, plain, mesh.Place{Node: "n2", Zone: "a"}, "a2", mesh.Place{Node: "n2"}},
+		"only a node without an endpoint": {mesh.OnlyNode, plain, mesh.Place{Node: "n9", Zone: "a"}, "", mesh.Place{}},
+		"only a node that is not known":   {mesh.OnlyNode, []mesh.Endpoint{endpoint("x", "", "a", "", "")}, mesh.Place{Zone: "a"}, "", mesh.Place{}},
+		"only the node, whatever hints":   {mesh.OnlyNode, hinted, mesh.Place{Node: "n2", Zone: "c"}, "b", mesh.Place{Node: "n2"}},
 		"no preference":                   {"", plain, mesh.Place{Node: "n1", Zone: "a"}, "all", mesh.Place{}},
 		"the same zone":                   {mesh.SameZone, plain, mesh.Place{Node: "n1", Zone: "a"}, "a1 a2", mesh.Place{Zone: "a"}},
 		"none in the zone":                {mesh.SameZone, plain, mesh.Place{Node: "n9", Zone: "z"}, "all", mesh.Place{}},
@@ -34,12 +38,13 @@ func TestNearEndpoints(t *testing.T) {
 		"an endpoint without a hint":      {"", partly, mesh.Place{Zone: "a"}, "all", mesh.Place{Zone: "a"}},
 		"the name of a zone in another's": {"", []mesh.Endpoint{endpoint("a", "", "", "west-a,", "")}, mesh.Place{Zone: "a"}, "all", mesh.Place{}},
 	} {
-		s := &mesh.Service{Traffic: tt.traffic, Endpoints: tt.endpoints}
+		s := &mesh.Service{Traffic: tt.traffic, Endpoints: tt.endpoints, OnNode: mesh.ByNode(tt.endpoints)}
 		got := "all"
-		if near := s.Near(tt.endpoints, tt.at); near != nil {
+		all := s.Reachable(tt.at)
+		if near := s.Near(all, tt.at); near != nil || len(all) < len(tt.endpoints) {
 			var names []string
-			for _, e := range tt.endpoints {
-				if near(e) {
+			for _, e := range all {
+				if near == nil || near(e) {
 					names = append(names, e.Hostname)
 				}
 			}

@@ -216,6 +216,7 @@ func (c *client) push(snapshot Snapshot, changes map[string]Change, known bool) 
 		if !known {
 			change = Change{Wildcard: true, AllNames: true}
 		}
+		change.AllNames = change.AllNames || change.For != nil && change.For(c.proxy)
 		subscribed, unsolicited := sub.affected(change)
 		if change.Wildcard && sub.wildcard {
 			r.addWildcard(sub, false)

@@ -90,8 +90,9 @@ type Snapshot interface {
 	Named(p *Proxy, typeURL, name string) Bundle
 
 	// Notes returns sentences, for the status and the log, about facts that the proxy's owner may not expect.
-	// listeners are the names of the listeners to which p has subscribed.
-	Notes(p *Proxy, listeners []string) []string
+	// listeners are the names of the listeners to which p has subscribed, and endpoints the names of the endpoints
+	// that it has.
+	Notes(p *Proxy, listeners, endpoints []string) []string
 
 	// Away returns the answers that the agents of relayed proxies give while the control plane is unreachable,
 	// as wire.Away; nil: none. They are the same for all proxies.
@@ -115,6 +116,8 @@ type Change struct {
 	Names map[string]struct{}
 	// Match reports whether a resource whose name is not in Names may differ. It may be nil.
 	Match func(name string) bool
+	// For reports whether any resource of a proxy may differ, as if AllNames were set for that proxy. It may be nil.
+	For func(*Proxy) bool
 }
 
 // A Source provides snapshots, one after another.

@@ -149,7 +149,7 @@ func bodyOf(typeURL, name, version string) *anypb.Any {
 
 func (v *textSnapshot) Version() string { return v.version }
 
-func (v *textSnapshot) Notes(*Proxy, []string) []string { return nil }
+func (v *textSnapshot) Notes(*Proxy, []string, []string) []string { return nil }
 
 func (v *textSnapshot) Wildcard(_ *Proxy, typeURL string, prewarm []string) (out []Bundle) {
 	for _, e := range v.order {

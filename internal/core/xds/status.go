@@ -103,12 +103,16 @@ func (c *client) status() ProxyStatus {
 // maxNotes limits the notes on one proxy, because a client can subscribe to any number of names.
 const maxNotes = 20
 
-// notes returns the notes on the proxy and, for a gRPC client, on some of its targets.
+// notes returns the notes on the proxy and its services and, for a gRPC client, on some of its targets.
 func (c *client) notes(targets []string) []string {
 	if !c.proxy.GRPC {
 		targets = nil
 	}
-	all := c.snapshot.Notes(c.proxy, targets[:min(len(targets), maxNotes)])
+	var endpoints []string
+	if sub := c.types[EndpointType]; sub != nil {
+		endpoints = slices.Sorted(maps.Keys(sub.sent))
+	}
+	all := c.snapshot.Notes(c.proxy, targets[:min(len(targets), maxNotes)], endpoints)
 	if more := len(all) - maxNotes; more > 0 {
 		all = append(all[:maxNotes:maxNotes], fmt.Sprintf("and %d more", more))
 	}

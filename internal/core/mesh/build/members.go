@@ -137,7 +137,7 @@ func (b *Builder) fromSelector(n mesh.Key, spec *mesh.ServiceSpec) []member {
 	v4, v6 := families(spec)
 	// any order: the caller sorts the members
 	for id, w := range b.workloads.selected(n.Namespace, false, spec.Selector) {
-		e := mesh.Endpoint{Ready: (w.Ready || spec.PublishNotReady) && !w.Terminating, Serving: w.Ready && w.Terminating, Kept: w.Kept && !w.Ready && !w.Terminating, Node: w.Node, Zone: w.Zone}
+		e := mesh.Endpoint{Ready: spec.PublishNotReady || w.Ready && !w.Terminating, Serving: w.Ready && w.Terminating, Kept: w.Kept && !w.Ready && !w.Terminating, Node: w.Node, Zone: w.Zone}
 		if w.Subdomain == n.Name {
 			e.Hostname = w.Hostname
 		}

@@ -82,6 +82,9 @@ func (b *Builder) updateService(n mesh.Key) {
 		Ports: s.spec.ServicePorts(), Endpoints: b.endpoints(s), Policies: s.policies.ports, Routes: s.routes.routes, RoutesLeftOut: s.routes.excess,
 	}
 	next.Topological = next.Traffic != mesh.AnyTraffic || slices.ContainsFunc(next.Endpoints, func(e mesh.Endpoint) bool { return e.ForZones != "" || e.ForNodes != "" })
+	if next.Traffic == mesh.OnlyNode {
+		next.OnNode = mesh.ByNode(next.Endpoints)
+	}
 	if s.current != nil && same(s.current, next) {
 		return
 	}
@@ -110,6 +113,6 @@ func same(a, b *mesh.Service) bool {
 		return false
 	}
 	x, y := *a, *b
-	x.Endpoints, y.Endpoints = nil, nil
+	x.Endpoints, y.Endpoints, x.OnNode, y.OnNode = nil, nil, nil, nil
 	return reflect.DeepEqual(x, y)
 }

@@ -34,6 +34,12 @@ var distributions = map[string]mesh.Traffic{
 	corev1.ServiceTrafficDistributionPreferSameNode: mesh.SameNode,
 }
 
+// internalPolicies are the valid values of internalTrafficPolicy, with whether a client may only use endpoints on
+// its node.
+var internalPolicies = map[corev1.ServiceInternalTrafficPolicy]bool{
+	"": false, corev1.ServiceInternalTrafficPolicyCluster: false, corev1.ServiceInternalTrafficPolicyLocal: true,
+}
+
 var serviceTypes = map[corev1.ServiceType]bool{
 	"": true, corev1.ServiceTypeClusterIP: true, corev1.ServiceTypeNodePort: true,
 	corev1.ServiceTypeLoadBalancer: true, corev1.ServiceTypeExternalName: true,
@@ -70,9 +76,17 @@ func Service(s *corev1.Service) (*mesh.ServiceSpec, error) {
 	return out, c.result()
 }
 
-// traffic reads the field trafficDistribution or, if it is unset, Istio's annotation, which is
-// case-insensitive.
+// traffic reads the fields internalTrafficPolicy and trafficDistribution or, if both are unset, Istio's annotation,
+// which is case-insensitive. With the policy Local, the others have no effect, as in kube-proxy.
 func (c *serviceReader) traffic(s *corev1.Service) mesh.Traffic {
+	preferred := c.preferred(s)
+	if oneOf(&c.check, "spec.internalTrafficPolicy", ptr.Deref(s.Spec.InternalTrafficPolicy, ""), internalPolicies) {
+		return mesh.OnlyNode
+	}
+	return preferred
+}
+
+func (c *serviceReader) preferred(s *corev1.Service) mesh.Traffic {
 	if field := s.Spec.TrafficDistribution; field != nil {
 		return oneOf(&c.check, "spec.trafficDistribution", *field, distributions)
 	}

@@ -23,9 +23,10 @@ import (
 // before the kubelet restarted.
 //
 // Endpoints near the client have a higher priority. Unlike kube-proxy, Envoy uses the others if the
-// near ones are missing or ejected.
+// near ones are missing or ejected. A service with internalTrafficPolicy: Local has only the endpoints on the
+// client's node; if there are none, calls fail.
 func (b Builder) Endpoints(name string, t names.Target, at mesh.Place) *endpoint.ClusterLoadAssignment {
-	all := serving(t.Service.Endpoints, t.Port.Name, t.EffectiveFamily())
+	all := serving(t.Service.Reachable(at), t.Port.Name, t.EffectiveFamily())
 	near := t.Service.Near(all, at)
 	if near != nil && at.Node != "" {
 		all = closest(all, near, at.Node)

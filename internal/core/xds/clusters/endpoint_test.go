@@ -74,6 +74,35 @@ func TestEndpointOnEachNode(t *testing.T) {
 	}
 }
 
+// A client of a service with internalTrafficPolicy: Local has the endpoints on its node, by the rules of kube-proxy,
+// and never one on another node.
+func TestEndpointsOnTheNodeAlone(t *testing.T) {
+	on := func(node string) func(*mesh.WorkloadSpec) { return func(s *mesh.WorkloadSpec) { s.Node = node } }
+	unready := func(s *mesh.WorkloadSpec) { s.Ready = false }
+	kept := func(s *mesh.WorkloadSpec) { s.Ready, s.Kept = false, true }
+	leaves := func(s *mesh.WorkloadSpec) { s.Terminating = true }
+	other := pod("other", "10.244.0.9", on("n2"))
+	for name, tt := range map[string]struct {
+		pods []mesh.Part
+		want [][]string
+	}{
+		"ready":                           {[]mesh.Part{pod("a", "10.244.0.1", on("n1")), pod("b", "10.244.0.2", on("n1"), leaves)}, [][]string{{"10.244.0.1"}}},
+		"terminating, and still serving":  {[]mesh.Part{pod("a", "10.244.0.1", on("n1"), leaves), pod("b", "10.244.0.2", on("n1"), kept)}, [][]string{{"10.244.0.1"}}},
+		"ready before the kubelet's stop": {[]mesh.Part{pod("a", "10.244.0.1", on("n1"), kept)}, [][]string{{"10.244.0.1"}}},
+		"of the other family":             {[]mesh.Part{pod("a", "fd44::1", on("n1"))}, [][]string{{"fd44::1"}}},
+		"not ready":                       {[]mesh.Part{pod("a", "10.244.0.1", on("n1"), unready)}, nil},
+		"none":                            {nil, nil},
+	} {
+		service := web(mesh.OnlyNode, append(tt.pods, other)...)
+		if diff := cmp.Diff(tt.want, byPriority(service, mesh.Place{Node: "n1"})); diff != "" {
+			t.Errorf("%s: endpoints (-want +got):\n%s", name, diff)
+		}
+		if got := byPriority(service, mesh.Place{}); got != nil {
+			t.Errorf("%s: a client whose node is not known has %q", name, got)
+		}
+	}
+}
+
 // Endpoints that were ready before a restart of the kubelet get traffic only if there are no other endpoints.
 func TestKeptEndpointsAreTheLast(t *testing.T) {
 	unready := func(s *mesh.WorkloadSpec) { s.Ready = false }

@@ -198,11 +198,14 @@ func (v *snapshot) withEndpoints(p *xds.Proxy, c *xds.Resource, t names.Target) 
 	if t.Service.External == "" {
 		b.After = []xds.Dependency{{Type: xds.EndpointType, Resource: v.endpointsOf(p, t)}}
 	}
+	if t.Service.Traffic == mesh.OnlyNode && features.Workload(v.mesh, p) == nil {
+		b.Hold = v.firstUseTimeout / 2 // the control plane may see the client's pod, and its node, a moment later
+	}
 	return b
 }
 
-// endpointsOf returns the endpoints of t. If the service prefers near endpoints, the result depends on the
-// location of p.
+// endpointsOf returns the endpoints of t. If the service prefers near endpoints, or has no others, the result depends
+// on the location of p.
 func (v *snapshot) endpointsOf(p *xds.Proxy, t names.Target) *xds.Resource {
 	at := v.place(p, t.Service)
 	return v.cache.of(t.Service).get(endpointsKey{t.Port.Number, t.Family, at}, func() *xds.Resource {
@@ -216,7 +219,11 @@ func (v *snapshot) place(p *xds.Proxy, s *mesh.Service) mesh.Place {
 	if !s.Topological {
 		return mesh.Place{}
 	}
-	return s.Relevant(v.mesh.PlaceOf(features.Workload(v.mesh, p)))
+	return s.Relevant(v.placeOf(p))
+}
+
+func (v *snapshot) placeOf(p *xds.Proxy) mesh.Place {
+	return v.mesh.PlaceOf(features.Workload(v.mesh, p))
 }
 
 // namedEndpoints returns endpoints by name; an empty list if p cannot see the service.

@@ -23,7 +23,8 @@ import (
 //	- where requests are counted           all listeners: an inbound one has the services of its ports
 //	- where requests are traced            the collector's cluster
 //	a workload                             the clusters of its addresses, the set of listeners, all listeners
-//	- its node, or the zone of a node      all endpoints: which are near
+//	- its place                            all clusters and endpoints of its proxy: which are near
+//	the zone of a node                     all endpoints: which are near
 //	an authorization policy                all listeners
 func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 	o, ok := old.(*snapshot)
@@ -54,8 +55,10 @@ func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 	t := v.config.Telemetry
 	listeners := frontend || len(workloads) > 0 || len(services) > 0 && t.Metrics || !v.mesh.SameAuthorization(o.mesh)
 	d.types[xds.ListenerType].Wildcard, d.types[xds.ListenerType].AllNames = listeners, listeners
-	d.types[xds.EndpointType].AllNames = !v.mesh.SameNodes(o.mesh) || slices.ContainsFunc(workloads, moved)
-	clusters := d.types[xds.ClusterType]
+	clusters, endpoints := d.types[xds.ClusterType], d.types[xds.EndpointType]
+	endpoints.AllNames = !v.mesh.SameNodes(o.mesh)
+	clusters.For = v.moved(o, workloads)
+	endpoints.For = clusters.For
 	clusters.Wildcard = frontend
 	clusters.AllNames = frontend && !o.serviceNetworks().Equal(v.serviceNetworks()) // rare, because a network only grows
 	if len(services) > 0 && t.Tracing.On() {
@@ -66,19 +69,33 @@ func (v *snapshot) Diff(old xds.Snapshot) (map[string]xds.Change, bool) {
 	}
 	out := map[string]xds.Change{}
 	for t, c := range d.types {
-		if c.Wildcard || c.AllNames || len(c.Names) > 0 || c.Match != nil {
+		if c.Wildcard || c.AllNames || len(c.Names) > 0 || c.Match != nil || c.For != nil {
 			out[t] = *c
 		}
 	}
 	return out, true
 }
 
-// moved reports whether the location of a workload that may have a proxy has changed. A pod has no
-// address before it is assigned to a node. If a proxy connects before its pod is known, the order of
-// its endpoints stays as it is until they change: comparing the endpoints of all proxies for each new
-// pod would cost more.
-func moved(c mesh.Change[mesh.Workload]) bool {
-	return c.Old != nil && c.New != nil && len(c.Old.Addresses) > 0 && (c.Old.Node != c.New.Node || c.Old.Zone != c.New.Zone)
+// moved returns a function that reports whether the place of a proxy differs in an older snapshot; nil if no place
+// does. A proxy may connect before its pod, or the pod's node, is known here; until then it has no endpoint of a
+// service with internalTrafficPolicy: Local. The endpoints of other proxies are not compared, because pods appear
+// all the time.
+func (v *snapshot) moved(old *snapshot, workloads []mesh.Change[mesh.Workload]) func(*xds.Proxy) bool {
+	if len(workloads) == 0 {
+		return nil
+	}
+	type account struct{ namespace, name string }
+	accounts := map[account]bool{}
+	for _, c := range workloads {
+		for _, w := range []*mesh.Workload{c.Old, c.New} {
+			if w != nil {
+				accounts[account{w.Namespace, w.ServiceAccount}] = true
+			}
+		}
+	}
+	return func(p *xds.Proxy) bool {
+		return accounts[account{p.Namespace, p.ServiceAccount}] && v.placeOf(p) != old.placeOf(p)
+	}
 }
 
 // A diff collects the resources that may differ.

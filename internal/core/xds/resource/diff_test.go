@@ -33,7 +33,7 @@ func (g *genes) one(of ...string) string { return of[g.of(len(of))] }
 // objectsOfRandom lists all objects that a random mesh may contain, including every kind that affects
 // resources.
 var objectsOfRandom = []func(genes) mesh.Part{
-	podOf("x", "shop"), podOf("y", "bank"), // the pods of the clients, see moved
+	podOf("x", "shop"), podOf("y", "bank"), // the pods of the clients
 	podOf("y", "shop"), sliceOf("x", "shop"), sliceOf("y", "shop"), sliceOf("x", "bank"),
 	serviceOf("x", "shop", 80), serviceOf("y", "shop", 80), serviceOf("x", "bank", 90), serviceOf("otel", "shop", 4317),
 	func(g genes) mesh.Part {
@@ -56,7 +56,7 @@ var objectsOfRandom = []func(genes) mesh.Part{
 
 func serviceOf(name, namespace string, number uint16) func(genes) mesh.Part {
 	return func(g genes) mesh.Part {
-		s := &mesh.ServiceSpec{Name: name, Namespace: namespace, Selector: map[string]string{"app": g.one("x", "y")}, Traffic: mesh.Traffic(g.one("", string(mesh.SameZone), string(mesh.SameNode)))}
+		s := &mesh.ServiceSpec{Name: name, Namespace: namespace, Selector: map[string]string{"app": g.one("x", "y")}, Traffic: mesh.Traffic(g.one("", string(mesh.SameZone), string(mesh.SameNode), string(mesh.OnlyNode)))}
 		s.Addresses = addresses(g.one("10.96.0.1", "10.96.0.2", "10.97.0.1", "10.96.0.3 fd96::1", "fd96::1 10.96.0.3", "10.96.0.3 fd96::1", "fd96::1 10.96.0.3", ""))
 		s.Headless = len(s.Addresses) == 0
 		s.ExportTo = [][]string{nil, {"."}, {"shop"}}[g.of(3)]
@@ -177,12 +177,12 @@ func servedBy(v xds.Snapshot, names map[string][]string) served {
 
 // notReported returns the differences that are missing from the changes.
 func notReported(old, now served, changes map[string]xds.Change) []string {
-	out := map[string]bool{}
+	out, clients := map[string]bool{}, randomClients()
 	for _, versions := range []map[[3]string]string{old.versions, now.versions} {
 		for key := range versions {
 			c, member := changes[key[1]], old.wildcard[key] || now.wildcard[key]
 			_, named := c.Names[key[2]]
-			reported := named || c.AllNames || c.Match != nil && c.Match(key[2]) || c.Wildcard && member
+			reported := named || c.AllNames || c.For != nil && c.For(clients[key[0]]) || c.Match != nil && c.Match(key[2]) || c.Wildcard && member
 			if old.versions[key] != now.versions[key] && !reported || old.wildcard[key] != now.wildcard[key] && !c.Wildcard {
 				out[fmt.Sprint(key)] = true
 			}

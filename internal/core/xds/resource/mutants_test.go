@@ -25,7 +25,7 @@ func TestMutantsOfDiff(t *testing.T) {
 		"listeners do not follow counted services": {File: "diff.go", From: `len(services) > 0 && t.Metrics`, To: `false`, Tests: "TestDiffWhereRequestsAreCounted"},
 		"listeners do not follow policies":         {File: "diff.go", From: `!v.mesh.SameAuthorization(o.mesh)`, To: `false`},
 		"endpoints do not follow nodes":            {File: "diff.go", From: `!v.mesh.SameNodes(o.mesh)`, To: `false`, Tests: "TestDiffOfAZoneOfANode"},
-		"endpoints do not follow moved clients":    {File: "diff.go", From: `slices.ContainsFunc(workloads, moved)`, To: `false`},
+		"endpoints do not follow moved clients":    {File: "diff.go", From: `v.placeOf(p) != old.placeOf(p)`, To: `false`},
 		"the set of clusters is forgotten":         {File: "diff.go", From: `clusters.Wildcard = frontend`, To: ``},
 		"networks are forgotten":                   {File: "diff.go", From: `!o.serviceNetworks().Equal(v.serviceNetworks())`, To: `!o.serviceNetworks().Equal(o.serviceNetworks())`},
 		"the collector is forgotten":               {File: "diff.go", From: `d.name(xds.ClusterType, names.Tracing)`, To: ``},

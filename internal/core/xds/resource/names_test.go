@@ -104,7 +104,7 @@ func FuzzNames(f *testing.F) {
 	clients := []*xds.Proxy{client(withAgent), client(), client(func(p *xds.Proxy) { p.GRPC = true })}
 	f.Fuzz(func(t *testing.T, name string) {
 		for _, p := range clients {
-			v.Notes(p, []string{name})
+			v.Notes(p, []string{name}, []string{name})
 			for _, typeURL := range types {
 				if r := v.Named(p, typeURL, name).Resource; r != nil && r.Name != name {
 					t.Errorf("%s %q: found as %q", typeURL, name, r.Name)

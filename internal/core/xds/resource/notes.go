@@ -5,14 +5,17 @@ import (
 	"path"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/xds"
 	"outrider.dev/internal/core/xds/features"
 	"outrider.dev/internal/core/xds/mtls"
+	"outrider.dev/internal/core/xds/names"
 )
 
 // Notes returns the policies that are not enforced for p, the features that it lacks because of its
-// node's metadata, and why targets of a gRPC client are not found.
-func (v *snapshot) Notes(p *xds.Proxy, listeners []string) []string {
+// node's metadata, why targets of a gRPC client are not found, and why calls to services fail that have no
+// endpoint on its node.
+func (v *snapshot) Notes(p *xds.Proxy, listeners, endpoints []string) []string {
 	var out []string
 	if w := features.Workload(v.mesh, p); w != nil {
 		for _, s := range v.mesh.Unenforced(w) {
@@ -39,5 +42,26 @@ func (v *snapshot) Notes(p *xds.Proxy, listeners []string) []string {
 			out = append(out, fmt.Sprintf("xds:///%s: %s", name, unknown))
 		}
 	}
+	for _, name := range endpoints {
+		if r, ok := names.ParseService(name); ok {
+			out = append(out, v.noneOnNode(p, r)...)
+		}
+	}
 	return out
+}
+
+// noneOnNode returns a note if a service has internalTrafficPolicy: Local, and no endpoint that p may use.
+func (v *snapshot) noneOnNode(p *xds.Proxy, r names.Reference) []string {
+	t, ok := v.target(r, p.Namespace)
+	if !ok || t.Service.Traffic != mesh.OnlyNode || t.Service.External != "" {
+		return nil
+	}
+	at := v.placeOf(p)
+	switch {
+	case at.Node == "":
+		return []string{fmt.Sprintf("calls to %s, port %d, fail: the service has internalTrafficPolicy: Local, and the proxy's pod, or its node, is not known", r.Host, r.Port)}
+	case len(v.clusters().Endpoints("", t, v.place(p, t.Service)).Endpoints) == 0:
+		return []string{fmt.Sprintf("calls to %s, port %d, fail: the service has internalTrafficPolicy: Local, and no ready endpoint on the node %s", r.Host, r.Port, at.Node)}
+	}
+	return nil
 }

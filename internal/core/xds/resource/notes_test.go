@@ -33,7 +33,7 @@ func TestNotesOnAProxy(t *testing.T) {
 		"a gRPC client":        {client(func(p *xds.Proxy) { p.Metadata, p.GRPC = nil, true }), []string{"calls in plain text"}},
 		"a policy in vain":     {client(withAgent, func(p *xds.Proxy) { p.ID, p.ServiceAccount, p.Addresses = "sidecar~10.244.0.4~db-1.shop~x", "db", nil }), []string{"error: AuthorizationPolicy shop/deny: is not enforced"}},
 	} {
-		got := v.Notes(tt.proxy, nil)
+		got := v.Notes(tt.proxy, nil, nil)
 		if len(got) != len(tt.want) || len(got) > 0 && !strings.Contains(got[0], tt.want[0]) {
 			t.Errorf("%s: %q; want %q", name, got, tt.want)
 		}
