@@ -89,7 +89,7 @@ func (b Builder) httpRouteByService(sh features.Features) *listener.Filter {
 
 // httpToApplication sends requests to the proxy's own application, if g allows them.
 func httpToApplication(g rbac.Guard) *listener.Filter {
-	m := connectionManager("inbound", unreached)
+	m := connectionManager("inbound", unreached, unanswered)
 	m.RouteSpecifier = singleRoute("inbound", &route.VirtualHost{Name: "app"}, &route.RouteAction{
 		ClusterSpecifier: &route.RouteAction_Cluster{Cluster: names.Application},
 		Timeout:          durationpb.New(0),
@@ -109,7 +109,7 @@ func httpToApplication(g rbac.Guard) *listener.Filter {
 // requests.
 func singleRoute(name string, host *route.VirtualHost, action *route.RouteAction) *hcm.HttpConnectionManager_RouteConfig {
 	host.Domains = []string{"*"}
-	host.ResponseHeadersToRemove = []string{retry.UnreachedHeader}
+	host.ResponseHeadersToRemove = retry.Private()
 	host.Routes = []*route.Route{{Match: message.Anything(), Action: &route.Route_Route{Route: action}}}
 	return &hcm.HttpConnectionManager_RouteConfig{RouteConfig: &route.RouteConfiguration{
 		Name: name, ValidateClusters: wrapperspb.Bool(false), VirtualHosts: []*route.VirtualHost{host},
@@ -127,15 +127,10 @@ func onDemand(timeout time.Duration) *hcm.HttpFilter {
 	})
 }
 
-// outboundRouter returns a router that replaces the value of retry.UnreachedHeader in a response by the
-// TLS version of the connection to the endpoint. Without TLS the header is removed.
+// outboundRouter returns a router that does not believe an endpoint's private headers, see [retry.Checked].
 func outboundRouter() *router.Router {
 	return &router.Router{UpstreamHttpFilters: []*hcm.HttpFilter{
-		message.HTTPFilter("envoy.filters.http.header_mutation", &mutate.HeaderMutation{Mutations: &mutate.Mutations{
-			ResponseMutations: []*mutation.HeaderMutation{{Action: &mutation.HeaderMutation_Append{
-				Append: message.Header(retry.UnreachedHeader, "%UPSTREAM_TLS_VERSION%", core.HeaderValueOption_OVERWRITE_IF_EXISTS),
-			}}},
-		}}),
+		message.HTTPFilter("envoy.filters.http.header_mutation", &mutate.HeaderMutation{Mutations: &mutate.Mutations{ResponseMutations: retry.Checked()}}),
 		message.HTTPFilter("envoy.filters.http.upstream_codec", &codec.UpstreamCodec{}),
 	}}
 }

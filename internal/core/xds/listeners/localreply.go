@@ -22,8 +22,9 @@ const (
 // A localReply is the text for one of Envoy's response flags.
 type localReply struct {
 	flag, message string
-	replaceBody   bool // Envoy has no text for the flag, or too short a text
-	unreached     bool // no byte of the request reached the application
+	replaceBody   bool   // Envoy has no text for the flag, or too short a text
+	again         string // private header by which the caller's proxy tries again; empty: it must not
+	safe          bool   // the text and the header are for safe methods only
 }
 
 var (
@@ -35,7 +36,8 @@ var (
 	timedOut       = localReply{flag: "UT", message: "no response within the timeout of the route"}
 	noEndpoint     = localReply{flag: "UH", message: "no endpoint is ready"}
 	refused        = localReply{flag: "UF", message: "no connection to %UPSTREAM_HOST%: " + envoyMessage}
-	unreached      = localReply{flag: refused.flag, message: refused.message, unreached: true} // for inbound requests
+	unreached      = localReply{flag: refused.flag, message: refused.message, again: retry.UnreachedHeader} // for inbound requests
+	unanswered     = localReply{flag: "UC", message: "the application ended the connection before it answered", again: retry.UnansweredHeader, safe: true}
 )
 
 // localReplies sets the body of responses that Envoy creates itself: a line of text, or JSON if the
@@ -54,27 +56,34 @@ func localReplies(direction string, replies []localReply) *hcm.LocalReplyConfig 
 	out := &hcm.LocalReplyConfig{}
 	add := func(m *hcm.ResponseMapper) { out.Mappers = append(out.Mappers, m) } // the first match is used
 	for _, c := range replies {
-		m := &hcm.ResponseMapper{Filter: message.Both(wantsJSON(), flagged(c.flag)), HeadersToAdd: c.headers(), BodyFormatOverride: object}
+		m := &hcm.ResponseMapper{Filter: message.Both(wantsJSON(), c.filter()), HeadersToAdd: c.headers(), BodyFormatOverride: object}
 		if c.replaceBody {
 			m.Body = message.Inline(c.message)
 		}
-		if c.replaceBody || c.unreached {
+		if c.replaceBody || c.again != "" {
 			add(m)
 		}
 	}
 	add(&hcm.ResponseMapper{Filter: message.Both(wantsJSON(), flagged()), BodyFormatOverride: object})
 	for _, c := range replies {
-		add(&hcm.ResponseMapper{Filter: flagged(c.flag), HeadersToAdd: c.headers(), BodyFormatOverride: line(c.message)})
+		add(&hcm.ResponseMapper{Filter: c.filter(), HeadersToAdd: c.headers(), BodyFormatOverride: line(c.message)})
 	}
 	add(&hcm.ResponseMapper{Filter: flagged(), BodyFormatOverride: line(envoyMessage)})
 	return out
 }
 
 func (r localReply) headers() []*core.HeaderValueOption {
-	if !r.unreached {
+	if r.again == "" {
 		return nil
 	}
-	return []*core.HeaderValueOption{message.Header(retry.UnreachedHeader, "%DOWNSTREAM_TLS_VERSION%", core.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD)}
+	return []*core.HeaderValueOption{message.Header(r.again, "%DOWNSTREAM_TLS_VERSION%", core.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD)}
+}
+
+func (r localReply) filter() *accesslog.AccessLogFilter {
+	if r.safe {
+		return message.Both(flagged(r.flag), header(retry.Safe()))
+	}
+	return flagged(r.flag)
 }
 
 // flagged matches responses with one of these flags or, without arguments, with any flag. Redirects have no flag.
@@ -84,10 +93,12 @@ func flagged(flags ...string) *accesslog.AccessLogFilter {
 	}}
 }
 
+func header(m *route.HeaderMatcher) *accesslog.AccessLogFilter {
+	return &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_HeaderFilter{HeaderFilter: &accesslog.HeaderFilter{Header: m}}}
+}
+
 func wantsJSON() *accesslog.AccessLogFilter {
-	return &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_HeaderFilter{HeaderFilter: &accesslog.HeaderFilter{
-		Header: &route.HeaderMatcher{Name: "accept", HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{
-			StringMatch: &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Contains{Contains: "application/json"}},
-		}},
-	}}}
+	return header(&route.HeaderMatcher{Name: "accept", HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{
+		StringMatch: &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Contains{Contains: "application/json"}},
+	}})
 }

@@ -1,10 +1,15 @@
-// Package retry determines which connections and requests are tried again, how often and where. Only requests and
-// bytes that no application has begun to read are sent again, to another endpoint if there is one.
+// Package retry determines which connections and requests are tried again, how often and where. Requests and bytes
+// that no application has begun to read are sent again, to another endpoint if there is one. A request that an
+// application may have read is sent again only if its method is safe ([Safe]), and at most twice.
 package retry
 
 import (
+	"strconv"
+	"strings"
 	"time"
 
+	mutation "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	previous "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
 	priorities "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
@@ -21,6 +26,16 @@ const (
 	// and clients do not get it. It is sent and accepted with mutual TLS only, because a server without
 	// a proxy may pass on the header from a server that it has called.
 	UnreachedHeader = "x-outrider-unreached"
+
+	// UnansweredHeader is set in a response by an inbound proxy whose connection to the application ended after the
+	// request was sent and before a byte of the answer came, if the method of the request is safe. It is removed,
+	// sent and accepted as UnreachedHeader is.
+	UnansweredHeader = "x-outrider-unanswered"
+
+	// unanswered is the last attempt of a request that is followed by another one because of UnansweredHeader. So
+	// three applications get a request at most, as with Istio's two retries: a request may be the reason why
+	// an application ends.
+	unanswered = 2
 
 	// Tries is the maximum number of attempts for a connection or a request. Envoy chooses each pause between
 	// attempts at random, from zero to a bound; together the pauses last 5.3 s on average, and more than 2.5 s in
@@ -60,8 +75,38 @@ func On(on string) *route.RetryPolicy {
 		RetryOn:      on,
 		NumRetries:   wrapperspb.UInt32(Tries - 1),
 		RetryBackOff: &route.RetryPolicy_RetryBackOff{BaseInterval: durationpb.New(FirstPause), MaxInterval: durationpb.New(LongestPause)},
-		RetriableHeaders: []*route.HeaderMatcher{{
-			Name: UnreachedHeader, HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{StringMatch: message.Prefixed("TLS")},
-		}},
+		RetriableHeaders: []*route.HeaderMatcher{
+			{Name: UnreachedHeader, HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{StringMatch: message.Prefixed("TLS")}},
+			{Name: UnansweredHeader, HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{StringMatch: message.Regex("TLS.* [1-" + strconv.Itoa(unanswered) + "]")}},
+		},
 	}
+}
+
+// safeMethods are the safe methods of RFC 9110, section 9.2.1, without TRACE, which is for debugging. The section after
+// it allows proxies to repeat PUT and DELETE too. They are not repeated here: the client can see the difference if the
+// application had carried the first one out (the second DELETE is answered by 404, the second PUT undoes the change that
+// another client has made meanwhile).
+var safeMethods = []string{"GET", "HEAD", "OPTIONS"}
+
+// Safe matches the requests that may be sent again although an application may have read them.
+func Safe() *route.HeaderMatcher {
+	return &route.HeaderMatcher{Name: ":method", HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{
+		StringMatch: message.Regex(strings.Join(safeMethods, "|")),
+	}}
+}
+
+// Private returns the names of the headers that no client and no application must get or set.
+func Private() []string { return []string{UnreachedHeader, UnansweredHeader} }
+
+// Checked returns the changes of an endpoint's response that give its private headers their values for the conditions
+// of [On]: the TLS version of the connection to the endpoint and the number of the attempt. Without TLS the first
+// header is removed, and the other one matches nothing.
+func Checked() []*mutation.HeaderMutation {
+	var out []*mutation.HeaderMutation
+	for _, h := range [][2]string{{UnreachedHeader, "%UPSTREAM_TLS_VERSION%"}, {UnansweredHeader, "%UPSTREAM_TLS_VERSION% %UPSTREAM_REQUEST_ATTEMPT_COUNT%"}} {
+		out = append(out, &mutation.HeaderMutation{Action: &mutation.HeaderMutation_Append{
+			Append: message.Header(h[0], h[1], core.HeaderValueOption_OVERWRITE_IF_EXISTS),
+		}})
+	}
+	return out
 }

@@ -53,7 +53,7 @@ func (p *Policy) targetOf(s *mesh.Service, port *mesh.Port) names.Target {
 // VirtualHost applies the service's routes; the first match is used. Without routes all requests go to
 // the service; with routes, a request that none matches gets 404.
 func (p *Policy) VirtualHost(name string, domains ...string) *route.VirtualHost {
-	v := &route.VirtualHost{Name: name, Domains: domains, ResponseHeadersToRemove: []string{retry.UnreachedHeader}}
+	v := &route.VirtualHost{Name: name, Domains: domains, ResponseHeadersToRemove: retry.Private()}
 	if p.Internal {
 		v.RequestHeadersToRemove = []string{HostHeader}
 	}
