@@ -137,7 +137,15 @@ func (a *Admin) SetLevels(ctx context.Context, l Log) error {
 
 // Stats returns the counters and gauges whose names match filter, an RE2 expression.
 func (a *Admin) Stats(ctx context.Context, filter string) (map[string]uint64, error) {
-	q := url.Values{"format": {"json"}, "filter": {filter}}
+	return a.stats(ctx, url.Values{"format": {"json"}, "filter": {filter}})
+}
+
+// Used returns the same as Stats, without those that have kept their first value since Envoy's start.
+func (a *Admin) Used(ctx context.Context, filter string) (map[string]uint64, error) {
+	return a.stats(ctx, url.Values{"format": {"json"}, "filter": {filter}, "usedonly": {""}})
+}
+
+func (a *Admin) stats(ctx context.Context, q url.Values) (map[string]uint64, error) {
 	body, err := a.do(ctx, http.MethodGet, "/stats", q.Encode())
 	if err != nil {
 		return nil, err

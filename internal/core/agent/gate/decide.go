@@ -49,6 +49,19 @@ func needs(s state.Seen, name string) bool {
 	return false
 }
 
+// callLimit returns the maximum time for which a command keeps running for the clients that call it through the
+// proxy, after a stop signal that left the given grace period. The proxy itself ends the calls before that, see
+// awaitCallers in package proxy. If it does not know that the pod stops, only this container does.
+func callLimit(proxy state.Seen, grace time.Duration) time.Duration {
+	switch {
+	case !proxy.InCall():
+		return 0
+	case proxy.Stopping:
+		return grace / 2
+	}
+	return min(settle, grace/2)
+}
+
 // stopLimit returns the maximum time for which a command keeps running for its dependents after a stop signal.
 // The rest of the grace period is for the command's own shutdown. It is as long as the minimum that the kubelet
 // gives each container (minimumGracePeriodInSeconds in kubelet v1.34.4 pkg/kubelet/kuberuntime: 2 s).

@@ -224,8 +224,42 @@ func TestStopOrder(t *testing.T) {
 		p.ended(cache)
 		p.runs("app")
 	})
+	t.Run("a command is kept while clients call it through a proxy that stops", func(t *testing.T) {
+		p := newPod(t)
+		proxy := p.proxy(state.Record{Called: true, Stopping: true})
+		app := p.start(spec{Name: "app", Notify: "fd", StopGrace: time.Hour}, "healthy=0s")
+		p.runs("app")
+		p.signal(app, unix.SIGTERM)
+		p.until("app", func(s state.Seen) bool { return s.Stopping })
+		time.Sleep(150 * time.Millisecond) // a gate that does not wait has passed the signal on by then
+		gone := time.Now()
+		check(t, proxy.Update(func(r *state.Record) { r.Called = false }))
+		p.ended(app)
+		if ends(p, "app").Before(gone) {
+			t.Errorf("the command got its signal while clients called\n%s", p.timeline())
+		}
+	})
+	t.Run("not if that proxy dies", func(t *testing.T) {
+		p := newPod(t)
+		proxy := p.proxy(state.Record{Called: true, Stopping: true})
+		app := p.start(spec{Name: "app", Notify: "fd", StopGrace: time.Hour}, "healthy=0s")
+		p.runs("app")
+		p.signal(app, unix.SIGTERM)
+		p.until("app", func(s state.Seen) bool { return s.Stopping })
+		proxy.Close()
+		p.ended(app)
+	})
+	t.Run("not for longer than half of the grace period", func(t *testing.T) {
+		p := newPod(t)
+		p.proxy(state.Record{Called: true, Stopping: true})
+		app := p.start(spec{Name: "app", Notify: "fd", StopGrace: 200 * time.Millisecond}, "healthy=0s")
+		p.runs("app")
+		p.signal(app, unix.SIGTERM)
+		p.ended(app)
+	})
 	t.Run("not if the container alone is to be restarted", func(t *testing.T) {
 		p := newPod(t)
+		p.proxy(state.Record{Called: true})
 		cache := p.start(spec{Name: "cache", Notify: "fd", StopGrace: time.Hour}, "healthy=0s")
 		p.start(spec{Name: "app", After: []string{"cache is healthy"}})
 		p.runs("app")

@@ -21,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/agent/state"
 	"outrider.dev/startup"
 	"outrider.dev/test/process"
@@ -291,6 +292,17 @@ func (p *pod) start(s spec, do ...string) *container {
 	cmd := exec.Command(p.exe)
 	cmd.Env = p.environ(s)
 	return p.launch(s.Name, cmd)
+}
+
+// proxy publishes the record of a proxy that runs.
+func (p *pod) proxy(r state.Record) *state.Writer {
+	p.t.Helper()
+	p.add(contract.ProxyContainer)
+	r.Phase = state.Running
+	w, err := state.Open(p.place(contract.ProxyContainer), r)
+	check(p.t, err)
+	p.t.Cleanup(func() { w.Close() })
+	return w
 }
 
 func (p *pod) launch(name string, cmd *exec.Cmd) *container {

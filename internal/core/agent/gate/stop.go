@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/agent/state"
 	"outrider.dev/startup"
 )
@@ -33,7 +34,7 @@ type ownEnd struct {
 // container has got its signal by then, only this container is being restarted.
 const settle = 2 * time.Second
 
-// stopRequested handles a stop signal. It holds back the first one while dependents run. It
+// stopRequested handles a stop signal. It holds back the first one while dependents run or clients call. It
 // passes a second one on at once: the kubelet has shortened the grace period.
 func (g *gate) stopRequested(s syscall.Signal) {
 	first := g.stop.since.IsZero()
@@ -73,34 +74,42 @@ func (g *gate) passStop(s syscall.Signal) {
 	g.pass(s)
 }
 
-// lookStopping passes the held signal on when no dependent runs any longer, or when the signal has been held for
-// the maximum time.
+// lookStopping passes the held signal on when no dependent runs any longer and no client calls the command through
+// the proxy, or when the signal has been held for the maximum time.
 func (g *gate) lookStopping() {
-	need, others := g.dependents()
+	need, called, others := g.dependents()
 	if others {
 		g.stop.alone = false
 	}
 	held := time.Since(g.stop.since)
-	limit := stopLimit(g.o.StopGrace)
-	if g.stop.alone {
-		limit = min(limit, settle)
-	}
-	if len(need) == 0 || held >= limit {
-		if len(need) > 0 && !g.stop.alone {
-			g.o.Say(fmt.Sprintf("%s stops although %s still runs: the grace period is nearly over", g.o.Place.Container, strings.Join(need, ", ")))
+	limit := time.Duration(0)
+	if len(need) > 0 {
+		if limit = stopLimit(g.o.StopGrace); g.stop.alone {
+			limit = min(limit, settle)
 		}
-		g.passStop(g.stop.held)
+	}
+	if g.stop.own == nil { // if the gate itself ends the command, the pod may go on, and its callers too
+		limit = max(limit, callLimit(called, g.o.StopGrace))
+	}
+	if held < limit {
+		g.timer.Reset(limit - held)
 		return
 	}
-	g.timer.Reset(limit - held)
+	if called.Stopping && called.InCall() {
+		need = append(need, called.Container+" (clients call)")
+	}
+	if len(need) > 0 && !g.stop.alone {
+		g.o.Say(fmt.Sprintf("%s stops although %s still runs: the grace period is nearly over", g.o.Place.Container, strings.Join(need, ", ")))
+	}
+	g.passStop(g.stop.held)
 }
 
-// dependents returns the dependents that still run, and whether the whole pod may be stopping:
-// another container got its stop signal, or has a preStop hook that delays it.
-func (g *gate) dependents() (need []string, podStops bool) {
+// dependents returns the dependents that still run, the record of the proxy, and whether the whole pod may be
+// stopping: another container got its stop signal, or has a preStop hook that delays it.
+func (g *gate) dependents() (need []string, proxy state.Seen, podStops bool) {
 	names, err := state.Containers(g.o.Place.States)
 	if err != nil {
-		return nil, true
+		return nil, state.Seen{}, true
 	}
 	for _, name := range names {
 		if name == g.o.Place.Container {
@@ -111,6 +120,9 @@ func (g *gate) dependents() (need []string, podStops bool) {
 			continue
 		}
 		podStops = podStops || seen.Known && seen.Stopping
+		if name == contract.ProxyContainer && seen.InCall() {
+			proxy, _ = g.watch.See(name)
+		}
 		if !needs(seen, g.o.Place.Container) {
 			continue
 		}
@@ -119,7 +131,7 @@ func (g *gate) dependents() (need []string, podStops bool) {
 			podStops = podStops || seen.PreStop
 		}
 	}
-	return need, podStops
+	return need, proxy, podStops
 }
 
 // endChild ends the command by the gate's own decision: by SIGTERM, and by SIGKILL after

@@ -37,6 +37,9 @@ func (a *agent) entry(e supervise.Entry) {
 	if e.Event == supervise.ChildReady {
 		a.leaving.served.Store(true)
 	}
+	if e.Event == supervise.Terminate && !a.leaving.replaced() {
+		a.leaving.begin()
+	}
 	unrequested := e.Exit != nil && e.From != supervise.Stopping && !a.renewal.replacing.CompareAndSwap(true, false)
 	a.ends.take(e, unrequested)
 	switch {

@@ -161,7 +161,7 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 // prepare checks the configuration and makes the parts of the agent. It binds no port.
 func prepare(o Options) (*agent, error) {
 	c := o.Config
-	a := &agent{config: c, current: current{config: c, level: o.Level}, log: o.Log, bootstrap: filepath.Join(c.Work, "envoy.json"), envoy: envoyOptions(c)}
+	a := &agent{config: c, current: current{config: c, level: o.Level}, log: o.Log, leaving: leaving{begun: make(chan struct{})}, bootstrap: filepath.Join(c.Work, "envoy.json"), envoy: envoyOptions(c)}
 	for _, note := range c.Notes {
 		a.log.Warn(note)
 	}

@@ -48,6 +48,7 @@ func (a *agent) discourage(ctx context.Context) error {
 	if a.leaving.replaced() {
 		return a.admin.Drain(ctx, envoy.Discourage)
 	}
+	a.leaving.begin()
 	return a.admin.Drain(ctx, envoy.DiscourageInbound)
 }
 

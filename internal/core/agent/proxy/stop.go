@@ -8,6 +8,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -83,7 +84,13 @@ type leaving struct {
 	served    atomic.Bool               // an Envoy was ready once
 	message   atomic.Pointer[string]    // termination message: what was still in use
 	announced atomic.Pointer[time.Time] // when the replacement of this container was announced
+
+	once  sync.Once
+	begun chan struct{} // closed when the pod begins to stop
 }
+
+// begin is called when the pod begins to stop, by SIGTERM or by the preStop hook of a native sidecar.
+func (l *leaving) begin() { l.once.Do(func() { close(l.begun) }) }
 
 // write writes the termination message, if there is one.
 func (l *leaving) write(file string) error {
@@ -225,9 +232,18 @@ func (a *agent) publish(ctx context.Context) {
 		return
 	}
 	defer w.Close()
+	var callers sync.WaitGroup
+	callers.Go(func() { a.publishCallers(ctx, w) })
+	defer callers.Wait()
 	for s := range a.board.Subscribe(ctx, readiness.Outbound) {
 		was := w.Record().Healthy
-		if err := w.Update(func(r *state.Record) { r.Healthy = s.Ready }); err != nil {
+		err := w.Update(func(r *state.Record) {
+			r.Healthy = s.Ready
+			if !r.Stopping { // from then on publishCallers decides
+				r.Called = r.Called || s.Ready && interception(a.config) != none
+			}
+		})
+		if err != nil {
 			a.problem("publishing the proxy's state", err)
 		}
 		switch {

@@ -37,8 +37,13 @@ type Record struct {
 	// Early: its command runs, and the initial delay of its liveness probe is not over.
 	Early bool `json:"early,omitempty"`
 
-	// Stopping: it got its stop signal; its command may be kept running for its dependents.
+	// Stopping: it got its stop signal; its command may be kept running for its dependents. In the proxy's record:
+	// the pod stops.
 	Stopping bool `json:"stopping,omitempty"`
+
+	// Called, in the proxy's record only: clients may call the applications through the proxy. While the pod
+	// stops, it becomes false when the proxy has answered them and has had them connect elsewhere.
+	Called bool `json:"called,omitempty"`
 
 	Code      int  `json:"code,omitempty"`      // exit status, once the command has ended
 	Completed bool `json:"completed,omitempty"` // it ended with code 0, at least once in this sandbox
@@ -128,6 +133,9 @@ func (s Seen) Runs() bool { return s.Known && s.Alive && s.Phase == Running }
 // Gone reports whether no container needs to wait for this one to stop: its command has ended,
 // its gate is dead, or it has published nothing.
 func (s Seen) Gone() bool { return !s.Known || !s.Alive || s.Phase == Ended }
+
+// InCall reports whether this is the record of a proxy through which clients may call the applications.
+func (s Seen) InCall() bool { return s.Known && s.Alive && s.Called }
 
 // EndedForGood reports whether the container has ended and the kubelet will not start it
 // again. A container that was killed has no exit status, and counts as failed.

@@ -83,6 +83,10 @@ func New(o podfile.Object, on startup.Kubernetes, advise bool) (Report, error) {
 		p.Found = append(p.Found, f)
 	}
 	p.Findings, p.Stronger = p.findings(r, choices), mechanism.Stronger(r, choices, on)
+	if waits := p.waitsForClients(); len(waits) > 0 {
+		p.Notes = append(slices.Clip(p.Notes), fmt.Sprintf("at the stop %s gets SIGTERM when its clients have left the proxy: after terminationDrainDuration (5 s by default) at the latest, and half of the grace period (%s)",
+			strings.Join(waits, ", "), pod.GracePeriod()/2))
+	}
 	for _, sentence := range podrun.Unmodelled(&o.Pod) {
 		p.Notes = append(slices.Clip(p.Notes), o.Field(sentence))
 	}
@@ -95,6 +99,16 @@ func New(o podfile.Object, on startup.Kubernetes, advise bool) (Report, error) {
 		p.Advice = mechanism.Advise(r, on)
 	}
 	return p, nil
+}
+
+// waitsForClients returns the containers whose gates hold SIGTERM back while clients call them through the proxy.
+func (p Report) waitsForClients() (out []string) {
+	for _, e := range p.Edges {
+		if e.From == contract.ProxyContainer && e.By == startup.Gate && e.Stop {
+			out = append(out, e.To)
+		}
+	}
+	return out
 }
 
 // Where returns the file, the document and the name of an object, for the beginning of error messages.

@@ -1,0 +1,128 @@
+package agent
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"outrider.dev/test/agent/harness"
+	"outrider.dev/test/process"
+)
+
+// An application that closes all its connections at SIGTERM gets it from its gate only when the requests in flight are
+// answered and their clients have left, but after terminationDrainDuration at the latest. One that nothing has called
+// gets it at once.
+func TestSigtermWaitsForCallers(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Service("server", vip, "server", append([]string{"http-late 83"}, ports...)...)
+	w.Serve()
+	c := w.Pod("client")
+	s := w.Pod("server")
+	app(s)
+	w.Known(1, 2)
+	client := c.Agent()
+	client.Ready()
+	// start starts the server's agent with a drain time, and its application behind a gate. The application's server
+	// ends with the command of the gate, in the middle of its answers.
+	late := func() error {
+		c := harness.NewClient(c.Namespace, harness.AppUser)
+		defer c.Close()
+		return c.Do("POST", "http://"+vip+":83/late", "").Want("late")
+	}
+	arrived, answer := make(chan struct{}), make(chan struct{}, 2)
+	start := func(t *testing.T, drain time.Duration) (a *harness.Agent, stop func(), over chan struct{}, exit func()) {
+		web := http.NewServeMux()
+		web.HandleFunc("/late", func(w http.ResponseWriter, _ *http.Request) {
+			arrived <- struct{}{}
+			<-answer
+			io.WriteString(w, "late")
+		})
+		rude := &http.Server{Handler: web}
+		go rude.Serve(harness.Listen(w, s.Namespace, harness.AppUser, ":83"))
+		s.Env = []string{`PROXY_CONFIG={"terminationDrainDuration": "` + drain.String() + `"}`, "ISTIO_META_APP_CONTAINERS=app"}
+		a = s.Agent()
+		a.Ready()
+		fifo := filepath.Join(s.Dir, "terminated")
+		os.Remove(fifo)
+		if err := syscall.Mkfifo(fifo, 0o666); err != nil {
+			t.Fatal(err)
+		}
+		os.Chmod(fifo, 0o666)
+		gate := s.Gate("--after", "outrider-proxy is healthy", "--", "sh", "-c", `trap 'echo > `+fifo+`; exit 0' TERM; echo runs; sleep infinity & wait`)
+		process.Eventually(t, "the application runs behind its gate", func() bool { return strings.Contains(gate.Log(), "runs") }, gate, a)
+		over = make(chan struct{})
+		go func() {
+			os.ReadFile(fifo) // returns when the command has its signal
+			rude.Close()
+			close(over)
+		}()
+		stop = func() {
+			gate.Signal(syscall.SIGTERM)
+			a.Signal(syscall.SIGTERM)
+		}
+		exit = func() {
+			t.Helper()
+			if status := a.Exit(); status != 0 || why(a) != "all applications have ended" {
+				t.Errorf("status %d, %q", status, why(a))
+			}
+			t.Log(left(a))
+		}
+		return a, stop, over, exit
+	}
+
+	w.Run("never called", func(t *testing.T) {
+		_, stop, over, exit := start(t, time.Hour)
+		stop()
+		<-over
+		exit()
+	})
+
+	w.Run("a request is answered", func(t *testing.T) {
+		a, stop, over, exit := start(t, time.Hour)
+		call := func() <-chan error {
+			got := make(chan error, 1)
+			go func() { got <- late() }()
+			select {
+			case <-arrived:
+			case <-over:
+				t.Fatal("the application has ended while clients called")
+			}
+			return got
+		}
+		before := call()
+		stop()
+		a.Logs(draining)
+		after := call() // new clients may come until they have learned that the pod stops
+		answer <- struct{}{}
+		answer <- struct{}{}
+		if err := errors.Join(<-before, <-after); err != nil {
+			t.Error(err)
+		}
+		<-over
+		exit()
+	})
+
+	w.Run("a request is not answered in time", func(t *testing.T) {
+		_, stop, over, exit := start(t, time.Second)
+		go late()
+		<-arrived
+		stop()
+		<-over
+		close(answer)
+		exit()
+	})
+}
+
+// left returns the result of the wait for clients from the agent's log.
+func left(a *harness.Agent) string {
+	_, rest, _ := strings.Cut(a.Log(), `"msg":"clients have left","outcome":"`)
+	text, _, _ := strings.Cut(rest, `"`)
+	return text
+}
