@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -24,6 +25,11 @@ import (
 )
 
 const defaultState = "/var/lib/outrider"
+
+// stopDelay is the time for which a replica in a cluster still serves after SIGTERM. Kube-proxy on every node needs about a
+// second until it sends no connection to the replica any more, and longer in large clusters. Together with the ends of
+// reviews and streams, it fits into the 30 s that Kubernetes gives a pod.
+const stopDelay = 5 * time.Second
 
 func newServe() *cobra.Command {
 	var source, level, ownLabels, serving string
@@ -100,6 +106,14 @@ cert-manager's istio-csr, and outriderd signs none.`,
 			}
 			if o.Injection.Images, err = images.Resolver(http.ProxyFromEnvironment); err != nil {
 				return &cli.UsageError{Err: err}
+			}
+			if o.Cluster != nil && o.Folder == "" {
+				o.Stopping = func(ctx context.Context) {
+					select {
+					case <-ctx.Done():
+					case <-time.After(stopDelay):
+					}
+				}
 			}
 			return byFlag(controlplane.Run(cmd.Context(), o))
 		},

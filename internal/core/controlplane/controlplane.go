@@ -105,6 +105,9 @@ type Options struct {
 
 	// Ready is called with the listening addresses once the control plane has started. It may be nil.
 	Ready func(Addresses)
+	// Stopping is called when the control plane is to end, and everything still serves until it returns or its
+	// context ends. In a cluster, requests arrive until every node has learnt that this replica ends. It may be nil.
+	Stopping func(context.Context)
 }
 
 // A Diagnoser finds pods that fail or start slowly, and reports the causes.
@@ -154,12 +157,13 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Run serves until ctx ends. Before it binds a port, it opens and checks everything except an authority in a
-// Secret. Until that authority can be read, /ready reports the reason.
-func Run(ctx context.Context, o Options) error {
+// Run serves until end is done and o.Stopping has returned. Before it binds a port, it opens and checks everything
+// except an authority in a Secret. Until that authority can be read, /ready reports the reason.
+func Run(end context.Context, o Options) error {
 	o = o.withDefaults()
-	ctx, cancel := context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(end))
 	defer cancel()
+	serving := context.AfterFunc(end, cancel) // until it serves, it ends at once
 	p, err := open(ctx, o)
 	if err != nil {
 		return err
@@ -181,8 +185,9 @@ func Run(ctx context.Context, o Options) error {
 	}
 
 	var g run.Group
-	g.Add(func() error { <-ctx.Done(); return nil }, func(error) { cancel() })
-	p.admission.serve(ctx, &g, listeners.hook)
+	serving()
+	g.Add(func() error { o.untilStopped(end, ctx); return nil }, func(error) { cancel() })
+	p.admission.serve(ctx, end, &g, listeners.hook)
 	p.serveCluster(ctx, &g)
 	// Streams end only after the webhook and the controllers: a proxy then connects to another replica while
 	// this one still answers.
@@ -206,6 +211,18 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	return nil
+}
+
+// untilStopped returns when the control plane is to stop serving: after end and o.Stopping, or with ctx.
+func (o Options) untilStopped(end, ctx context.Context) {
+	select {
+	case <-end.Done():
+	case <-ctx.Done():
+	}
+	if o.Stopping != nil && ctx.Err() == nil {
+		o.Log.Info("ends, and serves until others know of it")
+		o.Stopping(ctx)
+	}
 }
 
 type listeners struct{ main, web, plain, hook net.Listener }

@@ -239,11 +239,19 @@ func (a *admission) useInjection() inject.Options {
 }
 
 // serve adds the webhook to the group. The webhook must stop before the discovery service, because a pod that
-// is injected later would get no configuration.
-func (a *admission) serve(ctx context.Context, g *run.Group, l net.Listener) {
+// is injected later would get no configuration. From end on, each answer closes its connection: the API server would
+// send a review on an idle connection, and refuse the pod if the connection is closed at that moment.
+func (a *admission) serve(ctx, end context.Context, g *run.Group, l net.Listener) {
 	if a.webhook == nil {
 		return
 	}
+	answer := a.reviews.Handler
+	a.reviews.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if end.Err() != nil {
+			w.Header().Set("Connection", "close")
+		}
+		answer.ServeHTTP(w, r)
+	})
 	ready := make(chan struct{}) // closed once the other injectors are known
 	limited := conns.New(l, conns.Options{
 		TLS: a.reviews.TLSConfig, Identify: webhook.Name, Unidentified: true, Proxies: apiServers, Rate: apiServerRate, Log: a.o.Log,
