@@ -55,9 +55,42 @@ type Resource struct {
 	Body    json.RawMessage `json:"body,omitempty"`
 }
 
-// UnmarshalJSON also stores the text in Raw.
+// oldKeys maps keys of a [Subscription] that the previous version of the control plane writes to the present ones.
+var oldKeys = map[string]string{"asked": "subscribed", "told": "resources"}
+
+// translated returns the JSON text of a proxy with the present keys. A text that cannot be read is returned as it is.
+func translated(raw []byte) []byte {
+	var proxy map[string]json.RawMessage
+	var types []map[string]json.RawMessage
+	if json.Unmarshal(raw, &proxy) != nil || json.Unmarshal(proxy["types"], &types) != nil {
+		return raw
+	}
+	changed := false
+	for _, t := range types {
+		for old, present := range oldKeys { // any order: each sets a different key
+			if value, ok := t[old]; ok && t[present] == nil {
+				t[present], changed = value, true
+				delete(t, old)
+			}
+		}
+	}
+	if !changed {
+		return raw
+	}
+	var err error
+	if proxy["types"], err = json.Marshal(types); err != nil {
+		return raw
+	}
+	if text, err := json.Marshal(proxy); err == nil {
+		return text
+	}
+	return raw
+}
+
+// UnmarshalJSON also stores the text in Raw. It understands what the previous version of the control plane writes.
 func (p *Proxy) UnmarshalJSON(raw []byte) error {
 	type plain Proxy
+	raw = translated(raw)
 	if err := json.Unmarshal(raw, (*plain)(p)); err != nil {
 		return err
 	}
