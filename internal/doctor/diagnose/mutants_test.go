@@ -8,7 +8,7 @@ import (
 
 // The tests notice each mutant of the code that decides between a race and another cause.
 func TestEveryMutantIsNoticed(t *testing.T) {
-	mutants.Run(t, "TestIncidents|TestReplay|TestOrderBroken|TestAParkedCallIsNoRace|TestUnnamedDestinationIsUndecided|TestGatesAreNoCallers|TestBareEnvoy|TestSlowStart", map[string]mutants.Mutant{
+	mutants.Run(t, "TestIncidents|TestReplay|TestOrderBroken|TestAParkedCallIsNoRace|TestUnnamedDestinationIsUndecided|TestGatesAreNoCallers|TestBareEnvoy|TestSlowStart|TestAProxyThatWasReplaced", map[string]mutants.Mutant{
 		"what the capture leaves out is a race":        {File: "race.go", From: `takes == no || s.capture.Parks`, To: `s.capture.Parks`},
 		"a call that is parked is a race":              {File: "race.go", From: `takes == no || s.capture.Parks`, To: `takes == no`},
 		"a call of a ready proxy is a race":            {File: "race.go", From: `listens == yes || which < 0 || s.diedBefore(which, y.at) && !s.hookFailed()`, To: `which < 0 || s.diedBefore(which, y.at)`},
@@ -21,6 +21,9 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"a hook that failed is a death":                {File: "race.go", From: `!s.hookFailed()`, To: `true`},
 		"a likely zone of the proxy is certain":        {File: "race.go", From: `cmp.Or(s.placed(app, &y), s.proxyZone)`, To: `s.placed(app, &y)`},
 		"long after the proxy's start it is sure":      {File: "race.go", From: `s.late(y.at, run)`, To: `false`},
+		"a proxy that was replaced died":               {File: "race.go", From: `s.replaced(v.Run)`, To: `false`},
+		"each exit at a replacement is one":            {File: "race.go", From: `r.Exit != nil && *r.Exit == 0 && `, To: ``},
+		"a later replacement explains it":              {File: "race.go", From: `e.First.Compare(r.Finished) != evidence.After && `, To: ``},
 		"what may be left out is sure":                 {File: "race.go", From: `!s.capture.LeavesOut()`, To: `true`},
 		"a hold that is not there is no cause":         {File: "race.go", From: `held`, In: "case held:", To: `false`},
 		"a plan is not held against the start":         {File: "order.go", From: `v.How == startup.StartedTooEarly && v.By != startup.Forever`, To: `false`},

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"outrider.dev/internal/base/contract"
@@ -243,7 +244,7 @@ func proxyDied(s *subject) (out []Finding) {
 			continue
 		}
 		app := s.ranAt(v.Finished)
-		if app == nil {
+		if app == nil || s.replaced(v.Run) {
 			continue
 		}
 		f := Finding{
@@ -267,6 +268,16 @@ func proxyDied(s *subject) (out []Finding) {
 		out = append(out, f)
 	}
 	return out
+}
+
+// replaced reports whether the kubelet ended a run of the proxy because the image in the pod's spec was changed, as
+// "outrider upgrade pods" does, and the proxy drained until it could exit with status 0. The kubelet counts equal
+// events of one container as one, with the times of the first and the last.
+func (s *subject) replaced(r evidence.Run) bool {
+	return r.Exit != nil && *r.Exit == 0 && slices.ContainsFunc(s.Events, func(e evidence.Event) bool {
+		return e.Container == s.proxy.Name && e.Reason == "Killing" && strings.Contains(e.Message, "definition changed") &&
+			e.First.Compare(r.Finished) != evidence.After && e.Last.Compare(r.Started) != evidence.Before
+	})
 }
 
 // ranAt returns an application that certainly ran at that time, or nil.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -35,6 +36,38 @@ func TestAParkedCallIsNoRace(t *testing.T) {
 			findings := diagnoseFiles(t, map[string]string{"pod.yaml": pod, "outrider-proxy.log": readyLog, "web.log": refusedAt(11)}).Findings
 			if got := len(findings) > 0 && findings[0].Code == "startup-race"; got != race {
 				t.Errorf("a race: %v, want %v: %+v", got, race, findings)
+			}
+		})
+	}
+}
+
+// A proxy that the kubelet replaced, because its image was changed, did not die. If it had to be killed, or if it ended at
+// another time, it did.
+func TestAProxyThatWasReplaced(t *testing.T) {
+	const ended = "restartCount: 1, lastState: {terminated: {exitCode: 0, startedAt: \"2026-03-02T13:00:10Z\", finishedAt: \"2026-03-02T13:01:02Z\"}}, state: {running: {startedAt: \"2026-03-02T13:01:03Z\"}}}"
+	pod := strings.Replace(startedPod, "istio-proxy, restartCount: 0, state: {running: {startedAt: \"2026-03-02T13:00:10Z\"}}}", "istio-proxy, "+ended, 1)
+	event := func(at, why string) string {
+		return fmt.Sprintf("apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Event, metadata: {name: a, namespace: shop}, involvedObject: {kind: Pod, name: web-1, namespace: shop, fieldPath: \"spec.containers{istio-proxy}\"}, reason: Killing, message: \"Container istio-proxy %s\", count: 1, source: {component: kubelet}, firstTimestamp: %q, lastTimestamp: %q}", why, at, at)
+	}
+	for name, tt := range map[string]struct {
+		pod, events string
+		died        bool
+	}{
+		"replaced":       {pod, event("2026-03-02T13:01:00Z", "definition changed, will be restarted"), false},
+		"killed":         {strings.Replace(pod, "exitCode: 0, startedAt: \"2026-03-02T13:00:10Z\"", "exitCode: 137, startedAt: \"2026-03-02T13:00:10Z\"", 1), event("2026-03-02T13:01:00Z", "definition changed, will be restarted"), true},
+		"later":          {pod, event("2026-03-02T13:02:00Z", "definition changed, will be restarted"), true},
+		"another reason": {pod, event("2026-03-02T13:01:00Z", "failed liveness probe, will be restarted"), true},
+		"without a word": {pod, "", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := map[string]string{"pod.yaml": tt.pod, "istio-proxy.log": readyLog, "web.log": ""}
+			if tt.events != "" {
+				files["events.yaml"] = tt.events
+			}
+			got := diagnoseFiles(t, files)
+			died := slices.ContainsFunc(got.Findings, func(f Finding) bool { return f.Code == "proxy-died" })
+			if died != tt.died || !died && !tt.died && got.Verdict != Nothing {
+				t.Errorf("%s, %+v; died: want %v", got.Verdict, got.Findings, tt.died)
 			}
 		})
 	}
