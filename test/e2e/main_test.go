@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"outrider.dev/test/e2e/world"
+	"outrider.dev/test/previous"
 )
 
 // w is the cluster in which this process runs; nil if it runs outside of one.
@@ -26,12 +28,26 @@ func TestMain(m *testing.M) {
 		fmt.Println("skipped: it brings up a real cluster, as root, and builds it if need be: make e2e, or set OUTRIDER_E2E=1")
 		os.Exit(0)
 	}
-	if !world.Inside() {
-		os.Exit(world.Enter(world.Options{Root: root, Version: os.Getenv("KUBE"), Runtime: os.Getenv("RUNTIME"), Name: "e2e", Progress: os.Stderr}))
-	}
+	o := world.Options{Root: root, Version: os.Getenv("KUBE"), Runtime: os.Getenv("RUNTIME"), Name: "e2e", Progress: os.Stderr}
 	ctx, cancel := context.WithCancel(context.Background())
+	if skew() {
+		build, err := previous.Get(ctx, root, cmp.Or(os.Getenv("ENVOY"), ".cache/envoy/envoy"), os.Stderr)
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "error:", err)
+			os.Exit(1)
+		}
+		o.Name, o.Images = "skew", build.Images()
+		useOld(build)
+	}
+	if !world.Inside() {
+		os.Exit(world.Enter(o))
+	}
 	if w, err = world.Open(ctx, root); err == nil {
-		err = w.Install(ctx, underLoad().replicas, underLoad().firstUse)
+		release := w.Head()
+		if skew() {
+			release = old
+		}
+		err = w.Release(ctx, release, "install", underLoad().replicas, underLoad().firstUse)
 	}
 	if err == nil {
 		err = w.Furnish(ctx)

@@ -8,6 +8,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,15 +39,34 @@ func (w *World) Apply(ctx context.Context, manifest string) error {
 // Overloaded is the time limit for a first call when fifty pods start at once and overload the node.
 const Overloaded = 10 * time.Second
 
-// Install installs Outrider with "outrider install", as an operator does. Unless firstUse is 0, it is the time limit
-// for first calls. The command waits until everything serves, and checks the installation. Called again with more
-// values, Install upgrades the installation.
+// A Release is a version of Outrider that an operator installs.
+type Release struct {
+	Command string   // path of the command outrider
+	Tag     string   // tag of the images
+	Lacks   []string // names of values that its chart does not have yet
+}
+
+// Head is the release of this checkout.
+func (w *World) Head() Release {
+	return Release{Command: filepath.Join(w.Root, "bin", "outrider"), Tag: "dev"}
+}
+
+// Install installs this checkout with "outrider install", as [World.Release] does.
 func (w *World) Install(ctx context.Context, replicas int, firstUse time.Duration, more ...string) error {
-	args := []string{"install"}
+	return w.Release(ctx, w.Head(), "install", replicas, firstUse, more...)
+}
+
+// Release installs a release with its "outrider install" or "outrider upgrade", as an operator does. Unless firstUse is
+// 0, it is the time limit for first calls. The command waits until everything serves, and checks the installation.
+// Called again with another release or with more values, it upgrades the installation.
+func (w *World) Release(ctx context.Context, r Release, verb string, replicas int, firstUse time.Duration, more ...string) error {
+	args := []string{verb, "--set=global.tag=" + r.Tag}
 	for _, v := range append(w.values(replicas, firstUse), more...) {
-		args = append(args, "--set="+v)
+		if name, _, _ := strings.Cut(v, "="); !slices.Contains(r.Lacks, name) {
+			args = append(args, "--set="+v)
+		}
 	}
-	text, err := w.Outrider(ctx, args...)
+	text, err := r.Run(ctx, args...)
 	if err != nil {
 		logs, _ := w.Kubectl(ctx, "", "logs", "deployment/outriderd", "--namespace="+chart.Namespace)
 		return fmt.Errorf("%w\n%s", err, logs)
@@ -59,17 +80,12 @@ const helm = "bin/helm"
 
 // InstallByHelm does the same as Install with Helm's own command, and waits until "outrider check" succeeds.
 func (w *World) InstallByHelm(ctx context.Context, replicas int, firstUse time.Duration) error {
-	if err := build(ctx, w.Root, filepath.Join(w.Root, helm), "helm.sh/helm/v3/cmd/helm"); err != nil {
-		return err
-	}
 	args := []string{"install", "outrider", "charts/outrider", "--namespace=" + chart.Namespace, "--create-namespace", "--wait", "--timeout=" + Patience.String()}
 	for _, v := range w.values(replicas, firstUse) {
 		args = append(args, "--set="+v)
 	}
-	cmd := exec.CommandContext(ctx, filepath.Join(w.Root, helm), args...)
-	cmd.Dir = w.Root
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("helm %v: %w: %s", args, err, out)
+	if err := w.Helm(ctx, args...); err != nil {
+		return err
 	}
 	var text string
 	var err error
@@ -80,6 +96,19 @@ func (w *World) InstallByHelm(ctx context.Context, replicas int, firstUse time.D
 		return errors.Join(e, err)
 	}
 	fmt.Fprintln(os.Stderr, text)
+	return nil
+}
+
+// Helm runs Helm's own command.
+func (w *World) Helm(ctx context.Context, args ...string) error {
+	if err := build(ctx, w.Root, filepath.Join(w.Root, helm), "helm.sh/helm/v3/cmd/helm"); err != nil {
+		return err
+	}
+	cmd := exec.CommandContext(ctx, filepath.Join(w.Root, helm), args...)
+	cmd.Dir = w.Root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("helm %v: %w: %s", args, err, out)
+	}
 	return nil
 }
 
@@ -99,10 +128,14 @@ func (w *World) values(replicas int, firstUse time.Duration) []string {
 // pod has it, because the kubelet updates a pod's ConfigMaps within two minutes.
 const RootSpread = 3 * time.Minute
 
-// Outrider runs the command outrider, and returns what it writes to standard output and standard error.
+// Outrider runs the command outrider of this checkout, as [Release.Run] does.
 func (w *World) Outrider(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(w.Root, "bin", "outrider"), args...)
-	out, err := cmd.CombinedOutput()
+	return w.Head().Run(ctx, args...)
+}
+
+// Run runs the command outrider of a release, and returns what it writes to standard output and standard error.
+func (r Release) Run(ctx context.Context, args ...string) (string, error) {
+	out, err := exec.CommandContext(ctx, r.Command, args...).CombinedOutput()
 	if err != nil {
 		return string(out), fmt.Errorf("outrider %v: %w: %s", args, err, out)
 	}
