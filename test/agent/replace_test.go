@@ -176,3 +176,35 @@ func slowPair(w *harness.World, drain time.Duration, answer func(server *harness
 	server.Ready()
 	return client, server
 }
+
+// A request in flight is answered although Envoy has not answered the agent for more than a second, because other
+// processes have the processor.
+func TestReplacedContainerIsBusy(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	arrived, answer := make(chan struct{}), make(chan struct{})
+	client, server := slowPair(w, 5*time.Second, func(_ *harness.Pod, w http.ResponseWriter) {
+		close(arrived)
+		<-answer
+		io.WriteString(w, "late")
+	})
+	got := make(chan error, 1)
+	go func() { got <- fresh(client.Pod, "http://"+vip+":83/late", "late")() }()
+	<-arrived
+	server.Post("/replace")
+	server.Signal(syscall.SIGTERM)
+	server.Logs(`"direction":"inbound"`) // new connections are parked from now on
+	pid := server.Envoy()
+	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	server.Logs("Envoy has not answered")
+	unix.Kill(pid, unix.SIGCONT)
+	close(answer)
+	if err := <-got; err != nil {
+		t.Errorf("the request in flight: %v", err)
+	}
+	if status := server.Exit(); status != 0 || !strings.HasPrefix(outcome(server), "requests cut: 0, bytes not passed on: 0") {
+		t.Errorf("status %d, %q", status, outcome(server))
+	}
+}

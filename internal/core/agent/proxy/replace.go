@@ -108,8 +108,12 @@ func (a *agent) awaitAnswered(ctx context.Context, d direction, patience time.Du
 		n, connections, err := a.http(ctx, d)
 		requests = n
 		switch now := time.Now(); {
-		case err != nil: // Envoy is dead, or ctx has ended
+		case err != nil && a.gone(ctx):
 			return before
+		case err != nil: // it is busy, and may have any number of requests in flight
+			if requests = before; now.Sub(last) > patience {
+				return max(before, 1)
+			}
 		case requests == 0 && (connections == 0 || now.Sub(begin) > givenUp):
 			return 0
 		case requests != before:
@@ -125,20 +129,31 @@ func (a *agent) awaitAnswered(ctx context.Context, d direction, patience time.Du
 	}
 }
 
-// came reports whether a request has come after awaitAnswered found none: on a connection that was
+// came reports whether a request may have come after awaitAnswered found none: on a connection that was
 // idle then, or whose first bytes no counter of Envoy's included yet.
 func (a *agent) came(ctx context.Context, directions []direction) bool {
 	for _, d := range directions {
-		if requests, _, err := a.http(ctx, d); err == nil && requests > 0 {
+		requests, _, err := a.http(ctx, d)
+		if requests > 0 || err != nil && !a.gone(ctx) {
 			return true
 		}
 	}
 	return false
 }
 
+// gone reports whether no Envoy runs or ctx has ended. While it returns false, an error of Envoy's admin interface
+// means that Envoy is busy, for example because other processes have the processor, and says nothing of its requests.
+func (a *agent) gone(ctx context.Context) bool { return ctx.Err() != nil || a.super.PID() == 0 }
+
+// busy is the message of a request to Envoy's admin interface that is made again.
+const busy = "Envoy has not answered, and is asked again"
+
 // http counts Envoy's requests in flight and its HTTP connections in a direction.
 func (a *agent) http(ctx context.Context, d direction) (requests, connections int, err error) {
 	stats, err := a.admin.Stats(ctx, `^(http\..*\.downstream_(rq|cx)_active|listener\..*\.downstream_pre_cx_active)$`)
+	if err != nil && !a.gone(ctx) {
+		a.log.Warn(busy, "error", err)
+	}
 	requests, connections = d.count(stats)
 	return requests, connections, err
 }

@@ -68,7 +68,7 @@ func (a *agent) awaitDetected(ctx context.Context, port uint16) {
 	filter := fmt.Sprintf(`^listener\..*_%d\.downstream_pre_cx_active$`, port)
 	for limit.Err() == nil {
 		stats, err := a.admin.Stats(limit, filter)
-		if err != nil || !slices.ContainsFunc(slices.Collect(maps.Values(stats)), func(n uint64) bool { return n > 0 }) {
+		if a.gone(ctx) || err == nil && !slices.ContainsFunc(slices.Collect(maps.Values(stats)), func(n uint64) bool { return n > 0 }) {
 			return
 		}
 		time.Sleep(settle) // there is no event for this count

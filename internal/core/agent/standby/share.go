@@ -306,7 +306,8 @@ func shut(fd int) error {
 func (s *Standby) waiting(copies map[uint32]int) bool {
 	// Handshakes first: a connection that completes its handshake meanwhile is found in a queue.
 	half, err := sockets.List(sockets.TCP, sockets.Of(sockets.SynReceived))
-	if err == nil && slices.ContainsFunc(half, func(h sockets.Socket) bool { return h.Local.Port() == s.o.Port }) {
+	// With TPROXY the local port is the one that the caller dialled.
+	if err == nil && slices.ContainsFunc(half, func(h sockets.Socket) bool { return h.Local.Port() == s.o.Port || s.o.Transparent }) {
 		return true
 	}
 	var list []unix.PollFd
