@@ -156,6 +156,19 @@ func TestSchemaHasEveryKey(t *testing.T) {
 	}
 }
 
+// formerDefaults are values of the previous chart that this one does not have, with their defaults: people have copied them
+// into their files. They are accepted for one release; any other value asks for what is not there any more, and is refused.
+var formerDefaults = map[string]string{"serve.push": "on-demand"}
+
+// Values files of the previous version still work.
+func TestFormerDefaults(t *testing.T) {
+	for path, value := range formerDefaults { // any order: the cases are independent
+		if _, err := render(t, object(path, value)); err != nil {
+			t.Errorf("%s=%s: %v", path, value, err)
+		}
+	}
+}
+
 // updateSchema removes the values without effect from the schema, and adds the current ones.
 func updateSchema(t *testing.T, root schema) {
 	t.Helper()
@@ -177,6 +190,11 @@ func updateSchema(t *testing.T, root schema) {
 			s = below[name].(schema)
 		}
 		s["description"] = noEffect + k.Without
+	}
+	for path, value := range formerDefaults { // any order: each is a property of its own
+		parent, name := path[:strings.LastIndex(path, ".")], path[strings.LastIndex(path, ".")+1:]
+		s, _ := at(root, parent)
+		s["properties"].(map[string]any)[name] = schema{"description": noEffect + "it is the default of the previous version; the next one refuses it", "enum": []any{value}}
 	}
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
@@ -247,7 +265,7 @@ func TestBadValuesAreRefused(t *testing.T) {
 		"authority: {secret: mine}":                                    "'secret' not allowed",
 		"serve: {networks: [10.0.0.0]}":                                "/serve/networks/0",
 		"serve: {slowStart: soon}":                                     "/serve/slowStart",
-		"serve: {push: full}":                                          "'push' not allowed",
+		"serve: {push: full}":                                          "value must be 'on-demand'",
 		"features: {host: false}":                                      "'host' not allowed",
 		"monitoring: {serviceMonitor: {interval: often}}":              "/monitoring/serviceMonitor/interval",
 		"pilot: {resources: {request: {cpu: 1}}}":                      "'request' not allowed",

@@ -121,13 +121,15 @@ func describe(p Proxy, node *core.Node, protocol string) (*Proxy, Workload, erro
 	return &p, Workload{p.Namespace, p.ServiceAccount, p.Metadata[contract.MetadataWorkload]}, nil
 }
 
-// onDemand refuses a proxy that cannot subscribe on demand, and one that requests everything.
+// onDemand refuses a proxy that cannot subscribe on demand, and one that requests everything. Agents of the previous
+// version relay the stream of such a proxy too, and their bootstrap has all that on-demand configuration needs, so their
+// proxies get what they use: otherwise running pods would be refused as soon as their control plane is upgraded.
 func onDemand(p *Proxy, protocol string) error {
 	const next = "see docs/interop.md, An Envoy of your own"
 	switch {
 	case protocol != delta{}.name():
 		return status.Errorf(codes.InvalidArgument, "the proxy %q subscribes to the state of the world, which only gRPC clients can: set api_type: DELTA_GRPC in its bootstrap, or ISTIO_DELTA_XDS=true for Istio's agent; %s", p.ID, next)
-	case p.Metadata[contract.MetadataPush] == "full":
+	case p.Metadata[contract.MetadataPush] == "full" && !p.Relayed:
 		return status.Errorf(codes.InvalidArgument, "node.metadata.%s: the proxy %q asks for everything, which is not served any more: remove it, and enable internal listeners in its bootstrap; %s", contract.MetadataPush, p.ID, next)
 	}
 	return nil

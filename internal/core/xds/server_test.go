@@ -308,6 +308,7 @@ func TestAdmission(t *testing.T) {
 		"cannot be authenticated": {broken, "delta", "", []string{"x"}, codes.Unauthenticated, "no certificate"},
 
 		"Istio's agent":                         {store, "delta", "envoy", []string{"x", "ISTIO_VERSION=1.32"}, codes.OK, ""},
+		"full push, of an agent before":         {store, "delta", "envoy", []string{"x", "OUTRIDER_PUSH=full", "OUTRIDER_RELAY=true"}, codes.OK, ""},
 		"full push":                             {store, "delta", "envoy", []string{"x", "OUTRIDER_PUSH=full"}, codes.InvalidArgument, "node.metadata.OUTRIDER_PUSH"},
 		"state of the world, for an Envoy":      {store, world, "envoy", []string{"x"}, codes.InvalidArgument, "api_type: DELTA_GRPC"},
 		"state of the world, for a gRPC client": {store, world, "gRPC Go", []string{"x"}, codes.OK, ""},
