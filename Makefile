@@ -155,13 +155,15 @@ campaign: ## kill 200 captures, start 20 at once 100 times, on each backend; 30 
 # Whole suites, of which "make e2e" takes a sample. Each brings up a cluster of its own; a cold start
 # builds it first.
 E2E := OUTRIDER_E2E=1 OUTRIDER_NIGHTLY=1 $(GO) test -count=1 -timeout 60m -p 1 -parallel 4
-.PHONY: e2e-pods e2e-all e2e-node load load-node bench-cluster
+.PHONY: e2e-pods e2e-all e2e-node e2e-skew load load-node bench-cluster
 e2e-pods: ## every case of pods; 25 minutes (root)
 	$(E2E) -v ./test/e2e
 e2e-all: ## the order of pods on both versions of Kubernetes (root)
 	for v in v1.34 v1.36; do KUBE=$$v $(E2E) -v -run 'TestOrder|TestGraph|TestEnds|TestTheProxyIsLate|TestFaults' ./test/e2e || exit 1; done
 e2e-node: ## every case with the plugins of the node, on containerd 2; 20 minutes (root); KUBE=v1.36 is the other version
 	RUNTIME=containerd-2 $(E2E) -v ./test/e2e
+e2e-skew: ## this version and the one before at once: upgrade and rollback under load, without and with the plugins of the node; 20 minutes (root); PREVIOUS=v1.2.3 is another one before
+	for r in containerd containerd-2; do RUNTIME=$$r OUTRIDER_SKEW=1 $(E2E) -v -run TestTwoVersions ./test/e2e || exit 1; done
 load-node: ## the node's plugins at size: 200 pods under 50 kills, 20 reboots, 150 pods in three waves; 40 minutes (root); KUBE=v1.36 is the other version
 	RUNTIME=containerd-2 OUTRIDER_CALLS=$(CALLS) $(subst 60m,90m,$(E2E)) -v -run 'TestNode|TestRuntimeRestarts|TestFiftyAtOnce/gate' ./test/e2e
 CALLS ?= 50000

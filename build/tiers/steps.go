@@ -200,10 +200,10 @@ func nightly(ctx context.Context) ([]step, error) {
 	pods[1].env, node.env = append(pods[1].env, calls), append(node.env, calls)
 	steps = slices.Concat(steps, []step{
 		makes("attack"), makes("campaign"), makes("fuzz"), makes("istio-names"),
-		makes("centres"), makes("reproducible"), makes("conformance"),
+		makes("centres"), makes("reproducible"), makes("conformance"), makes("e2e-skew"),
 	}, pods, []step{node, young})
 	minutes := map[string]int{"race": 25, "waiting": 10, "units": 12, "suites": 10, "test/validation": 6,
-		"attack": 20, "campaign": 15, "fuzz": 60, "istio-names": 1, "centres": 10, "reproducible": 15, "conformance": 10,
+		"attack": 20, "campaign": 15, "fuzz": 60, "istio-names": 1, "centres": 10, "reproducible": 15, "conformance": 10, "e2e-skew": 20,
 		"cluster": 5, "pods": 40, "kube and node": 45, "pods v1.36": 30}
 	for i := range steps {
 		s := &steps[i]

@@ -12,6 +12,7 @@ import (
 
 	"outrider.dev/build/commands"
 	"outrider.dev/test/ns"
+	"outrider.dev/test/previous"
 )
 
 // Binaries holds the paths of the programs, which every user may execute.
@@ -52,6 +53,28 @@ func Build(t testing.TB) Binaries {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+	return b
+}
+
+// Previous returns the paths of the programs of the version before this one, and builds them first. They are removed with
+// the other programs.
+func Previous(t testing.TB) Binaries {
+	t.Helper()
+	now := Build(t)
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	version, err := previous.Get(t.Context(), root, now.Envoy, os.Stderr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := Binaries{Agent: now.dir + "/previous-agent", Plane: now.dir + "/previous-plane", Envoy: now.Envoy}
+	for to, name := range map[string]string{b.Agent: commands.Agent, b.Plane: commands.ControlPlane} { // any order: two files
+		if err := place(version.Command(name), to); err != nil && !errors.Is(err, os.ErrExist) {
+			t.Fatal(err)
+		}
 	}
 	return b
 }
