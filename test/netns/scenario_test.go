@@ -179,6 +179,9 @@ const proxyUser = contract.ProxyUser
 // callOf returns the call that makes a scenario's connection.
 func callOf(top *topology, c trace.Conn) call {
 	out := call{from: top.pod, uid: int(c.UID), gid: int(c.GID), proto: c.Proto, dst: c.Dst, mark: int(c.Mark), port: sourcePort(), limit: short}
+	if c.Src.Port() == contract.ProbePort {
+		out.port = contract.ProbePort // by which the rules know the agent's proofs
+	}
 	switch c.In {
 	case "eth0":
 		out.from = top.peer

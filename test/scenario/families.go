@@ -1,6 +1,9 @@
 package scenario
 
 import (
+	"net/netip"
+
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/capture"
 	"outrider.dev/internal/core/capture/trace"
 )
@@ -41,6 +44,12 @@ func broken(c trace.Conn) trace.Conn {
 
 const dropInvalid = everything + "--drop-invalid "
 
+// proof returns c from the source port of the agent's proofs.
+func proof(c trace.Conn) trace.Conn {
+	c.Src = netip.AddrPortFrom(c.Src.Addr(), contract.ProbePort)
+	return c
+}
+
 // checks are scenarios for packets outside the TCP window, and for the connections by which capture proves that
 // its rules work.
 var checks = []Scenario{
@@ -62,6 +71,11 @@ var checks = []Scenario{
 	when("the inbound proof ends at the inbound port", everything, marked(tcp(root, own), capture.ProofIn), early, refused(15006)),
 	when("the inbound proof by IPv6 ends at the inbound port", everything, marked(tcp(root, own6), capture.ProofIn), ready, refused(15006)),
 	when("an inbound proof to an excluded port ends there", everything+"-d 8080", marked(tcp(root, own), capture.ProofIn), ready, refused(8080)),
+	when("the agent's proof is captured as the app's connections are", everything, proof(tcp(proxy, "192.0.2.9:15002")), ready, lands(15001)),
+	when("the agent's proof by IPv6 is captured as the app's connections are", everything, proof(tcp(proxy, "[2001:db8::9]:15002")), ready, lands(15001)),
+	when("with TPROXY the agent's proof is captured", transparent, proof(tcp(proxy, "192.0.2.9:15002")), ready, lands(15001)),
+	when("the agent's proof waits for a proxy, as the app's connections do", everything, proof(tcp(proxy, "192.0.2.9:15002")), early, waits(15001)),
+	when("another connection of the proxy from the proof's port passes", everything, proof(tcp(proxy, service)), ready, passes),
 	when("with TPROXY the inbound proof ends at the app's port", transparent, marked(tcp(root, own), capture.ProofIn), ready, refused(8080)),
 	when("with TPROXY the outbound proof ends at the outbound port", transparent, marked(tcp(root, service), capture.ProofOut), ready, refused(15001)),
 }

@@ -1,9 +1,6 @@
 package contract
 
-import (
-	"net/netip"
-	"slices"
-)
+import "net/netip"
 
 // Ports of the proxy's pod. All but the two relay ports have Istio's numbers.
 const (
@@ -21,25 +18,29 @@ const (
 	PrometheusPort = 15090 // Envoy's own metrics
 )
 
-// CaptureProof reports whether a connection to an address is the agent's proof that capture works. Proofs of
-// inbound capture connect to the proxy's own addresses in the pod, proofs of outbound capture to addresses that
-// belong to no host (RFC 5737, RFC 3849).
-func CaptureProof(to netip.AddrPort) bool { return slices.Contains(proofs, to) }
-
-var proofs = func() (out []netip.AddrPort) {
-	for _, host := range []string{ProofInbound, ProofInbound6, ProofOutbound, ProofOutbound6} {
-		out = append(out, netip.AddrPortFrom(netip.MustParseAddr(host), ProbePort))
-	}
-	return out
-}()
-
-// Addresses of the proofs.
-const (
-	ProofInbound   = "127.0.0.6"
-	ProofInbound6  = "::6"
-	ProofOutbound  = "192.0.2.1"
-	ProofOutbound6 = "2001:db8::1"
+// Destinations of the agent's proofs that capture works, with [ProbePort]. The agent connects to the proxy's own
+// addresses in the pod, which the rules treat as inbound, and to addresses that belong to no host (RFC 5737, RFC
+// 3849), which they treat as outbound.
+var (
+	ProofInbound   = netip.MustParseAddr("127.0.0.6")
+	ProofInbound6  = netip.MustParseAddr("::6")
+	ProofOutbound  = netip.MustParsePrefix("192.0.2.0/24")
+	ProofOutbound6 = netip.MustParsePrefix("2001:db8::/32")
 )
+
+// Fields of each packet of a proof, by which the kernel hands it to the agent's listener and never to Envoy. With
+// one hop to live, a packet that nothing redirects dies in the first router. The traffic class is for local use
+// (pool 2 of RFC 2474).
+const (
+	ProofHops  = 1
+	ProofClass = 43 << 2
+)
+
+// CaptureProof reports whether a connection to an address is a proof that capture works.
+func CaptureProof(to netip.AddrPort) bool {
+	a := to.Addr()
+	return to.Port() == ProbePort && (a == ProofInbound || a == ProofInbound6 || ProofOutbound.Contains(a) || ProofOutbound6.Contains(a))
+}
 
 // ControlPlaneAddress is the address (SecureDiscoveryPort) at which a control plane serves xDS and
 // certificates if it was installed as documented.

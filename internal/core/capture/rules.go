@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"outrider.dev/internal/base/contract"
 )
 
 // Addresses with a fixed meaning. The first two are the source addresses of the connections by
@@ -14,6 +16,7 @@ var (
 	passthrough6 = netip.MustParsePrefix("::6/128")
 	passthrough  = []netip.Prefix{passthrough4, passthrough6}
 	loopback6    = netip.MustParsePrefix("::1/128")
+	proofs       = []netip.Prefix{contract.ProofOutbound, contract.ProofOutbound6} // destinations of the agent's proofs
 )
 
 // Marks of packets and connections. The mark for transparent proxying is not among them, since the
@@ -245,6 +248,7 @@ func (b *builder) ids(set string, by SetKey, key Key, list []uint32, format stri
 const (
 	inboundChain = "inbound"
 	proxyChain   = "proxy"
+	appChain     = "app"
 	virtualChain = "virtual"
 	takeChain    = "take"
 )
@@ -335,23 +339,28 @@ func (b *builder) outbound() {
 	for i, owner := range owners {
 		out.add("sent by the proxy: "+words[i], jump(proxyChain), owner)
 	}
+	out.add("sent by the app", jump(appChain))
+	app := b.chain(appChain, NAT, NoHook)
 	if !slices.ContainsFunc(in.OutboundRanges.List, func(p netip.Prefix) bool { return p.Addr().IsLoopback() }) {
 		if in.DNS == DNSOff {
-			out.add("within the pod: containers call one another directly", leave, oif("lo"))
+			app.add("within the pod: containers call one another directly", leave, oif("lo"))
 		} else {
-			out.add("within the pod, except for DNS: containers call one another directly", leave, oif("lo"), tcp, not(dport(dnsPort)))
+			app.add("within the pod, except for DNS: containers call one another directly", leave, oif("lo"), tcp, not(dport(dnsPort)))
 		}
 	}
-	b.ownerGroups(out)
-	b.dnsRedirects(out)
-	out.addresses("", "to loopback: stays in the pod", leave, in.loopbacks(), to)
-	b.outboundRanges(out)
+	b.ownerGroups(app)
+	b.dnsRedirects(app)
+	app.addresses("", "to loopback: stays in the pod", leave, in.loopbacks(), to)
+	b.outboundRanges(app)
 }
 
 // proxy adds the rules for packets that the proxy itself sends.
 func (b *builder) proxy() {
 	in := b.in
 	l := b.chain(proxyChain, NAT, NoHook)
+	// The agent is the proxy's user, so only this rule lets it prove that the app's connections are captured. The
+	// source port keeps Envoy's connections apart: it would connect to itself endlessly.
+	l.addresses("", "proof by the agent: treated as if the app had sent it", jump(appChain), proofs, to, tcp, sport(contract.ProbePort))
 	if in.Mode == RedirectMode {
 		b.neverCaptured(l)
 		if in.DNS != DNSOff {

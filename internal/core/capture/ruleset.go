@@ -179,7 +179,7 @@ const recordChain = "record"
 
 // recordVersion must change whenever reasons of rules or their order change: the counters of rules are found by
 // their reasons and order.
-const recordVersion = "outrider/3"
+const recordVersion = "outrider/4"
 
 // Record identifies a rule set in the kernel: its version, backend and digest.
 func (rs Ruleset) Record() string {

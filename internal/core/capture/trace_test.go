@@ -189,6 +189,11 @@ var traces = map[string]struct {
 		conn:  answer(sent(capture.UDP, 1, 1337, "lo", "[::1]:15053", "[fd09::2]:40000")),
 		want:  trace.Trace{Fate: trace.Passes, Port: 40000, Zone: 2},
 	},
+	"Envoy's connection to a proof's destination leaves the pod: it would come back to Envoy endlessly": {
+		flags: "-i *",
+		conn:  sent(capture.TCP, 1337, 1337, "eth0", "10.9.0.2:40000", "192.0.2.9:15002"),
+		want:  trace.Trace{Fate: trace.Passes, Port: 15002},
+	},
 	"a connection that is taken transparently is marked": {
 		flags: "-m TPROXY -b *",
 		conn:  trace.Conn{Proto: capture.TCP, Src: at("10.9.0.1:40000"), Dst: at("10.9.0.2:8080"), In: "eth0"},

@@ -28,11 +28,15 @@ type Config struct {
 	Ports        Ports
 	Stop         Stop
 
-	Work        string // directory for the bootstrap and the certificates; the agent writes nowhere else
-	States      string // the volume for the states of all containers, which gates read; see package state
-	Own         string // this container's directory in States; if it does not exist, no gate waits for this container
-	NoStandby   bool   // do not listen in Envoy's place: early connections are parked or refused
-	DNS         bool   // answer DNS queries on Ports.DNS
+	Work      string // directory for the bootstrap and the certificates; the agent writes nowhere else
+	States    string // the volume for the states of all containers, which gates read; see package state
+	Own       string // this container's directory in States; if it does not exist, no gate waits for this container
+	NoStandby bool   // do not listen in Envoy's place: early connections are parked or refused
+	DNS       bool   // answer DNS queries on Ports.DNS
+
+	// CaptureProof is the pause between two proofs that connections come to the proxy.
+	CaptureProof time.Duration
+
 	Prewarm     []string
 	AppProbes   json.RawMessage // ISTIO_KUBE_APP_PROBERS
 	AppMetrics  json.RawMessage // ISTIO_PROMETHEUS_ANNOTATIONS
@@ -150,7 +154,9 @@ func Default() Config {
 			Readiness: contract.ReadinessPort, DNS: contract.DNSPort, Prometheus: contract.PrometheusPort,
 			RelayOutbound: contract.RelayOutbound, RelayInbound: contract.RelayInbound,
 		},
-		Stop:        Stop{Grace: 30 * time.Second, Drain: 5 * time.Second, Minimum: 5 * time.Second},
+		Stop:         Stop{Grace: 30 * time.Second, Drain: 5 * time.Second, Minimum: 5 * time.Second},
+		CaptureProof: 30 * time.Second,
+
 		Work:        contract.WorkDir,
 		States:      contract.StatesDir,
 		Own:         contract.OwnDir,

@@ -72,6 +72,8 @@ var variables = []known{
 	{"OUTRIDER_ORDERED_STOP", boolean(func(c *Config) *bool { return &c.Stop.Ordered })},
 	{"ISTIO_META_APP_CONTAINERS", list(func(c *Config) *[]string { return &c.Stop.Apps })},
 	{"OUTRIDER_STANDBY", choice(func(c *Config) *bool { return &c.NoStandby }, "on or off", map[string]bool{"on": false, "off": true})},
+	{"OUTRIDER_CAPTURE_PROOF", parsed(func(c *Config) *time.Duration { return &c.CaptureProof }, time.ParseDuration,
+		func(d time.Duration) bool { return d >= 100*time.Millisecond && d <= 10*time.Minute }, "a time from 100ms to 10m, for example 30s")},
 	{"OUTRIDER_PREWARM", list(func(c *Config) *[]string { return &c.Prewarm })},
 	{"OUTRIDER_RENEW_AFTER", duration(func(c *Config) *time.Duration { return &c.Envoy.RenewAfter })},
 	{"OTEL_RESOURCE_ATTRIBUTES", text(func(c *Config) *string { return &c.Envoy.Resource })},

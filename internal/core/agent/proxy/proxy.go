@@ -64,7 +64,8 @@ type agent struct {
 	relay     *relay.Relay           // between Envoy and the control plane
 	status    *status.Server
 	standbys  *standbys
-	apps      *apps // nil: nothing reports when the applications have ended
+	capture   *readiness.Capture // nil: nothing is captured, or it cannot be proved
+	apps      *apps              // nil: nothing reports when the applications have ended
 	health    *health
 	super     *supervise.Supervisor
 	accessLog *supervise.Queue // nil: Envoy's standard output is in the agent's log
@@ -186,7 +187,8 @@ func prepare(o Options) (*agent, error) {
 	a.journal = status.NewJournal(status.JournalOptions{Process: process, Container: container})
 	a.board = readiness.New(readiness.Options{Conditions: a.conditions(), Changed: a.changed})
 	a.admin = envoy.NewAdmin(a.envoy, 0)
-	a.standbys = newStandbys(c, a.log, a.captured)
+	a.capture = a.newCapture()
+	a.standbys = newStandbys(c, a.log, a.captured, a.capture.Arrived)
 	a.proxy = readiness.NewProxy(readiness.ProxyOptions{
 		Board: a.board, Admin: a.admin, ControlPlane: c.ControlPlane.Address, Ports: capturePorts(c), Answered: a.answered, Stream: a.stream,
 		Progress: func() (time.Duration, bool) { return supervise.Progress(a.super.PID()) },

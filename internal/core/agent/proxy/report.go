@@ -51,6 +51,7 @@ func (a *agent) metrics() []status.Metric {
 	}
 	out = append(out, a.ends.metrics()...)
 	out = append(out, a.relayMetrics()...)
+	out = append(out, a.captureMetrics()...)
 	if a.keeper != nil {
 		out = append(out, gauge(contract.CertificateExpiry, "Until the certificate expires.", func() float64 {
 			s := a.keeper.State()

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"outrider.dev/internal/core/agent/config"
@@ -24,7 +25,7 @@ type standbys struct {
 	fresh bool // listen was called, Open not yet
 }
 
-func newStandbys(c config.Config, log *slog.Logger, opened func(context.Context)) *standbys {
+func newStandbys(c config.Config, log *slog.Logger, opened func(context.Context), proof func(from, to netip.AddrPort) bool) *standbys {
 	s := &standbys{opened: opened}
 	if !hasStandby(c) {
 		return s
@@ -40,7 +41,7 @@ func newStandbys(c config.Config, log *slog.Logger, opened func(context.Context)
 	} {
 		s.options = append(s.options, standby.Options{
 			Port: d.port, Relay: netip.AddrPortFrom(loopback, d.relay), Transparent: d.transparent,
-			CapturePorts: capturePorts(c), Log: log,
+			CapturePorts: capturePorts(c), Proof: proof, Log: log,
 		})
 	}
 	return s
@@ -93,6 +94,11 @@ func (s *standbys) check() {
 	for _, b := range s.list() {
 		b.Check()
 	}
+}
+
+// accept reports whether every proof of capture comes to a standby.
+func (s *standbys) accept() bool {
+	return !slices.ContainsFunc(s.list(), func(b *standby.Standby) bool { return !b.Accepts() })
 }
 
 // hold makes all new connections wait until Close or Envoy's end, although Envoy serves. It

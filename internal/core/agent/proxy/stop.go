@@ -255,23 +255,3 @@ func (a *agent) publish(ctx context.Context) {
 		}
 	}
 }
-
-// captured keeps checking that connections of each IP family of the pod reach the proxy. The check
-// needs the standby's listeners: without them it is skipped.
-func (a *agent) captured(ctx context.Context) {
-	if interception(a.config) == none {
-		return
-	}
-	if a.config.NoStandby {
-		a.board.Set(readiness.CaptureRules, true, readiness.OnlyEnvoyListens)
-		return
-	}
-	var all []readiness.Capture
-	of := family(a.config.Pod.Addresses)
-	for _, six := range []bool{false, true} {
-		if of == envoy.Dual || six == (of == envoy.IPv6) {
-			all = append(all, readiness.Capture{Inbound: true, Outbound: true, IPv6: six})
-		}
-	}
-	go readiness.Keep(ctx, a.board, readiness.CaptureRules, readiness.Rates{}, readiness.Captures(all...))
-}

@@ -1,169 +1,240 @@
 package readiness
 
 import (
+	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"net"
+	"math/rand/v2"
 	"net/netip"
-	"os"
-	"runtime"
 	"slices"
 	"strings"
-	"syscall"
-
-	"golang.org/x/sys/unix"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	"outrider.dev/internal/base/contract"
 )
 
-// Capture proves that connections of one IP family reach the proxy. It makes connections, so it
-// does not need NET_ADMIN.
-//
-// It needs a listener on the capture ports, for example the standby. Call Check before Envoy takes
-// over: Envoy would pass the test connections on to an unassigned address. For the same reason
-// the app's gate does not check capture, although it has the app's user: a gate may begin long
-// after Envoy.
-type Capture struct {
-	Inbound  bool // connections to the pod are captured
-	Outbound bool // connections of the app are captured; checked only if this process may act as another user
-	IPv6     bool // IPv6 instead of IPv4
+// CaptureOptions configure a Capture. The zero value of a field selects its default.
+type CaptureOptions struct {
+	IPv4, IPv6        bool   // the families of the pod
+	Inbound, Outbound uint16 // the capture ports; default: those in package contract
+
+	// Interval is the pause between two proofs while capture works; default 30s.
+	Interval time.Duration
+
+	// Provable reports whether a proof would come to [Capture.Arrived] now. While it would not, the condition stays
+	// as it is. Default: it always would.
+	Provable func() bool
 }
 
-const otherUser = 65534 // a user whose connections are captured
+// A Capture proves during the whole life of a pod that its connections reach the proxy's ports. It needs no
+// privilege: it makes connections that come to the agent's own listener, [Capture.Arrived], if the rules are there.
+// So an arrival cannot be faked by the network or by an application, Envoy sees nothing of it, and no packet leaves the
+// pod. Without the rules one SYN for each attempt leaves it, and dies in the first router.
+//
+// The absence of an arrival proves nothing on a busy machine. It counts only if a later connection to the proxy's port
+// itself arrived: the listener takes connections in the order in which they came. And capture that has worked
+// counts as gone only after several such absences in a row.
+type Capture struct {
+	o    CaptureOptions
+	ways []*way                                   // by family: inbound, then outbound
+	held bool                                     // the condition has held at least once
+	try  func(ctx context.Context, w *way) result // the method attempt; a test replaces it
+
+	inPlace atomic.Bool
+	lost    atomic.Uint64
+	proofs  atomic.Uint64
+
+	mu      sync.Mutex
+	expects map[ends]chan struct{}
+}
+
+// ends are the source port and the destination of a proof.
+type ends struct {
+	from uint16
+	to   netip.AddrPort
+}
+
+// A way is a direction of connections of one IP family.
+type way struct {
+	outbound, six bool
+
+	worked bool  // it has worked at least once
+	tries  int   // of an outbound way that has not worked yet
+	absent int   // attempts in a row that did not arrive
+	last   uint8 // of the IPv4 address that was tried last
+	result result
+}
+
+func (w *way) String() string {
+	direction, family := "inbound", "IPv4"
+	if w.outbound {
+		direction = "outbound"
+	}
+	if w.six {
+		family = "IPv6"
+	}
+	return direction + " " + family
+}
+
+// A result is the outcome of an attempt on one way.
+type result struct {
+	verdict verdict
+	why     string
+}
+
+// A verdict says what became of an attempt.
+type verdict uint8
+
+const (
+	unknown verdict = iota // nothing can be said; why has the reason
+	absent                 // the connection did not arrive, and a later control did
+	arrived
+	noRoute // there is no route, so nothing can go past the proxy
+)
+
+// Pauses and counts of proofs.
+const (
+	proofInterval = 30 * time.Second
+	proofAgain    = time.Second            // after an absence, until it is confirmed
+	proofBack     = 5 * time.Second        // while capture is gone
+	proofBegin    = 100 * time.Millisecond // until capture has worked for the first time
+
+	absences = 3 // in a row, until capture that has worked counts as gone
+	// outboundTries is the number of rounds in which an outbound way may fail that has never worked. Then it is
+	// not tried any more: the rules do not capture the agent's proof.
+	outboundTries = 4
+)
 
 // Notes for proofs that cannot be made.
 const (
-	NotProved        = "outbound proved at init only: this process cannot act as the app"
+	NotProved        = "outbound proved at init only: the rules do not capture the agent's own proof"
 	OnlyEnvoyListens = "proved at init only: without a standby only Envoy could accept the proof"
 	NoRoute          = "IPv6 not proved: there is no route by it, so nothing can go past the proxy"
 )
 
-// Captures returns a [Check] that runs all checks of list, one after the other, and joins their
-// notes.
-func Captures(list ...Capture) Check {
-	return func(ctx context.Context) (string, error) {
-		var notes []string
-		for _, c := range list {
-			note, err := c.Check(ctx)
-			if err != nil {
-				return "", err
-			}
-			if note != "" && !slices.Contains(notes, note) {
-				notes = append(notes, note)
-			}
+// NewCapture returns a Capture that has proved nothing yet.
+func NewCapture(o CaptureOptions) *Capture {
+	o.Inbound = cmp.Or(o.Inbound, contract.InboundPort)
+	o.Outbound = cmp.Or(o.Outbound, contract.OutboundPort)
+	o.Interval = cmp.Or(o.Interval, proofInterval)
+	if o.Provable == nil {
+		o.Provable = func() bool { return true }
+	}
+	c := &Capture{o: o, expects: map[ends]chan struct{}{}}
+	c.try = c.attempt
+	for _, six := range []bool{false, true} {
+		if six && o.IPv6 || !six && o.IPv4 {
+			c.ways = append(c.ways, &way{six: six}, &way{outbound: true, six: six, last: uint8(rand.IntN(255))})
 		}
-		return strings.Join(notes, "; "), nil
+	}
+	return c
+}
+
+// InPlace reports whether capture works, as far as it was proved.
+func (c *Capture) InPlace() bool { return c.inPlace.Load() }
+
+// Lost returns how often capture was lost after it had worked.
+func (c *Capture) Lost() uint64 { return c.lost.Load() }
+
+// Proofs returns how often all ways were tried.
+func (c *Capture) Proofs() uint64 { return c.proofs.Load() }
+
+// Keep proves capture again and again until ctx ends, and sets the condition CaptureRules.
+func (c *Capture) Keep(ctx context.Context, b *Board) {
+	for {
+		select {
+		case <-time.After(c.round(ctx, b)):
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
-// Addresses of the two proofs. The rules treat the proxy's own connection to an address of the
-// pod as inbound, unless it is the first address of the loopback network. The outbound addresses
-// are unassigned (RFC 5737, RFC 3849).
-var proofs = map[bool]struct{ inbound, outbound netip.Addr }{
-	false: {netip.MustParseAddr(contract.ProofInbound), netip.MustParseAddr(contract.ProofOutbound)},
-	true:  {netip.MustParseAddr(contract.ProofInbound6), netip.MustParseAddr(contract.ProofOutbound6)},
+// round tries each way once, and returns the pause until the next round.
+func (c *Capture) round(ctx context.Context, b *Board) time.Duration {
+	if !c.o.Provable() {
+		return min(c.o.Interval, proofAgain)
+	}
+	for _, outbound := range []bool{false, true} {
+		var tries sync.WaitGroup
+		for i, w := range c.ways {
+			// Without a reason to expect an arrival, no packet may leave the pod.
+			if w.outbound != outbound || outbound && !w.worked && (w.tries == outboundTries || c.ways[i-1].result.verdict <= absent) {
+				continue
+			}
+			tries.Go(func() { w.record(c.try(ctx, w)) })
+		}
+		tries.Wait()
+	}
+	if ctx.Err() != nil || !c.o.Provable() {
+		return 0 // an attempt may have failed because of that
+	}
+	defer c.proofs.Add(1)
+	return c.conclude(b)
 }
 
-// Check makes the connections. It is the [Check] function for the condition CaptureRules.
-func (c Capture) Check(ctx context.Context) (note string, err error) {
-	to := proofs[c.IPv6]
-	if c.Inbound {
-		switch err := inboundProof(ctx, netip.AddrPortFrom(to.inbound, contract.ProbePort)); {
-		case c.IPv6 && errors.Is(err, unix.ENETUNREACH):
-			return NoRoute, nil
-		case err != nil:
-			return "", err
+// record keeps the result of an attempt.
+func (w *way) record(r result) {
+	w.result = r
+	switch r.verdict {
+	case arrived:
+		w.worked, w.absent = true, 0
+	case noRoute:
+		w.absent = 0
+	case absent:
+		w.absent++
+	}
+	if w.outbound && !w.worked {
+		w.tries++
+	}
+}
+
+// conclude sets the condition after a round, and returns the pause until the next one.
+func (c *Capture) conclude(b *Board) time.Duration {
+	was := c.inPlace.Load()
+	var gone, open, notes []string
+	doubt := false
+	for _, w := range c.ways {
+		switch {
+		case w.outbound && !w.worked:
+			if w.result.verdict != noRoute {
+				notes = append(notes, NotProved)
+			}
+		case w.result.verdict == noRoute && w.six:
+			notes = append(notes, NoRoute)
+		case w.result.verdict == absent:
+			if w.absent >= absences || !was {
+				gone = append(gone, w.result.why)
+			}
+			doubt = true
+		case w.result.verdict == unknown && !w.worked:
+			open = append(open, w.result.why)
+		case w.result.verdict == unknown:
+			doubt = true
 		}
 	}
-	if !c.Outbound {
-		return "", nil
-	}
-	target := netip.AddrPortFrom(to.outbound, contract.ProbePort).String()
-	switch err := dialAs(ctx, otherUser, target); {
-	case err == nil:
-		return "", nil
-	case errors.Is(err, unix.EPERM):
-		return NotProved, nil
+	slices.Sort(notes)
+	switch {
+	case len(gone)+len(open) > 0:
+		c.inPlace.Store(false)
+		if was {
+			c.lost.Add(1)
+		}
+		b.Set(CaptureRules, false, strings.Join(append(gone, open...), "; "))
+	case doubt && !was: // lost, and not known to be back
 	default:
-		return "", fmt.Errorf("outbound: a connection to %s did not come to the proxy: %w", target, reason(err))
+		c.held = true
+		c.inPlace.Store(true)
+		b.Set(CaptureRules, true, strings.Join(slices.Compact(notes), "; "))
 	}
-}
-
-// inboundProof connects, as the proxy's user, to an address and port without a listener. The
-// connection succeeds only if it is redirected.
-func inboundProof(ctx context.Context, to netip.AddrPort) error {
-	var d net.Dialer
-	if to.Addr().Is6() {
-		// The kernel would choose the source address ::6. The proxy uses it for its connections to
-		// the app, which are never captured.
-		d.LocalAddr = &net.TCPAddr{IP: net.IPv6loopback}
+	switch {
+	case c.inPlace.Load() && !doubt:
+		return c.o.Interval
+	case c.inPlace.Load():
+		return min(c.o.Interval, proofAgain)
+	case c.held:
+		return min(c.o.Interval, proofBack)
 	}
-	conn, err := d.DialContext(ctx, "tcp", to.String())
-	if err == nil {
-		conn.Close()
-		return nil
-	}
-	if errors.Is(err, unix.ECONNREFUSED) {
-		return fmt.Errorf("inbound: a connection to %s was not redirected: refused", to)
-	}
-	return fmt.Errorf("inbound: a connection to %s did not come to the proxy: %w", to, reason(err))
-}
-
-// reason strips the addresses that package net adds to an error.
-func reason(err error) error {
-	var op *net.OpError
-	if errors.As(err, &op) {
-		return op.Err
-	}
-	return err
-}
-
-// dialAs connects with a socket of another user. The rules match the owner of a socket, which is
-// the file system UID of the thread that made it. dialAs returns EPERM if this process may not
-// change its user.
-func dialAs(ctx context.Context, uid int, address string) error {
-	if uid == os.Getuid() {
-		return unix.EPERM // the proxy's own user is never captured
-	}
-	network, err := os.Open("/proc/thread-self/ns/net")
-	if err != nil {
-		return err
-	}
-	defer network.Close()
-	done := make(chan error, 1)
-	go func() {
-		runtime.LockOSThread() // never unlocked, so the thread with its UID ends with the goroutine
-		done <- func() error {
-			if err := unix.Setns(int(network.Fd()), unix.CLONE_NEWNET); err != nil && !errors.Is(err, unix.EPERM) {
-				return err
-			}
-			unix.Setfsuid(uid)
-			if now, _ := unix.SetfsuidRetUid(-1); now != uid {
-				return unix.EPERM
-			}
-			// For a literal address, package net makes the socket on the calling thread.
-			d := net.Dialer{Control: dieAtFirstRouter}
-			conn, err := d.DialContext(ctx, "tcp", address)
-			if err == nil {
-				conn.Close()
-			}
-			return err
-		}()
-	}()
-	return <-done
-}
-
-// dieAtFirstRouter limits a packet to one hop, so that it does not leave the node if it is not
-// redirected. A redirected packet meets no router.
-func dieAtFirstRouter(network, _ string, c syscall.RawConn) error {
-	var err error
-	control := c.Control(func(fd uintptr) {
-		if network == "tcp6" {
-			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, 1)
-		} else {
-			err = unix.SetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_TTL, 1)
-		}
-	})
-	return errors.Join(control, err)
+	return min(c.o.Interval, proofBegin)
 }

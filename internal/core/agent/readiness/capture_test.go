@@ -5,18 +5,24 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/agent/standby"
 	"outrider.dev/internal/core/capture"
 	"outrider.dev/internal/core/capture/setup"
 	"outrider.dev/test/ns"
@@ -47,8 +53,8 @@ func captured(t *testing.T, change func(*capture.Intent)) *ns.Namespace {
 	return pod
 }
 
-// asAgent names the environment variable that makes the test binary check capture as the agent
-// does: as the proxy's user, without privileges.
+// asAgent names the environment variable that makes the test binary prove capture as the agent does: as the proxy's
+// user, without privileges.
 const asAgent = "OUTRIDER_TEST_CAPTURE"
 
 func TestMain(m *testing.M) {
@@ -56,103 +62,113 @@ func TestMain(m *testing.M) {
 	if raw == "" {
 		os.Exit(m.Run())
 	}
-	var c question
-	if err := json.Unmarshal([]byte(raw), &c); err != nil {
-		panic(err)
+	var q question
+	err := json.Unmarshal([]byte(raw), &q)
+	if err == nil {
+		err = q.answer(context.Background())
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), c.Limit)
-	defer cancel()
-	note, err := Captures(c.All...)(ctx)
-	fmt.Println(note)
 	if err != nil {
-		fmt.Println(err)
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
 }
 
+// A question is asked of a process in a pod.
 type question struct {
-	All   []Capture
-	Limit time.Duration
+	Families    capture.Families
+	Ports       []uint16 // ports with a listener of the agent
+	Transparent bool
 }
 
-// Limits of a check that gets an answer, and of one that never gets any.
-const (
-	answers  = 2 * time.Minute
-	noAnswer = 2 * time.Second
-)
-
-// inPod runs the checks in a pod, as the agent or as a privileged process.
-func inPod(t *testing.T, pod *ns.Namespace, privileged bool, limit time.Duration, all []Capture) (note string, err error) {
-	t.Helper()
-	pod.Do(func() {
-		if privileged {
-			if err := unix.Setfsuid(1337); err != nil {
-				t.Error(err)
-				return
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), limit)
-			defer cancel()
-			note, err = Captures(all...)(ctx)
-			return
+// answer proves capture once, and writes the status of the board.
+func (q question) answer(ctx context.Context) error {
+	c := NewCapture(CaptureOptions{IPv4: q.Families.Has(capture.IPv4), IPv6: q.Families.Has(capture.IPv6)})
+	for _, port := range q.Ports {
+		s, err := standby.Listen(ctx, standby.Options{
+			Port: port, Relay: netip.MustParseAddrPort("127.0.0.1:9"), Transparent: q.Transparent && port == contract.InboundPort, Proof: c.Arrived})
+		if err != nil {
+			return err
 		}
-		raw, _ := json.Marshal(question{all, limit})
+		defer s.Close()
+	}
+	b := New(Options{Conditions: []Condition{CaptureRules}})
+	c.round(ctx, b)
+	return json.NewEncoder(os.Stdout).Encode(b.Status(Outbound))
+}
+
+// ask runs the question in a pod, as the agent.
+func (q question) ask(t *testing.T, pod *ns.Namespace) (s Status) {
+	t.Helper()
+	raw, err := json.Marshal(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Do(func() {
 		cmd := exec.Command("/proc/self/exe")
 		cmd.Env = append(os.Environ(), asAgent+"="+string(raw))
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 1337, Gid: 1337}}
-		out, failed := cmd.Output()
-		if failed != nil {
-			t.Error(failed)
+		if q.Transparent {
+			cmd.SysProcAttr.AmbientCaps = []uintptr{unix.CAP_NET_ADMIN}
 		}
-		var text string
-		if note, text, _ = strings.Cut(strings.TrimSuffix(string(out), "\n"), "\n"); text != "" {
-			err = errors.New(text)
+		var out []byte
+		if out, err = cmd.Output(); err == nil {
+			err = json.Unmarshal(out, &s)
 		}
 	})
-	return note, err
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
 }
 
 func TestCaptureIsProvedByBehaviour(t *testing.T) {
 	ns.RequireRoot(t)
-	const waits = "did not come to the proxy" // error for a connection without an answer
-	both := func(six bool) []Capture { return []Capture{{Inbound: true, Outbound: true, IPv6: six}} }
-	four, six := both(false), both(true)
-	all := slices.Concat(four, six)
-	one := func(in *capture.Intent) { in.Families = capture.IPv4 }
-	dual := func(in *capture.Intent) { in.Families = capture.DualStack }
+	const inbound, outbound = contract.InboundPort, contract.OutboundPort
+	only := func(f capture.Families, mode capture.Mode) func(*capture.Intent) {
+		return func(in *capture.Intent) { in.Families, in.Mode = f, mode }
+	}
+	both := []uint16{inbound, outbound}
 	tests := map[string]struct {
 		rules    func(*capture.Intent)
-		ports    []string // ports with a listener in the proxy's place
-		captures []Capture
-		root     bool
-		note     string
-		err      string
+		families capture.Families
+		ports    []uint16
+		taken    string // address with a listener of the app
+		notes    []string
+		reasons  []string // one for each way that does not work
 	}{
-		"both, by a privileged process":                  {dual, []string{"15001", "15006"}, four, true, "", ""},
-		"both by IPv6, by a privileged process":          {dual, []string{"15001", "15006"}, six, true, "", ""},
-		"both by both":                                   {dual, []string{"15001", "15006"}, all, true, "", ""},
-		"both, and outbound cannot be tried":             {dual, []string{"15001", "15006"}, all, false, NotProved, ""},
-		"IPv6 goes past":                                 {one, []string{"15001", "15006"}, all, false, "", "inbound: a connection to [::6]:15002 " + waits},
-		"no rules":                                       {nil, []string{"15001", "15006"}, four, true, "", "inbound: a connection to 127.0.0.6:15002 was not redirected"},
-		"no rules, seen without a privilege":             {nil, []string{"15001", "15006"}, four, false, "", "was not redirected"},
-		"no rules, and none are required":                {nil, nil, []Capture{{}}, true, "", ""},
-		"no outbound rules":                              {nil, []string{"15001"}, []Capture{{Outbound: true}}, true, "", "outbound: a connection to 192.0.2.1:15002 " + waits},
-		"no outbound rules for IPv6":                     {one, []string{"15001", "15006"}, []Capture{four[0], {Outbound: true, IPv6: true}}, true, "", "outbound: a connection to [2001:db8::1]:15002 " + waits},
-		"no listener for inbound connections, they wait": {dual, nil, all, true, "", "inbound: a connection to 127.0.0.6:15002 " + waits},
-		"no listener for outbound connections":           {dual, []string{"15006"}, four, true, "", "outbound: a connection to 192.0.2.1:15002 " + waits},
+		"both families":                   {rules: only(capture.DualStack, capture.RedirectMode), families: capture.DualStack, ports: both},
+		"both families, TPROXY":           {rules: only(capture.DualStack, capture.TProxyMode), families: capture.DualStack, ports: both},
+		"IPv6 goes past":                  {rules: only(capture.IPv4, capture.RedirectMode), families: capture.DualStack, ports: both, reasons: []string{"inbound IPv6: a connection to [::6]:15002 did not come to the proxy"}},
+		"IPv6 is not the pod's":           {rules: only(capture.IPv4, capture.RedirectMode), families: capture.IPv4, ports: both},
+		"no rules":                        {families: capture.IPv4, ports: both, reasons: []string{"inbound IPv4: a connection to 127.0.0.6:15002 did not come to the proxy: connection refused"}},
+		"the app accepts in our place":    {families: capture.IPv4, ports: both, taken: "127.0.0.6:15002", reasons: []string{"inbound IPv4: a connection to 127.0.0.6:15002 did not come to the proxy: another program accepted it"}},
+		"outbound is not captured":        {rules: func(in *capture.Intent) { in.Families, in.OutboundRanges = capture.DualStack, capture.Ranges{} }, families: capture.DualStack, ports: both, notes: []string{NotProved}},
+		"the source port is taken":        {rules: only(capture.IPv4, capture.RedirectMode), families: capture.IPv4, ports: both, taken: "0.0.0.0:15002", notes: []string{NotProved}},
+		"the agent does not accept":       {rules: only(capture.IPv4, capture.RedirectMode), families: capture.IPv4, ports: []uint16{outbound}, reasons: []string{"nor one to the proxy's port itself was accepted"}},
+		"nothing accepts, without a rule": {families: capture.IPv4, reasons: []string{"nor one to the proxy's port itself was accepted"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel() // some only wait
 			pod := captured(t, tt.rules)
-			for _, port := range tt.ports {
-				bind(t, pod, 1337, "[::]:"+port)
+			if tt.taken != "" {
+				bind(t, pod, 1000, tt.taken)
 			}
-			limit := answers
-			if strings.HasSuffix(tt.err, waits) {
-				limit = noAnswer
+			in := capture.Defaults()
+			if tt.rules != nil {
+				tt.rules(&in)
 			}
-			note, err := inPod(t, pod, tt.root, limit, tt.captures)
-			if note != tt.note || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
-				t.Errorf("note %q, error %v; want %q, %q", note, err, tt.note, tt.err)
+			s := question{tt.families, tt.ports, in.Mode == capture.TProxyMode}.ask(t, pod)
+			var notes []string
+			for _, n := range s.Notes {
+				notes = append(notes, n.Message)
+			}
+			ok := s.Ready == (len(tt.reasons) == 0) && slices.Equal(notes, tt.notes)
+			for _, want := range tt.reasons {
+				ok = ok && strings.Contains(s.String(), want)
+			}
+			if !ok {
+				t.Errorf("%+v; want the notes %q, the reasons %q", s, tt.notes, tt.reasons)
 			}
 		})
 	}
@@ -161,41 +177,154 @@ func TestCaptureIsProvedByBehaviour(t *testing.T) {
 // If there is no route for an IP family, no connection of it can bypass the proxy, so the check
 // succeeds with a note.
 func TestCaptureWithoutARoute(t *testing.T) {
-	pod := ns.Pod(t)
-	note, err := inPod(t, pod, true, answers, []Capture{{Inbound: true, Outbound: true, IPv6: true}})
-	if note != NoRoute || err != nil {
-		t.Errorf("note %q, error %v; want %q", note, err, NoRoute)
+	s := question{Families: capture.IPv6, Ports: []uint16{contract.InboundPort, contract.OutboundPort}}.ask(t, ns.Pod(t))
+	if !s.Ready || len(s.Notes) != 1 || s.Notes[0].Message != NoRoute {
+		t.Errorf("%+v; want the note %q", s, NoRoute)
 	}
 }
 
-func TestAPacketThatNothingRedirectsDiesNear(t *testing.T) {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	var ttl atomic.Int64
-	d := net.Dialer{Control: func(network, address string, c syscall.RawConn) error {
-		if err := dieAtFirstRouter(network, address, c); err != nil {
-			return err
+// A packet that no rule redirects dies in the first router, and is the only one of its connection.
+func TestAProofThatNothingRedirectsDiesNear(t *testing.T) {
+	for _, to := range []string{"127.0.0.1:0", "[::1]:0"} {
+		ln, err := net.Listen("tcp", to)
+		if err != nil {
+			t.Fatal(err)
 		}
-		return c.Control(func(fd uintptr) {
-			n, _ := unix.GetsockoptInt(int(fd), unix.IPPROTO_IP, unix.IP_TTL)
-			ttl.Store(int64(n))
-		})
-	}}
-	conn, err := d.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn.Close()
-	if ttl.Load() != 1 {
-		t.Errorf("packets live for %d hops", ttl.Load())
-	}
-	if err := dialAs(t.Context(), os.Getuid(), "127.0.0.1:1"); !errors.Is(err, unix.EPERM) {
-		t.Errorf("a proof as the proxy itself proves nothing: %v", err)
+		defer ln.Close()
+		at := ln.Addr().(*net.TCPAddr).AddrPort()
+		level, hops, class := unix.IPPROTO_IP, unix.IP_TTL, unix.IP_TOS
+		if at.Addr().Is6() {
+			level, hops, class = unix.IPPROTO_IPV6, unix.IPV6_UNICAST_HOPS, unix.IPV6_TCLASS
+		}
+		p := NewCapture(CaptureOptions{}).begin(&way{six: at.Addr().Is6()}, at)
+		defer p.end()
+		ttl, err := unix.GetsockoptInt(p.fd, level, hops)
+		tos, err2 := unix.GetsockoptInt(p.fd, level, class)
+		if err := errors.Join(p.err, err, err2); err != nil || ttl != 1 || tos != contract.ProofClass {
+			t.Errorf("%s: packets live for %d hops, and have the class %#x: %v", to, ttl, tos, err)
+		}
 	}
 }
+
+// A life scripts what the attempts of a Capture find, in turn, by way; the last entry is repeated.
+type life map[string][]verdict
+
+var lives sync.Mutex
+
+func (l life) try(_ context.Context, w *way) result {
+	lives.Lock() // several ways are tried at a time
+	defer lives.Unlock()
+	list := l[w.String()]
+	if len(list) > 1 {
+		l[w.String()] = list[1:]
+	}
+	return result{list[0], fmt.Sprintf("%s %d", w, list[0])}
+}
+
+func TestCaptureForLife(t *testing.T) {
+	const in4, out4, in6, out6 = "inbound IPv4", "outbound IPv4", "inbound IPv6", "outbound IPv6"
+	some := func(n int, v verdict) []verdict { return slices.Repeat([]verdict{v}, n) }
+	always := func(v verdict) []verdict { return some(1, v) }
+	// after returns the verdicts of a way that works for n rounds.
+	after := func(n int, then ...verdict) []verdict { return append(some(n, arrived), then...) }
+	tests := map[string]struct {
+		life life
+		want []string // changes, with the time since the start
+		lost uint64
+	}{
+		"it works": {
+			life{in4: always(arrived), out4: always(arrived), in6: always(arrived), out6: always(arrived)},
+			[]string{"0s ready"}, 0},
+		"all is gone, and comes back": {
+			life{in4: after(2, absent, absent, absent, absent, arrived), out4: after(2, absent, absent, absent, absent, arrived), in6: after(2, absent, absent, absent, absent, arrived), out6: after(2, absent, absent, absent, absent, arrived)},
+			[]string{"0s ready", "1m2s capture-not-in-place: inbound IPv4 1; outbound IPv4 1; inbound IPv6 1; outbound IPv6 1", "1m12s ready"}, 1},
+		"one way is gone": {
+			life{in4: always(arrived), out4: always(arrived), in6: always(arrived), out6: after(1, absent)},
+			[]string{"0s ready", "32s capture-not-in-place: outbound IPv6 1"}, 1},
+		"one way is back before the other": {
+			life{in4: after(1, absent, absent, absent, arrived), out4: after(1, absent, absent, absent, absent, arrived), in6: always(noRoute), out6: always(noRoute)},
+			[]string{"0s ready", "32s capture-not-in-place: inbound IPv4 1; outbound IPv4 1", "37s capture-not-in-place: outbound IPv4 1", "42s ready"}, 1},
+		"two absences are chance": {
+			life{in4: after(1, absent, absent, arrived), out4: always(arrived), in6: always(arrived), out6: always(arrived)},
+			[]string{"0s ready"}, 0},
+		"a busy machine is no evidence": {
+			life{in4: after(1, unknown), out4: after(1, unknown), in6: always(arrived), out6: always(arrived)},
+			[]string{"0s ready"}, 0},
+		"a busy machine does not bring capture back": {
+			life{in4: after(1, absent, absent, absent, unknown), out4: always(arrived), in6: always(arrived), out6: always(arrived)},
+			[]string{"0s ready", "32s capture-not-in-place: inbound IPv4 1"}, 1},
+		"it is not there at the start": {
+			life{in4: append(some(3, absent), arrived), out4: always(arrived), in6: always(arrived), out6: always(arrived)},
+			[]string{"0s capture-not-in-place: inbound IPv4 1", "300ms ready"}, 0},
+		"nothing is known at the start": {
+			life{in4: append(some(2, unknown), arrived), out4: always(arrived), in6: always(arrived), out6: always(arrived)},
+			[]string{"0s capture-not-in-place: inbound IPv4 0", "200ms ready"}, 0},
+		"outbound was never seen to work": {
+			life{in4: always(arrived), out4: append(some(outboundTries, absent), arrived), in6: always(arrived), out6: always(arrived)},
+			[]string{"0s ready"}, 0},
+		"outbound is seen late, and counts from then on": {
+			life{in4: always(arrived), out4: []verdict{absent, unknown, arrived, absent}, in6: always(arrived), out6: always(arrived)},
+			[]string{"0s ready", "1m32s capture-not-in-place: outbound IPv4 1"}, 1},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := NewCapture(CaptureOptions{IPv4: true, IPv6: true})
+				c.try = maps.Clone(tt.life).try
+				b := New(Options{Conditions: []Condition{CaptureRules}})
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer cancel()
+				var got []string
+				began := time.Now()
+				done := make(chan struct{})
+				go func() {
+					defer close(done)
+					for s := range b.Subscribe(ctx, Outbound) {
+						if line := s.String(); !strings.Contains(line, rules[CaptureRules].begin) && (len(got) == 0 || !strings.HasSuffix(got[len(got)-1], " "+line)) {
+							got = append(got, time.Since(began).String()+" "+line)
+						}
+					}
+				}()
+				synctest.Wait()
+				c.Keep(ctx, b)
+				<-done
+				if !slices.Equal(got, tt.want) || c.Lost() != tt.lost || c.InPlace() != b.Status(Outbound).Ready {
+					t.Errorf("got %q, lost %d, in place %t; want %q, %d", got, c.Lost(), c.InPlace(), tt.want, tt.lost)
+				}
+			})
+		})
+	}
+}
+
+// While the standby would not get a proof, nothing is tried, and what was tried just before does not count.
+func TestCaptureIsNotTriedWhileThePodStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		provable, tries := true, 0
+		c := NewCapture(CaptureOptions{IPv4: true, Provable: func() bool { return provable }})
+		c.try = func(context.Context, *way) result { tries++; return result{verdict: arrived} }
+		b := New(Options{Conditions: []Condition{CaptureRules}})
+		c.round(t.Context(), b)
+		c.try = func(_ context.Context, w *way) result {
+			tries++
+			if w.outbound {
+				provable = false
+			}
+			return result{absent, "stopping"}
+		}
+		for range 2 * absences {
+			c.round(t.Context(), b)
+		}
+		if !b.Status(Outbound).Ready || !c.InPlace() || tries != 4 {
+			t.Errorf("%v after %d attempts", b.Status(Outbound), tries)
+		}
+	})
+}
+
+// Limits of a check that gets an answer, and of one that never gets any.
+const (
+	answers  = 2 * time.Minute
+	noAnswer = 2 * time.Second
+)
 
 func TestDNSMustAnswer(t *testing.T) {
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")

@@ -6,8 +6,6 @@ package sockets
 import (
 	"errors"
 	"net/netip"
-
-	"outrider.dev/internal/base/contract"
 )
 
 // A Socket is one end of a connection, or a listener.
@@ -102,8 +100,7 @@ func Pending(uid uint32, apart func(Socket) bool) (bytes uint64, err error) {
 func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
 // Others counts the open sockets of users other than uid: TCP and UDP, listening or not, IPv4
-// and IPv6. Sockets that no process has open do not count. Neither do the agent's own test
-// connections that prove capture, which it makes as another user.
+// and IPv6. Sockets that no process has open do not count.
 func Others(uid uint32) (n int, err error) {
 	for _, p := range []Protocol{TCP, UDP} {
 		all, err := List(p, Any&^Of(TimeWait))
@@ -111,7 +108,7 @@ func Others(uid uint32) (n int, err error) {
 			return 0, err
 		}
 		for _, s := range all {
-			if s.Inode != 0 && s.UID != uid && !contract.CaptureProof(s.Remote) {
+			if s.Inode != 0 && s.UID != uid {
 				n++
 			}
 		}

@@ -9,7 +9,7 @@
 //
 // The standby's sockets keep listening beside the proxy's. The kernel distributes the connections among all
 // sockets of one port and user (SO_REUSEPORT), which it numbers in the order in which they began to listen. A
-// program of four instructions (SO_ATTACH_REUSEPORT_CBPF, no privilege needed) chooses one of the proxy's
+// small program (SO_ATTACH_REUSEPORT_CBPF, no privilege needed) chooses one of the proxy's
 // sockets. When these are closed, even by kill -9, the program's choice does not exist and the kernel falls
 // back on the remaining socket, the standby's. So there is always a listener, and nothing has to be done for
 // it. Without the program, the standby gets a share of the connections, and relays these. It also relays all

@@ -41,16 +41,16 @@ func (s *Standby) take(c *net.TCPConn) {
 		reset(c)
 		return
 	}
+	// A connection to an address of the capture proof only tests whether captured connections arrive here. It
+	// was accepted, which is the proof.
+	if s.o.Proof(addrPort(c.RemoteAddr()), to) || contract.CaptureProof(to) {
+		c.Close()
+		return
+	}
 	// A connection to a capture port would loop if it were relayed: one connection to 127.0.0.1:15001 became
 	// 1,024 with Envoy 1.40.
 	if slices.Contains(s.o.CapturePorts, to.Port()) && here(to.Addr()) {
 		s.count(&s.counts.Looped)
-		c.Close()
-		return
-	}
-	// A connection to an address of the capture proof only tests whether captured connections arrive here. It
-	// was accepted, which is the proof.
-	if contract.CaptureProof(to) {
 		c.Close()
 		return
 	}

@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/agent/sockets"
 )
 
@@ -102,24 +103,46 @@ func control(raw syscall.RawConn, f func(fd int) error) error {
 	return errors.Join(raw.Control(func(fd uintptr) { err = f(int(fd)) }), err)
 }
 
-// Classic BPF has its extensions at negative load offsets (linux/filter.h). This one loads a
-// random number.
-const random = 0xfffff000 + 56 // SKF_AD_OFF + SKF_AD_RANDOM
+// Classic BPF has its extensions at negative load offsets (linux/filter.h).
+const (
+	random   = 0xfffff000 + 56 // SKF_AD_OFF + SKF_AD_RANDOM: a random number
+	ipHeader = 0xfff00000      // SKF_NET_OFF: the IP header begins here
+)
 
 // steer attaches a program that sends each new connection to one of n sockets at random: those
 // with the indexes first to first+n-1. If no socket has the chosen index, the kernel chooses
-// among all sockets by hash.
+// among all sockets by hash. Proofs that capture works always go to the first socket, the standby's: Envoy
+// would pass them on.
 func (s *socket) steer(first, n uint32) error {
 	return s.control(func(fd int) error {
-		program := []unix.SockFilter{
-			{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: random},
-			{Code: unix.BPF_ALU | unix.BPF_MOD | unix.BPF_K, K: n},
-			{Code: unix.BPF_ALU | unix.BPF_ADD | unix.BPF_K, K: first},
-			{Code: unix.BPF_RET | unix.BPF_A},
-		}
+		program := append(s.family.proofToStandby(),
+			unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: random},
+			unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_MOD | unix.BPF_K, K: n},
+			unix.SockFilter{Code: unix.BPF_ALU | unix.BPF_ADD | unix.BPF_K, K: first},
+			unix.SockFilter{Code: unix.BPF_RET | unix.BPF_A})
 		prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 		return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF, &prog)
 	})
+}
+
+// proofToStandby returns the beginning of a program: for a packet with [contract.ProofHops] and
+// [contract.ProofClass] it ends with index 0.
+func (f family) proofToStandby() []unix.SockFilter {
+	hops, class := uint32(8), []unix.SockFilter{ // of IPv4: each field is a byte
+		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: ipHeader + 1},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: contract.ProofClass, Jf: 3},
+	}
+	if f == ip6 { // the class is in the middle of the first two bytes
+		hops, class = 7, []unix.SockFilter{
+			{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: ipHeader},
+			{Code: unix.BPF_ALU | unix.BPF_AND | unix.BPF_K, K: 0x0ff0},
+			{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: contract.ProofClass << 4, Jf: 3},
+		}
+	}
+	return append(class,
+		unix.SockFilter{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: ipHeader + hops},
+		unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: contract.ProofHops, Jf: 1},
+		unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0})
 }
 
 // originalDestination returns the destination that the caller dialled: the one in the

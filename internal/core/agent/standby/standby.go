@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +34,10 @@ type Options struct {
 	// Sockets returns copies of the proxy's listening sockets. Default: no copies; then the
 	// kernel resets the connections that a proxy has not accepted when it ends.
 	Sockets Copies
+
+	// Proof is called for each connection that is accepted, with its source and its original destination. It
+	// reports whether the agent itself made the connection as a test, which ends then. Default: none is.
+	Proof func(from, to netip.AddrPort) bool
 
 	Log *slog.Logger // default: none
 }
@@ -77,8 +82,10 @@ type Standby struct {
 	sockets  []*socket
 	steered  time.Time
 	attach   func(*socket, uint32, uint32) error
-	orphans  []*socket // copies of sockets that a proxy has closed, itself or by its end
-	sharing  sharing
+	// unsteered: this kernel has no steering, so a ready proxy gets proofs of capture too.
+	unsteered atomic.Bool
+	orphans   []*socket // copies of sockets that a proxy has closed, itself or by its end
+	sharing   sharing
 
 	lastQueue time.Duration // the constant lastQueue; longer in a test
 
@@ -133,6 +140,9 @@ func (o *Options) complete() error {
 	}
 	o.Max = cmp.Or(o.Max, defaultMax())
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
+	if o.Proof == nil {
+		o.Proof = func(_, _ netip.AddrPort) bool { return false }
+	}
 	return nil
 }
 
@@ -159,6 +169,11 @@ func (s *Standby) listen() error {
 			return fmt.Errorf("standby listening on port %d (%s): %w", s.o.Port, f, err)
 		}
 		s.sockets = append(s.sockets, sock)
+		// A proxy's socket gets nothing until Ready, not even a proof of capture.
+		if err := s.attach(sock, 0, 1); err != nil {
+			s.log.Info("this kernel does not steer", "family", f, "reason", err)
+			s.unsteered.Store(true)
+		}
 		s.work.Go(func() { s.accept(sock) })
 		s.log.Info("standby listens", "family", f)
 	}
@@ -244,6 +259,13 @@ func (s *Standby) Counts() Counts {
 	c := s.counts
 	c.Held = len(s.held)
 	return c
+}
+
+// Accepts reports whether every proof that capture works comes to the standby, and none to the proxy.
+func (s *Standby) Accepts() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.closed && (!s.ready || !s.unsteered.Load())
 }
 
 func (s *Standby) isClosed() bool {

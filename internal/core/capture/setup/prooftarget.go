@@ -202,7 +202,7 @@ func outboundConns(family capture.Families) []trace.Conn {
 	if family == capture.IPv6 {
 		dst = contract.ProofOutbound6
 	}
-	return []trace.Conn{tcp(dst, "")}
+	return []trace.Conn{tcp(dst.Addr().Next().String(), "")}
 }
 
 // inboundConns returns connections to addresses of the pod. Transparent proxying exempts 127.0.0.1.

@@ -1,0 +1,63 @@
+package proxy
+
+import (
+	"context"
+
+	"outrider.dev/internal/core/agent/envoy"
+	"outrider.dev/internal/core/agent/readiness"
+	"outrider.dev/internal/core/agent/status"
+	"outrider.dev/internal/core/agent/supervise"
+)
+
+// newCapture returns what proves, until the pod stops, that connections of each of its IP families reach the
+// proxy. It returns nil if nothing is captured, or if the agent has no listener of its own for the proof.
+func (a *agent) newCapture() *readiness.Capture {
+	if !hasStandby(a.config) {
+		return nil
+	}
+	of := family(a.config.Pod.Addresses)
+	return readiness.NewCapture(readiness.CaptureOptions{
+		IPv4: of != envoy.IPv6, IPv6: of != envoy.IPv4,
+		Inbound: a.config.Ports.Inbound, Outbound: a.config.Ports.Outbound,
+		Interval: a.config.CaptureProof, Provable: a.provable,
+	})
+}
+
+// provable reports whether a proof of capture would come to the agent: not while the pod stops, when the
+// proxy's ports close one after the other.
+func (a *agent) provable() bool {
+	switch a.super.State() {
+	case supervise.Idle, supervise.Starting, supervise.Serving, supervise.Restarting, supervise.Reviving:
+		return a.standbys.accept()
+	}
+	return false
+}
+
+// captured begins to prove capture, when the standbys listen.
+func (a *agent) captured(ctx context.Context) {
+	switch {
+	case a.capture != nil:
+		go a.capture.Keep(ctx, a.board)
+	case interception(a.config) != none:
+		a.board.Set(readiness.CaptureRules, true, readiness.OnlyEnvoyListens)
+	}
+}
+
+// captureMetrics returns the metrics of the proofs, if any are made.
+func (a *agent) captureMetrics() []status.Metric {
+	if a.capture == nil {
+		return nil
+	}
+	return []status.Metric{
+		gauge("outrider_agent_capture_in_place", "1 if connections come to the proxy, as far as the agent can prove it.", func() float64 {
+			if a.capture.InPlace() {
+				return 1
+			}
+			return 0
+		}),
+		{Name: "outrider_agent_capture_lost_total", Help: "How often connections no longer came to the proxy.", Counter: true,
+			Value: func() float64 { return float64(a.capture.Lost()) }},
+		{Name: "outrider_agent_capture_proofs_total", Help: "How often the agent tried whether connections come to the proxy.", Counter: true,
+			Value: func() float64 { return float64(a.capture.Proofs()) }},
+	}
+}
