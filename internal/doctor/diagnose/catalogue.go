@@ -65,8 +65,10 @@ A refused call counts as this race only if the capture redirects its destination
 			Explanation: "The destination refused the connection, or did not answer: the call did not go through the proxy, or the proxy reports the failure itself."},
 		{Code: "sibling-down", Title: "a call to another container of the pod came before it listened",
 			Explanation: "Calls over loopback do not go through the mesh. Only the order of the pod's containers can help."},
-		{Code: "capture-not-in-place", Title: "a call was refused although the proxy listened",
-			Explanation: "By the pod's settings the call goes to the proxy, which was ready. So the rules of the capture were missing, or the log describes the call wrongly."},
+		{Code: "capture-not-in-place", Title: "connections go past the proxy",
+			Explanation: `The agent proves during the whole life of a pod that connections reach the proxy. It said that they do not: the rules of the capture are missing, as a whole or for the direction and the family of IP that it names. The pod is not ready meanwhile, and is ready again by itself when the rules are back. Run outrider-agent capture again in a container of the pod with NET_ADMIN, or make a new pod; then find out which program removed them.
+
+Of a pod whose agent says nothing, it is a conclusion: by the pod's settings a call went to the proxy, which was ready, and was refused. So the rules were missing, or the log describes the call wrongly.`},
 		{Code: "name-not-resolved", Title: "a name cannot be resolved",
 			Explanation: "The name is wrong, or the cluster's DNS did not answer."},
 		{Code: "probe-blocked-by-proxy", Title: "the proxy blocks a readiness probe",

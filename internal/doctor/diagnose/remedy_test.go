@@ -71,6 +71,54 @@ func TestOrderBroken(t *testing.T) {
 	}
 }
 
+// A proxy whose agent says that capture was lost is found, whether capture is back or not.
+func TestCaptureLost(t *testing.T) {
+	const (
+		lost  = `{"time":"2026-11-24T09:18:42.7Z","level":"WARN","msg":"condition does not hold","condition":"capture","reason":"inbound IPv4: a connection to 127.0.0.6:15002 did not come to the proxy: connection refused"}` + "\n"
+		back  = `{"time":"2026-11-24T09:28:42.7Z","level":"INFO","msg":"condition holds","condition":"capture","note":""}` + "\n"
+		begin = `{"time":"2026-11-24T08:18:42.0Z","level":"INFO","msg":"condition does not hold yet","condition":"capture","reason":"inbound IPv4: a connection to 127.0.0.6:15002 did not come to the proxy: connection refused"}` + "\n"
+	)
+	for name, tt := range map[string]struct{ log, sentence string }{
+		"it is gone":            {lost, "connections go past outrider-proxy: the rules of the capture are missing"},
+		"it is back":            {back + lost + back, "connections went past outrider-proxy for a while: the rules of the capture were missing, and are back"},
+		"it is gone again":      {lost + back + lost, "connections go past outrider-proxy: the rules of the capture are missing"},
+		"it was never there":    {begin, "outrider-proxy is not ready: connections do not come to it"},
+		"it was there at last":  {begin + back, ""},
+		"nothing is said of it": {"", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			if err := os.CopyFS(folder, os.DirFS(incidents+"/nginx-outrider-clean")); err != nil {
+				t.Fatal(err)
+			}
+			log := filepath.Join(folder, "outrider-proxy.log")
+			text, err := os.ReadFile(log)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(tt.sentence, "not ready") {
+				text = nil // the proxy says nothing else
+			}
+			if err := os.WriteFile(log, append(text, tt.log...), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Contains(tt.sentence, "not ready") {
+				edit(t, filepath.Join(folder, "pod.yaml"), "ready: true", "ready: false")
+			}
+			got := diagnoseFolder(t, folder)
+			if tt.sentence == "" {
+				if len(got.Findings) != 0 {
+					t.Errorf("%+v", got.Findings)
+				}
+				return
+			}
+			if len(got.Findings) == 0 || got.Findings[0].Code != "capture-not-in-place" || got.Findings[0].Sentence != tt.sentence || got.Verdict != Found {
+				t.Errorf("%s: %+v", got.Verdict, got.Findings)
+			}
+		})
+	}
+}
+
 func edit(t *testing.T, file, from, to string) {
 	t.Helper()
 	text, err := os.ReadFile(file)

@@ -144,7 +144,43 @@ var unready = []struct {
 }{
 	{"rejected", "configuration-rejected", "it rejects its configuration", "see the message for the field: it is of a resource that was changed, an EnvoyFilter for instance"},
 	{"no-control-plane", "no-control-plane", "it does not reach its control plane", "see whether the control plane runs, and whether a NetworkPolicy lets the pod reach it"},
+	{"uncaptured", "capture-not-in-place", "connections do not come to it", captureRemedy},
 	{"no-certificate", "no-certificate", "it has no certificate", "see whether the control plane signs, and whether the pod's token and roots are current"},
+}
+
+const captureRemedy = "run outrider-agent capture again in a container of the pod with NET_ADMIN, or make a new pod, and find the program that removed the rules"
+
+// captureLost finds proxies to which connections no longer came, by the agent's proofs, and whether they come again.
+func captureLost(s *subject) (out []Finding) {
+	if s.proxy == nil || len(s.serving) == 0 {
+		return nil
+	}
+	f := Finding{
+		Code: "capture-not-in-place", Container: s.proxy.Name, Confidence: Certain,
+		Disproof: "a call of that direction and family of IP in the proxy's access log at that time",
+		Remedy:   finding.Remedy{Sentence: captureRemedy},
+	}
+	lost, back := Quote{}, Quote{}
+	for _, q := range s.known.in(s.serving[len(s.serving)-1].Number, "capture") {
+		switch {
+		case strings.Contains(q.Text, "does not hold"):
+			lost, back = q, Quote{}
+		case lost.Text != "":
+			back = q
+		}
+	}
+	switch {
+	case lost.Text == "":
+		return nil
+	case back.Text == "":
+		f.Sentence = fmt.Sprintf("connections go past %s: the rules of the capture are missing", s.proxy.Name)
+		f.Evidence = []Quote{lost}
+	default:
+		f.Sentence = fmt.Sprintf("connections went past %s for a while: the rules of the capture were missing, and are back", s.proxy.Name)
+		f.Evidence = []Quote{lost, back}
+		f.Remedy.Sentence = "find the program that removed the rules"
+	}
+	return []Finding{f}
 }
 
 // neverReady finds proxies that run without becoming ready, and why.
