@@ -120,6 +120,35 @@ func TestSigtermWaitsForCallers(t *testing.T) {
 	})
 }
 
+// An application that has closed its listener has its proxy refuse new connections, long before the drain time is
+// over: a client takes them elsewhere, and would get a 503 from the proxy.
+func TestStopRefusesWhereNothingListens(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t)
+	w.Serve()
+	s := w.Pod("server")
+	s.Env = []string{`PROXY_CONFIG={"drainDuration": "1h", "terminationDrainDuration": "1h"}`}
+	w.Known(0, 1)
+	a := s.Agent()
+	a.Ready()
+	l := harness.Listen(w, s.Namespace, harness.AppUser, ":83")
+	outside := harness.Dialer(w.Machine("outside").Namespace, 0)
+	call := func() error {
+		c, err := outside(t.Context(), "tcp", s.Address.String()+":83")
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	a.Signal(syscall.SIGTERM)
+	a.Logs(draining)
+	if err := call(); err != nil {
+		t.Errorf("while the application listens: %v", err)
+	}
+	l.Close()
+	process.Eventually(t, "a connection is refused", func() bool { return errors.Is(call(), syscall.ECONNREFUSED) }, a)
+}
+
 // left returns the result of the wait for clients from the agent's log.
 func left(a *harness.Agent) string {
 	_, rest, _ := strings.Cut(a.Log(), `"msg":"clients have left","outcome":"`)

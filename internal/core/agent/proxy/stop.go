@@ -22,16 +22,16 @@ import (
 	"outrider.dev/startup"
 )
 
-// drainInbound lets Envoy serve new inbound connections for the drain time, and then makes the kernel refuse
-// them. The agent measures the drain time itself: Envoy's own drain time is fixed at its start, while
+// drainInbound lets Envoy serve new inbound connections for the drain time, but not after the applications have
+// closed their listeners, and then makes the kernel refuse them. The agent measures the drain time itself: Envoy's own drain time is fixed at its start, while
 // drainDuration can change.
 func (a *agent) drainInbound(ctx context.Context) error {
 	if err := a.discourage(ctx); err != nil || a.leaving.replaced() {
 		return err // awaitReplaceable does the rest
 	}
-	select {
-	case <-time.After(a.current.get().Envoy.DrainTime):
-	case <-ctx.Done():
+	limit, cancel := context.WithTimeout(ctx, a.current.get().Envoy.DrainTime)
+	defer cancel()
+	if awaitDeaf(limit); ctx.Err() != nil {
 		return nil
 	}
 	if inbound := a.config.Ports.Inbound; interception(a.config) != none {
@@ -39,6 +39,20 @@ func (a *agent) drainInbound(ctx context.Context) error {
 		a.awaitDetected(ctx, inbound)
 	}
 	return a.closeInbound(ctx, true)
+}
+
+// awaitDeaf waits until no other user of the pod listens for TCP, or until ctx ends. Envoy would accept connections
+// that nothing can serve, while clients take a refused connection elsewhere.
+func awaitDeaf(ctx context.Context) {
+	for ctx.Err() == nil {
+		if n, err := sockets.Listeners(uint32(os.Getuid())); err == nil && n == 0 {
+			return
+		}
+		select {
+		case <-time.After(socketPoll):
+		case <-ctx.Done():
+		}
+	}
 }
 
 // closeInbound stops accepting inbound connections. If refuse is true, no proxy will serve new connections, so

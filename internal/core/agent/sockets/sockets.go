@@ -99,6 +99,17 @@ func Pending(uid uint32, apart func(Socket) bool) (bytes uint64, err error) {
 
 func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
+// Listeners counts the TCP sockets of users other than uid that listen.
+func Listeners(uid uint32) (n int, err error) {
+	all, err := List(TCP, Of(Listening))
+	for _, s := range all {
+		if s.UID != uid {
+			n++
+		}
+	}
+	return n, err
+}
+
 // Others counts the open sockets of users other than uid: TCP and UDP, listening or not, IPv4
 // and IPv6. Sockets that no process has open do not count.
 func Others(uid uint32) (n int, err error) {
