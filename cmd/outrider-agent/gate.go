@@ -20,6 +20,7 @@ import (
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/agent/gate"
+	"outrider.dev/internal/core/agent/sockets"
 	"outrider.dev/internal/core/agent/state"
 	"outrider.dev/internal/core/capture"
 	"outrider.dev/startup"
@@ -185,6 +186,50 @@ probe it delays the kubelet's other probes until then; the probe's timeout ends 
 	}
 	addFlags(cmd, line.Flags())
 	return cmd
+}
+
+// newPreStop returns the command pre-stop, which the preStop hook of a proxy without a gate runs.
+func newPreStop() *cobra.Command {
+	var line contract.PreStop
+	cmd := &cobra.Command{
+		Use:   "pre-stop --name NAME",
+		Short: "keep a proxy without a gate until the containers that need it have ended",
+		Long: `Waits until the command of every container has ended whose gate waits for the proxy at its start,
+and with --sockets until no process of another user has an open socket. As the preStop hook of the
+proxy's container it delays the proxy's SIGTERM until then. It does not wait for a proxy that is not
+healthy, for one that is stopped alone, or longer than the grace period without its last two seconds.`,
+		Example: "  outrider-agent pre-stop --name istio-proxy --at http://127.0.0.1:15021/healthz/ready",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			h, err := stopHook(line)
+			if err != nil {
+				return &cli.UsageError{Err: err, Hint: "outrider-agent pre-stop --help lists the flags"}
+			}
+			if h.Sandbox, err = state.Sandbox(); err != nil {
+				return err
+			}
+			h.Say = func(line string) { fmt.Fprintln(cmd.ErrOrStderr(), line) }
+			return h.Run(cmd.Context())
+		},
+	}
+	addFlags(cmd, line.Flags())
+	return cmd
+}
+
+// stopHook turns the command line into a hook.
+func stopHook(line contract.PreStop) (h gate.StopHook, err error) {
+	if line.Name == "" {
+		return h, errors.New("--name is missing: which container is the proxy?")
+	}
+	h = gate.StopHook{Name: line.Name, States: cmp.Or(line.States, contract.StatesDir), Grace: line.StopGrace}
+	if line.Sockets {
+		h.Sockets = func() (int, error) { return sockets.Others(uint32(os.Getuid())) }
+	}
+	return h, cmp.Or(
+		parseFlag("at", line.At, gate.ParseAddress, &h.At),
+		parseFlag("drain", line.Drain, gate.ParseAddress, &h.Drain),
+		parseFlag("hook", line.Hook, gate.ParseHook, &h.Own),
+	)
 }
 
 // newHeld returns the command held, which the liveness probe of a container with a gate runs.

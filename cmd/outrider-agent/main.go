@@ -61,6 +61,7 @@ func commands(termination *terminationLog, args []string) (out []*cobra.Command)
 		{[]string{"gate"}, func() *cobra.Command { return newGate(termination) }},
 		{[]string{"started"}, newStarted},
 		{[]string{"held"}, newHeld},
+		{[]string{"pre-stop"}, newPreStop},
 		{[]string{"copy"}, newCopy},
 		{[]string{"wait"}, newWait},
 		{[]string{"request"}, newRequest},

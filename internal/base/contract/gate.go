@@ -18,6 +18,7 @@ const (
 	startedCommand = "started"
 	heldCommand    = "held"
 	waitCommand    = "wait"
+	preStopCommand = "pre-stop"
 )
 
 // GateSays is the prefix of each line that a gate writes to the log of its container.
@@ -83,16 +84,7 @@ func (g *Gate) Flags() *flag.FlagSet {
 	fs.StringVar(&g.PostStart, "post-start", "", "JSON of a pod's postStart `hook`, which runs concurrently with the command")
 	fs.StringVar(&g.Notify, "notify", "", "`how` the command says that it is ready: socket (sd_notify), fd or fd=N (a newline)")
 	fs.StringVar(&g.RestartPolicy, "restart-policy", "", "the pod's: Always, OnFailure, Never")
-	fs.Func("stop-grace", "the rest of the pod's grace period at SIGTERM; 0 forwards the signal at once (default 30s)", func(text string) error {
-		d, err := time.ParseDuration(text)
-		if err != nil {
-			return fmt.Errorf("--stop-grace: %w", err)
-		}
-		if g.StopGrace = d; d <= 0 {
-			g.StopGrace = -1
-		}
-		return nil
-	})
+	stopGraceFlag(fs, &g.StopGrace)
 	fs.BoolVar(&g.PreStop, "pre-stop", false, "the container has a preStop hook, so its SIGTERM comes late")
 	fs.Func("helper-of", "end with status 0 when all of these `containers` have ended for good", func(names string) error {
 		g.HelperOf = append(g.HelperOf, strings.Split(names, ",")...)
@@ -122,14 +114,7 @@ func (g Gate) Args() []string {
 	a.given("post-start", g.PostStart)
 	a.given("notify", g.Notify)
 	a.given("restart-policy", g.RestartPolicy)
-	switch {
-	case g.StopGrace < 0:
-		a.add("stop-grace", "0s")
-	case g.StopGrace > 0 && g.StopGrace%time.Second == 0:
-		a.add("stop-grace", strconv.FormatInt(int64(g.StopGrace/time.Second), 10)+"s")
-	case g.StopGrace > 0:
-		a.add("stop-grace", g.StopGrace.String())
-	}
+	a.stopGrace(g.StopGrace)
 	if g.PreStop {
 		a = append(a, "--pre-stop")
 	}
@@ -243,6 +228,19 @@ func placeFlags(fs *flag.FlagSet, name, states *string) {
 	fs.StringVar(states, "states", "", "where the states of all containers are (default "+StatesDir+")")
 }
 
+func stopGraceFlag(fs *flag.FlagSet, to *time.Duration) {
+	fs.Func("stop-grace", "the rest of the pod's grace period at SIGTERM; 0 forwards the signal at once (default 30s)", func(text string) error {
+		d, err := time.ParseDuration(text)
+		if err != nil {
+			return fmt.Errorf("--stop-grace: %w", err)
+		}
+		if *to = d; d <= 0 {
+			*to = -1
+		}
+		return nil
+	})
+}
+
 func parse(command string, fs *flag.FlagSet, arguments []string) (rest []string, ok bool) {
 	if len(arguments) == 0 || arguments[0] != command || fs.Parse(arguments[1:]) != nil {
 		return nil, false
@@ -258,6 +256,18 @@ func (a *args) add(name, value string) { *a = append(*a, "--"+name, value) }
 func (a *args) given(name, value string) {
 	if value != "" {
 		a.add(name, value)
+	}
+}
+
+// stopGrace adds a grace period; a negative one is 0s, and zero stands for the default.
+func (a *args) stopGrace(d time.Duration) {
+	switch {
+	case d < 0:
+		a.add("stop-grace", "0s")
+	case d > 0 && d%time.Second == 0:
+		a.add("stop-grace", strconv.FormatInt(int64(d/time.Second), 10)+"s")
+	case d > 0:
+		a.add("stop-grace", d.String())
 	}
 }
 

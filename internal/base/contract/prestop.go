@@ -1,0 +1,56 @@
+package contract
+
+import (
+	"flag"
+	"time"
+)
+
+// A PreStop is the command line of "outrider-agent pre-stop", the preStop hook of a proxy that has no gate, such as
+// another mesh's. It returns when the containers that need the proxy have ended, so that the kubelet sends SIGTERM to
+// the proxy only then:
+//
+//	/outrider/bin/outrider-agent pre-stop --name istio-proxy --at http://127.0.0.1:15021/healthz/ready
+//
+// A field with its zero value omits the flag.
+type PreStop struct {
+	Name, States string
+
+	At        string        // health URL of the proxy
+	Drain     string        // URL at which the proxy is requested, by POST, to drain its inbound listeners
+	Sockets   bool          // containers without a gate need the proxy, too
+	Hook      string        // the container's own preStop hook, JSON
+	StopGrace time.Duration // the pod's grace period; a negative value means 0s; zero omits the flag
+}
+
+// Flags returns a flag set that parses into p.
+func (p *PreStop) Flags() *flag.FlagSet {
+	fs := newFlags(preStopCommand)
+	placeFlags(fs, &p.Name, &p.States)
+	fs.StringVar(&p.At, "at", "", "health `URL` of the proxy: one that is not healthy is not kept")
+	fs.StringVar(&p.Drain, "drain", "", "`URL` for a POST by which the proxy drains its inbound listeners")
+	fs.BoolVar(&p.Sockets, "sockets", false, "wait also until no process of another user has a socket: for containers without a gate")
+	fs.StringVar(&p.Hook, "hook", "", "JSON of the container's own preStop `hook`, which runs meanwhile")
+	stopGraceFlag(fs, &p.StopGrace)
+	return fs
+}
+
+// Args returns the agent's arguments. [ParsePreStop] parses them.
+func (p PreStop) Args() []string {
+	a := args{preStopCommand}
+	a.place(p.Name, p.States)
+	a.given("at", p.At)
+	a.given("drain", p.Drain)
+	if p.Sockets {
+		a = append(a, "--sockets")
+	}
+	a.given("hook", p.Hook)
+	a.stopGrace(p.StopGrace)
+	return a
+}
+
+// ParsePreStop parses the agent's arguments, as [ParseGate] does.
+func ParsePreStop(arguments []string) (PreStop, bool) {
+	var p PreStop
+	rest, ok := parse(preStopCommand, p.Flags(), arguments)
+	return p, ok && len(rest) == 0
+}
