@@ -1,6 +1,8 @@
 package mesh
 
 import (
+	"context"
+	"fmt"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -288,4 +290,58 @@ func TestInternalTrafficPolicyLocal(t *testing.T) {
 	process.EventuallyEqual(t, "the answer says that no endpoint is ready", true, func() bool {
 		return strings.Contains(get(here.client.client(), "http://10.96.0.1:8080/"), "503 outrider (outbound): 10.96.0.1:8080 at 10.96.0.1:8080: no endpoint is ready (UH")
 	}, w.envoys...)
+}
+
+// A client of a service with sessionAffinity: ClientIP stays with its endpoint for both protocols, whatever others
+// come and go, and after a reconnect to the control plane; if its endpoint goes, it stays with another one.
+func TestSessionAffinity(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	s := &pair{world: w, client: w.pod("client", "client"), a: w.pod("a", "web"), b: w.pod("b", "web")}
+	web := *w.service("web", "10.96.0.1", "web", port(8080, mesh.HTTP), port(6379, mesh.TCP))
+	web.Affinity = true
+	s.b.placed("", false)
+	w.source.set(&web)
+	s.a.web()
+	s.b.web()
+	s.client.proxied()
+	stays := func(what, at string) {
+		t.Helper()
+		for _, protocol := range []mesh.Protocol{mesh.TCP, mesh.HTTP} {
+			// Envoy's threads apply a change one after the other.
+			s.eventually(t, what, func() bool { return s.calls(t, protocol, 10)[at] == 10 })
+			if got := s.calls(t, protocol, 20); got[at] != 20 {
+				t.Errorf("%s, %s: calls by server: %v; want all at %s", what, protocol, got, at)
+			}
+		}
+	}
+	// again lets a pod go and come back while the control plane restarts in between.
+	again := func(p *pod) {
+		t.Helper()
+		p.placed("", false)
+		s.client.knows(t, p, false)
+		w.down()
+		w.up()
+		p.placed("", true)
+		s.client.knows(t, p, true)
+	}
+	stays("the only endpoint", "a")
+	s.b.placed("", true)
+	s.client.knows(t, s.b, true)
+	stays("another one comes", "a")
+	again(s.b)
+	stays("it comes after a reconnect", "a")
+	s.a.placed("", false)
+	stays("the endpoint goes", "b")
+	again(s.a)
+	stays("it comes back after a reconnect", "b")
+}
+
+// knows waits until the Envoy of p has, or no longer has, a pod as an endpoint.
+func (p *pod) knows(t *testing.T, other *pod, want bool) {
+	t.Helper()
+	p.world.eventually(t, fmt.Sprintf("%s has %s as an endpoint: %t", p.name, other.name, want), func() bool {
+		out, err := p.admin.Get(context.Background(), "/clusters", "")
+		return err == nil && strings.Contains(string(out), "::"+other.v4.String()+":8080::") == want
+	})
 }

@@ -62,6 +62,9 @@ type Service struct {
 
 	Traffic Traffic // endpoints that a client prefers if they have no hints, or the only ones that it may use
 
+	// Affinity says that a client stays with one endpoint of a port while that is in use (sessionAffinity: ClientIP).
+	Affinity bool
+
 	Topological bool // the endpoints, or their order, depend on the client's location
 
 	Endpoints     []Endpoint            // sorted by port name, then by address

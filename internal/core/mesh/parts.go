@@ -52,6 +52,7 @@ type ServiceSpec struct {
 	Ports           []PortSpec
 	ExportTo        []string
 	Traffic         Traffic
+	Affinity        bool // see [Service.Affinity]
 
 	// Selector selects the workloads that are the service's endpoints, unless a [SliceSpec] names the
 	// service.

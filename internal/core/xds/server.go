@@ -144,6 +144,12 @@ func (s *Server) admit(ctx context.Context, from *peer, node *core.Node, protoco
 		maxNames: s.options.MaxNames, maxPeerNames: s.options.MaxNames * s.options.atOnce(),
 		snapshot: snapshot, types: map[string]*subscription{},
 	}
+	proxy.Has = func(typeURL, name string) string {
+		if sub := c.types[typeURL]; sub != nil {
+			return sub.sent[name]
+		}
+		return ""
+	}
 	s.mu.Lock()
 	s.clients[c.id] = c
 	s.mu.Unlock()

@@ -44,6 +44,9 @@ type Proxy struct {
 	Envoy   string // version; empty if it is not an Envoy, or does not report it
 	// BoringSSL marks an Envoy that reports BoringSSL as its TLS library, and not BoringSSL's FIPS build.
 	BoringSSL bool
+	// Has returns the version of a resource that the proxy has, also from an earlier stream; "" if it has none.
+	// Nil: it has nothing. A proxy may claim any version of an earlier stream.
+	Has func(typeURL, name string) string
 }
 
 // A Bundle contains the resource with a given name, and the resources that belong to it.

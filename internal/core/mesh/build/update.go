@@ -78,7 +78,7 @@ func (b *Builder) updateService(n mesh.Key) {
 	}
 	next := &mesh.Service{
 		Name: n.Name, Namespace: n.Namespace, Host: host,
-		Addresses: b.addresses.of(s.spec), External: s.spec.External, Headless: s.spec.Headless, ExportTo: s.spec.ExportTo, Traffic: s.spec.Traffic,
+		Addresses: b.addresses.of(s.spec), External: s.spec.External, Headless: s.spec.Headless, ExportTo: s.spec.ExportTo, Traffic: s.spec.Traffic, Affinity: s.spec.Affinity,
 		Ports: s.spec.ServicePorts(), Endpoints: b.endpoints(s), Policies: s.policies.ports, Routes: s.routes.routes, RoutesLeftOut: s.routes.excess,
 	}
 	next.Topological = next.Traffic != mesh.AnyTraffic || slices.ContainsFunc(next.Endpoints, func(e mesh.Endpoint) bool { return e.ForZones != "" || e.ForNodes != "" })

@@ -40,6 +40,8 @@ var internalPolicies = map[corev1.ServiceInternalTrafficPolicy]bool{
 	"": false, corev1.ServiceInternalTrafficPolicyCluster: false, corev1.ServiceInternalTrafficPolicyLocal: true,
 }
 
+var affinities = map[corev1.ServiceAffinity]bool{"": false, corev1.ServiceAffinityNone: false, corev1.ServiceAffinityClientIP: true}
+
 var serviceTypes = map[corev1.ServiceType]bool{
 	"": true, corev1.ServiceTypeClusterIP: true, corev1.ServiceTypeNodePort: true,
 	corev1.ServiceTypeLoadBalancer: true, corev1.ServiceTypeExternalName: true,
@@ -73,7 +75,26 @@ func Service(s *corev1.Service) (*mesh.ServiceSpec, error) {
 	}
 	out.Ports = c.servicePorts(s.Spec.Ports)
 	out.Traffic = c.traffic(s)
+	out.Affinity = c.affinity(&s.Spec)
 	return out, c.result()
+}
+
+// maxAffinity is the maximum of timeoutSeconds (core/v1, ClientIPConfig).
+const maxAffinity = 86400
+
+// affinity reads sessionAffinity and its configuration. The timeout has no other effect: a client stays with its
+// endpoint for longer, see package resource of xds.
+func (c *serviceReader) affinity(s *corev1.ServiceSpec) bool {
+	client := oneOf(&c.check, "spec.sessionAffinity", s.SessionAffinity, affinities)
+	if config := s.SessionAffinityConfig; config != nil && config.ClientIP != nil && config.ClientIP.TimeoutSeconds != nil {
+		switch n := *config.ClientIP.TimeoutSeconds; {
+		case !client:
+			c.invalid("spec.sessionAffinityConfig", "must not be set without sessionAffinity: ClientIP")
+		case n < 1 || n > maxAffinity:
+			c.invalid("spec.sessionAffinityConfig.clientIP.timeoutSeconds", "%d is not a timeout: must be 1 to %d", n, maxAffinity)
+		}
+	}
+	return client
 }
 
 // traffic reads the fields internalTrafficPolicy and trafficDistribution or, if both are unset, Istio's annotation,

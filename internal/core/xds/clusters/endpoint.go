@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"hash/fnv"
 	"maps"
+	"net/netip"
 	"slices"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -18,30 +19,21 @@ import (
 	"outrider.dev/internal/core/xds/observe"
 )
 
-// Endpoints returns the endpoints of a service's port in a family, by zone. They are the ready endpoints; if
-// there are none, those that are terminating but still serve, as in kube-proxy; or else those that were ready
-// before the kubelet restarted.
+// Endpoints returns the load assignment for endpoints of a service's port, by priority and zone.
 //
-// Endpoints near the client have a higher priority. Unlike kube-proxy, Envoy uses the others if the
-// near ones are missing or ejected. A service with internalTrafficPolicy: Local has only the endpoints on the
-// client's node; if there are none, calls fail.
-func (b Builder) Endpoints(name string, t names.Target, at mesh.Place) *endpoint.ClusterLoadAssignment {
-	all := serving(t.Service.Reachable(at), t.Port.Name, t.EffectiveFamily())
-	near := t.Service.Near(all, at)
-	if near != nil && at.Node != "" {
-		all = closest(all, near, at.Node)
-	}
+// If chosen is one of the nearest endpoints, it has a priority of its own, above all others, and so has the one that
+// is used while the chosen one is ejected.
+func (b Builder) Endpoints(name string, all ByPriority, chosen netip.AddrPort) *endpoint.ClusterLoadAssignment {
 	groups := map[group][]*endpoint.LbEndpoint{}
-	for _, e := range all {
-		id := ""
-		if mtls.Mutual(e.Workload, e.Port) {
-			id = mtls.Identity(b.TrustDomain, e.Workload)
+	for priority, endpoints := range choosing(all, chosen) {
+		for _, e := range endpoints {
+			id := ""
+			if mtls.Mutual(e.Workload, e.Port) {
+				id = mtls.Identity(b.TrustDomain, e.Workload)
+			}
+			g := group{uint32(priority), e.EffectiveZone()}
+			groups[g] = append(groups[g], b.describe(lbEndpoint(e.Addr.String(), e.Port, id), e.Workload))
 		}
-		g := group{zone: e.EffectiveZone()}
-		if near != nil && !near(e) {
-			g.priority = 1
-		}
-		groups[g] = append(groups[g], b.describe(lbEndpoint(e.Addr.String(), e.Port, id), e.Workload))
 	}
 	out := &endpoint.ClusterLoadAssignment{ClusterName: name}
 	for _, g := range slices.SortedFunc(maps.Keys(groups), group.compare) {
@@ -56,6 +48,58 @@ func (b Builder) Endpoints(name string, t names.Target, at mesh.Place) *endpoint
 	return out
 }
 
+// ByPriority are the endpoints for clients at a place: those near the client and the others, or all. The first list
+// is sorted by address.
+type ByPriority [][]mesh.Endpoint
+
+// EndpointsFor returns the endpoints of a service's port in a family for clients at a place. They are the ready
+// endpoints; if there are none, those that are terminating but still serve, as in kube-proxy; or else those that
+// were ready before the kubelet restarted.
+//
+// Endpoints near the client have a higher priority. Unlike kube-proxy, Envoy uses the others if the
+// near ones are missing or ejected. A service with internalTrafficPolicy: Local has only the endpoints on the
+// client's node; if there are none, calls fail.
+func EndpointsFor(t names.Target, at mesh.Place) ByPriority {
+	all := serving(t.Service.Reachable(at), t.Port.Name, t.EffectiveFamily())
+	near := t.Service.Near(all, at)
+	if near == nil {
+		return ByPriority{all}
+	}
+	var close, far []mesh.Endpoint
+	for _, e := range all {
+		if near(e) {
+			close = append(close, e)
+		} else {
+			far = append(far, e)
+		}
+	}
+	if at.Node != "" {
+		far = some(far, at.Node)
+	}
+	return ByPriority{close, far}
+}
+
+// maxAside limits the endpoints beside a chosen one. There may be an assignment for each endpoint that a client can
+// choose, so that all of them together would grow with the square of their number.
+const maxAside = 10
+
+// choosing puts the chosen endpoint, and the one after it, before all others. Those after it come in a ring, so that
+// the endpoints aside of each chosen one are others.
+func choosing(priorities ByPriority, chosen netip.AddrPort) ByPriority {
+	near := priorities[0]
+	i := slices.IndexFunc(near, func(e mesh.Endpoint) bool { return netip.AddrPortFrom(e.Addr, e.Port) == chosen })
+	if i < 0 {
+		return priorities
+	}
+	ring := slices.Concat(near[i:], near[:i])
+	out := ByPriority{ring[:1], ring[1:min(2, len(ring))], ring[min(2, len(ring)):min(2+maxAside, len(ring))]}
+	for _, far := range priorities[1:] {
+		out = append(out, far[:min(len(far), maxAside)])
+	}
+	// Priorities must have no gap.
+	return slices.DeleteFunc(out, func(endpoints []mesh.Endpoint) bool { return len(endpoints) == 0 })
+}
+
 // describe adds to an endpoint the workload for which its requests are counted.
 func (b Builder) describe(e *endpoint.LbEndpoint, w *mesh.Workload) *endpoint.LbEndpoint {
 	if b.Metrics && w != nil {
@@ -68,24 +112,16 @@ func (b Builder) describe(e *endpoint.LbEndpoint, w *mesh.Workload) *endpoint.Lb
 // service with an endpoint on each of 5,000 nodes, all assignments together would contain 25 million.
 const maxFar = 100
 
-// closest returns the near endpoints and maxFar others. The choice of the others depends on the node, so that
-// calls from many nodes are spread when their near endpoints are gone.
-func closest(all []mesh.Endpoint, near func(mesh.Endpoint) bool, node string) []mesh.Endpoint {
-	var out, far []mesh.Endpoint
-	for _, e := range all {
-		if near(e) {
-			out = append(out, e)
-		} else {
-			far = append(far, e)
-		}
+// some returns maxFar of the endpoints that are not near a node. The choice depends on the node, so that calls from
+// many nodes are spread when their near endpoints are gone.
+func some(far []mesh.Endpoint, node string) []mesh.Endpoint {
+	if len(far) <= maxFar {
+		return far
 	}
-	if len(far) > maxFar {
-		h := fnv.New32a()
-		h.Write([]byte(node))
-		first := int(h.Sum32() % uint32(len(far)))
-		far = append(far[first:min(first+maxFar, len(far))], far[:max(0, first+maxFar-len(far))]...)
-	}
-	return append(out, far...)
+	h := fnv.New32a()
+	h.Write([]byte(node))
+	first := int(h.Sum32() % uint32(len(far)))
+	return append(far[first:min(first+maxFar, len(far))], far[:max(0, first+maxFar-len(far))]...)
 }
 
 // A group is the key by which a load assignment groups endpoints.

@@ -34,8 +34,12 @@ func web(traffic mesh.Traffic, pods ...mesh.Part) names.Target {
 }
 
 // byPriority returns the addresses of the endpoints for a client at a place, by priority.
-func byPriority(t names.Target, at mesh.Place) (out [][]string) {
-	for _, l := range (Builder{}).Endpoints("web", t, t.Service.Relevant(at)).Endpoints {
+func byPriority(t names.Target, at mesh.Place) [][]string {
+	return choosingFirst(t, at, netip.AddrPort{})
+}
+
+func choosingFirst(t names.Target, at mesh.Place, chosen netip.AddrPort) (out [][]string) {
+	for _, l := range (Builder{}).Endpoints("web", EndpointsFor(t, t.Service.Relevant(at)), chosen).Endpoints {
 		for int(l.Priority) >= len(out) {
 			out = append(out, nil)
 		}
@@ -99,6 +103,42 @@ func TestEndpointsOnTheNodeAlone(t *testing.T) {
 		}
 		if got := byPriority(service, mesh.Place{}); got != nil {
 			t.Errorf("%s: a client whose node is not known has %q", name, got)
+		}
+	}
+}
+
+// A chosen endpoint has a priority of its own, and so has the one that replaces it while it is ejected. The others are
+// few, because there is an assignment for each endpoint that can be chosen.
+func TestChosenEndpoint(t *testing.T) {
+	at := func(i int) string { return fmt.Sprintf("10.244.1.%d", i) }
+	of := func(from, to int) (out []string) {
+		for i := from; i < to; i++ {
+			out = append(out, at(i))
+		}
+		return out
+	}
+	in := func(zone string, from, to int) (out []mesh.Part) {
+		for i := from; i < to; i++ {
+			out = append(out, pod(fmt.Sprint("web-", i), at(i), func(s *mesh.WorkloadSpec) { s.Zone = zone }))
+		}
+		return out
+	}
+	for name, tt := range map[string]struct {
+		pods   []mesh.Part
+		chosen int
+		want   [][]string
+	}{
+		"the only one":       {in("a", 10, 11), 10, [][]string{of(10, 11)}},
+		"one of two":         {in("a", 10, 12), 11, [][]string{of(11, 12), of(10, 11)}},
+		"one of three":       {in("a", 10, 13), 11, [][]string{of(11, 12), of(12, 13), of(10, 11)}},
+		"one of many":        {in("a", 10, 40), 15, [][]string{of(15, 16), of(16, 17), of(17, 27)}},
+		"one in the zone":    {append(in("a", 10, 12), in("b", 20, 40)...), 10, [][]string{of(10, 11), of(11, 12), of(20, 30)}},
+		"not in the zone":    {append(in("a", 10, 12), in("b", 20, 22)...), 20, [][]string{of(10, 12), of(20, 22)}},
+		"one that is unused": {in("a", 10, 12), 99, [][]string{of(10, 12)}},
+	} {
+		got := choosingFirst(web(mesh.SameZone, tt.pods...), mesh.Place{Zone: "a"}, netip.MustParseAddrPort(at(tt.chosen)+":80"))
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: endpoints by priority (-want +got):\n%s", name, diff)
 		}
 	}
 }

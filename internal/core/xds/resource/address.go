@@ -159,6 +159,7 @@ type (
 		port   uint16
 		family names.Family
 		at     mesh.Place
+		chosen netip.AddrPort
 	}
 )
 
@@ -207,9 +208,12 @@ func (v *snapshot) withEndpoints(p *xds.Proxy, c *xds.Resource, t names.Target) 
 // endpointsOf returns the endpoints of t. If the service prefers near endpoints, or has no others, the result depends
 // on the location of p.
 func (v *snapshot) endpointsOf(p *xds.Proxy, t names.Target) *xds.Resource {
-	at := v.place(p, t.Service)
-	return v.cache.of(t.Service).get(endpointsKey{t.Port.Number, t.Family, at}, func() *xds.Resource {
-		return serialize(t.Name(), v.clusters().Endpoints(t.Name(), t, at))
+	key := endpointsKey{t.Port.Number, t.Family, v.place(p, t.Service), netip.AddrPort{}}
+	if t.Service.Affinity {
+		return v.chosenEndpoints(p, key, t)
+	}
+	return v.cache.of(t.Service).get(key, func() *xds.Resource {
+		return serialize(t.Name(), v.clusters().Endpoints(t.Name(), clusters.EndpointsFor(t, key.at), key.chosen))
 	})
 }
 
@@ -237,7 +241,7 @@ func (v *snapshot) namedEndpoints(p *xds.Proxy, name string) *xds.Resource {
 	case !ok:
 		return serialize(name, &endpoint.ClusterLoadAssignment{ClusterName: name})
 	case t.Name() != name: // the name was made while the other family was the primary one
-		return serialize(name, v.clusters().Endpoints(name, t, v.place(p, t.Service)))
+		return serialize(name, v.clusters().Endpoints(name, clusters.EndpointsFor(t, v.place(p, t.Service)), netip.AddrPort{}))
 	}
 	return v.endpointsOf(p, t)
 }

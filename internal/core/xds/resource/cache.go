@@ -18,6 +18,7 @@ const maxCached = 64 << 20
 type resourceCache struct {
 	mu        sync.Mutex
 	resources map[any]*xds.Resource
+	choices   map[endpointsKey]choices // see [snapshot.choicesOf]
 	bytes     int64
 	total     *atomic.Int64 // bytes in all caches that share a limit; nil: this cache shares none
 }
@@ -60,7 +61,7 @@ func (c *resourceCache) count(n int64) {
 }
 
 func (c *resourceCache) clear() {
-	c.resources = nil
+	c.resources, c.choices = nil, nil
 	c.count(-c.bytes)
 }
 

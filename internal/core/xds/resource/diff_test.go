@@ -58,7 +58,7 @@ func serviceOf(name, namespace string, number uint16) func(genes) mesh.Part {
 	return func(g genes) mesh.Part {
 		s := &mesh.ServiceSpec{Name: name, Namespace: namespace, Selector: map[string]string{"app": g.one("x", "y")}, Traffic: mesh.Traffic(g.one("", string(mesh.SameZone), string(mesh.SameNode), string(mesh.OnlyNode)))}
 		s.Addresses = addresses(g.one("10.96.0.1", "10.96.0.2", "10.97.0.1", "10.96.0.3 fd96::1", "fd96::1 10.96.0.3", "10.96.0.3 fd96::1", "fd96::1 10.96.0.3", ""))
-		s.Headless = len(s.Addresses) == 0
+		s.Headless, s.Affinity = len(s.Addresses) == 0, g.of(3) == 0
 		s.ExportTo = [][]string{nil, {"."}, {"shop"}}[g.of(3)]
 		s.Ports = []mesh.PortSpec{port(number, []mesh.Protocol{mesh.HTTP, mesh.GRPC, mesh.TCP, mesh.ServerFirst, mesh.Unknown}[g.of(5)])}
 		if g.of(4) == 0 {

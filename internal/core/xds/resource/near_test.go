@@ -28,7 +28,9 @@ func TestPrioritiesOfZones(t *testing.T) {
 		pod("c-y", "c", "10.244.1.4", in("y")), pod("c-z", "c", "10.244.1.5", in("z")))
 	source := resource.New(h)
 	v, _ := source.Current()
-	of := func(v xds.Snapshot, name string) *xds.Resource { return v.Named(as(name), xds.EndpointType, web80).Resource }
+	of := func(v xds.Snapshot, name string) *xds.Resource {
+		return v.Named(as(name), xds.EndpointType, web80).Resource
+	}
 	order := func(r *xds.Resource) string {
 		var out []string
 		for _, l := range message(t, r).(*endpoint.ClusterLoadAssignment).Endpoints {

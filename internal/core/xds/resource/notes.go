@@ -7,6 +7,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/xds"
+	"outrider.dev/internal/core/xds/clusters"
 	"outrider.dev/internal/core/xds/features"
 	"outrider.dev/internal/core/xds/mtls"
 	"outrider.dev/internal/core/xds/names"
@@ -60,7 +61,7 @@ func (v *snapshot) noneOnNode(p *xds.Proxy, r names.Reference) []string {
 	switch {
 	case at.Node == "":
 		return []string{fmt.Sprintf("calls to %s, port %d, fail: the service has internalTrafficPolicy: Local, and the proxy's pod, or its node, is not known", r.Host, r.Port)}
-	case len(v.clusters().Endpoints("", t, v.place(p, t.Service)).Endpoints) == 0:
+	case len(clusters.EndpointsFor(t, v.place(p, t.Service))[0]) == 0:
 		return []string{fmt.Sprintf("calls to %s, port %d, fail: the service has internalTrafficPolicy: Local, and no ready endpoint on the node %s", r.Host, r.Port, at.Node)}
 	}
 	return nil
