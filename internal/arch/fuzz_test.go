@@ -39,6 +39,7 @@ var targets = map[string]string{
 	"internal/core/xds FuzzStateOfTheWorld":                             "requests of proxies, state of the world",
 	"internal/core/xds FuzzPrewarmCache":                                "what workloads used",
 	"internal/core/mesh/objects FuzzAuthorizationPolicy":                "policies of clients that are let in",
+	"internal/core/xds/rbac FuzzMatch":                                  "paths and hosts in policies, as expressions",
 	"internal/core/mesh/foreign FuzzRead":                               "objects of kinds that are ignored",
 	"internal/core/xds FuzzParseNodeID":                                 "identifiers of proxies",
 	"internal/core/xds/resource FuzzNames":                              "names of resources",

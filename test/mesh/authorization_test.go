@@ -42,9 +42,9 @@ func newDoor(t *testing.T) *door {
 func (d *door) policies(t *testing.T, parts ...mesh.Part) {
 	t.Helper()
 	d.number++
-	mark := fmt.Sprintf("/mark-%d-", d.number)
+	mark := fmt.Sprintf("mark-%d-", d.number)
 	parts = append(parts, &mesh.AuthorizationSpec{Name: "mark", Namespace: namespace, Selector: map[string]string{"app": "server"}, Deny: true, Rules: []mesh.AuthorizationRule{{
-		To: [][]mesh.Condition{{{Of: mesh.AppPortNumber, Values: []string{"8080"}}, {Of: mesh.Path, Values: []string{mark}}}},
+		To: [][]mesh.Condition{{{Of: mesh.AppPortNumber, Values: []string{"8080"}}, {Of: mesh.Path, Values: []string{"/" + mark}}}},
 	}}})
 	d.source.change(func(b *build.Builder) {
 		b.Delete(d.set...)

@@ -317,7 +317,7 @@ func template(v string) error {
 		return errors.New("is not a template of paths: must begin with /")
 	}
 	last := false
-	for _, s := range strings.Split(rest, "/") {
+	for _, s := range strings.Split(strings.TrimSuffix(rest, "/"), "/") {
 		switch {
 		case last && (s == "{*}" || s == "{**}"):
 			return errors.New("is not a template of paths: {*} and {**} must not follow {**}")

@@ -7,16 +7,13 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	rbac "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
-	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	requests "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	bytes "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
-	template "github.com/envoyproxy/go-control-plane/envoy/extensions/path/match/uri_template/v3"
 	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -113,7 +110,7 @@ func (g Guard) policy(p *mesh.AuthorizationSpec, r *mesh.AuthorizationRule, ofBy
 	if !p.Deny && slices.ContainsFunc(slices.Concat(slices.Concat(r.From...), slices.Concat(r.To...), r.When), unjudged) {
 		return nil
 	}
-	operation := func(c mesh.Condition) bool {
+	ofOperation := func(c mesh.Condition) bool {
 		switch c.Of {
 		case mesh.AppPortNumber, mesh.Method, mesh.Path, mesh.HostName:
 			return true
@@ -124,7 +121,7 @@ func (g Guard) policy(p *mesh.AuthorizationSpec, r *mesh.AuthorizationRule, ofBy
 	for _, list := range orOne(r.To) {
 		var all []*rbac.Permission
 		for _, c := range slices.Concat(list, r.When) {
-			if operation(c) && !unjudged(c) {
+			if ofOperation(c) && !unjudged(c) {
 				all = append(all, permissions(c, p.Deny)...)
 			}
 		}
@@ -133,7 +130,7 @@ func (g Guard) policy(p *mesh.AuthorizationSpec, r *mesh.AuthorizationRule, ofBy
 	for _, list := range orOne(r.From) {
 		var all []*rbac.Principal
 		for _, c := range slices.Concat(list, r.When) {
-			if !operation(c) && !unjudged(c) {
+			if !ofOperation(c) && !unjudged(c) {
 				all = append(all, g.principals(c, p.Namespace)...)
 			}
 		}
@@ -150,52 +147,17 @@ func orOne(lists [][]mesh.Condition) [][]mesh.Condition {
 	return lists
 }
 
-// permissions converts a condition on the operation; all of the results must match.
+// permissions converts a condition on the operation; all of the results must match. What a DENY rule has among its
+// values matches wide, and what it excludes narrow; with an ALLOW rule it is the other way round.
 func permissions(c mesh.Condition, deny bool) []*rbac.Permission {
-	anyOf := func(values []string, wide bool) *rbac.Permission {
-		rules := &rbac.Permission_Set{}
-		for _, v := range values {
-			rules.Rules = append(rules.Rules, permission(c.Of, v, wide))
-		}
-		return &rbac.Permission{Rule: &rbac.Permission_OrRules{OrRules: rules}}
-	}
 	var out []*rbac.Permission
 	if len(c.Values) > 0 {
-		out = append(out, anyOf(c.Values, deny))
+		out = append(out, operation(c.Of, c.Values, deny))
 	}
 	if len(c.NotValues) > 0 {
-		out = append(out, &rbac.Permission{Rule: &rbac.Permission_NotRule{NotRule: anyOf(c.NotValues, !deny)}})
+		out = append(out, not(operation(c.Of, c.NotValues, !deny)))
 	}
 	return out
-}
-
-// permission converts one value. With wide, which is for DENY rules, the permission matches more: a host, for
-// example, also with a port appended, which a client may add.
-func permission(of mesh.Attribute, v string, wide bool) *rbac.Permission {
-	header := func(name string, m *matcher.StringMatcher) *rbac.Permission {
-		return &rbac.Permission{Rule: &rbac.Permission_Header{Header: &route.HeaderMatcher{
-			Name: name, HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{StringMatch: m},
-		}}}
-	}
-	switch of {
-	case mesh.AppPortNumber:
-		port, _ := strconv.ParseUint(v, 10, 16) // valid, except that 0 is no port
-		return &rbac.Permission{Rule: &rbac.Permission_DestinationPort{DestinationPort: uint32(port)}}
-	case mesh.Method:
-		return header(":method", pattern(v))
-	case mesh.HostName:
-		if wide && !strings.HasSuffix(v, "*") {
-			return header(":authority", message.Regex("(?i)"+strings.Replace(regexp.QuoteMeta(v), `\*`, ".*", 1)+"(:[0-9]*)?"))
-		}
-		m := pattern(v)
-		m.IgnoreCase = m.GetSafeRegex() == nil // Envoy rejects it for regular expressions
-		return header(":authority", m)
-	}
-	if strings.Contains(v, "{") {
-		return &rbac.Permission{Rule: &rbac.Permission_UriTemplate{UriTemplate: message.Extension("envoy.path.match.uri_template.uri_template_matcher",
-			&template.UriTemplateMatchConfig{PathTemplate: strings.NewReplacer("{**}", "**", "{*}", "*").Replace(v)})}}
-	}
-	return &rbac.Permission{Rule: &rbac.Permission_UrlPath{UrlPath: &matcher.PathMatcher{Rule: &matcher.PathMatcher_Path{Path: pattern(v)}}}}
 }
 
 // principals converts a condition on the client; all of the results must match.
@@ -273,16 +235,6 @@ func allPrincipals(all []*rbac.Principal) *rbac.Principal {
 		return all[0]
 	}
 	return &rbac.Principal{Identifier: &rbac.Principal_AndIds{AndIds: &rbac.Principal_Set{Ids: all}}}
-}
-
-func allPermissions(all []*rbac.Permission) *rbac.Permission {
-	switch len(all) {
-	case 0:
-		return &rbac.Permission{Rule: &rbac.Permission_Any{Any: true}}
-	case 1:
-		return all[0]
-	}
-	return &rbac.Permission{Rule: &rbac.Permission_AndRules{AndRules: &rbac.Permission_Set{Rules: all}}}
 }
 
 // pattern matches a text; with a * at one end, any text that begins or ends with the rest; a * alone

@@ -1,25 +1,25 @@
 package rbac
 
 import (
+	"encoding/json"
 	"net/netip"
-	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
-	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	rbac "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	requests "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	bytes "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
-	template "github.com/envoyproxy/go-control-plane/envoy/extensions/path/match/uri_template/v3"
 	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/mesh/build"
+	"outrider.dev/internal/core/mesh/objects"
 	"outrider.dev/internal/core/xds/mtls"
 	"outrider.dev/test/authorization"
 	"outrider.dev/test/mutants"
@@ -63,20 +63,34 @@ func allows(t *testing.T, server *mesh.Workload, g Guard, call authorization.Cal
 	if !mtls.Mutual(server, authorization.Ports[call.Port]) {
 		call.From = "plain"
 	}
-	if call.Port != "http" {
-		return !slices.ContainsFunc(g.Bytes(), func(f *listener.Filter) bool {
+	return permits(t, filters(t, g, call.Path != ""), call)
+}
+
+// filters returns the rules of a guard's filters for requests, or for bytes.
+func filters(t *testing.T, g Guard, ofRequests bool) (out []*rbac.RBAC) {
+	t.Helper()
+	if !ofRequests {
+		for _, f := range g.Bytes() {
 			m := &bytes.RBAC{}
 			unpack(t, f.GetTypedConfig(), m)
-			return !applies(t, m.Rules, call, false)
-		})
+			out = append(out, m.Rules)
+		}
+		return out
 	}
 	manager := &hcm.HttpConnectionManager{}
 	g.Requests(manager)
-	return !slices.ContainsFunc(manager.HttpFilters, func(f *hcm.HttpFilter) bool {
+	for _, f := range manager.HttpFilters {
 		m := &requests.RBAC{}
 		unpack(t, f.GetTypedConfig(), m)
-		return !applies(t, m.Rules, call, true)
-	})
+		out = append(out, m.Rules)
+	}
+	return out
+}
+
+// permits reports whether all filters let a call in.
+func permits(t *testing.T, filters []*rbac.RBAC, call authorization.Call) bool {
+	t.Helper()
+	return !slices.ContainsFunc(filters, func(r *rbac.RBAC) bool { return !applies(t, r, call, call.Path != "") })
 }
 
 func unpack(t *testing.T, a *anypb.Any, to proto.Message) {
@@ -122,21 +136,24 @@ func (e evaluator) permission(p *rbac.Permission) bool {
 	case *rbac.Permission_NotRule:
 		return !e.permission(r.NotRule)
 	case *rbac.Permission_DestinationPort:
-		return r.DestinationPort == uint32(authorization.Ports[e.call.Port])
+		return r.DestinationPort == uint32(e.port())
 	case *rbac.Permission_Header:
 		value := map[string]string{":method": e.call.Method, ":authority": e.call.Host}[r.Header.Name]
 		return e.ofRequest() && matches(e.t, r.Header.GetStringMatch(), value)
 	case *rbac.Permission_UrlPath:
-		p, _, _ := strings.Cut(e.call.Path, "?")
-		return e.ofRequest() && matches(e.t, r.UrlPath.GetPath(), path.Clean(p))
-	case *rbac.Permission_UriTemplate:
-		m := &template.UriTemplateMatchConfig{}
-		unpack(e.t, r.UriTemplate.TypedConfig, m)
-		expr := strings.NewReplacer(`\*\*`, ".*", `\*`, "[^/]+").Replace(regexp.QuoteMeta(m.PathTemplate))
-		return e.ofRequest() && regexp.MustCompile("^"+expr+"$").MatchString(e.call.Path)
+		path, _, _ := strings.Cut(e.call.Path, "?")
+		return e.ofRequest() && matches(e.t, r.UrlPath.GetPath(), path)
 	}
 	e.t.Fatalf("unknown permission %v", p)
 	return false
+}
+
+// port returns the port of the server, which may be a number in a call of the matrix.
+func (e evaluator) port() uint16 {
+	if n, err := strconv.ParseUint(e.call.Port, 10, 16); err == nil {
+		return uint16(n)
+	}
+	return authorization.Ports[e.call.Port]
 }
 
 // ofRequest fails the test if filters for bytes use a property of requests.
@@ -183,10 +200,100 @@ func matches(t *testing.T, m *matcher.StringMatcher, value string) bool {
 	case *matcher.StringMatcher_Suffix:
 		return strings.HasSuffix(fold(value), fold(p.Suffix))
 	case *matcher.StringMatcher_SafeRegex:
-		return regexp.MustCompile("^(?:" + p.SafeRegex.Regex + ")$").MatchString(value)
+		return fullMatch(p.SafeRegex.Regex, value)
 	}
 	t.Fatalf("unknown match %v", m)
 	return false
+}
+
+var matched = map[[2]string]bool{}
+
+// fullMatch reports whether an expression matches the whole of a text, as in Envoy. Results are kept: the matrix has the same
+// texts many times.
+func fullMatch(expression, text string) bool {
+	at := [2]string{expression, text}
+	if _, known := matched[at]; !known {
+		matched[at] = regexp.MustCompile("^(?:" + expression + ")$").MatchString(text)
+	}
+	return matched[at]
+}
+
+// A method in another case, which HTTP/2 can carry, is refused by both actions.
+func TestMethods(t *testing.T) {
+	post := []string{"POST"}
+	tests := map[string]struct {
+		deny      bool
+		condition mesh.Condition
+		allowed   string
+	}{
+		"DENY":          {true, mesh.Condition{Of: mesh.Method, Values: post}, "GET PUT"},
+		"ALLOW":         {false, mesh.Condition{Of: mesh.Method, Values: post}, "POST"},
+		"not… of DENY":  {true, mesh.Condition{Of: mesh.Method, NotValues: post}, "POST"},
+		"not… of ALLOW": {false, mesh.Condition{Of: mesh.Method, NotValues: post}, "GET PUT"},
+		"DENY of any":   {true, mesh.Condition{Of: mesh.Method, Values: []string{"*"}}, ""},
+		"DENY by start": {true, mesh.Condition{Of: mesh.Method, Values: []string{"P*"}}, "GET"},
+	}
+	for name, tt := range tests {
+		_, g := guardOf("", &mesh.AuthorizationSpec{Name: "p", Namespace: "shop", Deny: tt.deny, Rules: []mesh.AuthorizationRule{{To: [][]mesh.Condition{{tt.condition}}}}})
+		var allowed []string
+		for _, method := range []string{"GET", "POST", "post", "Post", "PUT"} {
+			if permits(t, filters(t, g, true), authorization.Call{From: "plain", Port: "http", Method: method, Path: "/", Host: "x"}) {
+				allowed = append(allowed, method)
+			}
+		}
+		if got := strings.Join(allowed, " "); got != tt.allowed {
+			t.Errorf("%s: %q are allowed, want %q", name, got, tt.allowed)
+		}
+	}
+}
+
+// Of any value and any path or host, a wide match includes the narrow one, and both are expressions that compile.
+func FuzzMatch(f *testing.F) {
+	for _, k := range authorization.Kinds {
+		for _, v := range k.Paths {
+			f.Add(v, "/admin/x;y%2f/b", true)
+		}
+		for _, v := range k.Hosts {
+			f.Add(v, "Admin.shop.:8080", false)
+		}
+	}
+	f.Fuzz(func(t *testing.T, value, text string, ofPath bool) {
+		of, field, call := mesh.HostName, "hosts", authorization.Call{Port: "http", Method: "GET", Path: "/", Host: text}
+		if ofPath {
+			of, field, call.Path, call.Host = mesh.Path, "paths", text, "x"
+		}
+		rules := []any{map[string]any{"to": []any{map[string]any{"operation": map[string]any{field: []string{value}}}}}}
+		raw, err := json.Marshal(map[string]any{"metadata": map[string]any{"name": "p"}, "spec": map[string]any{"rules": rules}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := objects.AuthorizationPolicy(raw); err != nil || strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+			return // Envoy has refused or encoded such a text
+		}
+		e := evaluator{t, call, true}
+		if e.permission(operation(of, []string{value}, false)) && !e.permission(operation(of, []string{value}, true)) {
+			t.Errorf("%q matches %q narrow, but not wide", value, text)
+		}
+	})
+}
+
+// The filters refuse what the matrix says.
+func TestMatrix(t *testing.T) {
+	_, g := guardOf("cluster.local", authorization.MatrixPolicies(t)...)
+	filters, wrong := filters(t, g, true), 0
+	for _, c := range authorization.Cells {
+		for _, p := range authorization.Paths {
+			for _, h := range authorization.Hosts {
+				call := authorization.Call{From: "plain", Port: strconv.Itoa(int(c.Port)), Method: "GET", Path: p.Base, Host: h.Sent}
+				if refused := !permits(t, filters, call); refused != c.Refused(p, h) {
+					if wrong++; wrong > 20 {
+						t.FailNow()
+					}
+					t.Errorf("%s, %s: %s (%s) of %s (%s): refused: %t", c.Place.Name, c.Kind.Name, p.Base, c.Path(p), h.Sent, c.Host(h), refused)
+				}
+			}
+		}
+	}
 }
 
 // Policies that are too large, and those of an unknown workload, deny everything.
@@ -227,15 +334,35 @@ func TestPathsAreNormalised(t *testing.T) {
 
 // The test mutates the lines that decide whether a client is let in.
 func TestMutants(t *testing.T) {
-	mutants.Run(t, "TestAuthorization|TestClosedGuard|TestPathsAreNormalised|TestTrustDomainOfPolicies", map[string]mutants.Mutant{
+	mutants.Run(t, "TestAuthorization|TestMatrix|TestMethods|TestClosedGuard|TestPathsAreNormalised|TestTrustDomainOfPolicies", map[string]mutants.Mutant{
 		"an ALLOW rule that cannot be judged matches": {File: "rbac.go", From: `!p.Deny && slices.ContainsFunc(slices.Concat(slices.Concat(r.From...), slices.Concat(r.To...), r.When), unjudged)`, To: `false`},
 		"a closed guard is open":                      {File: "rbac.go", From: `g.TooLarge`, To: `false`},
 		"notValues are not looked at, of clients":     {File: "rbac.go", In: `out = append(out, &rbac.Principal{Identifier: &rbac.Principal_NotId{NotId: anyOf(c.NotValues)}})`, From: `out = append(out, &rbac.Principal{Identifier: &rbac.Principal_NotId{NotId: anyOf(c.NotValues)}})`, To: ``},
-		"notValues are not looked at, of operations":  {File: "rbac.go", From: `out = append(out, &rbac.Permission{Rule: &rbac.Permission_NotRule{NotRule: anyOf(c.NotValues, !deny)}})`, To: ``},
-		"a denied host with a port is another":        {File: "rbac.go", From: `wide && !strings.HasSuffix(v, "*")`, To: `false`},
-		"a host with a port is not another":           {File: "rbac.go", From: `anyOf(c.NotValues, !deny)`, To: `anyOf(c.NotValues, deny)`},
+		"notValues are not looked at, of operations":  {File: "rbac.go", From: `out = append(out, not(operation(c.Of, c.NotValues, !deny)))`, To: ``},
+		"values of DENY match narrow":                 {File: "rbac.go", From: `operation(c.Of, c.Values, deny)`, To: `operation(c.Of, c.Values, false)`},
+		"values of ALLOW match wide":                  {File: "rbac.go", From: `operation(c.Of, c.Values, deny)`, To: `operation(c.Of, c.Values, true)`},
+		"notValues of ALLOW match narrow":             {File: "rbac.go", From: `operation(c.Of, c.NotValues, !deny)`, To: `operation(c.Of, c.NotValues, false)`},
+		"notValues of DENY match wide":                {File: "rbac.go", From: `operation(c.Of, c.NotValues, !deny)`, To: `operation(c.Of, c.NotValues, true)`},
+		"a method has no case, to allow":              {File: "match.go", From: `wide && m.GetSafeRegex() == nil`, To: `m.GetSafeRegex() == nil`},
+		"a method has a case, to deny":                {File: "match.go", From: `wide && m.GetSafeRegex() == nil`, To: `false`},
+		"unresolved segments are not denied":          {File: "match.go", From: `[]string{unresolved}`, To: `[]string{}`},
+		"unresolved segments are allowed":             {File: "match.go", From: `not(matchPath(message.Regex(unresolved)))`, To: `anything()`},
+		"a parameter has the end of a path":           {File: "match.go", In: `out = allPermissions([]*rbac.Permission{out, not(ofParameter)})`, From: `not(ofParameter)`, To: `anything()`},
+		"slashes are written once":                    {File: "match.go", In: `out.WriteString(parameters + slash)`, From: `parameters + slash`, To: `parameters + "/"`},
+		"segments have no parameters":                 {File: "match.go", In: `out.WriteString(parameters + slash)`, From: `parameters + slash`, To: `slash`},
+		"a path ends without parameters":              {File: "match.go", In: `return spellings(v) + parameters`, From: `spellings(v) + parameters`, To: `spellings(v)`},
+		"encoded characters are others":               {File: "match.go", From: `"(?:" + regexp.QuoteMeta(string(c)) + "|" + encoded(c) + ")"`, To: `regexp.QuoteMeta(string(c))`},
+		"one segment is a number of characters":       {File: "match.go", From: "expand(v, regexp.QuoteMeta, oneSegment, `.*`)", To: "expand(v, regexp.QuoteMeta, `[^/]+`, `.*`)"},
+		"{*} needs a character, to deny":              {File: "match.go", In: "return expand(v, spellings, `[^/]*`, `.*`) + parameters", From: "expand(v, spellings, `[^/]*`, `.*`)", To: "expand(v, spellings, `[^/]+`, `.*`)"},
+		"malformed hosts are not denied":              {File: "match.go", From: `not(unambiguous)`, To: `not(anything())`},
+		"malformed hosts are allowed":                 {File: "match.go", From: `allPermissions([]*rbac.Permission{anyPermission(out...), unambiguous})`, To: `anyPermission(out...)`},
+		"a denied host has no port":                   {File: "match.go", From: "`(?::.*)?`", To: "``"},
+		"the default port is written":                 {File: "match.go", From: `number == "80"`, To: `false`},
+		"a denied host is not absolute":               {File: "match.go", In: "return regexp.QuoteMeta(strings.TrimSuffix(v, \".\")) + `\\.?` + port", From: "`\\.?`", To: "``"},
+		"an IPv6 address is written in one way":       {File: "match.go", From: `a.Is6()`, To: `a.Is4()`},
+		"a host has a case, to allow":                 {File: "match.go", From: `m.IgnoreCase = true`, To: ``},
+		"a host has a case, to deny":                  {File: "match.go", From: `"(?i)"+oneOf(expressions)`, To: `oneOf(expressions)`},
 		"cluster.local is another trust domain":       {File: "rbac.go", From: `v = g.TrustDomain + "/" + rest`, To: ``},
-		"a host has a case":                           {File: "rbac.go", From: `m.IgnoreCase = m.GetSafeRegex() == nil`, To: ``},
 		"an account of no namespace is of any":        {File: "rbac.go", From: `v = namespace + "/" + v`, To: `v = "bank/" + v`},
 		"a namespace is a prefix":                     {File: "rbac.go", From: `"/sa/[^/]+"`, To: `".*"`},
 		"paths are judged as they are written":        {File: "rbac.go", From: `m.NormalizePath = wrapperspb.Bool(true)`, To: ``},
