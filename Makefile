@@ -125,6 +125,10 @@ PAIRS ?= 2000
 explain: ## random flags and connections: does the kernel do what "rules --explain" prints (root)
 	OUTRIDER_PAIRS=$(PAIRS) $(GO) test ./test/netns -run 'TestExplain$$' -count=1 -v -timeout 30m
 
+.PHONY: policy-matrix
+policy-matrix: deps ## what AuthorizationPolicies do with paths and hosts that servers read differently, in a real Envoy: prints two tables (root)
+	go test -count=1 -v -run '^TestMatrix$$' ./test/mesh
+
 .PHONY: attack
 attack: ## hostile callers against the real commands, within their memory limits; prints a table (root)
 	$(GO) test -count=1 -timeout 60m -v ./test/attack -long
