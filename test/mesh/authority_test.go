@@ -37,7 +37,7 @@ func certificate(t testing.TB, authority *ca.Authority, account string) (chain, 
 
 // serveSecrets serves a workload's certificate and the roots to an Envoy over a socket, as the agent does. An Envoy
 // that reads them from files takes two inotify instances. Its user has 128 of them, so the 65th Envoy would abort.
-func serveSecrets(t testing.TB, authority *ca.Authority, socket, account string) {
+func serveSecrets(t testing.TB, authority, trusted *ca.Authority, socket, account string) {
 	t.Helper()
 	chain, private := certificate(t, authority, account)
 	s := secretserver.Serve(t, socket, nil)
@@ -45,7 +45,7 @@ func serveSecrets(t testing.TB, authority *ca.Authority, socket, account string)
 		t.Fatal(err)
 	}
 	s.Set(contract.WorkloadSecret, identity.CertificateSecret([]byte(chain), []byte(private)))
-	s.Set(contract.RootsSecret, identity.RootsSecret(authority.RootsPEM()))
+	s.Set(contract.RootsSecret, identity.RootsSecret(trusted.RootsPEM()))
 }
 
 // issue writes a workload's certificate and the roots to dir, as files of secrets that Envoy reads.

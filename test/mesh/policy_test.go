@@ -10,9 +10,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 
+	"outrider.dev/internal/core/controlplane/ca"
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/test/process"
 )
@@ -77,6 +79,34 @@ func TestWrongIdentity(t *testing.T) {
 			return client.stat(`cluster\..*ssl\.fail_verify_san`) > 0
 		})
 	}
+}
+
+// A call to a server whose proxy refuses the client's certificate is made once. With TLS 1.3 its proxy sees the refusal
+// after it has sent the request, and cannot know that nothing has read it.
+func TestRefusedCertificate(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	elsewhere, err := ca.NewAuthority(t.Context(), ca.AuthorityOptions{Store: ca.Directory(t.TempDir()), TrustDomain: mesh.DefaultTrustDomain})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, server := w.pod("client", "client"), w.pod("server", "server")
+	w.service("web", "10.96.0.1", "server", port(8080, mesh.HTTP), port(6379, mesh.TCP))
+	server.trusts = elsewhere
+	go echo(server.listen(8080), "server")
+	go repeat(server.listen(6379), "server")
+	server.proxied()
+	client.proxied()
+	want := regexp.MustCompile(`^503 outrider \(outbound\): .*: ` + regexp.QuoteMeta(server.v4.String()) + `:8080 \(TLS: TLSv1\.3\) ended the connection before it answered: .* \(UC, `)
+	for range 2 {
+		if got := get(client.client(), "http://10.96.0.1:8080/"); !want.MatchString(got) {
+			t.Errorf("a request: %s, want %s", got, want)
+		}
+		if got := client.send("10.96.0.1:6379", "PING"); got != closed {
+			t.Errorf("bytes: %q, want %q", got, closed)
+		}
+	}
+	process.EventuallyEqual(t, "refused certificates", uint64(4), func() uint64 { return server.stat(`listener\..*\.ssl\.fail_verify_error`) }, w.envoys...)
 }
 
 // TLS between the applications works, within mutual TLS of the proxies and without it.

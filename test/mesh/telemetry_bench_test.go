@@ -83,9 +83,9 @@ func BenchmarkTelemetry(b *testing.B) {
 		for i := range ways {
 			w := ways[(i*5+round)%len(ways)] // selects each way once, because 5 and the number of ways have no common factor
 			w.load(b, callers, warm)
-			before, began := w.spent(b), time.Now()
+			before, began := spent(b, w.client, w.server), time.Now()
 			n := w.load(b, callers, measured)
-			took, after := time.Since(began), w.spent(b)
+			took, after := time.Since(began), spent(b, w.client, w.server)
 			w.rps = append(w.rps, float64(n)/took.Seconds())
 			w.cpu = append(w.cpu, float64((after-before).Microseconds())/float64(n))
 		}
@@ -148,11 +148,11 @@ func (w *way) load(b *testing.B, callers int, d time.Duration) int {
 	return int(n.Load())
 }
 
-// spent returns the processor time that both Envoys have used.
-func (w *way) spent(b *testing.B) time.Duration {
+// spent returns the processor time that the Envoys of these pods have used.
+func spent(b *testing.B, pods ...*pod) time.Duration {
 	b.Helper()
 	var ticks int
-	for _, p := range []*pod{w.client, w.server} {
+	for _, p := range pods {
 		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.envoy.PID()))
 		if err != nil {
 			b.Fatal(err)

@@ -12,9 +12,12 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/telemetry"
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/test/process"
 )
@@ -31,6 +34,7 @@ const (
 // A wire is a pod without a proxy between two proxies. It copies the bytes of each connection, and keeps the first ones.
 type wire struct {
 	*pod
+	delay atomic.Int64 // of each piece, in each direction, in ns
 	mu    sync.Mutex
 	calls []*call
 }
@@ -58,20 +62,34 @@ func (w *world) wire(server *pod, ports ...uint16) *wire {
 			defer to.Close()
 			k := &call{}
 			out.mu.Lock()
-			out.calls = append(out.calls, k)
+			out.calls = append(out.calls[max(0, len(out.calls)-10):], k)
 			out.mu.Unlock()
 			back := make(chan struct{})
 			go func() {
 				defer close(back)
-				io.Copy(c, io.TeeReader(to, kept{&k.mu, &k.respond}))
+				out.copy(c, io.TeeReader(to, kept{&k.mu, &k.respond}))
 				c.(*net.TCPConn).CloseWrite()
 			}()
-			io.Copy(to, io.TeeReader(c, kept{&k.mu, &k.request}))
+			out.copy(to, io.TeeReader(c, kept{&k.mu, &k.request}))
 			to.(*net.TCPConn).CloseWrite()
 			<-back
 		})
 	}
 	return out
+}
+
+// copy copies pieces until from ends, each after the delay.
+func (w *wire) copy(to io.Writer, from io.Reader) {
+	b := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(b)
+		if d := time.Duration(w.delay.Load()); n > 0 && d > 0 {
+			time.Sleep(d)
+		}
+		if _, failed := to.Write(b[:n]); err != nil || failed != nil {
+			return
+		}
+	}
 }
 
 // A kept writer keeps the first 64 KiB.
@@ -171,7 +189,8 @@ func chosen(t *testing.T, hello []byte) (version, group uint16) {
 const ofTLS12 = `"alpn_protocols": ["outrider"], "tls_params": {"tls_maximum_protocol_version": "TLSv1_2"}, `
 
 // Two proxies use TLS 1.3 with a group that a quantum computer does not break, and show no identity to the network.
-// With a proxy that ends at TLS 1.2, in either direction, they use that.
+// With a proxy that ends at TLS 1.2, in either direction, they use that. No session is resumed: a client is not let in
+// after the end of its certificate.
 func TestTLSOnTheWire(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -179,12 +198,13 @@ func TestTLSOnTheWire(t *testing.T) {
 	client, server := w.pod("client", "client"), w.pod("server", "server")
 	oldClient, oldServer := w.pod("old-client", "old-client"), w.pod("old-server", "old-server")
 	oldServer.static = plainEnvoy("virtualInbound", contract.InboundPort, "127.0.0.1:8080", ofTLS12, false)
+	server.metadata = map[string]any{contract.MetadataRelay: "true"}
 	for _, p := range []*pod{server, oldServer} {
 		go echo(p.listen(8080), p.name)
 		p.proxied()
 	}
 	go repeat(server.listen(6379), "server")
-	toServer, toOld := w.wire(server, 8080, 6379), w.wire(oldServer, 8080)
+	toServer, toOld := w.wire(server, 8080), w.wire(oldServer, 8080)
 	w.service("web", "10.96.0.1", "server", port(8080, mesh.HTTP), port(6379, mesh.TCP))
 	w.service("old", "10.96.0.2", "old-server", port(8080, mesh.HTTP))
 	oldClient.static = plainEnvoy("virtualOutbound", contract.OutboundPort, toServer.v4.String()+":8080", ofTLS12, true)
@@ -223,6 +243,27 @@ func TestTLSOnTheWire(t *testing.T) {
 			t.Errorf("%s: an identity goes in clear: %t", tt.name, clear)
 		}
 	}
+	for _, newest := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
+		config := meshTLS(t, w.ca, "client")
+		config.MaxVersion, config.ServerName, config.ClientSessionCache = newest, "server", tls.NewLRUClientSessionCache(1)
+		for range 2 {
+			c, err := toServer.dial(t.Context(), "tcp", server.v4.String()+":6379")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			secure := tls.Client(c, config)
+			if got := exchange(secure, "PING"); got != "server PING" || secure.ConnectionState().DidResume {
+				t.Errorf("a client up to %#x: %q, resumed: %t", newest, got, secure.ConnectionState().DidResume)
+			}
+			c.Close()
+		}
+	}
+	const old = telemetry.OldTLSCaller + "spiffe://cluster.local/ns/shop/sa/client\"} 2"
+	w.eventually(t, "the count of old clients", func() bool {
+		raw, err := server.admin.Get(t.Context(), "/stats/prometheus", "")
+		return err == nil && slices.Contains(strings.Split(string(raw), "\n"), old)
+	})
 }
 
 // A mesh with TLS 1.3 alone refuses a client that ends at TLS 1.2, counts it, and tells it why.
@@ -231,7 +272,6 @@ func TestTLS13Alone(t *testing.T) {
 	w := newWorldOf(t, mesh.Config{MinTLS: mesh.TLS13})
 	w.source.set(&mesh.PolicySpec{Name: "strict", Namespace: namespace, Mode: mesh.ModeStrict})
 	server, plain := w.pod("server", "server"), w.pod("plain", "plain")
-	server.stats = []string{`listener\..*\.ssl\.(connection_error|versions\..*)`}
 	go repeat(server.listen(6379), "server")
 	w.service("db", "", "server", port(6379, mesh.TCP))
 	server.proxied()

@@ -169,6 +169,7 @@ type pod struct {
 	envoy     *process.Process                        // nil if the pod has no proxy
 	foreign   bool                                    // the bootstrap is not the agent's, and only connects Envoy to the control plane
 	certified string                                  // service account in the certificate; default: the pod's own
+	trusts    *ca.Authority                           // signs the certificates that its proxy accepts; default: the world's
 	admin     *envoy.Admin
 	dir       string
 }
@@ -267,7 +268,7 @@ func (p *pod) start() {
 		metadata[contract.MetadataCertificates] = certificates
 	} else {
 		secrets = filepath.Join(p.dir, "sds")
-		serveSecrets(t, p.world.ca, secrets, account)
+		serveSecrets(t, p.world.ca, cmp.Or(p.trusts, p.world.ca), secrets, account)
 		metadata[contract.MetadataSecrets] = contract.SecretsCluster
 	}
 	for k, v := range p.metadata {

@@ -8,6 +8,10 @@ const (
 	StatPrefix   = "istio" // Envoy puts "envoy_" before it
 	ExposedStart = "envoy_istio_"
 
+	// OldTLS is the scope of the count of clients that use TLS 1.2, and OldTLSCaller the begin of a line of it.
+	OldTLS       = "outrider"
+	OldTLSCaller = "envoy_outrider_tls_1_2_connections_total{principal=\""
+
 	TagReporter  = "reporter"  // source or destination
 	TagWorkload  = "workload"  // workload of the server, in the statistics of the client: a [Workload]
 	TagService   = "service"   // a [Service]

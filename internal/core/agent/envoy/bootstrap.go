@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/telemetry"
 )
 
 // Names in the bootstrap to which other parts refer:
@@ -194,6 +195,8 @@ var required = Stats{
 		"cluster_manager.", "listener_manager.", "server.", "control_plane.",
 		"cluster." + ControlPlaneCluster + ".", "main_thread.", "overload.",
 		"reporter=", "component", "istio", // statistics of Istio's filters, if Envoy contains them
+		// Versions and groups of the mutual TLS that clients use, and their certificates that were refused.
+		"listener.0.0.0.0_15006.ssl.", "listener.[__]_15006.ssl.", "listener.127.0.0.1_15016.ssl.", telemetry.OldTLS + ".",
 	},
 	Suffixes: []string{
 		"downstream_cx_active", "downstream_pre_cx_active", // open connections

@@ -55,7 +55,7 @@ func connectionManager(name string, replies ...localReply) *hcm.HttpConnectionMa
 // httpRouteByAddress sends requests to the cluster of their address. It has one virtual host with one
 // route, neither of which depends on the mesh.
 func httpRouteByAddress(timeout time.Duration) *listener.Filter {
-	m := connectionManager("outbound", noCluster, noControlPlane, noEndpoint, refused)
+	m := connectionManager("outbound", noCluster, noControlPlane, noEndpoint, refused, ended)
 	m.EarlyHeaderMutationExtensions = setHeader(clusterHeader, names.HTTP+"%DOWNSTREAM_LOCAL_ADDRESS%")
 	m.RouteSpecifier = singleRoute("by-address", &route.VirtualHost{Name: "any", RequestHeadersToRemove: []string{clusterHeader}}, &route.RouteAction{
 		ClusterSpecifier: &route.RouteAction_ClusterHeader{ClusterHeader: clusterHeader},
@@ -73,7 +73,7 @@ func httpRouteByAddress(timeout time.Duration) *listener.Filter {
 // a route, and each route disables it for its own streams. Usually the virtual host is there already, because it
 // is sent with the cluster that leads to this listener.
 func (b Builder) httpRouteByService(sh features.Features) *listener.Filter {
-	m := connectionManager(names.Internal, noCluster, noControlPlane, noVirtualHost, noRoute, timedOut, noEndpoint, refused)
+	m := connectionManager(names.Internal, noCluster, noControlPlane, noVirtualHost, noRoute, timedOut, noEndpoint, refused, ended)
 	m.StreamIdleTimeout = durationpb.New(b.firstUse(sh))
 	r := outboundRouter()
 	r.SuppressEnvoyHeaders = true

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	accesslog "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	inspector "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
@@ -19,6 +20,7 @@ import (
 	"outrider.dev/internal/core/xds/message"
 	"outrider.dev/internal/core/xds/mtls"
 	"outrider.dev/internal/core/xds/names"
+	"outrider.dev/internal/core/xds/observe"
 	"outrider.dev/internal/core/xds/rbac"
 )
 
@@ -87,6 +89,9 @@ func (b Builder) Inbound(name string, f features.Features, ports []InboundPort, 
 	inspect.FilterDisabled = notInspected(ports)
 	detect(l, helloTimeout, destination, inspect)
 	l.TrafficDirection = core.TrafficDirection_INBOUND
+	if f.Secrets.Configured() && f.Relayed { // the agent exposes the count
+		l.AccessLog = []*accesslog.AccessLog{observe.OldTLS()}
+	}
 	l.FilterChains = rejectOwnPorts()
 	for _, p := range ports {
 		l.FilterChains = append(l.FilterChains, b.chains(f, p, g)...)

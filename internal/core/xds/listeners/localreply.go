@@ -38,6 +38,9 @@ var (
 	refused        = localReply{flag: "UF", message: "no connection to %UPSTREAM_HOST%: " + envoyMessage}
 	unreached      = localReply{flag: refused.flag, message: refused.message, again: retry.UnreachedHeader} // for inbound requests
 	unanswered     = localReply{flag: "UC", message: "the application ended the connection before it answered", again: retry.UnansweredHeader, safe: true}
+	// With TLS 1.3 a server refuses the client's certificate after the client has connected and sent its request, so
+	// Envoy knows nothing of it but the end of the connection.
+	ended = localReply{flag: "UC", message: "%UPSTREAM_HOST% (TLS: %UPSTREAM_TLS_VERSION%) ended the connection before it answered: " + envoyMessage} // for outbound requests
 )
 
 // localReplies sets the body of responses that Envoy creates itself: a line of text, or JSON if the

@@ -41,6 +41,7 @@ const ExportTimeout = 10 * time.Second
 const (
 	maxCounters   = 20_000
 	maxHistograms = 5_000
+	maxOldTLS     = 100 // clients that use TLS 1.2
 )
 
 // Listener adds access logs, tracing and request statistics to the filters of a listener. Sampling is the
@@ -62,6 +63,14 @@ func Listener(l *listener.Listener, s telemetry.Settings, sampling string, servi
 		}
 	}
 	return l
+}
+
+// OldTLS counts the connections by mutual TLS 1.2, by the identity of the client, when they end.
+func OldTLS() *accesslog.AccessLog {
+	return accessLog("envoy.access_loggers.stats", matching(`has(connection.tls_version) && connection.tls_version == "TLSv1.2"`), &stats.Config{
+		StatsScope: &typev3.Scope{Prefix: telemetry.OldTLS, SharingName: telemetry.OldTLS, MaxCounters: wrapperspb.UInt32(maxOldTLS)},
+		Counters:   []*stats.Config_Counter{counter("tls_1_2_connections_total", "", tagsOf(telemetry.TagPrincipal, "%DOWNSTREAM_PEER_URI_SAN%"))},
+	})
 }
 
 type observer struct {
@@ -135,10 +144,15 @@ func (o observer) bytes(p *tcp.TcpProxy, s telemetry.Service) {
 // leavesProxy matches everything except traffic to a listener inside of Envoy: that listener observes the
 // traffic itself.
 func leavesProxy() *accesslog.AccessLogFilter {
+	return matching(`!(has(upstream.address) && upstream.address.startsWith("envoy://"))`)
+}
+
+// matching matches what a CEL expression is true for.
+func matching(expression string) *accesslog.AccessLogFilter {
 	return &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_ExtensionFilter{ExtensionFilter: &accesslog.ExtensionFilter{
 		Name: "envoy.access_loggers.extension_filters.cel",
 		ConfigType: &accesslog.ExtensionFilter_TypedConfig{TypedConfig: message.Typed(&cel.ExpressionFilter{
-			Expression: `!(has(upstream.address) && upstream.address.startsWith("envoy://"))`,
+			Expression: expression,
 		})},
 	}}}
 }

@@ -207,8 +207,8 @@ func (g Guard) principal(of mesh.Attribute, v, namespace string) *rbac.Principal
 }
 
 // identified matches clients by the SPIFFE ID in their certificate, which every client has with mutual
-// TLS. It does not use mtls_authenticated, which matches no client when a TLS session is resumed, so
-// that a DENY rule would not apply to the second connection.
+// TLS. It does not use mtls_authenticated, which matches no client when a TLS session is resumed: package mtls turns
+// that off, but a DENY rule must not depend on it.
 func identified(id *matcher.StringMatcher) *rbac.Principal {
 	return &rbac.Principal{Identifier: &rbac.Principal_Authenticated_{Authenticated: &rbac.Principal_Authenticated{PrincipalName: id}}}
 }

@@ -53,6 +53,9 @@ const (
 // A failed connection ends one attempt of each request that waits for a connection to that endpoint, including
 // requests that arrived after the connection was begun. Without pauses, many requests would use up their attempts
 // within milliseconds.
+//
+// With TLS 1.3 a request is sent together with the client's certificate. If the server refuses that, Envoy sees a
+// connection that ended after the request was sent, and does not send it again.
 func Default() *route.RetryPolicy {
 	p := On("connect-failure,refused-stream,reset-before-request,retriable-headers")
 	p.RetryHostPredicate = []*route.RetryPolicy_RetryHostPredicate{{

@@ -1,0 +1,157 @@
+package mesh
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"outrider.dev/internal/base/contract"
+)
+
+// pipeEnvoy returns a handwritten configuration that forwards bytes to an address, with mutual TLS on one side. params
+// is put into the settings of TLS, more into the TLS context.
+func pipeEnvoy(listener string, port uint16, to, params, more string, client bool) func(certificates, admin string) string {
+	return func(certificates, admin string) string {
+		socket := func(direction, more string) string {
+			return fmt.Sprintf(`, "transport_socket": {"name": "tls", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.%[1]sTlsContext", %[2]s
+				"common_tls_context": {"tls_params": %[3]s,
+				"tls_certificate_sds_secret_configs": [{"name": "workload", "sds_config": {"path_config_source": {"path": "%[4]s/workload.json"}}}],
+				"validation_context_sds_secret_config": {"name": "roots", "sds_config": {"path_config_source": {"path": "%[4]s/roots.json"}}}}}}`, direction, more, params, certificates)
+		}
+		host, number, _ := net.SplitHostPort(to)
+		inbound, outbound, other := "", socket("Upstream", more), "virtualInbound"
+		if !client {
+			inbound, outbound, other = socket("Downstream", `"require_client_certificate": true,`+more), "", "virtualOutbound"
+		}
+		return fmt.Sprintf(`{"node": {"id": "plain", "cluster": "plain"}, "admin": {"address": {"pipe": {"path": "%s"}}},
+			"stats_config": {"stats_matcher": {"inclusion_list": {"patterns": [{"prefix": "server."}, {"contains": ".ssl."}]}}},
+			"static_resources": {"listeners": [
+				{"name": "%s", "address": {"socket_address": {"address": "0.0.0.0", "port_value": 19999}}, "filter_chains": [{}]},
+				{"name": "%s", "address": {"socket_address": {"address": "0.0.0.0", "port_value": %d}}, "filter_chains": [{"filters": [{"name": "tcp", "typed_config":
+					{"@type": "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy", "stat_prefix": "tcp", "cluster": "to"}}]%s}]}],
+			"clusters": [{"name": "to", "type": "STATIC", "load_assignment": {"cluster_name": "to", "endpoints": [{"lb_endpoints": [{"endpoint":
+				{"address": {"socket_address": {"address": "%s", "port_value": %s}}}}]}]}%s}]}}`, admin, other, listener, port, inbound, host, number, outbound)
+	}
+}
+
+// A tlsWay is a case of the benchmark: a pair of Envoys with the same versions, groups and sessions.
+type tlsWay struct {
+	name, params string
+	full         bool   // sessions are not resumed
+	more         string // put into the server's TLS context
+
+	client, server *pod
+	wire           *wire
+	rate, cpu      []float64 // connections per second, and processor time of both Envoys per connection in µs
+	first          []float64 // time to the first answer on a new connection, in ms
+}
+
+// benchTrip is the round-trip time in the benchmark of the first answer. The handshake of TCP takes none.
+const benchTrip = 20 * time.Millisecond
+
+// BenchmarkTLS compares versions of TLS and groups by new connections per second, processor time, and the time to the
+// first answer. It measures all of them in each round, each time in a different order.
+func BenchmarkTLS(b *testing.B) {
+	const rounds, callers, firsts, warm, measured = 7, 16, 10, 300 * time.Millisecond, time.Second
+	only12 := `{"tls_maximum_protocol_version": "TLSv1_2"}`
+	groups := func(list string) string {
+		return `{"tls_minimum_protocol_version": "TLSv1_3", "tls_maximum_protocol_version": "TLSv1_3", "ecdh_curves": [` + list + `]}`
+	}
+	classic, hybrid := groups(`"X25519"`), groups(`"X25519MLKEM768", "X25519"`)
+	ways := []*tlsWay{
+		{name: "1.2, resumed", params: only12}, {name: "1.2", params: only12, full: true},
+		{name: "1.3 X25519, resumed", params: classic}, {name: "1.3 X25519", params: classic, full: true},
+		{name: "1.3 X25519MLKEM768, resumed", params: hybrid}, {name: "1.3 X25519MLKEM768", params: hybrid, full: true},
+		{name: "the same without tickets", params: hybrid, full: true, more: `"disable_stateless_session_resumption": true, "disable_stateful_session_resumption": true,`},
+	}
+	w := newWorld(b)
+	for _, way := range ways {
+		way.open(b, w)
+	}
+	for round := range rounds {
+		for i := range ways {
+			way := ways[(i*5+round)%len(ways)] // selects each way once, because 5 and the number of ways have no common factor
+			way.load(b, callers, warm)
+			before, began := spent(b, way.client, way.server), time.Now()
+			n := way.load(b, callers, measured)
+			took, after := time.Since(began), spent(b, way.client, way.server)
+			way.rate = append(way.rate, float64(n)/took.Seconds())
+			way.cpu = append(way.cpu, float64((after-before).Microseconds())/float64(n))
+			way.wire.delay.Store(int64(benchTrip / 2))
+			for range firsts {
+				began := time.Now()
+				way.call(b)
+				way.first = append(way.first, float64(time.Since(began).Microseconds())/1000)
+			}
+			way.wire.delay.Store(0)
+		}
+	}
+	var out strings.Builder
+	fmt.Fprintf(&out, "%-27s %2s  %s  %s  %3s  %s\n", "way", "n", "connections/s: min median max", "µs/connection: min median max", "n", fmt.Sprintf("ms to the first answer, round trip %s: min median max", benchTrip))
+	for _, way := range ways {
+		fmt.Fprintf(&out, "%-27s %2d  %s  %s  %3d  %s\n", way.name, len(way.rate), spread(way.rate), spread(way.cpu), len(way.first), spread(way.first))
+	}
+	b.Log("\n" + out.String())
+}
+
+// spread returns the minimum, the median and the maximum as text.
+func spread(all []float64) string {
+	slices.Sort(all)
+	return fmt.Sprintf("%8.1f %8.1f %8.1f", all[0], all[len(all)/2], all[len(all)-1])
+}
+
+func (w *tlsWay) open(b *testing.B, world *world) {
+	b.Helper()
+	n := world.pods
+	w.server, w.client = world.pod(fmt.Sprintf("server%d", n), "server"), world.pod(fmt.Sprintf("client%d", n), "client")
+	go repeat(w.server.listen(6379), "server")
+	w.wire = world.wire(w.server, 6379)
+	more := ""
+	if w.full {
+		more = `"max_session_keys": 0,`
+	}
+	w.server.static = pipeEnvoy("virtualInbound", contract.InboundPort, "127.0.0.1:6379", w.params, w.more, false)
+	w.client.static = pipeEnvoy("virtualOutbound", contract.OutboundPort, w.wire.v4.String()+":6379", w.params, more, true)
+	w.server.proxied()
+	w.client.proxied()
+	before := w.client.stat(`cluster\.to\.ssl\.session_reused`)
+	for range 4 {
+		w.call(b)
+	}
+	if reused := w.client.stat(`cluster\.to\.ssl\.session_reused`) > before; reused == w.full {
+		b.Fatalf("%s: sessions are resumed: %t", w.name, reused)
+	}
+}
+
+// call makes one call on a new connection.
+func (w *tlsWay) call(b *testing.B) {
+	if got := w.client.send(w.server.v4.String()+":6379", "PING"); got != "server PING" {
+		b.Errorf("%s: %q", w.name, got)
+	}
+}
+
+// load makes calls from concurrent callers for a duration, and returns the number of calls.
+func (w *tlsWay) load(b *testing.B, callers int, d time.Duration) int {
+	b.Helper()
+	end := time.Now().Add(d)
+	var n atomic.Int64
+	var all sync.WaitGroup
+	for range callers {
+		all.Go(func() {
+			for time.Now().Before(end) && !b.Failed() {
+				w.call(b)
+				n.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if b.Failed() {
+		b.FailNow()
+	}
+	return int(n.Load())
+}
