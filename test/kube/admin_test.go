@@ -406,7 +406,7 @@ func looks(t *testing.T, w world, c command) {
 		}
 	}
 	all := c.checks(t, 0, "--proxy", "-n", "described")
-	is(t, all, check.Skipped, "", "proxy-connection", "proxy-config", "proxy-ready", "proxy-certificate", "proxy-version")
+	is(t, all, check.Skipped, "", "proxy-connection", "proxy-config", "proxy-ready", "proxy-certificate", "proxy-tls", "proxy-version")
 	if all["proxy-ready"].Object != "described/meshed" || !strings.Contains(all["proxy-ready"].Reason, "was not started") {
 		t.Errorf("check --proxy: %+v", all)
 	}

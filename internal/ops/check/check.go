@@ -140,6 +140,7 @@ var (
 		{"cni", "the pods' network does not bypass the capture", (*survey).cni},
 		{"clock", "the clocks agree", (*survey).clock},
 		{"proxies", "the proxies have the current configuration", (*survey).proxies},
+		{"tls", "proxies are called by TLS 1.3", (*survey).tls},
 		{"versions", "client, control plane and proxies have the same version", (*survey).versions},
 	}
 )

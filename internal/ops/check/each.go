@@ -61,6 +61,7 @@ type agentAnswer struct {
 	reasons     []string
 	certificate time.Duration // time until it expires; 0 if there is none
 	has         bool          // the agent requests a certificate
+	tls         tlsUse
 }
 
 // topics lists the checks that are made for each proxy.
@@ -72,6 +73,7 @@ var topics = []struct {
 	{probe{id: "proxy-config", title: "the proxy accepted the newest configuration"}, proxyState.config},
 	{probe{id: "proxy-ready", title: "the agent reports the proxy ready"}, proxyState.readiness},
 	{probe{id: "proxy-certificate", title: "the proxy's certificate is valid"}, proxyState.certificate},
+	{probe{id: "proxy-tls", title: "the proxy's clients use TLS 1.3"}, proxyState.tls},
 	{probe{id: "proxy-version", title: "the proxy has the control plane's version"}, proxyState.version},
 }
 
@@ -232,17 +234,24 @@ func (a *agentAnswer) readReady(from io.Reader) error {
 	return nil
 }
 
-// readMetrics reads the remaining lifetime of the certificate from the agent's metrics, which come before Envoy's.
+// readMetrics reads the remaining lifetime of the certificate from the agent's metrics, and the use of TLS from Envoy's,
+// which come after them. The application's are last, and may be of any form and length.
 func (a *agentAnswer) readMetrics(from io.Reader) error {
 	lines := bufio.NewScanner(from)
 	for lines.Scan() {
 		value, ok := strings.CutPrefix(lines.Text(), contract.CertificateExpiry+" ")
 		if !ok {
+			a.tls.read(lines.Text())
 			continue
 		}
 		seconds, err := strconv.ParseFloat(value, 64)
-		a.has, a.certificate = err == nil, time.Duration(seconds*float64(time.Second))
-		return err
+		if err != nil {
+			return err
+		}
+		a.has, a.certificate = true, time.Duration(seconds*float64(time.Second))
+	}
+	if a.has || a.tls.reported {
+		return nil
 	}
 	return lines.Err()
 }

@@ -20,6 +20,7 @@ import (
 	ktesting "k8s.io/client-go/testing"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/telemetry"
 	"outrider.dev/internal/core/agent/readiness"
 	"outrider.dev/internal/core/agent/status"
 	"outrider.dev/internal/core/controlplane/debugapi"
@@ -51,7 +52,8 @@ func meshOf(t *testing.T, proxies, ready, metrics string, pods ...runtime.Object
 
 const (
 	readyNow = `{"ready":true,"level":"outbound"}`
-	expiry   = "# HELP x\n" + contract.CertificateExpiry + " "
+	tls13    = "envoy_listener_ssl_versions_TLSv1_3{listener_address=\"0.0.0.0_15006\"} 40\n"
+	expiry   = tls13 + "# HELP x\n" + contract.CertificateExpiry + " "
 )
 
 // ofProxy returns the checks of pod a, by ID.
@@ -88,24 +90,28 @@ func TestOneProxy(t *testing.T) {
 		want                    map[string]Result // the results that are not ok
 		words                   string            // a part of the reason of one of these results
 	}{
-		"all is well":                     {"[{" + id + `,"types":[{"type":"Cluster","sent":"7","acked":"7"}]}]`, readyNow, expiry + "43200", meshed("a", true), nil, ""},
-		"connected to none":               {"[]", readyNow, expiry + "43200", meshed("a", true), map[string]Result{"proxy-connection": Warning, "proxy-config": Skipped, "proxy-version": Skipped}, "connected to no replica"},
-		"it rejected something":           {"[{" + id + `,"types":[{"type":"Cluster","rejected":{"version":"8","reason":"no such field"}}]}]`, readyNow, expiry + "43200", meshed("a", true), map[string]Result{"proxy-config": Failed}, "Cluster: rejected version 8: no such field"},
-		"an answer is due":                {"[{" + id + `,"types":[{"type":"Listener","sent":"8","acked":"7","pending":1}]}]`, readyNow, expiry + "43200", meshed("a", true), map[string]Result{"proxy-config": Warning}, "version 8 is not answered yet; accepted is 7"},
-		"an object is not enforced":       {"[{" + id + `,"notes":["` + contract.ErrorPrefix + `AuthorizationPolicy shop/deny"]}]`, readyNow, expiry + "43200", meshed("a", true), map[string]Result{"proxy-config": Failed}, "not enforced: AuthorizationPolicy"},
-		"of another version":              {`[{"id":"sidecar~10.0.0.1~a.shop~d","agent":"v1"}]`, readyNow, expiry + "43200", meshed("a", true), map[string]Result{"proxy-version": Warning}, "agent v1, control plane v2"},
-		"not ready":                       {"[{" + id + "}]", unready, expiry + "43200", meshed("a", false), map[string]Result{"proxy-ready": Failed}, "no-control-plane: connection refused"},
-		"not ready, before the kubelet":   {"[{" + id + "}]", unready, expiry + "43200", meshed("a", true), map[string]Result{"proxy-ready": Failed}, "no-control-plane"},
-		"not ready, and has just begun":   {"[{" + id + "}]", unready, expiry + "43200", young, map[string]Result{"proxy-ready": Warning}, "not ready yet"},
-		"the kubelet's probe fails":       {"[{" + id + "}]", readyNow, expiry + "43200", meshed("a", false), map[string]Result{"proxy-ready": Failed}, "the kubelet's probe"},
-		"the certificate is late":         {"[{" + id + "}]", readyNow, expiry + "600", meshed("a", true), map[string]Result{"proxy-certificate": Warning}, "expires in 10m0s"},
-		"the certificate has expired":     {"[{" + id + "}]", readyNow, expiry + "-60", meshed("a", true), map[string]Result{"proxy-certificate": Failed}, "expired 1m0s ago"},
-		"there is no certificate":         {"[{" + id + "}]", readyNow, expiry + "0", meshed("a", true), map[string]Result{"proxy-certificate": Failed}, "none yet"},
-		"no certificate is requested":     {"[{" + id + "}]", readyNow, "x 1\n", meshed("a", true), map[string]Result{"proxy-certificate": Skipped}, "requests no certificate"},
-		"the agent's answer is no JSON":   {"[{" + id + "}]", "what", expiry + "43200", meshed("a", true), map[string]Result{"proxy-certificate": Skipped}, "GET /healthz/ready"},
-		"it is not started":               {"[]", "", "", gone, map[string]Result{"proxy-connection": Skipped, "proxy-config": Skipped, "proxy-ready": Skipped, "proxy-certificate": Skipped, "proxy-version": Skipped}, "does not run"},
-		"its init containers run":         {"[]", "", "", begins, map[string]Result{"proxy-connection": Skipped, "proxy-config": Skipped, "proxy-ready": Skipped, "proxy-certificate": Skipped, "proxy-version": Skipped}, "PodInitializing"},
-		"it ends again and again":         {"[]", "", "", crashed, map[string]Result{"proxy-connection": Skipped, "proxy-config": Skipped, "proxy-ready": Failed, "proxy-certificate": Skipped, "proxy-version": Skipped}, "CrashLoopBackOff"},
+		"all is well":                   {"[{" + id + `,"types":[{"type":"Cluster","sent":"7","acked":"7"}]}]`, readyNow, expiry + "43200", meshed("a", true), nil, ""},
+		"connected to none":             {"[]", readyNow, expiry + "43200", meshed("a", true), map[string]Result{"proxy-connection": Warning, "proxy-config": Skipped, "proxy-version": Skipped}, "connected to no replica"},
+		"it rejected something":         {"[{" + id + `,"types":[{"type":"Cluster","rejected":{"version":"8","reason":"no such field"}}]}]`, readyNow, expiry + "43200", meshed("a", true), map[string]Result{"proxy-config": Failed}, "Cluster: rejected version 8: no such field"},
+		"an answer is due":              {"[{" + id + `,"types":[{"type":"Listener","sent":"8","acked":"7","pending":1}]}]`, readyNow, expiry + "43200", meshed("a", true), map[string]Result{"proxy-config": Warning}, "version 8 is not answered yet; accepted is 7"},
+		"an object is not enforced":     {"[{" + id + `,"notes":["` + contract.ErrorPrefix + `AuthorizationPolicy shop/deny"]}]`, readyNow, expiry + "43200", meshed("a", true), map[string]Result{"proxy-config": Failed}, "not enforced: AuthorizationPolicy"},
+		"of another version":            {`[{"id":"sidecar~10.0.0.1~a.shop~d","agent":"v1"}]`, readyNow, expiry + "43200", meshed("a", true), map[string]Result{"proxy-version": Warning}, "agent v1, control plane v2"},
+		"not ready":                     {"[{" + id + "}]", unready, expiry + "43200", meshed("a", false), map[string]Result{"proxy-ready": Failed}, "no-control-plane: connection refused"},
+		"not ready, before the kubelet": {"[{" + id + "}]", unready, expiry + "43200", meshed("a", true), map[string]Result{"proxy-ready": Failed}, "no-control-plane"},
+		"not ready, and has just begun": {"[{" + id + "}]", unready, expiry + "43200", young, map[string]Result{"proxy-ready": Warning}, "not ready yet"},
+		"the kubelet's probe fails":     {"[{" + id + "}]", readyNow, expiry + "43200", meshed("a", false), map[string]Result{"proxy-ready": Failed}, "the kubelet's probe"},
+		"the certificate is late":       {"[{" + id + "}]", readyNow, expiry + "600", meshed("a", true), map[string]Result{"proxy-certificate": Warning}, "expires in 10m0s"},
+		"the certificate has expired":   {"[{" + id + "}]", readyNow, expiry + "-60", meshed("a", true), map[string]Result{"proxy-certificate": Failed}, "expired 1m0s ago"},
+		"there is no certificate":       {"[{" + id + "}]", readyNow, expiry + "0", meshed("a", true), map[string]Result{"proxy-certificate": Failed}, "none yet"},
+		"no certificate is requested":   {"[{" + id + "}]", readyNow, "x 1\n", meshed("a", true), map[string]Result{"proxy-certificate": Skipped, "proxy-tls": Skipped}, "requests no certificate"},
+		"the agent's answer is no JSON": {"[{" + id + "}]", "what", expiry + "43200", meshed("a", true), map[string]Result{"proxy-certificate": Skipped, "proxy-tls": Skipped}, "GET /healthz/ready"},
+		"some clients use TLS 1.2": {"[{" + id + "}]", readyNow, expiry + "43200\n" + strings.Replace(tls13, "3{", "2{", 1) + telemetry.OldTLSCaller + "spiffe://cluster.local/ns/shop/sa/old\"} 3\n" +
+			telemetry.OldTLSCaller + "\x1b[31m\"} 3\n", meshed("a", true), map[string]Result{"proxy-tls": Warning}, "40 of 80 connections since it started were by TLS 1.2, from spiffe://cluster.local/ns/shop/sa/old\n"},
+		"it refuses certificates": {"[{" + id + "}]", readyNow, expiry + "43200\nenvoy_listener_ssl_fail_verify_error{listener_address=\"0.0.0.0_15006\"} 3\n" + strings.Repeat("x", 1<<17),
+			meshed("a", true), map[string]Result{"proxy-tls": Warning}, "it refused the certificate of a client 3 times"},
+		"it is not started":               {"[]", "", "", gone, map[string]Result{"proxy-connection": Skipped, "proxy-config": Skipped, "proxy-ready": Skipped, "proxy-certificate": Skipped, "proxy-tls": Skipped, "proxy-version": Skipped}, "does not run"},
+		"its init containers run":         {"[]", "", "", begins, map[string]Result{"proxy-connection": Skipped, "proxy-config": Skipped, "proxy-ready": Skipped, "proxy-certificate": Skipped, "proxy-tls": Skipped, "proxy-version": Skipped}, "PodInitializing"},
+		"it ends again and again":         {"[]", "", "", crashed, map[string]Result{"proxy-connection": Skipped, "proxy-config": Skipped, "proxy-ready": Failed, "proxy-certificate": Skipped, "proxy-tls": Skipped, "proxy-version": Skipped}, "CrashLoopBackOff"},
 		"the replica's answer is no JSON": {"what", readyNow, expiry + "43200", meshed("a", true), map[string]Result{"proxy-connection": Skipped, "proxy-config": Skipped, "proxy-version": Skipped}, "replica outriderd-1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -220,7 +226,7 @@ func TestAgentsAreAskedUpToALimit(t *testing.T) {
 		asked.Add(1)
 		most.Store(max(most.Load(), at.Add(1)))
 		at.Add(-1)
-		return agentAnswer{ready: true, has: true, certificate: time.Hour * 12}
+		return agentAnswer{ready: true, has: true, certificate: time.Hour * 12, tls: tlsUse{reported: true, accepted: 1}}
 	})
 	if asked.Load() != maxAsked || most.Load() > asksAtOnce {
 		t.Errorf("%d were asked, %d at once", asked.Load(), most.Load())
@@ -246,6 +252,7 @@ func TestAgentsAreAskedUpToALimit(t *testing.T) {
 		"ok proxy-config : 9999 of 10000", "skipped proxy-config : 1 of 10000: it is not known to be connected",
 		"ok proxy-ready : 10000 of 10000",
 		"ok proxy-certificate : 100 of 10000", "skipped proxy-certificate : 9900 of 10000: not asked: a run asks 100 agents at most; choose fewer by POD, -n or -l",
+		"ok proxy-tls : 100 of 10000", "skipped proxy-tls : 9900 of 10000: not asked: a run asks 100 agents at most; choose fewer by POD, -n or -l",
 		"ok proxy-version : 9999 of 10000", "skipped proxy-version : 1 of 10000: it is not known to be connected",
 	}
 	if !slices.Equal(lines, want) {
