@@ -51,6 +51,10 @@ func (s *subject) farSide(app *evidence.Container, y symptom) (Finding, bool) {
 	case y.kind == upstream:
 		f.Confidence = Certain
 		f.Sentence = fmt.Sprintf("%s called %s through its proxy, which could not connect to it", app.Name, y.to)
+	case y.kind == ended:
+		f.Sentence = fmt.Sprintf("%s called %s through its proxy; the connection was made, and ended before an answer", app.Name, y.to)
+		f.Disproof = fmt.Sprintf("that %s ran at that time, and that its proxy accepts the certificate of this one", y.to)
+		f.Remedy.Sentence += "; with TLS 1.3 a refused certificate looks the same: outrider check --proxy of the called pod says whether its proxy refused any"
 	case y.kind == unavailable:
 		if r := app.Run(y.run); r == nil || r.Exit == nil || *r.Exit == 0 {
 			return Finding{}, false // the application did not fail: an occasional 503 is usual

@@ -164,3 +164,25 @@ func TestGatesAreNoCallers(t *testing.T) {
 		}
 	}
 }
+
+// A proxy's response says whether it could not connect, or the connection ended: with TLS 1.3 a server refuses a
+// certificate after the client has connected. The lines are Envoy's, with TLS 1.2 and 1.3.
+func TestRefusedCertificateIsNoFailedConnection(t *testing.T) {
+	const by = "outrider (outbound): legacy-config:8080 at 10.96.0.1:8080: "
+	for line, want := range map[string]string{
+		by + "10.244.4.2:8080 (TLS: TLSv1.3) ended the connection before it answered: upstream connect error or disconnect/reset before headers. reset reason: connection termination (UC, upstream_reset_before_response_started{connection_termination})":                                                                                    "the connection was made, and ended before an answer",
+		by + "no connection to 10.244.4.2:8080: upstream connect error or disconnect/reset before headers. retried and the latest reset reason: remote connection failure (URX,UF, upstream_reset_before_response_started{remote_connection_failure|TLS_error:|268436504:SSL_routines:OPENSSL_internal:TLSV1_ALERT_UNKNOWN_CA:TLS_error_end})": "which could not connect to it",
+	} {
+		folder := t.TempDir()
+		if err := os.CopyFS(folder, os.DirFS(incidents+"/curl-outrider-down")); err != nil {
+			t.Fatal(err)
+		}
+		for _, log := range []string{"reports.log", "reports.previous.log"} {
+			edit(t, filepath.Join(folder, log), "curl: (22) The requested URL returned error: 503", line)
+		}
+		r := diagnoseFolder(t, folder)
+		if len(r.Findings) == 0 || r.Findings[0].Code != "dependency-down" || !strings.Contains(r.Findings[0].Sentence, want) {
+			t.Errorf("%s:\n%+v, want %q", line, r.Findings, want)
+		}
+	}
+}

@@ -24,6 +24,7 @@ const (
 	unresolved  failure = "unresolved"  // a name had no address
 	unreachable failure = "unreachable" // no route
 	upstream    failure = "upstream"    // a proxy responds that it could not reach the destination
+	ended       failure = "ended"       // a proxy responds that the destination closed the connection before it answered
 	unavailable failure = "unavailable" // a proxy or the destination responds with 503
 )
 
@@ -43,6 +44,7 @@ type symptom struct {
 // texts match the errors that clients in the usual languages and libraries write. The texts of a proxy's responses
 // come first, because they contain texts of other patterns.
 var texts = []evidence.Pattern{
+	{Name: string(ended), Any: []string{"reset reason: connection termination"}},
 	{Name: string(upstream), Any: []string{"upstream connect error", "delayed connect error", "no healthy upstream", "upstream request timeout", "remote connection failure"}},
 	{Name: string(refused), Any: []string{"connection refused", "econnrefused", "connectionrefused", "actively refused", "errno 111", "os error 111", "couldn't connect to server", "java.net.connectexception"}, Only: isRefused},
 	{Name: string(reset), Any: []string{"connection reset", "econnreset", "broken pipe", "socket hang up", "unexpected eof", "premature close", "closed by the remote", "remote end closed", "connection aborted"}, Only: notFromProxy},
