@@ -18,8 +18,12 @@ import (
 func (c *Client) tls(roots []*x509.Certificate) *tls.Config {
 	host, _, _ := net.SplitHostPort(c.Address)
 	wanted := c.identities()
+	oldest := uint16(tls.VersionTLS12) // another authority may be of a FIPS build that ends there
+	if c.Outriderd {
+		oldest = tls.VersionTLS13
+	}
 	return &tls.Config{
-		MinVersion: tls.VersionTLS12, ServerName: host,
+		MinVersion: oldest, ServerName: host,
 		// verify does the skipped checks, and also understands SPIFFE URIs.
 		InsecureSkipVerify: true,
 		VerifyConnection: func(s tls.ConnectionState) error {

@@ -130,6 +130,8 @@ func (s *Serving) next() (*tls.Certificate, error) {
 // A client may resume a session, also with another replica or after a restart, which halves the work of a
 // handshake. A resumption is refused whenever a full handshake would be: the ticket contains the client's
 // certificate, which must still be valid and signed by a current root.
+//
+// TLS 1.2 is for clients that are not ours: an Envoy with a bootstrap of its own ends there by default.
 func (s *Serving) TLS() *tls.Config {
 	base := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2"}, SessionTicketsDisabled: true}
 	base.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return s.current(base) }

@@ -154,7 +154,7 @@ func (w *Webhook) Server(certificate func() (*tls.Certificate, error), clients *
 		Handler:   w,
 		Protocols: new(http.Protocols),
 		TLSConfig: &tls.Config{
-			MinVersion:             tls.VersionTLS12,
+			MinVersion:             tls.VersionTLS12, // an API server of a FIPS build may end there
 			NextProtos:             []string{"http/1.1"},
 			SessionTicketsDisabled: true,
 			GetCertificate:         func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return certificate() },

@@ -58,7 +58,8 @@ func InCluster(host, port, dir, node string) (*Client, error) {
 	return &Client{
 		Server: "https://" + host + ":" + port, TokenFile: dir + "/token", Node: node,
 		HTTP: &http.Client{Timeout: requestTimeout, Transport: &http.Transport{
-			TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, IdleConnTimeout: requestTimeout, MaxIdleConns: 1}},
+			TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, // an API server of a FIPS build may end there
+			IdleConnTimeout: requestTimeout, MaxIdleConns: 1}},
 	}, nil
 }
 
