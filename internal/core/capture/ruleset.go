@@ -174,6 +174,10 @@ type Routing struct {
 	SixSource bool
 }
 
+// RouteProtocol is the protocol of the routing rules and routes of a [Routing] (ip -details rule). Linux assigns no
+// program to this number (/etc/iproute2/rt_protos).
+const RouteProtocol = 151
+
 // recordChain contains one rule without effect, whose comment is the record.
 const recordChain = "record"
 

@@ -78,14 +78,19 @@ const (
 	targetName    = 2  // struct xt_entry_target
 )
 
-// decodeEntries adds the packet counts of the rules in our chains to the given ones. A chain
-// consists of an entry with the target ERROR and the chain's name, the rules, and a final entry.
-func decodeEntries(entries []byte, family capture.Families, packets map[string][]uint64) error {
-	address := 84 // struct ipt_ip
+// layout returns the size of the address part of an entry, and the offset of its counters.
+func layout(family capture.Families) (address, counters int) {
+	address = 84 // struct ipt_ip
 	if family == capture.IPv6 {
 		address = 136
 	}
-	counters := (address + entryCounters + 7) &^ 7
+	return address, (address + entryCounters + 7) &^ 7
+}
+
+// decodeEntries adds the packet counts of the rules in our chains to the given ones. A chain
+// consists of an entry with the target ERROR and the chain's name, the rules, and a final entry.
+func decodeEntries(entries []byte, family capture.Families, packets map[string][]uint64) error {
+	address, counters := layout(family)
 	chain := ""
 	for len(entries) > 0 {
 		if len(entries) < counters+16 {

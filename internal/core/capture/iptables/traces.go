@@ -106,36 +106,55 @@ const maxTable = 256 << 20
 // tableTries bounds the attempts to read a table that another program changes meanwhile.
 const tableTries = 10
 
+const headLen = int(unsafe.Sizeof(tableHead{}))
+
 // legacyEntries reads a table in the kernel's binary form.
 func legacyEntries(family capture.Families, table string) (entries []byte, err error) {
-	domain, level := unix.AF_INET, unix.SOL_IP
-	if family == capture.IPv6 {
-		domain, level = unix.AF_INET6, unix.SOL_IPV6
-	}
-	fd, err := unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	fd, level, err := legacySocket(family)
 	if err != nil {
 		return nil, err
 	}
 	defer unix.Close(fd)
 	for range tableTries {
-		var info tableInfo
-		copy(info.name[:len(info.name)-1], table)
-		if err := getOption(fd, level, getInfo, unsafe.Pointer(&info), unsafe.Sizeof(info)); err != nil {
+		info, err := tableInfoOf(fd, level, table)
+		if err != nil {
 			return nil, err
 		}
 		if info.size > maxTable {
 			return nil, fmt.Errorf("it has %d bytes", info.size)
 		}
-		head := tableHead{name: info.name, size: info.size}
-		const headLen = unsafe.Sizeof(head)
-		buf := make([]byte, headLen+uintptr(info.size))
-		copy(buf, unsafe.Slice((*byte)(unsafe.Pointer(&head)), headLen))
-		err := getOption(fd, level, getEntries, unsafe.Pointer(&buf[0]), uintptr(len(buf)))
-		if !errors.Is(err, unix.EAGAIN) { // EAGAIN: the table's size has changed
-			return buf[headLen:], err
+		entries, err := readEntries(fd, level, info, make([]byte, headLen+int(info.size)))
+		if !errors.Is(err, unix.EAGAIN) {
+			return entries, err
 		}
 	}
 	return nil, errors.New("another program changes it all the time")
+}
+
+// legacySocket opens a socket whose options, at the returned level, are the legacy tables of a family.
+func legacySocket(family capture.Families) (fd, level int, err error) {
+	domain, level := unix.AF_INET, unix.SOL_IP
+	if family == capture.IPv6 {
+		domain, level = unix.AF_INET6, unix.SOL_IPV6
+	}
+	fd, err = unix.Socket(domain, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	return fd, level, err
+}
+
+func tableInfoOf(fd, level int, table string) (tableInfo, error) {
+	var info tableInfo
+	copy(info.name[:len(info.name)-1], table)
+	err := getOption(fd, level, getInfo, unsafe.Pointer(&info), unsafe.Sizeof(info))
+	return info, err
+}
+
+// readEntries reads the rules of a table into buf, which must have headLen bytes more than the table. The error is
+// EAGAIN if the table's size has changed.
+func readEntries(fd, level int, info tableInfo, buf []byte) ([]byte, error) {
+	head := tableHead{name: info.name, size: info.size}
+	copy(buf, unsafe.Slice((*byte)(unsafe.Pointer(&head)), headLen))
+	err := getOption(fd, level, getEntries, unsafe.Pointer(&buf[0]), uintptr(len(buf)))
+	return buf[headLen:], err
 }
 
 func getOption(fd, level, name int, value unsafe.Pointer, size uintptr) error {

@@ -15,9 +15,8 @@ import (
 )
 
 // routeProtocol marks the routing rules and routes that capture adds, so that they are found and
-// removed whatever flags were used, and no others are changed (ip -details rule;
-// /etc/iproute2/rt_protos has no name for this number).
-const routeProtocol = 151
+// removed whatever flags were used, and no others are changed.
+const routeProtocol = capture.RouteProtocol
 
 // addressFamilies maps netlink's families to the model's.
 var addressFamilies = []struct {

@@ -1,0 +1,107 @@
+//go:build linux
+
+package iptables
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/core/capture"
+)
+
+// maxDigested bounds the bytes of a table whose rules are part of a digest: 1,000 rules. Of a larger table, only
+// its size and the number of its rules are.
+const maxDigested = 512 << 10
+
+// A LegacyWatch reads the tables of iptables-legacy in one network namespace through sockets that stay open,
+// because the kernel reports no changes of these tables.
+type LegacyWatch struct {
+	fds  []int
+	seed maphash.Seed
+	kept []watchedTable
+}
+
+type watchedTable struct {
+	fd, level int
+	family    capture.Families
+	name      string
+}
+
+// WatchLegacy opens the tables that exist in the network namespace of the calling thread; nil: there are none. It
+// creates no table.
+func WatchLegacy() (*LegacyWatch, error) {
+	w := &LegacyWatch{seed: maphash.MakeSeed()}
+	for _, family := range families {
+		names, err := legacyTables(family)
+		if err == nil && len(names) > 0 {
+			var fd, level int
+			if fd, level, err = legacySocket(family); err == nil {
+				w.fds = append(w.fds, fd)
+			}
+			for _, name := range names {
+				w.kept = append(w.kept, watchedTable{fd, level, family, name})
+			}
+		}
+		if err != nil {
+			w.Close()
+			return nil, err
+		}
+	}
+	if len(w.kept) == 0 {
+		return nil, nil
+	}
+	return w, nil
+}
+
+// Close closes the sockets, which keep the network namespace alive.
+func (w *LegacyWatch) Close() {
+	for _, fd := range w.fds {
+		unix.Close(fd)
+	}
+	w.fds = nil
+}
+
+// Digest returns a hash of all tables without their counters. It may be equal for two different states only if a
+// table has more than maxDigested bytes. An error means that the tables change at the moment, or cannot be read. The
+// buffer is for the rules; it grows as necessary, and may serve other watches next.
+func (w *LegacyWatch) Digest(buffer *[]byte) (uint64, error) {
+	var h maphash.Hash
+	h.SetSeed(w.seed)
+	for _, t := range w.kept {
+		info, err := tableInfoOf(t.fd, t.level, t.name)
+		if err != nil {
+			return 0, err
+		}
+		var size [8]byte
+		binary.NativeEndian.PutUint32(size[:], info.entries)
+		binary.NativeEndian.PutUint32(size[4:], info.size)
+		h.Write(size[:])
+		if info.size > maxDigested {
+			continue
+		}
+		*buffer = slices.Grow((*buffer)[:0], headLen+int(info.size))[:headLen+int(info.size)]
+		entries, err := readEntries(t.fd, t.level, info, *buffer)
+		if err != nil {
+			return 0, err
+		}
+		clearCounters(entries, t.family)
+		h.Write(entries)
+	}
+	return h.Sum64(), nil
+}
+
+// clearCounters sets the counters of all rules to zero.
+func clearCounters(entries []byte, family capture.Families) {
+	address, counters := layout(family)
+	for len(entries) >= counters+16 {
+		clear(entries[counters : counters+16])
+		next := int(binary.NativeEndian.Uint16(entries[address+entryNext:]))
+		if next < counters+16 || next > len(entries) {
+			return
+		}
+		entries = entries[next:]
+	}
+}
