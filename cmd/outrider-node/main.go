@@ -165,6 +165,7 @@ Of several processes on a node one leads, and the others take over when it ends.
 	cmd.Flags().StringVar(&f.o.ReadyFile, "ready-file", defaultReady, "file with the reason why the plugins do not work; empty while they work")
 	cmd.Flags().StringSliceVar(&f.o.Handlers, "runtime-handler", nil, "handler of a RuntimeClass that runs containers on the node's kernel, in addition to runc, crun, youki and NVIDIA's; may be repeated")
 	cmd.Flags().StringVar(&f.o.RuntimeConfig, "runtime-config", "", "containerd's configuration, from which the Node's label says whether the validator is on; empty: \"unknown\"")
+	cmd.Flags().StringVar(&f.o.Metrics, "metrics-address", "", "[HOST]:PORT on which the leading process serves metrics for Prometheus, at /metrics; empty: none")
 	cmd.Flags().BoolVar(&f.o.Taint, "taint", true, "keep all pods from a node whose plugins no longer work; without it, the label keeps away only the pods that need them")
 	return cmd
 }

@@ -44,9 +44,10 @@ type aNode struct {
 	runtime *adaptation.Adaptation
 	server  *httptest.Server
 
-	mu     sync.Mutex
-	object string
-	set    string // state of the DaemonSet; empty: deleted
+	mu        sync.Mutex
+	object    string
+	set       string // state of the DaemonSet; empty: deleted
+	sandboxes []*api.PodSandbox
 }
 
 const (
@@ -112,7 +113,10 @@ func (n *aNode) write(path, text string) {
 func (n *aNode) startRuntime() {
 	n.t.Helper()
 	sync := func(ctx context.Context, each adaptation.SyncCB) error {
-		_, err := each(ctx, []*api.PodSandbox{{Id: "living"}}, nil)
+		n.mu.Lock()
+		sandboxes := append([]*api.PodSandbox{{Id: "living"}}, n.sandboxes...)
+		n.mu.Unlock()
+		_, err := each(ctx, sandboxes, nil)
 		return err
 	}
 	a, err := adaptation.New("containerd", "2.2.9", sync, func(context.Context, []*api.ContainerUpdate) ([]*api.ContainerUpdate, error) { return nil, nil },
@@ -173,11 +177,12 @@ type serving struct {
 	ready string
 }
 
-func (n *aNode) serve() *serving {
+func (n *aNode) serve(flags ...string) *serving {
 	n.t.Helper()
 	ready := filepath.Join(n.t.TempDir(), "ready")
 	cmd := exec.Command(filepath.Join(n.bin, commands.Node), "serve", "--root="+n.root, "--cni-conf-dir="+n.path("net.d"), "--cni-bin-dir="+n.path("bin"),
 		"--nri-socket="+n.path("nri.sock"), "--nri-plugin-dir="+n.path("plugins"), "--runtime-config="+n.path("runtime.toml"), "--ready-file="+ready, "--node=worker-1", "--daemonset=outrider-system/outrider-node")
+	cmd.Args = append(cmd.Args, flags...)
 	host, port, _ := strings.Cut(strings.TrimPrefix(n.server.URL, "https://"), ":")
 	cmd.Env = []string{"KUBERNETES_SERVICE_HOST=" + host, "KUBERNETES_SERVICE_PORT=" + port}
 	return &serving{process.Start(n.t, cmd, process.Options{}), ready}
@@ -223,11 +228,15 @@ func (n *aNode) create(sandbox, namespace string) (*api.ContainerAdjustment, err
 }
 
 // add runs the installed CNI plugin for a pod that needs a capture.
-func (n *aNode) add(sandbox, namespace string) (string, error) {
+func (n *aNode) add(sandbox, namespace string, flags ...string) (string, error) {
+	return n.cni("ADD", sandbox, namespace, append([]string{"-i", "*", "-b", "*"}, flags...))
+}
+
+func (n *aNode) cni(command, sandbox, namespace string, flags []string) (string, error) {
 	cmd := exec.Command("unshare", "--mount", "sh", "-c", "mount -t tmpfs none /run && mkdir /run/outrider && mount --bind "+n.path("run/outrider")+" /run/outrider && exec "+n.path("bin/"+cni.Program))
-	cmd.Env = append(os.Environ(), "CNI_COMMAND=ADD", "CNI_CONTAINERID="+sandbox, "CNI_NETNS="+namespace, "CNI_IFNAME=eth0", "CNI_PATH=/opt/cni/bin", "CNI_NETNS_OVERRIDE=1")
+	cmd.Env = append(os.Environ(), "CNI_COMMAND="+command, "CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME="+sandbox, "CNI_CONTAINERID="+sandbox, "CNI_NETNS="+namespace, "CNI_IFNAME=eth0", "CNI_PATH=/opt/cni/bin", "CNI_NETNS_OVERRIDE=1")
 	in, _ := json.Marshal(map[string]any{"cniVersion": "1.0.0", "name": "net", "type": cni.Program, "prevResult": map[string]any{"cniVersion": "1.0.0"},
-		"runtimeConfig": map[string]any{"io.kubernetes.cri.pod-annotations": map[string]string{contract.NodeAnnotation: contract.NodeWork{Capture: []string{"-i", "*", "-b", "*"}}.String()}}})
+		"runtimeConfig": map[string]any{"io.kubernetes.cri.pod-annotations": map[string]string{contract.NodeAnnotation: contract.NodeWork{Capture: flags}.String()}}})
 	cmd.Stdin = bytes.NewReader(in)
 	out, err := cmd.CombinedOutput()
 	return string(out), err

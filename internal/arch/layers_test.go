@@ -30,7 +30,7 @@ internal/base/manifest: decodeerror limits < .
 internal/core: . capture mesh < agent node xds < pod < controlplane
 internal/core/capture: netlink . < commandline nftables trace < iptables < setup
 internal/core/agent: config dns envoy identity relay sockets state supervise < gate readiness standby < status < proxy
-internal/core/node: captures cniconf hostfile kubenode nri socket states validator < cni < daemon
+internal/core/node: cniconf hostfile kubenode nri socket states validator watch < captures cni < daemon
 internal/core/mesh: persistent < . < build foreign < objects
 internal/core/xds: . message names networks < mtls observe rbac retry < features routes < clusters listeners < resource
 internal/core/pod/inject: containers injectors settings verdict < imagecmd merge < changes order < .

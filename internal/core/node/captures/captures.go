@@ -1,5 +1,5 @@
-// Package captures captures the connections of pods from outside, in their network namespaces, and
-// records which captures are proven.
+// Package captures captures the connections of pods from outside, in their network namespaces, records
+// which captures are proven, and repairs captures that were changed later, until their sandboxes end.
 //
 // The flags come from a pod's annotation, which any creator of a pod can set: they are parsed here, and
 // only settings of a capture's intent are passed to the agent.
@@ -7,7 +7,9 @@ package captures
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -24,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/node/watch"
 )
 
 // ownNamespace is the network namespace of this process, which is the node's.
@@ -47,18 +50,31 @@ type Captures struct {
 	turns chan struct{}
 	procs string // file of the agents' cgroup to which process IDs are written; empty: there is no cgroup
 
+	watcher *watch.Watcher
+	wake    chan struct{} // contains a value after a sandbox became due for a repair
+
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
+	repairs   uint64
 }
 
 type sandbox struct {
-	mu     sync.Mutex // held while the agent runs
-	proven string
+	id    string
+	began time.Time
+	repair
+
+	mu         sync.Mutex // held while the agent runs
+	proven     string
+	namespace  string // path of the network namespace
+	key        string // the namespace and the arguments
+	parsed     []string
+	dnsServers bool
 }
 
 // New returns captures that run the agent at a path, and store DNS servers in a directory.
 func New(agent, dir string) *Captures {
-	return &Captures{agent: agent, dir: dir, turns: make(chan struct{}, atOnce), sandboxes: map[string]*sandbox{}}
+	return &Captures{agent: agent, dir: dir, turns: make(chan struct{}, atOnce), sandboxes: map[string]*sandbox{},
+		watcher: watch.New(), wake: make(chan struct{}, 1)}
 }
 
 func (c *Captures) sandbox(id string) *sandbox {
@@ -66,7 +82,7 @@ func (c *Captures) sandbox(id string) *sandbox {
 	defer c.mu.Unlock()
 	s := c.sandboxes[id]
 	if s == nil {
-		s = &sandbox{}
+		s = &sandbox{id: id, began: time.Now()}
 		c.sandboxes[id] = s
 	}
 	return s
@@ -99,14 +115,20 @@ func (c *Captures) servers(id string) string {
 	return string(text)
 }
 
-// Forget removes the data about a sandbox. Its rules disappear with its namespace.
+// Forget removes the data about a sandbox, and ends its watch. Its rules disappear with its namespace.
 func (c *Captures) Forget(id string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.sandboxes, id)
+	c.drop(id)
 	if name, ok := c.file(id); ok {
 		_ = os.Remove(name)
 	}
+}
+
+// drop ends the watch of a sandbox. A capture of it that runs at the moment ends, and is not watched.
+func (c *Captures) drop(id string) {
+	delete(c.sandboxes, id)
+	c.watcher.Remove(id)
 }
 
 // starting is the time for which a sandbox may be missing from the runtime's list after its network was set up.
@@ -122,9 +144,9 @@ func (c *Captures) Keep(ids []string) {
 		}
 	}
 	c.mu.Lock()
-	for id := range c.sandboxes { // any order: each is handled by itself
-		if !slices.Contains(ids, id) {
-			delete(c.sandboxes, id) // if it is starting, its capture is proven again
+	for id, s := range c.sandboxes { // any order: each is handled by itself
+		if !slices.Contains(ids, id) && time.Since(s.began) > starting {
+			c.drop(id)
 		}
 	}
 	c.mu.Unlock()
@@ -136,36 +158,92 @@ func (c *Captures) Keep(ids []string) {
 }
 
 // Ensure captures the connections in a namespace and proves the capture, unless this process has done
-// so already with the same flags. If the right rules are present, they are proven and not written
-// again.
-func (c *Captures) Ensure(ctx context.Context, id, namespace string, flags []string) error {
-	arguments, dns, err := Parse(flags)
+// so already with the same flags, and nothing was changed since. If the right rules are present, they are proven and
+// not written again. From then on they are watched. The pod's name, NAMESPACE/NAME, may be empty.
+func (c *Captures) Ensure(ctx context.Context, id, pod, namespace string, flags []string) error {
+	s, err := c.describe(id, pod, namespace, flags)
 	if err != nil {
 		return err
 	}
-	if err := apart(namespace); err != nil {
+	defer s.mu.Unlock()
+	if s.proven == s.key && !c.isDue(s) {
+		return nil
+	}
+	_, err = c.prove(ctx, s)
+	return err
+}
+
+// Restore has a sandbox captured and watched that a previous process has captured.
+func (c *Captures) Restore(id, pod, namespace string, flags []string) error {
+	s, err := c.describe(id, pod, namespace, flags)
+	if err != nil {
 		return err
+	}
+	defer s.mu.Unlock()
+	if s.proven != s.key {
+		c.changed(id)
+	}
+	return nil
+}
+
+// describe records what is to be captured in a sandbox, and returns it with its mutex locked.
+func (c *Captures) describe(id, pod, namespace string, flags []string) (*sandbox, error) {
+	arguments, dns, err := Parse(flags)
+	if err != nil {
+		return nil, err
+	}
+	if err := apart(namespace); err != nil {
+		return nil, err
 	}
 	s := c.sandbox(id)
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	key := strings.Join(append([]string{namespace}, arguments...), "\x00")
-	if s.proven == key {
-		return nil
-	}
+	c.mu.Lock()
+	s.pod = cmp.Or(pod, s.pod)
+	c.mu.Unlock()
+	s.namespace, s.parsed, s.dnsServers = namespace, arguments, dns
+	s.key = strings.Join(append([]string{namespace}, arguments...), "\x00")
+	return s, nil
+}
+
+// A report contains what the agent says about a capture.
+type report struct {
+	Unchanged bool // the right rules were there
+	Backend   string
+	Families  string
+}
+
+// prove runs the agent for a sandbox, whose mutex is locked, and watches the result. The watch begins before the
+// agent: a change while it runs is reported afterwards, and so is what the agent itself writes, unless that is
+// known to be all. So each change is followed by a run that began after it.
+func (c *Captures) prove(ctx context.Context, s *sandbox) (report, error) {
 	s.proven = ""
-	switch servers := c.servers(id); {
-	case !dns:
+	since := c.begins(s)
+	r, err := c.capture(ctx, s)
+	c.ends(s, r, since, err)
+	if err != nil {
+		return r, err
+	}
+	s.proven = s.key
+	return r, nil
+}
+
+func (c *Captures) capture(ctx context.Context, s *sandbox) (r report, err error) {
+	arguments := slices.Clone(s.parsed)
+	switch servers := c.servers(s.id); {
+	case !s.dnsServers:
 	case servers != "":
 		arguments = append(arguments, "--nameservers="+servers)
 	default: // the pod's resolv.conf is not available here; capturing queries to all servers includes the servers of the pod
 		arguments = append(arguments, "--capture-all-dns=true")
 	}
-	if err := c.run(ctx, append([]string{"capture", "--network-namespace=" + namespace, "--backend=auto", "--termination-log="}, arguments...)); err != nil {
-		return err
+	if err := c.watcher.Watch(s.id, s.namespace); err != nil {
+		return r, err
 	}
-	s.proven = key
-	return nil
+	text, err := c.run(ctx, append([]string{"capture", "--network-namespace=" + s.namespace, "--backend=auto", "--termination-log=", "--output=json"}, arguments...))
+	if err == nil {
+		err = json.Unmarshal(text, &r)
+	}
+	return r, err
 }
 
 func addresses(list []netip.Addr) string {
@@ -191,19 +269,19 @@ func apart(namespace string) error {
 	return nil
 }
 
-// run waits until fewer than atOnce agents run, and then runs the agent, without this process's environment. An
-// error contains the agent's last output.
-func (c *Captures) run(ctx context.Context, arguments []string) error {
+// run waits until fewer than atOnce agents run, and then runs the agent, without this process's environment. It
+// returns the agent's output. An error contains the agent's last messages.
+func (c *Captures) run(ctx context.Context, arguments []string) ([]byte, error) {
 	select {
 	case c.turns <- struct{}{}:
 		defer func() { <-c.turns }()
 	case <-ctx.Done():
-		return fmt.Errorf("capturing, in its turn after others: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("capturing, in its turn after others: %w", context.Cause(ctx))
 	}
-	out := &tail{}
+	said, out := &tail{max: maxReport}, &tail{max: maxTail}
 	cmd := exec.CommandContext(ctx, c.agent, arguments...)
 	cmd.Env, cmd.Dir = environment, "/"
-	cmd.Stdout, cmd.Stderr = nil, out
+	cmd.Stdout, cmd.Stderr = said, out
 	err := cmd.Start()
 	if err == nil {
 		if c.procs != "" {
@@ -213,24 +291,30 @@ func (c *Captures) run(ctx context.Context, arguments []string) error {
 	}
 	switch {
 	case err == nil:
-		return nil
+		return said.Bytes(), nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("capturing: %w", context.Cause(ctx))
+		return nil, fmt.Errorf("capturing: %w", context.Cause(ctx))
 	}
 	if text := out.text(); text != "" {
-		return fmt.Errorf("capturing: %w: %s", err, text)
+		return nil, fmt.Errorf("capturing: %w: %s", err, text)
 	}
-	return fmt.Errorf("capturing: %w", err)
+	return nil, fmt.Errorf("capturing: %w", err)
 }
 
 // tail is a writer that stores only the end of its input.
-type tail struct{ bytes.Buffer }
+type tail struct {
+	bytes.Buffer
+	max int
+}
 
-const maxTail = 2 << 10
+const (
+	maxTail   = 2 << 10
+	maxReport = 64 << 10
+)
 
 func (t *tail) Write(p []byte) (int, error) {
-	t.Buffer.Write(p[max(0, len(p)-maxTail):])
-	t.Next(max(0, t.Len()-maxTail))
+	t.Buffer.Write(p[max(0, len(p)-t.max):])
+	t.Next(max(0, t.Len()-t.max))
 	return len(p), nil
 }
 

@@ -106,7 +106,7 @@ func TestConfine(t *testing.T) {
 		if v2 := tt.file == "memory.max"; v2 && text("daemon/cgroup.procs")+text("cgroup.subtree_control") != pid+"+memory" {
 			t.Errorf("%s: the daemon is not in a cgroup beside the agents'", name)
 		}
-		if err := c.run(t.Context(), nil); err != nil || text("captures/cgroup.procs") == "" {
+		if _, err := c.run(t.Context(), nil); err != nil || text("captures/cgroup.procs") == "" {
 			t.Errorf("%s: %v, and the agent ran outside the cgroup", name, err)
 		}
 	}
@@ -122,7 +122,7 @@ func TestAgentsRunInTurn(t *testing.T) {
 	late := errors.New("the runtime does not wait")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 1, late)
 	defer cancel()
-	if err := c.run(ctx, nil); !errors.Is(err, late) || !strings.Contains(err.Error(), "in its turn") {
+	if _, err := c.run(ctx, nil); !errors.Is(err, late) || !strings.Contains(err.Error(), "in its turn") {
 		t.Error(err)
 	}
 	if _, err := os.Stat(seen); err == nil {
@@ -162,7 +162,7 @@ func program(t *testing.T, status string) (path, seen string) {
 	t.Helper()
 	dir := t.TempDir()
 	path, seen = filepath.Join(dir, "agent"), filepath.Join(dir, "seen")
-	script := "#!/bin/sh\n{ printf '%s\\n' \"$@\"; env | grep -v -e ^_= -e ^PWD= -e ^SHLVL= -e ^OLDPWD= | sort; } >> " + seen + "\necho no nftables >&2\nexit " + status + "\n"
+	script := "#!/bin/sh\n{ printf '%s\\n' \"$@\"; env | grep -v -e ^_= -e ^PWD= -e ^SHLVL= -e ^OLDPWD= | sort; } >> " + seen + "\necho no nftables >&2\necho {}\nexit " + status + "\n"
 	if err := os.WriteFile(path, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -180,18 +180,18 @@ func TestTheAgentGetsTheIntentAlone(t *testing.T) {
 	other := ns.Empty(t).Path()
 	flags := []string{"-i", "*", "--redirect-dns"}
 	for range 2 { // the second capture is already proven
-		if err := c.Ensure(t.Context(), "a", other, flags); err != nil {
+		if err := c.Ensure(t.Context(), "a", "default/a", other, flags); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := c.Ensure(t.Context(), "b", other, flags); err != nil {
+	if err := c.Ensure(t.Context(), "b", "", other, flags); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(seen)
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := "capture\n--network-namespace=" + other + "\n--backend=auto\n--termination-log=\n--istio-service-cidr=*\n--redirect-dns=true\n"
+	run := "capture\n--network-namespace=" + other + "\n--backend=auto\n--termination-log=\n--output=json\n--istio-service-cidr=*\n--redirect-dns=true\n"
 	variables := environment[1] + "\n" + environment[0] + "\n"
 	want := run + "--nameservers=10.96.0.10,fd00::a\n" + variables + run + "--capture-all-dns=true\n" + variables
 	if diff := cmp.Diff(want, string(got)); diff != "" {
@@ -210,7 +210,7 @@ func TestTheAgentGetsTheIntentAlone(t *testing.T) {
 	}
 	c.Forget("b")
 	c.Forget("../dns")
-	if err := c.Ensure(t.Context(), "b", other, flags); err != nil {
+	if err := c.Ensure(t.Context(), "b", "", other, flags); err != nil {
 		t.Fatal(err)
 	}
 	if again, _ := os.ReadFile(seen); len(again) <= len(got) {
@@ -222,18 +222,18 @@ func TestErrors(t *testing.T) {
 	path, _ := program(t, "1")
 	c := New(path, t.TempDir())
 	other := ns.Empty(t).Path()
-	if err := c.Ensure(t.Context(), "a", other, []string{"-i", "*"}); err == nil || !strings.Contains(err.Error(), "no nftables") {
+	if err := c.Ensure(t.Context(), "a", "default/a", other, []string{"-i", "*"}); err == nil || !strings.Contains(err.Error(), "no nftables") {
 		t.Errorf("the agent fails: %v", err)
 	}
 	for name, namespace := range map[string]string{"the node's": "/proc/self/ns/net", "none": "/run/netns/none"} {
-		if err := c.Ensure(t.Context(), "a", namespace, []string{"-i", "*"}); err == nil || !strings.Contains(err.Error(), namespace) {
+		if err := c.Ensure(t.Context(), "a", "", namespace, []string{"-i", "*"}); err == nil || !strings.Contains(err.Error(), namespace) {
 			t.Errorf("namespace %s: %v", name, err)
 		}
 	}
 	late := errors.New("the runtime does not wait")
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 1, late)
 	defer cancel()
-	if err := c.Ensure(ctx, "a", other, []string{"-i", "*"}); !errors.Is(err, late) {
+	if err := c.Ensure(ctx, "a", "", other, []string{"-i", "*"}); !errors.Is(err, late) {
 		t.Errorf("too late: %v", err)
 	}
 }
@@ -258,7 +258,7 @@ func TestCaptureInANamespace(t *testing.T) {
 		if err := errors.Join(c.Servers("a", []netip.Addr{netip.MustParseAddr("10.96.0.10")}), c.Servers("../b", nil)); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Ensure(t.Context(), "a", pod.Path(), flags); err != nil {
+		if err := c.Ensure(t.Context(), "a", "", pod.Path(), flags); err != nil {
 			t.Fatalf("%s: %v", what, err)
 		}
 		if err := verify(); err != nil {

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/skel"
@@ -85,13 +86,30 @@ func (p plugin) add(args *skel.CmdArgs) error {
 	if work, ok := c.Runtime.Annotations[contract.NodeAnnotation]; ok {
 		ctx, cancel := context.WithTimeoutCause(context.Background(), socket.Timeout, errors.New("no answer in time"))
 		defer cancel()
-		err := ask(ctx, p.socket, socket.Question{Sandbox: args.ContainerID, Namespace: args.Netns, Work: work, Nameservers: c.Runtime.DNS.Servers})
+		err := ask(ctx, p.socket, socket.Question{Sandbox: args.ContainerID, Pod: podOf(args.Args), Namespace: args.Netns, Work: work, Nameservers: c.Runtime.DNS.Servers})
 		if err != nil {
 			return failed(err)
 		}
 	}
 	_, err = p.stdout.Write(c.PrevResult)
 	return err
+}
+
+// podOf returns NAMESPACE/NAME of the pod in CNI_ARGS, which the runtimes of Kubernetes set; empty: it has none.
+func podOf(args string) string {
+	var namespace, name string
+	for pair := range strings.SplitSeq(args, ";") {
+		switch key, value, _ := strings.Cut(pair, "="); key {
+		case "K8S_POD_NAMESPACE":
+			namespace = value
+		case "K8S_POD_NAME":
+			name = value
+		}
+	}
+	if name == "" {
+		return ""
+	}
+	return namespace + "/" + name
 }
 
 // forgetting limits how long the end of a sandbox waits for the daemon. The runtime also reports the end to the

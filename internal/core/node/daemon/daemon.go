@@ -40,6 +40,7 @@ type Options struct {
 	ReadyFile                      string // file with the reason why the process does not do its part
 	DaemonSetNamespace, DaemonSet  string // if this DaemonSet is deleted, the node is restored; empty: never
 	Taint                          bool
+	Metrics                        string           // HOST:PORT for Prometheus; empty: none
 	Handlers                       []string         // handlers of the runtime that run containers on the node's kernel, in addition to the known ones
 	Kube                           *kubenode.Client // nil: the Node is not written
 	Log                            *slog.Logger
@@ -194,6 +195,10 @@ func (d *daemon) lead(ctx context.Context) error {
 	add(func(ctx context.Context) error {
 		return d.plugin().Run(ctx, contract.NodePlugin, d.NRISocket, nil, func(is bool) { d.set(func(s *state) { s.connected = is }) })
 	})
+	add(func(ctx context.Context) error { return d.captures.Serve(ctx, d.Log) })
+	if d.Metrics != "" {
+		add(d.serveMetrics)
+	}
 	add(func(ctx context.Context) error {
 		return socket.Serve(ctx, filepath.Join(d.RunDir, filepath.Base(contract.NodeSocket)), d.answer)
 	})
@@ -259,12 +264,12 @@ func (d *daemon) answer(ctx context.Context, q socket.Question) error {
 		return err
 	}
 	began := time.Now()
-	if err := d.captures.Ensure(ctx, q.Sandbox, q.Namespace, work.Capture); err != nil {
+	if err := d.captures.Ensure(ctx, q.Sandbox, q.Pod, q.Namespace, work.Capture); err != nil {
 		d.captures.Forget(q.Sandbox)
-		d.Log.Warn("sandbox refused", "sandbox", q.Sandbox, "error", err)
+		d.Log.Warn("sandbox refused", "pod", q.Pod, "sandbox", q.Sandbox, "error", err)
 		return err
 	}
-	d.Log.Info("sandbox captured", "sandbox", q.Sandbox, "after", time.Since(began))
+	d.Log.Info("sandbox captured", "pod", q.Pod, "sandbox", q.Sandbox, "after", time.Since(began))
 	return nil
 }
 

@@ -112,7 +112,7 @@ func (r *aRuntime) relayed() (end func()) {
 type node struct {
 	mu                    sync.Mutex
 	kept, removed, proven []string
-	dirs                  []string
+	dirs, restored        []string
 	ensure                func(ctx context.Context) error
 }
 
@@ -131,11 +131,15 @@ func (n *node) note(list *[]string, what ...string) error {
 	return nil
 }
 
-func (n *node) Ensure(ctx context.Context, sandbox, namespace string, flags []string) error {
+func (n *node) Ensure(ctx context.Context, sandbox, pod, namespace string, flags []string) error {
 	if n.ensure != nil {
 		return n.ensure(ctx)
 	}
 	return n.note(&n.proven, sandbox+" "+namespace+" "+strings.Join(flags, " "))
+}
+
+func (n *node) Restore(sandbox, pod, namespace string, flags []string) error {
+	return n.note(&n.restored, strings.Join(append([]string{sandbox, pod, namespace}, flags...), " "))
 }
 
 func (n *node) Keep(sandboxes []string) error { return n.note(&n.kept, sandboxes...) }

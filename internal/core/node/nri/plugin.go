@@ -31,9 +31,11 @@ type States interface {
 	Keep(sandboxes []string) error
 }
 
-// Captures captures connections in network namespaces, and records which captures are proven.
+// Captures captures connections in network namespaces, records which captures are proven, and keeps them in place.
+// A pod is NAMESPACE/NAME.
 type Captures interface {
-	Ensure(ctx context.Context, sandbox, namespace string, flags []string) error
+	Ensure(ctx context.Context, sandbox, pod, namespace string, flags []string) error
+	Restore(sandbox, pod, namespace string, flags []string) error
 	Forget(sandbox string)
 	Keep(sandboxes []string)
 }
@@ -99,7 +101,7 @@ func (p *Plugin) adjust(ctx context.Context, pod *api.PodSandbox, c *api.Contain
 		defer cancel()
 		namespace, err := networkNamespace(pod)
 		if err == nil {
-			err = p.Captures.Ensure(ctx, pod.GetId(), namespace, work.Capture)
+			err = p.Captures.Ensure(ctx, pod.GetId(), nameOf(pod), namespace, work.Capture)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("the connections of pod %s/%s: %w", pod.GetNamespace(), pod.GetName(), err)
@@ -154,6 +156,8 @@ func (p *Plugin) limited(ctx context.Context) (context.Context, context.CancelFu
 func bind(source, destination string, options ...string) *api.Mount {
 	return &api.Mount{Source: source, Destination: destination, Type: "bind", Options: append([]string{"bind", "private"}, options...)}
 }
+
+func nameOf(pod *api.PodSandbox) string { return pod.GetNamespace() + "/" + pod.GetName() }
 
 // gateable returns an error if a container cannot run behind a gate.
 func gateable(c *api.Container) error {
@@ -244,6 +248,23 @@ func (p *Plugin) ended(pod *api.PodSandbox) error {
 	return nil
 }
 
+// restore has the capture of a sandbox checked and watched that started while this process did not lead. The runtime
+// also lists sandboxes that have ended: their namespaces are gone.
+func (p *Plugin) restore(pod *api.PodSandbox) error {
+	work, ok, err := workOf(pod)
+	if !ok || err != nil || len(work.Capture) == 0 {
+		return err
+	}
+	if err := p.onHostKernel(pod.GetRuntimeHandler()); err != nil {
+		return err
+	}
+	namespace, err := networkNamespace(pod)
+	if err != nil {
+		return err
+	}
+	return p.Captures.Restore(pod.GetId(), nameOf(pod), namespace, work.Capture)
+}
+
 // Synchronize gets all sandboxes and containers when the plugin connects, and removes data that belong
 // to none of them.
 func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containers []*api.Container) ([]*api.ContainerUpdate, error) {
@@ -272,6 +293,11 @@ func (p *Plugin) Synchronize(_ context.Context, pods []*api.PodSandbox, containe
 		}
 	}
 	p.Captures.Keep(sandboxes)
+	for _, pod := range pods {
+		if err := p.restore(pod); err != nil {
+			p.Log.Debug("sandbox is not watched", "pod", nameOf(pod), "sandbox", pod.GetId(), "error", err) // most have ended
+		}
+	}
 	if err := errors.Join(p.States.Keep(sandboxes), p.Agents.Keep(dirs)); err != nil {
 		p.Log.Warn("not all is removed that ended before", "error", err)
 	}

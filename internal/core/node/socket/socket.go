@@ -32,6 +32,7 @@ const Timeout = 30 * time.Second
 // Without a namespace, it describes a sandbox that has ended.
 type Question struct {
 	Sandbox     string       `json:"sandbox"`
+	Pod         string       `json:"pod,omitempty"`       // NAMESPACE/NAME, for people
 	Namespace   string       `json:"namespace,omitempty"` // path of its network namespace
 	Work        string       `json:"work,omitempty"`
 	Nameservers []netip.Addr `json:"nameservers,omitempty"`

@@ -1,0 +1,338 @@
+package captures
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/node/watch"
+)
+
+const (
+	// repairsAtOnce is the number of repairs that run at the same time. Captures of pods that start may run beside
+	// them.
+	repairsAtOnce = 2
+	// A sandbox gets freeRuns repairs within the window without delay, and then one after each slow interval. A
+	// repair is a run of the agent, of 30 ms with nftables, and one more if the agent wrote by iptables.
+	freeRuns = 30
+	window   = 10 * time.Minute
+	slow     = time.Minute
+	// After a failed repair, the next one follows after retryBase, doubled each time up to slow.
+	retryBase = 100 * time.Millisecond
+	// reportedAt is the number of failures in a row after which a capture counts as not in place, 1.5 s after the
+	// first. Before, another program may have locked the namespace for a moment.
+	reportedAt = 4
+	// runLimit limits a repair, which takes some 30 ms, and a second with iptables on a busy machine.
+	runLimit = 15 * time.Second
+	// sweeps is the interval at which sandboxes are checked that ended without a report.
+	sweeps = time.Minute
+)
+
+// Code is the code of the finding about a capture that could not be kept in place.
+const Code = "capture-not-in-place"
+
+// repair is the state of a sandbox's repairs. The mutex of Captures guards it.
+type repair struct {
+	pod      string    // NAMESPACE/NAME, for people; empty: unknown
+	due      time.Time // of the next run; zero: none is needed
+	since    time.Time // time of the first change since the last run began
+	running  bool
+	runs     []time.Time // runs within the window, oldest first
+	failures int         // in a row
+	reason   string      // why the capture counts as not in place; empty: it is in place
+}
+
+// Stats contains numbers about the captures that are watched.
+type Stats struct {
+	Watched    int    // sandboxes
+	NotInPlace int    // sandboxes whose capture could not be repaired, or is changed all the time
+	Repairs    uint64 // captures that were written again
+}
+
+// Stats returns the present numbers.
+func (c *Captures) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := Stats{Watched: c.watcher.Len(), Repairs: c.repairs}
+	for _, s := range c.sandboxes {
+		if s.reason != "" {
+			out.NotInPlace++
+		}
+	}
+	return out
+}
+
+// changed makes a sandbox due for a repair.
+func (c *Captures) changed(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s := c.sandboxes[id]; s != nil {
+		c.dueNow(s)
+	}
+}
+
+// dueNow makes a sandbox due as soon as its number of runs allows.
+func (c *Captures) dueNow(s *sandbox) {
+	now := time.Now()
+	if s.since.IsZero() {
+		s.since = now
+	}
+	if s.due.IsZero() {
+		s.due = s.allowed(now)
+	}
+	c.signal()
+}
+
+// allowed returns the time at which a sandbox may have its next run.
+func (r *repair) allowed(now time.Time) time.Time {
+	r.runs = slices.DeleteFunc(r.runs, func(t time.Time) bool { return now.Sub(t) > window })
+	if len(r.runs) < freeRuns {
+		return now
+	}
+	return r.runs[len(r.runs)-1].Add(slow)
+}
+
+func (c *Captures) signal() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (c *Captures) isDue(s *sandbox) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !s.due.IsZero()
+}
+
+// begins records that the agent is about to run: it handles all changes until now. It returns the time of the first
+// of them.
+func (c *Captures) begins(s *sandbox) (since time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	since = s.since
+	s.due, s.since = time.Time{}, time.Time{}
+	return since
+}
+
+// ends records the result of a run. It arms the watch of a capture that is proven; one that failed is due again.
+func (c *Captures) ends(s *sandbox, r report, since time.Time, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.sandboxes[s.id] != s { // it has ended meanwhile
+		c.watcher.Remove(s.id)
+		return
+	}
+	if err == nil && r.Backend == "" { // there is nothing to watch
+		c.watcher.Remove(s.id)
+		s.failures = 0
+		return
+	}
+	if err == nil {
+		// What the agent itself wrote is not reported, if that is known to be all that was written.
+		if !r.Unchanged && (r.Backend != capture.NFTables || !c.watcher.Once(s.id)) {
+			c.dueNow(s)
+		}
+		err = c.watcher.Arm(s.id, watch.Backend{IPTables: r.Backend == capture.IPTables, IPv6: strings.Contains(r.Families, capture.IPv6.String())})
+	}
+	if err == nil {
+		s.failures = 0
+		return
+	}
+	c.watcher.Remove(s.id)
+	c.again(s, since)
+}
+
+// again makes a sandbox due after a failure.
+func (c *Captures) again(s *sandbox, since time.Time) {
+	s.failures++
+	s.since, s.due = since, time.Now().Add(min(retryBase<<min(s.failures-1, 16), slow))
+	c.signal()
+}
+
+// Serve watches the captured sandboxes and repairs their captures until ctx ends.
+func (c *Captures) Serve(ctx context.Context, log *slog.Logger) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer cancel()
+	for range repairsAtOnce {
+		all.Go(func() { c.work(ctx, log) })
+	}
+	all.Go(func() { c.sweep(ctx, log) })
+	return c.watcher.Run(ctx, c.changed)
+}
+
+// work repairs one sandbox after another.
+func (c *Captures) work(ctx context.Context, log *slog.Logger) {
+	for ctx.Err() == nil {
+		s, since, wait := c.next(time.Now())
+		if s != nil {
+			c.repair(ctx, s, since, log)
+			continue
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-c.wake:
+		}
+		timer.Stop()
+	}
+}
+
+// next takes the sandbox that is due and had the fewest runs, so that a sandbox whose containers change its rules
+// all the time does not delay another one. If none is due, it returns the time to wait.
+func (c *Captures) next(now time.Time) (chosen *sandbox, since time.Time, wait time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	wait = slow
+	better := func(a, b *sandbox) bool {
+		if len(a.runs) != len(b.runs) {
+			return len(a.runs) < len(b.runs)
+		}
+		return a.due.Before(b.due)
+	}
+	for _, s := range c.sandboxes { // any order: of two that are equally good, either may be first
+		if s.due.IsZero() || s.running {
+			continue
+		}
+		if until := s.due.Sub(now); until > 0 {
+			wait = min(wait, until)
+		} else if chosen == nil || better(s, chosen) {
+			chosen = s
+		}
+	}
+	if chosen != nil {
+		chosen.running = true
+		chosen.runs = append(chosen.runs, now)
+		since = chosen.since
+		c.signal() // for the others that are due
+	}
+	return chosen, since, wait
+}
+
+// repair runs the agent for a sandbox, and reports the result.
+func (c *Captures) repair(ctx context.Context, s *sandbox, since time.Time, log *slog.Logger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !exists(s.namespace) {
+		c.Forget(s.id)
+		return
+	}
+	limited, cancel := context.WithTimeoutCause(ctx, runLimit, fmt.Errorf("it took more than %s", runLimit))
+	defer cancel()
+	var r report
+	c.mu.Lock()
+	failed := s.failures > 0 // a run that failed may have put back what was there
+	c.mu.Unlock()
+	err := cmp.Or(apart(s.namespace), unlocked(s.namespace))
+	if err == nil {
+		r, err = c.prove(limited, s)
+	} else {
+		c.mu.Lock()
+		c.again(s, since)
+		c.mu.Unlock()
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	s.running = false
+	c.signal() // it may be due again, and no other worker has taken it
+	log = log.With("pod", s.pod, "sandbox", s.id)
+	now := time.Now()
+	switch {
+	case err != nil && s.failures >= reportedAt:
+		s.notInPlace(err.Error(), log)
+	case err != nil:
+		log.Info("capture not repaired yet", "again", s.due.Sub(now), "error", err)
+	case s.allowed(now).After(now):
+		s.notInPlace(fmt.Sprintf("it was changed or checked %d times within %s: from now on it is repaired once within %s", freeRuns, window, slow), log)
+	case s.reason != "":
+		s.inPlace(log)
+	}
+	if err == nil && r.Backend != "" && (failed || !r.Unchanged) {
+		c.repairs++
+		log.Warn("capture repaired", "after", now.Sub(since))
+	}
+}
+
+// notInPlace reports, once, that a capture could not be kept in place.
+func (r *repair) notInPlace(reason string, log *slog.Logger) {
+	if r.reason == "" {
+		log.Error("capture not in place", "code", Code, "reason", reason)
+	}
+	r.reason = reason
+}
+
+func (r *repair) inPlace(log *slog.Logger) {
+	r.reason = ""
+	log.Info("capture in place again")
+}
+
+// sweep forgets sandboxes whose end was not reported, and reports captures that were not changed any more.
+func (c *Captures) sweep(ctx context.Context, log *slog.Logger) {
+	tick := time.NewTicker(sweeps)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case now := <-tick.C:
+			c.tidy(now, log)
+		}
+	}
+}
+
+func (c *Captures) tidy(now time.Time, log *slog.Logger) {
+	c.mu.Lock()
+	all := make([]*sandbox, 0, len(c.sandboxes))
+	for _, s := range c.sandboxes { // any order: each is handled by itself
+		all = append(all, s)
+		if n := len(s.runs); s.reason != "" && s.due.IsZero() && n > 0 && now.Sub(s.runs[n-1]) >= slow {
+			s.inPlace(log.With("pod", s.pod, "sandbox", s.id))
+		}
+	}
+	c.mu.Unlock()
+	for _, s := range all {
+		if !s.mu.TryLock() { // the agent runs in it
+			continue
+		}
+		if s.namespace != "" && c.watcher.Gone(s.id, s.namespace) {
+			c.Forget(s.id)
+		}
+		s.mu.Unlock()
+	}
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, os.ErrNotExist)
+}
+
+// unlocked returns an error if another process has locked a network namespace, as captures do. The agent would wait
+// for it, and others for the agent.
+func unlocked(namespace string) error {
+	f, err := os.Open(namespace)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
+		return errors.New("another process has locked the network namespace")
+	}
+	return nil
+}

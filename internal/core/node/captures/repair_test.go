@@ -1,0 +1,193 @@
+package captures
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"outrider.dev/build/commands"
+	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
+)
+
+// A sandbox that is changed all the time gets its free runs, then one a minute, and free runs again once it was left
+// alone. Sandboxes with fewer runs come first.
+func TestRunsAreLimited(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New("", "")
+		busy, calm := c.sandbox("busy"), c.sandbox("calm")
+		take := func() (id string, wait time.Duration) {
+			s, _, wait := c.next(time.Now())
+			if s == nil {
+				return "", wait
+			}
+			s.running, s.due, s.since = false, time.Time{}, time.Time{}
+			return s.id, 0
+		}
+		count := func(d time.Duration) (runs int) {
+			for end := time.Now().Add(d); time.Now().Before(end); {
+				c.changed(busy.id)
+				id, wait := take()
+				if id != "" {
+					runs++
+				}
+				time.Sleep(max(wait, time.Millisecond))
+			}
+			return runs
+		}
+		if n := count(time.Second); n != freeRuns {
+			t.Errorf("%d runs in the first second; want %d", n, freeRuns)
+		}
+		if n := count(9 * time.Minute); n != 9 && n != 8 {
+			t.Errorf("%d runs in nine minutes; want one a minute", n)
+		}
+		time.Sleep(window)
+		for _, want := range []string{"calm", "busy"} {
+			c.changed(busy.id)
+			if want == "calm" {
+				busy.runs = append(busy.runs, time.Now())
+				time.Sleep(time.Millisecond)
+				c.changed(calm.id)
+			}
+			if id, _ := take(); id != want {
+				t.Errorf("%s is next, not %s", id, want)
+			}
+		}
+		if id, wait := take(); id != "" || wait != slow {
+			t.Errorf("%q is due, or another one after %s", id, wait)
+		}
+	})
+}
+
+// A failed repair is tried again, later each time, and the capture is reported once.
+func TestFailuresAreTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New("", "")
+		s := c.sandbox("a")
+		began := time.Now()
+		var pauses []time.Duration
+		for range 14 {
+			c.again(s, began)
+			pauses = append(pauses, s.due.Sub(time.Now()))
+		}
+		if pauses[0] != retryBase || pauses[1] != 2*retryBase || pauses[13] != slow || !s.since.Equal(began) {
+			t.Errorf("the pauses are %v", pauses)
+		}
+		var text bytes.Buffer
+		log := slog.New(slog.NewTextHandler(&text, nil))
+		for range 3 {
+			s.notInPlace("reason", log)
+		}
+		if n := strings.Count(text.String(), Code); n != 1 || c.Stats().NotInPlace != 1 {
+			t.Errorf("it is reported %d times, and %d are not in place", n, c.Stats().NotInPlace)
+		}
+		s.due, s.runs = time.Time{}, []time.Time{began}
+		c.tidy(time.Now(), log) // too early
+		time.Sleep(slow)
+		c.tidy(time.Now(), log)
+		if n := strings.Count(text.String(), "in place again"); n != 1 || c.Stats().NotInPlace != 0 {
+			t.Errorf("its end is reported %d times: %s", n, &text)
+		}
+	})
+}
+
+// lines is a log that several goroutines write.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// The real agent repairs what is changed until the sandbox ends; after a capture by nftables nothing runs that is not
+// needed. When a sandbox's capture has been changed, a container that starts waits for the repair.
+func TestRepairs(t *testing.T) {
+	dir := t.TempDir()
+	if err := commands.Build(t.Context(), dir, "outrider-agent"); err != nil {
+		t.Fatal(err)
+	}
+	// The agent writes a line for each run.
+	agent := filepath.Join(dir, "agent")
+	if err := os.WriteFile(agent, []byte("#!/bin/sh\necho >> "+dir+"/runs\nexec "+dir+"/outrider-agent \"$@\"\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	runs := func() int { text, _ := os.ReadFile(dir + "/runs"); return bytes.Count(text, []byte("\n")) }
+	pod := ns.Pod(t)
+	do := func(script string) {
+		pod.Do(func() {
+			if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
+				t.Errorf("%s: %v: %s", script, err, out)
+			}
+		})
+	}
+	flags := []string{"-i", "*", "-b", "*"}
+	verified := func() error {
+		return exec.Command(filepath.Join(dir, "outrider-agent"), append([]string{"capture", "verify", "--network-namespace=" + pod.Path()}, flags...)...).Run()
+	}
+	c := New(agent, dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	log, ended := &lines{}, make(chan error, 1)
+	go func() { ended <- c.Serve(ctx, slog.New(slog.NewTextHandler(log, nil))) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	defer stop()
+	if err := c.Ensure(t.Context(), "a", "shop/web", pod.Path(), flags); err != nil {
+		t.Fatal(err)
+	}
+	if s := c.sandbox("a"); runs() != 1 || c.isDue(s) {
+		t.Errorf("after the capture %d agents ran, and another one is due: %v", runs(), c.isDue(s))
+	}
+	for i, script := range []string{"nft flush ruleset", "nft delete table inet outrider; nft add table inet outrider", "nft insert rule inet outrider output accept"} {
+		do(script)
+		process.Eventually(t, "the repair after "+script, func() bool { return c.Stats().Repairs > uint64(i) && verified() == nil })
+	}
+	if text := log.String(); !strings.Contains(text, "pod=shop/web sandbox=a") {
+		t.Errorf("the log is %s", text)
+	}
+	stop()
+	do("nft flush ruleset") // nobody watches
+	if err := c.Restore("a", "shop/web", pod.Path(), flags); err != nil {
+		t.Fatal(err)
+	}
+	if c.isDue(c.sandbox("a")) {
+		t.Error("a sandbox that is watched is restored")
+	}
+	c.changed("a")
+	if err := errors.Join(c.Ensure(t.Context(), "a", "", pod.Path(), flags), verified()); err != nil {
+		t.Errorf("a container starts, and the capture is not in place: %v", err)
+	}
+	if n := c.Stats().Watched; n != 1 {
+		t.Errorf("%d are watched", n)
+	}
+	c.Forget("a")
+	if n := c.Stats().Watched; n != 0 {
+		t.Errorf("after the end %d are watched", n)
+	}
+	if err := c.Restore("b", "", fmt.Sprintf("/proc/%d/fd/none", os.Getpid()), flags); err == nil {
+		t.Error("a sandbox without a namespace is restored")
+	}
+}

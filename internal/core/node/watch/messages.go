@@ -1,0 +1,118 @@
+package watch
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/netlink"
+	"outrider.dev/internal/core/capture/nftables"
+)
+
+// changes describes messages that were read from a socket.
+type changes struct {
+	commits int  // transactions of nf_tables
+	open    bool // the last of them is incomplete
+	ours    bool // objects of our table of nf_tables
+	shared  bool // objects of tables that iptables-nft has
+	routing bool // what a capture depends on
+	lost    bool // unknown changes: the buffer was full, or a message cannot be read
+}
+
+// read reads all messages that a socket has.
+func (w *Watcher) read(s *space, fd int) (got changes) {
+	for range maxDatagrams {
+		n, from, err := unix.Recvfrom(fd, w.buffer, unix.MSG_DONTWAIT|unix.MSG_TRUNC)
+		sender, _ := from.(*unix.SockaddrNetlink)
+		switch {
+		case errors.Is(err, unix.EAGAIN):
+			return got
+		case errors.Is(err, unix.EINTR):
+		case err != nil, n > len(w.buffer):
+			got.lost = true // ENOBUFS among others; the next read goes on after it
+		case sender == nil || sender.Pid != 0: // a container wrote it, and not the kernel
+		case fd == s.filter:
+			got.addFilter(w.buffer[:n])
+		default:
+			got.addRoutes(w.buffer[:n], s.six)
+		}
+	}
+	got.lost = true
+	return got
+}
+
+// addFilter adds a datagram with messages about nf_tables.
+func (c *changes) addFilter(datagram []byte) {
+	for len(datagram) > 0 {
+		m, rest, err := netlink.Split(datagram)
+		if err != nil {
+			c.lost = true
+			return
+		}
+		e := nftables.DecodeEvent(m)
+		if c.open = !e.Commits; e.Commits {
+			c.commits++
+		}
+		c.ours, c.shared = c.ours || e.Ours, c.shared || e.Shared
+		datagram = rest
+	}
+}
+
+// addRoutes adds a datagram with messages about routing. six says that the rules apply to IPv6.
+func (c *changes) addRoutes(datagram []byte, six bool) {
+	for len(datagram) > 0 {
+		m, rest, err := netlink.Split(datagram)
+		if err != nil {
+			c.lost = true
+			return
+		}
+		c.routing = c.routing || matters(m, six)
+		datagram = rest
+	}
+}
+
+// loopback is the index of lo in every network namespace.
+const loopback = 1
+
+// matters reports whether a change of routing may change what a capture does: any routing rule, a route of ours, a
+// state of lo, which loses its routes when it goes down, an address of lo that is removed, and the first IPv6
+// address, since a capture without IPv6 does not see its connections.
+func matters(m netlink.Message, six bool) bool {
+	switch m.Kind {
+	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
+		return true
+	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
+		const protocol = 5 // struct rtmsg
+		return len(m.Data) <= protocol || m.Data[protocol] == capture.RouteProtocol
+	case unix.RTM_NEWLINK, unix.RTM_DELLINK, unix.RTM_DELADDR:
+		return index(m.Data) == loopback // at the same place in struct ifinfomsg and struct ifaddrmsg
+	case unix.RTM_NEWADDR:
+		return !six && isGlobal(m.Data)
+	}
+	return false
+}
+
+// index returns the index of the interface; that of lo if there is none.
+func index(data []byte) uint32 {
+	if len(data) < 8 {
+		return loopback
+	}
+	return binary.NativeEndian.Uint32(data[4:])
+}
+
+// isGlobal reports whether a message is about an IPv6 address by which a pod can be reached.
+func isGlobal(data []byte) bool {
+	if len(data) < unix.SizeofIfAddrmsg || index(data) == loopback {
+		return false
+	}
+	list := netlink.Attributes{Rest: data[unix.SizeofIfAddrmsg:]}
+	for list.Next() {
+		if addr, ok := netip.AddrFromSlice(list.Value); list.Kind == unix.IFA_ADDRESS && ok {
+			return capture.FamiliesOf([]netip.Addr{addr}).Has(capture.IPv6)
+		}
+	}
+	return false
+}

@@ -1,0 +1,247 @@
+package watch
+
+import (
+	"context"
+	"net"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"outrider.dev/test/ns"
+	"outrider.dev/test/process"
+)
+
+// sh runs commands in a namespace.
+func sh(t *testing.T, pod *ns.Namespace, script string) {
+	t.Helper()
+	pod.Do(func() {
+		if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
+			t.Errorf("%s: %v: %s", script, err, out)
+		}
+	})
+}
+
+const before = `nft add table inet outrider; nft add chain inet outrider c; nft add set inet outrider s '{ type inet_service; }'
+nft add rule inet outrider c counter; nft add table inet other
+iptables-nft -t nat -N X; iptables-nft -t nat -A OUTPUT -j X
+ip rule add fwmark 1337 lookup 133; ip route add local default dev lo table 133 proto 151
+ip addr add ::6/128 dev lo nodad; ip addr add 10.1.0.1/32 dev eth0`
+
+func TestWhatIsAChange(t *testing.T) {
+	for script, want := range map[string]changes{
+		"nft flush ruleset":                                         {commits: 1, ours: true, shared: true},
+		"nft delete table inet outrider":                            {commits: 1, ours: true},
+		"nft flush chain inet outrider c":                           {commits: 1, ours: true},
+		"nft insert rule inet outrider c accept":                    {commits: 1, ours: true},
+		"nft add element inet outrider s '{ 80 }'":                  {commits: 1, ours: true},
+		"nft add table inet other2":                                 {commits: 1},
+		"nft delete table inet other":                               {commits: 1},
+		"iptables-nft -t nat -F":                                    {commits: 1, shared: true},
+		"iptables-nft -t nat -A X -j RETURN; nft add table ip a":    {commits: 2, shared: true},
+		"ip rule del fwmark 1337":                                   {routing: true},
+		"ip -6 rule add fwmark 1337 lookup 133":                     {routing: true},
+		"ip route flush table 133":                                  {routing: true},
+		"ip route add 10.2.0.0/16 dev eth0":                         {},
+		"ip addr del ::6/128 dev lo":                                {routing: true},
+		"ip addr add 10.1.0.2/32 dev eth0":                          {},
+		"ip addr add fd00::2/64 dev eth0 nodad":                     {routing: true},
+		"ip addr add fe80::2/64 dev eth0 nodad":                     {},
+		"ip link set lo down":                                       {routing: true},
+		"ip link set eth0 mtu 1400":                                 {},
+		"nft list ruleset >/dev/null; iptables-nft-save >/dev/null": {},
+	} {
+		t.Run(script, func(t *testing.T) {
+			pod := ns.Pod(t)
+			sh(t, pod, before)
+			w := New()
+			if err := w.Watch("a", pod.Path()); err != nil {
+				t.Fatal(err)
+			}
+			defer w.Remove("a")
+			sh(t, pod, script)
+			s := w.spaces["a"]
+			got := w.read(s, s.filter)
+			process.Eventually(t, "changes of routing", func() bool { // the kernel reports IPv6 addresses a little later
+				routes := w.read(s, s.routes)
+				got.routing, got.lost = got.routing || routes.routing, got.lost || routes.lost
+				return got.routing == want.routing
+			})
+			if got != want {
+				t.Errorf("%+v; want %+v", got, want)
+			}
+		})
+	}
+}
+
+// A message that a container sends to the watcher's socket is no event, and one that is lost is a change.
+func TestMessagesOfContainers(t *testing.T) {
+	pod := ns.Pod(t)
+	w := New()
+	if err := w.Watch("a", pod.Path()); err != nil {
+		t.Fatal(err)
+	}
+	defer w.Remove("a")
+	s := w.spaces["a"]
+	at, err := unix.Getsockname(s.filter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod.Do(func() {
+		fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_NETFILTER)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer unix.Close(fd)
+		if err := unix.Sendto(fd, make([]byte, 100), 0, at); err != nil {
+			t.Error(err)
+		}
+	})
+	if got := w.read(s, s.filter); got != (changes{}) {
+		t.Errorf("%+v", got)
+	}
+	sh(t, pod, `{ echo 'add table inet x; add set inet x s { type inet_service; }'; for i in $(seq 9000); do echo "add element inet x s { $i }"; done; } | nft -f -`)
+	if got := w.read(s, s.filter); !got.lost || w.Once("a") {
+		t.Errorf("%+v; want messages to be lost", got)
+	}
+}
+
+// reports runs the watcher, and returns the reports.
+func (w *Watcher) reports(t *testing.T) (reports chan string) {
+	ctx, cancel := context.WithCancel(t.Context())
+	reports, ended := make(chan string, 100), make(chan error, 1)
+	go func() { ended <- w.Run(ctx, func(id string) { reports <- id }) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	return reports
+}
+
+func await(t *testing.T, reports chan string, want string) {
+	t.Helper()
+	select {
+	case id := <-reports:
+		if id != want {
+			t.Fatalf("%s is reported, not %s", id, want)
+		}
+	case <-time.After(process.Patience):
+		t.Fatal("nothing is reported")
+	}
+}
+
+// A change is reported once, and the next one after the namespace is watched again.
+func TestReports(t *testing.T) {
+	for name, tt := range map[string]struct {
+		before, change string
+		by             Backend
+	}{
+		"nftables":        {"nft add table inet outrider", "nft flush ruleset", Backend{}},
+		"iptables-nft":    {"iptables-nft -t nat -A OUTPUT -j RETURN", "iptables-nft -t nat -F", Backend{IPTables: true}},
+		"iptables-legacy": {"iptables-legacy -t nat -A OUTPUT -j RETURN", "iptables-legacy -t nat -F", Backend{IPTables: true}},
+		"legacy, by as many rules of the same size": {"iptables-legacy -t nat -F; iptables-legacy -t nat -A OUTPUT -p tcp -j RETURN", "iptables-legacy -t nat -R OUTPUT 1 -p tcp -j ACCEPT", Backend{IPTables: true}},
+		"legacy, IPv6":               {"ip6tables-legacy -t nat -A OUTPUT -j RETURN", "ip6tables-legacy -t nat -F", Backend{IPTables: true}},
+		"routing":                    {"ip rule del fwmark 1337 || true; ip rule add fwmark 1337 lookup 133", "ip rule del fwmark 1337", Backend{}},
+		"after others' transactions": {"nft add table inet outrider", "nft add table inet a; nft add table inet b; nft delete table inet outrider", Backend{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod, other := ns.Pod(t), ns.Pod(t)
+			w := New()
+			reports := w.reports(t)
+			if err := w.Watch("other", other.Path()); err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				sh(t, pod, tt.before)
+				if err := w.Watch("a", pod.Path()); err != nil {
+					t.Fatal(err)
+				}
+				if err := w.Arm("a", tt.by); err != nil {
+					t.Fatal(err)
+				}
+				// Packets that rules count are no change.
+				pod.Do(func() {
+					if c, err := net.Dial("udp", "10.9.0.9:9"); err == nil {
+						_, _ = c.Write([]byte("x"))
+						c.Close()
+					}
+				})
+				sh(t, pod, tt.change)
+				await(t, reports, "a")
+				sh(t, pod, tt.before) // not reported: it is not armed
+			}
+			if err := w.Arm("other", Backend{}); err != nil {
+				t.Fatal(err)
+			}
+			sh(t, other, "nft add table inet outrider")
+			await(t, reports, "other")
+		})
+	}
+}
+
+// What happened between Watch and Arm is reported.
+func TestReportsWhatHappenedBefore(t *testing.T) {
+	pod := ns.Pod(t)
+	w := New()
+	reports := w.reports(t)
+	if err := w.Watch("a", pod.Path()); err != nil {
+		t.Fatal(err)
+	}
+	sh(t, pod, "nft add table inet outrider; nft delete table inet outrider")
+	if err := w.Arm("a", Backend{}); err != nil {
+		t.Fatal(err)
+	}
+	await(t, reports, "a")
+}
+
+// A namespace ends with its sandbox, although it was watched: the other end of its link ends too.
+func TestNamespaceEnds(t *testing.T) {
+	for name, end := range map[string]func(w *Watcher, stop func()){
+		"removed":               func(w *Watcher, _ func()) { w.Remove("a") },
+		"the watcher has ended": func(_ *Watcher, stop func()) { stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := ns.New(t)
+			w := New()
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- w.Run(ctx, func(string) {}) }()
+			var path string
+			t.Run("pod", func(t *testing.T) { // the namespace loses its descriptor at the end of this test
+				pod := ns.New(t)
+				path = pod.Path()
+				node.IP("link", "add", "pod0", "type", "veth", "peer", "name", "eth0", "netns", path)
+				sh(t, pod, "iptables-legacy -t nat -L >/dev/null; ip6tables-legacy -t nat -L >/dev/null")
+				if err := w.Watch("a", path); err != nil {
+					t.Fatal(err)
+				}
+				if err := w.Arm("a", Backend{IPTables: true}); err != nil {
+					t.Fatal(err)
+				}
+				if w.Gone("a", path) {
+					t.Error("the namespace counts as gone")
+				}
+			})
+			there := func() (is bool) {
+				node.Do(func() { is = exec.Command("ip", "link", "show", "pod0").Run() == nil })
+				return is
+			}
+			if !there() {
+				t.Fatal("the watch does not keep the namespace alive, so the test shows nothing")
+			}
+			if !w.Gone("a", path) {
+				t.Error("the namespace does not count as gone")
+			}
+			end(w, stop)
+			process.Eventually(t, "the namespace has ended", func() bool { return !there() })
+			stop()
+			if err := <-ended; err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
