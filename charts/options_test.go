@@ -388,7 +388,7 @@ func TestNodes(t *testing.T) {
 			t.Errorf("%s is there by default", key)
 		}
 	}
-	all := objects(t, values(t, "node: {enabled: true, runtimeHandlers: [fast], runtimeConfig: /etc/k3s/config.toml}"))
+	all := objects(t, values(t, "node: {enabled: true, runtimeHandlers: [fast], runtimeConfig: /etc/k3s/config.toml, metricsPort: 15030}"))
 	set := get[*appsv1.DaemonSet](t, all, "DaemonSet/outrider-node").Spec
 	pod := set.Template.Spec
 	if u := set.UpdateStrategy.RollingUpdate; u.MaxSurge.IntValue() != 1 || u.MaxUnavailable.IntValue() != 0 || !pod.HostNetwork || pod.HostPID || len(pod.Containers) != 2 {
@@ -408,6 +408,9 @@ func TestNodes(t *testing.T) {
 		want := map[string]corev1.MountPropagationMode{"/run/outrider": corev1.MountPropagationBidirectional, "/run/netns": corev1.MountPropagationHostToContainer, "/var/run/netns": corev1.MountPropagationHostToContainer}
 		if diff := cmp.Diff(want, propagated); diff != "" {
 			t.Errorf("mounts of %s (-want +got):\n%s", c.Name, diff)
+		}
+		if !slices.Contains(c.Args, "--metrics-address=:15030") {
+			t.Errorf("no metrics: %q", c.Args)
 		}
 		for _, arg := range c.Args[1:] {
 			name, _, _ := strings.Cut(arg, "=")
