@@ -330,3 +330,56 @@ func TestRestartAndEnd(t *testing.T) {
 		t.Errorf("the log does not name the pod: %s", d.Log())
 	}
 }
+
+// What the watches of idle pods cost is in the log of the nightly run.
+func TestCostOfWatching(t *testing.T) {
+	if !tier.Nightly() {
+		t.Skip("it measures, with OUTRIDER_NIGHTLY=1")
+	}
+	for _, backend := range []string{"", "--backend=iptables --force-iptables-binary=legacy"} {
+		n := newNode(t)
+		var flags []string
+		if backend != "" {
+			flags = append(flags, "--agent="+n.agentBy(backend))
+		}
+		d := n.serve(flags...)
+		n.awaitServing(d)
+		made := 0
+		for _, pods := range []int{0, 50, 250} {
+			for ; made < pods; made++ {
+				if out, err := n.add("pod"+strconv.Itoa(made), ns.Pod(t).Path()); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+			}
+			const interval = 20 * time.Second
+			time.Sleep(interval / 4) // until the collector has run, and the second look at each capture by iptables
+			before := d.ticks(t)
+			time.Sleep(interval)
+			const tick = 10 * time.Millisecond
+			used := time.Duration(d.ticks(t)-before) * tick
+			sockets, _ := os.ReadDir("/proc/" + strconv.Itoa(d.PID()) + "/fd")
+			threads, _ := os.ReadDir("/proc/" + strconv.Itoa(d.PID()) + "/task")
+			t.Logf("%d pods %s: %.2f%% of a core, %d descriptors, %d threads", pods, backend, 100*used.Seconds()/interval.Seconds(), len(sockets), len(threads))
+			d.logMemory(t)
+		}
+		d.Kill()
+	}
+}
+
+// ticks returns the time that the process has had, in hundredths of a second.
+func (p *serving) ticks(t *testing.T) (n int) {
+	t.Helper()
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID()) + "/stat")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // after the name; man 5 proc_pid_stat
+	for _, field := range strings.Fields(rest)[11:13] {
+		ticks, err := strconv.Atoi(field)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += ticks
+	}
+	return n
+}

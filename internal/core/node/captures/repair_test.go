@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,6 +53,9 @@ func TestRunsAreLimited(t *testing.T) {
 			t.Errorf("%d runs in nine minutes; want one a minute", n)
 		}
 		time.Sleep(window)
+		if n := count(time.Second); n != freeRuns {
+			t.Errorf("%d runs after it was left alone; want %d", n, freeRuns)
+		}
 		for _, want := range []string{"calm", "busy"} {
 			c.changed(busy.id)
 			if want == "calm" {
@@ -92,13 +96,62 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 			t.Errorf("it is reported %d times, and %d are not in place", n, c.Stats().NotInPlace)
 		}
 		s.due, s.runs = time.Time{}, []time.Time{began}
-		c.tidy(time.Now(), log) // too early
+		if c.tidy(time.Now(), log); c.Stats().NotInPlace != 1 {
+			t.Error("a capture counts as in place at once")
+		}
 		time.Sleep(slow)
 		c.tidy(time.Now(), log)
 		if n := strings.Count(text.String(), "in place again"); n != 1 || c.Stats().NotInPlace != 0 {
 			t.Errorf("its end is reported %d times: %s", n, &text)
 		}
 	})
+}
+
+// A sandbox that becomes due while its repair runs, when no worker can take it, is taken afterwards.
+func TestDueWhileARepairRuns(t *testing.T) {
+	dir := t.TempDir()
+	agent, waits := filepath.Join(dir, "agent"), filepath.Join(dir, "waits")
+	err := errors.Join(syscall.Mkfifo(waits, 0o600),
+		os.WriteFile(agent, []byte("#!/bin/sh\nread x < "+waits+"\necho '{\"backend\":\"nftables\",\"unchanged\":'$x'}'\n"), 0o700))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := New(agent, dir)
+	if err := c.Restore("a", "", ns.Empty(t).Path(), []string{"-i", "*"}); err != nil {
+		t.Fatal(err)
+	}
+	repair := func(unchanged string, meanwhile func()) *sandbox {
+		s, since, _ := c.next(time.Now())
+		if s == nil {
+			t.Fatal("no sandbox is due")
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			c.repair(t.Context(), s, since, slog.New(slog.DiscardHandler))
+		}()
+		in, err := os.OpenFile(waits, os.O_WRONLY, 0) // the agent runs
+		if err != nil {
+			t.Error(err)
+		}
+		meanwhile()
+		fmt.Fprintln(in, unchanged)
+		in.Close()
+		<-ended
+		return s
+	}
+	look := func() { // as another worker does
+		<-c.wake
+		if s, _, _ := c.next(time.Now()); s != nil {
+			t.Error("two workers take one sandbox")
+		}
+	}
+	if repair("true", func() { look(); c.changed("a"); look() }); len(c.wake) != 1 {
+		t.Error("no worker is told")
+	}
+	if s := repair("false", func() {}); !c.isDue(s) {
+		t.Error("after what the agent wrote, and nobody has seen, nothing is due")
+	}
 }
 
 // lines is a log that several goroutines write.

@@ -22,6 +22,10 @@ type changes struct {
 	lost    bool // unknown changes: the buffer was full, or a message cannot be read
 }
 
+// once reports whether the messages are those of one complete transaction. Those of another one that the kernel is
+// still writing may follow.
+func (c changes) once() bool { return c.commits == 1 && !c.open && !c.lost }
+
 // read reads all messages that a socket has.
 func (w *Watcher) read(s *space, fd int) (got changes) {
 	for range maxDatagrams {

@@ -176,8 +176,8 @@ func (w *Watcher) Once(id string) bool {
 	if s == nil {
 		return false
 	}
-	got, routes := w.read(s, s.filter), w.read(s, s.routes)
-	return got.commits == 1 && !got.open && !got.lost && !routes.routing && !routes.lost
+	routes := w.read(s, s.routes)
+	return w.read(s, s.filter).once() && !routes.routing && !routes.lost
 }
 
 // Backend describes what is captured by: the packet filter of iptables, and whether for IPv6 too.
