@@ -128,6 +128,7 @@ func TestStopRefusesWhereNothingListens(t *testing.T) {
 	w.Serve()
 	s := w.Pod("server")
 	s.Env = []string{`PROXY_CONFIG={"drainDuration": "1h", "terminationDrainDuration": "1h"}`}
+	s.Args = []string{"--grace", "1h"}
 	w.Known(0, 1)
 	a := s.Agent()
 	a.Ready()
