@@ -171,8 +171,8 @@ e2e-skew: ## this version and the one before at once: upgrade and rollback under
 load-node: ## the node's plugins at size: 200 pods under 50 kills, 20 reboots, 150 pods in three waves; 40 minutes (root); KUBE=v1.36 is the other version
 	RUNTIME=containerd-2 OUTRIDER_CALLS=$(CALLS) $(subst 60m,90m,$(E2E)) -v -run 'TestNode|TestRuntimeRestarts|TestFiftyAtOnce/gate' ./test/e2e
 CALLS ?= 50000
-load: ## roll-outs (CALLS for each way to order), kills and restarts on a real kubelet; 55 minutes (root)
-	OUTRIDER_CALLS=$(CALLS) $(subst 60m,90m,$(E2E)) -v -run 'TestRollouts|UnderLoad' ./test/e2e
+load: ## roll-outs (CALLS for each way to order and kind of application), kills and restarts on a real kubelet; 2.5 hours (root)
+	OUTRIDER_CALLS=$(CALLS) OUTRIDER_RATE=34 $(subst 60m,240m,$(E2E)) -v -run 'TestRollouts|UnderLoad' ./test/e2e
 bench-cluster: ## what each way to start a pod costs on a real kubelet; 15 minutes (root)
 	$(GO) run ./bench/cluster -kube $(KUBE) -runtime $(RUNTIME)
 

@@ -195,7 +195,7 @@ func nightly(ctx context.Context) ([]step, error) {
 	node := inCluster("kube and node", "containerd-2", "./test/kube", "-skip 'TestRollouts|UnderLoad' ./test/e2e")
 	young := inCluster("pods v1.36", "containerd-2", "-run 'TestOrder|TestGraph|TestEnds|TestTheProxyIsLate|TestFaults|TestNode' ./test/e2e")
 	young.env = append(young.env, "KUBE=v1.36")
-	const calls = "OUTRIDER_CALLS=2000" // number of calls for each of the five strategies
+	const calls = "OUTRIDER_CALLS=1000" // number of calls for each of the five strategies, the roll-outs without a mesh, and both kinds of applications
 	pods := e2e()[:2]
 	pods[1].env, node.env = append(pods[1].env, calls), append(node.env, calls)
 	steps = slices.Concat(steps, []step{
@@ -204,7 +204,7 @@ func nightly(ctx context.Context) ([]step, error) {
 	}, pods, []step{node, young})
 	minutes := map[string]int{"race": 25, "waiting": 10, "units": 12, "suites": 10, "test/validation": 6,
 		"attack": 20, "campaign": 15, "fuzz": 60, "istio-names": 1, "centres": 10, "reproducible": 15, "conformance": 10, "e2e-skew": 20,
-		"cluster": 5, "pods": 40, "kube and node": 45, "pods v1.36": 30}
+		"cluster": 5, "pods": 50, "kube and node": 45, "pods v1.36": 30}
 	for i := range steps {
 		s := &steps[i]
 		s.beside, s.minutes = false, minutes[s.name]

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"outrider.dev/test/e2e/load"
 	"outrider.dev/test/e2e/world"
 	"outrider.dev/test/process"
@@ -25,6 +27,8 @@ type form struct {
 	answered    int // minimum number of answered calls for each strategy
 	rollouts    int // minimum number of roll-outs for each strategy
 	strategies  []string
+	kinds       []string // of applications: polite, rude
+	compared    bool     // with the same roll-outs without a mesh
 	upgrades    []string // the strategies whose pods are upgraded in place
 	unavailable int      // maximum number of pods that are upgraded at the same time; with 2, both pods of a service may be down together
 	kills       map[string]int
@@ -39,7 +43,7 @@ type form struct {
 // A machine with two processors can handle a hundred calls a second through six proxies, but not three hundred.
 var (
 	short = form{
-		rate: 30, answered: 500, rollouts: 1, strategies: []string{"gate"}, upgrades: []string{"gate", "native"}, unavailable: 1,
+		rate: 30, answered: 500, rollouts: 1, strategies: []string{"gate"}, kinds: []string{rude}, upgrades: []string{"gate", "native"}, unavailable: 1,
 		kills:    map[string]int{"envoy": 2, "agent": 1, "exit": 1, "memory": 1},
 		restarts: []string{"kubelet", "outriderd"},
 		replicas: 2,
@@ -48,7 +52,8 @@ var (
 		away:     10,
 	}
 	long = form{
-		rate: 34, rollouts: 3, strategies: slices.Sorted(maps.Keys(strategies)), upgrades: slices.Sorted(maps.Keys(strategies)), unavailable: 2,
+		rate: 34, rollouts: 3, strategies: slices.Sorted(maps.Keys(strategies)), kinds: []string{polite, rude}, compared: true,
+		upgrades: slices.Sorted(maps.Keys(strategies)), unavailable: 2,
 		kills:    map[string]int{"envoy": 20, "agent": 10, "exit": 5, "memory": 3},
 		restarts: []string{"kubelet", "containerd", "kube-apiserver", "outriderd", "kubelet", "containerd", "kube-apiserver", "outriderd"},
 		replicas: 2,
@@ -58,7 +63,8 @@ var (
 )
 
 // underLoad returns the form of this run: the long one if OUTRIDER_CALLS is set. That variable is the minimum number
-// of answered calls in the roll-outs of each strategy.
+// of answered calls in the roll-outs of each strategy and kind of application. OUTRIDER_RATE is the number of calls that
+// each client makes in a second.
 func underLoad() form {
 	calls := os.Getenv("OUTRIDER_CALLS")
 	if calls == "" && !tier.Nightly() {
@@ -78,6 +84,9 @@ func underLoad() form {
 	if tier.Nightly() { // less load, because other steps run at the same time, and a starved load cannot be judged
 		f.rate = 10
 	}
+	if rate, err := strconv.Atoi(os.Getenv("OUTRIDER_RATE")); err == nil && rate > 0 {
+		f.rate = rate
+	}
 	return f
 }
 
@@ -90,26 +99,113 @@ var strategies = map[string]map[string]string{
 	"parking alone": {"outrider.dev/start": "off"},
 }
 
-// No call is lost while three services that call one another are rolled out.
+// Kinds of applications, by what they do at SIGTERM.
+const (
+	polite = "drains"         // answers what comes for some seconds more, and then what is in flight
+	rude   = "closes at once" // closes all its connections, whatever is in flight on them
+)
+
+// bareWay is the name of the roll-outs without a mesh.
+const bareWay = "without a mesh"
+
+// A rollout is a line of the table that [TestRollouts] prints.
+type rollout struct {
+	way, kind             string
+	calls, fresh, kept    int // fresh and kept: lost calls on new and on persistent connections
+	posts, doubled, times int
+	waited                float64 // share of the time in which processes waited for a processor
+}
+
+// lost returns the share of the calls that were lost.
+func (o rollout) lost() float64 { return float64(o.fresh+o.kept) / float64(max(o.calls, 1)) }
+
+// Three services that call one another are rolled out, with each way to order their containers and with applications
+// that drain at SIGTERM or close all their connections. No call is lost if an application drains or has a gate.
+// Otherwise no more calls are lost than without a mesh. No service ever gets a POST twice.
 func TestRollouts(t *testing.T) {
 	form := underLoad()
-	for _, name := range form.strategies {
-		t.Run(name, func(t *testing.T) {
-			r := alone(t)
-			r.must(w.Tiers(r.Context(), strategies[name]))
-			l := r.load(form.rate)
-			for n := 0; n < form.rollouts || l.answered() < form.answered; n++ {
-				began := time.Now()
-				r.must(w.RollOut(r.Context()))
-				l.note("roll-out %d took %.1f s", n+1, time.Since(began).Seconds())
-				l.settle(5)
-			}
-			l.end()
-			if n := l.answered(); n < form.answered {
-				t.Errorf("not judged: %d calls were answered, want %d", n, form.answered)
-			}
-		})
+	var table []rollout
+	ways := form.strategies
+	if form.compared {
+		ways = append([]string{bareWay}, ways...)
 	}
+	bare := map[string]rollout{} // results without a mesh
+	for _, way := range ways {
+		for _, kind := range form.kinds {
+			t.Run(way+"/"+kind, func(t *testing.T) {
+				r := alone(t)
+				o := r.rollOut(form, way, kind)
+				table = append(table, o)
+				if way == bareWay {
+					bare[kind] = o
+				}
+				if of, compared := bare[kind]; compared && o.lost() > of.lost() {
+					t.Errorf("%.3f%% of the calls were lost, and without a mesh %.3f%%", 100*o.lost(), 100*of.lost())
+				}
+			})
+		}
+	}
+	t.Logf("%-16s %-15s %8s %6s %6s %7s %8s %9s %7s", "way", "application", "calls", "fresh", "kept", "posts", "doubled", "roll-outs", "waited")
+	for _, o := range table {
+		t.Logf("%-16s %-15s %8d %6d %6d %7d %8d %9d %6.0f%%", o.way, o.kind, o.calls, o.fresh, o.kept, o.posts, o.doubled, o.times, 100*o.waited)
+	}
+}
+
+// rollOut rolls the tiers out under load, and returns what was lost.
+func (r *run) rollOut(form form, way, kind string) (o rollout) {
+	r.Helper()
+	o = rollout{way: way, kind: kind}
+	annotations, changes, flags := strategies[way], []change(nil), []string(nil)
+	if way == bareWay {
+		annotations = map[string]string{"sidecar.istio.io/inject": "false"}
+		changes = append(changes, func(p *corev1.Pod) { p.Labels["sidecar.istio.io/inject"] = "false" })
+	}
+	if kind == rude {
+		flags = append(flags, world.Rude)
+	}
+	r.must(w.Tiers(r.Context(), annotations, flags...))
+	l := r.load(form.rate, changes...)
+	for ; o.times < form.rollouts || l.answered() < form.answered; o.times++ {
+		began := time.Now()
+		r.must(w.RollOut(r.Context()))
+		l.note("roll-out %d took %.1f s", o.times+1, time.Since(began).Seconds())
+		l.settle(5)
+	}
+	verdict := l.over()
+	o.waited = l.waited
+	for _, t := range l.tallies() { // any order: a sum
+		o.calls += t.Sent
+	}
+	for _, f := range verdict.Lost {
+		if strings.Contains(f.Root().Connection, "idle") {
+			o.kept++
+		} else {
+			o.fresh++
+		}
+	}
+	o.fresh += max(verdict.Untold, 0)
+	got := map[string][]string{}
+	for _, p := range w.In(world.TierNamespace) {
+		for _, word := range p.Records("app") {
+			for number := range strings.SplitSeq(word.Values["numbers"], ",") {
+				if word.Event == "got" && strings.HasPrefix(number, l.pod.Name+"-") {
+					got[p.Name] = append(got[p.Name], number)
+					o.posts++
+				}
+			}
+		}
+	}
+	doubled := load.Doubled(got)
+	if o.doubled = len(doubled); o.doubled > 0 {
+		r.Errorf("%d POSTs reached a service twice: %.10q", o.doubled, doubled)
+	}
+	if n := l.answered(); n < form.answered {
+		r.Errorf("not judged: %d calls were answered, want %d", n, form.answered)
+	}
+	if way != bareWay && (kind == polite || way == "gate" || way == "init none") {
+		l.judge(verdict)
+	}
+	return o
 }
 
 // When a process of a service is killed under load, only the calls in flight in that process fail.
@@ -159,6 +255,8 @@ type loading struct {
 	kills []load.Kill
 	began time.Time
 	short time.Duration // result of [waited] at the beginning of the load
+
+	waited float64 // share of the load's time in which processes waited for a processor; set at the end
 }
 
 // waited returns the time since boot in which at least one process of the machine waited for a processor; 0 if the
@@ -227,11 +325,26 @@ func (l *loading) back() (n int) {
 // too busy for a judgement, the case is skipped.
 func (l *loading) end() {
 	l.Helper()
+	l.judge(l.over())
+}
+
+// judge fails the case for lost calls, or skips it if they cannot be judged.
+func (l *loading) judge(verdict load.Verdict) {
+	l.Helper()
+	l.fail(verdict)
+	if verdict.Starved != "" && !l.Failed() {
+		l.Skipf("not judged: %s", verdict.Starved)
+	}
+}
+
+// over stops the load, prints its results, and returns the verdict.
+func (l *loading) over() load.Verdict {
+	l.Helper()
 	l.must(l.pod.StartDelete(l.Context()))
 	l.emitted(l.pod, "app", "loaded", 1)
 	l.deleted(l.pod)
-	share := float64(waited()-l.short) / float64(time.Since(l.began))
-	l.note("processes waited for a processor in %.0f%% of the time", 100*share)
+	l.waited = float64(waited()-l.short) / float64(time.Since(l.began))
+	l.note("processes waited for a processor in %.0f%% of the time", 100*l.waited)
 	var lost []load.Failure
 	for _, word := range l.pod.Records("app") {
 		if word.Event == "lost" {
@@ -256,11 +369,7 @@ func (l *loading) end() {
 	if len(l.kills) > 0 {
 		l.Logf("%d calls failed, %d of them with a process that was killed", len(lost), len(lost)-len(load.Unexcused(lost, l.kills)))
 	}
-	verdict := load.Judge(lost, l.kills, tallies, share)
-	l.fail(verdict)
-	if verdict.Starved != "" && !l.Failed() {
-		l.Skipf("not judged: %s", verdict.Starved)
-	}
+	return load.Judge(lost, l.kills, tallies, l.waited)
 }
 
 // fail fails the case for failed calls without an excuse. It shows one failure of each kind, with the events in the

@@ -64,6 +64,7 @@ type optionSet struct {
 	eat      int           // MiB of memory to use after the first call
 	after    time.Duration // delay before memory is used up; for a proxy: delay before it listens
 	name     string        // name of a tier
+	rude     bool          // a tier closes all connections at SIGTERM
 	timeout  time.Duration // time limit of a tier's outbound call
 	rate     int           // calls that each client of "app load" makes in a second
 	want     string        // answer that "app load" expects
@@ -89,6 +90,7 @@ func options(args []string) optionSet {
 	f.IntVar(&o.eat, "eat", 0, "MiB of memory to use up")
 	f.DurationVar(&o.after, "after", 0, "before that; of a proxy: before it listens")
 	f.StringVar(&o.name, "name", "", "of a tier")
+	f.BoolVar(&o.rude, "rude", false, "closes all connections at SIGTERM")
 	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "of a tier's --call")
 	f.IntVar(&o.rate, "rate", 30, "calls a second of each client of a load")
 	f.StringVar(&o.want, "want", "", "the answer that a load wants")

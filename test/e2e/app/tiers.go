@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -24,6 +26,13 @@ func tier(o optionSet) {
 	mux, underWay := http.NewServeMux(), atomic.Int64{}
 	mux.HandleFunc("/ready", func(http.ResponseWriter, *http.Request) {})
 	service := load.NewTier(o.name, pod, o.call, o.timeout)
+	var got posts
+	service.Got = got.add
+	go func() {
+		for range time.Tick(time.Second) {
+			got.tell()
+		}
+	}()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		underWay.Add(1)
 		defer underWay.Add(-1)
@@ -43,14 +52,43 @@ func tier(o optionSet) {
 			go eat(o.eat)
 		case syscall.SIGTERM:
 			emit("stopping")
+			if o.rude { // closes all connections at once, whatever is in flight on them
+				err := server.Close()
+				got.tell()
+				emit("done", "under-way", underWay.Load(), "error", err)
+				return
+			}
 			time.Sleep(o.stop)
 			ctx, cancel := context.WithTimeout(context.Background(), o.timeout)
 			defer cancel()
 			err := server.Shutdown(ctx)
+			got.tell()
 			emit("done", "under-way", underWay.Load(), "error", err)
 			return
 		}
 	}
+}
+
+// posts collects the numbers of the POSTs that a tier gets.
+type posts struct {
+	mu      sync.Mutex
+	numbers []string
+}
+
+func (p *posts) add(number string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.numbers = append(p.numbers, number)
+}
+
+// tell writes a line with the numbers since the last line.
+func (p *posts) tell() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.numbers) > 0 {
+		emit("got", "numbers", strings.Join(p.numbers, ","))
+	}
+	p.numbers = nil
 }
 
 // generate runs the load generator.

@@ -29,6 +29,7 @@ type Failure struct {
 	Client      string   `json:",omitempty"` // one of Clients; empty for the call of a tier
 	From        string   // the pod that called
 	To          string   // the host that the pod called
+	Number      string   `json:",omitempty"` // of a POST, the same in all tiers; empty for a GET
 	Sent, Ended int64    // times of the request and of the failure, in nanoseconds since 1970
 	Connection  string   `json:",omitempty"` // "new", or the idle time; both connections if the client retried
 	Local       string   `json:",omitempty"` // local address of the connection
@@ -76,10 +77,13 @@ func (f Failure) String() string {
 // A sender sends a request and returns the answer. It stores the facts about its connection in f.
 type sender func(ctx context.Context, to *url.URL, f *Failure) (*http.Response, error)
 
-// call makes one call and returns the answer. An answer with another status than 200, or with another text than the
+// numberHeader contains the number of a POST.
+const numberHeader = "X-Number"
+
+// call makes one call and returns the answer: a POST if it has a number, else a GET. An answer with another status than 200, or with another text than the
 // argument want, is a failure; if want is empty, any text is accepted.
-func call(ctx context.Context, send sender, from, to, want string) (answer string, failure *Failure) {
-	f := &Failure{From: from, To: to, Sent: time.Now().UnixNano()}
+func call(ctx context.Context, send sender, from, to, number, want string) (answer string, failure *Failure) {
+	f := &Failure{From: from, To: to, Number: number, Sent: time.Now().UnixNano()}
 	body, err := exchange(ctx, send, f)
 	f.Ended = time.Now().UnixNano()
 	switch {
@@ -132,9 +136,16 @@ func through(t *http.Transport) sender {
 			f.Connection = strings.TrimPrefix(f.Connection+", "+how, ", ")
 			f.Local = info.Conn.LocalAddr().String()
 		}}
-		req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), http.MethodGet, to.String(), nil)
+		method, body := http.MethodGet, io.Reader(nil)
+		if f.Number != "" {
+			method, body = http.MethodPost, strings.NewReader(f.Number)
+		}
+		req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), method, to.String(), body)
 		if err != nil {
 			return nil, err
+		}
+		if f.Number != "" {
+			req.Header.Set(numberHeader, f.Number)
 		}
 		return t.RoundTrip(req)
 	}

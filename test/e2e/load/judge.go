@@ -3,6 +3,7 @@ package load
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -97,4 +98,22 @@ func Judge(told []Failure, kills []Kill, clients map[string]Tally, share float64
 		v.Starved = fmt.Sprintf("%d calls timed out, and the machine was starved: processes waited for a processor in %.0f%% of the time", n, 100*share)
 	}
 	return v
+}
+
+// Doubled returns the numbers of POSTs that a service got more than once. The argument maps the names of the services'
+// pods to the numbers that each of them got.
+func Doubled(got map[string][]string) (numbers []string) {
+	type delivery struct{ service, number string }
+	times := map[delivery]int{}
+	for pod, list := range got { // any order: the deliveries are counted
+		service, _, _ := strings.Cut(pod, "-")
+		for _, number := range list {
+			d := delivery{service, number}
+			if times[d]++; times[d] == 2 {
+				numbers = append(numbers, service+" "+number)
+			}
+		}
+	}
+	slices.Sort(numbers)
+	return numbers
 }

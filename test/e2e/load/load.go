@@ -5,6 +5,7 @@ package load
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -46,6 +47,9 @@ type Tally struct {
 // Clients are the names of the clients: one has persistent connections, one opens a connection for each
 // call, and one opens a connection for each call and writes nothing on it at first.
 var Clients = []string{"keep-alive", "short", "slow-first-byte"}
+
+// posting are the clients of which every second call is a POST with a number of its own.
+var posting = []string{"keep-alive", "short"}
 
 // Run makes calls with each client, at the rate in the options, until ctx ends and the last call has returned. The
 // schedule of the calls is fixed at the start: a late call is still sent, and does not wait for earlier ones.
@@ -109,13 +113,17 @@ func (l *tallies) calls(ctx context.Context, name string, send sender, first tim
 		t.Sent++
 		t.Late = max(t.Late, time.Since(due))
 		l.mu.Unlock()
+		number := ""
+		if i%2 == 1 && slices.Contains(posting, name) {
+			number = fmt.Sprintf("%s-%s-%d", l.o.Pod, name, i)
+		}
 		underWay.Go(func() {
 			defer func() { <-slots }()
 			// A call that was sent is completed even if ctx ends.
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Timeout)
 			defer cancel()
 			began := time.Now()
-			_, failure := call(ctx, send, l.o.Pod, l.o.URL, l.o.Want)
+			_, failure := call(ctx, send, l.o.Pod, l.o.URL, number, l.o.Want)
 			l.add(name, time.Since(began), failure)
 		})
 	}

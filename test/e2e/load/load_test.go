@@ -55,7 +55,7 @@ func TestEveryFailureIsSeen(t *testing.T) {
 					ctx, cancel = context.WithTimeout(ctx, silence+time.Second) // time limit: the call must time out
 					defer cancel()
 				}
-				answer, f := call(ctx, client(by), "here", server.URL, "hello")
+				answer, f := call(ctx, client(by), "here", server.URL, "", "hello")
 				if tt.text == "" {
 					if f != nil || answer != "hello" {
 						t.Errorf("answer %q, failure %+v, want none", answer, f)
@@ -78,7 +78,7 @@ func TestEveryFailureIsSeen(t *testing.T) {
 
 func TestRefusedIsSeen(t *testing.T) {
 	for _, by := range Clients {
-		if _, f := call(t.Context(), client(by), "here", "http://"+port.Hold(t).String(), ""); f == nil || !strings.Contains(f.Text, "refused") {
+		if _, f := call(t.Context(), client(by), "here", "http://"+port.Hold(t).String(), "", ""); f == nil || !strings.Contains(f.Text, "refused") {
 			t.Errorf("%s: failure %+v, want one that says refused", by, f)
 		}
 	}
@@ -92,18 +92,18 @@ func TestTiersPassFailuresOn(t *testing.T) {
 			http.Error(w, strings.Repeat("upstream connect error ", 1000), http.StatusServiceUnavailable)
 			return
 		}
-		NewTier("back", "back-1", "", 0).ServeHTTP(w, nil)
+		NewTier("back", "back-1", "", 0).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 	}))
 	defer back.Close()
 	middle := httptest.NewServer(NewTier("middle", "middle-1", back.URL, time.Minute))
 	defer middle.Close()
 	front := httptest.NewServer(NewTier("front", "front-1", middle.URL, time.Minute))
 	defer front.Close()
-	if answer, f := call(t.Context(), kept(), "load-1", front.URL, "front<-middle<-back"); f != nil {
+	if answer, f := call(t.Context(), kept(), "load-1", front.URL, "", "front<-middle<-back"); f != nil {
 		t.Fatalf("answer %q, failure %+v", answer, f)
 	}
 	broken = true
-	_, f := call(t.Context(), kept(), "load-1", front.URL, "front<-middle<-back")
+	_, f := call(t.Context(), kept(), "load-1", front.URL, "", "front<-middle<-back")
 	if f == nil {
 		t.Fatal("no failure")
 	}
@@ -240,5 +240,31 @@ func TestStarvedMachinesAreNotJudged(t *testing.T) {
 		if len(v.Lost) != tt.lost || v.Untold != tt.untold || (v.Starved != "") != tt.notSaid {
 			t.Errorf("%s: %+v; want %d lost, %d untold, starved %t", name, v, tt.lost, tt.untold, tt.notSaid)
 		}
+	}
+}
+
+// A POST keeps its number through all tiers, and one that a service gets twice is found.
+func TestPostsAreCounted(t *testing.T) {
+	got := map[string][]string{}
+	to := ""
+	for _, name := range []string{"back", "middle", "front"} {
+		tier := NewTier(name, name+"-1", to, time.Minute)
+		tier.Got = func(number string) { got[tier.Pod] = append(got[tier.Pod], number) }
+		server := httptest.NewServer(tier)
+		defer server.Close()
+		to = server.URL
+	}
+	for _, number := range []string{"", "1", "2"} {
+		if _, f := call(t.Context(), kept(), "load-1", to, number, "front<-middle<-back"); f != nil {
+			t.Fatal(f)
+		}
+	}
+	if doubled := Doubled(got); len(got) != 3 || len(got["back-1"]) != 2 || doubled != nil {
+		t.Errorf("got %v, doubled %q", got, doubled)
+	}
+	got["middle-2"] = []string{"2", "3"}
+	got["back-2"] = []string{"3"}
+	if doubled := Doubled(got); len(doubled) != 1 || doubled[0] != "middle 2" {
+		t.Errorf("doubled %q, want that middle got 2 twice", doubled)
 	}
 }

@@ -15,20 +15,25 @@ const Passed = 599
 type Tier struct {
 	Name    string
 	Pod     string
-	Next    string        // URL; empty for the last tier
-	Timeout time.Duration // limit of the outbound call; shorter than the caller's timeout, so that the caller still gets an answer
+	Next    string              // URL; empty for the last tier
+	Got     func(number string) // called for each POST
+	Timeout time.Duration       // limit of the outbound call; shorter than the caller's timeout, so that the caller still gets an answer
 
 	send sender
 }
 
 // NewTier returns a tier that uses its own persistent connections to the next one.
 func NewTier(name, pod, next string, timeout time.Duration) *Tier {
-	return &Tier{Name: name, Pod: pod, Next: next, Timeout: timeout, send: kept()}
+	return &Tier{Name: name, Pod: pod, Next: next, Got: func(string) {}, Timeout: timeout, send: kept()}
 }
 
 // ServeHTTP answers "NAME<-" followed by the answer of the next tier. If the call to the next tier fails, it answers
 // with the status [Passed] and the [Failure] as JSON.
 func (t *Tier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	number := r.Header.Get(numberHeader)
+	if number != "" {
+		t.Got(number)
+	}
 	if t.Next == "" {
 		_, _ = w.Write([]byte(t.Name))
 		return
@@ -37,7 +42,7 @@ func (t *Tier) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// tier caused it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), t.Timeout)
 	defer cancel()
-	answer, failure := call(ctx, t.send, t.Pod, t.Next, "")
+	answer, failure := call(ctx, t.send, t.Pod, t.Next, number, "")
 	if failure == nil {
 		_, _ = w.Write([]byte(t.Name + "<-" + answer))
 		return

@@ -28,11 +28,15 @@ const (
 	tierEats   = "100"
 )
 
-// Tiers creates or updates the tiers, with these annotations on their pods, and waits until they are rolled out.
-func (w *World) Tiers(ctx context.Context, annotations map[string]string) error {
+// Rude is a flag for tiers: they close all their connections at SIGTERM.
+const Rude = "--rude"
+
+// Tiers creates or updates the tiers, with these annotations on their pods and flags of their program, and waits until
+// they are rolled out.
+func (w *World) Tiers(ctx context.Context, annotations map[string]string, flags ...string) error {
 	var manifest strings.Builder
 	for i, name := range tiers {
-		command := []string{"/app", "tier", "--name=" + name, "--stop=3s", "--eat=" + tierEats}
+		command := append([]string{"/app", "tier", "--name=" + name, "--stop=3s", "--eat=" + tierEats}, flags...)
 		if i+1 < len(tiers) {
 			// The timeout is shorter than the caller's, so that the caller gets the failure as its answer.
 			timeout := load.Timeout - time.Duration(i+1)*2*time.Second
