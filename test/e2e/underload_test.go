@@ -112,7 +112,7 @@ const bareWay = "without a mesh"
 type rollout struct {
 	way, kind             string
 	calls, fresh, kept    int // fresh and kept: lost calls on new and on persistent connections
-	posts, doubled, times int
+	posts, doubled, times int     // posts: received by the three services in all
 	waited                float64 // share of the time in which processes waited for a processor
 }
 
@@ -145,9 +145,9 @@ func TestRollouts(t *testing.T) {
 			})
 		}
 	}
-	t.Logf("%-16s %-15s %8s %6s %6s %7s %8s %9s %7s", "way", "application", "calls", "fresh", "kept", "posts", "doubled", "roll-outs", "waited")
+	t.Logf("%-16s %-15s %8s %6s %6s %8s %8s %9s %7s", "way", "application", "calls", "fresh", "kept", "received", "doubled", "roll-outs", "waited")
 	for _, o := range table {
-		t.Logf("%-16s %-15s %8d %6d %6d %7d %8d %9d %6.0f%%", o.way, o.kind, o.calls, o.fresh, o.kept, o.posts, o.doubled, o.times, 100*o.waited)
+		t.Logf("%-16s %-15s %8d %6d %6d %8d %8d %9d %6.0f%%", o.way, o.kind, o.calls, o.fresh, o.kept, o.posts, o.doubled, o.times, 100*o.waited)
 	}
 }
 
@@ -204,6 +204,14 @@ func (r *run) rollOut(form form, way, kind string) (o rollout) {
 	}
 	if way != bareWay && (kind == polite || way == "gate" || way == "init none") {
 		l.judge(verdict)
+		return o
+	}
+	kinds := map[string]int{}
+	for _, f := range verdict.Lost {
+		kinds[f.Kind()]++
+	}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		r.Logf("%d calls were lost: %s", kinds[kind], kind)
 	}
 	return o
 }
