@@ -30,6 +30,8 @@ func TestKeeps(t *testing.T) {
 		"hold":                                  {with(plain, "post-start"), Hold, 34, "at the first start: fails-open first-start-only hides-pod-ip no-stop-order"},
 		"hold, without a hook":                  {with(plain, "readiness-probe"), Hold, 34, "nowhere: kubelet-does-not-wait!"},
 		"gate":                                  {with(plain, "report"), Gate, 28, "at every start, stop: needs-command"},
+		"gate, of what leaves first":            {strings.Replace(with(plain, "report"), "report", "report, stops at once", 1), Gate, 34, "at every start: needs-command no-stop-order"},
+		"gate, of what leaves first, a sidecar": {strings.Replace(with(sidecar, "startup-probe"), "startup-probe", "startup-probe, stops at once", 1), Gate, 34, "at every start, stop: needs-command"},
 		"gate, and nothing reports":             {with(plain, "nothing"), Gate, 34, "nowhere: no-health-signal!"},
 		"sleep":                                 {with(plain, "report"), Sleep, 34, "nowhere: fixed-delay no-stop-order"},
 		"the app's own postStart":               {with(plain, "report"), PostStartProbe, 34, "nowhere: runs-concurrently no-stop-order"},

@@ -7,7 +7,7 @@ package startup
 var mechanismRules = map[Mechanism]mechanismRule{
 	Gate: {
 		start: keeps(EveryStart),
-		stop:  stops(true),
+		stop:  func(s situation) bool { return !leavesFirst(s) },
 		limits: []limitRule{
 			{cannotWaitInside, deadlock},
 			{nothingReports, Limit{Code: "no-health-signal", Fatal: true,
@@ -15,6 +15,9 @@ var mechanismRules = map[Mechanism]mechanismRule{
 			{neverCompletes, restartsForEver},
 			{nil, Limit{Code: needsCommand,
 				Reason: "the commands of To, and of From unless it reports by itself, must be known: from the pod spec, else from the image"}},
+			{leavesFirst, Limit{Code: "no-stop-order",
+				Reason: "From has neither a gate nor a preStop hook that waits: plain containers get SIGTERM at the same time; inject the pod again, which adds such a hook",
+				Source: "kubelet v1.34.4 killContainersWithSyncResult"}},
 		},
 	},
 	Native: {
@@ -178,6 +181,10 @@ func (s situation) holdsOthers() bool {
 func nothingReports(s situation) bool { return s.edge.After == Healthy && s.from.Health == NoHealth }
 
 func neverCompletes(s situation) bool { return s.edge.After == Completed && !s.from.completes() }
+
+// leavesFirst reports whether the container From may end before To when the pod stops, although a gate holds To back at
+// its start.
+func leavesFirst(s situation) bool { return s.from.LeavesFirst() && s.edge.After != Completed }
 
 func isOptional(s situation) bool { return s.edge.Optional }
 

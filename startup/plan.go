@@ -23,6 +23,11 @@ type Container struct {
 	// application; one that includes only the outbound path does not.
 	HealthNeeds []string `json:"healthNeeds,omitempty"`
 
+	// StopsAtOnce means that nothing delays the stop of this container for those that wait for it at their start, although a
+	// gate makes them wait: it has no gate itself, because it reports its own health, and no preStop hook that waits.
+	// Another mesh's proxy is an example. It has no meaning for a native sidecar, which the kubelet stops last.
+	StopsAtOnce bool `json:"stopsAtOnce,omitempty"`
+
 	// Named means that the container waits only by edges that name it, and not by a wildcard. An example is a
 	// proxy that serves the other containers.
 	Named bool `json:"-"`
@@ -134,6 +139,9 @@ func (p Plan) Find(name string) (Container, int) {
 
 // inInitList reports whether the container is one of spec.initContainers.
 func (c Container) inInitList() bool { return c.Kind == Init || c.Kind == Sidecar }
+
+// LeavesFirst reports whether the container may end before those that a gate makes wait for it.
+func (c Container) LeavesFirst() bool { return c.StopsAtOnce && c.Kind != Sidecar }
 
 // completes reports whether the container can end for good. That is impossible if the kubelet always restarts it:
 // even an exit with code 0 leads to a restart.

@@ -21,6 +21,7 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line,
 //	container proxy is sidecar, healthy by startup-probe
 //	container migrate is init
 //	container app is plain, restart never, healthy by readiness-probe, needs proxy
+//	container other-proxy is plain, healthy by report, stops at once
 //	app after proxy is healthy
 //	app after cache is healthy, optional, within 20s or continue, on restart notify, by gate
 //	* after proxy is healthy
@@ -92,13 +93,15 @@ func parseContainer(name, kind string, clauses []string) (Container, error) {
 			err = set(&c.Restart, restarts, w[1])
 		case len(w) == 3 && w[0] == "healthy" && w[1] == "by":
 			err = set(&c.Health, healths, w[2])
+		case slices.Equal(w, []string{"stops", "at", "once"}):
+			c.StopsAtOnce = true
 		case len(w) > 1 && w[0] == "needs":
 			c.HealthNeeds = append(c.HealthNeeds, w[1:]...)
 			for _, n := range w[1:] {
 				err = firstError(err, checkName(n))
 			}
 		default:
-			err = fmt.Errorf("%q is no option of a container: want restart, healthy by or needs", strings.TrimSpace(clause))
+			err = fmt.Errorf("%q is no option of a container: want restart, healthy by, needs or stops at once", strings.TrimSpace(clause))
 		}
 	}
 	return c, err
@@ -215,6 +218,9 @@ func (c Container) String() string {
 	}
 	if len(c.HealthNeeds) > 0 {
 		s += ", needs " + strings.Join(c.HealthNeeds, " ")
+	}
+	if c.StopsAtOnce {
+		s += ", stops at once"
 	}
 	return s
 }

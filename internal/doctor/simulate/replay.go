@@ -111,6 +111,8 @@ func (r *run) unanswered(e kubelet.Event) error {
 			return fmt.Errorf("the hook waits for health")
 		case a.Which == kubelet.PreStop && a.Handler == kubelet.Sleep && e.At < a.At+a.Timeout:
 			return fmt.Errorf("the hook sleeps until %s", a.At+a.Timeout)
+		case a.Which == kubelet.PreStop && a.Handler == kubelet.Gate && e.OK && r.gates.HoldsStop(e.Container):
+			return fmt.Errorf("the hook waits for the containers that need %s", e.Container)
 		}
 		return nil
 	}

@@ -52,6 +52,7 @@ type life struct {
 	hook    bool           // a postStart hook is waiting for health
 	probe   bool           // a startup probe is waiting for the gate
 	stop    bool           // a stop signal has not reached the command yet
+	stays   *time.Duration // earliest return of its preStop hook, which waits for those that need it; nil: none runs
 }
 
 // tooMany is the limit of events. It ends a simulation in which one instant has infinitely many events.

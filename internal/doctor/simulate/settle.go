@@ -39,7 +39,10 @@ func (r *run) settleOne(name string, at time.Duration) bool {
 	case l.probe && r.gates.StartedUp(name):
 		l.probe = false
 		r.step(kubelet.Event{At: at, Kind: kubelet.ProbeAnswered, Container: name, Which: kubelet.Startup, OK: true})
-	case l.stop && !r.gates.HoldsStop(name):
+	case l.stays != nil && *l.stays <= at && !r.gates.HoldsStop(name):
+		l.stays = nil
+		r.step(kubelet.Event{At: at, Kind: kubelet.HookReturned, Container: name, Which: kubelet.PreStop, OK: true})
+	case l.stop && (!r.gates.HoldsStop(name) || r.Pod.PreStopWaits(name)): // such a hook has returned, or the grace period is over
 		l.stop = false
 		r.stop(name, at)
 	case r.gates.Runs(name) && len(r.of(name).EndsWith) > 0 && !slices.ContainsFunc(r.of(name).EndsWith, r.mayRunAgain):

@@ -60,6 +60,11 @@ func (r *run) hook(a kubelet.Action, e kubelet.Event) {
 	b := r.of(a.Container)
 	h := b.PostStart
 	switch {
+	case a.Which == kubelet.PreStop && r.Pod.PreStopWaits(a.Container):
+		e.At += b.PreStop
+		r.lives[a.Container].stays = &e.At
+		r.later(a.Container, queuedEvent{at: e.At, kind: wakes})
+		return
 	case a.Which == kubelet.PreStop:
 		e.At += b.PreStop
 	case h.Takes == Forever:

@@ -131,7 +131,7 @@ func (c *collector) answers(a kubelet.Action) {
 		c.stops(well)
 		return
 	case a.Kind == kubelet.RunHook && !c.hookReturns(a):
-		if a.Which == kubelet.PreStop {
+		if sleeps(a) {
 			return // a sleep cannot return earlier or fail
 		}
 	default:
@@ -144,7 +144,7 @@ func (c *collector) answers(a kubelet.Action) {
 // 143, because it has not completed.
 func (c *collector) stops(e kubelet.Event) {
 	switch {
-	case c.node.gates.HoldsStop(e.Container), c.node.gates.IgnoresStop(e.Container):
+	case c.node.gates.HoldsStop(e.Container) && !c.question.Pod.PreStopWaits(e.Container), c.node.gates.IgnoresStop(e.Container):
 		return
 	case c.node.gates.Waits(e.Container):
 		e.Code = 143
@@ -160,11 +160,12 @@ var badEnd = map[kubelet.ActionKind]Fault{
 }
 
 // hookReturns reports whether a hook may return now with success. A postStart hook that stands for health returns
-// only when the container is healthy. A preStop sleep never returns here, because atOnce adds its return.
+// only when the container is healthy, and a preStop hook that waits for other containers only when they have ended. A
+// preStop sleep never returns here, because atOnce adds its return.
 func (c *collector) hookReturns(a kubelet.Action) bool {
 	name := a.Container
 	if a.Which == kubelet.PreStop {
-		return !sleeps(a)
+		return !sleeps(a) && (a.Handler != kubelet.Gate || c.now >= a.At+a.Timeout && !c.node.gates.HoldsStop(name))
 	}
 	for _, e := range c.edges {
 		if e.By == startup.PostStartProbe && e.To == name && !c.node.gates.Reached(e) {
@@ -241,7 +242,7 @@ func (c *collector) time(open []kubelet.Action) {
 		at, ok = wait, true
 	}
 	for _, a := range open {
-		if wakes := a.At + a.Timeout; sleeps(a) && wakes > c.now && (!ok || wakes < at) {
+		if wakes := a.At + a.Timeout; (sleeps(a) || a.Which == kubelet.PreStop && a.Handler == kubelet.Gate) && wakes > c.now && (!ok || wakes < at) {
 			at, ok = wakes, true
 		}
 	}

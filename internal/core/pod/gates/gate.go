@@ -146,19 +146,21 @@ func (s State) Next(now time.Duration) (time.Duration, bool) {
 	return next, any
 }
 
-// HoldsStop reports whether a container keeps running after SIGTERM because its gate holds the signal back until
-// all containers that depend on it have ended.
+// HoldsStop reports whether a container keeps running until all containers that depend on it have ended, because its
+// gate or its preStop hook waits for that.
 func (s State) HoldsStop(name string) bool {
 	if !s.deleted || s.rules.gate.StopsAtOnce {
 		return false
 	}
 	for _, e := range s.rules.edges {
-		if e.From == name && e.By == startup.Gate && e.to >= 0 && s.c[e.to].phase != down {
+		if e.From == name && e.By == startup.Gate && e.to >= 0 && s.c[e.to].phase != down && !s.leavesFirst(e.from) {
 			return true
 		}
 	}
 	return false
 }
+
+func (s State) leavesFirst(i int) bool { return i >= 0 && s.rules.containers[i].LeavesFirst() }
 
 // OutlastGrace returns the containers that are certain to be still running when the grace period of a deleted
 // pod ends; the kubelet then no longer keeps the order of stops. The cause is a preStop hook that sleeps too

@@ -83,6 +83,19 @@ func TestStoppingWaitsForTheDependents(t *testing.T) {
 	}
 }
 
+// A proxy without a gate and without a preStop hook that waits gets SIGTERM with the others.
+func TestAProxyThatLeavesFirst(t *testing.T) {
+	for options, holds := range map[string]bool{"": true, ", stops at once": false} { // any order: two tests
+		st := newStory(t, "container proxy is plain, healthy by report"+options+"\ncontainer app is plain\napp after proxy is started, by gate")
+		st.started("proxy", 0)
+		st.started("app", sec)
+		st.follow(kubelet.Event{}, startup.PodDeleted, 2*sec)
+		if st.HoldsStop("proxy") != holds {
+			t.Errorf("proxy%s is kept until app has ended: %t, want %t", options, !holds, holds)
+		}
+	}
+}
+
 // A shell that waits in a loop ignores SIGTERM, and the signal never reaches the command after the loop. A gate
 // exits on SIGTERM.
 func TestWhatFollowsALoopDoesNotGetItsSignal(t *testing.T) {

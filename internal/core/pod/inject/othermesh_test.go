@@ -1,6 +1,7 @@
 package inject
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -128,7 +129,10 @@ spec:
 					}
 				}
 				theirs, was := containers.Find(mesh.otherInjector(p), mesh.proxy), containers.Find(once, mesh.proxy)
-				if diff := cmp.Diff(theirs, was, quantities); diff != "" {
+				if plain := theirs.RestartPolicy == nil; podspec.StaysUntilEnd(was) != plain {
+					t.Errorf("a preStop hook: %t, want %t", !plain, plain)
+				}
+				if diff := cmp.Diff(theirs, containers.Find(podspec.Ungated(once), mesh.proxy), quantities); diff != "" {
 					t.Errorf("the other mesh's proxy was changed:\n%s", diff)
 				}
 				if c := containers.Find(once, contract.InitContainer); c == nil || !slices.Contains(c.Args, "--park-only") {
@@ -319,5 +323,57 @@ func TestTwoContainersForOne(t *testing.T) {
 	_, err := Pod(podOf(t, "spec: {containers: [{name: app}, {name: istio-proxy, image: auto}, {name: outrider-proxy, image: auto}]}"), Namespace{}, Options{})
 	if err == nil || !strings.Contains(err.Error(), "istio-proxy and outrider-proxy both change outrider-proxy") {
 		t.Error(err)
+	}
+}
+
+// A proxy of another mesh that is a regular container gets a hook that keeps it until the applications have ended, also
+// if only parking is requested. Its own hook runs meanwhile, and is restored by an uninjection.
+func TestAnotherMeshsProxyStaysUntilTheEnd(t *testing.T) {
+	const containersOf = "spec: {terminationGracePeriodSeconds: 60, containers: [{name: app, image: a, command: [/app]}, {name: istio-proxy, image: p, ports: [{name: status, containerPort: 15021}]%s}]}"
+	drain := "--drain http://127.0.0.1:15020/drain"
+	for name, tt := range map[string]struct{ annotations, proxy, want string }{
+		"a gate":                 {"", "", drain + " --stop-grace 60s"},
+		"another status port":    {`, status.sidecar.istio.io/port: "16020"`, "", "--drain http://127.0.0.1:16020/drain --stop-grace 60s"},
+		"a status port of none":  {`, status.sidecar.istio.io/port: "x"`, "", drain + " --stop-grace 60s"},
+		"parking alone":          {`, outrider.dev/start: "off"`, "", drain + " --sockets --stop-grace 60s"},
+		"order alone":            {`, outrider.dev/park: "off", outrider.dev/capture: none`, "", drain + " --stop-grace 60s"},
+		"its own hook":           {"", ", lifecycle: {preStop: {exec: {command: [sleep, '9']}}}", `--hook {"exec":{"command":["sleep","9"]}} --stop-grace 60s`},
+		"its own hook by a port": {"", ", lifecycle: {preStop: {httpGet: {path: /stop, port: status}}}", `--hook {"httpGet":{"path":"/stop","port":15021}} --stop-grace 60s`},
+		"hooks of both kinds":    {"", ", lifecycle: {preStop: {sleep: {seconds: 9}}, postStart: {exec: {command: [a]}}}", `--hook {"sleep":{"seconds":9}} --stop-grace 60s`},
+		"neither order nor park": {`, outrider.dev/start: "off", outrider.dev/capture: none`, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			given := podOf(t, "metadata: {name: shop, annotations: {outrider.dev/proxy: none"+tt.annotations+"}}\n"+fmt.Sprintf(containersOf, tt.proxy))
+			r, err := Pod(given, Namespace{Name: "shop"}, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := containers.Find(r.Pod, "istio-proxy")
+			if tt.want == "" {
+				if podspec.StaysUntilEnd(c) {
+					t.Errorf("%v", c.Lifecycle.PreStop.Exec.Command)
+				}
+				return
+			}
+			if !podspec.StaysUntilEnd(c) {
+				t.Fatalf("no hook: %+v", c.Lifecycle)
+			}
+			got := strings.Join(c.Lifecycle.PreStop.Exec.Command[1:], " ")
+			if want := "pre-stop --name istio-proxy --at http://127.0.0.1:15021/healthz/ready " + tt.want; got != want {
+				t.Errorf("%s\nwant %s", got, want)
+			}
+			if !slices.ContainsFunc(r.Notes, func(n string) bool { return strings.Contains(n, "istio-proxy gets a preStop hook") }) {
+				t.Errorf("no note: %q", r.Notes)
+			}
+			if init := containers.Find(r.Pod, contract.InitContainer); !slices.Contains(init.Args, contract.AgentPath) {
+				t.Errorf("nothing copies the agent that the hook runs: %q", init.Args)
+			}
+			if again := injected(t, r.Pod, Options{}); podDiff(r.Pod, again.Pod) != "" {
+				t.Errorf("(-once +twice):\n%s", podDiff(r.Pod, again.Pod))
+			}
+			if diff := podDiff(given, mustStrip(t, r.Pod)); diff != "" {
+				t.Errorf("(-given +stripped):\n%s", diff)
+			}
+		})
 	}
 }

@@ -38,6 +38,7 @@ func write(in input, s effective, p order.Plan, r *verdict.Report) (w written, e
 		return w, err
 	}
 	p.Explain(in.alongside, r)
+	noteStops(pod, r)
 	w.neverEnds = reportEnd(pod, s, r)
 	before.KeepOrder(p.Pod, pod)
 	if s.byNode() {
@@ -79,13 +80,13 @@ func write(in input, s effective, p order.Plan, r *verdict.Report) (w written, e
 
 // writeOrder writes the edges into the pod. The settings decide how the gates get their copy of the agent.
 func writeOrder(in input, s effective, p order.Plan, r *verdict.Report) (pod *corev1.Pod, err error) {
-	switch reports := reporting(p, in, s, r); s.init {
+	switch stops := stopping(p, in, s, r); s.init {
 	case contract.InitByNode:
-		pod, err = podspec.WriteForNode(p.Pod, p.Edges, reports...)
+		pod, err = podspec.WriteForNode(p.Pod, p.Edges, stops...)
 	case contract.InitVolume:
-		pod, err = podspec.WriteByVolume(p.Pod, p.Edges, s.initImage, s.pull, reports...)
+		pod, err = podspec.WriteByVolume(p.Pod, p.Edges, s.initImage, s.pull, stops...)
 	default:
-		pod, err = podspec.Write(p.Pod, p.Edges, s.initImage, reports...)
+		pod, err = podspec.Write(p.Pod, p.Edges, s.initImage, stops...)
 	}
 	var impossible *podspec.WriteError
 	switch {
@@ -95,6 +96,33 @@ func writeOrder(in input, s effective, p order.Plan, r *verdict.Report) (pod *co
 		return nil, verdict.Refuse(verdict.NoMechanism, "", "%v", err)
 	}
 	return nil, taken(err)
+}
+
+// stopping returns the containers that take part in the order of stops even without an edge; see [podspec.Write]. Beside
+// another mesh's proxy, parking needs its proxy to stay until the applications have ended: connections to a proxy that
+// has left would be parked, too, and the application would hang in them until it is killed.
+func stopping(p order.Plan, in input, s effective, r *verdict.Report) []string {
+	if !in.alongside {
+		return reporting(p, in, s, r)
+	}
+	if c := containers.Find(p.Pod, in.mesh); s.capture && c != nil && podspec.IsProxy(c) {
+		return []string{in.mesh}
+	}
+	return nil
+}
+
+// noteStops explains the preStop hooks that keep proxies without a gate.
+func noteStops(pod *corev1.Pod, r *verdict.Report) {
+	for _, c := range pod.Spec.Containers {
+		if !podspec.StaysUntilEnd(&c) {
+			continue
+		}
+		beside := ""
+		if podspec.OwnPreStop(&c) != nil {
+			beside = "; its own preStop hook runs meanwhile"
+		}
+		r.Note("%s gets a preStop hook that returns when the applications have ended, so that it stops after them%s", c.Name, beside)
+	}
 }
 
 // reporting returns the containers that get a gate only to report their ends. A proxy that is a regular

@@ -26,7 +26,7 @@ type Container struct {
 	NeverPull bool
 
 	PostStart, PreStop           Handler       // NoHandler if there is no hook
-	PreStopSleep                 time.Duration // duration of the PreStop hook, if that is a Sleep
+	PreStopSleep                 time.Duration // duration of the PreStop hook, if that is a Sleep; of a Gate the least duration
 	Startup, Liveness, Readiness Probe         // without a handler if there is no probe
 }
 
@@ -52,7 +52,8 @@ const (
 
 	// Gate is a probe that the container's gate answers. The transport does not matter. As a startup probe it
 	// blocks until the command behind the gate has started up, and then succeeds. As a liveness probe it succeeds
-	// while the gate waits; after that, it has the result of the command's own liveness probe.
+	// while the gate waits; after that, it has the result of the command's own liveness probe. As a preStop hook it
+	// returns when the containers behind gates that wait for this one have ended.
 	Gate Handler = "gate"
 )
 
@@ -70,11 +71,16 @@ func (p Pod) OrdersStops() bool { return p.GracePeriod() >= minimumGrace }
 // PreStopSleep returns the time for which a container's preStop hook sleeps; 0 if it does not sleep.
 func (p Pod) PreStopSleep(name string) time.Duration {
 	for _, c := range slices.Concat(p.Init, p.Containers) {
-		if c.Name == name && c.PreStop == Sleep {
+		if c.Name == name && (c.PreStop == Sleep || c.PreStop == Gate) {
 			return c.PreStopSleep
 		}
 	}
 	return 0
+}
+
+// PreStopWaits reports whether a container's preStop hook waits for the containers that need it; see [Gate].
+func (p Pod) PreStopWaits(name string) bool {
+	return slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Name == name && c.PreStop == Gate })
 }
 
 // GracePeriod returns Grace, or the API's default if that is not set.

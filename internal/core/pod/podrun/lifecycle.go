@@ -41,8 +41,11 @@ func container(c *corev1.Container) kubelet.Container {
 	}
 	if l := c.Lifecycle; l != nil {
 		out.PostStart, out.PreStop = hookHandler(l.PostStart), hookHandler(l.PreStop)
-		if out.PreStop == kubelet.Sleep {
-			out.PreStopSleep = time.Duration(min(max(l.PreStop.Sleep.Seconds, 0), math.MaxInt32)) * time.Second
+		if own := podspec.OwnPreStop(c); own != nil && own.Sleep != nil {
+			out.PreStopSleep = time.Duration(min(max(own.Sleep.Seconds, 0), math.MaxInt32)) * time.Second
+		}
+		if podspec.StaysUntilEnd(c) {
+			out.PreStop = kubelet.Gate
 		}
 	}
 	return out

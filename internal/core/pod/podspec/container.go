@@ -89,6 +89,7 @@ func (c podContainer) env(name string) string {
 func (r *reader) container(c podContainer) startup.Container {
 	_, isProxy := knownProxy(c.Name)
 	out := startup.Container{Name: c.Name, Kind: c.kind, Health: r.health(c), Named: isProxy}
+	out.StopsAtOnce = leavesByItself(c) && !StaysUntilEnd(c.Container) && r.gateWaitsFor(c.Name)
 	if c.kind != startup.Sidecar {
 		out.Restart = restart(r.pod.Spec.RestartPolicy, c.Container.RestartPolicy)
 	}

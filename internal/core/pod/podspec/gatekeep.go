@@ -170,9 +170,7 @@ func marshal(value any) (string, error) {
 // DropPostStart removes the postStart hook, and the lifecycle if it is then empty.
 func DropPostStart(c *corev1.Container) {
 	c.Lifecycle.PostStart = nil
-	if c.Lifecycle.PreStop == nil && c.Lifecycle.StopSignal == nil {
-		c.Lifecycle = nil
-	}
+	dropEmptyLifecycle(c)
 }
 
 // describePod adds those settings of the pod to the gate's command line that differ from the gate's defaults.
@@ -243,6 +241,7 @@ func Ungated(pod *corev1.Pod) *corev1.Pod {
 		if usesAgent(c.Container) { // such a hook can exist with or without a gate: it holds back other containers
 			DropPostStart(c.Container)
 		}
+		dropStopHook(c.Container)
 		c.Container.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
 	}
 	out.Spec.Volumes = slices.DeleteFunc(out.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == BinVolume || v.Name == StateVolume })
@@ -260,10 +259,10 @@ func Gated(c *corev1.Container) bool {
 	return argument(c, 0) == AgentPath && contract.IsGate([]string{argument(c, 1)})
 }
 
-// NeedsAgent reports whether c runs the copied agent, as a gate or in its postStart hook.
-func NeedsAgent(c *corev1.Container) bool { return Gated(c) || usesAgent(c) }
+// NeedsAgent reports whether c runs the copied agent, as a gate or in a hook.
+func NeedsAgent(c *corev1.Container) bool { return Gated(c) || usesAgent(c) || StaysUntilEnd(c) }
 
-// numbered returns a copy of c in whose probes and postStart hook the names of ports are replaced by numbers,
+// numbered returns a copy of c in whose probes and hooks the names of ports are replaced by numbers,
 // because the agent cannot resolve them. A name that c does not declare is kept.
 func numbered(c *corev1.Container) *corev1.Container {
 	out := c.DeepCopy()
@@ -275,8 +274,12 @@ func numbered(c *corev1.Container) *corev1.Container {
 			}
 		}
 	}
-	if l := out.Lifecycle; l != nil && l.PostStart != nil {
-		number(c, l.PostStart.HTTPGet)
+	if l := out.Lifecycle; l != nil {
+		for _, h := range []*corev1.LifecycleHandler{l.PostStart, l.PreStop} {
+			if h != nil {
+				number(c, h.HTTPGet)
+			}
+		}
 	}
 	return out
 }

@@ -25,14 +25,16 @@ type proxy struct {
 	path  string
 	also  []int    // other ports that probes use to check it
 	waits []string // command that blocks until it is ready, for a hook; nil if there is none
+	drain string   // path at its status port for a POST after which it drains its inbound listeners; empty if there is none
 }
 
 // Sources: istio manifests/charts/istio-control/istio-discovery/files/injection-template.yaml;
 // linkerd2 charts/partials/templates/_proxy.tpl; kuma pkg/plugins/runtime/k8s/containers;
-// consul-k8s control-plane/connect-inject; Cloud SQL proxy docs/cmd.
+// consul-k8s control-plane/connect-inject; Cloud SQL proxy docs/cmd. Istio drains its native sidecar by a preStop hook of its
+// own, which calls the same endpoint.
 var proxies = []proxy{
 	{name: OurProxy, mesh: "Outrider", port: contract.ReadinessPort, path: contract.ReadyPath, also: istioPorts, waits: []string{"outrider-agent", "wait"}},
-	{name: "istio-proxy", mesh: "Istio", port: contract.ReadinessPort, path: contract.ReadyPath, also: istioPorts, waits: []string{"pilot-agent", "wait"}},
+	{name: "istio-proxy", mesh: "Istio", port: contract.ReadinessPort, path: contract.ReadyPath, also: istioPorts, waits: []string{"pilot-agent", "wait"}, drain: "/drain"},
 	{name: "linkerd-proxy", mesh: "Linkerd", port: 4191, path: "/ready", also: []int{4140}, waits: []string{"/usr/lib/linkerd/linkerd-await", "--timeout=2m"}},
 	{name: "kuma-sidecar", mesh: "Kuma", port: 9902, path: "/ready", also: []int{9901}, waits: []string{"kuma-dp", "wait", "--url", "http://localhost:9902/ready"}},
 	{name: "consul-dataplane", mesh: "Consul", port: 20000, path: "/ready", also: []int{19000}},

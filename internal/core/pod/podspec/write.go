@@ -26,29 +26,38 @@ func (e *WriteError) Error() string { return fmt.Sprintf("%q: %s", e.Edge, e.Rea
 // changes only if a mechanism requires it. The parameter image is the image of the init container that copies the
 // agent; the default is outrider-agent.
 //
-// The annotation outrider.dev/depends-on gets the written edges; earlier edges in annotations are removed. The
-// containers in reports get a gate even if they wait for nothing: it reports the end of their command. The pod
-// must set their commands.
-func Write(pod *corev1.Pod, plan startup.Plan, image string, reports ...string) (*corev1.Pod, error) {
-	return (&writer{out: pod.DeepCopy(), image: cmp.Or(image, "outrider-agent"), reports: reports}).writePlan(plan)
+// The annotation outrider.dev/depends-on gets the written edges; earlier edges in annotations are removed.
+//
+// The containers in stops take part in the order of stops even without an edge. Another mesh's proxy gets a preStop
+// hook that keeps it until the others have ended. Any other container gets a gate that waits for nothing and reports
+// the end of the command, which the pod must set.
+func Write(pod *corev1.Pod, plan startup.Plan, image string, stops ...string) (*corev1.Pod, error) {
+	return (&writer{out: pod.DeepCopy(), image: cmp.Or(image, "outrider-agent")}).writePlan(plan, stops)
 }
 
 // WriteByVolume is [Write] for clusters whose kubelets and runtimes support image volumes (Kubernetes 1.33): a
 // volume with the agent's image replaces the init container that copies the agent.
-func WriteByVolume(pod *corev1.Pod, plan startup.Plan, image string, pull corev1.PullPolicy, reports ...string) (*corev1.Pod, error) {
+func WriteByVolume(pod *corev1.Pod, plan startup.Plan, image string, pull corev1.PullPolicy, stops ...string) (*corev1.Pod, error) {
 	volume := &corev1.ImageVolumeSource{Reference: image, PullPolicy: pull}
-	return (&writer{out: pod.DeepCopy(), volume: volume, reports: reports}).writePlan(plan)
+	return (&writer{out: pod.DeepCopy(), volume: volume}).writePlan(plan, stops)
 }
 
 // WriteForNode is [Write] for a pod on nodes where outrider-node adds the gates. It needs no init container and
 // no volumes, and a gate can wrap any command, also one that only the image sets. The pod's annotation describes
 // the work for the node; it replaces an earlier one.
-func WriteForNode(pod *corev1.Pod, plan startup.Plan, reports ...string) (*corev1.Pod, error) {
-	return (&writer{out: Ungated(pod), node: true, reports: reports}).writePlan(plan)
+func WriteForNode(pod *corev1.Pod, plan startup.Plan, stops ...string) (*corev1.Pod, error) {
+	return (&writer{out: Ungated(pod), node: true}).writePlan(plan, stops)
 }
 
-func (w *writer) writePlan(plan startup.Plan) (*corev1.Pod, error) {
+func (w *writer) writePlan(plan startup.Plan, stops []string) (*corev1.Pod, error) {
 	w.block = map[string]bool{}
+	for _, name := range stops {
+		if _, proxy := knownProxy(name); proxy {
+			w.stays = append(w.stays, name)
+		} else {
+			w.reports = append(w.reports, name)
+		}
+	}
 	plan.Containers = containersOf(w.out)
 	full := plan.Expand()
 	if err := CheckEdges(full.Edges); err != nil {
@@ -84,6 +93,9 @@ func (w *writer) writePlan(plan startup.Plan) (*corev1.Pod, error) {
 	if err := w.writeGates(full.Edges); err != nil {
 		return nil, err
 	}
+	if err := w.writeStopHooks(full.Edges); err != nil {
+		return nil, err
+	}
 	w.annotate(full.Edges)
 	if w.node && len(w.work.Containers) > 0 {
 		SetNodeWork(w.out, w.work)
@@ -101,6 +113,7 @@ type writer struct {
 	block map[string]bool    // containers whose hook already waits for their health
 
 	reports []string // containers that get a gate even if they wait for nothing
+	stays   []string // proxies that get a preStop hook even if no gate waits for them
 
 	volume *corev1.ImageVolumeSource // image volume with the agent; nil if an init container copies it
 	node   bool                      // the node adds the gates, as described in work

@@ -1,0 +1,157 @@
+package podspec
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/startup"
+)
+
+// A proxy without a gate, such as another mesh's, gets SIGTERM together with the applications of the pod if it is a
+// regular container. A preStop hook in it keeps it until they have ended ("outrider-agent pre-stop"): the kubelet runs
+// the hook while it stops the other containers, and sends SIGTERM to the proxy when the hook has returned. A native
+// sidecar needs no such hook, because the kubelet stops it last.
+
+// leavesByItself reports whether nothing in a container delays its stop for those that need it: it is a proxy that
+// has no gate, and not ours, whose agent does that.
+func leavesByItself(c podContainer) bool {
+	_, known := knownProxy(c.Name)
+	return known && c.Name != OurProxy && c.kind == startup.Plain && !Gated(c.Container)
+}
+
+// gateWaitsFor reports whether a gate in the pod waits for the named container. An edge that is not written yet does not
+// count, because writing it adds the hook.
+func (r *reader) gateWaitsFor(name string) bool {
+	return slices.ContainsFunc(r.all, func(c podContainer) bool {
+		line, ok := gateLine(c.Container)
+		_, waits := line.At[name]
+		return ok && waits
+	})
+}
+
+// writeStopHooks adds a preStop hook to each proxy that leaves by itself and that an edge by a gate, or the list of
+// the writer, keeps until the others have ended.
+func (w *writer) writeStopHooks(edges []startup.Edge) error {
+	needed := map[string]bool{}
+	for _, e := range edges {
+		needed[e.From] = needed[e.From] || e.By == startup.Gate && e.After != startup.Completed
+	}
+	for _, c := range podContainers(w.out) {
+		if leavesByItself(c) && (needed[c.Name] || slices.Contains(w.stays, c.Name)) {
+			if err := w.stopHook(c.Container); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// stopHook adds the hook to c. The hook that c has already runs meanwhile.
+func (w *writer) stopHook(c *corev1.Container) error {
+	dropStopHook(c)
+	known, _ := knownProxy(c.Name)
+	line := contract.PreStop{Name: c.Name, At: known.url(), Sockets: w.someUngated()}
+	if g := w.out.Spec.TerminationGracePeriodSeconds; g != nil && *g != defaultGrace {
+		line.StopGrace = cmp.Or(time.Duration(max(*g, 0))*time.Second, -1)
+	}
+	if c.Lifecycle == nil {
+		c.Lifecycle = &corev1.Lifecycle{}
+	}
+	switch own := numbered(c).Lifecycle.PreStop; {
+	case own != nil:
+		text, err := marshal(own)
+		if err != nil {
+			return err
+		}
+		line.Hook = text
+	case known.drain != "":
+		line.Drain = fmt.Sprintf("http://127.0.0.1:%d%s", w.statusPort(), known.drain)
+	}
+	c.Lifecycle.PreStop = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: append([]string{AgentPath}, line.Args()...)}}
+	if err := w.shareAgent(c); err != nil {
+		return err
+	}
+	if w.node {
+		return w.addGateVolumes()
+	}
+	if err := mount(c, corev1.VolumeMount{Name: StateVolume, MountPath: contract.StatesDir, ReadOnly: true}); err != nil {
+		return err
+	}
+	return w.addGateVolumes() // must be last: it may move the list that contains c
+}
+
+// statusPort returns the port of Istio's agent.
+func (w *writer) statusPort() int {
+	if n, err := strconv.ParseUint(w.out.Annotations[contract.StatusPortAnnotation], 10, 16); err == nil && n > 0 {
+		return int(n)
+	}
+	return contract.StatusPort
+}
+
+// someUngated reports whether a regular container has no gate, so that no record shows its end. Proxies do not count.
+func (w *writer) someUngated() bool {
+	return slices.ContainsFunc(podContainers(w.out), func(c podContainer) bool {
+		_, isProxy := knownProxy(c.Name)
+		return c.kind == startup.Plain && !isProxy && !Gated(c.Container) && len(w.work.Containers[c.Name]) == 0
+	})
+}
+
+// stopLine returns the parsed command line of our preStop hook in c; false if c has none.
+func stopLine(c *corev1.Container) (contract.PreStop, bool) {
+	if c.Lifecycle == nil || c.Lifecycle.PreStop == nil || c.Lifecycle.PreStop.Exec == nil {
+		return contract.PreStop{}, false
+	}
+	command := c.Lifecycle.PreStop.Exec.Command
+	if len(command) == 0 || command[0] != AgentPath {
+		return contract.PreStop{}, false
+	}
+	return contract.ParsePreStop(command[1:])
+}
+
+// StaysUntilEnd reports whether c has our preStop hook, which returns when the containers that need c have ended.
+func StaysUntilEnd(c *corev1.Container) bool {
+	_, has := stopLine(c)
+	return has
+}
+
+// OwnPreStop returns the preStop hook of c, or the one that runs beside our hook; nil if there is none.
+func OwnPreStop(c *corev1.Container) *corev1.LifecycleHandler {
+	if c.Lifecycle == nil {
+		return nil
+	}
+	line, ours := stopLine(c)
+	var own corev1.LifecycleHandler
+	switch {
+	case !ours:
+		return c.Lifecycle.PreStop
+	case json.Unmarshal([]byte(line.Hook), &own) != nil:
+		return nil
+	}
+	return &own
+}
+
+// dropStopHook removes our preStop hook from c, and restores the one that c had before.
+func dropStopHook(c *corev1.Container) {
+	if !StaysUntilEnd(c) {
+		return
+	}
+	c.Lifecycle.PreStop = OwnPreStop(c)
+	c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
+	if len(c.VolumeMounts) == 0 {
+		c.VolumeMounts = nil
+	}
+	dropEmptyLifecycle(c)
+}
+
+func dropEmptyLifecycle(c *corev1.Container) {
+	if l := c.Lifecycle; l.PostStart == nil && l.PreStop == nil && l.StopSignal == nil {
+		c.Lifecycle = nil
+	}
+}
