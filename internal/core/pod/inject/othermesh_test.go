@@ -336,6 +336,7 @@ func TestAnotherMeshsProxyStaysUntilTheEnd(t *testing.T) {
 		"another status port":    {`, status.sidecar.istio.io/port: "16020"`, "", "--drain http://127.0.0.1:16020/drain --stop-grace 60s"},
 		"a status port of none":  {`, status.sidecar.istio.io/port: "x"`, "", drain + " --stop-grace 60s"},
 		"parking alone":          {`, outrider.dev/start: "off"`, "", drain + " --sockets --stop-grace 60s"},
+		"a sidecar's sockets":    {`, outrider.dev/start: "off", sidecar: yes`, "", drain + " --stop-grace 60s"},
 		"order alone":            {`, outrider.dev/park: "off", outrider.dev/capture: none`, "", drain + " --stop-grace 60s"},
 		"its own hook":           {"", ", lifecycle: {preStop: {exec: {command: [sleep, '9']}}}", `--hook {"exec":{"command":["sleep","9"]}} --stop-grace 60s`},
 		"its own hook by a port": {"", ", lifecycle: {preStop: {httpGet: {path: /stop, port: status}}}", `--hook {"httpGet":{"path":"/stop","port":15021}} --stop-grace 60s`},
@@ -344,9 +345,18 @@ func TestAnotherMeshsProxyStaysUntilTheEnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			given := podOf(t, "metadata: {name: shop, annotations: {outrider.dev/proxy: none"+tt.annotations+"}}\n"+fmt.Sprintf(containersOf, tt.proxy))
+			_, sidecar := given.Annotations["sidecar"]
+			if sidecar {
+				given.Spec.InitContainers = []corev1.Container{{Name: "log", Image: "l", RestartPolicy: new(corev1.ContainerRestartPolicyAlways)}}
+			}
 			r, err := Pod(given, Namespace{Name: "shop"}, Options{})
 			if err != nil {
 				t.Fatal(err)
+			}
+			if warned := slices.ContainsFunc(r.Warnings, func(w string) bool {
+				return strings.Contains(w, "istio-proxy may stop before app") && strings.Contains(w, "sockets of log")
+			}); warned != sidecar {
+				t.Errorf("warnings: %q", r.Warnings)
 			}
 			c := containers.Find(r.Pod, "istio-proxy")
 			if tt.want == "" {

@@ -113,6 +113,7 @@ func stopping(p order.Plan, in input, s effective, r *verdict.Report) []string {
 
 // noteStops explains the preStop hooks that keep proxies without a gate.
 func noteStops(pod *corev1.Pod, r *verdict.Report) {
+	ungated, sidecars := podspec.Unseen(pod)
 	for _, c := range pod.Spec.Containers {
 		if !podspec.StaysUntilEnd(&c) {
 			continue
@@ -122,6 +123,10 @@ func noteStops(pod *corev1.Pod, r *verdict.Report) {
 			beside = "; its own preStop hook runs meanwhile"
 		}
 		r.Note("%s gets a preStop hook that returns when the applications have ended, so that it stops after them%s", c.Name, beside)
+		if len(ungated) > 0 && len(sidecars) > 0 {
+			r.Warn("%s may stop before %s, and calls through it are then parked: no gate reports the end of such a container, and the sockets of %s, which run on, hide it; make %s a native sidecar, or name the command so that it gets a gate",
+				c.Name, strings.Join(ungated, ", "), strings.Join(sidecars, ", "), c.Name)
+		}
 	}
 }
 

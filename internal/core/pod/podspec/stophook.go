@@ -57,7 +57,8 @@ func (w *writer) writeStopHooks(edges []startup.Edge) error {
 func (w *writer) stopHook(c *corev1.Container) error {
 	dropStopHook(c)
 	known, _ := knownProxy(c.Name)
-	line := contract.PreStop{Name: c.Name, At: known.url(), Sockets: w.someUngated()}
+	ungated, sidecars := Unseen(withGates(w.out, w.work))
+	line := contract.PreStop{Name: c.Name, At: known.url(), Sockets: len(ungated) > 0 && len(sidecars) == 0}
 	if g := w.out.Spec.TerminationGracePeriodSeconds; g != nil && *g != defaultGrace {
 		line.StopGrace = cmp.Or(time.Duration(max(*g, 0))*time.Second, -1)
 	}
@@ -95,12 +96,21 @@ func (w *writer) statusPort() int {
 	return contract.StatusPort
 }
 
-// someUngated reports whether a regular container has no gate, so that no record shows its end. Proxies do not count.
-func (w *writer) someUngated() bool {
-	return slices.ContainsFunc(podContainers(w.out), func(c podContainer) bool {
+// Unseen returns the regular containers without a gate, whose ends no record shows, and the native sidecars that may have
+// sockets until the end of the pod. Proxies are left out. Without sidecars the sockets in the pod show whether such
+// containers still run.
+func Unseen(pod *corev1.Pod) (ungated, sidecars []string) {
+	for _, c := range podContainers(AsRun(pod)) {
 		_, isProxy := knownProxy(c.Name)
-		return c.kind == startup.Plain && !isProxy && !Gated(c.Container) && len(w.work.Containers[c.Name]) == 0
-	})
+		switch {
+		case isProxy:
+		case c.kind == startup.Sidecar:
+			sidecars = append(sidecars, c.Name)
+		case c.kind == startup.Plain && !Gated(c.Container):
+			ungated = append(ungated, c.Name)
+		}
+	}
+	return ungated, sidecars
 }
 
 // stopLine returns the parsed command line of our preStop hook in c; false if c has none.
