@@ -16,7 +16,6 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/startup"
-	"outrider.dev/test/cluster"
 	"outrider.dev/test/e2e/world"
 )
 
@@ -241,50 +240,6 @@ func strictNetwork(r *run, p *world.Pod) (stop func()) {
 		}
 	}()
 	return gone
-}
-
-// Ordering and parking work in a pod with the proxy of another mesh. That proxy contains no part of Outrider.
-func TestWithAnotherMesh(t *testing.T) {
-	istio := func(p *corev1.Pod) {
-		user := int64(1337)
-		p.Annotations["sidecar.istio.io/status"] = `{"initContainers":["istio-init"],"containers":["istio-proxy"]}`
-		p.Annotations["outrider.dev/proxy"] = "none"
-		p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: "istio-init", Image: cluster.BaseImage, Command: []string{"sh", "-ec", `
-iptables -t nat -N ISTIO_OUTPUT
-iptables -t nat -A OUTPUT -p tcp -j ISTIO_OUTPUT
-iptables -t nat -A ISTIO_OUTPUT -m owner --uid-owner 1337 -j RETURN
-iptables -t nat -A ISTIO_OUTPUT -d 127.0.0.1/32 -j RETURN
-iptables -t nat -A ISTIO_OUTPUT -p tcp -j REDIRECT --to-ports 15001
-`}, SecurityContext: &corev1.SecurityContext{Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"NET_ADMIN", "NET_RAW"}}}})
-		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{
-			Name: "istio-proxy", Image: world.AppImage, Command: []string{"/app", "proxy", "--after=3s", "--stop=2s"},
-			SecurityContext: &corev1.SecurityContext{RunAsUser: &user},
-			ReadinessProbe:  httpProbe("/healthz/ready", 15021),
-		})
-	}
-	for name, c := range map[string][]change{
-		"order and parking": nil,
-		"parking alone":     {annotated("outrider.dev/start", "off")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			nightly(t, name != "order and parking")
-			r := newRun(t)
-			pod := awesome("plain", dashed("other-mesh", name), append(c, istio)...)
-			p := r.cli(pod)
-			r.ready(p)
-			r.emitted(p, "app", "called", 1)
-			if n := p.Restarts("app"); n > 0 {
-				t.Errorf("%d restarts\n%s", n, p.Describe())
-			}
-			r.deleted(p)
-			if found := r.judge(p); len(found) > 0 {
-				t.Errorf("violations: %v\n%s", found, p.Describe())
-			}
-			if failed, refused := r.entry.tally(p); failed+refused > 0 {
-				t.Errorf("%d failed, %d refused\n%s", failed, refused, p.Describe())
-			}
-		})
-	}
 }
 
 // A restart of both replicas of outriderd does not affect running pods, and pods that start meanwhile wait for a

@@ -7,6 +7,9 @@
 //	app work [flags]     makes some calls and exits
 //	app sleep DURATION   for hooks
 //	app proxy [flags]    another mesh's proxy: a TCP relay without any part of Outrider
+//	app wrapper [flags]  another mesh's agent: it runs an Envoy, and ends it as Istio's or Linkerd's proxy ends
+//	app copy PATH        copies this program
+//	app post URL         for hooks
 //	app tier [flags]     a service that calls the next one for each call; SIGUSR1 ends it with
 //	                     status 1, SIGUSR2 makes it use up memory
 //	app load [flags]     calls at a fixed rate until SIGTERM, see package load
@@ -15,6 +18,7 @@ package main
 import (
 	"flag"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -22,7 +26,7 @@ import (
 
 func main() {
 	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: app serve|work|sleep|proxy|tier|load [flags]")
+		fmt.Fprintln(os.Stderr, "usage: app serve|work|sleep|proxy|wrapper|copy|post|tier|load [flags]")
 		os.Exit(2)
 	}
 	switch os.Args[1] {
@@ -36,6 +40,14 @@ func main() {
 		time.Sleep(d)
 	case "proxy":
 		relay(options(os.Args[2:]))
+	case "wrapper":
+		wrap(options(os.Args[2:]))
+	case "copy":
+		copySelf(strings.Join(os.Args[2:], ""))
+	case "post":
+		resp, err := http.Post(strings.Join(os.Args[2:], ""), "", nil)
+		must(err)
+		resp.Body.Close()
 	case "tier":
 		tier(options(os.Args[2:]))
 	case "load":
@@ -68,6 +80,10 @@ type optionSet struct {
 	timeout  time.Duration // time limit of a tier's outbound call
 	rate     int           // calls that each client of "app load" makes in a second
 	want     string        // answer that "app load" expects
+	fresh    bool          // each call has a connection of its own
+	like     string        // mesh that a wrapper is like: istio or linkerd
+	envoy    string        // path of the wrapper's Envoy
+	onZero   bool          // the wrapper ends when Envoy has no connection (EXIT_ON_ZERO_ACTIVE_CONNECTIONS)
 }
 
 func options(args []string) optionSet {
@@ -94,6 +110,10 @@ func options(args []string) optionSet {
 	f.DurationVar(&o.timeout, "timeout", 10*time.Second, "of a tier's --call")
 	f.IntVar(&o.rate, "rate", 30, "calls a second of each client of a load")
 	f.StringVar(&o.want, "want", "", "the answer that a load wants")
+	f.BoolVar(&o.fresh, "fresh", false, "a connection for each call")
+	f.StringVar(&o.like, "like", "istio", "the mesh that a wrapper is like")
+	f.StringVar(&o.envoy, "envoy", "/usr/local/bin/envoy", "the wrapper's Envoy")
+	f.BoolVar(&o.onZero, "on-zero", false, "the wrapper ends when Envoy has no connection")
 	must(f.Parse(args))
 	return o
 }

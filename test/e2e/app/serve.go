@@ -31,6 +31,7 @@ func serve(o optionSet) {
 		emit("gives-up")
 		os.Exit(1)
 	}
+	http.DefaultTransport.(*http.Transport).DisableKeepAlives = o.fresh
 	var healthy atomic.Bool
 	stop := listen(o, &healthy)
 	time.AfterFunc(o.healthy, func() { emit("healthy"); healthy.Store(true) })
