@@ -172,7 +172,7 @@ func (h StopHook) follow(ctx context.Context, signs chan<- sign) map[string]depe
 		if err != nil || !needs(seen, h.Name) {
 			continue
 		}
-		need[name] = dependent{stopping: seen.PreStop || seen.Stopping}
+		need[name] = dependent{} // Await calls the function with this record, too
 		go func() {
 			send := func(d dependent) {
 				select {

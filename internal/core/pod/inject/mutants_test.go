@@ -63,5 +63,7 @@ func TestEveryMutantOfTheDecisionIsNoticed(t *testing.T) {
 		"Istio's status is not read":                  {File: "decide.go", From: `ok && json.Unmarshal([]byte(text), &injected) == nil`, To: `false`},
 		"a container of the status need not be there": {File: "decide.go", From: `containers.Find(pod, name) != nil`, To: `true`},
 		"our proxy is another mesh's":                 {File: "decide.go", From: `name != contract.ProxyContainer`, To: `true`},
+		"with parking alone the proxy leaves first":   {File: "write.go", From: `s.capture && c != nil`, To: `false && c != nil`, Tests: "TestAnotherMeshsProxyStaysUntilTheEnd"},
+		"sockets of a sidecar are no warning":         {File: "write.go", From: `len(ungated) > 0 && len(sidecars) > 0`, To: `false`, Tests: "TestAnotherMeshsProxyStaysUntilTheEnd"},
 	})
 }
