@@ -127,7 +127,7 @@ explain: ## random flags and connections: does the kernel do what "rules --expla
 
 .PHONY: policy-matrix
 policy-matrix: deps ## what AuthorizationPolicies do with paths and hosts that servers read differently, in a real Envoy: prints two tables (root)
-	go test -count=1 -v -run '^TestMatrix$$' ./test/mesh
+	$(GO) test -count=1 -v -run '^TestMatrix$$' ./test/mesh
 
 .PHONY: attack
 attack: ## hostile callers against the real commands, within their memory limits; prints a table (root)

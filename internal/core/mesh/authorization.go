@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 )
 
 // The rules follow Istio's AuthorizationPolicy
@@ -105,6 +106,9 @@ func conditionsSize(list []Condition) int {
 	for _, c := range list {
 		for _, v := range slices.Concat(c.Values, c.NotValues) {
 			n += 16 + len(v)
+			if c.Of == Path {
+				n += 32 * strings.Count(v, "/") // a slash becomes an expression (package rbac)
+			}
 		}
 	}
 	return n
@@ -136,14 +140,19 @@ func (m *Mesh) SameAuthorization(other *Mesh) bool {
 	return m.tables.Authorizations == other.tables.Authorizations && m.tables.Guarded == other.tables.Guarded
 }
 
-// Block parses an address or an address range. It fails for an address with a zone.
+// Block parses an address or an address range. One of IPv4 that is written as IPv6 (::ffff:10.0.0.1) is one of IPv4,
+// as which connections have it. Block fails for an address with a zone.
 func Block(v string) (netip.Prefix, error) {
 	if p, err := netip.ParsePrefix(v); err == nil {
+		if p.Addr().Is4In6() && p.Bits() >= 96 {
+			p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-96)
+		}
 		return p.Masked(), nil
 	}
 	a, err := netip.ParseAddr(v)
 	if err != nil || a.Zone() != "" {
 		return netip.Prefix{}, fmt.Errorf("%q is not an address", v)
 	}
+	a = a.Unmap()
 	return netip.PrefixFrom(a, a.BitLen()), nil
 }

@@ -26,7 +26,7 @@ func TestMistakenPolicies(t *testing.T) {
 			policy("AuthorizationPolicy", "shop", "web", "{selector: {matchLabels: {app: web}}, rules: [{}]}")}, fine},
 		"one that is refused, and one for all": {false, []string{typo, all}, []string{
 			"warning AuthorizationPolicy shop/all: its selector names no label: it is for all pods of namespace shop", refused}},
-		"of no request": {false, []string{policy("AuthorizationPolicy", "shop", "web", "{action: DENY, rules: [{to: [{operation: {methods: [get]}}]}]}")}, []string{
+		"of no request": {false, []string{policy("AuthorizationPolicy", "shop", "web", "{rules: [{to: [{operation: {methods: [get]}}]}]}")}, []string{
 			`warning AuthorizationPolicy shop/web: spec.rules[0].to[0].operation.methods[0]: "get" is the method of no request: write GET`}},
 		"in a namespace without proxies":      {false, []string{strings.Replace(typo, "shop", "other", 1)}, fine},
 		"in the root namespace":               {false, []string{strings.Replace(typo, "shop", "istio-system", 1)}, []string{strings.Replace(refused, "shop", "istio-system", 1)}},

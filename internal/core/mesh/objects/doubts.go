@@ -2,6 +2,7 @@ package objects
 
 import (
 	"encoding/json"
+	"net/netip"
 	"strings"
 )
 
@@ -59,8 +60,11 @@ func NeverMatches(raw []byte) FieldErrors {
 		for i, t := range r.To {
 			if t != nil && t.Operation != nil {
 				operation := at(rule+".to", i) + ".operation"
-				doubt(operation+".methods", t.Operation.Methods, foreignMethod)
-				doubt(operation+".notMethods", t.Operation.NotMethods, foreignMethod)
+				if o.Spec.Action == "" || o.Spec.Action == "ALLOW" { // methods have no case where a match denies
+					doubt(operation+".methods", t.Operation.Methods, foreignMethod)
+				} else {
+					doubt(operation+".notMethods", t.Operation.NotMethods, foreignMethod)
+				}
 				doubt(operation+".paths", t.Operation.Paths, foreignPath)
 				doubt(operation+".notPaths", t.Operation.NotPaths, foreignPath)
 				doubt(operation+".hosts", t.Operation.Hosts, foreignHost)
@@ -84,7 +88,7 @@ func foreignPrincipal(v string) string {
 }
 
 // foreignMethod returns a message if v has lower-case letters: methods are case-sensitive, and HTTP defines
-// them in capitals (RFC 9110, 9.1).
+// them in capitals (RFC 9110, 9.1). Where a match denies, package rbac compares them without case.
 func foreignMethod(v string) string {
 	if upper := strings.ToUpper(v); v != upper {
 		return "is the method of no request: write " + upper
@@ -104,10 +108,14 @@ func foreignPath(v string) string {
 	return ""
 }
 
-// foreignHost returns a message if v has a scheme or a path, which the host of a request does not contain.
+// foreignHost returns a message if v has a scheme or a path, which the host of a request does not contain, or is an
+// IPv6 address without its brackets.
 func foreignHost(v string) string {
 	if strings.Contains(v, "/") {
 		return "is the host of no request: write it without scheme and path, as shop.example"
+	}
+	if a, err := netip.ParseAddr(v); err == nil && a.Is6() {
+		return "is the host of no request: write [" + v + "]"
 	}
 	return ""
 }

@@ -180,7 +180,7 @@ var meshKeys = slices.Concat(
 	keysOf(InMesh, Key{Without: "the root namespace is that of outriderd (--namespace)"}, "rootNamespace"),
 	keysOf(InMesh, Key{Without: "endpoints are chosen by trafficDistribution of the Service"}, "localityLbSetting|zoneAwareLbSetting|serviceSettings|serviceScopeConfigs"),
 	keysOf(InMesh, Key{Without: "which requests are tried again is built in; an HTTPRoute sets time-outs"}, "defaultHttpRetryPolicy"),
-	keysOf(InMesh, Key{Without: "paths of requests are not changed", same: []string{`{"normalization":"NONE"}`}}, "pathNormalization"),
+	keysOf(InMesh, Key{Without: "paths of requests are normalised as by BASE where an AuthorizationPolicy has paths, else not changed", same: []string{`{"normalization":"NONE"}`}}, "pathNormalization"),
 	keysOf(InMesh, Key{Without: "there are no traffic policies for all services; a Service has trafficDistribution, a BackendPolicy limits, an HTTPRoute time-outs"}, "defaultTrafficPolicy"),
 	keysOf(InMesh, Key{Without: "ports and times of the proxy's connections are built in"}, "connectTimeout|dnsRefreshRate|h2UpgradePolicy|protocolDetectionTimeout|proxyInboundListenPort|proxyListenPort|tcpKeepalive"),
 	keysOf(InMesh, Key{Without: noAmbient}, "hboneIdleTimeout"),
