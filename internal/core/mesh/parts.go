@@ -53,6 +53,7 @@ type ServiceSpec struct {
 	ExportTo        []string
 	Traffic         Traffic
 	Affinity        bool // see [Service.Affinity]
+	Ignored         []IgnoredField
 
 	// Selector selects the workloads that are the service's endpoints, unless a [SliceSpec] names the
 	// service.
@@ -74,6 +75,15 @@ type SliceSpec struct {
 	Service         string
 	Ports           []SlicePort
 	Endpoints       []SliceEndpoint
+	Names           bool // its endpoints are DNS names: for the endpoints of the service it does not count
+	Ignored         []IgnoredField
+}
+
+// An IgnoredField is a field of a valid object that has no effect, or not for all clients.
+type IgnoredField struct {
+	Field   string // path in the object
+	Why     string
+	Instead string // advice for the user
 }
 
 // A SlicePort is a named port of the service, with its number at every endpoint of the slice.

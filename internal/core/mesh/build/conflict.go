@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/mesh"
 )
 
@@ -57,7 +58,16 @@ func (b *Builder) ignoredParts(n mesh.Key, s *service) (out []Conflict) {
 			}
 		}
 	}
-	if len(s.slices) > 0 && !b.sizes.fits(n) {
+	warn := func(object mesh.Key, fields []mesh.IgnoredField) {
+		for _, f := range fields {
+			out = append(out, Conflict{contract.WarningPrefix, object, f.Field, f.Why + "; " + f.Instead})
+		}
+	}
+	warn(n, s.spec.Ignored)
+	for _, slice := range s.sortedSlices() {
+		warn(slice.Key(), slice.Ignored)
+	}
+	if s.sliced() && !b.sizes.fits(n) {
 		add("", "its endpoints are ignored: those of the namespace are %d, each counted for every port of its slice, and %d are read; use fewer ports or services, or other namespaces",
 			b.sizes.of[n.Namespace].all, maxMembersOfNamespace)
 	}

@@ -47,9 +47,9 @@ func (b *Builder) members(n mesh.Key, s *service) (out, rejected []member) {
 	switch {
 	case s.spec == nil || s.spec.External != "":
 		return nil, nil
-	case len(s.slices) > 0 && !b.sizes.fits(n):
+	case s.sliced() && !b.sizes.fits(n):
 		return nil, nil
-	case len(s.slices) > 0:
+	case s.sliced():
 		out = b.fromSlices(n, s)
 	default:
 		out = b.fromSelector(n, s.spec)

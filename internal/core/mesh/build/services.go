@@ -28,6 +28,16 @@ func (s *service) sortedSlices() []*mesh.SliceSpec {
 	return slices.SortedFunc(maps.Keys(s.slices), func(a, b *mesh.SliceSpec) int { return cmp.Compare(a.Name, b.Name) })
 }
 
+// sliced reports whether the endpoints of a service are those of its slices.
+func (s *service) sliced() bool {
+	for p := range s.slices { // any order: one suffices
+		if !p.Names {
+			return true
+		}
+	}
+	return false
+}
+
 // services contains the services that exist, and the names to which other objects refer, with indexes for
 // their dependencies.
 type services struct {
@@ -112,7 +122,7 @@ func (s *services) markOf(p *mesh.WorkloadSpec, has set[mesh.Key]) {
 	s.stale.addAll(s.bySlicePod[p.Key()])
 	for k, v := range p.Labels {
 		for n := range s.bySelector[label{p.Namespace, k, v}] {
-			if of := s.byName[n]; len(of.slices) == 0 && mesh.Selects(of.spec.Selector, p.Labels) {
+			if of := s.byName[n]; !of.sliced() && mesh.Selects(of.spec.Selector, p.Labels) {
 				s.stale.add(n)
 			}
 		}

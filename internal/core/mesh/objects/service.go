@@ -76,7 +76,28 @@ func Service(s *corev1.Service) (*mesh.ServiceSpec, error) {
 	out.Ports = c.servicePorts(s.Spec.Ports)
 	out.Traffic = c.traffic(s)
 	out.Affinity = c.affinity(&s.Spec)
+	out.Ignored = ignoredFields(&s.Spec, out)
 	return out, c.result()
+}
+
+// ignoredFields returns the fields of a service that have no effect because of others.
+func ignoredFields(s *corev1.ServiceSpec, out *mesh.ServiceSpec) (all []mesh.IgnoredField) {
+	if out.Headless && out.Traffic == mesh.OnlyNode {
+		all = append(all, mesh.IgnoredField{Field: "spec.internalTrafficPolicy", Why: "a headless Service has no address of its own, so its clients call any pod that they choose, on whatever node", Instead: "give it a clusterIP, or remove the field"})
+	}
+	if !out.Affinity {
+		return all
+	}
+	add := func(why, instead string) {
+		all = append(all, mesh.IgnoredField{Field: "spec.sessionAffinity", Why: why, Instead: instead})
+	}
+	switch {
+	case out.Headless || out.External != "":
+		add("a Service without an address of its own gives its clients no endpoint to stay with: they choose by DNS", "give it a clusterIP, or remove the field")
+	case s.Type == corev1.ServiceTypeNodePort || s.Type == corev1.ServiceTypeLoadBalancer:
+		add("clients with a proxy keep to it, but those from outside come by the nodes, where kube-proxy keeps to it for each node alone, and a gateway is one client", "let the application find a session by a cookie or a shared store; ignore this if all clients are in the mesh")
+	}
+	return all
 }
 
 // maxAffinity is the maximum of timeoutSeconds (core/v1, ClientIPConfig).
@@ -185,8 +206,7 @@ func (c *serviceReader) servicePorts(ports []corev1.ServicePort) []mesh.PortSpec
 
 type sliceReader struct{ check }
 
-// EndpointSlice returns the part for s; nil if s belongs to no service, or contains DNS names instead of
-// addresses.
+// EndpointSlice returns the part for s; nil if s belongs to no service. DNS names are no endpoints.
 func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 	var c sliceReader
 	out := &mesh.SliceSpec{Service: s.Labels[discoveryv1.LabelServiceName]}
@@ -198,14 +218,20 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 		discoveryv1.AddressTypeIPv4: true, discoveryv1.AddressTypeIPv6: true, discoveryv1.AddressTypeFQDN: true,
 	})
 	if s.AddressType == discoveryv1.AddressTypeFQDN {
-		return nil, c.result()
+		out.Names, out.Ignored = true, []mesh.IgnoredField{{Field: "addressType", Why: "names are no endpoints", Instead: "use a Service of type ExternalName, or addresses"}}
+		if out.Service == "" {
+			return nil, c.result()
+		}
+		return out, c.result()
 	}
 	for i, p := range s.Ports {
 		field := at("ports", i)
 		oneOf(&c.check, field+".protocol", ptr.Deref(p.Protocol, ""), transports)
-		if p.Port != nil { // without a port number the slice means all ports, so there is none to connect to
-			out.Ports = append(out.Ports, mesh.SlicePort{Name: ptr.Deref(p.Name, ""), Number: c.port(field+".port", int64(*p.Port))})
+		if p.Port == nil { // it means all ports
+			out.Ignored = append(out.Ignored, mesh.IgnoredField{Field: field + ".port", Why: "without a number the port cannot be called", Instead: "write the number at which the endpoints listen"})
+			continue
 		}
+		out.Ports = append(out.Ports, mesh.SlicePort{Name: ptr.Deref(p.Name, ""), Number: c.port(field+".port", int64(*p.Port))})
 	}
 	for i := range s.Endpoints {
 		out.Endpoints = append(out.Endpoints, c.endpoint(at("endpoints", i), &s.Endpoints[i], s.AddressType))
