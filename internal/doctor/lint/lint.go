@@ -87,7 +87,11 @@ func Lint(files []File, o Options) (Report, error) {
 		})
 	}
 	for _, s := range w.services {
-		check(s.located, nil, func(b *builder) { serverFirst(s, b) })
+		check(s.located, nil, func(b *builder) {
+			serverFirst(s, b)
+			ignoredFields(s, b)
+			localGaps(s, b)
+		})
 	}
 	for _, o := range w.ignored {
 		check(o.located, nil, func(b *builder) { withoutEffect(o, b) })

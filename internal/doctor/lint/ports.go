@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/core/mesh"
+	"outrider.dev/internal/core/mesh/objects"
 )
 
 // Protocols in which the server sends first, by port numbers (IANA) and by usual port names. The mesh never derives a
@@ -87,6 +89,45 @@ func shown(protocol string) string {
 		return "MySQL"
 	}
 	return strings.ToUpper(protocol)
+}
+
+// ignoredFields finds fields of a service that have no effect, or not for all clients.
+func ignoredFields(s service, b *builder) {
+	part, err := objects.Service(s.Service)
+	if err != nil {
+		return // the API server refuses it
+	}
+	for _, f := range part.Ignored {
+		field := parsePath(f.Field)
+		b.add(clue{code: "service-field-ignored", title: fmt.Sprintf("%s of %s has no effect, or not for all clients", field[len(field)-1], s.Name),
+			field: field, why: f.Why, do: f.Instead, source: "docs/fields.md"})
+	}
+}
+
+// localGaps finds services with internalTrafficPolicy: Local whose pods are not on each node. It reports a service
+// only if all pods in the files that it selects belong to objects that do not put a pod on each node.
+func localGaps(s service, b *builder) {
+	policy := s.Spec.InternalTrafficPolicy
+	if policy == nil || *policy != corev1.ServiceInternalTrafficPolicyLocal || s.Spec.ClusterIP == corev1.ClusterIPNone {
+		return
+	}
+	of := ""
+	for _, p := range b.subjects {
+		if cmp.Or(p.Ref.Namespace, b.Namespace) != cmp.Or(s.Ref.Namespace, b.Namespace) || !mesh.Selects(s.Spec.Selector, p.Pod.Labels) {
+			continue
+		}
+		if p.Ref.Kind == "DaemonSet" {
+			return
+		}
+		of = cmp.Or(of, p.Ref.Kind+" "+p.Ref.Name)
+	}
+	if of == "" {
+		return
+	}
+	b.add(clue{code: "local-service-gaps", title: fmt.Sprintf("%s takes calls from its own node alone, and %s is not on each node", s.Name, of),
+		field: path{"spec", "internalTrafficPolicy"}, evidence: string(*policy),
+		why: "with internalTrafficPolicy: Local a client calls the endpoints on its own node; on a node without one its calls fail, though there are endpoints elsewhere",
+		do:  "use a DaemonSet, or trafficDistribution: PreferSameNode, which goes to other nodes if there is none on its own", source: "docs/mesh-files.md"})
 }
 
 // meshPort finds containers that declare a port of the proxy. Two processes of a pod cannot listen on the same port.

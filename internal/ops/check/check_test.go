@@ -323,6 +323,9 @@ func TestSynced(t *testing.T) {
 	bad := fine
 	bad.Notes = []string{contract.ErrorPrefix + "AuthorizationPolicy shop/deny: is not enforced"}
 	synced([]debugapi.Proxy{bad}, nil).is(t, Failed, "a.shop")
+	gap := proxy("gap.shop", debugapi.Subscription{Sent: "1", Acked: "1"})
+	gap.Notes = []string{contract.WarningPrefix + "calls to agent.shop.svc.cluster.local, port 80, fail"}
+	synced([]debugapi.Proxy{fine, gap}, nil).is(t, Warning, "its endpoints are for other clients: gap.shop")
 
 	imagesOf([]corev1.Pod{pod("a", true)}, "agent:1", "v1").is(t, OK, "1 proxy has the image agent:1")
 	imagesOf([]corev1.Pod{pod("a", true)}, "agent:2", "v1").is(t, Warning, "shop/a", "agent:1", "agent:2")

@@ -53,7 +53,7 @@ func (s *survey) proxies(ctx context.Context) answer {
 func synced(connected []debugapi.Proxy, meshed []corev1.Pod) answer {
 	const hint = "outrider proxy-status shows each proxy"
 	is := map[string]bool{}
-	var rejected, behind, away []string
+	var rejected, behind, away, failing []string
 	for _, p := range connected {
 		is[p.Name()] = true
 		switch {
@@ -61,6 +61,8 @@ func synced(connected []debugapi.Proxy, meshed []corev1.Pod) answer {
 			rejected = append(rejected, p.Name())
 		case slices.ContainsFunc(p.Types, func(s debugapi.Subscription) bool { return s.Pending > 0 }):
 			behind = append(behind, p.Name())
+		case slices.ContainsFunc(p.Notes, func(note string) bool { return strings.HasPrefix(note, contract.WarningPrefix) }):
+			failing = append(failing, p.Name())
 		}
 	}
 	for _, p := range meshed {
@@ -72,6 +74,7 @@ func synced(connected []debugapi.Proxy, meshed []corev1.Pod) answer {
 	slices.Sort(rejected)
 	slices.Sort(behind)
 	slices.Sort(away)
+	slices.Sort(failing)
 	switch {
 	case len(rejected) > 0:
 		return failed(hint, "these rejected their configuration, or lack what an object requires: %s", cli.Few(rejected))
@@ -79,6 +82,8 @@ func synced(connected []debugapi.Proxy, meshed []corev1.Pod) answer {
 		return warning("a proxy without connection goes on with what it has; its log says why: kubectl logs POD -c outrider-proxy", "connected to no replica: %s", cli.Few(away))
 	case len(behind) > 0:
 		return warning(hint, "a message was not answered yet by %s", cli.Few(behind))
+	case len(failing) > 0:
+		return warning(hint+", and the service", "calls to a service fail, since its endpoints are for other clients: %s", cli.Few(failing))
 	}
 	return fine("%s accepted what was sent", plural(len(is), "proxy", "proxies"))
 }

@@ -60,9 +60,9 @@ func (v *snapshot) noneOnNode(p *xds.Proxy, r names.Reference) []string {
 	at := v.placeOf(p)
 	switch {
 	case at.Node == "":
-		return []string{fmt.Sprintf("calls to %s, port %d, fail: the service has internalTrafficPolicy: Local, and the proxy's pod, or its node, is not known", r.Host, r.Port)}
+		return []string{contract.WarningPrefix + fmt.Sprintf("calls to %s, port %d, fail: the service has internalTrafficPolicy: Local, and the proxy's pod, or its node, is not known", r.Host, r.Port)}
 	case len(clusters.EndpointsFor(t, v.place(p, t.Service))[0]) == 0:
-		return []string{fmt.Sprintf("calls to %s, port %d, fail: the service has internalTrafficPolicy: Local, and no ready endpoint on the node %s", r.Host, r.Port, at.Node)}
+		return []string{contract.WarningPrefix + fmt.Sprintf("calls to %s, port %d, fail: the service has internalTrafficPolicy: Local, and no ready endpoint on the node %s", r.Host, r.Port, at.Node)}
 	}
 	return nil
 }

@@ -117,6 +117,11 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 		{Code: "undeclared-server-first", Severity: finding.Warning, Title: "a port of a server-first protocol does not declare its protocol",
 			Explanation: `The proxy detects the protocol of an undeclared port from the client's first bytes, and waits up to 200 ms for them. With MySQL, SMTP, FTP, SSH, POP3, IMAP and NATS the client waits too, for the server's greeting; on a port that is declared as HTTP it waits for ever. Declare the port: appProtocol: mysql, or a name that begins with mysql.`},
 
+		{Code: "local-service-gaps", Severity: finding.Warning, Title: "a Service takes calls from its own node alone, and its pods are not on each node",
+			Explanation: `With internalTrafficPolicy: Local the clients of a Service call the endpoints on their own node, and no others, by kube-proxy and by a proxy alike. On a node without an endpoint, and on each node while its only one restarts, calls fail. It is meant for agents of a DaemonSet. trafficDistribution: PreferSameNode prefers the own node, and goes on to others.`},
+		{Code: "service-field-ignored", Severity: finding.Note, Title: "a field of a Service has no effect, or not for all clients",
+			Explanation: `sessionAffinity: ClientIP and internalTrafficPolicy: Local are kept by the proxies of clients, for a Service with an address of its own. A headless Service and an ExternalName have none: DNS gives their clients all addresses. Connections from outside of the cluster come by the nodes, where kube-proxy keeps a table of clients for each node, and requests by a gateway all come from the gateway.`},
+
 		{Code: "unknown-field", Severity: finding.Warning, Title: "an unknown field of a pod",
 			Explanation: `The field is misspelt, at the wrong level, or newer than the Kubernetes version that this Outrider supports. The API server drops unknown fields.`},
 		{Code: "invalid-annotation", Severity: finding.Error, Title: "an annotation about the order is invalid",
