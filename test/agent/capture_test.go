@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"outrider.dev/internal/core/agent/readiness"
 	"outrider.dev/test/agent/harness"
 	"outrider.dev/test/process"
 	"outrider.dev/test/tier"
@@ -129,14 +130,18 @@ func loseCapture(t *testing.T, p *harness.Pod, a *harness.Agent, outsider *harne
 		return nil // calls may fail while the rules change
 	})
 	var seen, back []time.Duration
-	n := tier.Times(len(losses), 100)
+	n := tier.Times(min(len(losses), 2), 100)
 	for i := range n {
 		l := losses[i%len(losses)]
 		lost.Store(true)
 		began := time.Now()
 		command(t, p, l.command[0], l.command[1:]...)
-		got := a.Unready("capture-not-in-place", l.ways[len(l.ways)-1])
+		a.Unready("capture-not-in-place", "did not come to the proxy")
 		seen = append(seen, time.Since(began))
+		var got readiness.Reason
+		for _, way := range l.ways { // on a busy machine they are not seen in one round
+			got = a.Unready("capture-not-in-place", way+":")
+		}
 		for _, way := range []string{"inbound IPv4", "outbound IPv4", "inbound IPv6", "outbound IPv6"} {
 			if slices.Contains(l.ways, way) != strings.Contains(got.Message, way+":") {
 				t.Errorf("%q: %s; want %q", l.command, got.Message, l.ways)

@@ -18,7 +18,7 @@ const (
 	PrometheusPort = 15090 // Envoy's own metrics
 )
 
-// Destinations of the agent's proofs that capture works, with [ProbePort]. The agent connects to the proxy's own
+// Destinations of the agent's proofs that capture works. The agent connects to the proxy's own
 // addresses in the pod, which the rules treat as inbound, and to addresses that belong to no host (RFC 5737, RFC
 // 3849), which they treat as outbound.
 var (
@@ -36,10 +36,14 @@ const (
 	ProofClass = 43 << 2
 )
 
+// ProofPorts is the number of ports, from [ProbePort] on, to which outbound proofs connect in turn.
+const ProofPorts = 64
+
 // CaptureProof reports whether a connection to an address is a proof that capture works.
 func CaptureProof(to netip.AddrPort) bool {
-	a := to.Addr()
-	return to.Port() == ProbePort && (a == ProofInbound || a == ProofInbound6 || ProofOutbound.Contains(a) || ProofOutbound6.Contains(a))
+	a, port := to.Addr(), to.Port()
+	return port == ProbePort && (a == ProofInbound || a == ProofInbound6) ||
+		port >= ProbePort && port < ProbePort+ProofPorts && (ProofOutbound.Contains(a) || ProofOutbound6.Contains(a))
 }
 
 // ControlPlaneAddress is the address (SecureDiscoveryPort) at which a control plane serves xDS and

@@ -59,10 +59,11 @@ type ends struct {
 type way struct {
 	outbound, six bool
 
-	worked bool  // it has worked at least once
-	tries  int   // of an outbound way that has not worked yet
-	absent int   // attempts in a row that did not arrive
-	last   uint8 // of the IPv4 address that was tried last
+	worked bool   // it has worked at least once
+	tries  int    // of an outbound way that has not worked yet
+	absent int    // attempts in a row that did not arrive
+	why    string // the reason of the first of them
+	last   uint32 // number of the IPv4 destination that was tried last
 	result result
 }
 
@@ -125,7 +126,7 @@ func NewCapture(o CaptureOptions) *Capture {
 	c.try = c.attempt
 	for _, six := range []bool{false, true} {
 		if six && o.IPv6 || !six && o.IPv4 {
-			c.ways = append(c.ways, &way{six: six}, &way{outbound: true, six: six, last: uint8(rand.IntN(255))})
+			c.ways = append(c.ways, &way{six: six}, &way{outbound: true, six: six, last: rand.Uint32()})
 		}
 	}
 	return c
@@ -176,6 +177,9 @@ func (c *Capture) round(ctx context.Context, b *Board) time.Duration {
 
 // record keeps the result of an attempt.
 func (w *way) record(r result) {
+	if r.verdict == absent && w.absent > 0 {
+		r.why = w.why // each attempt has another destination, and a changed reason would be logged
+	}
 	w.result = r
 	switch r.verdict {
 	case arrived:
@@ -184,6 +188,7 @@ func (w *way) record(r result) {
 		w.absent = 0
 	case absent:
 		w.absent++
+		w.why = r.why
 	}
 	if w.outbound && !w.worked {
 		w.tries++

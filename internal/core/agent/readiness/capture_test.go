@@ -206,6 +206,34 @@ func TestAProofThatNothingRedirectsDiesNear(t *testing.T) {
 	}
 }
 
+// Only the connection that was made proves anything: an application that knows the addresses cannot pass for it.
+func TestTheArrivalOfAnotherIsNone(t *testing.T) {
+	c := NewCapture(CaptureOptions{})
+	inbound, outbound := netip.AddrPortFrom(contract.ProofInbound, contract.ProbePort), netip.MustParseAddrPort("192.0.2.7:15002")
+	in, out := make(chan struct{}, 1), make(chan struct{}, 1)
+	c.expects[endsOf(40000, inbound)], c.expects[endsOf(contract.ProbePort, outbound)] = in, out
+	at := func(s string) netip.AddrPort { return netip.MustParseAddrPort(s) }
+	for _, other := range [][2]netip.AddrPort{
+		{at("127.0.0.1:40001"), inbound}, {at("127.0.0.1:40000"), at("127.0.0.6:80")}, {at("10.9.0.2:15002"), at("192.0.2.8:15002")},
+	} {
+		if c.Arrived(other[0], other[1]) || len(in)+len(out) > 0 {
+			t.Errorf("%s is taken for a proof", other)
+		}
+	}
+	// Address translation may have changed the source port of an outbound proof.
+	if !c.Arrived(at("127.0.0.1:40000"), inbound) || !c.Arrived(at("10.9.0.2:1234"), outbound) || len(in) != 1 || len(out) != 1 {
+		t.Error("a proof is not recognised")
+	}
+}
+
+// A packet that came to a router was not captured, whatever the router answers. That no route leads out is known
+// before anything is sent.
+func TestARoutersAnswerIsAnAbsence(t *testing.T) {
+	if unrouted(answer(unix.EHOSTUNREACH)) || !unrouted(unix.EHOSTUNREACH) || answer(0) != nil {
+		t.Error("a router's answer counts as a missing route, or the other way round")
+	}
+}
+
 // A life scripts what the attempts of a Capture find, in turn, by way; the last entry is repeated.
 type life map[string][]verdict
 
@@ -260,7 +288,7 @@ func TestCaptureForLife(t *testing.T) {
 			life{in4: append(some(2, unknown), arrived), out4: always(arrived), in6: always(arrived), out6: always(arrived)},
 			[]string{"0s capture-not-in-place: inbound IPv4 0", "200ms ready"}, 0},
 		"outbound was never seen to work": {
-			life{in4: always(arrived), out4: append(some(outboundTries, absent), arrived), in6: always(arrived), out6: always(arrived)},
+			life{in4: always(arrived), out4: append(some(outboundTries, absent), arrived, absent), in6: always(arrived), out6: always(arrived)},
 			[]string{"0s ready"}, 0},
 		"outbound is seen late, and counts from then on": {
 			life{in4: always(arrived), out4: []verdict{absent, unknown, arrived, absent}, in6: always(arrived), out6: always(arrived)},
@@ -304,17 +332,19 @@ func TestCaptureIsNotTriedWhileThePodStops(t *testing.T) {
 		c.try = func(context.Context, *way) result { tries++; return result{verdict: arrived} }
 		b := New(Options{Conditions: []Condition{CaptureRules}})
 		c.round(t.Context(), b)
+		rounds := 0
 		c.try = func(_ context.Context, w *way) result {
 			tries++
 			if w.outbound {
-				provable = false
+				rounds++
+				provable = rounds < absences // the pod stops during this round
 			}
 			return result{absent, "stopping"}
 		}
 		for range 2 * absences {
 			c.round(t.Context(), b)
 		}
-		if !b.Status(Outbound).Ready || !c.InPlace() || tries != 4 {
+		if !b.Status(Outbound).Ready || !c.InPlace() || tries != 2+2*absences {
 			t.Errorf("%v after %d attempts", b.Status(Outbound), tries)
 		}
 	})

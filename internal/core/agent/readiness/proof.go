@@ -54,6 +54,14 @@ type answerError struct{ errno unix.Errno }
 
 func (e *answerError) Error() string { return e.errno.Error() }
 
+// answer returns the error of a connection whose packets were sent; nil for 0.
+func answer(errno unix.Errno) error {
+	if errno == 0 {
+		return nil
+	}
+	return &answerError{errno}
+}
+
 // unrouted reports whether nothing was sent, because no route leads out of the pod.
 func unrouted(err error) bool {
 	return slices.ContainsFunc([]error{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EADDRNOTAVAIL, unix.EAFNOSUPPORT},
@@ -194,8 +202,8 @@ func connect(fd int, to netip.AddrPort) error {
 			return errors.New("no answer")
 		}
 		failed, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ERROR)
-		if err == nil && failed != 0 {
-			err = &answerError{unix.Errno(failed)}
+		if err == nil {
+			err = answer(unix.Errno(failed))
 		}
 		return err
 	}
@@ -218,10 +226,11 @@ func (w *way) destination() netip.AddrPort {
 		}
 		to = netip.AddrFrom16(a)
 	default:
-		w.last = max(1, (w.last+1)%255)
+		const hosts = 254
+		w.last++
 		a := contract.ProofOutbound.Addr().As4()
-		a[3] = w.last
-		to = netip.AddrFrom4(a)
+		a[3] = byte(1 + w.last%hosts)
+		return netip.AddrPortFrom(netip.AddrFrom4(a), uint16(contract.ProbePort+w.last/hosts%contract.ProofPorts))
 	}
 	return netip.AddrPortFrom(to, contract.ProbePort)
 }
