@@ -86,14 +86,14 @@ func says(t *testing.T, in *ns.Namespace, user int, address, name string, transp
 // call returns the name of who answers, or an error, as when rules that are about to change let a first packet wait.
 // The caller's thread is in a namespace.
 func call(address string) string {
-	c, err := net.DialTimeout("tcp4", address, 100*time.Millisecond)
+	c, err := net.DialTimeout("tcp4", address, 100*time.Millisecond) // time limit: one try of several
 	if err != nil {
 		return err.Error()
 	}
 	defer c.Close()
 	// A reset instead of a last handshake: calls by the thousand must not use up the ports.
 	_ = c.(*net.TCPConn).SetLinger(0)
-	_ = c.SetDeadline(time.Now().Add(time.Second))
+	_ = c.SetDeadline(time.Now().Add(time.Second)) // time limit: one try of several
 	text, _ := io.ReadAll(c)
 	return string(text)
 }
@@ -331,7 +331,7 @@ func TestRestartAndEnd(t *testing.T) {
 	}
 }
 
-// What the watches of idle pods cost is in the log of the nightly run.
+// The log of the nightly run has the cost of watching idle pods.
 func TestCostOfWatching(t *testing.T) {
 	if !tier.Nightly() {
 		t.Skip("it measures, with OUTRIDER_NIGHTLY=1")

@@ -106,6 +106,7 @@ var targets = map[string]string{
 	"internal/core/capture/trace FuzzQuery":             "connections of rules --explain",
 	// From the kernel, and from files that another process of Outrider wrote.
 	"internal/core/capture/nftables FuzzAnswer":         "netlink's answers",
+	"internal/core/node/watch FuzzMessages":             "netlink's events",
 	"internal/core/capture/nftables FuzzDecodeRule":     "rules of nftables",
 	"internal/core/capture/nftables FuzzDecodeSet":      "sets of nftables",
 	"internal/core/capture/iptables FuzzDecodeEntries":  "legacy tables",

@@ -12,8 +12,7 @@ import (
 	"outrider.dev/internal/core/capture"
 )
 
-// maxDigested bounds the bytes of a table whose rules are part of a digest: 1,000 rules. Of a larger table, only
-// its size and the number of its rules are.
+// maxDigested bounds the bytes of a table whose rules are in a digest: 1,000 rules.
 const maxDigested = 512 << 10
 
 // A LegacyWatch reads the tables of iptables-legacy in one network namespace through sockets that stay open,
@@ -61,12 +60,10 @@ func (w *LegacyWatch) Close() {
 	for _, fd := range w.fds {
 		unix.Close(fd)
 	}
-	w.fds = nil
 }
 
-// Digest returns a hash of all tables without their counters. It may be equal for two different states only if a
-// table has more than maxDigested bytes. An error means that the tables change at the moment, or cannot be read. The
-// buffer is for the rules; it grows as necessary, and may serve other watches next.
+// Digest returns a hash of all tables without their counters, or an error if they are changing. Of a table with more
+// than maxDigested bytes, it depends on the size only. The buffer grows as necessary, and can serve other watches.
 func (w *LegacyWatch) Digest(buffer *[]byte) (uint64, error) {
 	var h maphash.Hash
 	h.SetSeed(w.seed)
@@ -75,10 +72,7 @@ func (w *LegacyWatch) Digest(buffer *[]byte) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		var size [8]byte
-		binary.NativeEndian.PutUint32(size[:], info.entries)
-		binary.NativeEndian.PutUint32(size[4:], info.size)
-		h.Write(size[:])
+		h.Write(binary.NativeEndian.AppendUint64(nil, uint64(info.entries)<<32|uint64(info.size)))
 		if info.size > maxDigested {
 			continue
 		}

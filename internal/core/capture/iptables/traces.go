@@ -148,8 +148,7 @@ func tableInfoOf(fd, level int, table string) (tableInfo, error) {
 	return info, err
 }
 
-// readEntries reads the rules of a table into buf, which must have headLen bytes more than the table. The error is
-// EAGAIN if the table's size has changed.
+// readEntries reads a table into buf, which must have headLen bytes more. EAGAIN: the table's size has changed.
 func readEntries(fd, level int, info tableInfo, buf []byte) ([]byte, error) {
 	head := tableHead{name: info.name, size: info.size}
 	copy(buf, unsafe.Slice((*byte)(unsafe.Pointer(&head)), headLen))

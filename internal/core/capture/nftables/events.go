@@ -10,8 +10,8 @@ import (
 	"outrider.dev/internal/core/capture/netlink"
 )
 
-// An Event is what the kernel reports to the group NFNLGRP_NFTABLES about one object, or about the end of a
-// transaction.
+// An Event is a change of one object, or the end of a transaction. The kernel reports events to the group
+// NFNLGRP_NFTABLES.
 type Event struct {
 	Commits bool // the end of a transaction
 	Ours    bool // an object of our table, or our table itself

@@ -20,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -52,10 +53,10 @@ type Captures struct {
 
 	watcher *watch.Watcher
 	wake    chan struct{} // contains a value after a sandbox became due for a repair
+	repairs atomic.Uint64
 
 	mu        sync.Mutex
 	sandboxes map[string]*sandbox
-	repairs   uint64
 }
 
 type sandbox struct {
@@ -205,7 +206,7 @@ func (c *Captures) describe(id, pod, namespace string, flags []string) (*sandbox
 	return s, nil
 }
 
-// A report contains what the agent says about a capture.
+// A report is the agent's report of a capture.
 type report struct {
 	Unchanged bool // the right rules were there
 	Backend   string

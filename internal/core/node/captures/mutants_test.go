@@ -14,7 +14,7 @@ func TestRepairMutants(t *testing.T) {
 		"runs count for ever":               {File: of, From: `now.Sub(t) > window`, To: `false`},
 		"many runs are no reason to wait":   {File: of, From: `return len(a.runs) < len(b.runs)`, To: `return len(a.runs) > len(b.runs)`},
 		"two workers take one sandbox":      {File: of, From: `s.due.IsZero() || s.running`, To: `s.due.IsZero()`},
-		"nobody is told after a repair":     {File: of, In: "s.running = false\n\tc.signal()", From: `c.signal()`, To: ``},
+		"no worker is told after a repair":  {File: of, In: "s.running = false\n\tc.signal()", From: `c.signal()`, To: ``},
 		"what the agent wrote is known":     {File: of, From: `r.Backend != capture.NFTables || !c.watcher.Once(s.id)`, To: `false`},
 		"each failure is reported":          {File: of, From: `r.reason == ""`, To: `true`},
 		"pauses do not grow":                {File: of, From: `retryBase<<min(s.failures-1, 16)`, To: `retryBase`},

@@ -63,7 +63,7 @@ type Stats struct {
 func (c *Captures) Stats() Stats {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	out := Stats{Watched: c.watcher.Len(), Repairs: c.repairs}
+	out := Stats{Watched: c.watcher.Len(), Repairs: c.repairs.Load()}
 	for _, s := range c.sandboxes {
 		if s.reason != "" {
 			out.NotInPlace++
@@ -139,7 +139,7 @@ func (c *Captures) ends(s *sandbox, r report, since time.Time, err error) {
 		return
 	}
 	if err == nil {
-		// What the agent itself wrote is not reported, if that is known to be all that was written.
+		// The agent's own changes need no other run, if there were no others.
 		if !r.Unchanged && (r.Backend != capture.NFTables || !c.watcher.Once(s.id)) {
 			c.dueNow(s)
 		}
@@ -265,7 +265,7 @@ func (c *Captures) repair(ctx context.Context, s *sandbox, since time.Time, log 
 		s.inPlace(log)
 	}
 	if err == nil && r.Backend != "" && (failed || !r.Unchanged) {
-		c.repairs++
+		c.repairs.Add(1)
 		log.Warn("capture repaired", "after", now.Sub(since))
 	}
 }

@@ -150,7 +150,7 @@ func TestDueWhileARepairRuns(t *testing.T) {
 		t.Error("no worker is told")
 	}
 	if s := repair("false", func() {}); !c.isDue(s) {
-		t.Error("after what the agent wrote, and nobody has seen, nothing is due")
+		t.Error("after a change that the watcher did not see, nothing is due")
 	}
 }
 
@@ -222,7 +222,7 @@ func TestRepairs(t *testing.T) {
 		t.Errorf("the log is %s", text)
 	}
 	stop()
-	do("nft flush ruleset") // nobody watches
+	do("nft flush ruleset") // without a watcher
 	if err := c.Restore("a", "shop/web", pod.Path(), flags); err != nil {
 		t.Fatal(err)
 	}

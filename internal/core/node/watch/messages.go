@@ -22,8 +22,7 @@ type changes struct {
 	lost    bool // unknown changes: the buffer was full, or a message cannot be read
 }
 
-// once reports whether the messages are those of one complete transaction. Those of another one that the kernel is
-// still writing may follow.
+// once reports whether there was one transaction, with its end, and no part of a second one.
 func (c changes) once() bool { return c.commits == 1 && !c.open && !c.lost }
 
 // read reads all messages that a socket has.

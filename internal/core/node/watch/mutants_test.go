@@ -6,7 +6,7 @@ import (
 	"outrider.dev/test/mutants"
 )
 
-// What counts as a change, and as the agent's own, decides whether a capture is repaired.
+// A capture is repaired only if its change counts as one, and not as the agent's own.
 func TestMutants(t *testing.T) {
 	const of = "messages.go"
 	mutants.Run(t, "TestWhatIsAChange|TestOneTransaction|TestMessagesOfContainers", map[string]mutants.Mutant{

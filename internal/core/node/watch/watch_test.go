@@ -245,7 +245,7 @@ func TestReports(t *testing.T) {
 	}
 }
 
-// What happened between Watch and Arm is reported.
+// Changes between Watch and Arm are reported.
 func TestReportsWhatHappenedBefore(t *testing.T) {
 	pod := ns.Pod(t)
 	w := New()
