@@ -111,7 +111,7 @@ const bareWay = "without a mesh"
 // A rollout is a line of the table that [TestRollouts] prints.
 type rollout struct {
 	way, kind             string
-	calls, fresh, kept    int // fresh and kept: lost calls on new and on persistent connections
+	calls, fresh, kept    int     // fresh and kept: lost calls on new and on persistent connections
 	posts, doubled, times int     // posts: received by the three services in all
 	waited                float64 // share of the time in which processes waited for a processor
 }
