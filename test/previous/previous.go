@@ -153,7 +153,7 @@ func (b Build) envoy(root, sources, envoy string) (string, error) {
 		cmd := exec.Command("build/envoy.sh", ".cache/envoy")
 		cmd.Dir = sources
 		if out, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("Envoy of commit %s: %w: %s", b.Commit, err, out)
+			return "", fmt.Errorf("fetching the Envoy of commit %s: %w: %s", b.Commit, err, out)
 		}
 		return filepath.Join(sources, ".cache/envoy/envoy"), nil
 	}
@@ -161,7 +161,7 @@ func (b Build) envoy(root, sources, envoy string) (string, error) {
 		envoy = filepath.Join(root, envoy)
 	}
 	if _, err := os.Stat(envoy); err != nil {
-		return "", fmt.Errorf("Envoy for the images: %w; try: make deps, or set ENVOY", err)
+		return "", fmt.Errorf("the images need Envoy: %w; try: make deps, or set ENVOY", err)
 	}
 	return envoy, nil
 }

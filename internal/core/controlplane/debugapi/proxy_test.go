@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// What the previous version of the control plane writes is read as what this one writes.
+// The keys of the previous version of the control plane have the meaning of the present ones.
 func TestAnOldControlPlane(t *testing.T) {
 	raw, err := os.ReadFile("testdata/proxies-old.json")
 	if err != nil {
