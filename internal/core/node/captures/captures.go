@@ -214,7 +214,7 @@ type report struct {
 }
 
 // prove runs the agent for a sandbox, whose mutex is locked, and watches the result. The watch begins before the
-// agent: a change while it runs is reported afterwards, and so is what the agent itself writes, unless that is
+// agent: a change while it runs is reported afterwards, and so are the agent's own changes, unless they are
 // known to be all. So each change is followed by a run that began after it.
 func (c *Captures) prove(ctx context.Context, s *sandbox) (report, error) {
 	s.proven = ""

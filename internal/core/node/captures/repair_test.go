@@ -82,7 +82,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 		var pauses []time.Duration
 		for range 14 {
 			c.again(s, began)
-			pauses = append(pauses, s.due.Sub(time.Now()))
+			pauses = append(pauses, time.Until(s.due))
 		}
 		if pauses[0] != retryBase || pauses[1] != 2*retryBase || pauses[13] != slow || !s.since.Equal(began) {
 			t.Errorf("the pauses are %v", pauses)
