@@ -86,6 +86,7 @@ func wrap(o optionSet) {
 	emit("started")
 	time.Sleep(o.after)
 	e := wrapped{exec.Command(o.envoy, "--config-yaml", fmt.Sprintf(wrappedConfig, listenerOf("OUTBOUND", kind.outbound), listenerOf("INBOUND", kind.inbound)), "--log-level", "warning", "--concurrency", "1")}
+	e.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	e.process.Stdout, e.process.Stderr = os.Stderr, os.Stderr
 	must(e.process.Start())
 	for e.live() != nil {

@@ -39,7 +39,7 @@ const socketPoll = 200 * time.Millisecond
 // healthLimit limits the requests to the proxy.
 const healthLimit = 5 * time.Second
 
-// Run waits until no container needs the proxy and the own hook has returned. The error is that of the own hook.
+// Run waits until no container needs the proxy and the own hook has returned. It returns the error of the own hook.
 //
 // It stops waiting for containers when the grace period is nearly over, and when no other container of the pod is
 // stopped: then the kubelet restarts the proxy alone. It runs once in a process, because it leaves goroutines behind
@@ -122,8 +122,7 @@ func (h StopHook) await(ctx context.Context) {
 				delete(need, s.name)
 			}
 		case <-alone.C:
-			stopping := slices.ContainsFunc(slices.Collect(maps.Values(need)), func(d dependent) bool { return d.stopping })
-			if len(need) > 0 && !stopping {
+			if len(need) > 0 && !anyStopping(need) {
 				h.Say(h.Name + " is stopped alone, and is not kept for other containers")
 				return
 			}
@@ -137,6 +136,10 @@ func (h StopHook) await(ctx context.Context) {
 			poll = time.After(socketPoll)
 		}
 	}
+}
+
+func anyStopping(need map[string]dependent) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(need)), func(d dependent) bool { return d.stopping })
 }
 
 // open counts the sockets of other users. If they cannot be counted, nothing shows that the proxy is needed.

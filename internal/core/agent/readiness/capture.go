@@ -198,35 +198,14 @@ func (w *way) record(r result) {
 // conclude sets the condition after a round, and returns the pause until the next one.
 func (c *Capture) conclude(b *Board) time.Duration {
 	was := c.inPlace.Load()
-	var gone, open, notes []string
-	doubt := false
-	for _, w := range c.ways {
-		switch {
-		case w.outbound && !w.worked:
-			if w.result.verdict != noRoute {
-				notes = append(notes, NotProved)
-			}
-		case w.result.verdict == noRoute && w.six:
-			notes = append(notes, NoRoute)
-		case w.result.verdict == absent:
-			if w.absent >= absences || !was {
-				gone = append(gone, w.result.why)
-			}
-			doubt = true
-		case w.result.verdict == unknown && !w.worked:
-			open = append(open, w.result.why)
-		case w.result.verdict == unknown:
-			doubt = true
-		}
-	}
-	slices.Sort(notes)
+	failed, notes, doubt := c.weigh(was)
 	switch {
-	case len(gone)+len(open) > 0:
+	case len(failed) > 0:
 		c.inPlace.Store(false)
 		if was {
 			c.lost.Add(1)
 		}
-		b.Set(CaptureRules, false, strings.Join(append(gone, open...), "; "))
+		b.Set(CaptureRules, false, strings.Join(failed, "; "))
 	case doubt && !was: // lost, and not known to be back
 	default:
 		c.held = true
@@ -242,4 +221,31 @@ func (c *Capture) conclude(b *Board) time.Duration {
 		return min(c.o.Interval, proofBack)
 	}
 	return min(c.o.Interval, proofBegin)
+}
+
+// weigh returns the reasons why capture is gone or not yet proved, the notes on ways that are not proved, and whether
+// a way is in doubt although capture counts as in place.
+func (c *Capture) weigh(inPlace bool) (failed, notes []string, doubt bool) {
+	var open []string
+	for _, w := range c.ways {
+		switch {
+		case w.outbound && !w.worked:
+			if w.result.verdict != noRoute {
+				notes = append(notes, NotProved)
+			}
+		case w.result.verdict == noRoute && w.six:
+			notes = append(notes, NoRoute)
+		case w.result.verdict == absent:
+			if w.absent >= absences || !inPlace {
+				failed = append(failed, w.result.why)
+			}
+			doubt = true
+		case w.result.verdict == unknown && !w.worked:
+			open = append(open, w.result.why)
+		case w.result.verdict == unknown:
+			doubt = true
+		}
+	}
+	slices.Sort(notes)
+	return append(failed, open...), notes, doubt
 }

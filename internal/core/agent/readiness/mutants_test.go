@@ -9,8 +9,8 @@ import (
 // The tests notice each mutant of the code that decides whether capture is in place.
 func TestEveryMutantIsNoticed(t *testing.T) {
 	mutants.Run(t, "TestCaptureForLife|TestCaptureIsNotTriedWhileThePodStops", map[string]mutants.Mutant{
-		"one absence is a loss":                       {File: "capture.go", From: `w.absent >= absences || !was`, To: `true`},
-		"absences at the start are doubted":           {File: "capture.go", From: `w.absent >= absences || !was`, To: `w.absent >= absences`},
+		"one absence is a loss":                       {File: "capture.go", From: `w.absent >= absences || !inPlace`, To: `true`},
+		"absences at the start are doubted":           {File: "capture.go", From: `w.absent >= absences || !inPlace`, To: `w.absent >= absences`},
 		"absences are added up":                       {File: "capture.go", From: `w.worked, w.absent = true, 0`, To: `w.worked = true`},
 		"a busy machine loses capture":                {File: "capture.go", From: `w.result.verdict == unknown && !w.worked`, To: `w.result.verdict == unknown`},
 		"a busy machine brings capture back":          {File: "capture.go", From: `doubt && !was`, To: `false`},

@@ -78,20 +78,13 @@ const (
 	targetName    = 2  // struct xt_entry_target
 )
 
-// layout returns the size of the address part of an entry, and the offset of its counters.
-func layout(family capture.Families) (address, counters int) {
-	address = 84 // struct ipt_ip
+// walk calls a function for each entry of a table, with the offsets of its target and of its counters.
+func walk(entries []byte, family capture.Families, do func(entry []byte, target, counters int)) error {
+	address := 84 // struct ipt_ip
 	if family == capture.IPv6 {
 		address = 136
 	}
-	return address, (address + entryCounters + 7) &^ 7
-}
-
-// decodeEntries adds the packet counts of the rules in our chains to the given ones. A chain
-// consists of an entry with the target ERROR and the chain's name, the rules, and a final entry.
-func decodeEntries(entries []byte, family capture.Families, packets map[string][]uint64) error {
-	address, counters := layout(family)
-	chain := ""
+	counters := (address + entryCounters + 7) &^ 7
 	for len(entries) > 0 {
 		if len(entries) < counters+16 {
 			return errors.New("it ends within a rule")
@@ -101,7 +94,18 @@ func decodeEntries(entries []byte, family capture.Families, packets map[string][
 		if target < counters+16 || next < target+targetName || next > len(entries) {
 			return fmt.Errorf("a rule of %d bytes with its target at %d", next, target)
 		}
-		if name, ok := bytes.CutPrefix(entries[target+targetName:next], chainMark[:len(chainMark)-len(prefix)]); ok {
+		do(entries[:next], target, counters)
+		entries = entries[next:]
+	}
+	return nil
+}
+
+// decodeEntries adds the packet counts of the rules in our chains to the given ones. A chain
+// consists of an entry with the target ERROR and the chain's name, the rules, and a final entry.
+func decodeEntries(entries []byte, family capture.Families, packets map[string][]uint64) error {
+	chain := ""
+	return walk(entries, family, func(entry []byte, target, counters int) {
+		if name, ok := bytes.CutPrefix(entry[target+targetName:], chainMark[:len(chainMark)-len(prefix)]); ok {
 			// The previous entry was the final one of its chain.
 			if list := packets[chain]; len(list) > 0 {
 				packets[chain] = list[:len(list)-1]
@@ -109,9 +113,7 @@ func decodeEntries(entries []byte, family capture.Families, packets map[string][
 			name, _, _ = bytes.Cut(name, []byte{0})
 			chain = string(name)
 		} else if isOurs(chain) {
-			packets[chain] = append(packets[chain], binary.NativeEndian.Uint64(entries[counters:]))
+			packets[chain] = append(packets[chain], binary.NativeEndian.Uint64(entry[counters:]))
 		}
-		entries = entries[next:]
-	}
-	return nil
+	})
 }

@@ -81,21 +81,11 @@ func (w *LegacyWatch) Digest(buffer *[]byte) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
-		clearCounters(entries, t.family)
+		err = walk(entries, t.family, func(entry []byte, _, counters int) { clear(entry[counters : counters+16]) })
+		if err != nil {
+			return 0, err
+		}
 		h.Write(entries)
 	}
 	return h.Sum64(), nil
-}
-
-// clearCounters sets the counters of all rules to zero.
-func clearCounters(entries []byte, family capture.Families) {
-	address, counters := layout(family)
-	for len(entries) >= counters+16 {
-		clear(entries[counters : counters+16])
-		next := int(binary.NativeEndian.Uint16(entries[address+entryNext:]))
-		if next < counters+16 || next > len(entries) {
-			return
-		}
-		entries = entries[next:]
-	}
 }

@@ -28,7 +28,7 @@ func (s *service) sortedSlices() []*mesh.SliceSpec {
 	return slices.SortedFunc(maps.Keys(s.slices), func(a, b *mesh.SliceSpec) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// sliced reports whether the endpoints of a service are those of its slices.
+// sliced reports whether a service has its endpoints from slices.
 func (s *service) sliced() bool {
 	for p := range s.slices { // any order: one suffices
 		if !p.Names {

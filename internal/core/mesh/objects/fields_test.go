@@ -318,7 +318,7 @@ func reports(p mesh.Part, path string) bool {
 	return false
 }
 
-// What is ignored of a Service's fields, depending on others, is reported.
+// A field of a Service that has no effect because of other fields is reported.
 func TestIgnoredFieldsOfServices(t *testing.T) {
 	local, sticky := ptr.To(corev1.ServiceInternalTrafficPolicyLocal), corev1.ServiceAffinityClientIP
 	for name, tt := range map[string]struct {

@@ -51,13 +51,7 @@ func WriteForNode(pod *corev1.Pod, plan startup.Plan, stops ...string) (*corev1.
 
 func (w *writer) writePlan(plan startup.Plan, stops []string) (*corev1.Pod, error) {
 	w.block = map[string]bool{}
-	for _, name := range stops {
-		if _, proxy := knownProxy(name); proxy {
-			w.stays = append(w.stays, name)
-		} else {
-			w.reports = append(w.reports, name)
-		}
-	}
+	w.keep(stops)
 	plan.Containers = containersOf(w.out)
 	full := plan.Expand()
 	if err := CheckEdges(full.Edges); err != nil {
@@ -104,6 +98,17 @@ func (w *writer) writePlan(plan startup.Plan, stops []string) (*corev1.Pod, erro
 		return nil, &SizeError{len(full.Edges), n}
 	}
 	return w.out, w.check(full.Edges)
+}
+
+// keep distinguishes, among the containers that stop after others, the proxies, which need a preStop hook.
+func (w *writer) keep(stops []string) {
+	for _, name := range stops {
+		if _, proxy := knownProxy(name); proxy {
+			w.stays = append(w.stays, name)
+		} else {
+			w.reports = append(w.reports, name)
+		}
+	}
 }
 
 type writer struct {

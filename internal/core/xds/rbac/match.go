@@ -23,10 +23,10 @@ import (
 //
 // A request that is ambiguous is thus refused in each of the four cases.
 //
-// The readings of a path are those of Istio's pathNormalization
+// Istio's pathNormalization lists the readings of a path
 // (https://istio.io/latest/docs/reference/config/security/normalization/): Envoy has applied BASE; a server may also
 // merge slashes and decode %2F and %5C. It may remove the parameters of a segment (;x=1), and it decodes other
-// characters, so that /a%3Ab is /a:b. The readings of a host are those of RFC 9110, 4.2.3: a port that is the default
+// characters, so that /a%3Ab is /a:b. RFC 9110, 4.2.3, has the readings of a host: a port that is the default
 // one may be missing, and a name may end with a dot.
 
 // operation converts the values of a property of the operation; one of them must match.
@@ -59,13 +59,13 @@ func method(v string, wide bool) *rbac.Permission {
 }
 
 const (
-	// slash is what a server may read as a slash. Envoy has replaced backslashes.
+	// slash matches all that a server may read as a slash. Envoy has replaced backslashes.
 	slash = `(?:/|%2[fF]|%5[cC])+`
 	// parameters may follow the name of a segment.
 	parameters = `(?:;[^/]*)?`
 	// unresolved is a path with a segment . or .. that Envoy does not resolve, because a slash beside it is encoded.
 	unresolved = `.*(?:/|%2[fF]|%5[cC])\.\.?(?:(?:[;/]|%2[fF]|%5[cC]).*)?`
-	// oneSegment is what {*} matches for all servers: it contains no encoded slash.
+	// oneSegment matches a segment without an encoded slash, which {*} matches for all servers.
 	oneSegment = `(?:[^/%]|%(?:[013-46-9A-Fa-f][0-9A-Fa-f]|2[0-9A-Ea-e]|5[0-9ABD-Fabd-f]))+`
 )
 
