@@ -100,7 +100,7 @@ func ignoredFields(s service, b *builder) {
 	for _, f := range part.Ignored {
 		field := parsePath(f.Field)
 		b.add(clue{code: "service-field-ignored", title: fmt.Sprintf("%s of %s has no effect, or not for all clients", field[len(field)-1], s.Name),
-			field: field, why: f.Why, do: f.Instead, source: "docs/fields.md"})
+			field: field, why: f.Why, do: f.Instead, source: "docs/mesh-files.md"})
 	}
 }
 

@@ -17,21 +17,21 @@ type Field struct {
 func Fields() []Field { return slices.Clone(fields) }
 
 const (
-	outsideAlone = "only for connections from outside of the cluster, which come by the node: kube-proxy directs them, and the pod's proxy gets them"
-	ofKubeProxy  = "connections to it are passed on as they are, and kube-proxy directs them, in plain text"
-	ofContainers = "how containers run, not where connections go"
-	ofScheduler  = "for the scheduler: the node that it chooses is in spec.nodeName"
-	ofStatus     = "a report, from which nothing follows for connections"
-	ofCapture    = "the proxy runs in the pod, with the same files and the same network"
+	outsideAlone = "for connections from outside of the cluster, which kube-proxy directs to the pod and its proxy"
+	ofKubeProxy  = "connections to it are passed on as they are, in plain text, by kube-proxy or (hostPort, hostIP) the CNI plugin"
+	ofContainers = "how the pod runs"
+	ofScheduler  = "for the scheduler, whose choice is in spec.nodeName"
+	ofStatus     = "a report"
+	ofCapture    = "the proxy shares the pod's network all the same"
 )
 
 var fields = slices.Concat(
 	of("Service", []Field{
-		{Path: "spec.ports.name", Means: "the port of the endpoints with that name; its first part is a protocol if appProtocol is not set"},
+		{Path: "spec.ports.name", Means: "the endpoints' port; [the protocol](#protocols-of-ports) if appProtocol is not set"},
 		{Path: "spec.ports.protocol", Means: "UDP and SCTP are not captured: kube-proxy directs them"},
 		{Path: "spec.ports.appProtocol", Means: "the protocol"},
 		{Path: "spec.ports.port", Means: "the port of the virtual addresses"},
-		{Path: "spec.ports.targetPort", Means: "the port of the endpoints, by number or name, if there is no EndpointSlice; in a cluster its controller reads it"},
+		{Path: "spec.ports.targetPort", Means: "the endpoints' port, if there is no EndpointSlice"},
 		{Path: "spec.ports.nodePort", Nothing: ofKubeProxy},
 		{Path: "spec.selector", Means: "the endpoints, if there is no EndpointSlice"},
 		{Path: "spec.clusterIP", Means: "a virtual address; None: headless, connections go to the pods' addresses"},
@@ -39,7 +39,7 @@ var fields = slices.Concat(
 		{Path: "spec.type", Means: "ExternalName: an alias; all other types have the same endpoints"},
 		{Path: "spec.externalIPs", Nothing: ofKubeProxy},
 		{Path: "spec.sessionAffinity", Means: "ClientIP: a pod stays with an endpoint. Reported where it has no effect, or not for all clients"},
-		{Path: "spec.sessionAffinityConfig", Nothing: "a pod stays with its endpoint for longer than any timeout: while it is in use. An invalid one is an error"},
+		{Path: "spec.sessionAffinityConfig", Nothing: "a pod stays for longer than any timeout. An invalid one is an error"},
 		{Path: "spec.loadBalancerIP", Nothing: outsideAlone},
 		{Path: "spec.loadBalancerSourceRanges", Nothing: outsideAlone},
 		{Path: "spec.loadBalancerClass", Nothing: outsideAlone},
@@ -47,7 +47,7 @@ var fields = slices.Concat(
 		{Path: "spec.externalTrafficPolicy", Nothing: outsideAlone},
 		{Path: "spec.healthCheckNodePort", Nothing: outsideAlone},
 		{Path: "spec.externalName", Means: "the name that an ExternalName stands for"},
-		{Path: "spec.publishNotReadyAddresses", Means: "endpoints are used whatever their readiness; in a cluster by the conditions of the EndpointSlices"},
+		{Path: "spec.publishNotReadyAddresses", Means: "endpoints are used whatever their readiness"},
 		{Path: "spec.ipFamilies", Means: "the families of the endpoints, if there is no EndpointSlice"},
 		{Path: "spec.ipFamilyPolicy", Nothing: "the API server chooses clusterIPs and ipFamilies by it"},
 		{Path: "spec.internalTrafficPolicy", Means: "Local: only endpoints on the client's node. Reported for a headless Service"},
@@ -56,31 +56,31 @@ var fields = slices.Concat(
 		{Path: "status.conditions", Nothing: ofStatus},
 	}),
 	of("EndpointSlice", []Field{
-		{Path: "addressType", Reported: "FQDN: names are no endpoints, as with kube-proxy; use a Service with externalName. IPv4 and IPv6 must be that of the addresses"},
-		{Path: "endpoints.addresses", Means: "where the endpoint is; each of several is one"},
+		{Path: "addressType", Reported: "FQDN: names are no endpoints, as with kube-proxy; use externalName. Else it must be the family of the addresses"},
+		{Path: "endpoints.addresses", Means: "each is an endpoint"},
 		{Path: "endpoints.conditions.ready", Means: "the endpoint is used"},
 		{Path: "endpoints.conditions.serving", Means: "a terminating endpoint is used if none is ready"},
 		{Path: "endpoints.conditions.terminating", Means: "the endpoint is used only if none is ready"},
 		{Path: "endpoints.hostname", Means: "the pod's own name in a headless Service"},
 		{Path: "endpoints.targetRef.kind", Means: "Pod: the identity of the endpoint is the pod's"},
 		{Path: "endpoints.targetRef.name", Means: "the pod, if it has the address"},
-		{Path: "endpoints.targetRef", Nothing: "a pod is found by its name in the slice's namespace, and checked by its address"},
-		{Path: "endpoints.deprecatedTopology", Nothing: "of v1beta1; the API takes no new ones, and nodeName and zone have the same"},
+		{Path: "endpoints.targetRef", Nothing: "a pod is found in the slice's namespace, and checked by its address"},
+		{Path: "endpoints.deprecatedTopology", Nothing: "of v1beta1: nodeName and zone have the same"},
 		{Path: "endpoints.nodeName", Means: "the node, for internalTrafficPolicy and trafficDistribution"},
 		{Path: "endpoints.zone", Means: "the zone, for trafficDistribution, and that of the node's clients"},
 		{Path: "endpoints.hints", Means: "the zones and nodes whose clients use the endpoint"},
 		{Path: "ports.name", Means: "the port of the Service"},
 		{Path: "ports.protocol", Nothing: "the Service's port with that name decides"},
-		{Path: "ports.port", Reported: "without a number it means all ports, of which none can be called, as with kube-proxy"},
+		{Path: "ports.port", Reported: "none means all ports, of which none can be called, as with kube-proxy"},
 		{Path: "ports.appProtocol", Nothing: "the Service's port with that name decides"},
 	}),
 	of("Pod", []Field{
 		{Path: "spec.containers.name", Means: "the name of a proxy: clients call the pod by mutual TLS"},
 		{Path: "spec.containers.ports.name", Means: "a targetPort by name, if there is no EndpointSlice"},
 		{Path: "spec.containers.ports.containerPort", Means: "the number for a targetPort by name, if there is no EndpointSlice"},
-		{Path: "spec.containers.ports.hostPort", Nothing: ofKubeProxy + " (here the CNI plugin does)"},
-		{Path: "spec.containers.ports.hostIP", Nothing: ofKubeProxy + " (here the CNI plugin does)"},
-		{Path: "spec.containers.ports.protocol", Nothing: "the protocol is the Service's; a targetPort by name takes the first port with it, and in a cluster the EndpointSlice's controller compares"},
+		{Path: "spec.containers.ports.hostPort", Nothing: ofKubeProxy},
+		{Path: "spec.containers.ports.hostIP", Nothing: ofKubeProxy},
+		{Path: "spec.containers.ports.protocol", Nothing: "the protocol is the Service's"},
 		{Path: "spec.containers", Nothing: ofContainers},
 		{Path: "spec.initContainers.name", Means: "as in spec.containers"},
 		{Path: "spec.initContainers.ports.name", Means: "as in spec.containers, of a sidecar"},
@@ -90,16 +90,16 @@ var fields = slices.Concat(
 		{Path: "spec.serviceAccountName", Means: "the identity that clients require, and that policies name"},
 		{Path: "spec.serviceAccount", Means: "as spec.serviceAccountName"},
 		{Path: "spec.nodeName", Means: "the client's node, for internalTrafficPolicy and trafficDistribution"},
-		{Path: "spec.hostNetwork", Means: "the address is the node's, so the pod is found by EndpointSlices alone; it has no proxy"},
+		{Path: "spec.hostNetwork", Means: "it has no proxy, and is found by EndpointSlices alone, as its address is the node's"},
 		{Path: "spec.hostname", Means: "the pod's own name in a headless Service, if there is no EndpointSlice"},
 		{Path: "spec.subdomain", Means: "the headless Service of that name"},
-		{Path: "spec.setHostnameAsFQDN", Nothing: "what the application reads as its own name"},
-		{Path: "spec.hostnameOverride", Nothing: "what the application reads as its own name; DNS does not follow it"},
-		{Path: "spec.hostAliases", Nothing: "names in the application's /etc/hosts; a connection counts by its address"},
-		{Path: "spec.dnsPolicy", Nothing: "which resolver names are sent to; the agent reads the same resolv.conf"},
-		{Path: "spec.dnsConfig", Nothing: "which resolver names are sent to; the agent reads the same resolv.conf"},
-		{Path: "spec.enableServiceLinks", Nothing: "variables with virtual addresses, which are called like others"},
-		{Path: "spec.readinessGates", Nothing: "the kubelet: they are part of the condition Ready"},
+		{Path: "spec.setHostnameAsFQDN", Nothing: "the application's own name, which DNS does not follow"},
+		{Path: "spec.hostnameOverride", Nothing: "the application's own name, which DNS does not follow"},
+		{Path: "spec.hostAliases", Nothing: "a connection counts by its address"},
+		{Path: "spec.dnsPolicy", Nothing: "the agent reads the same resolv.conf"},
+		{Path: "spec.dnsConfig", Nothing: "the agent reads the same resolv.conf"},
+		{Path: "spec.enableServiceLinks", Nothing: "variables with virtual addresses"},
+		{Path: "spec.readinessGates", Nothing: "part of the condition Ready"},
 		{Path: "spec.restartPolicy", Nothing: ofContainers},
 		{Path: "spec.volumes", Nothing: ofContainers},
 		{Path: "spec.ephemeralContainers", Nothing: "they share the pod's proxy"},
@@ -127,7 +127,7 @@ var fields = slices.Concat(
 		{Path: "spec.topologySpreadConstraints", Nothing: ofScheduler},
 		{Path: "spec.schedulingGates", Nothing: ofScheduler},
 		{Path: "status.phase", Means: "Succeeded and Failed: the pod has no traffic"},
-		{Path: "status.conditions", Means: "Ready: the endpoint is used, if there is no EndpointSlice; a pod that was ready a moment ago is the last that is used"},
+		{Path: "status.conditions", Means: "Ready: the endpoint is used, if there is no EndpointSlice; one that [was ready a moment ago](rationale.md#when-has-an-endpoint-traffic-that-is-not-ready) only without another"},
 		{Path: "status.podIP", Means: "the address by which the pod is found"},
 		{Path: "status.podIPs", Means: "the addresses by which the pod is found"},
 		{Path: "status.containerStatuses", Means: "whether a pod that is not ready was ready a moment ago"},

@@ -17,7 +17,7 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-var update = flag.Bool("update", false, "write docs/fields.md anew")
+var update = flag.Bool("update", false, "write the table in docs/mesh-files.md anew")
 
 // examples has an object of each kind in which every field with a meaning has its effect.
 func examples() map[string]any {
@@ -345,35 +345,52 @@ func TestIgnoredFieldsOfServices(t *testing.T) {
 	}
 }
 
-// docs/fields.md has the table.
+// A section of docs/mesh-files.md has the table; of the fields that decide nothing, those with the same reason in one line.
 func TestFieldsPage(t *testing.T) {
-	const page = "../../../../docs/fields.md"
+	const page, heading = "../../../../docs/mesh-files.md", "## Each field of a Service, EndpointSlice or Pod\n"
+	file, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(file), heading)
+	section, after, ends := strings.Cut(rest, "\n## ")
+	if !found || !ends {
+		t.Fatalf("%s has no section %q with another one after it", page, heading)
+	}
 	var out strings.Builder
-	out.WriteString(`# Fields of Kubernetes' own kinds
-
-What the fields of Services, EndpointSlices and Pods decide about the connections of a client with a proxy. A field that is not listed has the entry of
-its parent. "Reported" is on ` + "`/debug/problems`" + ` and ` + "`outrider dashboard`" + `, and for a Service by ` + "`outrider lint`" + ` too. [mesh-files.md](mesh-files.md) explains the rest.
+	out.WriteString(`
+What each decides about the connections of a client with a proxy. A field that is not listed has the entry of its parent. "Reported" is on
+` + "`/debug/problems`" + ` and ` + "`outrider dashboard`" + `, and for a Service by ` + "`outrider lint`" + ` too. A test compares the list with Kubernetes' types.
 `)
 	for _, kind := range []string{"Service", "EndpointSlice", "Pod"} {
-		fmt.Fprintf(&out, "\n## %s\n\n| field | what it decides |\n| --- | --- |\n", kind)
+		fmt.Fprintf(&out, "\n| %s | what it decides |\n| --- | --- |\n", kind)
+		var reasons []string
+		names := map[string][]string{}
 		for _, f := range Fields() {
-			if f.Kind == kind {
-				text := f.Means
-				if f.Reported != "" {
-					text = "reported: " + f.Reported
-				} else if f.Nothing != "" {
-					text = "nothing: " + f.Nothing
+			switch {
+			case f.Kind != kind:
+			case f.Nothing != "":
+				if names[f.Nothing] == nil {
+					reasons = append(reasons, f.Nothing)
 				}
-				fmt.Fprintf(&out, "| `%s` | %s |\n", f.Path, text)
+				names[f.Nothing] = append(names[f.Nothing], "`"+f.Path+"`")
+			case f.Reported != "":
+				fmt.Fprintf(&out, "| `%s` | reported: %s |\n", f.Path, f.Reported)
+			default:
+				fmt.Fprintf(&out, "| `%s` | %s |\n", f.Path, f.Means)
 			}
 		}
-	}
-	if *update {
-		if err := os.WriteFile(page, []byte(out.String()), 0o644); err != nil {
-			t.Fatal(err)
+		for _, reason := range reasons {
+			fmt.Fprintf(&out, "| %s | nothing: %s |\n", strings.Join(names[reason], ", "), reason)
 		}
 	}
-	if got, err := os.ReadFile(page); err != nil || string(got) != out.String() {
-		t.Errorf("%s is not what the table says (%v): go test ./internal/core/mesh/objects -update", page, err)
+	if section == out.String() {
+		return
+	}
+	if !*update {
+		t.Fatalf("%s is not what the table says: go test ./internal/core/mesh/objects -update", page)
+	}
+	if err := os.WriteFile(page, []byte(before+heading+out.String()+"\n## "+after), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
