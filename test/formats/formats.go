@@ -1,8 +1,19 @@
 // Package formats checks formats that cross versions: what one version of Outrider writes and another one reads while a
-// cluster is upgraded or rolled back. docs/support.md lists them.
+// cluster is upgraded or rolled back. docs/support.md says what that promises.
 //
 // Each has a file testdata/formats/NAME with what is written now, and may have files NAME.VERSION with what earlier
-// versions wrote. All of them must be read.
+// versions wrote. All of them must be read. Where each is written and read, and what becomes of a field that the reader does not know:
+//
+//	names of annotations, labels, files, variables, objects, metadata of nodes, secrets of SDS: all, all (base/contract)
+//	annotations, flags, variables of an injected pod: webhook; agent (refused), uninject, upgrade pods (core/pod/offline)
+//	outrider.dev/node-work: webhook; outrider-node (refused: the pod does not start) (base/contract)
+//	command lines of gates and probes: webhook, outrider-node; agent (refused) (base/contract)
+//	states of containers in a pod: proxy, gates; the same (ignored) (core/agent/state)
+//	files of the authority, also in the Secret outrider-ca: control plane; the same (ignored) (core/controlplane/ca)
+//	question of the network's plugin: the outrider-node cni of the host; the daemon (ignored) (core/node/socket)
+//	what a proxy requests and gets: Envoy, agent; control plane (ignored) (TestTwoVersions in test/agent)
+//	answers of the control plane's status port: control plane; the command (ignored) (core/controlplane/debugapi)
+//	the file of accepted configuration: agent; the next one, which drops another version's (core/agent/relay)
 package formats
 
 import (
