@@ -132,7 +132,7 @@ func TestStopRefusesWhereNothingListens(t *testing.T) {
 	w.Known(0, 1)
 	a := s.Agent()
 	a.Ready()
-	l := harness.Listen(w, s.Namespace, harness.AppUser, ":83")
+	l := harness.Listen(w, s.Namespace, int(s.User), ":83") // in TPROXY mode applications may have the proxy's user
 	outside := harness.Dialer(w.Machine("outside").Namespace, 0)
 	call := func() error {
 		c, err := outside(t.Context(), "tcp", s.Address.String()+":83")
@@ -143,8 +143,10 @@ func TestStopRefusesWhereNothingListens(t *testing.T) {
 	}
 	a.Signal(syscall.SIGTERM)
 	a.Logs(draining)
-	if err := call(); err != nil {
-		t.Errorf("while the application listens: %v", err)
+	for range 500 { // for longer than the agent takes to look
+		if err := call(); err != nil {
+			t.Fatalf("while the application listens: %v", err)
+		}
 	}
 	l.Close()
 	process.Eventually(t, "a connection is refused", func() bool { return errors.Is(call(), syscall.ECONNREFUSED) }, a)

@@ -31,7 +31,7 @@ func (a *agent) drainInbound(ctx context.Context) error {
 	}
 	limit, cancel := context.WithTimeout(ctx, a.current.get().Envoy.DrainTime)
 	defer cancel()
-	if awaitDeaf(limit); ctx.Err() != nil {
+	if a.awaitDeaf(limit); ctx.Err() != nil {
 		return nil
 	}
 	if inbound := a.config.Ports.Inbound; interception(a.config) != none {
@@ -41,11 +41,16 @@ func (a *agent) drainInbound(ctx context.Context) error {
 	return a.closeInbound(ctx, true)
 }
 
-// awaitDeaf waits until no other user of the pod listens for TCP, or until ctx ends. Envoy would accept connections
-// that nothing can serve, while clients take a refused connection elsewhere.
-func awaitDeaf(ctx context.Context) {
+// awaitDeaf waits until nothing in the pod listens for TCP but the proxy itself, or until ctx ends. Envoy would accept
+// connections that nothing can serve, while clients take a refused connection elsewhere. Applications may have the
+// proxy's user: in TPROXY mode it is root.
+func (a *agent) awaitDeaf(ctx context.Context) {
 	for ctx.Err() == nil {
-		if n, err := sockets.Listeners(uint32(os.Getuid())); err == nil && n == 0 {
+		own := []int{os.Getpid()}
+		if envoy := a.super.PID(); envoy != 0 {
+			own = append(own, envoy)
+		}
+		if n, err := sockets.Listeners(uint32(os.Getuid()), own...); err == nil && n == 0 {
 			return
 		}
 		select {

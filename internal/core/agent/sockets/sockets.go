@@ -5,7 +5,11 @@ package sockets
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
+	"os"
+	"strconv"
+	"strings"
 )
 
 // A Socket is one end of a connection, or a listener.
@@ -99,15 +103,46 @@ func Pending(uid uint32, apart func(Socket) bool) (bytes uint64, err error) {
 
 func unmapped(a netip.AddrPort) netip.AddrPort { return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()) }
 
-// Listeners counts the TCP sockets of users other than uid that listen.
-func Listeners(uid uint32) (n int, err error) {
+// Listeners counts the TCP sockets that listen and that others than the processes pids, of the user uid, have
+// open. If another user has one, those of the same user are not counted.
+func Listeners(uid uint32, pids ...int) (n int, err error) {
 	all, err := List(TCP, Of(Listening))
+	same := map[uint32]bool{}
 	for _, s := range all {
-		if s.UID != uid {
+		if s.UID == uid {
+			same[s.Inode] = true
+		} else {
 			n++
 		}
 	}
-	return n, err
+	if err != nil || n > 0 {
+		return n, err
+	}
+	for _, pid := range pids {
+		open, err := inodes(pid)
+		if err != nil {
+			return 0, err
+		}
+		for _, inode := range open {
+			delete(same, inode)
+		}
+	}
+	return len(same), nil
+}
+
+// inodes returns the sockets that a process has open. It must be of the same user, with no more privileges.
+func inodes(pid int) (out []uint32, err error) {
+	dir := fmt.Sprintf("/proc/%d/fd/", pid)
+	list, err := os.ReadDir(dir)
+	for _, entry := range list {
+		link, _ := os.Readlink(dir + entry.Name()) // an error means that it is closed meanwhile
+		if text, ok := strings.CutPrefix(link, "socket:["); ok {
+			if inode, err := strconv.ParseUint(strings.TrimSuffix(text, "]"), 10, 64); err == nil {
+				out = append(out, uint32(inode)) // as in the kernel's answers
+			}
+		}
+	}
+	return out, err
 }
 
 // Others counts the open sockets of users other than uid: TCP and UDP, listening or not, IPv4

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"slices"
 	"testing"
@@ -271,4 +272,36 @@ func TestPending(t *testing.T) {
 	}
 	s.Close()
 	process.EventuallyEqual(t, "what is pending in the end", uint64(0), func() uint64 { return pending(1337, none) })
+}
+
+// Of the listeners of one user, only those that given processes do not have count.
+func TestListeners(t *testing.T) {
+	pod := ns.New(t)
+	user, here := uint32(os.Getuid()), os.Getpid()
+	count := func(want int, user uint32, pids ...int) {
+		t.Helper()
+		pod.Do(func() {
+			if n, err := Listeners(user, pids...); n != want || err != nil {
+				t.Errorf("user %d without processes %v: %d, %v; want %d", user, pids, n, err, want)
+			}
+		})
+	}
+	count(0, user)
+	count(0, user+1, here)
+	var l net.Listener
+	pod.Do(func() { l, _ = net.Listen("tcp", "[::]:0") })
+	if l == nil {
+		t.Fatal("the test does not listen")
+	}
+	defer l.Close()
+	count(1, user)
+	count(1, user, 1)
+	count(1, user+1, here)
+	count(0, user, here)
+	count(0, user, 1, here)
+	pod.Do(func() {
+		if _, err := Listeners(user, 1<<30); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("a process that has ended: %v", err)
+		}
+	})
 }
