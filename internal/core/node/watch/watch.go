@@ -228,7 +228,16 @@ func (w *Watcher) Run(ctx context.Context, changed func(id string)) error {
 	if err := rearm(epoll, ends); err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { _, _ = unix.Write(ends, []byte{1, 0, 0, 0, 0, 0, 0, 0}) })()
+	written := make(chan struct{}) // before then the number of the descriptor must not be that of another file
+	cancel := context.AfterFunc(ctx, func() {
+		defer close(written)
+		_, _ = unix.Write(ends, []byte{1, 0, 0, 0, 0, 0, 0, 0})
+	})
+	defer func() {
+		if !cancel() {
+			<-written
+		}
+	}()
 	polled := make(chan struct{})
 	go func() {
 		defer close(polled)
@@ -312,8 +321,14 @@ func (w *Watcher) changedTables() (out []string) {
 	return out
 }
 
-// inside runs f in a network namespace, on this thread.
-func inside(namespace string, f func() error) (err error) {
+// inside runs f in a network namespace, on a thread that ends if it cannot leave the namespace.
+func inside(namespace string, f func() error) error {
+	result := make(chan error, 1)
+	go func() { result <- onThread(namespace, f) }()
+	return <-result
+}
+
+func onThread(namespace string, f func() error) (err error) {
 	other, err := os.Open(namespace)
 	if err != nil {
 		return err
@@ -330,7 +345,7 @@ func inside(namespace string, f func() error) (err error) {
 		err = f()
 	}
 	if back := unix.Setns(int(own.Fd()), unix.CLONE_NEWNET); back != nil {
-		return errors.Join(err, back) // the thread stays locked, and ends with its goroutine
+		return errors.Join(err, back) // the thread stays locked, and ends with this goroutine
 	}
 	runtime.UnlockOSThread()
 	return err
