@@ -43,7 +43,7 @@ func (a *agent) callersLimit() time.Duration {
 func (a *agent) awaitCallers(ctx context.Context) (outcome string, cut bool) {
 	begin, limit := time.Now(), time.After(a.callersLimit())
 	for {
-		requests, connections, err := a.http(ctx, direction{"inbound", a.config.Ports.Inbound})
+		requests, connections, err := a.http(ctx, direction{name: "inbound", port: a.config.Ports.Inbound})
 		if err == nil && requests == 0 && connections == 0 && (time.Since(begin) >= learned || !a.wasCalled(ctx)) {
 			return "no client is connected", false
 		}

@@ -86,7 +86,7 @@ func TestCountsOfADirection(t *testing.T) {
 		"http.inbound.downstream_rq_active": 2, "http.inbound.downstream_cx_active": 40, "listener.0.0.0.0_15006.downstream_pre_cx_active": 600,
 		"http.admin.downstream_rq_active": 9, "http.stats.downstream_cx_active": 9, "listener.envoy_internal_late.downstream_pre_cx_active": 5000,
 	}
-	for d, want := range map[direction][2]int{{"outbound", 15001}: {301, 5020}, {"inbound", 15006}: {602, 5040}} { // the order does not matter
+	for d, want := range map[direction][2]int{{name: "outbound", port: 15001}: {301, 5020}, {name: "inbound", port: 15006}: {602, 5040}} { // the order does not matter
 		if requests, connections := d.count(stats); requests != want[0] || connections != want[1] {
 			t.Errorf("%s: %d requests and %d connections, want %v", d.name, requests, connections, want)
 		}

@@ -62,9 +62,10 @@ func (a *agent) awaitReplaceable(ctx context.Context) {
 		case <-ctx.Done():
 		}
 	}
-	directions := []direction{{"inbound", a.config.Ports.Inbound}, {"outbound", a.config.Ports.Outbound}}
+	directions := []direction{{name: "inbound", port: a.config.Ports.Inbound}, {name: "outbound", port: a.config.Ports.Outbound}}
 	requests := 0
-	for _, d := range directions {
+	for i := range directions {
+		d := &directions[i]
 		if interception(a.config) != none {
 			a.standbys.leave(d.port)
 		}
@@ -73,8 +74,8 @@ func (a *agent) awaitReplaceable(ctx context.Context) {
 	}
 	left := a.awaitFlushed(ctx)
 	for came := a.came(ctx, directions); requests == 0 && came; came = a.came(ctx, directions) {
-		for _, d := range directions {
-			requests += a.awaitAnswered(ctx, d, drain)
+		for i := range directions {
+			requests += a.awaitAnswered(ctx, &directions[i], drain)
 		}
 		left = a.awaitFlushed(ctx)
 	}
@@ -91,6 +92,8 @@ const answeredPoll = 20 * time.Millisecond
 type direction struct {
 	name string // "inbound" is also a prefix in Envoy's stats
 	port uint16
+
+	idle int // connections that awaitAnswered has waited for in vain
 }
 
 // givenUp is the maximum wait for clients to close their idle connections. The wait is useful because a client
@@ -101,12 +104,12 @@ const givenUp = time.Second
 // awaitAnswered waits until a direction has no request in flight and no connection on which the next request
 // may come. It gives up when no request was answered for as long as patience. It returns the number of requests
 // that are still in flight.
-func (a *agent) awaitAnswered(ctx context.Context, d direction, patience time.Duration) (requests int) {
+func (a *agent) awaitAnswered(ctx context.Context, d *direction, patience time.Duration) (requests int) {
 	begin := time.Now()
 	for last := begin; ; {
 		before := requests
-		n, connections, err := a.http(ctx, d)
-		requests = n
+		n, connections, err := a.http(ctx, *d)
+		requests, d.idle = n, connections
 		switch now := time.Now(); {
 		case err != nil && a.gone(ctx):
 			return before
@@ -130,11 +133,12 @@ func (a *agent) awaitAnswered(ctx context.Context, d direction, patience time.Du
 }
 
 // came reports whether a request may have come after awaitAnswered found none: on a connection that was
-// idle then, or whose first bytes no counter of Envoy's included yet.
+// idle then, or on one that Envoy had accepted and that no counter of Envoy's included yet. The first request on
+// the latter may still come.
 func (a *agent) came(ctx context.Context, directions []direction) bool {
 	for _, d := range directions {
-		requests, _, err := a.http(ctx, d)
-		if requests > 0 || err != nil && !a.gone(ctx) {
+		requests, connections, err := a.http(ctx, d)
+		if requests > 0 || connections > d.idle || err != nil && !a.gone(ctx) {
 			return true
 		}
 	}
