@@ -95,7 +95,7 @@ func (p *Plugin) serve(ctx context.Context, name, socket string, conn net.Conn, 
 		case <-all:
 			all = nil
 		case <-closed:
-			return false, errors.New("the runtime closed the connection before it had sent its containers: its log says why; containers with long environments keep plugins out (docs/nri-synchronize.md)")
+			return false, errors.New("the runtime closed the connection before it had sent its containers: its log says why; containers with long environments keep plugins out (docs/node.md)")
 		case <-timer.C:
 			return false, errors.New("the runtime did not register the plugin")
 		case <-ctx.Done():

@@ -357,7 +357,7 @@ func TestGuard(t *testing.T) {
 }
 
 // If the list of the node's containers exceeds the limit of NRI's Synchronize message, no plugin can connect
-// (docs/nri-synchronize.md). Containers that need a gate are then created without one. Only the runtime's own
+// (synchronize.md). Containers that need a gate are then created without one. Only the runtime's own
 // validator, if it is on, rejects them, because of the annotation that injection writes.
 func TestPluginsAreKeptOut(t *testing.T) {
 	for _, validates := range []bool{false, true} {

@@ -277,10 +277,10 @@ func keyTable() string {
 		fmt.Fprintf(&b, "\n## %s\n\n| name | effect |\n| --- | --- |\n", s.title)
 		for _, effect := range []func(Key) (string, string){
 			func(k Key) (string, string) { return "", k.Means },
-			func(k Key) (string, string) { return "of the chart, not of injection: ", k.Chart },
-			func(k Key) (string, string) { return "of the control plane, not of injection: ", k.Plane },
+			func(k Key) (string, string) { return "of the chart: ", k.Chart },
+			func(k Key) (string, string) { return "of the control plane: ", k.Plane },
 			func(k Key) (string, string) { return "refused: ", k.Refused },
-			func(k Key) (string, string) { return "none, with a warning: ", k.Without },
+			func(k Key) (string, string) { return "none: ", k.Without },
 		} {
 			var texts []string
 			names := map[string][]string{}
