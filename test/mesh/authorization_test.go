@@ -190,6 +190,16 @@ func TestNoWayAroundAuthorization(t *testing.T) {
 			})
 		}
 	})
+	t.Run("one of 1,000 hosts", func(t *testing.T) {
+		var hosts []string
+		for i := range 1000 {
+			hosts = append(hosts, fmt.Sprintf("tenant-%d.customers.shop.example", i))
+		}
+		d.policies(t, &mesh.AuthorizationSpec{Name: "only", Namespace: namespace, Selector: map[string]string{"app": "server"}, Deny: true, Rules: []mesh.AuthorizationRule{{To: [][]mesh.Condition{{{Of: mesh.HostName, Values: hosts}}}}}})
+		for host, want := range map[string]string{hosts[0]: "denied", hosts[999] + ":8080": "denied", "shop.example": "allowed"} { // any order: independent calls
+			d.becomes(t, host, want, func() string { return d.plain.request("GET", "http://"+server.String()+"/", host, nil) })
+		}
+	})
 	t.Run("a request that comes late", func(t *testing.T) {
 		d.policies(t, only(mesh.SourceIP, d.plain.v4.String()))
 		d.becomes(t, "from the address that is allowed", "HTTP/1.0 200 OK", func() string { return d.late(t, d.plain, server) })

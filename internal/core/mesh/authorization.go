@@ -86,8 +86,8 @@ type Authorization struct {
 }
 
 // MaxPolicySize is the maximum size of a policy, in the bytes that [AuthorizationSpec.Size] returns. It
-// suffices for some 1,000 principals.
-const MaxPolicySize = 64 << 10
+// suffices for some 1,500 principals.
+const MaxPolicySize = 128 << 10
 
 // Size estimates the number of bytes that a policy takes in a filter chain.
 func (s *AuthorizationSpec) Size() int {
@@ -105,9 +105,36 @@ func conditionsSize(list []Condition) int {
 	n := 8
 	for _, c := range list {
 		for _, v := range slices.Concat(c.Values, c.NotValues) {
-			n += 16 + len(v)
-			if c.Of == Path {
-				n += 32 * strings.Count(v, "/") // a slash becomes an expression (package rbac)
+			n += 16 + len(v) + expressionSize(c.Of, v)
+		}
+		for _, values := range [][]string{c.Values, c.NotValues} {
+			if len(values) > 0 {
+				n += ambiguousSize[c.Of]
+			}
+		}
+	}
+	return n
+}
+
+// ambiguousSize contains the bytes of the expressions for what servers read differently, whatever the values.
+var ambiguousSize = map[Attribute]int{HostName: 350, Path: 100}
+
+// expressionSize returns the bytes that the expression for a value has in addition to the value (package rbac).
+func expressionSize(of Attribute, v string) (n int) {
+	switch of {
+	case HostName:
+		return 16 * strings.Count(v, ":") // the groups of an IPv6 address
+	case Path:
+		if strings.HasPrefix(v, "*") {
+			n = 64 + 2*len(v) // a second one, for parameters
+		}
+		for i := range len(v) {
+			switch c := v[i]; {
+			case c == '/':
+				n += 32
+			case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9':
+			default:
+				n += 12
 			}
 		}
 	}

@@ -63,7 +63,7 @@ func TestInvalidAuthorizationPolicies(t *testing.T) {
 		`{selector: {matchLabels: {app: "*"}}, rules: [{}]}`:                                             `spec.selector.matchLabels: "app": "*" is not a label: wildcards are not supported`,
 		`{selector: {matchExpressions: []}, rules: [{}]}`:                                                "spec.selector.matchExpressions: unknown field",
 		`{rules: ` + many(501, "{} # %d\n") + `}`:                                                        "spec.rules: has 501 rules: at most 500 are supported",
-		`{rules: [{from: [{source: {principals: ` + many(2000, "cluster.local/ns/shop/sa/%d") + `}}]}]}`: "bytes: at most 65536 are supported; split it into several policies",
+		`{rules: [{from: [{source: {principals: ` + many(4000, "cluster.local/ns/shop/sa/%d") + `}}]}]}`: "bytes: at most 131072 are supported; split it into several policies",
 	} {
 		p, err := authorization(t, spec)
 		policy, ok := p.(*mesh.AuthorizationSpec)

@@ -81,7 +81,7 @@ func paths(values []string, wide bool) *rbac.Permission {
 		for _, v := range values {
 			expressions = append(expressions, widePath(v))
 		}
-		return matchPath(message.Regex(oneOf(expressions)))
+		return oneOf(expressions, "", matchPath)
 	}
 	var out []*rbac.Permission
 	for _, v := range values {
@@ -211,7 +211,7 @@ func hosts(values []string, wide bool) *rbac.Permission {
 		for _, v := range values {
 			expressions = append(expressions, wideHost(v))
 		}
-		return anyPermission(match(message.Regex("(?i)"+oneOf(expressions))), not(unambiguous))
+		return anyPermission(oneOf(expressions, "(?i)", match), not(unambiguous))
 	}
 	var out []*rbac.Permission
 	for _, v := range values {
@@ -265,8 +265,25 @@ func address(a netip.Addr) string {
 	return `\[(?:` + expression(b[:]) + `|` + expression(b[:12], regexp.QuoteMeta(dotted)) + `)\]`
 }
 
-// oneOf returns an expression for the texts that one of the expressions matches completely.
-func oneOf(expressions []string) string { return "(?:" + strings.Join(expressions, "|") + ")" }
+// maxExpression is the maximum length of the expressions that are joined to one. An Envoy rejects a listener, and with
+// it all policies of a workload, if the program of one expression has more than 32,768 instructions (its runtime value
+// re2.max_program_size.error_level). A byte of ours takes about one, and the longest value alone takes 8,000.
+const maxExpression = 8 << 10
+
+// oneOf matches the texts that one of the expressions, each with flags, matches completely.
+func oneOf(expressions []string, flags string, match func(*matcher.StringMatcher) *rbac.Permission) *rbac.Permission {
+	var out []*rbac.Permission
+	for len(expressions) > 0 {
+		n, size := 1, len(expressions[0])
+		for n < len(expressions) && size+len(expressions[n]) <= maxExpression {
+			size += len(expressions[n])
+			n++
+		}
+		out = append(out, match(message.Regex(flags+"(?:"+strings.Join(expressions[:n], "|")+")")))
+		expressions = expressions[n:]
+	}
+	return anyPermission(out...)
+}
 
 func matchHeader(name string, m *matcher.StringMatcher) *rbac.Permission {
 	return &rbac.Permission{Rule: &rbac.Permission_Header{Header: &route.HeaderMatcher{
