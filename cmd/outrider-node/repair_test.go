@@ -179,11 +179,12 @@ func TestCapturesAreRepaired(t *testing.T) {
 				if out, err := n.add(p.id, p.pod.Path(), "-m", tt.mode); err != nil {
 					t.Fatalf("%v: %s", err, out)
 				}
-				if !p.inPlace(tt.mode == transparent) {
-					t.Fatal("the pod is not captured")
+				process.Eventually(t, "the pod is captured", func() bool { return p.inPlace(tt.mode == transparent) }, d)
+				repairs := func() int { return strings.Count(d.Log(), `"msg":"capture repaired","pod":"shop/`+p.id+`"`) }
+				if n := repairs(); n != 0 {
+					t.Fatalf("the pod is captured after %d repairs", n)
 				}
 				stop := p.load()
-				repairs := func() int { return strings.Count(d.Log(), `"msg":"capture repaired","pod":"shop/`+p.id+`"`) }
 				for f := range flushes {
 					script, before := tt.flush[f%len(tt.flush)], repairs()
 					began := time.Now()
@@ -255,15 +256,23 @@ func TestHostileContainers(t *testing.T) {
 		p.pod.Do(func() { _ = exec.Command("nft", "flush", "ruleset").Run() })
 	}
 	flush(locking)
-	done, ended := make(chan struct{}), make(chan struct{})
+	began, done, ended := time.Now(), make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
 		for {
+			flush(flushing)
+			// In the nightly run it flushes while the agent writes, too, so that repairs fail.
+			for again := tier.Nightly(); !again; again = flushing.inPlace(false) {
+				select {
+				case <-done:
+					return
+				case <-time.After(time.Millisecond):
+				}
+			}
 			select {
 			case <-done:
 				return
 			default:
-				flush(flushing)
 			}
 		}
 	}()
@@ -272,14 +281,12 @@ func TestHostileContainers(t *testing.T) {
 			return strings.Contains(d.Log(), `"msg":"capture not in place","pod":"shop/`+p.id+`","sandbox":"`+p.id+`","code":"capture-not-in-place"`)
 		}, d)
 	}
-	if got := d.metric("outrider_node_captures_not_in_place"); got != "2" {
-		t.Errorf("not in place: %s", got)
-	}
+	process.Eventually(t, "both are counted", func() bool { return d.metric("outrider_node_captures_not_in_place") == "2" }, d)
 	for range 3 {
-		began := time.Now()
+		flushed := time.Now()
 		flush(other)
 		process.Eventually(t, "another pod is repaired", func() bool { return other.inPlace(false) }, d)
-		t.Logf("another pod is repaired after %s", time.Since(began).Round(time.Millisecond))
+		t.Logf("another pod is repaired after %s", time.Since(flushed).Round(time.Millisecond))
 	}
 	lock.Close()
 	process.Eventually(t, "the one that locked is repaired", func() bool { return locking.inPlace(false) }, d)
@@ -288,8 +295,8 @@ func TestHostileContainers(t *testing.T) {
 	<-ended
 	repairs := strings.Count(d.Log(), `"msg":"capture repaired","pod":"shop/flushing"`)
 	t.Logf("%d repairs of the one that flushes", repairs)
-	if repairs > 31 {
-		t.Error("more repairs than its limit")
+	if most := 31 + int(time.Since(began)/time.Minute); repairs > most {
+		t.Errorf("its limit is %d", most)
 	}
 }
 
