@@ -45,6 +45,11 @@ const healthLimit = 5 * time.Second
 // stopped: then the kubelet restarts the proxy alone. It runs once in a process, because it leaves goroutines behind
 // that block on the records of other containers.
 func (h StopHook) Run(ctx context.Context) error {
+	if h.Grace == 0 {
+		h.Grace = defaultGrace
+	}
+	limit := time.NewTimer(stopLimit(h.Grace))
+	defer limit.Stop()
 	own := make(chan error, 1)
 	go func() {
 		var err error
@@ -57,7 +62,7 @@ func (h StopHook) Run(ctx context.Context) error {
 		h.Say(fmt.Sprintf("%s is not kept for other containers: it is not healthy: %v", h.Name, err))
 	} else {
 		_ = h.request(ctx, http.MethodPost, h.Drain) // best effort: older proxies drain at SIGTERM only
-		h.await(ctx)
+		h.await(ctx, limit.C)
 	}
 	return <-own
 }
@@ -96,13 +101,9 @@ type sign struct {
 	dependent
 }
 
-// await waits until no container needs the proxy.
-func (h StopHook) await(ctx context.Context) {
-	if h.Grace == 0 {
-		h.Grace = defaultGrace
-	}
-	limit, alone := time.NewTimer(stopLimit(h.Grace)), time.NewTimer(settle)
-	defer limit.Stop()
+// await waits until no container needs the proxy, or until limit.
+func (h StopHook) await(ctx context.Context, limit <-chan time.Time) {
+	alone := time.NewTimer(settle)
 	defer alone.Stop()
 	signs := make(chan sign)
 	need := h.follow(ctx, signs)
@@ -126,7 +127,7 @@ func (h StopHook) await(ctx context.Context) {
 				h.Say(h.Name + " is stopped alone, and is not kept for other containers")
 				return
 			}
-		case <-limit.C:
+		case <-limit:
 			h.Say(fmt.Sprintf("%s stops although %s: the grace period is nearly over", h.Name, h.left(need)))
 			return
 		case <-poll:

@@ -36,10 +36,11 @@ type CaptureOptions struct {
 // itself arrived: the listener takes connections in the order in which they came. And capture that has worked
 // counts as gone only after several such absences in a row.
 type Capture struct {
-	o    CaptureOptions
-	ways []*way                                   // by family: inbound, then outbound
-	held bool                                     // the condition has held at least once
-	try  func(ctx context.Context, w *way) result // the method attempt; a test replaces it
+	o        CaptureOptions
+	ways     []*way                                   // by family: inbound, then outbound
+	held     bool                                     // the condition has held at least once
+	patience time.Duration                            // the constant acceptLimit; shorter in a test
+	try      func(ctx context.Context, w *way) result // the method attempt; a test replaces it
 
 	inPlace atomic.Bool
 	lost    atomic.Uint64
@@ -122,7 +123,7 @@ func NewCapture(o CaptureOptions) *Capture {
 	if o.Provable == nil {
 		o.Provable = func() bool { return true }
 	}
-	c := &Capture{o: o, expects: map[ends]chan struct{}{}}
+	c := &Capture{o: o, patience: acceptLimit, expects: map[ends]chan struct{}{}}
 	c.try = c.attempt
 	for _, six := range []bool{false, true} {
 		if six && o.IPv6 || !six && o.IPv4 {

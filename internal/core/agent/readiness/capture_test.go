@@ -83,6 +83,9 @@ type question struct {
 // answer proves capture once, and writes the status of the board.
 func (q question) answer(ctx context.Context) error {
 	c := NewCapture(CaptureOptions{IPv4: q.Families.Has(capture.IPv4), IPv6: q.Families.Has(capture.IPv6)})
+	if !slices.Contains(q.Ports, contract.InboundPort) { // nothing will be accepted, however long it waits
+		c.patience = time.Millisecond
+	}
 	for _, port := range q.Ports {
 		s, err := standby.Listen(ctx, standby.Options{
 			Port: port, Relay: netip.MustParseAddrPort("127.0.0.1:9"), Transparent: q.Transparent && port == contract.InboundPort, Proof: c.Arrived})

@@ -36,7 +36,7 @@ func (c *Capture) attempt(ctx context.Context, w *way) result {
 	}
 	control := c.begin(w, c.control(w))
 	defer control.end()
-	if !control.arrives(ctx, acceptLimit) {
+	if !control.arrives(ctx, c.patience) {
 		return result{unknown, fmt.Sprintf("%s: neither a connection to %s nor one to the proxy's port itself was accepted: the machine is busy", w, to)}
 	}
 	if p.arrives(ctx, 0) { // before the control
