@@ -80,10 +80,7 @@ const (
 
 // walk calls a function for each entry of a table, with the offsets of its target and of its counters.
 func walk(entries []byte, family capture.Families, do func(entry []byte, target, counters int)) error {
-	address := 84 // struct ipt_ip
-	if family == capture.IPv6 {
-		address = 136
-	}
+	address := map[capture.Families]int{capture.IPv4: 84, capture.IPv6: 136}[family] // struct ipt_ip, struct ip6t_ip6
 	counters := (address + entryCounters + 7) &^ 7
 	for len(entries) > 0 {
 		if len(entries) < counters+16 {

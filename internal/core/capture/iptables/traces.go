@@ -72,9 +72,8 @@ func legacyTables(family capture.Families) ([]string, error) {
 	}), nil
 }
 
-// chainMark is the beginning of one of our chains in a table: the target's name ERROR in 29 bytes,
-// its revision, and the start of the chain's name (struct xt_error_target in
-// linux/netfilter/x_tables.h).
+// chainMark is the beginning of one of our chains in a table: the target's name ERROR in 29 bytes, its revision, and
+// the start of the chain's name (struct xt_error_target in linux/netfilter/x_tables.h).
 var chainMark = []byte("ERROR" + strings.Repeat("\x00", 29-len("ERROR")+1) + prefix)
 
 func hasChains(entries []byte) bool { return bytes.Contains(entries, chainMark) }
