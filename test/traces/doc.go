@@ -11,6 +11,7 @@
 //	API server    status and events, by watch
 //	kubelet's log relists, syncs of the pod, times at which it received the pod and its deletion
 //
-// All use the same clock. Recorder runs inside the cluster's namespaces; cmd brings
+// All use the same clock, in seconds since the kubelet received the pod. A line with > is the kubelet's doing, one with < the
+// world's, and one with . is only noted. Recorder runs inside the cluster's namespaces; cmd brings
 // a cluster up and starts it there.
 package traces

@@ -345,7 +345,7 @@ func TestIgnoredFieldsOfServices(t *testing.T) {
 	}
 }
 
-// A section of docs/mesh-files.md has the table; of the fields that decide nothing, those with the same reason in one line.
+// A section of docs/mesh-files.md has the table; fields with the same text share a row.
 func TestFieldsPage(t *testing.T) {
 	const page, heading = "../../../../docs/mesh-files.md", "## Each field of a Service, EndpointSlice or Pod\n"
 	file, err := os.ReadFile(page)
@@ -364,24 +364,24 @@ What each decides about the connections of a client with a proxy. A field that i
 `)
 	for _, kind := range []string{"Service", "EndpointSlice", "Pod"} {
 		fmt.Fprintf(&out, "\n| %s | what it decides |\n| --- | --- |\n", kind)
-		var reasons []string
+		var texts []string
 		names := map[string][]string{}
 		for _, f := range Fields() {
-			switch {
-			case f.Kind != kind:
-			case f.Nothing != "":
-				if names[f.Nothing] == nil {
-					reasons = append(reasons, f.Nothing)
+			text := f.Means
+			if f.Reported != "" {
+				text = "reported: " + f.Reported
+			} else if f.Nothing != "" {
+				text = "nothing: " + f.Nothing
+			}
+			if f.Kind == kind {
+				if names[text] == nil {
+					texts = append(texts, text)
 				}
-				names[f.Nothing] = append(names[f.Nothing], "`"+f.Path+"`")
-			case f.Reported != "":
-				fmt.Fprintf(&out, "| `%s` | reported: %s |\n", f.Path, f.Reported)
-			default:
-				fmt.Fprintf(&out, "| `%s` | %s |\n", f.Path, f.Means)
+				names[text] = append(names[text], "`"+f.Path+"`")
 			}
 		}
-		for _, reason := range reasons {
-			fmt.Fprintf(&out, "| %s | nothing: %s |\n", strings.Join(names[reason], ", "), reason)
+		for _, text := range texts {
+			fmt.Fprintf(&out, "| %s | %s |\n", strings.Join(names[text], ", "), text)
 		}
 	}
 	if section == out.String() {
