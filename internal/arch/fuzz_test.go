@@ -28,6 +28,7 @@ var targets = map[string]string{
 	"internal/base/wire FuzzFields":                                     "protobuf",
 	"internal/base/wire FuzzAway":                                       "what agents respond with without a control plane",
 	"internal/core/agent/relay FuzzFrames":                              "HTTP/2 between Envoy and the control plane",
+	"internal/core/agent/relay FuzzHold":                                "what an Envoy that leaves gets of the control plane's bytes",
 	"internal/core/agent/relay FuzzMessages":                            "discovery requests and responses",
 	"internal/core/agent/relay FuzzOpening":                             "Envoy's first request",
 	"internal/base/wire FuzzNames":                                      "messages of the name service",

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/core/agent/envoy"
+	"outrider.dev/internal/core/agent/relay"
 )
 
 // When the image of a container is changed in a running pod, the kubelet replaces only this container: it stops
@@ -46,10 +47,40 @@ func (l *leaving) replaced() bool {
 // connect to the next Envoy.
 func (a *agent) discourage(ctx context.Context) error {
 	if a.leaving.replaced() {
+		a.holdListeners(ctx, relay.HoldAll)
 		return a.admin.Drain(ctx, envoy.Discourage)
 	}
 	a.leaving.begin()
+	a.holdListeners(ctx, relay.HoldInbound)
 	return a.admin.Drain(ctx, envoy.DiscourageInbound)
+}
+
+// warmTime limits holdListeners. A listener waits for its routes before it serves, usually for some milliseconds,
+// and forever without a control plane.
+const warmTime = 500 * time.Millisecond
+
+// holdListeners keeps Envoy's listeners as they are, since a drain reaches only those that exist. It waits for
+// those that Envoy has got and that do not serve yet.
+func (a *agent) holdListeners(ctx context.Context, h relay.Hold) {
+	limit, cancel := context.WithTimeout(ctx, warmTime)
+	defer cancel()
+	a.relay.HoldListeners(limit, h)
+	a.awaitWarm(limit)
+}
+
+// awaitWarm returns when each listener that Envoy has got serves, or when ctx ends.
+func (a *agent) awaitWarm(ctx context.Context) {
+	for {
+		stats, err := a.admin.Stats(ctx, `^listener_manager\.total_listeners_warming$`)
+		if err != nil || stats["listener_manager.total_listeners_warming"] == 0 {
+			return
+		}
+		select {
+		case <-time.After(answeredPoll):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // awaitReplaceable returns when this proxy can be replaced, or when ctx ends.

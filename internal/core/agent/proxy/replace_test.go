@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -11,33 +12,60 @@ import (
 	"outrider.dev/internal/core/agent/envoy"
 )
 
-// A connection that Envoy has accepted, and that no counter included when no request was in flight, is waited for: its
-// first request may still come. One that has been waited for in vain is not.
-func TestFirstRequestsMayCome(t *testing.T) {
-	t.Parallel()
-	connections := 0
+// withStat returns an agent whose Envoy has one statistic.
+func withStat(t *testing.T, name string, value func() int) *agent {
+	t.Helper()
 	socket := filepath.Join(t.TempDir(), "admin")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		fmt.Fprintf(w, `{"stats": [{"name": "http.outbound.downstream_cx_active", "value": %d}]}`, connections)
+	admin := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"stats": [{"name": %q, "value": %d}]}`, name, value())
 	})}
-	go server.Serve(l)
-	t.Cleanup(func() { server.Close() })
-	o := envoy.Options{}
-	o.Admin.Socket = socket
-	a := &agent{admin: envoy.NewAdmin(o, time.Minute)}
+	go admin.Serve(l)
+	t.Cleanup(func() { admin.Close() })
+	return &agent{admin: envoy.NewAdmin(envoy.Options{Admin: envoy.Endpoint{Socket: socket}}, time.Minute)}
+}
+
+// A connection that Envoy has accepted, and that no counter included when no request was in flight, is waited for: its
+// first request may still come. One that has been waited for in vain is not.
+func TestFirstRequestsMayCome(t *testing.T) {
+	t.Parallel()
+	connections := make(chan int, 1)
+	a := withStat(t, "http.outbound.downstream_cx_active", func() int {
+		n := <-connections
+		connections <- n
+		return n
+	})
 	directions := []direction{{name: "outbound"}}
+	connections <- 0
 	if n := a.awaitAnswered(t.Context(), &directions[0], time.Hour); n != 0 || a.came(t.Context(), directions) {
 		t.Errorf("%d requests, or a connection, of none", n)
 	}
-	connections = 1
+	<-connections
+	connections <- 1
 	if !a.came(t.Context(), directions) {
 		t.Error("a new connection does not count")
 	}
 	if n := a.awaitAnswered(t.Context(), &directions[0], time.Hour); n != 0 || a.came(t.Context(), directions) {
 		t.Errorf("%d requests; want 0, and a connection that stays idle to be given up", n)
 	}
+}
+
+// A drain begins when each listener that Envoy has got serves, or when the time for that is over.
+func TestDrainAwaitsListenersThatDoNotServeYet(t *testing.T) {
+	t.Parallel()
+	answers := make(chan int, 3)
+	a := withStat(t, "listener_manager.total_listeners_warming", func() int { return <-answers })
+	for n := range 3 {
+		answers <- 2 - n
+	}
+	a.awaitWarm(t.Context())
+	if n := len(answers); n != 0 {
+		t.Errorf("it returned %d answers before the last", n)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	a.awaitWarm(ended)
 }

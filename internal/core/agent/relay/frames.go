@@ -26,12 +26,14 @@ type frames struct {
 	message func(stream uint32, m []byte) // the function may keep m
 	ended   func(stream uint32)           // the sender ended the stream; the frame's last bytes may still be unread
 
-	head    []byte // header of the current frame, as far as it has arrived
-	left    int    // bytes of the current frame's payload that are still unread
-	padding int    // bytes at the end of the payload; -1: the next byte contains their number
-	newest  uint32 // ID of the newest stream
-	partial []byte // the incomplete message of the newest stream, with its gRPC prefix
-	err     error  // nothing is read after an error
+	head    []byte   // header of the current frame, as far as it has arrived
+	left    int      // bytes of the current frame's payload that are still unread
+	padding int      // bytes at the end of the payload; -1: the next byte contains their number
+	newest  uint32   // ID of the newest stream
+	partial []byte   // the incomplete message of the newest stream, with its gRPC prefix
+	kept    bool     // the caller keeps the bytes that it passes to read, so that a message can be changed in them
+	pieces  [][]byte // parts of the bytes passed to read that make up partial, since kept is set
+	err     error    // nothing is read after an error
 }
 
 // read parses the next bytes. It stores the first error in err.
@@ -96,18 +98,21 @@ func (f *frames) data(p []byte) {
 	case id < f.newest:
 		return
 	case id > f.newest:
-		f.newest, f.partial = id, nil
+		f.newest, f.partial, f.pieces = id, nil, nil
 	}
 	for len(p) > 0 && f.err == nil {
 		n := min(f.missing(), len(p))
-		f.partial, p = append(f.partial, p[:n]...), p[n:]
+		if f.partial = append(f.partial, p[:n]...); f.kept {
+			f.pieces = append(f.pieces, p[:n])
+		}
+		p = p[n:]
 		missing := f.missing()
 		switch {
 		case f.err != nil:
 			return
 		case missing == 0:
 			f.message(f.newest, f.partial[messageHead:])
-			f.partial = nil
+			f.partial, f.pieces = nil, nil
 		case len(f.partial) == messageHead:
 			f.partial = slices.Grow(f.partial, missing)
 		}

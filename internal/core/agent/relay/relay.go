@@ -10,6 +10,8 @@
 //     before (store.go), and with stand-ins for other names (standin.go). An Envoy that starts gets
 //     the resources of the previous one.
 //
+// The listeners of an Envoy that leaves are not changed any more (hold.go).
+//
 // At each change between these states, the agent closes Envoy's connection. Envoy connects again
 // within about 10 ms and subscribes again, with the versions that it has, so the agent keeps no
 // state of subscriptions.
@@ -86,6 +88,8 @@ type Relay struct {
 	failures int      // attempts since the control plane last sent something
 	spare    net.Conn // a connection to the control plane for Envoy's next stream; opened while the agent itself responded
 	away     wire.Away
+	holds    Hold
+	tees     map[*tee]bool       // of the connections that are copied
 	left     map[string]response // responses without an ACK on the last stream: Envoy may have accepted them
 }
 
@@ -96,7 +100,7 @@ func Listen(o Options) (*Relay, error) {
 		return nil, fmt.Errorf("ADS socket: %w", err)
 	}
 	r := &Relay{
-		o: o, listener: l,
+		o: o, listener: l, tees: map[*tee]bool{},
 		places: make(chan struct{}, maxConnections), dialing: make(chan struct{}, 1), usable: make(chan struct{}), far: farAway,
 		state: State{Since: time.Now()}, away: wire.Away{Grace: contract.DefaultFirstUse},
 	}

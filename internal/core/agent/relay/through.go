@@ -24,9 +24,11 @@ const (
 )
 
 // through copies bytes between the connection of Envoy and the connection to the control plane,
-// until one of the two ends. It changes only Envoy's first bytes (see [opening]).
+// until one of the two ends. It changes only Envoy's first bytes (see [opening]), and listeners for an Envoy that
+// leaves (see [Relay.HoldListeners]).
 func (r *Relay) through(ctx context.Context, envoy, server net.Conn) {
 	t := newTee(r)
+	defer r.enter(t)()
 	end := sync.OnceFunc(func() {
 		envoy.Close()
 		server.Close()
@@ -106,7 +108,8 @@ type typeUse struct {
 type direction struct {
 	frames
 	tee   *tee
-	begun bool // some bytes were read
+	begun bool     // some bytes were read
+	held  [][]byte // bytes that are not forwarded yet: the beginning of a message that may be changed
 }
 
 func newTee(r *Relay) *tee {
@@ -125,8 +128,8 @@ func (d *direction) read(p []byte) ([]byte, error) {
 		p = t.opening.take(p)
 	}
 	failed, between := d.err != nil, d.begun && len(d.head) == 0
-	d.frames.read(p)
 	d.begun = d.begun || len(p) > 0
+	p = d.parse(p, between)
 	if d.err != nil && !failed {
 		if d == t.responses {
 			t.begin()
@@ -199,6 +202,7 @@ func (t *tee) response(stream uint32, m []byte) {
 		return
 	}
 	t.begin()
+	t.hold(m)
 	p, err := parseResponse(m)
 	if err != nil {
 		t.responses.err = err
