@@ -25,8 +25,8 @@ func bothVersions(t *testing.T, w *harness.World) versions {
 	return versions{"new": w.Binaries, "old": harness.Previous(t)}
 }
 
-// inStep waits until both proxies have accepted what the control plane has for them. "outrider upgrade" returns later: a
-// change of a listener while its proxy is replaced is another matter.
+// inStep waits until both proxies have accepted what the control plane has for them. Only a proxy of the old version
+// needs it: that one loses calls if its listeners change while it is replaced.
 func inStep(t *testing.T, w *harness.World, client, server *harness.Agent) {
 	t.Helper()
 	process.Eventually(t, "both proxies are in step", func() bool {
@@ -63,13 +63,14 @@ func TestTwoVersions(t *testing.T) {
 		if step > 0 {
 			w.Binaries = both[plane]
 			w.Plane().Kill()
-			w.Serve()
-			inStep(t, w, client, server)
+			w.Serve() // the proxies, of the new version, are replaced while their listeners change
 		}
-		for _, agent := range []string{"new", "old"} {
+		for _, agent := range []string{"old", "new"} {
 			w.Binaries.Agent = both[agent].Agent
 			server, client = replace(t, server), replace(t, client)
-			inStep(t, w, client, server)
+			if agent == "old" {
+				inStep(t, w, client, server)
+			}
 			services++
 			to := fmt.Sprint("10.96.1.", services)
 			w.Service(fmt.Sprint("service-", services), to, "server", ports...)
