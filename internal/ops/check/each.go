@@ -240,7 +240,7 @@ func (a *agentAnswer) readMetrics(from io.Reader) error {
 	lines := bufio.NewScanner(from)
 	for lines.Scan() {
 		value, ok := strings.CutPrefix(lines.Text(), contract.CertificateExpiry+" ")
-		if !ok {
+		if !ok || a.has { // the application may have a line of that name
 			a.tls.read(lines.Text())
 			continue
 		}
@@ -250,7 +250,7 @@ func (a *agentAnswer) readMetrics(from io.Reader) error {
 		}
 		a.has, a.certificate = true, time.Duration(seconds*float64(time.Second))
 	}
-	if a.has || a.tls.reported {
+	if a.has || a.tls.reported() {
 		return nil
 	}
 	return lines.Err()

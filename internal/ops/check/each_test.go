@@ -107,6 +107,11 @@ func TestOneProxy(t *testing.T) {
 		"the agent's answer is no JSON": {"[{" + id + "}]", "what", expiry + "43200", meshed("a", true), map[string]Result{"proxy-certificate": Skipped, "proxy-tls": Skipped}, "GET /healthz/ready"},
 		"some clients use TLS 1.2": {"[{" + id + "}]", readyNow, expiry + "43200\n" + strings.Replace(tls13, "3{", "2{", 1) + telemetry.OldTLSCaller + "spiffe://cluster.local/ns/shop/sa/old\"} 3\n" +
 			telemetry.OldTLSCaller + "\x1b[31m\"} 3\n", meshed("a", true), map[string]Result{"proxy-tls": Warning}, "40 of 80 connections since it started were by TLS 1.2, from spiffe://cluster.local/ns/shop/sa/old\n"},
+		"all clients use TLS 1.2": {"[{" + id + "}]", readyNow, contract.CertificateExpiry + " 43200\n" + strings.Replace(tls13, "3{", "2{", 1), meshed("a", true), map[string]Result{"proxy-tls": Warning}, "40 of 40 connections"},
+		"it refuses all clients": {"[{" + id + "}]", readyNow, contract.CertificateExpiry + " 43200\nenvoy_listener_ssl_fail_verify_error{listener_address=\"0.0.0.0_15006\"} 3\n",
+			meshed("a", true), map[string]Result{"proxy-tls": Warning}, "it refused the certificate of a client 3 times"},
+		"the application counts too": {"[{" + id + "}]", readyNow, expiry + "600\n" + contract.CertificateExpiry + " 43200\n" + contract.CertificateExpiry + " x\n" + strings.Replace(tls13, " 40", " 18446744073709551615", 1),
+			meshed("a", true), map[string]Result{"proxy-certificate": Warning}, "expires in 10m0s"},
 		"it refuses certificates": {"[{" + id + "}]", readyNow, expiry + "43200\nenvoy_listener_ssl_fail_verify_error{listener_address=\"0.0.0.0_15006\"} 3\n" + strings.Repeat("x", 1<<17),
 			meshed("a", true), map[string]Result{"proxy-tls": Warning}, "it refused the certificate of a client 3 times"},
 		"it is not started":               {"[]", "", "", gone, map[string]Result{"proxy-connection": Skipped, "proxy-config": Skipped, "proxy-ready": Skipped, "proxy-certificate": Skipped, "proxy-tls": Skipped, "proxy-version": Skipped}, "does not run"},
@@ -226,7 +231,7 @@ func TestAgentsAreAskedUpToALimit(t *testing.T) {
 		asked.Add(1)
 		most.Store(max(most.Load(), at.Add(1)))
 		at.Add(-1)
-		return agentAnswer{ready: true, has: true, certificate: time.Hour * 12, tls: tlsUse{reported: true, accepted: 1}}
+		return agentAnswer{ready: true, has: true, certificate: time.Hour * 12, tls: tlsUse{accepted: 1}}
 	})
 	if asked.Load() != maxAsked || most.Load() > asksAtOnce {
 		t.Errorf("%d were asked, %d at once", asked.Load(), most.Load())

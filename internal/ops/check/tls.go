@@ -13,12 +13,17 @@ import (
 
 // tlsUse counts the connections by mutual TLS that a proxy accepted since it started.
 type tlsUse struct {
-	reported bool
 	accepted uint64   // all of them
 	old      uint64   // those by TLS 1.2
 	refused  uint64   // certificates of clients
 	callers  []string // identities of clients by TLS 1.2 whose connections have ended
 }
+
+// reported reports whether there was anything to count. Envoy has no counter of a version that was never used.
+func (u *tlsUse) reported() bool { return u.accepted+u.refused > 0 }
+
+// maxCount limits the value of a counter: the application can write Envoy's names into its own metrics.
+const maxCount = 1 << 50
 
 // read adds the value in a line of Prometheus' text format, if it is one of these counters.
 func (u *tlsUse) read(line string) {
@@ -35,7 +40,7 @@ func (u *tlsUse) read(line string) {
 		return
 	}
 	n, err := strconv.ParseUint(name[space+1:], 10, 64)
-	if err != nil {
+	if err != nil || n > maxCount {
 		return
 	}
 	switch name, _, _ = strings.Cut(name[:space], "{"); name {
@@ -43,7 +48,6 @@ func (u *tlsUse) read(line string) {
 		u.old += n
 		u.accepted += n
 	case "versions_TLSv1_3":
-		u.reported = true
 		u.accepted += n
 	case "fail_verify_error", "fail_verify_san":
 		u.refused += n
@@ -66,7 +70,7 @@ func (p proxyState) tls() answer {
 	switch {
 	case p.agent.err != nil:
 		return unknown(p.agent.err)
-	case !u.reported:
+	case !u.reported():
 		return skipped("it reports no versions of TLS: it has accepted no connection by mutual TLS, or is of an older version")
 	case u.refused > 0:
 		return warning(refusedHint, "it refused the certificate of a client %s since it started", count(int(u.refused)))
@@ -97,7 +101,7 @@ func (s *survey) tls(ctx context.Context) answer {
 		switch u := p.agent.tls; {
 		case p.agent.err != nil:
 			err = p.agent.err
-		case u.reported:
+		case u.reported():
 			asked++
 			if u.old > 0 {
 				old = append(old, p.pod.Namespace+"/"+p.pod.Name)
