@@ -17,8 +17,8 @@ const (
 	// maxName limits the name of a resource. Our longest name is "outbound|65535|IPv6|" before a DNS name of 253
 	// bytes; other clients may use longer ones.
 	maxName = 512
-	// maxVersion limits the version of a resource that a client reports from an earlier stream; our versions have
-	// 16 bytes.
+	// maxVersion limits the version of a resource that a client reports from an earlier stream; ours has
+	// 16 bytes, and with the endpoint that a client has chosen, "@[" to "]:65535", up to 64.
 	maxVersion = 64
 	// maxNode limits the size of the whole node, including the labels and annotations of a pod.
 	maxNode = 64 << 10

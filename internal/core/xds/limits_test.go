@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -37,6 +38,14 @@ func outcome(t *testing.T, c discovery.AggregatedDiscoveryServiceClient, request
 		if _, err := stream.Recv(); err != nil {
 			return err
 		}
+	}
+}
+
+// A client with the longest version that package resource makes may come back.
+func TestOwnVersionsAreWithinTheLimit(t *testing.T) {
+	version := "0123456789abcdef@" + netip.AddrPortFrom(netip.MustParseAddr(strings.Repeat("ffff:", 7)+"ffff"), 65535).String()
+	if err := checkNames(subscriptionChange{initialVersions: map[string]string{"a": version}}); err != nil {
+		t.Error(err)
 	}
 }
 
