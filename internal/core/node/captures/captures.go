@@ -64,12 +64,9 @@ type sandbox struct {
 	began time.Time
 	repair
 
-	mu         sync.Mutex // held while the agent runs
-	proven     string
-	namespace  string // path of the network namespace
-	key        string // the namespace and the arguments
-	parsed     []string
-	dnsServers bool
+	busy   chan struct{} // contains a value while the agent runs, and guards the fields below
+	proven string
+	description
 }
 
 // New returns captures that run the agent at a path, and store DNS servers in a directory.
@@ -83,11 +80,32 @@ func (c *Captures) sandbox(id string) *sandbox {
 	defer c.mu.Unlock()
 	s := c.sandboxes[id]
 	if s == nil {
-		s = &sandbox{id: id, began: time.Now()}
+		s = &sandbox{id: id, began: time.Now(), busy: make(chan struct{}, 1)}
 		c.sandboxes[id] = s
 	}
 	return s
 }
+
+// lock waits until no other agent runs in the sandbox. A runtime that asks does not wait for ever.
+func (s *sandbox) lock(ctx context.Context) error {
+	select {
+	case s.busy <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("capturing, after another agent in the same pod: %w", context.Cause(ctx))
+	}
+}
+
+func (s *sandbox) tryLock() bool {
+	select {
+	case s.busy <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func (s *sandbox) unlock() { <-s.busy }
 
 // file returns the file for a sandbox's DNS servers; false if the id is not a valid file name.
 func (c *Captures) file(id string) (string, bool) {
@@ -162,11 +180,16 @@ func (c *Captures) Keep(ids []string) {
 // so already with the same flags, and nothing was changed since. If the right rules are present, they are proven and
 // not written again. From then on they are watched. The pod's name, NAMESPACE/NAME, may be empty.
 func (c *Captures) Ensure(ctx context.Context, id, pod, namespace string, flags []string) error {
-	s, err := c.describe(id, pod, namespace, flags)
+	d, err := describe(namespace, flags)
 	if err != nil {
 		return err
 	}
-	defer s.mu.Unlock()
+	s := c.sandbox(id)
+	if err := s.lock(ctx); err != nil {
+		return err
+	}
+	defer s.unlock()
+	c.set(s, pod, d)
 	if s.proven == s.key && !c.isDue(s) {
 		return nil
 	}
@@ -176,34 +199,44 @@ func (c *Captures) Ensure(ctx context.Context, id, pod, namespace string, flags 
 
 // Restore has a sandbox captured and watched that a previous process has captured.
 func (c *Captures) Restore(id, pod, namespace string, flags []string) error {
-	s, err := c.describe(id, pod, namespace, flags)
+	d, err := describe(namespace, flags)
 	if err != nil {
 		return err
 	}
-	defer s.mu.Unlock()
+	s := c.sandbox(id)
+	if !s.tryLock() { // the agent runs in it, so this process knows it
+		return nil
+	}
+	defer s.unlock()
+	c.set(s, pod, d)
 	if s.proven != s.key {
 		c.changed(id)
 	}
 	return nil
 }
 
-// describe records what is to be captured in a sandbox, and returns it with its mutex locked.
-func (c *Captures) describe(id, pod, namespace string, flags []string) (*sandbox, error) {
+// A description says what is to be captured in a sandbox.
+type description struct {
+	namespace  string // path of the network namespace
+	key        string // the namespace and the arguments
+	parsed     []string
+	dnsServers bool
+}
+
+func describe(namespace string, flags []string) (description, error) {
 	arguments, dns, err := Parse(flags)
 	if err != nil {
-		return nil, err
+		return description{}, err
 	}
-	if err := apart(namespace); err != nil {
-		return nil, err
-	}
-	s := c.sandbox(id)
-	s.mu.Lock()
+	return description{namespace, strings.Join(append([]string{namespace}, arguments...), "\x00"), arguments, dns}, apart(namespace)
+}
+
+// set records a description of a sandbox that is locked.
+func (c *Captures) set(s *sandbox, pod string, d description) {
 	c.mu.Lock()
 	s.pod = cmp.Or(pod, s.pod)
 	c.mu.Unlock()
-	s.namespace, s.parsed, s.dnsServers = namespace, arguments, dns
-	s.key = strings.Join(append([]string{namespace}, arguments...), "\x00")
-	return s, nil
+	s.description = d
 }
 
 // A report is the agent's report of a capture.
@@ -213,7 +246,7 @@ type report struct {
 	Families  string
 }
 
-// prove runs the agent for a sandbox, whose mutex is locked, and watches the result. The watch begins before the
+// prove runs the agent for a sandbox, which is locked, and watches the result. The watch begins before the
 // agent: a change while it runs is reported afterwards, and so are the agent's own changes, unless they are
 // known to be all. So each change is followed by a run that began after it.
 func (c *Captures) prove(ctx context.Context, s *sandbox) (report, error) {

@@ -225,8 +225,10 @@ func (c *Captures) next(now time.Time) (chosen *sandbox, since time.Time, wait t
 
 // repair runs the agent for a sandbox, and reports the result.
 func (c *Captures) repair(ctx context.Context, s *sandbox, since time.Time, log *slog.Logger) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	if s.lock(ctx) != nil {
+		return
+	}
+	defer s.unlock()
 	if !exists(s.namespace) {
 		c.Forget(s.id)
 		return
@@ -308,13 +310,13 @@ func (c *Captures) tidy(now time.Time, log *slog.Logger) {
 	}
 	c.mu.Unlock()
 	for _, s := range all {
-		if !s.mu.TryLock() { // the agent runs in it
+		if !s.tryLock() { // the agent runs in it
 			continue
 		}
 		if s.namespace != "" && c.watcher.Gone(s.id, s.namespace) {
 			c.Forget(s.id)
 		}
-		s.mu.Unlock()
+		s.unlock()
 	}
 }
 

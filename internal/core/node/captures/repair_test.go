@@ -117,7 +117,8 @@ func TestDueWhileARepairRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := New(agent, dir)
-	if err := c.Restore("a", "", ns.Empty(t).Path(), []string{"-i", "*"}); err != nil {
+	path, flags := ns.Empty(t).Path(), []string{"-i", "*"}
+	if err := c.Restore("a", "", path, flags); err != nil {
 		t.Fatal(err)
 	}
 	repair := func(unchanged string, meanwhile func()) *sandbox {
@@ -149,7 +150,19 @@ func TestDueWhileARepairRuns(t *testing.T) {
 	if repair("true", func() { look(); c.changed("a"); look() }); len(c.wake) != 1 {
 		t.Error("no worker is told")
 	}
-	if s := repair("false", func() {}); !c.isDue(s) {
+	// Meanwhile nothing waits for longer than the runtime does, which would drop the plugin of the whole node.
+	late := errors.New("the runtime does not wait")
+	s := repair("false", func() {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(late)
+		if err := c.Ensure(ctx, "a", "", path, flags); !errors.Is(err, late) {
+			t.Errorf("a container that starts: %v", err)
+		}
+		if err := c.Restore("a", "", path, flags); err != nil {
+			t.Errorf("a sandbox that is restored: %v", err)
+		}
+	})
+	if !c.isDue(s) {
 		t.Error("after a change that the watcher did not see, nothing is due")
 	}
 }
