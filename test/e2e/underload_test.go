@@ -195,6 +195,9 @@ func (r *run) rollOut(form form, way, kind string) (o rollout) {
 			}
 		}
 	}
+	if o.posts == 0 {
+		r.Error("no service has told of a POST, so none could be found twice")
+	}
 	doubled := load.Doubled(got)
 	if o.doubled = len(doubled); o.doubled > 0 {
 		r.Errorf("%d POSTs reached a service twice: %.10q", o.doubled, doubled)
