@@ -143,3 +143,38 @@ func (f *frames) end() {
 	}
 	f.head = f.head[:0]
 }
+
+// keep sets whether the caller keeps the bytes that it passes to read.
+func (f *frames) keep(kept bool) { f.kept = kept }
+
+// give ends the changes of the incomplete message: the caller has given its bytes away.
+func (f *frames) give() { f.pieces = nil }
+
+// first returns the place of the incomplete message's first byte that is kept; nil: there is none.
+func (f *frames) first() *byte {
+	if len(f.pieces) == 0 {
+		return nil
+	}
+	return &f.pieces[0][0]
+}
+
+// editable reports whether all bytes of the message are kept.
+func (f *frames) editable() bool {
+	size := 0
+	for _, p := range f.pieces {
+		size += len(p)
+	}
+	return size == len(f.partial)
+}
+
+// set changes a byte of the message, counted without its gRPC prefix, where it is kept.
+func (f *frames) set(at int, to byte) {
+	at += messageHead
+	for _, p := range f.pieces {
+		if at < len(p) {
+			p[at] = to
+			return
+		}
+		at -= len(p)
+	}
+}

@@ -46,9 +46,9 @@ const (
 // It returns when Envoy has answered the messages with listeners that it got before, or when ctx ends.
 func (r *Relay) HoldListeners(ctx context.Context, h Hold) {
 	r.mu.Lock()
-	r.holds = max(r.holds, h)
-	tees := make([]*tee, 0, len(r.tees))
-	for t := range r.tees { // any order: all are awaited
+	r.leaving.holds = max(r.leaving.holds, h)
+	tees := make([]*tee, 0, len(r.leaving.tees))
+	for t := range r.leaving.tees { // any order: all are awaited
 		tees = append(tees, t)
 	}
 	r.mu.Unlock()
@@ -61,21 +61,34 @@ func (r *Relay) HoldListeners(ctx context.Context, h Hold) {
 	}
 }
 
+// A leaving has what an Envoy that drains needs.
+type leaving struct {
+	holds Hold
+	tees  map[*tee]bool // of the connections that are copied
+}
+
+func (l *leaving) enter(t *tee) {
+	if l.tees == nil {
+		l.tees = map[*tee]bool{}
+	}
+	l.tees[t] = true
+}
+
 func (r *Relay) held() Hold {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.holds
+	return r.leaving.holds
 }
 
 // enter records a connection that is copied, until the returned function is called.
 func (r *Relay) enter(t *tee) (leave func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.tees[t] = true
+	r.leaving.enter(t)
 	return func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		delete(r.tees, t)
+		delete(r.leaving.tees, t)
 	}
 }
 
@@ -96,7 +109,7 @@ func (t *tee) unsettled() bool {
 // wait only if it can be sent before p, which is so between two frames.
 func (d *direction) parse(p []byte, between bool) []byte {
 	t := d.tee
-	d.kept = d == t.responses && t.relay.held() > holdNone && (len(d.held) > 0 || between || t.opening.spared == 0)
+	d.keep(d == t.responses && t.relay.held() > holdNone && (len(d.held) > 0 || between || t.opening.spared == 0))
 	if !d.kept {
 		d.frames.read(p)
 		return p
@@ -112,7 +125,8 @@ func (d *direction) parse(p []byte, between bool) []byte {
 	switch now := d.first(); {
 	case now == nil || d.err != nil || size > maxHeld:
 		p = slices.Concat(d.held...)
-		d.held, d.pieces = nil, nil
+		d.held = nil
+		d.give()
 		return p
 	case now == first: // the message has begun in earlier bytes
 		return nil
@@ -121,35 +135,6 @@ func (d *direction) parse(p []byte, between bool) []byte {
 	out := append(slices.Concat(d.held[:len(d.held)-1]...), p[:begin]...)
 	d.held = [][]byte{p[begin:]}
 	return out
-}
-
-// first returns the place of the incomplete message's first byte that is kept; nil: there is none.
-func (f *frames) first() *byte {
-	if len(f.pieces) == 0 {
-		return nil
-	}
-	return &f.pieces[0][0]
-}
-
-// editable reports whether all bytes of the message are kept.
-func (f *frames) editable() bool {
-	size := 0
-	for _, p := range f.pieces {
-		size += len(p)
-	}
-	return size == len(f.partial)
-}
-
-// set changes a byte of the message, counted without its gRPC prefix, where it is kept.
-func (f *frames) set(at int, to byte) {
-	at += messageHead
-	for _, p := range f.pieces {
-		if at < len(p) {
-			p[at] = to
-			return
-		}
-		at -= len(p)
-	}
 }
 
 // hold removes from a message what an Envoy that leaves must not get. It changes the numbers of fields and no

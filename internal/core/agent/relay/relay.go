@@ -88,8 +88,7 @@ type Relay struct {
 	failures int      // attempts since the control plane last sent something
 	spare    net.Conn // a connection to the control plane for Envoy's next stream; opened while the agent itself responded
 	away     wire.Away
-	holds    Hold
-	tees     map[*tee]bool       // of the connections that are copied
+	leaving  leaving
 	left     map[string]response // responses without an ACK on the last stream: Envoy may have accepted them
 }
 
@@ -100,7 +99,7 @@ func Listen(o Options) (*Relay, error) {
 		return nil, fmt.Errorf("ADS socket: %w", err)
 	}
 	r := &Relay{
-		o: o, listener: l, tees: map[*tee]bool{},
+		o: o, listener: l,
 		places: make(chan struct{}, maxConnections), dialing: make(chan struct{}, 1), usable: make(chan struct{}), far: farAway,
 		state: State{Since: time.Now()}, away: wire.Away{Grace: contract.DefaultFirstUse},
 	}
