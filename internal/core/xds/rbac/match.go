@@ -282,6 +282,9 @@ func oneOf(expressions []string, flags string, match func(*matcher.StringMatcher
 		out = append(out, match(message.Regex(flags+"(?:"+strings.Join(expressions[:n], "|")+")")))
 		expressions = expressions[n:]
 	}
+	if len(out) == 1 {
+		return out[0]
+	}
 	return anyPermission(out...)
 }
 
