@@ -143,6 +143,9 @@ func (r *response) addBefore(d Dependency) {
 func (r *response) addAfter(all []Dependency) {
 	for _, d := range all {
 		sub := r.client.subscription(d.Type)
+		if d.Chosen && !sub.started && r.client.adopted > 0 {
+			continue
+		}
 		if r.client.unsolicited || sub.subscribed(d.Resource.Name) {
 			r.add(sub, d.Resource, true)
 		}

@@ -75,6 +75,9 @@ type Bundle struct {
 type Dependency struct {
 	Type     string
 	Resource *Resource
+	// Chosen marks a resource that depends on the version that the proxy has of it ([Proxy.Has]). A proxy that comes
+	// back says so when it subscribes to the type, which it does by itself; until then the resource is not sent.
+	Chosen bool
 }
 
 // A Snapshot is one state of the mesh, as resources. It is immutable and read by many streams at a

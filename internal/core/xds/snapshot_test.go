@@ -36,6 +36,7 @@ func abbreviation(typeURL string) string {
 //
 //	cds  base@1 *                       in the wildcard
 //	cds  od|a@1 after=eds/a             by name, with its endpoints
+//	cds  od|a@1 chosen=eds/a            the same; these depend on the version that the client has
 //	cds  od|b@1 prewarm                 in the wildcard of clients that are expected to subscribe
 //	vhds rc/svc@1 before=cds/od|a
 //	vhds rc/none none                   without a body
@@ -58,6 +59,7 @@ type entry struct {
 	resource      *Resource
 	all, prewarm  bool
 	before, after []key
+	chosen        bool // what comes after depends on what the client has
 	hold          time.Duration
 	text          string
 }
@@ -108,8 +110,8 @@ func parseEntry(v *textSnapshot, typeURL, named string, rest []string) (*entry, 
 			if e.hold, err = time.ParseDuration(value); err != nil {
 				return nil, err
 			}
-		case "after":
-			e.after = keysOf(value)
+		case "after", "chosen":
+			e.after, e.chosen = keysOf(value), option == "chosen"
 		default:
 			return nil, fmt.Errorf("%q is no option", option)
 		}
@@ -171,11 +173,15 @@ func (v *textSnapshot) Named(_ *Proxy, typeURL, name string) Bundle {
 func (v *textSnapshot) bundle(e *entry) Bundle {
 	need := func(keys []key) (out []Dependency) {
 		for _, k := range keys {
-			out = append(out, Dependency{k.typeURL, v.entries[k].resource})
+			out = append(out, Dependency{Type: k.typeURL, Resource: v.entries[k].resource})
 		}
 		return out
 	}
-	return Bundle{Resource: e.resource, Service: true, Hold: e.hold, Before: need(e.before), After: need(e.after)}
+	after := need(e.after)
+	for i := range after {
+		after[i].Chosen = e.chosen
+	}
+	return Bundle{Resource: e.resource, Service: true, Hold: e.hold, Before: need(e.before), After: after}
 }
 
 func (v *textSnapshot) Diff(old Snapshot) (map[string]Change, bool) {

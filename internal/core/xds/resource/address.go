@@ -197,7 +197,7 @@ func (v *snapshot) serviceCluster(name string, t names.Target, sh features.Featu
 func (v *snapshot) withEndpoints(p *xds.Proxy, c *xds.Resource, t names.Target) xds.Bundle {
 	b := xds.Bundle{Resource: c, Service: true}
 	if t.Service.External == "" {
-		b.After = []xds.Dependency{{Type: xds.EndpointType, Resource: v.endpointsOf(p, t)}}
+		b.After = []xds.Dependency{{Type: xds.EndpointType, Resource: v.endpointsOf(p, t), Chosen: t.Service.Affinity}}
 	}
 	if t.Service.Traffic == mesh.OnlyNode && features.Workload(v.mesh, p) == nil {
 		b.Hold = v.firstUseTimeout / 2 // the control plane may see the client's pod, and its node, a moment later
