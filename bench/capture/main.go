@@ -5,7 +5,7 @@
 // measured time.
 //
 //	go run ./bench/capture -n 25
-//	go run ./bench/capture -entries 0,10000 -agent ./outrider-agent
+//	go run ./bench/capture -entries 0,50 -agent ./outrider-agent
 package main
 
 import (
@@ -21,17 +21,15 @@ import (
 
 	"outrider.dev/bench/internal/figures"
 	"outrider.dev/build/commands"
+	"outrider.dev/internal/core/capture"
 )
-
-// maxEntries is the number of ranges that fit into one argument of a command (128 KiB).
-const maxEntries = 10_000
 
 func main() {
 	n := flag.Int("n", 25, "runs of each way")
-	sizes := flag.String("entries", "0,100,1000,10000", "numbers of ports and of ranges in the lists (-o and -x)")
+	sizes := flag.String("entries", fmt.Sprintf("0,20,%d", capture.MaxPorts), "numbers of ports and of ranges in the lists (-o and -x)")
 	agent := flag.String("agent", "", "outrider-agent to measure (default: built from ./cmd/outrider-agent)")
 	figures.Main(func() error {
-		entries, err := figures.Numbers("entries", *sizes, 0, maxEntries)
+		entries, err := figures.Numbers("entries", *sizes, 0, capture.MaxPorts)
 		if err != nil {
 			return err
 		}
