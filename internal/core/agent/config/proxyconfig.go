@@ -47,7 +47,7 @@ var elsewhere = map[string]string{
 	"image":                           "",
 	"readinessProbe":                  "an application's own readiness is its container's probe",
 	tracing:                           "",
-	"envoyAccessLogService":           "access logs are those of meshConfig.accessLogFile",
+	"envoyAccessLogService":           "meshConfig.accessLogFile sets the access log",
 	"envoyMetricsService":             "metrics are scraped",
 	"extraStatTags":                   "tags of statistics are Envoy's own",
 	"caCertificatesPem":               "the trusted roots are in the mounted root certificate",

@@ -143,7 +143,7 @@ var annotations = []annotation{
 
 const (
 	exportToKey     = "networking.istio.io/exportTo"
-	ofService       = "it is of a Service, and identities are those of the pods' service accounts"
+	ofService       = "it belongs to a Service; the pods' service accounts decide"
 	ofWorkloadEntry = "it is of a WorkloadEntry, which has no effect here; use a Host"
 )
 

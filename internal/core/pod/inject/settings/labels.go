@@ -36,7 +36,7 @@ var knownLabels = []annotation{
 	{name: "istio.io/ingress-use-waypoint", without: noAmbient},
 	{name: "istio.io/waypoint-for", without: noAmbient},
 	{name: "networking.istio.io/tunnel", without: "the proxy takes no HBONE"},
-	{name: "networking.istio.io/enable-autoallocate-ip", without: "it is of a ServiceEntry, which has no effect here; use a Host"},
+	{name: "networking.istio.io/enable-autoallocate-ip", without: "it belongs to a ServiceEntry, which has no effect here; use a Host"},
 	{name: "networking.istio.io/gatewayPort", without: noGateways},
 	{name: "gateway.istio.io/managed", without: noGateways},
 	{name: "gateway.networking.k8s.io/gateway-class-name", without: noGateways},
