@@ -188,12 +188,7 @@ func TestCapturesAreRepaired(t *testing.T) {
 				for f := range flushes {
 					script, before := tt.flush[f%len(tt.flush)], repairs()
 					began := time.Now()
-					p.pod.Do(func() {
-						out, err := exec.Command("sh", "-ec", script).CombinedOutput()
-						if err != nil {
-							t.Errorf("%s: %v: %s", script, err, out)
-						}
-					})
+					p.pod.Sh(script)
 					process.Eventually(t, "the capture is in place again after "+script, func() bool { return p.inPlace(tt.mode == transparent) }, d)
 					took = append(took, time.Since(began))
 					process.Eventually(t, "the repair is in the log", func() bool { return repairs() > before }, d)

@@ -21,6 +21,16 @@ func (n *Namespace) IP(args ...string) {
 	}
 }
 
+// Sh runs a script inside the namespace, until a command of it fails. The test fails then.
+func (n *Namespace) Sh(script string) {
+	n.t.Helper()
+	n.Do(func() {
+		if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
+			n.t.Errorf("%s: %v: %s", script, err, out)
+		}
+	})
+}
+
 // Connect connects two namespaces by a veth pair. Each end gets a name and addresses.
 func Connect(a *Namespace, nameA string, addrsA []netip.Prefix, b *Namespace, nameB string, addrsB []netip.Prefix) {
 	a.t.Helper()

@@ -199,13 +199,6 @@ func TestRepairs(t *testing.T) {
 	}
 	runs := func() int { text, _ := os.ReadFile(dir + "/runs"); return bytes.Count(text, []byte("\n")) }
 	pod := ns.Pod(t)
-	do := func(script string) {
-		pod.Do(func() {
-			if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
-				t.Errorf("%s: %v: %s", script, err, out)
-			}
-		})
-	}
 	flags := []string{"-i", "*", "-b", "*"}
 	verified := func() error {
 		return exec.Command(filepath.Join(dir, "outrider-agent"), append([]string{"capture", "verify", "--network-namespace=" + pod.Path()}, flags...)...).Run()
@@ -228,14 +221,14 @@ func TestRepairs(t *testing.T) {
 		t.Errorf("after the capture %d agents ran, and another one is due: %v", runs(), c.isDue(s))
 	}
 	for i, script := range []string{"nft flush ruleset", "nft delete table inet outrider; nft add table inet outrider", "nft insert rule inet outrider output accept"} {
-		do(script)
+		pod.Sh(script)
 		process.Eventually(t, "the repair after "+script, func() bool { return c.Stats().Repairs > uint64(i) && verified() == nil })
 	}
 	if text := log.String(); !strings.Contains(text, "pod=shop/web sandbox=a") {
 		t.Errorf("the log is %s", text)
 	}
 	stop()
-	do("nft flush ruleset") // without a watcher
+	pod.Sh("nft flush ruleset") // without a watcher
 	if err := c.Restore("a", "shop/web", pod.Path(), flags); err != nil {
 		t.Fatal(err)
 	}

@@ -14,16 +14,6 @@ import (
 	"outrider.dev/test/process"
 )
 
-// sh runs commands in a namespace.
-func sh(t *testing.T, pod *ns.Namespace, script string) {
-	t.Helper()
-	pod.Do(func() {
-		if out, err := exec.Command("sh", "-ec", script).CombinedOutput(); err != nil {
-			t.Errorf("%s: %v: %s", script, err, out)
-		}
-	})
-}
-
 const before = `nft add table inet outrider; nft add chain inet outrider c; nft add set inet outrider s '{ type inet_service; }'
 nft add rule inet outrider c counter; nft add table inet other
 iptables-nft -t nat -N X; iptables-nft -t nat -A OUTPUT -j X
@@ -53,13 +43,13 @@ func TestWhatIsAChange(t *testing.T) {
 	} {
 		t.Run(script, func(t *testing.T) {
 			pod := ns.Pod(t)
-			sh(t, pod, before)
+			pod.Sh(before)
 			w := New()
 			if err := w.Watch("a", pod.Path()); err != nil {
 				t.Fatal(err)
 			}
 			defer w.Remove("a")
-			sh(t, pod, script)
+			pod.Sh(script)
 			s := w.spaces["a"]
 			got, routes := w.read(s, s.filter), w.read(s, s.routes)
 			got.routing, got.lost = routes.routing, got.lost || routes.lost
@@ -80,11 +70,11 @@ func TestFirstIPv6Address(t *testing.T) {
 	}
 	defer w.Remove("a")
 	s := w.spaces["a"]
-	sh(t, pod, "ip addr add fe80::2/64 dev eth0 nodad; ip addr add 10.1.0.2/32 dev eth0")
+	pod.Sh("ip addr add fe80::2/64 dev eth0 nodad; ip addr add 10.1.0.2/32 dev eth0")
 	if got := w.read(s, s.routes); got.routing {
 		t.Errorf("%+v", got)
 	}
-	sh(t, pod, "ip addr add fd00::2/64 dev eth0 nodad")
+	pod.Sh("ip addr add fd00::2/64 dev eth0 nodad")
 	process.Eventually(t, "an IPv6 address is a change", func() bool { return w.read(s, s.routes).routing })
 	if m := (netlink.Message{Kind: unix.RTM_NEWADDR, Data: []byte{unix.AF_INET6, 64, 0, 0, 2, 0, 0, 0}}); matters(m, true) {
 		t.Error("with a capture for IPv6, another address is a change")
@@ -164,7 +154,7 @@ func TestMessagesOfContainers(t *testing.T) {
 	if got := w.read(s, s.filter); got != (changes{}) {
 		t.Errorf("%+v", got)
 	}
-	sh(t, pod, `{ echo 'add table inet x; add set inet x s { type inet_service; }'; for i in $(seq 9000); do echo "add element inet x s { $i }"; done; } | nft -f -`)
+	pod.Sh(`{ echo 'add table inet x; add set inet x s { type inet_service; }'; for i in $(seq 9000); do echo "add element inet x s { $i }"; done; } | nft -f -`)
 	if got := w.read(s, s.filter); !got.lost || w.Once("a") {
 		t.Errorf("%+v; want messages to be lost", got)
 	}
@@ -218,7 +208,7 @@ func TestReports(t *testing.T) {
 				t.Fatal(err)
 			}
 			for range 2 {
-				sh(t, pod, tt.before)
+				pod.Sh(tt.before)
 				if err := w.Watch("a", pod.Path()); err != nil {
 					t.Fatal(err)
 				}
@@ -232,14 +222,14 @@ func TestReports(t *testing.T) {
 						c.Close()
 					}
 				})
-				sh(t, pod, tt.change)
+				pod.Sh(tt.change)
 				await(t, reports, "a")
-				sh(t, pod, tt.before) // not reported: it is not armed
+				pod.Sh(tt.before) // not reported: it is not armed
 			}
 			if err := w.Arm("other", Backend{}); err != nil {
 				t.Fatal(err)
 			}
-			sh(t, other, "nft add table inet outrider")
+			other.Sh("nft add table inet outrider")
 			await(t, reports, "other")
 		})
 	}
@@ -253,7 +243,7 @@ func TestReportsWhatHappenedBefore(t *testing.T) {
 	if err := w.Watch("a", pod.Path()); err != nil {
 		t.Fatal(err)
 	}
-	sh(t, pod, "nft add table inet outrider; nft delete table inet outrider")
+	pod.Sh("nft add table inet outrider; nft delete table inet outrider")
 	if err := w.Arm("a", Backend{}); err != nil {
 		t.Fatal(err)
 	}
@@ -277,7 +267,7 @@ func TestNamespaceEnds(t *testing.T) {
 				pod := ns.New(t)
 				path = pod.Path()
 				node.IP("link", "add", "pod0", "type", "veth", "peer", "name", "eth0", "netns", path)
-				sh(t, pod, "iptables-legacy -t nat -L >/dev/null; ip6tables-legacy -t nat -L >/dev/null")
+				pod.Sh("iptables-legacy -t nat -L >/dev/null; ip6tables-legacy -t nat -L >/dev/null")
 				if err := w.Watch("a", path); err != nil {
 					t.Fatal(err)
 				}
