@@ -10,7 +10,6 @@ import (
 	"os/signal"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -92,15 +91,9 @@ func wrap(o optionSet) {
 	for e.live() != nil {
 		time.Sleep(20 * time.Millisecond)
 	}
-	var up atomic.Bool
-	up.Store(true)
 	quit := make(chan struct{}, 1)
 	mux := http.NewServeMux()
-	ready := func(w http.ResponseWriter, _ *http.Request) {
-		if !up.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-		}
-	}
+	ready := func(http.ResponseWriter, *http.Request) {} // also while it stops
 	mux.HandleFunc("/healthz/ready", ready)
 	mux.HandleFunc("/ready", ready)
 	mux.HandleFunc("POST /drain", func(http.ResponseWriter, *http.Request) { e.admin("/drain_listeners?inboundonly&graceful&skip_exit") })
