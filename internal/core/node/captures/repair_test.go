@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"outrider.dev/build/commands"
+	"outrider.dev/test/buffer"
 	"outrider.dev/test/ns"
 	"outrider.dev/test/process"
 )
@@ -167,24 +168,6 @@ func TestDueWhileARepairRuns(t *testing.T) {
 	}
 }
 
-// lines is a log that several goroutines write.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
-
 // The real agent repairs what is changed until the sandbox ends; after a capture by nftables nothing runs that is not
 // needed. When a sandbox's capture has been changed, a container that starts waits for the repair.
 func TestRepairs(t *testing.T) {
@@ -205,7 +188,7 @@ func TestRepairs(t *testing.T) {
 	}
 	c := New(agent, dir)
 	ctx, cancel := context.WithCancel(t.Context())
-	log, ended := &lines{}, make(chan error, 1)
+	log, ended := &buffer.Buffer{}, make(chan error, 1)
 	go func() { ended <- c.Serve(ctx, slog.New(slog.NewTextHandler(log, nil))) }()
 	stop := sync.OnceFunc(func() {
 		cancel()
