@@ -14,6 +14,17 @@ import (
 	"outrider.dev/test/process"
 )
 
+// watching watches a namespace as sandbox a until the test ends.
+func watching(t *testing.T, pod *ns.Namespace) (*Watcher, *space) {
+	t.Helper()
+	w := New()
+	if err := w.Watch("a", pod.Path()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { w.Remove("a") })
+	return w, w.spaces["a"]
+}
+
 const before = `nft add table inet outrider; nft add chain inet outrider c; nft add set inet outrider s '{ type inet_service; }'
 nft add rule inet outrider c counter; nft add table inet other
 iptables-nft -t nat -N X; iptables-nft -t nat -A OUTPUT -j X
@@ -44,13 +55,8 @@ func TestWhatIsAChange(t *testing.T) {
 		t.Run(script, func(t *testing.T) {
 			pod := ns.Pod(t)
 			pod.Sh(before)
-			w := New()
-			if err := w.Watch("a", pod.Path()); err != nil {
-				t.Fatal(err)
-			}
-			defer w.Remove("a")
+			w, s := watching(t, pod)
 			pod.Sh(script)
-			s := w.spaces["a"]
 			got, routes := w.read(s, s.filter), w.read(s, s.routes)
 			got.routing, got.lost = routes.routing, got.lost || routes.lost
 			if got != want {
@@ -64,12 +70,7 @@ func TestWhatIsAChange(t *testing.T) {
 // reports IPv6 addresses a little later than others.
 func TestFirstIPv6Address(t *testing.T) {
 	pod := ns.Pod(t)
-	w := New()
-	if err := w.Watch("a", pod.Path()); err != nil {
-		t.Fatal(err)
-	}
-	defer w.Remove("a")
-	s := w.spaces["a"]
+	w, s := watching(t, pod)
 	pod.Sh("ip addr add fe80::2/64 dev eth0 nodad; ip addr add 10.1.0.2/32 dev eth0")
 	if got := w.read(s, s.routes); got.routing {
 		t.Errorf("%+v", got)
@@ -130,12 +131,7 @@ func FuzzMessages(f *testing.F) {
 // A message that a container sends to the watcher's socket is no event, and one that is lost is a change.
 func TestMessagesOfContainers(t *testing.T) {
 	pod := ns.Pod(t)
-	w := New()
-	if err := w.Watch("a", pod.Path()); err != nil {
-		t.Fatal(err)
-	}
-	defer w.Remove("a")
-	s := w.spaces["a"]
+	w, s := watching(t, pod)
 	at, err := unix.Getsockname(s.filter)
 	if err != nil {
 		t.Fatal(err)
