@@ -167,7 +167,7 @@ func stream(t *figures.Table, title, baseline string, since time.Time, calls []h
 type processorTime [3]time.Duration
 
 func spentBy(a *harness.Agent) processorTime {
-	return processorTime{harness.Spent(a.PID()), harness.Spent(a.Envoy()), harness.Spent(os.Getpid())}
+	return processorTime{process.Spent(a.PID()), process.Spent(a.Envoy()), process.Spent(os.Getpid())}
 }
 
 func (before processorTime) since(t *figures.Table, title string, a *harness.Agent) {

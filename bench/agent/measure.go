@@ -60,8 +60,8 @@ func start(t *figures.Table, p *harness.Pod, title, alone string, counts bool) {
 	t.Add(title, "ready", ready.Sub(begin).Seconds()*1e3, alone)
 	t.Add(title, "agent MiB", float64(harness.Resident(a.PID()))/megabyte, "")
 	t.Add(title, "Envoy MiB", float64(harness.Resident(a.Envoy()))/megabyte, "")
-	t.Add(title, "agent CPU ms", harness.Spent(a.PID()).Seconds()*1e3, "")
-	t.Add(title, "Envoy CPU ms", harness.Spent(a.Envoy()).Seconds()*1e3, "")
+	t.Add(title, "agent CPU ms", process.Spent(a.PID()).Seconds()*1e3, "")
+	t.Add(title, "Envoy CPU ms", process.Spent(a.Envoy()).Seconds()*1e3, "")
 	journal := a.Journal()
 	for _, phase := range phases {
 		for _, e := range journal.Entries {
@@ -130,9 +130,9 @@ func rest(t *figures.Table, w *harness.World, n int, d time.Duration) {
 	percent := func(spent time.Duration) float64 { return 100 * spent.Seconds() / d.Seconds() }
 	const title = "idle"
 	for range n {
-		before := [2]time.Duration{harness.Spent(a.PID()), harness.Spent(envoy)}
+		before := [2]time.Duration{process.Spent(a.PID()), process.Spent(envoy)}
 		time.Sleep(d)
-		ofAgent, ofEnvoy := percent(harness.Spent(a.PID())-before[0]), percent(harness.Spent(envoy)-before[1])
+		ofAgent, ofEnvoy := percent(process.Spent(a.PID())-before[0]), percent(process.Spent(envoy)-before[1])
 		t.Add(title, "agent CPU %", ofAgent, "")
 		t.Add(title, "Envoy CPU %", ofEnvoy, "")
 		t.Add(title, "both CPU %", ofAgent+ofEnvoy, "")

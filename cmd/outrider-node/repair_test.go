@@ -355,10 +355,9 @@ func TestCostOfWatching(t *testing.T) {
 			}
 			const interval = 20 * time.Second
 			time.Sleep(interval / 4) // until the collector has run, and the second look at each capture by iptables
-			before := d.ticks(t)
+			before := process.Spent(d.PID())
 			time.Sleep(interval)
-			const tick = 10 * time.Millisecond
-			used := time.Duration(d.ticks(t)-before) * tick
+			used := process.Spent(d.PID()) - before
 			sockets, _ := os.ReadDir("/proc/" + strconv.Itoa(d.PID()) + "/fd")
 			threads, _ := os.ReadDir("/proc/" + strconv.Itoa(d.PID()) + "/task")
 			t.Logf("%d pods %s: %.2f%% of a core, %d descriptors, %d threads", pods, backend, 100*used.Seconds()/interval.Seconds(), len(sockets), len(threads))
@@ -366,22 +365,4 @@ func TestCostOfWatching(t *testing.T) {
 		}
 		d.Kill()
 	}
-}
-
-// ticks returns the time that the process has had, in hundredths of a second.
-func (p *serving) ticks(t *testing.T) (n int) {
-	t.Helper()
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(p.PID()) + "/stat")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, _ := strings.Cut(string(text), ") ") // after the name; man 5 proc_pid_stat
-	for _, field := range strings.Fields(rest)[11:13] {
-		ticks, err := strconv.Atoi(field)
-		if err != nil {
-			t.Fatal(err)
-		}
-		n += ticks
-	}
-	return n
 }

@@ -216,10 +216,10 @@ func TestEnvoySeesNoProof(t *testing.T) {
 		}
 		return n
 	}
-	before, first, spent := stats(), counted(), harness.Spent(a.PID())
+	before, first, spent := stats(), counted(), process.Spent(a.PID())
 	n := tier.Times(20, 1000)
 	process.Eventually(t, "more proofs", func() bool { time.Sleep(time.Second); return counted() >= first+n }, a)
-	t.Logf("%d proofs by two families: %s of the agent's processor time", counted()-first, harness.Spent(a.PID())-spent)
+	t.Logf("%d proofs by two families: %s of the agent's processor time", counted()-first, process.Spent(a.PID())-spent)
 	after := stats()
 	for line := range strings.Lines(after) {
 		if (strings.Contains(line, "_15001") || strings.Contains(line, "_15006") || strings.Contains(line, "PassthroughCluster")) && !strings.Contains(before, line) {

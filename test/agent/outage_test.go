@@ -361,7 +361,7 @@ func TestControlPlaneIsSlow(t *testing.T) {
 	}
 	w.Known(1+n, 2)
 	w.Plane().Signal(syscall.SIGSTOP)
-	process.Eventually(t, "the control plane is stopped", func() bool { return harness.Stopped(w.Plane().PID()) }, w.Plane())
+	process.Eventually(t, "the control plane is stopped", func() bool { return process.Stopped(w.Plane().PID()) }, w.Plane())
 	failed := make(chan error, n)
 	for i := range n {
 		go func() { failed <- fresh(client.Pod, fmt.Sprintf("http://10.96.1.%d/", i), "server HTTP/1.1")() }()

@@ -35,7 +35,7 @@ func TestQueueOfADeadEnvoy(t *testing.T) {
 				if err := unix.Kill(envoy, unix.SIGSTOP); err != nil {
 					t.Fatal(err)
 				}
-				process.Eventually(t, "Envoy is stopped", func() bool { return harness.Stopped(envoy) }, victim)
+				process.Eventually(t, "Envoy is stopped", func() bool { return process.Stopped(envoy) }, victim)
 				var queued [200]net.Conn
 				for i := range queued {
 					conn, err := dial(t.Context(), "tcp", to)

@@ -164,7 +164,7 @@ func (w *world) peak() int64 {
 }
 
 // spent returns the subject's processor time.
-func (w *world) spent() time.Duration { return harness.Spent(w.subject.PID()) }
+func (w *world) spent() time.Duration { return process.Spent(w.subject.PID()) }
 
 // measure makes ordinary requests at the client's pace, at least n and for at least the given time.
 func (w *world) measure(c client, n int, length time.Duration) (l latencies) {

@@ -158,7 +158,7 @@ func (a attacked) run(t *testing.T) row {
 	process.Eventually(t, "the attacker has begun", func() bool { return strings.Contains(hostile.Log(), begun) }, hostile)
 	began := time.Now()
 	r.during = w.measure(ordinary, inForm(15, 500), inForm(700*time.Millisecond, 20*time.Second))
-	r.attacker = harness.Spent(hostile.PID())
+	r.attacker = process.Spent(hostile.PID())
 	hostile.Signal(syscall.SIGTERM)
 	if status := hostile.Exit(); status != 0 {
 		t.Errorf("the attacker ended with status %d:\n%s", status, hostile.Log())

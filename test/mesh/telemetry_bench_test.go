@@ -1,14 +1,11 @@
 package mesh
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -151,19 +148,13 @@ func (w *way) load(b *testing.B, callers int, d time.Duration) int {
 // spent returns the processor time that the Envoys of these pods have used.
 func spent(b *testing.B, pods ...*pod) time.Duration {
 	b.Helper()
-	var ticks int
+	var sum time.Duration
 	for _, p := range pods {
-		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.envoy.PID()))
-		if err != nil {
-			b.Fatal(err)
+		one := process.Spent(p.envoy.PID())
+		if one == 0 {
+			b.Fatal(p.envoy.End())
 		}
-		fields := strings.Fields(string(raw[strings.LastIndexByte(string(raw), ')')+2:]))
-		user, err1 := strconv.Atoi(fields[11])
-		system, err2 := strconv.Atoi(fields[12])
-		if err := cmp.Or(err1, err2); err != nil {
-			b.Fatal(err)
-		}
-		ticks += user + system
+		sum += one
 	}
-	return time.Duration(ticks) * 10 * time.Millisecond // a tick is 10 ms, because USER_HZ is 100
+	return sum
 }
