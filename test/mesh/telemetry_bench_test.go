@@ -3,7 +3,6 @@ package mesh
 import (
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -17,35 +16,6 @@ import (
 	"outrider.dev/internal/core/mesh"
 	"outrider.dev/test/process"
 )
-
-// plainEnvoy returns a handwritten configuration with one listener, one route and one cluster, with mutual TLS, and
-// without anything that only a mesh needs. more is put into the settings of TLS.
-func plainEnvoy(listener string, port uint16, to, more string, client bool) func(certificates, admin string) string {
-	return func(certificates, admin string) string {
-		common := fmt.Sprintf(`{%[2]s"tls_certificate_sds_secret_configs": [{"name": "workload", "sds_config": {"path_config_source": {"path": "%[1]s/workload.json"}}}],
-			"validation_context_sds_secret_config": {"name": "roots", "sds_config": {"path_config_source": {"path": "%[1]s/roots.json"}}}}`, certificates, more)
-		socket := func(direction, more string) string {
-			return fmt.Sprintf(`, "transport_socket": {"name": "tls", "typed_config":
-				{"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.%sTlsContext", "common_tls_context": %s%s}}`, direction, common, more)
-		}
-		host, number, _ := net.SplitHostPort(to)
-		inbound, outbound := "", socket("Upstream", "")
-		other := "virtualInbound"
-		if !client {
-			inbound, outbound, other = socket("Downstream", `, "require_client_certificate": true`), "", "virtualOutbound"
-		}
-		const http = `"@type": "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"`
-		return fmt.Sprintf(`{"node": {"id": "plain", "cluster": "plain"}, "admin": {"address": {"pipe": {"path": "%s"}}},
-			"stats_config": {"stats_matcher": {"inclusion_list": {"patterns": [{"prefix": "server."}]}}},
-			"static_resources": {"listeners": [
-				{"name": "%s", "address": {"socket_address": {"address": "0.0.0.0", "port_value": 19999}}, "filter_chains": [{}]},
-				{"name": "%s", "address": {"socket_address": {"address": "0.0.0.0", "port_value": %d}}, "filter_chains": [{"filters": [{"name": "http", "typed_config": {%s,
-					"stat_prefix": "http", "route_config": {"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [{"match": {"prefix": "/"}, "route": {"cluster": "to", "timeout": "0s"}}]}]},
-					"http_filters": [{"name": "envoy.filters.http.router", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router"}}]}}]%s}]}],
-			"clusters": [{"name": "to", "type": "STATIC", "load_assignment": {"cluster_name": "to", "endpoints": [{"lb_endpoints": [{"endpoint":
-				{"address": {"socket_address": {"address": "%s", "port_value": %s}}}}]}]}%s}]}}`, admin, other, listener, port, http, inbound, host, number, outbound)
-	}
-}
 
 // A way is a case of the benchmark: a pair of Envoys with the same telemetry configuration.
 type way struct {
@@ -111,8 +81,8 @@ func (w *way) open(b *testing.B) {
 	w.server, w.client = world.pod("server", "server"), world.pod("client", "client")
 	go http.Serve(w.server.listen(8080), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "hello") }))
 	if w.plain {
-		w.server.static = plainEnvoy("virtualInbound", contract.InboundPort, "127.0.0.1:8080", "", false)
-		w.client.static = plainEnvoy("virtualOutbound", contract.OutboundPort, w.server.v4.String()+":8080", "", true)
+		w.server.static = plain{to: "127.0.0.1:8080"}.config
+		w.client.static = plain{to: w.server.v4.String() + ":8080", client: true}.config
 	}
 	for _, p := range []*pod{w.client, w.server} {
 		p.metadata = map[string]any{contract.MetadataRelay: "true"}

@@ -2,42 +2,13 @@ package mesh
 
 import (
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"outrider.dev/internal/base/contract"
 )
-
-// pipeEnvoy returns a handwritten configuration that forwards bytes to an address, with mutual TLS on one side. params
-// is put into the settings of TLS, more into the TLS context.
-func pipeEnvoy(listener string, port uint16, to, params, more string, client bool) func(certificates, admin string) string {
-	return func(certificates, admin string) string {
-		socket := func(direction, more string) string {
-			return fmt.Sprintf(`, "transport_socket": {"name": "tls", "typed_config": {"@type": "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.%[1]sTlsContext", %[2]s
-				"common_tls_context": {"tls_params": %[3]s,
-				"tls_certificate_sds_secret_configs": [{"name": "workload", "sds_config": {"path_config_source": {"path": "%[4]s/workload.json"}}}],
-				"validation_context_sds_secret_config": {"name": "roots", "sds_config": {"path_config_source": {"path": "%[4]s/roots.json"}}}}}}`, direction, more, params, certificates)
-		}
-		host, number, _ := net.SplitHostPort(to)
-		inbound, outbound, other := "", socket("Upstream", more), "virtualInbound"
-		if !client {
-			inbound, outbound, other = socket("Downstream", `"require_client_certificate": true,`+more), "", "virtualOutbound"
-		}
-		return fmt.Sprintf(`{"node": {"id": "plain", "cluster": "plain"}, "admin": {"address": {"pipe": {"path": "%s"}}},
-			"stats_config": {"stats_matcher": {"inclusion_list": {"patterns": [{"prefix": "server."}, {"contains": ".ssl."}]}}},
-			"static_resources": {"listeners": [
-				{"name": "%s", "address": {"socket_address": {"address": "0.0.0.0", "port_value": 19999}}, "filter_chains": [{}]},
-				{"name": "%s", "address": {"socket_address": {"address": "0.0.0.0", "port_value": %d}}, "filter_chains": [{"filters": [{"name": "tcp", "typed_config":
-					{"@type": "type.googleapis.com/envoy.extensions.filters.network.tcp_proxy.v3.TcpProxy", "stat_prefix": "tcp", "cluster": "to"}}]%s}]}],
-			"clusters": [{"name": "to", "type": "STATIC", "load_assignment": {"cluster_name": "to", "endpoints": [{"lb_endpoints": [{"endpoint":
-				{"address": {"socket_address": {"address": "%s", "port_value": %s}}}}]}]}%s}]}}`, admin, other, listener, port, inbound, host, number, outbound)
-	}
-}
 
 // A tlsWay is a case of the benchmark: a pair of Envoys with the same versions, groups and sessions.
 type tlsWay struct {
@@ -111,12 +82,14 @@ func (w *tlsWay) open(b *testing.B, world *world) {
 	w.server, w.client = world.pod(fmt.Sprintf("server%d", n), "server"), world.pod(fmt.Sprintf("client%d", n), "client")
 	go repeat(w.server.listen(6379), "server")
 	w.wire = world.wire(w.server, 6379)
-	more := ""
+	both := plain{bytes: true, common: `"tls_params": ` + w.params + `, `, stats: `, {"contains": ".ssl."}`}
+	server, client := both, both
+	server.to, server.context = "127.0.0.1:6379", w.more
+	client.to, client.client = w.wire.v4.String()+":6379", true
 	if w.full {
-		more = `"max_session_keys": 0,`
+		client.context = `"max_session_keys": 0,`
 	}
-	w.server.static = pipeEnvoy("virtualInbound", contract.InboundPort, "127.0.0.1:6379", w.params, w.more, false)
-	w.client.static = pipeEnvoy("virtualOutbound", contract.OutboundPort, w.wire.v4.String()+":6379", w.params, more, true)
+	w.server.static, w.client.static = server.config, client.config
 	w.server.proxied()
 	w.client.proxied()
 	before := w.client.stat(`cluster\.to\.ssl\.session_reused`)

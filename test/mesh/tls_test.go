@@ -197,7 +197,7 @@ func TestTLSOnTheWire(t *testing.T) {
 	w.source.set(&mesh.PolicySpec{Name: "strict", Namespace: namespace, Mode: mesh.ModeStrict})
 	client, server := w.pod("client", "client"), w.pod("server", "server")
 	oldClient, oldServer := w.pod("old-client", "old-client"), w.pod("old-server", "old-server")
-	oldServer.static = plainEnvoy("virtualInbound", contract.InboundPort, "127.0.0.1:8080", ofTLS12, false)
+	oldServer.static = plain{to: "127.0.0.1:8080", common: ofTLS12}.config
 	server.metadata = map[string]any{contract.MetadataRelay: "true"}
 	for _, p := range []*pod{server, oldServer} {
 		go echo(p.listen(8080), p.name)
@@ -207,7 +207,7 @@ func TestTLSOnTheWire(t *testing.T) {
 	toServer, toOld := w.wire(server, 8080), w.wire(oldServer, 8080)
 	w.service("web", "10.96.0.1", "server", port(8080, mesh.HTTP), port(6379, mesh.TCP))
 	w.service("old", "10.96.0.2", "old-server", port(8080, mesh.HTTP))
-	oldClient.static = plainEnvoy("virtualOutbound", contract.OutboundPort, toServer.v4.String()+":8080", ofTLS12, true)
+	oldClient.static = plain{to: toServer.v4.String() + ":8080", client: true, common: ofTLS12}.config
 	client.proxied()
 	oldClient.proxied()
 
