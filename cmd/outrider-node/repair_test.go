@@ -31,15 +31,15 @@ import (
 // A captured is a pod with a proxy and an application, and a node with a service and a caller. Each listener says its
 // name to who connects.
 type captured struct {
-	t            *testing.T
 	id           string
+	transparent  bool // it is captured in TPROXY mode
 	pod, node    *ns.Namespace
 	proxied, not atomic.Int64 // calls of the load
 }
 
 func (n *aNode) captured(id string, transparent bool) *captured {
 	n.t.Helper()
-	p := &captured{t: n.t, id: id, node: ns.New(n.t)}
+	p := &captured{id: id, transparent: transparent, node: ns.New(n.t)}
 	p.pod = ns.New(n.t)
 	p.node.IP("link", "add", "pod0", "type", "veth", "peer", "name", "eth0", "netns", p.pod.Path())
 	p.pod.IP("addr", "add", "10.9.0.2/24", "dev", "eth0")
@@ -99,14 +99,14 @@ func call(address string) string {
 }
 
 // inPlace reports whether calls in both directions reach the proxy, and the routing for transparent calls is there.
-func (p *captured) inPlace(transparent bool) bool {
+func (p *captured) inPlace() bool {
 	var out, in string
 	p.pod.Do(func() { out = call("10.9.0.1:80") })
 	p.node.Do(func() { in = call("10.9.0.2:8080") })
 	if out != "proxy" || in != "proxy" {
 		return false
 	}
-	if !transparent {
+	if !p.transparent {
 		return true
 	}
 	is := false
@@ -140,14 +140,18 @@ func (p *captured) load() (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-// agentBy returns an agent that captures by another backend than the first one that works.
-func (n *aNode) agentBy(flags string) string {
-	path := n.path("agent-" + strconv.Itoa(len(flags)))
+// serveBy starts a daemon whose agents capture with these flags, as by another backend than the first one that works.
+func (n *aNode) serveBy(flags string) *serving {
+	n.t.Helper()
+	if flags == "" {
+		return n.serve()
+	}
+	path := n.path("agent-with-flags")
 	n.write(path, "#!/bin/sh\nc=$1; shift\nexec "+filepath.Join(n.bin, commands.Agent)+" $c \"$@\" "+flags+"\n")
 	if err := os.Chmod(path, 0o755); err != nil {
 		n.t.Fatal(err)
 	}
-	return path
+	return n.serve("--agent=" + path)
 }
 
 // In each mode, rules and routing that something removes from running pods are there again, by the daemon alone.
@@ -164,11 +168,7 @@ func TestCapturesAreRepaired(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := newNode(t)
-			var flags []string
-			if tt.agent != "" {
-				flags = append(flags, "--agent="+n.agentBy(tt.agent))
-			}
-			d := n.serve(flags...)
+			d := n.serveBy(tt.agent)
 			n.awaitServing(d)
 			pods := tier.Times(1, 10)
 			flushes := tier.Times(len(tt.flush), 10) // of each pod: fewer than it gets repairs at once
@@ -179,7 +179,7 @@ func TestCapturesAreRepaired(t *testing.T) {
 				if out, err := n.add(p.id, p.pod.Path(), "-m", tt.mode); err != nil {
 					t.Fatalf("%v: %s", err, out)
 				}
-				process.Eventually(t, "the pod is captured", func() bool { return p.inPlace(tt.mode == transparent) }, d)
+				process.Eventually(t, "the pod is captured", p.inPlace, d)
 				repairs := func() int { return strings.Count(d.Log(), `"msg":"capture repaired","pod":"shop/`+p.id+`"`) }
 				if n := repairs(); n != 0 {
 					t.Fatalf("the pod is captured after %d repairs", n)
@@ -189,7 +189,7 @@ func TestCapturesAreRepaired(t *testing.T) {
 					script, before := tt.flush[f%len(tt.flush)], repairs()
 					began := time.Now()
 					p.pod.Sh(script)
-					process.Eventually(t, "the capture is in place again after "+script, func() bool { return p.inPlace(tt.mode == transparent) }, d)
+					process.Eventually(t, "the capture is in place again after "+script, p.inPlace, d)
 					took = append(took, time.Since(began))
 					process.Eventually(t, "the repair is in the log", func() bool { return repairs() > before }, d)
 				}
@@ -257,7 +257,7 @@ func TestHostileContainers(t *testing.T) {
 		for {
 			flush(flushing)
 			// In the nightly run it flushes while the agent writes, too, so that repairs fail.
-			for again := tier.Nightly(); !again; again = flushing.inPlace(false) {
+			for again := tier.Nightly(); !again; again = flushing.inPlace() {
 				select {
 				case <-done:
 					return
@@ -280,11 +280,11 @@ func TestHostileContainers(t *testing.T) {
 	for range 3 {
 		flushed := time.Now()
 		flush(other)
-		process.Eventually(t, "another pod is repaired", func() bool { return other.inPlace(false) }, d)
+		process.Eventually(t, "another pod is repaired", other.inPlace, d)
 		t.Logf("another pod is repaired after %s", time.Since(flushed).Round(time.Millisecond))
 	}
 	lock.Close()
-	process.Eventually(t, "the one that locked is repaired", func() bool { return locking.inPlace(false) }, d)
+	process.Eventually(t, "the one that locked is repaired", locking.inPlace, d)
 	process.Eventually(t, "its repair is counted", func() bool { return d.metric("outrider_node_captures_not_in_place") == "1" }, d)
 	close(done)
 	<-ended
@@ -314,11 +314,11 @@ func TestRestartAndEnd(t *testing.T) {
 	flush()
 	d = n.serve(anyAddress)
 	for range 2 {
-		process.Eventually(t, "the capture is in place again", func() bool { return p.inPlace(false) }, d)
+		process.Eventually(t, "the capture is in place again", p.inPlace, d)
 		process.Eventually(t, "it is watched", func() bool { return d.metric("outrider_node_captures") == "1" }, d)
 		flush()
 	}
-	process.Eventually(t, "it is repaired again", func() bool { return p.inPlace(false) }, d)
+	process.Eventually(t, "it is repaired again", p.inPlace, d)
 	if out, err := n.cni("DEL", p.id, p.pod.Path(), []string{"-i", "*"}); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -340,11 +340,7 @@ func TestCostOfWatching(t *testing.T) {
 	}
 	for _, backend := range []string{"", "--backend=iptables --force-iptables-binary=legacy"} {
 		n := newNode(t)
-		var flags []string
-		if backend != "" {
-			flags = append(flags, "--agent="+n.agentBy(backend))
-		}
-		d := n.serve(flags...)
+		d := n.serveBy(backend)
 		n.awaitServing(d)
 		made := 0
 		for _, pods := range []int{0, 50, 250} {
