@@ -65,9 +65,7 @@ func TestShortCertificates(t *testing.T) {
 		took := process.Eventually(t, fmt.Sprintf("%s at least %d times", what, least), func() bool { return count() >= least }, w.Plane(), client, server)
 		t.Logf("%s: %d times after %s", what, count(), took)
 	}
-	for name, l := range loads {
-		judge(t, name, l)
-	}
+	judgeAll(t, loads)
 	for _, a := range []*harness.Agent{client, server} {
 		if s, ok := a.Status(); !ok || !s.Ready {
 			t.Errorf("%s: %v", a.Pod.Name, s)

@@ -25,10 +25,7 @@ func TestListenersChangeInAReplacement(t *testing.T) {
 	w := harness.New(t)
 	client, server := pair(w, func(c, s *harness.Pod) { drains(2*time.Second, c, s) })
 	url, want := "http://"+vip+"/", "server HTTP/1.1"
-	loads := map[string]*harness.Load{
-		"kept": harness.NewLoad(workers, pause, kept(client.Pod, url, want)),
-		"new":  harness.NewLoad(workers, pause, fresh(client.Pod, url, want)),
-	}
+	loads := twoLoads(client.Pod, url, want)
 	first := make(chan error, 1)
 	for _, c := range []struct {
 		*harness.Agent
@@ -58,9 +55,7 @@ func TestListenersChangeInAReplacement(t *testing.T) {
 	if err := <-first; err != nil {
 		t.Errorf("the first call to a new service: %v", err)
 	}
-	for name, l := range loads { // any order: each load is judged alone
-		judge(t, name, l)
-	}
+	judgeAll(t, loads)
 }
 
 // Listeners change while a pod stops. Clients are still asked to close their connections, and the pod's proxy leaves

@@ -61,6 +61,22 @@ func judge(t *testing.T, what string, l *harness.Load, windows ...window) {
 	}
 }
 
+// judgeAll judges each load.
+func judgeAll(t *testing.T, loads map[string]*harness.Load, windows ...window) {
+	t.Helper()
+	for name, l := range loads { // any order: each load is judged alone
+		judge(t, name, l, windows...)
+	}
+}
+
+// twoLoads starts a load by new connections, and one by kept connections.
+func twoLoads(from *harness.Pod, url, want string) map[string]*harness.Load {
+	return map[string]*harness.Load{
+		"new connections":  harness.NewLoad(workers, pause, fresh(from, url, want)),
+		"kept connections": harness.NewLoad(workers, pause, kept(from, url, want)),
+	}
+}
+
 // used waits until the client has got an answer, so that its proxy has the server's configuration. Without the
 // control plane, only services that were used before can be called.
 func used(t *testing.T, client *harness.Agent) {
@@ -131,10 +147,7 @@ func killOften(t *testing.T, client, victim *harness.Agent, kills int, serves ti
 	used(t, client)
 	victim.Logs(serving) // from now on the agent measures the time for which Envoy has served
 	url := "http://" + vip + "/"
-	loads := map[string]*harness.Load{
-		"new connections":  harness.NewLoad(workers, pause, fresh(client.Pod, url, "server HTTP/1.1")),
-		"kept connections": harness.NewLoad(workers, pause, kept(client.Pod, url, "server HTTP/1.1")),
-	}
+	loads := twoLoads(client.Pod, url, "server HTTP/1.1")
 	var dead []window
 	var back []time.Duration
 	for range kills {
@@ -143,9 +156,7 @@ func killOften(t *testing.T, client, victim *harness.Agent, kills int, serves ti
 		dead = append(dead, window{begin, end, time.Now(), len(loads) * workers})
 		back = append(back, time.Since(end))
 	}
-	for name, l := range loads {
-		judge(t, name, l, dead...)
-	}
+	judgeAll(t, loads, dead...)
 	t.Log(spread("from its death to ready again", back))
 }
 
@@ -444,9 +455,7 @@ func TestControlPlaneRestarts(t *testing.T) {
 		w.Serve()
 		back = append(back, process.Eventually(t, "both proxies are connected", connected, w.Plane(), client, server))
 	}
-	for name, l := range loads {
-		judge(t, name, l)
-	}
+	judgeAll(t, loads)
 	t.Log(spread("from its start to both proxies connected", back))
 	// A change reaches both proxies.
 	w.Service("server", "10.96.0.99", "server", ports...)

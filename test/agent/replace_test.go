@@ -69,17 +69,12 @@ func TestContainersAreReplaced(t *testing.T) {
 				}
 			})
 			url, want := "http://"+vip+"/", "server HTTP/1.1"
-			loads := map[string]*harness.Load{
-				"kept": harness.NewLoad(workers, pause, kept(client.Pod, url, want)),
-				"new":  harness.NewLoad(workers, pause, fresh(client.Pod, url, want)),
-			}
+			loads := twoLoads(client.Pod, url, want)
 			for range 3 {
 				server = replace(t, server)
 				client = replace(t, client)
 			}
-			for name, l := range loads { // any order: each load is judged alone
-				judge(t, name, l)
-			}
+			judgeAll(t, loads)
 		})
 	}
 }

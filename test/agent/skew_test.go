@@ -54,10 +54,7 @@ func TestTwoVersions(t *testing.T) {
 	client, server := pair(w, func(c, s *harness.Pod) { drains(time.Second, c, s) })
 	const want = "server HTTP/1.1"
 	url := "http://" + vip + "/"
-	loads := map[string]*harness.Load{
-		"kept": harness.NewLoad(workers, pause, kept(client.Pod, url, want)),
-		"new":  harness.NewLoad(workers, pause, fresh(client.Pod, url, want)),
-	}
+	loads := twoLoads(client.Pod, url, want)
 	services := 1
 	for step, plane := range []string{"old", "new", "old", "new"} {
 		if step > 0 {
@@ -85,9 +82,7 @@ func TestTwoVersions(t *testing.T) {
 			}
 		}
 	}
-	for name, l := range loads { // any order: each load is judged alone
-		judge(t, name, l)
-	}
+	judgeAll(t, loads)
 }
 
 // Proxies of the old version could request the whole mesh, by themselves or by a flag of their control plane. A control
@@ -106,19 +101,14 @@ func TestAFullPushBefore(t *testing.T) {
 			client, server := pair(w, func(c, s *harness.Pod) { c.Env, s.Env = tt.env, tt.env }, tt.plane...)
 			const want = "server HTTP/1.1"
 			url := "http://" + vip + "/"
-			loads := map[string]*harness.Load{
-				"kept": harness.NewLoad(workers, pause, kept(client.Pod, url, want)),
-				"new":  harness.NewLoad(workers, pause, fresh(client.Pod, url, want)),
-			}
+			loads := twoLoads(client.Pod, url, want)
 			w.Binaries = both["new"]
 			w.Plane().Kill()
 			w.Serve()
 			w.Service("other", "10.96.0.11", "server", ports...)
 			w.Known(2, 2)
 			process.Retry(t, fresh(client.Pod, "http://10.96.0.11/", want), client, server)
-			for name, l := range loads { // any order: each load is judged alone
-				judge(t, name, l)
-			}
+			judgeAll(t, loads)
 		})
 	}
 }
