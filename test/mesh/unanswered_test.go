@@ -96,16 +96,9 @@ func TestUnansweredIsTriedElsewhere(t *testing.T) {
 
 // drops reads a request on each connection, counts it, and closes the connection without an answer.
 func drops(l net.Listener, count *atomic.Int64) {
-	for {
-		c, err := l.Accept()
-		if err != nil {
-			return
+	accept(l, func(c net.Conn) {
+		if n, _ := c.Read(make([]byte, 64<<10)); n > 0 {
+			count.Add(1)
 		}
-		go func() {
-			defer c.Close()
-			if n, _ := c.Read(make([]byte, 64<<10)); n > 0 {
-				count.Add(1)
-			}
-		}()
-	}
+	})
 }
