@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,15 +21,14 @@ type way struct {
 	settings telemetry.Settings
 	plain    bool
 
-	client, server *pod
-	http           *http.Client
-	rps, cpu       []float64 // requests per second, and processor time of both Envoys per request in µs
+	measured
+	http *http.Client
 }
 
 // BenchmarkTelemetry compares telemetry configurations by requests per second and processor time per request. It
 // measures all of them in each round, each time in a different order.
 func BenchmarkTelemetry(b *testing.B) {
-	const rounds, callers, warm, measured = 7, 16, 300 * time.Millisecond, 1500 * time.Millisecond
+	const rounds, callers, warm, counted = 7, 16, 300 * time.Millisecond, 1500 * time.Millisecond
 	jsonLog, err := telemetry.Mesh{AccessLogFile: "/dev/stdout", AccessLogEncoding: "JSON"}.Settings(nil)
 	if err != nil {
 		b.Fatal(err)
@@ -50,20 +47,16 @@ func BenchmarkTelemetry(b *testing.B) {
 		for i := range ways {
 			w := ways[(i*5+round)%len(ways)] // selects each way once, because 5 and the number of ways have no common factor
 			w.load(b, callers, warm)
-			before, began := spent(b, w.client, w.server), time.Now()
-			n := w.load(b, callers, measured)
-			took, after := time.Since(began), spent(b, w.client, w.server)
-			w.rps = append(w.rps, float64(n)/took.Seconds())
-			w.cpu = append(w.cpu, float64((after-before).Microseconds())/float64(n))
+			w.measure(b, func() int { return w.load(b, callers, counted) })
 		}
 	}
 	var out strings.Builder
 	fmt.Fprintf(&out, "%-14s %2s  %s  %s\n", "way", "n", "requests/s: min median max, of plain", "µs/request: min median max, of plain")
 	for _, w := range ways {
-		slices.Sort(w.rps)
+		slices.Sort(w.rate)
 		slices.Sort(w.cpu)
-		middle := len(w.rps) / 2
-		fmt.Fprintf(&out, "%-14s %2d  %7.0f %7.0f %7.0f  %.2f  %7.0f %7.0f %7.0f  %.2f\n", w.name, len(w.rps), w.rps[0], w.rps[middle], w.rps[len(w.rps)-1], w.rps[middle]/ways[0].rps[middle],
+		middle := len(w.rate) / 2
+		fmt.Fprintf(&out, "%-14s %2d  %7.0f %7.0f %7.0f  %.2f  %7.0f %7.0f %7.0f  %.2f\n", w.name, len(w.rate), w.rate[0], w.rate[middle], w.rate[len(w.rate)-1], w.rate[middle]/ways[0].rate[middle],
 			w.cpu[0], w.cpu[middle], w.cpu[len(w.cpu)-1], w.cpu[middle]/ways[0].cpu[middle])
 	}
 	b.Log("\n" + out.String())
@@ -95,36 +88,9 @@ func (w *way) open(b *testing.B) {
 // load makes requests from concurrent callers for a duration, and returns the number of requests.
 func (w *way) load(b *testing.B, callers int, d time.Duration) int {
 	b.Helper()
-	end := time.Now().Add(d)
-	var n, failed atomic.Int64
-	var all sync.WaitGroup
-	for range callers {
-		all.Go(func() {
-			for time.Now().Before(end) {
-				if got := get(w.http, "http://10.96.0.1:8080/a/path?with=query"); got != "200 hello" {
-					failed.Add(1)
-				}
-				n.Add(1)
-			}
-		})
-	}
-	all.Wait()
-	if failed.Load() > 0 {
-		b.Fatalf("%s: %d of %d requests failed", w.name, failed.Load(), n.Load())
-	}
-	return int(n.Load())
-}
-
-// spent returns the processor time that the Envoys of these pods have used.
-func spent(b *testing.B, pods ...*pod) time.Duration {
-	b.Helper()
-	var sum time.Duration
-	for _, p := range pods {
-		one := process.Spent(p.envoy.PID())
-		if one == 0 {
-			b.Fatal(p.envoy.End())
+	return during(b, callers, d, func() {
+		if got := get(w.http, "http://10.96.0.1:8080/a/path?with=query"); got != "200 hello" {
+			b.Errorf("%s: %q", w.name, got)
 		}
-		sum += one
-	}
-	return sum
+	})
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -16,10 +14,9 @@ type tlsWay struct {
 	full         bool   // sessions are not resumed
 	more         string // put into the server's TLS context
 
-	client, server *pod
-	wire           *wire
-	rate, cpu      []float64 // connections per second, and processor time of both Envoys per connection in µs
-	first          []float64 // time to the first answer on a new connection, in ms
+	measured
+	wire  *wire
+	first []float64 // time to the first answer on a new connection, in ms
 }
 
 // benchTrip is the round-trip time in the benchmark of the first answer. The handshake of TCP takes none.
@@ -28,7 +25,7 @@ const benchTrip = 20 * time.Millisecond
 // BenchmarkTLS compares versions of TLS and groups by new connections per second, processor time, and the time to the
 // first answer. It measures all of them in each round, each time in a different order.
 func BenchmarkTLS(b *testing.B) {
-	const rounds, callers, firsts, warm, measured = 7, 16, 10, 300 * time.Millisecond, time.Second
+	const rounds, callers, firsts, warm, counted = 7, 16, 10, 300 * time.Millisecond, time.Second
 	only12 := `{"tls_maximum_protocol_version": "TLSv1_2"}`
 	groups := func(list string) string {
 		return `{"tls_minimum_protocol_version": "TLSv1_3", "tls_maximum_protocol_version": "TLSv1_3", "ecdh_curves": [` + list + `]}`
@@ -48,11 +45,7 @@ func BenchmarkTLS(b *testing.B) {
 		for i := range ways {
 			way := ways[(i*5+round)%len(ways)] // selects each way once, because 5 and the number of ways have no common factor
 			way.load(b, callers, warm)
-			before, began := spent(b, way.client, way.server), time.Now()
-			n := way.load(b, callers, measured)
-			took, after := time.Since(began), spent(b, way.client, way.server)
-			way.rate = append(way.rate, float64(n)/took.Seconds())
-			way.cpu = append(way.cpu, float64((after-before).Microseconds())/float64(n))
+			way.measure(b, func() int { return way.load(b, callers, counted) })
 			way.wire.delay.Store(int64(benchTrip / 2))
 			for range firsts {
 				began := time.Now()
@@ -111,20 +104,5 @@ func (w *tlsWay) call(b *testing.B) {
 // load makes calls from concurrent callers for a duration, and returns the number of calls.
 func (w *tlsWay) load(b *testing.B, callers int, d time.Duration) int {
 	b.Helper()
-	end := time.Now().Add(d)
-	var n atomic.Int64
-	var all sync.WaitGroup
-	for range callers {
-		all.Go(func() {
-			for time.Now().Before(end) && !b.Failed() {
-				w.call(b)
-				n.Add(1)
-			}
-		})
-	}
-	all.Wait()
-	if b.Failed() {
-		b.FailNow()
-	}
-	return int(n.Load())
+	return during(b, callers, d, func() { w.call(b) })
 }
