@@ -136,7 +136,7 @@ type place struct {
 
 // walk visits the fields of a struct for which the table has an entry, and descends into the others. It returns the
 // paths without any entry.
-func walk(v reflect.Value, kind, prefix string, visit func(Field, place)) (missing []string) {
+func walk(v reflect.Value, kind, prefix string, visit func(field, place)) (missing []string) {
 	t := v.Type()
 	for i := range t.NumField() {
 		name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
@@ -144,9 +144,9 @@ func walk(v reflect.Value, kind, prefix string, visit func(Field, place)) (missi
 			continue
 		}
 		path := strings.TrimPrefix(prefix+"."+name, ".")
-		var own *Field
+		var own *field
 		deeper := false
-		for _, f := range Fields() {
+		for _, f := range fields {
 			if f.Kind != kind {
 				continue
 			}
@@ -235,7 +235,7 @@ func TestFields(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		missing := walk(reflect.ValueOf(o).Elem(), kind, "", func(f Field, at place) {
+		missing := walk(reflect.ValueOf(o).Elem(), kind, "", func(f field, at place) {
 			name := kind + " " + f.Path
 			if seen[name] {
 				t.Errorf("%s has two entries", name)
@@ -258,7 +258,7 @@ func TestFields(t *testing.T) {
 					}
 					changes[name](changed)
 				} else {
-					walk(reflect.ValueOf(changed).Elem(), kind, "", func(g Field, at place) {
+					walk(reflect.ValueOf(changed).Elem(), kind, "", func(g field, at place) {
 						if g.Path == f.Path && len(below(kind, f.Path)) == 0 && !fill(at.value) {
 							t.Errorf("no value is known for %s", at.value.Type())
 						}
@@ -285,7 +285,7 @@ func TestFields(t *testing.T) {
 			t.Errorf("these have no entry in the table: %s", strings.Join(missing, ", "))
 		}
 	}
-	for _, f := range Fields() {
+	for _, f := range fields {
 		if name := f.Kind + " " + f.Path; !seen[name] {
 			t.Errorf("%s is no field of Kubernetes", name)
 		}
@@ -293,7 +293,7 @@ func TestFields(t *testing.T) {
 }
 
 func below(kind, path string) (out []string) {
-	for _, f := range Fields() {
+	for _, f := range fields {
 		if f.Kind == kind && strings.HasPrefix(f.Path, path+".") {
 			out = append(out, f.Path)
 		}
@@ -366,7 +366,7 @@ What each decides about the connections of a client with a proxy. A field that i
 		fmt.Fprintf(&out, "\n| %s | what it decides |\n| --- | --- |\n", kind)
 		var texts []string
 		names := map[string][]string{}
-		for _, f := range Fields() {
+		for _, f := range fields {
 			text := f.Means
 			if f.Reported != "" {
 				text = "reported: " + f.Reported

@@ -2,19 +2,16 @@ package objects
 
 import "slices"
 
-// A Field is a field of a Service, an EndpointSlice or a Pod, and its effect on where the connections of clients with
+// A field is a field of a Service, an EndpointSlice or a Pod, and its effect on where the connections of clients with
 // a proxy go. Exactly one of its texts (Means to Nothing) is set. TestFields compares the table with the types of
 // Kubernetes: each field there has an entry, or one of its parents has.
-type Field struct {
+type field struct {
 	Kind     string
 	Path     string // as in a manifest, without indexes: spec.ports.port
 	Means    string // its effect
 	Reported string // why it has none; objects with such a value are reported
 	Nothing  string // why it decides nothing here
 }
-
-// Fields returns the table of fields.
-func Fields() []Field { return slices.Clone(fields) }
 
 const (
 	outsideAlone = "for connections from outside of the cluster, which kube-proxy directs to the pod and its proxy"
@@ -26,7 +23,7 @@ const (
 )
 
 var fields = slices.Concat(
-	of("Service", []Field{
+	of("Service", []field{
 		{Path: "spec.ports.name", Means: "the endpoints' port; [the protocol](#protocols-of-ports) if appProtocol is not set"},
 		{Path: "spec.ports.protocol", Means: "UDP and SCTP are not captured: kube-proxy directs them"},
 		{Path: "spec.ports.appProtocol", Means: "the protocol"},
@@ -55,7 +52,7 @@ var fields = slices.Concat(
 		{Path: "status.loadBalancer", Nothing: ofKubeProxy},
 		{Path: "status.conditions", Nothing: ofStatus},
 	}),
-	of("EndpointSlice", []Field{
+	of("EndpointSlice", []field{
 		{Path: "addressType", Reported: "FQDN: names are no endpoints, as with kube-proxy; use externalName. Else it must be the family of the addresses"},
 		{Path: "endpoints.addresses", Means: "each is an endpoint"},
 		{Path: "endpoints.conditions.ready", Means: "the endpoint is used"},
@@ -74,7 +71,7 @@ var fields = slices.Concat(
 		{Path: "ports.port", Reported: "none means all ports, of which none can be called, as with kube-proxy"},
 		{Path: "ports.appProtocol", Nothing: "the Service's port with that name decides"},
 	}),
-	of("Pod", []Field{
+	of("Pod", []field{
 		{Path: "spec.containers.name", Means: "the name of a proxy: clients call the pod by mutual TLS"},
 		{Path: "spec.containers.ports.name", Means: "a targetPort by name, if there is no EndpointSlice"},
 		{Path: "spec.containers.ports.containerPort", Means: "the number for a targetPort by name, if there is no EndpointSlice"},
@@ -147,7 +144,7 @@ var fields = slices.Concat(
 	}),
 )
 
-func of(kind string, all []Field) []Field {
+func of(kind string, all []field) []field {
 	for i := range all {
 		all[i].Kind = kind
 	}
