@@ -3,7 +3,6 @@ package listeners
 import (
 	accesslog "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
@@ -84,7 +83,7 @@ func (r localReply) headers() []*core.HeaderValueOption {
 
 func (r localReply) filter() *accesslog.AccessLogFilter {
 	if r.safe {
-		return message.Both(flagged(r.flag), header(retry.Safe()))
+		return message.Both(flagged(r.flag), message.HeaderFilter(retry.Safe()))
 	}
 	return flagged(r.flag)
 }
@@ -96,12 +95,6 @@ func flagged(flags ...string) *accesslog.AccessLogFilter {
 	}}
 }
 
-func header(m *route.HeaderMatcher) *accesslog.AccessLogFilter {
-	return &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_HeaderFilter{HeaderFilter: &accesslog.HeaderFilter{Header: m}}}
-}
-
 func wantsJSON() *accesslog.AccessLogFilter {
-	return header(&route.HeaderMatcher{Name: "accept", HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{
-		StringMatch: &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Contains{Contains: "application/json"}},
-	}})
+	return message.HeaderFilter(message.HeaderMatch("accept", &matcher.StringMatcher{MatchPattern: &matcher.StringMatcher_Contains{Contains: "application/json"}}))
 }

@@ -90,6 +90,16 @@ func Both(a, b *accesslog.AccessLogFilter) *accesslog.AccessLogFilter {
 	}}
 }
 
+// HeaderFilter returns a filter that matches what h matches.
+func HeaderFilter(h *route.HeaderMatcher) *accesslog.AccessLogFilter {
+	return &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_HeaderFilter{HeaderFilter: &accesslog.HeaderFilter{Header: h}}}
+}
+
+// HeaderMatch matches requests, or responses, with a header whose value v matches.
+func HeaderMatch(name string, v *matcher.StringMatcher) *route.HeaderMatcher {
+	return &route.HeaderMatcher{Name: name, HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{StringMatch: v}}
+}
+
 // Fields returns an object whose values are strings.
 func Fields(of map[string]string) *structpb.Struct {
 	out := &structpb.Struct{Fields: map[string]*structpb.Value{}}

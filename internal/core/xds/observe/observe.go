@@ -11,7 +11,6 @@ import (
 	accesslog "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	trace "github.com/envoyproxy/go-control-plane/envoy/config/trace/v3"
 	data "github.com/envoyproxy/go-control-plane/envoy/data/accesslog/v3"
 	cel "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/filters/cel/v3"
@@ -158,12 +157,9 @@ func matching(expression string) *accesslog.AccessLogFilter {
 }
 
 func isGRPC(yes bool) *accesslog.AccessLogFilter {
-	return &accesslog.AccessLogFilter{FilterSpecifier: &accesslog.AccessLogFilter_HeaderFilter{HeaderFilter: &accesslog.HeaderFilter{
-		Header: &route.HeaderMatcher{
-			Name: "content-type", InvertMatch: !yes, TreatMissingHeaderAsEmpty: true,
-			HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{StringMatch: message.Prefixed("application/grpc")},
-		},
-	}}}
+	h := message.HeaderMatch("content-type", message.Prefixed("application/grpc"))
+	h.InvertMatch, h.TreatMissingHeaderAsEmpty = !yes, true
+	return message.HeaderFilter(h)
 }
 
 func logged(kind data.AccessLogType) *accesslog.AccessLogFilter {

@@ -9,7 +9,6 @@ import (
 	"strings"
 
 	rbac "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
-	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	matcher "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 
 	"outrider.dev/internal/core/mesh"
@@ -289,9 +288,7 @@ func oneOf(expressions []string, flags string, match func(*matcher.StringMatcher
 }
 
 func matchHeader(name string, m *matcher.StringMatcher) *rbac.Permission {
-	return &rbac.Permission{Rule: &rbac.Permission_Header{Header: &route.HeaderMatcher{
-		Name: name, HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{StringMatch: m},
-	}}}
+	return &rbac.Permission{Rule: &rbac.Permission_Header{Header: message.HeaderMatch(name, m)}}
 }
 
 func matchPath(m *matcher.StringMatcher) *rbac.Permission {

@@ -79,8 +79,8 @@ func On(on string) *route.RetryPolicy {
 		NumRetries:   wrapperspb.UInt32(Tries - 1),
 		RetryBackOff: &route.RetryPolicy_RetryBackOff{BaseInterval: durationpb.New(FirstPause), MaxInterval: durationpb.New(LongestPause)},
 		RetriableHeaders: []*route.HeaderMatcher{
-			{Name: UnreachedHeader, HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{StringMatch: message.Prefixed("TLS")}},
-			{Name: UnansweredHeader, HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{StringMatch: message.Regex("TLS.* [1-" + strconv.Itoa(unanswered) + "]")}},
+			message.HeaderMatch(UnreachedHeader, message.Prefixed("TLS")),
+			message.HeaderMatch(UnansweredHeader, message.Regex("TLS.* [1-"+strconv.Itoa(unanswered)+"]")),
 		},
 	}
 }
@@ -93,9 +93,7 @@ var safeMethods = []string{"GET", "HEAD", "OPTIONS"}
 
 // Safe matches the requests that may be sent again although an application may have read them.
 func Safe() *route.HeaderMatcher {
-	return &route.HeaderMatcher{Name: ":method", HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{
-		StringMatch: message.Regex(strings.Join(safeMethods, "|")),
-	}}
+	return message.HeaderMatch(":method", message.Regex(strings.Join(safeMethods, "|")))
 }
 
 // Private returns the names of the headers that no client and no application must get or set.

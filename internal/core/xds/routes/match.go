@@ -80,10 +80,7 @@ func callMatch(out *route.RouteMatch, c mesh.Call) {
 }
 
 func headerMatch(p mesh.Pair) *route.HeaderMatcher {
-	return &route.HeaderMatcher{
-		Name:                 p.Name,
-		HeaderMatchSpecifier: &route.HeaderMatcher_StringMatch{StringMatch: text(p.Text)},
-	}
+	return message.HeaderMatch(p.Name, text(p.Text))
 }
 
 func text(t mesh.Text) *matcher.StringMatcher {
