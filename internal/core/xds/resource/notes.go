@@ -61,7 +61,7 @@ func (v *snapshot) noneOnNode(p *xds.Proxy, r names.Reference) []string {
 	switch {
 	case at.Node == "":
 		return []string{contract.WarningPrefix + fmt.Sprintf("calls to %s, port %d, fail: the service has internalTrafficPolicy: Local, and the proxy's pod, or its node, is not known", r.Host, r.Port)}
-	case len(clusters.EndpointsFor(t, v.place(p, t.Service))[0]) == 0:
+	case len(clusters.EndpointsFor(t, at)[0]) == 0:
 		return []string{contract.WarningPrefix + fmt.Sprintf("calls to %s, port %d, fail: the service has internalTrafficPolicy: Local, and no ready endpoint on the node %s", r.Host, r.Port, at.Node)}
 	}
 	return nil
