@@ -8,9 +8,11 @@ const (
 	StatPrefix   = "istio" // Envoy puts "envoy_" before it
 	ExposedStart = "envoy_istio_"
 
-	// OldTLS is the scope of the count of clients that use TLS 1.2, and OldTLSCaller the begin of a line of it.
+	// OldTLS is the scope of the count of clients that use TLS 1.2, OldTLSTotal the counter in it, and OldTLSCaller the
+	// begin of a line that Envoy exposes.
 	OldTLS       = "outrider"
-	OldTLSCaller = "envoy_outrider_tls_1_2_connections_total{principal=\""
+	OldTLSTotal  = "tls_1_2_connections_total"
+	OldTLSCaller = "envoy_" + OldTLS + "_" + OldTLSTotal + "{" + TagPrincipal + `="`
 
 	TagReporter  = "reporter"  // source or destination
 	TagWorkload  = "workload"  // workload of the server, in the statistics of the client: a [Workload]

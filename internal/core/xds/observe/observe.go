@@ -68,7 +68,7 @@ func Listener(l *listener.Listener, s telemetry.Settings, sampling string, servi
 func OldTLS() *accesslog.AccessLog {
 	return accessLog("envoy.access_loggers.stats", matching(`has(connection.tls_version) && connection.tls_version == "TLSv1.2"`), &stats.Config{
 		StatsScope: &typev3.Scope{Prefix: telemetry.OldTLS, SharingName: telemetry.OldTLS, MaxCounters: wrapperspb.UInt32(maxOldTLS)},
-		Counters:   []*stats.Config_Counter{counter("tls_1_2_connections_total", "", tagsOf(telemetry.TagPrincipal, "%DOWNSTREAM_PEER_URI_SAN%"))},
+		Counters:   []*stats.Config_Counter{counter(telemetry.OldTLSTotal, "", tagsOf(telemetry.TagPrincipal, "%DOWNSTREAM_PEER_URI_SAN%"))},
 	})
 }
 
