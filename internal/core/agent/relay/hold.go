@@ -137,14 +137,12 @@ func (d *direction) parse(p []byte, between bool) []byte {
 	return out
 }
 
-// hold removes from a message what an Envoy that leaves must not get. It changes the numbers of fields and no
-// length, so the frames and the flow control of HTTP/2 stay as they are.
-func (t *tee) hold(m []byte) {
-	d := t.responses
-	p, err := parseResponse(m)
-	use := t.types[p.typeURL]
-	if !d.kept || !d.editable() || err != nil || use == nil || !use.accepted && len(use.initial) == 0 {
-		return
+// hold removes from m what an Envoy that leaves must not get, and reports whether that was anything. It changes the
+// numbers of fields and no length, so the frames and the flow control of HTTP/2 stay as they are. p is the parsed m.
+func (t *tee) hold(m []byte, p response) (changed bool) {
+	d, use := t.responses, t.types[p.typeURL]
+	if !d.kept || !d.editable() || use == nil || !use.accepted && len(use.initial) == 0 {
+		return false
 	}
 	h := t.relay.held()
 	_ = wire.Fields(m, func(f wire.Field) error { // parseResponse has found no error
@@ -156,9 +154,11 @@ func (t *tee) hold(m []byte) {
 		if tag >= 0 && m[tag] == byte(f.Number<<3)|byte(wire.BytesField) { // false for lengths that are not as short as they can be
 			m[tag] = unknownField<<3 | byte(wire.BytesField)
 			d.set(tag, m[tag])
+			changed = true
 		}
 		return nil
 	})
+	return changed
 }
 
 // holdsField reports whether a field of a response is kept from Envoy.

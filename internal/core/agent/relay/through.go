@@ -202,8 +202,10 @@ func (t *tee) response(stream uint32, m []byte) {
 		return
 	}
 	t.begin()
-	t.hold(m)
 	p, err := parseResponse(m)
+	if err == nil && t.hold(m, p) {
+		p, err = parseResponse(m)
+	}
 	if err != nil {
 		t.responses.err = err
 		return
