@@ -2,11 +2,8 @@ package readiness
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
 
 	"outrider.dev/internal/core/agent/sockets"
 )
@@ -22,7 +19,7 @@ func Listening(proc string, uid uint32, ports ...uint16) (missing []uint16, err 
 	bound := slices.DeleteFunc(all, func(s sockets.Socket) bool { return s.UID != uid || !slices.Contains(ports, s.Local.Port()) })
 	own := map[uint32]bool{}
 	if len(bound) > 0 {
-		if own, err = ownSockets(proc); err != nil {
+		if own, err = sockets.Inodes(filepath.Join(proc, "self")); err != nil {
 			return nil, fmt.Errorf("reading which sockets are the agent's own: %w", err)
 		}
 	}
@@ -32,28 +29,6 @@ func Listening(proc string, uid uint32, ports ...uint16) (missing []uint16, err 
 		}
 	}
 	return missing, nil
-}
-
-// ownSockets returns the inodes of the sockets that this process has open.
-func ownSockets(proc string) (map[uint32]bool, error) {
-	dir := filepath.Join(proc, "self", "fd")
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	out := map[uint32]bool{}
-	for _, e := range entries {
-		target, err := os.Readlink(filepath.Join(dir, e.Name()))
-		if err != nil {
-			continue // closed meanwhile
-		}
-		if text, ok := strings.CutPrefix(target, "socket:["); ok {
-			if inode, err := strconv.ParseUint(strings.TrimSuffix(text, "]"), 10, 32); err == nil {
-				out[uint32(inode)] = true
-			}
-		}
-	}
-	return out, nil
 }
 
 // Parked counts the connections of users other than uid whose first packet (SYN) was not answered

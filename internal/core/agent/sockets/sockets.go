@@ -6,8 +6,10 @@ package sockets
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -119,30 +121,33 @@ func Listeners(uid uint32, pids ...int) (n int, err error) {
 		return n, err
 	}
 	for _, pid := range pids {
-		open, err := inodes(pid)
+		open, err := Inodes(fmt.Sprintf("/proc/%d", pid))
 		if err != nil {
 			return 0, err
 		}
-		for _, inode := range open {
-			delete(same, inode)
-		}
+		maps.DeleteFunc(same, func(inode uint32, _ bool) bool { return open[inode] })
 	}
 	return len(same), nil
 }
 
-// inodes returns the sockets that a process has open. It must be of the same user, with no more privileges.
-func inodes(pid int) (out []uint32, err error) {
-	dir := fmt.Sprintf("/proc/%d/fd/", pid)
+// Inodes returns the inodes of the sockets that a process has open; dir is its directory in /proc. The process must
+// be of the same user, with no more privileges.
+func Inodes(dir string) (map[uint32]bool, error) {
+	dir = filepath.Join(dir, "fd")
 	list, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	out := map[uint32]bool{}
 	for _, entry := range list {
-		link, _ := os.Readlink(dir + entry.Name()) // an error means that it is closed meanwhile
+		link, _ := os.Readlink(filepath.Join(dir, entry.Name())) // an error means that it is closed meanwhile
 		if text, ok := strings.CutPrefix(link, "socket:["); ok {
 			if inode, err := strconv.ParseUint(strings.TrimSuffix(text, "]"), 10, 64); err == nil {
-				out = append(out, uint32(inode)) // as in the kernel's answers
+				out[uint32(inode)] = true // as in the kernel's answers
 			}
 		}
 	}
-	return out, err
+	return out, nil
 }
 
 // Others counts the open sockets of users other than uid: TCP and UDP, listening or not, IPv4
