@@ -182,10 +182,16 @@ func (w *writer) describePod(c *corev1.Container, line *contract.Gate) {
 	if policy != corev1.RestartPolicyAlways {
 		line.RestartPolicy = string(policy)
 	}
-	if g := w.out.Spec.TerminationGracePeriodSeconds; g != nil && *g != defaultGrace {
-		line.StopGrace = cmp.Or(time.Duration(max(*g, 0))*time.Second, -1)
-	}
+	line.StopGrace = w.stopGrace()
 	line.PreStop = c.Lifecycle != nil && c.Lifecycle.PreStop != nil
+}
+
+// stopGrace returns the pod's grace period for a command line of the agent; zero, which omits the flag, is the default.
+func (w *writer) stopGrace() time.Duration {
+	if g := w.out.Spec.TerminationGracePeriodSeconds; g != nil && *g != defaultGrace {
+		return cmp.Or(time.Duration(max(*g, 0))*time.Second, -1)
+	}
+	return 0
 }
 
 // unwrap removes our gate from c and restores what the gate had taken over from the kubelet. It returns false if
@@ -197,10 +203,7 @@ func unwrap(c *corev1.Container) bool {
 	}
 	c.Command, c.Args = line.Command, nil
 	giveBack(c, line)
-	c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
-	if len(c.VolumeMounts) == 0 {
-		c.VolumeMounts = nil
-	}
+	dropGateMounts(c)
 	return true
 }
 
@@ -229,6 +232,14 @@ func isDelay(p *corev1.Probe) bool {
 	return ok && slices.Equal(args, []string{"version"})
 }
 
+// dropGateMounts removes the mounts of our volumes from c.
+func dropGateMounts(c *corev1.Container) {
+	c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
+	if len(c.VolumeMounts) == 0 {
+		c.VolumeMounts = nil
+	}
+}
+
 func isGateMount(m corev1.VolumeMount) bool { return m.Name == BinVolume || m.Name == StateVolume }
 
 // Ungated returns a copy of the pod without the gates that [Write] added, and without their mounts and volumes.
@@ -242,7 +253,7 @@ func Ungated(pod *corev1.Pod) *corev1.Pod {
 			DropPostStart(c.Container)
 		}
 		dropStopHook(c.Container)
-		c.Container.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
+		dropGateMounts(c.Container)
 	}
 	out.Spec.Volumes = slices.DeleteFunc(out.Spec.Volumes, func(v corev1.Volume) bool { return v.Name == BinVolume || v.Name == StateVolume })
 	return out

@@ -61,12 +61,17 @@ func (w *writer) shareAgent(c *corev1.Container) error {
 	return mount(c, m)
 }
 
-// shareStates mounts the states of all containers into c, read-only, and a writable directory for the state of c.
-func (w *writer) shareStates(c *corev1.Container) error {
+// readStates mounts the states of all containers into c, read-only.
+func (w *writer) readStates(c *corev1.Container) error {
 	if w.node {
 		return w.byNode(c, nil)
 	}
-	if err := mount(c, corev1.VolumeMount{Name: StateVolume, MountPath: contract.StatesDir, ReadOnly: true}); err != nil {
+	return mount(c, corev1.VolumeMount{Name: StateVolume, MountPath: contract.StatesDir, ReadOnly: true})
+}
+
+// shareStates is readStates with a writable directory for the state of c.
+func (w *writer) shareStates(c *corev1.Container) error {
+	if err := w.readStates(c); err != nil || w.node {
 		return err
 	}
 	return mount(c, corev1.VolumeMount{Name: StateVolume, MountPath: contract.OwnDir, SubPath: c.Name})

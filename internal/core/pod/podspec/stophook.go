@@ -1,12 +1,10 @@
 package podspec
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -58,10 +56,7 @@ func (w *writer) stopHook(c *corev1.Container) error {
 	dropStopHook(c)
 	known, _ := knownProxy(c.Name)
 	ungated, sidecars := Unseen(withGates(w.out, w.work))
-	line := contract.PreStop{Name: c.Name, At: known.url(), Sockets: len(ungated) > 0 && len(sidecars) == 0}
-	if g := w.out.Spec.TerminationGracePeriodSeconds; g != nil && *g != defaultGrace {
-		line.StopGrace = cmp.Or(time.Duration(max(*g, 0))*time.Second, -1)
-	}
+	line := contract.PreStop{Name: c.Name, At: known.url(), Sockets: len(ungated) > 0 && len(sidecars) == 0, StopGrace: w.stopGrace()}
 	if c.Lifecycle == nil {
 		c.Lifecycle = &corev1.Lifecycle{}
 	}
@@ -79,10 +74,7 @@ func (w *writer) stopHook(c *corev1.Container) error {
 	if err := w.shareAgent(c); err != nil {
 		return err
 	}
-	if w.node {
-		return w.addGateVolumes()
-	}
-	if err := mount(c, corev1.VolumeMount{Name: StateVolume, MountPath: contract.StatesDir, ReadOnly: true}); err != nil {
+	if err := w.readStates(c); err != nil {
 		return err
 	}
 	return w.addGateVolumes() // must be last: it may move the list that contains c
@@ -153,10 +145,7 @@ func dropStopHook(c *corev1.Container) {
 		return
 	}
 	c.Lifecycle.PreStop = OwnPreStop(c)
-	c.VolumeMounts = slices.DeleteFunc(c.VolumeMounts, isGateMount)
-	if len(c.VolumeMounts) == 0 {
-		c.VolumeMounts = nil
-	}
+	dropGateMounts(c)
 	dropEmptyLifecycle(c)
 }
 
