@@ -49,15 +49,8 @@ func (a *agent) captureMetrics() []status.Metric {
 		return nil
 	}
 	return []status.Metric{
-		gauge("outrider_agent_capture_in_place", "1 if connections come to the proxy, as far as the agent can prove it.", func() float64 {
-			if a.capture.InPlace() {
-				return 1
-			}
-			return 0
-		}),
-		{Name: "outrider_agent_capture_lost_total", Help: "How often connections no longer came to the proxy.", Counter: true,
-			Value: func() float64 { return float64(a.capture.Lost()) }},
-		{Name: "outrider_agent_capture_proofs_total", Help: "How often the agent tried whether connections come to the proxy.", Counter: true,
-			Value: func() float64 { return float64(a.capture.Proofs()) }},
+		truth("outrider_agent_capture_in_place", "1 if connections come to the proxy, as far as the agent can prove it.", a.capture.InPlace),
+		counter("outrider_agent_capture_lost_total", "How often connections no longer came to the proxy.", func() float64 { return float64(a.capture.Lost()) }),
+		counter("outrider_agent_capture_proofs_total", "How often the agent tried whether connections come to the proxy.", func() float64 { return float64(a.capture.Proofs()) }),
 	}
 }

@@ -118,6 +118,5 @@ func (s *ends) metrics() []status.Metric {
 		}
 		out = append(out, m)
 	}
-	return append(out, status.Metric{Name: "outrider_agent_envoy_restarts_total", Counter: true,
-		Help: "Starts of Envoy in place of one that ended.", Value: count(func() uint64 { return s.restarts })})
+	return append(out, counter("outrider_agent_envoy_restarts_total", "Starts of Envoy in place of one that ended.", count(func() uint64 { return s.restarts })))
 }

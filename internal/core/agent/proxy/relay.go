@@ -54,12 +54,7 @@ func (a *agent) stream() readiness.Stream {
 // relayMetrics returns the metrics of the connection to the control plane.
 func (a *agent) relayMetrics() []status.Metric {
 	return []status.Metric{
-		gauge("outrider_agent_control_plane_connected", "1 while the control plane serves this proxy.", func() float64 {
-			if a.relay.State().Connected {
-				return 1
-			}
-			return 0
-		}),
+		truth("outrider_agent_control_plane_connected", "1 while the control plane serves this proxy.", func() bool { return a.relay.State().Connected }),
 		gauge("outrider_agent_control_plane_disconnected_seconds", "How long the control plane has not served this proxy.", func() float64 {
 			if s := a.relay.State(); !s.Connected {
 				return time.Since(s.Since).Seconds()

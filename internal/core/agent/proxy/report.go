@@ -32,11 +32,22 @@ func gauge(name, help string, value func() float64) status.Metric {
 	return status.Metric{Name: name, Help: help, Value: value}
 }
 
+func counter(name, help string, value func() float64) status.Metric {
+	return status.Metric{Name: name, Help: help, Counter: true, Value: value}
+}
+
+// truth returns a gauge that is 1 while is returns true, and else 0.
+func truth(name, help string, is func() bool) status.Metric {
+	return gauge(name, help, func() float64 {
+		if is() {
+			return 1
+		}
+		return 0
+	})
+}
+
 // metrics returns the agent's own metrics.
 func (a *agent) metrics() []status.Metric {
-	counter := func(name, help string, value func() float64) status.Metric {
-		return status.Metric{Name: name, Help: help, Counter: true, Value: value}
-	}
 	out := []status.Metric{
 		gauge("outrider_agent_held_connections", "Connections that the standby holds until the proxy is ready.", func() float64 { return float64(a.standbys.counts().Held) }),
 		counter("outrider_agent_relayed_connections_total", "Connections that came early and were handed to the proxy.", func() float64 { return float64(a.standbys.counts().Relayed) }),
