@@ -1,6 +1,9 @@
 package contract
 
-import "net/netip"
+import (
+	"net/netip"
+	"strconv"
+)
 
 // Ports of the proxy's pod. All but the two relay ports have Istio's numbers.
 const (
@@ -17,6 +20,14 @@ const (
 	DNSPort        = 15053 // captured DNS queries
 	PrometheusPort = 15090 // Envoy's own metrics
 )
+
+// StatusPortOf returns the port of the agent, Outrider's or Istio's, in a pod with these annotations.
+func StatusPortOf(annotations map[string]string) int {
+	if n, err := strconv.ParseUint(annotations[StatusPortAnnotation], 10, 16); err == nil && n > 0 {
+		return int(n)
+	}
+	return StatusPort
+}
 
 // Destinations of the agent's proofs that capture works. The agent connects to the proxy's own
 // addresses in the pod, which the rules treat as inbound, and to addresses that belong to no host (RFC 5737, RFC

@@ -183,11 +183,7 @@ func (p proxyState) rank() int {
 
 // askAgent reads the state of a pod's agent. It uses a forwarded port, so that the request comes from inside the pod.
 func (s *survey) askAgent(ctx context.Context, p *corev1.Pod) (out agentAnswer) {
-	port := contract.StatusPort
-	if n, err := strconv.ParseUint(p.Annotations[contract.StatusPortAnnotation], 10, 16); err == nil && n > 0 {
-		port = int(n)
-	}
-	address, stop, err := s.replicaSet.Forward(ctx, p.Namespace, p.Name, port)
+	address, stop, err := s.replicaSet.Forward(ctx, p.Namespace, p.Name, contract.StatusPortOf(p.Annotations))
 	if err != nil {
 		return agentAnswer{err: marked(err)}
 	}

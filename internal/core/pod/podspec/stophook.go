@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -68,7 +67,7 @@ func (w *writer) stopHook(c *corev1.Container) error {
 		}
 		line.Hook = text
 	case known.drain != "":
-		line.Drain = fmt.Sprintf("http://127.0.0.1:%d%s", w.statusPort(), known.drain)
+		line.Drain = fmt.Sprintf("http://127.0.0.1:%d%s", contract.StatusPortOf(w.out.Annotations), known.drain)
 	}
 	c.Lifecycle.PreStop = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: append([]string{AgentPath}, line.Args()...)}}
 	if err := w.shareAgent(c); err != nil {
@@ -78,14 +77,6 @@ func (w *writer) stopHook(c *corev1.Container) error {
 		return err
 	}
 	return w.addGateVolumes() // must be last: it may move the list that contains c
-}
-
-// statusPort returns the port of Istio's agent.
-func (w *writer) statusPort() int {
-	if n, err := strconv.ParseUint(w.out.Annotations[contract.StatusPortAnnotation], 10, 16); err == nil && n > 0 {
-		return int(n)
-	}
-	return contract.StatusPort
 }
 
 // Unseen returns the regular containers without a gate, whose ends no record shows, and the native sidecars that may have
