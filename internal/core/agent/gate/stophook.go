@@ -145,9 +145,6 @@ func anyStopping(need map[string]dependent) bool {
 
 // open counts the sockets of other users. If they cannot be counted, nothing shows that the proxy is needed.
 func (h StopHook) open() int {
-	if h.Sockets == nil {
-		return 0
-	}
 	n, err := h.Sockets()
 	if err != nil {
 		h.Say(fmt.Sprintf("counting the sockets of other users: %v", err))
