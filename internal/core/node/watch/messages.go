@@ -49,30 +49,29 @@ func (w *Watcher) read(s *space, fd int) (got changes) {
 
 // addFilter adds a datagram with messages about nf_tables.
 func (c *changes) addFilter(datagram []byte) {
-	for len(datagram) > 0 {
-		m, rest, err := netlink.Split(datagram)
-		if err != nil {
-			c.lost = true
-			return
-		}
+	c.each(datagram, func(m netlink.Message) {
 		e := nftables.DecodeEvent(m)
 		if c.open = !e.Commits; e.Commits {
 			c.commits++
 		}
 		c.ours, c.shared = c.ours || e.Ours, c.shared || e.Shared
-		datagram = rest
-	}
+	})
 }
 
 // addRoutes adds a datagram with messages about routing. six says that the rules apply to IPv6.
 func (c *changes) addRoutes(datagram []byte, six bool) {
+	c.each(datagram, func(m netlink.Message) { c.routing = c.routing || matters(m, six) })
+}
+
+// each calls a function for each message of a datagram, up to one that cannot be read.
+func (c *changes) each(datagram []byte, add func(netlink.Message)) {
 	for len(datagram) > 0 {
 		m, rest, err := netlink.Split(datagram)
 		if err != nil {
 			c.lost = true
 			return
 		}
-		c.routing = c.routing || matters(m, six)
+		add(m)
 		datagram = rest
 	}
 }
