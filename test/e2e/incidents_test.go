@@ -111,7 +111,7 @@ func race(r *run) *world.Pod {
 
 func noControlPlane(r *run) *world.Pod {
 	p := r.webhook(awesome("shop", "incident-no-plane", annotated("proxy.istio.io/config", "discoveryAddress: outriderd.gone.svc:15012")))
-	r.until(p, "the proxy says that its control plane is away", func() bool { return p.Wrote(proxy, "is not reached") && runs(p, proxy) })
+	r.until(p, "the proxy says that its control plane is away", func() bool { return p.Wrote(proxy, "is not reached") > 0 && runs(p, proxy) })
 	return p
 }
 
@@ -128,7 +128,7 @@ func rejected(r *run) *world.Pod {
 			ReadinessProbe:  httpProbe("/healthz/ready", 15021),
 		})
 	}))
-	r.until(p, "Envoy rejects its listener", func() bool { return p.Wrote("istio-proxy", "rejected") && runs(p, "istio-proxy") })
+	r.until(p, "Envoy rejects its listener", func() bool { return p.Wrote("istio-proxy", "rejected") > 0 && runs(p, "istio-proxy") })
 	return p
 }
 

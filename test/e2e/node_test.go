@@ -79,14 +79,20 @@ func (d *door) shut() {
 // connection_error.
 func (d *door) count(name string) (n int) {
 	d.Helper()
-	out, err := w.Kubectl(d.Context(), "", "exec", "--namespace=strict", d.pod.Name, "--container="+proxy, "--",
-		"outrider-agent", "request", "GET", "/stats?filter=^listener\\.[0-9._]%2Bssl\\."+name+"$")
-	d.must(err)
+	out := d.exec(d.pod, proxy, "outrider-agent", "request", "GET", "/stats?filter=^listener\\.[0-9._]%2Bssl\\."+name+"$")
 	for line := range strings.Lines(out) {
 		_, value, _ := strings.Cut(line, ": ")
 		n += number(value)
 	}
 	return n
+}
+
+// exec runs a command in a container, and returns its output. The case fails if the command does.
+func (r *run) exec(p *world.Pod, container string, command ...string) string {
+	r.Helper()
+	out, err := w.Kubectl(r.Context(), "", append([]string{"exec", "--namespace=" + p.Namespace, p.Name, "--container=" + container, "--"}, command...)...)
+	r.must(err)
+	return out
 }
 
 // calls makes a pod's application call the door every 100 ms: often enough to detect a gap in the capture, and not
@@ -149,9 +155,8 @@ func TestNodeNeedsNothingOfThePod(t *testing.T) {
 					r.emitted(p, "app", "called", 1)
 					r.must(p.KillBelow("app", "app"))
 					r.emitted(p, "app", "started", 2)
-					out, err := w.Kubectl(r.Context(), "", "exec", "--namespace=tight", p.Name, "--container=app", "--", "/app", "work", "--call=http://server.shop/", "--calls=1")
-					if err != nil || strings.Contains(out, "gate") || !strings.Contains(out, "done") {
-						t.Errorf("exec: %v\n%s", err, out)
+					if out := r.exec(p, "app", "/app", "work", "--call=http://server.shop/"); strings.Contains(out, "gate") || !strings.Contains(out, "done") {
+						t.Errorf("exec: %s", out)
 					}
 				}
 				r.deleted(p)
@@ -218,6 +223,35 @@ func TestNodePluginsAreKilled(t *testing.T) {
 	if killed < kills {
 		t.Errorf("killed %d times, want %d", killed, kills)
 	}
+}
+
+// The daemon of the node puts a pod's capture back each time that it is removed, and the pod's calls go through the
+// proxy again.
+func TestNodeRepairsCaptures(t *testing.T) {
+	onNodes(t)
+	r := alone(t)
+	d := r.door()
+	for _, mode := range []string{"REDIRECT", "TPROXY"} {
+		p := r.webhook(awesome("shop", dashed("repaired", strings.ToLower(mode)), command("serve"), annotated("sidecar.istio.io/interceptionMode", mode)))
+		r.ready(p)
+		repairs := func() (n int) {
+			for _, node := range plugins() {
+				n += node.Wrote("node", "capture repaired", p.Name) + node.Wrote("standby", "capture repaired", p.Name)
+			}
+			return n
+		}
+		for i := 1; i <= tier.Times(2, 20); i++ { // more than 30 within ten minutes would be repaired later
+			out, err := exec.CommandContext(r.Context(), "nsenter", "--target", strconv.Itoa(p.PID("")), "--net", "nft", "flush", "ruleset").CombinedOutput()
+			if err != nil {
+				r.Fatalf("%v: %s", err, out)
+			}
+			r.until(p, fmt.Sprintf("its capture is repaired for the %dth time", i), func() bool { return repairs() >= i })
+			r.exec(p, "app", "/app", "work", "--call="+doorHost)
+		}
+		r.deleted(p)
+		r.kept(p)
+	}
+	d.shut()
 }
 
 // plugins returns the pods of outrider-node.

@@ -45,9 +45,15 @@ func (p *Pod) Records(container string) (out []Record) {
 	return out
 }
 
-// Wrote reports whether a line of a container's log contains a text.
-func (p *Pod) Wrote(container, text string) bool {
-	return slices.ContainsFunc(p.w.logs.of(p.UID), func(l Line) bool { return l.Container == container && strings.Contains(l.Text, text) })
+// Wrote returns the number of lines of a container's log that contain all the given texts.
+func (p *Pod) Wrote(container string, texts ...string) (n int) {
+	for _, l := range p.w.logs.of(p.UID) {
+		missing := func(text string) bool { return !strings.Contains(l.Text, text) }
+		if l.Container == container && !slices.ContainsFunc(texts, missing) {
+			n++
+		}
+	}
+	return n
 }
 
 // Has returns the n-th record of an event that a container emitted, counted from 1; false if there is none.
