@@ -1,10 +1,9 @@
 package contract
 
 import (
+	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 )
 
@@ -74,19 +73,20 @@ func (w NodeWork) String() string {
 	return string(text)
 }
 
-// ParseNodeWork parses an annotation's value. Each gate must be one that the agent would accept, except for
+// ParseNodeWork parses an annotation's value, which must be in the form that [NodeWork.String] writes, except for white
+// space: a node must not carry out less than the pod asks for. Each gate must be one that the agent would accept, except for
 // its missing command.
 func ParseNodeWork(text string) (NodeWork, error) {
 	var w NodeWork
 	if len(text) > maxNodeWork {
 		return w, fmt.Errorf("annotation %s has %d bytes, and at most %d are possible", NodeAnnotation, len(text), maxNodeWork)
 	}
-	d := json.NewDecoder(strings.NewReader(text))
-	d.DisallowUnknownFields()
-	err := d.Decode(&w)
+	err := json.Unmarshal([]byte(text), &w)
 	if err == nil {
-		if _, more := d.Token(); !errors.Is(more, io.EOF) {
-			err = errors.New("there is more after the object")
+		var compact bytes.Buffer
+		_ = json.Compact(&compact, []byte(text)) // it is valid
+		if compact.String() != w.String() {      // unknown or repeated fields, null, another order
+			err = fmt.Errorf("of it only %s is understood", w)
 		}
 	}
 	if err != nil {

@@ -17,12 +17,18 @@ func TestNodeWork(t *testing.T) {
 		t.Errorf("%s is read back as %s, %v", w, back, err)
 	}
 	for text, want := range map[string]string{
-		``:                                   "EOF",
-		`{"capture":"-p"}`:                   "capture",
-		`{"gates":{}}`:                       "gates",
-		`{} {}`:                              "more",
-		`{"containers":{"app":["sh","-c"]}}`: "app",
-		`{"containers":{"app":["gate"]}}`:    "app",
+		``:                                "end of JSON",
+		`null`:                            "understood",
+		`{"capture":["-p"],"capture":[]}`: "understood",
+		`{"capture":["-p"],"Capture":[]}`: "understood",
+		`{"capture":[null,"x"]}`:          "understood",
+		"{\"capture\":[\"\xff\"]}":        "understood",
+		`{"containers":{"a":["gate","--name","a","--"],"a":null}}`: "understood",
+		`{"capture":"-p"}`:                          "capture",
+		`{"gates":{}}`:                              "understood",
+		`{} {}`:                                     "after top-level",
+		`{"containers":{"app":["sh","-c"]}}`:        "app",
+		`{"containers":{"app":["gate"]}}`:           "app",
 		`{"containers":{"app":["gate","--","rm"]}}`: "app",
 		strings.Repeat(" ", maxNodeWork+1):          "bytes",
 	} {
