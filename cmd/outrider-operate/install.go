@@ -1,17 +1,22 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/cmd/internal/handoff"
 	"outrider.dev/cmd/internal/target"
 	"outrider.dev/cmd/internal/view"
 	"outrider.dev/internal/base/cli"
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/changes"
 	"outrider.dev/internal/ops/check"
 	"outrider.dev/internal/ops/install"
 	"outrider.dev/internal/ops/installation"
@@ -271,12 +276,18 @@ func (o *uninstallOptions) uninstall(cmd *cobra.Command) error {
 	return install.Purge(ctx, options)
 }
 
-// meshed lists the pods that have a proxy. It returns an error if there are any, except with --force or --dry-run.
+// meshed lists the pods that have a proxy of the revision. It returns an error if there are any, except with --force
+// or --dry-run.
 func (o *uninstallOptions) meshed(ctx context.Context, cmd *cobra.Command, client *kubeclient.Client) error {
-	pods, err := kubeclient.Meshed(ctx, client.Core, "", "")
+	all, err := kubeclient.Meshed(ctx, client.Core, "", "")
 	if err != nil {
 		return err
 	}
+	meshed := len(all)
+	pods := slices.DeleteFunc(all, func(p corev1.Pod) bool {
+		_, revision := changes.InjectedBy(&p)
+		return revision != "" && revision != cmp.Or(o.revision, contract.DefaultRevision)
+	})
 	for _, p := range pods {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s/%s has a proxy\n", p.Namespace, p.Name)
 	}
@@ -287,6 +298,9 @@ func (o *uninstallOptions) meshed(ctx context.Context, cmd *cobra.Command, clien
 		cli.Note(cmd, "pods with a proxy: %d; once the control plane is gone they get no certificates any more", len(pods))
 		return nil
 	}
-	return &target.Refusal{Err: fmt.Errorf("pods with a proxy: %d; nothing was removed", len(pods)),
-		Then: "outrider uninject -A removes the labels that request injection, and makes these pods again; or --force"}
+	then := "outrider uninject -A removes the labels that request injection, and makes these pods again; or --force"
+	if len(pods) < meshed {
+		then = "label their namespaces with the revision that stays, and recreate the pods (docs/upgrade.md); or --force"
+	}
+	return &target.Refusal{Err: fmt.Errorf("pods with a proxy: %d; nothing was removed", len(pods)), Then: then}
 }

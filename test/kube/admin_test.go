@@ -248,11 +248,13 @@ func TestInstall(t *testing.T) {
 		w.namespace(t, "meshed", nil)
 		apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: app, namespace: meshed}, spec: {schedulerName: none, serviceAccountName: default,
 			containers: [{name: app, image: none}, {name: `+contract.ProxyContainer+`, image: none}]}}`)
+		apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: other, namespace: meshed, annotations: {`+contract.Status+`: '{"revision":"canary"}'}}, spec: {schedulerName: none, serviceAccountName: default,
+			containers: [{name: app, image: none}, {name: `+contract.ProxyContainer+`, image: none}]}}`)
 		out, stderr := c.run(t, 1, "uninstall", "--purge")
-		if !strings.Contains(out, "meshed/app has a proxy") || !strings.Contains(stderr, "nothing was removed") {
+		if out != "meshed/app has a proxy\n" || !strings.Contains(stderr, "nothing was removed") || !strings.Contains(stderr, "the revision that stays") {
 			t.Errorf("uninstall:\n%s%s", out, stderr)
 		}
-		kubectl(t, "", "delete", "pod", "app", "-n", "meshed", "--force", "--grace-period=0")
+		kubectl(t, "", "delete", "pod", "app", "other", "-n", "meshed", "--force", "--grace-period=0")
 		kubectl(t, "", "delete", "namespace", "meshed", "--wait")
 		is(t, c.checks(t, 0), check.OK, "", "deployment", "webhook")
 	})

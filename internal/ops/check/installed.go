@@ -71,6 +71,9 @@ func (s *survey) replicas(ctx context.Context) answer {
 		}
 		return warning("kubectl -n "+s.Options.Namespace+" rollout status deployment -l "+selector, "the replicas differ: %s", strings.Join(text, "; "))
 	}
+	if len(revisions) > 1 {
+		return fine("%s, those of each of %d revisions of one image", plural(len(pods), "replica", "replicas"), len(revisions))
+	}
 	return fine("%s of one image", plural(len(pods), "replica", "replicas"))
 }
 
