@@ -61,11 +61,3 @@ func callLimit(proxy state.Seen, grace time.Duration) time.Duration {
 	}
 	return min(settle, grace/2)
 }
-
-// stopLimit returns the maximum time for which a command keeps running for its dependents after a stop signal.
-// The rest of the grace period is for the command's own shutdown. It is as long as the minimum that the kubelet
-// gives each container (minimumGracePeriodInSeconds in kubelet v1.34.4 pkg/kubelet/kuberuntime: 2 s).
-func stopLimit(grace time.Duration) time.Duration {
-	const rest = 2 * time.Second
-	return max(grace-rest, grace/2, 0)
-}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/agent/state"
 	"outrider.dev/internal/core/pod/gates"
 	"outrider.dev/internal/core/pod/kubelet"
@@ -180,8 +181,8 @@ func TestStarts(t *testing.T) {
 
 func TestHowLongACommandIsKeptForOthers(t *testing.T) {
 	for grace, want := range map[time.Duration]time.Duration{30 * time.Second: 28 * time.Second, 3 * time.Second: 1500 * time.Millisecond, 0: 0, -1: 0} {
-		if got := stopLimit(grace); got != want {
-			t.Errorf("stopLimit(%s) is %s, want %s", grace, got, want)
+		if got := contract.StopLimit(grace); got != want {
+			t.Errorf("contract.StopLimit(%s) is %s, want %s", grace, got, want)
 		}
 	}
 }

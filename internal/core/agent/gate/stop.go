@@ -84,7 +84,7 @@ func (g *gate) lookStopping() {
 	held := time.Since(g.stop.since)
 	limit := time.Duration(0)
 	if len(need) > 0 {
-		if limit = stopLimit(g.o.StopGrace); g.stop.alone {
+		if limit = contract.StopLimit(g.o.StopGrace); g.stop.alone {
 			limit = min(limit, settle)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/agent/state"
 )
 
@@ -48,7 +49,7 @@ func (h StopHook) Run(ctx context.Context) error {
 	if h.Grace == 0 {
 		h.Grace = defaultGrace
 	}
-	limit := time.NewTimer(stopLimit(h.Grace))
+	limit := time.NewTimer(contract.StopLimit(h.Grace))
 	defer limit.Stop()
 	own := make(chan error, 1)
 	go func() {

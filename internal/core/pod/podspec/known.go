@@ -26,6 +26,8 @@ type proxy struct {
 	also  []int    // other ports that probes use to check it
 	waits []string // command that blocks until it is ready, for a hook; nil if there is none
 	drain string   // path at its status port for a POST after which it drains its inbound listeners; empty if there is none
+
+	addressed bool // applications connect to it by its address; nothing redirects connections to it
 }
 
 // Sources: istio manifests/charts/istio-control/istio-discovery/files/injection-template.yaml;
@@ -38,7 +40,7 @@ var proxies = []proxy{
 	{name: "linkerd-proxy", mesh: "Linkerd", port: 4191, path: "/ready", also: []int{4140}, waits: []string{"/usr/lib/linkerd/linkerd-await", "--timeout=2m"}},
 	{name: "kuma-sidecar", mesh: "Kuma", port: 9902, path: "/ready", also: []int{9901}, waits: []string{"kuma-dp", "wait", "--url", "http://localhost:9902/ready"}},
 	{name: "consul-dataplane", mesh: "Consul", port: 20000, path: "/ready", also: []int{19000}},
-	{name: "cloud-sql-proxy", mesh: "Cloud SQL", port: 9090, path: "/startup", waits: []string{"/cloud-sql-proxy", "wait"}},
+	{name: "cloud-sql-proxy", mesh: "Cloud SQL", port: 9090, path: "/startup", waits: []string{"/cloud-sql-proxy", "wait"}, addressed: true},
 }
 
 // istioPorts are the other ports of Istio's proxy and of our proxy.

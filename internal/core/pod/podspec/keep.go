@@ -1,0 +1,100 @@
+package podspec
+
+import (
+	"encoding/json"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/startup"
+)
+
+// A Keep describes what our preStop hook in a proxy's container waits for when the pod stops.
+type Keep struct {
+	Proxy   string
+	Gates   []string // containers whose gates wait for the proxy: their records show their ends
+	Sockets []string // containers without a gate: only their sockets and calls show that they still run
+	Unseen  []string // containers without a gate for which the hook does not wait, because other sockets hide their ends
+}
+
+// Keeps returns what the preStop hooks in the pod wait for, as the containers run; see [AsRun].
+func Keeps(pod *corev1.Pod) []Keep {
+	run := AsRun(pod)
+	ungated, _ := Unseen(pod)
+	var out []Keep
+	for _, c := range podContainers(run) {
+		line, has := stopLine(c.Container)
+		if !has || c.kind != startup.Plain {
+			continue
+		}
+		k := Keep{Proxy: c.Name, Unseen: ungated}
+		if line.Sockets {
+			k.Sockets, k.Unseen = ungated, nil
+		}
+		for _, other := range podContainers(run) {
+			if slices.Contains(gateAfter(other.Container), c.Name) {
+				k.Gates = append(k.Gates, other.Name)
+			}
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// gateAfter returns the containers for which the gate of c waits.
+func gateAfter(c *corev1.Container) (names []string) {
+	if !Gated(c) {
+		return nil
+	}
+	line, _ := contract.ParseGate(argvOf(c)[1:])
+	for _, text := range line.After {
+		if e, err := startup.ParseEdge(c.Name + " after " + text); err == nil {
+			names = append(names, e.From)
+		}
+	}
+	return names
+}
+
+// Parks reports whether injection parks the pod's connections to another mesh's proxy.
+func Parks(pod *corev1.Pod) bool {
+	const flag = "--park-only"
+	work, _ := NodeWork(pod)
+	return slices.Contains(work.Capture, flag) || slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool {
+		return c.Name == contract.InitContainer && slices.Contains(c.Args, flag)
+	})
+}
+
+// Unkept returns the proxies of other meshes to which the pod's connections are parked, and which nothing keeps until
+// the applications have ended: regular containers without a gate and without our preStop hook. When one of them has left, what an
+// application calls waits until it is killed, unless a gate of the pod ends the parking.
+func Unkept(pod *corev1.Pod) []string {
+	if !Parks(pod) {
+		return nil
+	}
+	var out []string
+	for _, c := range podContainers(AsRun(pod)) {
+		if c.kind == startup.Plain && c.Name != OurProxy && IsMeshProxy(pod, c.Container) && !Gated(c.Container) && !StaysUntilEnd(c.Container) {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+// IsMeshProxy reports whether a container is the proxy of a mesh, to which the pod's connections are redirected: by its
+// name, or because Istio's annotation names it, which has the containers of a user-defined template.
+func IsMeshProxy(pod *corev1.Pod, c *corev1.Container) bool {
+	if p, known := knownProxy(c.Name); known {
+		return !p.addressed
+	}
+	return slices.Contains(ofTemplate(pod), c.Name)
+}
+
+// ofTemplate returns the regular containers that Istio's annotation names.
+func ofTemplate(pod *corev1.Pod) []string {
+	var injected struct{ Containers []string }
+	if text, ok := pod.Annotations[contract.IstioStatus]; !ok || json.Unmarshal([]byte(text), &injected) != nil {
+		return nil
+	}
+	return injected.Containers
+}
