@@ -195,8 +195,8 @@ func newPreStop() *cobra.Command {
 		Use:   "pre-stop --name NAME",
 		Short: "keep a proxy without a gate until the containers that need it have ended",
 		Long: `Waits until the command of every container has ended whose gate waits for the proxy at its start,
-and with --sockets until no process of another user has an open socket. As the preStop hook of the
-proxy's container it delays the proxy's SIGTERM until then. It does not wait for a proxy that is not
+and with --sockets until five seconds without a socket of another container and without a call. As the
+preStop hook of the proxy's container it delays the proxy's SIGTERM until then. It does not wait for a proxy that is not
 healthy, for one that is stopped alone, or longer than the grace period without its last two seconds.`,
 		Example: "  outrider-agent pre-stop --name istio-proxy --at http://127.0.0.1:15021/healthz/ready",
 		Args:    cobra.NoArgs,
@@ -221,11 +221,16 @@ func stopHook(line contract.PreStop) (h gate.StopHook, err error) {
 	if line.Name == "" {
 		return h, errors.New("--name is missing: which container is the proxy?")
 	}
-	h = gate.StopHook{Name: line.Name, States: cmp.Or(line.States, contract.StatesDir), Grace: line.StopGrace}
+	h = gate.StopHook{Name: line.Name, States: cmp.Or(line.States, contract.StatesDir), Grace: line.StopGrace, Release: capture.ReleaseMesh}
 	if line.Sockets {
-		h.Sockets = func() (int, error) { return sockets.Others(uint32(os.Getuid())) }
+		h.Look = func() (s gate.Sight, err error) {
+			s.Calls, _ = sockets.Calls() // a sandboxed kernel may not count them; sockets remain
+			s.Sockets, err = sockets.Elsewhere(line.Apart...)
+			return s, err
+		}
 	}
 	return h, cmp.Or(
+		parseFlag("live", line.Live, gate.ParseProbe, &h.Live),
 		parseFlag("at", line.At, gate.ParseAddress, &h.At),
 		parseFlag("drain", line.Drain, gate.ParseAddress, &h.Drain),
 		parseFlag("hook", line.Hook, gate.ParseHook, &h.Own),

@@ -2,6 +2,8 @@ package contract
 
 import (
 	"flag"
+	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -17,7 +19,9 @@ type PreStop struct {
 
 	At        string        // health URL of the proxy
 	Drain     string        // URL at which the proxy is requested, by POST, to drain its inbound listeners
+	Live      string        // liveness probe of the proxy, JSON
 	Sockets   bool          // containers without a gate need the proxy, too
+	Apart     []uint32      // users of other proxies, whose sockets do not count
 	Hook      string        // the container's own preStop hook, JSON
 	StopGrace time.Duration // the pod's grace period; a negative value means 0s; zero omits the flag
 }
@@ -28,7 +32,16 @@ func (p *PreStop) Flags() *flag.FlagSet {
 	placeFlags(fs, &p.Name, &p.States)
 	fs.StringVar(&p.At, "at", "", "health `URL` of the proxy: one that is not healthy is not kept")
 	fs.StringVar(&p.Drain, "drain", "", "`URL` for a POST by which the proxy drains its inbound listeners")
-	fs.BoolVar(&p.Sockets, "sockets", false, "wait also until no process of another user has a socket: for containers without a gate")
+	fs.BoolVar(&p.Sockets, "sockets", false, "wait also until no other container has shown a socket or called for five seconds: for containers without a gate")
+	fs.StringVar(&p.Live, "live", "", "JSON of the proxy's liveness `probe`: a proxy for which it fails is not kept")
+	fs.Func("apart", "`ID` of a user whose sockets do not count, because it is another proxy's; may be repeated", func(text string) error {
+		n, err := strconv.ParseUint(text, 10, 32)
+		if err != nil {
+			return fmt.Errorf("--apart %q: want the ID of a user", text)
+		}
+		p.Apart = append(p.Apart, uint32(n))
+		return nil
+	})
 	fs.StringVar(&p.Hook, "hook", "", "JSON of the container's own preStop `hook`, which runs meanwhile")
 	stopGraceFlag(fs, &p.StopGrace)
 	return fs
@@ -42,6 +55,10 @@ func (p PreStop) Args() []string {
 	a.given("drain", p.Drain)
 	if p.Sockets {
 		a = append(a, "--sockets")
+	}
+	a.given("live", p.Live)
+	for _, id := range p.Apart {
+		a.given("apart", strconv.FormatUint(uint64(id), 10))
 	}
 	a.given("hook", p.Hook)
 	a.stopGrace(p.StopGrace)

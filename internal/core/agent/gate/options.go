@@ -111,8 +111,9 @@ func ParseAfter(container, text string) (startup.Edge, error) {
 // condition describes an edge as in a plan: "cache is healthy".
 func condition(e startup.Edge) string { return e.From + " is " + string(e.After) }
 
-// ParseAddress parses the URL of a container's health endpoint: http://HOST:PORT/PATH, or
-// http+unix://%2Fpath%2Fof.sock/PATH.
+// ParseAddress parses the URL of a container's health endpoint: http://HOST:PORT/PATH,
+// http+unix://%2Fpath%2Fof.sock/PATH, or tcp://HOST:PORT for a container that is healthy when it accepts connections.
+// The host localhost stands for the pod: its loopback addresses, or else its own.
 func ParseAddress(text string) (*url.URL, error) {
 	if path, ok := strings.CutPrefix(text, unixScheme+"://"); ok {
 		socket, rest, _ := strings.Cut(path, "/")
@@ -131,10 +132,15 @@ func ParseAddress(text string) (*url.URL, error) {
 	if err != nil {
 		return nil, err
 	}
-	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
-		return nil, fmt.Errorf("%q: want http://HOST:PORT/PATH", text)
+	switch {
+	case u.Scheme == tcpScheme && u.Port() != "" && u.Path == "":
+	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return nil, fmt.Errorf("%q: want http://HOST:PORT/PATH or tcp://HOST:PORT", text)
 	}
 	return u, nil
 }
 
-const unixScheme = "http+unix"
+const (
+	unixScheme = "http+unix"
+	tcpScheme  = "tcp"
+)

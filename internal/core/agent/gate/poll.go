@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 
 	"outrider.dev/startup"
@@ -118,6 +119,12 @@ func (p *poller) run(ctx context.Context, report func(answer)) {
 func (p *poller) get(ctx context.Context, client *http.Client) answer {
 	ctx, cancel := context.WithTimeout(ctx, holdFor+5*time.Second)
 	defer cancel()
+	if p.url.Scheme == tcpScheme {
+		if err := connects(ctx, p.url); err != nil {
+			return answer{problem: cause(err)}
+		}
+		return answer{responded: true, healthy: true}
+	}
 	u := *p.url
 	if u.Scheme == unixScheme {
 		u.Scheme, u.Opaque = "http", ""
@@ -144,13 +151,34 @@ func (p *poller) get(ctx context.Context, client *http.Client) answer {
 	return answer{responded: true, problem: problemOf(resp)}
 }
 
+// connects connects to the host and the port of u, once.
+func connects(ctx context.Context, u *url.URL) error {
+	c, err := dialTo(ctx, "tcp", u.Host)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// dialTo connects to an address. The host localhost stands for the pod: its loopback addresses, or else its own.
+func dialTo(ctx context.Context, network, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, connectWithin)
+	defer cancel()
+	host, port, err := net.SplitHostPort(address)
+	n, bad := strconv.ParseUint(port, 10, 16)
+	if err != nil || bad != nil || host != "localhost" {
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	return dialSelf(ctx, "", Port(n))
+}
+
 // isSuccess applies the kubelet's rule (kubelet v1.34.4 pkg/probe/http).
 func isSuccess(status int) bool { return status >= 200 && status < 400 }
 
 func (p *poller) client() *http.Client {
 	dialer := net.Dialer{Timeout: connectWithin}
 	transport := plainTransport()
-	transport.DialContext = dialer.DialContext
+	transport.DialContext = dialTo
 	if p.url.Scheme == unixScheme {
 		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", p.url.Opaque)

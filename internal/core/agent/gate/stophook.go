@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -23,18 +24,33 @@ type StopHook struct {
 	Sandbox string // the pod's sandbox; see [state.Sandbox]
 
 	At    *url.URL // health endpoint of the proxy: a proxy that is not healthy serves no container, and is not kept
+	Live  *Probe   // liveness probe of the proxy: if it fails, the kubelet may be restarting the proxy alone
 	Drain *url.URL // endpoint for a POST after which the proxy drains its inbound listeners
 	Own   *Hook    // the container's own preStop hook, which runs meanwhile
 
-	// Sockets counts the open sockets of other users. The proxy is kept while there are any. Default: the records of
-	// gates alone decide.
-	Sockets func() (int, error)
+	// Look looks for containers without a gate that still run. The proxy is kept until nothing has been seen of them
+	// for the time Quiet, by default 5s. Default: the records of gates alone decide.
+	Look  func() (Sight, error)
+	Quiet time.Duration
+
+	// Release ends the parking of connections to the proxy, as in [Options]. Default: nothing.
+	Release func() (again bool)
 
 	Grace time.Duration // of the pod; default 30s, and none if negative
 	Say   func(string)
 }
 
-// socketPoll is the pause between two counts of sockets: no event announces that one is closed.
+// A Sight is what can be seen, at one moment, of containers without a gate.
+type Sight struct {
+	Sockets int    // that are open
+	Calls   uint64 // TCP connections that any process of the pod has opened so far
+}
+
+// quietTime is the default of StopHook.Quiet. That containers have no socket at one moment proves nothing: a worker may
+// have none between two calls. It is Istio's default for terminationDrainDuration, for which our own proxy waits, too.
+const quietTime = 5 * time.Second
+
+// socketPoll is the pause between two looks: no event announces that a socket is closed.
 const socketPoll = 200 * time.Millisecond
 
 // healthLimit limits the requests to the proxy.
@@ -59,13 +75,29 @@ func (h StopHook) Run(ctx context.Context) error {
 		}
 		own <- err
 	}()
-	if err := h.request(ctx, http.MethodGet, h.At); err != nil {
+	if err := h.sick(ctx); err != nil {
 		h.Say(fmt.Sprintf("%s is not kept for other containers: it is not healthy: %v", h.Name, err))
 	} else {
 		_ = h.request(ctx, http.MethodPost, h.Drain) // best effort: older proxies drain at SIGTERM only
-		h.await(ctx, limit.C)
+		if h.await(ctx, limit.C) && h.Release != nil {
+			h.Release() // the proxy leaves: what nothing has announced must fail, and not wait until it is killed
+		}
 	}
 	return <-own
+}
+
+// sick returns the reason why the proxy is not worth keeping; nil if it serves.
+func (h StopHook) sick(ctx context.Context) error {
+	if err := h.request(ctx, http.MethodGet, h.At); err != nil || h.Live == nil {
+		return err
+	}
+	var err error
+	for range min(h.Live.FailureThreshold, 3) { // one failure may be chance
+		if err = h.Live.Try(ctx); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("its liveness probe: %w", err)
 }
 
 // request calls an endpoint of the proxy; nil is no endpoint.
@@ -75,11 +107,16 @@ func (h StopHook) request(ctx context.Context, method string, at *url.URL) error
 	}
 	ctx, cancel := context.WithTimeout(ctx, healthLimit)
 	defer cancel()
+	if at.Scheme == tcpScheme {
+		return connects(ctx, at)
+	}
 	req, err := http.NewRequestWithContext(ctx, method, at.String(), nil)
 	if err != nil {
 		return err
 	}
-	resp, err := plainTransport().RoundTrip(req)
+	transport := plainTransport()
+	transport.DialContext = dialTo
+	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		return err
 	}
@@ -93,7 +130,8 @@ func (h StopHook) request(ctx context.Context, method string, at *url.URL) error
 // A dependent is a container that needs the proxy.
 type dependent struct {
 	gone     bool
-	stopping bool // it got its stop signal, or has a preStop hook that delays it
+	stopping bool // it got its stop signal
+	late     bool // it has a preStop hook, which delays its stop signal
 }
 
 // A sign is a change of a dependent.
@@ -102,63 +140,86 @@ type sign struct {
 	dependent
 }
 
-// await waits until no container needs the proxy, or until limit.
-func (h StopHook) await(ctx context.Context, limit <-chan time.Time) {
+// await waits until no container needs the proxy, or until limit. It returns false if the proxy is stopped alone.
+func (h StopHook) await(ctx context.Context, limit <-chan time.Time) bool {
 	alone := time.NewTimer(settle)
 	defer alone.Stop()
 	signs := make(chan sign)
 	need := h.follow(ctx, signs)
+	view := view{look: h.Look, say: h.Say, time: cmp.Or(h.Quiet, quietTime)}
 	var poll <-chan time.Time
-	if h.Sockets != nil {
+	if h.Look != nil {
 		poll = time.After(0)
 	}
 	for {
-		if len(need) == 0 && h.Sockets == nil {
-			return
+		if len(need) == 0 && h.Look == nil {
+			return true
 		}
 		select {
 		case <-ctx.Done():
-			return
+			return true
 		case s := <-signs:
 			if need[s.name] = s.dependent; s.gone {
 				delete(need, s.name)
 			}
 		case <-alone.C:
-			if len(need) > 0 && !anyStopping(need) {
+			if onlyProxyStops(need) {
 				h.Say(h.Name + " is stopped alone, and is not kept for other containers")
-				return
+				return false
 			}
 		case <-limit:
-			h.Say(fmt.Sprintf("%s stops although %s: the grace period is nearly over", h.Name, h.left(need)))
-			return
+			h.Say(fmt.Sprintf("%s stops although %s: the grace period is nearly over", h.Name, left(need, view.last)))
+			return true
 		case <-poll:
-			if len(need) == 0 && h.open() == 0 {
-				return
+			if view.quiet() && len(need) == 0 {
+				return true
 			}
 			poll = time.After(socketPoll)
 		}
 	}
 }
 
-func anyStopping(need map[string]dependent) bool {
-	return slices.ContainsFunc(slices.Collect(maps.Values(need)), func(d dependent) bool { return d.stopping })
+// onlyProxyStops reports whether the records show that only the proxy's container is stopped: none of the containers
+// has got its stop signal, although the kubelet sends it to all at once, and not every one has a hook that delays it.
+func onlyProxyStops(need map[string]dependent) bool {
+	all := slices.Collect(maps.Values(need))
+	return !slices.ContainsFunc(all, func(d dependent) bool { return d.stopping }) && slices.ContainsFunc(all, func(d dependent) bool { return !d.late })
 }
 
-// open counts the sockets of other users. If they cannot be counted, nothing shows that the proxy is needed.
-func (h StopHook) open() int {
-	n, err := h.Sockets()
+// A view follows containers without a gate.
+type view struct {
+	look func() (Sight, error)
+	say  func(string)
+	time time.Duration // see StopHook.Quiet
+
+	last  Sight
+	since time.Time // time of the last sign of them
+	blind bool      // an error was said
+}
+
+// quiet looks once, and reports whether nothing has been seen for long enough. If nothing can be seen at all, nothing
+// shows that the proxy is needed.
+func (v *view) quiet() bool {
+	now, err := v.look()
 	if err != nil {
-		h.Say(fmt.Sprintf("counting the sockets of other users: %v", err))
-		return 0
+		if !v.blind {
+			v.say(fmt.Sprintf("counting the sockets of other containers: %v", err))
+		}
+		v.blind = true
+		return true
 	}
-	return n
+	sign := now.Sockets > 0 || now.Calls != v.last.Calls || v.since.IsZero()
+	if v.last = now; sign {
+		v.since = time.Now()
+	}
+	return !sign && time.Since(v.since) >= v.time
 }
 
-func (h StopHook) left(need map[string]dependent) string {
+func left(need map[string]dependent, seen Sight) string {
 	if len(need) > 0 {
 		return strings.Join(slices.Sorted(maps.Keys(need)), ", ") + " still runs"
 	}
-	return fmt.Sprintf("other users have %d sockets", h.open())
+	return fmt.Sprintf("other containers still have sockets or call (%d open)", seen.Sockets)
 }
 
 // follow returns the containers that need the proxy, and sends their changes until ctx ends.
@@ -185,7 +246,7 @@ func (h StopHook) follow(ctx context.Context, signs chan<- sign) map[string]depe
 			_, _ = state.Await(h.States, h.Sandbox, name, func(s state.Seen) bool {
 				gone := !needs(s, h.Name)
 				if !gone {
-					send(dependent{stopping: s.PreStop || s.Stopping})
+					send(dependent{stopping: s.Stopping, late: s.PreStop})
 				}
 				return gone
 			}) // an error means that nothing is known of the container

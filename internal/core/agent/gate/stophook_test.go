@@ -3,6 +3,8 @@ package gate
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -22,12 +24,15 @@ type hookRig struct {
 	hook     StopHook
 	drained  chan struct{} // a value for each request to drain
 	returned chan error
+	releases chan struct{} // a value for each end of the parking
 	mu       sync.Mutex
 	said     []string
 }
 
+func (r *hookRig) released() bool { r.releases <- struct{}{}; return true }
+
 func newHookRig(t *testing.T) *hookRig {
-	r := &hookRig{T: t, drained: make(chan struct{}, 8), returned: make(chan error, 1)}
+	r := &hookRig{T: t, drained: make(chan struct{}, 8), returned: make(chan error, 1), releases: make(chan struct{}, 8)}
 	r.hook = StopHook{Name: "proxy", States: t.TempDir(), Sandbox: "here", Say: func(line string) {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -159,9 +164,13 @@ func TestAProxyThatIsStoppedAlone(t *testing.T) {
 	t.Parallel()
 	r := newHookRig(t)
 	r.gated("app", nil)
-	r.hook.Sockets = func() (int, error) { return 1, nil }
+	r.hook.Look = func() (Sight, error) { return Sight{Sockets: 1}, nil }
+	r.hook.Release = r.released
 	r.run()
 	r.must(r.returns("proxy is stopped alone"))
+	if len(r.releases) > 0 {
+		t.Error("the parking has ended, although the kubelet starts the proxy again")
+	}
 }
 
 // A preStop hook delays the stop signal of an application, so its absence means nothing. The grace period limits the
@@ -175,22 +184,93 @@ func TestTheGracePeriodLimitsTheHook(t *testing.T) {
 	r.must(r.returns("proxy stops although app still runs"))
 }
 
-func TestSocketsKeepAProxy(t *testing.T) {
+// A container without a gate is over when it has neither had a socket nor called for some time. That it has none at one
+// moment is no sign: a worker has a socket only during a call.
+func TestSocketsAndCallsKeepAProxy(t *testing.T) {
 	t.Parallel()
 	r := newHookRig(t)
-	counted, open := make(chan int), 0
-	r.hook.Sockets = func() (int, error) { open = <-counted; return open, nil }
+	looks := make(chan Sight)
+	r.hook.Look = func() (Sight, error) { return <-looks, nil }
+	r.hook.Quiet, r.hook.Release = 1, r.released
 	r.run()
-	for _, n := range []int{2, 1, 1} {
-		counted <- n
+	for _, seen := range []Sight{{}, {Sockets: 2}, {Sockets: 1}, {Calls: 1}, {Calls: 2}, {Calls: 4}} {
+		looks <- seen
 	}
-	counted <- 0
+	if len(r.releases) > 0 {
+		t.Error("the parking has ended although a worker still calls")
+	}
+	looks <- Sight{Calls: 4}
 	r.must(r.returns(""))
+	if len(r.releases) != 1 {
+		t.Error("the parking has not ended: a call that comes later waits until its caller is killed")
+	}
 
 	r = newHookRig(t)
-	r.hook.Sockets = func() (int, error) { return 0, errors.New("no netlink") }
+	r.hook.Look = func() (Sight, error) { return Sight{}, errors.New("no netlink") }
 	r.run()
-	r.must(r.returns("counting the sockets of other users: no netlink"))
+	r.must(r.returns("counting the sockets of other containers: no netlink"))
+}
+
+// One look without a socket does not end the wait: quiet must last.
+func TestQuietMustLast(t *testing.T) {
+	t.Parallel()
+	r := newHookRig(t)
+	looks := make(chan Sight)
+	r.hook.Look = func() (Sight, error) { return <-looks, nil }
+	r.hook.Quiet = time.Hour
+	r.run()
+	for range 4 {
+		looks <- Sight{}
+	}
+	looks <- Sight{Sockets: 1}
+}
+
+// The kubelet restarts a proxy alone when its liveness probe fails. No gate need show that.
+func TestAProxyThatIsNotLiveIsNotKept(t *testing.T) {
+	t.Parallel()
+	r := newHookRig(t)
+	r.serves(http.StatusOK)
+	r.hook.Look = func() (Sight, error) { return Sight{Sockets: 1}, nil }
+	var err error
+	r.hook.Live, err = ParseProbe(`{"exec":{"command":["false"]}}`)
+	r.must(err)
+	r.run()
+	r.must(r.returns("proxy is not kept for other containers: it is not healthy: its liveness probe: false"))
+}
+
+// A preStop hook delays the stop signal of one application, but not of the other.
+func TestOneWithoutAHookShowsThatTheProxyIsStoppedAlone(t *testing.T) {
+	t.Parallel()
+	r := newHookRig(t)
+	r.gated("app", func(r *state.Record) { r.PreStop = true })
+	r.gated("web", nil)
+	r.run()
+	r.must(r.returns("proxy is stopped alone"))
+}
+
+// A proxy may report its health by accepting connections.
+func TestHealthByTCP(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	at := l.Addr().(*net.TCPAddr).Port
+	for _, host := range []string{"127.0.0.1", "localhost"} {
+		r := newHookRig(t)
+		r.hook.At = r.url(fmt.Sprintf("tcp://%s:%d", host, at))
+		app := r.gated("app", stops)
+		r.run()
+		r.stays(app)
+		r.must(app.Update(hasEnded))
+		r.must(r.returns(""))
+	}
+	r := newHookRig(t)
+	r.hook.At = r.url("tcp://localhost:0") // nothing can listen there
+	r.gated("app", stops)
+	r.run()
+	r.must(r.returns("it is not healthy"))
 }
 
 func TestTheOwnHookRunsMeanwhile(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -165,4 +166,137 @@ func Others(uid uint32) (n int, err error) {
 		}
 	}
 	return n, nil
+}
+
+// Elsewhere counts the open sockets that no process of the calling process's container has, as [Others] does: also
+// those of the same user. Sockets of the users in apart do not count.
+func Elsewhere(apart ...uint32) (n int, err error) { return elsewhere("/proc", apart) }
+
+func elsewhere(proc string, apart []uint32) (n int, err error) {
+	here, err := processes(proc)
+	if err != nil {
+		return 0, err
+	}
+	own := here.inodes() // also before the list, so that a socket that is closed meanwhile is not taken for another's
+	var doubtful []Socket
+	for _, p := range []Protocol{TCP, UDP} {
+		all, err := List(p, Any&^Of(TimeWait))
+		if err != nil {
+			return 0, err
+		}
+		for _, s := range all {
+			switch {
+			case s.Inode == 0 || slices.Contains(apart, s.UID) || own[s.Inode]:
+			case here.users[s.UID]:
+				doubtful = append(doubtful, s)
+			default:
+				n++
+			}
+		}
+	}
+	if len(doubtful) == 0 || n > 0 {
+		return n + len(doubtful), nil
+	}
+	if here, err = processes(proc); err != nil {
+		return 0, err
+	}
+	own = here.inodes()
+	return len(slices.DeleteFunc(doubtful, func(s Socket) bool { return own[s.Inode] || here.hidden[s.UID] })), nil
+}
+
+// A container holds the processes of the caller's container.
+type container struct {
+	dirs   []string
+	users  map[uint32]bool
+	hidden map[uint32]bool // users of processes whose files the caller may not see: all of their sockets count as the container's
+}
+
+// processes returns the processes of the caller's container, from a directory such as /proc. If the containers of the pod
+// share their processes, those of other containers are in other cgroups.
+func processes(proc string) (*container, error) {
+	list, err := os.ReadDir(proc)
+	if err != nil {
+		return nil, err
+	}
+	own, err := os.ReadFile(filepath.Join(proc, "self", "cgroup"))
+	if err != nil {
+		return nil, err
+	}
+	c := &container{users: map[uint32]bool{uint32(os.Geteuid()): true}, hidden: map[uint32]bool{}}
+	for _, entry := range list {
+		if _, err := strconv.ParseUint(entry.Name(), 10, 32); err != nil {
+			continue
+		}
+		dir := filepath.Join(proc, entry.Name())
+		group, err := os.ReadFile(filepath.Join(dir, "cgroup"))
+		if err != nil || !slices.Equal(group, own) {
+			continue // it has ended, or is another container's
+		}
+		if id, ok := userOf(dir); ok {
+			c.dirs = append(c.dirs, dir)
+			c.users[id] = true
+		}
+	}
+	return c, nil
+}
+
+func (c *container) inodes() map[uint32]bool {
+	out := map[uint32]bool{}
+	for _, dir := range c.dirs {
+		open, err := Inodes(dir)
+		if id, ok := userOf(dir); err != nil && ok {
+			c.hidden[id] = true
+		}
+		maps.Copy(out, open)
+	}
+	return out
+}
+
+// userOf returns the effective user of a process; false if the process has ended. The owner of its directory is another
+// one if it may not be traced.
+func userOf(dir string) (uint32, bool) {
+	text, err := os.ReadFile(filepath.Join(dir, "status"))
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(text)) {
+		if ids, ok := strings.CutPrefix(line, "Uid:"); ok {
+			if f := strings.Fields(ids); len(f) > 1 {
+				id, err := strconv.ParseUint(f[1], 10, 32)
+				return uint32(id), err == nil
+			}
+		}
+	}
+	return 0, false
+}
+
+// Calls returns the number of TCP connections that processes of the calling thread's network namespace have opened so
+// far, from any process to anywhere.
+func Calls() (uint64, error) {
+	const path = "/proc/thread-self/net/snmp"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	return opened(string(text))
+}
+
+// opened reads the counter ActiveOpens from two lines of a table: "Tcp: NAME ..." and "Tcp: NUMBER ...".
+func opened(table string) (uint64, error) {
+	var names []string
+	for line := range strings.Lines(table) {
+		f := strings.Fields(line)
+		if len(f) == 0 || f[0] != "Tcp:" {
+			continue
+		}
+		if names == nil {
+			names = f
+			continue
+		}
+		if i := slices.Index(names, "ActiveOpens"); i > 0 && i < len(f) {
+			return strconv.ParseUint(f[i], 10, 64)
+		}
+		break
+	}
+	return 0, errors.New("/proc/net/snmp has no Tcp: ActiveOpens")
 }

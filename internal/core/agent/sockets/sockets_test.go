@@ -8,7 +8,9 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -173,6 +175,97 @@ func TestOthers(t *testing.T) {
 	c.Close() // the rest of the connection is open in no process
 	if got := others(); got != 3 {
 		t.Errorf("%d sockets of other users after one was closed, want 3", got)
+	}
+}
+
+// The sockets of a container are those that its processes have open: an application may have the user of the proxy.
+func TestElsewhere(t *testing.T) {
+	n := ns.New(t)
+	open(t, n, 1337, "tcp", "127.0.0.1:15001") // the proxy's
+	open(t, n, 1337, "udp", "127.0.0.1:8080")  // an application's, of the same user
+	open(t, n, 65532, "udp", "127.0.0.1:9090") // another proxy's
+	open(t, n, 1000, "udp", "127.0.0.1:53")    // another application's
+	inodes := map[uint16]uint32{}
+	for _, p := range []Protocol{TCP, UDP} {
+		var all []Socket
+		n.Do(func() { all, _ = List(p, Any) })
+		for _, s := range all {
+			inodes[s.Local.Port()] = s.Inode
+		}
+	}
+	const here = "0::/\n"
+	for name, c := range map[string]struct {
+		cgroup string   // of the second process
+		user   string   // of the second process
+		open   []uint16 // ports of its sockets
+		sealed bool     // it must not be looked into
+		apart  []uint32
+		want   int
+	}{
+		"the proxy alone":                    {here, "1337", []uint16{15001}, false, nil, 3},
+		"another proxy left apart":           {here, "1337", []uint16{15001}, false, []uint32{65532}, 2},
+		"a process of another container":     {"0::/../app\n", "1337", []uint16{8080, 15001}, false, []uint32{1000, 65532}, 2},
+		"a process of another user":          {here, "1000", []uint16{15001, 53}, false, []uint32{65532}, 1},
+		"all are the container's":            {here, "1337", []uint16{15001, 8080}, false, []uint32{1000, 65532}, 0},
+		"a process with secrets of its user": {here, "1337", nil, true, []uint32{1000, 65532}, 0},
+	} {
+		proc := t.TempDir()
+		write := func(pid, name, text string) {
+			if err := errors.Join(os.MkdirAll(filepath.Join(proc, pid), 0o755), os.WriteFile(filepath.Join(proc, pid, name), []byte(text), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write("self", "cgroup", here)
+		write("7", "cgroup", c.cgroup)
+		write("7", "status", "Name:\tx\nUid:\t0\t"+c.user+"\t0\t0\n")
+		if !c.sealed {
+			if err := os.Mkdir(filepath.Join(proc, "7", "fd"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, port := range c.open {
+			if err := os.Symlink(fmt.Sprintf("socket:[%d]", inodes[port]), filepath.Join(proc, "7", "fd", strconv.Itoa(i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var got int
+		var err error
+		n.Do(func() { got, err = elsewhere(proc, c.apart) })
+		if err != nil || got != c.want {
+			t.Errorf("%s: %d sockets, %v; want %d", name, got, err, c.want)
+		}
+	}
+}
+
+// Each connection counts, also one that is over before anyone looks.
+func TestCalls(t *testing.T) {
+	n := ns.New(t)
+	calls := func() (got uint64) {
+		var err error
+		n.Do(func() { got, err = Calls() })
+		if err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	open(t, n, 1337, "tcp", "127.0.0.1:15001")
+	before := calls()
+	for range 3 {
+		connect(t, n, 1000, "127.0.0.1:15001").Close()
+	}
+	if got := calls() - before; got != 3 {
+		t.Errorf("%d calls, want 3", got)
+	}
+	for name, table := range map[string]string{
+		"empty":        "",
+		"no numbers":   "Tcp: ActiveOpens\n",
+		"short":        "Tcp: MaxConn ActiveOpens\nTcp: 1\n",
+		"not a number": "Tcp: ActiveOpens\nTcp: x\n",
+		"of others":    "Udp: ActiveOpens\nUdp: 1\n",
+	} {
+		if n, err := opened(table); err == nil {
+			t.Errorf("%s: %d, want an error", name, n)
+		}
 	}
 }
 
