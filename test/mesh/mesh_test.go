@@ -36,6 +36,7 @@ func newShop(t testing.TB, change ...func(*resource.Source)) *shop {
 	w.service("mixed-bytes", "10.96.0.4", "server", mesh.PortSpec{Port: mesh.Port{Name: "b", Number: 7000, Protocol: mesh.TCP}, Target: 6379})
 	w.service("old", "10.96.0.5", "plain", port(8080, mesh.HTTP), port(3306, mesh.ServerFirst))
 	w.service("empty", "10.96.0.6", "none", port(8080, mesh.HTTP))
+	w.service("dual", "10.96.0.77", "server", other(8080, mesh.UDP), other(8080, mesh.SCTP), port(8080, mesh.HTTP), other(6379, mesh.SCTP), port(6379, mesh.TCP))
 	w.service("pods", "", "server", port(8083, mesh.HTTP), port(6380, mesh.TCP))
 	var l net.Listener
 	var err error
@@ -83,6 +84,7 @@ func (s *shop) requests(t *testing.T) {
 		"by virtual address, IPv6":               {"http://[fd96::1]:8080/a", "200 server HTTP/1.1 host=[fd96::1]:8080 path=/a body=0 <nil>"},
 		"a port with HTTP here and bytes there":  {"http://10.96.0.3:7000/", "200 server HTTP/1.1 host=10.96.0.3:7000 path=/ body=0 <nil>"},
 		"HTTP/1.1 to a gRPC port becomes HTTP/2": {"http://10.96.0.1:8081/", "200 server HTTP/2.0 host=10.96.0.1:8081 path=/ body=0 <nil>"},
+		"ports of UDP and SCTP are the same":     {"http://10.96.0.77:8080/", "200 server HTTP/1.1 host=10.96.0.77:8080 path=/ body=0 <nil>"},
 		"a service without proxies":              {"http://10.96.0.5:8080/", "200 plain HTTP/1.1 host=10.96.0.5:8080 path=/ body=0 <nil>"},
 		"a pod of a headless service":            {"http://" + server4 + ":8083/", "200 server HTTP/1.1 host=" + server4 + ":8083 path=/ body=0 <nil>"},
 		"a pod of a headless service, IPv6":      {"http://[" + s.server.v6.String() + "]:8083/", "200 server HTTP/1.1 host=[" + s.server.v6.String() + "]:8083 path=/ body=0 <nil>"},
@@ -151,6 +153,7 @@ func (s *shop) mutualTLS(t *testing.T) {
 		tls  bool
 	}{
 		"a service's port":                               {s.client, "10.96.0.2:6379", true},
+		"one with the number of a port of SCTP":          {s.client, "10.96.0.77:6379", true},
 		"a pod's port":                                   {s.client, s.server.v4.String() + ":6380", true},
 		"one where the server speaks first":              {s.client, "10.96.0.2:3306", false},
 		"without a proxy, to a port that takes both":     {s.plain, s.server.v4.String() + ":6379", false},

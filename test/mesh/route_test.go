@@ -40,6 +40,7 @@ func TestRoutes(t *testing.T) {
 		mesh.Route{Matches: path(mesh.Exact, "/each"), Backends: []mesh.Backend{
 			{Namespace: namespace, Name: "web", Port: 8080, Weight: 1, Filters: []mesh.Filter{{Rewrite: &mesh.Rewrite{Path: &mesh.PathChange{Full: "/of-web"}}}}}, backend("old", 1),
 		}},
+		mesh.Route{Matches: path(mesh.Exact, "/dual"), Backends: []mesh.Backend{backend("dual", 1)}},
 		mesh.Route{Matches: path(mesh.Exact, "/missing"), Backends: []mesh.Backend{backend("nowhere", 1)}},
 		mesh.Route{Matches: path(mesh.Exact, "/slow"), Backends: []mesh.Backend{backend("web", 1)}, Timeout: 100 * time.Millisecond},
 		mesh.Route{Matches: path(mesh.Exact, "/ws"), Backends: []mesh.Backend{backend("web", 1)}},
@@ -60,6 +61,7 @@ func TestRoutes(t *testing.T) {
 		"redirect to TLS":             {path: "/tls", host: "web.shop:8080", want: "308 https://web.shop.svc.cluster.local/tls"},
 		"by the client's host":        {path: "/by-host", host: "old.example", want: "200 plain HTTP/1.1 host=old.example path=/by-host"},
 		"not by another host":         {path: "/by-host", host: "new.example", want: "404 "},
+		"a backend that has UDP too":  {path: "/dual", want: "200 server HTTP/1.1 host=10.96.0.1:8080 path=/dual"},
 		"no such backend":             {path: "/missing", want: "500 "},
 		"timeout":                     {path: "/slow", want: "504 "},
 		"no rule":                     {path: "/", want: "404 "},

@@ -407,6 +407,11 @@ func port(number uint16, p mesh.Protocol) mesh.PortSpec {
 	return mesh.PortSpec{Port: mesh.Port{Name: fmt.Sprintf("p%d", number), Number: number, Protocol: p}, Target: number}
 }
 
+// other returns a service port of another transport than TCP, which leads to a port at which nothing listens.
+func other(number uint16, p mesh.Protocol) mesh.PortSpec {
+	return mesh.PortSpec{Port: mesh.Port{Name: fmt.Sprintf("%s%d", p, number), Number: number, Protocol: p}, Target: 9}
+}
+
 // envoyBinary returns the path of the real Envoy, or skips the test.
 func envoyBinary(t testing.TB) string {
 	t.Helper()

@@ -50,13 +50,12 @@ func ResolveBackend(r *RouteSpec, p Parent, to *Backend, granted func(Grant) boo
 			return NotPermitted // before the check of existence, so that a route cannot find out what exists
 		}
 	}
-	for _, port := range ports(to.Service()) {
-		switch {
-		case port.Number == to.Port && port.Protocol == UDP:
-			return NotHTTP
-		case port.Number == to.Port:
-			return Resolved
-		}
+	all := ports(to.Service())
+	switch {
+	case FindPort(all, to.Port, OverTCP) != nil:
+		return Resolved
+	case FindPort(all, to.Port, OverUDP) != nil || FindPort(all, to.Port, OverSCTP) != nil:
+		return NotHTTP
 	}
 	return NotFound
 }

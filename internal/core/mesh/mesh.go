@@ -57,7 +57,7 @@ type Service struct {
 	Addresses       []netip.Addr // virtual addresses; none for a headless service
 	External        string       // an ExternalName's target; empty otherwise
 	Headless        bool
-	Ports           []Port   // sorted by number
+	Ports           []Port   // sorted by number, those with the same one by transport
 	ExportTo        []string // namespaces whose clients can see it; none: all; ".": its own namespace
 
 	Traffic Traffic // endpoints that a client prefers if they have no hints, or the only ones that it may use
@@ -149,8 +149,36 @@ const (
 	HTTP2       Protocol = "http2"
 	GRPC        Protocol = "grpc"
 	TLS         Protocol = "tls" // TLS by the application, passed through
-	UDP         Protocol = "udp" // not captured
+	// Ports of other transports than TCP are not captured, and have no other protocol.
+	UDP  Protocol = "udp"
+	SCTP Protocol = "sctp"
 )
+
+// A Transport is the protocol of a port in Kubernetes. The number of a port means another port for each transport.
+type Transport string
+
+const (
+	OverTCP  Transport = "TCP"
+	OverUDP  Transport = "UDP"
+	OverSCTP Transport = "SCTP"
+)
+
+// Transports are all transports.
+var Transports = []Transport{OverTCP, OverUDP, OverSCTP}
+
+// Transport returns the transport of a port with the protocol.
+func (p Protocol) Transport() Transport {
+	switch p {
+	case UDP:
+		return OverUDP
+	case SCTP:
+		return OverSCTP
+	}
+	return OverTCP
+}
+
+// Captured reports whether proxies take the connections to a port with the protocol.
+func (p Protocol) Captured() bool { return p.Transport() == OverTCP }
 
 // IsHTTP reports whether a connection with the protocol consists of requests.
 func (p Protocol) IsHTTP() bool { return p == HTTP || p == HTTP2 || p == GRPC }

@@ -88,8 +88,9 @@ type IgnoredField struct {
 
 // A SlicePort is a named port of the service, with its number at every endpoint of the slice.
 type SlicePort struct {
-	Name   string
-	Number uint16
+	Name      string
+	Number    uint16
+	Transport Transport // empty: TCP
 }
 
 // A SliceEndpoint is one endpoint of a slice.
@@ -115,7 +116,13 @@ type WorkloadSpec struct {
 	Ready               bool
 	Kept                bool // its readiness changed a moment ago, while its containers kept running
 	Terminating         bool
-	NamedPorts          map[string]uint16
+	NamedPorts          map[NamedPort]uint16
+}
+
+// A NamedPort is the key of a port of containers. The same name may mean another port for each transport.
+type NamedPort struct {
+	Name      string
+	Transport Transport
 }
 
 // A PolicySpec is the part for a PeerAuthentication.
@@ -176,7 +183,7 @@ func (w *Workload) Key() Key {
 // Service returns the key of the Service.
 func (p Parent) Service() Key { return Key{KindService, p.Namespace, p.Name} }
 
-// ServicePorts returns the ports, sorted by number.
+// ServicePorts returns the ports, sorted as in [Service.Ports].
 func (s *ServiceSpec) ServicePorts() []Port {
 	if len(s.Ports) == 0 {
 		return nil
@@ -185,7 +192,9 @@ func (s *ServiceSpec) ServicePorts() []Port {
 	for i, p := range s.Ports {
 		out[i] = p.Port
 	}
-	slices.SortStableFunc(out, func(a, b Port) int { return int(a.Number) - int(b.Number) })
+	slices.SortStableFunc(out, func(a, b Port) int {
+		return cmp.Or(cmp.Compare(a.Number, b.Number), cmp.Compare(a.Protocol.Transport(), b.Protocol.Transport()))
+	})
 	return out
 }
 

@@ -5,7 +5,7 @@ import "strings"
 // protocols maps declared values to protocols. A service's port declares a value in appProtocol, or in its
 // name before the first dash. Sources: Istio's "Protocol Selection", Kubernetes' standard application
 // protocols (KEP-3726), and the specifications of protocols in which the server sends first. Port numbers are
-// never used.
+// never used. The name or appProtocol udp is none of them: only the port's protocol in Kubernetes makes it one of UDP.
 var protocols = map[string]Protocol{
 	"http":     HTTP,
 	"http1":    HTTP,
@@ -34,8 +34,6 @@ var protocols = map[string]Protocol{
 	"imap":  ServerFirst,
 	"nats":  ServerFirst,
 
-	"udp": UDP,
-
 	"kubernetes.io/h2c": HTTP2,
 	"kubernetes.io/ws":  HTTP,
 	"kubernetes.io/wss": TLS,
@@ -44,10 +42,11 @@ var protocols = map[string]Protocol{
 // ProtocolOf returns the protocol that a service's port declares: by its appProtocol or, if that is empty, by
 // its name. Transport is the port's protocol in Kubernetes; empty means TCP.
 func ProtocolOf(appProtocol, portName, transport string) Protocol {
-	switch transport {
-	case "", "TCP":
-	default:
-		return UDP // or SCTP: not captured either
+	switch Transport(transport) {
+	case OverUDP:
+		return UDP
+	case OverSCTP:
+		return SCTP
 	}
 	if appProtocol != "" {
 		return protocols[strings.ToLower(appProtocol)]

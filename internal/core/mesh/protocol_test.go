@@ -25,8 +25,9 @@ func TestProtocolOf(t *testing.T) {
 		"web sockets":                           {"kubernetes.io/ws", "", "", HTTP},
 		"web sockets over TLS":                  {"kubernetes.io/wss", "", "", TLS},
 		"UDP by transport":                      {"http", "http", "UDP", UDP},
-		"UDP by name":                           {"", "udp-dns", "TCP", UDP},
-		"SCTP is left alone":                    {"", "http", "SCTP", UDP},
+		"not UDP by name":                       {"", "udp-dns", "TCP", Unknown},
+		"not UDP by appProtocol":                {"udp", "http", "TCP", Unknown},
+		"SCTP is left alone":                    {"", "http", "SCTP", SCTP},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

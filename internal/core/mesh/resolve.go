@@ -109,12 +109,26 @@ func (m *Mesh) byShortName(name, clientNamespace string) *Service {
 	return nil
 }
 
-// Port returns the port with the given number, or nil if the service has none.
-func (s *Service) Port(number uint16) *Port {
-	for i := range s.Ports {
-		if s.Ports[i].Number == number {
-			return &s.Ports[i]
+// Port returns the port that clients reach by a number and TCP, or nil if the service has none.
+func (s *Service) Port(number uint16) *Port { return FindPort(s.Ports, number, OverTCP) }
+
+// FindPort returns the port with a number and a transport, or nil if there is none. Kubernetes allows the same number
+// for each transport, in any order.
+func FindPort(ports []Port, number uint16, t Transport) *Port {
+	for i := range ports {
+		if ports[i].Number == number && ports[i].Protocol.Transport() == t {
+			return &ports[i]
 		}
 	}
 	return nil
+}
+
+// Captured returns the ports whose connections proxies take.
+func Captured(ports []Port) (out []Port) {
+	for _, p := range ports {
+		if p.Protocol.Captured() {
+			out = append(out, p)
+		}
+	}
+	return out
 }

@@ -173,7 +173,7 @@ func (s *Service) hasGRPC(client string, port uint16) bool {
 	return false
 }
 
-// Ports returns those ports of s to which the parent reference p refers.
+// Ports returns those ports of s to which the parent reference p refers, of whatever transport.
 func (p Parent) Ports(s *Service) []Port {
 	var out []Port
 	for _, has := range s.Ports {

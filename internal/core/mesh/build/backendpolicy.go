@@ -78,8 +78,8 @@ func portPolicies(service string, spec *mesh.ServiceSpec, specs []*mesh.BackendP
 		}
 	}
 	var out []mesh.PortPolicy
-	for _, port := range spec.ServicePorts() {
-		if port.Protocol == mesh.UDP || len(out) > 0 && out[len(out)-1].Number == port.Number {
+	for _, port := range mesh.Captured(spec.ServicePorts()) {
+		if len(out) > 0 && out[len(out)-1].Number == port.Number {
 			continue
 		}
 		choose := func(kind mesh.Kind) *mesh.BackendPolicySpec {

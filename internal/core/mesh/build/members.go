@@ -79,12 +79,19 @@ func compareMembers(a, b member) int {
 
 func (b *Builder) fromSlices(n mesh.Key, s *service) []member {
 	var out []member
+	transports := make(map[string]mesh.Transport, len(s.spec.Ports))
+	for _, p := range s.spec.Ports {
+		transports[p.Name] = p.Protocol.Transport()
+	}
 	for _, slice := range s.sortedSlices() {
 		for _, e := range slice.Endpoints {
 			for _, addr := range e.Addresses {
 				id := b.owner(n.Namespace, e.Pod, addr)
 				kept := !e.Ready && !e.Serving && b.keeps(id)
 				for _, p := range slice.Ports {
+					if t, named := transports[p.Name]; named && t != cmp.Or(p.Transport, mesh.OverTCP) {
+						continue // of another port, as in kube-proxy
+					}
 					out = append(out, member{
 						Endpoint: mesh.Endpoint{PortName: p.Name, Addr: addr, Port: p.Number, Ready: e.Ready, Serving: e.Serving, Kept: kept, Node: e.Node, Zone: e.Zone, ForZones: hint(e.ForZones), ForNodes: hint(e.ForNodes), Hostname: e.Hostname},
 						workload: id,
@@ -171,11 +178,11 @@ func families(s *mesh.ServiceSpec) (v4, v6 bool) {
 	return true, true
 }
 
-// target returns the port of w to which p leads; 0 if w does not have a port with that name.
+// target returns the port of w to which p leads; 0 if w does not have a port with that name and transport.
 func target(p *mesh.PortSpec, w *mesh.WorkloadSpec) uint16 {
 	switch {
 	case p.TargetName != "":
-		return w.NamedPorts[p.TargetName]
+		return w.NamedPorts[mesh.NamedPort{Name: p.TargetName, Transport: p.Protocol.Transport()}]
 	case p.Target != 0:
 		return p.Target
 	}
@@ -183,7 +190,7 @@ func target(p *mesh.PortSpec, w *mesh.WorkloadSpec) uint16 {
 }
 
 // portsByWorkload returns the ports, sorted by number, that s declares for each member's workload. The list
-// is empty for a workload that s reaches only by UDP or at ports of the proxy.
+// is empty for a workload that s reaches only by UDP or SCTP or at ports of the proxy.
 func (s *service) portsByWorkload() map[mesh.Key][]mesh.AppPort {
 	if len(s.members) == 0 {
 		return nil
@@ -198,7 +205,7 @@ func (s *service) portsByWorkload() map[mesh.Key][]mesh.AppPort {
 			continue
 		}
 		ports := out[m.workload]
-		if protocol[m.PortName] != mesh.UDP {
+		if protocol[m.PortName].Captured() {
 			ports = addPort(ports, m.Port, protocol[m.PortName])
 		}
 		out[m.workload] = ports

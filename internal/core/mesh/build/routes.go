@@ -106,7 +106,7 @@ func (b *Builder) routesOf(spec *mesh.ServiceSpec) *routeSet {
 func (out *routeSet) reportOverridden(s *mesh.Service, specs []*mesh.RouteSpec) {
 	for _, r := range specs {
 		for _, p := range r.Parents {
-			if ports := p.Ports(s); p.Namespace == s.Namespace && p.Name == s.Name && len(ports) > 0 && len(s.Overridden(r, ports)) == len(ports) {
+			if ports := mesh.Captured(p.Ports(s)); p.Namespace == s.Namespace && p.Name == s.Name && len(ports) > 0 && len(s.Overridden(r, ports)) == len(ports) {
 				out.report(Conflict{Severity: contract.WarningPrefix, Object: r.Key(), Message: mesh.OverriddenMessage(s.Namespace, s.Name, ports)})
 			}
 		}
@@ -117,7 +117,7 @@ func (out *routeSet) reportOverridden(s *mesh.Service, specs []*mesh.RouteSpec) 
 func (b *Builder) attach(out *routeSet, r *mesh.RouteSpec, p mesh.Parent, s *mesh.Service) {
 	var port uint16 // 0: all
 	if p.Port != 0 || p.Section != "" {
-		named := p.Ports(s)
+		named := mesh.Captured(p.Ports(s))
 		if len(named) == 0 {
 			return
 		}

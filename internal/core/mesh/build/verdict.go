@@ -23,8 +23,8 @@ func Judge(s *mesh.Service, p *mesh.BackendPolicySpec, t mesh.PolicyTarget) (v V
 		v.NotFound = fmt.Sprintf("there is no Service %s/%s", p.Namespace, t.Name)
 		return v
 	}
-	var ports, udp, bytes []mesh.Port // targeted ports; among them, those that are not captured and those without requests
-	var others []string               // policies that are used instead
+	var ports, uncaptured, bytes []mesh.Port // targeted ports; among them, those that are not captured and those without requests
+	var others []string                      // policies that are used instead
 	withBudget := false
 	for _, port := range s.Ports {
 		if t.Section != "" && port.Name != t.Section {
@@ -33,8 +33,8 @@ func Judge(s *mesh.Service, p *mesh.BackendPolicySpec, t mesh.PolicyTarget) (v V
 		ports = append(ports, port)
 		of := s.PortPolicy(port.Number)
 		switch {
-		case port.Protocol == mesh.UDP:
-			udp = append(udp, port)
+		case !port.Protocol.Captured():
+			uncaptured = append(uncaptured, port)
 		case of == nil: // the mesh does not contain the policy yet
 		case p.Kind == mesh.KindBackendPolicy && of.From != p.Name:
 			others = append(others, fmt.Sprintf("on the port %d %s %s/%s counts", port.Number, p.Kind, s.Namespace, of.From))
@@ -51,13 +51,13 @@ func Judge(s *mesh.Service, p *mesh.BackendPolicySpec, t mesh.PolicyTarget) (v V
 	case len(ports) == 0:
 		v.NotFound = fmt.Sprintf("Service %s/%s has no port with the name %q", p.Namespace, t.Name, t.Section)
 		return v
-	case len(others) > 0 && len(others)+len(udp) == len(ports):
+	case len(others) > 0 && len(others)+len(uncaptured) == len(ports):
 		v.Conflicted = "is ignored: " + mesh.ShortList(others, "; ")
 		return v
 	}
 	v.Without = others
-	if len(udp) == len(ports) {
-		v.without("has no effect on %s: UDP is not captured", udp)
+	if len(uncaptured) == len(ports) {
+		v.without("has no effect on %s: UDP and SCTP are not captured", uncaptured)
 	}
 	for _, field := range ofRequests(&p.Settings) {
 		v.without(field+" has no effect on %s, not declared for HTTP or gRPC", bytes)

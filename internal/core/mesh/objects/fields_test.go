@@ -76,6 +76,7 @@ var changes = map[string]func(any){
 
 	"EndpointSlice addressType":                      slice(func(s *discoveryv1.EndpointSlice) { s.AddressType = discoveryv1.AddressTypeFQDN }),
 	"EndpointSlice ports.name":                       slice(func(s *discoveryv1.EndpointSlice) { s.Ports[0].Name = ptr.To("x") }),
+	"EndpointSlice ports.protocol":                   slice(func(s *discoveryv1.EndpointSlice) { s.Ports[0].Protocol = ptr.To(corev1.ProtocolUDP) }),
 	"EndpointSlice ports.port":                       slice(func(s *discoveryv1.EndpointSlice) { s.Ports[0].Port = nil }),
 	"EndpointSlice endpoints.addresses":              endpoint(func(e *discoveryv1.Endpoint) { e.Addresses = append(e.Addresses, "10.244.0.2") }),
 	"EndpointSlice endpoints.conditions.ready":       endpoint(func(e *discoveryv1.Endpoint) { e.Conditions.Ready = nil }),
@@ -92,9 +93,11 @@ var changes = map[string]func(any){
 
 	"Pod spec.containers.name":                    pod(func(p *corev1.Pod) { p.Spec.Containers[0].Name = "istio-proxy" }),
 	"Pod spec.containers.ports.name":              pod(func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].Name = "x" }),
+	"Pod spec.containers.ports.protocol":          pod(func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].Protocol = corev1.ProtocolUDP }),
 	"Pod spec.containers.ports.containerPort":     pod(func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].ContainerPort = 82 }),
 	"Pod spec.initContainers.name":                pod(func(p *corev1.Pod) { p.Spec.InitContainers[0].Name = "istio-proxy" }),
 	"Pod spec.initContainers.ports.name":          pod(func(p *corev1.Pod) { p.Spec.InitContainers[0].Ports[0].Name = "x" }),
+	"Pod spec.initContainers.ports.protocol":      pod(func(p *corev1.Pod) { p.Spec.InitContainers[0].Ports[0].Protocol = corev1.ProtocolUDP }),
 	"Pod spec.initContainers.ports.containerPort": pod(func(p *corev1.Pod) { p.Spec.InitContainers[0].Ports[0].ContainerPort = 82 }),
 	"Pod spec.initContainers.restartPolicy":       pod(func(p *corev1.Pod) { p.Spec.InitContainers[0].RestartPolicy = nil }),
 	"Pod spec.serviceAccountName":                 pod(func(p *corev1.Pod) { p.Spec.ServiceAccountName = "x" }),

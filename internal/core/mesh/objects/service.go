@@ -27,6 +27,11 @@ const trafficDistribution = "networking.istio.io/traffic-distribution"
 // transports are the valid protocols of a Kubernetes port.
 var transports = map[corev1.Protocol]bool{"": true, corev1.ProtocolTCP: true, corev1.ProtocolUDP: true, corev1.ProtocolSCTP: true}
 
+// transportOf returns the transport of a port. Like the API, it defaults to TCP.
+func transportOf(p corev1.Protocol) mesh.Transport {
+	return mesh.Transport(cmp.Or(p, corev1.ProtocolTCP))
+}
+
 var distributions = map[string]mesh.Traffic{
 	"": mesh.AnyTraffic,
 	corev1.ServiceTrafficDistributionPreferClose:    mesh.SameZone,
@@ -231,7 +236,7 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 			out.Ignored = append(out.Ignored, mesh.IgnoredField{Field: field + ".port", Why: "without a number the port cannot be called", Instead: "write the number at which the endpoints listen"})
 			continue
 		}
-		out.Ports = append(out.Ports, mesh.SlicePort{Name: ptr.Deref(p.Name, ""), Number: c.port(field+".port", int64(*p.Port))})
+		out.Ports = append(out.Ports, mesh.SlicePort{Name: ptr.Deref(p.Name, ""), Number: c.port(field+".port", int64(*p.Port)), Transport: transportOf(ptr.Deref(p.Protocol, ""))})
 	}
 	for i := range s.Endpoints {
 		out.Endpoints = append(out.Endpoints, c.endpoint(at("endpoints", i), &s.Endpoints[i], s.AddressType))

@@ -99,18 +99,19 @@ func kept(s *corev1.PodStatus) bool {
 	})
 }
 
-// namedPorts adds the named ports of a container. If two have the same name, it uses the first, as the
+// namedPorts adds the named ports of a container. If two have the same name and transport, it uses the first, as the
 // EndpointSlice controller does.
 func (c *workloadReader) namedPorts(field string, ports []corev1.ContainerPort, w *mesh.WorkloadSpec) {
 	for i, p := range ports {
 		number := c.port(at(field+".ports", i)+".containerPort", int64(p.ContainerPort))
-		if _, has := w.NamedPorts[p.Name]; p.Name == "" || has {
+		key := mesh.NamedPort{Name: p.Name, Transport: transportOf(p.Protocol)}
+		if _, has := w.NamedPorts[key]; p.Name == "" || has {
 			continue
 		}
 		if w.NamedPorts == nil {
-			w.NamedPorts = map[string]uint16{}
+			w.NamedPorts = map[mesh.NamedPort]uint16{}
 		}
-		w.NamedPorts[p.Name] = number
+		w.NamedPorts[key] = number
 	}
 }
 
@@ -154,9 +155,12 @@ func Host(h *HostObject) (*mesh.WorkloadSpec, error) {
 		field := "spec.ports." + name
 		c.portName(field, name)
 		if out.NamedPorts == nil {
-			out.NamedPorts = map[string]uint16{}
+			out.NamedPorts = map[mesh.NamedPort]uint16{}
 		}
-		out.NamedPorts[name] = c.port(field, int64(h.Spec.Ports[name]))
+		number := c.port(field, int64(h.Spec.Ports[name]))
+		for _, t := range mesh.Transports { // a Host declares none
+			out.NamedPorts[mesh.NamedPort{Name: name, Transport: t}] = number
+		}
 	}
 	if t := h.Spec.TokenSHA256; t != "" {
 		out.TokenSHA256 = strings.ToLower(t)

@@ -82,7 +82,7 @@ func ServicesByPort(m *mesh.Mesh, w *mesh.Workload) map[uint16]telemetry.Service
 	slices.SortFunc(services, func(a, b *mesh.Service) int { return cmp.Compare(a.Host, b.Host) })
 	out := map[uint16]telemetry.Service{}
 	for _, s := range services {
-		for _, p := range s.Ports {
+		for _, p := range mesh.Captured(s.Ports) {
 			for _, a := range w.Addresses {
 				at := mesh.Endpoint{PortName: p.Name, Addr: a.Unmap()}
 				i, found := slices.BinarySearchFunc(s.Endpoints, at, func(a, b mesh.Endpoint) int {

@@ -279,7 +279,7 @@ func (v *snapshot) prewarmNames(p *xds.Proxy) []string {
 
 // clusterNames returns the clusters that connections to a service's port use.
 func (v *snapshot) clusterNames(s *mesh.Service, p mesh.Port, sh features.Features) []string {
-	if p.Protocol == mesh.UDP {
+	if !p.Protocol.Captured() {
 		return nil
 	}
 	var out []string

@@ -58,10 +58,8 @@ func (v *snapshot) grpcTarget(p *xds.Proxy, name string) (t names.Target, unknow
 		return t, ""
 	}
 	var ports []string
-	for _, p := range s.Ports {
-		if p.Protocol != mesh.UDP {
-			ports = append(ports, strconv.Itoa(int(p.Number)))
-		}
+	for _, p := range mesh.Captured(s.Ports) {
+		ports = append(ports, strconv.Itoa(int(p.Number)))
 	}
 	return names.Target{}, fmt.Sprintf("%s has the ports %s: the target must name one of them", s.Host, cmp.Or(strings.Join(ports, ", "), "(none)"))
 }
@@ -71,7 +69,7 @@ func (v *snapshot) grpcTarget(p *xds.Proxy, name string) (t names.Target, unknow
 func onlyPort(s *mesh.Service) (uint16, bool) {
 	for _, fits := range []func(mesh.Protocol) bool{
 		func(p mesh.Protocol) bool { return p == mesh.GRPC || p == mesh.HTTP2 },
-		func(p mesh.Protocol) bool { return p != mesh.UDP },
+		mesh.Protocol.Captured,
 	} {
 		var found []uint16
 		for _, p := range s.Ports {

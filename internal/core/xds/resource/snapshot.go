@@ -195,7 +195,7 @@ type hostKey struct {
 	name   string // of the virtual host, or of the route configuration
 }
 
-// target returns a service's port, if clients in a namespace can see it.
+// target returns a service's port, of TCP, if clients in a namespace can see it.
 func (v *snapshot) target(r names.Reference, namespace string) (names.Target, bool) {
 	s := v.mesh.Service(r.Host)
 	if s == nil || !v.mesh.Visible(s, namespace) {
@@ -205,7 +205,7 @@ func (v *snapshot) target(r names.Reference, namespace string) (names.Target, bo
 	if r.Family != names.Primary {
 		t = t.WithFamily(r.Family)
 	}
-	return t, t.Port != nil && t.Port.Protocol != mesh.UDP
+	return t, t.Port != nil
 }
 
 // policy returns the policy for a service's port and clients in a namespace.

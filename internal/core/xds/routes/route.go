@@ -98,7 +98,7 @@ func (p *Policy) target(b mesh.Backend) (names.Target, bool) {
 		return names.Target{}, false
 	}
 	port := s.Port(b.Port)
-	return p.targetOf(s, port), port != nil && port.Protocol != mesh.UDP
+	return p.targetOf(s, port), port != nil
 }
 
 // rule converts one match of a route to Envoy's routes. The share of missing backends gets a separate route, with
