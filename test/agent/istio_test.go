@@ -47,7 +47,7 @@ func foreignPod(w *harness.World) *harness.Pod {
 	w.Service("foreign", foreignVIP, "foreign", ports...)
 	w.Manifest("pod-foreign", fmt.Sprintf(`apiVersion: v1
 kind: Pod
-metadata: {name: foreign, namespace: %s, labels: {app: foreign}}
+metadata: {name: foreign, namespace: %s, labels: {app: foreign, security.istio.io/tlsMode: istio}}
 spec: {serviceAccountName: foreign, containers: [{name: app, image: x}, {name: istio-proxy, image: x}]}
 status: {podIP: "%s"}
 `, harness.Namespace, p.Address))

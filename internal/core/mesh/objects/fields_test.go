@@ -91,11 +91,11 @@ var changes = map[string]func(any){
 		e.Hints = &discoveryv1.EndpointHints{ForNodes: []discoveryv1.ForNode{{Name: "n"}}}
 	}),
 
-	"Pod spec.containers.name":                    pod(func(p *corev1.Pod) { p.Spec.Containers[0].Name = "istio-proxy" }),
+	"Pod spec.containers.name":                    pod(func(p *corev1.Pod) { p.Spec.Containers[0].Name = "outrider-proxy" }),
 	"Pod spec.containers.ports.name":              pod(func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].Name = "x" }),
 	"Pod spec.containers.ports.protocol":          pod(func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].Protocol = corev1.ProtocolUDP }),
 	"Pod spec.containers.ports.containerPort":     pod(func(p *corev1.Pod) { p.Spec.Containers[0].Ports[0].ContainerPort = 82 }),
-	"Pod spec.initContainers.name":                pod(func(p *corev1.Pod) { p.Spec.InitContainers[0].Name = "istio-proxy" }),
+	"Pod spec.initContainers.name":                pod(func(p *corev1.Pod) { p.Spec.InitContainers[0].Name = "outrider-proxy" }),
 	"Pod spec.initContainers.ports.name":          pod(func(p *corev1.Pod) { p.Spec.InitContainers[0].Ports[0].Name = "x" }),
 	"Pod spec.initContainers.ports.protocol":      pod(func(p *corev1.Pod) { p.Spec.InitContainers[0].Ports[0].Protocol = corev1.ProtocolUDP }),
 	"Pod spec.initContainers.ports.containerPort": pod(func(p *corev1.Pod) { p.Spec.InitContainers[0].Ports[0].ContainerPort = 82 }),

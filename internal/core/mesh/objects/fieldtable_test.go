@@ -72,7 +72,7 @@ var fields = slices.Concat(
 		{Path: "ports.appProtocol", Nothing: "the Service's port with that name decides"},
 	}),
 	of("Pod", []field{
-		{Path: "spec.containers.name", Means: "the name of a proxy: clients call the pod by mutual TLS"},
+		{Path: "spec.containers.name", Means: "outrider-proxy: clients call the pod by mutual TLS, unless its label security.istio.io/tlsMode, which also decides for Istio's sidecars, has another value than istio"},
 		{Path: "spec.containers.ports.name", Means: "a targetPort by name, if there is no EndpointSlice"},
 		{Path: "spec.containers.ports.containerPort", Means: "the number for a targetPort by name, if there is no EndpointSlice"},
 		{Path: "spec.containers.ports.hostPort", Nothing: ofKubeProxy},
@@ -88,7 +88,7 @@ var fields = slices.Concat(
 		{Path: "spec.serviceAccountName", Means: "the identity that clients require, and that policies name"},
 		{Path: "spec.serviceAccount", Means: "as spec.serviceAccountName"},
 		{Path: "spec.nodeName", Means: "the client's node, for internalTrafficPolicy and trafficDistribution"},
-		{Path: "spec.hostNetwork", Means: "it has no proxy, and is found by EndpointSlices alone, as its address is the node's"},
+		{Path: "spec.hostNetwork", Means: "clients call it in plain text, whatever its label, and it is found by EndpointSlices alone, as its address is the node's"},
 		{Path: "spec.hostname", Means: "the pod's own name in a headless Service, if there is no EndpointSlice"},
 		{Path: "spec.subdomain", Means: "the headless Service of that name"},
 		{Path: "spec.setHostnameAsFQDN", Nothing: "the application's own name, which DNS does not follow"},

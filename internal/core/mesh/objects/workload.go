@@ -16,9 +16,6 @@ import (
 	"outrider.dev/internal/core/mesh"
 )
 
-// proxies are the names of proxy containers.
-var proxies = []string{contract.ProxyContainer, contract.IstioProxyContainer}
-
 const defaultAccount = "default"
 
 type workloadReader struct{ check }
@@ -59,15 +56,16 @@ func (c *workloadReader) podIPs(s *corev1.PodStatus) []netip.Addr {
 	return addresses(c.addr, all...)
 }
 
+// proxied reports whether clients call a pod by mutual TLS. As in Istio, the label decides, which both injectors write:
+// Istio's gateways have a container with the name of its sidecar, but take no mutual TLS. On its node's network no pod
+// is captured.
 func proxied(p *corev1.Pod) bool {
-	if mode, ok := p.Labels[contract.TLSModeLabel]; ok {
-		return mode == "istio"
-	}
-	return hasContainer(p, proxies...)
+	mode, ok := p.Labels[contract.TLSModeLabel]
+	return !p.Spec.HostNetwork && (mode == "istio" || !ok && hasContainer(p, contract.ProxyContainer))
 }
 
-func hasContainer(p *corev1.Pod, names ...string) bool {
-	is := func(c corev1.Container) bool { return slices.Contains(names, c.Name) }
+func hasContainer(p *corev1.Pod, name string) bool {
+	is := func(c corev1.Container) bool { return c.Name == name }
 	return slices.ContainsFunc(p.Spec.Containers, is) || slices.ContainsFunc(p.Spec.InitContainers, is)
 }
 

@@ -46,3 +46,30 @@ func TestKept(t *testing.T) {
 		}
 	}
 }
+
+// A pod with a container named istio-proxy may be a gateway, which takes no mutual TLS: only the label of Istio's injector
+// counts.
+func TestProxied(t *testing.T) {
+	for name, tt := range map[string]struct {
+		container, mode string
+		hostNetwork     bool
+		want            bool
+	}{
+		"Outrider's":                      {container: "outrider-proxy", mode: "istio", want: true},
+		"Outrider's, without a label":     {container: "outrider-proxy", want: true},
+		"Outrider's, disabled":            {container: "outrider-proxy", mode: "disabled"},
+		"Istio's sidecar":                 {container: "istio-proxy", mode: "istio", want: true},
+		"Istio's gateway":                 {container: "istio-proxy"},
+		"none":                            {container: "app"},
+		"on its node's network":           {container: "outrider-proxy", mode: "istio", hostNetwork: true},
+		"a gateway on its node's network": {container: "istio-proxy", hostNetwork: true},
+	} {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "a", Namespace: "b"}, Spec: corev1.PodSpec{HostNetwork: tt.hostNetwork, Containers: []corev1.Container{{Name: tt.container}}}}
+		if tt.mode != "" {
+			p.Labels = map[string]string{"security.istio.io/tlsMode": tt.mode}
+		}
+		if got, err := Pod(p); err != nil || got.Proxied != tt.want {
+			t.Errorf("%s: %+v, %v; want a proxy: %t", name, got, err, tt.want)
+		}
+	}
+}
