@@ -19,7 +19,8 @@ const maxReads = 50
 
 // Read returns our rule set in the kernel, with its counters, or capture.ErrNone. A rule of another
 // program in our table is returned as a rule that no intent produces, so that a comparison shows
-// it. Read does not read the routing.
+// it; a table with flags, which may switch off all its rules, is a [capture.DamagedError]. Read does not read the
+// routing.
 func (b *Backend) Read(context.Context) (capture.State, error) {
 	for i := 1; ; i++ {
 		r := reader{Conn: b.Conn}
@@ -28,7 +29,8 @@ func (b *Backend) Read(context.Context) (capture.State, error) {
 		if errors.Is(err, netlink.ErrChanged) && i < maxReads {
 			continue
 		}
-		if errors.Is(err, capture.ErrNone) {
+		var damaged *capture.DamagedError
+		if errors.Is(err, capture.ErrNone) || errors.As(err, &damaged) {
 			return capture.State{}, err
 		}
 		if err != nil {
@@ -86,12 +88,16 @@ type reader struct {
 }
 
 func (r *reader) read() error {
-	err := r.Get(getTable, ours, r.same(func(netlink.Attributes) error { return nil }))
+	err := r.Get(getTable, ours, r.same(tableIsPlain))
 	if errors.Is(err, unix.ENOENT) {
 		return capture.ErrNone
 	}
+	var damaged *capture.DamagedError
+	if err != nil && !errors.As(err, &damaged) {
+		err = lacking(err)
+	}
 	if err != nil {
-		return lacking(err)
+		return err
 	}
 	if err := r.Dump(getChain, ours, r.same(r.chain)); err != nil {
 		return err
@@ -105,6 +111,19 @@ func (r *reader) read() error {
 		}
 	}
 	return r.Dump(getRule, ours, r.same(r.rule))
+}
+
+// tableIsPlain returns an error if a table has flags, which ours never has. The rules of a dormant table are listed as
+// before, and do nothing.
+func tableIsPlain(a netlink.Attributes) error {
+	for a.Next() {
+		if flags := uint32(0); a.Kind == unix.NFTA_TABLE_FLAGS {
+			if flags = a.Number(); a.Err == nil && flags != 0 {
+				return &capture.DamagedError{Err: fmt.Errorf("table inet %s has flags (%#x; 1: its rules are switched off): run capture again, or capture clean", Table, flags)}
+			}
+		}
+	}
+	return a.Err
 }
 
 // same returns a function for the messages of an answer. It checks that the tables have not changed since the
@@ -167,7 +186,7 @@ func (r *reader) rule(a netlink.Attributes) error {
 func (r *reader) chain(a netlink.Attributes) error {
 	var table, kind string
 	var c capture.Chain
-	hook, priority := -1, int32(0)
+	hook, priority, policy := -1, int32(0), uint32(nfAccept)
 	for a.Next() {
 		switch a.Kind {
 		case unix.NFTA_CHAIN_TABLE:
@@ -176,6 +195,8 @@ func (r *reader) chain(a netlink.Attributes) error {
 			c.Name = a.Text()
 		case unix.NFTA_CHAIN_TYPE:
 			kind = a.Text()
+		case unix.NFTA_CHAIN_POLICY:
+			policy = a.Number()
 		case unix.NFTA_CHAIN_HOOK:
 			for h := (netlink.Attributes{Rest: a.Value}); h.Next(); {
 				switch h.Kind {
@@ -191,14 +212,14 @@ func (r *reader) chain(a netlink.Attributes) error {
 		return a.Err
 	}
 	if hook >= 0 {
-		place(&c, kind, hook, priority)
+		place(&c, kind, hook, priority, policy)
 	}
 	r.state.Chains = append(r.state.Chains, c)
 	return nil
 }
 
-// place sets the table and the hook of a chain.
-func place(c *capture.Chain, kind string, hook int, priority int32) {
+// place sets the table and the hook of a chain. If we write none that is like it, the table says so.
+func place(c *capture.Chain, kind string, hook int, priority int32, policy uint32) {
 	for name, num := range hooks {
 		if int(num) == hook {
 			c.Hook = name
@@ -209,8 +230,8 @@ func place(c *capture.Chain, kind string, hook int, priority int32) {
 			c.Table = name
 		}
 	}
-	if c.Hook == capture.NoHook || c.Table == "" || chainType(*c) != kind {
-		c.Table = capture.Table(fmt.Sprintf("%s, hook %d, priority %d", kind, hook, priority))
+	if c.Hook == capture.NoHook || c.Table == "" || chainType(*c) != kind || policy != nfAccept {
+		c.Table = capture.Table(fmt.Sprintf("%s, hook %d, priority %d, policy %d", kind, hook, priority, policy))
 	}
 }
 

@@ -186,28 +186,40 @@ func TestProofFromThePortsOfAnEarlierOne(t *testing.T) {
 	}
 }
 
-// Capture replaces damaged rules.
+// Capture replaces rules that were changed, also if they are listed as before.
 func TestCaptureReplacesDamagedRules(t *testing.T) {
-	ns.New(t).Do(func() {
-		nft, ipt := backends(t)
-		o := Options{Intent: everything(capture.ParkOn), Backends: []Backend{nft, ipt}}
-		if _, err := Capture(t.Context(), o); err != nil {
-			t.Fatal(err)
-		}
-		if out, err := exec.Command("nft", "flush", "chain", "inet", "outrider", "output").CombinedOutput(); err != nil {
-			t.Fatalf("nft: %v: %s", err, out)
-		}
-		if _, err := Verify(t.Context(), o.Backends, nil); err == nil {
-			t.Error("Verify sees no damage")
-		}
-		report, err := Capture(t.Context(), o)
-		if err != nil || report.Unchanged {
-			t.Errorf("Capture over damaged rules: %v, unchanged %t", err, report.Unchanged)
-		}
-		if _, err := Verify(t.Context(), o.Backends, nil); err != nil {
-			t.Error(err)
-		}
-	})
+	for _, script := range []string{
+		"flush chain inet outrider output",
+		"add table inet outrider { flags dormant; }",
+		"add chain inet outrider output { policy drop; }",
+		"add chain inet outrider input { policy drop; }",
+		"add chain inet outrider prerouting { policy drop; }",
+		"add chain inet outrider more { type filter hook forward priority 0; }",
+		"add set inet outrider more { type inet_service; }",
+	} {
+		t.Run(script, func(t *testing.T) {
+			ns.New(t).Do(func() {
+				nft, ipt := backends(t)
+				o := Options{Intent: everything(capture.ParkOn), Backends: []Backend{nft, ipt}}
+				if _, err := Capture(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+				if out, err := exec.Command("nft", script).CombinedOutput(); err != nil {
+					t.Fatalf("nft: %v: %s", err, out)
+				}
+				if _, err := Verify(t.Context(), o.Backends, nil); err == nil {
+					t.Error("Verify sees no damage")
+				}
+				report, err := Capture(t.Context(), o)
+				if err != nil || report.Unchanged {
+					t.Errorf("Capture over damaged rules: %v, unchanged %t", err, report.Unchanged)
+				}
+				if _, err := Verify(t.Context(), o.Backends, nil); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
 }
 
 // A sticky backend fails to remove its rules.
