@@ -24,8 +24,9 @@ type Conn struct {
 	FD    int
 	Force bool // the send buffer may exceed the machine's limit, if the caller is privileged
 
-	seq uint32
-	buf []byte // for one answer
+	protocol int
+	seq      uint32
+	buf      []byte // for one answer
 }
 
 // Open opens a connection for a protocol: NETLINK_ROUTE, NETLINK_NETFILTER.
@@ -38,7 +39,7 @@ func Open(protocol int) (*Conn, error) {
 	if err := unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1); err != nil {
 		return nil, errors.Join(err, unix.Close(fd))
 	}
-	return &Conn{FD: fd, Force: true}, nil
+	return &Conn{FD: fd, Force: true, protocol: protocol}, nil
 }
 
 // Close closes the connection.
@@ -149,7 +150,7 @@ func (c *Conn) Get(kind uint16, fill func(*Batch), each func(data []byte) error)
 	return c.Ask(kind, unix.NLM_F_REQUEST|unix.NLM_F_ACK, fill, each)
 }
 
-// Ask makes a request with the given flags, and calls a function for every message of the answer.
+// Ask makes a request with the given flags, and calls a function for every message of the answer, up to its first error.
 func (c *Conn) Ask(kind, flags uint16, fill func(*Batch), each func(data []byte) error) error {
 	var request Batch
 	c.seq++
@@ -174,16 +175,26 @@ func (c *Conn) Ask(kind, flags uint16, fill func(*Batch), each func(data []byte)
 			switch {
 			case m.Seq != c.seq: // left over from an earlier request that failed
 			case m.Flags&unix.NLM_F_DUMP_INTR != 0:
-				return ErrChanged
+				return c.abandon(ErrChanged)
 			case m.Kind == unix.NLMSG_DONE || m.Kind == unix.NLMSG_ERROR:
 				return m.Errno()
 			default:
 				if err := each(m.Data); err != nil {
-					return err
+					return c.abandon(err)
 				}
 			}
 		}
 	}
+}
+
+// abandon returns an error after the rest of an answer was given up. Until a list has ended, the kernel begins no other
+// one for the same socket (EBUSY), and reading to the end of a long list takes seconds. So another socket takes its place.
+func (c *Conn) abandon(err error) error {
+	other, failed := Open(c.protocol)
+	if failed != nil {
+		return errors.Join(err, failed)
+	}
+	return errors.Join(err, unix.Dup3(other.FD, c.FD, unix.O_CLOEXEC), other.Close())
 }
 
 // A Batch is a list of messages that the kernel applies in one transaction.

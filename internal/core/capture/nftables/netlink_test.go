@@ -78,6 +78,41 @@ func TestSmallBuffers(t *testing.T) {
 	})
 }
 
+// A table that another program has filled is read no further than ours may be long, and counts as damaged. After a list
+// that is given up, at its first entry here, the connection is of use.
+func TestTableThatIsTooLong(t *testing.T) {
+	ns.New(t).Do(func() {
+		b, err := Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		if err := b.Apply(t.Context(), long(15000)); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			var damaged *capture.DamagedError
+			if _, err := b.Read(t.Context()); !errors.As(err, &damaged) || !strings.Contains(err.Error(), "2 MiB") {
+				t.Fatalf("%v; want what is damaged", err)
+			}
+			enough := errors.New("enough")
+			err := b.Dump(getElements, func(to *netlink.Batch) {
+				ours(to)
+				to.Text(unix.NFTA_SET_ELEM_LIST_SET, "excluded-out-ports")
+			}, func([]byte) error { return enough })
+			if !errors.Is(err, enough) {
+				t.Fatal(err)
+			}
+		}
+		if err := b.Apply(t.Context(), long(1)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Read(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // In a user namespace the kernel limits the send buffer. A transaction that does not fit has no
 // effect; its error says what would help.
 func TestTransactionThatDoesNotFit(t *testing.T) {

@@ -17,6 +17,9 @@ import (
 // read takes a millisecond, so only a program that changes tables all the time exhausts it.
 const maxReads = 50
 
+// maxTable bounds the bytes of messages about our table. One with the longest lists that capture accepts has a tenth.
+const maxTable = 2 << 20
+
 // Read returns our rule set in the kernel, with its counters, or capture.ErrNone. A rule of another
 // program in our table is returned as a rule that no intent produces, so that a comparison shows
 // it; a table with flags, which may switch off all its rules, is a [capture.DamagedError]. Read does not read the
@@ -85,6 +88,7 @@ type reader struct {
 	state      capture.State
 	generation uint16 // of the tables; part of every message
 	begun      bool
+	size       int // of the messages so far, in bytes
 }
 
 func (r *reader) read() error {
@@ -127,7 +131,7 @@ func tableIsPlain(a netlink.Attributes) error {
 }
 
 // same returns a function for the messages of an answer. It checks that the tables have not changed since the
-// first message, and then passes the message's attributes to the given function.
+// first message and are not larger than ours can be, and then passes the message's attributes to the given function.
 func (r *reader) same(each func(netlink.Attributes) error) func([]byte) error {
 	return func(data []byte) error {
 		a, generation := netlink.AttributesOf(data)
@@ -135,6 +139,9 @@ func (r *reader) same(each func(netlink.Attributes) error) func([]byte) error {
 			return netlink.ErrChanged
 		}
 		r.begun, r.generation = true, generation
+		if r.size += len(data); r.size > maxTable {
+			return &capture.DamagedError{Err: fmt.Errorf("table inet %s has more than %d MiB, more than capture writes: run it again, or capture clean", Table, maxTable>>20)}
+		}
 		return each(a)
 	}
 }
