@@ -19,18 +19,25 @@ import (
 )
 
 const (
-	// repairsAtOnce is the number of repairs that run at the same time. Captures of pods that start may run beside
-	// them.
+	// repairsAtOnce is the number of repairs that run at the same time, by workers. Captures of pods that start may run
+	// beside them.
 	repairsAtOnce = 2
-	// A sandbox gets freeRuns repairs within the window without delay, and then one after each slow interval. A
-	// repair is a run of the agent, of 30 ms with nftables, and one more if the agent wrote by iptables.
-	freeRuns = 30
-	window   = 10 * time.Minute
-	slow     = time.Minute
+	// A sandbox gets freeRepairs repairs within the window without delay, and then one after each slow interval. A run of
+	// the agent that finds the capture unchanged is none.
+	freeRepairs = 30
+	window      = 10 * time.Minute
+	slow        = time.Minute
+	// A sandbox's agents run for freeTime within the window without delay, whatever they find, and then each follows after
+	// pause times the time of the one before, up to slow. A run takes 30 ms with nftables.
+	freeTime = 10 * time.Second
+	pause    = 20
+	// longRun is the time from which on a run is long. Sandboxes with a long run within the window have one worker
+	// together.
+	longRun = time.Second
 	// After a failed repair, the next one follows after retryBase, doubled each time up to slow.
 	retryBase = 100 * time.Millisecond
 	// reportedAt is the number of failures in a row after which a capture counts as not in place, 1.5 s after the
-	// first. Before, another program may have locked the namespace for a moment.
+	// first, or at once if it is not tried again soon. Before, another program may have locked the namespace for a moment.
 	reportedAt = 4
 	// runLimit limits a repair, which takes some 30 ms, and a second with iptables on a busy machine.
 	runLimit = 15 * time.Second
@@ -47,9 +54,16 @@ type repair struct {
 	due      time.Time // of the next run; zero: none is needed
 	since    time.Time // time of the first change since the last run began
 	running  bool
-	runs     []time.Time // runs within the window, oldest first
-	failures int         // in a row
-	reason   string      // why the capture counts as not in place; empty: it is in place
+	runs     []run  // within the window, oldest first; if running, the last one has not ended
+	failures int    // in a row
+	reason   string // why the capture counts as not in place; empty: it is in place
+}
+
+// A run is a run of the agent, by a worker.
+type run struct {
+	began   time.Time
+	took    time.Duration
+	repairs bool // it found a change, or failed
 }
 
 // Stats contains numbers about the captures that are watched.
@@ -95,11 +109,54 @@ func (c *Captures) dueNow(s *sandbox) {
 
 // allowed returns the time at which a sandbox may have its next run.
 func (r *repair) allowed(now time.Time) time.Time {
-	r.runs = slices.DeleteFunc(r.runs, func(t time.Time) bool { return now.Sub(t) > window })
-	if len(r.runs) < freeRuns {
-		return now
+	next := now
+	if last, ok := r.exhausted(now); ok {
+		next = last.Add(slow)
 	}
-	return r.runs[len(r.runs)-1].Add(slow)
+	if r.spent() >= freeTime {
+		last := r.runs[len(r.runs)-1]
+		if after := last.began.Add(last.took + min(pause*last.took, slow)); after.After(next) {
+			next = after
+		}
+	}
+	return next
+}
+
+// exhausted reports whether a sandbox had its free repairs, and when the last one began.
+func (r *repair) exhausted(now time.Time) (last time.Time, is bool) {
+	r.runs = slices.DeleteFunc(r.runs, func(x run) bool { return now.Sub(x.began) > window })
+	repairs := 0
+	for _, x := range r.runs {
+		if x.repairs {
+			repairs++
+			last = x.began
+		}
+	}
+	return last, repairs >= freeRepairs
+}
+
+// spent returns the time that the runs within the window took.
+func (r *repair) spent() (sum time.Duration) {
+	for _, x := range r.runs {
+		sum += x.took
+	}
+	return sum
+}
+
+// long reports whether a sandbox has a long run within the window, or the present one is.
+func (r *repair) long(now time.Time) bool {
+	return slices.ContainsFunc(r.runs, func(x run) bool { return x.took > longRun }) ||
+		r.running && now.Sub(r.runs[len(r.runs)-1].began) > longRun
+}
+
+// ran records the end of a run.
+func (r *repair) ran(now time.Time, repairs bool) {
+	last := &r.runs[len(r.runs)-1]
+	r.running, last.took, last.repairs = false, now.Sub(last.began), repairs
+	// What became due during the run did so without its time.
+	if after := r.allowed(now); !r.due.IsZero() && after.After(r.due) {
+		r.due = after
+	}
 }
 
 func (c *Captures) signal() {
@@ -192,15 +249,20 @@ func (c *Captures) work(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// next takes the sandbox that is due and had the fewest runs, so that a sandbox whose containers change its rules
-// all the time does not delay another one. If none is due, it returns the time to wait.
+// next takes the sandbox that is due and whose runs took the least time, so that a sandbox whose containers change its
+// rules all the time does not delay another one. Those with long runs get one worker together, so that they cannot hold
+// all. If none is due, it returns the time to wait.
 func (c *Captures) next(now time.Time) (chosen *sandbox, since time.Time, wait time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	wait = slow
+	held := false // a sandbox with long runs has a worker
+	for _, s := range c.sandboxes {
+		held = held || s.running && s.long(now)
+	}
 	better := func(a, b *sandbox) bool {
-		if len(a.runs) != len(b.runs) {
-			return len(a.runs) < len(b.runs)
+		if x, y := a.spent(), b.spent(); x != y {
+			return x < y
 		}
 		return a.due.Before(b.due)
 	}
@@ -210,13 +272,13 @@ func (c *Captures) next(now time.Time) (chosen *sandbox, since time.Time, wait t
 		}
 		if until := s.due.Sub(now); until > 0 {
 			wait = min(wait, until)
-		} else if chosen == nil || better(s, chosen) {
+		} else if (!held || !s.long(now)) && (chosen == nil || better(s, chosen)) {
 			chosen = s
 		}
 	}
 	if chosen != nil {
 		chosen.running = true
-		chosen.runs = append(chosen.runs, now)
+		chosen.runs = append(chosen.runs, run{began: now})
 		since = chosen.since
 		c.signal() // for the others that are due
 	}
@@ -252,21 +314,23 @@ func (c *Captures) repair(ctx context.Context, s *sandbox, since time.Time, log 
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	s.running = false
+	now := time.Now()
+	repaired := failed || !r.Unchanged
+	s.ran(now, err != nil || repaired)
 	c.signal() // it may be due again, and no other worker has taken it
 	log = log.With("pod", s.pod, "sandbox", s.id)
-	now := time.Now()
+	_, exhausted := s.exhausted(now)
 	switch {
-	case err != nil && s.failures >= reportedAt:
+	case err != nil && (s.failures >= reportedAt || s.due.Sub(now) > slow/2):
 		s.notInPlace(err.Error(), log)
 	case err != nil:
 		log.Info("capture not repaired yet", "again", s.due.Sub(now), "error", err)
-	case s.allowed(now).After(now):
-		s.notInPlace(fmt.Sprintf("it was changed or checked %d times within %s: from now on it is repaired once within %s", freeRuns, window, slow), log)
+	case exhausted:
+		s.notInPlace(fmt.Sprintf("it was changed %d times within %s: from now on it is repaired once within %s", freeRepairs, window, slow), log)
 	case s.reason != "":
 		s.inPlace(log)
 	}
-	if err == nil && r.Backend != "" && (failed || !r.Unchanged) {
+	if err == nil && r.Backend != "" && repaired {
 		c.repairs.Add(1)
 		log.Warn("capture repaired", "after", now.Sub(since))
 	}
@@ -304,7 +368,7 @@ func (c *Captures) tidy(now time.Time, log *slog.Logger) {
 	all := make([]*sandbox, 0, len(c.sandboxes))
 	for _, s := range c.sandboxes { // any order: each is handled by itself
 		all = append(all, s)
-		if n := len(s.runs); s.reason != "" && s.due.IsZero() && n > 0 && now.Sub(s.runs[n-1]) >= slow {
+		if n := len(s.runs); s.reason != "" && s.due.IsZero() && n > 0 && now.Sub(s.runs[n-1].began) >= slow {
 			s.inPlace(log.With("pod", s.pod, "sandbox", s.id))
 		}
 	}

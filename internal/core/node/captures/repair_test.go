@@ -22,53 +22,121 @@ import (
 	"outrider.dev/test/process"
 )
 
-// A sandbox that is changed all the time gets its free runs, then one a minute, and free runs again once it was left
-// alone. Sandboxes with fewer runs come first.
-func TestRunsAreLimited(t *testing.T) {
+// take takes the next sandbox, whose run then takes a while. It returns its ID, or the time to wait.
+func (c *Captures) take(took time.Duration, repairs bool) (id string, wait time.Duration) {
+	s, _, wait := c.next(time.Now())
+	if s == nil {
+		return "", wait
+	}
+	s.due, s.since = time.Time{}, time.Time{}
+	time.Sleep(took)
+	s.ran(time.Now(), repairs)
+	return s.id, 0
+}
+
+// count changes a sandbox all the time, and returns how often the agent runs.
+func (c *Captures) count(id string, d, took time.Duration, repairs bool) (runs int) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		c.changed(id)
+		id, wait := c.take(took, repairs)
+		if id != "" {
+			runs++
+		}
+		time.Sleep(max(wait, time.Millisecond))
+	}
+	return runs
+}
+
+// A sandbox that is repaired all the time gets its free repairs, then one a minute, and free repairs again once it was
+// left alone.
+func TestRepairsAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := New("", "")
-		busy, calm := c.sandbox("busy"), c.sandbox("calm")
-		take := func() (id string, wait time.Duration) {
-			s, _, wait := c.next(time.Now())
-			if s == nil {
-				return "", wait
-			}
-			s.running, s.due, s.since = false, time.Time{}, time.Time{}
-			return s.id, 0
+		busy := c.sandbox("busy")
+		if n := c.count(busy.id, time.Second, 0, true); n != freeRepairs {
+			t.Errorf("%d repairs in the first second; want %d", n, freeRepairs)
 		}
-		count := func(d time.Duration) (runs int) {
-			for end := time.Now().Add(d); time.Now().Before(end); {
-				c.changed(busy.id)
-				id, wait := take()
-				if id != "" {
-					runs++
-				}
-				time.Sleep(max(wait, time.Millisecond))
-			}
-			return runs
-		}
-		if n := count(time.Second); n != freeRuns {
-			t.Errorf("%d runs in the first second; want %d", n, freeRuns)
-		}
-		if n := count(9 * time.Minute); n != 9 && n != 8 {
-			t.Errorf("%d runs in nine minutes; want one a minute", n)
+		if n := c.count(busy.id, 9*time.Minute, 0, true); n != 9 && n != 8 {
+			t.Errorf("%d repairs in nine minutes; want one a minute", n)
 		}
 		time.Sleep(window)
-		if n := count(time.Second); n != freeRuns {
-			t.Errorf("%d runs after it was left alone; want %d", n, freeRuns)
+		if n := c.count(busy.id, time.Second, 0, true); n != freeRepairs {
+			t.Errorf("%d repairs after it was left alone; want %d", n, freeRepairs)
 		}
-		for _, want := range []string{"calm", "busy"} {
-			c.changed(busy.id)
-			if want == "calm" {
-				busy.runs = append(busy.runs, time.Now())
-				time.Sleep(time.Millisecond)
-				c.changed(calm.id)
-			}
-			if id, _ := take(); id != want {
-				t.Errorf("%s is next, not %s", id, want)
+	})
+}
+
+// Runs that find a capture unchanged use up no repairs. They are limited by the time that they take.
+func TestRunsAreLimitedByTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New("", "")
+		const took = 100 * time.Millisecond
+		s := c.sandbox("busy")
+		if n := c.count(s.id, freeTime/2, took, false); n < 40 {
+			t.Errorf("%d runs; want one after the other", n)
+		}
+		if at, is := s.exhausted(time.Now()); is || s.allowed(time.Now()).After(time.Now()) {
+			t.Errorf("there are no repairs left since %s", at)
+		}
+		c.count(s.id, freeTime, took, false)
+		if n := c.count(s.id, time.Minute, took, false); n < 25 || n > 30 {
+			t.Errorf("%d runs in a minute; want one in %d times what it takes", n, pause+1)
+		}
+		slowly := c.sandbox("slow")
+		c.count(slowly.id, time.Second, freeTime, false)
+		if n := c.count(slowly.id, 10*time.Minute, freeTime, false); n < 8 || n > 10 {
+			t.Errorf("%d slow runs in ten minutes; want one in %s", n, freeTime+slow)
+		}
+		// What became due while it ran waits, too.
+		s = c.sandbox("other")
+		c.changed(s.id)
+		s, _, _ = c.next(time.Now())
+		s.due = time.Time{}
+		time.Sleep(freeTime)
+		c.changed(s.id)
+		if s.ran(time.Now(), false); time.Until(s.due) != slow {
+			t.Errorf("it is due in %s; want %s", time.Until(s.due), slow)
+		}
+	})
+}
+
+// The sandbox whose runs took the least time comes first, and those with long runs cannot hold all workers.
+func TestOthersAreNotDelayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New("", "")
+		for took, id := range map[time.Duration]string{2 * longRun: "long", 3 * longRun: "longer", longRun / 2: "busy"} { // any order: one after the other
+			c.changed(c.sandbox(id).id)
+			c.take(took, true)
+		}
+		all := []string{"longer", "long", "busy", "calm"}
+		c.sandbox("calm")
+		for _, id := range all {
+			c.changed(id)
+		}
+		var taken []*sandbox
+		for _, want := range []string{"calm", "busy", "long", ""} {
+			s, _, _ := c.next(time.Now())
+			if got := ""; s != nil {
+				taken, got = append(taken, s), s.id
+				if s.due = (time.Time{}); got != want {
+					t.Fatalf("%s is next, not %q", got, want)
+				}
+			} else if want != "" {
+				t.Fatalf("none is next, not %s", want)
 			}
 		}
-		if id, wait := take(); id != "" || wait != slow {
+		taken[2].ran(time.Now(), true)
+		time.Sleep(longRun + 1) // the runs of calm and busy are long, too
+		if s, _, _ := c.next(time.Now()); s != nil {
+			t.Errorf("%s is next beside a long run", s.id)
+		}
+		for _, s := range taken[:2] {
+			s.ran(time.Now(), true)
+		}
+		if id, _ := c.take(0, true); id != "longer" {
+			t.Errorf("%q is next, not longer", id)
+		}
+		if id, wait := c.take(0, true); id != "" || wait != slow {
 			t.Errorf("%q is due, or another one after %s", id, wait)
 		}
 	})
@@ -96,7 +164,7 @@ func TestFailuresAreTriedAgain(t *testing.T) {
 		if n := strings.Count(text.String(), Code); n != 1 || c.Stats().NotInPlace != 1 {
 			t.Errorf("it is reported %d times, and %d are not in place", n, c.Stats().NotInPlace)
 		}
-		s.due, s.runs = time.Time{}, []time.Time{began}
+		s.due, s.runs = time.Time{}, []run{{began: began}}
 		if c.tidy(time.Now(), log); c.Stats().NotInPlace != 1 {
 			t.Error("a capture counts as in place at once")
 		}
