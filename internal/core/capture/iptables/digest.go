@@ -4,8 +4,13 @@ package iptables
 
 import (
 	"encoding/binary"
+	"errors"
 	"hash/maphash"
+	"io/fs"
+	"maps"
+	"os"
 	"slices"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -15,12 +20,15 @@ import (
 // maxDigested bounds the bytes of a table whose rules are in a digest: 1,000 rules.
 const maxDigested = 512 << 10
 
-// A LegacyWatch reads the tables of iptables-legacy in one network namespace through sockets that stay open,
-// because the kernel reports no changes of these tables.
-type LegacyWatch struct {
-	fds  []int
-	seed maphash.Seed
-	kept []watchedTable
+// Unreported reads, in one network namespace, what captures by iptables depend on and of which the kernel reports no
+// changes: the tables of iptables-legacy, and our sets of ipset. It reads by files and sockets that stay open.
+type Unreported struct {
+	names  []*os.File // list the legacy tables of a family; nil: the kernel's module is not loaded
+	fds    []int
+	seed   maphash.Seed
+	tables []watchedTable
+	conn   setConn
+	sets   map[string]uint32 // number of entries by name, for sets whose entries packets do not change
 }
 
 type watchedTable struct {
@@ -29,63 +37,124 @@ type watchedTable struct {
 	name      string
 }
 
-// WatchLegacy opens the tables that exist in the network namespace of the calling thread; nil: there are none. It
-// creates no table.
-func WatchLegacy() (*LegacyWatch, error) {
-	w := &LegacyWatch{seed: maphash.MakeSeed()}
+// OpenUnreported opens what exists in the network namespace of the calling thread. It creates no table.
+func OpenUnreported() (*Unreported, error) {
+	w := &Unreported{seed: maphash.MakeSeed()}
+	var errs []error
 	for _, family := range families {
-		names, err := legacyTables(family)
-		if err == nil && len(names) > 0 {
-			var fd, level int
-			if fd, level, err = legacySocket(family); err == nil {
-				w.fds = append(w.fds, fd)
-			}
-			for _, name := range names {
-				w.kept = append(w.kept, watchedTable{fd, level, family, name})
-			}
-		}
-		if err != nil {
-			w.Close()
-			return nil, err
-		}
+		errs = append(errs, w.openTables(family))
 	}
-	if len(w.kept) == 0 {
-		return nil, nil
+	if err := errors.Join(append(errs, w.openSets())...); err != nil {
+		w.Close()
+		return nil, err
 	}
 	return w, nil
 }
 
-// Close closes the sockets, which keep the network namespace alive.
-func (w *LegacyWatch) Close() {
+func (w *Unreported) openTables(family capture.Families) error {
+	file, err := os.Open(legacyNames[family])
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	w.names = append(w.names, file)
+	names, err := legacyTables(family)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	fd, level, err := legacySocket(family)
+	if err != nil {
+		return err
+	}
+	w.fds = append(w.fds, fd)
+	for _, name := range names {
+		w.tables = append(w.tables, watchedTable{fd, level, family, name})
+	}
+	return nil
+}
+
+func (w *Unreported) openSets() error {
+	sets, err := readSets()
+	if err != nil || len(sets) == 0 {
+		return err
+	}
+	w.conn, err = openSets()
+	w.sets = map[string]uint32{}
+	for name, s := range sets { // any order: each is counted by itself
+		if s.timeout == 0 && err == nil {
+			w.sets[name], err = w.conn.entries(name)
+		}
+	}
+	return err
+}
+
+// Close closes the files and sockets, which keep the network namespace alive.
+func (w *Unreported) Close() {
 	for _, fd := range w.fds {
 		unix.Close(fd)
 	}
+	for _, f := range w.names {
+		f.Close() // nil is allowed
+	}
+	if w.conn.Conn != nil {
+		w.conn.Close()
+	}
 }
 
-// Digest returns a hash of all tables without their counters, or an error if they are changing. Of a table with more
-// than maxDigested bytes, it depends on the size only. The buffer grows as necessary, and can serve other watches.
-func (w *LegacyWatch) Digest(buffer *[]byte) (uint64, error) {
+// Digest returns a hash of all tables without their counters and of all sets, or an error if they are changing. Of a
+// table with more than maxDigested bytes, it depends on the size only, and of a set whose number of entries is another one
+// than at first, on that number. The buffer grows as necessary, and can serve others.
+func (w *Unreported) Digest(buffer *[]byte) (uint64, error) {
 	var h maphash.Hash
 	h.SetSeed(w.seed)
-	for _, t := range w.kept {
-		info, err := tableInfoOf(t.fd, t.level, t.name)
-		if err != nil {
-			return 0, err
-		}
-		h.Write(binary.NativeEndian.AppendUint64(nil, uint64(info.entries)<<32|uint64(info.size)))
-		if info.size > maxDigested {
+	for i, family := range families {
+		if w.names[i] == nil { // another pod may have the module loaded
+			_, err := os.Stat(legacyNames[family])
+			h.WriteString(strconv.FormatBool(err == nil))
 			continue
 		}
-		*buffer = slices.Grow((*buffer)[:0], headLen+int(info.size))[:headLen+int(info.size)]
-		entries, err := readEntries(t.fd, t.level, info, *buffer)
+		var names [256]byte
+		n, err := unix.Pread(int(w.names[i].Fd()), names[:], 0)
 		if err != nil {
 			return 0, err
 		}
-		err = walk(entries, t.family, func(entry []byte, _, counters int) { clear(entry[counters : counters+16]) })
+		h.Write(names[:n])
+	}
+	for _, t := range w.tables {
+		if err := t.digest(&h, buffer); err != nil {
+			return 0, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(w.sets)) {
+		n, err := w.conn.entries(name)
+		if err == nil && n == w.sets[name] {
+			err = w.conn.list(name, func(data []byte) error {
+				h.Write(data)
+				return nil
+			})
+		}
 		if err != nil {
 			return 0, err
 		}
-		h.Write(entries)
+		h.Write(binary.NativeEndian.AppendUint32(nil, n))
 	}
 	return h.Sum64(), nil
+}
+
+func (t watchedTable) digest(h *maphash.Hash, buffer *[]byte) error {
+	info, err := tableInfoOf(t.fd, t.level, t.name)
+	if err != nil {
+		return err
+	}
+	h.Write(binary.NativeEndian.AppendUint64(nil, uint64(info.entries)<<32|uint64(info.size)))
+	if info.size > maxDigested {
+		return nil
+	}
+	*buffer = slices.Grow((*buffer)[:0], headLen+int(info.size))[:headLen+int(info.size)]
+	entries, err := readEntries(t.fd, t.level, info, *buffer)
+	if err != nil {
+		return err
+	}
+	err = walk(entries, t.family, func(entry []byte, _, counters int) { clear(entry[counters : counters+16]) })
+	h.Write(entries)
+	return err
 }

@@ -46,8 +46,10 @@ const (
 	dataTimeout  = 6
 	dataHashSize = 18
 	dataMax      = 19
+	dataElements = 24
 
-	onlyNames = 1 << 1
+	onlyNames  = 1 << 1
+	onlyHeader = 1 << 2
 )
 
 // setConn is a connection to ipset, in the network namespace of the thread that opened it.
@@ -174,13 +176,41 @@ func readSets() (map[string]kernelSet, error) {
 	}
 	out := map[string]kernelSet{}
 	for _, name := range names {
-		var s kernelSet // a long set arrives in several messages
-		if err := c.request(setList, unix.NLM_F_DUMP, func(b *netlink.Batch) { b.Text(attrName, name) }, s.decode); err != nil {
-			return nil, fmt.Errorf("reading set %s: %w", name, err)
+		var s kernelSet
+		if err := c.list(name, s.decode); err != nil {
+			return nil, err
 		}
 		out[name] = s
 	}
 	return out, nil
+}
+
+// list reads a set. A long one arrives in several messages.
+func (c setConn) list(name string, each func(data []byte) error) error {
+	err := c.request(setList, unix.NLM_F_DUMP, func(b *netlink.Batch) { b.Text(attrName, name) }, each)
+	if err != nil {
+		return fmt.Errorf("reading set %s: %w", name, err)
+	}
+	return nil
+}
+
+// entries returns the number of entries of a set.
+func (c setConn) entries(name string) (n uint32, err error) {
+	err = c.request(setList, unix.NLM_F_DUMP, func(b *netlink.Batch) {
+		b.Text(attrName, name)
+		b.Number(attrFlags, onlyHeader)
+	}, func(data []byte) error {
+		list, _ := netlink.AttributesOf(data)
+		for list.Next() {
+			for head := inside(list); list.Kind == attrData && head.next(&list); {
+				if head.Kind == dataElements {
+					n = head.Number()
+				}
+			}
+		}
+		return list.Err
+	})
+	return n, err
 }
 
 // decode adds the content of one message of the kernel's answer to s.

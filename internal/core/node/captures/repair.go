@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/core/capture"
-	"outrider.dev/internal/core/node/watch"
 )
 
 const (
@@ -200,7 +199,7 @@ func (c *Captures) ends(s *sandbox, r report, since time.Time, err error) {
 		if !r.Unchanged && (r.Backend != capture.NFTables || !c.watcher.Once(s.id)) {
 			c.dueNow(s)
 		}
-		err = c.watcher.Arm(s.id, watch.Backend{IPTables: r.Backend == capture.IPTables, IPv6: strings.Contains(r.Families, capture.IPv6.String())})
+		err = c.watcher.Arm(s.id, strings.Contains(r.Families, capture.IPv6.String()))
 	}
 	if err == nil {
 		s.failures = 0

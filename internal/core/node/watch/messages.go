@@ -16,8 +16,7 @@ import (
 type changes struct {
 	commits int  // transactions of nf_tables
 	open    bool // the last of them is incomplete
-	ours    bool // objects of our table of nf_tables
-	shared  bool // objects of tables that iptables-nft has
+	rules   bool // objects of nf_tables, in any table: rules of others may take the traffic
 	routing bool // what a capture depends on
 	lost    bool // unknown changes: the buffer was full, or a message cannot be read
 }
@@ -50,11 +49,11 @@ func (w *Watcher) read(s *space, fd int) (got changes) {
 // addFilter adds a datagram with messages about nf_tables.
 func (c *changes) addFilter(datagram []byte) {
 	c.each(datagram, func(m netlink.Message) {
-		e := nftables.DecodeEvent(m)
-		if c.open = !e.Commits; e.Commits {
+		if c.open = !nftables.EndsTransaction(m); c.open {
+			c.rules = true
+		} else {
 			c.commits++
 		}
-		c.ours, c.shared = c.ours || e.Ours, c.shared || e.Shared
 	})
 }
 
@@ -79,20 +78,25 @@ func (c *changes) each(datagram []byte, add func(netlink.Message)) {
 // loopback is the index of lo in every network namespace.
 const loopback = 1
 
-// matters reports whether a change of routing may change what a capture does: any routing rule, a route of ours, a
-// state of lo, which loses its routes when it goes down, an address of lo that is removed, and the first IPv6
-// address, since a capture without IPv6 does not see its connections.
+// matters reports whether a change of routing may change what a capture does: any routing rule, a route of ours or in a
+// table of its own, a state of lo, which loses its routes when it goes down, an address of lo that is removed, its ::1,
+// which is back when IPv6 is switched on again, and the first IPv6 address, since a capture without IPv6 does not see
+// its connections.
 func matters(m netlink.Message, six bool) bool {
 	switch m.Kind {
 	case unix.RTM_NEWRULE, unix.RTM_DELRULE:
 		return true
 	case unix.RTM_NEWROUTE, unix.RTM_DELROUTE:
-		const protocol = 5 // struct rtmsg
-		return len(m.Data) <= protocol || m.Data[protocol] == capture.RouteProtocol
+		const table, protocol = 4, 5 // struct rtmsg
+		return len(m.Data) <= protocol || m.Data[protocol] == capture.RouteProtocol || m.Data[table] < unix.RT_TABLE_DEFAULT
 	case unix.RTM_NEWLINK, unix.RTM_DELLINK, unix.RTM_DELADDR:
 		return index(m.Data) == loopback // at the same place in struct ifinfomsg and struct ifaddrmsg
 	case unix.RTM_NEWADDR:
-		return !six && isGlobal(m.Data)
+		addr := addressOf(m.Data)
+		if index(m.Data) == loopback {
+			return addr == netip.IPv6Loopback()
+		}
+		return !six && capture.FamiliesOf([]netip.Addr{addr}).Has(capture.IPv6)
 	}
 	return false
 }
@@ -105,16 +109,13 @@ func index(data []byte) uint32 {
 	return binary.NativeEndian.Uint32(data[4:])
 }
 
-// isGlobal reports whether a message is about an IPv6 address by which a pod can be reached.
-func isGlobal(data []byte) bool {
-	if len(data) < unix.SizeofIfAddrmsg || index(data) == loopback {
-		return false
-	}
-	list := netlink.Attributes{Rest: data[unix.SizeofIfAddrmsg:]}
-	for list.Next() {
-		if addr, ok := netip.AddrFromSlice(list.Value); list.Kind == unix.IFA_ADDRESS && ok {
-			return capture.FamiliesOf([]netip.Addr{addr}).Has(capture.IPv6)
+// addressOf returns the address in a message about one.
+func addressOf(data []byte) (addr netip.Addr) {
+	list := netlink.Attributes{Rest: data[min(len(data), unix.SizeofIfAddrmsg):]}
+	for list.Next() && !addr.IsValid() {
+		if list.Kind == unix.IFA_ADDRESS {
+			addr, _ = netip.AddrFromSlice(list.Value)
 		}
 	}
-	return false
+	return addr
 }

@@ -1,12 +1,12 @@
 // Package watch watches, from the node, what captures wrote into the network namespaces of pods, and reports the
-// namespaces in which it was changed.
+// namespaces in which it was changed, or in which rules of other programs were, which may take the traffic.
 //
 // The kernel reports changes of nf_tables, including those by iptables-nft, and of routing to sockets in the same
-// namespace. One thread waits for the sockets of all namespaces. Legacy iptables reports nothing, so its tables are
+// namespace. One thread waits for the sockets of all namespaces. Legacy iptables and ipset report nothing, so they are
 // read every half second.
 //
 // Work for a namespace is bounded, whatever its containers do: a reported namespace is not watched again until
-// [Watcher.Watch], and messages about other programs' tables are read a few times a second at most.
+// [Watcher.Watch], and other messages are read a few times a second at most.
 package watch
 
 import (
@@ -29,10 +29,10 @@ const (
 	// A full buffer is reported as a change. The kernel doubles the number for its own data; the messages about one
 	// capture take half of it.
 	receiveBuffer = 64 << 10
-	// pause is the time until messages about other programs' tables are read again.
+	// pause is the time until messages are read again after some that do not matter.
 	pause = 50 * time.Millisecond
-	// legacyInterval is the interval at which the tables of iptables-legacy are read.
-	legacyInterval = 500 * time.Millisecond
+	// pollInterval is the interval at which is read what the kernel does not report.
+	pollInterval = 500 * time.Millisecond
 	// maxDatagrams bounds the messages that are read at once. More do not fit into the buffer.
 	maxDatagrams = 1024
 	// maxDatagram is the size of the read buffer. A longer message counts as a change.
@@ -47,7 +47,7 @@ type Watcher struct {
 	spaces   map[string]*space
 	bySocket map[int]*space
 	buffer   []byte
-	rules    []byte // buffer for the tables of iptables-legacy
+	rules    []byte // buffer for what is polled
 }
 
 // A space is a network namespace. Its sockets keep it alive.
@@ -55,10 +55,9 @@ type space struct {
 	id             string
 	inode          uint64
 	filter, routes int // sockets
-	legacy         *iptables.LegacyWatch
+	polled         *iptables.Unreported
 	digest         uint64
-	armed          bool
-	shared, six    bool
+	armed, six     bool
 }
 
 // New returns a watcher without namespaces.
@@ -89,13 +88,13 @@ func (w *Watcher) Watch(id, namespace string) error {
 		if s.routes, err = subscribe(unix.NETLINK_ROUTE, routeGroups); err != nil {
 			return err
 		}
-		s.legacy, err = iptables.WatchLegacy()
+		s.polled, err = iptables.OpenUnreported()
 		return err
 	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err == nil && s.legacy != nil {
-		s.digest, err = s.legacy.Digest(&w.rules)
+	if err == nil {
+		s.digest, err = s.polled.Digest(&w.rules)
 	}
 	w.drop(w.spaces[id])
 	if err != nil {
@@ -127,8 +126,8 @@ func (s *space) close() {
 			unix.Close(fd)
 		}
 	}
-	if s.legacy != nil {
-		s.legacy.Close()
+	if s.polled != nil {
+		s.polled.Close()
 	}
 }
 
@@ -180,22 +179,16 @@ func (w *Watcher) Once(id string) bool {
 	return w.read(s, s.filter).once() && !routes.routing && !routes.lost
 }
 
-// Backend describes what is captured by: the packet filter of iptables, and whether for IPv6 too.
-type Backend struct{ IPTables, IPv6 bool }
-
-// Arm reports the changes since [Watcher.Watch], and the next one, to the function of [Watcher.Run], once.
-func (w *Watcher) Arm(id string, by Backend) error {
+// Arm reports the changes since [Watcher.Watch], and the next one, to the function of [Watcher.Run], once. six says that
+// IPv6 is captured.
+func (w *Watcher) Arm(id string, six bool) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	s := w.spaces[id]
 	if s == nil {
 		return nil
 	}
-	s.shared, s.six, s.armed = by.IPTables, by.IPv6, true
-	if !by.IPTables && s.legacy != nil {
-		s.legacy.Close()
-		s.legacy = nil
-	}
+	s.six, s.armed = six, true
 	epoll, err := w.epoll()
 	for _, fd := range []int{s.filter, s.routes} {
 		if err == nil {
@@ -275,7 +268,7 @@ func (w *Watcher) ready(epoll, fd int) (id string, ok bool) {
 		return "", false
 	}
 	got := w.read(s, fd)
-	if got.lost || got.routing || got.ours || got.shared && s.shared {
+	if got.lost || got.routing || got.rules {
 		s.armed = false
 		return s.id, true
 	}
@@ -289,9 +282,9 @@ func (w *Watcher) ready(epoll, fd int) (id string, ok bool) {
 	return "", false
 }
 
-// poll reads the tables of iptables-legacy at an interval.
+// poll reads what the kernel does not report, at an interval.
 func (w *Watcher) poll(ctx context.Context, changed func(id string)) {
-	tick := time.NewTicker(legacyInterval)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -299,20 +292,20 @@ func (w *Watcher) poll(ctx context.Context, changed func(id string)) {
 			return
 		case <-tick.C:
 		}
-		for _, id := range w.changedTables() {
+		for _, id := range w.changedUnreported() {
 			changed(id)
 		}
 	}
 }
 
-func (w *Watcher) changedTables() (out []string) {
+func (w *Watcher) changedUnreported() (out []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for id, s := range w.spaces { // any order: each is read by itself
-		if s.legacy == nil || !s.armed {
+		if !s.armed {
 			continue
 		}
-		if digest, err := s.legacy.Digest(&w.rules); err != nil || digest != s.digest {
+		if digest, err := s.polled.Digest(&w.rules); err != nil || digest != s.digest {
 			s.armed = false
 			out = append(out, id)
 		}

@@ -33,19 +33,21 @@ ip addr add ::6/128 dev lo nodad; ip addr add 10.1.0.1/32 dev eth0`
 
 func TestWhatIsAChange(t *testing.T) {
 	for script, want := range map[string]changes{
-		"nft flush ruleset":                                         {commits: 1, ours: true, shared: true},
-		"nft delete table inet outrider":                            {commits: 1, ours: true},
-		"nft flush chain inet outrider c":                           {commits: 1, ours: true},
-		"nft insert rule inet outrider c accept":                    {commits: 1, ours: true},
-		"nft add element inet outrider s '{ 80 }'":                  {commits: 1, ours: true},
-		"nft add table inet other2":                                 {commits: 1},
-		"nft delete table inet other":                               {commits: 1},
-		"iptables-nft -t nat -F":                                    {commits: 1, shared: true},
-		"iptables-nft -t nat -A X -j RETURN; nft add table ip a":    {commits: 2, shared: true},
+		"nft flush ruleset":                                         {commits: 1, rules: true},
+		"nft delete table inet outrider":                            {commits: 1, rules: true},
+		"nft flush chain inet outrider c":                           {commits: 1, rules: true},
+		"nft insert rule inet outrider c accept":                    {commits: 1, rules: true},
+		"nft add element inet outrider s '{ 80 }'":                  {commits: 1, rules: true},
+		"nft add table inet other2":                                 {commits: 1, rules: true},
+		"nft delete table inet other":                               {commits: 1, rules: true},
+		"iptables-nft -t nat -F":                                    {commits: 1, rules: true},
+		"iptables-nft -t nat -A X -j RETURN; nft add table ip a":    {commits: 2, rules: true},
 		"ip rule del fwmark 1337":                                   {routing: true},
 		"ip -6 rule add fwmark 1337 lookup 133":                     {routing: true},
 		"ip route flush table 133":                                  {routing: true},
 		"ip route add 10.2.0.0/16 dev eth0":                         {},
+		"ip route add 10.2.0.0/16 dev eth0 table 133":               {routing: true},
+		"ip route replace local default dev lo table 133 proto 3":   {routing: true},
 		"ip addr del ::6/128 dev lo":                                {routing: true},
 		"ip addr add 10.1.0.2/32 dev eth0":                          {},
 		"ip link set lo down":                                       {routing: true},
@@ -67,16 +69,19 @@ func TestWhatIsAChange(t *testing.T) {
 }
 
 // The first IPv6 address of a pod is a change, if its capture is for IPv4 alone; one of its link is none. The kernel
-// reports IPv6 addresses a little later than others.
+// reports IPv6 addresses a little later than others. So is ::1, which comes when IPv6 is switched on.
 func TestFirstIPv6Address(t *testing.T) {
 	pod := ns.Pod(t)
+	pod.Sh("sysctl -qw net.ipv6.conf.lo.disable_ipv6=1")
 	w, s := watching(t, pod)
-	pod.Sh("ip addr add fe80::2/64 dev eth0 nodad; ip addr add 10.1.0.2/32 dev eth0")
+	pod.Sh("ip addr add fe80::2/64 dev eth0 nodad; ip addr add 10.1.0.2/32 dev eth0; ip addr add 127.0.0.5/32 dev lo")
 	if got := w.read(s, s.routes); got.routing {
 		t.Errorf("%+v", got)
 	}
 	pod.Sh("ip addr add fd00::2/64 dev eth0 nodad")
 	process.Eventually(t, "an IPv6 address is a change", func() bool { return w.read(s, s.routes).routing })
+	pod.Sh("sysctl -qw net.ipv6.conf.lo.disable_ipv6=0")
+	process.Eventually(t, "IPv6 is switched on, which is a change, for ::6", func() bool { return w.read(s, s.routes).routing })
 	if m := (netlink.Message{Kind: unix.RTM_NEWADDR, Data: []byte{unix.AF_INET6, 64, 0, 0, 2, 0, 0, 0}}); matters(m, true) {
 		t.Error("with a capture for IPv6, another address is a change")
 	}
@@ -104,7 +109,7 @@ func TestOneTransaction(t *testing.T) {
 			})
 			got.addFilter(b.Buf)
 		}
-		if got.once() != tt.want || got.ours != (len(tt.kinds) > 0) {
+		if got.once() != tt.want || got.rules != (len(tt.kinds) > 0) {
 			t.Errorf("%s: %+v", name, got)
 		}
 		got.addFilter([]byte{1, 2, 3})
@@ -184,17 +189,16 @@ func await(t *testing.T, reports chan string, want string) {
 
 // A change is reported once, and the next one after the namespace is watched again.
 func TestReports(t *testing.T) {
-	for name, tt := range map[string]struct {
-		before, change string
-		by             Backend
-	}{
-		"nftables":        {"nft add table inet outrider", "nft flush ruleset", Backend{}},
-		"iptables-nft":    {"iptables-nft -t nat -A OUTPUT -j RETURN", "iptables-nft -t nat -F", Backend{IPTables: true}},
-		"iptables-legacy": {"iptables-legacy -t nat -A OUTPUT -j RETURN", "iptables-legacy -t nat -F", Backend{IPTables: true}},
-		"legacy, by as many rules of the same size": {"iptables-legacy -t nat -F; iptables-legacy -t nat -A OUTPUT -p tcp -j RETURN", "iptables-legacy -t nat -R OUTPUT 1 -p tcp -j ACCEPT", Backend{IPTables: true}},
-		"legacy, IPv6":               {"ip6tables-legacy -t nat -A OUTPUT -j RETURN", "ip6tables-legacy -t nat -F", Backend{IPTables: true}},
-		"routing":                    {"ip rule del fwmark 1337 || true; ip rule add fwmark 1337 lookup 133", "ip rule del fwmark 1337", Backend{}},
-		"after others' transactions": {"nft add table inet outrider", "nft add table inet a; nft add table inet b; nft delete table inet outrider", Backend{}},
+	for name, tt := range map[string]struct{ before, change string }{
+		"nftables":        {"nft add table inet outrider", "nft flush ruleset"},
+		"another table":   {"nft flush ruleset", "nft add table inet a"},
+		"iptables-nft":    {"iptables-nft -t nat -A OUTPUT -j RETURN", "iptables-nft -t nat -F"},
+		"iptables-legacy": {"iptables-legacy -t nat -A OUTPUT -j RETURN", "iptables-legacy -t nat -F"},
+		"legacy, by as many rules of the same size": {"iptables-legacy -t nat -F; iptables-legacy -t nat -A OUTPUT -p tcp -j RETURN", "iptables-legacy -t nat -R OUTPUT 1 -p tcp -j ACCEPT"},
+		"legacy, IPv6":               {"ip6tables-legacy -t nat -A OUTPUT -j RETURN", "ip6tables-legacy -t nat -F"},
+		"a set of ipset":             {"ipset create -exist outrider-a-x bitmap:port range 0-65535; ipset -exist add outrider-a-x 81; ipset -exist del outrider-a-x 80", "ipset add outrider-a-x 80"},
+		"a set with as many entries": {"ipset -exist create outrider-a-y hash:net; ipset -exist add outrider-a-y 10.1.0.0/16; ipset -exist del outrider-a-y 10.2.0.0/16", "ipset del outrider-a-y 10.1.0.0/16; ipset add outrider-a-y 10.2.0.0/16"},
+		"routing":                    {"ip rule del fwmark 1337 || true; ip rule add fwmark 1337 lookup 133", "ip rule del fwmark 1337"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod, other := ns.Pod(t), ns.Pod(t)
@@ -208,7 +212,7 @@ func TestReports(t *testing.T) {
 				if err := w.Watch("a", pod.Path()); err != nil {
 					t.Fatal(err)
 				}
-				if err := w.Arm("a", tt.by); err != nil {
+				if err := w.Arm("a", false); err != nil {
 					t.Fatal(err)
 				}
 				// Packets that rules count are no change.
@@ -222,7 +226,7 @@ func TestReports(t *testing.T) {
 				await(t, reports, "a")
 				pod.Sh(tt.before) // not reported: it is not armed
 			}
-			if err := w.Arm("other", Backend{}); err != nil {
+			if err := w.Arm("other", false); err != nil {
 				t.Fatal(err)
 			}
 			other.Sh("nft add table inet outrider")
@@ -240,9 +244,24 @@ func TestReportsWhatHappenedBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	pod.Sh("nft add table inet outrider; nft delete table inet outrider")
-	if err := w.Arm("a", Backend{}); err != nil {
+	if err := w.Arm("a", false); err != nil {
 		t.Fatal(err)
 	}
+	await(t, reports, "a")
+}
+
+// The first table of iptables-legacy is reported, which did not exist when the watch began.
+func TestFirstLegacyTable(t *testing.T) {
+	pod := ns.Pod(t)
+	w := New()
+	reports := w.reports(t)
+	if err := w.Watch("a", pod.Path()); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Arm("a", false); err != nil {
+		t.Fatal(err)
+	}
+	pod.Sh("iptables-legacy -t raw -A OUTPUT -p tcp -j NOTRACK")
 	await(t, reports, "a")
 }
 
@@ -267,7 +286,7 @@ func TestNamespaceEnds(t *testing.T) {
 				if err := w.Watch("a", path); err != nil {
 					t.Fatal(err)
 				}
-				if err := w.Arm("a", Backend{IPTables: true}); err != nil {
+				if err := w.Arm("a", false); err != nil {
 					t.Fatal(err)
 				}
 				if w.Gone("a", path) {
