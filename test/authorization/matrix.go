@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,7 +77,7 @@ var Cells = func() (out []Cell) {
 	for _, k := range Kinds {
 		c := Cell{Kind: k, paths: map[PathRow]Verdict{}, hosts: map[string]Verdict{}}
 		for _, p := range Paths {
-			c.paths[p] = pathVerdict(k.Paths, p.Base)
+			c.paths[p] = PathVerdict(k.Paths, p.Base)
 		}
 		for _, h := range Hosts {
 			c.hosts[h.Sent] = hostVerdict(k.Hosts, h.Sent)
@@ -221,6 +222,28 @@ var Paths = func() (out []PathRow) {
 /report.txt/
 /secret;.txt
 /secret;/x.txt
+/;/admin
+/;x=1/admin
+//;x//;y/admin
+/;../admin
+/;x\admin                       /;x/admin
+/;x%2fadmin
+/%3Badmin
+/admin%3bx
+/%3bx/admin
+/x%3B%2fadmin
+/public/..%3b/admin
+/admin/;/users
+/files/;x/a:b
+/files;x//;y/a:b
+/a/;x/b
+/a/%3Bx/b
+/a/;/1/b
+/x/;/y
+/;/x/1/y
+/;/report.txt
+/;.txt
+/secret%3B.txt
 /files/a:b
 /files/a%3ab
 /files/a%3Ab
@@ -317,31 +340,23 @@ func (r HostRow) String() string {
 	return strings.Join(r.Headers, " and ")
 }
 
-// pathVerdict says whether one of the values names a path that BASE has normalised.
-func pathVerdict(values []string, base string) Verdict {
+// PathVerdict says whether one of the values names a path that BASE has normalised.
+func PathVerdict(values []string, base string) Verdict {
+	steps := []func(string) string{withoutParameters, slashesDecoded, othersDecoded}
+	if !slices.ContainsFunc(values, func(v string) bool { return strings.HasSuffix(v, "{**}/") && pathCompare(v, base) == Yes }) {
+		steps = append(steps, merged) // an example of Istio's documentation: /foo/{**}/ matches /foo//
+	}
 	readings := []string{base}
-	if !slices.ContainsFunc(values, func(v string) bool { return strings.Contains(v, "{**}") && pathCompare(v, base) == Yes }) {
-		readings = append(readings, merged(base)) // an example of Istio's documentation: /foo/{**}/ matches /foo//
+	for i := 0; i < len(readings); i++ { // a server may take the steps in any order
+		for _, step := range steps {
+			if r := step(readings[i]); !slices.Contains(readings, r) {
+				readings = append(readings, r)
+			}
+		}
 	}
-	decoded := strings.NewReplacer("%2f", "/", "%2F", "/", "%5c", "/", "%5C", "/").Replace(base)
-	for segment := range strings.SplitSeq(decoded, "/") {
-		if name, _, _ := strings.Cut(segment, ";"); name == "." || name == ".." {
+	for _, r := range readings {
+		if segments := strings.Split(r, "/"); slices.Contains(segments, ".") || slices.Contains(segments, "..") {
 			return Unclear // a server may resolve it
-		}
-	}
-	if decoded != base {
-		readings = append(readings, merged(decoded))
-	}
-	for _, r := range slices.Clone(readings) { // parameters of segments are removed, or kept
-		segments := strings.Split(r, "/")
-		for i := range segments {
-			segments[i], _, _ = strings.Cut(segments[i], ";")
-		}
-		readings = append(readings, strings.Join(segments, "/"))
-	}
-	for _, r := range slices.Clone(readings) { // all other characters are decoded, or kept
-		if r, err := url.PathUnescape(r); err == nil {
-			readings = append(readings, r)
 		}
 	}
 	return verdict(values, readings, pathCompare)
@@ -351,7 +366,39 @@ func pathCompare(value, reading string) Verdict {
 	if strings.Contains(value, "{") {
 		return template(strings.Split(value, "/"), strings.Split(reading, "/"))
 	}
-	return compare(value, reading)
+	return compare(value, withPercents(reading))
+}
+
+func withoutParameters(path string) string {
+	segments := strings.Split(path, "/")
+	for i := range segments {
+		segments[i], _, _ = strings.Cut(segments[i], ";")
+	}
+	return strings.Join(segments, "/")
+}
+
+var slashes = strings.NewReplacer("%2f", "/", "%2F", "/", "%5c", "/", "%5C", "/")
+
+func slashesDecoded(path string) string { return slashes.Replace(path) }
+
+// decodedPercent stands for a percent sign that was %25, because a server decodes each character once.
+const decodedPercent = "\U0010FFFF"
+
+func withPercents(path string) string { return strings.ReplaceAll(path, decodedPercent, "%") }
+
+var escapes = regexp.MustCompile("%[0-9A-Fa-f]{2}")
+
+func othersDecoded(path string) string {
+	return escapes.ReplaceAllStringFunc(path, func(escape string) string {
+		n, _ := strconv.ParseUint(escape[1:], 16, 8)
+		switch n {
+		case '/', '\\':
+			return escape
+		case '%':
+			return decodedPercent
+		}
+		return string([]byte{byte(n)})
+	})
 }
 
 func merged(path string) string {
@@ -389,7 +436,7 @@ func template(values, segments []string) Verdict {
 			return Unclear
 		}
 		return rest
-	case values[0] == segments[0]:
+	case values[0] == withPercents(segments[0]):
 		return template(values[1:], segments[1:])
 	}
 	return No

@@ -190,12 +190,13 @@ func TestNoWayAroundAuthorization(t *testing.T) {
 			})
 		}
 	})
-	t.Run("one of 1,000 hosts", func(t *testing.T) {
+	t.Run("one of 1,000 hosts, or a path of the longest expression", func(t *testing.T) {
 		var hosts []string
 		for i := range 1000 {
 			hosts = append(hosts, fmt.Sprintf("tenant-%d.customers.shop.example", i))
 		}
-		d.policies(t, &mesh.AuthorizationSpec{Name: "only", Namespace: namespace, Selector: map[string]string{"app": "server"}, Deny: true, Rules: []mesh.AuthorizationRule{{To: [][]mesh.Condition{{{Of: mesh.HostName, Values: hosts}}}}}})
+		longest := []mesh.Condition{{Of: mesh.Path, Values: []string{strings.Repeat("/;", 512)}, NotValues: []string{strings.Repeat("/{*}", 256)}}}
+		d.policies(t, &mesh.AuthorizationSpec{Name: "only", Namespace: namespace, Selector: map[string]string{"app": "server"}, Deny: true, Rules: []mesh.AuthorizationRule{{To: [][]mesh.Condition{{{Of: mesh.HostName, Values: hosts}}, longest}}}})
 		for host, want := range map[string]string{hosts[0]: "denied", hosts[999] + ":8080": "denied", "shop.example": "allowed"} { // any order: independent calls
 			d.becomes(t, host, want, func() string { return d.plain.request("GET", "http://"+server.String()+"/", host, nil) })
 		}

@@ -25,8 +25,9 @@ import (
 // Istio's pathNormalization lists the readings of a path
 // (https://istio.io/latest/docs/reference/config/security/normalization/): Envoy has applied BASE; a server may also
 // merge slashes and decode %2F and %5C. It may remove the parameters of a segment (;x=1), and it decodes other
-// characters, so that /a%3Ab is /a:b. RFC 9110, 4.2.3, has the readings of a host: a port that is the default
-// one may be missing, and a name may end with a dot.
+// characters, so that /a%3Ab is /a:b. It may do all of this in any order, so that /;x/%3By/admin is /admin, but decodes
+// each character once. RFC 9110, 4.2.3, has the readings of a host: a port that is the default one may be missing, and
+// a name may end with a dot.
 
 // operation converts the values of a property of the operation; one of them must match.
 func operation(of mesh.Attribute, values []string, wide bool) *rbac.Permission {
@@ -59,13 +60,19 @@ func method(v string, wide bool) *rbac.Permission {
 
 const (
 	// slash matches all that a server may read as a slash. Envoy has replaced backslashes.
-	slash = `(?:/|%2[fF]|%5[cC])+`
-	// parameters may follow the name of a segment.
-	parameters = `(?:;[^/]*)?`
+	slash = `(?:/|%2[fF]|%5[cC])`
+	// parameters may follow the name of a segment, which may be empty.
+	parameters = `(?:(?:;|%3[bB])[^/]*)?`
+	// separator matches what a server may read as one slash: slashes, and segments of parameters alone.
+	separator = `(?:` + parameters + slash + `)+`
 	// unresolved is a path with a segment . or .. that Envoy does not resolve, because a slash beside it is encoded.
-	unresolved = `.*(?:/|%2[fF]|%5[cC])\.\.?(?:(?:[;/]|%2[fF]|%5[cC]).*)?`
-	// oneSegment matches a segment without an encoded slash, which {*} matches for all servers.
+	unresolved = `.*` + slash + `\.\.?(?:(?:[;/]|%2[fF]|%3[bB]|%5[cC]).*)?`
+	// oneSegment matches a segment without an encoded slash, which {*} matches for all servers if it has a name.
 	oneSegment = `(?:[^/%]|%(?:[013-46-9A-Fa-f][0-9A-Fa-f]|2[0-9A-Ea-e]|5[0-9ABD-Fabd-f]))+`
+	// nameless is a path with a segment of parameters alone.
+	nameless = `.*/(?:;|%3[bB]).*`
+	// named matches segments of which one has a name.
+	named = `(?:.*/)?(?:[^/%;]|%(?:[0146-9A-Fa-f][0-9A-Fa-f]|2[0-9A-Ea-e]|3[0-9AC-Fac-f]|5[0-9ABD-Fabd-f])).*`
 )
 
 // paths matches the path without its query. Templates do not use Envoy's uri_template: it matches no path that contains
@@ -100,12 +107,21 @@ func present(wide bool, match func(*matcher.StringMatcher) *rbac.Permission) *rb
 // narrowPath matches the paths that all servers read as v, if they have no unresolved segments.
 func narrowPath(v string) *rbac.Permission {
 	if strings.Contains(v, "{") {
-		return matchPath(message.Regex(expand(v, regexp.QuoteMeta, oneSegment, `.*`)))
+		many := `.*`
+		if strings.Contains(v, "{**}") && !strings.HasSuffix(v, "{**}") && !strings.HasSuffix(v, "{**}/") {
+			many = named // /a//b may be read as /a/b, which is not /a/{**}/b
+		}
+		out := matchPath(message.Regex(expand(v, regexp.QuoteMeta, oneSegment, many)))
+		if strings.Contains(v, "{*}") {
+			out = allPermissions([]*rbac.Permission{out, not(matchPath(message.Regex(nameless)))})
+		}
+		return out
 	}
 	out := matchPath(pattern(v))
 	if end, ok := strings.CutPrefix(v, "*"); ok && !strings.HasPrefix(end, "/") {
-		ofParameter := matchPath(message.Regex(".*;[^/]*" + regexp.QuoteMeta(end))) // /secret;.txt may be read as /secret
-		out = allPermissions([]*rbac.Permission{out, not(ofParameter)})
+		// /secret;.txt may be read as /secret, and /a%20 as no path that ends with 0.
+		other := matchPath(message.Regex(`.*(?:(?:;|%3[bB])[^/]*|%[0-9A-Fa-f]?)` + regexp.QuoteMeta(end)))
+		out = allPermissions([]*rbac.Permission{out, not(other)})
 	}
 	return out
 }
@@ -159,10 +175,8 @@ func spellings(s string) string {
 		isSlash := c == '/' || c == '\\'
 		switch {
 		case isSlash && afterSlash: // merged
-		case isSlash && out.Len() == 0:
-			out.WriteString(slash)
 		case isSlash:
-			out.WriteString(parameters + slash)
+			out.WriteString(separator)
 		case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0:
 			out.WriteString(regexp.QuoteMeta(string(c)))
 		case ' ' < c && c < 0x7f:
@@ -266,7 +280,7 @@ func address(a netip.Addr) string {
 
 // maxExpression is the maximum length of the expressions that are joined to one. An Envoy rejects a listener, and with
 // it all policies of a workload, if the program of one expression has more than 32,768 instructions (its runtime value
-// re2.max_program_size.error_level). A byte of ours takes about one, and the longest value alone takes 8,000.
+// re2.max_program_size.error_level). A byte of ours takes one at most, and the longest value alone takes 9,500.
 const maxExpression = 8 << 10
 
 // oneOf matches the texts that one of the expressions, each with flags, matches completely.
