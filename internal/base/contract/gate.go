@@ -85,7 +85,7 @@ func (g *Gate) Flags() *flag.FlagSet {
 	fs.StringVar(&g.Notify, "notify", "", "`how` the command says that it is ready: socket (sd_notify), fd or fd=N (a newline)")
 	fs.StringVar(&g.RestartPolicy, "restart-policy", "", "the pod's: Always, OnFailure, Never")
 	stopGraceFlag(fs, &g.StopGrace)
-	fs.BoolVar(&g.PreStop, "pre-stop", false, "the container has a preStop hook, so its SIGTERM comes late")
+	fs.BoolVar(&g.PreStop, "pre-stop", false, "the container has a preStop hook, so its SIGTERM comes late: the grace period counts from the first SIGTERM in the pod")
 	fs.Func("helper-of", "end with status 0 when all of these `containers` have ended for good", func(names string) error {
 		g.HelperOf = append(g.HelperOf, strings.Split(names, ",")...)
 		return nil
@@ -229,7 +229,7 @@ func placeFlags(fs *flag.FlagSet, name, states *string) {
 }
 
 func stopGraceFlag(fs *flag.FlagSet, to *time.Duration) {
-	fs.Func("stop-grace", "the rest of the pod's grace period at SIGTERM; 0 forwards the signal at once (default 30s)", func(text string) error {
+	fs.Func("stop-grace", "the pod's grace period; 0 forwards the signal at once (default 30s)", func(text string) error {
 		d, err := time.ParseDuration(text)
 		if err != nil {
 			return fmt.Errorf("--stop-grace: %w", err)

@@ -72,11 +72,11 @@ func ParsePreStop(arguments []string) (PreStop, bool) {
 	return p, ok && len(rest) == 0
 }
 
+// LeastGrace is the minimum that the kubelet gives each container, however late its stop signal comes
+// (minimumGracePeriodInSeconds in kubelet v1.34.4 pkg/kubelet/kuberuntime).
+const LeastGrace = 2 * time.Second
+
 // StopLimit returns the maximum time for which a gate or a preStop hook of ours delays a container's SIGTERM, after a
-// stop that left the given grace period. The rest is for the container's own shutdown. It is as long as the minimum
-// that the kubelet gives each container (minimumGracePeriodInSeconds in kubelet v1.34.4 pkg/kubelet/kuberuntime: 2 s),
-// but never more than half of the grace period.
-func StopLimit(grace time.Duration) time.Duration {
-	const rest = 2 * time.Second
-	return max(grace-rest, grace/2, 0)
-}
+// stop that left the given grace period. The rest is for the container's own shutdown: [LeastGrace], but never more than
+// half of the grace period.
+func StopLimit(grace time.Duration) time.Duration { return max(grace-LeastGrace, grace/2, 0) }

@@ -149,9 +149,9 @@ func (r *reader) complete() {
 		c.Pod.Addresses = found
 	}
 	c.Envoy.Concurrency = c.Envoy.threads()
-	if c.Stop.Grace < leastGrace {
-		r.note("the grace period is %s; the kubelet gives %s at least", c.Stop.Grace, leastGrace)
-		c.Stop.Grace = leastGrace
+	if c.Stop.Grace < contract.LeastGrace {
+		r.note("the grace period is %s; the kubelet gives %s at least", c.Stop.Grace, contract.LeastGrace)
+		c.Stop.Grace = contract.LeastGrace
 	}
 	if c.Pod.Domain == "" {
 		c.Pod.Domain = c.Pod.Namespace + ".svc.cluster.local"

@@ -55,10 +55,6 @@ var drainTime = parsed(func(c *Config) *time.Duration { return &c.Envoy.DrainTim
 		return d >= time.Second && d%time.Second == 0 && d/time.Second <= math.MaxUint32
 	}, "whole seconds, 1s or more")
 
-// leastGrace is the kubelet's minimum for a pod's grace period (minimumGracePeriodInSeconds in
-// pkg/kubelet/kuberuntime).
-const leastGrace = 2 * time.Second
-
 var grace = duration(func(c *Config) *time.Duration { return &c.Stop.Grace })
 
 // The number of workers is bounded: each one has a thread, and its own connections to every upstream.

@@ -3,6 +3,7 @@ package gate
 import (
 	"time"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/agent/state"
 	"outrider.dev/startup"
 )
@@ -60,4 +61,13 @@ func callLimit(proxy state.Seen, grace time.Duration) time.Duration {
 		return grace / 2
 	}
 	return min(settle, grace/2)
+}
+
+// restAt returns the rest of the pod's grace period at the stop signal of a container with a preStop hook, which has
+// delayed the signal. The pod stopped when another container got its signal; zero: that is not known.
+func restAt(signal, podStopped time.Time, grace time.Duration) time.Duration {
+	if podStopped.IsZero() || podStopped.After(signal) {
+		return grace
+	}
+	return max(grace-signal.Sub(podStopped), min(contract.LeastGrace, grace))
 }

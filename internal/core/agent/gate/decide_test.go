@@ -179,6 +179,24 @@ func TestStarts(t *testing.T) {
 	}
 }
 
+func TestWhatAPreStopHookLeavesOfTheGracePeriod(t *testing.T) {
+	stopped := time.Unix(1000, 0)
+	for _, tt := range []struct{ after, grace, want time.Duration }{
+		{0, 10 * time.Second, 10 * time.Second},
+		{5 * time.Second, 10 * time.Second, 5 * time.Second},
+		{time.Minute, 10 * time.Second, 2 * time.Second}, // what the kubelet leaves
+		{time.Minute, time.Second, time.Second},
+		{-time.Second, 10 * time.Second, 10 * time.Second}, // another container was stopped later
+	} {
+		if got := restAt(stopped.Add(tt.after), stopped, tt.grace); got != tt.want {
+			t.Errorf("%s after the stop %s are left of %s, want %s", tt.after, got, tt.grace, tt.want)
+		}
+	}
+	if got := restAt(stopped, time.Time{}, time.Minute); got != time.Minute {
+		t.Errorf("%s are left of a minute when nothing is known", got)
+	}
+}
+
 func TestHowLongACommandIsKeptForOthers(t *testing.T) {
 	for grace, want := range map[time.Duration]time.Duration{30 * time.Second: 28 * time.Second, 3 * time.Second: 1500 * time.Millisecond, 0: 0, -1: 0} {
 		if got := contract.StopLimit(grace); got != want {

@@ -32,12 +32,12 @@ type Options struct {
 	Restart  startup.Restart // whether the kubelet restarts the container when it ends
 	HelperOf []string        // the gate ends when all of these containers have ended for good
 
-	// StopGrace is the part of the pod's grace period that is left when SIGTERM arrives. It limits the time for
-	// which the command keeps running for its dependents. Default 30s; if negative, the command gets SIGTERM at
-	// once.
+	// StopGrace is the pod's grace period. It limits the time for which the command keeps running for its dependents
+	// and its clients. Default 30s; if negative, the command gets SIGTERM at once.
 	StopGrace time.Duration
 
-	// PreStop: the container has a preStop hook, which delays its SIGTERM.
+	// PreStop: the container has a preStop hook, which delays its SIGTERM. The time since the first SIGTERM of
+	// another container is taken off StopGrace.
 	PreStop bool
 
 	StopSignal syscall.Signal // the image's own stop signal, in addition to the usual ones

@@ -224,6 +224,16 @@ func TestStopOrder(t *testing.T) {
 		p.ended(cache)
 		p.runs("app")
 	})
+	t.Run("not for the part of the grace period that its preStop hook has used", func(t *testing.T) {
+		p := newPod(t)
+		p.proxy(state.Record{Stopping: true, StopBegan: time.Now().Add(-time.Hour)})
+		cache := p.start(spec{Name: "cache", Notify: "fd", StopGrace: time.Hour, PreStop: true}, "healthy=0s")
+		p.start(spec{Name: "app", After: []string{"cache is healthy"}}, "stops=1h")
+		p.runs("app")
+		p.signal(cache, unix.SIGTERM)
+		p.ended(cache)
+		p.runs("app")
+	})
 	t.Run("a command is kept while clients call it through a proxy that stops", func(t *testing.T) {
 		p := newPod(t)
 		proxy := p.proxy(state.Record{Called: true, Stopping: true})

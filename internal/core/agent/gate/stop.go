@@ -81,15 +81,18 @@ func (g *gate) lookStopping() {
 	if others {
 		g.stop.alone = false
 	}
-	held := time.Since(g.stop.since)
+	held, grace := time.Since(g.stop.since), g.o.StopGrace
+	if g.o.PreStop {
+		grace = restAt(g.stop.since, g.podStopped(), grace)
+	}
 	limit := time.Duration(0)
 	if len(need) > 0 {
-		if limit = contract.StopLimit(g.o.StopGrace); g.stop.alone {
+		if limit = contract.StopLimit(grace); g.stop.alone {
 			limit = min(limit, settle)
 		}
 	}
 	if g.stop.own == nil { // if the gate itself ends the command, the pod may go on, and its callers too
-		limit = max(limit, callLimit(called, g.o.StopGrace))
+		limit = max(limit, callLimit(called, grace))
 	}
 	if held < limit {
 		g.timer.Reset(limit - held)
@@ -132,6 +135,18 @@ func (g *gate) dependents() (need []string, proxy state.Seen, podStops bool) {
 		}
 	}
 	return need, proxy, podStops
+}
+
+// podStopped returns the time of the first stop signal to another container; zero if there was none.
+func (g *gate) podStopped() (first time.Time) {
+	names, _ := state.Containers(g.o.Place.States) // without them nothing is known
+	for _, name := range names {
+		seen, err := g.watch.Read(name)
+		if err == nil && seen.Known && name != g.o.Place.Container && !seen.StopBegan.IsZero() && (first.IsZero() || seen.StopBegan.Before(first)) {
+			first = seen.StopBegan
+		}
+	}
+	return first
 }
 
 // endChild ends the command by the gate's own decision: by SIGTERM, and by SIGKILL after

@@ -9,7 +9,7 @@ import (
 )
 
 // The proxy of one version writes this, and a gate of another one reads it, because only the proxy is replaced. Fields that
-// the previous version does not have, which it ignores, are left out here until it has them: Called.
+// the previous version does not have, which it ignores, are left out here until it has them: Called, StopBegan.
 func TestFormat(t *testing.T) {
 	r := Record{
 		Container: "app", Sandbox: "b0c4:4026532", Phase: Running, Healthy: true, StartingUp: true, StartedUp: true, Early: true, Stopping: true,

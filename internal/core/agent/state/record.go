@@ -39,7 +39,8 @@ type Record struct {
 
 	// Stopping: it got its stop signal; its command may be kept running for its dependents. In the proxy's record:
 	// the pod stops.
-	Stopping bool `json:"stopping,omitempty"`
+	Stopping  bool      `json:"stopping,omitempty"`
+	StopBegan time.Time `json:"stopBegan,omitzero"` // when Stopping became true
 
 	// Called, in the proxy's record only: clients may call the applications through the proxy. While the pod
 	// stops, it becomes false when the proxy has answered them and has had them connect elsewhere.

@@ -100,6 +100,9 @@ func (w *Writer) Update(change func(*Record)) error {
 	if r.Since.IsZero() || r.Phase != w.last.Phase {
 		r.Since = now()
 	}
+	if r.Stopping && r.StopBegan.IsZero() {
+		r.StopBegan = now()
+	}
 	if w.file != nil && reflect.DeepEqual(r, w.last) {
 		return nil
 	}
