@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/capture"
 	"outrider.dev/internal/core/capture/trace"
 	"outrider.dev/test/ns"
@@ -225,6 +226,9 @@ func (c call) attempt() (conn net.Conn, again int, err error) {
 		}
 		var err error
 		if cerr := raw.Control(func(fd uintptr) {
+			if c.port == contract.ProbePort { // the last connection from it may be in TIME_WAIT
+				err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+			}
 			if c.mark != 0 {
 				err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, c.mark)
 			}

@@ -44,11 +44,15 @@ func broken(c trace.Conn) trace.Conn {
 
 const dropInvalid = everything + "--drop-invalid "
 
-// proof returns c from the source port of the agent's proofs.
+// proof returns c from the source port of the agent's proofs. Each scenario has another destination, since connection
+// tracking remembers where the last packet with the same addresses and ports went.
 func proof(c trace.Conn) trace.Conn {
 	c.Src = netip.AddrPortFrom(c.Src.Addr(), contract.ProbePort)
 	return c
 }
+
+// port8080 captures one inbound port transparently.
+const port8080 = "-m TPROXY -i * -b 8080 "
 
 // checks are scenarios for packets outside the TCP window, and for the connections by which capture proves that
 // its rules work.
@@ -71,11 +75,35 @@ var checks = []Scenario{
 	when("the inbound proof ends at the inbound port", everything, marked(tcp(root, own), capture.ProofIn), early, refused(15006)),
 	when("the inbound proof by IPv6 ends at the inbound port", everything, marked(tcp(root, own6), capture.ProofIn), ready, refused(15006)),
 	when("an inbound proof to an excluded port ends there", everything+"-d 8080", marked(tcp(root, own), capture.ProofIn), ready, refused(8080)),
-	when("the agent's proof is captured as the app's connections are", everything, proof(tcp(proxy, "192.0.2.9:15002")), ready, lands(15001)),
-	when("the agent's proof by IPv6 is captured as the app's connections are", everything, proof(tcp(proxy, "[2001:db8::9]:15002")), ready, lands(15001)),
-	when("with TPROXY the agent's proof is captured", transparent, proof(tcp(proxy, "192.0.2.9:15002")), ready, lands(15001)),
-	when("the agent's proof waits for a proxy, as the app's connections do", everything, proof(tcp(proxy, "192.0.2.9:15002")), early, waits(15001)),
+	when("the agent's proof is captured as the app's connections are", everything, proof(tcp(proxy, "192.0.2.1:15002")), ready, lands(15001)),
+	when("the agent's proof by IPv6 is captured as the app's connections are", everything, proof(tcp(proxy, "[2001:db8::1]:15002")), ready, lands(15001)),
+	when("with TPROXY the agent's proof is captured", transparent, proof(tcp(proxy, "192.0.2.2:15002")), ready, lands(15001)),
+	when("the agent's proof waits for a proxy, as the app's connections do", everything, proof(tcp(proxy, "192.0.2.3:15002")), early, waits(15001)),
 	when("another connection of the proxy from the proof's port passes", everything, proof(tcp(proxy, service)), ready, passes),
+	when("the agent's inbound proof comes in", everything, tcp(proxy, proofIn), ready, lands(15006)),
+	when("the agent's inbound proof comes in by IPv6", everything, bound(tcp(proxy, proofIn6), "::1"), ready, lands(15006)),
+	when("-o does not exempt the agent's inbound proof", everything+"-o 15000:16000", tcp(proxy, proofIn), ready, lands(15006)),
+	when("-o does not exempt the agent's inbound proof by IPv6", everything+"-o 15000:16000", bound(tcp(proxy, proofIn6), "::1"), ready, lands(15006)),
+	when("-o does not exempt the agent's outbound proof", everything+"-o 15000:16000", proof(tcp(proxy, "192.0.2.4:15002")), ready, lands(15001)),
+	when("-c does not exempt the agent's inbound proof", everything+"-c lo", tcp(proxy, proofIn), ready, lands(15006)),
+	when("-c does not exempt the agent's outbound proof", everything+"-c eth0", proof(tcp(proxy, "192.0.2.5:15002")), ready, lands(15001)),
+	when("-c does not exempt the agent's outbound proof by IPv6", everything+"-c eth0", proof(tcp(proxy, "[2001:db8::2]:15002")), ready, lands(15001)),
+	when("-e does not exempt the agent's inbound proof", everything+"-e 15002", tcp(proxy, proofIn), ready, lands(15006)),
+	when("the range of loopback does not exempt the agent's inbound proof", everything+"--outbound-ipv4-loopback-cidr 127.0.0.0/8", tcp(proxy, proofIn), ready, lands(15006)),
+	when("-x does not exempt the agent's outbound proof", everything+"-x 192.0.0.0/8", proof(tcp(proxy, "192.0.2.6:15002")), ready, lands(15001)),
+	when("-i does not exempt the agent's outbound proof", istio+"-i 10.0.0.0/8", proof(tcp(proxy, "192.0.2.7:15002")), ready, lands(15001)),
+	when("groups do not exempt the agent's outbound proof", everything+"--outbound-owner-groups 2000", proof(tcp(proxy, "192.0.2.8:15002")), ready, lands(15001)),
+	when("an excluded group does not exempt the agent's outbound proof", everything+"--outbound-owner-groups-exclude 1337", proof(tcp(proxy, "192.0.2.9:15002")), ready, lands(15001)),
+	when("what the proxy passes on to the proof's port does not come in again", everything+"-o 15002", bound(tcp(proxy, proofIn), "127.0.0.6"), ready, refused(15002)),
+	when("another call that -o exempts passes", everything+"-o 15000:16000", tcp(app, "10.96.0.10:15500"), ready, passes),
+	when("with TPROXY the agent's inbound proof comes in", transparent, tcp(proxy, proofIn), ready, taken(15006)),
+	when("with TPROXY -b does not exempt the agent's inbound proof", port8080, tcp(proxy, proofIn), ready, taken(15006)),
+	when("with TPROXY -b does not exempt the agent's inbound proof by IPv6", port8080, bound(tcp(proxy, proofIn6), "::1"), ready, taken(15006)),
+	when("with TPROXY -d does not exempt the agent's inbound proof", transparent+"-d 15002", tcp(proxy, proofIn), ready, taken(15006)),
+	when("with TPROXY -c does not exempt the agent's inbound proof", transparent+"-c l+", tcp(proxy, proofIn), ready, taken(15006)),
+	when("with TPROXY the range of loopback does not exempt the agent's inbound proof", transparent+"--outbound-ipv4-loopback-cidr 127.0.0.0/8", tcp(proxy, proofIn), ready, taken(15006)),
+	when("with TPROXY the agent's inbound proof waits for a proxy", port8080, tcp(proxy, proofIn), early, waits(15002)),
+	when("with TPROXY and -c lo the proxy calls the pod's own address directly", transparent+"-c lo", tcp(proxy, own), ready, passes),
 	when("with TPROXY the inbound proof ends at the app's port", transparent, marked(tcp(root, own), capture.ProofIn), ready, refused(8080)),
 	when("with TPROXY the outbound proof ends at the outbound port", transparent, marked(tcp(root, service), capture.ProofOut), ready, refused(15001)),
 }

@@ -43,6 +43,19 @@ const (
 )
 
 var parkingMutants = map[string]mutants.Mutant{
+	"-o exempts the agent's outbound proof":        {File: "agentproof.go", From: `p >= contract.ProbePort && p < contract.ProbePort+contract.ProofPorts`, To: `false`},
+	"-x exempts the agent's outbound proof":        {File: "agentproof.go", From: `slices.ContainsFunc(proofsOut, p.Overlaps)`, To: `false`},
+	"-i exempts the agent's outbound proof":        {File: "agentproof.go", From: `!in.OutboundRanges.All && !in.OutboundPorts.All`, To: `false`},
+	"-c exempts the agent's outbound proof":        {File: "agentproof.go", From: `len(in.ExcludeInterfaces) > 0`, To: `false`},
+	"groups exempt the agent's outbound proof":     {File: "agentproof.go", From: `!in.OwnerGroups.All`, To: `false`},
+	"an excluded group exempts the agent's proof":  {File: "agentproof.go", From: `slices.Contains(in.ProxyGIDs, group)`, To: `false`},
+	"-o or -d exempts the agent's inbound proof":   {File: "agentproof.go", From: `slices.Contains(excluded, contract.ProbePort)`, To: `false`},
+	"-e exempts the agent's inbound proof":         {File: "agentproof.go", From: `in.TunnelPort == contract.ProbePort`, To: `false`},
+	"loopback exempts the agent's inbound proof":   {File: "agentproof.go", From: `in.Loopback.Contains(contract.ProofInbound)`, To: `false`},
+	"-c lo exempts the agent's inbound proof":      {File: "agentproof.go", From: `pattern == "lo"`, To: `false`},
+	"-c l+ exempts the agent's inbound proof":      {File: "agentproof.go", From: `wild && strings.HasPrefix("lo", prefix)`, To: `false`},
+	"TPROXY: -b exempts the agent's inbound proof": {File: "agentproof.go", From: `!in.InboundPorts.All || !in.takesInbound()`, To: `false`},
+	"the proof's port loops":                       {File: "agentproof.go", From: `not(from(p))`, To: `to(p)`},
 	"parking cannot be switched off":               {File: "intent.go", From: parks, To: `in.ParkPorts.All || len(in.parkedPorts()) > 0`},
 	"'*' alone parks nothing":                      {File: "intent.go", From: parks, To: `in.Park != ParkOff && len(in.parkedPorts()) > 0`},
 	"rules without ports":                          {File: "intent.go", From: parks, To: `in.Park != ParkOff`, Tests: "TestNothingToDoIsAnEmptyRuleset"},

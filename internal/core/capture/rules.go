@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-
-	"outrider.dev/internal/base/contract"
 )
 
 // Addresses with a fixed meaning. The first two are the source addresses of the connections by
@@ -16,7 +14,6 @@ var (
 	passthrough6 = netip.MustParsePrefix("::6/128")
 	passthrough  = []netip.Prefix{passthrough4, passthrough6}
 	loopback6    = netip.MustParsePrefix("::1/128")
-	proofs       = []netip.Prefix{contract.ProofOutbound, contract.ProofOutbound6} // destinations of the agent's proofs
 )
 
 // Marks of packets and connections. The mark for transparent proxying is not among them, since the
@@ -178,12 +175,6 @@ func (l *ruleList) excludedInterfaces(key func(string) Match, flags string, name
 	}
 }
 
-// leadsTo reports whether one of the rules goes to a chain. A chain to which no rule goes must not be created:
-// when it is read back, its table is unknown.
-func (l *ruleList) leadsTo(chain string) bool {
-	return slices.ContainsFunc(l.b.rs.Chain(l.name).Rules, func(r Rule) bool { return r.Action == jump(chain) })
-}
-
 // FamilyOf returns the family of an address. An IPv4 address mapped into IPv6 must be unmapped
 // before.
 func FamilyOf(a netip.Addr) Families {
@@ -303,6 +294,12 @@ func (b *builder) inboundPorts(l *ruleList, take Action, reason string) {
 	}
 }
 
+// takesInbound reports whether any inbound port is captured.
+func (in Intent) takesInbound() bool {
+	captured, _ := withoutStatus(in.InboundPorts.List)
+	return !in.ExcludeInboundPorts.All && (in.InboundPorts.All || len(captured) > 0)
+}
+
 // withoutStatus divides a list into other ports and status ports.
 func withoutStatus(list []uint16) (others, status []uint16) {
 	for _, p := range list {
@@ -329,6 +326,7 @@ func (b *builder) outbound() {
 		out.add("proof: an inbound connection, treated as if it came from outside", jump(inboundChain), tcp, mark(ProofIn))
 	}
 	out.established()
+	b.agentProofs(out)
 	out.excludedInterfaces(oif, "-c", in.ExcludeInterfaces...)
 	out.ports("excluded-out-ports", "port %s is excluded (-o)", leave, in.ExcludeOutboundPorts, tcp)
 	if in.DNS != DNSOff {
@@ -358,9 +356,10 @@ func (b *builder) outbound() {
 func (b *builder) proxy() {
 	in := b.in
 	l := b.chain(proxyChain, NAT, NoHook)
-	// The agent is the proxy's user, so only this rule lets it prove that the app's connections are captured. The
-	// source port keeps Envoy's connections apart: it would connect to itself endlessly.
-	l.addresses("", "proof by the agent: treated as if the app had sent it", jump(appChain), proofs, to, tcp, sport(contract.ProbePort))
+	if !in.leavesProofOut() {
+		// The agent is the proxy's user, so only this rule lets it prove that the app's connections are captured.
+		l.proofOut(jump(appChain))
+	}
 	if in.Mode == RedirectMode {
 		b.neverCaptured(l)
 		if in.DNS != DNSOff {
@@ -428,6 +427,7 @@ func (b *builder) tproxy(pre *ruleList) {
 	pre.add("the proxy calls the app as the caller: remember it, for the answers", setConnMark(own), tcp, mark(own))
 	pre.add("the proxy calls the app as the caller", leave, tcp, mark(own))
 	pre.addresses("", "the proxy passes an inbound connection on to the app", leave, passthrough, from, iif("lo"))
+	b.proofIn(pre, jump(takeChain), iif("lo"), mark(selfCallMark))
 	pre.add("within the pod: containers call one another directly", leave, iif("lo"), not(mark(selfCallMark)), not(mark(ProofIn)))
 	pre.excludedInterfaces(iif, "-c, -k", slices.Concat(in.ExcludeInterfaces, in.VirtualInterfaces)...)
 	pre.addresses("", "to loopback: stays in the pod", leave, in.loopbacks(), to)
@@ -438,17 +438,23 @@ func (b *builder) tproxy(pre *ruleList) {
 	pre.established()
 	b.inboundPorts(pre, jump(takeChain), "inbound connection to the proxy")
 
-	if pre.leadsTo(takeChain) {
-		l := b.chain(takeChain, Mangle, NoHook)
+	// Some rule goes to this chain, be it that of the agent's proof. Otherwise it must not be created: when it is read
+	// back, its table would be unknown.
+	l := b.chain(takeChain, Mangle, NoHook)
+	takes := in.takesInbound()
+	if takes {
 		l.add(ReasonProofTP, leave, mark(ProofIn))
-		l.add("recognised by this mark from now on", setConnMark(tproxiedMark))
-		l.add("to the proxy, addresses unchanged", tp, tcp)
+	}
+	l.add("recognised by this mark from now on", setConnMark(tproxiedMark))
+	l.add("to the proxy, addresses unchanged", tp, tcp)
+	if takes {
 		b.tproxyAbsent(l)
 	}
 
 	b.rs.Routing.Mark, b.rs.Routing.Table = own, in.TProxyTable
 	out := b.chain("mangle-output", Mangle, Output)
 	out.add("the proxy calls the app as the caller", leave, tcp, oif("lo"), mark(own))
+	b.proofIn(out, setMark(selfCallMark), oif("lo"))
 	owners, words := b.owners()
 	for i, owner := range owners {
 		out.addresses("", "the pod calls itself by a service address, "+words[i]+": in through the inbound side", setMark(selfCallMark),

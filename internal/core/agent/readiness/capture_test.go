@@ -139,13 +139,22 @@ func TestCaptureIsProvedByBehaviour(t *testing.T) {
 		notes    []string
 		reasons  []string // one for each way that does not work
 	}{
-		"both families":                   {rules: only(capture.DualStack, capture.RedirectMode), families: capture.DualStack, ports: both},
-		"both families, TPROXY":           {rules: only(capture.DualStack, capture.TProxyMode), families: capture.DualStack, ports: both},
-		"IPv6 goes past":                  {rules: only(capture.IPv4, capture.RedirectMode), families: capture.DualStack, ports: both, reasons: []string{"inbound IPv6: a connection to [::6]:15002 did not come to the proxy"}},
-		"IPv6 is not the pod's":           {rules: only(capture.IPv4, capture.RedirectMode), families: capture.IPv4, ports: both},
-		"no rules":                        {families: capture.IPv4, ports: both, reasons: []string{"inbound IPv4: a connection to 127.0.0.6:15002 did not come to the proxy: connection refused"}},
-		"the app accepts in our place":    {families: capture.IPv4, ports: both, taken: "127.0.0.6:15002", reasons: []string{"inbound IPv4: a connection to 127.0.0.6:15002 did not come to the proxy: another program accepted it"}},
-		"outbound is not captured":        {rules: func(in *capture.Intent) { in.Families, in.OutboundRanges = capture.DualStack, capture.Ranges{} }, families: capture.DualStack, ports: both, notes: []string{NotProved}},
+		"both families":                {rules: only(capture.DualStack, capture.RedirectMode), families: capture.DualStack, ports: both},
+		"both families, TPROXY":        {rules: only(capture.DualStack, capture.TProxyMode), families: capture.DualStack, ports: both},
+		"IPv6 goes past":               {rules: only(capture.IPv4, capture.RedirectMode), families: capture.DualStack, ports: both, reasons: []string{"inbound IPv6: a connection to [::6]:15002 did not come to the proxy"}},
+		"IPv6 is not the pod's":        {rules: only(capture.IPv4, capture.RedirectMode), families: capture.IPv4, ports: both},
+		"no rules":                     {families: capture.IPv4, ports: both, reasons: []string{"inbound IPv4: a connection to 127.0.0.6:15002 did not come to the proxy: connection refused"}},
+		"the app accepts in our place": {families: capture.IPv4, ports: both, taken: "127.0.0.6:15002", reasons: []string{"inbound IPv4: a connection to 127.0.0.6:15002 did not come to the proxy: another program accepted it"}},
+		"outbound is not captured":     {rules: func(in *capture.Intent) { in.Families, in.OutboundRanges = capture.DualStack, capture.Ranges{} }, families: capture.DualStack, ports: both},
+		"few ports, TPROXY": {rules: func(in *capture.Intent) {
+			in.Families, in.Mode, in.InboundPorts = capture.DualStack, capture.TProxyMode, capture.Ports{List: []uint16{8080}}
+		}, families: capture.DualStack, ports: both},
+		"inbound is not captured, TPROXY": {rules: func(in *capture.Intent) {
+			in.Families, in.Mode, in.InboundPorts = capture.DualStack, capture.TProxyMode, capture.Ports{}
+		}, families: capture.DualStack, ports: both},
+		"-o and -c are for the proof too": {rules: func(in *capture.Intent) {
+			in.Families, in.ExcludeOutboundPorts, in.ExcludeInterfaces = capture.DualStack, []uint16{15002}, []string{"l+", "eth0"}
+		}, families: capture.DualStack, ports: both},
 		"the source port is taken":        {rules: only(capture.IPv4, capture.RedirectMode), families: capture.IPv4, ports: both, taken: "0.0.0.0:15002", notes: []string{NotProved}},
 		"the agent does not accept":       {rules: only(capture.IPv4, capture.RedirectMode), families: capture.IPv4, ports: []uint16{outbound}, reasons: []string{"nor one to the proxy's port itself was accepted"}},
 		"nothing accepts, without a rule": {families: capture.IPv4, reasons: []string{"nor one to the proxy's port itself was accepted"}},

@@ -18,7 +18,7 @@ import (
 func long(n int) capture.Intent {
 	in := capturing(capture.DualStack)
 	for i := range n {
-		in.ExcludeOutboundPorts = append(in.ExcludeOutboundPorts, uint16(10000+2*i))
+		in.ExcludeOutboundPorts = append(in.ExcludeOutboundPorts, uint16(20000+2*i))
 		in.ExcludeOutboundRanges = append(in.ExcludeOutboundRanges,
 			netip.MustParsePrefix(fmt.Sprintf("10.%d.%d.0/25", i>>8, i&255)), netip.MustParsePrefix(fmt.Sprintf("fd00:%x::/48", 2*i)))
 	}
@@ -94,7 +94,7 @@ func TestShortListsAreRules(t *testing.T) {
 func TestChangedSets(t *testing.T) {
 	eachVariant(t, func(t *testing.T, b *Backend) {
 		for _, change := range []string{
-			"del outrider-a-excluded-out-ports 10002", "add outrider-a-excluded-out-ports 1",
+			"del outrider-a-excluded-out-ports 20002", "add outrider-a-excluded-out-ports 1",
 			"add outrider-a-excluded-ranges-ipv4 11.0.0.0/8 -exist", "flush outrider-a-excluded-ranges-ipv6",
 			"create outrider-left hash:ip", "create outrider-c-ports bitmap:port range 1-9",
 		} {
