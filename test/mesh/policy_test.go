@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"outrider.dev/internal/core/controlplane/ca"
@@ -81,8 +82,9 @@ func TestWrongIdentity(t *testing.T) {
 	}
 }
 
-// A call to a server whose proxy refuses the client's certificate is made once. With TLS 1.3 its proxy sees the refusal
-// after it has sent the request, and cannot know that nothing has read it.
+// With TLS 1.3 a client's proxy learns after it has sent a request that the server refused the client's certificate, and
+// cannot know that nothing has read the request. One with a safe method is sent to another endpoint then, whether or not the
+// service has routes; any other one is sent once, and so are bytes.
 func TestRefusedCertificate(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -90,23 +92,59 @@ func TestRefusedCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	client, server := w.pod("client", "client"), w.pod("server", "server")
+	client, refuses, good := w.pod("client", "client"), w.pod("refuses", "server"), w.pod("good", "server")
 	w.service("web", "10.96.0.1", "server", port(8080, mesh.HTTP), port(6379, mesh.TCP))
-	server.trusts = elsewhere
-	go echo(server.listen(8080), "server")
-	go repeat(server.listen(6379), "server")
-	server.proxied()
+	w.service("routed", "10.96.0.2", "server", port(8080, mesh.HTTP))
+	w.route("routed", "routed", 8080)
+	refuses.trusts = elsewhere
+	var answered atomic.Int64
+	for _, p := range []*pod{refuses, good} {
+		go http.Serve(p.listen(8080), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { answered.Add(1) }))
+		go repeat(p.listen(6379), p.name)
+		p.proxied()
+	}
 	client.proxied()
-	want := regexp.MustCompile(`^503 outrider \(outbound\): .*: ` + regexp.QuoteMeta(server.v4.String()) + `:8080 \(TLS: TLSv1\.3\) ended the connection before it answered: .* \(UC, `)
-	for range 2 {
-		if got := get(client.client(), "http://10.96.0.1:8080/"); !want.MatchString(got) {
-			t.Errorf("a request: %s, want %s", got, want)
-		}
-		if got := client.send("10.96.0.1:6379", "PING"); got != closed {
-			t.Errorf("bytes: %q, want %q", got, closed)
+	refused := func() uint64 { return refuses.stat(`listener\..*\.ssl\.fail_verify_error`) }
+	want := regexp.MustCompile(`^outrider \((outbound|routed)\): .*: ` + regexp.QuoteMeta(refuses.v4.String()) + `:8080 \(TLS: TLSv1\.3\) ended the connection before it answered: .* \(UC, `)
+	const n = 30 // of so many requests, some begin at each of the two endpoints
+	for _, method := range []string{"GET", "HEAD", "OPTIONS", "POST", "DELETE"} {
+		for _, url := range []string{"http://10.96.0.1:8080/", "http://10.96.0.2:8080/"} {
+			answered.Store(0)
+			before, failed := refused(), uint64(0)
+			for range n {
+				r, err := http.NewRequest(method, url, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				resp, err := client.client().Do(r)
+				if err != nil {
+					t.Fatalf("%s %s: %v", method, url, err)
+				}
+				body, _ := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if resp.StatusCode == http.StatusOK {
+					continue
+				}
+				if failed++; resp.StatusCode != http.StatusServiceUnavailable || !want.Match(body) {
+					t.Errorf("%s %s: %d %q, want 503 %s", method, url, resp.StatusCode, body, want)
+				}
+			}
+			w.eventually(t, "refused certificates", func() bool { return refused() > before && refused() >= before+failed })
+			safe := method != "POST" && method != "DELETE"
+			if safe == (failed > 0) || !safe && failed != refused()-before || answered.Load() != int64(n-failed) {
+				t.Errorf("%s %s: of %d %d failed and %d were answered, with %d refused certificates", method, url, n, failed, answered.Load(), refused()-before)
+			}
 		}
 	}
-	process.EventuallyEqual(t, "refused certificates", uint64(4), func() uint64 { return server.stat(`listener\..*\.ssl\.fail_verify_error`) }, w.envoys...)
+	before, ended := refused(), uint64(0)
+	for range n {
+		if got := client.send("10.96.0.1:6379", "PING"); got == closed {
+			ended++
+		} else if got != "good PING" {
+			t.Errorf("bytes: %q", got)
+		}
+	}
+	process.EventuallyEqual(t, "refused certificates of connections of bytes", before+ended, refused, w.envoys...)
 }
 
 // TLS between the applications works, within mutual TLS of the proxies and without it.

@@ -62,7 +62,7 @@ const maxCallers = 20
 
 const (
 	oldTLSHint  = "such a client has another configuration than this control plane's: a proxy that is connected to no replica, or an Envoy of its own; docs/security.md has how TLS 1.2 is refused"
-	refusedHint = "the roots, or the clock, of this pod or of its clients are wrong: see the checks root-certificates and clock; calls to it fail, and are not made at another endpoint"
+	refusedHint = "the roots, or the clock, of this pod or of its clients are wrong: see the checks root-certificates and clock; calls to it fail, unless they are GET, HEAD or OPTIONS and there is another endpoint"
 )
 
 func (p proxyState) tls() answer {

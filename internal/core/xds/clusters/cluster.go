@@ -158,7 +158,29 @@ func (b Builder) Service(name string, t names.Target, requests bool, sh features
 		}
 	}
 	c.TransportSocketMatches = transportMatches(sh, names.Server(s, p.Number), slices.Sorted(maps.Keys(ids)))
+	if requests && sh.Secrets.Configured() && answering(s, p) {
+		retry.WhenEnded(c)
+	}
 	return c
+}
+
+// answering reports whether there are endpoints at a port, and each has a proxy that knows the port's requests. If the
+// application ends a connection, such a proxy says so in an answer: see [retry.UnansweredHeader].
+func answering(s *mesh.Service, p *mesh.Port) bool {
+	some := false
+	for _, e := range s.Endpoints {
+		if e.PortName != p.Name {
+			continue
+		}
+		some = true
+		if !mtls.Mutual(e.Workload, e.Port) {
+			return false
+		}
+		if at, _ := mtls.AppPort(e.Workload, e.Port); !at.Protocol.IsHTTP() {
+			return false
+		}
+	}
+	return some
 }
 
 // outlierDetection ejects an endpoint after three failed connections in a row, for 10 s at first and

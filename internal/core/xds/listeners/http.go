@@ -64,7 +64,7 @@ func httpRouteByAddress(timeout time.Duration) *listener.Filter {
 		Timeout:              durationpb.New(0),
 		RetryPolicy:          retry.Default(),
 	})
-	m.HttpFilters = []*hcm.HttpFilter{onDemand(timeout), ToRouter(outboundRouter())}
+	m.HttpFilters = []*hcm.HttpFilter{onDemand(timeout), retry.Conditions(), ToRouter(outboundRouter())}
 	return httpManager(m)
 }
 
@@ -82,7 +82,7 @@ func (b Builder) httpRouteByService(sh features.Features) *listener.Filter {
 		message.HTTPFilter("envoy.filters.http.set_filter_state", &filterstate.Config{
 			OnRequestHeaders: []*values.FilterStateValue{setState(routes.OriginalHost, "%REQ("+routes.HostHeader+")%")},
 		}),
-		onDemand(b.firstUse(sh)), routes.InjectsFaults(), ToRouter(r),
+		onDemand(b.firstUse(sh)), routes.InjectsFaults(), retry.Conditions(), ToRouter(r),
 	}
 	return httpManager(m)
 }

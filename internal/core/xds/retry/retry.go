@@ -1,6 +1,7 @@
 // Package retry determines which connections and requests are tried again, how often and where. Requests and bytes
 // that no application has begun to read are sent again, to another endpoint if there is one. A request that an
-// application may have read is sent again only if its method is safe ([Safe]), and at most twice.
+// application may have read is sent again only if its method is safe ([Safe]): at most twice if the application ended
+// the connection, and as often as a connection if the endpoint's proxy did ([WhenEnded]).
 package retry
 
 import (
@@ -8,12 +9,22 @@ import (
 	"strings"
 	"time"
 
+	xds "github.com/cncf/xds/go/xds/core/v3"
+	matcher "github.com/cncf/xds/go/xds/type/matcher/v3"
+	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	mutation "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	delegate "github.com/envoyproxy/go-control-plane/envoy/extensions/common/matching/v3"
+	action "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/matcher/action/v3"
+	mutate "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
+	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	previous "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
 	priorities "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
+	input "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"outrider.dev/internal/core/xds/message"
@@ -55,7 +66,7 @@ const (
 // within milliseconds.
 //
 // With TLS 1.3 a request is sent together with the client's certificate. If the server refuses that, Envoy sees a
-// connection that ended after the request was sent, and does not send it again.
+// connection that ended after the request was sent, and sends it again only if it is safe: see [WhenEnded].
 func Default() *route.RetryPolicy {
 	p := On("connect-failure,refused-stream,reset-before-request,retriable-headers")
 	p.RetryHostPredicate = []*route.RetryPolicy_RetryHostPredicate{{
@@ -91,9 +102,12 @@ func On(on string) *route.RetryPolicy {
 // another client has made meanwhile).
 var safeMethods = []string{"GET", "HEAD", "OPTIONS"}
 
+// safe returns the regular expression of the safe methods.
+func safe() string { return strings.Join(safeMethods, "|") }
+
 // Safe matches the requests that may be sent again although an application may have read them.
 func Safe() *route.HeaderMatcher {
-	return message.HeaderMatch(":method", message.Regex(strings.Join(safeMethods, "|")))
+	return message.HeaderMatch(":method", message.Regex(safe()))
 }
 
 // Private returns the names of the headers that no client and no application must get or set.
@@ -110,4 +124,60 @@ func Checked() []*mutation.HeaderMutation {
 		}})
 	}
 	return out
+}
+
+// The metadata of a cluster with the conditions on which its safe requests are tried again, besides those of the route.
+const (
+	metadataNamespace = "outrider"
+	metadataKey       = "safe-retry-on"
+)
+
+// WhenEnded has the safe requests to a cluster tried again if the connection to the endpoint ends, or the endpoint resets
+// the stream, before a byte of the answer came. It is for clusters whose endpoints have proxies that answer for their
+// application if that ends a connection: then only the end of such a proxy, or its refusal of the client's certificate,
+// ends the connection to it. Otherwise a request by which applications crash would reach [Tries] of them.
+func WhenEnded(c *cluster.Cluster) {
+	if c.Metadata == nil {
+		c.Metadata = &core.Metadata{FilterMetadata: map[string]*structpb.Struct{}}
+	}
+	c.Metadata.FilterMetadata[metadataNamespace] = message.Fields(map[string]string{metadataKey: "reset"})
+}
+
+// Conditions returns the filter that adds the conditions in a cluster's metadata to those of the route, for safe
+// requests. Neither a route nor a cluster can have conditions that depend on the method of a request, but Envoy reads
+// further ones from a request header, which it removes. The application's own ones are kept.
+func Conditions() *hcm.HttpFilter {
+	add := message.Header("x-envoy-retry-on", "%CLUSTER_METADATA("+metadataNamespace+":"+metadataKey+")%", core.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD)
+	return message.HTTPFilter("envoy.filters.http.match_delegate", &delegate.ExtensionWithMatcher{
+		XdsMatcher: skipUnsafe(),
+		ExtensionConfig: message.Extension("envoy.filters.http.header_mutation", &mutate.HeaderMutation{Mutations: &mutate.Mutations{
+			RequestMutations: []*mutation.HeaderMutation{{Action: &mutation.HeaderMutation_Append{Append: add}}},
+		}}),
+	})
+}
+
+// skipUnsafe returns a matcher that skips the filter if a request is not safe.
+func skipUnsafe() *matcher.Matcher {
+	type predicate = matcher.Matcher_MatcherList_Predicate
+	known := &matcher.Matcher_MatcherList_Predicate_SinglePredicate{
+		Input: extension("method", &input.HttpRequestHeaderMatchInput{HeaderName: ":method"}),
+		Matcher: &matcher.Matcher_MatcherList_Predicate_SinglePredicate_ValueMatch{ValueMatch: &matcher.StringMatcher{
+			MatchPattern: &matcher.StringMatcher_SafeRegex{SafeRegex: &matcher.RegexMatcher{
+				EngineType: &matcher.RegexMatcher_GoogleRe2{GoogleRe2: &matcher.RegexMatcher_GoogleRE2{}}, Regex: safe(),
+			}},
+		}},
+	}
+	unsafe := &predicate{MatchType: &matcher.Matcher_MatcherList_Predicate_NotMatcher{
+		NotMatcher: &predicate{MatchType: &matcher.Matcher_MatcherList_Predicate_SinglePredicate_{SinglePredicate: known}},
+	}}
+	return &matcher.Matcher{MatcherType: &matcher.Matcher_MatcherList_{MatcherList: &matcher.Matcher_MatcherList{
+		Matchers: []*matcher.Matcher_MatcherList_FieldMatcher{{
+			Predicate: unsafe,
+			OnMatch:   &matcher.Matcher_OnMatch{OnMatch: &matcher.Matcher_OnMatch_Action{Action: extension("skip", &action.SkipFilter{})}},
+		}},
+	}}}
+}
+
+func extension(name string, config proto.Message) *xds.TypedExtensionConfig {
+	return &xds.TypedExtensionConfig{Name: name, TypedConfig: message.Typed(config)}
 }
