@@ -161,7 +161,7 @@ func TestCapturesAreRepaired(t *testing.T) {
 		agent, mode string
 		flush       []string
 	}{
-		"nftables":              {"", "REDIRECT", []string{"nft flush ruleset", "nft delete table inet outrider", "nft flush table inet outrider"}},
+		"nftables":              {"", "REDIRECT", []string{"nft flush ruleset", "nft add table inet outrider '{ flags dormant; }'", "nft flush table inet outrider"}},
 		"nftables, transparent": {"", transparent, []string{"nft flush ruleset", "ip rule del lookup 133", "ip route flush table 133", "nft delete table inet outrider"}},
 		"iptables-nft":          {"--backend=iptables --force-iptables-binary=nft", "REDIRECT", []string{"iptables-nft -t nat -F", "nft flush ruleset", "iptables-nft -t nat -F PREROUTING; iptables-nft -t nat -F OUTPUT"}},
 		"iptables-legacy":       {"--backend=iptables --force-iptables-binary=legacy", "REDIRECT", []string{"iptables-legacy -t nat -F", "iptables-legacy -t nat -F PREROUTING; iptables-legacy -t nat -F OUTPUT"}},
@@ -225,6 +225,33 @@ func (p *serving) metric(name string) string {
 		}
 	}
 	return "none: " + string(text)
+}
+
+// Rules of another program that take the traffic are reported, until they are gone. Those that do not take it are no repairs.
+func TestOthersRules(t *testing.T) {
+	n := newNode(t)
+	d := n.serve(anyAddress)
+	n.awaitServing(d)
+	p := n.captured("4f", false)
+	if out, err := n.add(p.id, p.pod.Path()); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	p.pod.Sh("for i in $(seq 40); do ip rule add from 10.8.0.1 lookup main; ip rule del from 10.8.0.1 lookup main; done")
+	for table, rules := range map[string]string{
+		"ip first": "add chain ip first o { type nat hook output priority -150; }; add rule ip first o meta l4proto tcp redirect to :9",
+		"inet raw": "add chain inet raw o { type filter hook output priority -300; }; add rule inet raw o meta l4proto tcp notrack",
+	} {
+		p.pod.Sh("nft 'add table " + table + "; " + rules + "'")
+		process.Eventually(t, "it is counted", func() bool { return d.metric("outrider_node_captures_not_in_place") == "1" }, d)
+		if !strings.Contains(d.Log(), "another program's rules take the traffic: table "+table) {
+			t.Errorf("the log does not name table %s: %s", table, d.Log())
+		}
+		p.pod.Sh("nft delete table " + table)
+		process.Eventually(t, "it is in place again", func() bool { return d.metric("outrider_node_captures_not_in_place") == "0" }, d)
+	}
+	if n := strings.Count(d.Log(), "capture not in place"); n != 2 {
+		t.Errorf("it is reported %d times: %s", n, d.Log())
+	}
 }
 
 // A container that removes its pod's rules all the time gets a limited number of repairs, is reported, and delays no

@@ -72,6 +72,20 @@ func legacyTables(family capture.Families) ([]string, error) {
 	}), nil
 }
 
+// LegacyTables returns the tables of iptables-legacy in the network namespace of the calling thread, for people. If our
+// rules may be in tables of iptables, as shared says, it returns only those that are never ours.
+func LegacyTables(shared bool) (out []string) {
+	for _, family := range families {
+		text, _ := os.ReadFile(legacyNames[family]) // an error means that there are none
+		for _, name := range strings.Fields(string(text)) {
+			if !shared || !slices.Contains(tables, capture.Table(name)) {
+				out = append(out, fmt.Sprintf("%s of iptables-legacy, %s", name, family))
+			}
+		}
+	}
+	return out
+}
+
 // chainMark is the beginning of one of our chains in a table: the target's name ERROR in 29 bytes, its revision, and
 // the start of the chain's name (struct xt_error_target in linux/netfilter/x_tables.h).
 var chainMark = []byte("ERROR" + strings.Repeat("\x00", 29-len("ERROR")+1) + prefix)

@@ -294,7 +294,9 @@ func try(ctx context.Context, b Backend, state capture.State, report *Report) (e
 	}); ok {
 		again = func() (capture.State, error) { return counter.Recount(ctx, state) }
 	}
-	report.Proofs, err = prove(ctx, state, again)
+	if report.Proofs, err = prove(ctx, state, again); err != nil {
+		err = blame(err, b.Name())
+	}
 	return err
 }
 
