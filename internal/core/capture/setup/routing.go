@@ -245,6 +245,36 @@ func checkRouting(s capture.State) error {
 	return nil
 }
 
+// deliversMarked returns an error if packets with the routing's mark are not delivered in this namespace, since a routing
+// rule or a route of another program comes first.
+func deliversMarked(s capture.State) error {
+	r, err := openRouter()
+	if err != nil || s.Routing.Mark == 0 {
+		return err
+	}
+	defer r.Close()
+	for _, f := range addressFamilies {
+		if !s.Families.Has(f.model) || f.model == capture.IPv6 && ipv6Off() {
+			continue
+		}
+		for _, conn := range inboundConns(f.model) {
+			to := conn.Dst.Addr()
+			kind := uint8(unix.RTN_UNREACHABLE)
+			data := attribute(header(f.family, uint8(to.BitLen()), 0, 0, 0), unix.RTA_DST, to.AsSlice())
+			err := r.Get(unix.RTM_GETROUTE, raw(attribute(data, unix.RTA_MARK, number(s.Routing.Mark))), func(data []byte) error {
+				if len(data) >= headerLen {
+					kind = data[7] // struct rtmsg
+				}
+				return nil
+			})
+			if err != nil || kind != unix.RTN_LOCAL {
+				return fmt.Errorf("proof: inbound: packets to %s with mark %#x are not delivered to the proxy: a routing rule or a route of another program comes first (ip rule, ip route show table %d)", to, s.Routing.Mark, s.Routing.Table)
+			}
+		}
+	}
+	return nil
+}
+
 // tproxyMark returns the mark that TPROXY sets on packets to the proxy, or 0.
 func tproxyMark(rs capture.Ruleset) (mark uint32) {
 	anyRule(rs, func(r capture.Rule) bool {

@@ -229,3 +229,27 @@ func FuzzParseEntry(f *testing.F) {
 		_, _ = parseAddress(m)
 	})
 }
+
+// A routing rule of another program that comes before ours, and takes the packets of TPROXY, fails the proof.
+func TestRoutingOfOthersComesFirst(t *testing.T) {
+	ns.Pod(t).Do(func() {
+		in := everything(capture.ParkOn)
+		in.Mode = capture.TProxyMode
+		nft, ipt := backends(t)
+		o := Options{Intent: in, Backends: []Backend{nft, ipt}}
+		if _, err := Capture(t.Context(), o); err != nil {
+			t.Fatal(err)
+		}
+		script := "ip rule add pref 1000 lookup local; ip rule add pref 1 fwmark 1337 blackhole; ip rule del pref 0"
+		if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		_, capturing := Capture(t.Context(), o)
+		_, verifying := Verify(t.Context(), o.Backends, &in)
+		for _, err := range []error{capturing, verifying} {
+			if err == nil || !strings.Contains(err.Error(), "comes first (ip rule, ip route show table 133)") {
+				t.Errorf("%v; want what takes the packets", err)
+			}
+		}
+	})
+}

@@ -288,6 +288,9 @@ func check(ctx context.Context, b Backend, rs capture.Ruleset, report *Report) e
 // try proves that the rules in state, which b has written, capture both directions.
 func try(ctx context.Context, b Backend, state capture.State, report *Report) (err error) {
 	report.Parked = state.Parked()
+	if err := deliversMarked(state); err != nil {
+		return err
+	}
 	again := func() (capture.State, error) { return b.Read(ctx) }
 	if counter, ok := b.(interface {
 		Recount(context.Context, capture.State) (capture.State, error)
