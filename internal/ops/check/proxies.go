@@ -139,7 +139,7 @@ func imagesOf(meshed []corev1.Pod, want, version string) answer {
 	}
 	if len(older) > 0 {
 		slices.Sort(older)
-		return warning("these pods get the image when they are recreated", "%s not have the image %s of new pods, but %s: %s",
+		return warning("outrider upgrade pods gives it to them", "%s not have the image %s of new pods, but %s: %s",
 			plural(len(older), "proxy does", "proxies do"), want, cli.Few(slices.Sorted(maps.Keys(images))), cli.Few(older))
 	}
 	return fine("all are %s; %s the image %s", version, plural(len(meshed), "proxy has", "proxies have"), want)
