@@ -88,7 +88,6 @@ var libraries = map[string][]string{
 	"google.golang.org/protobuf":                   {"internal/core/controlplane/ca", "internal/core/xds/..."},
 	"google.golang.org/genproto/googleapis/rpc":    {"internal/core/xds"},
 	"github.com/envoyproxy/go-control-plane/envoy": {"internal/core/controlplane", "internal/core/xds/..."},
-	"github.com/cncf/xds/go":                       {"internal/core/xds/retry"},
 	"github.com/prometheus/client_golang":          {"internal/core/controlplane"},
 	"golang.org/x/time/rate":                       {"internal/core/controlplane/conns", "internal/core/xds", "internal/doctor/diagnoser"},
 	"golang.org/x/net/http2":                       {"internal/core/controlplane/conns"},

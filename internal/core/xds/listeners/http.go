@@ -52,8 +52,8 @@ func connectionManager(name string, replies ...localReply) *hcm.HttpConnectionMa
 	}
 }
 
-// httpRouteByAddress sends requests to the cluster of their address. It has one virtual host with one
-// route, neither of which depends on the mesh.
+// httpRouteByAddress sends requests to the cluster of their address. Its virtual host and routes do not depend on the
+// mesh.
 func httpRouteByAddress(timeout time.Duration) *listener.Filter {
 	m := connectionManager("outbound", noCluster, noControlPlane, noEndpoint, refused, ended)
 	m.EarlyHeaderMutationExtensions = setHeader(clusterHeader, names.HTTP+"%DOWNSTREAM_LOCAL_ADDRESS%")
@@ -64,7 +64,9 @@ func httpRouteByAddress(timeout time.Duration) *listener.Filter {
 		Timeout:              durationpb.New(0),
 		RetryPolicy:          retry.Default(),
 	})
-	m.HttpFilters = []*hcm.HttpFilter{onDemand(timeout), retry.Conditions(), ToRouter(outboundRouter())}
+	all := m.GetRouteConfig().VirtualHosts[0]
+	all.Routes = retry.Routes(all.Routes...)
+	m.HttpFilters = []*hcm.HttpFilter{onDemand(timeout), ToRouter(outboundRouter())}
 	return httpManager(m)
 }
 
@@ -82,7 +84,7 @@ func (b Builder) httpRouteByService(sh features.Features) *listener.Filter {
 		message.HTTPFilter("envoy.filters.http.set_filter_state", &filterstate.Config{
 			OnRequestHeaders: []*values.FilterStateValue{setState(routes.OriginalHost, "%REQ("+routes.HostHeader+")%")},
 		}),
-		onDemand(b.firstUse(sh)), routes.InjectsFaults(), retry.Conditions(), ToRouter(r),
+		onDemand(b.firstUse(sh)), routes.InjectsFaults(), ToRouter(r),
 	}
 	return httpManager(m)
 }

@@ -5,23 +5,17 @@
 package retry
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	xds "github.com/cncf/xds/go/xds/core/v3"
-	matcher "github.com/cncf/xds/go/xds/type/matcher/v3"
 	cluster "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	mutation "github.com/envoyproxy/go-control-plane/envoy/config/common/mutation_rules/v3"
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	delegate "github.com/envoyproxy/go-control-plane/envoy/extensions/common/matching/v3"
-	action "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/common/matcher/action/v3"
-	mutate "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/header_mutation/v3"
-	hcm "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	previous "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/host/previous_hosts/v3"
 	priorities "github.com/envoyproxy/go-control-plane/envoy/extensions/retry/priority/previous_priorities/v3"
-	input "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -102,12 +96,9 @@ func On(on string) *route.RetryPolicy {
 // another client has made meanwhile).
 var safeMethods = []string{"GET", "HEAD", "OPTIONS"}
 
-// safe returns the regular expression of the safe methods.
-func safe() string { return strings.Join(safeMethods, "|") }
-
 // Safe matches the requests that may be sent again although an application may have read them.
 func Safe() *route.HeaderMatcher {
-	return message.HeaderMatch(":method", message.Regex(safe()))
+	return message.HeaderMatch(":method", message.Regex(strings.Join(safeMethods, "|")))
 }
 
 // Private returns the names of the headers that no client and no application must get or set.
@@ -126,6 +117,9 @@ func Checked() []*mutation.HeaderMutation {
 	return out
 }
 
+// onReset is the condition that a connection ended, or a stream was reset, before a byte of the answer came.
+const onReset = "reset"
+
 // The metadata of a cluster with the conditions on which its safe requests are tried again, besides those of the route.
 const (
 	metadataNamespace = "outrider"
@@ -140,44 +134,23 @@ func WhenEnded(c *cluster.Cluster) {
 	if c.Metadata == nil {
 		c.Metadata = &core.Metadata{FilterMetadata: map[string]*structpb.Struct{}}
 	}
-	c.Metadata.FilterMetadata[metadataNamespace] = message.Fields(map[string]string{metadataKey: "reset"})
+	c.Metadata.FilterMetadata[metadataNamespace] = message.Fields(map[string]string{metadataKey: onReset})
 }
 
-// Conditions returns the filter that adds the conditions in a cluster's metadata to those of the route, for safe
-// requests. Neither a route nor a cluster can have conditions that depend on the method of a request, but Envoy reads
-// further ones from a request header, which it removes. The application's own ones are kept.
-func Conditions() *hcm.HttpFilter {
-	add := message.Header("x-envoy-retry-on", "%CLUSTER_METADATA("+metadataNamespace+":"+metadataKey+")%", core.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD)
-	return message.HTTPFilter("envoy.filters.http.match_delegate", &delegate.ExtensionWithMatcher{
-		XdsMatcher: skipUnsafe(),
-		ExtensionConfig: message.Extension("envoy.filters.http.header_mutation", &mutate.HeaderMutation{Mutations: &mutate.Mutations{
-			RequestMutations: []*mutation.HeaderMutation{{Action: &mutation.HeaderMutation_Append{Append: add}}},
-		}}),
-	})
-}
-
-// skipUnsafe returns a matcher that skips the filter if a request is not safe.
-func skipUnsafe() *matcher.Matcher {
-	type predicate = matcher.Matcher_MatcherList_Predicate
-	known := &matcher.Matcher_MatcherList_Predicate_SinglePredicate{
-		Input: extension("method", &input.HttpRequestHeaderMatchInput{HeaderName: ":method"}),
-		Matcher: &matcher.Matcher_MatcherList_Predicate_SinglePredicate_ValueMatch{ValueMatch: &matcher.StringMatcher{
-			MatchPattern: &matcher.StringMatcher_SafeRegex{SafeRegex: &matcher.RegexMatcher{
-				EngineType: &matcher.RegexMatcher_GoogleRe2{GoogleRe2: &matcher.RegexMatcher_GoogleRE2{}}, Regex: safe(),
-			}},
-		}},
+// Routes puts before each route one for its safe requests, which are tried again on the conditions in the metadata of
+// their cluster too. Neither a route nor a cluster can have conditions that depend on the method of a request, but Envoy
+// reads further ones from a request header, which it removes.
+func Routes(of ...*route.Route) []*route.Route {
+	var out []*route.Route
+	for _, r := range of {
+		if a := r.GetRoute(); a != nil && r.Match.Grpc == nil && !slices.Contains(strings.Split(a.GetRetryPolicy().GetRetryOn(), ","), onReset) {
+			one := proto.Clone(r).(*route.Route)
+			one.Match.Headers = append(one.Match.Headers, Safe())
+			one.RequestHeadersToAdd = append(one.RequestHeadersToAdd, message.Header("x-envoy-retry-on",
+				"%CLUSTER_METADATA("+metadataNamespace+":"+metadataKey+")%", core.HeaderValueOption_APPEND_IF_EXISTS_OR_ADD))
+			out = append(out, one)
+		}
+		out = append(out, r)
 	}
-	unsafe := &predicate{MatchType: &matcher.Matcher_MatcherList_Predicate_NotMatcher{
-		NotMatcher: &predicate{MatchType: &matcher.Matcher_MatcherList_Predicate_SinglePredicate_{SinglePredicate: known}},
-	}}
-	return &matcher.Matcher{MatcherType: &matcher.Matcher_MatcherList_{MatcherList: &matcher.Matcher_MatcherList{
-		Matchers: []*matcher.Matcher_MatcherList_FieldMatcher{{
-			Predicate: unsafe,
-			OnMatch:   &matcher.Matcher_OnMatch{OnMatch: &matcher.Matcher_OnMatch_Action{Action: extension("skip", &action.SkipFilter{})}},
-		}},
-	}}}
-}
-
-func extension(name string, config proto.Message) *xds.TypedExtensionConfig {
-	return &xds.TypedExtensionConfig{Name: name, TypedConfig: message.Typed(config)}
+	return out
 }

@@ -62,6 +62,9 @@ func (p *Policy) VirtualHost(name string, domains ...string) *route.VirtualHost 
 		p.forward(r, &route.RouteAction{ClusterSpecifier: &route.RouteAction_Cluster{Cluster: p.targetOf(p.Service, p.Port).Name()}, RetryPolicy: retry.Default()})
 		r.TypedPerFilterConfig = faultsOf(p.targetOf(p.Service, p.Port))
 		v.Routes = []*route.Route{r}
+		if p.Internal {
+			v.Routes = retry.Routes(r)
+		}
 		return v
 	}
 	for _, r := range p.Routes {
@@ -70,6 +73,9 @@ func (p *Policy) VirtualHost(name string, domains ...string) *route.VirtualHost 
 			m = r.Matches[0]
 		}
 		v.Routes = append(v.Routes, p.rule(r, m)...)
+	}
+	if p.Internal {
+		v.Routes = retry.Routes(v.Routes...)
 	}
 	return v
 }
