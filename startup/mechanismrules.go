@@ -1,5 +1,7 @@
 package startup
 
+import "slices"
+
 // mechanismRules defines which edges each mechanism enforces, and its limits. Every limit was measured or read
 // in source code. The figures are from kubelets v1.34.4 and v1.36.3, n=8 each, with a container From that is
 // healthy 0.1 s after its start. "kubelet v1.34.4 F" is the function F below pkg/kubelet of kubernetes v1.34.4.
@@ -69,7 +71,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 	},
 	Hold: {
 		start: keeps(FirstStart),
-		stop:  stops(false),
+		stop:  outlives,
 		limits: []limitRule{
 			{func(s situation) bool { return s.from.Kind != Plain || s.to.Kind != Plain || !s.listedBefore() }, Limit{Code: "not-listed-before", Fatal: true,
 				Reason: "From and To must be plain containers, From listed before To"}},
@@ -82,8 +84,9 @@ var mechanismRules = map[Mechanism]mechanismRule{
 			{nil, Limit{Code: "first-start-only", Reason: "no container waits for another one when it restarts",
 				Source: "kubelet v1.34.4 computePodActions"}},
 			{func(s situation) bool { return s.from.Health == PostStart }, hidesIP},
-			{nil, Limit{Code: "no-stop-order", Reason: "plain containers get SIGTERM at the same time",
+			{not(outlives), Limit{Code: "no-stop-order", Reason: "plain containers get SIGTERM at the same time",
 				Source: "kubelet v1.34.4 killContainersWithSyncResult"}},
+			{outlives, bySockets},
 			{hasTimeout, Limit{Code: "no-timeout",
 				Reason: "an exec hook has no timeout in the kubelet: From's hook must bound itself, and then fails open",
 				Source: "kubelet v1.34.4 lifecycle/handlers.go"}},
@@ -92,12 +95,13 @@ var mechanismRules = map[Mechanism]mechanismRule{
 	},
 	Wrapper: {
 		start: keeps(EveryStart),
-		stop:  kubeletStops,
+		stop:  either(kubeletStops, outlives),
 		limits: []limitRule{
 			{cannotWaitInside, deadlock},
 			{neverCompletes, restartsForEver},
 			{nil, polls},
-			{kubeletStopsTogether, Limit{Code: "no-stop-order", Reason: "nothing wraps From: plain containers get SIGTERM at the same time",
+			{outlives, bySockets},
+			{not(either(kubeletStops, outlives)), Limit{Code: "no-stop-order", Reason: "nothing wraps From: plain containers get SIGTERM at the same time",
 				Source: "kubelet v1.34.4 killContainersWithSyncResult"}},
 			{followsRestarts, noRestarts},
 		},
@@ -111,7 +115,8 @@ var mechanismRules = map[Mechanism]mechanismRule{
 			{checksPortOnly, portOnly},
 			{nil, polls},
 			{nil, Limit{Code: "ignores-sigterm", Reason: "as PID 1 a shell loop ignores SIGTERM: a pod deleted meanwhile takes its whole grace period", Source: "measured"}},
-			{kubeletStopsTogether, onlyAtStart},
+			{not(either(kubeletStops, outlives)), onlyAtStart},
+			{outlives, deafMeanwhile},
 			{followsRestarts, noRestarts},
 		},
 	},
@@ -123,17 +128,19 @@ var mechanismRules = map[Mechanism]mechanismRule{
 			{nil, Limit{Code: "limited-retries", Reason: "it polls a number of times, then gives up and continues: To runs without From on a bad day"}},
 			{checksPortOnly, portOnly},
 			{nil, polls},
-			{kubeletStopsTogether, onlyAtStart},
+			{not(either(kubeletStops, outlives)), onlyAtStart},
+			{outlives, deafMeanwhile},
 			{followsRestarts, noRestarts},
 		},
 	},
 	PostStartProbe: {
 		start: keeps(Nowhere),
-		stop:  stops(false),
+		stop:  outlives,
 		limits: []limitRule{
 			{nil, Limit{Code: "runs-concurrently", Reason: "a container's postStart runs concurrently with its command, not before it: a failure kills To and starts it again, with back-off",
 				Source: "kubelet v1.34.4 startContainer step 4"}},
-			{nil, onlyAtStart},
+			{not(outlives), onlyAtStart},
+			{outlives, bySockets},
 		},
 	},
 	Sleep: {
@@ -141,7 +148,8 @@ var mechanismRules = map[Mechanism]mechanismRule{
 		stop:  stops(false),
 		limits: []limitRule{
 			{nil, Limit{Code: "fixed-delay", Reason: "it waits for a time, not for From: too short on a bad day, too long on all others"}},
-			{nil, onlyAtStart},
+			{not(outlives), onlyAtStart},
+			{outlives, deafMeanwhile},
 		},
 	},
 }
@@ -158,9 +166,13 @@ var (
 		Source: "kubernetes#85966; seen on v1.34.4"}
 	restartsForEver = Limit{Code: "never-completes", Fatal: true, Reason: "From never completes: the kubelet restarts it whenever it ends"}
 	onlyAtStart     = Limit{Code: "no-stop-order", Reason: "it does nothing when the pod stops"}
-	notOptional     = Limit{Code: "optional-unsupported", Reason: "a From that fails holds To for ever; the kubelet has no optional containers"}
-	noTimeout       = Limit{Code: "no-timeout", Reason: "the kubelet waits without bound"}
-	noRestarts      = Limit{Code: "restarts-not-propagated", Reason: "the kubelet does not notify a container when another one restarts",
+	bySockets       = Limit{Code: "stop-by-sockets",
+		Reason: "From stops after To as far as open sockets show that To runs: where To has none, From may stop first"}
+	deafMeanwhile = Limit{Code: "no-stop-order",
+		Reason: "the preStop hook of From waits for To, but as PID 1 a shell that still waits ignores SIGTERM, and outlasts the hook"}
+	notOptional = Limit{Code: "optional-unsupported", Reason: "a From that fails holds To for ever; the kubelet has no optional containers"}
+	noTimeout   = Limit{Code: "no-timeout", Reason: "the kubelet waits without bound"}
+	noRestarts  = Limit{Code: "restarts-not-propagated", Reason: "the kubelet does not notify a container when another one restarts",
 		Source: "kubernetes#40908, #54648, #70569"}
 )
 
@@ -202,6 +214,18 @@ func kubeletStops(s situation) bool {
 	return s.from.Kind == Sidecar && s.to.Kind == Plain || s.edge.After == Completed
 }
 
-func kubeletStopsTogether(s situation) bool { return !kubeletStops(s) }
+// outlives reports whether a preStop hook of the container From waits for the container To. The kubelet stops a sidecar
+// last anyway.
+func outlives(s situation) bool {
+	return s.from.Kind == Plain && slices.Contains(s.from.Outlives, s.to.Name) && s.edge.After != Completed
+}
+
+func not(when func(situation) bool) func(situation) bool {
+	return func(s situation) bool { return !when(s) }
+}
+
+func either(a, b func(situation) bool) func(situation) bool {
+	return func(s situation) bool { return a(s) || b(s) }
+}
 
 func followsRestarts(s situation) bool { return s.edge.OnRestart != Ignore }

@@ -28,6 +28,10 @@ type Container struct {
 	// Another mesh's proxy is an example. It has no meaning for a native sidecar, which the kubelet stops last.
 	StopsAtOnce bool `json:"stopsAtOnce,omitempty"`
 
+	// Outlives names containers for whose open sockets a preStop hook of this one waits when the pod stops, because nothing
+	// else shows that they still run. It has no meaning for a native sidecar.
+	Outlives []string `json:"outlives,omitempty"`
+
 	// Named means that the container waits only by edges that name it, and not by a wildcard. An example is a
 	// proxy that serves the other containers.
 	Named bool `json:"-"`

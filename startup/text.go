@@ -22,6 +22,7 @@ func (e *SyntaxError) Error() string { return fmt.Sprintf("line %d: %s", e.Line,
 //	container migrate is init
 //	container app is plain, restart never, healthy by readiness-probe, needs proxy
 //	container other-proxy is plain, healthy by report, stops at once
+//	container held-proxy is plain, healthy by report, outlives app
 //	app after proxy is healthy
 //	app after cache is healthy, optional, within 20s or continue, on restart notify, by gate
 //	* after proxy is healthy
@@ -97,11 +98,12 @@ func parseContainer(name, kind string, clauses []string) (Container, error) {
 			c.StopsAtOnce = true
 		case len(w) > 1 && w[0] == "needs":
 			c.HealthNeeds = append(c.HealthNeeds, w[1:]...)
-			for _, n := range w[1:] {
-				err = firstError(err, checkName(n))
-			}
+			err = checkNames(w[1:])
+		case len(w) > 1 && w[0] == "outlives":
+			c.Outlives = append(c.Outlives, w[1:]...)
+			err = checkNames(w[1:])
 		default:
-			err = fmt.Errorf("%q is no option of a container: want restart, healthy by, needs or stops at once", strings.TrimSpace(clause))
+			err = fmt.Errorf("%q is no option of a container: want restart, healthy by, needs, outlives or stops at once", strings.TrimSpace(clause))
 		}
 	}
 	return c, err
@@ -222,6 +224,9 @@ func (c Container) String() string {
 	if c.StopsAtOnce {
 		s += ", stops at once"
 	}
+	if len(c.Outlives) > 0 {
+		s += ", outlives " + strings.Join(c.Outlives, " ")
+	}
 	return s
 }
 
@@ -250,6 +255,15 @@ func (e Edge) String() string {
 func checkName(name string) error {
 	if !isLabel(name) {
 		return fmt.Errorf("%q cannot be the name of a container: small letters, digits and '-', at most 63", name)
+	}
+	return nil
+}
+
+func checkNames(names []string) error {
+	for _, n := range names {
+		if err := checkName(n); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -11,7 +11,7 @@ func TestParse(t *testing.T) {
 	got := plan(t, `
 # the mesh's proxy
 container proxy is sidecar, healthy by post-start
-container app is plain, restart never, healthy by readiness-probe, needs proxy cache  # two
+container app is plain, restart never, healthy by readiness-probe, needs proxy cache, outlives proxy  # two
 app after proxy is healthy, by native
 app after cache is completed, optional, within 1m30s or continue, on restart notify
 * after proxy is started
@@ -19,7 +19,7 @@ app after cache is completed, optional, within 1m30s or continue, on restart not
 	want := Plan{
 		Containers: []Container{
 			{Name: "proxy", Kind: Sidecar, Health: PostStart},
-			{Name: "app", Restart: Never, Health: ReadinessProbe, HealthNeeds: []string{"proxy", "cache"}},
+			{Name: "app", Restart: Never, Health: ReadinessProbe, HealthNeeds: []string{"proxy", "cache"}, Outlives: []string{"proxy"}},
 		},
 		Edges: []Edge{
 			{To: "app", From: "proxy", After: Healthy, By: Native},

@@ -73,7 +73,11 @@ func (o *planOptions) reports(cmd *cobra.Command) ([]plan.Report, error) {
 	return ofEach(objects, func(object podfile.Object) (plan.Report, error) {
 		r, err := plan.New(object, startup.Kubernetes(o.kube), o.advise)
 		if err == nil && !o.on && willBeInjected(r) {
-			r.Notes = append(slices.Clip(r.Notes), "injection decides where "+contract.ProxyContainer+" stands, and may add edges: --injected shows the plan of the pod that will run")
+			adds := "decides where " + contract.ProxyContainer + " stands, and may add edges"
+			if r.Pod.Annotations[contract.Proxy] == "none" {
+				adds = "may add edges, and a preStop hook that keeps the proxy"
+			}
+			r.Notes = append(slices.Clip(r.Notes), "injection "+adds+": --injected shows the plan of the pod that will run")
 		}
 		return r, err
 	})
@@ -85,5 +89,6 @@ func willBeInjected(r plan.Report) bool {
 	namespace := inject.Namespace{Name: cmp.Or(r.Namespace, "default")}
 	requests := inject.Decide(&r.Pod, namespace, inject.Options{}).Code == verdict.Injected
 	_, has := startup.Plan{Containers: r.Containers}.Find(contract.ProxyContainer)
-	return slices.Contains(r.Expected, contract.ProxyContainer) || requests && has < 0
+	_, done := r.Pod.Annotations[contract.Status] // beside another mesh's proxy: there is none of ours
+	return slices.Contains(r.Expected, contract.ProxyContainer) || requests && has < 0 && !done
 }

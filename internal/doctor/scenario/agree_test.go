@@ -387,7 +387,7 @@ var faultKinds = [][]verify.Fault{
 }
 
 // randomBehaviour returns a behaviour with this number of faults of these kinds, all before the deletion of the pod.
-// All stops end within the shortest grace period of randomPod, as verify assumes.
+// All stops end within half of the shortest grace period of randomPod, as verify assumes.
 func randomBehaviour(rng *rand.Rand, s Subject, promise verify.Promise, faults int, kinds []verify.Fault) simulate.Behaviour {
 	at := func(most time.Duration) time.Duration {
 		return time.Duration(rng.Int64N(int64(most/time.Millisecond))) * time.Millisecond
@@ -400,12 +400,12 @@ func randomBehaviour(rng *rand.Rand, s Subject, promise verify.Promise, faults i
 		deleted = b.Deleted
 	}
 	for _, c := range s.Plan.Containers {
-		one := simulate.Container{Image: at(2 * time.Second), Healthy: at(4 * time.Second), Sleeps: at(2 * time.Second), Stops: at(300 * time.Millisecond)}
+		one := simulate.Container{Image: at(2 * time.Second), Healthy: at(4 * time.Second), Sleeps: at(2 * time.Second), Stops: at(200 * time.Millisecond)}
 		switch d := s.pod.PreStopSleep(c.Name); {
 		case d > 0:
 			one.PreStop = d
 		default:
-			one.PreStop = at(300 * time.Millisecond)
+			one.PreStop = at(200 * time.Millisecond)
 		}
 		if c.Kind == startup.Init {
 			one.Ends = []simulate.End{{After: at(3 * time.Second)}}

@@ -109,9 +109,9 @@ func (r *run) unanswered(e kubelet.Event) error {
 			return fmt.Errorf("the probe cannot succeed")
 		case a.Which == kubelet.PostStart && e.OK && c.Health == startup.PostStart && !r.gates.Healthy(e.Container):
 			return fmt.Errorf("the hook waits for health")
-		case a.Which == kubelet.PreStop && a.Handler == kubelet.Sleep && e.At < a.At+a.Timeout:
+		case a.Which == kubelet.PreStop && (a.Handler == kubelet.Sleep || e.OK) && e.At < a.At+a.Timeout:
 			return fmt.Errorf("the hook sleeps until %s", a.At+a.Timeout)
-		case a.Which == kubelet.PreStop && a.Handler == kubelet.Gate && e.OK && r.gates.HoldsStop(e.Container):
+		case a.Which == kubelet.PreStop && a.Handler == kubelet.Gate && e.OK && e.At < a.At+gates.StopLimit(r.Pod) && r.gates.HoldsStop(e.Container):
 			return fmt.Errorf("the hook waits for the containers that need %s", e.Container)
 		}
 		return nil

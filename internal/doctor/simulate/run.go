@@ -53,6 +53,7 @@ type life struct {
 	probe   bool           // a startup probe is waiting for the gate
 	stop    bool           // a stop signal has not reached the command yet
 	stays   *time.Duration // earliest return of its preStop hook, which waits for those that need it; nil: none runs
+	holds   time.Duration  // the time at which its gate or its preStop hook no longer waits for those that need it
 }
 
 // tooMany is the limit of events. It ends a simulation in which one instant has infinitely many events.

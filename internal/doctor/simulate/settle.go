@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"outrider.dev/internal/core/pod/gates"
 	"outrider.dev/internal/core/pod/kubelet"
 	"outrider.dev/startup"
 )
@@ -39,10 +40,10 @@ func (r *run) settleOne(name string, at time.Duration) bool {
 	case l.probe && r.gates.StartedUp(name):
 		l.probe = false
 		r.step(kubelet.Event{At: at, Kind: kubelet.ProbeAnswered, Container: name, Which: kubelet.Startup, OK: true})
-	case l.stays != nil && *l.stays <= at && !r.gates.HoldsStop(name):
+	case l.stays != nil && *l.stays <= at && !r.holdsStop(name, at):
 		l.stays = nil
 		r.step(kubelet.Event{At: at, Kind: kubelet.HookReturned, Container: name, Which: kubelet.PreStop, OK: true})
-	case l.stop && (!r.gates.HoldsStop(name) || r.Pod.PreStopWaits(name)): // such a hook has returned, or the grace period is over
+	case l.stop && !r.holdsStop(name, at):
 		l.stop = false
 		r.stop(name, at)
 	case r.gates.Runs(name) && len(r.of(name).EndsWith) > 0 && !slices.ContainsFunc(r.of(name).EndsWith, r.mayRunAgain):
@@ -51,6 +52,17 @@ func (r *run) settleOne(name string, at time.Duration) bool {
 		return false
 	}
 	return true
+}
+
+// holdsStop reports whether the gate or the preStop hook of a container still waits for those that need it.
+func (r *run) holdsStop(name string, at time.Duration) bool {
+	return at < r.lives[name].holds && r.gates.HoldsStop(name)
+}
+
+// hold begins the time for which the gate or the preStop hook of a container waits for those that need it.
+func (r *run) hold(name string, at time.Duration) {
+	r.lives[name].holds = at + gates.StopLimit(r.Pod)
+	r.later(name, queuedEvent{at: r.lives[name].holds, kind: wakes})
 }
 
 // mayRunAgain reports whether a container has not ended, or will be restarted by the kubelet.

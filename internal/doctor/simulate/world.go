@@ -34,6 +34,9 @@ func (r *run) answer(a kubelet.Action) {
 		}
 	case kubelet.Stop:
 		r.lives[a.Container].stop = true // settle delivers the signal
+		if !r.Pod.PreStopWaits(a.Container) {
+			r.hold(a.Container, a.At)
+		}
 		return
 	}
 	if answered {
@@ -63,6 +66,7 @@ func (r *run) hook(a kubelet.Action, e kubelet.Event) {
 	case a.Which == kubelet.PreStop && r.Pod.PreStopWaits(a.Container):
 		e.At += b.PreStop
 		r.lives[a.Container].stays = &e.At
+		r.hold(a.Container, a.At)
 		r.later(a.Container, queuedEvent{at: e.At, kind: wakes})
 		return
 	case a.Which == kubelet.PreStop:

@@ -128,7 +128,7 @@ func (c *collector) answers(a kubelet.Action) {
 	case a.Kind == kubelet.RunProbe:
 		return // atOnce adds the results of probes
 	case a.Kind == kubelet.Stop:
-		c.stops(well)
+		c.stops(a, well)
 		return
 	case a.Kind == kubelet.RunHook && !c.hookReturns(a):
 		if sleeps(a) {
@@ -142,14 +142,21 @@ func (c *collector) answers(a kubelet.Action) {
 
 // stops adds the end of a container after SIGTERM. A container that still waits before its command ends with code
 // 143, because it has not completed.
-func (c *collector) stops(e kubelet.Event) {
+func (c *collector) stops(a kubelet.Action, e kubelet.Event) {
 	switch {
-	case c.node.gates.HoldsStop(e.Container) && !c.question.Pod.PreStopWaits(e.Container), c.node.gates.IgnoresStop(e.Container):
+	case c.holdsStop(a), c.node.gates.IgnoresStop(e.Container):
 		return
 	case c.node.gates.Waits(e.Container):
 		e.Code = 143
 	}
 	c.add(e)
+}
+
+// holdsStop reports whether a container keeps running for others: its gate does not pass SIGTERM on, or its preStop hook
+// does not return.
+func (c *collector) holdsStop(a kubelet.Action) bool {
+	holds := a.Kind == kubelet.Stop && !c.question.Pod.PreStopWaits(a.Container) || a.Which == kubelet.PreStop && a.Handler == kubelet.Gate
+	return holds && c.now < a.At+c.stopLimit && c.node.gates.HoldsStop(a.Container)
 }
 
 var badEnd = map[kubelet.ActionKind]Fault{
@@ -165,7 +172,7 @@ var badEnd = map[kubelet.ActionKind]Fault{
 func (c *collector) hookReturns(a kubelet.Action) bool {
 	name := a.Container
 	if a.Which == kubelet.PreStop {
-		return !sleeps(a) && (a.Handler != kubelet.Gate || c.now >= a.At+a.Timeout && !c.node.gates.HoldsStop(name))
+		return !sleeps(a) && c.now >= a.At+a.Timeout && !c.holdsStop(a)
 	}
 	for _, e := range c.edges {
 		if e.By == startup.PostStartProbe && e.To == name && !c.node.gates.Reached(e) {
@@ -241,12 +248,20 @@ func (c *collector) time(open []kubelet.Action) {
 	if wait, waits := c.node.gates.Next(c.now); waits && (!ok || wait < at) {
 		at, ok = wait, true
 	}
-	for _, a := range open {
-		if wakes := a.At + a.Timeout; (sleeps(a) || a.Which == kubelet.PreStop && a.Handler == kubelet.Gate) && wakes > c.now && (!ok || wakes < at) {
-			at, ok = wakes, true
+	wake := func(t time.Duration) {
+		if t > c.now && (!ok || t < at) {
+			at, ok = t, true
 		}
 	}
-	if ok && !c.outlastsGrace(at) {
+	for _, a := range open {
+		if a.Which == kubelet.PreStop {
+			wake(a.At + a.Timeout)
+		}
+		if c.holdsStop(a) {
+			wake(a.At + c.stopLimit)
+		}
+	}
+	if ok && !c.outlastsGrace(at) && !c.outlastsHolds(open, at) {
 		c.add(kubelet.Event{At: at, Kind: kubelet.Tick})
 	}
 }
@@ -266,6 +281,31 @@ func (c *collector) outlastsGrace(at time.Duration) bool {
 		end, stops := c.node.kubelet.GraceEnd(name)
 		return stops && at >= end && !c.node.gates.IgnoresStop(name)
 	})
+}
+
+// outlastsHolds reports whether at that time a gate or a preStop hook no longer waits for others that still run. The model
+// assumes that none takes so long (see [omitsLateStop]), except for those that certainly do.
+func (c *collector) outlastsHolds(open []kubelet.Action, at time.Duration) bool {
+	return slices.ContainsFunc(open, func(a kubelet.Action) bool {
+		return at >= a.At+c.stopLimit && c.holdsStop(a) && !slices.ContainsFunc(c.node.gates.HeldBy(a.Container), func(name string) bool {
+			return c.late[name] || c.node.gates.IgnoresStop(name)
+		})
+	})
+}
+
+// heldFor returns the containers for which gates and preStop hooks keep others running, except those in late, for which
+// they do not do so to the end.
+func heldFor(p startup.Plan, late map[string]bool) (out []string) {
+	for _, e := range p.Expand().Edges {
+		if from, _ := p.Find(e.From); e.By == startup.Gate && e.After != startup.Completed && !from.LeavesFirst() {
+			out = append(out, e.To)
+		}
+	}
+	for _, c := range p.Containers {
+		out = append(out, c.Outlives...)
+	}
+	slices.Sort(out)
+	return slices.DeleteFunc(slices.Compact(out), func(name string) bool { return late[name] })
 }
 
 // slowStops returns the containers that, by the plan, must end before other containers, and whose stop takes an

@@ -31,7 +31,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"a gate that enforces the restart":  {File: "judge.go", From: `!o.Enforced`, To: `true`, Survives: replayed},
 		"a restart without any gate":        {File: "judge.go", From: `!o.Enforced`, To: `o.Enforced`, Tests: "TestExplore"},
 		"the stop order when the pod runs":  {File: "judge.go", From: `(v.How == startup.OutlivedDependency) != (s.question.Promise == Stops)`, To: `false`, Tests: "TestExplore"},
-		"an end before To's end":            {File: "judge.go", From: `v.By == startup.Forever`, To: `false`, Tests: "TestExplore"},
+		"an end before To's end":            {File: "judge.go", From: `v.By == startup.Forever`, To: `false`, Tests: "TestDecided"},
 		"a restart that a gate will follow": {File: "judge.go", From: `v.Edge.By == startup.Gate`, To: `false`, Tests: "TestExplore"},
 		"time passes in replays":            {File: "search.go", From: `s.ended(ctx)`, In: `before/everySteps && s.ended(ctx)`, To: `false`, Tests: "TestTimeIsCheckedBetweenReplays"},
 		"a completed container may outlive": {File: "judge.go", From: `e.After == startup.Completed`, To: `false`, Tests: "TestCompletedContainersCostNoReplay"},

@@ -224,6 +224,12 @@ const OmitsDeletion = "deletion: use --promise stops"
 // omitsSlowStop is the omission for pods with containers whose stop takes an unknown time.
 const omitsSlowStop = "a stop of %s that takes longer, with the preStop, than the grace period of %s: then the kubelet stops all at once"
 
+// omitsLateStop is the omission for pods in which gates or preStop hooks keep containers running for others.
+const omitsLateStop = "a stop of %s that takes longer, with the preStop, than %s of the grace period of %s: then gates and hooks no longer keep for it what it needs"
+
+// omitsSockets is the omission for pods with a preStop hook that sees containers by their sockets.
+const omitsSockets = "a time in which %s has no open socket: %s may then stop first"
+
 // omissions returns sentences about the events that the model leaves out, so that the result does not cover them.
 func omissions(q Question) []string {
 	out := []string{
@@ -244,6 +250,15 @@ func omissions(q Question) []string {
 		out = append(out, "faults after the deletion, and a container that others end before, and that then ends by itself")
 		if slow := slowStops(q); len(slow) > 0 {
 			out = append(out, fmt.Sprintf(omitsSlowStop, strings.Join(slow, ", "), q.Pod.GracePeriod()))
+		}
+		limit := gates.StopLimit(q.Pod)
+		if held := heldFor(q.Plan, gates.OutlastGrace(q.Pod, q.Plan)); len(held) > 0 && limit > 0 {
+			out = append(out, fmt.Sprintf(omitsLateStop, strings.Join(held, ", "), limit, q.Pod.GracePeriod()))
+		}
+		for _, c := range q.Plan.Containers {
+			if len(c.Outlives) > 0 {
+				out = append(out, fmt.Sprintf(omitsSockets, strings.Join(c.Outlives, " or "), c.Name))
+			}
 		}
 	} else {
 		out = append(out, OmitsDeletion)

@@ -46,6 +46,7 @@ const (
 	unorderedPlan  = "container app is plain\ncontainer proxy is plain, healthy by report\napp after proxy is healthy"
 	gatePlan       = unorderedPlan + ", by gate"
 	holdPlan       = "container proxy is plain, healthy by post-start\ncontainer app is plain\napp after proxy is healthy, by hold"
+	hookedPlan     = "container proxy is plain, healthy by post-start, outlives app\ncontainer app is plain\napp after proxy is healthy, by hold"
 	nativePlan     = "container proxy is sidecar, healthy by startup-probe\ncontainer app is plain\napp after proxy is healthy, by native"
 	nativeHookPlan = "container proxy is sidecar, healthy by post-start\ncontainer app is plain\napp after proxy is healthy, by native"
 	nativeTwoPlan  = "container proxy is sidecar, healthy by post-start\ncontainer app is plain\ncontainer web is plain\n* after proxy is healthy, by native"
@@ -152,6 +153,13 @@ func TestExplore(t *testing.T) {
 			"container proxy is plain, healthy by report\ncontainer app is plain\ncontainer web is plain\n* after proxy is healthy, by gate", Bound{Faults: -1}, nil},
 		"gates stop in order, after a preStop": {Question{Pod: kubelet.Pod{Containers: []kubelet.Container{{Name: "app", PreStop: kubelet.HTTPGet}, {Name: "proxy", PreStop: kubelet.Exec}}}, Promise: Stops},
 			gatePlan, Bound{Faults: 1}, nil},
+		"a gate gives up when an app takes most of the grace period": {Question{Pod: kubelet.Pod{Grace: 10 * time.Second, Containers: []kubelet.Container{{Name: "app", PreStop: kubelet.Sleep, PreStopSleep: 9 * time.Second}, {Name: "proxy"}}}, Promise: Stops},
+			gatePlan, Bound{Faults: -1}, []string{"app waiting", "proxy started", "proxy healthy", "app started", "deleted", "proxy stopping", "proxy completed", "app stopping", "app completed"}},
+		"gates do not order stops without a grace period": {Question{Pod: kubelet.Pod{Grace: time.Nanosecond, Containers: unordered.Containers}, Promise: Stops}, gatePlan, Bound{Faults: -1},
+			[]string{"app waiting", "proxy started", "proxy healthy", "app started", "deleted", "app stopping", "proxy stopping", "proxy completed", "app completed"}},
+		"a hook that waits for sockets stops in order": {Question{Pod: hooked(30 * time.Second), Promise: Stops}, hookedPlan, Bound{Faults: -1}, nil},
+		"a hook that waits for sockets without a grace period": {Question{Pod: hooked(time.Nanosecond), Promise: Stops}, hookedPlan, Bound{Faults: -1},
+			[]string{"proxy started", "proxy healthy", "app started", "deleted", "app stopping", "proxy stopping", "proxy completed", "app completed"}},
 		"gates stop in order":            {Question{Pod: unordered, Promise: Stops}, gatePlan, Bound{Faults: 2}, nil},
 		"gates in a chain stop in order": {Question{Pod: chain, Promise: Stops}, chainPlan, Bound{Faults: 1}, nil},
 	}
@@ -168,6 +176,20 @@ func TestExplore(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A container that still runs when its dependency has ended may end in the same instant, so that is no violation yet.
+func TestDecided(t *testing.T) {
+	s := search{question: Question{Promise: Stops}}
+	open, over := startup.Violation{How: startup.OutlivedDependency, By: startup.Forever}, startup.Violation{How: startup.OutlivedDependency, By: time.Second}
+	if diff := cmp.Diff([]startup.Violation{over}, s.decided([]startup.Violation{open, over})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// hooked returns a pod whose proxy has a hold, and a preStop hook that waits for the application.
+func hooked(grace time.Duration) kubelet.Pod {
+	return kubelet.Pod{Grace: grace, Containers: []kubelet.Container{{Name: "proxy", PostStart: kubelet.Exec, PreStop: kubelet.Gate}, {Name: "app"}}}
 }
 
 // lines formats a timeline without times and addresses.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/kubelet"
 	"outrider.dev/startup"
 )
@@ -146,28 +147,49 @@ func (s State) Next(now time.Duration) (time.Duration, bool) {
 	return next, any
 }
 
-// HoldsStop reports whether a container keeps running until all containers that depend on it have ended, because its
-// gate or its preStop hook waits for that.
-func (s State) HoldsStop(name string) bool {
+// HoldsStop reports whether a container keeps running for containers that depend on it, because its gate or its preStop
+// hook waits until they have ended. It does so for [StopLimit] at most.
+func (s State) HoldsStop(name string) bool { return len(s.HeldBy(name)) > 0 }
+
+// HeldBy returns the containers because of which [State.HoldsStop] is true.
+func (s State) HeldBy(name string) (out []string) {
 	if !s.deleted || s.rules.gate.StopsAtOnce {
-		return false
+		return nil
 	}
 	for _, e := range s.rules.edges {
 		if e.From == name && e.By == startup.Gate && e.to >= 0 && s.c[e.to].phase != down && !s.leavesFirst(e.from) {
-			return true
+			out = append(out, e.To)
 		}
 	}
-	return false
+	if i := s.find(name); i >= 0 {
+		for _, other := range s.rules.containers[i].Outlives {
+			if s.Runs(other) || s.Waits(other) {
+				out = append(out, other)
+			}
+		}
+	}
+	return out
 }
+
+// StopLimit returns the longest time for which a container's gate or preStop hook waits, after the stop of the pod began,
+// for the containers that depend on it.
+func StopLimit(pod kubelet.Pod) time.Duration { return contract.StopLimit(pod.GracePeriod()) }
+
+// OrderStops reports whether the grace period is long enough for gates and preStop hooks to order stops: the containers
+// that stop first then have as long as the kubelet gives each container at least, 2 s.
+func OrderStops(pod kubelet.Pod) bool { return StopLimit(pod) >= 2*time.Second }
 
 func (s State) leavesFirst(i int) bool { return i >= 0 && s.rules.containers[i].LeavesFirst() }
 
 // OutlastGrace returns the containers that are certain to be still running when the grace period of a deleted
-// pod ends; the kubelet then no longer keeps the order of stops. The cause is a preStop hook that sleeps too
-// long. The hook belongs to the container itself, or to one that a gate or the kubelet's order of sidecars stops
-// earlier.
+// pod ends; neither the kubelet nor gates and hooks then keep the order of stops any longer. The cause is a preStop hook
+// that sleeps too long. The hook belongs to the container itself, or to one that a gate, a hook or the kubelet's order of
+// sidecars stops earlier.
 func OutlastGrace(pod kubelet.Pod, p startup.Plan) map[string]bool {
 	before := map[string][]string{} // by container: the containers that end before it
+	for _, c := range p.Containers {
+		before[c.Name] = slices.Clone(c.Outlives)
+	}
 	for _, e := range p.Expand().Edges {
 		if e.By == startup.Gate && e.After != startup.Completed {
 			before[e.From] = append(before[e.From], e.To)

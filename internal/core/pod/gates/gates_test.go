@@ -96,6 +96,21 @@ func TestAProxyThatLeavesFirst(t *testing.T) {
 	}
 }
 
+// A preStop hook that waits for open sockets keeps its container for those that have no gate.
+func TestAProxyThatOutlives(t *testing.T) {
+	st := newStory(t, "container proxy is plain, healthy by report, outlives app\ncontainer app is plain\ncontainer web is plain")
+	for _, name := range []string{"proxy", "app", "web"} {
+		st.started(name, 0)
+	}
+	st.follow(kubelet.Event{}, startup.PodDeleted, 2*sec)
+	if got := st.HeldBy("proxy"); !slices.Equal(got, []string{"app"}) || st.HoldsStop("app") {
+		t.Errorf("proxy is held by %q, want app", got)
+	}
+	if st.ended("app", 1, 3*sec); st.HoldsStop("proxy") {
+		t.Error("app has ended, and proxy still waits")
+	}
+}
+
 // A shell that waits in a loop ignores SIGTERM, and the signal never reaches the command after the loop. A gate
 // exits on SIGTERM.
 func TestWhatFollowsALoopDoesNotGetItsSignal(t *testing.T) {

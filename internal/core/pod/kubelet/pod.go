@@ -26,7 +26,7 @@ type Container struct {
 	NeverPull bool
 
 	PostStart, PreStop           Handler       // NoHandler if there is no hook
-	PreStopSleep                 time.Duration // duration of the PreStop hook, if that is a Sleep; of a Gate the least duration
+	PreStopSleep                 time.Duration // duration of the PreStop hook, if that is a Sleep; of another hook the least duration
 	Startup, Liveness, Readiness Probe         // without a handler if there is no probe
 }
 
@@ -53,7 +53,7 @@ const (
 	// Gate is a probe that the container's gate answers. The transport does not matter. As a startup probe it
 	// blocks until the command behind the gate has started up, and then succeeds. As a liveness probe it succeeds
 	// while the gate waits; after that, it has the result of the command's own liveness probe. As a preStop hook it
-	// returns when the containers behind gates that wait for this one have ended.
+	// returns when the containers that need this one have ended.
 	Gate Handler = "gate"
 )
 
@@ -68,10 +68,10 @@ func (p Pod) PreStopOutlasts(name string) bool {
 // OrdersStops reports whether the grace period is long enough for the kubelet to stop containers in order.
 func (p Pod) OrdersStops() bool { return p.GracePeriod() >= minimumGrace }
 
-// PreStopSleep returns the time for which a container's preStop hook sleeps; 0 if it does not sleep.
+// PreStopSleep returns the time for which a container's preStop hook sleeps at least; 0 if it does not sleep.
 func (p Pod) PreStopSleep(name string) time.Duration {
 	for _, c := range slices.Concat(p.Init, p.Containers) {
-		if c.Name == name && (c.PreStop == Sleep || c.PreStop == Gate) {
+		if c.Name == name {
 			return c.PreStopSleep
 		}
 	}

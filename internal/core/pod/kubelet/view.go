@@ -79,7 +79,7 @@ func (s State) openOf(i int) (open []Action) {
 		hook := s.spec.containers[i]
 		open = append(open, Action{Kind: RunHook, Container: name, Which: PreStop, At: c.killing.since, Handler: hook.PreStop, Timeout: hook.PreStopSleep})
 	case termed:
-		open = append(open, Action{Kind: Stop, Container: name})
+		open = append(open, Action{Kind: Stop, Container: name, At: c.killing.since})
 	case sigkilled:
 		open = append(open, Action{Kind: Kill, Container: name})
 	}

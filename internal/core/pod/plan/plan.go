@@ -76,7 +76,7 @@ func New(o podfile.Object, on startup.Kubernetes, advise bool) (Report, error) {
 	pod := podrun.Lifecycle(&o.Pod)
 	late := gates.OutlastGrace(asWritten(pod, plan, choices))
 	for _, c := range choices {
-		p.Edges = append(p.Edges, p.edge(r, c, late, pod.OrdersStops()))
+		p.Edges = append(p.Edges, p.edge(r, c, pod, late))
 	}
 	for _, f := range r.Found {
 		f.Evidence.Field = o.Field(f.Evidence.Field)
@@ -87,6 +87,7 @@ func New(o podfile.Object, on startup.Kubernetes, advise bool) (Report, error) {
 		p.Notes = append(slices.Clip(p.Notes), fmt.Sprintf("at the stop %s gets SIGTERM when its clients have left the proxy: after terminationDrainDuration (5 s by default) at the latest, and half of the grace period (%s)",
 			strings.Join(waits, ", "), pod.GracePeriod()/2))
 	}
+	p.Notes = append(slices.Clip(p.Notes), outlived(plan.Containers, pod)...)
 	for _, sentence := range podrun.Unmodelled(&o.Pod) {
 		p.Notes = append(slices.Clip(p.Notes), o.Field(sentence))
 	}
@@ -109,6 +110,29 @@ func (p Report) waitsForClients() (out []string) {
 		}
 	}
 	return out
+}
+
+// outlived returns a note for each container whose preStop hook waits for the sockets of others.
+func outlived(all []startup.Container, pod kubelet.Pod) (notes []string) {
+	for _, c := range all {
+		if len(c.Outlives) == 0 {
+			continue
+		}
+		note := fmt.Sprintf("at the stop %s gets SIGTERM when %s ended, as far as open sockets show, and after %s at the latest",
+			c.Name, hasOrHave(c.Outlives), gates.StopLimit(pod))
+		if !gates.OrderStops(pod) {
+			note += ": raise terminationGracePeriodSeconds"
+		}
+		notes = append(notes, note)
+	}
+	return notes
+}
+
+func hasOrHave(names []string) string {
+	if len(names) == 1 {
+		return names[0] + " has"
+	}
+	return strings.Join(names, ", ") + " have"
 }
 
 // Where returns the file, the document and the name of an object, for the beginning of error messages.
@@ -154,17 +178,11 @@ func asWritten(p kubelet.Pod, plan startup.Plan, choices []mechanism.Choice) (ku
 	return p, plan
 }
 
-func (p Report) edge(r podstart.Reading, c mechanism.Choice, late map[string]bool, ordersStops bool) Edge {
+func (p Report) edge(r podstart.Reading, c mechanism.Choice, pod kubelet.Pod, late map[string]bool) Edge {
 	e := Edge{Edge: c.Edge, Why: c.Why, Start: c.Answer.Start.String(), Stop: c.Answer.Stop, Limits: c.Answer.Limits, Warning: c.Warning}
-	if e.Stop && c.Edge.After != startup.Completed && late[c.Edge.To] {
+	if reason := tooShort(e.Edge, pod, late); e.Stop && reason != "" {
 		e.Stop = false
-		e.Limits = append(slices.Clip(e.Limits), startup.Limit{Code: "grace-too-short",
-			Reason: "a preStop sleeps until less than 2 s of the grace period are left, after which the kubelet stops all containers at once: raise terminationGracePeriodSeconds"})
-	}
-	if e.Stop && e.By == startup.Native && !ordersStops {
-		e.Stop = false
-		e.Limits = append(slices.Clip(e.Limits), startup.Limit{Code: "grace-too-short",
-			Reason: "in a grace period of less than 2 s the kubelet stops all containers at once: raise terminationGracePeriodSeconds"})
+		e.Limits = append(slices.Clip(e.Limits), startup.Limit{Code: "grace-too-short", Reason: reason + ": raise terminationGracePeriodSeconds"})
 	}
 	if c.Present != nil {
 		e.Present = true
@@ -177,6 +195,22 @@ func (p Report) edge(r podstart.Reading, c mechanism.Choice, late map[string]boo
 		e.Refused = append(e.Refused, Refusal{o.By, o.WhyNot()})
 	}
 	return e
+}
+
+// tooShort returns the reason why the grace period is too short for the order of stops of an edge; empty if it is not.
+// late contains the containers whose stop certainly takes too long.
+func tooShort(e startup.Edge, pod kubelet.Pod, late map[string]bool) string {
+	from := slices.IndexFunc(pod.Init, func(c kubelet.Container) bool { return c.Name == e.From && c.Restart == kubelet.Always })
+	switch byKubelet := from >= 0; {
+	case e.After == startup.Completed:
+	case late[e.To]:
+		return "a preStop sleeps until less than 2 s of the grace period are left, after which the kubelet stops all containers at once"
+	case byKubelet && !pod.OrdersStops():
+		return "in a grace period of less than 2 s the kubelet stops all containers at once"
+	case !byKubelet && !gates.OrderStops(pod):
+		return fmt.Sprintf("%s is kept for %s of so short a grace period: the rest is for its own stop", e.From, gates.StopLimit(pod))
+	}
+	return ""
 }
 
 // findings returns the errors and warnings about the plan, and an error for each edge that no mechanism keeps.

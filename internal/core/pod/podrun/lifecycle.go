@@ -3,6 +3,7 @@ package podrun
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -41,9 +42,7 @@ func container(c *corev1.Container) kubelet.Container {
 	}
 	if l := c.Lifecycle; l != nil {
 		out.PostStart, out.PreStop = hookHandler(l.PostStart), hookHandler(l.PreStop)
-		if own := podspec.OwnPreStop(c); own != nil && own.Sleep != nil {
-			out.PreStopSleep = time.Duration(min(max(own.Sleep.Seconds, 0), math.MaxInt32)) * time.Second
-		}
+		out.PreStopSleep = podspec.PreStopSleep(c)
 		if podspec.StaysUntilEnd(c) {
 			out.PreStop = kubelet.Gate
 		}
@@ -51,13 +50,18 @@ func container(c *corev1.Container) kubelet.Container {
 	return out
 }
 
-// Unmodelled returns a sentence for each setting of a container that the kubelet's model does not support.
+// Unmodelled returns a sentence for each setting of a container that the models of the kubelet and of gates do not support.
 func Unmodelled(pod *corev1.Pod) (out []string) {
+	unkept := podspec.Unkept(pod)
 	for _, list := range []struct {
 		name       string
 		containers []corev1.Container
 	}{{"initContainers", pod.Spec.InitContainers}, {"containers", pod.Spec.Containers}} {
 		for i, c := range list.containers {
+			if slices.Contains(unkept, c.Name) {
+				out = append(out, fmt.Sprintf("spec.%s[%d]: nothing keeps %s until the applications have ended, and connections to it are parked: what an application calls after it has left waits until SIGKILL, which is not in the answer",
+					list.name, i, c.Name))
+			}
 			for n, rule := range c.RestartPolicyRules {
 				out = append(out, fmt.Sprintf("spec.%s[%d].restartPolicyRules[%d]: %s of %s is not modelled: what it restarts, and in which order, is not in the answer",
 					list.name, i, n, rule.Action, c.Name))

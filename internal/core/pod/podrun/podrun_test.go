@@ -44,6 +44,13 @@ func TestLifecycle(t *testing.T) {
 				{Name: "b", PostStart: kubelet.TCPSocket, PreStop: kubelet.Sleep, PreStopSleep: 5 * time.Second},
 				{Name: "c"}}},
 		},
+		"preStop hooks that sleep, one beside ours": {
+			spec: `{containers: [
+  {name: a, lifecycle: {preStop: {exec: {command: [sh, -c, sleep 7; quit]}}}},
+  {name: b, lifecycle: {preStop: {exec: {command: [/outrider/bin/outrider-agent, pre-stop, --name, b, --hook, '{"exec":{"command":["/bin/sleep","40"]}}']}}}}]}`,
+			want: kubelet.Pod{Containers: []kubelet.Container{
+				{Name: "a", PreStop: kubelet.Exec, PreStopSleep: 7 * sec}, {Name: "b", PreStop: kubelet.Gate, PreStopSleep: 40 * sec}}},
+		},
 		"every kind of probe, with its numbers": {
 			spec: `{containers: [
   {name: a, startupProbe: {exec: {command: [a]}, initialDelaySeconds: 1, periodSeconds: 2, timeoutSeconds: 3, failureThreshold: 4, terminationGracePeriodSeconds: 6},

@@ -90,6 +90,9 @@ func (r *reader) container(c podContainer) startup.Container {
 	_, isProxy := knownProxy(c.Name)
 	out := startup.Container{Name: c.Name, Kind: c.kind, Health: r.health(c), Named: isProxy}
 	out.StopsAtOnce = leavesByItself(c) && !StaysUntilEnd(c.Container) && r.gateWaitsFor(c.Name)
+	if line, has := stopLine(c.Container); has && line.Sockets {
+		out.Outlives, _ = Unseen(r.pod) // as in Keeps
+	}
 	if c.kind != startup.Sidecar {
 		out.Restart = restart(r.pod.Spec.RestartPolicy, c.Container.RestartPolicy)
 	}

@@ -207,6 +207,10 @@ func (r *reader) note() {
 		}
 	}
 	if len(free) > 0 {
-		r.Note(fmt.Sprintf("nothing makes %s wait for %s: connections before it is ready may be refused", strings.Join(free, ", "), proxy))
+		early := "may be refused"
+		if Parks(r.pod) {
+			early = "are parked"
+		}
+		r.Note(fmt.Sprintf("nothing makes %s wait for %s: connections before it is ready %s", strings.Join(free, ", "), proxy, early))
 	}
 }

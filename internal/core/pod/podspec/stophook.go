@@ -3,11 +3,14 @@ package podspec
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
 )
 
@@ -128,6 +131,19 @@ func OwnPreStop(c *corev1.Container) *corev1.LifecycleHandler {
 		return nil
 	}
 	return &own
+}
+
+// PreStopSleep returns the time for which the preStop hook of c sleeps, or the one that runs beside our hook; 0 if it does
+// not sleep.
+func PreStopSleep(c *corev1.Container) time.Duration {
+	switch own := OwnPreStop(c); {
+	case own == nil:
+	case own.Sleep != nil:
+		return time.Duration(min(max(own.Sleep.Seconds, 0), math.MaxInt32)) * time.Second
+	case own.Exec != nil:
+		return shell.Sleeps(own.Exec.Command)
+	}
+	return 0
 }
 
 // dropStopHook removes our preStop hook from c, and restores the one that c had before.

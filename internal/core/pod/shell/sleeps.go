@@ -34,3 +34,24 @@ func Times(argv []string) (sleeps, lasts time.Duration) {
 	}
 	return sleeps, lasts
 }
+
+// Sleeps returns the time for which a command sleeps in all, if each program in it succeeds. It counts the statements
+// "sleep N" that run whatever a condition or a loop decides, and none in the background.
+func Sleeps(argv []string) (all time.Duration) {
+	s, ok := ScriptOf(argv)
+	if !ok {
+		all, _ = Statement{words: argv[AfterInit(argv):]}.Sleeps()
+		return all
+	}
+	before := ""
+	for _, st := range Statements(s.Text) {
+		if len(st.words) > 0 && st.words[0] == "exec" {
+			st.words = st.words[1:]
+		}
+		if d, sleeps := st.Sleeps(); sleeps && st.Then != "&" && before != "||" {
+			all += d
+		}
+		before = st.Then
+	}
+	return all
+}
