@@ -24,7 +24,7 @@ var (
 	waiting = map[string]way{
 		podspec.OurProxy: {contract.Start, "gate", startup.Gate},
 		"istio-proxy":    {contract.ProxyConfig, `{"holdApplicationUntilProxyStarts": true}`, startup.Hold},
-		"linkerd-proxy":  {"config.alpha.linkerd.io/proxy-enable-native-sidecar", "true", startup.Native},
+		"linkerd-proxy":  {"config.beta.linkerd.io/proxy-enable-native-sidecar", "true", startup.Native},
 		"kuma-sidecar":   {"kuma.io/wait-for-dataplane-ready", "true", startup.Hold},
 	}
 	// For applications that a hold did not protect, the map stronger is used in place of the map waiting.

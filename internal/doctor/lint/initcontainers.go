@@ -27,7 +27,7 @@ func initNeedsNetwork(s subject, b *builder) {
 		}
 		c := clue{code: "init-needs-network", title: fmt.Sprintf("%s connects to others, and runs before %s does", m.Name, s.proxy), field: field, evidence: evidence,
 			why:    "its connections are redirected to a proxy that starts only after all init containers have ended: they are refused, or wait, and the pod stays in Init",
-			do:     fmt.Sprintf("let %s wait for %s, which makes the proxy a sidecar that starts first (Kubernetes 1.29 and later)%s", m.Name, s.proxy, withOtherMesh(s.proxy)),
+			do:     fmt.Sprintf("let %s wait for %s, which makes the proxy a sidecar that starts first (Kubernetes 1.29 and later)%s", m.Name, s.proxy, s.withOtherMesh(s.proxy)),
 			source: "istio/istio#11130, #36681; kubelet v1.34.4 computeInitContainerActions"}
 		if s.proxy == istioProxy {
 			c.do = "with Istio alone: annotate sidecar.istio.io/nativeSidecar: \"true\" (Kubernetes 1.29 and later) and inject again, or exclude the address (traffic.sidecar.istio.io/excludeOutboundIPRanges)"
@@ -47,7 +47,7 @@ func (s *subject) cutOff() []string {
 	}
 	var out []string
 	captured := false
-	p := s.plan.Expand()
+	p := s.runs().Expand()
 	for _, c := range s.asRun().Spec.InitContainers {
 		switch {
 		case c.Name == s.proxy:

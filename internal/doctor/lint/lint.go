@@ -74,7 +74,7 @@ func Lint(files []File, o Options) (Report, error) {
 	for i := range w.subjects {
 		s := &w.subjects[i]
 		s.findProxy(&w)
-		if s.proxy == "" && s.reason.Code == verdict.NotRequested && s.ns.at == nil {
+		if s.proxy == "" && s.reason.Code == verdict.NotRequested && s.ns.at == nil || s.ofOtherMesh() && s.mayBeside() {
 			unknown++
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/mechanism"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
@@ -97,19 +98,22 @@ func nothingWaits(s subject, b *builder) {
 	}
 	b.add(clue{code: "proxy-not-awaited", title: fmt.Sprintf("nothing makes %s wait for %s", words(free), s.proxy), field: m.field.plus("name"), evidence: s.proxy,
 		why: "the kubelet starts the next container as soon as one runs, ready or not; " + refused,
-		do:  "let " + words(free) + " wait for " + s.proxy + withOtherMesh(s.proxy), source: "kubelet v1.34.4 SyncPod", fix: s.requesting(&s.Pod, s.edges(free))})
+		do:  "let " + words(free) + " wait for " + s.proxy + s.withOtherMesh(s.proxy), source: "kubelet v1.34.4 SyncPod", fix: s.requesting(&s.Pod, s.edges(free))})
 }
 
 // withOtherMesh returns an addition to a remedy for users of the proxy's mesh: the setting of that mesh with the same
 // effect. It is empty for Outrider's proxy.
-func withOtherMesh(proxy string) string {
-	switch proxy {
-	case contract.ProxyContainer:
+func (s *subject) withOtherMesh(proxy string) string {
+	native := podspec.NativeAnnotation(proxy)
+	switch {
+	case proxy == contract.ProxyContainer:
 		return ""
-	case istioProxy:
-		return "; with Istio alone: sidecar.istio.io/nativeSidecar: \"true\", or holdApplicationUntilProxyStarts: true in proxy.istio.io/config, and inject again"
-	case "linkerd-proxy":
-		return "; with Linkerd alone: config.linkerd.io/proxy-enable-native-sidecar: \"true\", and inject again"
+	case proxy == istioProxy:
+		return "; with Istio alone: " + native + ", or holdApplicationUntilProxyStarts: true in proxy.istio.io/config, and inject again"
+	case native != "":
+		return "; with its mesh alone: " + native + ", and inject again"
+	case s.Pod.Annotations[contract.Proxy] == "none":
+		return ""
 	}
 	return "; outrider.dev/proxy: none adds the order next to the proxy of another mesh"
 }
@@ -117,7 +121,7 @@ func withOtherMesh(proxy string) string {
 // free returns the regular containers that do not wait for the proxy.
 func (s *subject) free() []string {
 	var out []string
-	p := s.plan.Expand()
+	p := s.runs().Expand()
 	for _, m := range s.own() {
 		if !slices.ContainsFunc(p.Edges, func(e startup.Edge) bool { return e.To == m.Name && e.From == s.proxy }) {
 			out = append(out, m.Name)
@@ -239,7 +243,10 @@ func heldInPod(s subject, b *builder) {
 
 // holdRequested finds the annotation that requests a hold.
 func holdRequested(s subject, b *builder) {
-	if s.reading.Start != "hold" {
+	written := slices.ContainsFunc(s.reading.Found, func(f podstart.Found) bool {
+		return f.Mechanism == startup.Hold && f.Container == s.proxy && len(f.Edges) > 0
+	})
+	if s.reading.Start != "hold" || written { // heldInPod reports the hold that is there
 		return
 	}
 	var to []string

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/inject"
@@ -84,6 +85,114 @@ func TestRemediesOfIstio(t *testing.T) {
 	for _, f := range report.Findings {
 		if !strings.Contains(f.Remedy.Sentence, "sidecar.istio.io/nativeSidecar") || !strings.Contains(f.Remedy.Sentence, "holdApplicationUntilProxyStarts") {
 			t.Errorf("%s: %s", f.Code, f.Remedy.Sentence)
+		}
+	}
+}
+
+// besideIstio is a pod with Istio's proxy, to which injection is to add order and parking.
+const besideIstio = `apiVersion: v1
+kind: Pod
+metadata: {name: shop, annotations: {outrider.dev/proxy: none%s}}
+spec:
+  terminationGracePeriodSeconds: 30%s
+  containers:
+  - {name: app, image: app%s}
+  - {name: istio-proxy, image: p%s}
+`
+
+// Lint judges a pod with another mesh's proxy as injection leaves it, and reports what injection refuses.
+func TestPodsBesideOtherMeshes(t *testing.T) {
+	const (
+		namespace = "---\napiVersion: v1\nkind: Namespace\nmetadata: {name: default, labels: {outrider.dev/injection: enabled}}\n"
+		command   = ", command: [/app]"
+		slow      = ", lifecycle: {preStop: {exec: {command: [/bin/sh, -c, sleep 40]}}}"
+	)
+	pod := func(annotations, spec, app, proxy string) string {
+		return fmt.Sprintf(besideIstio, annotations, spec, app, proxy)
+	}
+	for name, tt := range map[string]struct {
+		text       string
+		o          Options
+		want       []string // codes
+		notChecked int
+	}{
+		"nothing requests injection":  {pod("", "", command, ""), Options{}, []string{"proxy-not-awaited"}, 1},
+		"--injected":                  {pod("", "", command, ""), Options{Injected: true}, nil, 0},
+		"the namespace's label":       {pod("", "", command, "") + namespace, Options{}, nil, 0},
+		"no gate":                     {pod("", "", "", ""), Options{Injected: true}, []string{"proxy-not-awaited"}, 0},
+		"refused":                     {pod(", outrider.dev/park: required", "", command, ""), Options{Injected: true}, []string{"proxy-not-awaited", "injection-refused"}, 0},
+		"the proxy's hook takes long": {pod("", "", command, slow), Options{Injected: true}, []string{"grace-too-short"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report, err := Lint([]File{{"f.yaml", []byte(tt.text)}}, tt.o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, f := range report.Findings {
+				got = append(got, string(f.Code))
+			}
+			slices.Sort(got)
+			slices.Sort(tt.want)
+			if !slices.Equal(got, tt.want) || report.Unknown != tt.notChecked {
+				t.Errorf("%q, %d not checked; want %q, %d", got, report.Unknown, tt.want, tt.notChecked)
+			}
+		})
+	}
+}
+
+// What lint finds about the stop of a proxy with a preStop hook, and about its hold, it finds once, and after the
+// injection too.
+func TestInjectedBesideOtherMeshes(t *testing.T) {
+	for name, tt := range map[string]struct {
+		annotations, proxy string
+		want               []string
+	}{
+		"a preStop that sleeps": {"", ", lifecycle: {preStop: {exec: {command: [/bin/sleep, \"40\"]}}}", []string{"grace-too-short"}},
+		"a hold":                {", outrider.dev/start: hold", "", []string{"hold-fails-open", "hold-hides-ip"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, _, err := podfile.Parse("f.yaml", fmt.Appendf(nil, besideIstio, tt.annotations, "", ", command: [/app]", tt.proxy))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, err := inject.Pod(&objects[0].Pod, inject.Namespace{Name: "x"}, inject.Options{Manual: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Pod.APIVersion, r.Pod.Kind = "v1", "Pod"
+			text, err := yaml.Marshal(r.Pod)
+			if err != nil {
+				t.Fatal(err)
+			}
+			report, err := Lint([]File{{"f.yaml", text}}, Options{Injected: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, f := range report.Findings {
+				got = append(got, string(f.Code))
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("%q, want %q\n%+v", got, tt.want, report.Findings)
+			}
+		})
+	}
+}
+
+// A remedy names the annotation of the proxy's mesh that makes it a native sidecar.
+func TestNativeSidecarOfOtherMeshes(t *testing.T) {
+	for proxy, want := range map[string]string{"istio-proxy": `annotate sidecar.istio.io/nativeSidecar: "true"`, // any order: each is alone
+		"linkerd-proxy": `annotate config.beta.linkerd.io/proxy-enable-native-sidecar: "true"`, "kuma-sidecar": "make it a sidecar"} {
+		text := fmt.Sprintf("apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {template: {spec: {restartPolicy: Never, containers: [{name: %s, image: p}, {name: app, image: a, command: [/app]}]}}}\n", proxy)
+		report, err := Lint([]File{{"f.yaml", []byte(text)}}, Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		i := slices.IndexFunc(report.Findings, func(f finding.Finding) bool { return f.Code == "job-never-ends" })
+		if i < 0 || !strings.HasPrefix(report.Findings[i].Remedy.Sentence, want) {
+			t.Errorf("%s: %+v, want %q", proxy, report.Findings, want)
 		}
 	}
 }

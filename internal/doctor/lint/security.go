@@ -43,7 +43,7 @@ func podSecurity(s subject, b *builder) {
 	level := s.ns.labels[enforceLabel]
 	refused := s.refusal != nil && s.refusal.Code == verdict.PodSecurity
 	if !s.injected {
-		refused = s.captured() && slices.Contains(strictLevels, level) && slices.ContainsFunc(s.members(), hasNetAdmin)
+		refused = refused || s.captured() && slices.Contains(strictLevels, level) && slices.ContainsFunc(s.members(), hasNetAdmin)
 	}
 	if !refused {
 		return

@@ -2,9 +2,7 @@ package lint
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -63,8 +61,8 @@ func proxyInJob(s subject, b *builder) {
 		c.title = fmt.Sprintf("%s is a plain container of a pod that should complete", s.proxy)
 		c.field, c.evidence = m.field.plus("name"), s.proxy
 		c.do = "make it a sidecar: an init container with restartPolicy: Always (Kubernetes 1.29 and later)"
-		if s.proxy == istioProxy {
-			c.do = "annotate sidecar.istio.io/nativeSidecar: \"true\" and inject again, which makes it a sidecar (Kubernetes 1.29 and later)"
+		if native := podspec.NativeAnnotation(s.proxy); native != "" {
+			c.do = "annotate " + native + " and inject again, which makes it a sidecar (Kubernetes 1.29 and later)"
 		}
 	case s.Pod.Annotations[contract.NativeSidecar] == "false":
 		c.title, c.field, c.evidence = "the proxy will be a plain container of a pod that should complete", annotation(contract.NativeSidecar), "false"
@@ -181,29 +179,16 @@ func (s *subject) drain() time.Duration {
 	return 5 * time.Second // default of Istio's proxy and ours
 }
 
-var sleeping = regexp.MustCompile(`(?:^|[\s;&|/])sleep\s+(\d{1,7})(s|m)?(?:\s|;|&|$)`)
-
-// preStop returns the shortest duration of a preStop hook, with the field and the text that show it. It is 0 if the
+// preStop returns the time for which the preStop hook sleeps, with the field and the text that show it. It is 0 if the
 // hook does not sleep.
 func (m member) preStop() (time.Duration, path, string) {
-	if m.Lifecycle == nil || m.Lifecycle.PreStop == nil {
+	d := podspec.PreStopSleep(m.Container)
+	if d == 0 {
 		return 0, nil, ""
 	}
 	at := m.field.plus("lifecycle", "preStop")
-	switch h := m.Lifecycle.PreStop; {
-	case h.Sleep != nil:
-		return time.Duration(min(max(h.Sleep.Seconds, 0), 1<<31)) * time.Second, at.plus("sleep", "seconds"), fmt.Sprint(h.Sleep.Seconds)
-	case h.Exec != nil:
-		found := sleeping.FindStringSubmatch(strings.Join(h.Exec.Command, " "))
-		if found == nil {
-			return 0, nil, ""
-		}
-		n, _ := strconv.Atoi(found[1]) // the pattern allows seven digits at most
-		unit := time.Second
-		if found[2] == "m" {
-			unit = time.Minute
-		}
-		return time.Duration(n) * unit, at.plus("exec", "command"), "sleep"
+	if h := m.Lifecycle.PreStop; h.Sleep != nil {
+		return d, at.plus("sleep", "seconds"), fmt.Sprint(h.Sleep.Seconds)
 	}
-	return 0, nil, ""
+	return d, at.plus("exec", "command"), "sleep"
 }

@@ -35,8 +35,9 @@ type subject struct {
 	ns       namespace
 	proxy    string // name of the proxy's container; empty: the pod has no proxy
 	injected bool   // injection will add the proxy
+	beside   bool   // injection will add order or parking to the proxy of another mesh
 
-	inject  func(*corev1.Pod) (inject.Result, error) // nil if the pod already contains a proxy
+	inject  func(*corev1.Pod) (inject.Result, error) // nil if the pod contains a proxy, and injection adds nothing to it
 	reason  verdict.Reason                           // reason for or against injection, if the pod contains no proxy
 	result  inject.Result                            // result of the injection
 	refusal *verdict.Refusal                         // reason why injection would refuse the pod
@@ -61,8 +62,11 @@ func (s *subject) findProxy(w *world) {
 		}
 		if _, i := (startup.Plan{Containers: s.reading.Containers}).Find(m.Proxy); i >= 0 {
 			s.proxy = m.Proxy
-			return
+			break
 		}
+	}
+	if s.proxy == contract.ProxyContainer {
+		return
 	}
 	waits := len(s.reading.Expected) > 0 && s.reading.Expected[0] == contract.ProxyContainer
 	o := inject.Options{Kubernetes: s.on, Claims: s.Claims, Manual: w.Injected || waits, Revision: cmp.Or(s.ns.labels[contract.RevisionLabel], s.Pod.Labels[contract.RevisionLabel])}
@@ -73,7 +77,12 @@ func (s *subject) findProxy(w *world) {
 	if inject.NamesDefault(ns) {
 		o.Revision = ""
 	}
-	s.reason = inject.Decide(&s.Pod, ns, o)
+	reason := inject.Decide(&s.Pod, ns, o)
+	if s.proxy != "" {
+		s.findBeside(reason, func(pod *corev1.Pod) (inject.Result, error) { return inject.Pod(pod, ns, o) })
+		return
+	}
+	s.reason = reason
 	o.Manual = true // also for pods without injection, so that annotations without effect are found there
 	s.inject = func(pod *corev1.Pod) (inject.Result, error) { return inject.Pod(pod, ns, o) }
 	var err error
@@ -82,6 +91,26 @@ func (s *subject) findProxy(w *world) {
 	}
 	errors.As(err, &s.refusal)
 	s.proxy, s.injected = contract.ProxyContainer, true
+}
+
+// findBeside sets the result of an injection that adds order or parking to the proxy of another mesh in the pod.
+func (s *subject) findBeside(reason verdict.Reason, injects func(*corev1.Pod) (inject.Result, error)) {
+	if reason.Code != verdict.Injected {
+		return
+	}
+	result, err := injects(&s.Pod)
+	if errors.As(err, &s.refusal); s.refusal != nil {
+		return
+	}
+	if s.beside = result.Injected; s.beside {
+		s.reason, s.result, s.inject = reason, result, injects
+	}
+}
+
+// mayBeside reports whether the pod's author wants injection to add to the proxy of another mesh, but nothing in the files
+// requests injection.
+func (s *subject) mayBeside() bool {
+	return s.Pod.Annotations[contract.Proxy] == "none" && !s.beside && s.refusal == nil && s.ns.at == nil && s.Pod.Annotations[contract.Status] == ""
 }
 
 // asksByAnnotation reports whether the author requests injection only by an annotation. The API server then does not
@@ -98,6 +127,16 @@ func (s *subject) asRun() *corev1.Pod {
 	return &s.Pod
 }
 
+// runs returns the plan of the pod as it will run beside another mesh's proxy; else that of the pod in the file.
+func (s *subject) runs() startup.Plan {
+	if s.beside {
+		if r, err := podspec.ReadOrder(s.result.Pod); err == nil {
+			return r.Plan()
+		}
+	}
+	return s.plan
+}
+
 // captured reports whether the pod's connections go through a proxy.
 func (s *subject) captured() bool {
 	if s.injected {
@@ -112,7 +151,7 @@ func (s *subject) captured() bool {
 
 // kind returns the kind of the proxy's container.
 func (s *subject) kind() startup.Kind {
-	c, _ := s.plan.Find(s.proxy)
+	c, _ := s.runs().Find(s.proxy)
 	return c.Kind
 }
 

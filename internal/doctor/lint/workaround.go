@@ -45,7 +45,7 @@ func workarounds(s subject, b *builder) {
 		default:
 			s.describe(&c, f, edges[0])
 		}
-		c.do = fmt.Sprintf("request it by annotation: %s waits for %s%s", m.Name, edges[0].From, withOtherMesh(edges[0].From))
+		c.do = fmt.Sprintf("request it by annotation: %s waits for %s%s", m.Name, edges[0].From, s.withOtherMesh(edges[0].From))
 		if without, err := podspec.Without(&s.Pod, f); err == nil {
 			var meant []startup.Edge
 			for _, e := range edges {

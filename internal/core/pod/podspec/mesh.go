@@ -16,16 +16,30 @@ type Mesh struct {
 	Proxy string
 	User  int64    // ID of the proxy's user and of its group; their connections are not captured
 	Init  []string // init containers that write or check the capture rules
+
+	Native string // annotation by which the mesh makes its proxy a native sidecar; empty if there is none
 }
 
 // Meshes lists the known meshes. Sources: istio
 // manifests/charts/istio-control/istio-discovery/files/injection-template.yaml; linkerd2
-// charts/partials/templates/_proxy.tpl and _proxy-init.tpl.
+// charts/partials/templates/_proxy.tpl and _proxy-init.tpl; linkerd.io/2/reference/proxy-configuration, where the same
+// annotation with config.alpha is deprecated.
 var Meshes = []Mesh{
-	{contract.ProxyContainer, contract.ProxyUser, []string{contract.InitContainer}},
-	{"istio-proxy", contract.ProxyUser, []string{"istio-init", "istio-validation"}},
-	{"linkerd-proxy", 2102, []string{"linkerd-init", "linkerd-network-validator"}},
-	{"kuma-sidecar", 5678, []string{"kuma-init"}},
+	{contract.ProxyContainer, contract.ProxyUser, []string{contract.InitContainer}, contract.NativeSidecar},
+	{"istio-proxy", contract.ProxyUser, []string{"istio-init", "istio-validation"}, contract.NativeSidecar},
+	{"linkerd-proxy", 2102, []string{"linkerd-init", "linkerd-network-validator"}, "config.beta.linkerd.io/proxy-enable-native-sidecar"},
+	{"kuma-sidecar", 5678, []string{"kuma-init"}, ""},
+}
+
+// NativeAnnotation returns the annotation, with its value, by which a mesh makes its proxy a native sidecar; empty if there
+// is none.
+func NativeAnnotation(proxy string) string {
+	for _, m := range Meshes {
+		if m.Proxy == proxy && m.Native != "" {
+			return m.Native + `: "true"`
+		}
+	}
+	return ""
 }
 
 // OfMesh reports whether a mesh adds a container of that name.
