@@ -89,7 +89,7 @@ func Lint(files []File, o Options) (Report, error) {
 	for _, s := range w.services {
 		check(s.located, nil, func(b *builder) {
 			serverFirst(s, b)
-			ignoredFields(s, b)
+			fieldsOfService(s, b)
 			localGaps(s, b)
 		})
 	}
@@ -114,6 +114,7 @@ type world struct {
 	Options
 	subjects    []subject
 	services    []service
+	slices      []slice
 	ignored     []ignored
 	meshObjects []meshObject
 	namespaces  map[string]namespace

@@ -7,10 +7,11 @@ import (
 	"strings"
 
 	"outrider.dev/internal/base/manifest"
+	"outrider.dev/internal/core/mesh"
 	"outrider.dev/internal/core/mesh/objects"
 )
 
-// A meshObject is a policy, a route or a Host: a kind of object that outriderd reads.
+// A meshObject is a policy, a route, a Host or an EndpointSlice: a kind of object that outriderd reads.
 type meshObject struct {
 	located
 	errs objects.FieldErrors // fields that outriderd refuses
@@ -19,15 +20,27 @@ type meshObject struct {
 	never      objects.FieldErrors // values that no request can have
 }
 
-// addMeshObject adds an object, given as JSON, if it is a mesh object with a problem.
+// A slice is an EndpointSlice of a Service.
+type slice struct {
+	*mesh.SliceSpec
+	located
+}
+
+// addMeshObject adds an object, given as JSON, if it is a mesh object with a problem, or an EndpointSlice.
 func (w *world) addMeshObject(l located, raw []byte) {
 	group, _, _ := strings.Cut(manifest.Text(l.at.Node, "apiVersion"), "/")
-	if group != "security.istio.io" && group != "outrider.dev" && !strings.HasPrefix(group, "gateway.networking.") {
+	if group != "security.istio.io" && group != "outrider.dev" && group != "discovery.k8s.io" && !strings.HasPrefix(group, "gateway.networking.") {
 		return
 	}
 	o := meshObject{located: l}
-	if _, err := objects.Read(raw); err != nil && !errors.As(err, &o.errs) {
+	read, err := objects.Read(raw)
+	if err != nil && !errors.As(err, &o.errs) {
 		return
+	}
+	for i := range read {
+		if part, ok := read[i].Part.(*mesh.SliceSpec); ok {
+			w.slices = append(w.slices, slice{part, l})
+		}
 	}
 	o.selectsAll, o.never = objects.SelectsAll(raw), objects.NeverMatches(raw)
 	if o.errs != nil || o.selectsAll || o.never != nil {

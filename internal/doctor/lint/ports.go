@@ -2,6 +2,7 @@ package lint
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,11 +92,12 @@ func shown(protocol string) string {
 	return strings.ToUpper(protocol)
 }
 
-// ignoredFields finds fields of a service that have no effect, or not for all clients.
-func ignoredFields(s service, b *builder) {
+// fieldsOfService finds fields of a service that outriderd refuses, as it reads a folder without an API server in front
+// of it, and those that have no effect, or not for all clients.
+func fieldsOfService(s service, b *builder) {
 	part, err := objects.Service(s.Service)
-	if err != nil {
-		return // the API server refuses it
+	if refused := (objects.FieldErrors)(nil); errors.As(err, &refused) {
+		refusedObject(meshObject{located: s.located, errs: refused}, b)
 	}
 	for _, f := range part.Ignored {
 		field := parsePath(f.Field)
@@ -104,30 +106,76 @@ func ignoredFields(s service, b *builder) {
 	}
 }
 
-// localGaps finds services with internalTrafficPolicy: Local whose pods are not on each node. It reports a service
-// only if all pods in the files that it selects belong to objects that do not put a pod on each node.
+// localGaps finds services with internalTrafficPolicy: Local without an endpoint on each node: its pods in the files all
+// belong to objects that do not put a pod on each node, or an endpoint of its slices there names no node.
 func localGaps(s service, b *builder) {
 	policy := s.Spec.InternalTrafficPolicy
-	if policy == nil || *policy != corev1.ServiceInternalTrafficPolicyLocal || s.Spec.ClusterIP == corev1.ClusterIPNone {
+	if policy == nil || *policy != corev1.ServiceInternalTrafficPolicyLocal || s.Spec.ClusterIP == corev1.ClusterIPNone || s.Spec.Type == corev1.ServiceTypeExternalName {
 		return
+	}
+	add := func(gap, do string) {
+		b.add(clue{code: "local-service-gaps", title: fmt.Sprintf("%s takes calls from its own node alone, and %s", s.Name, gap),
+			field: path{"spec", "internalTrafficPolicy"}, evidence: string(*policy),
+			why: "with internalTrafficPolicy: Local a client calls the endpoints on its own node; on a node without one its calls fail, though there are endpoints elsewhere",
+			do:  do, source: "docs/mesh-files.md"})
+	}
+	if of := b.nowhere(s); of != "" {
+		add("an endpoint of EndpointSlice "+of+" names no node", "write the nodeName of each endpoint, which is its address's place, or use internalTrafficPolicy: Cluster for endpoints outside of the cluster")
 	}
 	of := ""
 	for _, p := range b.subjects {
-		if cmp.Or(p.Ref.Namespace, b.Namespace) != cmp.Or(s.Ref.Namespace, b.Namespace) || !mesh.Selects(s.Spec.Selector, p.Pod.Labels) {
+		if !b.sameNamespace(p.located, s.located) || !mesh.Selects(s.Spec.Selector, p.Pod.Labels) {
 			continue
 		}
+		where := "is not on each node"
 		if p.Ref.Kind == "DaemonSet" {
-			return
+			chosen := choosesNodes(&p.Pod.Spec)
+			if chosen == "" {
+				return
+			}
+			where += ", by its " + chosen
 		}
-		of = cmp.Or(of, p.Ref.Kind+" "+p.Ref.Name)
+		of = cmp.Or(of, p.Ref.Kind+" "+p.Ref.Name+" "+where)
 	}
-	if of == "" {
-		return
+	if of != "" {
+		add(of, "use a DaemonSet for all nodes, or trafficDistribution: PreferSameNode, which goes to other nodes if there is none on its own")
 	}
-	b.add(clue{code: "local-service-gaps", title: fmt.Sprintf("%s takes calls from its own node alone, and %s is not on each node", s.Name, of),
-		field: path{"spec", "internalTrafficPolicy"}, evidence: string(*policy),
-		why: "with internalTrafficPolicy: Local a client calls the endpoints on its own node; on a node without one its calls fail, though there are endpoints elsewhere",
-		do:  "use a DaemonSet, or trafficDistribution: PreferSameNode, which goes to other nodes if there is none on its own", source: "docs/mesh-files.md"})
+}
+
+// nowhere returns the name of a service's EndpointSlice with an endpoint that names no node.
+func (w *world) nowhere(s service) string {
+	for _, slice := range w.slices {
+		if slice.Service == s.Name && w.sameNamespace(slice.located, s.located) &&
+			slices.ContainsFunc(slice.Endpoints, func(e mesh.SliceEndpoint) bool { return e.Node == "" }) {
+			return slice.Name
+		}
+	}
+	return ""
+}
+
+func (w *world) sameNamespace(a, b located) bool {
+	return cmp.Or(a.Ref.Namespace, w.Namespace) == cmp.Or(b.Ref.Namespace, w.Namespace)
+}
+
+// choosesNodes returns the field by which a pod runs on chosen nodes only. The operating system does not count, as
+// proxies run on Linux, and neither do nodes that are excluded, as virtual nodes usually are.
+func choosesNodes(p *corev1.PodSpec) string {
+	for label := range p.NodeSelector { // any order: one suffices
+		if label != corev1.LabelOSStable {
+			return "nodeSelector"
+		}
+	}
+	if p.Affinity == nil || p.Affinity.NodeAffinity == nil || p.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+		return ""
+	}
+	for _, t := range p.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms {
+		for _, e := range t.MatchExpressions {
+			if e.Key != corev1.LabelOSStable && e.Operator != corev1.NodeSelectorOpNotIn && e.Operator != corev1.NodeSelectorOpDoesNotExist {
+				return "nodeAffinity"
+			}
+		}
+	}
+	return ""
 }
 
 // meshPort finds containers that declare a port of the proxy. Two processes of a pod cannot listen on the same port.

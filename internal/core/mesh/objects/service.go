@@ -87,20 +87,27 @@ func Service(s *corev1.Service) (*mesh.ServiceSpec, error) {
 
 // ignoredFields returns the fields of a service that have no effect because of others.
 func ignoredFields(s *corev1.ServiceSpec, out *mesh.ServiceSpec) (all []mesh.IgnoredField) {
-	if out.Headless && out.Traffic == mesh.OnlyNode {
-		all = append(all, mesh.IgnoredField{Field: "spec.internalTrafficPolicy", Why: "a headless Service has no address of its own, so its clients call any pod that they choose, on whatever node", Instead: "give it a clusterIP, or remove the field"})
+	add := func(field, why, instead string) {
+		all = append(all, mesh.IgnoredField{Field: "spec." + field, Why: why, Instead: instead})
 	}
-	if !out.Affinity {
-		return all
-	}
-	add := func(why, instead string) {
-		all = append(all, mesh.IgnoredField{Field: "spec.sessionAffinity", Why: why, Instead: instead})
+	const address = "give it a clusterIP, or remove the field"
+	without := out.Headless || out.External != ""
+	if without && out.Traffic == mesh.OnlyNode {
+		add("internalTrafficPolicy", "a Service without an address of its own leaves the choice to its clients, which call any address that DNS gives them, on whatever node", address)
 	}
 	switch {
-	case out.Headless || out.External != "":
-		add("a Service without an address of its own gives its clients no endpoint to stay with: they choose by DNS", "give it a clusterIP, or remove the field")
+	case s.TrafficDistribution == nil:
+	case out.Traffic == mesh.OnlyNode:
+		add("trafficDistribution", "internalTrafficPolicy: Local takes precedence: only endpoints on the client's node are used", "remove one of the two fields")
+	case without:
+		add("trafficDistribution", "a Service without an address of its own leaves the choice to its clients, which call any address that DNS gives them", address)
+	}
+	switch {
+	case !out.Affinity:
+	case without:
+		add("sessionAffinity", "a Service without an address of its own gives its clients no endpoint to stay with: they choose by DNS", address)
 	case s.Type == corev1.ServiceTypeNodePort || s.Type == corev1.ServiceTypeLoadBalancer:
-		add("clients with a proxy keep to it, but those from outside come by the nodes, where kube-proxy keeps to it for each node alone, and a gateway is one client", "let the application find a session by a cookie or a shared store; ignore this if all clients are in the mesh")
+		add("sessionAffinity", "clients with a proxy keep to it, but those from outside come by the nodes, where kube-proxy keeps to it for each node alone, and a gateway is one client", "let the application find a session by a cookie or a shared store; ignore this if all clients are in the mesh")
 	}
 	return all
 }
