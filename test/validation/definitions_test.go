@@ -161,6 +161,24 @@ var callRules = map[string]struct{ spec, wants string }{
 	"a mirror that is not complete": {`{filters: [{type: RequestMirror}]}`, "must have requestMirror"},
 }
 
+// authorizationSpecs are specs of an AuthorizationPolicy, with wants as in policySpecs.
+var authorizationSpecs = map[string]struct{ spec, wants string }{
+	"everything": {`{selector: {matchLabels: {app: web}}, action: DENY, rules: [{from: [{source: {principals: ["*", "*/sa/web", "cluster.local/*"], namespaces: [shop]}}],
+		to: [{operation: {paths: ["*", "/a*", "*.css", "/{*}/b/{**}", "/a b"], methods: [GET, "P*"], hosts: ["*.shop", shop], ports: ["80"]}}], when: [{key: source.ip, values: [10.0.0.1]}]}]}`, ""},
+	"of a gateway":                 {`{targetRefs: [{kind: Gateway, name: x}], rules: [{}]}`, ""},
+	"no reference":                 {`{selector: {}, targetRefs: [], rules: [{}]}`, ""},
+	"a selector and references":    {`{selector: {matchLabels: {app: web}}, targetRefs: [{kind: Gateway, name: x}], action: DENY, rules: [{}]}`, "conflicts with targetRefs"},
+	"a selector and a reference":   {`{selector: {}, targetRef: {kind: Gateway, name: x}, rules: [{}]}`, "conflicts with targetRefs"},
+	"a * inside a path":            {`{rules: [{to: [{operation: {paths: ["/st*r/x"]}}]}]}`, "paths[0]"},
+	"a * at both ends":             {`{rules: [{to: [{operation: {notPaths: ["*a*"]}}]}]}`, "notPaths[0]"},
+	"a * inside a host":            {`{rules: [{to: [{operation: {hosts: [a.*.example]}}]}]}`, "hosts[0]"},
+	"a * inside a principal":       {`{rules: [{from: [{source: {principals: [cluster.local/ns/*/sa/web]}}]}]}`, "principals[0]"},
+	"a template of another form":   {`{rules: [{to: [{operation: {paths: ["/a/{id}"]}}]}]}`, "paths[0]"},
+	"a brace alone":                {`{rules: [{to: [{operation: {paths: ["/a}"]}}]}]}`, "paths[0]"},
+	"a template without a / first": {`{rules: [{to: [{operation: {paths: ["{*}"]}}]}]}`, "paths[0]"},
+	"a port that is no number":     {`{rules: [{to: [{operation: {ports: ["x"]}}]}]}`, "ports[0]"},
+}
+
 // The CustomResourceDefinitions accept the same objects as the control plane does in a folder of manifests.
 func TestDefinitions(t *testing.T) {
 	const toService = `{parentRefs: [{group: "", kind: Service, name: web}], rules: [%s]}`
@@ -169,6 +187,7 @@ func TestDefinitions(t *testing.T) {
 		cases                           map[string]struct{ spec, wants string }
 	}{
 		{"backendpolicies.outrider.dev", "outrider.dev/v1alpha1", "BackendPolicy", "%s", policySpecs},
+		{"authorizationpolicies.security.istio.io", "security.istio.io/v1", "AuthorizationPolicy", "%s", authorizationSpecs},
 		{"httproutes.gateway.networking.k8s.io", "gateway.networking.k8s.io/v1", "HTTPRoute", toService, routeRules},
 		{"grpcroutes.gateway.networking.k8s.io", "gateway.networking.k8s.io/v1", "GRPCRoute", toService, callRules},
 	} {

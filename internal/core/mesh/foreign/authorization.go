@@ -17,7 +17,7 @@ func judgeAuthorization(s *mesh.IgnoredSpec, object fields) bool {
 	spec := object.at("spec")
 	action := cmp.Or(spec.text("action"), "ALLOW")
 	switch {
-	case len(spec.list("targetRefs")) > 0 || len(spec.at("targetRef")) > 0:
+	case spec["selector"] == nil && (len(spec.list("targetRefs")) > 0 || len(spec.at("targetRef")) > 0):
 		s.Guards, s.Instead = true, "targetRefs are for waypoints; use spec.selector"
 		return true
 	case object.at("metadata").at("annotations").text("istio.io/dry-run") == "true":

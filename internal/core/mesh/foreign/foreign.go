@@ -100,8 +100,12 @@ func registryOnly(spec fields) bool {
 	return spec.at("outboundTrafficPolicy").text("mode") == "REGISTRY_ONLY"
 }
 
-// ofGateway reports whether a policy applies only to gateways, which belong to another controller.
+// ofGateway reports whether a policy applies only to gateways, which belong to another controller. One with a selector
+// too is not valid, and its author may mean pods.
 func ofGateway(spec fields) bool {
+	if spec["selector"] != nil || spec["workloadSelector"] != nil {
+		return false
+	}
 	kinds := append(spec.kinds("targetRefs"), spec.at("targetRef").text("kind"))
 	kinds = slices.DeleteFunc(kinds, func(kind string) bool { return kind == "" })
 	return len(kinds) > 0 && !slices.ContainsFunc(kinds, func(kind string) bool { return !strings.HasPrefix(kind, "Gateway") })

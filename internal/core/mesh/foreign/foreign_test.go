@@ -22,6 +22,23 @@ func TestResources(t *testing.T) {
 	}
 }
 
+// A policy of a gateway is not reported, unless it has a selector too: its author may mean pods.
+func TestPoliciesOfGateways(t *testing.T) {
+	gateway := []any{map[string]any{"kind": "Gateway", "name": "front"}}
+	for _, kind := range [][2]string{{"security.istio.io", "RequestAuthentication"}, {"networking.istio.io", "EnvoyFilter"}, {"extensions.istio.io", "WasmPlugin"}} {
+		for _, selector := range []string{"", "selector", "workloadSelector"} {
+			spec := map[string]any{"targetRefs": gateway}
+			if selector != "" {
+				spec[selector] = map[string]any{}
+			}
+			got := foreign.Read(map[string]any{"apiVersion": kind[0] + "/v1", "kind": kind[1], "spec": spec})
+			if (got != nil) != (selector != "") {
+				t.Errorf("%s with a %q: %+v", kind[1], selector, got)
+			}
+		}
+	}
+}
+
 func FuzzRead(f *testing.F) {
 	f.Add("security.istio.io/v1", "AuthorizationPolicy", "matchLabels", "x")
 	f.Add("networking.istio.io/v1", "DestinationRule", "interval", "1h")

@@ -76,6 +76,8 @@ type authorizationOperation struct {
 	NotPaths   []string `json:"notPaths,omitempty"`
 }
 
+func (s *authorizationSpec) hasTargets() bool { return len(s.TargetRefs) > 0 || len(s.TargetRef) > 0 }
+
 // Limits of one policy, in addition to [mesh.MaxPolicySize].
 const (
 	maxRules = 500
@@ -95,7 +97,7 @@ func AuthorizationPolicy(raw []byte) (mesh.Part, error) {
 		case decoded != nil:
 		case ignored != nil && !ignored.Partly:
 			return ignored, nil
-		case ignored == nil && (len(o.Spec.TargetRefs) > 0 || len(o.Spec.TargetRef) > 0):
+		case ignored == nil && o.Spec.hasTargets() && o.Spec.Selector == nil:
 			return nil, nil // it applies to a gateway
 		default:
 			out, err := authorization(&o)
@@ -127,6 +129,9 @@ func authorization(o *authorizationObject) (*mesh.AuthorizationSpec, error) {
 	out := &mesh.AuthorizationSpec{Deny: true}
 	out.Namespace, out.Name = c.meta(&o.ObjectMeta)
 	if o.Spec.Selector != nil {
+		if o.Spec.hasTargets() {
+			c.invalid("spec.selector", "conflicts with targetRefs: a policy has one of them")
+		}
 		out.Selector = o.Spec.Selector.MatchLabels
 		for _, k := range sortedKeys(out.Selector) {
 			if k == "" || strings.Contains(k, "*") || strings.Contains(out.Selector[k], "*") {
