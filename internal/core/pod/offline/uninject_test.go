@@ -192,8 +192,9 @@ func TestUninjectSaysWhatIsNotRecorded(t *testing.T) {
 		"another mesh's":              {pod: pod("", "}, {name: istio-proxy, image: p"), want: "note: unchanged: the container istio-proxy is another mesh's"},
 		"a proxy without a record":    {pod: pod("", "}, {name: outrider-proxy, image: p"), want: "note: unchanged: it has a container of ours, and no annotation outrider.dev/status"},
 		"a record that is cut":        {pod: pod(`outrider.dev/status: '{"containers":['`, ""), want: "error: annotation outrider.dev/status: unexpected end of JSON input (invalid-annotation)", refused: true},
-		"no record of what was there": {pod: pod(`outrider.dev/status: '{"containers":["outrider-proxy"]}'`, "}, {name: outrider-proxy, image: p"), want: "warning: the annotation outrider.dev/overrides is missing", gone: "outrider-proxy"},
-		"no record of the arguments": {pod: pod(`outrider.dev/status: '{}', outrider.dev/overrides: '{}'`, gated),
+		"a record of nothing":         {pod: pod(`outrider.dev/status: '{}'`, "}, {name: outrider-proxy, image: p"), want: "error: annotation outrider.dev/status: {} does not record what injection added", refused: true},
+		"no record of what was there": {pod: pod(`outrider.dev/status: '{"containers":["outrider-proxy"],"revision":"default"}'`, "}, {name: outrider-proxy, image: p"), want: "warning: the annotation outrider.dev/overrides is missing", gone: "outrider-proxy"},
+		"no record of the arguments": {pod: pod(`outrider.dev/status: '{"revision":"default"}', outrider.dev/overrides: '{}'`, gated),
 			want: "warning: command and args of app become one command", gone: "outrider"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -26,6 +26,9 @@ func Undone(pod *corev1.Pod, first func(*corev1.Pod) error) (out *corev1.Pod, lo
 	if err := recorded(pod, contract.Status, &s); err != nil {
 		return nil, nil, err
 	}
+	if s.Revision == "" { // injection always writes it
+		return nil, nil, verdict.Refuse(verdict.InvalidAnnotation, "restore it, or remove by hand what injection added", "annotation %s: %s does not record what injection added", contract.Status, pod.Annotations[contract.Status])
+	}
 	var before Overrides
 	if _, ok := pod.Annotations[contract.Overrides]; !ok {
 		lost = append(lost, "the annotation "+contract.Overrides+" is missing: what injection replaced is unknown")
