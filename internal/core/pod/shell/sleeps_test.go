@@ -8,7 +8,7 @@ import (
 
 func TestSleeps(t *testing.T) {
 	for text, want := range map[string]time.Duration{ // any order: each is alone
-		"/bin/sleep 40": 40 * time.Second,
+		"/bin/sleep 40":                                   40 * time.Second,
 		"sh -c|sleep 5; nginx -s quit; sleep 2m":          125 * time.Second,
 		"sh -c|curl -X POST localhost/drain && sleep 10":  10 * time.Second,
 		"sh -c|test -f /up || sleep 10":                   0,
