@@ -54,12 +54,19 @@ func (b *Builder) members(n mesh.Key, s *service) (out, rejected []member) {
 	default:
 		out = b.fromSelector(n, s.spec)
 	}
-	slices.SortFunc(out, compareMembers)
 	// An endpoint is in two slices while it moves between them. The ready one of the two is sorted first, so
-	// it is the one that remains.
-	out = slices.CompactFunc(out, func(a, b member) bool {
-		return a.PortName == b.PortName && a.Addr == b.Addr && a.Port == b.Port
+	// it is the one that remains. If only endpoints on the client's node count, and the nodes of the two differ, it is
+	// on both, as kube-proxy prefers the one on its node.
+	onNode := func(m member) string {
+		if s.spec.Traffic == mesh.OnlyNode {
+			return m.Node
+		}
+		return ""
+	}
+	slices.SortFunc(out, func(a, b member) int {
+		return cmp.Or(compareEndpoints(a, b), cmp.Compare(onNode(a), onNode(b)), compareStates(a, b))
 	})
+	out = slices.CompactFunc(out, func(a, b member) bool { return compareEndpoints(a, b) == 0 && onNode(a) == onNode(b) })
 	return slices.DeleteFunc(out, func(m member) bool {
 		bad := b.isProxyPort(m)
 		if bad {
@@ -69,11 +76,16 @@ func (b *Builder) members(n mesh.Key, s *service) (out, rejected []member) {
 	}), rejected
 }
 
-func compareMembers(a, b member) int {
+func compareEndpoints(a, b member) int {
+	return cmp.Or(cmp.Compare(a.PortName, b.PortName), a.Addr.Compare(b.Addr), cmp.Compare(a.Port, b.Port))
+}
+
+// compareStates orders what slices say of one endpoint, so that the result does not depend on their names.
+func compareStates(a, b member) int {
 	return cmp.Or(
-		cmp.Compare(a.PortName, b.PortName), a.Addr.Compare(b.Addr), cmp.Compare(a.Port, b.Port),
 		mesh.CompareBool(b.Ready, a.Ready), mesh.CompareBool(b.Serving, a.Serving), mesh.CompareBool(b.Kept, a.Kept),
-		cmp.Compare(a.Hostname, b.Hostname), cmp.Compare(a.Zone, b.Zone), a.workload.Compare(b.workload),
+		cmp.Compare(a.Hostname, b.Hostname), mesh.CompareBool(a.Node == "", b.Node == ""), cmp.Compare(a.Node, b.Node),
+		cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.ForZones, b.ForZones), cmp.Compare(a.ForNodes, b.ForNodes), a.workload.Compare(b.workload),
 	)
 }
 

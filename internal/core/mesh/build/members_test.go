@@ -1,7 +1,9 @@
 package build
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"outrider.dev/internal/base/contract"
@@ -150,5 +152,33 @@ func TestPortsOfTheProxy(t *testing.T) {
 	b.Set(bare)
 	if e := b.Mesh().ByName("shop", "web").Endpoints; len(e) != 1 || len(b.Conflicts()) > 0 {
 		t.Errorf("without a proxy there: endpoints %v, conflicts %v", e, b.Conflicts())
+	}
+}
+
+// An endpoint that is in two slices with different nodes is on both for a service with internalTrafficPolicy: Local.
+// Otherwise it is one endpoint, whatever the names of the slices.
+func TestEndpointInTwoSlices(t *testing.T) {
+	on := func(name, node string) *mesh.SliceSpec {
+		s := slice("shop", name, "web", mesh.SlicePort{Name: "http", Number: 80}, "10.1.0.1")
+		s.Endpoints[0].Node = node
+		return s
+	}
+	for name, slices := range map[string][]mesh.Part{"in order": {on("s1", "n1"), on("s2", "n2"), on("s3", "")}, "turned": {on("s1", ""), on("s2", "n2"), on("s3", "n1")}} {
+		for traffic, want := range map[mesh.Traffic]string{mesh.OnlyNode: "1 1 3", mesh.SameNode: "1 0 1"} {
+			web := svc("shop", "web", "10.0.0.1", port("http", 80))
+			web.Traffic = traffic
+			s := Mesh(mesh.Config{}, append(slices, web)...).ByName("shop", "web")
+			count := func(node string) (n int) {
+				for _, e := range s.Reachable(mesh.Place{Node: node}) {
+					if e.Node == node {
+						n++
+					}
+				}
+				return n
+			}
+			if got := fmt.Sprint(count("n1"), count("n2"), " ", len(s.Endpoints)); strings.Join(strings.Fields(got), " ") != want {
+				t.Errorf("%s, %s: %s endpoints on n1, on n2 and in all, want %s", name, traffic, got, want)
+			}
+		}
 	}
 }
