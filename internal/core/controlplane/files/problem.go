@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"outrider.dev/internal/base/contract"
 )
 
 // A Problem is the reason why a manifest is ignored, in whole or in part.
@@ -32,6 +34,14 @@ func (p Problem) String() string {
 		}
 	}
 	return b.String() + ": " + p.Message
+}
+
+// effect says whether the manifest is used, as the message of the log's line about p.
+func (p Problem) effect() string {
+	if p.Severity == contract.WarningPrefix {
+		return "manifest used, but not all of it has an effect"
+	}
+	return "manifest not used"
 }
 
 func (p Problem) compare(q Problem) int {

@@ -173,7 +173,7 @@ func (w *watch) publish(began time.Time) {
 		now[p] = true
 		lines = append(lines, p.String())
 		if !w.logged[p] {
-			w.o.Log.Warn("manifest not used", "file", p.File, "line", p.Line, "object", p.Object, "field", p.Field, "problem", p.Message)
+			w.o.Log.Warn(p.effect(), "file", p.File, "line", p.Line, "object", p.Object, "field", p.Field, "problem", p.Message)
 		}
 	}
 	w.logged = now

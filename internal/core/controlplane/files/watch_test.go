@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/test/process"
 )
 
@@ -302,6 +303,15 @@ func TestUnchangedPartsKeepTheirPointers(t *testing.T) {
 	for sum, d := range first.documents { // any order: each is compared for itself
 		if kept, ok := second.documents[sum]; ok && kept.objects[0].Part != d.objects[0].Part {
 			t.Errorf("%v was parsed again", d.objects[0])
+		}
+	}
+}
+
+// The log says of a manifest with a part that has no effect that it is used.
+func TestEffectOfProblem(t *testing.T) {
+	for severity, want := range map[string]string{"": "manifest not used", contract.ErrorPrefix: "manifest not used", contract.WarningPrefix: "manifest used, but not all of it has an effect"} {
+		if got := (Problem{Severity: severity}).effect(); got != want {
+			t.Errorf("%q: %s, want %s", severity, got, want)
 		}
 	}
 }
