@@ -57,10 +57,17 @@ type ByPriority [][]mesh.Endpoint
 // were ready before the kubelet restarted.
 //
 // Endpoints near the client have a higher priority. Unlike kube-proxy, Envoy uses the others if the
-// near ones are missing or ejected. A service with internalTrafficPolicy: Local has only the endpoints on the
+// near ones are missing or ejected. As in kube-proxy, none is near while all are terminating. A service with internalTrafficPolicy: Local has only the endpoints on the
 // client's node; if there are none, calls fail.
 func EndpointsFor(t names.Target, at mesh.Place) ByPriority {
 	all := serving(t.Service.Reachable(at), t.Port.Name, t.EffectiveFamily())
+	if terminating := len(all) > 0 && !all[0].Ready && all[0].Serving; terminating {
+		if at.Node != "" {
+			all = some(all, at.Node)
+			slices.SortFunc(all, byAddress)
+		}
+		return ByPriority{all}
+	}
 	near := t.Service.Near(all, at)
 	if near == nil {
 		return ByPriority{all}
@@ -159,10 +166,12 @@ func serving(all []mesh.Endpoint, portName string, f names.Family) []mesh.Endpoi
 			ready = next
 		}
 	}
-	slices.SortStableFunc(ready, func(a, b mesh.Endpoint) int {
-		return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Port, b.Port))
-	})
+	slices.SortStableFunc(ready, byAddress)
 	return slices.CompactFunc(ready, func(a, b mesh.Endpoint) bool { return a.Addr == b.Addr && a.Port == b.Port })
+}
+
+func byAddress(a, b mesh.Endpoint) int {
+	return cmp.Or(a.Addr.Compare(b.Addr), cmp.Compare(a.Port, b.Port))
 }
 
 // lbEndpoint returns an endpoint, which is called by mutual TLS if id is not empty.

@@ -161,3 +161,30 @@ func TestKeptEndpointsAreTheLast(t *testing.T) {
 		}
 	}
 }
+
+// While all endpoints are terminating, those near the client are not preferred, as with kube-proxy: there are few, and
+// they soon go.
+func TestTerminatingEndpointsAreNotNear(t *testing.T) {
+	in := func(zone string) func(*mesh.WorkloadSpec) {
+		return func(w *mesh.WorkloadSpec) { w.Node, w.Zone, w.Terminating = "n-"+zone, zone, true }
+	}
+	a, b := pod("a", "10.244.0.1", in("a")), pod("b", "10.244.0.2", in("b"))
+	for traffic, at := range map[mesh.Traffic]mesh.Place{mesh.SameZone: {Zone: "b"}, mesh.SameNode: {Node: "n-b", Zone: "b"}} {
+		if diff := cmp.Diff([][]string{{"10.244.0.1", "10.244.0.2"}}, sorted(byPriority(web(traffic, a, b), at))); diff != "" {
+			t.Errorf("%s, all terminating (-want +got):\n%s", traffic, diff)
+		}
+		ready := pod("c", "10.244.0.3", in("b"), func(w *mesh.WorkloadSpec) { w.Terminating = false })
+		far := pod("d", "10.244.0.4", in("a"), func(w *mesh.WorkloadSpec) { w.Terminating = false })
+		if diff := cmp.Diff([][]string{{"10.244.0.3"}, {"10.244.0.4"}}, byPriority(web(traffic, a, b, ready, far), at)); diff != "" {
+			t.Errorf("%s, two ready (-want +got):\n%s", traffic, diff)
+		}
+	}
+}
+
+// sorted sorts the addresses of each priority, which are grouped by zone.
+func sorted(priorities [][]string) [][]string {
+	for _, addresses := range priorities {
+		slices.Sort(addresses)
+	}
+	return priorities
+}
