@@ -92,4 +92,6 @@ func TestOnlyNodeOfALateClient(t *testing.T) {
 	}
 	h.builder.Delete(pod("web-2", "web", "").Key())
 	check("the node's endpoint has gone", "", "no ready endpoint on the node n2", late, false)
+	h.builder.Set(pod("web-3", "web", "10.244.0.3", on("")))
+	check("another's node is not known", "", "on the node n2; an endpoint is on no node", late, false)
 }

@@ -3,6 +3,7 @@ package resource
 import (
 	"fmt"
 	"path"
+	"slices"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/mesh"
@@ -62,7 +63,15 @@ func (v *snapshot) noneOnNode(p *xds.Proxy, r names.Reference) []string {
 	case at.Node == "":
 		return []string{contract.WarningPrefix + fmt.Sprintf("calls to %s, port %d, fail: the service has internalTrafficPolicy: Local, and the proxy's pod, or its node, is not known", r.Host, r.Port)}
 	case len(clusters.EndpointsFor(t, at)[0]) == 0:
-		return []string{contract.WarningPrefix + fmt.Sprintf("calls to %s, port %d, fail: the service has internalTrafficPolicy: Local, and no ready endpoint on the node %s", r.Host, r.Port, at.Node)}
+		return []string{contract.WarningPrefix + fmt.Sprintf("calls to %s, port %d, fail: the service has internalTrafficPolicy: Local, and no ready endpoint on the node %s%s", r.Host, r.Port, at.Node, ofNoNode(t))}
 	}
 	return nil
+}
+
+// ofNoNode returns an addition to a note if an endpoint is on no node, as when its EndpointSlice was written by hand.
+func ofNoNode(t names.Target) string {
+	if slices.ContainsFunc(t.Service.Endpoints, func(e mesh.Endpoint) bool { return e.PortName == t.Port.Name && e.Node == "" }) {
+		return "; an endpoint is on no node, as its EndpointSlice has no nodeName for it"
+	}
+	return ""
 }
