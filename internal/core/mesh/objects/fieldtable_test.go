@@ -54,7 +54,7 @@ var fields = slices.Concat(
 	}),
 	of("EndpointSlice", []field{
 		{Path: "addressType", Reported: "FQDN: names are no endpoints, as with kube-proxy; use externalName. Else it must be the family of the addresses"},
-		{Path: "endpoints.addresses", Means: "each is an endpoint"},
+		{Path: "endpoints.addresses", Means: "each is an endpoint. One that cannot be is reported, the others count"},
 		{Path: "endpoints.conditions.ready", Means: "the endpoint is used"},
 		{Path: "endpoints.conditions.serving", Means: "with terminating, the endpoint is used if none is ready"},
 		{Path: "endpoints.conditions.terminating", Means: "with serving, the endpoint is used if none is ready. One that is ready too is used"},

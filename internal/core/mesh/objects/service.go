@@ -246,7 +246,10 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 		out.Ports = append(out.Ports, mesh.SlicePort{Name: ptr.Deref(p.Name, ""), Number: c.port(field+".port", int64(*p.Port)), Transport: transportOf(ptr.Deref(p.Protocol, ""))})
 	}
 	for i := range s.Endpoints {
-		out.Endpoints = append(out.Endpoints, c.endpoint(at("endpoints", i), &s.Endpoints[i], s.AddressType))
+		out.Endpoints = append(out.Endpoints, c.endpoint(at("endpoints", i), &s.Endpoints[i], s.AddressType, out))
+	}
+	if len(s.Ports) == 0 && len(s.Endpoints) > 0 && !ofController(s.Labels) {
+		out.Ignored = append(out.Ignored, mesh.IgnoredField{Field: "ports", Why: "without ports no endpoint can be called by a port of the Service", Instead: "write the ports, with the names of the Service's"})
 	}
 	if out.Service == "" {
 		return nil, c.result()
@@ -254,9 +257,17 @@ func EndpointSlice(s *discoveryv1.EndpointSlice) (*mesh.SliceSpec, error) {
 	return out, c.result()
 }
 
+// ofController reports whether a slice has no ports for a reason: it is of a headless Service, or of the controller, which
+// knows the pods' ports.
+func ofController(labels map[string]string) bool {
+	_, headless := labels[corev1.IsHeadlessService]
+	return headless || labels[discoveryv1.LabelManagedBy] == "endpointslice-controller.k8s.io"
+}
+
 // endpoint applies the defaults of the API: if the condition ready is unset, the endpoint is ready; if
-// serving is unset, the endpoint is serving if it is ready.
-func (c *sliceReader) endpoint(field string, e *discoveryv1.Endpoint, family discoveryv1.AddressType) mesh.SliceEndpoint {
+// serving is unset, the endpoint is serving if it is ready. An address that cannot be used is reported in the slice, whose
+// other addresses are used.
+func (c *sliceReader) endpoint(field string, e *discoveryv1.Endpoint, family discoveryv1.AddressType, slice *mesh.SliceSpec) mesh.SliceEndpoint {
 	ready := ptr.Deref(e.Conditions.Ready, true)
 	out := mesh.SliceEndpoint{
 		Ready: ready, Serving: ptr.Deref(e.Conditions.Serving, ready) && ptr.Deref(e.Conditions.Terminating, false),
@@ -274,15 +285,17 @@ func (c *sliceReader) endpoint(field string, e *discoveryv1.Endpoint, family dis
 		c.invalid(field+".addresses", "missing: must be at least one")
 	}
 	for i, s := range e.Addresses {
-		addr := c.reachable(at(field+".addresses", i), s)
-		if !addr.IsValid() {
+		var own check
+		at := at(field+".addresses", i)
+		addr := own.reachable(at, s)
+		if addr.IsValid() && addr.Is4() != (family == discoveryv1.AddressTypeIPv4) {
+			own.invalid(at, "%q does not have the slice's addressType %s", s, family)
+		}
+		if own.errors == nil {
+			out.Addresses = append(out.Addresses, addr)
 			continue
 		}
-		if addr.Is4() != (family == discoveryv1.AddressTypeIPv4) {
-			c.invalid(at(field+".addresses", i), "%q does not have the slice's addressType %s", s, family)
-			continue
-		}
-		out.Addresses = append(out.Addresses, addr)
+		slice.Ignored = append(slice.Ignored, mesh.IgnoredField{Field: at, Why: own.errors[0].Message, Instead: "the slice's other addresses are used"})
 	}
 	if out.Hostname != "" {
 		c.label(field+".hostname", out.Hostname)
