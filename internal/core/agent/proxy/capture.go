@@ -49,7 +49,9 @@ func (a *agent) captureMetrics() []status.Metric {
 		return nil
 	}
 	return []status.Metric{
-		truth("outrider_agent_capture_in_place", "1 if connections come to the proxy, as far as the agent can prove it.", a.capture.InPlace),
+		truth("outrider_agent_capture_in_place", "1 if connections came to the proxy when that was last known.", a.capture.InPlace),
+		gauge("outrider_agent_capture_unproved_seconds", "For how long a direction and family of connections has not been proved to come to the proxy; 0 if all are.",
+			func() float64 { return a.capture.Unproved().Seconds() }),
 		counter("outrider_agent_capture_lost_total", "How often connections no longer came to the proxy.", func() float64 { return float64(a.capture.Lost()) }),
 		counter("outrider_agent_capture_proofs_total", "How often the agent tried whether connections come to the proxy.", func() float64 { return float64(a.capture.Proofs()) }),
 	}

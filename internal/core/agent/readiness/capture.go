@@ -3,6 +3,7 @@ package readiness
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -34,17 +35,18 @@ type CaptureOptions struct {
 //
 // The absence of an arrival proves nothing on a busy machine. It counts only if a later connection to the proxy's port
 // itself arrived: the listener takes connections in the order in which they came. And capture that has worked
-// counts as gone only after several such absences in a row.
+// counts as gone only after several such absences in a row. Where nothing can be proved, the condition stays as it is,
+// with a note since when and why; [Capture.Unproved] counts that time.
 type Capture struct {
-	o        CaptureOptions
-	ways     []*way                                   // by family: inbound, then outbound
-	held     bool                                     // the condition has held at least once
-	patience time.Duration                            // the constant acceptLimit; shorter in a test
-	try      func(ctx context.Context, w *way) result // the method attempt; a test replaces it
+	o    CaptureOptions
+	ways []*way                                   // by family: inbound, then outbound
+	held bool                                     // the condition has held at least once
+	try  func(ctx context.Context, w *way) result // the method attempt; a test replaces it
 
-	inPlace atomic.Bool
-	lost    atomic.Uint64
-	proofs  atomic.Uint64
+	inPlace  atomic.Bool
+	lost     atomic.Uint64
+	proofs   atomic.Uint64
+	unproved atomic.Int64 // since when a way has not been proved, in nanoseconds since 1970; 0: all were just now
 
 	mu      sync.Mutex
 	expects map[ends]chan struct{}
@@ -60,11 +62,14 @@ type ends struct {
 type way struct {
 	outbound, six bool
 
-	worked bool   // it has worked at least once
-	tries  int    // of an outbound way that has not worked yet
-	absent int    // attempts in a row that did not arrive
-	why    string // the reason of the first of them
-	last   uint32 // number of the IPv4 destination that was tried last
+	worked bool      // it has worked at least once
+	tries  int       // attempts that did not arrive before it has worked
+	absent int       // attempts in a row that did not arrive
+	silent int       // attempts in a row of which nothing is known
+	since  time.Time // of the first attempt in a row that was not proved to arrive
+	lost   bool      // it counts as gone
+	why    string    // the reason of the first absence in a row
+	last   uint32    // number of the IPv4 destination that was tried last
 	result result
 }
 
@@ -92,7 +97,7 @@ const (
 	unknown verdict = iota // nothing can be said; why has the reason
 	absent                 // the connection did not arrive, and a later control did
 	arrived
-	noRoute // there is no route, so nothing can go past the proxy
+	noRoute // nothing was sent, since there is no route to the destination
 )
 
 // Pauses and counts of proofs.
@@ -103,16 +108,17 @@ const (
 	proofBegin    = 100 * time.Millisecond // until capture has worked for the first time
 
 	absences = 3 // in a row, until capture that has worked counts as gone
-	// outboundTries is the number of rounds in which an outbound way may fail that has never worked. Then it is
-	// not tried any more: the rules do not capture the agent's proof.
-	outboundTries = 4
+	// firstTries is the number of rounds in which a way may fail that has never worked. Then an outbound way is not
+	// tried any more: the rules do not capture the agent's proof. Nor do they capture the inbound one, if the outbound
+	// one arrived.
+	firstTries = 4
 )
 
 // Notes for proofs that cannot be made.
 const (
 	NotProved        = "outbound proved at init only: the rules do not capture the agent's own proof"
+	InNotProved      = "inbound proved at init only: the rules, of an older release, do not capture the agent's own proof"
 	OnlyEnvoyListens = "proved at init only: without a standby only Envoy could accept the proof"
-	NoRoute          = "IPv6 not proved: there is no route by it, so nothing can go past the proxy"
 )
 
 // NewCapture returns a Capture that has proved nothing yet.
@@ -123,7 +129,7 @@ func NewCapture(o CaptureOptions) *Capture {
 	if o.Provable == nil {
 		o.Provable = func() bool { return true }
 	}
-	c := &Capture{o: o, patience: acceptLimit, expects: map[ends]chan struct{}{}}
+	c := &Capture{o: o, expects: map[ends]chan struct{}{}}
 	c.try = c.attempt
 	for _, six := range []bool{false, true} {
 		if six && o.IPv6 || !six && o.IPv4 {
@@ -133,7 +139,7 @@ func NewCapture(o CaptureOptions) *Capture {
 	return c
 }
 
-// InPlace reports whether capture works, as far as it was proved.
+// InPlace reports whether capture worked when that was last known.
 func (c *Capture) InPlace() bool { return c.inPlace.Load() }
 
 // Lost returns how often capture was lost after it had worked.
@@ -141,6 +147,16 @@ func (c *Capture) Lost() uint64 { return c.lost.Load() }
 
 // Proofs returns how often all ways were tried.
 func (c *Capture) Proofs() uint64 { return c.proofs.Load() }
+
+// Unproved returns for how long some direction of some family has not been proved, be it gone or not known; 0 if all of
+// them were proved in the last round.
+func (c *Capture) Unproved() time.Duration {
+	since := c.unproved.Load()
+	if since == 0 {
+		return 0
+	}
+	return time.Since(time.Unix(0, since))
+}
 
 // Keep proves capture again and again until ctx ends, and sets the condition CaptureRules.
 func (c *Capture) Keep(ctx context.Context, b *Board) {
@@ -161,11 +177,16 @@ func (c *Capture) round(ctx context.Context, b *Board) time.Duration {
 	for _, outbound := range []bool{false, true} {
 		var tries sync.WaitGroup
 		for i, w := range c.ways {
-			// Without a reason to expect an arrival, no packet may leave the pod.
-			if w.outbound != outbound || outbound && !w.worked && (w.tries == outboundTries || c.ways[i-1].result.verdict <= absent) {
+			if w.outbound != outbound || outbound && !w.worked && w.tries >= firstTries {
 				continue
 			}
-			tries.Go(func() { w.record(c.try(ctx, w)) })
+			tries.Go(func() {
+				first := !w.worked
+				w.record(c.try(ctx, w))
+				if first && w.worked && !outbound && !c.ways[i+1].worked {
+					c.ways[i+1].tries = 0 // there are rules, which may be new
+				}
+			})
 		}
 		tries.Wait()
 	}
@@ -176,30 +197,44 @@ func (c *Capture) round(ctx context.Context, b *Board) time.Duration {
 	return c.conclude(b)
 }
 
-// record keeps the result of an attempt.
+// record keeps the result of an attempt, with the reason of the first one in a row: each attempt has another
+// destination, and a changed reason would be logged.
 func (w *way) record(r result) {
-	if r.verdict == absent && w.absent > 0 {
-		r.why = w.why // each attempt has another destination, and a changed reason would be logged
+	if r.verdict == w.result.verdict {
+		r.why = cmp.Or(w.result.why, r.why)
 	}
 	w.result = r
 	switch r.verdict {
 	case arrived:
-		w.worked, w.absent = true, 0
-	case noRoute:
-		w.absent = 0
+		w.worked, w.lost, w.absent, w.silent, w.since = true, false, 0, 0, time.Time{}
+		return
 	case absent:
 		w.absent++
-		w.why = r.why
+		w.silent = 0
+		if w.absent == 1 {
+			w.why = r.why
+		}
+		if !w.worked {
+			w.tries++
+		}
+	default:
+		w.silent++
 	}
-	if w.outbound && !w.worked {
-		w.tries++
+	if w.since.IsZero() {
+		w.since = time.Now()
 	}
+}
+
+// note says since when a way is not proved, and why.
+func (w *way) note() string {
+	return fmt.Sprintf("not proved since %s: %s", w.since.UTC().Format(time.RFC3339), w.result.why)
 }
 
 // conclude sets the condition after a round, and returns the pause until the next one.
 func (c *Capture) conclude(b *Board) time.Duration {
 	was := c.inPlace.Load()
 	failed, notes, doubt := c.weigh(was)
+	c.unproved.Store(c.unprovedSince())
 	switch {
 	case len(failed) > 0:
 		c.inPlace.Store(false)
@@ -224,26 +259,37 @@ func (c *Capture) conclude(b *Board) time.Duration {
 	return min(c.o.Interval, proofBegin)
 }
 
+// unprovedSince returns the earliest time since which a way is not proved, in nanoseconds since 1970, or 0.
+func (c *Capture) unprovedSince() (since int64) {
+	for _, w := range c.ways {
+		if t := w.since.UnixNano(); !w.since.IsZero() && (since == 0 || t < since) {
+			since = t
+		}
+	}
+	return since
+}
+
 // weigh returns the reasons why capture is gone or not yet proved, the notes on ways that are not proved, and whether
 // a way is in doubt although capture counts as in place.
 func (c *Capture) weigh(inPlace bool) (failed, notes []string, doubt bool) {
 	var open []string
-	for _, w := range c.ways {
+	for i, w := range c.ways {
+		v := w.result.verdict
 		switch {
-		case w.outbound && !w.worked:
-			if w.result.verdict != noRoute {
-				notes = append(notes, NotProved)
-			}
-		case w.result.verdict == noRoute && w.six:
-			notes = append(notes, NoRoute)
-		case w.result.verdict == absent:
-			if w.absent >= absences || !inPlace {
-				failed = append(failed, w.result.why)
-			}
-			doubt = true
-		case w.result.verdict == unknown && !w.worked:
+		case v == arrived:
+		case w.outbound && !w.worked && w.tries > 0:
+			notes = append(notes, NotProved)
+		case !w.outbound && !w.worked && w.tries >= firstTries && c.ways[i+1].worked:
+			w.lost = false
+			notes = append(notes, InNotProved)
+		case w.lost || v == absent && (w.absent >= absences || !inPlace):
+			w.lost = true
+			failed = append(failed, w.why)
+		case v == unknown && !w.worked && !w.outbound:
 			open = append(open, w.result.why)
-		case w.result.verdict == unknown:
+		case v == noRoute || !w.worked || w.silent >= absences:
+			notes = append(notes, w.note())
+		default:
 			doubt = true
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -78,14 +79,12 @@ type question struct {
 	Families    capture.Families
 	Ports       []uint16 // ports with a listener of the agent
 	Transparent bool
+	Rounds      int
 }
 
-// answer proves capture once, and writes the status of the board.
+// answer proves capture, in one round by default, and writes the status of the board.
 func (q question) answer(ctx context.Context) error {
 	c := NewCapture(CaptureOptions{IPv4: q.Families.Has(capture.IPv4), IPv6: q.Families.Has(capture.IPv6)})
-	if !slices.Contains(q.Ports, contract.InboundPort) { // nothing will be accepted, however long it waits
-		c.patience = time.Millisecond
-	}
 	for _, port := range q.Ports {
 		s, err := standby.Listen(ctx, standby.Options{
 			Port: port, Relay: netip.MustParseAddrPort("127.0.0.1:9"), Transparent: q.Transparent && port == contract.InboundPort, Proof: c.Arrived})
@@ -95,7 +94,9 @@ func (q question) answer(ctx context.Context) error {
 		defer s.Close()
 	}
 	b := New(Options{Conditions: []Condition{CaptureRules}})
-	c.round(ctx, b)
+	for range max(1, q.Rounds) {
+		c.round(ctx, b)
+	}
 	return json.NewEncoder(os.Stdout).Encode(b.Status(Outbound))
 }
 
@@ -155,9 +156,9 @@ func TestCaptureIsProvedByBehaviour(t *testing.T) {
 		"-o and -c are for the proof too": {rules: func(in *capture.Intent) {
 			in.Families, in.ExcludeOutboundPorts, in.ExcludeInterfaces = capture.DualStack, []uint16{15002}, []string{"l+", "eth0"}
 		}, families: capture.DualStack, ports: both},
-		"the source port is taken":        {rules: only(capture.IPv4, capture.RedirectMode), families: capture.IPv4, ports: both, taken: "0.0.0.0:15002", notes: []string{NotProved}},
-		"the agent does not accept":       {rules: only(capture.IPv4, capture.RedirectMode), families: capture.IPv4, ports: []uint16{outbound}, reasons: []string{"nor one to the proxy's port itself was accepted"}},
-		"nothing accepts, without a rule": {families: capture.IPv4, reasons: []string{"nor one to the proxy's port itself was accepted"}},
+		"the source port is taken":        {rules: only(capture.IPv4, capture.RedirectMode), families: capture.IPv4, ports: both, taken: "0.0.0.0:15002", notes: []string{"not proved since T: outbound IPv4: a connection to ADDRESS cannot be tried: another program has port 15002"}},
+		"the agent does not accept":       {rules: only(capture.IPv4, capture.RedirectMode), families: capture.IPv4, ports: []uint16{outbound}, reasons: []string{"a connection to the proxy's port itself fails: no answer"}},
+		"nothing accepts, without a rule": {families: capture.IPv4, reasons: []string{"a connection to the proxy's port itself fails: connection refused"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -170,11 +171,8 @@ func TestCaptureIsProvedByBehaviour(t *testing.T) {
 			if tt.rules != nil {
 				tt.rules(&in)
 			}
-			s := question{tt.families, tt.ports, in.Mode == capture.TProxyMode}.ask(t, pod)
-			var notes []string
-			for _, n := range s.Notes {
-				notes = append(notes, n.Message)
-			}
+			s := question{Families: tt.families, Ports: tt.ports, Transparent: in.Mode == capture.TProxyMode}.ask(t, pod)
+			notes := said(s)
 			ok := s.Ready == (len(tt.reasons) == 0) && slices.Equal(notes, tt.notes)
 			for _, want := range tt.reasons {
 				ok = ok && strings.Contains(s.String(), want)
@@ -186,12 +184,57 @@ func TestCaptureIsProvedByBehaviour(t *testing.T) {
 	}
 }
 
-// If there is no route for an IP family, no connection of it can bypass the proxy, so the check
-// succeeds with a note.
+// sinceWhen and addresses are what differs from run to run in a note.
+var (
+	sinceWhen = regexp.MustCompile(`since \S+:`)
+	addresses = regexp.MustCompile(`192\.0\.2\.\d+:\d+|\[2001:db8::\S+\]:\d+`)
+)
+
+// said returns the notes of a status, without what differs from run to run.
+func said(s Status) (notes []string) {
+	for _, n := range s.Notes {
+		notes = append(notes, addresses.ReplaceAllString(sinceWhen.ReplaceAllString(n.Message, "since T:"), "ADDRESS"))
+	}
+	return notes
+}
+
+// What cannot be proved does not count as gone, and the note has the reason, be it a missing route or one that
+// refuses.
 func TestCaptureWithoutARoute(t *testing.T) {
-	s := question{Families: capture.IPv6, Ports: []uint16{contract.InboundPort, contract.OutboundPort}}.ask(t, ns.Pod(t))
-	if !s.Ready || len(s.Notes) != 1 || s.Notes[0].Message != NoRoute {
-		t.Errorf("%+v; want the note %q", s, NoRoute)
+	both := []uint16{contract.InboundPort, contract.OutboundPort}
+	out := func(family, why string) string {
+		return "not proved since T: outbound " + family + ": a connection to ADDRESS cannot be tried: " + why
+	}
+	six := "not proved since T: inbound IPv6: a connection to [::6]:15002 cannot be tried: network is unreachable; " + out("IPv6", "network is unreachable")
+	if got := said(question{Families: capture.IPv6, Ports: both}.ask(t, ns.Pod(t))); !slices.Equal(got, []string{six}) {
+		t.Errorf("notes %q; want %q", got, six)
+	}
+	for kind, why := range map[string]string{"unreachable": "no route to host", "prohibit": "permission denied", "blackhole": "invalid argument"} {
+		pod := captured(t, func(in *capture.Intent) { in.Families = capture.IPv4 })
+		pod.IP("route", "add", kind, "192.0.2.0/24")
+		s := question{Families: capture.IPv4, Ports: both}.ask(t, pod)
+		if got := said(s); !s.Ready || !slices.Equal(got, []string{out("IPv4", why)}) {
+			t.Errorf("%s: ready %t, notes %q; want %q", kind, s.Ready, got, out("IPv4", why))
+		}
+	}
+}
+
+// Rules of an older release may not capture the inbound proof. That they are there is known by the outbound one, by a
+// port that they do not exempt.
+func TestRulesOfAnOlderRelease(t *testing.T) {
+	pod := captured(t, func(in *capture.Intent) { in.Families = capture.IPv4 })
+	pod.Do(func() {
+		if out, err := exec.Command("nft", "insert", "rule", "inet", "outrider", "output", "tcp", "dport", "15000-16000", "return").CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, out)
+		}
+	})
+	q := question{Families: capture.IPv4, Ports: []uint16{contract.InboundPort, contract.OutboundPort}, Rounds: firstTries}
+	if s := q.ask(t, pod); !s.Ready || !slices.Equal(said(s), []string{InNotProved}) {
+		t.Errorf("%+v; want the note %q", s, InNotProved)
+	}
+	q.Rounds--
+	if s := q.ask(t, pod); s.Ready {
+		t.Errorf("ready after %d rounds", q.Rounds)
 	}
 }
 
@@ -293,6 +336,21 @@ func TestCaptureForLife(t *testing.T) {
 		"a busy machine does not bring capture back": {
 			life{in4: after(1, absent, absent, absent, unknown), out4: always(arrived), in6: always(arrived), out6: always(arrived)},
 			[]string{"0s ready", "32s capture-not-in-place: inbound IPv4 1"}, 1},
+		"what was lost is not back while another way is in doubt": {
+			life{in4: after(1, absent, absent, absent, arrived), out4: after(4, unknown, arrived), in6: always(arrived), out6: always(arrived)},
+			[]string{"0s ready", "32s capture-not-in-place: inbound IPv4 1", "42s ready"}, 1},
+		"what was lost is not back because its route is gone": {
+			life{in4: always(arrived), out4: after(1, absent, absent, absent, noRoute), in6: always(arrived), out6: always(arrived)},
+			[]string{"0s ready", "32s capture-not-in-place: outbound IPv4 1"}, 1},
+		"rules that are there do not capture the inbound proof": {
+			life{in4: append(some(firstTries+1, absent), arrived, absent), out4: always(arrived), in6: always(arrived), out6: always(arrived)},
+			[]string{"0s capture-not-in-place: inbound IPv4 1", "300ms ready", "1m32.3s capture-not-in-place: inbound IPv4 1"}, 1},
+		"no rules are there": {
+			life{in4: always(absent), out4: append(some(firstTries, absent), arrived), in6: always(arrived), out6: always(arrived)},
+			[]string{"0s capture-not-in-place: inbound IPv4 1"}, 0},
+		"rules come late": {
+			life{in4: append(some(10, absent), arrived), out4: append(some(firstTries, absent), arrived, absent), in6: always(arrived), out6: always(arrived)},
+			[]string{"0s capture-not-in-place: inbound IPv4 1", "1s ready", "33s capture-not-in-place: outbound IPv4 1"}, 1},
 		"it is not there at the start": {
 			life{in4: append(some(3, absent), arrived), out4: always(arrived), in6: always(arrived), out6: always(arrived)},
 			[]string{"0s capture-not-in-place: inbound IPv4 1", "300ms ready"}, 0},
@@ -300,7 +358,7 @@ func TestCaptureForLife(t *testing.T) {
 			life{in4: append(some(2, unknown), arrived), out4: always(arrived), in6: always(arrived), out6: always(arrived)},
 			[]string{"0s capture-not-in-place: inbound IPv4 0", "200ms ready"}, 0},
 		"outbound was never seen to work": {
-			life{in4: always(arrived), out4: append(some(outboundTries, absent), arrived, absent), in6: always(arrived), out6: always(arrived)},
+			life{in4: always(arrived), out4: append(some(firstTries, absent), arrived, absent), in6: always(arrived), out6: always(arrived)},
 			[]string{"0s ready"}, 0},
 		"outbound is seen late, and counts from then on": {
 			life{in4: always(arrived), out4: []verdict{absent, unknown, arrived, absent}, in6: always(arrived), out6: always(arrived)},
@@ -332,6 +390,45 @@ func TestCaptureForLife(t *testing.T) {
 					t.Errorf("got %q, lost %d, in place %t; want %q, %d", got, c.Lost(), c.InPlace(), tt.want, tt.lost)
 				}
 			})
+		})
+	}
+}
+
+// Of what nothing is known, a note says so after some rounds, and the metric counts since then.
+func TestWhatIsNotKnownIsSaid(t *testing.T) {
+	const note = "not proved since 2000-01-01T00:00:30Z: %s 0"
+	lives := life{
+		"inbound IPv4":  {arrived, unknown},
+		"outbound IPv4": {arrived, unknown, unknown, absent, unknown},
+		"outbound IPv6": {arrived, unknown},
+	}
+	for way, verdicts := range lives {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			l := life{"inbound IPv4": {arrived}, "outbound IPv4": {arrived}, "inbound IPv6": {arrived}, "outbound IPv6": {arrived}}
+			l[way] = slices.Clone(verdicts)
+			c := NewCapture(CaptureOptions{IPv4: true, IPv6: true})
+			c.try = l.try
+			b := New(Options{Conditions: []Condition{CaptureRules}})
+			var got []string
+			for time.Since(began) < time.Minute {
+				pause := c.round(t.Context(), b)
+				got = nil
+				for _, n := range b.Status(Outbound).Notes {
+					got = append(got, n.Message)
+				}
+				if time.Since(began) < proofInterval+2*proofAgain && len(got) > 0 {
+					t.Errorf("%s: at once %q", way, got)
+				}
+				time.Sleep(pause)
+			}
+			if want := fmt.Sprintf(note, way); !slices.Equal(got, []string{want}) || !c.InPlace() || c.Unproved() != time.Since(began)-proofInterval {
+				t.Errorf("%s: notes %q, not proved for %v; want %q, %v", way, got, c.Unproved(), want, time.Since(began)-proofInterval)
+			}
+			l[way] = []verdict{arrived}
+			if c.round(t.Context(), b); len(b.Status(Outbound).Notes) > 0 || c.Unproved() != 0 {
+				t.Errorf("%s: proved, and %+v, %v", way, b.Status(Outbound).Notes, c.Unproved())
+			}
 		})
 	}
 }

@@ -27,16 +27,21 @@ func (c *Capture) attempt(ctx context.Context, w *way) result {
 	p := c.begin(w, to)
 	defer p.end()
 	switch {
+	case errors.Is(p.err, unix.EADDRINUSE):
+		return result{unknown, fmt.Sprintf("%s: a connection to %s cannot be tried: another program has port %d", w, to, contract.ProbePort)}
 	case (w.six || w.outbound) && unrouted(p.err):
-		return result{noRoute, p.err.Error()}
-	case p.fd < 0:
+		return result{noRoute, fmt.Sprintf("%s: a connection to %s cannot be tried: %v", w, to, p.err)}
+	case p.fd < 0 || unrouted(p.err):
 		return result{unknown, fmt.Sprintf("%s: a connection to %s cannot be tried: %v", w, to, p.err)}
 	case p.err == nil && p.arrives(ctx, time.Second):
 		return result{verdict: arrived}
 	}
 	control := c.begin(w, c.control(w))
 	defer control.end()
-	if !control.arrives(ctx, c.patience) {
+	if control.err != nil {
+		return result{unknown, fmt.Sprintf("%s: a connection to the proxy's port itself fails: %v", w, control.err)}
+	}
+	if !control.arrives(ctx, acceptLimit) {
 		return result{unknown, fmt.Sprintf("%s: neither a connection to %s nor one to the proxy's port itself was accepted: the machine is busy", w, to)}
 	}
 	if p.arrives(ctx, 0) { // before the control
@@ -62,9 +67,10 @@ func answer(errno unix.Errno) error {
 	return &answerError{errno}
 }
 
-// unrouted reports whether nothing was sent, because no route leads out of the pod.
+// unrouted reports whether nothing was sent, because there is no route, or one of the kind unreachable, prohibit
+// (EACCES) or blackhole (EINVAL).
 func unrouted(err error) bool {
-	return slices.ContainsFunc([]error{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EADDRNOTAVAIL, unix.EAFNOSUPPORT},
+	return slices.ContainsFunc([]error{unix.ENETUNREACH, unix.EHOSTUNREACH, unix.EADDRNOTAVAIL, unix.EAFNOSUPPORT, unix.EACCES, unix.EINVAL},
 		func(e error) bool { return errors.Is(err, e) })
 }
 
@@ -142,7 +148,7 @@ func (w *way) socket(to netip.AddrPort) (fd int, from uint16, err error) {
 	if six {
 		family = unix.AF_INET6
 	}
-	if contract.CaptureProof(to) && w.outbound {
+	if outboundProof(to.Addr()) {
 		port = contract.ProbePort
 	}
 	if fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_TCP); err != nil {
@@ -209,10 +215,18 @@ func connect(fd int, to netip.AddrPort) error {
 	}
 }
 
+// otherPort is a destination port that rules of an older release may capture where they exempt those from
+// [contract.ProbePort] on. The ports take turns until one works.
+const otherPort = 5002
+
 // destination returns the destination of the next proof. It differs from those before: connection tracking remembers
 // for two minutes where a packet with the same addresses and ports went, even if the rules change.
 func (w *way) destination() netip.AddrPort {
 	var to netip.Addr
+	port := uint16(contract.ProbePort)
+	if w.outbound && w.tries%2 == 1 {
+		port = otherPort
+	}
 	switch {
 	case !w.outbound && w.six:
 		to = contract.ProofInbound6
@@ -230,9 +244,9 @@ func (w *way) destination() netip.AddrPort {
 		w.last++
 		a := contract.ProofOutbound.Addr().As4()
 		a[3] = byte(1 + w.last%hosts)
-		return netip.AddrPortFrom(netip.AddrFrom4(a), uint16(contract.ProbePort+w.last/hosts%contract.ProofPorts))
+		return netip.AddrPortFrom(netip.AddrFrom4(a), port+uint16(w.last/hosts%contract.ProofPorts))
 	}
-	return netip.AddrPortFrom(to, contract.ProbePort)
+	return netip.AddrPortFrom(to, port)
 }
 
 // Arrived is called for each connection that the standby accepts. It reports whether this Capture made the connection.
@@ -253,8 +267,13 @@ func (c *Capture) Arrived(from, to netip.AddrPort) bool {
 // redirected, one destination, so that address translation gives some of them another source port: each has an
 // original destination of its own instead.
 func endsOf(from uint16, to netip.AddrPort) ends {
-	if a := to.Addr(); contract.ProofOutbound.Contains(a) || contract.ProofOutbound6.Contains(a) {
+	if outboundProof(to.Addr()) {
 		from = 0
 	}
 	return ends{from, to}
+}
+
+// outboundProof reports whether outbound proofs go to an address.
+func outboundProof(a netip.Addr) bool {
+	return contract.ProofOutbound.Contains(a) || contract.ProofOutbound6.Contains(a)
 }
