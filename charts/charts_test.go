@@ -121,6 +121,8 @@ type endpoint struct {
 		Action       string   `json:"action"`
 		SourceLabels []string `json:"sourceLabels"`
 		Regex        string   `json:"regex"`
+		Replacement  string   `json:"replacement"`
+		TargetLabel  string   `json:"targetLabel"`
 	} `json:"relabelings"`
 }
 

@@ -450,17 +450,20 @@ func TestOurWebhookIsNoOtherInjector(t *testing.T) {
 	}
 }
 
-// Alerts and the dashboard use only metrics that outriderd has, and codes of reviews that exist.
+// Alerts and the dashboard use only metrics that there are, and codes of reviews that exist. The agent's and the node's
+// are all in alerts.
 func TestMonitoringNamesWhatThereIs(t *testing.T) {
-	source, err := os.ReadFile("../internal/core/controlplane/metrics.go")
-	if err != nil {
-		t.Fatal(err)
-	}
 	known := map[string]bool{}
-	for _, m := range regexp.MustCompile(`"(outriderd_[a-z_]+)"`).FindAllStringSubmatch(string(source), -1) {
-		known[m[1]] = true
+	for _, file := range []string{"controlplane/metrics.go", "agent/proxy/capture.go", "node/daemon/metrics.go"} {
+		source, err := os.ReadFile("../internal/core/" + file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`"(outrider(?:d|_agent|_node)_[a-z_]+)"`).FindAllStringSubmatch(string(source), -1) {
+			known[m[1]] = true
+		}
 	}
-	options := values(t, "monitoring: {serviceMonitor: {enabled: true}, podMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}")
+	options := values(t, "node: {enabled: true, metricsPort: 9464}\nmonitoring: {serviceMonitor: {enabled: true}, podMonitor: {enabled: true}, prometheusRule: {enabled: true}, dashboard: {enabled: true}}")
 	if dashboard := configMap(t, options, "outriderd-dashboard").Data["outrider.json"]; !json.Valid([]byte(dashboard)) {
 		t.Error("the dashboard is no JSON")
 	}
@@ -469,7 +472,12 @@ func TestMonitoringNamesWhatThereIs(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := files["outrider/templates/monitoring.yaml"]
-	used := regexp.MustCompile(`outriderd_[a-z_]+`).FindAllString(text, -1)
+	for _, want := range []string{"expr: outrider_agent_capture_in_place == 0\n", "outrider_agent_capture_unproved_seconds > ", "outrider_node_captures_not_in_place > 0", "'$1:9464'", "'[$1]:9464'"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %s", want)
+		}
+	}
+	used := regexp.MustCompile(`outrider(?:d|_agent|_node)_[a-z_]+`).FindAllString(text, -1)
 	if len(used) < 20 || len(known) < 20 {
 		t.Fatalf("%d metrics used, %d known", len(used), len(known))
 	}
