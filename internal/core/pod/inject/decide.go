@@ -1,7 +1,6 @@
 package inject
 
 import (
-	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -13,6 +12,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/verdict"
+	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/request"
 )
 
@@ -203,18 +203,10 @@ func decideProxy(pod *corev1.Pod, ns Namespace) (alongside bool, reason verdict.
 func ProxyOfOtherMesh(pod *corev1.Pod) string {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for _, c := range list {
-			if slices.Contains(containers.OtherMeshes, c.Name) {
+			if containers.OtherMesh(c.Name) {
 				return c.Name
 			}
 		}
 	}
-	var injected struct{ Containers []string }
-	if text, ok := pod.Annotations[contract.IstioStatus]; ok && json.Unmarshal([]byte(text), &injected) == nil {
-		for _, name := range injected.Containers { // containers of a user-defined injection template
-			if containers.Find(pod, name) != nil && name != contract.ProxyContainer {
-				return name
-			}
-		}
-	}
-	return ""
+	return podspec.OfTemplate(pod)
 }

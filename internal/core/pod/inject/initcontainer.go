@@ -60,7 +60,7 @@ func writeInit(pod *corev1.Pod, in input, s effective, edges startup.Plan, r *ve
 func initPlace(pod *corev1.Pod, s effective, r *verdict.Report) int {
 	list := pod.Spec.InitContainers
 	at := slices.IndexFunc(list, func(c corev1.Container) bool {
-		return c.Name == contract.ProxyContainer || slices.Contains(containers.OtherMeshes, c.Name) || podspec.NeedsAgent(&c)
+		return c.Name == contract.ProxyContainer || containers.OtherMesh(c.Name) || podspec.NeedsAgent(&c)
 	})
 	if at < 0 {
 		at = len(list)

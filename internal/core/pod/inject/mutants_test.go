@@ -59,7 +59,7 @@ func TestEveryMutantOfTheDecisionIsNoticed(t *testing.T) {
 		"any value of our pod label requests it":      {File: "decide.go", From: `v == "true"`, To: `true`},
 		"proxy: none is ignored":                      {File: "decide.go", From: `pod.Annotations[contract.Proxy] == "none"`, To: `false`},
 		"another mesh's proxy gets a second one":      {File: "decide.go", From: `!requested`, To: `false`},
-		"no other mesh is known":                      {File: "decide.go", From: `slices.Contains(containers.OtherMeshes, c.Name)`, To: `false`},
+		"no other mesh is known":                      {File: "decide.go", From: `containers.OtherMesh(c.Name)`, To: `false`},
 		"Istio's status is not read":                  {File: "decide.go", From: `ok && json.Unmarshal([]byte(text), &injected) == nil`, To: `false`},
 		"a container of the status need not be there": {File: "decide.go", From: `containers.Find(pod, name) != nil`, To: `true`},
 		"our proxy is another mesh's":                 {File: "decide.go", From: `name != contract.ProxyContainer`, To: `true`},

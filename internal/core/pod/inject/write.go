@@ -38,6 +38,7 @@ func write(in input, s effective, p order.Plan, r *verdict.Report) (w written, e
 		return w, err
 	}
 	p.Explain(in.alongside, r)
+	noteProxies(pod, in, s, r)
 	noteStops(pod, r)
 	w.neverEnds = reportEnd(pod, s, r)
 	before.KeepOrder(p.Pod, pod)
@@ -105,15 +106,36 @@ func stopping(p order.Plan, in input, s effective, r *verdict.Report) []string {
 	if !in.alongside {
 		return reporting(p, in, s, r)
 	}
-	if c := containers.Find(p.Pod, in.mesh); s.capture && c != nil && podspec.IsProxy(c) {
-		return []string{in.mesh}
+	var out []string
+	for _, c := range p.Pod.Spec.Containers {
+		if s.capture && podspec.IsMeshProxy(p.Pod, &c) {
+			out = append(out, c.Name)
+		}
 	}
-	return nil
+	return out
+}
+
+// noteProxies warns about what is not known of other meshes' proxies.
+func noteProxies(pod *corev1.Pod, in input, s effective, r *verdict.Report) {
+	if !in.alongside {
+		return
+	}
+	if s.capture && in.mesh == "" {
+		r.Warn("connections to another mesh's proxy are parked, and none of the pod's containers is known as that proxy: unless its injector adds it later, it has no order, and what a stopping application calls after it has left waits until the application is killed; %s: off leaves the parking out", contract.Park)
+	}
+	named := podspec.OnlyNamed(pod)
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		r.Warn("%s has the name of a mesh's proxy, and neither a probe nor an image or arguments of that mesh: if it is another program, and does not answer %s, what waits for it never starts; a readinessProbe decides, and another name if it is no proxy", name, named[name])
+	}
 }
 
 // noteStops explains the preStop hooks that keep proxies without a gate.
 func noteStops(pod *corev1.Pod, r *verdict.Report) {
 	ungated, sidecars := podspec.Unseen(pod)
+	mixed := map[string][]string{}
+	for _, k := range podspec.Keeps(pod) {
+		mixed[k.Proxy] = k.Mixed
+	}
 	for _, c := range pod.Spec.Containers {
 		if !podspec.StaysUntilEnd(&c) {
 			continue
@@ -123,6 +145,11 @@ func noteStops(pod *corev1.Pod, r *verdict.Report) {
 			beside = "; its own preStop hook runs meanwhile"
 		}
 		r.Note("%s gets a preStop hook that returns when the applications have ended, so that it stops after them%s", c.Name, beside)
+		for _, other := range mixed[c.Name] {
+			if other != c.Name && (slices.Contains(mixed[other], c.Name) || slices.ContainsFunc(pod.Spec.InitContainers, containers.Named(other))) {
+				r.Warn("%s is kept until the grace period is nearly over: the sockets of %s are not told from those of applications; set securityContext.runAsUser of %s to a user of its own", c.Name, other, other)
+			}
+		}
 		if len(ungated) > 0 && len(sidecars) > 0 {
 			r.Warn("%s may stop before %s, and calls through it are then parked: no gate reports the end of such a container, and the sockets of %s, which run on, hide it; make %s a native sidecar, or name the command so that it gets a gate",
 				c.Name, strings.Join(ungated, ", "), strings.Join(sidecars, ", "), c.Name)
@@ -225,7 +252,7 @@ func writeMetadata(pod *corev1.Pod, in input, s effective, before *changes.Overr
 
 func firstApp(pod *corev1.Pod) string {
 	for _, c := range pod.Spec.Containers {
-		if c.Name != contract.ProxyContainer && !slices.Contains(containers.OtherMeshes, c.Name) {
+		if c.Name != contract.ProxyContainer && !containers.OtherMesh(c.Name) {
 			return c.Name
 		}
 	}

@@ -89,7 +89,7 @@ func (c podContainer) env(name string) string {
 func (r *reader) container(c podContainer) startup.Container {
 	_, isProxy := knownProxy(c.Name)
 	out := startup.Container{Name: c.Name, Kind: c.kind, Health: r.health(c), Named: isProxy}
-	out.StopsAtOnce = leavesByItself(c) && !StaysUntilEnd(c.Container) && r.gateWaitsFor(c.Name)
+	out.StopsAtOnce = leavesByItself(r.pod, c) && !StaysUntilEnd(c.Container) && r.gateWaitsFor(c.Name)
 	if line, has := stopLine(c.Container); has && line.Sockets {
 		out.Outlives, _ = Unseen(r.pod) // as in Keeps
 	}

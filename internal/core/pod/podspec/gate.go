@@ -269,11 +269,11 @@ func (w *writer) wrap(c podContainer, after []startup.Edge, probed bool, helps [
 	line := contract.Gate{Name: c.Name, HelperOf: helps}
 	for _, e := range after {
 		line.After = append(line.After, afterText(e))
-		if p, ok := knownProxy(e.From); ok {
+		if _, ok := knownProxy(e.From); ok {
 			if line.At == nil {
 				line.At = map[string]string{}
 			}
-			line.At[p.name] = p.url()
+			line.At[e.From] = healthURL(w.out, w.find(e.From))
 		}
 	}
 	if probe := ownProbe(numbered(c.Container)); probed && probe != nil {

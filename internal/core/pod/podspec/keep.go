@@ -16,6 +16,7 @@ type Keep struct {
 	Gates   []string // containers whose gates wait for the proxy: their records show their ends
 	Sockets []string // containers without a gate: only their sockets and calls show that they still run
 	Unseen  []string // containers without a gate for which the hook does not wait, because other sockets hide their ends
+	Mixed   []string // other proxies whose sockets are not told from those of applications: the hook waits for them, too
 }
 
 // Keeps returns what the preStop hooks in the pod wait for, as the containers run; see [AsRun].
@@ -31,6 +32,7 @@ func Keeps(pod *corev1.Pod) []Keep {
 		k := Keep{Proxy: c.Name, Unseen: ungated}
 		if line.Sockets {
 			k.Sockets, k.Unseen = ungated, nil
+			_, k.Mixed = otherProxies(run, c.Name)
 		}
 		for _, other := range podContainers(run) {
 			if slices.Contains(gateAfter(other.Container), c.Name) {
@@ -87,14 +89,29 @@ func IsMeshProxy(pod *corev1.Pod, c *corev1.Container) bool {
 	if p, known := knownProxy(c.Name); known {
 		return !p.addressed
 	}
-	return slices.Contains(ofTemplate(pod), c.Name)
+	return c.Name == OfTemplate(pod)
 }
 
-// ofTemplate returns the regular containers that Istio's annotation names.
-func ofTemplate(pod *corev1.Pod) []string {
+// OfTemplate returns the proxy of a pod without one that is known by its name: the first container that Istio's
+// annotation names. It is empty if there is none.
+func OfTemplate(pod *corev1.Pod) string {
+	text, ok := pod.Annotations[contract.IstioStatus]
 	var injected struct{ Containers []string }
-	if text, ok := pod.Annotations[contract.IstioStatus]; !ok || json.Unmarshal([]byte(text), &injected) != nil {
-		return nil
+	if !ok || json.Unmarshal([]byte(text), &injected) != nil {
+		return ""
 	}
-	return injected.Containers
+	all := podContainers(pod)
+	if slices.ContainsFunc(all, func(c podContainer) bool {
+		p, known := knownProxy(c.Name)
+		return known && !p.addressed && c.Name != OurProxy
+	}) {
+		return ""
+	}
+	i := slices.IndexFunc(injected.Containers, func(name string) bool {
+		return name != OurProxy && slices.ContainsFunc(all, func(c podContainer) bool { return c.Name == name })
+	})
+	if i < 0 {
+		return ""
+	}
+	return injected.Containers[i]
 }

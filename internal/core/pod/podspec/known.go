@@ -22,7 +22,7 @@ type proxy struct {
 	name  string
 	mesh  string
 	port  int
-	path  string
+	path  string   // empty: it is ready when it accepts connections at the port
 	also  []int    // other ports that probes use to check it
 	waits []string // command that blocks until it is ready, for a hook; nil if there is none
 	drain string   // path at its status port for a POST after which it drains its inbound listeners; empty if there is none
@@ -39,7 +39,7 @@ var proxies = []proxy{
 	{name: "istio-proxy", mesh: "Istio", port: contract.ReadinessPort, path: contract.ReadyPath, also: istioPorts, waits: []string{"pilot-agent", "wait"}, drain: "/drain"},
 	{name: "linkerd-proxy", mesh: "Linkerd", port: 4191, path: "/ready", also: []int{4140}, waits: []string{"/usr/lib/linkerd/linkerd-await", "--timeout=2m"}},
 	{name: "kuma-sidecar", mesh: "Kuma", port: 9902, path: "/ready", also: []int{9901}, waits: []string{"kuma-dp", "wait", "--url", "http://localhost:9902/ready"}},
-	{name: "consul-dataplane", mesh: "Consul", port: 20000, path: "/ready", also: []int{19000}},
+	{name: "consul-dataplane", mesh: "Consul", port: 20000, also: []int{19000, 21000}},
 	{name: "cloud-sql-proxy", mesh: "Cloud SQL", port: 9090, path: "/startup", waits: []string{"/cloud-sql-proxy", "wait"}, addressed: true},
 }
 
@@ -63,6 +63,9 @@ var waiters = []waiter{
 }
 
 func knownProxy(name string) (proxy, bool) {
+	if strings.HasPrefix(name, "consul-dataplane-") { // one for each service of the pod; the name of the service follows
+		name = "consul-dataplane"
+	}
 	i := slices.IndexFunc(proxies, func(p proxy) bool { return p.name == name })
 	if i < 0 {
 		return proxy{}, false
@@ -83,11 +86,20 @@ func proxiesAt(port int) []string {
 
 // probe returns the readiness probe of the proxy.
 func (p proxy) probe() *corev1.Probe {
+	if p.path == "" {
+		return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(int32(p.port))}}}
+	}
 	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: p.path, Port: intstr.FromInt32(int32(p.port))}}}
 }
 
-// url returns the URL of the readiness probe in the pod's network.
-func (p proxy) url() string { return fmt.Sprintf("http://127.0.0.1:%d%s", p.port, p.path) }
+// url returns the URL of the readiness probe in the pod's network. A port without a path may be bound to the pod's own
+// address only: localhost stands for that, too (see ParseAddress in package gate).
+func (p proxy) url() string {
+	if p.path == "" {
+		return fmt.Sprintf("tcp://localhost:%d", p.port)
+	}
+	return fmt.Sprintf("http://127.0.0.1:%d%s", p.port, p.path)
+}
 
 // servers lists names of programs and images that run until they get a signal: proxies, databases, and agents
 // that people run next to an app.

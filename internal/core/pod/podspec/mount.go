@@ -137,7 +137,10 @@ func (w *writer) addGateVolumes() error {
 			continue
 		}
 		if byImage {
-			return &TakenError{Volume: name}
+			if own := w.out.Spec.Volumes[i].Image; own == nil || *own != *w.volume { // else an earlier call has added it
+				return &TakenError{Volume: name}
+			}
+			continue
 		}
 		if e := w.out.Spec.Volumes[i].EmptyDir; e == nil || e.Medium != corev1.StorageMediumMemory {
 			return &TakenError{Volume: name}

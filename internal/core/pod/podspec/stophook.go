@@ -21,10 +21,12 @@ import (
 
 // leavesByItself reports whether nothing in a container delays its stop for those that need it: it is a proxy that
 // has no gate, and not ours, whose agent does that.
-func leavesByItself(c podContainer) bool {
-	_, known := knownProxy(c.Name)
-	return known && c.Name != OurProxy && c.kind == startup.Plain && !Gated(c.Container)
+func leavesByItself(pod *corev1.Pod, c podContainer) bool {
+	return isProxy(pod, c.Container) && c.Name != OurProxy && c.kind == startup.Plain && !Gated(c.Container)
 }
+
+// isProxy reports whether a container is a proxy, of a mesh or of a cloud provider.
+func isProxy(pod *corev1.Pod, c *corev1.Container) bool { return IsProxy(c) || IsMeshProxy(pod, c) }
 
 // gateWaitsFor reports whether a gate in the pod waits for the named container. An edge that is not written yet does not
 // count, because writing it adds the hook.
@@ -44,7 +46,7 @@ func (w *writer) writeStopHooks(edges []startup.Edge) error {
 		needed[e.From] = needed[e.From] || e.By == startup.Gate && e.After != startup.Completed
 	}
 	for _, c := range podContainers(w.out) {
-		if leavesByItself(c) && (needed[c.Name] || slices.Contains(w.stays, c.Name)) {
+		if leavesByItself(w.out, c) && (needed[c.Name] || slices.Contains(w.stays, c.Name)) {
 			if err := w.stopHook(c.Container); err != nil {
 				return err
 			}
@@ -58,7 +60,18 @@ func (w *writer) stopHook(c *corev1.Container) error {
 	dropStopHook(c)
 	known, _ := knownProxy(c.Name)
 	ungated, sidecars := Unseen(withGates(w.out, w.work))
-	line := contract.PreStop{Name: c.Name, At: known.url(), Sockets: len(ungated) > 0 && len(sidecars) == 0, StopGrace: w.stopGrace()}
+	line := contract.PreStop{Name: c.Name, At: healthURL(w.out, c), StopGrace: w.stopGrace()}
+	if len(ungated) > 0 && len(sidecars) == 0 {
+		line.Sockets = true
+		line.Apart, _ = otherProxies(withGates(w.out, w.work), c.Name)
+	}
+	if answers(c, c.LivenessProbe) {
+		text, err := marshal(numbered(c).LivenessProbe)
+		if err != nil {
+			return err
+		}
+		line.Live = text
+	}
 	if c.Lifecycle == nil {
 		c.Lifecycle = &corev1.Lifecycle{}
 	}
@@ -87,9 +100,8 @@ func (w *writer) stopHook(c *corev1.Container) error {
 // containers still run.
 func Unseen(pod *corev1.Pod) (ungated, sidecars []string) {
 	for _, c := range podContainers(AsRun(pod)) {
-		_, isProxy := knownProxy(c.Name)
 		switch {
-		case isProxy:
+		case isProxy(pod, c.Container):
 		case c.kind == startup.Sidecar:
 			sidecars = append(sidecars, c.Name)
 		case c.kind == startup.Plain && !Gated(c.Container):
@@ -97,6 +109,47 @@ func Unseen(pod *corev1.Pod) (ungated, sidecars []string) {
 		}
 	}
 	return ungated, sidecars
+}
+
+// otherProxies returns the users of the other proxies of the pod, whose sockets show nothing about applications, and the
+// proxies whose user is not known. A user that an application without a gate has, too, does not count.
+func otherProxies(pod *corev1.Pod, name string) (users []uint32, unknown []string) {
+	ungated, _ := Unseen(pod)
+	shared := map[int64]bool{}
+	for _, c := range podContainers(pod) {
+		if id, ok := userOf(pod, c.Container); ok && slices.Contains(ungated, c.Name) {
+			shared[id] = true
+		}
+	}
+	for _, c := range podContainers(pod) {
+		if c.Name == name || c.kind == startup.Init || !isProxy(pod, c.Container) {
+			continue
+		}
+		id, ok := userOf(pod, c.Container)
+		switch {
+		case !ok || shared[id] || id < 0 || id > math.MaxUint32:
+			unknown = append(unknown, c.Name)
+		case !slices.Contains(users, uint32(id)):
+			users = append(users, uint32(id))
+		}
+	}
+	return users, unknown
+}
+
+// userOf returns the user of a container's processes; false if only its image sets it.
+func userOf(pod *corev1.Pod, c *corev1.Container) (int64, bool) {
+	if own := c.SecurityContext; own != nil && own.RunAsUser != nil {
+		return *own.RunAsUser, true
+	}
+	if shared := pod.Spec.SecurityContext; shared != nil && shared.RunAsUser != nil {
+		return *shared.RunAsUser, true
+	}
+	for _, m := range Meshes {
+		if m.Proxy == c.Name {
+			return m.User, true
+		}
+	}
+	return 0, false
 }
 
 // stopLine returns the parsed command line of our preStop hook in c; false if c has none.

@@ -103,7 +103,7 @@ func (w *writer) writePlan(plan startup.Plan, stops []string) (*corev1.Pod, erro
 // keep distinguishes, among the containers that stop after others, the proxies, which need a preStop hook.
 func (w *writer) keep(stops []string) {
 	for _, name := range stops {
-		if _, proxy := knownProxy(name); proxy {
+		if c := w.find(name); c != nil && isProxy(w.out, c) {
 			w.stays = append(w.stays, name)
 		} else {
 			w.reports = append(w.reports, name)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -44,8 +45,10 @@ func Authors(pod *corev1.Pod) []*corev1.Container {
 	return out
 }
 
-// OtherMeshes has the names of the proxies that other meshes inject.
-var OtherMeshes = []string{"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane"}
+// OtherMesh reports whether another mesh injects a proxy of that name. Consul adds one for each service of a pod.
+func OtherMesh(name string) bool {
+	return slices.Contains([]string{"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane"}, name) || strings.HasPrefix(name, "consul-dataplane-")
+}
 
 // Names returns the names of a list of containers, except our proxy.
 func Names(list []corev1.Container) []string {
