@@ -80,3 +80,7 @@ const LeastGrace = 2 * time.Second
 // stop that left the given grace period. The rest is for the container's own shutdown: [LeastGrace], but never more than
 // half of the grace period.
 func StopLimit(grace time.Duration) time.Duration { return max(grace-LeastGrace, grace/2, 0) }
+
+// OrdersStops reports whether a grace period is long enough for gates and preStop hooks to order stops: the containers that
+// stop first then have [LeastGrace].
+func OrdersStops(grace time.Duration) bool { return StopLimit(grace) >= LeastGrace }

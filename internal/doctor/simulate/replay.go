@@ -111,7 +111,7 @@ func (r *run) unanswered(e kubelet.Event) error {
 			return fmt.Errorf("the hook waits for health")
 		case a.Which == kubelet.PreStop && (a.Handler == kubelet.Sleep || e.OK) && e.At < a.At+a.Timeout:
 			return fmt.Errorf("the hook sleeps until %s", a.At+a.Timeout)
-		case a.Which == kubelet.PreStop && a.Handler == kubelet.Gate && e.OK && e.At < a.At+gates.StopLimit(r.Pod) && r.gates.HoldsStop(e.Container):
+		case a.Which == kubelet.PreStop && a.Handler == kubelet.Gate && e.OK && e.At < gates.HoldsUntil(r.Pod, r.kubelet, a) && r.gates.HoldsStop(e.Container):
 			return fmt.Errorf("the hook waits for the containers that need %s", e.Container)
 		}
 		return nil

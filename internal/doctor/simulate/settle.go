@@ -60,9 +60,10 @@ func (r *run) holdsStop(name string, at time.Duration) bool {
 }
 
 // hold begins the time for which the gate or the preStop hook of a container waits for those that need it.
-func (r *run) hold(name string, at time.Duration) {
-	r.lives[name].holds = at + gates.StopLimit(r.Pod)
-	r.later(name, queuedEvent{at: r.lives[name].holds, kind: wakes})
+func (r *run) hold(a kubelet.Action) {
+	l := r.lives[a.Container]
+	l.holds = gates.HoldsUntil(r.Pod, r.kubelet, a)
+	r.later(a.Container, queuedEvent{at: l.holds, kind: wakes})
 }
 
 // mayRunAgain reports whether a container has not ended, or will be restarted by the kubelet.

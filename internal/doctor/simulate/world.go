@@ -35,7 +35,7 @@ func (r *run) answer(a kubelet.Action) {
 	case kubelet.Stop:
 		r.lives[a.Container].stop = true // settle delivers the signal
 		if !r.Pod.PreStopWaits(a.Container) {
-			r.hold(a.Container, a.At)
+			r.hold(a)
 		}
 		return
 	}
@@ -66,7 +66,7 @@ func (r *run) hook(a kubelet.Action, e kubelet.Event) {
 	case a.Which == kubelet.PreStop && r.Pod.PreStopWaits(a.Container):
 		e.At += b.PreStop
 		r.lives[a.Container].stays = &e.At
-		r.hold(a.Container, a.At)
+		r.hold(a)
 		r.later(a.Container, queuedEvent{at: e.At, kind: wakes})
 		return
 	case a.Which == kubelet.PreStop:

@@ -156,7 +156,11 @@ func (c *collector) stops(a kubelet.Action, e kubelet.Event) {
 // does not return.
 func (c *collector) holdsStop(a kubelet.Action) bool {
 	holds := a.Kind == kubelet.Stop && !c.question.Pod.PreStopWaits(a.Container) || a.Which == kubelet.PreStop && a.Handler == kubelet.Gate
-	return holds && c.now < a.At+c.stopLimit && c.node.gates.HoldsStop(a.Container)
+	return holds && c.now < c.holdsUntil(a) && c.node.gates.HoldsStop(a.Container)
+}
+
+func (c *collector) holdsUntil(a kubelet.Action) time.Duration {
+	return gates.HoldsUntil(c.question.Pod, c.node.kubelet, a)
 }
 
 var badEnd = map[kubelet.ActionKind]Fault{
@@ -258,7 +262,7 @@ func (c *collector) time(open []kubelet.Action) {
 			wake(a.At + a.Timeout)
 		}
 		if c.holdsStop(a) {
-			wake(a.At + c.stopLimit)
+			wake(c.holdsUntil(a))
 		}
 	}
 	if ok && !c.outlastsGrace(at) && !c.outlastsHolds(open, at) {
@@ -287,7 +291,7 @@ func (c *collector) outlastsGrace(at time.Duration) bool {
 // assumes that none takes so long (see [omitsLateStop]), except for those that certainly do.
 func (c *collector) outlastsHolds(open []kubelet.Action, at time.Duration) bool {
 	return slices.ContainsFunc(open, func(a kubelet.Action) bool {
-		return at >= a.At+c.stopLimit && c.holdsStop(a) && !slices.ContainsFunc(c.node.gates.HeldBy(a.Container), func(name string) bool {
+		return at >= c.holdsUntil(a) && c.holdsStop(a) && !slices.ContainsFunc(c.node.gates.HeldBy(a.Container), func(name string) bool {
 			return c.late[name] || c.node.gates.IgnoresStop(name)
 		})
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"time"
 
 	"outrider.dev/internal/core/pod/gates"
 	"outrider.dev/internal/core/pod/kubelet"
@@ -37,7 +36,6 @@ type search struct {
 	serves    map[string]bool // containers that must be healthy, and not complete
 	slowStops []string        // containers whose stops take an unknown time
 	late      map[string]bool // containers whose stops certainly take too long
-	stopLimit time.Duration   // the longest time for which gates and hooks keep a container for others
 	bound     Bound
 	progress  func(Progress)
 
@@ -61,7 +59,7 @@ func newSearch(q Question, b Bound, progress func(Progress)) *search {
 	s := &search{question: q, edges: q.Plan.Expand().Edges, bound: b, progress: progress,
 		seen: map[[16]byte]struct{}{}, result: Result{Promise: q.Promise, Bound: b}}
 	s.observed, s.published, s.finishes, s.slowStops = s.healthMatters(), s.recordIsRead(), s.mayFinish(), slowStops(q)
-	s.late, s.stopLimit = gates.OutlastGrace(q.Pod, q.Plan), gates.StopLimit(q.Pod)
+	s.late = gates.OutlastGrace(q.Pod, q.Plan)
 	s.awaited, s.serves = s.from(startup.Started, startup.Healthy), s.from(startup.Healthy)
 	for name := range s.from(startup.Completed) { // in any order: each is deleted
 		delete(s.serves, name)

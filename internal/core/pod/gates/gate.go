@@ -171,13 +171,23 @@ func (s State) HeldBy(name string) (out []string) {
 	return out
 }
 
+// HoldsUntil returns the time until which a container's gate or preStop hook waits for the containers that depend on it. a
+// is the open action of the kubelet by which the container got SIGTERM, or which runs the hook. What a preStop hook took
+// before SIGTERM counts as a part of the grace period.
+func HoldsUntil(pod kubelet.Pod, k kubelet.State, a kubelet.Action) time.Duration {
+	grace := pod.GracePeriod()
+	if end, stops := k.GraceEnd(a.Container); stops && a.Kind == kubelet.Stop && pod.HasPreStop(a.Container) {
+		grace = max(end-a.At, 0)
+	}
+	return a.At + contract.StopLimit(grace)
+}
+
 // StopLimit returns the longest time for which a container's gate or preStop hook waits, after the stop of the pod began,
 // for the containers that depend on it.
 func StopLimit(pod kubelet.Pod) time.Duration { return contract.StopLimit(pod.GracePeriod()) }
 
-// OrderStops reports whether the grace period is long enough for gates and preStop hooks to order stops: the containers
-// that stop first then have as long as the kubelet gives each container at least, 2 s.
-func OrderStops(pod kubelet.Pod) bool { return StopLimit(pod) >= 2*time.Second }
+// OrderStops reports whether the grace period is long enough for gates and preStop hooks to order stops.
+func OrderStops(pod kubelet.Pod) bool { return contract.OrdersStops(pod.GracePeriod()) }
 
 func (s State) leavesFirst(i int) bool { return i >= 0 && s.rules.containers[i].LeavesFirst() }
 

@@ -78,6 +78,11 @@ func (p Pod) PreStopSleep(name string) time.Duration {
 	return 0
 }
 
+// HasPreStop reports whether a container has a preStop hook.
+func (p Pod) HasPreStop(name string) bool {
+	return slices.ContainsFunc(slices.Concat(p.Init, p.Containers), func(c Container) bool { return c.Name == name && c.PreStop != NoHandler })
+}
+
 // PreStopWaits reports whether a container's preStop hook waits for the containers that need it; see [Gate].
 func (p Pod) PreStopWaits(name string) bool {
 	return slices.ContainsFunc(p.Containers, func(c Container) bool { return c.Name == name && c.PreStop == Gate })
