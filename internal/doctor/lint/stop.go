@@ -116,16 +116,11 @@ func serverInJob(s subject, b *builder) {
 	}
 }
 
-const defaultGrace = 30 * time.Second
-
 // graceTooShort finds grace periods that are shorter than preStop hook and drain together. At the end of the period,
 // the kubelet kills all containers that still run.
 func graceTooShort(s subject, b *builder) {
-	grace, field := defaultGrace, path{"spec", "terminationGracePeriodSeconds"}
+	grace, field := podspec.Grace(&s.Pod), path{"spec", "terminationGracePeriodSeconds"}
 	given := s.Pod.Spec.TerminationGracePeriodSeconds
-	if given != nil {
-		grace = time.Duration(min(max(*given, 0), 1<<31)) * time.Second
-	}
 	var longest time.Duration
 	var container, evidence string
 	for _, m := range s.members() {

@@ -387,3 +387,29 @@ func TestAnotherMeshsProxyStaysUntilTheEnd(t *testing.T) {
 		})
 	}
 }
+
+// Injection warns where it cannot order the stop of another mesh's proxy, and of a Job that this proxy keeps from
+// completing.
+func TestWarningsOfAnotherMeshsStop(t *testing.T) {
+	for name, tt := range map[string]struct {
+		spec, want string
+	}{
+		"grace 30 s":              {"", ""},
+		"grace 4 s":               {"terminationGracePeriodSeconds: 4, ", ""},
+		"grace 3 s":               {"terminationGracePeriodSeconds: 3, ", "of a grace period of 3s istio-proxy stays for 1.5s only"},
+		"no grace":                {"terminationGracePeriodSeconds: 0, ", "of a grace period of 0s istio-proxy stays for 0s only"},
+		"a Job":                   {"restartPolicy: Never, ", `istio-proxy is a plain container that does not end with the others: the pod never completes unless the command ends it; make it a native sidecar (sidecar.istio.io/nativeSidecar: "true")`},
+		"a pod that starts again": {"restartPolicy: Always, ", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := Pod(podOf(t, "metadata: {name: shop, annotations: {outrider.dev/proxy: none}}\nspec: {"+tt.spec+"containers: [{name: app, image: a, command: [/app]}, {name: istio-proxy, image: p}]}"), Namespace{Name: "shop"}, Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := strings.Join(r.Warnings, "\n")
+			if tt.want == "" && strings.Contains(got, "istio-proxy") || !strings.Contains(got, tt.want) {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}

@@ -54,6 +54,9 @@ func write(in input, s effective, p order.Plan, r *verdict.Report) (w written, e
 		return w, err
 	}
 	writeStopHook(pod, in, s)
+	if in.alongside {
+		warnOfStop(pod, in.mesh, r)
+	}
 	before.KeepWords(p.Pod, pod)
 	before.KeepHooks(p.Pod, pod)
 	s.metrics.annotate(pod, &before, s.port)
@@ -212,6 +215,28 @@ func reportEnd(pod *corev1.Pod, s effective, r *verdict.Report) (neverEnds []str
 		}
 	}
 	return neverEnds
+}
+
+// warnOfStop warns of what the proxy of another mesh does when its pod stops or has completed.
+func warnOfStop(pod *corev1.Pod, mesh string, r *verdict.Report) {
+	for _, name := range podspec.Unkept(pod) {
+		r.Warn("nothing keeps %s until the applications have ended, and connections to it are parked: what an application calls after it has left waits until the application is killed", name)
+	}
+	grace := podspec.Grace(pod)
+	for _, c := range pod.Spec.Containers {
+		if podspec.StaysUntilEnd(&c) && !contract.OrdersStops(grace) {
+			r.Warn("of a grace period of %s %s stays for %s only, and stops before what takes longer: raise terminationGracePeriodSeconds", grace, c.Name, contract.StopLimit(grace))
+		}
+	}
+	if mesh == "" || !containers.EndsOnce(pod) || !slices.ContainsFunc(pod.Spec.Containers, containers.Named(mesh)) {
+		return
+	}
+	remedy := "make it a native sidecar"
+	if native := podspec.NativeAnnotation(mesh); native != "" {
+		remedy += " (" + native + ")"
+	}
+	r.Warn("the pod has restartPolicy: %s, and %s is a plain container that does not end with the others: the pod never completes unless the command ends it; %s",
+		pod.Spec.RestartPolicy, mesh, remedy)
 }
 
 // writeMetadata adds the mesh's labels, and annotations that other tools read.

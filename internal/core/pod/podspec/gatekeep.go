@@ -194,6 +194,15 @@ func (w *writer) stopGrace() time.Duration {
 	return 0
 }
 
+// Grace returns the pod's grace period, 0 at least and 68 years at most.
+func Grace(pod *corev1.Pod) time.Duration {
+	seconds := int64(defaultGrace)
+	if given := pod.Spec.TerminationGracePeriodSeconds; given != nil {
+		seconds = min(max(*given, 0), math.MaxInt32)
+	}
+	return time.Duration(seconds) * time.Second
+}
+
 // unwrap removes our gate from c and restores what the gate had taken over from the kubelet. It returns false if
 // c has no gate.
 func unwrap(c *corev1.Container) bool {
