@@ -207,6 +207,7 @@ func TestNoWayAroundAuthorization(t *testing.T) {
 		d.policies(t, only(mesh.SourceIP, "10.9.9.9"))
 		d.becomes(t, "from another", "HTTP/1.0 403 Forbidden", func() string { return d.late(t, d.plain, server) })
 	})
+	t.Run("requests in other forms", d.raw)
 	t.Run("bytes at a port of requests", func(t *testing.T) {
 		d.policies(t, only(mesh.Principal, "*"))
 		if got := d.plain.send(server.String(), "\x16\x03\x01\x00\x05\x01\x00\x00\x01\x00"); got == "server" || strings.Contains(got, "200") {

@@ -97,7 +97,7 @@ func crossed(c authorization.Cell, got map[string]string) (out []question) {
 	for _, p := range authorization.Paths {
 		for _, h := range authorization.Hosts {
 			q := question{p, h}
-			if q.isHTTP2() && got[question{p, host}.String()] != invalid && got[question{path, h}.String()] != invalid && tier.Sample(c.Place.Name+c.Kind.Name+q.String(), 6) {
+			if q.isHTTP2() && got[question{p, host}.String()] != invalid && got[question{path, h}.String()] != invalid && tier.Sample(c.Place.Name+c.Kind.Name+q.String(), 8) {
 				out = append(out, q)
 			}
 		}
