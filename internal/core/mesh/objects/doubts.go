@@ -3,6 +3,8 @@ package objects
 import (
 	"encoding/json"
 	"net/netip"
+	"net/url"
+	"regexp"
 	"strings"
 )
 
@@ -60,10 +62,12 @@ func NeverMatches(raw []byte) FieldErrors {
 		for i, t := range r.To {
 			if t != nil && t.Operation != nil {
 				operation := at(rule+".to", i) + ".operation"
-				if o.Spec.Action == "" || o.Spec.Action == "ALLOW" { // methods have no case where a match denies
+				if o.Spec.Action == "" || o.Spec.Action == "ALLOW" { // where a match denies, methods have no case, and paths any encoding
 					doubt(operation+".methods", t.Operation.Methods, foreignMethod)
+					doubt(operation+".paths", t.Operation.Paths, otherwiseWritten)
 				} else {
 					doubt(operation+".notMethods", t.Operation.NotMethods, foreignMethod)
+					doubt(operation+".notPaths", t.Operation.NotPaths, otherwiseWritten)
 				}
 				doubt(operation+".paths", t.Operation.Paths, foreignPath)
 				doubt(operation+".notPaths", t.Operation.NotPaths, foreignPath)
@@ -97,13 +101,38 @@ func foreignMethod(v string) string {
 }
 
 // foreignPath returns a message if no request can have the path v: a path begins with a slash, or is * (RFC
-// 9112, 3.2).
+// 9112, 3.2), and a proxy has resolved its segments . and .. before it compares the path (Istio's normalisation BASE).
 func foreignPath(v string) string {
 	if !strings.HasPrefix(v, "/") && !strings.HasPrefix(v, "*") {
 		return "is the path of no request: must begin with /, or with * for what it ends with"
 	}
 	if strings.Contains(v, "?") {
 		return "is the path of no request: a path ends before its ?"
+	}
+	for s := range strings.SplitSeq(slashesAndDots.Replace(v), "/") {
+		if s == "." || s == ".." {
+			return "is the path of no request: the proxy resolves . and .. in requests; write the path without them"
+		}
+	}
+	return ""
+}
+
+// slashesAndDots decodes what may be the end or the name of a segment . or ..
+var slashesAndDots = strings.NewReplacer(`\`, "/", "%2f", "/", "%2F", "/", "%5c", "/", "%5C", "/", "%2e", ".", "%2E", ".")
+
+var notAsWritten = regexp.MustCompile("%(?:2[DdEe]|3[0-9]|4[1-9A-Fa-f]|5[0-9AaFf]|6[1-9A-Fa-f]|7[0-9AaEe])|[^!-~]|[\"<>^|]")
+
+// otherwiseWritten returns a message if a proxy writes the path v in another way before it compares it: with letters,
+// digits and -._~ decoded, and with what may not be in a path encoded (Istio's normalisation BASE).
+func otherwiseWritten(v string) string {
+	written := notAsWritten.ReplaceAllStringFunc(strings.ReplaceAll(v, `\`, "/"), func(s string) string {
+		if c, err := url.PathUnescape(s); err == nil && c != s {
+			return c
+		}
+		return url.PathEscape(s)
+	})
+	if written != v {
+		return "is the path of no request: write " + written
 	}
 	return ""
 }
