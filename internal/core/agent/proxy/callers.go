@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"time"
 
 	"outrider.dev/internal/core/agent/state"
@@ -37,14 +39,14 @@ func (a *agent) callersLimit() time.Duration {
 	return min(s.Drain, s.Grace/2)
 }
 
-// awaitCallers returns when no client calls the applications by HTTP, or after [agent.callersLimit]. It returns the
+// awaitCallers returns when no client is connected to the applications, or after [agent.callersLimit]. It returns the
 // outcome, and whether requests were still in flight. A connection without requests may carry the next one at any
 // time, so it counts; clients of the mesh close it when they learn that the pod stops.
 func (a *agent) awaitCallers(ctx context.Context) (outcome string, cut bool) {
 	begin, limit := time.Now(), time.After(a.callersLimit())
 	for {
-		requests, connections, err := a.http(ctx, direction{name: "inbound", port: a.config.Ports.Inbound})
-		if err == nil && requests == 0 && connections == 0 && (time.Since(begin) >= learned || !a.wasCalled(ctx)) {
+		requests, connections, err := a.callers(ctx)
+		if err == nil && requests == 0 && connections == 0 && (time.Since(begin) >= learned || !a.used(ctx, "downstream_cx_active")) {
 			return "no client is connected", false
 		}
 		select {
@@ -56,15 +58,60 @@ func (a *agent) awaitCallers(ctx context.Context) (outcome string, cut bool) {
 			case requests > 0:
 				return "requests in flight at the end of the drain time", true
 			}
-			return "clients have kept connections without requests", false
+			return "clients have kept connections without HTTP requests", false
 		case <-ctx.Done():
 			return "the wait was interrupted", true
 		}
 	}
 }
 
-// wasCalled reports whether a client has ever called by HTTP since Envoy's start. It returns true if that is not known.
-func (a *agent) wasCalled(ctx context.Context) bool {
-	used, err := a.admin.Used(ctx, `^http\.inbound\.downstream_cx_active$`)
+// awaitAnswers is called when the applications have ended, and new connections are refused. It lets Envoy answer the
+// clients of the mesh that are still connected and do not know yet that the pod stops: they send a request elsewhere
+// that has reached no application, and the end of the connection would leave that open. It returns when no client is
+// connected, or when ctx ends.
+func (a *agent) awaitAnswers(ctx context.Context) {
+	if !a.used(ctx, `ssl\.handshake`) {
+		return // clients without a proxy take such an answer for the application's
+	}
+	for ctx.Err() == nil {
+		requests, connections, err := a.callers(ctx)
+		if err == nil && requests == 0 && connections == 0 || err != nil && a.gone(ctx) {
+			return
+		}
+		select {
+		case <-time.After(answeredPoll):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// callers counts the requests of clients in flight, as far as Envoy knows them, and the connections of clients. Envoy
+// passes on bytes at a port for which no service declares HTTP. Any of these connections may carry a call: the proxies
+// of the mesh detect HTTP there, and close their connections to an endpoint that is gone. A connection whose
+// protocol Envoy has not detected yet counts as a request.
+func (a *agent) callers(ctx context.Context) (requests, connections int, err error) {
+	stats, err := a.admin.Stats(ctx, `^http\.inbound\.downstream_rq_active$|`+a.ofListeners("downstream_(pre_)?cx_active"))
+	if err != nil && !a.gone(ctx) {
+		a.log.Warn(busy, "error", err)
+	}
+	for name, n := range stats { // the order does not matter for sums
+		if strings.HasSuffix(name, ".downstream_cx_active") {
+			connections += int(n)
+		} else {
+			requests += int(n)
+		}
+	}
+	return requests, connections, err
+}
+
+// used reports whether a statistic of the inbound listeners has changed since Envoy's start. It returns true if that is
+// not known.
+func (a *agent) used(ctx context.Context, statistic string) bool {
+	used, err := a.admin.Used(ctx, a.ofListeners(statistic))
 	return err != nil || len(used) > 0
+}
+
+// ofListeners returns a filter for a statistic of the listeners to which clients of the applications connect.
+func (a *agent) ofListeners(statistic string) string {
+	return fmt.Sprintf(`^listener\..*_(%d|%d)\.%s$`, a.config.Ports.Inbound, a.config.Ports.RelayInbound, statistic)
 }

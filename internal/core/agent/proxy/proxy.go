@@ -127,6 +127,9 @@ func Run(stop, quit context.Context, o Options) (int, error) {
 		tasks.Go(func() { a.answerNames(ctx) })
 	}
 	tasks.Go(func() { a.publish(ctx) })
+	if a.config.Stop.Ordered {
+		tasks.Go(func() { a.refuseEarly(ctx) })
+	}
 	tasks.Go(func() { a.announce(ctx) })
 	if o.Inputs.ReadFile != nil {
 		tasks.Go(func() { a.follow(ctx, o.Inputs) })

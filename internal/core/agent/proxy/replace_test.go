@@ -53,6 +53,24 @@ func TestFirstRequestsMayCome(t *testing.T) {
 	}
 }
 
+// An Envoy whose applications have ended stays for the clients of the mesh that are connected, also at ports of bytes.
+func TestConnectedClientsGetAnswers(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{
+		"listener.0.0.0.0_15006.downstream_cx_active", "listener.0.0.0.0_15006.downstream_pre_cx_active", "http.inbound.downstream_rq_active",
+	} {
+		answers := make(chan int, 4)
+		a := withStat(t, name, func() int { return <-answers })
+		for n := range 4 { // the first answer shows that there were clients of the mesh
+			answers <- 3 - n
+		}
+		a.awaitAnswers(t.Context())
+		if n := len(answers); n > 0 {
+			t.Errorf("%s: it returned %d answers before the last", name, n)
+		}
+	}
+}
+
 // A drain begins when each listener that Envoy has got serves, or when the time for that is over.
 func TestDrainAwaitsListenersThatDoNotServeYet(t *testing.T) {
 	t.Parallel()

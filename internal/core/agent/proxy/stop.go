@@ -31,7 +31,25 @@ func (a *agent) drainInbound(ctx context.Context) error {
 	}
 	limit, cancel := context.WithTimeout(ctx, a.current.get().Envoy.DrainTime)
 	defer cancel()
-	if a.awaitDeaf(limit); ctx.Err() != nil {
+	a.awaitDeaf(limit)
+	return a.refuseInbound(ctx)
+}
+
+// refuseEarly makes the kernel refuse new inbound connections when the applications have closed their listeners, also
+// before SIGTERM: a native sidecar gets that only after the applications have ended.
+func (a *agent) refuseEarly(ctx context.Context) {
+	select {
+	case <-a.leaving.begun:
+	case <-ctx.Done():
+		return
+	}
+	a.awaitDeaf(ctx)
+	a.problem("refusing inbound connections", a.refuseInbound(ctx))
+}
+
+// refuseInbound lets Envoy take the connections that it has accepted, and makes the kernel refuse new ones.
+func (a *agent) refuseInbound(ctx context.Context) error {
+	if ctx.Err() != nil {
 		return nil
 	}
 	if inbound := a.config.Ports.Inbound; interception(a.config) != none {
@@ -106,10 +124,16 @@ type leaving struct {
 
 	once  sync.Once
 	begun chan struct{} // closed when the pod begins to stop
+	at    time.Time     // when begun was closed
 }
 
 // begin is called when the pod begins to stop, by SIGTERM or by the preStop hook of a native sidecar.
-func (l *leaving) begin() { l.once.Do(func() { close(l.begun) }) }
+func (l *leaving) begin() {
+	l.once.Do(func() {
+		l.at = time.Now()
+		close(l.begun)
+	})
+}
 
 // write writes the termination message, if there is one.
 func (l *leaving) write(file string) error {
@@ -147,6 +171,11 @@ func (a *agent) awaitDrained(ctx context.Context) {
 		// still has a socket, it lives and only the proxy is restarted: its callers are parked.
 		n, err := othersSockets()
 		_ = a.closeInbound(ctx, err == nil && n == 0) // an error does not matter: Envoy may be dead, and is killed next
+		if reason == proved {
+			limit, cancel := context.WithDeadline(ctx, a.leaving.at.Add(learned))
+			a.awaitAnswers(limit)
+			cancel()
+		}
 		if left := a.awaitFlushed(ctx); left > 0 {
 			outcome += fmt.Sprintf("; not passed on, since the receivers do not read: %d bytes", left)
 		}
