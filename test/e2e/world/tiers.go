@@ -34,6 +34,19 @@ const Rude = "--rude"
 // Tiers creates or updates the tiers, with these annotations on their pods and flags of their program, and waits until
 // they are rolled out.
 func (w *World) Tiers(ctx context.Context, annotations map[string]string, flags ...string) error {
+	return w.tiers(ctx, annotations, "", flags)
+}
+
+// Undeclared is the tier whose port declares no protocol after [World.UndeclaredTiers].
+const Undeclared = "middle"
+
+// UndeclaredTiers does as [World.Tiers], but the port of [Undeclared] declares no protocol.
+func (w *World) UndeclaredTiers(ctx context.Context, annotations map[string]string, flags ...string) error {
+	return w.tiers(ctx, annotations, Undeclared, flags)
+}
+
+// tiers creates the tiers. The port of undeclared declares no protocol.
+func (w *World) tiers(ctx context.Context, annotations map[string]string, undeclared string, flags []string) error {
 	var manifest strings.Builder
 	for i, name := range tiers {
 		command := append([]string{"/app", "tier", "--name=" + name, "--stop=3s", "--eat=" + tierEats}, flags...)
@@ -42,11 +55,15 @@ func (w *World) Tiers(ctx context.Context, annotations map[string]string, flags 
 			timeout := load.Timeout - time.Duration(i+1)*2*time.Second
 			command = append(command, "--call=http://"+TierHost(tiers[i+1])+"/", "--timeout="+timeout.String())
 		}
+		port := "http"
+		if name == undeclared {
+			port = "web"
+		}
 		notes := ""
 		for key, value := range annotations { // any order: the keys of a map
 			notes += fmt.Sprintf(", %q: %q", key, value)
 		}
-		fmt.Fprintf(&manifest, tierManifest, name, TierNamespace, tierReplicas, notes, AppImage, strings.Join(command, ", "), tierMemory)
+		fmt.Fprintf(&manifest, tierManifest, name, TierNamespace, tierReplicas, notes, AppImage, strings.Join(command, ", "), tierMemory, port)
 	}
 	if err := w.Apply(ctx, manifest.String()); err != nil {
 		return err
@@ -80,7 +97,7 @@ spec:
 apiVersion: v1
 kind: Service
 metadata: {name: %[1]s, namespace: %[2]s}
-spec: {selector: {app: %[1]s}, ports: [{name: http, port: 80, targetPort: 8080}]}
+spec: {selector: {app: %[1]s}, ports: [{name: %[8]s, port: 80, targetPort: 8080}]}
 `
 
 // RollOut replaces all pods of the tiers, all tiers at the same time.
