@@ -1,22 +1,17 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/cmd/internal/handoff"
 	"outrider.dev/cmd/internal/target"
 	"outrider.dev/cmd/internal/view"
 	"outrider.dev/internal/base/cli"
-	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/core/pod/inject/changes"
 	"outrider.dev/internal/ops/check"
 	"outrider.dev/internal/ops/install"
 	"outrider.dev/internal/ops/installation"
@@ -279,15 +274,10 @@ func (o *uninstallOptions) uninstall(cmd *cobra.Command) error {
 // meshed lists the pods that have a proxy of the revision. It returns an error if there are any, except with --force
 // or --dry-run.
 func (o *uninstallOptions) meshed(ctx context.Context, cmd *cobra.Command, client *kubeclient.Client) error {
-	all, err := kubeclient.Meshed(ctx, client.Core, "", "")
+	pods, others, err := install.Dependents(ctx, client.Core, o.revision)
 	if err != nil {
 		return err
 	}
-	meshed := len(all)
-	pods := slices.DeleteFunc(all, func(p corev1.Pod) bool {
-		_, revision := changes.InjectedBy(&p)
-		return revision != "" && revision != cmp.Or(o.revision, contract.DefaultRevision)
-	})
 	for _, p := range pods {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s/%s has a proxy\n", p.Namespace, p.Name)
 	}
@@ -299,7 +289,7 @@ func (o *uninstallOptions) meshed(ctx context.Context, cmd *cobra.Command, clien
 		return nil
 	}
 	then := "outrider uninject -A removes the labels that request injection, and makes these pods again; or --force"
-	if len(pods) < meshed {
+	if others > 0 {
 		then = "label their namespaces with the revision that stays, and recreate the pods (docs/upgrade.md); or --force"
 	}
 	return &target.Refusal{Err: fmt.Errorf("pods with a proxy: %d; nothing was removed", len(pods)), Then: then}

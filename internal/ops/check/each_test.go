@@ -114,6 +114,8 @@ func TestOneProxy(t *testing.T) {
 			meshed("a", true), map[string]Result{"proxy-certificate": Warning}, "expires in 10m0s"},
 		"it refuses certificates": {"[{" + id + "}]", readyNow, expiry + "43200\nenvoy_listener_ssl_fail_verify_error{listener_address=\"0.0.0.0_15006\"} 3\n" + strings.Repeat("x", 1<<17),
 			meshed("a", true), map[string]Result{"proxy-tls": Warning}, "it refused the certificate of a client 3 times"},
+		"it refuses some, and takes TLS 1.2 of others": {"[{" + id + "}]", readyNow, expiry + "43200\n" + strings.Replace(tls13, "3{", "2{", 1) + "envoy_listener_ssl_fail_verify_error{listener_address=\"0.0.0.0_15006\"} 3\n",
+			meshed("a", true), map[string]Result{"proxy-tls": Warning}, "a client 3 times since it started; 40 of 80 connections"},
 		"it is not started":               {"[]", "", "", gone, map[string]Result{"proxy-connection": Skipped, "proxy-config": Skipped, "proxy-ready": Skipped, "proxy-certificate": Skipped, "proxy-tls": Skipped, "proxy-version": Skipped}, "does not run"},
 		"its init containers run":         {"[]", "", "", begins, map[string]Result{"proxy-connection": Skipped, "proxy-config": Skipped, "proxy-ready": Skipped, "proxy-certificate": Skipped, "proxy-tls": Skipped, "proxy-version": Skipped}, "PodInitializing"},
 		"it ends again and again":         {"[]", "", "", crashed, map[string]Result{"proxy-connection": Skipped, "proxy-config": Skipped, "proxy-ready": Failed, "proxy-certificate": Skipped, "proxy-tls": Skipped, "proxy-version": Skipped}, "CrashLoopBackOff"},

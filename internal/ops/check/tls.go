@@ -2,6 +2,7 @@ package check
 
 import (
 	"context"
+	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -62,7 +63,7 @@ const maxCallers = 20
 
 const (
 	oldTLSHint  = "such a client has another configuration than this control plane's: a proxy that is connected to no replica, or an Envoy of its own; docs/security.md has how TLS 1.2 is refused"
-	refusedHint = "the roots, or the clock, of this pod or of its clients are wrong: see the checks root-certificates and clock; calls to it fail, unless they are GET, HEAD or OPTIONS and there is another endpoint"
+	refusedHint = "a client without a certificate of the mesh called, or the roots, or the clock, of this pod or of its clients are wrong: see the checks root-certificates and clock; calls to it fail, unless they are GET, HEAD or OPTIONS and there is another endpoint"
 )
 
 func (p proxyState) tls() answer {
@@ -72,10 +73,15 @@ func (p proxyState) tls() answer {
 		return unknown(p.agent.err)
 	case !u.reported():
 		return skipped("it reports no versions of TLS: it has accepted no connection by mutual TLS, or is of an older version")
+	}
+	old := fmt.Sprintf("%d of %d connections since it started were by TLS 1.2%s", u.old, u.accepted, from(u.callers))
+	switch {
+	case u.refused > 0 && u.old > 0:
+		return warning(refusedHint+"; "+oldTLSHint, "it refused the certificate of a client %s since it started; %s", count(int(u.refused)), old)
 	case u.refused > 0:
 		return warning(refusedHint, "it refused the certificate of a client %s since it started", count(int(u.refused)))
 	case u.old > 0:
-		return warning(oldTLSHint, "%d of %d connections since it started were by TLS 1.2%s", u.old, u.accepted, from(u.callers))
+		return warning(oldTLSHint, "%s", old)
 	}
 	return fine("all of %s since it started by TLS 1.3", plural(int(u.accepted), "connection", "connections"))
 }

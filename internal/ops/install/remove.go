@@ -1,6 +1,7 @@
 package install
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,12 +15,25 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/inject/changes"
 	"outrider.dev/internal/ops/installation"
 	"outrider.dev/internal/ops/kubeclient"
 	"outrider.dev/internal/ops/replicas"
 )
+
+// Dependents returns the pods that have a proxy of a revision, whose default is [contract.DefaultRevision], and the number
+// of pods with a proxy of another one. A pod that does not name its revision depends on each.
+func Dependents(ctx context.Context, core kubernetes.Interface, revision string) (pods []corev1.Pod, others int, err error) {
+	all, err := kubeclient.Meshed(ctx, core, "", "")
+	pods = slices.DeleteFunc(slices.Clone(all), func(p corev1.Pod) bool {
+		_, by := changes.InjectedBy(&p)
+		return by != "" && by != cmp.Or(revision, contract.DefaultRevision)
+	})
+	return pods, len(all) - len(pods), err
+}
 
 // Remove removes a release, and waits until its pods have ended. If there is no release, it does nothing. It does not
 // remove the objects that the control plane itself has written; [Purge] does.
