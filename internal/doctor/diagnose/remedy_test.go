@@ -79,9 +79,9 @@ func TestCaptureLost(t *testing.T) {
 		begin = `{"time":"2026-11-24T08:18:42.0Z","level":"INFO","msg":"condition does not hold yet","condition":"capture","reason":"inbound IPv4: a connection to 127.0.0.6:15002 did not come to the proxy: connection refused"}` + "\n"
 	)
 	for name, tt := range map[string]struct{ log, sentence string }{
-		"it is gone":            {lost, "connections go past outrider-proxy: the rules of the capture are missing"},
-		"it is back":            {back + lost + back, "connections went past outrider-proxy for a while: the rules of the capture were missing, and are back"},
-		"it is gone again":      {lost + back + lost, "connections go past outrider-proxy: the rules of the capture are missing"},
+		"it is gone":            {lost, "connections go past outrider-proxy: the rules of the capture are missing, or others act in their place"},
+		"it is back":            {back + lost + back, "connections went past outrider-proxy for a while: the rules of the capture did not act, and do again"},
+		"it is gone again":      {lost + back + lost, "connections go past outrider-proxy: the rules of the capture are missing, or others act in their place"},
 		"it was never there":    {begin, "outrider-proxy is not ready: connections do not come to it"},
 		"it was there at last":  {begin + back, ""},
 		"nothing is said of it": {"", ""},

@@ -148,7 +148,7 @@ var unready = []struct {
 	{"no-certificate", "no-certificate", "it has no certificate", "see whether the control plane signs, and whether the pod's token and roots are current"},
 }
 
-const captureRemedy = "run outrider-agent capture again in a container of the pod with NET_ADMIN, or make a new pod, and find the program that removed the rules"
+const captureRemedy = "run outrider-agent capture again in a container of the pod with NET_ADMIN, or make a new pod, and find the program that removed the rules or wrote others (nft list ruleset, iptables-save)"
 
 // captureLost finds proxies to which connections no longer came, by the agent's proofs, and whether they come again.
 func captureLost(s *subject) (out []Finding) {
@@ -173,12 +173,12 @@ func captureLost(s *subject) (out []Finding) {
 	case lost.Text == "":
 		return nil
 	case back.Text == "":
-		f.Sentence = fmt.Sprintf("connections go past %s: the rules of the capture are missing", s.proxy.Name)
+		f.Sentence = fmt.Sprintf("connections go past %s: the rules of the capture are missing, or others act in their place", s.proxy.Name)
 		f.Evidence = []Quote{lost}
 	default:
-		f.Sentence = fmt.Sprintf("connections went past %s for a while: the rules of the capture were missing, and are back", s.proxy.Name)
+		f.Sentence = fmt.Sprintf("connections went past %s for a while: the rules of the capture did not act, and do again", s.proxy.Name)
 		f.Evidence = []Quote{lost, back}
-		f.Remedy.Sentence = "find the program that removed the rules"
+		f.Remedy.Sentence = "find the program that removed the rules or wrote others"
 	}
 	return []Finding{f}
 }

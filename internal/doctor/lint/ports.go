@@ -188,7 +188,7 @@ func meshPort(s subject, b *builder) {
 		i := slices.IndexFunc(m.Ports, func(p corev1.ContainerPort) bool { return p.ContainerPort == clash.Port })
 		b.add(clue{code: "proxy-port-conflict", title: fmt.Sprintf("%s declares port %d, which is %s", clash.Container, clash.Port, clash.Of),
 			field: m.field.plus("ports", i, "containerPort"), evidence: fmt.Sprint(clash.Port),
-			why: "all containers of a pod share its network: the second process that listens there fails with \"address already in use\"",
+			why: "all containers of a pod share its network: the second process that takes the port fails with \"address already in use\"",
 			do:  "let the application listen on another port, or leave the declaration out if it does not listen there",
 			run: fmt.Sprintf("outrider inject %s", b.input(s.File)), source: "docs/inject.md"})
 	}

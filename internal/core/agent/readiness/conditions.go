@@ -79,7 +79,7 @@ var rules = [conditions]rule{
 	},
 	CaptureRules: {
 		name: "capture", code: "capture-not-in-place", level: Outbound, begin: "capture was not tried yet",
-		hint: "outrider-agent capture verify, in a container with NET_ADMIN, shows the rules; did outrider-init run?",
+		hint: "outrider-agent capture verify, in a container with NET_ADMIN, shows whether the rules are there; did outrider-init run, or has another program rules before them?",
 	},
 	Names: {
 		name: "dns-proxy", code: "dns-proxy-silent", level: Outbound, begin: "the DNS proxy was not queried yet",

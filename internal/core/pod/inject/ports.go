@@ -14,15 +14,15 @@ import (
 var reservedPorts = []int32{contract.AdminPort, contract.OutboundPort, contract.DebugPort, contract.InboundPort, contract.TunnelPort,
 	contract.StatusPort, contract.ReadinessPort, contract.DNSPort, contract.PrometheusPort}
 
-// proxyPorts are the ports on which the proxy listens in the pod's network, except for the agent's status
-// port (internal/core/agent/config).
+// proxyPorts are the ports that the proxy takes in the pod's network, except for the agent's status port
+// (internal/core/agent/config).
 var proxyPorts = map[int32]string{
 	contract.AdminPort: "Envoy's admin port", contract.OutboundPort: "the proxy's outbound port", contract.InboundPort: "the proxy's inbound port",
-	contract.RelayOutbound: "a relay of the proxy's", contract.RelayInbound: "a relay of the proxy's",
+	contract.ProbePort: "the port from which the agent proves capture", contract.RelayOutbound: "a relay of the proxy's", contract.RelayInbound: "a relay of the proxy's",
 	contract.ReadinessPort: "the proxy's readiness port", contract.PrometheusPort: "the port of Envoy's metrics",
 }
 
-// A Clash is a port that a container of the pod declares and on which the proxy listens.
+// A Clash is a port that a container of the pod declares and that the proxy takes.
 type Clash struct {
 	Container string
 	Port      int32
@@ -30,7 +30,7 @@ type Clash struct {
 }
 
 func (c Clash) String() string {
-	return fmt.Sprintf("%s declares port %d, which is %s: the second of the two cannot listen there", c.Container, c.Port, c.Of)
+	return fmt.Sprintf("%s declares port %d, which is %s: the second of the two cannot take it", c.Container, c.Port, c.Of)
 }
 
 // clashesOf returns the clashes of a pod. They cause only warnings, because a declared port need not be used, and
