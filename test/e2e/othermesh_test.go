@@ -103,6 +103,33 @@ func TestWithAnotherMesh(t *testing.T) {
 	}
 }
 
+// A worker listens on nothing, keeps no connection, and has no gate: its command is in the image, or its author wants no
+// change of commands. Only its calls show that it still runs.
+func TestAWorkerWithAnotherMesh(t *testing.T) {
+	worker := []string{"serve", "--config=http://config.centre/", "--call=http://server.shop/", "--stop=8s", "--fresh", "--listen=none", "--every=500ms"}
+	for _, name := range []string{"istio", "linkerd"} {
+		for how, changes := range map[string][]change{
+			"the image's command": {func(p *corev1.Pod) { p.Spec.Containers[0].Command, p.Spec.Containers[0].Args = nil, worker }},
+			"parking alone":       {command(worker...), annotated("outrider.dev/start", "off")},
+		} {
+			t.Run(name+"/"+how, func(t *testing.T) {
+				nightly(t, true)
+				r := newRun(t)
+				p := r.cli(awesome("plain", dashed("other-mesh-worker", name+" "+how), append(changes, otherMeshes[name].inject, func(p *corev1.Pod) {
+					p.Spec.Containers[0].ReadinessProbe, p.Spec.Containers[0].Ports = nil, nil
+				})...))
+				r.ready(p)
+				r.emitted(p, "app", "called", 1)
+				r.deleted(p)
+				if failed, refused := r.entry.tally(p); failed+refused > 0 {
+					t.Errorf("%d failed, %d refused\n%s", failed, refused, p.Describe())
+				}
+				r.leavesLast(p, otherMeshes[name].proxyOf())
+			})
+		}
+	}
+}
+
 // leavesLast fails the case unless the application ended, by itself, before a container.
 func (r *run) leavesLast(p *world.Pod, last string) {
 	r.Helper()

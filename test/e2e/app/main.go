@@ -95,7 +95,7 @@ func options(args []string) optionSet {
 	f.StringVar(&o.call, "call", "", "URL that is called again and again")
 	f.DurationVar(&o.every, "every", 20*time.Millisecond, "between two calls; of a proxy: from when it listens until it eats")
 	f.IntVar(&o.calls, "calls", 1, "how many calls a work has")
-	f.StringVar(&o.listen, "listen", ":8080", "address for HTTP")
+	f.StringVar(&o.listen, "listen", ":8080", "address for HTTP; none: a worker, without a listener")
 	f.StringVar(&o.tcp, "tcp", "", "address for TCP probes")
 	f.StringVar(&o.grpc, "grpc", "", "address for gRPC health checks")
 	f.DurationVar(&o.healthy, "healthy", 0, "healthy that long after the start")

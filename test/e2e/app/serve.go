@@ -57,10 +57,13 @@ func serve(o optionSet) {
 // the status.
 func emitStarted() { emitOf(time.Now(), "started", "proxy", proxyReady()) }
 
+// once returns a transport that keeps no connection: an idle one would show that the application lives.
+func once() *http.Transport { return &http.Transport{DisableKeepAlives: true} }
+
 // proxyReady returns the current status of the proxy's readiness endpoint, or "none". Without a proxy the connection
 // is refused at once, and a proxy that is not ready answers at once, so the long timeout matters only on a busy machine.
 func proxyReady() string {
-	client := http.Client{Timeout: 20 * time.Second}
+	client := http.Client{Timeout: 20 * time.Second, Transport: once()}
 	resp, err := client.Get("http://127.0.0.1:15021/healthz/ready")
 	if err != nil {
 		return "none"
@@ -71,7 +74,7 @@ func proxyReady() string {
 
 // configure calls the configuration server once, without a retry, and reports whether it succeeded.
 func configure(o optionSet) bool {
-	client, header := &http.Client{Timeout: 30 * time.Second}, http.Header{}
+	client, header := &http.Client{Timeout: 30 * time.Second, Transport: once()}, http.Header{}
 	if o.roots != "" {
 		pem, err := os.ReadFile(o.roots)
 		must(err)
@@ -174,9 +177,11 @@ func listen(o optionSet, healthy *atomic.Bool) (stop func()) {
 		fmt.Fprintf(w, "hello %s from %s\n", r.Header.Get("X-Forwarded-Client-Cert"), os.Getenv("HOSTNAME"))
 	})
 	server := &http.Server{Handler: mux}
-	l, err := net.Listen("tcp", o.listen)
-	must(err)
-	go server.Serve(l)
+	if o.listen != "none" {
+		l, err := net.Listen("tcp", o.listen)
+		must(err)
+		go server.Serve(l)
+	}
 	if o.tcp != "" {
 		l, err := net.Listen("tcp", o.tcp)
 		must(err)
