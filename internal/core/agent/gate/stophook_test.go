@@ -84,6 +84,21 @@ func (r *hookRig) run() {
 	go func() { r.returned <- r.hook.Run(context.Background()) }()
 }
 
+// looks returns a function that has the hook see something at its next look, and fails the test if the hook has returned
+// without looking.
+func (r *hookRig) looks() func(Sight) {
+	all := make(chan Sight)
+	r.hook.Look = func() (Sight, error) { return <-all, nil }
+	return func(seen Sight) {
+		r.Helper()
+		select {
+		case all <- seen:
+		case err := <-r.returned:
+			r.Fatalf("the hook has returned before it saw %+v: %v, %q", seen, err, r.said)
+		}
+	}
+}
+
 // stays fails the test if the hook has returned, also while the record of an application changes.
 func (r *hookRig) stays(w *state.Writer) {
 	r.Helper()
@@ -189,17 +204,16 @@ func TestTheGracePeriodLimitsTheHook(t *testing.T) {
 func TestSocketsAndCallsKeepAProxy(t *testing.T) {
 	t.Parallel()
 	r := newHookRig(t)
-	looks := make(chan Sight)
-	r.hook.Look = func() (Sight, error) { return <-looks, nil }
+	looks := r.looks()
 	r.hook.Quiet, r.hook.Release = 1, r.released
 	r.run()
 	for _, seen := range []Sight{{}, {Sockets: 2}, {Sockets: 1}, {Calls: 1}, {Calls: 2}, {Calls: 4}} {
-		looks <- seen
+		looks(seen)
 	}
 	if len(r.releases) > 0 {
 		t.Error("the parking has ended although a worker still calls")
 	}
-	looks <- Sight{Calls: 4}
+	looks(Sight{Calls: 4})
 	r.must(r.returns(""))
 	if len(r.releases) != 1 {
 		t.Error("the parking has not ended: a call that comes later waits until its caller is killed")
@@ -215,14 +229,13 @@ func TestSocketsAndCallsKeepAProxy(t *testing.T) {
 func TestQuietMustLast(t *testing.T) {
 	t.Parallel()
 	r := newHookRig(t)
-	looks := make(chan Sight)
-	r.hook.Look = func() (Sight, error) { return <-looks, nil }
+	looks := r.looks()
 	r.hook.Quiet = time.Hour
 	r.run()
 	for range 4 {
-		looks <- Sight{}
+		looks(Sight{})
 	}
-	looks <- Sight{Sockets: 1}
+	looks(Sight{Sockets: 1})
 }
 
 // The kubelet restarts a proxy alone when its liveness probe fails. No gate need show that.

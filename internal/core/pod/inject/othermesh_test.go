@@ -413,3 +413,42 @@ func TestWarningsOfAnotherMeshsStop(t *testing.T) {
 		})
 	}
 }
+
+// What is not known of another mesh's proxy is said, and what is known of it gets the hook.
+func TestProxiesThatNothingKeeps(t *testing.T) {
+	const app = "{name: app, image: a, command: [/a]}"
+	for name, tt := range map[string]struct {
+		metadata, others string
+		kept             []string
+		warning          string // empty: none
+	}{
+		"a proxy of no known name":      {others: "{name: envoy, image: aws-appmesh-envoy}", warning: "none of the pod's containers is known as that proxy"},
+		"no parking":                    {metadata: "outrider.dev/park: 'off', 'outrider.dev/depends-on.app': 'helper=started'", others: "{name: helper, image: h, command: [/h]}"},
+		"a template's proxy":            {metadata: `outrider.dev/start: "off", sidecar.istio.io/status: '{"containers":["my-proxy"]}'`, others: "{name: my-proxy, image: proxyv2}", kept: []string{"my-proxy"}},
+		"one proxy for each service":    {others: "{name: consul-dataplane-a, image: consul-dataplane, securityContext: {runAsUser: 5995}}, {name: consul-dataplane-b, image: consul-dataplane, securityContext: {runAsUser: 5996}}", kept: []string{"consul-dataplane-a", "consul-dataplane-b"}},
+		"another program":               {others: "{name: istio-proxy, image: nginx}", kept: []string{"istio-proxy"}, warning: "istio-proxy has the name of a mesh's proxy, and neither a probe"},
+		"sockets that are not told":     {others: "{name: free, image: f}, {name: consul-dataplane-a, image: consul-dataplane}, {name: consul-dataplane-b, image: consul-dataplane}", kept: []string{"consul-dataplane-a", "consul-dataplane-b"}, warning: "the sockets of consul-dataplane-b are not told from those of applications"},
+		"an image volume and two hooks": {metadata: "outrider.dev/init: image-volume", others: "{name: istio-proxy, image: proxyv2}", kept: []string{"istio-proxy"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := podOf(t, "metadata: {annotations: {outrider.dev/proxy: none, "+tt.metadata+"}}\nspec: {containers: ["+app+", "+tt.others+"]}")
+			r, err := Pod(pod, Namespace{Name: "shop"}, Options{Kubernetes: 35})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var kept []string
+			for _, c := range r.Pod.Spec.Containers {
+				if podspec.StaysUntilEnd(&c) {
+					kept = append(kept, c.Name)
+				}
+			}
+			if diff := cmp.Diff(tt.kept, kept); diff != "" {
+				t.Errorf("kept (-want +got):\n%s", diff)
+			}
+			said := strings.Join(r.Warnings, "\n")
+			if !strings.Contains(said, tt.warning) || tt.warning == "" && (strings.Contains(said, "that proxy") || strings.Contains(said, "not told") || strings.Contains(said, "has the name")) {
+				t.Errorf("warnings %q, want %q", r.Warnings, tt.warning)
+			}
+		})
+	}
+}
