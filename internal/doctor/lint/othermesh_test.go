@@ -196,3 +196,17 @@ func TestNativeSidecarOfOtherMeshes(t *testing.T) {
 		}
 	}
 }
+
+// Before Kubernetes 1.29 a native sidecar is an init container that has to end; with a gate, nothing else says so.
+func TestSidecarsBeforeTheirTime(t *testing.T) {
+	const text = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {initContainers: [{name: logs, image: l, restartPolicy: Always}], containers: [{name: app, image: a, command: [/app]}]}\n"
+	for on, want := range map[startup.Kubernetes]bool{28: true, 29: false} { // any order: each is alone
+		report, err := Lint([]File{{"f.yaml", []byte(text)}}, Options{Kubernetes: on})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.ContainsFunc(report.Findings, func(f finding.Finding) bool { return f.Code == "init-never-ends" }); got != want {
+			t.Errorf("1.%d: found: %t, want %t: %+v", on, got, want, report.Findings)
+		}
+	}
+}

@@ -75,13 +75,17 @@ func (s *subject) awaited(name string) bool {
 func initNeverEnds(s subject, b *builder) {
 	for _, m := range s.members() {
 		isInit := slices.ContainsFunc(podspec.Meshes, func(mesh podspec.Mesh) bool { return slices.Contains(mesh.Init, m.Name) })
-		if m.kind != startup.Init || isInit {
+		old := m.kind == startup.Sidecar && s.on < 29
+		if m.kind != startup.Init && !old || isInit {
 			continue
 		}
 		c := clue{code: "init-never-ends", field: m.field.plus("name"), evidence: m.Name, source: "KEP-753",
 			why: "the kubelet waits for its end before it starts the next container: the pod stays in Init for ever",
 			do:  "give it restartPolicy: Always, which makes it a sidecar (Kubernetes 1.29 and later); a webhook with an older API drops the field"}
 		switch {
+		case old:
+			c.title = fmt.Sprintf("%s is a sidecar, which Kubernetes 1.%d takes for an init container that has to end", m.Name, s.on)
+			c.do = "list it among the containers, or use Kubernetes 1.29 and later"
 		case podspec.IsProxy(m.Container) || podspec.IsServer(m.Container):
 			c.title = fmt.Sprintf("%s is an init container, and a server that does not end", m.Name)
 		case len(m.checks()) > 0:

@@ -219,6 +219,9 @@ func reportEnd(pod *corev1.Pod, s effective, r *verdict.Report) (neverEnds []str
 
 // warnOfStop warns of what the proxy of another mesh does when its pod stops or has completed.
 func warnOfStop(pod *corev1.Pod, mesh string, r *verdict.Report) {
+	if mesh == "" && podspec.Parks(pod) {
+		r.Note("the pod has no proxy of another mesh yet: its connections are parked, and no order to a proxy is added until it is injected again with one")
+	}
 	for _, name := range podspec.Unkept(pod) {
 		r.Warn("nothing keeps %s until the applications have ended, and connections to it are parked: what an application calls after it has left waits until the application is killed", name)
 	}

@@ -88,6 +88,11 @@ func New(o podfile.Object, on startup.Kubernetes, advise bool) (Report, error) {
 			strings.Join(waits, ", "), pod.GracePeriod()/2))
 	}
 	p.Notes = append(slices.Clip(p.Notes), outlived(plan.Containers, pod)...)
+	for _, k := range podspec.Keeps(&o.Pod) {
+		if len(k.Unseen) > 0 {
+			p.Notes = append(p.Notes, fmt.Sprintf("at the stop %s does not wait for %s: no gate reports the end, and the sockets of native sidecars hide it", k.Proxy, strings.Join(k.Unseen, ", ")))
+		}
+	}
 	for _, sentence := range podrun.Unmodelled(&o.Pod) {
 		p.Notes = append(slices.Clip(p.Notes), o.Field(sentence))
 	}
