@@ -90,6 +90,7 @@ func TestMutantsOfBuilders(t *testing.T) {
 		"HTTP/1.0 is refused":                      {File: "../listeners/http.go", From: `&core.Http1ProtocolOptions{AcceptHttp_10: true, DefaultHostForHttp_10: "localhost"}`, To: `&core.Http1ProtocolOptions{}`},
 		"an unreached application looks reached":   {File: "../listeners/localreply.go", From: `c.replaceBody || c.again != ""`, To: `c.replaceBody`},
 		"any request is sent to a second one":      {File: "../listeners/localreply.go", From: `r.safe`, To: `false`},
+		"the server alone looks at the method":     {File: "../retry/retry.go", In: `"] ("+safe()+")"`, From: `safe()`, To: `".*"`},
 		"a request is sent without end":            {File: "../retry/retry.go", From: `strconv.Itoa(unanswered)`, To: `"9"`},
 		"an application's header is believed":      {File: "../retry/retry.go", From: `core.HeaderValueOption_OVERWRITE_IF_EXISTS`, To: `core.HeaderValueOption_ADD_IF_ABSENT`},
 		"DELETE is sent to a second one":           {File: "../retry/retry.go", From: `strings.Join(safeMethods, "|")`, To: `"GET|HEAD|OPTIONS|DELETE"`},

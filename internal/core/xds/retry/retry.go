@@ -85,7 +85,7 @@ func On(on string) *route.RetryPolicy {
 		RetryBackOff: &route.RetryPolicy_RetryBackOff{BaseInterval: durationpb.New(FirstPause), MaxInterval: durationpb.New(LongestPause)},
 		RetriableHeaders: []*route.HeaderMatcher{
 			message.HeaderMatch(UnreachedHeader, message.Prefixed("TLS")),
-			message.HeaderMatch(UnansweredHeader, message.Regex("TLS.* [1-"+strconv.Itoa(unanswered)+"]")),
+			message.HeaderMatch(UnansweredHeader, message.Regex("TLS.* [1-"+strconv.Itoa(unanswered)+"] ("+safe()+")")),
 		},
 	}
 }
@@ -96,20 +96,22 @@ func On(on string) *route.RetryPolicy {
 // another client has made meanwhile).
 var safeMethods = []string{"GET", "HEAD", "OPTIONS"}
 
+// safe returns the regular expression of the safe methods.
+func safe() string { return strings.Join(safeMethods, "|") }
+
 // Safe matches the requests that may be sent again although an application may have read them.
-func Safe() *route.HeaderMatcher {
-	return message.HeaderMatch(":method", message.Regex(strings.Join(safeMethods, "|")))
-}
+func Safe() *route.HeaderMatcher { return message.HeaderMatch(":method", message.Regex(safe())) }
 
 // Private returns the names of the headers that no client and no application must get or set.
 func Private() []string { return []string{UnreachedHeader, UnansweredHeader} }
 
 // Checked returns the changes of an endpoint's response that give its private headers their values for the conditions
-// of [On]: the TLS version of the connection to the endpoint and the number of the attempt. Without TLS the first
-// header is removed, and the other one matches nothing.
+// of [On]: the TLS version of the connection to the endpoint, the number of the attempt and the method of the request. So
+// an endpoint that breaks the rules has no other request repeated. Without TLS the first header is removed, and the
+// other one matches nothing.
 func Checked() []*mutation.HeaderMutation {
 	var out []*mutation.HeaderMutation
-	for _, h := range [][2]string{{UnreachedHeader, "%UPSTREAM_TLS_VERSION%"}, {UnansweredHeader, "%UPSTREAM_TLS_VERSION% %UPSTREAM_REQUEST_ATTEMPT_COUNT%"}} {
+	for _, h := range [][2]string{{UnreachedHeader, "%UPSTREAM_TLS_VERSION%"}, {UnansweredHeader, "%UPSTREAM_TLS_VERSION% %UPSTREAM_REQUEST_ATTEMPT_COUNT% %REQ(:METHOD)%"}} {
 		out = append(out, &mutation.HeaderMutation{Action: &mutation.HeaderMutation_Append{
 			Append: message.Header(h[0], h[1], core.HeaderValueOption_OVERWRITE_IF_EXISTS),
 		}})
