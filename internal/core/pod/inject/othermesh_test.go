@@ -402,7 +402,7 @@ func TestWarningsOfAnotherMeshsStop(t *testing.T) {
 		"a pod that starts again": {"restartPolicy: Always, ", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, err := Pod(podOf(t, "metadata: {name: shop, annotations: {outrider.dev/proxy: none}}\nspec: {"+tt.spec+"containers: [{name: app, image: a, command: [/app]}, {name: istio-proxy, image: p}]}"), Namespace{Name: "shop"}, Options{})
+			r, err := Pod(podOf(t, "metadata: {name: shop, annotations: {outrider.dev/proxy: none}}\nspec: {"+tt.spec+"containers: [{name: app, image: a, command: [/app]}, {name: istio-proxy, image: proxyv2}]}"), Namespace{Name: "shop"}, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
