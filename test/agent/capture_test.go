@@ -40,6 +40,11 @@ func TestCaptureOfBothFamilies(t *testing.T) {
 			a.Ready()
 		})
 	}
+	// A family that nobody asked to capture is not required.
+	w.Capture = []string{"--families=ipv4"}
+	p := w.Pod("as-asked")
+	p.Env = []string{"OUTRIDER_FAMILIES=ipv4"}
+	p.Agent().Ready()
 }
 
 // Without a standby the agent cannot prove capture, and reports so.

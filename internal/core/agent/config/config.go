@@ -36,6 +36,8 @@ type Config struct {
 
 	// CaptureProof is the pause between two proofs that connections come to the proxy.
 	CaptureProof time.Duration
+	// CaptureFamilies are the IP families that are captured: ipv4, ipv6, dual, or auto for those of the pod.
+	CaptureFamilies string
 
 	Prewarm     []string
 	AppProbes   json.RawMessage // ISTIO_KUBE_APP_PROBERS
@@ -155,7 +157,7 @@ func Default() Config {
 			RelayOutbound: contract.RelayOutbound, RelayInbound: contract.RelayInbound,
 		},
 		Stop:         Stop{Grace: 30 * time.Second, Drain: 5 * time.Second, Minimum: 5 * time.Second},
-		CaptureProof: 30 * time.Second,
+		CaptureProof: 30 * time.Second, CaptureFamilies: "auto",
 
 		Work:        contract.WorkDir,
 		States:      contract.StatesDir,

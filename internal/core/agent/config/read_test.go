@@ -194,6 +194,7 @@ func TestReadRefuses(t *testing.T) {
 		"too many threads":              {flags: map[string]string{"concurrency": "5000"}, want: `--concurrency: "5000" cannot be used; want a number from 1 to 1024`},
 		"a limit past all":              {env: []string{"ISTIO_CPU_LIMIT=5000"}, want: `variable ISTIO_CPU_LIMIT: "5000" cannot be used; want a number from 1 to 1024`},
 		"proofs too often":              {env: []string{"OUTRIDER_CAPTURE_PROOF=99ms"}, want: `variable OUTRIDER_CAPTURE_PROOF: "99ms" cannot be used; want a time from 100ms to 10m, for example 30s`},
+		"another family":                {env: []string{"OUTRIDER_FAMILIES=ip"}, want: `variable OUTRIDER_FAMILIES: "ip" cannot be used; want auto, ipv4, ipv6 or dual`},
 		"proofs too rarely":             {env: []string{"OUTRIDER_CAPTURE_PROOF=601s"}, want: "want a time from 100ms to 10m"},
 		"a mode that is none":           {env: []string{"ISTIO_META_INTERCEPTION_MODE=tproxy"}, want: `variable ISTIO_META_INTERCEPTION_MODE: "tproxy" cannot be used; want REDIRECT, TPROXY or NONE`},
 		"a mode that is a number":       {env: []string{"ISTIO_METAJSON_INTERCEPTION_MODE=7"}, want: `"7" cannot be used; want REDIRECT, TPROXY or NONE`},

@@ -74,6 +74,8 @@ var variables = []known{
 	{"OUTRIDER_STANDBY", choice(func(c *Config) *bool { return &c.NoStandby }, "on or off", map[string]bool{"on": false, "off": true})},
 	{"OUTRIDER_CAPTURE_PROOF", parsed(func(c *Config) *time.Duration { return &c.CaptureProof }, time.ParseDuration,
 		func(d time.Duration) bool { return d >= 100*time.Millisecond && d <= 10*time.Minute }, "a time from 100ms to 10m, for example 30s")},
+	{"OUTRIDER_FAMILIES", parsed(func(c *Config) *string { return &c.CaptureFamilies }, verbatim,
+		func(f string) bool { return slices.Contains([]string{"auto", "ipv4", "ipv6", "dual"}, f) }, "auto, ipv4, ipv6 or dual")},
 	{"OUTRIDER_PREWARM", list(func(c *Config) *[]string { return &c.Prewarm })},
 	{"OUTRIDER_RENEW_AFTER", duration(func(c *Config) *time.Duration { return &c.Envoy.RenewAfter })},
 	{"OTEL_RESOURCE_ATTRIBUTES", text(func(c *Config) *string { return &c.Envoy.Resource })},

@@ -15,9 +15,9 @@ func (a *agent) newCapture() *readiness.Capture {
 	if !hasStandby(a.config) {
 		return nil
 	}
-	of := family(a.config.Pod.Addresses)
+	of, asked := family(a.config.Pod.Addresses), a.config.CaptureFamilies
 	return readiness.NewCapture(readiness.CaptureOptions{
-		IPv4: of != envoy.IPv6, IPv6: of != envoy.IPv4,
+		IPv4: of != envoy.IPv6 && asked != "ipv6", IPv6: of != envoy.IPv4 && asked != "ipv4",
 		Inbound: a.config.Ports.Inbound, Outbound: a.config.Ports.Outbound,
 		Interval: a.config.CaptureProof, Provable: a.provable,
 	})
