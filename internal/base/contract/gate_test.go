@@ -29,12 +29,12 @@ func TestTheGatesCommandLine(t *testing.T) {
 	if back, ok := ParseStarted(s.Args()); !ok || back != s {
 		t.Errorf("%q is read back as %+v, %v", s.Args(), back, ok)
 	}
-	for _, p := range []PreStop{{Name: "istio-proxy", States: "/s", At: "http://x/", Drain: "http://y/", Sockets: true, Hook: `{"sleep":{"seconds":1}}`, StopGrace: time.Minute}, {Name: "p", StopGrace: -1}} {
-		if back, ok := ParsePreStop(p.Args()); !ok || back != p {
+	for _, p := range []PreStop{{Name: "istio-proxy", States: "/s", At: "http://x/", Drain: "http://y/", Live: "{}", Sockets: true, Apart: []uint32{0, 5995}, Hook: `{"sleep":{"seconds":1}}`, StopGrace: time.Minute}, {Name: "p", StopGrace: -1}} {
+		if back, ok := ParsePreStop(p.Args()); !ok || !reflect.DeepEqual(back, p) {
 			t.Errorf("%q is read back as %+v, %v", p.Args(), back, ok)
 		}
 	}
-	for _, no := range []string{"", "gate --name x", "pre-stop --name x y", "pre-stop --stop-grace soon"} {
+	for _, no := range []string{"", "gate --name x", "pre-stop --name x y", "pre-stop --stop-grace soon", "pre-stop --apart root"} {
 		if got, ok := ParsePreStop(strings.Fields(no)); ok {
 			t.Errorf("%q is read as %+v", no, got)
 		}

@@ -40,7 +40,7 @@ type StopHook struct {
 	Say   func(string)
 }
 
-// A Sight is what can be seen, at one moment, of containers without a gate.
+// A Sight counts, at one moment, the signs of containers without a gate.
 type Sight struct {
 	Sockets int    // that are open
 	Calls   uint64 // TCP connections that any process of the pod has opened so far

@@ -178,7 +178,7 @@ func TestOthers(t *testing.T) {
 	}
 }
 
-// The sockets of a container are those that its processes have open: an application may have the user of the proxy.
+// The processes of a container tell its sockets from those of an application that has the same user.
 func TestElsewhere(t *testing.T) {
 	n := ns.New(t)
 	open(t, n, 1337, "tcp", "127.0.0.1:15001") // the proxy's

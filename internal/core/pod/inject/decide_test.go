@@ -89,7 +89,7 @@ func TestWhoIsInjected(t *testing.T) {
 		"the pod's revision":                    {ns: Namespace{Name: "x", Labels: labels{}}, pod: "labels: {istio.io/rev: canary}", revision: "canary", want: verdict.Injected},
 		"the pod's other revision":              {ns: Namespace{Name: "x", Labels: labels{}}, pod: "labels: {istio.io/rev: canary}", want: verdict.OtherRevision},
 		"another mesh's pod":                    {spec: "initContainers: [{name: istio-proxy, image: p, restartPolicy: Always}]", want: verdict.OtherMesh},
-		"another mesh's pod, order alone":       {pod: "annotations: {outrider.dev/proxy: none}", spec: "initContainers: [{name: istio-proxy, image: p, restartPolicy: Always}]", want: verdict.Injected},
+		"another mesh's pod, order alone":       {pod: "annotations: {outrider.dev/proxy: none}", spec: "initContainers: [{name: istio-proxy, image: proxyv2, restartPolicy: Always}]", want: verdict.Injected},
 		"nothing that could be done":            {pod: "annotations: {outrider.dev/proxy: none, outrider.dev/capture: none}", want: verdict.NothingToDo},
 	}
 	for name, tt := range tests {

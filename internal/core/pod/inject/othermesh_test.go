@@ -414,7 +414,7 @@ func TestWarningsOfAnotherMeshsStop(t *testing.T) {
 	}
 }
 
-// What is not known of another mesh's proxy is said, and what is known of it gets the hook.
+// Each known proxy gets the hook, and a warning says what is not known of one.
 func TestProxiesThatNothingKeeps(t *testing.T) {
 	const app = "{name: app, image: a, command: [/a]}"
 	for name, tt := range map[string]struct {
