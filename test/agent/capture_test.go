@@ -40,7 +40,7 @@ func TestCaptureOfBothFamilies(t *testing.T) {
 			a.Ready()
 		})
 	}
-	// A family that nobody asked to capture is not required.
+	// Only the families to be captured are required.
 	w.Capture = []string{"--families=ipv4"}
 	p := w.Pod("as-asked")
 	p.Env = []string{"OUTRIDER_FAMILIES=ipv4"}

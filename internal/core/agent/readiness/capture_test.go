@@ -184,7 +184,7 @@ func TestCaptureIsProvedByBehaviour(t *testing.T) {
 	}
 }
 
-// sinceWhen and addresses are what differs from run to run in a note.
+// These parts of a note differ from run to run.
 var (
 	sinceWhen = regexp.MustCompile(`since \S+:`)
 	addresses = regexp.MustCompile(`192\.0\.2\.\d+:\d+|\[2001:db8::\S+\]:\d+`)
@@ -198,8 +198,7 @@ func said(s Status) (notes []string) {
 	return notes
 }
 
-// What cannot be proved does not count as gone, and the note has the reason, be it a missing route or one that
-// refuses.
+// Without a route nothing is proved, and nothing counts as gone. The note has the reason.
 func TestCaptureWithoutARoute(t *testing.T) {
 	both := []uint16{contract.InboundPort, contract.OutboundPort}
 	out := func(family, why string) string {
