@@ -141,8 +141,7 @@ func TestPodsBesideOtherMeshes(t *testing.T) {
 	}
 }
 
-// What lint finds about the stop of a proxy with a preStop hook, and about its hold, it finds once, and after the
-// injection too.
+// Injection hides neither a long preStop hook of another mesh's proxy from lint, nor doubles the findings about its hold.
 func TestInjectedBesideOtherMeshes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		annotations, proxy string

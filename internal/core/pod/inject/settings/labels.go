@@ -28,7 +28,7 @@ var knownLabels = []annotation{
 	{name: CanonicalRevision, means: "the workload's version; written"},
 	{name: NetworkLabel, means: "the pod's network; written if global.network is set"},
 	{name: "istio.io/tag", without: "an image's tag is the value global.tag"},
-	{name: "istio.io/dataplane-mode", without: noAmbient + "; where Istio's CNI plugin has one, it takes this pod's connections too, unless the pod has the label with none", same: "none"},
+	{name: "istio.io/dataplane-mode", without: noAmbient + "; Istio's would take the pod's connections too, unless the label is none", same: "none"},
 	{name: "istio.io/use-waypoint", without: noAmbient, same: "none"},
 	{name: "istio.io/use-waypoint-namespace", without: noAmbient},
 	{name: "istio.io/use-waypoint-canary", without: noAmbient},

@@ -325,7 +325,7 @@ func TestLabelsWithoutEffect(t *testing.T) {
 	if diff := cmp.Diff([]string{own}, warningsOf(labels, "", true)); diff != "" {
 		t.Errorf("alongside another mesh (-want +got):\n%s", diff)
 	}
-	want = []string{"label istio.io/dataplane-mode of the namespace shop has no effect: " + noAmbient + "; where Istio's CNI plugin has one, it takes this pod's connections too, unless the pod has the label with none",
+	want = []string{"label istio.io/dataplane-mode of the namespace shop has no effect: " + noAmbient + "; Istio's would take the pod's connections too, unless the label is none",
 		"label outrider.dev/injecton of the namespace shop is not known (did you mean outrider.dev/injection?); it has no effect"}
 	got := warningsOf(map[string]string{contract.NamespaceLabel: "enabled", "istio.io/dataplane-mode": "ambient", "app.kubernetes.io/name": "x", "outrider.dev/injecton": "enabled"}, " of the namespace shop", false)
 	if diff := cmp.Diff(want, got); diff != "" {
