@@ -271,6 +271,8 @@ func (c *Capture) unprovedSince() (since int64) {
 
 // weigh returns the reasons why capture is gone or not yet proved, the notes on ways that are not proved, and whether
 // a way is in doubt although capture counts as in place.
+//
+// complexity: one case for each state of a way.
 func (c *Capture) weigh(inPlace bool) (failed, notes []string, doubt bool) {
 	var open []string
 	for i, w := range c.ways {
