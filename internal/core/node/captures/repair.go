@@ -152,7 +152,7 @@ func (r *repair) long(now time.Time) bool {
 func (r *repair) ran(now time.Time, repairs bool) {
 	last := &r.runs[len(r.runs)-1]
 	r.running, last.took, last.repairs = false, now.Sub(last.began), repairs
-	// What became due during the run did so without its time.
+	// A change during the run set the time of the next run without knowledge of this run's length.
 	if after := r.allowed(now); !r.due.IsZero() && after.After(r.due) {
 		r.due = after
 	}

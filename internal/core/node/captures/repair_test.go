@@ -87,7 +87,7 @@ func TestRunsAreLimitedByTheirTime(t *testing.T) {
 		if n := c.count(slowly.id, 10*time.Minute, freeTime, false); n < 8 || n > 10 {
 			t.Errorf("%d slow runs in ten minutes; want one in %s", n, freeTime+slow)
 		}
-		// What became due while it ran waits, too.
+		// A change during a run waits, too.
 		s = c.sandbox("other")
 		c.changed(s.id)
 		s, _, _ = c.next(time.Now())
