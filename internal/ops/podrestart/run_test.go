@@ -89,7 +89,7 @@ func namespace(name string, labels ...string) *corev1.Namespace {
 // may be empty.
 func meshed(ns, name, controller, hash string) *corev1.Pod {
 	p := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{}, Annotations: map[string]string{contract.Status: `{"containers":["outrider-proxy"]}`, contract.Overrides: "{}"}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Labels: map[string]string{}, Annotations: map[string]string{contract.Status: `{"containers":["outrider-proxy"],"revision":"default"}`, contract.Overrides: "{}"}},
 		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "app"}, {Name: contract.ProxyContainer}}},
 	}
 	if kind, of, owned := strings.Cut(controller, "/"); owned {
@@ -131,7 +131,7 @@ func labelsOf(t *testing.T, c *cluster, name string) (out []string) {
 }
 
 func TestWorkloadsAreRestartedAndTheRestIsListed(t *testing.T) {
-	injected := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{contract.Status: "{}"}}}
+	injected := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{contract.Status: `{"revision":"default"}`}}}
 	asking := meshed("shop", "asks-1-x", "ReplicaSet/asks-1", "1")
 	asking.Labels[contract.InjectLabel] = "true"
 	ended := meshed("shop", "ended", "", "")

@@ -18,7 +18,7 @@ var reservedPorts = []int32{contract.AdminPort, contract.OutboundPort, contract.
 // (internal/core/agent/config).
 var proxyPorts = map[int32]string{
 	contract.AdminPort: "Envoy's admin port", contract.OutboundPort: "the proxy's outbound port", contract.InboundPort: "the proxy's inbound port",
-	contract.ProbePort: "the port from which the agent proves capture", contract.RelayOutbound: "a relay of the proxy's", contract.RelayInbound: "a relay of the proxy's",
+	contract.RelayOutbound: "a relay of the proxy's", contract.RelayInbound: "a relay of the proxy's",
 	contract.ReadinessPort: "the proxy's readiness port", contract.PrometheusPort: "the port of Envoy's metrics",
 }
 

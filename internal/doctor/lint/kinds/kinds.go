@@ -92,7 +92,7 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 			Explanation: `The pod requests something unsupported: an invalid value, a mechanism that does not fit, or a port that the mesh uses. Injection is all or nothing, so the pod is not created.`},
 
 		{Code: "proxy-port-conflict", Severity: finding.Warning, Title: "a container declares a port on which the proxy listens",
-			Explanation: `All containers of a pod share its network: of two that listen on one port the second fails with "address already in use". Outrider's proxy has 15000, 15001, 15006, 15007, 15016, 15021 and 15090, and the agent 15020, or the value of status.sidecar.istio.io/port. While an application listens on 15002, the agent cannot prove that outbound connections are captured. A port that is declared only so that a monitor finds the proxy's metrics does no harm.`},
+			Explanation: `All containers of a pod share its network: of two that listen on one port the second fails with "address already in use". Outrider's proxy has 15000, 15001, 15006, 15007, 15016, 15021 and 15090, and the agent 15020, or the value of status.sidecar.istio.io/port. A port that is declared only so that a monitor finds the proxy's metrics does no harm.`},
 
 		{Code: "annotation-no-effect", Severity: finding.Warning, Title: "an annotation does nothing",
 			Explanation: `The annotation is ignored: injection does not read its name, its value is invalid, or a more specific setting wins. The fix renames a misspelt annotation, if its value is valid for the name that was probably meant, and turns sidecar.istio.io/inject and outrider.dev/inject into labels. No fix deletes an annotation.`},
