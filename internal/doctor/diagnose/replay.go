@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/simulate"
 	"outrider.dev/startup"
@@ -185,7 +185,7 @@ func (s *subject) ordered(p startup.Plan, app string, m startup.Mechanism) *star
 func (s *subject) afterMesh(p startup.Plan) int {
 	at := 0
 	for i, c := range p.Containers {
-		if c.Kind == startup.Init && podspec.OfMesh(c.Name) {
+		if c.Kind == startup.Init && knownproxy.OfMesh(c.Name) {
 			at = i + 1
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/doctor/diagnose/capturescope"
@@ -39,11 +40,11 @@ func newSubject(ctx context.Context, p *evidence.Pod, o Options) (*subject, erro
 		spec := specOf(p.Object, c.Name)
 		switch {
 		case spec == nil, c.Kind == evidence.Ephemeral:
-		case proxyNames[c.Name] || podspec.IsProxy(spec) && podspec.OfMesh(c.Name):
+		case proxyNames[c.Name] || knownproxy.IsProxy(spec) && knownproxy.OfMesh(c.Name):
 			if s.proxy == nil {
 				s.proxy = c
 			}
-		case podspec.OfMesh(c.Name):
+		case knownproxy.OfMesh(c.Name):
 		case c.Kind == startup.Init:
 			s.inits = append(s.inits, c)
 		case c.Kind == startup.Plain:

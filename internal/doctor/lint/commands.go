@@ -9,14 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
 )
 
 // running returns the regular containers and the native sidecars, without the containers of meshes.
 func (s *subject) running() []member {
-	return slices.DeleteFunc(s.members(), func(m member) bool { return m.kind == startup.Init || podspec.OfMesh(m.Name) })
+	return slices.DeleteFunc(s.members(), func(m member) bool { return m.kind == startup.Init || knownproxy.OfMesh(m.Name) })
 }
 
 // addressWaits lists programs that connect to an address until it answers, and then run the real command.

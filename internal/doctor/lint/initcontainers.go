@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
@@ -52,7 +53,7 @@ func (s *subject) cutOff() []string {
 		switch {
 		case c.Name == s.proxy:
 			return out // all containers after this one start when the proxy runs
-		case podspec.OfMesh(c.Name):
+		case knownproxy.OfMesh(c.Name):
 			captured = true
 		case captured && !slices.ContainsFunc(p.Edges, func(e startup.Edge) bool { return e.From == s.proxy && e.To == c.Name }):
 			out = append(out, c.Name)
@@ -63,11 +64,11 @@ func (s *subject) cutOff() []string {
 
 // bypasses returns the containers that run as the proxy's user or group, so that their connections are not captured.
 func (s *subject) bypasses() []podspec.Bypass {
-	i := slices.IndexFunc(podspec.Meshes, func(m podspec.Mesh) bool { return m.Proxy == s.proxy })
+	i := slices.IndexFunc(knownproxy.Meshes, func(m knownproxy.Mesh) bool { return m.Proxy == s.proxy })
 	if i < 0 {
 		return nil
 	}
-	user := podspec.Meshes[i].User
+	user := knownproxy.Meshes[i].User
 	return podspec.Bypasses(&s.Pod, user, user)
 }
 

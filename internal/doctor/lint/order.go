@@ -12,6 +12,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/mechanism"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/podstart"
@@ -104,7 +105,7 @@ func nothingWaits(s subject, b *builder) {
 // withOtherMesh returns an addition to a remedy for users of the proxy's mesh: the setting of that mesh with the same
 // effect. It is empty for Outrider's proxy.
 func (s *subject) withOtherMesh(proxy string) string {
-	native := podspec.NativeAnnotation(proxy)
+	native := knownproxy.NativeAnnotation(proxy)
 	switch {
 	case proxy == contract.ProxyContainer:
 		return ""
@@ -219,7 +220,7 @@ func heldInPod(s subject, b *builder) {
 		}
 		field := parsePath(f.Evidence.Field)
 		m, _ := s.member(f.Container)
-		if len(f.Edges) == 0 && !podspec.OfMesh(f.Container) && !podspec.IsProxy(m.Container) {
+		if len(f.Edges) == 0 && !knownproxy.OfMesh(f.Container) && !knownproxy.IsProxy(m.Container) {
 			continue // the hook prepares its own container
 		}
 		if len(f.Edges) == 0 {
@@ -233,7 +234,7 @@ func heldInPod(s subject, b *builder) {
 			to = append(to, e.To)
 		}
 		var fix *change
-		if without, err := podspec.Without(&s.Pod, f); err == nil && !podspec.OfMesh(f.Container) {
+		if without, err := podspec.Without(&s.Pod, f); err == nil && !knownproxy.OfMesh(f.Container) {
 			fix = s.requesting(without, f.Edges)
 		}
 		do := "request the order by annotation: injection chooses a mechanism that fails closed"

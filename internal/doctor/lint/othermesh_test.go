@@ -11,6 +11,7 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/inject"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
@@ -27,7 +28,7 @@ spec:
   - {name: %s, image: proxy, readinessProbe: {httpGet: {path: /ready, port: 9999}}}
   - {name: app, image: app, command: [/app]}
 `
-	for _, m := range podspec.Meshes[1:] {
+	for _, m := range knownproxy.Meshes[1:] {
 		t.Run(m.Proxy, func(t *testing.T) {
 			fixed, err := Fix([]File{{"f.yaml", fmt.Appendf(nil, pod, m.Proxy)}}, Options{}, func(f finding.Finding) bool { return f.Code == "proxy-not-awaited" })
 			if err != nil || len(fixed.Changed) != 1 {

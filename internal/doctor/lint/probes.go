@@ -11,6 +11,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -113,7 +114,7 @@ func killedWhileWaiting(s subject, b *builder) {
 	}
 }
 
-// statusPorts are the ports on which a mesh's proxy reports its readiness (podspec/known.go names the sources).
+// statusPorts are the ports on which a mesh's proxy reports its readiness (package knownproxy names the sources).
 var statusPorts = map[int]string{
 	contract.StatusPort: "the proxy's agent", contract.ReadinessPort: "the proxy", contract.AdminPort: "the proxy's admin interface",
 	4191: "the proxy", 9901: "the proxy",
@@ -123,7 +124,7 @@ var statusPorts = map[int]string{
 // the kubelet restarts the application when the proxy is not healthy.
 func livenessProbesProxy(s subject, b *builder) {
 	for _, m := range s.members() {
-		if podspec.OfMesh(m.Name) || m.kind == startup.Init {
+		if knownproxy.OfMesh(m.Name) || m.kind == startup.Init {
 			continue
 		}
 		for _, c := range m.checks() {

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -23,7 +24,7 @@ const slowPeriod = 5
 func sidecarStart(s subject, b *builder) {
 	for _, f := range s.reading.Found {
 		m, ok := s.member(f.Container)
-		if f.Mechanism != startup.Native || !ok || podspec.OfMesh(m.Name) || len(f.Edges) == 0 {
+		if f.Mechanism != startup.Native || !ok || knownproxy.OfMesh(m.Name) || len(f.Edges) == 0 {
 			continue
 		}
 		p := m.StartupProbe
@@ -62,7 +63,7 @@ var monitoring = regexp.MustCompile(`metrics|health|admin|probe|monitor|prom|deb
 
 // serves reports whether other containers of the pod may connect to this one.
 func (m member) serves() bool {
-	return m.ReadinessProbe != nil || podspec.IsProxy(m.Container) || podspec.IsServer(m.Container) ||
+	return m.ReadinessProbe != nil || knownproxy.IsProxy(m.Container) || podspec.IsServer(m.Container) ||
 		slices.ContainsFunc(m.Ports, func(p corev1.ContainerPort) bool { return !monitoring.MatchString(p.Name) })
 }
 
@@ -74,7 +75,7 @@ func (s *subject) awaited(name string) bool {
 // initNeverEnds finds init containers that do not end, so that no later container starts.
 func initNeverEnds(s subject, b *builder) {
 	for _, m := range s.members() {
-		isInit := slices.ContainsFunc(podspec.Meshes, func(mesh podspec.Mesh) bool { return slices.Contains(mesh.Init, m.Name) })
+		isInit := slices.ContainsFunc(knownproxy.Meshes, func(mesh knownproxy.Mesh) bool { return slices.Contains(mesh.Init, m.Name) })
 		old := m.kind == startup.Sidecar && s.on < 29
 		if m.kind != startup.Init && !old || isInit {
 			continue
@@ -86,7 +87,7 @@ func initNeverEnds(s subject, b *builder) {
 		case old:
 			c.title = fmt.Sprintf("%s is a sidecar, which Kubernetes 1.%d takes for an init container that has to end", m.Name, s.on)
 			c.do = "list it among the containers, or use Kubernetes 1.29 and later"
-		case podspec.IsProxy(m.Container) || podspec.IsServer(m.Container):
+		case knownproxy.IsProxy(m.Container) || podspec.IsServer(m.Container):
 			c.title = fmt.Sprintf("%s is an init container, and a server that does not end", m.Name)
 		case len(m.checks()) > 0:
 			c.title = fmt.Sprintf("%s is an init container with probes: it was meant as a sidecar", m.Name)
@@ -125,7 +126,7 @@ func (s *subject) endsWithOthers(m member) bool {
 		}
 	}
 	share := s.Pod.Spec.ShareProcessNamespace
-	proxy := podspec.IsProxy(m.Container) || strings.Contains(podspec.ImageName(m.Image), "proxy")
+	proxy := knownproxy.IsProxy(m.Container) || strings.Contains(podspec.ImageName(m.Image), "proxy")
 	return slices.ContainsFunc(s.own(), func(o member) bool {
 		return o.Name != m.Name && (proxy && o.endsProxy() || share != nil && *share && kills.MatchString(o.text()))
 	})
@@ -215,5 +216,5 @@ func (m member) localDatabase() (port int, field path, evidence string) {
 // proxy or server whose command line contains it.
 func (m member) listensOn(port int) bool {
 	probed := func(c check) bool { n, _, _ := c.port(m); return n == port }
-	return m.declares(port) || slices.ContainsFunc(m.checks(), probed) || (podspec.IsProxy(m.Container) || podspec.IsServer(m.Container)) && strings.Contains(m.text(), fmt.Sprint(port))
+	return m.declares(port) || slices.ContainsFunc(m.checks(), probed) || (knownproxy.IsProxy(m.Container) || podspec.IsServer(m.Container)) && strings.Contains(m.text(), fmt.Sprint(port))
 }

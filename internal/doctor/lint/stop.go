@@ -8,6 +8,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -61,7 +62,7 @@ func proxyInJob(s subject, b *builder) {
 		c.title = fmt.Sprintf("%s is a plain container of a pod that should complete", s.proxy)
 		c.field, c.evidence = m.field.plus("name"), s.proxy
 		c.do = "make it a sidecar: an init container with restartPolicy: Always (Kubernetes 1.29 and later)"
-		if native := podspec.NativeAnnotation(s.proxy); native != "" {
+		if native := knownproxy.NativeAnnotation(s.proxy); native != "" {
 			c.do = "annotate " + native + " and inject again, which makes it a sidecar (Kubernetes 1.29 and later)"
 		}
 	case s.Pod.Annotations[contract.NativeSidecar] == "false":
@@ -101,7 +102,7 @@ func serverInJob(s subject, b *builder) {
 		return
 	}
 	for _, m := range own {
-		known := podspec.IsProxy(m.Container) || podspec.IsServer(m.Container)
+		known := knownproxy.IsProxy(m.Container) || podspec.IsServer(m.Container)
 		if m.ReadinessProbe == nil && !known || m.endsProxy() || s.endsWithOthers(m) {
 			continue
 		}

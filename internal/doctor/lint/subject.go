@@ -12,6 +12,7 @@ import (
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/inject/verdict"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/mechanism"
 	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/core/pod/podspec"
@@ -56,7 +57,7 @@ func (w *world) subject(o podfile.Object, file *text.File) subject {
 // revision that the files name exists and injects.
 func (s *subject) findProxy(w *world) {
 	s.ns = w.namespaces[cmp.Or(s.Ref.Namespace, w.Namespace)]
-	for _, m := range podspec.Meshes {
+	for _, m := range knownproxy.Meshes {
 		if m.Proxy == istioProxy && inject.Requests(&s.Pod, inject.Options{}) {
 			continue
 		}
@@ -192,7 +193,7 @@ func (s *subject) member(name string) (member, bool) {
 
 // own returns the regular containers that no mesh has added.
 func (s *subject) own() []member {
-	return slices.DeleteFunc(s.members(), func(m member) bool { return m.kind != startup.Plain || podspec.OfMesh(m.Name) })
+	return slices.DeleteFunc(s.members(), func(m member) bool { return m.kind != startup.Plain || knownproxy.OfMesh(m.Name) })
 }
 
 // argv returns the command followed by the args.

@@ -12,7 +12,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/verdict"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/request"
 )
 
@@ -208,5 +208,5 @@ func ProxyOfOtherMesh(pod *corev1.Pod) string {
 			}
 		}
 	}
-	return podspec.OfTemplate(pod)
+	return knownproxy.OfTemplate(pod)
 }

@@ -59,9 +59,9 @@ func TestEveryMutantOfTheDecisionIsNoticed(t *testing.T) {
 		"any value of our pod label requests it":    {File: "decide.go", From: `v == "true"`, To: `true`},
 		"proxy: none is ignored":                    {File: "decide.go", From: `pod.Annotations[contract.Proxy] == "none"`, To: `false`},
 		"another mesh's proxy gets a second one":    {File: "decide.go", From: `!requested`, To: `false`},
-		"Istio's status is not read":                {File: "decide.go", From: `podspec.OfTemplate(pod)`, To: `""`},
+		"Istio's status is not read":                {File: "decide.go", From: `knownproxy.OfTemplate(pod)`, To: `""`},
 		"no other mesh is known":                    {File: "decide.go", From: `containers.OtherMesh(c.Name)`, To: `false`},
-		"with parking alone the proxy leaves first": {File: "write.go", From: `s.capture && podspec.IsMeshProxy(p.Pod, &c)`, To: `false`, Tests: "TestAnotherMeshsProxyStaysUntilTheEnd"},
+		"with parking alone the proxy leaves first": {File: "write.go", From: `s.capture && knownproxy.IsMeshProxy(p.Pod, &c)`, To: `false`, Tests: "TestAnotherMeshsProxyStaysUntilTheEnd"},
 		"sockets of a sidecar are no warning":       {File: "write.go", From: `len(ungated) > 0 && len(sidecars) > 0`, To: `false`, Tests: "TestAnotherMeshsProxyStaysUntilTheEnd"},
 	})
 }

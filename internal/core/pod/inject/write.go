@@ -16,6 +16,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/order"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
@@ -111,7 +112,7 @@ func stopping(p order.Plan, in input, s effective, r *verdict.Report) []string {
 	}
 	var out []string
 	for _, c := range p.Pod.Spec.Containers {
-		if s.capture && podspec.IsMeshProxy(p.Pod, &c) {
+		if s.capture && knownproxy.IsMeshProxy(p.Pod, &c) {
 			out = append(out, c.Name)
 		}
 	}
@@ -235,7 +236,7 @@ func warnOfStop(pod *corev1.Pod, mesh string, r *verdict.Report) {
 		return
 	}
 	remedy := "make it a native sidecar"
-	if native := podspec.NativeAnnotation(mesh); native != "" {
+	if native := knownproxy.NativeAnnotation(mesh); native != "" {
 		remedy += " (" + native + ")"
 	}
 	r.Warn("the pod has restartPolicy: %s, and %s is a plain container that does not end with the others: the pod never completes unless the command ends it; %s",

@@ -10,8 +10,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/startup"
 )
+
+// OurProxy is the name of the proxy container that injection adds.
+const OurProxy = contract.ProxyContainer
 
 // A podContainer is a container of a pod and its position there.
 type podContainer struct {
@@ -87,7 +92,7 @@ func (c podContainer) env(name string) string {
 }
 
 func (r *reader) container(c podContainer) startup.Container {
-	_, isProxy := knownProxy(c.Name)
+	_, isProxy := knownproxy.Named(c.Name)
 	out := startup.Container{Name: c.Name, Kind: c.kind, Health: r.health(c), Named: isProxy}
 	out.StopsAtOnce = leavesByItself(r.pod, c) && !StaysUntilEnd(c.Container) && r.gateWaitsFor(c.Name)
 	if line, has := stopLine(c.Container); has && line.Sockets {
@@ -139,7 +144,7 @@ func restart(pod corev1.RestartPolicy, own *corev1.ContainerRestartPolicy) start
 // probe comes first, because the kubelet waits for it and never for readiness. For other containers the readiness
 // probe comes first, because a container can become unready again.
 func (r *reader) health(c podContainer) startup.Health {
-	_, isProxy := knownProxy(c.Name)
+	_, isProxy := knownproxy.Named(c.Name)
 	first, second := startup.ReadinessProbe, startup.StartupProbe
 	isFirst, isSecond := answers(c.Container, c.ReadinessProbe), answers(c.Container, startupProbe(c.Container))
 	if c.kind == startup.Sidecar {
@@ -171,14 +176,14 @@ func neverStarts(c *corev1.Container) bool {
 // else the known probe of a mesh's proxy; nil if it has none of these.
 func ownProbe(c *corev1.Container) *corev1.Probe {
 	first := startupProbe(c)
-	switch p, isProxy := knownProxy(c.Name); {
+	switch p, isProxy := knownproxy.Named(c.Name); {
 	case neverStarts(c):
 	case answers(c, c.ReadinessProbe):
 		return c.ReadinessProbe
 	case answers(c, first):
 		return first
 	case isProxy:
-		return p.probe()
+		return p.Probe()
 	}
 	return nil
 }
@@ -189,7 +194,7 @@ func (r *reader) probeNeeds(c podContainer, p *corev1.Probe) string {
 	if p == nil || p.HTTPGet == nil {
 		return ""
 	}
-	for _, name := range proxiesAt(PortNumber(c.Container, p.HTTPGet.Port)) {
+	for _, name := range knownproxy.At(PortNumber(c.Container, p.HTTPGet.Port)) {
 		if name != c.Name && r.has(name) {
 			return name
 		}

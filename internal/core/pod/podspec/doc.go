@@ -17,7 +17,9 @@
 //	rootstage.go    a proxy that copies the agent for the gates
 //	gatekeep.go     what a gate takes over from the kubelet, and gives back
 //	workaround.go   health loops, sleeps and hooks that people write
-//	known.go        proxies and programs by name, as data
+//	server.go       programs that run until they get a signal, by name
+//	health.go       where a proxy answers that it is healthy
+//	bypass.go       containers whose connections are not captured
 //	check.go        fields that the API server would refuse
 //	times.go        sleeps and hooks, whose times a plan does not contain
 //	write.go        a plan into a pod

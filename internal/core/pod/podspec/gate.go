@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
@@ -192,8 +193,8 @@ func readLinkerdAwait(r *reader, c podContainer, argv []string) gateReading {
 		return gateReading{}
 	}
 	e := r.after(r.firstOf([]string{"linkerd-proxy"}), c.Name, startup.Gate)
-	if d := (waiter{}).bound(argv); d > 0 {
-		e.Timeout = d
+	if w, _ := knownproxy.WaitOf(argv); w.Timeout > 0 {
+		e.Timeout = w.Timeout
 		if slices.Contains(argv, "--timeout-fatal=false") {
 			e.OnTimeout = startup.Continue
 		}
@@ -244,7 +245,7 @@ func (w *writer) gates(edges []startup.Edge) (after map[string][]startup.Edge, p
 			continue
 		}
 		after[e.To] = append(after[e.To], e)
-		_, isProxy := knownProxy(e.From)
+		_, isProxy := knownproxy.Named(e.From)
 		switch {
 		case isProxy && e.After != startup.Completed:
 		case !commands[e.From]:
@@ -269,7 +270,7 @@ func (w *writer) wrap(c podContainer, after []startup.Edge, probed bool, helps [
 	line := contract.Gate{Name: c.Name, HelperOf: helps}
 	for _, e := range after {
 		line.After = append(line.After, afterText(e))
-		if _, ok := knownProxy(e.From); ok {
+		if _, ok := knownproxy.Named(e.From); ok {
 			if line.At == nil {
 				line.At = map[string]string{}
 			}

@@ -17,10 +17,9 @@ func httpAt(path string, port intstr.IntOrString) *corev1.Probe {
 	return &corev1.Probe{ProbeHandler: corev1.ProbeHandler{HTTPGet: &corev1.HTTPGetAction{Path: path, Port: port}}}
 }
 
-// The container's own probe says where it is healthy, then the mesh's settings, then its name.
+// A probe counts if it can succeed: the readiness probe, then the startup probe, with the numbers of their ports.
 func TestWhereAProxyIsHealthy(t *testing.T) {
 	t.Parallel()
-	tcp := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{TCPSocket: &corev1.TCPSocketAction{Port: intstr.FromInt32(20000)}}}
 	exec := &corev1.Probe{ProbeHandler: corev1.ProbeHandler{Exec: &corev1.ExecAction{Command: []string{"true"}}}}
 	for name, c := range map[string]struct {
 		name           string
@@ -28,20 +27,14 @@ func TestWhereAProxyIsHealthy(t *testing.T) {
 		annotations    map[string]string
 		want           string
 	}{
-		"by its name":                   {name: "istio-proxy", want: "http://127.0.0.1:15021/healthz/ready"},
-		"a usual probe":                 {name: "istio-proxy", ready: httpAt("/healthz/ready", intstr.FromInt32(15021)), want: "http://127.0.0.1:15021/healthz/ready"},
-		"no status port":                {name: "istio-proxy", annotations: map[string]string{contract.StatusPortAnnotation: "0"}, want: "tcp://127.0.0.1:15001"},
-		"a moved admin port":            {name: "linkerd-proxy", annotations: map[string]string{"config.linkerd.io/admin-port": "9991"}, want: "http://127.0.0.1:9991/ready"},
-		"a moved probe":                 {name: "linkerd-proxy", ready: httpAt("/ready", intstr.FromString("admin")), want: "http://localhost:9991/ready"},
-		"Kuma's older port":             {name: "kuma-sidecar", startup: httpAt("ready?x=1", intstr.FromInt32(9901)), want: "http://localhost:9901/ready?x=1"},
-		"Consul":                        {name: "consul-dataplane", want: "tcp://localhost:20000"},
-		"Consul, as its injector":       {name: "consul-dataplane", ready: tcp, want: "tcp://localhost:20000"},
-		"Consul, several services":      {name: "consul-dataplane-web", ready: httpAt("/ready", intstr.FromInt32(21001)), want: "http://localhost:21001/ready"},
-		"a probe that cannot be asked":  {name: "istio-proxy", ready: exec, want: "http://127.0.0.1:15021/healthz/ready"},
-		"a port that is not declared":   {name: "linkerd-proxy", ready: httpAt("/ready", intstr.FromString("x")), want: "http://127.0.0.1:4191/ready"},
-		"a stranger's probe":            {name: "my-proxy", ready: httpAt("/up", intstr.FromInt32(80)), want: "http://localhost:80/up"},
-		"a stranger":                    {name: "my-proxy"},
-		"a path that is no part of URL": {name: "my-proxy", ready: httpAt("//x/%zz", intstr.FromInt32(80)), want: "http://localhost:80//x/%25zz"},
+		"by its name":                  {name: "istio-proxy", want: "http://127.0.0.1:15021/healthz/ready"},
+		"by a setting":                 {name: "istio-proxy", annotations: map[string]string{contract.StatusPortAnnotation: "0"}, want: "tcp://127.0.0.1:15001"},
+		"a moved probe":                {name: "linkerd-proxy", ready: httpAt("/ready", intstr.FromString("admin")), want: "http://localhost:9991/ready"},
+		"a port that is not declared":  {name: "linkerd-proxy", ready: httpAt("/ready", intstr.FromString("x")), want: "http://127.0.0.1:4191/ready"},
+		"readiness before the start":   {name: "my-proxy", ready: httpAt("/up", intstr.FromInt32(80)), startup: httpAt("/begun", intstr.FromInt32(80)), want: "http://localhost:80/up"},
+		"a startup probe alone":        {name: "kuma-sidecar", startup: httpAt("ready?x=1", intstr.FromInt32(9901)), want: "http://localhost:9901/ready?x=1"},
+		"a startup probe that can ask": {name: "my-proxy", ready: exec, startup: httpAt("/up", intstr.FromInt32(80)), want: "http://localhost:80/up"},
+		"a stranger":                   {name: "my-proxy"},
 	} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: c.name, ReadinessProbe: c.ready, StartupProbe: c.startup, Ports: []corev1.ContainerPort{{Name: "admin", ContainerPort: 9991}}}}}}
 		pod.Annotations = c.annotations

@@ -6,6 +6,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/startup"
 )
 
@@ -45,7 +46,7 @@ func helpersIn(pod *corev1.Pod, edges []startup.Edge, reports []string) helpers 
 		}
 	}
 	for _, c := range podContainers(pod) {
-		_, isProxy := knownProxy(c.Name)
+		_, isProxy := knownproxy.Named(c.Name)
 		ends := c.kind == startup.Plain && !isProxy // all other kinds are ended by the kubelet or the mesh
 		h.work[c.Name] = ends && gated[c.Name] && !h.serve[c.Name]
 		h.serve[c.Name] = ends && h.serve[c.Name]

@@ -1,7 +1,6 @@
 package podspec
 
 import (
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
@@ -182,41 +182,15 @@ func (r *reader) healthyByPort(name string, port int) bool {
 
 // waiter recognises a known program that waits for a container, at the beginning of argv.
 func (r *reader) waiter(c podContainer, argv []string) (hookWait, bool) {
-	for _, w := range waiters {
-		if !w.matches(argv) {
-			continue
-		}
-		from := ""
-		switch {
-		case slices.Contains(argv, "--probe"), slices.Contains(w.proxies, c.Name):
-			from = c.Name
-		default:
-			from = r.firstOf(w.proxies)
-		}
-		return hookWait{from: from, by: strings.Join(w.words, " "), timeout: w.bound(argv)}, true
+	w, ok := knownproxy.WaitOf(argv)
+	if !ok {
+		return hookWait{}, false
 	}
-	return hookWait{}, false
-}
-
-func (w waiter) matches(argv []string) bool {
-	if len(argv) < len(w.words) || path.Base(argv[0]) != w.words[0] {
-		return false
+	from := c.Name
+	if !slices.Contains(argv, "--probe") && !slices.Contains(w.Proxies, c.Name) {
+		from = r.firstOf(w.Proxies)
 	}
-	return slices.Equal(argv[1:len(w.words)], w.words[1:])
-}
-
-// bound returns the time-out of the command line, else the program's default.
-func (w waiter) bound(argv []string) time.Duration {
-	for i, a := range argv {
-		value, ok := strings.CutPrefix(a, "--timeout=")
-		if !ok && (a == "--timeout" || a == "-t") && i+1 < len(argv) {
-			value, ok = argv[i+1], true
-		}
-		if d, err := time.ParseDuration(value); ok && err == nil && d > 0 {
-			return d
-		}
-	}
-	return w.timeout
+	return hookWait{from: from, by: w.Program, timeout: w.Timeout}, true
 }
 
 // writeHold lists the container e.From before e.To, and adds a hook to e.From that blocks until e.From is

@@ -1,12 +1,12 @@
 package podspec
 
 import (
-	"encoding/json"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/startup"
 )
 
@@ -76,42 +76,9 @@ func Unkept(pod *corev1.Pod) []string {
 	}
 	var out []string
 	for _, c := range podContainers(AsRun(pod)) {
-		if c.kind == startup.Plain && c.Name != OurProxy && IsMeshProxy(pod, c.Container) && !Gated(c.Container) && !StaysUntilEnd(c.Container) {
+		if c.kind == startup.Plain && c.Name != OurProxy && knownproxy.IsMeshProxy(pod, c.Container) && !Gated(c.Container) && !StaysUntilEnd(c.Container) {
 			out = append(out, c.Name)
 		}
 	}
 	return out
-}
-
-// IsMeshProxy reports whether a container is the proxy of a mesh, to which the pod's connections are redirected: by its
-// name, or because Istio's annotation names it, which has the containers of a user-defined template.
-func IsMeshProxy(pod *corev1.Pod, c *corev1.Container) bool {
-	if p, known := knownProxy(c.Name); known {
-		return !p.addressed
-	}
-	return c.Name == OfTemplate(pod)
-}
-
-// OfTemplate returns the proxy of a pod without one that is known by its name: the first container that Istio's
-// annotation names. It is empty if there is none.
-func OfTemplate(pod *corev1.Pod) string {
-	text, ok := pod.Annotations[contract.IstioStatus]
-	var injected struct{ Containers []string }
-	if !ok || json.Unmarshal([]byte(text), &injected) != nil {
-		return ""
-	}
-	all := podContainers(pod)
-	if slices.ContainsFunc(all, func(c podContainer) bool {
-		p, known := knownProxy(c.Name)
-		return known && !p.addressed && c.Name != OurProxy
-	}) {
-		return ""
-	}
-	i := slices.IndexFunc(injected.Containers, func(name string) bool {
-		return name != OurProxy && slices.ContainsFunc(all, func(c podContainer) bool { return c.Name == name })
-	})
-	if i < 0 {
-		return ""
-	}
-	return injected.Containers[i]
 }

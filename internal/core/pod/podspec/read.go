@@ -10,6 +10,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/manifest"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
@@ -76,7 +77,7 @@ func newReader(pod *corev1.Pod) reader {
 	r := reader{pod: pod, all: podContainers(withGates(pod, work)), gates: work.Containers, Reading: podstart.Reading{Facts: map[string]podstart.Fact{}, Node: len(work.Containers) > 0}}
 	for _, c := range r.all {
 		r.Containers = append(r.Containers, r.container(c))
-		_, isProxy := knownProxy(c.Name)
+		_, isProxy := knownproxy.Named(c.Name)
 		r.Facts[c.Name] = podstart.Fact{Command: len(c.Command) > 0, First: len(c.Command) > 0 && contract.RunsFirst(c.Command[0]), Proxy: isProxy, Probed: ownProbe(c.Container) != nil, Starts: c.StartupProbe != nil, Hooked: c.Lifecycle != nil && c.Lifecycle.PostStart != nil && !r.holdsItself(c)}
 	}
 	return r
@@ -122,7 +123,7 @@ func (r *reader) expect(name string) {
 // listener returns the container that listens on a local port: a mesh's proxy, else a container that declares the
 // port or has a probe for it; empty if none is known.
 func (r *reader) listener(port int) string {
-	known := proxiesAt(port)
+	known := knownproxy.At(port)
 	for _, n := range known {
 		if r.has(n) {
 			return n
@@ -145,10 +146,9 @@ func (r *reader) listener(port int) string {
 
 // proxy returns the name of the first known proxy in the pod; empty if there is none.
 func (r *reader) proxy() string {
-	for _, p := range proxies {
-		if r.has(p.name) {
-			return p.name
-		}
+	names := knownproxy.Names()
+	if i := slices.IndexFunc(names, r.has); i >= 0 {
+		return names[i]
 	}
 	return ""
 }

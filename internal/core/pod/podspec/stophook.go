@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
 )
@@ -26,7 +27,9 @@ func leavesByItself(pod *corev1.Pod, c podContainer) bool {
 }
 
 // isProxy reports whether a container is a proxy, of a mesh or of a cloud provider.
-func isProxy(pod *corev1.Pod, c *corev1.Container) bool { return IsProxy(c) || IsMeshProxy(pod, c) }
+func isProxy(pod *corev1.Pod, c *corev1.Container) bool {
+	return knownproxy.IsProxy(c) || knownproxy.IsMeshProxy(pod, c)
+}
 
 // gateWaitsFor reports whether a gate in the pod waits for the named container. An edge that is not written yet does not
 // count, because writing it adds the hook.
@@ -58,7 +61,7 @@ func (w *writer) writeStopHooks(edges []startup.Edge) error {
 // stopHook adds the hook to c. The hook that c has already runs meanwhile.
 func (w *writer) stopHook(c *corev1.Container) error {
 	dropStopHook(c)
-	known, _ := knownProxy(c.Name)
+	known, _ := knownproxy.Named(c.Name)
 	ungated, sidecars := Unseen(withGates(w.out, w.work))
 	line := contract.PreStop{Name: c.Name, At: healthURL(w.out, c), StopGrace: w.stopGrace()}
 	if len(ungated) > 0 && len(sidecars) == 0 {
@@ -82,8 +85,8 @@ func (w *writer) stopHook(c *corev1.Container) error {
 			return err
 		}
 		line.Hook = text
-	case known.drain != "":
-		line.Drain = fmt.Sprintf("http://127.0.0.1:%d%s", contract.StatusPortOf(w.out.Annotations), known.drain)
+	case known.Drain != "":
+		line.Drain = fmt.Sprintf("http://127.0.0.1:%d%s", contract.StatusPortOf(w.out.Annotations), known.Drain)
 	}
 	c.Lifecycle.PreStop = &corev1.LifecycleHandler{Exec: &corev1.ExecAction{Command: append([]string{AgentPath}, line.Args()...)}}
 	if err := w.shareAgent(c); err != nil {
@@ -144,7 +147,7 @@ func userOf(pod *corev1.Pod, c *corev1.Container) (int64, bool) {
 	if shared := pod.Spec.SecurityContext; shared != nil && shared.RunAsUser != nil {
 		return *shared.RunAsUser, true
 	}
-	for _, m := range Meshes {
+	for _, m := range knownproxy.Meshes {
 		if m.Proxy == c.Name {
 			return m.User, true
 		}

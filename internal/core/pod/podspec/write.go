@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/request"
 	"outrider.dev/startup"
 )
@@ -216,8 +217,8 @@ func (w *writer) blockUntilHealthy(e startup.Edge, c *corev1.Container) error {
 
 // waitCommand returns a command that runs until c is healthy. It fails if c has no probe.
 func waitCommand(c *corev1.Container) ([]string, error) {
-	if p, ok := knownProxy(c.Name); ok && p.waits != nil {
-		return slices.Clone(p.waits), nil
+	if p, ok := knownproxy.Named(c.Name); ok && p.Waits != nil {
+		return slices.Clone(p.Waits), nil
 	}
 	probe := ownProbe(numbered(c))
 	if probe == nil {

@@ -16,6 +16,7 @@ import (
 
 	"outrider.dev/internal/core/capture"
 	"outrider.dev/internal/core/capture/trace"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
 )
 
@@ -46,13 +47,13 @@ func Of(pod *corev1.Pod, proxy string) Scope {
 		return Scope{None: "the pod has no proxy"}
 	case pod.Spec.HostNetwork:
 		return Scope{None: "the pod has the node's network (hostNetwork), in which no mesh captures"}
-	case !podspec.OfMesh(proxy):
+	case !knownproxy.OfMesh(proxy):
 		return handMade(pod, proxy)
 	}
 	c := newScope(pod)
 	in := &c.intent
 	set := setter(in)
-	mesh := podspec.Meshes[slices.IndexFunc(podspec.Meshes, func(m podspec.Mesh) bool { return m.Proxy == proxy })]
+	mesh := knownproxy.Meshes[slices.IndexFunc(knownproxy.Meshes, func(m knownproxy.Mesh) bool { return m.Proxy == proxy })]
 	in.ProxyUIDs, in.ProxyGIDs = []uint32{uint32(mesh.User)}, []uint32{uint32(mesh.User)}
 	ours := proxy == podspec.OurProxy
 	if !ours {

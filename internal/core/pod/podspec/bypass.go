@@ -8,44 +8,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/startup"
 )
-
-// A Mesh is a service mesh. It is recognised by its proxy, to which it redirects connections.
-type Mesh struct {
-	Proxy string
-	User  int64    // ID of the proxy's user and of its group; their connections are not captured
-	Init  []string // init containers that write or check the capture rules
-
-	Native string // annotation by which the mesh makes its proxy a native sidecar; empty if there is none
-}
-
-// Meshes lists the known meshes. Sources: istio
-// manifests/charts/istio-control/istio-discovery/files/injection-template.yaml; linkerd2
-// charts/partials/templates/_proxy.tpl and _proxy-init.tpl; linkerd.io/2/reference/proxy-configuration, where the same
-// annotation with config.alpha is deprecated.
-var Meshes = []Mesh{
-	{contract.ProxyContainer, contract.ProxyUser, []string{contract.InitContainer}, contract.NativeSidecar},
-	{"istio-proxy", contract.ProxyUser, []string{"istio-init", "istio-validation"}, contract.NativeSidecar},
-	{"linkerd-proxy", 2102, []string{"linkerd-init", "linkerd-network-validator"}, "config.beta.linkerd.io/proxy-enable-native-sidecar"},
-	{"kuma-sidecar", 5678, []string{"kuma-init"}, ""},
-}
-
-// NativeAnnotation returns the annotation, with its value, by which a mesh makes its proxy a native sidecar; empty if there
-// is none.
-func NativeAnnotation(proxy string) string {
-	for _, m := range Meshes {
-		if m.Proxy == proxy && m.Native != "" {
-			return m.Native + `: "true"`
-		}
-	}
-	return ""
-}
-
-// OfMesh reports whether a mesh adds a container of that name.
-func OfMesh(name string) bool {
-	return slices.ContainsFunc(Meshes, func(m Mesh) bool { return m.Proxy == name || slices.Contains(m.Init, name) })
-}
 
 // A Bypass is a container that runs with the user or the group of the proxy, so that its connections are not
 // captured.
@@ -68,7 +33,7 @@ func Bypasses(pod *corev1.Pod, user, group int64) []Bypass {
 	var out []Bypass
 	shared := cmp.Or(pod.Spec.SecurityContext, &corev1.PodSecurityContext{})
 	for _, c := range podContainers(pod) {
-		if OfMesh(c.Name) {
+		if knownproxy.OfMesh(c.Name) {
 			continue
 		}
 		own := cmp.Or(c.SecurityContext, &corev1.SecurityContext{})
@@ -97,7 +62,7 @@ func (r *reader) noteBypasses() {
 	if a := r.pod.Annotations; a[contract.Capture] == "none" || a[contract.InterceptionMode] == "NONE" {
 		return
 	}
-	for _, m := range Meshes {
+	for _, m := range knownproxy.Meshes {
 		if !r.has(m.Proxy) && !slices.Contains(r.Expected, m.Proxy) {
 			continue
 		}
