@@ -104,6 +104,7 @@ var checks = []Scenario{
 	when("with TPROXY the range of loopback does not exempt the agent's inbound proof", transparent+"--outbound-ipv4-loopback-cidr 127.0.0.0/8", tcp(proxy, proofIn), ready, taken(15006)),
 	when("with TPROXY the agent's inbound proof waits for a proxy", port8080, tcp(proxy, proofIn), early, waits(15002)),
 	when("with TPROXY and -c lo the proxy calls the pod's own address directly", transparent+"-c lo", tcp(proxy, own), ready, passes),
+	when("with TPROXY and a prefix of lo the proxy calls the pod's own address directly", transparent+"-c l+", tcp(proxy, own), ready, passes),
 	when("with TPROXY the inbound proof ends at the app's port", transparent, marked(tcp(root, own), capture.ProofIn), ready, refused(8080)),
 	when("with TPROXY the outbound proof ends at the outbound port", transparent, marked(tcp(root, service), capture.ProofOut), ready, refused(15001)),
 }

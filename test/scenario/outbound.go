@@ -55,6 +55,7 @@ var outbound = []Scenario{
 	when("the second of two excluded interfaces is excluded", everything+"-c eth7,virt0", tcp(app, guestWeb), ready, passes),
 	when("an excluded interface leaves the others captured", everything+"-c virt0", tcp(app, service), ready, lands(15001)),
 	when("excluded loopback ends the pod's calls to itself through the proxy", everything+"-c lo", tcp(proxy, own), ready, passes),
+	when("a prefix of lo ends the pod's calls to itself through the proxy", everything+"-c l+", tcp(proxy, own), ready, passes),
 
 	when("-p names the outbound port", everything+"-p 16001", tcp(app, service), with(ready, on(16001)), lands(16001)),
 	when("-z does not change the outbound port", everything+"-z 16006", tcp(app, service), ready, lands(15001)),
