@@ -18,23 +18,9 @@ var errEnough = errors.New("enough tables")
 func (b *Backend) Others(most int, shared bool) (out []string, err error) {
 	families := map[byte]string{unix.NFPROTO_INET: "inet", unix.NFPROTO_IPV4: "ip", unix.NFPROTO_IPV6: "ip6"}
 	err = b.Dump(getChain, func(b *netlink.Batch) { b.Generic(unix.NFPROTO_UNSPEC, 0) }, func(data []byte) error {
-		table, hooked := "", false
-		a, _ := netlink.AttributesOf(data)
-		for a.Next() {
-			switch a.Kind {
-			case unix.NFTA_CHAIN_TABLE:
-				table = a.Text()
-			case unix.NFTA_CHAIN_HOOK:
-				for h := (netlink.Attributes{Rest: a.Value}); h.Next(); {
-					if h.Kind == unix.NFTA_HOOK_HOOKNUM {
-						hook := h.Number()
-						hooked = hook == unix.NF_INET_PRE_ROUTING || hook == unix.NF_INET_LOCAL_IN || hook == unix.NF_INET_LOCAL_OUT
-					}
-				}
-			}
-		}
-		if a.Err != nil || !hooked || table == Table || shared && slices.Contains(iptablesTables, table) {
-			return a.Err
+		table, hooked, err := decodeHooked(data)
+		if err != nil || !hooked || table == Table || shared && slices.Contains(iptablesTables, table) {
+			return err
 		}
 		if family, ok := families[data[0]]; ok && !slices.Contains(out, family+" "+table) { // struct nfgenmsg
 			out = append(out, family+" "+table)
@@ -48,4 +34,23 @@ func (b *Backend) Others(most int, shared bool) (out []string, err error) {
 		err = nil
 	}
 	return out, err
+}
+
+// decodeHooked returns the table of a chain, and whether the chain is in the path of a pod's own connections.
+func decodeHooked(data []byte) (table string, hooked bool, err error) {
+	a, _ := netlink.AttributesOf(data)
+	for a.Next() {
+		switch a.Kind {
+		case unix.NFTA_CHAIN_TABLE:
+			table = a.Text()
+		case unix.NFTA_CHAIN_HOOK:
+			for h := (netlink.Attributes{Rest: a.Value}); h.Next(); {
+				if h.Kind == unix.NFTA_HOOK_HOOKNUM {
+					hook := h.Number()
+					hooked = hook == unix.NF_INET_PRE_ROUTING || hook == unix.NF_INET_LOCAL_IN || hook == unix.NF_INET_LOCAL_OUT
+				}
+			}
+		}
+	}
+	return table, hooked, a.Err
 }
