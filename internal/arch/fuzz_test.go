@@ -111,7 +111,7 @@ var targets = map[string]string{
 	"internal/core/capture/nftables FuzzDecodeRule":     "rules of nftables",
 	"internal/core/capture/nftables FuzzDecodeSet":      "sets of nftables",
 	"internal/core/capture/iptables FuzzDecodeEntries":  "legacy tables",
-	"internal/core/capture/iptables FuzzDecodeSet":      "sets of ipset",
+	"internal/core/capture/ipset FuzzDecodeSet":         "sets of ipset",
 	"internal/core/capture/iptables FuzzParse":          "rules of iptables-save",
 	"internal/core/capture/setup FuzzParseEntry":        "routing rules",
 	"internal/core/capture/setup FuzzHolder":            "the list of locks",

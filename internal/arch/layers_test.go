@@ -28,7 +28,7 @@ internal/base/cli: visible < .
 internal/base/manifest: decodeerror limits < .
 
 internal/core: . capture mesh < agent node xds < pod < controlplane
-internal/core/capture: netlink . < commandline nftables trace < iptables < setup
+internal/core/capture: netlink . < commandline ipset nftables trace < iptables < setup
 internal/core/agent: config dns envoy identity relay sockets state supervise < gate readiness standby < status < proxy
 internal/core/node: cniconf hostfile kubenode nri socket states validator watch < captures cni < daemon
 internal/core/mesh: persistent < . < build foreign < objects

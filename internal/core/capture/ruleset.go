@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/netip"
+	"strings"
 )
 
 // A Ruleset contains all rules and sets of Outrider in the packet filter of one network namespace.
@@ -72,6 +73,17 @@ type Chain struct {
 	Table Table
 	Hook  Hook
 	Rules []Rule
+}
+
+// ValidName reports whether iptables can have a chain or a set of this name: words of lower case letters and digits,
+// joined by dashes.
+func ValidName(name string) bool {
+	for word := range strings.SplitSeq(name, "-") {
+		if word == "" || strings.Trim(word, "abcdefghijklmnopqrstuvwxyz0123456789") != "" {
+			return false
+		}
+	}
+	return true
 }
 
 // A Rule applies its action to packets that meet all its conditions. Every rule counts its packets.

@@ -218,3 +218,14 @@ func TestParkedPortsTakeIPSet(t *testing.T) {
 		t.Errorf("without ipset: %v", rs.Sets)
 	}
 }
+
+func TestValidName(t *testing.T) {
+	for name, want := range map[string]bool{
+		"a": true, "9": true, "excluded-ranges-ipv4": true, "parking-6": true,
+		"": false, "-": false, "-a": false, "a-": false, "a--b": false, "A": false, "a_b": false, "a b": false, "a\n": false, "é": false, "a\xff": false,
+	} {
+		if got := capture.ValidName(name); got != want {
+			t.Errorf("%q: %t, want %t", name, got, want)
+		}
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/ipset"
 )
 
 // A chain is a [capture.Chain] of one family, with the counters of its rules.
@@ -19,7 +20,7 @@ type chain struct {
 // assemble returns the state that the rules of both families form. It has no Routing, which is not part of the
 // packet filter. The error is [capture.ErrNone] if there are no rules of ours. It fails if some of our rules are
 // not as we write them, or are in one family but belong in both; that error names the rules.
-func assemble(four, six owned, kernel map[string]kernelSet) (capture.State, error) {
+func assemble(four, six owned, kernel map[string]ipset.Set) (capture.State, error) {
 	st := capture.State{}
 	sets := newSetReader(kernel)
 	var chains [2][]chain

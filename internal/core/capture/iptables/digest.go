@@ -7,7 +7,6 @@ import (
 	"errors"
 	"hash/maphash"
 	"io/fs"
-	"maps"
 	"os"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/ipset"
 )
 
 // maxDigested bounds the bytes of a table whose rules are in a digest: 1,000 rules.
@@ -27,8 +27,7 @@ type Unreported struct {
 	fds    []int
 	seed   maphash.Seed
 	tables []watchedTable
-	conn   setConn
-	sets   map[string]uint32 // number of entries by name, for sets whose entries packets do not change
+	sets   ipset.Digester
 }
 
 type watchedTable struct {
@@ -44,7 +43,9 @@ func OpenUnreported() (*Unreported, error) {
 	for _, family := range families {
 		errs = append(errs, w.openTables(family))
 	}
-	if err := errors.Join(append(errs, w.openSets())...); err != nil {
+	var err error
+	w.sets, err = ipset.OpenDigester()
+	if err := errors.Join(append(errs, err)...); err != nil {
 		w.Close()
 		return nil, err
 	}
@@ -72,21 +73,6 @@ func (w *Unreported) openTables(family capture.Families) error {
 	return nil
 }
 
-func (w *Unreported) openSets() error {
-	sets, err := readSets()
-	if err != nil || len(sets) == 0 {
-		return err
-	}
-	w.conn, err = openSets()
-	w.sets = map[string]uint32{}
-	for name, s := range sets { // any order: each is counted by itself
-		if s.timeout == 0 && err == nil {
-			w.sets[name], err = w.conn.entries(name)
-		}
-	}
-	return err
-}
-
 // Close closes the files and sockets, which keep the network namespace alive.
 func (w *Unreported) Close() {
 	for _, fd := range w.fds {
@@ -95,9 +81,7 @@ func (w *Unreported) Close() {
 	for _, f := range w.names {
 		f.Close() // nil is allowed
 	}
-	if w.conn.Conn != nil {
-		w.conn.Close()
-	}
+	w.sets.Close()
 }
 
 // Digest returns a hash of all tables without their counters and of all sets, or an error if they are changing. Of a
@@ -124,18 +108,8 @@ func (w *Unreported) Digest(buffer *[]byte) (uint64, error) {
 			return 0, err
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(w.sets)) {
-		n, err := w.conn.entries(name)
-		if err == nil && n == w.sets[name] {
-			err = w.conn.list(name, func(data []byte) error {
-				h.Write(data)
-				return nil
-			})
-		}
-		if err != nil {
-			return 0, err
-		}
-		h.Write(binary.NativeEndian.AppendUint32(nil, n))
+	if err := w.sets.Digest(&h); err != nil {
+		return 0, err
 	}
 	return h.Sum64(), nil
 }

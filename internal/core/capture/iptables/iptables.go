@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/ipset"
 )
 
 // A Backend writes rule sets with the iptables commands, into the network namespace of the calling
@@ -19,7 +20,7 @@ type Backend struct {
 	seen machine // last result of [Backend.look]; nil after a change
 	// The results of the last Read, for Recount:
 	found *site
-	sets  map[string]kernelSet
+	sets  map[string]ipset.Set
 }
 
 // look finds our rules. It returns its last result if nothing was written since. This is safe, since capture has
@@ -37,6 +38,9 @@ func (b *Backend) look(ctx context.Context) (m machine, err error) {
 
 // Name returns "iptables".
 func (b *Backend) Name() string { return capture.IPTables }
+
+// Sets returns an error if sets of ipset cannot be used here.
+func (b *Backend) Sets() error { return ipset.Usable() }
 
 // Available returns the families that can be filtered here: IPv4, and IPv6 unless the machine lacks
 // it or cannot filter it. [Backend.Apply] refuses other families.
@@ -82,7 +86,7 @@ func (b *Backend) Apply(ctx context.Context, rs capture.Ruleset) error {
 			return errors.New("IPv6 cannot be filtered on this machine")
 		}
 	}
-	generation, finish, err := makeSets(rs)
+	generation, finish, err := ipset.Create(rs)
 	if err != nil {
 		return err
 	}
@@ -141,7 +145,7 @@ func (b *Backend) Read(ctx context.Context) (capture.State, error) {
 			found = s
 		}
 	}
-	sets, err := readSets()
+	sets, err := ipset.Read()
 	if err != nil {
 		return capture.State{}, err
 	}
@@ -194,7 +198,7 @@ func (b *Backend) Remove(ctx context.Context) error {
 			errs = append(errs, fmt.Errorf("removing rules: %w", err))
 		}
 	}
-	return errors.Join(append(errs, removeSets())...)
+	return errors.Join(append(errs, ipset.Remove())...)
 }
 
 // A step changes the rules of one family in one variant from one state to another.

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/ipset"
 	"outrider.dev/internal/core/capture/nftables"
 )
 
@@ -206,7 +207,7 @@ func (s *site) steps(four, six owned) []step {
 
 // state returns the state of both families, or an error if their rules do not come from a single
 // run.
-func (s *site) state(sets map[string]kernelSet) (capture.State, error) {
+func (s *site) state(sets map[string]ipset.Set) (capture.State, error) {
 	for _, o := range []owned{s.four, s.six} {
 		if slices.Contains(o.at(capture.Filter).chains, guardChain) {
 			return capture.State{}, errors.New("a capture was interrupted, and new connections wait until another one is run, or capture clean")

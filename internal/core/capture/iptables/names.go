@@ -38,12 +38,10 @@ func hookOf(builtin string) (capture.Hook, error) {
 	return capture.NoHook, fmt.Errorf("chain %s: we write no rules there", builtin)
 }
 
-var modelName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
-
 // kernelName returns the kernel's name of a chain.
 func kernelName(name string) (string, error) {
 	k := prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-	if !modelName.MatchString(name) || len(k) > maxName {
+	if !capture.ValidName(name) || len(k) > maxName {
 		return "", fmt.Errorf("chain %q: iptables accepts lower case letters, digits and dashes, at most %d", name, maxName-len(prefix))
 	}
 	return k, nil

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/ipset"
 )
 
 // parser parses the words of one rule.
@@ -19,12 +20,12 @@ type parser struct {
 
 // A setReader collects the sets that rules look up.
 type setReader struct {
-	kernel map[string]kernelSet   // sets of ipset, by the kernel's names
+	kernel map[string]ipset.Set   // sets of ipset, by the kernel's names
 	used   map[string]bool        // the kernel's sets that a rule looks up
 	byName map[string]capture.Set // sets found so far, by the model's names
 }
 
-func newSetReader(kernel map[string]kernelSet) *setReader {
+func newSetReader(kernel map[string]ipset.Set) *setReader {
 	return &setReader{kernel, map[string]bool{}, map[string]capture.Set{}}
 }
 
@@ -34,19 +35,19 @@ func (s *setReader) lookup(kernel string, source bool, family capture.Families) 
 	if !ok {
 		return capture.Match{}, fmt.Errorf("there is no set %s", kernel)
 	}
-	set, err := k.model(source)
+	set, err := k.Model(source)
 	if err != nil {
 		return capture.Match{}, err
 	}
-	generation, _, _ := splitSetName(kernel)
-	if f := set.Key.Family(); f != 0 && f != family || kernel != setName(generation, set, family) {
+	generation, _, _ := ipset.SplitName(kernel)
+	if f := set.Key.Family(); f != 0 && f != family || kernel != ipset.Name(generation, set, family) {
 		return capture.Match{}, fmt.Errorf("set %s is for the other family", kernel)
 	}
 	if before, ok := s.byName[set.Name]; ok && (before.Key != set.Key || before.Timeout != set.Timeout) {
 		return capture.Match{}, fmt.Errorf("set %s is looked up in two ways", kernel)
 	}
 	for other := range s.used { // any order: all are of the same generation
-		if g, _, _ := splitSetName(other); g != generation {
+		if g, _, _ := ipset.SplitName(other); g != generation {
 			return capture.Match{}, fmt.Errorf("rules refer to %s and to %s", kernel, other)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/ipset"
 	"outrider.dev/test/tier"
 )
 
@@ -98,10 +99,10 @@ func parse(v4, v6 string) (capture.State, error) {
 }
 
 // someSets contains the kernel's sets to which the parsed rules of these tests refer.
-var someSets = map[string]kernelSet{
-	"outrider-a-ports": {name: "outrider-a-ports", kind: bitmapPort, ports: []capture.Interval[uint32]{{First: 1, Last: 9}}},
-	"outrider-a-four":  {name: "outrider-a-four", kind: hashNet, family: unix.AF_INET, addresses: ranges("10.0.0.0/8")},
-	"outrider-a-six":   {name: "outrider-a-six", kind: hashNet, family: unix.AF_INET6, addresses: ranges("fd00::/8", "fe80::/10")},
+var someSets = map[string]ipset.Set{
+	"outrider-a-ports": {Name: "outrider-a-ports", Type: "bitmap:port", Ports: []capture.Interval[uint32]{{First: 1, Last: 9}}},
+	"outrider-a-four":  {Name: "outrider-a-four", Type: "hash:net", Family: unix.AF_INET, Addresses: ranges("10.0.0.0/8")},
+	"outrider-a-six":   {Name: "outrider-a-six", Type: "hash:net", Family: unix.AF_INET6, Addresses: ranges("fd00::/8", "fe80::/10")},
 }
 
 func ranges(list ...string) (out []capture.Interval[netip.Addr]) {

@@ -18,16 +18,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/ipset"
 )
 
 // Script returns rs as input for iptables-restore and ip6tables-restore, for people to read: one
 // part for each family.
 func Script(rs capture.Ruleset) (string, error) {
 	var b strings.Builder
-	writeSets(&b, rs)
+	b.WriteString(ipset.Script(rs))
 	for _, f := range []struct {
 		family  capture.Families
 		program string
@@ -42,40 +42,6 @@ func Script(rs capture.Ruleset) (string, error) {
 		fmt.Fprintf(&b, "# for %s --noflush\n%s", f.program, change(owned{}, o))
 	}
 	return b.String(), nil
-}
-
-// writeSets writes the sets of rs as input for ipset restore.
-func writeSets(b *strings.Builder, rs capture.Ruleset) {
-	title := "# for ipset restore\n"
-	for _, s := range rs.Sets {
-		kind, family, ok := kindOf(s.Key)
-		if !ok {
-			continue
-		}
-		b.WriteString(title)
-		title = ""
-		if !s.Constant() {
-			for _, f := range families {
-				if !rs.Families.Has(f) {
-					continue
-				}
-				fmt.Fprintf(b, "create %s %s range 0-65535 timeout %d\n", setName('a', s, f), kind, s.Timeout/time.Second)
-			}
-			continue
-		}
-		name := setName('a', s, 0)
-		if kind == bitmapPort {
-			fmt.Fprintf(b, "create %s %s range 0-65535\n", name, kind)
-		} else {
-			fmt.Fprintf(b, "create %s %s family %s maxelem %d\n", name, kind, map[uint8]string{family4: "inet", family6: "inet6"}[family], len(prefixesOf(s.Addresses)))
-		}
-		for _, i := range s.Numbers {
-			fmt.Fprintf(b, "add %s %s\n", name, i)
-		}
-		for _, p := range prefixesOf(s.Addresses) {
-			fmt.Fprintf(b, "add %s %s\n", name, p)
-		}
-	}
 }
 
 // express returns the rules of rs for one family in the form of iptables-save, with sets of the
@@ -251,7 +217,7 @@ func (w *writer) condition(t term, m capture.Match) (string, error) {
 		if s == nil || s.Key != capture.SetKey(m.Num) {
 			return "", fmt.Errorf("there is no set %q by %s", m.Name, capture.SetKey(m.Num))
 		}
-		v.list = setName(w.generation, *s, w.family)
+		v.list = ipset.Name(w.generation, *s, w.family)
 	} else if m.Key == capture.InSet {
 		s, err := w.set(m.Name)
 		if err != nil {
@@ -286,7 +252,7 @@ func (w *writer) action(a capture.Action) (string, error) {
 	isSet := verb == capture.Add || verb == capture.Update || verb == capture.Delete
 	switch {
 	case isSet && s != nil && s.Key == capture.ByFamilyPort:
-		list = setName(w.generation, *s, w.family)
+		list = ipset.Name(w.generation, *s, w.family)
 	case verb == capture.Add:
 		// Without this condition, --set would restart the timeout of a key that is in the set.
 		absent, err := w.conditions(capture.Rule{Match: []capture.Match{{Key: capture.InSet, Not: true, Name: a.Name}}})

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/core/capture"
+	"outrider.dev/internal/core/capture/ipset"
 )
 
 // A term is one condition in the form of iptables-save. The same table is used to write and to
@@ -187,7 +188,7 @@ var slots = map[string]slot{
 	},
 	"{seconds}": {
 		func(v values) (string, error) {
-			if v.timeout < time.Second || v.timeout%time.Second != 0 || v.timeout > maxTimeout {
+			if v.timeout < time.Second || v.timeout%time.Second != 0 || v.timeout > ipset.MaxTimeout {
 				return "", fmt.Errorf("set %s: its timeout, %s, is not a number of seconds that fits", v.name, v.timeout)
 			}
 			return strconv.Itoa(int(v.timeout / time.Second)), nil
@@ -199,9 +200,6 @@ var slots = map[string]slot{
 		},
 	},
 }
-
-// maxTimeout is the longest timeout of a set. The kernel can count it in 32 bits at any clock rate.
-const maxTimeout = 24 * time.Hour
 
 func numberSlot(base, bits int, format string) slot {
 	return slot{
@@ -249,7 +247,7 @@ func (v values) checkInterface() error {
 }
 
 func checkSetName(name string) error {
-	if !modelName.MatchString(name) {
+	if !capture.ValidName(name) {
 		return fmt.Errorf("set %q: the name takes lower case letters, digits and dashes", name)
 	}
 	return nil

@@ -1,6 +1,6 @@
 //go:build linux
 
-package iptables
+package ipset
 
 import (
 	"encoding/binary"
@@ -52,20 +52,20 @@ const (
 	onlyHeader = 1 << 2
 )
 
-// setConn is a connection to ipset, in the network namespace of the thread that opened it.
-type setConn struct{ *netlink.Conn }
+// A conn is a connection to ipset, in the network namespace of the thread that opened it.
+type conn struct{ *netlink.Conn }
 
-func openSets() (setConn, error) {
+func open() (conn, error) {
 	c, err := netlink.Open(unix.NETLINK_NETFILTER)
 	if err != nil {
-		return setConn{}, fmt.Errorf("opening netlink to ipset: %w", err)
+		return conn{}, fmt.Errorf("opening netlink to ipset: %w", err)
 	}
-	return setConn{c}, nil
+	return conn{c}, nil
 }
 
 // request sends a command with the attributes that the first function appends, and calls the second one for
 // every answer.
-func (c setConn) request(command, flags uint16, fill func(*netlink.Batch), each func(data []byte) error) error {
+func (c conn) request(command, flags uint16, fill func(*netlink.Batch), each func(data []byte) error) error {
 	err := c.Ask(unix.NFNL_SUBSYS_IPSET<<8|command, unix.NLM_F_REQUEST|flags, func(b *netlink.Batch) {
 		b.Generic(unix.AF_INET, 0)
 		byteAttribute(b, attrProtocol, setProtocol)
@@ -79,7 +79,7 @@ func (c setConn) request(command, flags uint16, fill func(*netlink.Batch), each 
 }
 
 // change sends a command that has no answer.
-func (c setConn) change(command, flags uint16, fill func(*netlink.Batch)) error {
+func (c conn) change(command, flags uint16, fill func(*netlink.Batch)) error {
 	return c.request(command, unix.NLM_F_ACK|flags, fill, func([]byte) error { return nil })
 }
 
@@ -111,10 +111,10 @@ func setError(number unix.Errno) error {
 	return number
 }
 
-// Sets returns an error if sets cannot be used here, because the kernel has no ipset or the iptables programs
+// Usable returns an error if sets cannot be used here, because the kernel has no ipset or the iptables programs
 // could not access it.
-func (b *Backend) Sets() error {
-	c, err := openSets()
+func Usable() error {
+	c, err := open()
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (b *Backend) Sets() error {
 
 // names lists our sets. If the kernel has no ipset, or has not loaded it, it returns none: a
 // request would load the module.
-func (c setConn) names() ([]string, error) {
+func (c conn) names() ([]string, error) {
 	if _, err := os.Stat("/sys/module"); err == nil {
 		if _, err := os.Stat("/sys/module/ip_set"); errors.Is(err, fs.ErrNotExist) {
 			return nil, nil
@@ -147,10 +147,10 @@ func (c setConn) names() ([]string, error) {
 	}
 	var out []string
 	err := c.request(setList, unix.NLM_F_DUMP, func(b *netlink.Batch) { b.Number(attrFlags, onlyNames) }, func(data []byte) error {
-		var s kernelSet
+		var s Set
 		err := s.decode(data)
-		if strings.HasPrefix(s.name, setPrefix) {
-			out = append(out, s.name)
+		if strings.HasPrefix(s.Name, prefix) {
+			out = append(out, s.Name)
 		}
 		return err
 	})
@@ -163,9 +163,9 @@ func (c setConn) names() ([]string, error) {
 	return out, nil
 }
 
-// readSets reads our sets with their elements, by the kernel's names.
-func readSets() (map[string]kernelSet, error) {
-	c, err := openSets()
+// Read reads our sets with their elements, by the kernel's names.
+func Read() (map[string]Set, error) {
+	c, err := open()
 	if err != nil {
 		return nil, err
 	}
@@ -174,9 +174,9 @@ func readSets() (map[string]kernelSet, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := map[string]kernelSet{}
+	out := map[string]Set{}
 	for _, name := range names {
-		var s kernelSet
+		var s Set
 		if err := c.list(name, s.decode); err != nil {
 			return nil, err
 		}
@@ -186,7 +186,7 @@ func readSets() (map[string]kernelSet, error) {
 }
 
 // list reads a set. A long one arrives in several messages.
-func (c setConn) list(name string, each func(data []byte) error) error {
+func (c conn) list(name string, each func(data []byte) error) error {
 	err := c.request(setList, unix.NLM_F_DUMP, func(b *netlink.Batch) { b.Text(attrName, name) }, each)
 	if err != nil {
 		return fmt.Errorf("reading set %s: %w", name, err)
@@ -195,7 +195,7 @@ func (c setConn) list(name string, each func(data []byte) error) error {
 }
 
 // entries returns the number of entries of a set.
-func (c setConn) entries(name string) (n uint32, err error) {
+func (c conn) entries(name string) (n uint32, err error) {
 	err = c.request(setList, unix.NLM_F_DUMP, func(b *netlink.Batch) {
 		b.Text(attrName, name)
 		b.Number(attrFlags, onlyHeader)
@@ -214,20 +214,20 @@ func (c setConn) entries(name string) (n uint32, err error) {
 }
 
 // decode adds the content of one message of the kernel's answer to s.
-func (s *kernelSet) decode(data []byte) error {
+func (s *Set) decode(data []byte) error {
 	list, _ := netlink.AttributesOf(data)
 	for list.Next() {
 		switch list.Kind {
 		case attrName:
-			s.name = list.Text()
+			s.Name = list.Text()
 		case attrType:
-			s.kind = list.Text()
+			s.Type = list.Text()
 		case attrFamily:
-			s.family = byteOf(&list)
+			s.Family = byteOf(&list)
 		case attrData:
 			for head := inside(list); head.next(&list); {
 				if head.Kind == dataTimeout {
-					s.timeout = head.Number()
+					s.Timeout = head.Number()
 				}
 			}
 		case attrEntries:
@@ -265,7 +265,7 @@ func byteOf(a *netlink.Attributes) byte {
 }
 
 // decodeEntry adds the port or the range of addresses in entry to s.
-func (s *kernelSet) decodeEntry(entry netlink.Attributes) error {
+func (s *Set) decodeEntry(entry netlink.Attributes) error {
 	var addr netip.Addr
 	bits := -1
 	for entry.Next() {
@@ -275,7 +275,7 @@ func (s *kernelSet) decodeEntry(entry netlink.Attributes) error {
 				return fmt.Errorf("a port of %d bytes", len(entry.Value))
 			}
 			p := uint32(binary.BigEndian.Uint16(entry.Value))
-			s.ports = append(s.ports, capture.Interval[uint32]{First: p, Last: p})
+			s.Ports = append(s.Ports, capture.Interval[uint32]{First: p, Last: p})
 		case dataIP:
 			for ip := inside(entry); ip.next(&entry); {
 				addr, _ = netip.AddrFromSlice(ip.Value)
@@ -284,7 +284,7 @@ func (s *kernelSet) decodeEntry(entry netlink.Attributes) error {
 			bits = int(byteOf(&entry))
 		case dataTimeout:
 		default:
-			s.other = true
+			s.Foreign = true
 		}
 	}
 	if entry.Err != nil || !addr.IsValid() {
@@ -297,7 +297,7 @@ func (s *kernelSet) decodeEntry(entry netlink.Attributes) error {
 	if err != nil {
 		return err
 	}
-	s.addresses = append(s.addresses, capture.Range(p))
+	s.Addresses = append(s.Addresses, capture.Range(p))
 	return nil
 }
 
@@ -306,9 +306,9 @@ func (s *kernelSet) decodeEntry(entry netlink.Attributes) error {
 const entriesAtOnce = 1000
 
 // create creates a set with its elements.
-func (c setConn) create(name string, s capture.Set) error {
+func (c conn) create(name string, s capture.Set) error {
 	kind, family, ok := kindOf(s.Key)
-	if !ok || len(name) > maxSetName || s.Timeout%time.Second != 0 || s.Timeout > maxTimeout {
+	if !ok || len(name) > maxName || s.Timeout%time.Second != 0 || s.Timeout > MaxTimeout {
 		return fmt.Errorf("set %s by %s: iptables does not support it", name, s.Key)
 	}
 	prefixes := prefixesOf(s.Addresses)
@@ -368,7 +368,7 @@ func (c setConn) create(name string, s capture.Set) error {
 }
 
 // destroy removes sets to which no rule refers.
-func (c setConn) destroy(names []string) error {
+func (c conn) destroy(names []string) error {
 	var errs []error
 	for _, name := range names {
 		if err := c.change(setDestroy, 0, func(b *netlink.Batch) { b.Text(attrName, name) }); err != nil && !errors.Is(err, unix.ENOENT) {
@@ -378,10 +378,10 @@ func (c setConn) destroy(names []string) error {
 	return errors.Join(errs...)
 }
 
-// makeSets creates the sets of rs. After the rules are written, finish(true) removes the sets of all other
+// Create makes the sets of rs. After the rules are written, finish(true) removes the sets of all other
 // rules. If they cannot be written, finish(false) removes the sets of rs.
-func makeSets(rs capture.Ruleset) (generation byte, finish func(done bool) error, err error) {
-	c, err := openSets()
+func Create(rs capture.Ruleset) (generation byte, finish func(done bool) error, err error) {
+	c, err := open()
 	if err != nil {
 		return 0, nil, err
 	}
@@ -405,7 +405,7 @@ func makeSets(rs capture.Ruleset) (generation byte, finish func(done bool) error
 	for _, s := range rs.Sets {
 		var names []string
 		for _, family := range families {
-			if name := setName(generation, s, family); s.IPSet() && (s.Constant() || rs.Families.Has(family)) && !slices.Contains(names, name) {
+			if name := Name(generation, s, family); s.IPSet() && (s.Constant() || rs.Families.Has(family)) && !slices.Contains(names, name) {
 				names = append(names, name)
 			}
 		}
@@ -419,9 +419,9 @@ func makeSets(rs capture.Ruleset) (generation byte, finish func(done bool) error
 	return generation, finish, nil
 }
 
-// removeSets removes all our sets.
-func removeSets() error {
-	_, finish, err := makeSets(capture.Ruleset{})
+// Remove removes all our sets.
+func Remove() error {
+	_, finish, err := Create(capture.Ruleset{})
 	if err != nil {
 		return err
 	}
