@@ -86,6 +86,7 @@ func (a *agent) closeInbound(ctx context.Context, refuse bool) error {
 	if captured {
 		a.standbys.leave(inbound) // before Envoy closes its sockets, so that the standby accepts nothing after that
 	}
+	a.proxy.Leave(inbound)
 	err := a.admin.Drain(ctx, envoy.CloseInbound)
 	if captured && refuse {
 		// Release fails if the rules do not park connections. Then connections are refused anyway.

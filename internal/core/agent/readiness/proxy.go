@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,8 +61,9 @@ type Proxy struct {
 	wake      chan struct{} // capacity 1: something was logged
 
 	mu     sync.Mutex
-	life   int    // number of the current Envoy
-	logged logged // log of the current Envoy
+	ports  []uint16 // on which Envoy must listen
+	life   int      // number of the current Envoy
+	logged logged   // log of the current Envoy
 }
 
 // logged holds the facts from Envoy's log.
@@ -85,8 +87,24 @@ func NewProxy(o ProxyOptions) *Proxy {
 	if o.Progress == nil {
 		o.Progress = func() (time.Duration, bool) { return 0, false }
 	}
-	return &Proxy{o: o, wake: make(chan struct{}, 1),
-		listening: func() ([]uint16, error) { return Listening("/proc", uint32(os.Getuid()), o.Ports...) }}
+	p := &Proxy{o: o, ports: slices.Clone(o.Ports), wake: make(chan struct{}, 1)}
+	p.listening = func() ([]uint16, error) { return Listening("/proc", uint32(os.Getuid()), p.needed()...) }
+	return p
+}
+
+// needed returns the ports on which Envoy must listen.
+func (p *Proxy) needed() []uint16 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.ports)
+}
+
+// Leave is called when Envoy is to close a port for good. An Envoy that starts after that, or is starting, is ready
+// without it.
+func (p *Proxy) Leave(port uint16) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.ports = slices.DeleteFunc(p.ports, func(other uint16) bool { return other == port })
 }
 
 // LogLine evaluates a line of Envoy's log. It does not block.

@@ -311,3 +311,12 @@ func FuzzRead(f *testing.F) {
 		dumpedError([]byte(s))
 	})
 }
+
+// An Envoy is ready without a port that is to be closed for good.
+func TestPortThatIsLeft(t *testing.T) {
+	p := NewProxy(ProxyOptions{Board: New(Options{}), Ports: []uint16{1, 2}})
+	p.Leave(2)
+	if got := p.bound(); got != "Envoy does not listen on 1" {
+		t.Errorf("%q; want port 1 alone", got)
+	}
+}
