@@ -246,10 +246,10 @@ func TestInstall(t *testing.T) {
 	t.Run("checks find what breaks", func(t *testing.T) { breaks(t, w, c) })
 	t.Run("it is not removed below pods that need it", func(t *testing.T) {
 		w.namespace(t, "meshed", nil)
-		apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: app, namespace: meshed}, spec: {schedulerName: none, serviceAccountName: default,
-			containers: [{name: app, image: none}, {name: `+contract.ProxyContainer+`, image: none}]}}`)
-		apply(t, `{apiVersion: v1, kind: Pod, metadata: {name: other, namespace: meshed, annotations: {`+contract.Status+`: '{"revision":"canary"}'}}, spec: {schedulerName: none, serviceAccountName: default,
-			containers: [{name: app, image: none}, {name: `+contract.ProxyContainer+`, image: none}]}}`)
+		for name, status := range map[string]string{"app": "", "other": contract.Status + `: '{"revision":"canary"}'`} { // any order: independent pods
+			apply(t, fmt.Sprintf(`{apiVersion: v1, kind: Pod, metadata: {name: %s, namespace: meshed, annotations: {%s}}, spec: {schedulerName: none, serviceAccountName: default,
+				containers: [{name: app, image: none}, {name: %s, image: none}]}}`, name, status, contract.ProxyContainer))
+		}
 		out, stderr := c.run(t, 1, "uninstall", "--purge")
 		if out != "meshed/app has a proxy\n" || !strings.Contains(stderr, "nothing was removed") || !strings.Contains(stderr, "the revision that stays") {
 			t.Errorf("uninstall:\n%s%s", out, stderr)

@@ -74,14 +74,17 @@ func (p proxyState) tls() answer {
 	case !u.reported():
 		return skipped("it reports no versions of TLS: it has accepted no connection by mutual TLS, or is of an older version")
 	}
-	old := fmt.Sprintf("%d of %d connections since it started were by TLS 1.2%s", u.old, u.accepted, from(u.callers))
-	switch {
-	case u.refused > 0 && u.old > 0:
-		return warning(refusedHint+"; "+oldTLSHint, "it refused the certificate of a client %s since it started; %s", count(int(u.refused)), old)
-	case u.refused > 0:
-		return warning(refusedHint, "it refused the certificate of a client %s since it started", count(int(u.refused)))
-	case u.old > 0:
-		return warning(oldTLSHint, "%s", old)
+	var said, hints []string
+	if u.refused > 0 {
+		said = append(said, fmt.Sprintf("it refused the certificate of a client %s since it started", count(int(u.refused))))
+		hints = append(hints, refusedHint)
+	}
+	if u.old > 0 {
+		said = append(said, fmt.Sprintf("%d of %d connections since it started were by TLS 1.2%s", u.old, u.accepted, from(u.callers)))
+		hints = append(hints, oldTLSHint)
+	}
+	if len(said) > 0 {
+		return warning(strings.Join(hints, "; "), "%s", strings.Join(said, "; "))
 	}
 	return fine("all of %s since it started by TLS 1.3", plural(int(u.accepted), "connection", "connections"))
 }
