@@ -248,8 +248,11 @@ func checkRouting(s capture.State) error {
 // deliversMarked returns an error if packets with the routing's mark are not delivered in this namespace, since a routing
 // rule or a route of another program comes first.
 func deliversMarked(s capture.State) error {
+	if s.Routing.Mark == 0 {
+		return nil
+	}
 	r, err := openRouter()
-	if err != nil || s.Routing.Mark == 0 {
+	if err != nil {
 		return err
 	}
 	defer r.Close()
@@ -259,15 +262,8 @@ func deliversMarked(s capture.State) error {
 		}
 		for _, conn := range inboundConns(f.model) {
 			to := conn.Dst.Addr()
-			kind := uint8(unix.RTN_UNREACHABLE)
-			data := attribute(header(f.family, uint8(to.BitLen()), 0, 0, 0), unix.RTA_DST, to.AsSlice())
-			err := r.Get(unix.RTM_GETROUTE, raw(attribute(data, unix.RTA_MARK, number(s.Routing.Mark))), func(data []byte) error {
-				if len(data) >= headerLen {
-					kind = data[7] // struct rtmsg
-				}
-				return nil
-			})
-			if err != nil || kind != unix.RTN_LOCAL {
+			route, err := r.route(to, s.Routing.Mark)
+			if err != nil || route.action != unix.RTN_LOCAL {
 				return fmt.Errorf("proof: inbound: packets to %s with mark %#x are not delivered to the proxy: a routing rule or a route of another program comes first (ip rule, ip route show table %d)", to, s.Routing.Mark, s.Routing.Table)
 			}
 		}

@@ -3,6 +3,7 @@ package setup
 import (
 	"context"
 	"errors"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -232,7 +233,8 @@ func FuzzParseEntry(f *testing.F) {
 
 // A routing rule of another program that comes before ours, and takes the packets of TPROXY, fails the proof.
 func TestRoutingOfOthersComesFirst(t *testing.T) {
-	ns.Pod(t).Do(func() {
+	pod := ns.Pod(t)
+	pod.Do(func() {
 		in := everything(capture.ParkOn)
 		in.Mode = capture.TProxyMode
 		nft, ipt := backends(t)
@@ -240,10 +242,7 @@ func TestRoutingOfOthersComesFirst(t *testing.T) {
 		if _, err := Capture(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
-		script := "ip rule add pref 1000 lookup local; ip rule add pref 1 fwmark 1337 blackhole; ip rule del pref 0"
-		if out, err := exec.Command("sh", "-c", script).CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
+		pod.Sh("ip rule add pref 1000 lookup local; ip rule add pref 1 fwmark 1337 blackhole; ip rule del pref 0")
 		_, capturing := Capture(t.Context(), o)
 		_, verifying := Verify(t.Context(), o.Backends, &in)
 		for _, err := range []error{capturing, verifying} {
@@ -252,4 +251,30 @@ func TestRoutingOfOthersComesFirst(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A capture, or a check of one in place, leaves no socket open.
+func TestNoDescriptorIsLeft(t *testing.T) {
+	for _, mode := range []capture.Mode{capture.RedirectMode, capture.TProxyMode} {
+		ns.Pod(t).Do(func() {
+			in := everything(capture.ParkOn)
+			in.Mode = mode
+			nft, _ := backends(t)
+			o := Options{Intent: in, Backends: []Backend{nft}}
+			var open []int
+			for range 3 { // the first run opens what the runtime of Go keeps
+				if _, err := Capture(t.Context(), o); err != nil {
+					t.Fatal(err)
+				}
+				files, err := os.ReadDir("/proc/self/fd")
+				if err != nil {
+					t.Fatal(err)
+				}
+				open = append(open, len(files))
+			}
+			if open[2] != open[0] {
+				t.Errorf("mode %s: the descriptors after each run: %d", mode, open)
+			}
+		})
+	}
 }

@@ -28,6 +28,7 @@ var (
 type entry struct {
 	kind               *entryKind
 	family, protocol   uint8
+	action             uint8 // of a rule; the type of a route
 	table, mark, index uint32
 	message            []byte // as the kernel lists it; a request to add or delete it has the same form
 }
@@ -147,28 +148,35 @@ func parseAddress(m []byte) (a address, err error) {
 	return a, list.Err
 }
 
-// interfaceTo returns the interface by which packets to an address leave.
-func (r router) interfaceTo(to netip.Addr) (name string, err error) {
+// route returns the route of packets to an address, with a mark unless it is 0.
+func (r router) route(to netip.Addr, mark uint32) (found entry, err error) {
 	to = to.Unmap()
 	family := uint8(unix.AF_INET6)
 	if to.Is4() {
 		family = unix.AF_INET
 	}
-	data := header(family, uint8(to.BitLen()), 0, 0, 0)
-	var index uint32
-	err = r.Get(unix.RTM_GETROUTE, raw(attribute(data, unix.RTA_DST, to.AsSlice())), func(data []byte) error {
-		e, err := parseEntry(localRoutes, data)
-		index = e.index
+	data := attribute(header(family, uint8(to.BitLen()), 0, 0, 0), unix.RTA_DST, to.AsSlice())
+	if mark != 0 {
+		data = attribute(data, unix.RTA_MARK, number(mark))
+	}
+	err = r.Get(unix.RTM_GETROUTE, raw(data), func(data []byte) (err error) {
+		found, err = parseEntry(localRoutes, slices.Clone(data))
 		return err
 	})
-	if err == nil && index == 0 {
+	return found, err
+}
+
+// interfaceTo returns the interface by which packets to an address leave.
+func (r router) interfaceTo(to netip.Addr) (name string, err error) {
+	route, err := r.route(to, 0)
+	if err == nil && route.index == 0 {
 		err = unix.ENETUNREACH
 	}
 	if err != nil {
 		return "", err
 	}
 	link := make([]byte, unix.SizeofIfInfomsg)
-	binary.NativeEndian.PutUint32(link[4:], index)
+	binary.NativeEndian.PutUint32(link[4:], route.index)
 	err = r.Get(unix.RTM_GETLINK, raw(link), func(data []byte) error {
 		list := netlink.Attributes{Rest: data[min(len(data), unix.SizeofIfInfomsg):]}
 		for list.Next() {
@@ -223,7 +231,7 @@ func parseEntry(kind *entryKind, m []byte) (entry, error) {
 	if len(m) < headerLen {
 		return entry{}, fmt.Errorf("%d bytes, want at least %d", len(m), headerLen)
 	}
-	e := entry{kind: kind, family: m[0], protocol: m[5], message: m}
+	e := entry{kind: kind, family: m[0], protocol: m[5], action: m[7], message: m}
 	isRule := kind == policyRules
 	list := netlink.Attributes{Rest: m[headerLen:]}
 	number := func() (n uint32) {
