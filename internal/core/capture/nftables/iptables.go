@@ -18,18 +18,10 @@ import (
 // whose name starts with prefix.
 func (b *Backend) HasChains(family capture.Families, prefix string) (found bool, err error) {
 	err = b.Dump(getChain, func(b *netlink.Batch) { b.Generic(protocolOf(family), 0) }, func(data []byte) error {
-		var table, chain string
 		a, _ := netlink.AttributesOf(data)
-		for a.Next() {
-			switch a.Kind {
-			case unix.NFTA_CHAIN_TABLE:
-				table = a.Text()
-			case unix.NFTA_CHAIN_NAME:
-				chain = a.Text()
-			}
-		}
-		found = found || slices.Contains(iptablesTables, table) && strings.HasPrefix(chain, prefix)
-		return a.Err
+		c, err := decodeChain(a)
+		found = found || slices.Contains(iptablesTables, c.table) && strings.HasPrefix(c.name, prefix)
+		return err
 	})
 	if err != nil {
 		return false, explain(fmt.Errorf("listing chains: %w", lacking(err)))

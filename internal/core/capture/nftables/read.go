@@ -96,12 +96,8 @@ func (r *reader) read() error {
 	if errors.Is(err, unix.ENOENT) {
 		return capture.ErrNone
 	}
-	var damaged *capture.DamagedError
-	if err != nil && !errors.As(err, &damaged) {
-		err = lacking(err)
-	}
 	if err != nil {
-		return err
+		return lacking(err)
 	}
 	if err := r.Dump(getChain, ours, r.same(r.chain)); err != nil {
 		return err
@@ -121,8 +117,8 @@ func (r *reader) read() error {
 // before, and do nothing.
 func tableIsPlain(a netlink.Attributes) error {
 	for a.Next() {
-		if flags := uint32(0); a.Kind == unix.NFTA_TABLE_FLAGS {
-			if flags = a.Number(); a.Err == nil && flags != 0 {
+		if a.Kind == unix.NFTA_TABLE_FLAGS {
+			if flags := a.Number(); flags != 0 {
 				return &capture.DamagedError{Err: fmt.Errorf("table inet %s has flags (%#x; 1: its rules are switched off): run capture again, or capture clean", Table, flags)}
 			}
 		}
@@ -191,55 +187,68 @@ func (r *reader) rule(a netlink.Attributes) error {
 
 // chain reads a chain of our table.
 func (r *reader) chain(a netlink.Attributes) error {
-	var table, kind string
-	var c capture.Chain
-	hook, priority, policy := -1, int32(0), uint32(nfAccept)
+	entry, err := decodeChain(a)
+	if entry.table != Table || err != nil {
+		return err
+	}
+	r.state.Chains = append(r.state.Chains, entry.chain())
+	return nil
+}
+
+// A chainEntry is one chain in a dump.
+type chainEntry struct {
+	table, name, kind string
+	hook              int // -1: none
+	priority          int32
+	policy            uint32
+}
+
+func decodeChain(a netlink.Attributes) (chainEntry, error) {
+	c := chainEntry{hook: -1, policy: nfAccept}
 	for a.Next() {
 		switch a.Kind {
 		case unix.NFTA_CHAIN_TABLE:
-			table = a.Text()
+			c.table = a.Text()
 		case unix.NFTA_CHAIN_NAME:
-			c.Name = a.Text()
+			c.name = a.Text()
 		case unix.NFTA_CHAIN_TYPE:
-			kind = a.Text()
+			c.kind = a.Text()
 		case unix.NFTA_CHAIN_POLICY:
-			policy = a.Number()
+			c.policy = a.Number()
 		case unix.NFTA_CHAIN_HOOK:
 			for h := (netlink.Attributes{Rest: a.Value}); h.Next(); {
 				switch h.Kind {
 				case unix.NFTA_HOOK_HOOKNUM:
-					hook = int(h.Number())
+					c.hook = int(h.Number())
 				case unix.NFTA_HOOK_PRIORITY:
-					priority = int32(h.Number())
+					c.priority = int32(h.Number())
 				}
 			}
 		}
 	}
-	if table != Table || a.Err != nil {
-		return a.Err
-	}
-	if hook >= 0 {
-		place(&c, kind, hook, priority, policy)
-	}
-	r.state.Chains = append(r.state.Chains, c)
-	return nil
+	return c, a.Err
 }
 
-// place sets the table and the hook of a chain. If we write none that is like it, the table says so.
-func place(c *capture.Chain, kind string, hook int, priority int32, policy uint32) {
+// chain returns the chain with its table and hook, and without rules. If we write none that is like it, the table says so.
+func (e chainEntry) chain() capture.Chain {
+	c := capture.Chain{Name: e.name}
+	if e.hook < 0 {
+		return c
+	}
 	for name, num := range hooks {
-		if int(num) == hook {
+		if int(num) == e.hook {
 			c.Hook = name
 		}
 	}
 	for name, num := range priorities {
-		if num == priority {
+		if num == e.priority {
 			c.Table = name
 		}
 	}
-	if c.Hook == capture.NoHook || c.Table == "" || chainType(*c) != kind || policy != nfAccept {
-		c.Table = capture.Table(fmt.Sprintf("%s, hook %d, priority %d, policy %d", kind, hook, priority, policy))
+	if c.Hook == capture.NoHook || c.Table == "" || chainType(c) != e.kind || e.policy != nfAccept {
+		c.Table = capture.Table(fmt.Sprintf("%s, hook %d, priority %d, policy %d", e.kind, e.hook, e.priority, e.policy))
 	}
+	return c
 }
 
 // A ruleEntry is one rule in a dump.
