@@ -18,21 +18,22 @@ type Digester struct {
 
 // OpenDigester opens the sets that exist in the network namespace of the calling thread.
 func OpenDigester() (Digester, error) {
-	sets, err := Read()
-	if err != nil || len(sets) == 0 {
-		return Digester{}, err
-	}
 	c, err := open()
 	if err != nil {
 		return Digester{}, err
 	}
 	d := Digester{c, map[string]uint32{}}
-	for name, s := range sets { // any order: each is counted by itself
-		if s.Timeout == 0 && err == nil {
-			d.sets[name], err = c.entries(name)
+	names, err := c.names()
+	for _, name := range names {
+		var s Set
+		if s, err = c.header(name); err != nil {
+			break
+		}
+		if s.Timeout == 0 {
+			d.sets[name] = s.entries
 		}
 	}
-	if err != nil {
+	if err != nil || len(d.sets) == 0 {
 		d.Close()
 		return Digester{}, err
 	}
@@ -49,9 +50,9 @@ func (d Digester) Close() {
 // Digest adds the sets to h. Of a set whose number of entries is another one than at first, it adds that number only.
 func (d Digester) Digest(h *maphash.Hash) error {
 	for _, name := range slices.Sorted(maps.Keys(d.sets)) {
-		n, err := d.conn.entries(name)
-		if err == nil && n == d.sets[name] {
-			err = d.conn.list(name, func(data []byte) error {
+		s, err := d.conn.header(name)
+		if err == nil && s.entries == d.sets[name] {
+			err = d.conn.list(name, 0, func(data []byte) error {
 				h.Write(data)
 				return nil
 			})
@@ -59,7 +60,7 @@ func (d Digester) Digest(h *maphash.Hash) error {
 		if err != nil {
 			return err
 		}
-		h.Write(binary.NativeEndian.AppendUint32(nil, n))
+		h.Write(binary.NativeEndian.AppendUint32(nil, s.entries))
 	}
 	return nil
 }

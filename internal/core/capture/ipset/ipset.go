@@ -74,6 +74,7 @@ type Set struct {
 	Addresses  []capture.Interval[netip.Addr]
 	Timeout    uint32 // of keys, in seconds; 0: none
 	Foreign    bool   // the set contains something that we do not write
+	entries    uint32 // number, by the set's header
 }
 
 // Model returns s as a set of the model, looked up by the source or the destination of packets.

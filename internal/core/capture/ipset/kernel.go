@@ -177,7 +177,7 @@ func Read() (map[string]Set, error) {
 	out := map[string]Set{}
 	for _, name := range names {
 		var s Set
-		if err := c.list(name, s.decode); err != nil {
+		if err := c.list(name, 0, s.decode); err != nil {
 			return nil, err
 		}
 		out[name] = s
@@ -185,32 +185,22 @@ func Read() (map[string]Set, error) {
 	return out, nil
 }
 
-// list reads a set. A long one arrives in several messages.
-func (c conn) list(name string, each func(data []byte) error) error {
-	err := c.request(setList, unix.NLM_F_DUMP, func(b *netlink.Batch) { b.Text(attrName, name) }, each)
+// list reads a set, or what the flags say of it. A long one arrives in several messages.
+func (c conn) list(name string, flags uint32, each func(data []byte) error) error {
+	err := c.request(setList, unix.NLM_F_DUMP, func(b *netlink.Batch) {
+		b.Text(attrName, name)
+		b.Number(attrFlags, flags)
+	}, each)
 	if err != nil {
 		return fmt.Errorf("reading set %s: %w", name, err)
 	}
 	return nil
 }
 
-// entries returns the number of entries of a set.
-func (c conn) entries(name string) (n uint32, err error) {
-	err = c.request(setList, unix.NLM_F_DUMP, func(b *netlink.Batch) {
-		b.Text(attrName, name)
-		b.Number(attrFlags, onlyHeader)
-	}, func(data []byte) error {
-		list, _ := netlink.AttributesOf(data)
-		for list.Next() {
-			for head := inside(list); list.Kind == attrData && head.next(&list); {
-				if head.Kind == dataElements {
-					n = head.Number()
-				}
-			}
-		}
-		return list.Err
-	})
-	return n, err
+// header reads a set without its entries.
+func (c conn) header(name string) (s Set, err error) {
+	err = c.list(name, onlyHeader, s.decode)
+	return s, err
 }
 
 // decode adds the content of one message of the kernel's answer to s.
@@ -226,8 +216,11 @@ func (s *Set) decode(data []byte) error {
 			s.Family = byteOf(&list)
 		case attrData:
 			for head := inside(list); head.next(&list); {
-				if head.Kind == dataTimeout {
+				switch head.Kind {
+				case dataTimeout:
 					s.Timeout = head.Number()
+				case dataElements:
+					s.entries = head.Number()
 				}
 			}
 		case attrEntries:
