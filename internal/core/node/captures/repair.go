@@ -94,7 +94,7 @@ func (c *Captures) changed(id string) {
 	}
 }
 
-// dueNow makes a sandbox due as soon as its number of runs allows.
+// dueNow makes a sandbox due as soon as its runs allow.
 func (c *Captures) dueNow(s *sandbox) {
 	now := time.Now()
 	if s.since.IsZero() {
@@ -106,10 +106,11 @@ func (c *Captures) dueNow(s *sandbox) {
 	c.signal()
 }
 
-// allowed returns the time at which a sandbox may have its next run.
+// allowed returns the time at which a sandbox may have its next run. It forgets the runs before the window.
 func (r *repair) allowed(now time.Time) time.Time {
+	r.runs = slices.DeleteFunc(r.runs, func(x run) bool { return now.Sub(x.began) > window })
 	next := now
-	if last, ok := r.exhausted(now); ok {
+	if last, ok := r.exhausted(); ok {
 		next = last.Add(slow)
 	}
 	if r.spent() >= freeTime {
@@ -122,8 +123,7 @@ func (r *repair) allowed(now time.Time) time.Time {
 }
 
 // exhausted reports whether a sandbox had its free repairs, and when the last one began.
-func (r *repair) exhausted(now time.Time) (last time.Time, is bool) {
-	r.runs = slices.DeleteFunc(r.runs, func(x run) bool { return now.Sub(x.began) > window })
+func (r *repair) exhausted() (last time.Time, is bool) {
 	repairs := 0
 	for _, x := range r.runs {
 		if x.repairs {
@@ -318,7 +318,7 @@ func (c *Captures) repair(ctx context.Context, s *sandbox, since time.Time, log 
 	s.ran(now, err != nil || repaired)
 	c.signal() // it may be due again, and no other worker has taken it
 	log = log.With("pod", s.pod, "sandbox", s.id)
-	_, exhausted := s.exhausted(now)
+	_, exhausted := s.exhausted()
 	switch {
 	case err != nil && (s.failures >= reportedAt || s.due.Sub(now) > slow/2):
 		s.notInPlace(err.Error(), log)
