@@ -63,21 +63,24 @@ func legacyPlaces() (out []place, err error) {
 
 // legacyTables lists the existing tables among those that we write.
 func legacyTables(family capture.Families) ([]string, error) {
+	names, err := allLegacyTables(family)
+	return slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(tables, capture.Table(name)) }), err
+}
+
+func allLegacyTables(family capture.Families) ([]string, error) {
 	text, err := os.ReadFile(legacyNames[family])
 	if err != nil && !errors.Is(err, fs.ErrNotExist) { // without the module there are no tables
 		return nil, fmt.Errorf("listing legacy tables: %w (it takes root)", err)
 	}
-	return slices.DeleteFunc(strings.Fields(string(text)), func(name string) bool {
-		return !slices.Contains(tables, capture.Table(name))
-	}), nil
+	return strings.Fields(string(text)), nil
 }
 
-// LegacyTables returns the tables of iptables-legacy in the network namespace of the calling thread, for people. If our
-// rules may be in tables of iptables, as shared says, it returns only those that are never ours.
-func LegacyTables(shared bool) (out []string) {
+// LegacyOthers returns the tables of iptables-legacy in the network namespace of the calling thread that may be of other
+// programs, for people. If our rules may be in tables of iptables, as shared says, it skips those that we write.
+func LegacyOthers(shared bool) (out []string) {
 	for _, family := range families {
-		text, _ := os.ReadFile(legacyNames[family]) // an error means that there are none
-		for _, name := range strings.Fields(string(text)) {
+		names, _ := allLegacyTables(family) // none, if they cannot be listed
+		for _, name := range names {
 			if !shared || !slices.Contains(tables, capture.Table(name)) {
 				out = append(out, fmt.Sprintf("%s of iptables-legacy, %s", name, family))
 			}

@@ -16,7 +16,7 @@ const maxNamed = 5
 // returns the error alone if there are none, or they cannot be listed.
 func blame(err error, backend string) error {
 	shared := backend == capture.IPTables
-	names := iptables.LegacyTables(shared)
+	names := iptables.LegacyOthers(shared)
 	if b, failed := nftables.Open(); failed == nil {
 		defer b.Close()
 		others, _ := b.Others(maxNamed, shared)
