@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/request"
@@ -203,7 +202,7 @@ func decideProxy(pod *corev1.Pod, ns Namespace) (alongside bool, reason verdict.
 func ProxyOfOtherMesh(pod *corev1.Pod) string {
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for _, c := range list {
-			if containers.OtherMesh(c.Name) {
+			if knownproxy.OtherMesh(c.Name) {
 				return c.Name
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/merge"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
@@ -60,7 +61,7 @@ func writeInit(pod *corev1.Pod, in input, s effective, edges startup.Plan, r *ve
 func initPlace(pod *corev1.Pod, s effective, r *verdict.Report) int {
 	list := pod.Spec.InitContainers
 	at := slices.IndexFunc(list, func(c corev1.Container) bool {
-		return c.Name == contract.ProxyContainer || containers.OtherMesh(c.Name) || podspec.NeedsAgent(&c)
+		return c.Name == contract.ProxyContainer || knownproxy.OtherMesh(c.Name) || podspec.NeedsAgent(&c)
 	})
 	if at < 0 {
 		at = len(list)

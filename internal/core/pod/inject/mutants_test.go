@@ -60,7 +60,7 @@ func TestEveryMutantOfTheDecisionIsNoticed(t *testing.T) {
 		"proxy: none is ignored":                    {File: "decide.go", From: `pod.Annotations[contract.Proxy] == "none"`, To: `false`},
 		"another mesh's proxy gets a second one":    {File: "decide.go", From: `!requested`, To: `false`},
 		"Istio's status is not read":                {File: "decide.go", From: `knownproxy.OfTemplate(pod)`, To: `""`},
-		"no other mesh is known":                    {File: "decide.go", From: `containers.OtherMesh(c.Name)`, To: `false`},
+		"no other mesh is known":                    {File: "decide.go", From: `knownproxy.OtherMesh(c.Name)`, To: `false`},
 		"with parking alone the proxy leaves first": {File: "write.go", From: `s.capture && knownproxy.IsMeshProxy(p.Pod, &c)`, To: `false`, Tests: "TestAnotherMeshsProxyStaysUntilTheEnd"},
 		"sockets of a sidecar are no warning":       {File: "write.go", From: `len(ungated) > 0 && len(sidecars) > 0`, To: `false`, Tests: "TestAnotherMeshsProxyStaysUntilTheEnd"},
 	})

@@ -281,7 +281,7 @@ func writeMetadata(pod *corev1.Pod, in input, s effective, before *changes.Overr
 
 func firstApp(pod *corev1.Pod) string {
 	for _, c := range pod.Spec.Containers {
-		if c.Name != contract.ProxyContainer && !containers.OtherMesh(c.Name) {
+		if c.Name != contract.ProxyContainer && !knownproxy.OtherMesh(c.Name) {
 			return c.Name
 		}
 	}

@@ -45,6 +45,12 @@ func OfMesh(name string) bool {
 	return slices.ContainsFunc(Meshes, func(m Mesh) bool { return m.Proxy == name || slices.Contains(m.Init, name) })
 }
 
+// OtherMesh reports whether another mesh injects a proxy of that name.
+func OtherMesh(name string) bool {
+	p, known := Named(name)
+	return known && !p.addressed && name != contract.ProxyContainer
+}
+
 // IsMeshProxy reports whether a container is the proxy of a mesh, to which the pod's connections are redirected: by its
 // name, or because Istio's annotation names it, which has the containers of a user-defined template.
 func IsMeshProxy(pod *corev1.Pod, c *corev1.Container) bool {
@@ -68,10 +74,7 @@ func OfTemplate(pod *corev1.Pod) string {
 			all = append(all, list[i].Name)
 		}
 	}
-	if slices.ContainsFunc(all, func(name string) bool {
-		p, known := Named(name)
-		return known && !p.addressed && name != contract.ProxyContainer
-	}) {
+	if slices.ContainsFunc(all, OtherMesh) {
 		return ""
 	}
 	i := slices.IndexFunc(injected.Containers, func(name string) bool {

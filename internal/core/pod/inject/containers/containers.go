@@ -1,12 +1,10 @@
-// Package containers finds the containers of a pod: the author's, the injected ones, and the proxies of
-// other meshes.
+// Package containers finds the containers of a pod: the author's and the injected ones.
 package containers
 
 import (
 	"encoding/json"
 	"slices"
 	"strconv"
-	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -43,11 +41,6 @@ func Authors(pod *corev1.Pod) []*corev1.Container {
 		}
 	}
 	return out
-}
-
-// OtherMesh reports whether another mesh injects a proxy of that name. Consul adds one for each service of a pod.
-func OtherMesh(name string) bool {
-	return slices.Contains([]string{"istio-proxy", "linkerd-proxy", "kuma-sidecar", "consul-dataplane"}, name) || strings.HasPrefix(name, "consul-dataplane-")
 }
 
 // Names returns the names of a list of containers, except our proxy.

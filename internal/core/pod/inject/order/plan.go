@@ -13,6 +13,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/containers"
 	"outrider.dev/internal/core/pod/inject/imagecmd"
 	"outrider.dev/internal/core/pod/inject/verdict"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/mechanism"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/podstart"
@@ -227,7 +228,7 @@ func (p Plan) why(c mechanism.Choice, w policy, requested []startup.Edge) []stri
 // yet. When the other injector has added it, our injection runs again and reads these edges again.
 func presentEdges(in Request, requested []startup.Edge, r *verdict.Report) []startup.Edge {
 	return slices.DeleteFunc(slices.Clone(requested), func(e startup.Edge) bool {
-		if !in.Alongside || !containers.OtherMesh(e.From) || containers.Find(in.Pod, e.From) != nil {
+		if !in.Alongside || !knownproxy.OtherMesh(e.From) || containers.Find(in.Pod, e.From) != nil {
 			return false
 		}
 		r.Warn("%s is to wait for %s, which is not in the pod: it does not wait until that mesh has added it and the pod is injected again", e.To, e.From)
