@@ -73,16 +73,10 @@ func (a *agent) awaitAnswers(ctx context.Context) {
 	if !a.used(ctx, `ssl\.handshake`) {
 		return // clients without a proxy take such an answer for the application's
 	}
-	for ctx.Err() == nil {
+	await(ctx, answeredPoll, func() bool {
 		requests, connections, err := a.callers(ctx)
-		if err == nil && requests == 0 && connections == 0 || err != nil && a.gone(ctx) {
-			return
-		}
-		select {
-		case <-time.After(answeredPoll):
-		case <-ctx.Done():
-		}
-	}
+		return err == nil && requests == 0 && connections == 0 || err != nil && a.gone(ctx)
+	})
 }
 
 // callers counts the requests of clients in flight, as far as Envoy knows them, and the connections of clients. Envoy
@@ -90,10 +84,7 @@ func (a *agent) awaitAnswers(ctx context.Context) {
 // of the mesh detect HTTP there, and close their connections to an endpoint that is gone. A connection whose
 // protocol Envoy has not detected yet counts as a request.
 func (a *agent) callers(ctx context.Context) (requests, connections int, err error) {
-	stats, err := a.admin.Stats(ctx, `^http\.inbound\.downstream_rq_active$|`+a.ofListeners("downstream_(pre_)?cx_active"))
-	if err != nil && !a.gone(ctx) {
-		a.log.Warn(busy, "error", err)
-	}
+	stats, err := a.stats(ctx, `^http\.inbound\.downstream_rq_active$|`+a.ofListeners("downstream_(pre_)?cx_active"))
 	for name, n := range stats { // the order does not matter for sums
 		if strings.HasSuffix(name, ".downstream_cx_active") {
 			connections += int(n)

@@ -70,15 +70,19 @@ func (a *agent) holdListeners(ctx context.Context, h relay.Hold) {
 
 // awaitWarm returns when each listener that Envoy has got serves, or when ctx ends.
 func (a *agent) awaitWarm(ctx context.Context) {
-	for {
+	await(ctx, answeredPoll, func() bool {
 		stats, err := a.admin.Stats(ctx, `^listener_manager\.total_listeners_warming$`)
-		if err != nil || stats["listener_manager.total_listeners_warming"] == 0 {
-			return
-		}
+		return err != nil || stats["listener_manager.total_listeners_warming"] == 0
+	})
+}
+
+// await returns when done returns true, or when ctx ends. It calls done again and again, after a pause: there is no event
+// for what done looks at.
+func await(ctx context.Context, pause time.Duration, done func() bool) {
+	for ctx.Err() == nil && !done() {
 		select {
-		case <-time.After(answeredPoll):
+		case <-time.After(pause):
 		case <-ctx.Done():
-			return
 		}
 	}
 }
@@ -180,15 +184,19 @@ func (a *agent) came(ctx context.Context, directions []direction) bool {
 // means that Envoy is busy, for example because other processes have the processor, and says nothing of its requests.
 func (a *agent) gone(ctx context.Context) bool { return ctx.Err() != nil || a.super.PID() == 0 }
 
-// busy is the message of a request to Envoy's admin interface that is made again.
-const busy = "Envoy has not answered, and is asked again"
+// stats returns Envoy's counters that match a filter, for a caller that asks again after an error. It logs that Envoy is
+// busy.
+func (a *agent) stats(ctx context.Context, filter string) (map[string]uint64, error) {
+	stats, err := a.admin.Stats(ctx, filter)
+	if err != nil && !a.gone(ctx) {
+		a.log.Warn("Envoy has not answered, and is asked again", "error", err)
+	}
+	return stats, err
+}
 
 // http counts Envoy's requests in flight and its HTTP connections in a direction.
 func (a *agent) http(ctx context.Context, d direction) (requests, connections int, err error) {
-	stats, err := a.admin.Stats(ctx, `^(http\..*\.downstream_(rq|cx)_active|listener\..*\.downstream_pre_cx_active)$`)
-	if err != nil && !a.gone(ctx) {
-		a.log.Warn(busy, "error", err)
-	}
+	stats, err := a.stats(ctx, `^(http\..*\.downstream_(rq|cx)_active|listener\..*\.downstream_pre_cx_active)$`)
 	requests, connections = d.count(stats)
 	return requests, connections, err
 }

@@ -63,19 +63,14 @@ func (a *agent) refuseInbound(ctx context.Context) error {
 // connections that nothing can serve, while clients take a refused connection elsewhere. Applications may have the
 // proxy's user: in TPROXY mode it is root.
 func (a *agent) awaitDeaf(ctx context.Context) {
-	for ctx.Err() == nil {
+	await(ctx, socketPoll, func() bool {
 		own := []int{os.Getpid()}
 		if envoy := a.super.PID(); envoy != 0 {
 			own = append(own, envoy)
 		}
-		if n, err := sockets.Listeners(uint32(os.Getuid()), own...); err == nil && n == 0 {
-			return
-		}
-		select {
-		case <-time.After(socketPoll):
-		case <-ctx.Done():
-		}
-	}
+		n, err := sockets.Listeners(uint32(os.Getuid()), own...)
+		return err == nil && n == 0
+	})
 }
 
 // closeInbound stops accepting inbound connections. If refuse is true, no proxy will serve new connections, so
@@ -104,13 +99,10 @@ func (a *agent) awaitDetected(ctx context.Context, port uint16) {
 	limit, cancel := context.WithTimeout(ctx, detectTime)
 	defer cancel()
 	filter := fmt.Sprintf(`^listener\..*_%d\.downstream_pre_cx_active$`, port)
-	for limit.Err() == nil {
+	await(limit, settle, func() bool {
 		stats, err := a.admin.Stats(limit, filter)
-		if a.gone(ctx) || err == nil && !slices.ContainsFunc(slices.Collect(maps.Values(stats)), func(n uint64) bool { return n > 0 }) {
-			return
-		}
-		time.Sleep(settle) // there is no event for this count
-	}
+		return a.gone(ctx) || err == nil && !slices.ContainsFunc(slices.Collect(maps.Values(stats)), func(n uint64) bool { return n > 0 })
+	})
 }
 
 // detectTime limits awaitDetected. It is longer than Envoy waits for the first bytes of a silent
