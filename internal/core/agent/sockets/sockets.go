@@ -154,18 +154,26 @@ func Inodes(dir string) (map[uint32]bool, error) {
 // Others counts the open sockets of users other than uid: TCP and UDP, listening or not, IPv4
 // and IPv6. Sockets that no process has open do not count.
 func Others(uid uint32) (n int, err error) {
-	for _, p := range []Protocol{TCP, UDP} {
-		all, err := List(p, Any&^Of(TimeWait))
-		if err != nil {
-			return 0, err
-		}
-		for _, s := range all {
-			if s.Inode != 0 && s.UID != uid {
-				n++
-			}
+	all, err := listOpen()
+	for _, s := range all {
+		if s.UID != uid {
+			n++
 		}
 	}
-	return n, nil
+	return n, err
+}
+
+// listOpen returns the sockets that a process has open, TCP and UDP.
+func listOpen() ([]Socket, error) {
+	tcp, err := List(TCP, Any&^Of(TimeWait))
+	if err != nil {
+		return nil, err
+	}
+	udp, err := List(UDP, Any&^Of(TimeWait))
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(append(tcp, udp...), func(s Socket) bool { return s.Inode == 0 }), nil
 }
 
 // Elsewhere counts the open sockets that no process of the calling process's container has, as [Others] does: also
@@ -178,20 +186,18 @@ func elsewhere(proc string, apart []uint32) (n int, err error) {
 		return 0, err
 	}
 	own := here.inodes() // also before the list, so that a socket that is closed meanwhile is not taken for another's
+	all, err := listOpen()
+	if err != nil {
+		return 0, err
+	}
 	var doubtful []Socket
-	for _, p := range []Protocol{TCP, UDP} {
-		all, err := List(p, Any&^Of(TimeWait))
-		if err != nil {
-			return 0, err
-		}
-		for _, s := range all {
-			switch {
-			case s.Inode == 0 || slices.Contains(apart, s.UID) || own[s.Inode]:
-			case here.users[s.UID]:
-				doubtful = append(doubtful, s)
-			default:
-				n++
-			}
+	for _, s := range all {
+		switch {
+		case slices.Contains(apart, s.UID) || own[s.Inode]:
+		case here.users[s.UID]:
+			doubtful = append(doubtful, s)
+		default:
+			n++
 		}
 	}
 	if len(doubtful) == 0 || n > 0 {
