@@ -77,13 +77,14 @@ func (g *gate) passStop(s syscall.Signal) {
 // lookStopping passes the held signal on when no dependent runs any longer and no client calls the command through
 // the proxy, or when the signal has been held for the maximum time.
 func (g *gate) lookStopping() {
-	need, called, others := g.dependents()
-	if others {
+	o := g.others()
+	need, called := o.need, o.proxy
+	if o.podStops {
 		g.stop.alone = false
 	}
 	held, grace := time.Since(g.stop.since), g.o.StopGrace
 	if g.o.PreStop {
-		grace = restAt(g.stop.since, g.podStopped(), grace)
+		grace = restAt(g.stop.since, o.stopBegan, grace)
 	}
 	limit := time.Duration(0)
 	if len(need) > 0 {
@@ -107,12 +108,19 @@ func (g *gate) lookStopping() {
 	g.passStop(g.stop.held)
 }
 
-// dependents returns the dependents that still run, the record of the proxy, and whether the whole pod may be
-// stopping: another container got its stop signal, or has a preStop hook that delays it.
-func (g *gate) dependents() (need []string, proxy state.Seen, podStops bool) {
+// others holds what the records of the other containers say during a stop.
+type others struct {
+	need      []string   // dependents that still run
+	proxy     state.Seen // set while clients may call through the proxy
+	podStops  bool       // the whole pod may be stopping: one got its stop signal, or has a preStop hook that delays it
+	stopBegan time.Time  // time of the first stop signal; zero: none is known
+}
+
+// others reads the records of the other containers.
+func (g *gate) others() (o others) {
 	names, err := state.Containers(g.o.Place.States)
 	if err != nil {
-		return nil, state.Seen{}, true
+		return others{podStops: true}
 	}
 	for _, name := range names {
 		if name == g.o.Place.Container {
@@ -122,31 +130,22 @@ func (g *gate) dependents() (need []string, proxy state.Seen, podStops bool) {
 		if err != nil {
 			continue
 		}
-		podStops = podStops || seen.Known && seen.Stopping
+		o.podStops = o.podStops || seen.Known && seen.Stopping
+		if began := seen.StopBegan; seen.Known && !began.IsZero() && (o.stopBegan.IsZero() || began.Before(o.stopBegan)) {
+			o.stopBegan = began
+		}
 		if name == contract.ProxyContainer && seen.InCall() {
-			proxy, _ = g.watch.See(name)
+			o.proxy, _ = g.watch.See(name)
 		}
 		if !needs(seen, g.o.Place.Container) {
 			continue
 		}
 		if seen, _ = g.watch.See(name); needs(seen, g.o.Place.Container) {
-			need = append(need, name)
-			podStops = podStops || seen.PreStop
+			o.need = append(o.need, name)
+			o.podStops = o.podStops || seen.PreStop
 		}
 	}
-	return need, proxy, podStops
-}
-
-// podStopped returns the time of the first stop signal to another container; zero if there was none.
-func (g *gate) podStopped() (first time.Time) {
-	names, _ := state.Containers(g.o.Place.States) // without them nothing is known
-	for _, name := range names {
-		seen, err := g.watch.Read(name)
-		if err == nil && seen.Known && name != g.o.Place.Container && !seen.StopBegan.IsZero() && (first.IsZero() || seen.StopBegan.Before(first)) {
-			first = seen.StopBegan
-		}
-	}
-	return first
+	return o
 }
 
 // endChild ends the command by the gate's own decision: by SIGTERM, and by SIGKILL after
