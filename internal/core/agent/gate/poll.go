@@ -125,10 +125,7 @@ func (p *poller) get(ctx context.Context, client *http.Client) answer {
 		}
 		return answer{responded: true, healthy: true}
 	}
-	u := *p.url
-	if u.Scheme == unixScheme {
-		u.Scheme, u.Opaque = "http", ""
-	}
+	u := requestURL(p.url)
 	q := u.Query()
 	if !q.Has("wait") {
 		q.Set("wait", holdFor.String())
@@ -176,13 +173,24 @@ func dialTo(ctx context.Context, network, address string) (net.Conn, error) {
 func isSuccess(status int) bool { return status >= 200 && status < 400 }
 
 func (p *poller) client() *http.Client {
-	dialer := net.Dialer{Timeout: connectWithin}
+	return &http.Client{Transport: transportTo(p.url), CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// transportTo returns a transport for requests to the endpoint u, which [ParseAddress] returned.
+func transportTo(u *url.URL) *http.Transport {
 	transport := plainTransport()
 	transport.DialContext = dialTo
-	if p.url.Scheme == unixScheme {
-		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return dialer.DialContext(ctx, "unix", p.url.Opaque)
-		}
+	if u.Scheme == unixScheme {
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return dialTo(ctx, "unix", u.Opaque) }
 	}
-	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return transport
+}
+
+// requestURL returns the URL of a request by [transportTo] to the endpoint u.
+func requestURL(u *url.URL) url.URL {
+	to := *u
+	if to.Scheme == unixScheme {
+		to.Scheme, to.Opaque = "http", ""
+	}
+	return to
 }

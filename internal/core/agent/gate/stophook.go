@@ -110,13 +110,12 @@ func (h StopHook) request(ctx context.Context, method string, at *url.URL) error
 	if at.Scheme == tcpScheme {
 		return connects(ctx, at)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, at.String(), nil)
+	to := requestURL(at)
+	req, err := http.NewRequestWithContext(ctx, method, to.String(), nil)
 	if err != nil {
 		return err
 	}
-	transport := plainTransport()
-	transport.DialContext = dialTo
-	resp, err := transport.RoundTrip(req)
+	resp, err := transportTo(at).RoundTrip(req)
 	if err != nil {
 		return err
 	}

@@ -261,6 +261,22 @@ func TestOneWithoutAHookShowsThatTheProxyIsStoppedAlone(t *testing.T) {
 	r.must(r.returns("proxy is stopped alone"))
 }
 
+// A proxy may report its health at a socket in a volume.
+func TestHealthByASocketInAVolume(t *testing.T) {
+	t.Parallel()
+	r := newHookRig(t)
+	path := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", path)
+	r.must(err)
+	served := &http.Server{Handler: http.NotFoundHandler()}
+	go served.Serve(l)
+	defer served.Close()
+	r.hook.At = r.url("http+unix://" + url.PathEscape(path) + "/ready")
+	r.gated("app", stops)
+	r.run()
+	r.must(r.returns("proxy is not kept for other containers: it is not healthy: status 404"))
+}
+
 // A proxy may report its health by accepting connections.
 func TestHealthByTCP(t *testing.T) {
 	t.Parallel()
