@@ -62,10 +62,6 @@ func (p *Policy) VirtualHost(name string, domains ...string) *route.VirtualHost 
 		p.forward(r, &route.RouteAction{ClusterSpecifier: &route.RouteAction_Cluster{Cluster: p.targetOf(p.Service, p.Port).Name()}, RetryPolicy: retry.Default()})
 		r.TypedPerFilterConfig = faultsOf(p.targetOf(p.Service, p.Port))
 		v.Routes = []*route.Route{r}
-		if p.Internal {
-			v.Routes = retry.Routes(r)
-		}
-		return v
 	}
 	for _, r := range p.Routes {
 		var m mesh.Match // matches everything
