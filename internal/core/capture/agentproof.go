@@ -47,7 +47,7 @@ func (l *ruleList) proofOut(do Action) {
 func (in Intent) leavesProofIn() bool {
 	excluded, interfaces := in.ExcludeOutboundPorts, in.ExcludeInterfaces
 	if in.Mode == TProxyMode {
-		if !in.InboundPorts.All || !in.takesInbound() {
+		if !in.InboundPorts.All || in.ExcludeInboundPorts.All {
 			return true
 		}
 		excluded, interfaces = in.ExcludeInboundPorts.List, slices.Concat(interfaces, in.VirtualInterfaces)

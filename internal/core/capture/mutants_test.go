@@ -54,7 +54,7 @@ var parkingMutants = map[string]mutants.Mutant{
 	"loopback exempts the agent's inbound proof":   {File: "agentproof.go", From: `in.Loopback.Contains(contract.ProofInbound)`, To: `false`},
 	"-c lo exempts the agent's inbound proof":      {File: "agentproof.go", From: `pattern == "lo"`, To: `false`},
 	"-c l+ exempts the agent's inbound proof":      {File: "agentproof.go", From: `wild && strings.HasPrefix("lo", prefix)`, To: `false`},
-	"TPROXY: -b exempts the agent's inbound proof": {File: "agentproof.go", From: `!in.InboundPorts.All || !in.takesInbound()`, To: `false`},
+	"TPROXY: -b exempts the agent's inbound proof": {File: "agentproof.go", From: `!in.InboundPorts.All || in.ExcludeInboundPorts.All`, To: `false`},
 	"the proof's port loops":                       {File: "agentproof.go", From: `not(from(p))`, To: `to(p)`},
 	"parking cannot be switched off":               {File: "intent.go", From: parks, To: `in.ParkPorts.All || len(in.parkedPorts()) > 0`},
 	"'*' alone parks nothing":                      {File: "intent.go", From: parks, To: `in.Park != ParkOff && len(in.parkedPorts()) > 0`},
