@@ -229,7 +229,7 @@ func (c call) attempt() (conn net.Conn, again int, err error) {
 			if c.port == contract.ProbePort { // the last connection from it may be in TIME_WAIT
 				err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 			}
-			if c.mark != 0 {
+			if c.mark != 0 && err == nil {
 				err = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, c.mark)
 			}
 			if c.proto != capture.UDP && err == nil {
