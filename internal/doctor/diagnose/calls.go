@@ -7,15 +7,10 @@ import (
 	"strings"
 
 	"outrider.dev/internal/base/finding"
-	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/doctor/diagnose/capturescope"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
-
-func ofMesh(proxy, container string) bool {
-	return slices.ContainsFunc(knownproxy.Meshes, func(m knownproxy.Mesh) bool { return m.Proxy == proxy && slices.Contains(m.Init, container) })
-}
 
 // dependencyDown finds calls that were refused by their destination, which may be a container of the same pod. Such
 // a call either is not captured, or goes to a proxy that runs and reports the refusal.

@@ -6,6 +6,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
@@ -24,16 +25,22 @@ var (
 	waiting = map[string]way{
 		podspec.OurProxy: {contract.Start, "gate", startup.Gate},
 		"istio-proxy":    {contract.ProxyConfig, `{"holdApplicationUntilProxyStarts": true}`, startup.Hold},
-		"linkerd-proxy":  {"config.beta.linkerd.io/proxy-enable-native-sidecar", "true", startup.Native},
+		"linkerd-proxy":  native("linkerd-proxy"),
 		"kuma-sidecar":   {"kuma.io/wait-for-dataplane-ready", "true", startup.Hold},
 	}
 	// For applications that a hold did not protect, the map stronger is used in place of the map waiting.
 	stronger = map[string]way{
 		podspec.OurProxy: waiting[podspec.OurProxy],
-		"istio-proxy":    {contract.NativeSidecar, "true", startup.Native},
+		"istio-proxy":    native("istio-proxy"),
 		"linkerd-proxy":  waiting["linkerd-proxy"],
 	}
 )
+
+// native returns the way by which a mesh makes its proxy a native sidecar.
+func native(proxy string) way {
+	m, _ := knownproxy.MeshOf(proxy)
+	return way{m.Native, "true", startup.Native}
+}
 
 // wait adds to a finding the remedy that makes an application wait for its proxy: the annotation for the proxy's mesh
 // in the map ways, or else a native sidecar. It also adds the result of a replay in the model of the kubelet.

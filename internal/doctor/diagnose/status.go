@@ -10,6 +10,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
@@ -320,4 +321,10 @@ func (s *subject) quit() string {
 }
 
 // mesh reports whether a container was added by the mesh of the pod's proxy.
-func (s *subject) mesh(name string) bool { return s.proxy != nil && ofMesh(s.proxy.Name, name) }
+func (s *subject) mesh(name string) bool {
+	if s.proxy == nil {
+		return false
+	}
+	mesh, _ := knownproxy.MeshOf(s.proxy.Name)
+	return slices.Contains(mesh.Init, name)
+}

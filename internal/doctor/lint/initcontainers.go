@@ -64,12 +64,11 @@ func (s *subject) cutOff() []string {
 
 // bypasses returns the containers that run as the proxy's user or group, so that their connections are not captured.
 func (s *subject) bypasses() []podspec.Bypass {
-	i := slices.IndexFunc(knownproxy.Meshes, func(m knownproxy.Mesh) bool { return m.Proxy == s.proxy })
-	if i < 0 {
+	mesh, known := knownproxy.MeshOf(s.proxy)
+	if !known {
 		return nil
 	}
-	user := knownproxy.Meshes[i].User
-	return podspec.Bypasses(&s.Pod, user, user)
+	return podspec.Bypasses(&s.Pod, mesh.User, mesh.User)
 }
 
 // clients maps client programs to the subcommands that connect to a server. nil means that each call connects.

@@ -29,13 +29,20 @@ var Meshes = []Mesh{
 	{"kuma-sidecar", 5678, []string{"kuma-init"}, ""},
 }
 
+// MeshOf returns the mesh that injects a proxy of that name; false if none is known.
+func MeshOf(proxy string) (Mesh, bool) {
+	i := slices.IndexFunc(Meshes, func(m Mesh) bool { return m.Proxy == proxy })
+	if i < 0 {
+		return Mesh{}, false
+	}
+	return Meshes[i], true
+}
+
 // NativeAnnotation returns the annotation, with its value, by which a mesh makes its proxy a native sidecar; empty if there
 // is none.
 func NativeAnnotation(proxy string) string {
-	for _, m := range Meshes {
-		if m.Proxy == proxy && m.Native != "" {
-			return m.Native + `: "true"`
-		}
+	if m, _ := MeshOf(proxy); m.Native != "" {
+		return m.Native + `: "true"`
 	}
 	return ""
 }

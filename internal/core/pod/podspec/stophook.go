@@ -147,12 +147,8 @@ func userOf(pod *corev1.Pod, c *corev1.Container) (int64, bool) {
 	if shared := pod.Spec.SecurityContext; shared != nil && shared.RunAsUser != nil {
 		return *shared.RunAsUser, true
 	}
-	for _, m := range knownproxy.Meshes {
-		if m.Proxy == c.Name {
-			return m.User, true
-		}
-	}
-	return 0, false
+	m, known := knownproxy.MeshOf(c.Name)
+	return m.User, known
 }
 
 // stopLine returns the parsed command line of our preStop hook in c; false if c has none.

@@ -42,18 +42,18 @@ type Scope struct {
 // Of returns the scope of a pod. It reads the arguments of the init container that writes the rules, or the
 // annotations if a plugin of the node writes them.
 func Of(pod *corev1.Pod, proxy string) Scope {
+	mesh, known := knownproxy.MeshOf(proxy)
 	switch {
 	case proxy == "":
 		return Scope{None: "the pod has no proxy"}
 	case pod.Spec.HostNetwork:
 		return Scope{None: "the pod has the node's network (hostNetwork), in which no mesh captures"}
-	case !knownproxy.OfMesh(proxy):
+	case !known:
 		return handMade(pod, proxy)
 	}
 	c := newScope(pod)
 	in := &c.intent
 	set := setter(in)
-	mesh := knownproxy.Meshes[slices.IndexFunc(knownproxy.Meshes, func(m knownproxy.Mesh) bool { return m.Proxy == proxy })]
 	in.ProxyUIDs, in.ProxyGIDs = []uint32{uint32(mesh.User)}, []uint32{uint32(mesh.User)}
 	ours := proxy == podspec.OurProxy
 	if !ours {
