@@ -175,14 +175,13 @@ func neverStarts(c *corev1.Container) bool {
 // ownProbe returns the probe that defines "healthy" for a container: its readiness probe, else its startup probe,
 // else the known probe of a mesh's proxy; nil if it has none of these.
 func ownProbe(c *corev1.Container) *corev1.Probe {
-	first := startupProbe(c)
-	switch p, isProxy := knownproxy.Named(c.Name); {
-	case neverStarts(c):
-	case answers(c, c.ReadinessProbe):
-		return c.ReadinessProbe
-	case answers(c, first):
-		return first
-	case isProxy:
+	if neverStarts(c) {
+		return nil
+	}
+	if own := readyProbes(c); len(own) > 0 {
+		return own[0]
+	}
+	if p, isProxy := knownproxy.Named(c.Name); isProxy {
 		return p.Probe()
 	}
 	return nil

@@ -8,14 +8,7 @@ import (
 
 // healthURL is [knownproxy.HealthURL] of a container, with those of its probes that can succeed.
 func healthURL(pod *corev1.Pod, c *corev1.Container) string {
-	var probes []*corev1.Probe
-	own := numbered(c)
-	for _, p := range []*corev1.Probe{own.ReadinessProbe, startupProbe(own)} {
-		if answers(c, p) {
-			probes = append(probes, p)
-		}
-	}
-	return knownproxy.HealthURL(c.Name, pod.Annotations, probes...)
+	return knownproxy.HealthURL(c.Name, pod.Annotations, readyProbes(numbered(c))...)
 }
 
 // OnlyNamed returns the containers that have nothing of a mesh's proxy but its name: no probe, and neither an argument nor
@@ -25,7 +18,7 @@ func OnlyNamed(pod *corev1.Pod) map[string]string {
 	out := map[string]string{}
 	for _, c := range podContainers(pod) {
 		p, is := knownproxy.Named(c.Name)
-		if !is || c.Name == OurProxy || c.Image == "auto" || ownProbeOf(c.Container) != nil {
+		if !is || c.Name == OurProxy || c.Image == "auto" || len(readyProbes(c.Container)) > 0 {
 			continue
 		}
 		if !p.MentionedBy(c.Container) {
@@ -35,12 +28,12 @@ func OnlyNamed(pod *corev1.Pod) map[string]string {
 	return out
 }
 
-// ownProbeOf returns the readiness probe of c, else its startup probe; nil if it has none that can succeed.
-func ownProbeOf(c *corev1.Container) *corev1.Probe {
+// readyProbes returns the readiness probe and the startup probe of c, without one that cannot succeed.
+func readyProbes(c *corev1.Container) (out []*corev1.Probe) {
 	for _, p := range []*corev1.Probe{c.ReadinessProbe, startupProbe(c)} {
 		if answers(c, p) {
-			return p
+			out = append(out, p)
 		}
 	}
-	return nil
+	return out
 }
