@@ -10,16 +10,14 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Keep describes what our preStop hook in a proxy's container waits for when the pod stops.
+// A Keep describes what our preStop hook in a proxy's container cannot tell when the pod stops.
 type Keep struct {
-	Proxy   string
-	Gates   []string // containers whose gates wait for the proxy: their records show their ends
-	Sockets []string // containers without a gate: only their sockets and calls show that they still run
-	Unseen  []string // containers without a gate for which the hook does not wait, because other sockets hide their ends
-	Mixed   []string // other proxies whose sockets are not told from those of applications: the hook waits for them, too
+	Proxy  string
+	Unseen []string // containers without a gate for which the hook does not wait, because other sockets hide their ends
+	Mixed  []string // other proxies whose sockets are not told from those of applications: the hook waits for them, too
 }
 
-// Keeps returns what the preStop hooks in the pod wait for, as the containers run; see [AsRun].
+// Keeps returns one for each of our preStop hooks in the pod, as the containers run; see [AsRun].
 func Keeps(pod *corev1.Pod) []Keep {
 	run := AsRun(pod)
 	ungated, _ := Unseen(pod)
@@ -31,31 +29,12 @@ func Keeps(pod *corev1.Pod) []Keep {
 		}
 		k := Keep{Proxy: c.Name, Unseen: ungated}
 		if line.Sockets {
-			k.Sockets, k.Unseen = ungated, nil
-			_, k.Mixed = otherProxies(run, c.Name)
-		}
-		for _, other := range podContainers(run) {
-			if slices.Contains(gateAfter(other.Container), c.Name) {
-				k.Gates = append(k.Gates, other.Name)
-			}
+			k.Unseen = nil
+			_, k.Mixed = otherProxies(run, c.Name, ungated)
 		}
 		out = append(out, k)
 	}
 	return out
-}
-
-// gateAfter returns the containers for which the gate of c waits.
-func gateAfter(c *corev1.Container) (names []string) {
-	if !Gated(c) {
-		return nil
-	}
-	line, _ := contract.ParseGate(argvOf(c)[1:])
-	for _, text := range line.After {
-		if e, err := startup.ParseEdge(c.Name + " after " + text); err == nil {
-			names = append(names, e.From)
-		}
-	}
-	return names
 }
 
 // Parks reports whether injection parks the pod's connections to another mesh's proxy.

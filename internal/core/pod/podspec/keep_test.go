@@ -37,8 +37,8 @@ func TestKeeps(t *testing.T) {
 		want []Keep
 	}{
 		"no hook":          {meshPod("istio-proxy", nil, free), nil},
-		"gates":            {meshPod("istio-proxy", []string{}, waitsFor("istio-proxy", "app"), waitsFor("other", "web")), []Keep{{Proxy: "istio-proxy", Gates: []string{"app"}}}},
-		"gate and sockets": {meshPod("linkerd-proxy", []string{"--sockets"}, waitsFor("linkerd-proxy", "app"), free), []Keep{{Proxy: "linkerd-proxy", Gates: []string{"app"}, Sockets: []string{"free"}}}},
+		"gates":            {meshPod("istio-proxy", []string{}, waitsFor("istio-proxy", "app"), waitsFor("other", "web")), []Keep{{Proxy: "istio-proxy"}}},
+		"gate and sockets": {meshPod("linkerd-proxy", []string{"--sockets"}, waitsFor("linkerd-proxy", "app"), free), []Keep{{Proxy: "linkerd-proxy"}}},
 		"hidden sockets":   {sidecar, []Keep{{Proxy: "istio-proxy", Unseen: []string{"free"}}}},
 	} {
 		if diff := cmp.Diff(c.want, Keeps(c.pod)); diff != "" {

@@ -62,11 +62,12 @@ func (w *writer) writeStopHooks(edges []startup.Edge) error {
 func (w *writer) stopHook(c *corev1.Container) error {
 	dropStopHook(c)
 	known, _ := knownproxy.Named(c.Name)
-	ungated, sidecars := Unseen(withGates(w.out, w.work))
+	run := withGates(w.out, w.work)
+	ungated, sidecars := Unseen(run)
 	line := contract.PreStop{Name: c.Name, At: healthURL(w.out, c), StopGrace: w.stopGrace()}
 	if len(ungated) > 0 && len(sidecars) == 0 {
 		line.Sockets = true
-		line.Apart, _ = otherProxies(withGates(w.out, w.work), c.Name)
+		line.Apart, _ = otherProxies(run, c.Name, ungated)
 	}
 	if answers(c, c.LivenessProbe) {
 		text, err := marshal(numbered(c).LivenessProbe)
@@ -115,9 +116,8 @@ func Unseen(pod *corev1.Pod) (ungated, sidecars []string) {
 }
 
 // otherProxies returns the users of the other proxies of the pod, whose sockets show nothing about applications, and the
-// proxies whose user is not known. A user that an application without a gate has, too, does not count.
-func otherProxies(pod *corev1.Pod, name string) (users []uint32, unknown []string) {
-	ungated, _ := Unseen(pod)
+// proxies whose user is not known. A user that a container without a gate has, too, does not count.
+func otherProxies(pod *corev1.Pod, name string, ungated []string) (users []uint32, unknown []string) {
 	shared := map[int64]bool{}
 	for _, c := range podContainers(pod) {
 		if id, ok := userOf(pod, c.Container); ok && slices.Contains(ungated, c.Name) {
