@@ -48,7 +48,7 @@ func (s *subject) cutOff() []string {
 	}
 	var out []string
 	captured := false
-	p := s.runs().Expand()
+	p := s.run.Expand()
 	for _, c := range s.asRun().Spec.InitContainers {
 		switch {
 		case c.Name == s.proxy:

@@ -122,7 +122,7 @@ func (s *subject) withOtherMesh(proxy string) string {
 // free returns the regular containers that do not wait for the proxy.
 func (s *subject) free() []string {
 	var out []string
-	p := s.runs().Expand()
+	p := s.run.Expand()
 	for _, m := range s.own() {
 		if !slices.ContainsFunc(p.Edges, func(e startup.Edge) bool { return e.To == m.Name && e.From == s.proxy }) {
 			out = append(out, m.Name)

@@ -31,6 +31,7 @@ type subject struct {
 	reading  podstart.Reading
 	readErr  error
 	plan     startup.Plan
+	run      startup.Plan // plan of the pod as it will run beside another mesh's proxy; else plan
 	choices  []mechanism.Choice
 	on       startup.Kubernetes
 	ns       namespace
@@ -49,6 +50,7 @@ func (w *world) subject(o podfile.Object, file *text.File) subject {
 		template: parsePath(o.Template), on: w.Kubernetes}
 	out.reading, out.readErr = podspec.Read(&o.Pod)
 	out.plan = out.reading.Plan()
+	out.run = out.plan
 	out.choices = mechanism.Choose(out.reading, w.Kubernetes)
 	return out
 }
@@ -105,6 +107,9 @@ func (s *subject) findBeside(reason verdict.Reason, injects func(*corev1.Pod) (i
 	}
 	if s.beside = result.Injected; s.beside {
 		s.reason, s.result, s.inject = reason, result, injects
+		if r, err := podspec.ReadOrder(result.Pod); err == nil {
+			s.run = r.Plan()
+		}
 	}
 }
 
@@ -128,16 +133,6 @@ func (s *subject) asRun() *corev1.Pod {
 	return &s.Pod
 }
 
-// runs returns the plan of the pod as it will run beside another mesh's proxy; else that of the pod in the file.
-func (s *subject) runs() startup.Plan {
-	if s.beside {
-		if r, err := podspec.ReadOrder(s.result.Pod); err == nil {
-			return r.Plan()
-		}
-	}
-	return s.plan
-}
-
 // captured reports whether the pod's connections go through a proxy.
 func (s *subject) captured() bool {
 	if s.injected {
@@ -152,7 +147,7 @@ func (s *subject) captured() bool {
 
 // kind returns the kind of the proxy's container.
 func (s *subject) kind() startup.Kind {
-	c, _ := s.runs().Find(s.proxy)
+	c, _ := s.run.Find(s.proxy)
 	return c.Kind
 }
 
