@@ -101,6 +101,15 @@ spec:
   - {name: istio-proxy, image: p%s}
 `
 
+// codesOf returns the codes of a report's findings, sorted.
+func codesOf(r Report) (codes []string) {
+	for _, f := range r.Findings {
+		codes = append(codes, string(f.Code))
+	}
+	slices.Sort(codes)
+	return codes
+}
+
 // Lint judges a pod with another mesh's proxy as injection leaves it, and reports what injection refuses.
 func TestPodsBesideOtherMeshes(t *testing.T) {
 	const (
@@ -129,11 +138,7 @@ func TestPodsBesideOtherMeshes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got []string
-			for _, f := range report.Findings {
-				got = append(got, string(f.Code))
-			}
-			slices.Sort(got)
+			got := codesOf(report)
 			slices.Sort(tt.want)
 			if !slices.Equal(got, tt.want) || report.Unknown != tt.notChecked {
 				t.Errorf("%q, %d not checked; want %q, %d", got, report.Unknown, tt.want, tt.notChecked)
@@ -169,12 +174,7 @@ func TestInjectedBesideOtherMeshes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got []string
-			for _, f := range report.Findings {
-				got = append(got, string(f.Code))
-			}
-			slices.Sort(got)
-			if !slices.Equal(got, tt.want) {
+			if got := codesOf(report); !slices.Equal(got, tt.want) {
 				t.Errorf("%q, want %q\n%+v", got, tt.want, report.Findings)
 			}
 		})
