@@ -38,8 +38,8 @@ func TestHealthURL(t *testing.T) {
 		"Consul, several services":      {name: "consul-dataplane-web", probes: []*corev1.Probe{httpAt("/ready", 21001)}, want: "http://localhost:21001/ready"},
 		"a probe that cannot be asked":  {name: "istio-proxy", probes: []*corev1.Probe{exec}, want: "http://127.0.0.1:15021/healthz/ready"},
 		"the second of two can be":      {name: "my-proxy", probes: []*corev1.Probe{exec, tcp}, want: "tcp://localhost:20000"},
-		"a stranger's probe":            {name: "my-proxy", probes: []*corev1.Probe{httpAt("/up", 80)}, want: "http://localhost:80/up"},
-		"a stranger":                    {name: "my-proxy"},
+		"an unknown container's probe":  {name: "my-proxy", probes: []*corev1.Probe{httpAt("/up", 80)}, want: "http://localhost:80/up"},
+		"an unknown container":          {name: "my-proxy"},
 		"a path that is no part of URL": {name: "my-proxy", probes: []*corev1.Probe{httpAt("//x/%zz", 80)}, want: "http://localhost:80//x/%25zz"},
 	} {
 		if got := HealthURL(c.name, c.annotations, c.probes...); got != c.want {

@@ -34,7 +34,7 @@ func TestWhereAProxyIsHealthy(t *testing.T) {
 		"readiness before the start":   {name: "my-proxy", ready: httpAt("/up", intstr.FromInt32(80)), startup: httpAt("/begun", intstr.FromInt32(80)), want: "http://localhost:80/up"},
 		"a startup probe alone":        {name: "kuma-sidecar", startup: httpAt("ready?x=1", intstr.FromInt32(9901)), want: "http://localhost:9901/ready?x=1"},
 		"a startup probe that can ask": {name: "my-proxy", ready: exec, startup: httpAt("/up", intstr.FromInt32(80)), want: "http://localhost:80/up"},
-		"a stranger":                   {name: "my-proxy"},
+		"an unknown container":         {name: "my-proxy"},
 	} {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: c.name, ReadinessProbe: c.ready, StartupProbe: c.startup, Ports: []corev1.ContainerPort{{Name: "admin", ContainerPort: 9991}}}}}}
 		pod.Annotations = c.annotations

@@ -65,7 +65,7 @@ func TestUnkept(t *testing.T) {
 		"no parking":              {unparked, nil},
 		"a template's":            {template, []string{"my-proxy"}},
 		"nothing goes through it": {meshPod("cloud-sql-proxy", nil), nil},
-		"a stranger":              {meshPod("my-proxy", nil), nil},
+		"an unknown container":    {meshPod("my-proxy", nil), nil},
 	} {
 		if diff := cmp.Diff(c.want, Unkept(c.pod)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
