@@ -95,13 +95,13 @@ var mechanismRules = map[Mechanism]mechanismRule{
 	},
 	Wrapper: {
 		start: keeps(EveryStart),
-		stop:  either(kubeletStops, outlives),
+		stop:  stopsLast,
 		limits: []limitRule{
 			{cannotWaitInside, deadlock},
 			{neverCompletes, restartsForEver},
 			{nil, polls},
 			{outlives, bySockets},
-			{not(either(kubeletStops, outlives)), Limit{Code: "no-stop-order", Reason: "nothing wraps From: plain containers get SIGTERM at the same time",
+			{not(stopsLast), Limit{Code: "no-stop-order", Reason: "nothing wraps From: plain containers get SIGTERM at the same time",
 				Source: "kubelet v1.34.4 killContainersWithSyncResult"}},
 			{followsRestarts, noRestarts},
 		},
@@ -115,7 +115,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 			{checksPortOnly, portOnly},
 			{nil, polls},
 			{nil, Limit{Code: "ignores-sigterm", Reason: "as PID 1 a shell loop ignores SIGTERM: a pod deleted meanwhile takes its whole grace period", Source: "measured"}},
-			{not(either(kubeletStops, outlives)), onlyAtStart},
+			{not(stopsLast), onlyAtStart},
 			{outlives, deafMeanwhile},
 			{followsRestarts, noRestarts},
 		},
@@ -128,7 +128,7 @@ var mechanismRules = map[Mechanism]mechanismRule{
 			{nil, Limit{Code: "limited-retries", Reason: "it polls a number of times, then gives up and continues: To runs without From on a bad day"}},
 			{checksPortOnly, portOnly},
 			{nil, polls},
-			{not(either(kubeletStops, outlives)), onlyAtStart},
+			{not(stopsLast), onlyAtStart},
 			{outlives, deafMeanwhile},
 			{followsRestarts, noRestarts},
 		},
@@ -220,12 +220,11 @@ func outlives(s situation) bool {
 	return s.from.Kind == Plain && slices.Contains(s.from.Outlives, s.to.Name) && s.edge.After != Completed
 }
 
+// stopsLast reports whether the kubelet or a preStop hook stops From after To, whatever the mechanism of the start is.
+func stopsLast(s situation) bool { return kubeletStops(s) || outlives(s) }
+
 func not(when func(situation) bool) func(situation) bool {
 	return func(s situation) bool { return !when(s) }
-}
-
-func either(a, b func(situation) bool) func(situation) bool {
-	return func(s situation) bool { return a(s) || b(s) }
 }
 
 func followsRestarts(s situation) bool { return s.edge.OnRestart != Ignore }
