@@ -54,8 +54,11 @@ const ProofPorts = 64
 func CaptureProof(to netip.AddrPort) bool {
 	a, port := to.Addr(), to.Port()
 	return port == ProbePort && (a == ProofInbound || a == ProofInbound6) ||
-		port >= ProbePort && port < ProbePort+ProofPorts && (ProofOutbound.Contains(a) || ProofOutbound6.Contains(a))
+		port >= ProbePort && port < ProbePort+ProofPorts && OutboundProof(a)
 }
+
+// OutboundProof reports whether outbound proofs go to an address.
+func OutboundProof(a netip.Addr) bool { return ProofOutbound.Contains(a) || ProofOutbound6.Contains(a) }
 
 // ControlPlaneAddress is the address (SecureDiscoveryPort) at which a control plane serves xDS and
 // certificates if it was installed as documented.

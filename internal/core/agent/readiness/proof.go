@@ -148,7 +148,7 @@ func (w *way) socket(to netip.AddrPort) (fd int, from uint16, err error) {
 	if six {
 		family = unix.AF_INET6
 	}
-	if outboundProof(to.Addr()) {
+	if contract.OutboundProof(to.Addr()) {
 		port = contract.ProbePort
 	}
 	if fd, err = unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.IPPROTO_TCP); err != nil {
@@ -267,13 +267,8 @@ func (c *Capture) Arrived(from, to netip.AddrPort) bool {
 // redirected, one destination, so that address translation gives some of them another source port: each has an
 // original destination of its own instead.
 func endsOf(from uint16, to netip.AddrPort) ends {
-	if outboundProof(to.Addr()) {
+	if contract.OutboundProof(to.Addr()) {
 		from = 0
 	}
 	return ends{from, to}
-}
-
-// outboundProof reports whether outbound proofs go to an address.
-func outboundProof(a netip.Addr) bool {
-	return contract.ProofOutbound.Contains(a) || contract.ProofOutbound6.Contains(a)
 }
