@@ -47,14 +47,22 @@ const (
 	ProofClass = 43 << 2
 )
 
-// ProofPorts is the number of ports, from [ProbePort] on, to which outbound proofs connect in turn.
-const ProofPorts = 64
+// Ports to which outbound proofs connect.
+const (
+	// ProofPorts is the number of ports, from [ProbePort] or OldProofPort on, that are tried in turn.
+	ProofPorts = 64
+	// OldProofPort is the first port of those that rules of an older release may capture where they exempt those from
+	// [ProbePort] on.
+	OldProofPort = 5002
+)
 
 // CaptureProof reports whether a connection to an address is a proof that capture works.
 func CaptureProof(to netip.AddrPort) bool {
 	a, port := to.Addr(), to.Port()
-	return port == ProbePort && (a == ProofInbound || a == ProofInbound6) ||
-		port >= ProbePort && port < ProbePort+ProofPorts && OutboundProof(a)
+	if OutboundProof(a) {
+		return port >= ProbePort && port < ProbePort+ProofPorts || port >= OldProofPort && port < OldProofPort+ProofPorts
+	}
+	return port == ProbePort && (a == ProofInbound || a == ProofInbound6)
 }
 
 // OutboundProof reports whether outbound proofs go to an address.

@@ -218,6 +218,18 @@ func TestCaptureWithoutARoute(t *testing.T) {
 	}
 }
 
+// The standby keeps from Envoy what is sent to a destination of a proof, also when the proof is over.
+func TestDestinationsAreKnownToTheStandby(t *testing.T) {
+	for _, w := range []way{{}, {six: true}, {outbound: true}, {outbound: true, six: true}} {
+		for i := range firstTries * 254 * contract.ProofPorts {
+			w.tries = i % firstTries
+			if to := w.destination(); !contract.CaptureProof(to) {
+				t.Fatalf("%s, after %d tries: %s is no address of a proof", &w, w.tries, to)
+			}
+		}
+	}
+}
+
 // Rules of an older release may not capture the inbound proof. That they are there is known by the outbound one, by a
 // port that they do not exempt.
 func TestRulesOfAnOlderRelease(t *testing.T) {

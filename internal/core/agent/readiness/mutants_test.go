@@ -32,7 +32,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"a lost pod is tried as quickly as a new one": {File: "capture.go", From: `c.held`, In: "case c.held:", To: `false`},
 		"the app's listener is the proxy's":           {File: "proof.go", From: `return ok`, To: `return true`, Tests: "TestTheArrivalOfAnotherIsNone"},
 		"the source port does not matter":             {File: "proof.go", From: `contract.OutboundProof(to.Addr())`, In: "if contract.OutboundProof(to.Addr()) {\n\t\tfrom = 0", To: `true`, Tests: "TestTheArrivalOfAnotherIsNone"},
-		"older rules are asked by the proof's port":   {File: "proof.go", From: `port = otherPort`, To: ``, Tests: "TestRulesOfAnOlderRelease"},
+		"older rules are asked by the proof's port":   {File: "proof.go", From: `port = contract.OldProofPort`, To: ``, Tests: "TestRulesOfAnOlderRelease"},
 		"a prohibited route loses capture":            {File: "proof.go", From: `unix.EACCES`, To: `unix.EAFNOSUPPORT`, Tests: "TestCaptureWithoutARoute"},
 		"a router's answer is no route":               {File: "proof.go", From: `return &answerError{errno}`, To: `return errno`, Tests: "TestARoutersAnswerIsAnAbsence"},
 	})

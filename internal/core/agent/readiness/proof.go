@@ -215,17 +215,14 @@ func connect(fd int, to netip.AddrPort) error {
 	}
 }
 
-// otherPort is a destination port that rules of an older release may capture where they exempt those from
-// [contract.ProbePort] on. The ports take turns until one works.
-const otherPort = 5002
-
 // destination returns the destination of the next proof. It differs from those before: connection tracking remembers
-// for two minutes where a packet with the same addresses and ports went, even if the rules change.
+// for two minutes where a packet with the same addresses and ports went, even if the rules change. Outbound, the ports of
+// now and those for rules of an older release take turns until one works.
 func (w *way) destination() netip.AddrPort {
 	var to netip.Addr
 	port := uint16(contract.ProbePort)
 	if w.outbound && w.tries%2 == 1 {
-		port = otherPort
+		port = contract.OldProofPort
 	}
 	switch {
 	case !w.outbound && w.six:
