@@ -61,8 +61,10 @@ func method(v string, wide bool) *rbac.Permission {
 const (
 	// slash matches all that a server may read as a slash. Envoy has replaced backslashes.
 	slash = `(?:/|%2[fF]|%5[cC])`
+	// semicolon matches all that a server may read as the begin of parameters.
+	semicolon = `(?:;|%3[bB])`
 	// parameters may follow the name of a segment, which may be empty.
-	parameters = `(?:(?:;|%3[bB])[^/]*)?`
+	parameters = `(?:` + semicolon + `[^/]*)?`
 	// separator matches what a server may read as one slash: slashes, and segments of parameters alone.
 	separator = `(?:` + parameters + slash + `)+`
 	// unresolved is a path with a segment . or .. that Envoy does not resolve, because a slash beside it is encoded.
@@ -70,7 +72,7 @@ const (
 	// oneSegment matches a segment without an encoded slash, which {*} matches for all servers if it has a name.
 	oneSegment = `(?:[^/%]|%(?:[013-46-9A-Fa-f][0-9A-Fa-f]|2[0-9A-Ea-e]|5[0-9ABD-Fabd-f]))+`
 	// nameless is a path with a segment of parameters alone.
-	nameless = `.*/(?:;|%3[bB]).*`
+	nameless = `.*/` + semicolon + `.*`
 	// named matches segments of which one has a name.
 	named = `(?:.*/)?(?:[^/%;]|%(?:[0146-9A-Fa-f][0-9A-Fa-f]|2[0-9A-Ea-e]|3[0-9AC-Fac-f]|5[0-9ABD-Fabd-f])).*`
 )
@@ -107,9 +109,9 @@ func present(wide bool, match func(*matcher.StringMatcher) *rbac.Permission) *rb
 // narrowPath matches the paths that all servers read as v, if they have no unresolved segments.
 func narrowPath(v string) *rbac.Permission {
 	if strings.Contains(v, "{") {
-		many := `.*`
-		if strings.Contains(v, "{**}") && !strings.HasSuffix(v, "{**}") && !strings.HasSuffix(v, "{**}/") {
-			many = named // /a//b may be read as /a/b, which is not /a/{**}/b
+		many := named // /a//b may be read as /a/b, which is not /a/{**}/b
+		if strings.HasSuffix(v, "{**}") || strings.HasSuffix(v, "{**}/") {
+			many = `.*`
 		}
 		out := matchPath(message.Regex(expand(v, regexp.QuoteMeta, oneSegment, many)))
 		if strings.Contains(v, "{*}") {
@@ -120,7 +122,7 @@ func narrowPath(v string) *rbac.Permission {
 	out := matchPath(pattern(v))
 	if end, ok := strings.CutPrefix(v, "*"); ok && !strings.HasPrefix(end, "/") {
 		// /secret;.txt may be read as /secret, and /a%20 as no path that ends with 0.
-		other := matchPath(message.Regex(`.*(?:(?:;|%3[bB])[^/]*|%[0-9A-Fa-f]?)` + regexp.QuoteMeta(end)))
+		other := matchPath(message.Regex(`.*(?:` + semicolon + `[^/]*|%[0-9A-Fa-f]?)` + regexp.QuoteMeta(end)))
 		out = allPermissions([]*rbac.Permission{out, not(other)})
 	}
 	return out
