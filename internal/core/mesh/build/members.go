@@ -95,15 +95,17 @@ func (b *Builder) fromSlices(n mesh.Key, s *service) []member {
 	for _, p := range s.spec.Ports {
 		transports[p.Name] = p.Protocol.Transport()
 	}
+	ofOthers := func(p mesh.SlicePort) bool { // as in kube-proxy
+		t, named := transports[p.Name]
+		return named && t != cmp.Or(p.Transport, mesh.OverTCP)
+	}
 	for _, slice := range s.sortedSlices() {
+		ports := slices.DeleteFunc(slices.Clone(slice.Ports), ofOthers)
 		for _, e := range slice.Endpoints {
 			for _, addr := range e.Addresses {
 				id := b.owner(n.Namespace, e.Pod, addr)
 				kept := !e.Ready && !e.Serving && b.keeps(id)
-				for _, p := range slice.Ports {
-					if t, named := transports[p.Name]; named && t != cmp.Or(p.Transport, mesh.OverTCP) {
-						continue // of another port, as in kube-proxy
-					}
+				for _, p := range ports {
 					out = append(out, member{
 						Endpoint: mesh.Endpoint{PortName: p.Name, Addr: addr, Port: p.Number, Ready: e.Ready, Serving: e.Serving, Kept: kept, Node: e.Node, Zone: e.Zone, ForZones: hint(e.ForZones), ForNodes: hint(e.ForNodes), Hostname: e.Hostname},
 						workload: id,
