@@ -303,14 +303,14 @@ type Retry struct {
 	Backoff  time.Duration
 }
 
-// PortTLS returns the TLS mode of a port: the mode in Ports or, if the port is not there, [Workload.TLS].
-func (w *Workload) PortTLS(number uint16) TLSMode {
+// Port returns a port of the application, and whether a service or policy declares it.
+func (w *Workload) Port(number uint16) (AppPort, bool) {
 	for _, p := range w.Ports {
 		if p.Number == number {
-			return p.TLS
+			return p, true
 		}
 	}
-	return w.TLS
+	return AppPort{Number: number, TLS: w.TLS}, false
 }
 
 // ProxyPorts are the ports on which every proxy accepts captured connections. In a pod with a proxy

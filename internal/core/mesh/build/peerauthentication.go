@@ -2,7 +2,6 @@ package build
 
 import (
 	"cmp"
-	"slices"
 
 	"outrider.dev/internal/core/mesh"
 )
@@ -36,7 +35,7 @@ func (x peerAuthentications) apply(w *mesh.Workload, root string) {
 	}
 	w.TLS = tlsMode(mode)
 	for number := range own.Ports {
-		if !slices.ContainsFunc(w.Ports, func(p mesh.AppPort) bool { return p.Number == number }) {
+		if _, declared := w.Port(number); !declared {
 			w.Ports = addPort(w.Ports, number, mesh.Unknown)
 		}
 	}

@@ -51,11 +51,15 @@ func TestPolicies(t *testing.T) {
 			b.Set(tt.policies...)
 			m := b.Mesh()
 			w := m.Pod("shop", "p")
-			if w.TLS != tt.want || tt.ports == nil && w.PortTLS(8080) != tt.want {
-				t.Errorf("other ports %q, 8080 %q, want %q", w.TLS, w.PortTLS(8080), tt.want)
+			tls := func(number uint16) mesh.TLSMode {
+				p, _ := w.Port(number)
+				return p.TLS
+			}
+			if w.TLS != tt.want || tt.ports == nil && tls(8080) != tt.want {
+				t.Errorf("other ports %q, 8080 %q, want %q", w.TLS, tls(8080), tt.want)
 			}
 			for number, want := range tt.ports {
-				if got := w.PortTLS(number); got != want {
+				if got := tls(number); got != want {
 					t.Errorf("port %d: %q, want %q", number, got, want)
 				}
 			}

@@ -176,7 +176,7 @@ func answering(s *mesh.Service, p *mesh.Port) bool {
 		if !mtls.Mutual(e.Workload, e.Port) {
 			return false
 		}
-		if at, _ := mtls.AppPort(e.Workload, e.Port); !at.Protocol.IsHTTP() {
+		if at, _ := e.Workload.Port(e.Port); !at.Protocol.IsHTTP() {
 			return false
 		}
 	}

@@ -2,16 +2,6 @@ package mtls
 
 import "outrider.dev/internal/core/mesh"
 
-// AppPort returns a workload's port, and whether a service or policy declares it.
-func AppPort(w *mesh.Workload, number uint16) (mesh.AppPort, bool) {
-	for _, p := range w.Ports {
-		if p.Number == number {
-			return p, true
-		}
-	}
-	return mesh.AppPort{Number: number, TLS: w.TLS}, false
-}
-
 // Mutual reports whether proxies connect to a workload's port by mutual TLS. Both the clients and the
 // server's own proxy use this rule.
 //
@@ -23,7 +13,7 @@ func Mutual(w *mesh.Workload, number uint16) bool {
 	if w == nil || !w.Proxied {
 		return false
 	}
-	p, known := AppPort(w, number)
+	p, known := w.Port(number)
 	switch p.TLS {
 	case mesh.Disable:
 		return false

@@ -74,7 +74,7 @@ func (v *snapshot) addressCluster(p *xds.Proxy, a names.Address) xds.Bundle {
 	if w == nil || !v.mayIdentify(w, p.Namespace) {
 		return v.unknownCluster(a, w == nil)
 	}
-	port, declared := mtls.AppPort(w, a.To.Port())
+	port, declared := w.Port(a.To.Port())
 	sh, id := features.Of(p).ForClusters(), ""
 	if sh.Secrets.Configured() && mtls.Mutual(w, a.To.Port()) {
 		id = mtls.Identity(v.config.TrustDomain, w)
