@@ -112,16 +112,7 @@ func TestRefusedCertificate(t *testing.T) {
 			answered.Store(0)
 			before, failed := refused(), uint64(0)
 			for range n {
-				r, err := http.NewRequest(method, url, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				resp, err := client.client().Do(r)
-				if err != nil {
-					t.Fatalf("%s %s: %v", method, url, err)
-				}
-				body, _ := io.ReadAll(resp.Body)
-				resp.Body.Close()
+				resp, body := client.do(t, method, url)
 				if resp.StatusCode == http.StatusOK {
 					continue
 				}

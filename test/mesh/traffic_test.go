@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"outrider.dev/test/process"
@@ -133,6 +134,22 @@ func get(c *http.Client, url string) string {
 		return err.Error()
 	}
 	return fmt.Sprintf("%d %s", r.StatusCode, b)
+}
+
+// do makes a request without a body as the pod's application, and returns the response and as much of its body as came.
+func (p *pod) do(t testing.TB, method, url string) (*http.Response, []byte) {
+	t.Helper()
+	r, err := http.NewRequest(method, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := p.client().Do(r)
+	if err != nil {
+		t.Fatalf("%s %s: %v", method, url, err)
+	}
+	defer resp.Body.Close()
+	body, _ := io.ReadAll(resp.Body)
+	return resp, body
 }
 
 // send connects as the pod's application, sends a line, and returns the answer as exchange does.

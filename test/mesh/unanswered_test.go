@@ -2,7 +2,6 @@ package mesh
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"slices"
@@ -58,16 +57,7 @@ func TestUnansweredIsTriedElsewhere(t *testing.T) {
 		answered.Store(0)
 		dropped.Store(0)
 		for range n {
-			r, err := http.NewRequest(method, url, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			resp, err := from.client().Do(r)
-			if err != nil {
-				t.Fatalf("%s %s: %v", method, url, err)
-			}
-			body, _ := io.ReadAll(resp.Body)
-			resp.Body.Close()
+			resp, body := from.do(t, method, url)
 			if resp.Header.Get("x-outrider-unanswered") != "" {
 				t.Errorf("%s %s: the client got %v", method, url, resp.Header)
 			}
