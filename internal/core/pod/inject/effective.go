@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -15,6 +16,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/order"
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
+	"outrider.dev/internal/core/pod/podspec"
 )
 
 // An effective holds the settings that apply to one pod: the mesh's configuration, overridden by the pod's
@@ -324,12 +326,7 @@ func userOf(in input, mode string) (uid, gid int64) {
 }
 
 // graceOf returns the pod's grace period in seconds.
-func graceOf(pod *corev1.Pod) int64 {
-	if g := pod.Spec.TerminationGracePeriodSeconds; g != nil {
-		return max(*g, 0)
-	}
-	return 30 // the API's default
-}
+func graceOf(pod *corev1.Pod) int64 { return int64(podspec.Grace(pod) / time.Second) }
 
 // agentConfigOf returns the value of PROXY_CONFIG: the mesh's defaultConfig with the pod's discoveryAddress and
 // statusPort. It also parses the pod's annotation with the agent's own parser, so that a mistake is reported at

@@ -1,8 +1,12 @@
 package inject
 
 import (
+	"fmt"
+	"math"
 	"strings"
 	"testing"
+
+	"sigs.k8s.io/yaml"
 
 	"outrider.dev/startup"
 )
@@ -50,6 +54,26 @@ spec:
 						t.Errorf("%s, order of %s, restartPolicy %s, Kubernetes 1.%d: injected %t, %v", what, order, policy, on, r.Injected, err)
 					}
 				}
+			}
+		}
+	}
+}
+
+// A grace period that is too long for a duration becomes the longest for the gate and for the agent.
+func TestEndlessGracePeriods(t *testing.T) {
+	for _, seconds := range []int64{9999999999, math.MaxInt64} {
+		pod := podOf(t, fmt.Sprintf("spec: {terminationGracePeriodSeconds: %d, containers: [{name: app, image: a, command: [/app]}]}", seconds))
+		r, err := Pod(pod, Namespace{Name: "shop"}, Options{Manual: true, Kubernetes: 34})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := yaml.Marshal(r.Pod)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range []string{"- --stop-grace\n    - 2147483647s\n", "name: OUTRIDER_GRACE\n      value: 2147483647s\n"} {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("grace period of %d s: want %q in\n%s", seconds, want, text)
 			}
 		}
 	}

@@ -188,8 +188,8 @@ func (w *writer) describePod(c *corev1.Container, line *contract.Gate) {
 
 // stopGrace returns the pod's grace period for a command line of the agent; zero, which omits the flag, is the default.
 func (w *writer) stopGrace() time.Duration {
-	if g := w.out.Spec.TerminationGracePeriodSeconds; g != nil && *g != defaultGrace {
-		return cmp.Or(time.Duration(max(*g, 0))*time.Second, -1)
+	if g := Grace(w.out); g != defaultGrace*time.Second {
+		return cmp.Or(g, -1)
 	}
 	return 0
 }
