@@ -1,5 +1,7 @@
 package mesh
 
+import "slices"
+
 // A GrantSpec is a ReferenceGrant: it allows routes in other namespaces to use services in its own namespace
 // as backends.
 type GrantSpec struct {
@@ -52,9 +54,9 @@ func ResolveBackend(r *RouteSpec, p Parent, to *Backend, granted func(Grant) boo
 	}
 	all := ports(to.Service())
 	switch {
-	case FindPort(all, to.Port, OverTCP) != nil:
+	case portOfTCP(all, to.Port) != nil:
 		return Resolved
-	case FindPort(all, to.Port, OverUDP) != nil || FindPort(all, to.Port, OverSCTP) != nil:
+	case slices.ContainsFunc(all, func(of Port) bool { return of.Number == to.Port }):
 		return NotHTTP
 	}
 	return NotFound

@@ -110,13 +110,13 @@ func (m *Mesh) byShortName(name, clientNamespace string) *Service {
 }
 
 // Port returns the port that clients reach by a number and TCP, or nil if the service has none.
-func (s *Service) Port(number uint16) *Port { return FindPort(s.Ports, number, OverTCP) }
+func (s *Service) Port(number uint16) *Port { return portOfTCP(s.Ports, number) }
 
-// FindPort returns the port with a number and a transport, or nil if there is none. Kubernetes allows the same number
-// for each transport, in any order.
-func FindPort(ports []Port, number uint16, t Transport) *Port {
+// portOfTCP returns the port with a number, or nil if there is none. Kubernetes allows the same number for ports of
+// other transports, in any order.
+func portOfTCP(ports []Port, number uint16) *Port {
 	for i := range ports {
-		if ports[i].Number == number && ports[i].Protocol.Transport() == t {
+		if ports[i].Number == number && ports[i].Protocol.Captured() {
 			return &ports[i]
 		}
 	}
