@@ -56,9 +56,9 @@ type ByPriority [][]mesh.Endpoint
 // endpoints; if there are none, those that are terminating but still serve, as in kube-proxy; or else those that
 // were ready before the kubelet restarted.
 //
-// Endpoints near the client have a higher priority. Unlike kube-proxy, Envoy uses the others if the
-// near ones are missing or ejected. As in kube-proxy, none is near while all are terminating. A service with internalTrafficPolicy: Local has only the endpoints on the
-// client's node; if there are none, calls fail.
+// Endpoints near the client have a higher priority. Unlike kube-proxy, Envoy uses the others if the near ones are
+// missing or ejected. As in kube-proxy, none is near while all are terminating. A service with
+// internalTrafficPolicy: Local has only the endpoints on the client's node; if there are none, calls fail.
 func EndpointsFor(t names.Target, at mesh.Place) ByPriority {
 	all := serving(t.Service.Reachable(at), t.Port.Name, t.EffectiveFamily())
 	if terminating := len(all) > 0 && !all[0].Ready && all[0].Serving; terminating {

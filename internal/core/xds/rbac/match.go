@@ -61,7 +61,7 @@ func method(v string, wide bool) *rbac.Permission {
 const (
 	// slash matches all that a server may read as a slash. Envoy has replaced backslashes.
 	slash = `(?:/|%2[fF]|%5[cC])`
-	// semicolon matches all that a server may read as the begin of parameters.
+	// semicolon matches all that a server may read as the beginning of parameters.
 	semicolon = `(?:;|%3[bB])`
 	// parameters may follow the name of a segment, which may be empty.
 	parameters = `(?:` + semicolon + `[^/]*)?`
