@@ -176,6 +176,47 @@ func TestRoutingIsThereAsLongAsRules(t *testing.T) {
 	}
 }
 
+// meddled is a backend during whose runs another program acts, after the rules and the routing were read.
+type meddled struct {
+	Backend
+	meddle func()
+}
+
+func (b *meddled) Keeps(capture.State) bool {
+	b.meddle()
+	return true
+}
+
+// A run that only puts back the routing says that it changed something, so that the node's daemon reports a repair.
+func TestRoutingRemovedDuringARun(t *testing.T) {
+	in := everything(capture.ParkOn)
+	in.Mode = capture.TProxyMode
+	for _, removed := range []string{"", "rule del fwmark 1337 lookup 133", "route flush table 133"} {
+		ns.New(t).Do(func() {
+			real := chosen(t, capture.NFTables, "")
+			b := []Backend{&meddled{real[0], func() {
+				if removed == "" {
+					return
+				}
+				if out, err := exec.Command("ip", strings.Fields(removed)...).CombinedOutput(); err != nil {
+					t.Errorf("ip %s: %v: %s", removed, err, out)
+				}
+			}}, real[1]}
+			if _, err := Capture(t.Context(), Options{Intent: in, Backends: b}); err != nil {
+				t.Error(err)
+				return
+			}
+			report, err := Capture(t.Context(), Options{Intent: in, Backends: b})
+			if err != nil || report.Unchanged != (removed == "") {
+				t.Errorf("after ip %q during the run: unchanged %t, %v", removed, report.Unchanged, err)
+			}
+			if _, err := Verify(t.Context(), real, &in); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // Surplus routing that a killed run left is harmless. Verify names it, and the next run or clean
 // removes it.
 func TestRoutingOfAKilledRunIsRemoved(t *testing.T) {

@@ -37,7 +37,7 @@ type Options struct {
 // A Report describes the result of a run.
 type Report struct {
 	Ruleset   capture.Ruleset
-	Unchanged bool     // the same rules existed already
+	Unchanged bool     // the same rules, and their routing, existed already
 	Notes     []string // settings without effect, and features that this machine does not support
 	Proofs    []Proof  // empty with NoProof
 	Parked    uint64   // connection attempts that were made to wait so far
@@ -213,8 +213,9 @@ func writeBy(ctx context.Context, b Backend, rs capture.Ruleset, old []found, re
 	if k, ok := b.(interface{ Keeps(capture.State) bool }); ok && same {
 		same = k.Keeps(old[0].state)
 	}
-	report.Unchanged = same
-	if err := report.routing.add(usesSix(old), rs.Routing, rs.Families); err != nil || same {
+	err := report.routing.add(usesSix(old), rs.Routing, rs.Families)
+	report.Unchanged = same && len(report.routing.added) == 0 // the routing may have been removed since it was read
+	if err != nil || same {
 		return err
 	}
 	if err := guardSwitch(ctx, b, old); err != nil {
