@@ -123,15 +123,12 @@ func (g *gate) others() (o others) {
 		return others{podStops: true}
 	}
 	for _, name := range names {
-		if name == g.o.Place.Container {
-			continue
-		}
 		seen, err := g.watch.Read(name)
-		if err != nil {
+		if name == g.o.Place.Container || err != nil || !seen.Known {
 			continue
 		}
-		o.podStops = o.podStops || seen.Known && seen.Stopping
-		if began := seen.StopBegan; seen.Known && !began.IsZero() && (o.stopBegan.IsZero() || began.Before(o.stopBegan)) {
+		o.podStops = o.podStops || seen.Stopping
+		if began := seen.StopBegan; !began.IsZero() && (o.stopBegan.IsZero() || began.Before(o.stopBegan)) {
 			o.stopBegan = began
 		}
 		if name == contract.ProxyContainer && seen.InCall() {
