@@ -63,7 +63,7 @@ func newSubject(ctx context.Context, p *evidence.Pod, o Options) (*subject, erro
 	return s, nil
 }
 
-// proxyNames lists containers that are proxies here although package podspec does not treat them as proxies, because
+// proxyNames lists containers that are proxies here although package knownproxy does not list them, because
 // it does not know a readiness probe by which it could order them.
 var proxyNames = map[string]bool{"daprd": true, "envoy": true, "envoy-sidecar": true}
 

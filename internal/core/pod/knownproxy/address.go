@@ -68,8 +68,10 @@ func probeURL(p *corev1.Probe) string {
 	return u.String()
 }
 
-// settingsURL returns the address that annotations of a mesh move, if its proxy has no probe. Sources: istio.io/latest/docs, resource annotations (status.sidecar.istio.io/port: 0 switches off the agent's answers and the probe, so that
-// only the listener for outbound connections shows that the proxy has its configuration), and linkerd.io, proxy configuration.
+// settingsURL returns the address that annotations of a mesh move, if its proxy has no probe. Sources:
+// istio.io/latest/docs, resource annotations (status.sidecar.istio.io/port: 0 switches off the agent's answers and the
+// probe, so that only the listener for outbound connections shows that the proxy has its configuration), and linkerd.io,
+// proxy configuration.
 func settingsURL(name string, annotations map[string]string) string {
 	switch name {
 	case "istio-proxy":

@@ -47,8 +47,8 @@ func Parks(pod *corev1.Pod) bool {
 }
 
 // Unkept returns the proxies of other meshes to which the pod's connections are parked, and which nothing keeps until
-// the applications have ended: regular containers without a gate and without our preStop hook. When one of them has left, what an
-// application calls waits until it is killed, unless a gate of the pod ends the parking.
+// the applications have ended: regular containers without a gate and without our preStop hook. When one of them has
+// left, a call of an application waits until the application is killed, unless a gate of the pod ends the parking.
 func Unkept(pod *corev1.Pod) []string {
 	if !Parks(pod) {
 		return nil
