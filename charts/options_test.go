@@ -450,6 +450,26 @@ func TestOurWebhookIsNoOtherInjector(t *testing.T) {
 	}
 }
 
+// The PodMonitor of the proxies gets the metrics of the agent, on which alerts are, and those of Envoy, each of them once.
+func TestPodMonitorAsksTheAgent(t *testing.T) {
+	const agent, port = "path: /metrics/agent\n", "replacement: '$1:15020'"
+	for options, wanted := range map[string]map[string]int{ // any order: each is one rendering
+		"": {agent: 1, "path: /stats/prometheus\n": 1, port: 1},
+		"telemetry: {v2: {prometheus: {enabled: true}}}\n": {agent: 0, "path: /stats/prometheus\n": 1, port: 1},
+	} {
+		files, err := render(t, values(t, options+"monitoring: {podMonitor: {enabled: true}}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := files["outrider/templates/monitoring.yaml"]
+		for part, n := range wanted { // any order: each is counted
+			if got := strings.Count(text, part); got != n {
+				t.Errorf("with %q: %q %d times, want %d:\n%s", options, part, got, n, text)
+			}
+		}
+	}
+}
+
 // Alerts and the dashboard use only metrics that there are, and codes of reviews that exist. The agent's and the node's
 // are all in alerts.
 func TestMonitoringNamesWhatThereIs(t *testing.T) {

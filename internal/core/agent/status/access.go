@@ -52,6 +52,7 @@ func (s *Server) endpoints() []endpoint {
 		{"GET", contract.ReadyPath, anyone, s.ready}, // on the readiness port, the only one for other pods
 		{"GET", "/metrics", scrapers, s.metrics},
 		{"GET", "/stats/prometheus", scrapers, s.metrics},
+		{"GET", "/metrics/agent", scrapers, s.agentMetrics},
 		{"GET", "/startup", node, s.startup},
 		{"GET", contract.ProbePath, probers, s.o.Probes.serve},
 		{"GET", contract.HookPath, probers, s.o.Probes.serve},

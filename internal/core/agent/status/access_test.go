@@ -112,6 +112,8 @@ func TestWhoMayCallWhat(t *testing.T) {
 		{elsewhere, 15020, "/startup", 403, "kubectl port-forward"},
 		{host, 15020, "/startup", 200, "process_started"},
 		{elsewhere, 15020, "/metrics", 403, "OUTRIDER_METRICS_FROM"},
+		{elsewhere, 15020, "/metrics/agent", 403, "OUTRIDER_METRICS_FROM"},
+		{prometheus, 15020, "/metrics/agent", 200, "outrider_agent_ready"},
 		{elsewhere, 15020, "/stats/prometheus", 403, ""},
 		{prometheus, 15020, "/stats/prometheus", 200, "outrider_agent_ready"},
 		{prometheus, 15020, "/startup", 403, ""},

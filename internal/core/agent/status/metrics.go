@@ -172,12 +172,13 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	if r.Method != http.MethodHead {
+		s.scrapes.total.Add(1)
+	}
+	s.agentMetrics(w, r)
 	if r.Method == http.MethodHead {
 		return
 	}
-	s.scrapes.total.Add(1)
-	expose(w, s.own())
 	if s.o.Envoy != "" {
 		names := &requestNames{own: s.o.Workload}
 		s.pass(r.Context(), w, s.o.Envoy, envoyLimit, "Envoy", &s.scrapes.envoyFailed, names.line)
@@ -185,6 +186,12 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 	for _, t := range s.o.App {
 		s.pass(r.Context(), w, t.url(), scrapeLimit, "application", &s.scrapes.appFailed, func(line []byte) []byte { return line })
 	}
+}
+
+// agentMetrics answers with the metrics of the agent alone. They are few, and no other process is asked.
+func (s *Server) agentMetrics(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+	expose(w, s.own()) // net/http leaves it out of the answer to HEAD
 }
 
 // pass copies a target's metrics to w, each line changed by shown. It gives up if the answer does

@@ -65,8 +65,15 @@ func TestMetricsAreMergedInOrder(t *testing.T) {
 	if strings.Contains(body, "secret") || strings.Contains(body, "EOF") || strings.Count(body, "# TYPE outrider_agent_ready ") != 1 {
 		t.Errorf("%s", body)
 	}
-	if code, body, _ := call(t, "HEAD", r.url+"/metrics"); code != 200 || body != "" {
-		t.Errorf("HEAD: %d %s", code, body)
+	for _, path := range []string{"/metrics", "/metrics/agent"} {
+		if code, body, _ := call(t, "HEAD", r.url+path); code != 200 || body != "" {
+			t.Errorf("HEAD %s: %d %s", path, code, body)
+		}
+	}
+	code, body, _ = call(t, "GET", r.url+"/metrics/agent")
+	if code != 200 || !strings.Contains(body, "\noutrider_agent_envoy_restarts_total 3\n") || !strings.Contains(body, "\nistio_agent_scrapes_total 2\n") ||
+		strings.Contains(body, "\nenvoy_x ") || strings.Contains(body, "\napp_a ") {
+		t.Errorf("the agent's metrics alone: %d\n%s", code, body)
 	}
 }
 
