@@ -33,3 +33,20 @@ func TestNamespaces(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
+
+// A document without a value has the value null, so that nobody has to look for one that is not there.
+func TestDocumentsWithoutAValue(t *testing.T) {
+	for _, text := range []string{"", "# a comment\n", "\xfe\xff", "\xff\xfe", "---\n"} {
+		d, err := Read([]byte(text))
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		if err := d.Expand(); err != nil || d.Root().Tag != "!!null" || len(Objects(d.Root())) != 0 {
+			t.Errorf("%q: %+v, %v", text, d.Root(), err)
+		}
+		if after, exact, err := d.Text(); string(after) != text || !exact || err != nil {
+			t.Errorf("%q becomes %q, %v", text, after, err)
+		}
+	}
+}

@@ -20,20 +20,20 @@ type Document struct {
 	changed bool
 }
 
-// Read parses a document. [Document.Root] is nil if the text contains only comments.
+// Read parses a document. A text without a value, such as a comment or the mark of UTF-16 alone, has the value null.
 func Read(text []byte) (*Document, error) {
 	node, err := limits.Document(text).Parse(text)
 	if err != nil {
 		return nil, err
 	}
-	d := &Document{text: text, node: *node}
+	d := &Document{text: text, node: *node, root: &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: 1, Column: 1}}
 	if len(d.node.Content) > 0 {
 		d.root = d.node.Content[0]
 	}
 	return d, nil
 }
 
-// Root returns the node of the document's value; nil if there is none.
+// Root returns the node of the document's value.
 func (d *Document) Root() *yaml.Node { return d.root }
 
 // Expand replaces aliases and merge keys by copies, so that a change in one place changes no other. An

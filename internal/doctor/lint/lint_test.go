@@ -186,6 +186,7 @@ func TestPodsInOrderHaveNoWarning(t *testing.T) {
 }
 
 func FuzzLint(f *testing.F) {
+	f.Add([]byte("\xff\xfe")) // the mark of UTF-16, and nothing after it
 	for _, pattern := range []string{"testdata/*.txtar", "../../core/pod/podspec/testdata/pods/*.yaml"} {
 		names, err := filepath.Glob(pattern)
 		if err != nil || len(names) == 0 {

@@ -139,6 +139,7 @@ func FuzzRewrite(f *testing.F) {
 	f.Add("kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: app, image: a, command: [/app]}]}\n")
 	f.Add("kind: Deployment\nspec:\n  template:\n    <<: {metadata: {labels: {a: b}}}\n    spec: {containers: [{name: a, command: [b]}]}\n")
 	f.Add("kind: ConfigMap\na: &a [*a]\n")
+	f.Add("\xfe\xff") // the mark of UTF-16, and nothing after it
 	f.Add("kind: Pod\nmetadata: &m {name: a, labels: *m}\nspec: {containers: [{name: a, command: [b]}]}\n")
 	f.Add("kind: PodList\nitems:\n- spec:\n    containers:\n    - name: a\n      command:\n      - b # c\n")
 	f.Add("# c\n---\nkind: List\nitems:\n- &x {kind: Pod, spec: {containers: [{name: a, command: [b]}]}}\n- *x\n---\n{\"kind\":\"Job\"}")
