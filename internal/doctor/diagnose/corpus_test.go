@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
 	"outrider.dev/internal/doctor/evidence"
@@ -36,11 +38,16 @@ func TestIncidents(t *testing.T) {
 	all := readExpectations(t)
 	matrix := map[string]map[[2]string]int{}
 	right, of, races := map[string]int{}, map[string]int{}, map[string][]string{}
+	var verdicts strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		want := all[name]
 		t.Run(name, func(t *testing.T) {
 			got := diagnoseFolder(t, filepath.Join(incidents, name))
 			wanted, is := want.key(), key(got)
+			fmt.Fprintf(&verdicts, "%s: %s\n", name, got.Verdict)
+			for _, f := range got.Findings {
+				fmt.Fprintf(&verdicts, "  %s %s %q: %s\n", f.Code, f.Confidence, f.Container, f.Sentence)
+			}
 			if matrix[want.Split] == nil {
 				matrix[want.Split] = map[[2]string]int{}
 			}
@@ -56,6 +63,7 @@ func TestIncidents(t *testing.T) {
 			}
 		})
 	}
+	asRecorded(t, verdicts.String())
 	for _, split := range slices.Sorted(maps.Keys(matrix)) {
 		for _, k := range slices.SortedFunc(maps.Keys(matrix[split]), func(a, b [2]string) int { return strings.Compare(a[0]+a[1], b[0]+b[1]) }) {
 			mark := " "
@@ -71,6 +79,26 @@ func TestIncidents(t *testing.T) {
 		if wrong := of[split] - right[split]; wrong > mostWrong[split] {
 			t.Errorf("%s: %d are wrong, and %d were", split, wrong, mostWrong[split])
 		}
+	}
+}
+
+var update = flag.Bool("update", false, "write the golden file of verdicts")
+
+// asRecorded compares the findings of all incidents with those that a reviewer has seen, right and wrong ones.
+func asRecorded(t *testing.T, verdicts string) {
+	t.Helper()
+	const golden = "testdata/verdicts.txt"
+	if *update {
+		if err := os.WriteFile(golden, []byte(verdicts), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	recorded, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(strings.Split(string(recorded), "\n"), strings.Split(verdicts, "\n")); d != "" {
+		t.Errorf("findings that differ from %s (-recorded +got); if they are meant, go test -run TestIncidents -update\n%s", golden, d)
 	}
 }
 
