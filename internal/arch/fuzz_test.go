@@ -66,7 +66,7 @@ var targets = map[string]string{
 	"internal/doctor/evidence FuzzArchive":              "archives, and the files in them",
 	"internal/doctor/evidence FuzzLog":                  "logs and their sections",
 	"internal/doctor/diagnose/page FuzzHTML":            "what logs and pods say, in a page",
-	"internal/doctor/diagnose FuzzDestination":          "what a line of a log says was called",
+	"internal/doctor/diagnose/calls FuzzDestination":    "what a line of a log says was called",
 	"internal/doctor/diagnose/capturescope FuzzCapture": "settings of capture in pods of any mesh",
 	"internal/doctor/lint FuzzLint":                     "manifests, linted and fixed",
 	"internal/base/manifest FuzzSmallChange":            "manifests, edited",

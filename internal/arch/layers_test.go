@@ -37,10 +37,10 @@ internal/core/pod/inject: containers injectors settings verdict < imagecmd merge
 internal/core/pod: knownproxy kubelet patch podfile podstart request shell startcost < gates mechanism podspec < inject podrun < plan < lookup offline
 internal/core/controlplane: ca conns debugapi < files kube webhook < .
 
-internal/doctor: . chart evidence lint < simulate verify < diagnose scenario < diagnoser
+internal/doctor: . < chart evidence lint < simulate verify < diagnose scenario < diagnoser
 internal/doctor/evidence: archive timestamp < .
 internal/doctor/lint: kinds text < . < source
-internal/doctor/diagnose: capturescope < . < page < follow
+internal/doctor/diagnose: calls capturescope facts < chain phases replay < . < page < follow
 
 internal/ops: . installation kubeclient < replicas < check install podupgrade rotate < bugreport podrestart report
 

@@ -15,6 +15,8 @@ import (
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/podrun"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/diagnose/chain"
+	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/lint"
 	"outrider.dev/startup"
@@ -42,7 +44,7 @@ func TestPatchesAgree(t *testing.T) {
 			}
 			tried++
 			t.Run(table+"/"+proxy, func(t *testing.T) {
-				s := &subject{Pod: &evidence.Pod{Object: &corev1.Pod{}, Owners: []evidence.Owner{{Kind: "Deployment", Name: "web"}}}}
+				s := &subject{Case: &chain.Case{Pod: &facts.Pod{Pod: &evidence.Pod{Object: &corev1.Pod{}, Owners: []evidence.Owner{{Kind: "Deployment", Name: "web"}}}}}}
 				patched := merge(t, agreedWorkload, s.annotate(w))
 				pod := &corev1.Pod{ObjectMeta: patched.Spec.Template.ObjectMeta, Spec: patched.Spec.Template.Spec}
 				if pod.Annotations["kept"] != "yes" || pod.Annotations[w.annotation] != w.value {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -12,13 +13,13 @@ import (
 // orderBroken finds containers that first started earlier than the pod's plan allows. Edges that are kept by a wait
 // inside a container, such as a gate, are left out: the end of that wait is not visible in the pod's status.
 func orderBroken(s *subject) (out []Finding) {
-	plan := s.reading.Plan()
+	plan := s.Order.Plan()
 	for _, e := range plan.Expand().Edges {
 		app := s.Container(e.To)
 		if app == nil || e.By == startup.Gate || e.By == startup.PostStartProbe || e.By.WaitsInside() {
 			continue
 		}
-		if _, _, known := s.race(app); known && s.proxy != nil && e.From == s.proxy.Name {
+		if _, _, known := s.race(app); known && s.Proxy != nil && e.From == s.Proxy.Name {
 			continue
 		}
 		for _, v := range startup.Check(startup.Plan{Containers: plan.Containers, Edges: []startup.Edge{e}}, s.favouring(e)) {
@@ -37,14 +38,14 @@ func (s *subject) tooEarly(v startup.Violation, app *evidence.Container) Finding
 		Disproof: fmt.Sprintf("a start of %s after %s was %s", e.To, e.From, e.After),
 		Remedy:   finding.Remedy{Sentence: "see which mechanism keeps the order", Command: s.kubectl("get pod %s -o yaml | outrider plan -f -", s.Object.Name)},
 	}
-	f.Evidence = append(f.Evidence, s.quote(app.Run(0).Started, app.Name+" started"))
-	for _, i := range s.serving {
-		if e.From == s.proxy.Name && i.Number == 0 {
-			f.Evidence = append(f.Evidence, i.ready)
+	f.Evidence = append(f.Evidence, s.Quote(app.Run(0).Started, "%s started", app.Name))
+	for _, i := range s.Serving {
+		if e.From == s.Proxy.Name && i.Number == 0 {
+			f.Evidence = append(f.Evidence, i.Ready)
 		}
 	}
 	if r := s.Container(e.From).Run(0); r != nil && r.Finished.Known() {
-		f.Evidence = append(f.Evidence, s.quote(r.Finished, fmt.Sprintf("%s: %s", e.From, runText(*r))))
+		f.Evidence = append(f.Evidence, s.Quote(r.Finished, "%s: %s", e.From, facts.RunText(*r)))
 	}
 	return f
 }
@@ -62,10 +63,10 @@ func (s *subject) favouring(e startup.Edge) (t startup.Timeline) {
 		t = append(t, startup.Event{Container: container, What: what, At: at.Sub(begin)})
 	}
 	add(from.Name, startup.IsStarted, run.Started.At)
-	if s.proxy == from {
-		for _, v := range s.serving {
-			if v.Number == 0 && v.ready.At.Known() && v.ready.At.Clock == run.Started.Clock {
-				add(from.Name, startup.IsHealthy, v.ready.At.At)
+	if s.Proxy == from {
+		for _, v := range s.Serving {
+			if v.Number == 0 && v.Ready.At.Known() && v.Ready.At.Clock == run.Started.Clock {
+				add(from.Name, startup.IsHealthy, v.Ready.At.At)
 			}
 		}
 	}

@@ -1,41 +1,33 @@
 package diagnose
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
-	"strings"
-	"time"
 
 	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/base/manifest"
+	"outrider.dev/internal/doctor"
+	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
 
-// settled is the time after which a proxy certainly listens. It is used if no evidence shows when the proxy began to
-// listen.
-const settled = time.Minute
-
-// usual is the time after which most proxies listen. It is used if no evidence shows when the proxy began to listen.
-const usual = 15 * time.Second
-
 // startupRace finds calls that were refused because the proxy did not listen yet.
 func startupRace(s *subject) (out []Finding) {
-	for _, app := range s.apps {
+	for _, app := range s.Apps {
 		f, y, found := s.race(app)
 		if !found {
 			continue
 		}
-		e, waits := s.waits(app.Name)
+		e, waits := s.AwaitsProxy(app.Name)
 		why, held := s.holdWithoutEffect()
 		switch {
 		case waits && e.By == startup.Hold:
 			s.failedOpen(&f, app, y)
 		case held:
 			f.Code = "hold-without-effect"
-			f.Sentence = fmt.Sprintf("the hold of %s is set and has no effect: %s made a call before its proxy was ready, %s", s.proxy.Name, app.Name, s.consequence(app, y))
+			f.Sentence = fmt.Sprintf("the hold of %s is set and has no effect: %s made a call before its proxy was ready, %s", s.Proxy.Name, app.Name, s.EffectOf(y))
 			f.Evidence = append(f.Evidence, why)
 			s.wait(&f, app, y, stronger)
 			f.Remedy.Sentence = "recreate the pod, so that it is injected with the hold that is set; or " + f.Remedy.Sentence
@@ -49,13 +41,13 @@ func startupRace(s *subject) (out []Finding) {
 
 // failedOpen changes the finding of a race for an application that a postStart hook should have held: the kubelet
 // starts the next container even if that hook fails.
-func (s *subject) failedOpen(f *Finding, app *evidence.Container, y symptom) {
+func (s *subject) failedOpen(f *Finding, app *evidence.Container, y calls.Call) {
 	f.Code = "hold-fails-open"
-	f.Sentence = fmt.Sprintf("the hold of %s failed open: %s started before its proxy was ready, %s", s.proxy.Name, app.Name, s.consequence(app, y))
-	f.Disproof = fmt.Sprintf("an end of the postStart hook of %s before %s started", s.proxy.Name, app.Name)
+	f.Sentence = fmt.Sprintf("the hold of %s failed open: %s started before its proxy was ready, %s", s.Proxy.Name, app.Name, s.EffectOf(y))
+	f.Disproof = fmt.Sprintf("an end of the postStart hook of %s before %s started", s.Proxy.Name, app.Name)
 	for _, v := range s.Events {
-		if v.Container == s.proxy.Name && v.Reason == "FailedPostStartHook" {
-			f.Evidence, f.Confidence = append(f.Evidence, Quote{v.Source, v.First, v.Message}), Certain
+		if v.Container == s.Proxy.Name && v.Reason == "FailedPostStartHook" {
+			f.Evidence, f.Confidence = append(f.Evidence, s.QuoteEvent(v, v.First, v.Message)), Certain
 		}
 	}
 	s.wait(f, app, y, stronger)
@@ -63,32 +55,29 @@ func (s *subject) failedOpen(f *Finding, app *evidence.Container, y symptom) {
 
 // holdWithoutEffect returns a quote about the annotation that requests Istio's hold, if the pod has no hold that is
 // effective: the proxy has no postStart hook, or it is not the first container.
-func (s *subject) holdWithoutEffect() (Quote, bool) {
+func (s *subject) holdWithoutEffect() (evidence.Quote, bool) {
 	var config struct {
 		Hold bool `json:"holdApplicationUntilProxyStarts"`
 	}
 	text := s.Object.Annotations[contract.ProxyConfig]
-	if manifest.DecodeAnnotation(text, &config) != nil || !config.Hold || s.proxy.Kind != startup.Plain {
-		return Quote{}, false
+	if manifest.DecodeAnnotation(text, &config) != nil || !config.Hold || s.Proxy.Kind != startup.Plain {
+		return evidence.Quote{}, false
 	}
-	spec := specOf(s.Object, s.proxy.Name)
-	why := fmt.Sprintf("%s has no postStart hook", s.proxy.Name)
+	spec := s.Spec(s.Proxy.Name)
+	why := fmt.Sprintf("%s has no postStart hook", s.Proxy.Name)
 	if spec.Lifecycle != nil && spec.Lifecycle.PostStart != nil {
-		if s.Object.Spec.Containers[0].Name == s.proxy.Name {
-			return Quote{}, false
+		if s.Object.Spec.Containers[0].Name == s.Proxy.Name {
+			return evidence.Quote{}, false
 		}
-		why = fmt.Sprintf("%s has the hook and is not the first container: those before it do not wait", s.proxy.Name)
+		why = fmt.Sprintf("%s has the hook and is not the first container: those before it do not wait", s.Proxy.Name)
 	}
-	return s.quote(evidence.Time{}, fmt.Sprintf("the annotation %s requests the hold, but %s", contract.ProxyConfig, why)), true
+	return s.Quote(evidence.Time{}, "the annotation %s requests the hold, but %s", contract.ProxyConfig, why), true
 }
 
 // race returns the most confident finding of a start-up race for one container, and the refused call on which it
 // is based.
-func (s *subject) race(app *evidence.Container) (best Finding, of symptom, found bool) {
-	for _, y := range s.symptoms {
-		if y.container != app.Name || y.kind != refused {
-			continue
-		}
+func (s *subject) race(app *evidence.Container) (best Finding, of calls.Call, found bool) {
+	for _, y := range s.Calls.By(app.Name, calls.Refused) {
 		f, fits := s.judge(app, y)
 		if fits && (!found || confidence(f) > confidence(best)) {
 			best, of, found = f, y, true
@@ -97,209 +86,101 @@ func (s *subject) race(app *evidence.Container) (best Finding, of symptom, found
 	return best, of, found
 }
 
-func confidence(f Finding) int {
-	for i, c := range confidences {
-		if c == f.Confidence {
-			return i
-		}
-	}
-	return -1
+func confidence(f Finding) int { return slices.Index(confidences, f.Confidence) }
+
+// circumstances of a refused call count for or against a start-up race.
+type circumstances struct {
+	listened  doctor.Answer // the proxy, at the time of the call
+	taken     doctor.Answer // the call, by the capture
+	named     bool          // the log names the destination
+	placed    bool          // the time zone of a log was assumed
+	open      bool          // the capture leaves no destination out, or is not understood
+	readyWhen bool          // it is known when the proxy was ready
+	late      bool          // most proxies are ready so long after their start
 }
 
+// A raceVerdict is a row of the table of verdicts.
+type raceVerdict struct {
+	why        string // of the confidence
+	fits       func(circumstances) bool
+	confidence Confidence
+}
+
+// raceVerdicts has the confidence of a start-up race: that of the first row that fits. Calls that were certainly not taken, or came when
+// the proxy listened, are no race.
+var raceVerdicts = []raceVerdict{
+	{"the call came to the proxy's port before the proxy listened", func(c circumstances) bool {
+		return c.listened == no && c.taken == yes && c.named && !c.placed
+	}, Certain},
+	{"it came before the proxy listened, and no setting leaves it out", func(c circumstances) bool {
+		return c.listened == no && (c.taken == yes || c.open)
+	}, Likely},
+	{"perhaps the call was not captured", func(c circumstances) bool { return c.listened == no || c.taken == perhaps }, Possible},
+	{"the clocks are not exact enough to order the two times", func(c circumstances) bool { return c.readyWhen }, Possible},
+	{"most proxies are ready by then", func(c circumstances) bool { return c.late }, Possible},
+	{onlyThen, func(circumstances) bool { return true }, Likely},
+}
+
+// onlyThen is the reason of the row that needs no evidence of when the proxy was ready.
+const onlyThen = "a captured call is refused only while no proxy listens"
+
 // judge decides whether a call was refused because the proxy did not listen.
-func (s *subject) judge(app *evidence.Container, y symptom) (Finding, bool) {
-	takes, why := s.capture.Takes(app.Name, y.to)
-	if takes == no || s.capture.Parks {
+func (s *subject) judge(app *evidence.Container, y calls.Call) (Finding, bool) {
+	y, assumed := calls.Placed(s.Pod.Pod, y)
+	if assumed == nil {
+		assumed = s.ProxyZone
+	}
+	fate := s.FateOf(y)
+	if fate.Taken == no || s.Capture.Parks || s.listensAnyway(fate, y) {
 		return Finding{}, false
 	}
-	if takes == perhaps && !y.to.Known() && s.capture.TakesAll() && s.alone(app) {
-		takes = yes // in this pod only a captured call can have been refused
+	if fate.Taken == perhaps && !y.To.Known() && s.Capture.TakesAll() && s.alone(app) {
+		fate.Taken = yes // in this pod only a captured call can have been refused
 	}
-	assumed := cmp.Or(s.placed(app, &y), s.proxyZone)
-	listens, which, because := s.listened(y.at)
-	if listens == yes || which < 0 || s.diedBefore(which, y.at) && !s.hookFailed() || !s.serving[which].stays(y.at) && s.serving[which].Running {
-		return Finding{}, false
-	}
+	run, effect := s.Serving[fate.Run], s.EffectOf(y)
 	f := Finding{
 		Code: "startup-race", Container: app.Name,
-		Sentence: fmt.Sprintf("startup race: %s made a call before its proxy was ready, %s", app.Name, s.consequence(app, y)),
-		Evidence: append([]Quote{y.quote}, because...),
-		Disproof: fmt.Sprintf("a line of %s that says it was ready before %s, or a setting that leaves %s out of the capture", s.proxy.Name, Instant(y.at), y.to),
+		Sentence: fmt.Sprintf("startup race: %s made a call before its proxy was ready, %s", app.Name, effect),
+		Evidence: append([]evidence.Quote{y.Quote}, fate.Because...),
+		Disproof: fmt.Sprintf("a line of %s that says it was ready before %s, or a setting that leaves %s out of the capture", s.Proxy.Name, Instant(y.At), y.To),
 	}
-	run := s.serving[which]
-	f.Evidence = append(f.Evidence, s.quote(run.Started, fmt.Sprintf("%s started", s.proxy.Name)))
-	if q, ok := s.wellSince(app, y); ok {
-		f.Evidence = append(f.Evidence, q)
+	f.Evidence = append(f.Evidence, s.Quote(run.Started, "%s started", s.Proxy.Name))
+	if effect.WellSince != nil {
+		f.Evidence = append(f.Evidence, *effect.WellSince)
 	}
 	if assumed != nil {
 		f.Evidence = append(f.Evidence, *assumed)
 	}
-	switch {
-	case listens == no && takes == yes && assumed == nil && y.to.Known():
-		f.Confidence = Certain
-	case listens == no && (takes == yes || s.capture.Vague != "" || !s.capture.LeavesOut()):
-		f.Confidence = Likely
-	case listens == no:
-		f.Confidence = Possible // perhaps this call was not captured
-	case run.ready.At.Known() || takes == perhaps:
-		// The clocks are not exact enough to order the two times, or perhaps the call was not captured.
-		f.Confidence = Possible
-	case s.late(y.at, run):
-		f.Confidence = Possible
-	default:
-		// No evidence shows when the proxy was ready, but a captured call is refused only while no proxy listens.
-		f.Confidence = Likely
-		f.Evidence = append(f.Evidence, s.quote(evidence.Time{}, fmt.Sprintf("the capture sends %s to %s, where the kernel refuses it only while no proxy listens", y.to, s.proxy.Name)))
+	c := circumstances{
+		listened: fate.Answer, taken: fate.Taken, named: y.To.Known(), placed: assumed != nil, open: s.Capture.Vague != "" || !s.Capture.LeavesOut(),
+		readyWhen: run.Ready.At.Known(), late: run.Late(y.At),
 	}
-	if takes == perhaps {
-		f.Against = append(f.Against, s.quote(evidence.Time{}, why))
+	verdict := raceVerdicts[slices.IndexFunc(raceVerdicts, func(r raceVerdict) bool { return r.fits(c) })]
+	f.Confidence = verdict.confidence
+	if verdict.why == onlyThen {
+		f.Evidence = append(f.Evidence, s.Quote(evidence.Time{}, "the capture sends %s to %s, where the kernel refuses it only while no proxy listens", y.To, s.Proxy.Name))
 	}
-	if q, recurs := s.recurs(app, y, run); recurs {
-		f.Against, f.Confidence = append(f.Against, q), Possible
+	if fate.Taken == perhaps {
+		f.Against = append(f.Against, s.Quote(evidence.Time{}, "%s", fate.WhyNot))
+	}
+	if effect.Recurs != nil {
+		f.Against, f.Confidence = append(f.Against, *effect.Recurs), Possible
 	}
 	return f, true
+}
+
+// listensAnyway reports whether a refused call has another cause than a proxy that did not listen yet: it listened, or had ended.
+func (s *subject) listensAnyway(fate chain.Fate, y calls.Call) bool {
+	if fate.Answer == yes || fate.Run < 0 {
+		return true
+	}
+	run := s.Serving[fate.Run]
+	return s.DiedBefore(fate.Run, y.At) && !s.HookFailed() || !run.Stays(y.At) && run.Running
 }
 
 // alone reports whether the pod has no other application that this one could call.
 func (s *subject) alone(app *evidence.Container) bool {
 	return !slices.ContainsFunc(s.Containers, func(c *evidence.Container) bool {
-		return c != app && c != s.proxy && c.Kind != startup.Init
+		return c != app && c != s.Proxy && c.Kind != startup.Init
 	})
-}
-
-// late reports whether a call was made so long after the proxy's start that most proxies listen by then.
-func (s *subject) late(at evidence.Time, proxy service) bool {
-	least, _, ok := at.Since(proxy.Started)
-	return ok && least > usual
-}
-
-// hookFailed reports whether the kubelet killed the proxy because the proxy's postStart hook failed. The kubelet then
-// starts the applications that the hook held.
-func (s *subject) hookFailed() bool {
-	return s.Object.DeletionTimestamp == nil && len(s.events(s.proxy.Name, "FailedPostStartHook")) > 0
-}
-
-// diedBefore reports whether one of the proxy's runs s.serving[0] to s.serving[which] had ended before the call.
-func (s *subject) diedBefore(which int, at evidence.Time) bool {
-	for i := 0; i <= which; i++ {
-		if end := s.serving[i].Finished; end.Known() && at.Compare(end) != evidence.Before {
-			return true
-		}
-	}
-	return false
-}
-
-// consequence describes what the application did after the refused call.
-func (s *subject) consequence(app *evidence.Container, y symptom) string {
-	r := app.Run(y.run)
-	switch {
-	case r == nil:
-		return "and was refused"
-	case r.Exit != nil && *r.Exit != 0:
-		return fmt.Sprintf("was refused, and ended (%s)", exitText(*r))
-	case r.Running && s.triedAgain(y):
-		return "was refused, tried again, and was no longer refused once the proxy was ready"
-	case r.Running:
-		return "was refused, and goes on, perhaps without the data that it requested"
-	}
-	return "and was refused"
-}
-
-// triedAgain reports whether the application repeated a refused call, each time before the proxy listened.
-func (s *subject) triedAgain(y symptom) bool {
-	listens, _, _ := s.listened(y.last)
-	return y.last.Compare(y.at) == evidence.After && listens == no
-}
-
-// wellSince returns the start of a later run of the application without a refused call.
-func (s *subject) wellSince(app *evidence.Container, y symptom) (Quote, bool) {
-	last := app.Last()
-	if last == nil || !last.Running || last.Number <= y.run || app.Log(last.Number) == nil || len(s.of(app.Name, last.Number, refused)) > 0 {
-		return Quote{}, false
-	}
-	return s.quote(last.Started, fmt.Sprintf("%s runs since then (run %d), and its log has no refused call", app.Name, last.Number)), true
-}
-
-// recurs returns a refusal of the same call at a time when the proxy listened, or long after the proxy's start. The
-// start is then not the cause.
-func (s *subject) recurs(app *evidence.Container, y symptom, proxy service) (Quote, bool) {
-	for _, other := range s.symptoms {
-		if other.kind != refused || other.container != app.Name || other.to != y.to {
-			continue
-		}
-		least, _, ok := other.last.Since(proxy.Started)
-		if listens, _, _ := s.listened(other.last); listens == yes || listens == perhaps && ok && least > settled {
-			q := other.quote
-			q.At = other.last
-			return q, true
-		}
-	}
-	return Quote{}, false
-}
-
-// proxyDied finds exits of the proxy while applications ran.
-func proxyDied(s *subject) (out []Finding) {
-	for i, v := range s.serving {
-		if !v.Finished.Known() || s.Object.DeletionTimestamp != nil && i == len(s.serving)-1 {
-			continue
-		}
-		app := s.ranAt(v.Finished)
-		if app == nil || s.replaced(v.Run) {
-			continue
-		}
-		f := Finding{
-			Code: "proxy-died", Container: s.proxy.Name, Confidence: Certain,
-			Sentence: fmt.Sprintf("%s ended while %s ran: %s", s.proxy.Name, app.Name, exitText(v.Run)),
-			Evidence: []Quote{s.quote(v.Finished, fmt.Sprintf("%s, run %d: %s", s.proxy.Name, v.Number, exitText(v.Run)))},
-			Disproof: fmt.Sprintf("a run of %s that had ended before %s", app.Name, Instant(v.Finished)),
-			Remedy:   finding.Remedy{Sentence: "see its log for the reason", Command: s.kubectl("logs %s -c %s --previous", s.Object.Name, s.proxy.Name)},
-		}
-		if v.Reason == "OOMKilled" {
-			f.Code = "proxy-out-of-memory"
-			f.Sentence = fmt.Sprintf("%s ran out of memory while %s ran", s.proxy.Name, app.Name)
-			f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or limit the configuration that it gets", s.proxy.Name, s.memoryLimit(s.proxy.Name))}
-		}
-		f.Evidence = append(f.Evidence, s.known.in(v.Number, "crash")...)
-		for _, y := range s.symptoms {
-			if y.container != s.proxy.Name && y.at.Compare(v.Finished) == evidence.After && (i+1 == len(s.serving) || !s.serving[i+1].ready.At.Known() || y.at.Compare(s.serving[i+1].ready.At) == evidence.Before) {
-				f.Evidence = append(f.Evidence, y.quote)
-			}
-		}
-		out = append(out, f)
-	}
-	return out
-}
-
-// replaced reports whether the kubelet ended a run of the proxy because the image in the pod's spec was changed, as
-// "outrider upgrade pods" does, and the proxy drained until it could exit with status 0. The kubelet counts equal
-// events of one container as one, with the times of the first and the last.
-func (s *subject) replaced(r evidence.Run) bool {
-	return r.Exit != nil && *r.Exit == 0 && slices.ContainsFunc(s.Events, func(e evidence.Event) bool {
-		return e.Container == s.proxy.Name && e.Reason == "Killing" && strings.Contains(e.Message, "definition changed") &&
-			e.First.Compare(r.Finished) != evidence.After && e.Last.Compare(r.Started) != evidence.Before
-	})
-}
-
-// ranAt returns an application that certainly ran at that time, or nil.
-func (s *subject) ranAt(at evidence.Time) *evidence.Container {
-	for _, app := range s.apps {
-		for _, r := range app.Runs {
-			if r.Started.Compare(at) == evidence.Before && (r.Running || r.Finished.Compare(at) == evidence.After) {
-				return app
-			}
-		}
-	}
-	return nil
-}
-
-func exitText(r evidence.Run) string {
-	switch {
-	case r.Reason == "OOMKilled":
-		return "out of memory"
-	case r.Exit == nil:
-		return cmp.Or(r.Reason, "ended")
-	case r.Signal > 0:
-		return fmt.Sprintf("exit code %d, signal %d", *r.Exit, r.Signal)
-	}
-	return fmt.Sprintf("exit code %d", *r.Exit)
 }

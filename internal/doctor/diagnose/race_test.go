@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"outrider.dev/internal/doctor/evidence"
 )
 
 // The report says what an application did after a refused call, as far as its log shows it. In these cases proxy and
@@ -21,6 +23,22 @@ func TestWhatBecameOfARace(t *testing.T) {
 			findings := diagnoseFiles(t, map[string]string{"pod.yaml": startedPod, "istio-proxy.log": readyLog, "web.log": tt.log}).Findings
 			if len(findings) == 0 || findings[0].Code != "startup-race" || !strings.HasSuffix(findings[0].Sentence, tt.want) {
 				t.Errorf("%+v; want a race that %s", findings, tt.want)
+			}
+		})
+	}
+}
+
+// A race by the times of a proxy's log that name no zone is likely at most, and the report says what was assumed.
+func TestAnAssumedZoneIsNotCertain(t *testing.T) {
+	for zone, want := range map[string]Confidence{"Z": Certain, "": Likely} { // in any order: subtests
+		t.Run(zone, func(t *testing.T) {
+			log := strings.NewReplacer("000Z", "000"+zone, "T13", " 13").Replace("2026-03-02T13:00:10.100000Z\tinfo\tEnvoy starts\n" + readyLog)
+			findings := diagnoseFiles(t, map[string]string{"pod.yaml": startedPod, "istio-proxy.log": log, "web.log": refusedAt(11)}).Findings
+			assumed := func(q evidence.Quote) bool {
+				return strings.Contains(q.Text, "its times have no zone: UTC+0.0 h is assumed")
+			}
+			if len(findings) == 0 || findings[0].Code != "startup-race" || findings[0].Confidence != want || slices.ContainsFunc(findings[0].Evidence, assumed) != (zone == "") {
+				t.Errorf("%+v; want a race that is %s", findings, want)
 			}
 		})
 	}

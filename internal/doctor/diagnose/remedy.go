@@ -8,6 +8,8 @@ import (
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/diagnose/replay"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -44,20 +46,20 @@ func native(proxy string) way {
 
 // wait adds to a finding the remedy that makes an application wait for its proxy: the annotation for the proxy's mesh
 // in the map ways, or else a native sidecar. It also adds the result of a replay in the model of the kubelet.
-func (s *subject) wait(f *Finding, app *evidence.Container, y symptom, ways map[string]way) {
-	w, has := ways[s.proxy.Name]
+func (s *subject) wait(f *Finding, app *evidence.Container, y calls.Call, ways map[string]way) {
+	w, has := ways[s.Proxy.Name]
 	if !has {
 		w.by = startup.Native
-		f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar (an init container with restartPolicy: Always and a startup probe), so that %s starts after it", s.proxy.Name, app.Name)}
+		f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar (an init container with restartPolicy: Always and a startup probe), so that %s starts after it", s.Proxy.Name, app.Name)}
 	} else {
 		kind, name := s.workload()
 		f.Remedy = finding.Remedy{
-			Sentence: fmt.Sprintf("let %s wait for %s, by the annotation %s", app.Name, s.proxy.Name, w.annotation),
+			Sentence: fmt.Sprintf("let %s wait for %s, by the annotation %s", app.Name, s.Proxy.Name, w.annotation),
 			Command:  s.kubectl("patch %s %s --patch-file patch.yaml", kind, name),
 		}
 		f.Patch = s.annotate(w)
 	}
-	f.Replay = s.replay(app, y, w.by)
+	f.Replay = replay.Of(s.Pod, s.Calls, y, w.by)
 }
 
 // annotate returns a patch of the workload that adds an annotation to its pod template.
@@ -84,15 +86,6 @@ func (s *subject) workload() (kind, name string) {
 	return "pod", s.Object.Name
 }
 
-// kubectl returns a kubectl command for the pod's namespace.
-func (s *subject) kubectl(format string, args ...any) string {
-	in := ""
-	if s.Object.Namespace != "" {
-		in = "-n " + s.Object.Namespace + " "
-	}
-	return "kubectl " + in + fmt.Sprintf(format, args...)
-}
-
 // Instant formats a time with the precision that its error allows. An unknown time becomes the word "that", as in
 // "before that".
 func Instant(t evidence.Time) string {
@@ -108,7 +101,7 @@ func Instant(t evidence.Time) string {
 }
 
 func (s *subject) memoryLimit(container string) string {
-	if c := specOf(s.Object, container); c != nil {
+	if c := s.Spec(container); c != nil {
 		if m, has := c.Resources.Limits["memory"]; has {
 			return m.String()
 		}

@@ -2,6 +2,8 @@ package diagnose
 
 import (
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/phases"
+	"outrider.dev/internal/doctor/diagnose/replay"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -32,40 +34,33 @@ var confidences = []Confidence{Possible, Likely, Certain}
 
 // A Report is the diagnosis of one pod.
 type Report struct {
-	Version  string    `json:"version"`
-	Pod      string    `json:"pod"` // NAMESPACE/NAME
-	Verdict  Verdict   `json:"verdict"`
-	Sentence string    `json:"sentence"`
-	Findings []Finding `json:"findings,omitempty"` // most certain first
-	Decide   string    `json:"decide,omitempty"`   // the command that would decide an undecided diagnosis
-	Timeline []Moment  `json:"timeline,omitempty"`
-	Missing  []string  `json:"missing,omitempty"` // evidence that could not be read, and why
-	Notes    []string  `json:"notes,omitempty"`   // contradictions in the evidence
-	Start    *Start    `json:"start,omitempty"`   // the time until the pod was ready, and its phases
-	Tracks   []Track   `json:"tracks,omitempty"`  // runs and log lines of the containers, for pictures
+	Version  string        `json:"version"`
+	Pod      string        `json:"pod"` // NAMESPACE/NAME
+	Verdict  Verdict       `json:"verdict"`
+	Sentence string        `json:"sentence"`
+	Findings []Finding     `json:"findings,omitempty"` // most certain first
+	Decide   string        `json:"decide,omitempty"`   // the command that would decide an undecided diagnosis
+	Timeline []Moment      `json:"timeline,omitempty"`
+	Missing  []string      `json:"missing,omitempty"` // evidence that could not be read, and why
+	Notes    []string      `json:"notes,omitempty"`   // contradictions in the evidence
+	Start    *phases.Start `json:"start,omitempty"`   // the time until the pod was ready, and its phases
+	Tracks   []Track       `json:"tracks,omitempty"`  // runs and log lines of the containers, for pictures
 }
 
 // A Finding is one cause, or one suspect.
 type Finding struct {
-	Code       finding.Code   `json:"code"`
-	Sentence   string         `json:"sentence"`
-	Container  string         `json:"container,omitempty"`
-	Confidence Confidence     `json:"confidence"`
-	Evidence   []Quote        `json:"evidence"`
-	Against    []Quote        `json:"against,omitempty"` // evidence against this cause
-	Disproof   string         `json:"disproof"`          // an observation that would disprove this cause
-	Remedy     finding.Remedy `json:"remedy"`
-	Patch      string         `json:"patch,omitempty"` // patch of the workload, for kubectl patch
-	Replay     *Replay        `json:"replay,omitempty"`
+	Code       finding.Code     `json:"code"`
+	Sentence   string           `json:"sentence"`
+	Container  string           `json:"container,omitempty"`
+	Confidence Confidence       `json:"confidence"`
+	Evidence   []evidence.Quote `json:"evidence"`
+	Against    []evidence.Quote `json:"against,omitempty"` // evidence against this cause
+	Disproof   string           `json:"disproof"`          // an observation that would disprove this cause
+	Remedy     finding.Remedy   `json:"remedy"`
+	Patch      string           `json:"patch,omitempty"` // patch of the workload, for kubectl patch
+	Replay     *replay.Replay   `json:"replay,omitempty"`
 
 	rank int // index of the rule in rules
-}
-
-// A Quote is a fact with its source.
-type Quote struct {
-	Source evidence.Source `json:"source"`
-	At     evidence.Time   `json:"at,omitzero"`
-	Text   string          `json:"text"`
 }
 
 // A Moment is a line of the timeline.
@@ -73,4 +68,12 @@ type Moment struct {
 	At        evidence.Time `json:"at"`
 	Container string        `json:"container,omitempty"`
 	Text      string        `json:"text"`
+}
+
+// Tried describes what the remedy does in the model of the kubelet. It is empty if that was not tried.
+func (f Finding) Tried() string {
+	if f.Replay == nil {
+		return ""
+	}
+	return f.Replay.Tried()
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"outrider.dev/internal/doctor/diagnose/chain"
+	"outrider.dev/internal/doctor/diagnose/phases"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -29,10 +31,11 @@ var rules = []rule{
 
 // Diagnose returns the diagnosis of a pod from its evidence. It fails only if ctx ends.
 func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
-	s, err := newSubject(ctx, p, o)
+	c, err := chain.Of(ctx, p, o.ShowSecrets)
 	if err != nil {
 		return Report{}, err
 	}
+	s := &subject{c, o}
 	r := Report{Version: Version, Pod: p.Name()}
 	for rank, rule := range rules {
 		for _, f := range rule(s) {
@@ -40,13 +43,13 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
 			r.Findings = append(r.Findings, f)
 		}
 	}
-	r.Start, r.Tracks = s.start(), s.tracks()
+	r.Start, r.Tracks = phases.Of(s.Pod), s.tracks()
 	if len(r.Findings) == 0 { // any other finding explains a slow start too
 		r.Findings = slowStart(s, r.Start)
 	}
 	r.conclude(s)
 	r.Timeline = s.timeline(r.Findings)
-	for _, m := range s.Missing {
+	for _, m := range s.Lacking {
 		r.Missing = append(r.Missing, fmt.Sprintf("%s: %s", m.What, m.Why))
 	}
 	for _, n := range s.Notes {
@@ -91,7 +94,7 @@ func (s *subject) nothing() string {
 	switch {
 	case restarts > 0:
 		return fmt.Sprintf("nothing is wrong as far as the evidence shows, although its containers restarted %d times", restarts)
-	case len(s.Missing) > 0:
+	case len(s.Lacking) > 0:
 		return "nothing is wrong as far as the evidence shows; some of it is missing"
 	}
 	return "nothing is wrong"
@@ -104,14 +107,10 @@ func (s *subject) decide(findings []Finding) string {
 		in = " -n " + s.Object.Namespace
 	}
 	switch {
-	case s.proxy != nil && !s.readyIsKnown():
-		return fmt.Sprintf("kubectl logs%s %s -c %s --timestamps", in, s.Object.Name, s.proxy.Name)
+	case s.Proxy != nil && !s.ReadyIsKnown():
+		return fmt.Sprintf("kubectl logs%s %s -c %s --timestamps", in, s.Object.Name, s.Proxy.Name)
 	case container != "":
 		return fmt.Sprintf("kubectl logs%s %s -c %s --timestamps --previous", in, s.Object.Name, container)
 	}
 	return fmt.Sprintf("kubectl get events%s --field-selector involvedObject.name=%s", in, s.Object.Name)
-}
-
-func (s *subject) readyIsKnown() bool {
-	return slices.ContainsFunc(s.serving, func(v service) bool { return v.ready.At.Known() })
 }

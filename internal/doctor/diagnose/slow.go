@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/phases"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -16,19 +17,19 @@ import (
 const SlowStart = 30 * time.Second
 
 // faster maps each phase to advice on how to shorten it.
-var faster = map[PhaseName]string{
-	SchedulePhase: "kubectl get events tells why no node took the pod; a cluster that adds nodes on demand needs spare ones to be quick",
-	SandboxPhase:  "the pod's events tell what its network plugin and its volumes waited for",
-	ImagePhase:    "smaller images, images that are on the node already (imagePullPolicy: IfNotPresent with a tag that does not move), or a registry that is nearer",
-	InitPhase:     "do less work before the start: work that needs no order can run concurrently with the application, or once per roll-out in a Job",
-	ProxyPhase:    "the proxy's log tells what it waited for: its certificate, its control plane, or the size of its configuration; with configuration on demand that does not grow with the mesh",
-	GatePhase:     "the proxy's log tells what the gate waited for",
-	AppPhase:      "the application's own log tells what it did; a startup probe gives it that time",
+var faster = map[phases.PhaseName]string{
+	phases.SchedulePhase: "kubectl get events tells why no node took the pod; a cluster that adds nodes on demand needs spare ones to be quick",
+	phases.SandboxPhase:  "the pod's events tell what its network plugin and its volumes waited for",
+	phases.ImagePhase:    "smaller images, images that are on the node already (imagePullPolicy: IfNotPresent with a tag that does not move), or a registry that is nearer",
+	phases.InitPhase:     "do less work before the start: work that needs no order can run concurrently with the application, or once per roll-out in a Job",
+	phases.ProxyPhase:    "the proxy's log tells what it waited for: its certificate, its control plane, or the size of its configuration; with configuration on demand that does not grow with the mesh",
+	phases.GatePhase:     "the proxy's log tells what the gate waited for",
+	phases.AppPhase:      "the application's own log tells what it did; a startup probe gives it that time",
 }
 
 // slowStart finds a start that took long although nothing failed, and names its longest phase. It skips pods whose
 // containers restarted, because it is not known when these were ready for the first time.
-func slowStart(s *subject, start *Start) []Finding {
+func slowStart(s *subject, start *phases.Start) []Finding {
 	least := start.Took.Time - start.Took.Error
 	if start.AtMost || least <= cmp.Or(s.options.Slow, SlowStart) {
 		return nil
@@ -36,26 +37,26 @@ func slowStart(s *subject, start *Start) []Finding {
 	f := Finding{
 		Code: "slow-start", Confidence: Likely,
 		Disproof: "the same phase takes as long in other pods of this workload, so it is usual",
-		Evidence: []Quote{s.quote(evidence.Time{}, fmt.Sprintf("created %s", s.Object.CreationTimestamp.UTC().Format("15:04:05Z")))},
+		Evidence: []evidence.Quote{s.Quote(evidence.Time{}, "created %s", s.Object.CreationTimestamp.UTC().Format("15:04:05Z"))},
 	}
-	if start.State == StartNotReady {
+	if start.State == phases.StartNotReady {
 		f.Sentence = fmt.Sprintf("the pod is not ready %s after it was created", seconds(start.Took.Time))
 		if c := s.awaited(); c != nil {
 			f.Container = c.Name
 			started := c.Last().Started // s.Taken is known, because start.Took was computed from it
 			f.Sentence += fmt.Sprintf(": %s has run for %s of them", c.Name, seconds(s.Taken.At.Sub(started.At)))
-			f.Evidence = append(f.Evidence, s.quote(started, c.Name+" started, and runs"))
+			f.Evidence = append(f.Evidence, s.Quote(started, "%s started, and runs", c.Name))
 		}
 		f.Remedy = finding.Remedy{Sentence: "its log shows what it does", Command: s.kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(f.Container, s.Object.Spec.Containers[0].Name))}
 		return []Finding{f}
 	}
 	f.Sentence = fmt.Sprintf("the pod took %s to get ready", seconds(start.Took.Time))
-	took, parts := map[PhaseName]time.Duration{}, []string(nil)
+	took, parts := map[phases.PhaseName]time.Duration{}, []string(nil)
 	for _, p := range start.Phases {
 		took[p.Name] += p.Took.Time
 	}
-	var slowest PhaseName
-	for _, name := range PhaseNames {
+	var slowest phases.PhaseName
+	for _, name := range phases.PhaseNames {
 		if took[name] > 0 {
 			parts = append(parts, fmt.Sprintf("%s %s", name, seconds(took[name])))
 		}
@@ -72,7 +73,7 @@ func slowStart(s *subject, start *Start) []Finding {
 		f.Confidence = Certain
 	}
 	f.Sentence += fmt.Sprintf(", %s of them in the phase %s", seconds(took[slowest]), slowest)
-	f.Evidence = append(f.Evidence, s.quote(evidence.Time{}, "phases: "+strings.Join(parts, ", ")))
+	f.Evidence = append(f.Evidence, s.Quote(evidence.Time{}, "%s", "phases: "+strings.Join(parts, ", ")))
 	f.Remedy.Sentence = faster[slowest]
 	return []Finding{f}
 }
@@ -80,9 +81,9 @@ func slowStart(s *subject, start *Start) []Finding {
 // awaited returns the container that keeps a pod from being ready: the running init container, or else the first
 // application that runs and is not ready. It returns nil if there is none.
 func (s *subject) awaited() *evidence.Container {
-	for _, list := range [][]*evidence.Container{s.inits, s.apps} {
+	for _, list := range [][]*evidence.Container{s.Inits, s.Apps} {
 		at := slices.IndexFunc(list, func(c *evidence.Container) bool {
-			status, r := statusOf(s.Object, c.Name), c.Last()
+			status, r := s.Status(c.Name), c.Last()
 			return r != nil && r.Running && (c.Kind == startup.Init || status != nil && !status.Ready)
 		})
 		if at >= 0 {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -29,20 +31,20 @@ func (s *subject) timeline(findings []Finding) (out []Moment) {
 				out = append(out, Moment{r.Started, c.Name, text})
 			}
 			if r.Finished.Known() {
-				out = append(out, Moment{r.Finished, c.Name, "ends: " + exitText(r)})
+				out = append(out, Moment{r.Finished, c.Name, "ends: " + facts.ExitText(r)})
 			}
 		}
 	}
-	for _, v := range s.serving {
-		if v.ready.At.Known() {
-			out = append(out, Moment{v.ready.At, s.proxy.Name, "is ready"})
+	for _, v := range s.Serving {
+		if v.Ready.At.Known() {
+			out = append(out, Moment{v.Ready.At, s.Proxy.Name, "is ready"})
 		}
 	}
 	for _, f := range findings {
 		for _, q := range f.Evidence {
-			i := slices.IndexFunc(s.symptoms, func(y symptom) bool { return y.quote == q })
+			i := slices.IndexFunc(s.Calls, func(y calls.Call) bool { return y.Quote == q })
 			if i >= 0 && q.At.Known() && q.At.Clock == evidence.NodeClock {
-				out = append(out, Moment{q.At, s.symptoms[i].container, s.symptoms[i].String()})
+				out = append(out, Moment{q.At, s.Calls[i].Container, s.Calls[i].String()})
 			}
 		}
 	}
@@ -59,7 +61,7 @@ func (s *subject) timeline(findings []Finding) (out []Moment) {
 
 // tells reports whether a moment concerns the proxy or an application.
 func (s *subject) tells(m Moment) bool {
-	return s.proxy != nil && m.Container == s.proxy.Name || slices.ContainsFunc(s.apps, func(c *evidence.Container) bool { return c.Name == m.Container })
+	return s.Proxy != nil && m.Container == s.Proxy.Name || slices.ContainsFunc(s.Apps, func(c *evidence.Container) bool { return c.Name == m.Container })
 }
 
 // Since formats the time between two instants, in whole seconds if its error is half a second or more. It is empty

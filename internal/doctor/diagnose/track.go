@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -54,7 +55,7 @@ const (
 // A Mark is an event of a container, with the quote that shows it.
 type Mark struct {
 	Kind MarkKind `json:"kind"`
-	Quote
+	evidence.Quote
 	About string `json:"about,omitempty"` // the meaning of the line
 }
 
@@ -65,7 +66,7 @@ func (s *subject) tracks() (out []Track) {
 		for _, r := range c.Runs {
 			v := Span{Number: r.Number, Started: r.Started, Finished: r.Finished, Running: r.Running}
 			if !r.Running {
-				v.Ended, v.Failed = runText(r), r.Exit != nil && *r.Exit != 0
+				v.Ended, v.Failed = facts.RunText(r), r.Exit != nil && *r.Exit != 0
 			}
 			t.Runs = append(t.Runs, v)
 		}
@@ -82,9 +83,9 @@ func (s *subject) tracks() (out []Track) {
 
 func (s *subject) role(c *evidence.Container) Role {
 	switch {
-	case c == s.proxy:
+	case c == s.Proxy:
 		return ProxyRole
-	case slices.Contains(s.apps, c):
+	case slices.Contains(s.Apps, c):
 		return AppRole
 	case c.Kind == startup.Init:
 		return InitRole
@@ -92,30 +93,28 @@ func (s *subject) role(c *evidence.Container) Role {
 	return OtherRole
 }
 
-// marks returns the failed calls in a container's log; for the proxy, also its lines that match proxyTexts and the
+// marks returns the failed calls in a container's log; for the proxy, also its lines about its state and the
 // moments when it became ready. Lines without a known time on the node's clock are left out.
 func (s *subject) marks(c *evidence.Container) (out []Mark) {
-	add := func(kind MarkKind, q Quote, about string) {
+	add := func(kind MarkKind, q evidence.Quote, about string) {
 		if q.At.Known() && q.At.Clock == evidence.NodeClock {
 			out = append(out, Mark{kind, q, about})
 		}
 	}
-	for _, y := range s.symptoms {
-		if y.container == c.Name {
-			q := y.quote
-			q.At = y.at
+	for _, y := range s.Calls {
+		if y.Container == c.Name {
+			q := y.Quote
+			q.At = y.At
 			add(MarkCall, q, y.String())
 		}
 	}
-	if c == s.proxy {
-		for _, v := range s.serving {
-			add(MarkReady, v.ready, "is ready")
+	if c == s.Proxy {
+		for _, v := range s.Serving {
+			add(MarkReady, v.Ready, "is ready")
 		}
-		for _, p := range proxyTexts {
-			for _, x := range s.known.said[p.Name] {
-				if !slices.ContainsFunc(out, func(m Mark) bool { return m.Source == x.quote.Source }) {
-					add(MarkedLine, x.quote, "")
-				}
+		for _, q := range s.Said.All() {
+			if !slices.ContainsFunc(out, func(m Mark) bool { return m.Source == q.Source }) {
+				add(MarkedLine, q, "")
 			}
 		}
 	}

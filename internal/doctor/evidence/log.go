@@ -281,3 +281,17 @@ func Show(text []byte, secrets bool) string {
 	}
 	return visible.Plain(string(text))
 }
+
+// Quote returns a line of the log, as [Show] shows it.
+func (l *Log) Quote(line Line, secrets bool) Quote { return Quote{l.At(line), line.Time, Show(line.Text, secrets)} }
+
+// InLikelyZone returns a copy of the log for which the likely zone counts as known, and a quote that states this assumption. Both are
+// the log itself and nil if its zone is known, or none is likely.
+func (l *Log) InLikelyZone() (*Log, *Quote) {
+	if l.Zone.Known || !l.Zone.HasLikely {
+		return l, nil
+	}
+	placed := *l
+	placed.Zone.Offset, placed.Zone.Known = l.Zone.Likely, true
+	return &placed, &Quote{Source: l.Source, Text: fmt.Sprintf("its times have no zone: UTC%+.1f h is assumed, with which the log begins within a minute after its run", l.Zone.Likely.Hours())}
+}

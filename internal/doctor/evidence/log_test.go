@@ -17,7 +17,7 @@ import (
 // logIn returns a log whose run began and ended at these seconds after 13:16:20 UTC.
 func logIn(text string, began, ended int) *Log {
 	start := time.Date(2026, 11, 24, 13, 16, 20, 0, time.UTC)
-	at := func(s int) Time { return seconds(start.Add(time.Duration(s)*time.Second), NodeClock) }
+	at := func(s int) Time { return Second(start.Add(time.Duration(s)*time.Second), NodeClock) }
 	l := &Log{Source: Source{Kind: FromLog, File: "app.log"}}
 	l.open = func(context.Context) (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(text)), nil }
 	l.tail = func(most int) ([]byte, error) { return []byte(text[max(len(text)-most, 0):]), nil }

@@ -303,12 +303,12 @@ func older(n eventsv1.Event) corev1.Event {
 func (b *bundle) event(from Source, e *corev1.Event) {
 	out := Event{Reason: e.Reason, Message: e.Message, About: about(e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name),
 		Container: containerOf(e.InvolvedObject.FieldPath), Reporter: cmp.Or(e.ReportingController, e.Source.Component), Count: max(int(e.Count), 1),
-		Recorded: seconds(e.CreationTimestamp.Time, APIClock), Source: from}
+		Recorded: Second(e.CreationTimestamp.Time, APIClock), Source: from}
 	clock := APIClock
 	if out.Reporter == "kubelet" {
 		clock = NodeClock
 	}
-	out.First, out.Last = seconds(e.FirstTimestamp.Time, clock), seconds(e.LastTimestamp.Time, clock)
+	out.First, out.Last = Second(e.FirstTimestamp.Time, clock), Second(e.LastTimestamp.Time, clock)
 	if !out.First.Known() {
 		out.First = micros(e.EventTime, clock)
 	}

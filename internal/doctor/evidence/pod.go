@@ -38,6 +38,13 @@ func (s Source) String() string {
 	return s.File
 }
 
+// A Quote is a fact with its source.
+type Quote struct {
+	Source Source `json:"source"`
+	At     Time   `json:"at,omitzero"`
+	Text   string `json:"text"`
+}
+
 // A Set is the collected evidence.
 type Set struct {
 	Pods   []*Pod

@@ -46,7 +46,7 @@ func newContainer(kind startup.Kind, s corev1.ContainerStatus, from Source) *Con
 	last := c.Restarts - 1
 	switch {
 	case s.State.Running != nil:
-		c.Runs = append(c.Runs, Run{Number: c.Restarts, Running: true, Started: seconds(s.State.Running.StartedAt.Time, NodeClock), Source: from})
+		c.Runs = append(c.Runs, Run{Number: c.Restarts, Running: true, Started: Second(s.State.Running.StartedAt.Time, NodeClock), Source: from})
 	case s.State.Terminated != nil:
 		c.Runs = append(c.Runs, ended(c.Restarts, *s.State.Terminated, from))
 	case s.State.Waiting != nil:
@@ -66,7 +66,7 @@ func newContainer(kind startup.Kind, s corev1.ContainerStatus, from Source) *Con
 
 func ended(number int, t corev1.ContainerStateTerminated, from Source) Run {
 	code := int(t.ExitCode)
-	r := Run{Number: number, Started: seconds(t.StartedAt.Time, NodeClock), Finished: seconds(t.FinishedAt.Time, NodeClock), Exit: &code, Signal: int(t.Signal),
+	r := Run{Number: number, Started: Second(t.StartedAt.Time, NodeClock), Finished: Second(t.FinishedAt.Time, NodeClock), Exit: &code, Signal: int(t.Signal),
 		Reason: t.Reason, Message: t.Message, Source: from}
 	if r.Signal == 0 && code > 128 && code <= 128+64 {
 		r.Signal = code - 128
@@ -100,7 +100,7 @@ func (p *Pod) contradictions() {
 	note := func(from Source, format string, args ...any) {
 		p.Notes = append(p.Notes, Note{from, fmt.Sprintf(format, args...)})
 	}
-	created := p.Skew.Place(seconds(p.Object.CreationTimestamp.Time, APIClock))
+	created := p.Skew.Place(Second(p.Object.CreationTimestamp.Time, APIClock))
 	for _, c := range p.Containers {
 		for i, r := range c.Runs {
 			if r.Finished.Compare(r.Started) == Before {

@@ -62,8 +62,8 @@ func (t Time) Since(u Time) (least, most time.Duration, ok bool) {
 	return t.At.Sub(u.Latest()), t.Latest().Sub(u.At), true
 }
 
-// seconds converts a time of the API, which has a resolution of one second.
-func seconds(t time.Time, c Clock) Time {
+// Second converts a time of the API, which has a resolution of one second.
+func Second(t time.Time, c Clock) Time {
 	if t.IsZero() {
 		return Time{}
 	}

@@ -1,6 +1,6 @@
 // Package capturescope predicts which connections of a pod are redirected to its proxy. It reads the capture
 // settings from the pod's object (arguments of the init container, settings for the node, annotations), builds the
-// rule set that they request, and traces a connection through it. If it does not understand a setting, it returns
+// rule set that they request, and traces a connection through it. If it does not understand a setting, it answers
 // Perhaps.
 package capturescope
 
@@ -18,15 +18,7 @@ import (
 	"outrider.dev/internal/core/capture/trace"
 	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
-)
-
-// An Answer is Yes, No or Perhaps. The zero value is No.
-type Answer int
-
-const (
-	No Answer = iota
-	Perhaps
-	Yes
+	"outrider.dev/internal/doctor"
 )
 
 // A Scope is the set of connections that the pod's settings send to its proxy.
@@ -238,44 +230,20 @@ func users(pod *corev1.Pod) map[string]int64 {
 	return out
 }
 
-// A Destination is the target of an application's call. Fields that are not known are zero.
-type Destination struct {
-	Host string
-	Port uint16
-}
-
-func (d Destination) Known() bool { return d.Host != "" }
-
-func (d Destination) String() string {
-	switch {
-	case d.Host == "":
-		return "an address that the log does not name"
-	case d.Port == 0:
-		return d.Host
-	}
-	return fmt.Sprintf("%s:%d", d.Host, d.Port)
-}
-
-// Loopback reports whether the destination is the pod itself.
-func (d Destination) Loopback() bool {
-	a, err := netip.ParseAddr(d.Host)
-	return strings.EqualFold(d.Host, "localhost") || err == nil && (a.IsLoopback() || a.IsUnspecified())
-}
-
 // someAddress is used for a destination of which only the name is known.
 var someAddress = netip.MustParseAddr("198.51.100.1")
 
 // Takes reports whether a connection of a container is redirected to the proxy. Unless the answer is Yes, it also
 // returns the reason.
-func (c Scope) Takes(container string, d Destination) (Answer, string) {
+func (c Scope) Takes(container string, d doctor.Destination) (doctor.Answer, string) {
 	if c.None != "" {
-		return No, c.None
+		return doctor.No, c.None
 	}
 	addr, err := netip.ParseAddr(d.Host)
 	named := err != nil
 	switch {
 	case d.Loopback():
-		return No, "the pod itself is called, and no mesh captures that"
+		return doctor.No, "the pod itself is called, and no mesh captures that"
 	case named:
 		addr = someAddress
 	}
@@ -295,23 +263,23 @@ func (c Scope) Takes(container string, d Destination) (Answer, string) {
 	ranges := len(c.intent.ExcludeOutboundRanges) > 0 || !c.intent.OutboundRanges.All
 	switch {
 	case !taken && !known && len(way.Steps) > 0 && named && ranges:
-		return Perhaps, fmt.Sprintf("which address %s has is not known, and the capture leaves some out", d)
+		return doctor.Perhaps, fmt.Sprintf("which address %s has is not known, and the capture leaves some out", d)
 	case !taken:
-		return No, c.leaves(container, d, user, known)
+		return doctor.No, c.leaves(container, d, user, known)
 	case c.Vague != "":
-		return Perhaps, fmt.Sprintf("a setting of the capture is not known here: %s", c.Vague)
+		return doctor.Perhaps, fmt.Sprintf("a setting of the capture is not known here: %s", c.Vague)
 	case named && ranges:
-		return Perhaps, fmt.Sprintf("which address %s has is not known, and the capture leaves some out", d)
+		return doctor.Perhaps, fmt.Sprintf("which address %s has is not known, and the capture leaves some out", d)
 	case d.Port == 0 && len(c.intent.ExcludeOutboundPorts) > 0:
-		return Perhaps, "the port is not known, and the capture leaves some out"
+		return doctor.Perhaps, "the port is not known, and the capture leaves some out"
 	case !d.Known():
-		return Perhaps, "the log does not name what was called: a call of the pod itself is not captured"
+		return doctor.Perhaps, "the log does not name what was called: a call of the pod itself is not captured"
 	}
-	return Yes, ""
+	return doctor.Yes, ""
 }
 
 // leaves returns the reason why a connection is not captured.
-func (c Scope) leaves(container string, d Destination, user int64, known bool) string {
+func (c Scope) leaves(container string, d doctor.Destination, user int64, known bool) string {
 	switch {
 	case known && slices.Contains(c.intent.ProxyUIDs, uint32(user)):
 		return fmt.Sprintf("%s runs as user %d, the proxy's, whose connections are not captured", container, user)

@@ -9,6 +9,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor"
 )
 
 // The method [Scope.Takes] agrees with the rules that the pod's settings produce.
@@ -28,25 +29,25 @@ func TestTakes(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		pod  *corev1.Pod
-		to   Destination
-		want Answer
+		to   doctor.Destination
+		want doctor.Answer
 	}{
-		"all":                               {classic("-i", "*"), Destination{"10.96.12.9", 9090}, Yes},
-		"no range":                          {classic("-i", ""), Destination{"10.96.12.9", 9090}, No},
-		"a range that is left out":          {classic("-i", "*", "-x", "10.96.12.0/24"), Destination{"10.96.12.9", 9090}, No},
-		"beside it":                         {classic("-i", "*", "-x", "10.96.12.0/24"), Destination{"10.96.13.9", 9090}, Yes},
-		"an IPv6 range that is left out":    {classic("-i", "*", "-x", "fd00::/8"), Destination{"fd00::9", 9090}, No},
-		"a name, where a range is left out": {classic("-i", "*", "-x", "10.96.12.0/24"), Destination{"config", 9090}, Perhaps},
-		"a port that is left out":           {classic("-i", "*", "-o", "9090"), Destination{"config", 9090}, No},
-		"the pod itself, by name":           {classic("-i", "*"), Destination{"localhost", 9090}, No},
-		"the pod itself, by address":        {classic("-i", "*"), Destination{"127.0.0.1", 9090}, No},
-		"a variable of the container":       {withEnv(classic("-i", "$(RANGES)"), "RANGES", "10.96.12.0/24"), Destination{"10.96.12.9", 9090}, Yes},
-		"its value leaves it out":           {withEnv(classic("-i", "$(RANGES)"), "RANGES", "10.96.13.0/24"), Destination{"10.96.12.9", 9090}, No},
-		"by a plugin of the node":           {cni(nil), Destination{"10.96.12.9", 9090}, Yes},
-		"by a plugin, left out":             {cni(map[string]string{"traffic.sidecar.istio.io/excludeOutboundIPRanges": "10.96.12.0/24"}), Destination{"10.96.12.9", 9090}, No},
-		"a setting of the program alone":    {classic("--copy", "/outrider/bin/outrider-agent", "-i", "*", "--backend=nftables"), Destination{"10.96.12.9", 9090}, Yes},
-		"a script instead of the program":   {script("iptables -t nat -A OUTPUT -p tcp -j REDIRECT --to-ports 15001"), Destination{"10.96.12.9", 9090}, Perhaps},
-		"an unknown setting":                {classic("-i", "*", "--what", "x"), Destination{"10.96.12.9", 9090}, Perhaps},
+		"all":                               {classic("-i", "*"), doctor.Destination{Host: "10.96.12.9", Port: 9090}, doctor.Yes},
+		"no range":                          {classic("-i", ""), doctor.Destination{Host: "10.96.12.9", Port: 9090}, doctor.No},
+		"a range that is left out":          {classic("-i", "*", "-x", "10.96.12.0/24"), doctor.Destination{Host: "10.96.12.9", Port: 9090}, doctor.No},
+		"beside it":                         {classic("-i", "*", "-x", "10.96.12.0/24"), doctor.Destination{Host: "10.96.13.9", Port: 9090}, doctor.Yes},
+		"an IPv6 range that is left out":    {classic("-i", "*", "-x", "fd00::/8"), doctor.Destination{Host: "fd00::9", Port: 9090}, doctor.No},
+		"a name, where a range is left out": {classic("-i", "*", "-x", "10.96.12.0/24"), doctor.Destination{Host: "config", Port: 9090}, doctor.Perhaps},
+		"a port that is left out":           {classic("-i", "*", "-o", "9090"), doctor.Destination{Host: "config", Port: 9090}, doctor.No},
+		"the pod itself, by name":           {classic("-i", "*"), doctor.Destination{Host: "localhost", Port: 9090}, doctor.No},
+		"the pod itself, by address":        {classic("-i", "*"), doctor.Destination{Host: "127.0.0.1", Port: 9090}, doctor.No},
+		"a variable of the container":       {withEnv(classic("-i", "$(RANGES)"), "RANGES", "10.96.12.0/24"), doctor.Destination{Host: "10.96.12.9", Port: 9090}, doctor.Yes},
+		"its value leaves it out":           {withEnv(classic("-i", "$(RANGES)"), "RANGES", "10.96.13.0/24"), doctor.Destination{Host: "10.96.12.9", Port: 9090}, doctor.No},
+		"by a plugin of the node":           {cni(nil), doctor.Destination{Host: "10.96.12.9", Port: 9090}, doctor.Yes},
+		"by a plugin, left out":             {cni(map[string]string{"traffic.sidecar.istio.io/excludeOutboundIPRanges": "10.96.12.0/24"}), doctor.Destination{Host: "10.96.12.9", Port: 9090}, doctor.No},
+		"a setting of the program alone":    {classic("--copy", "/outrider/bin/outrider-agent", "-i", "*", "--backend=nftables"), doctor.Destination{Host: "10.96.12.9", Port: 9090}, doctor.Yes},
+		"a script instead of the program":   {script("iptables -t nat -A OUTPUT -p tcp -j REDIRECT --to-ports 15001"), doctor.Destination{Host: "10.96.12.9", Port: 9090}, doctor.Perhaps},
+		"an unknown setting":                {classic("-i", "*", "--what", "x"), doctor.Destination{Host: "10.96.12.9", Port: 9090}, doctor.Perhaps},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, why := Of(c.pod, "istio-proxy").Takes("web", c.to); got != c.want {
@@ -96,8 +97,8 @@ func FuzzCapture(f *testing.F) {
 	f.Fuzz(func(t *testing.T, arguments, host string, port uint16) {
 		pod := &corev1.Pod{Spec: corev1.PodSpec{InitContainers: []corev1.Container{{Name: "istio-init", Args: strings.Split(arguments, " ")}}}}
 		c := Of(pod, "istio-proxy")
-		takes, why := c.Takes("app", Destination{Host: host, Port: port})
-		if (takes == Yes) != (why == "") {
+		takes, why := c.Takes("app", doctor.Destination{Host: host, Port: port})
+		if (takes == doctor.Yes) != (why == "") {
 			t.Errorf("%d, %q", takes, why)
 		}
 	})

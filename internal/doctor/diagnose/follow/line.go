@@ -13,6 +13,7 @@ import (
 	"outrider.dev/internal/base/cli/visible"
 	"outrider.dev/internal/doctor/diagnose"
 	"outrider.dev/internal/doctor/diagnose/page"
+	"outrider.dev/internal/doctor/diagnose/phases"
 )
 
 // A Line reports a change of a pod's diagnosis. The last line has the summary instead.
@@ -61,12 +62,12 @@ func lineOf(r diagnose.Report, now time.Time) Line {
 		l.Code = page.Cause(r)
 		return l
 	}
-	if s := r.Start; s != nil && (s.State == diagnose.StartReady || s.State == diagnose.StartNotReady) {
+	if s := r.Start; s != nil && (s.State == phases.StartReady || s.State == phases.StartNotReady) {
 		took := page.Took(*s)
 		switch {
-		case s.State == diagnose.StartReady && s.Took.Known():
+		case s.State == phases.StartReady && s.Took.Known():
 			took = "ready after " + took
-		case s.State == diagnose.StartNotReady && s.Took.Known():
+		case s.State == phases.StartNotReady && s.Took.Known():
 			took = "not ready after" + strings.TrimPrefix(took, "not ready,")
 		}
 		l.Sentence = took + "; " + r.Sentence

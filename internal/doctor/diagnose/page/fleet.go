@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/phases"
 )
 
 // A fleet contains the reports of many pods: first the pods that are not ready, then the ready ones, and in each
@@ -43,7 +44,7 @@ func Cause(r diagnose.Report) string {
 
 func newFleet(reports []diagnose.Report) fleet {
 	f := fleet{reports: slices.Clone(reports)}
-	rank := map[diagnose.StartState]int{diagnose.StartNotReady: 0, diagnose.StartReady: 1, diagnose.StartUnknown: 2, diagnose.StartEnded: 3}
+	rank := map[phases.StartState]int{phases.StartNotReady: 0, phases.StartReady: 1, phases.StartUnknown: 2, phases.StartEnded: 3}
 	slices.SortStableFunc(f.reports, func(a, b diagnose.Report) int {
 		x, y := startOf(a), startOf(b)
 		return cmp.Or(rank[x.State]-rank[y.State], cmp.Compare(y.Took.Time, x.Took.Time), strings.Compare(a.Pod, b.Pod))
@@ -63,21 +64,21 @@ func newFleet(reports []diagnose.Report) fleet {
 	return f
 }
 
-func startOf(r diagnose.Report) diagnose.Start {
+func startOf(r diagnose.Report) phases.Start {
 	if r.Start == nil {
-		return diagnose.Start{State: diagnose.StartUnknown}
+		return phases.Start{State: phases.StartUnknown}
 	}
 	return *r.Start
 }
 
 // summary counts the pods by state.
 func (f fleet) summary() string {
-	counts := map[diagnose.StartState]int{}
+	counts := map[phases.StartState]int{}
 	for _, r := range f.reports {
 		counts[startOf(r).State]++
 	}
 	out := fmt.Sprintf("%d pods", len(f.reports))
-	for _, s := range []diagnose.StartState{diagnose.StartNotReady, diagnose.StartReady, diagnose.StartUnknown, diagnose.StartEnded} {
+	for _, s := range []phases.StartState{phases.StartNotReady, phases.StartReady, phases.StartUnknown, phases.StartEnded} {
 		if counts[s] > 0 {
 			out += fmt.Sprintf(", %d %s", counts[s], s)
 		}
@@ -86,19 +87,19 @@ func (f fleet) summary() string {
 }
 
 // Took formats the time until a pod was ready, or its state if there is no such time.
-func Took(s diagnose.Start) string {
+func Took(s phases.Start) string {
 	text := ""
 	if s.Took.Known() {
 		text = duration(s.Took.Time)
 	}
 	switch {
-	case s.State == diagnose.StartReady && text == "":
+	case s.State == phases.StartReady && text == "":
 		return "ready"
-	case s.State == diagnose.StartReady && s.AtMost:
+	case s.State == phases.StartReady && s.AtMost:
 		return "at most " + text
-	case s.State == diagnose.StartReady:
+	case s.State == phases.StartReady:
 		return text
-	case s.State == diagnose.StartNotReady && text != "":
+	case s.State == phases.StartNotReady && text != "":
 		return "not ready, " + text
 	}
 	return string(s.State)
@@ -119,7 +120,7 @@ func duration(d time.Duration) string {
 }
 
 // phasesText describes the phases of a start.
-func phasesText(s diagnose.Start) string {
+func phasesText(s phases.Start) string {
 	var out []string
 	for _, p := range s.Phases {
 		out = append(out, fmt.Sprintf("%s %s", p.Name, duration(p.Took.Time)))
@@ -177,7 +178,7 @@ type row struct {
 
 // A bar is a phase of a start: its left end and its width in percent of the axis.
 type bar struct {
-	phase   diagnose.PhaseName
+	phase   phases.PhaseName
 	x, wide string
 }
 
@@ -194,7 +195,7 @@ func FleetHTML(w io.Writer, reports []diagnose.Report) error {
 <output id="shown"></output>
 </div>
 <ul class="legend">`)
-	for _, p := range diagnose.PhaseNames {
+	for _, p := range phases.PhaseNames {
 		d.legend(string(p), "2", "12", p)
 	}
 	d.put(`<li>empty: not known</li></ul>
@@ -238,7 +239,7 @@ func (f fleet) axis() time.Duration {
 		for _, p := range s.Phases {
 			last = max(last, p.From+p.Took.Time)
 		}
-		if s.State == diagnose.StartReady && !s.AtMost {
+		if s.State == phases.StartReady && !s.AtMost {
 			last = max(last, s.Took.Time)
 		}
 		if last > 0 {
@@ -258,7 +259,7 @@ func rowOf(r diagnose.Report, end time.Duration) row {
 	out := row{name: cut(r.Pod, longestName), took: Took(s), cause: Cause(r), label: phasesText(s), class: "bad"}
 	if r.Verdict != diagnose.Nothing {
 		out.sentence = cut(r.Sentence, 200)
-	} else if s.State != diagnose.StartNotReady {
+	} else if s.State != phases.StartNotReady {
 		out.class = "good"
 	}
 	for i, p := range s.Phases {

@@ -10,25 +10,26 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/phases"
 )
 
 // Pods that are not ready come first, then the slowest ones, and the causes are counted.
 func TestFleetText(t *testing.T) {
-	started := func(pod string, state diagnose.StartState, took time.Duration, cause string) diagnose.Report {
-		r := diagnose.Report{Pod: pod, Verdict: diagnose.Nothing, Start: &diagnose.Start{State: state, Took: diagnose.Elapsed{Time: took}, Phases: []diagnose.Phase{
-			{Name: diagnose.ImagePhase, From: time.Second, Took: diagnose.Elapsed{Time: 12 * time.Second}}}}}
+	started := func(pod string, state phases.StartState, took time.Duration, cause string) diagnose.Report {
+		r := diagnose.Report{Pod: pod, Verdict: diagnose.Nothing, Start: &phases.Start{State: state, Took: phases.Elapsed{Time: took}, Phases: []phases.Phase{
+			{Name: phases.ImagePhase, From: time.Second, Took: phases.Elapsed{Time: 12 * time.Second}}}}}
 		if cause != "" {
 			r.Verdict, r.Findings = diagnose.Found, []diagnose.Finding{{Code: "startup-race"}}
 		}
 		return r
 	}
-	restarted := started("shop/restarted", diagnose.StartReady, 90*time.Second, "startup-race")
+	restarted := started("shop/restarted", phases.StartReady, 90*time.Second, "startup-race")
 	restarted.Start.AtMost = true
 	var b bytes.Buffer
 	err := Write(&b, []diagnose.Report{
-		{Pod: "shop/job", Verdict: diagnose.Nothing, Start: &diagnose.Start{State: diagnose.StartEnded}}, {Pod: "shop/old", Verdict: diagnose.Undecided},
-		started("shop/quick", diagnose.StartReady, 2500*time.Millisecond, ""), restarted, started("shop/ill", diagnose.StartNotReady, 26*time.Hour, "startup-race"),
-		started("shop/\x1b[2Jbad", diagnose.StartNotReady, 3*time.Minute, ""),
+		{Pod: "shop/job", Verdict: diagnose.Nothing, Start: &phases.Start{State: phases.StartEnded}}, {Pod: "shop/old", Verdict: diagnose.Undecided},
+		started("shop/quick", phases.StartReady, 2500*time.Millisecond, ""), restarted, started("shop/ill", phases.StartNotReady, 26*time.Hour, "startup-race"),
+		started("shop/\x1b[2Jbad", phases.StartNotReady, 3*time.Minute, ""),
 	}, Options{Format: "text", Fleet: true, Columns: 70})
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,8 @@ import (
 
 	"outrider.dev/internal/doctor/chart"
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/phases"
+	"outrider.dev/internal/doctor/evidence"
 )
 
 //go:embed page.css
@@ -27,9 +29,9 @@ var script string
 var palette = append(slices.Clone(chart.Palette), chart.Colour{Name: "page", Light: "#f6f8fa", Dark: "#0d1117"}, chart.Colour{Name: "gate", Light: "#bf3989", Dark: "#f778ba"})
 
 // fills maps the phases of a start to the names of their colours in palette.
-var fills = map[diagnose.PhaseName]string{
-	diagnose.SchedulePhase: "faint", diagnose.SandboxPhase: "pod", diagnose.ImagePhase: "pulling", diagnose.InitPhase: "running",
-	diagnose.ProxyPhase: "warn", diagnose.GatePhase: "gate", diagnose.AppPhase: "healthy",
+var fills = map[phases.PhaseName]string{
+	phases.SchedulePhase: "faint", phases.SandboxPhase: "pod", phases.ImagePhase: "pulling", phases.InitPhase: "running",
+	phases.ProxyPhase: "warn", phases.GatePhase: "gate", phases.AppPhase: "healthy",
 }
 
 // styles returns the page's style sheet: the palette, for light and dark, and the rules that use it.
@@ -42,7 +44,7 @@ func styles() string {
 	for _, name := range []string{"alive", "running", "healthy"} {
 		out += fmt.Sprintf(".bar.%[1]s { fill: var(--%[1]s) } ", name)
 	}
-	for _, p := range diagnose.PhaseNames {
+	for _, p := range phases.PhaseNames {
 		out += fmt.Sprintf(".bar.%s { fill: var(--%s) } ", p, fills[p])
 	}
 	return out + "\n" + sheet
@@ -337,7 +339,7 @@ func (d *document) finding(f diagnose.Finding, zero time.Time) {
 }
 
 // quote writes a line of the evidence. If its time is on the timeline, the time is a button.
-func (d *document) quote(head markup, q diagnose.Quote, zero time.Time) {
+func (d *document) quote(head markup, q evidence.Quote, zero time.Time) {
 	d.put("<li>" + head)
 	if q.At.Known() {
 		if at := after(q.At.At, zero).Milliseconds(); !zero.IsZero() && at >= 0 {
@@ -352,7 +354,7 @@ func (d *document) quote(head markup, q diagnose.Quote, zero time.Time) {
 }
 
 // source writes the file and line of a quote, if it is from a file.
-func (d *document) source(q diagnose.Quote) {
+func (d *document) source(q evidence.Quote) {
 	if q.Source.File != "" {
 		d.put(` <span class="faint from">(%s)</span>`, cut(q.Source.String(), longestLine))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"outrider.dev/internal/base/cli/visible"
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/evidence"
 )
 
 // Markdown formats the reports as text to paste into a ticket. Text from the evidence, such as lines of logs, cannot
@@ -69,7 +70,7 @@ func timeline(r diagnose.Report) string {
 	return b.String()
 }
 
-func quoted(b *strings.Builder, title string, quotes []diagnose.Quote) {
+func quoted(b *strings.Builder, title string, quotes []evidence.Quote) {
 	if len(quotes) == 0 {
 		return
 	}

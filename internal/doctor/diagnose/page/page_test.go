@@ -68,7 +68,7 @@ func poisoned(t testing.TB, text string) diagnose.Report {
 		if f.Replay != nil {
 			f.Replay.Assumed = []string{text}
 		}
-		f.Against = append(f.Against, diagnose.Quote{Text: text})
+		f.Against = append(f.Against, evidence.Quote{Text: text})
 		for j := range f.Evidence {
 			f.Evidence[j].Text, f.Evidence[j].Source.File = text, text
 		}

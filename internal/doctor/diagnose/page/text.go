@@ -7,6 +7,7 @@ import (
 
 	"outrider.dev/internal/base/cli/visible"
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/evidence"
 )
 
 // writeText writes a report for a terminal: the summary sentence first, then the timeline, the evidence, and the
@@ -98,7 +99,7 @@ func (t *texter) finding(f diagnose.Finding, numbered bool, i int) {
 	}
 }
 
-func (t *texter) quote(indent string, q diagnose.Quote) {
+func (t *texter) quote(indent string, q evidence.Quote) {
 	from := ""
 	if q.Source.File != "" {
 		from = " (" + q.Source.String() + ")"

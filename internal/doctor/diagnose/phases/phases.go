@@ -1,4 +1,5 @@
-package diagnose
+// Package phases measures the time that a pod took to get ready, and divides it into phases.
+package phases
 
 import (
 	"cmp"
@@ -8,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -75,22 +77,22 @@ type stretch struct {
 	from, to evidence.Time
 }
 
-// start measures each phase with one clock only: the schedule phase with the API server's clock, and all other phases
+// Of returns the start of a pod. It measures each phase with one clock only: the schedule phase with the API server's clock, and all other phases
 // with the node's clock. The other phases begin when the kubelet saw the pod. The time between the scheduling and
 // that moment belongs to no phase, because it begins on one clock and ends on the other.
-func (s *subject) start() *Start {
-	o := s.Object
-	out := &Start{State: s.startState()}
-	created, scheduled := at(o.CreationTimestamp.Time, evidence.APIClock), s.condition(corev1.PodScheduled, evidence.APIClock)
+func Of(p *facts.Pod) *Start {
+	o := p.Object
+	out := &Start{State: state(p)}
+	created, scheduled := evidence.Second(o.CreationTimestamp.Time, evidence.APIClock), p.Condition(corev1.PodScheduled, evidence.APIClock)
 	if least, most, ok := scheduled.Since(created); ok && most > 0 {
 		out.Phases = append(out.Phases, Phase{SchedulePhase, 0, elapsed(least, most)})
 	}
 	if o.Status.StartTime == nil {
 		return out
 	}
-	seen, end := at(o.Status.StartTime.Time, evidence.NodeClock), s.Taken
+	seen, end := evidence.Second(o.Status.StartTime.Time, evidence.NodeClock), p.Taken
 	if out.State == StartReady {
-		end = s.condition(corev1.PodReady, evidence.NodeClock)
+		end = p.Condition(corev1.PodReady, evidence.NodeClock)
 	}
 	var offset Elapsed
 	if len(out.Phases) > 0 {
@@ -100,43 +102,25 @@ func (s *subject) start() *Start {
 		took := elapsed(least, most)
 		out.Took = Elapsed{offset.Time + took.Time, offset.Error + took.Error}
 	}
-	out.AtMost = out.State == StartReady && slices.ContainsFunc(s.Containers, func(c *evidence.Container) bool { return c.Restarts > 0 })
+	out.AtMost = out.State == StartReady && slices.ContainsFunc(p.Containers, func(c *evidence.Container) bool { return c.Restarts > 0 })
 	if out.State != StartReady {
 		end = evidence.Time{}
 	}
-	out.Phases = append(out.Phases, divide(s.stretches(seen, end), seen, offset.Time)...)
+	out.Phases = append(out.Phases, divide(stretches(p, seen, end), seen, offset.Time)...)
 	return out
 }
 
-func (s *subject) startState() StartState {
-	ready := slices.IndexFunc(s.Object.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+func state(p *facts.Pod) StartState {
+	ready := slices.IndexFunc(p.Object.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
 	switch {
-	case s.Object.Status.Phase == corev1.PodSucceeded, s.Object.Status.Phase == corev1.PodFailed:
+	case p.Object.Status.Phase == corev1.PodSucceeded, p.Object.Status.Phase == corev1.PodFailed:
 		return StartEnded
 	case ready < 0:
 		return StartUnknown
-	case s.Object.Status.Conditions[ready].Status == corev1.ConditionTrue:
+	case p.Object.Status.Conditions[ready].Status == corev1.ConditionTrue:
 		return StartReady
 	}
 	return StartNotReady
-}
-
-// at converts a time of the API, which has a resolution of one second.
-func at(t time.Time, c evidence.Clock) evidence.Time {
-	if t.IsZero() {
-		return evidence.Time{}
-	}
-	return evidence.Time{At: t.UTC(), Error: time.Second, Clock: c}
-}
-
-// condition returns the time at which a condition became true, or the zero value if it is not true.
-func (s *subject) condition(kind corev1.PodConditionType, c evidence.Clock) evidence.Time {
-	for _, v := range s.Object.Status.Conditions {
-		if v.Type == kind && v.Status == corev1.ConditionTrue {
-			return at(v.LastTransitionTime.Time, c)
-		}
-	}
-	return evidence.Time{}
 }
 
 func elapsed(least, most time.Duration) Elapsed {
@@ -144,30 +128,30 @@ func elapsed(least, most time.Duration) Elapsed {
 }
 
 // stretches returns the phases whose beginning and end are known. They may overlap.
-func (s *subject) stretches(seen, ready evidence.Time) (out []stretch) {
-	first := s.firstStart()
-	sandbox := s.condition(corev1.PodReadyToStartContainers, evidence.NodeClock)
+func stretches(p *facts.Pod, seen, ready evidence.Time) (out []stretch) {
+	first := firstStart(p)
+	sandbox := p.Condition(corev1.PodReadyToStartContainers, evidence.NodeClock)
 	if first.Compare(sandbox) == evidence.Before { // the condition is about a later sandbox
 		sandbox = evidence.Time{}
 	}
 	out = append(out, stretch{SandboxPhase, seen, sandbox})
-	out = append(out, s.pulls()...)
-	for _, c := range s.Containers {
+	out = append(out, pulls(p)...)
+	for _, c := range p.Containers {
 		if r := c.Run(0); c.Kind == startup.Init && r != nil && len(c.Runs) > 0 {
 			out = append(out, stretch{InitPhase, r.Started, c.Last().Finished})
 		}
 	}
-	if len(s.serving) > 0 && s.serving[0].Number == 0 {
-		out = append(out, stretch{ProxyPhase, s.serving[0].Started, s.serving[0].ready.At})
+	if len(p.Serving) > 0 && p.Serving[0].Number == 0 {
+		out = append(out, stretch{ProxyPhase, p.Serving[0].Started, p.Serving[0].Ready.At})
 	}
-	if s.Journal != nil && s.proxy != nil && s.proxy.Restarts == 0 { // later entries belong to a later run
-		for _, e := range s.Journal.Entries {
+	if p.Journal != nil && p.Proxy != nil && p.Proxy.Restarts == 0 { // later entries belong to a later run
+		for _, e := range p.Journal.Entries {
 			if e.Kind == "wait" && !e.Failed {
 				out = append(out, stretch{GatePhase, e.Begin, e.End})
 			}
 		}
 	}
-	for _, c := range s.apps {
+	for _, c := range p.Apps {
 		if r := c.Run(0); r != nil {
 			out = append(out, stretch{AppPhase, r.Started, ready})
 		}
@@ -179,8 +163,8 @@ func (s *subject) stretches(seen, ready evidence.Time) (out []stretch) {
 }
 
 // firstStart returns the start of the first container whose start is known.
-func (s *subject) firstStart() (out evidence.Time) {
-	for _, c := range s.Containers {
+func firstStart(p *facts.Pod) (out evidence.Time) {
+	for _, c := range p.Containers {
 		if r := c.Run(0); r != nil && r.Started.Known() && (!out.Known() || r.Started.At.Before(out.At)) {
 			out = r.Started
 		}
@@ -189,9 +173,9 @@ func (s *subject) firstStart() (out evidence.Time) {
 }
 
 // pulls returns an interval for each image pull: from a container's event Pulling to its event Pulled.
-func (s *subject) pulls() (out []stretch) {
+func pulls(p *facts.Pod) (out []stretch) {
 	begun := map[string]evidence.Time{}
-	for _, e := range s.Events {
+	for _, e := range p.Events {
 		switch {
 		case e.Container == "" || e.First.Clock != evidence.NodeClock:
 		case e.Reason == "Pulling" && !begun[e.Container].Known():

@@ -1,4 +1,5 @@
-package diagnose
+// Package replay simulates a pod's start in the model of the kubelet, as it was and with a remedy.
+package replay
 
 import (
 	"fmt"
@@ -6,6 +7,8 @@ import (
 	"time"
 
 	"outrider.dev/internal/core/pod/knownproxy"
+	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/simulate"
 	"outrider.dev/startup"
@@ -38,29 +41,35 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// Tried describes the replay and its assumptions. It is empty if there is no replay.
-func (f Finding) Tried() string {
-	if f.Replay == nil {
-		return ""
-	}
+// Tried describes the replay and its assumptions.
+func (r *Replay) Tried() string {
 	by := map[startup.Mechanism]string{startup.Gate: "a gate", startup.Hold: "the hold", startup.Native: "a native sidecar"}
-	text := fmt.Sprintf("In the model of the kubelet, with the times above: without it %s; with %s %s", f.Replay.AsItWas, by[f.Replay.Mechanism], f.Replay.Remedied)
-	for _, a := range f.Replay.Assumed {
+	text := fmt.Sprintf("In the model of the kubelet, with the times above: without it %s; with %s %s", r.AsItWas, by[r.Mechanism], r.Remedied)
+	for _, a := range r.Assumed {
 		text += "; assumed: " + a
 	}
 	return text
 }
 
-// replay simulates the start without and with the mechanism m. It returns nil if the simulation without the
-// mechanism shows no refused call, because the model then does not reproduce the failure.
-func (s *subject) replay(app *evidence.Container, y symptom, m startup.Mechanism) *Replay {
-	b, assumed := s.observed(app, y)
+// An incident is a refused call of a pod's start.
+type incident struct {
+	*facts.Pod
+	calls calls.Calls
+	app   *evidence.Container
+	call  calls.Call
+}
+
+// Of simulates the start of a pod, in which a call was refused, without and with the mechanism m. It returns nil if the simulation
+// without the mechanism shows no refused call, because the model then does not reproduce the failure.
+func Of(pod *facts.Pod, all calls.Calls, refused calls.Call, m startup.Mechanism) *Replay {
+	s := incident{pod, all, pod.Container(refused.Container), refused}
+	b, assumed := s.observed()
 	if b == nil {
 		return nil
 	}
 	r := &Replay{Mechanism: m, Assumed: assumed}
-	plan := s.reading.Plan()
-	for p, out := range map[*startup.Plan]*Replayed{&plan: &r.AsItWas, s.ordered(plan, app.Name, m): &r.Remedied} { // in any order: each fills its own result
+	plan := s.Order.Plan()
+	for p, out := range map[*startup.Plan]*Replayed{&plan: &r.AsItWas, s.ordered(plan, m): &r.Remedied} { // in any order: each fills its own result
 		if p == nil {
 			return nil
 		}
@@ -68,7 +77,7 @@ func (s *subject) replay(app *evidence.Container, y symptom, m startup.Mechanism
 		if err != nil {
 			return nil
 		}
-		out.count(o.Timeline, app.Name)
+		out.count(o.Timeline, s.app.Name)
 	}
 	if r.AsItWas.Refused == 0 {
 		return nil
@@ -90,13 +99,13 @@ func (r *Replayed) count(t startup.Timeline, app string) {
 
 // observed returns the behaviour that the pod showed at its first start, and the assumptions made for it. It returns
 // nil if the start of the proxy is not known.
-func (s *subject) observed(app *evidence.Container, y symptom) (*simulate.Behaviour, []string) {
-	proxy := s.proxy.Run(0)
+func (s incident) observed() (*simulate.Behaviour, []string) {
+	proxy := s.Proxy.Run(0)
 	if proxy == nil || !proxy.Started.Known() {
 		return nil, nil
 	}
-	healthy, assumed := s.proxyTook(*proxy, y)
-	out := &simulate.Behaviour{Containers: map[string]simulate.Container{s.proxy.Name: {Healthy: healthy}}}
+	healthy, assumed := s.proxyTook(*proxy)
+	out := &simulate.Behaviour{Containers: map[string]simulate.Container{s.Proxy.Name: {Healthy: healthy}}}
 	for _, c := range s.Containers {
 		r := c.Run(0)
 		if c.Kind == startup.Init && r != nil {
@@ -104,12 +113,12 @@ func (s *subject) observed(app *evidence.Container, y symptom) (*simulate.Behavi
 		}
 	}
 	var of simulate.Container
-	if r := app.Run(0); r != nil {
+	if r := s.app.Run(0); r != nil {
 		of.Image = between(r.Started, proxy.Started) // all time between the two starts counts as a pull of the image
 	}
-	call := simulate.Call{To: s.proxy.Name}
-	if r := app.Run(y.run); r != nil {
-		if call.After = between(y.at, r.Started); y.at.Error > time.Second { // the time of the call is not exact
+	call := simulate.Call{To: s.Proxy.Name}
+	if r := s.app.Run(s.call.Run); r != nil {
+		if call.After = between(s.call.At, r.Started); s.call.At.Error > time.Second { // the time of the call is not exact
 			call.After = between(r.Finished, r.Started)
 		}
 		if r.Exit != nil && *r.Exit != 0 {
@@ -117,7 +126,7 @@ func (s *subject) observed(app *evidence.Container, y symptom) (*simulate.Behavi
 		}
 	}
 	of.Calls = []simulate.Call{call}
-	out.Containers[app.Name] = of
+	out.Containers[s.app.Name] = of
 	if s.Object.Status.StartTime != nil {
 		first := proxy.Started
 		for _, c := range s.Containers {
@@ -132,18 +141,18 @@ func (s *subject) observed(app *evidence.Container, y symptom) (*simulate.Behavi
 
 // proxyTook returns the time from the proxy's start until it was ready. If the evidence does not show it, proxyTook
 // assumes that the proxy was ready after the last refused call, and returns that assumption too.
-func (s *subject) proxyTook(proxy evidence.Run, y symptom) (time.Duration, []string) {
-	if i := slices.IndexFunc(s.serving, func(v service) bool { return v.Number == 0 && v.ready.At.Known() }); i >= 0 {
-		return between(s.serving[i].ready.At, proxy.Started), nil
+func (s incident) proxyTook(proxy evidence.Run) (time.Duration, []string) {
+	if i := slices.IndexFunc(s.Serving, func(v facts.Service) bool { return v.Number == 0 && v.Ready.At.Known() }); i >= 0 {
+		return between(s.Serving[i].Ready.At, proxy.Started), nil
 	}
-	last := y.at
-	for _, other := range s.symptoms {
-		if other.container == y.container && other.kind == refused && other.at.At.After(last.At) {
-			last = other.at
+	last := s.call.At
+	for _, other := range s.calls.By(s.app.Name, calls.Refused) {
+		if other.At.At.After(last.At) {
+			last = other.At
 		}
 	}
 	took := max(last.Latest().Sub(proxy.Started.At), time.Second)
-	return took, []string{fmt.Sprintf("%s was ready %s after its start: the last refused call was before that", s.proxy.Name, took.Round(time.Second))}
+	return took, []string{fmt.Sprintf("%s was ready %s after its start: the last refused call was before that", s.Proxy.Name, took.Round(time.Second))}
 }
 
 // between returns the time from one instant to a later one. It is known only as a range, so the result is the middle
@@ -158,8 +167,8 @@ func between(later, earlier evidence.Time) time.Duration {
 
 // ordered returns the plan with an edge that makes the application wait for the proxy by mechanism m. It returns nil
 // if the plan does not contain the proxy.
-func (s *subject) ordered(p startup.Plan, app string, m startup.Mechanism) *startup.Plan {
-	c, at := p.Find(s.proxy.Name)
+func (s incident) ordered(p startup.Plan, m startup.Mechanism) *startup.Plan {
+	c, at := p.Find(s.Proxy.Name)
 	if at < 0 {
 		return nil
 	}
@@ -175,14 +184,16 @@ func (s *subject) ordered(p startup.Plan, app string, m startup.Mechanism) *star
 		c.Health, c.Kind, to = startup.StartupProbe, startup.Sidecar, s.afterMesh(p)
 	}
 	p.Containers = slices.Insert(p.Containers, to, c)
-	p.Edges = append(slices.DeleteFunc(slices.Clone(p.Edges), func(e startup.Edge) bool { return e.From == c.Name && (e.To == app || e.To == startup.Everything) }),
-		startup.Edge{From: c.Name, To: app, After: startup.Healthy, By: m})
+	p.Edges = append(slices.DeleteFunc(slices.Clone(p.Edges), func(e startup.Edge) bool {
+		return e.From == c.Name && (e.To == s.app.Name || e.To == startup.Everything)
+	}),
+		startup.Edge{From: c.Name, To: s.app.Name, After: startup.Healthy, By: m})
 	return &p
 }
 
 // afterMesh returns the index after the mesh's init containers, because the one that writes the capture rules must
 // run before the proxy.
-func (s *subject) afterMesh(p startup.Plan) int {
+func (s incident) afterMesh(p startup.Plan) int {
 	at := 0
 	for i, c := range p.Containers {
 		if c.Kind == startup.Init && knownproxy.OfMesh(c.Name) {

@@ -1,0 +1,171 @@
+// Package calls finds failed calls in the logs of a pod's containers: where each went, how it failed, when, and whether it went to the
+// pod's proxy. The wordings of clients and libraries are tables (wordings.go).
+package calls
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/doctor"
+	"outrider.dev/internal/doctor/evidence"
+)
+
+// A Failure is the kind of error that a failed call had, according to the caller's log.
+type Failure string
+
+// The failures.
+const (
+	Refused     Failure = "refused"     // by a kernel, the caller's or the destination's: ECONNREFUSED
+	Reset       Failure = "reset"       // the connection was established, and then reset or closed
+	TimedOut    Failure = "timed out"   // no answer
+	Unresolved  Failure = "unresolved"  // a name had no address
+	Unreachable Failure = "unreachable" // no route
+	Upstream    Failure = "upstream"    // a proxy responds that it could not reach the destination
+	Ended       Failure = "ended"       // a proxy responds that the destination closed the connection before it answered
+	Unavailable Failure = "unavailable" // a proxy or the destination responds with 503
+)
+
+// A Call is a failed call in a container's log.
+type Call struct {
+	Failure   Failure
+	Container string
+	Run       int // -1: not known
+	To        doctor.Destination
+	At        evidence.Time
+	Likely    evidence.Time // same as At, but computed with the likely zone if the log's zone is not known
+	Last      evidence.Time // the likely time of the last similar line
+	Quote     evidence.Quote
+	More      int // number of similar lines after the first one
+}
+
+func (c Call) String() string {
+	times := ""
+	if c.More > 0 {
+		times = fmt.Sprintf(", %d times", c.More+1)
+	}
+	return fmt.Sprintf("a call to %s: %s%s", c.To, c.Failure, times)
+}
+
+// Calls are the failed calls of a pod, in the order of its containers and their logs.
+type Calls []Call
+
+// Of returns the failed calls of one run of a container that failed in one of these ways; all ways without one.
+func (c Calls) Of(container string, run int, ways ...Failure) (out []Call) {
+	for _, y := range c {
+		if y.Container == container && y.Run == run && (len(ways) == 0 || slices.Contains(ways, y.Failure)) {
+			out = append(out, y)
+		}
+	}
+	return out
+}
+
+// By returns the failed calls of all runs of a container that failed in one of these ways; all ways without one.
+func (c Calls) By(container string, ways ...Failure) (out []Call) {
+	for _, y := range c {
+		if y.Container == container && (len(ways) == 0 || slices.Contains(ways, y.Failure)) {
+			out = append(out, y)
+		}
+	}
+	return out
+}
+
+// Read scans the logs of all containers but the proxy. If the time zone of a log is not known, it scans the log again with the likely
+// zone. It returns the logs that could not be read to their end, and fails only if ctx ends.
+func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secrets bool) (out Calls, unread []evidence.Missing, err error) {
+	for _, c := range p.Containers {
+		if c == proxy {
+			continue
+		}
+		for _, l := range c.Logs {
+			found, err := l.Scan(ctx, wordings)
+			if ctx.Err() != nil {
+				return nil, nil, ctx.Err()
+			}
+			if err != nil {
+				unread = append(unread, evidence.Missing{Kind: l.Source.Kind, What: l.Source.String(), Why: err.Error()})
+			}
+			likely := found
+			if placed, assumed := l.InLikelyZone(); len(found) > 0 && assumed != nil {
+				if likely, err = placed.Scan(ctx, wordings); err != nil || len(likely) != len(found) {
+					likely = found
+				}
+			}
+			out = out.add(p, c, l, found, likely, secrets)
+		}
+	}
+	return out, unread, ctx.Err()
+}
+
+// add adds the failed calls of a run. Calls with the same failure and destination become one, which
+// has the first line and the number of the other lines.
+func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, found, likely []evidence.Hit, secrets bool) Calls {
+	type key struct {
+		failure Failure
+		to      doctor.Destination
+	}
+	first := map[key]int{}
+	for i, h := range found {
+		if bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
+			continue // a gate wrote this line: it polls a container that does not listen yet
+		}
+		k := key{Failure(h.Pattern), destinationOf(h)}
+		last := timeOf(p, by, l, likely[i].Line)
+		if at, seen := first[k]; seen {
+			c[at].More++
+			c[at].Last = last
+			continue
+		}
+		// The lines of a stack trace repeat its first line.
+		if n := len(c); n > 0 && h.Line.Continues && c[n-1].Container == by.Name && c[n-1].Run == l.Run && c[n-1].Failure == k.failure {
+			if !c[n-1].To.Known() {
+				c[n-1].To = k.to
+			}
+			continue
+		}
+		first[k] = len(c)
+		c = append(c, Call{
+			Failure: k.failure, Container: by.Name, Run: l.Run, To: k.to, At: timeOf(p, by, l, h.Line), Likely: last, Last: last,
+			Quote: l.Quote(h.Line, secrets),
+		})
+	}
+	return c
+}
+
+// timeOf returns the time of a line. If the line has none on the node's clock, it returns the start of the run, with
+// the length of the run as the error.
+func timeOf(p *evidence.Pod, c *evidence.Container, l *evidence.Log, line evidence.Line) evidence.Time {
+	if line.Time.Known() && line.Time.Clock == evidence.NodeClock {
+		return line.Time
+	}
+	run := c.Run(l.Run)
+	if run == nil || !run.Started.Known() {
+		return evidence.Time{}
+	}
+	t := run.Started
+	switch {
+	case run.Finished.Known():
+		t.Error = run.Finished.Latest().Sub(t.At)
+	case p.Taken.Known():
+		t.Error = p.Taken.Latest().Sub(t.At)
+	default:
+		return evidence.Time{}
+	}
+	return t
+}
+
+// Placed returns the call with its time by the likely zone of its log, and a quote that states this assumption. The quote is nil, and the
+// call is the same, if the zone of the log is known or no zone is likely.
+func Placed(p *evidence.Pod, c Call) (Call, *evidence.Quote) {
+	l := p.Container(c.Container).Log(c.Run)
+	if l == nil || !c.Likely.Known() || c.Likely == c.At {
+		return c, nil
+	}
+	_, assumed := l.InLikelyZone()
+	if assumed != nil {
+		c.At = c.Likely
+	}
+	return c, assumed
+}

@@ -1,0 +1,113 @@
+// Package chain links causes to effects: where a failed call went, what it led to, and whether a failed call explains the end of a run.
+package chain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"outrider.dev/internal/doctor"
+	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/diagnose/capturescope"
+	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/evidence"
+)
+
+// A Case is a pod with its failed calls and its capture.
+type Case struct {
+	*facts.Pod
+	Calls   calls.Calls
+	Capture capturescope.Scope
+	Lacking []evidence.Missing // missing evidence, also logs that could not be read to their end
+}
+
+// Of returns the case of a pod. It fails only if ctx ends.
+func Of(ctx context.Context, p *evidence.Pod, showSecrets bool) (*Case, error) {
+	f, err := facts.Of(ctx, p, showSecrets)
+	if err != nil {
+		return nil, err
+	}
+	found, unread, err := calls.Read(ctx, p, f.Proxy, showSecrets)
+	proxy := ""
+	if f.Proxy != nil {
+		proxy = f.Proxy.Name
+	}
+	return &Case{f, found, capturescope.Of(p.Object, proxy), slices.Concat(p.Missing, f.Unread, unread)}, err
+}
+
+// A Fate says where a failed call went.
+type Fate struct {
+	Taken  doctor.Answer // by the capture, to the proxy
+	WhyNot string        // unless Taken is Yes
+	facts.Listening
+}
+
+// FateOf returns the fate of a call.
+func (c *Case) FateOf(y calls.Call) Fate {
+	f := Fate{Listening: c.Listened(y.At)}
+	f.Taken, f.WhyNot = c.Capture.Takes(y.Container, y.To)
+	return f
+}
+
+// An Effect is what a refused call led to.
+type Effect struct {
+	Ended     *evidence.Run   // the run that made the call, if it ended with a failure
+	Retried   bool            // the run goes on, and repeated the call until the proxy listened
+	GoesOn    bool            // the run goes on
+	WellSince *evidence.Quote // the start of a later run without a refused call
+	Recurs    *evidence.Quote // the same call was refused when the proxy listened, or long after its start: the start is not the cause
+}
+
+// String describes what the application did after the call.
+func (e Effect) String() string {
+	switch {
+	case e.Ended != nil:
+		return fmt.Sprintf("was refused, and ended (%s)", facts.ExitText(*e.Ended))
+	case e.Retried:
+		return "was refused, tried again, and was no longer refused once the proxy was ready"
+	case e.GoesOn:
+		return "was refused, and goes on, perhaps without the data that it requested"
+	}
+	return "and was refused"
+}
+
+// EffectOf returns the effect of a refused call.
+func (c *Case) EffectOf(y calls.Call) (e Effect) {
+	app := c.Container(y.Container)
+	if r := app.Run(y.Run); r != nil {
+		if r.Exit != nil && *r.Exit != 0 {
+			e.Ended = r
+		}
+		e.GoesOn = r.Running
+		e.Retried = r.Running && y.Last.Compare(y.At) == evidence.After && c.Listened(y.Last).Answer == doctor.No
+	}
+	if last := app.Last(); last != nil && last.Running && last.Number > y.Run && app.Log(last.Number) != nil && len(c.Calls.Of(app.Name, last.Number, calls.Refused)) == 0 {
+		q := c.Quote(last.Started, "%s runs since then (run %d), and its log has no refused call", app.Name, last.Number)
+		e.WellSince = &q
+	}
+	if which := c.Listened(y.At).Run; which >= 0 {
+		e.Recurs = c.recurs(y, c.Serving[which])
+	}
+	return e
+}
+
+// recurs returns a refusal of the same call at a time when the proxy listened, or long after the proxy's start.
+func (c *Case) recurs(y calls.Call, proxy facts.Service) *evidence.Quote {
+	for _, other := range c.Calls.By(y.Container, calls.Refused) {
+		if other.To != y.To {
+			continue
+		}
+		least, _, ok := other.Last.Since(proxy.Started)
+		if l := c.Listened(other.Last).Answer; l == doctor.Yes || l == doctor.Perhaps && ok && least > facts.Settled {
+			q := other.Quote
+			q.At = other.Last
+			return &q
+		}
+	}
+	return nil
+}
+
+// Explained reports whether a run may have ended because of a failed call or because a probe failed.
+func (c *Case) Explained(container string, r evidence.Run) bool {
+	return r.Signal != 0 && c.HasEvent(container, "Killing", "probe") || len(c.Calls.Of(container, r.Number)) > 0
+}

@@ -1,0 +1,156 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/startup"
+)
+
+// killedByProbe finds containers that the kubelet killed because a liveness or startup probe failed.
+func killedByProbe(s *subject) (out []Finding) {
+	for _, c := range s.Containers {
+		for _, e := range s.Events {
+			if e.Container != c.Name || e.Reason != "Killing" || !strings.Contains(e.Message, "probe") {
+				continue
+			}
+			kind := "liveness"
+			if strings.Contains(e.Message, "startup") {
+				kind = "startup"
+			}
+			f := Finding{
+				Code: "killed-by-probe", Container: c.Name, Confidence: Certain,
+				Sentence: fmt.Sprintf("%s was killed because its %s probe failed", c.Name, kind),
+				Evidence: append([]evidence.Quote{s.QuoteEvent(e, e.First, e.Message)}, s.QuoteEvents(c.Name, "Unhealthy")...),
+				Disproof: fmt.Sprintf("an end of %s before the event", c.Name),
+				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("check the target of the %s probe of %s, and give it more time", kind, c.Name)},
+			}
+			if edge, waits := s.AwaitsProxy(c.Name); waits && s.killedWaiting(c) {
+				f.Code = "killed-while-waiting"
+				f.Sentence = fmt.Sprintf("%s was killed by its %s probe while it waited for %s", c.Name, kind, s.Proxy.Name)
+				f.Evidence = append(f.Evidence, s.Quote(evidence.Time{}, "its order: %s", edge.String()))
+				f.Remedy.Sentence = fmt.Sprintf("give %s a startup probe that lasts longer than %s needs", c.Name, s.Proxy.Name)
+			}
+			out = append(out, f)
+			break
+		}
+	}
+	return out
+}
+
+// killedWaiting reports whether a run of the container ended before the proxy was ready.
+func (s *subject) killedWaiting(c *evidence.Container) bool {
+	for _, r := range c.Runs {
+		if r.Finished.Known() && s.Listened(r.Finished).Answer == no {
+			return true
+		}
+	}
+	return false
+}
+
+// outOfMemory finds applications that the kernel killed.
+func outOfMemory(s *subject) (out []Finding) {
+	for _, c := range s.Work() {
+		for _, r := range c.Runs {
+			if r.Reason != "OOMKilled" {
+				continue
+			}
+			out = append(out, Finding{
+				Code: "out-of-memory", Container: c.Name, Confidence: Certain,
+				Sentence: fmt.Sprintf("%s ran out of memory", c.Name),
+				Evidence: []evidence.Quote{s.Quote(r.Finished, "%s, run %d: OOMKilled, exit code %d", c.Name, r.Number, *r.Exit)},
+				Disproof: "a message of the kernel that another process of the pod was the one killed",
+				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or find out what uses it", c.Name, s.memoryLimit(c.Name))},
+			})
+			break
+		}
+	}
+	return out
+}
+
+// probeFails finds readiness probes that fail while the container runs.
+func probeFails(s *subject) (out []Finding) {
+	for _, app := range s.Apps {
+		status := s.Status(app.Name)
+		if status == nil || status.Ready || status.State.Running == nil || s.held(app.Name) {
+			continue
+		}
+		var q []evidence.Quote
+		for _, e := range s.Events {
+			if e.Container == app.Name && e.Reason == "Unhealthy" && strings.HasPrefix(e.Message, "Readiness") {
+				q = append(q, s.QuoteEvent(e, e.Last, e.Message))
+			}
+		}
+		if len(q) == 0 {
+			continue
+		}
+		f := Finding{
+			Code: "probe-fails", Container: app.Name, Confidence: Likely, Evidence: q,
+			Sentence: fmt.Sprintf("%s runs, and its readiness probe fails", app.Name),
+			Disproof: "a successful answer to the same request made in the pod",
+			Remedy:   finding.Remedy{Sentence: "make the probe's request in the pod", Command: s.kubectl("describe pod %s", s.Object.Name)},
+		}
+		if spec := s.Spec(app.Name); s.Proxy != nil && s.Capture.None == "" && spec.ReadinessProbe != nil && spec.ReadinessProbe.Exec == nil && s.cut(q) {
+			f.Code = "probe-blocked-by-proxy"
+			f.Sentence = fmt.Sprintf("the readiness probe of %s goes through %s, which blocks it: the kubelet has no certificate", app.Name, s.Proxy.Name)
+			f.Remedy.Sentence = "have injection rewrite the probe (sidecar.istio.io/rewriteAppHTTPProbers: \"true\"), or leave its port out of the capture"
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// held reports whether the container's command is still waiting at its gate, because the proxy is not ready.
+func (s *subject) held(app string) bool {
+	e, waits := s.AwaitsProxy(app)
+	if !waits || e.By != startup.Gate {
+		return false
+	}
+	proxy := s.Status(s.Proxy.Name)
+	return proxy != nil && !proxy.Ready
+}
+
+// cut reports whether probes reached a proxy that requires mutual TLS. Such a proxy accepts the probe's connection,
+// and then closes it.
+func (s *subject) cut(probes []evidence.Quote) bool {
+	return slices.ContainsFunc(probes, func(q evidence.Quote) bool {
+		l := strings.ToLower(q.Text)
+		return strings.Contains(l, "reset by peer") || strings.Contains(l, ": eof")
+	})
+}
+
+// ownCrash finds applications that exited by themselves, without a failed call that explains the exit.
+func ownCrash(s *subject) (out []Finding) {
+	for _, app := range s.Work() {
+		for i := len(app.Runs) - 1; i >= 0; i-- {
+			r := app.Runs[i]
+			again := app.Waiting != nil && app.Waiting.Reason == "CrashLoopBackOff" // exit code 0 counts too: the container should run forever
+			if r.Exit == nil || *r.Exit == 0 && !again || r.Reason == "OOMKilled" || s.Deleted() || s.Explained(app.Name, r) {
+				continue
+			}
+			f := Finding{
+				Code: "app-crash", Container: app.Name, Confidence: Likely,
+				Sentence: fmt.Sprintf("%s ended by itself: %s", app.Name, facts.ExitText(r)),
+				Evidence: []evidence.Quote{s.Quote(r.Finished, "%s, run %d: %s %s", app.Name, r.Number, facts.ExitText(r), s.Show([]byte(r.Message)))},
+				Disproof: "a failed call, or a signal from outside, just before its end",
+				Remedy:   finding.Remedy{Sentence: "see the end of its log", Command: s.kubectl("logs %s -c %s --previous", s.Object.Name, app.Name)},
+			}
+			if app.Log(r.Number) == nil {
+				f.Confidence = Possible
+				f.Against = []evidence.Quote{s.Quote(evidence.Time{}, "the log of run %d is missing: it may have a failed call", r.Number)}
+			}
+			if q, said := s.Said.Unreached(&r); said && s.Proxy != nil {
+				f.Code, f.Evidence = "dependency-down", append(f.Evidence, q)
+				f.Sentence = fmt.Sprintf("%s ended (%s) after its proxy did not reach what it called", app.Name, facts.ExitText(r))
+				f.Disproof, f.Remedy = "another reason in its log", finding.Remedy{Sentence: fmt.Sprintf("check whether the destination of %s runs, and let it retry until it does", app.Name)}
+			}
+			out = append(out, f)
+			break
+		}
+	}
+	return out
+}

@@ -1,0 +1,319 @@
+package facts
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/doctor"
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/startup"
+)
+
+// Times after which a proxy listens, if no evidence shows when it began: most proxies do after Usual, and each certainly does after Settled.
+const (
+	Usual   = 15 * time.Second
+	Settled = time.Minute
+)
+
+// A Topic is what a line of a proxy's log is about.
+type Topic string
+
+// The topics.
+const (
+	SaysReady      Topic = "ready"
+	NoControlPlane Topic = "no-control-plane"
+	NoCertificate  Topic = "no-certificate"
+	Rejected       Topic = "rejected"   // configuration
+	OfCapture      Topic = "capture"    // whether it is in place
+	Uncaptured     Topic = "uncaptured" // connections did not come to the proxy
+	Unreached      Topic = "unreached"  // the destination of a call
+	Stops          Topic = "stops"
+	Crash          Topic = "crash"
+)
+
+// topics match the lines in which proxies report their state.
+var topics = []evidence.Pattern{
+	{Name: string(SaysReady), Any: []string{"envoy proxy is ready", `"msg":"ready"`, "certified identity", "dapr initialized. status: running", "all dependencies initialized. starting workers"}},
+	{Name: string(NoControlPlane), Any: []string{"config stream to xds-grpc closed", "streamaggregatedresources gRPC config stream", "deltaaggregatedresources grpc config stream", "connection error: desc", "failed to connect to upstream", "the control plane is not reachable", "is not reached: ", "failed to resolve control plane", "could not connect to the control plane"}},
+	{Name: string(NoCertificate), Any: []string{"failed to warm certificate", "failed to sign csr", "failed to get secret", "ca client error", "failed to generate workload certificate", "token is expired", "certificate signed by unknown authority", "failed to obtain identity", "no certificate"}},
+	{Name: string(Rejected), Any: []string{"rejected: error adding", "grpc config for", "delta config for"}, Only: func(line []byte) bool { return strings.Contains(string(line), "rejected") }},
+	{Name: string(OfCapture), Any: []string{`"msg":"condition does not hold","condition":"capture"`, `"msg":"condition holds","condition":"capture"`}},
+	{Name: string(Uncaptured), Any: []string{`"condition":"capture","reason":"`}, Only: func(line []byte) bool { return strings.Contains(string(line), "did not come to the proxy") }},
+	{Name: string(Unreached), Any: []string{"delayed_connect_error", "delayed connect error", "remote_connection_failure", "remote connection failure"}},
+	{Name: string(Stops), Any: []string{"received signal, draining", "agent draining proxy", "terminating proxy", "received sigterm", "caught sigterm", "caught envoy_sigterm", "epoch 0 exited", "signal received, shutting down", "shutting down gracefully"}},
+	{Name: string(Crash), Any: []string{"caught segmentation fault", "caught aborted", "panic:", "assert failure", "std::bad_alloc"}},
+}
+
+// Said contains the lines of the proxy's logs about each topic.
+type Said map[Topic][]statement
+
+type statement struct {
+	run   int
+	quote evidence.Quote
+}
+
+// In returns the lines of one run of the proxy about a topic.
+func (s Said) In(run int, about Topic) (out []evidence.Quote) {
+	for _, x := range s[about] {
+		if x.run == run {
+			out = append(out, x.quote)
+		}
+	}
+	return out
+}
+
+// All returns the lines about all topics, in the order of the topics.
+func (s Said) All() (out []evidence.Quote) {
+	for _, t := range topics {
+		for _, x := range s[Topic(t.Name)] {
+			out = append(out, x.quote)
+		}
+	}
+	return out
+}
+
+// Unreached returns a line of the proxy's log that names a destination which the proxy could not reach, and that
+// was written during the run r of an application.
+func (s Said) Unreached(r *evidence.Run) (evidence.Quote, bool) {
+	for _, x := range s[Unreached] {
+		at := x.quote.At
+		if r != nil && at.Known() && at.Compare(r.Started) != evidence.Before && (r.Running || at.Compare(r.Finished) != evidence.After) {
+			return x.quote, true
+		}
+	}
+	return evidence.Quote{}, false
+}
+
+// A Service is one run of the proxy, with the time at which it began to listen.
+type Service struct {
+	evidence.Run
+	Ready evidence.Quote // evidence that it began to listen; At is unknown without such evidence
+	Stops evidence.Quote // evidence that the kubelet began to stop it; afterwards it may have exited even if its status is running
+	by    evidence.Time  // a time at which it certainly listened; unknown without evidence
+	why   evidence.Quote // evidence that it listened at the time in by
+}
+
+// Stays reports whether a run of the proxy had certainly not ended at that time.
+func (v Service) Stays(at evidence.Time) bool {
+	if v.Running {
+		return !v.Stops.At.Known() || at.Compare(v.Stops.At) == evidence.Before
+	}
+	return at.Compare(v.Finished) == evidence.Before
+}
+
+// WorkersAlone reports whether the only evidence is Envoy's line about starting its workers, before which it may have rejected
+// the listener that its readiness probe needs.
+func (v Service) WorkersAlone() bool { return isWorkers(v.Ready) }
+
+func isWorkers(q evidence.Quote) bool { return strings.Contains(q.Text, "starting workers") }
+
+// readProxy scans the proxy's logs, and finds the time at which each of its runs was ready. If the time zone of a log is not known,
+// the likely one is assumed. It fails only if ctx ends.
+func (p *Pod) readProxy(ctx context.Context) error {
+	if p.Proxy == nil {
+		return nil
+	}
+	p.Said = Said{}
+	for _, l := range p.Proxy.Logs {
+		l, assumed := l.InLikelyZone()
+		p.ProxyZone = cmp.Or(assumed, p.ProxyZone)
+		found, err := l.Scan(ctx, topics)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err != nil {
+			p.Unread = append(p.Unread, evidence.Missing{Kind: l.Source.Kind, What: l.Source.String(), Why: err.Error()})
+		}
+		for _, h := range found {
+			p.Said[Topic(h.Pattern)] = append(p.Said[Topic(h.Pattern)], statement{l.Run, l.Quote(h.Line, p.ShowSecrets)})
+		}
+	}
+	for _, r := range p.Proxy.Runs {
+		p.Serving = append(p.Serving, p.service(r))
+	}
+	return nil
+}
+
+// service returns a run of the proxy with the evidence of the time at which it served: the proxy's log, the journal of Outrider's agent,
+// and the start of the next container.
+func (p *Pod) service(r evidence.Run) Service {
+	v := Service{Run: r}
+	onNode := func(q evidence.Quote) bool { return q.At.Known() && q.At.Clock == evidence.NodeClock }
+	ready := p.Said.In(r.Number, SaysReady)
+	// Both Envoy and its agent write a line. The agent's line counts, because Envoy does not listen yet when it
+	// writes that it starts its workers.
+	if i := slices.IndexFunc(ready, func(q evidence.Quote) bool { return onNode(q) && !isWorkers(q) }); i >= 0 {
+		v.Ready = ready[i]
+	} else if i := slices.IndexFunc(ready, onNode); i >= 0 {
+		v.Ready = ready[i]
+	}
+	if j := p.Journal; j != nil && !v.Ready.At.Known() && r.Number == p.Proxy.Restarts {
+		if i := slices.IndexFunc(j.Entries, func(e evidence.JournalEntry) bool { return e.Name == "proxy serving" && e.Begin.Known() }); i >= 0 {
+			v.Ready = evidence.Quote{Source: j.Source, At: j.Entries[i].Begin, Text: "the agent's journal: the proxy serves"}
+		}
+	}
+	if r.Number == 0 {
+		v.by, v.why = p.heldBy()
+	}
+	if r.Running {
+		v.Stops = p.stopping(r.Number)
+		if !v.by.Known() {
+			v.by, v.why = p.readyBy(r)
+		}
+	}
+	return v
+}
+
+// stopping returns the evidence of the time at which the kubelet began to stop the proxy of a pod that is being
+// deleted. The status is not enough: it reports the end of a container only when all containers of the pod have
+// ended (found on a kubelet of 1.34).
+func (p *Pod) stopping(run int) evidence.Quote {
+	if !p.Deleted() {
+		return evidence.Quote{}
+	}
+	for _, e := range p.Events {
+		if e.Container == p.Proxy.Name && e.Reason == "Killing" {
+			return p.QuoteEvent(e, e.Last, e.Message)
+		}
+	}
+	if said := p.Said.In(run, Stops); len(said) > 0 {
+		return said[0]
+	}
+	return evidence.Quote{}
+}
+
+// readyBy returns the time at which the pod was ready. The proxy was ready then, if it has a readiness probe.
+func (p *Pod) readyBy(r evidence.Run) (evidence.Time, evidence.Quote) {
+	spec, status := p.Spec(p.Proxy.Name), p.Status(p.Proxy.Name)
+	ready := p.Condition(corev1.PodReady, evidence.NodeClock)
+	if spec == nil || spec.ReadinessProbe == nil || status == nil || !status.Ready || ready.Compare(r.Started) != evidence.After {
+		return evidence.Time{}, evidence.Quote{}
+	}
+	return ready, p.Quote(ready, "the pod is ready, and so %s is", p.Proxy.Name)
+}
+
+// heldBy returns the start of the first application, if the proxy is a native sidecar with a startup probe. The
+// proxy was ready then, because the kubelet starts no application before that probe succeeds.
+func (p *Pod) heldBy() (evidence.Time, evidence.Quote) {
+	spec := p.Spec(p.Proxy.Name)
+	if p.Proxy.Kind != startup.Sidecar || spec == nil || spec.StartupProbe == nil {
+		return evidence.Time{}, evidence.Quote{}
+	}
+	for _, c := range p.Apps {
+		if r := c.Run(0); r != nil && r.Started.Known() {
+			return r.Started, p.Quote(r.Started, "%s started, which the kubelet does when the startup probe of %s has succeeded", c.Name, p.Proxy.Name)
+		}
+	}
+	return evidence.Time{}, evidence.Quote{}
+}
+
+// A Listening says whether the proxy accepted connections at a time.
+type Listening struct {
+	Answer  doctor.Answer
+	Run     int // index in Serving of the run that was active or expected then; -1: none
+	Because []evidence.Quote
+}
+
+// Listened returns whether the proxy accepted connections at that time.
+func (p *Pod) Listened(at evidence.Time) Listening {
+	l := Listening{doctor.Perhaps, -1, nil}
+	if !at.Known() {
+		return l
+	}
+	for i, v := range p.Serving {
+		first := i == 0 && v.Number == 0
+		switch {
+		case v.Started.Known() && at.Compare(v.Started) == evidence.Before:
+			if first || i > 0 && p.Serving[i-1].Finished.Known() && at.Compare(p.Serving[i-1].Finished) == evidence.After {
+				return Listening{doctor.No, i, []evidence.Quote{p.Quote(v.Started, "%s started", p.Proxy.Name)}}
+			}
+			l.Run = max(l.Run, 0)
+			return l
+		case v.Ready.At.Known() && at.Compare(v.Ready.At) == evidence.Before:
+			a := doctor.Perhaps
+			if at.Compare(v.Started) == evidence.After || first {
+				a = doctor.No
+			}
+			return Listening{a, i, []evidence.Quote{v.Ready}}
+		case v.Finished.Known() && at.Compare(v.Finished) == evidence.After:
+			l = Listening{doctor.No, i, []evidence.Quote{p.Quote(v.Finished, "%s %s", p.Proxy.Name, RunText(v.Run))}}
+		case v.Ready.At.Known() && at.Compare(v.Ready.At) == evidence.After && v.Stays(at):
+			return Listening{doctor.Yes, i, []evidence.Quote{v.Ready}}
+		case v.by.Known() && at.Compare(v.by) == evidence.After && v.Stays(at):
+			return Listening{doctor.Yes, i, []evidence.Quote{v.why}}
+		default:
+			l = Listening{doctor.Perhaps, i, nil}
+			if v.Ready.At.Known() {
+				l.Because = []evidence.Quote{v.Ready}
+			}
+		}
+	}
+	return l
+}
+
+// ReadyIsKnown reports whether there is evidence of when a run of the proxy was ready.
+func (p *Pod) ReadyIsKnown() bool {
+	return slices.ContainsFunc(p.Serving, func(v Service) bool { return v.Ready.At.Known() })
+}
+
+// DiedBefore reports whether one of the proxy's runs Serving[0] to Serving[which] had ended before that time.
+func (p *Pod) DiedBefore(which int, at evidence.Time) bool {
+	return slices.ContainsFunc(p.Serving[:which+1], func(v Service) bool {
+		return v.Finished.Known() && at.Compare(v.Finished) != evidence.Before
+	})
+}
+
+// HookFailed reports whether the kubelet killed the proxy because the proxy's postStart hook failed. The kubelet then
+// starts the applications that the hook held.
+func (p *Pod) HookFailed() bool {
+	return !p.Deleted() && len(p.QuoteEvents(p.Proxy.Name, "FailedPostStartHook")) > 0
+}
+
+// Replaced reports whether the kubelet ended a run of the proxy because the image in the pod's spec was changed, as
+// "outrider upgrade pods" does, and the proxy drained until it could exit with status 0. The kubelet counts equal
+// events of one container as one, with the times of the first and the last.
+func (p *Pod) Replaced(r evidence.Run) bool {
+	return r.Exit != nil && *r.Exit == 0 && slices.ContainsFunc(p.Events, func(e evidence.Event) bool {
+		return e.Container == p.Proxy.Name && e.Reason == "Killing" && strings.Contains(e.Message, "definition changed") &&
+			e.First.Compare(r.Finished) != evidence.After && e.Last.Compare(r.Started) != evidence.Before
+	})
+}
+
+// RunText describes a run of a container.
+func RunText(r evidence.Run) string {
+	switch {
+	case r.Running:
+		return "runs"
+	case r.Exit == nil:
+		return "ended"
+	}
+	return ExitText(r)
+}
+
+// ExitText describes the end of a run.
+func ExitText(r evidence.Run) string {
+	switch {
+	case r.Reason == "OOMKilled":
+		return "out of memory"
+	case r.Exit == nil:
+		if r.Reason != "" {
+			return r.Reason
+		}
+		return "ended"
+	case r.Signal > 0:
+		return fmt.Sprintf("exit code %d, signal %d", *r.Exit, r.Signal)
+	}
+	return fmt.Sprintf("exit code %d", *r.Exit)
+}
+
+// Late reports whether a time is so long after the start of a run of the proxy that most proxies listen by then.
+func (v Service) Late(at evidence.Time) bool {
+	least, _, ok := at.Since(v.Started)
+	return ok && least > Usual
+}

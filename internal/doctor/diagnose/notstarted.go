@@ -1,0 +1,105 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+
+	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/startup"
+)
+
+// imageReasons lists the waiting reasons of the kubelet for an image that is missing. Source:
+// k8s.io/kubernetes/pkg/kubelet/images.
+var imageReasons = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"}
+
+// notStarted finds containers whose image cannot be pulled, and pods that have no node, no sandbox or no volume.
+func notStarted(s *subject) (out []Finding) {
+	for _, c := range s.Containers {
+		if c.Waiting == nil || !slices.Contains(imageReasons, c.Waiting.Reason) {
+			continue
+		}
+		image := ""
+		if spec := s.Spec(c.Name); spec != nil {
+			image = spec.Image
+		}
+		f := Finding{
+			Code: "image-missing", Container: c.Name, Confidence: Certain,
+			Sentence: fmt.Sprintf("%s has no image: %s cannot be pulled (%s)", c.Name, image, c.Waiting.Reason),
+			Evidence: []evidence.Quote{s.Quote(evidence.Time{}, "%s waits: %s %s", c.Name, c.Waiting.Reason, c.Waiting.Message)},
+			Disproof: "an event Pulled of this container",
+			Remedy:   finding.Remedy{Sentence: "correct the image's name, or the pull secret of the pod", Command: s.kubectl("describe pod %s", s.Object.Name)},
+		}
+		f.Evidence = append(f.Evidence, s.QuoteEvents(c.Name, "Failed", "BackOff")...)
+		out = append(out, f)
+	}
+	started := slices.ContainsFunc(s.Containers, func(c *evidence.Container) bool { return len(c.Runs) > 0 })
+	if started || len(out) > 0 {
+		return out
+	}
+	for _, k := range []struct {
+		code   finding.Code
+		reason string
+		what   string
+	}{
+		{"not-scheduled", "FailedScheduling", "no node can run the pod"},
+		{"no-sandbox", "FailedCreatePodSandBox", "the pod's sandbox, or its network, cannot be created"},
+		{"volume-missing", "FailedMount", "a volume of the pod cannot be mounted"},
+	} {
+		if q := s.QuoteEvents("", k.reason); len(q) > 0 {
+			out = append(out, Finding{
+				Code: k.code, Confidence: Certain, Sentence: fmt.Sprintf("%s: %s", k.what, q[len(q)-1].Text), Evidence: q,
+				Disproof: "a container of the pod that started", Remedy: finding.Remedy{Command: s.kubectl("describe pod %s", s.Object.Name)},
+			})
+		}
+	}
+	return out
+}
+
+// initWithoutNetwork finds init containers whose calls fail because they are captured and the proxy starts later.
+func initWithoutNetwork(s *subject) (out []Finding) {
+	if s.Proxy == nil || s.Proxy.Kind == startup.Sidecar || s.Capture.None != "" {
+		return nil
+	}
+	for _, c := range s.Inits {
+		for _, y := range s.Calls {
+			if y.Container != c.Name || y.Failure != calls.Refused && y.Failure != calls.TimedOut && y.Failure != calls.Reset {
+				continue
+			}
+			takes, why := s.Capture.Takes(c.Name, y.To)
+			if takes == no || !s.CaptureFirst(c.Name) {
+				continue
+			}
+			f := Finding{
+				Code: "init-needs-network", Container: c.Name, Confidence: Certain,
+				Sentence: fmt.Sprintf("init container %s has no network: its calls go to %s, which starts only when all init containers have ended", c.Name, s.Proxy.Name),
+				Evidence: []evidence.Quote{y.Quote, s.Quote(evidence.Time{}, "%s is a plain container, and the capture is written before %s", s.Proxy.Name, c.Name)},
+				Disproof: fmt.Sprintf("that %s is left out of the capture", y.To),
+				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which starts before %s", s.Proxy.Name, c.Name)},
+				Patch:    s.nativePatch(c.Name),
+			}
+			if takes == perhaps {
+				f.Confidence, f.Against = Likely, []evidence.Quote{s.Quote(evidence.Time{}, "%s", why)}
+			}
+			out = append(out, f)
+			break
+		}
+	}
+	return out
+}
+
+// nativePatch returns a patch with the annotation that makes the proxy start before an init container, or an empty
+// string if the mesh has no such annotation.
+func (s *subject) nativePatch(container string) string {
+	w, has := stronger[s.Proxy.Name]
+	switch {
+	case s.Proxy.Name == podspec.OurProxy:
+		w = way{annotation: contract.DependsOn + "." + container, value: s.Proxy.Name}
+	case !has:
+		return ""
+	}
+	return s.annotate(w)
+}

@@ -1,0 +1,129 @@
+package diagnose
+
+import (
+	"fmt"
+	"strings"
+
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/evidence"
+)
+
+// proxyDied finds exits of the proxy while applications ran.
+func proxyDied(s *subject) (out []Finding) {
+	for i, v := range s.Serving {
+		if !v.Finished.Known() || s.Deleted() && i == len(s.Serving)-1 {
+			continue
+		}
+		app := s.RanAt(v.Finished)
+		if app == nil || s.Replaced(v.Run) {
+			continue
+		}
+		f := Finding{
+			Code: "proxy-died", Container: s.Proxy.Name, Confidence: Certain,
+			Sentence: fmt.Sprintf("%s ended while %s ran: %s", s.Proxy.Name, app.Name, facts.ExitText(v.Run)),
+			Evidence: []evidence.Quote{s.Quote(v.Finished, "%s, run %d: %s", s.Proxy.Name, v.Number, facts.ExitText(v.Run))},
+			Disproof: fmt.Sprintf("a run of %s that had ended before %s", app.Name, Instant(v.Finished)),
+			Remedy:   finding.Remedy{Sentence: "see its log for the reason", Command: s.kubectl("logs %s -c %s --previous", s.Object.Name, s.Proxy.Name)},
+		}
+		if v.Reason == "OOMKilled" {
+			f.Code = "proxy-out-of-memory"
+			f.Sentence = fmt.Sprintf("%s ran out of memory while %s ran", s.Proxy.Name, app.Name)
+			f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or limit the configuration that it gets", s.Proxy.Name, s.memoryLimit(s.Proxy.Name))}
+		}
+		f.Evidence = append(f.Evidence, s.Said.In(v.Number, facts.Crash)...)
+		for _, y := range s.Calls {
+			if y.Container != s.Proxy.Name && y.At.Compare(v.Finished) == evidence.After && (i+1 == len(s.Serving) || !s.Serving[i+1].Ready.At.Known() || y.At.Compare(s.Serving[i+1].Ready.At) == evidence.Before) {
+				f.Evidence = append(f.Evidence, y.Quote)
+			}
+		}
+		out = append(out, f)
+	}
+	return out
+}
+
+// unready lists the reasons why a proxy is not ready. said is the topic of the lines that show the reason.
+var unready = []struct {
+	said   facts.Topic
+	code   finding.Code
+	what   string
+	remedy string
+}{
+	{facts.Rejected, "configuration-rejected", "it rejects its configuration", "see the message for the field: it is of a resource that was changed, an EnvoyFilter for instance"},
+	{facts.NoControlPlane, "no-control-plane", "it does not reach its control plane", "see whether the control plane runs, and whether a NetworkPolicy lets the pod reach it"},
+	{facts.Uncaptured, "capture-not-in-place", "connections do not come to it", captureRemedy},
+	{facts.NoCertificate, "no-certificate", "it has no certificate", "see whether the control plane signs, and whether the pod's token and roots are current"},
+}
+
+const captureRemedy = "run outrider-agent capture again in a container of the pod with NET_ADMIN, or make a new pod, and find the program that removed the rules or wrote others (nft list ruleset, iptables-save)"
+
+// captureLost finds proxies to which connections no longer came, by the agent's proofs, and whether they come again.
+func captureLost(s *subject) (out []Finding) {
+	if s.Proxy == nil || len(s.Serving) == 0 {
+		return nil
+	}
+	f := Finding{
+		Code: "capture-not-in-place", Container: s.Proxy.Name, Confidence: Certain,
+		Disproof: "a call of that direction and family of IP in the proxy's access log at that time",
+		Remedy:   finding.Remedy{Sentence: captureRemedy},
+	}
+	lost, back := evidence.Quote{}, evidence.Quote{}
+	for _, q := range s.Said.In(s.Serving[len(s.Serving)-1].Number, "capture") {
+		switch {
+		case strings.Contains(q.Text, "does not hold"):
+			lost, back = q, evidence.Quote{}
+		case lost.Text != "":
+			back = q
+		}
+	}
+	switch {
+	case lost.Text == "":
+		return nil
+	case back.Text == "":
+		f.Sentence = fmt.Sprintf("connections go past %s: the rules of the capture are missing, or others act in their place", s.Proxy.Name)
+		f.Evidence = []evidence.Quote{lost}
+	default:
+		f.Sentence = fmt.Sprintf("connections went past %s for a while: the rules of the capture did not act, and do again", s.Proxy.Name)
+		f.Evidence = []evidence.Quote{lost, back}
+		f.Remedy.Sentence = "find the program that removed the rules or wrote others"
+	}
+	return []Finding{f}
+}
+
+// neverReady finds proxies that run without becoming ready, and why.
+func neverReady(s *subject) (out []Finding) {
+	if s.Proxy == nil || s.Proxy.Waiting != nil && len(s.Proxy.Runs) == 0 {
+		return nil
+	}
+	status := s.Status(s.Proxy.Name)
+	if status == nil || status.Ready || status.State.Running == nil || s.Deleted() {
+		return nil
+	}
+	now := s.Serving[len(s.Serving)-1]
+	// Envoy's log line about starting its workers does not prove that it is ready: it may have rejected the listener
+	// that its readiness probe needs.
+	workersAlone := now.WorkersAlone() && len(s.Said.In(now.Number, facts.Rejected)) > 0
+	if now.Ready.At.Known() && !workersAlone {
+		return nil
+	}
+	f := Finding{
+		Code: "proxy-not-ready", Container: s.Proxy.Name, Confidence: Likely,
+		Sentence: fmt.Sprintf("%s is not ready, and its log does not say why", s.Proxy.Name),
+		Evidence: append([]evidence.Quote{s.Quote(now.Started, "%s runs and is not ready", s.Proxy.Name)}, s.QuoteEvents(s.Proxy.Name, "Unhealthy")...),
+		Disproof: fmt.Sprintf("a readiness probe of %s that succeeds", s.Proxy.Name),
+		Remedy:   finding.Remedy{Command: s.kubectl("logs %s -c %s", s.Object.Name, s.Proxy.Name)},
+	}
+	if age, _, ok := s.Taken.Since(now.Started); ok && age < facts.Settled {
+		f.Confidence = Possible // it may still become ready
+	}
+	for _, u := range unready {
+		if q := s.Said.In(now.Number, u.said); len(q) > 0 {
+			f.Code, f.Confidence = u.code, Certain
+			f.Sentence = fmt.Sprintf("%s is not ready: %s", s.Proxy.Name, u.what)
+			f.Evidence = append(f.Evidence, q[len(q)-1])
+			f.Remedy.Sentence = u.remedy
+			break
+		}
+	}
+	return []Finding{f}
+}

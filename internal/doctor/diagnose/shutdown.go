@@ -1,0 +1,100 @@
+package diagnose
+
+import (
+	"cmp"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/startup"
+)
+
+// shutdownRace finds calls that failed because the proxy had exited before the application.
+func shutdownRace(s *subject) (out []Finding) {
+	if s.Proxy == nil || len(s.Serving) == 0 || s.HookFailed() {
+		return nil
+	}
+	last := s.Serving[len(s.Serving)-1]
+	stops := s.Said.In(last.Number, facts.Stops)
+	left := s.Quote(last.Finished, "%s ended", s.Proxy.Name)
+	if last.Stops.At.Known() && s.Proxy.Kind == startup.Plain { // the status does not report the proxy's end yet
+		left = last.Stops
+	}
+	if !left.At.Known() {
+		return nil
+	}
+	for _, app := range s.Apps {
+		for _, y := range s.Calls {
+			if y.Container != app.Name || y.Failure != calls.Refused && y.Failure != calls.Reset {
+				continue
+			}
+			takes, why := s.Capture.Takes(app.Name, y.To)
+			crashed := !last.Running && (last.Exit == nil || *last.Exit != 0 && last.Signal != 15 && *last.Exit != 143)
+			after := y.At.Compare(left.At) == evidence.After || y.At.Known() && y.Last.Compare(left.At) == evidence.After
+			// A captured call is refused only while no proxy listens. In a pod that is being deleted, a proxy that
+			// has exited is not started again.
+			within := s.Deleted() && takes == yes && y.At.Known() && y.At.Clock == left.At.Clock && y.At.Compare(left.At) != evidence.Before
+			if takes == no || crashed || !after && !within {
+				continue
+			}
+			f := Finding{
+				Code: "shutdown-race", Container: app.Name, Confidence: Certain,
+				Sentence: fmt.Sprintf("shutdown race: %s ended while %s still made calls", s.Proxy.Name, app.Name),
+				Evidence: append([]evidence.Quote{left, y.Quote}, stops...),
+				Disproof: fmt.Sprintf("an end of %s before that of %s", app.Name, s.Proxy.Name),
+				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which the kubelet stops after %s", s.Proxy.Name, app.Name)},
+				Patch:    s.nativePatch(app.Name),
+			}
+			switch {
+			case takes == perhaps:
+				f.Confidence, f.Against = Likely, []evidence.Quote{s.Quote(evidence.Time{}, "%s", why)}
+			case !after:
+				f.Confidence = Likely // the clocks are not exact enough to order the two times
+			}
+			out = append(out, f)
+			break
+		}
+	}
+	return out
+}
+
+// jobDoesNotEnd finds pods that should end (restartPolicy Never or OnFailure), but whose proxy still runs after all
+// applications have completed.
+func jobDoesNotEnd(s *subject) []Finding {
+	once := s.Object.Spec.RestartPolicy == corev1.RestartPolicyNever || s.Object.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
+	if !once || s.Proxy == nil || s.Proxy.Kind == startup.Sidecar || len(s.Apps) == 0 || s.Proxy.Last() == nil || !s.Proxy.Last().Running {
+		return nil
+	}
+	var ended []evidence.Quote
+	for _, c := range s.Apps {
+		r := c.Last()
+		if r == nil || r.Exit == nil || *r.Exit != 0 {
+			return nil
+		}
+		ended = append(ended, s.Quote(r.Finished, "%s completed", c.Name))
+	}
+	kind, name := s.workload()
+	return []Finding{{
+		Code: "job-never-ends", Container: s.Proxy.Name, Confidence: Certain,
+		Sentence: fmt.Sprintf("the %s cannot end: its work is done, and %s runs on", kind, s.Proxy.Name),
+		Evidence: append(ended, s.Quote(s.Proxy.Last().Started, "%s runs", s.Proxy.Name)),
+		Disproof: fmt.Sprintf("an end of %s soon after", s.Proxy.Name),
+		Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which ends with the pod's work; this pod ends when its proxy is told to exit", s.Proxy.Name), Command: s.quit()},
+		Patch:    cmp.Or(s.nativePatch(name), ""),
+	}}
+}
+
+// quit returns a command that makes the proxy exit, or that deletes the pod if no request makes the proxy exit.
+func (s *subject) quit() string {
+	switch s.Proxy.Name {
+	case "outrider-proxy":
+		return s.kubectl("exec %s -c %s -- outrider-agent request POST /quitquitquit", s.Object.Name, s.Proxy.Name)
+	case "istio-proxy":
+		return s.kubectl("exec %s -c %s -- pilot-agent request POST /quitquitquit", s.Object.Name, s.Proxy.Name)
+	}
+	return s.kubectl("delete pod %s", s.Object.Name)
+}
