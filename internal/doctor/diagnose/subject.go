@@ -14,7 +14,7 @@ const (
 	yes     = doctor.Yes
 )
 
-// A subject is what the rules look at.
+// A subject is a case that the rules look at.
 type subject struct {
 	*chain.Case
 	options Options

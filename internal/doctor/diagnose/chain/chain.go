@@ -49,7 +49,7 @@ func (c *Case) FateOf(y calls.Call) Fate {
 	return f
 }
 
-// An Effect is what a refused call led to.
+// An Effect describes the consequences of a refused call.
 type Effect struct {
 	Ended     *evidence.Run   // the run that made the call, if it ended with a failure
 	Retried   bool            // the run goes on, and repeated the call until the proxy listened

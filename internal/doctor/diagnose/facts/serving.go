@@ -21,7 +21,7 @@ const (
 	Settled = time.Minute
 )
 
-// A Topic is what a line of a proxy's log is about.
+// A Topic is the subject of a line of a proxy's log.
 type Topic string
 
 // The topics.
