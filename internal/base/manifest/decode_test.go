@@ -34,7 +34,7 @@ func TestNamespaces(t *testing.T) {
 	}
 }
 
-// A document without a value has the value null, so that nobody has to look for one that is not there.
+// A document without a value has the value null, so that no caller has to ask whether there is one.
 func TestDocumentsWithoutAValue(t *testing.T) {
 	for _, text := range []string{"", "# a comment\n", "\xfe\xff", "\xff\xfe", "---\n"} {
 		d, err := Read([]byte(text))

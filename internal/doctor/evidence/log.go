@@ -283,7 +283,9 @@ func Show(text []byte, secrets bool) string {
 }
 
 // Quote returns a line of the log, as [Show] shows it.
-func (l *Log) Quote(line Line, secrets bool) Quote { return Quote{l.At(line), line.Time, Show(line.Text, secrets)} }
+func (l *Log) Quote(line Line, secrets bool) Quote {
+	return Quote{l.At(line), line.Time, Show(line.Text, secrets)}
+}
 
 // InLikelyZone returns a copy of the log for which the likely zone counts as known, and a quote that states this assumption. Both are
 // the log itself and nil if its zone is known, or none is likely.

@@ -56,7 +56,7 @@ var quotedWords = regexp.MustCompile(`["']connection refused["']`)
 var addresses = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)dial (?:tcp|udp)[46]? (?:lookup )?\[?([0-9a-z.:_-]+?)\]?:(\d+)`),                                                                      // Go
 	regexp.MustCompile(`(?i)connection refused \(([0-9a-z._-]+):(\d+)\)`),                                                                                         // .NET
-	regexp.MustCompile(`(?i)host='([^'/@\s"]+)', port=(\d+)`),                                                                                                          // Python, urllib3
+	regexp.MustCompile(`(?i)host='([^'/@\s"]+)', port=(\d+)`),                                                                                                     // Python, urllib3
 	regexp.MustCompile(`\('([0-9a-zA-Z.:_-]+)', (\d+)\)`),                                                                                                         // Python, asyncio
 	regexp.MustCompile(`(?i)E(?:CONNREFUSED|CONNRESET|TIMEDOUT|HOSTUNREACH|NETUNREACH) \[?([0-9a-f.:]+?)\]?:(\d+)`),                                               // Node
 	regexp.MustCompile(`(?i)(?:ENOTFOUND|EAI_AGAIN) ([0-9a-z._-]+)`),                                                                                              // Node
