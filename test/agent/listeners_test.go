@@ -33,11 +33,18 @@ func TestListenersChangeInAReplacement(t *testing.T) {
 	}{
 		{server, func() { w.Manifest("strict", strict) }},
 		{client, func() {
+			const connected = `"msg":"the control plane is connected"`
+			connections := strings.Count(client.Log(), connected)
 			w.Plane().Kill()
 			w.Manifest("strict", "")
 			w.Service("other", "10.96.0.11", "server", "http 80", "tcp-more 5000")
 			w.Serve()
 			w.Known(2, 2)
+			// Without a control plane a proxy refuses a service that is new to it.
+			process.Eventually(t, "the proxy has the new control plane, or has left", func() bool {
+				_, runs := client.Child()
+				return strings.Count(client.Log(), connected) > connections || !runs
+			}, w.Plane())
 			go func() { first <- fresh(client.Pod, "http://10.96.0.11/", want)() }()
 		}},
 	} {
