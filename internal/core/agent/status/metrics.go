@@ -172,13 +172,12 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	if r.Method != http.MethodHead {
-		s.scrapes.total.Add(1)
-	}
-	s.agentMetrics(w, r)
-	if r.Method == http.MethodHead {
+	if r.Method == http.MethodHead { // no scrape
+		s.agentMetrics(w, r)
 		return
 	}
+	s.scrapes.total.Add(1)
+	s.agentMetrics(w, r)
 	if s.o.Envoy != "" {
 		names := &requestNames{own: s.o.Workload}
 		s.pass(r.Context(), w, s.o.Envoy, envoyLimit, "Envoy", &s.scrapes.envoyFailed, names.line)
