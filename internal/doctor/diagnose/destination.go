@@ -30,8 +30,8 @@ func dependencyDown(s *subject) (out []Finding) {
 	return out
 }
 
-// A farSide is a row of the table of causes at the destination of a call: the cause of calls of one failure and, unless a list of
-// answers is empty, with one of these fates.
+// A farSide is a row of the table of causes at the destination of a call: the cause of calls of one failure and, unless
+// a list of answers is empty, with one of these fates.
 type farSide struct {
 	failure         calls.Failure
 	taken, listened []doctor.Answer
@@ -146,10 +146,7 @@ func (s *subject) unreached(y calls.Call) bool {
 // nameNotResolved finds names that did not resolve to an address.
 func nameNotResolved(s *subject) (out []Finding) {
 	for _, app := range s.Work() {
-		for _, y := range s.Calls {
-			if y.Container != app.Name || y.Failure != calls.Unresolved {
-				continue
-			}
+		for _, y := range s.Calls.By(app.Name, calls.Unresolved) {
 			name := cmp.Or(y.To.Host, "a name")
 			f := Finding{
 				Code: "name-not-resolved", Container: app.Name, Confidence: Likely, Evidence: []evidence.Quote{y.Quote},

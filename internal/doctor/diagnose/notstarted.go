@@ -65,10 +65,7 @@ func initWithoutNetwork(s *subject) (out []Finding) {
 		return nil
 	}
 	for _, c := range s.Inits {
-		for _, y := range s.Calls {
-			if y.Container != c.Name || y.Failure != calls.Refused && y.Failure != calls.TimedOut && y.Failure != calls.Reset {
-				continue
-			}
+		for _, y := range s.Calls.By(c.Name, calls.Refused, calls.TimedOut, calls.Reset) {
 			takes, why := s.Capture.Takes(c.Name, y.To)
 			if takes == no || !s.CaptureFirst(c.Name) {
 				continue

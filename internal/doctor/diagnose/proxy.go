@@ -33,7 +33,7 @@ func proxyDied(s *subject) (out []Finding) {
 		}
 		f.Evidence = append(f.Evidence, s.Said.In(v.Number, facts.Crash)...)
 		for _, y := range s.Calls {
-			if y.Container != s.Proxy.Name && y.At.Compare(v.Finished) == evidence.After && (i+1 == len(s.Serving) || !s.Serving[i+1].Ready.At.Known() || y.At.Compare(s.Serving[i+1].Ready.At) == evidence.Before) {
+			if y.At.Compare(v.Finished) == evidence.After && (i+1 == len(s.Serving) || !s.Serving[i+1].Ready.At.Known() || y.At.Compare(s.Serving[i+1].Ready.At) == evidence.Before) {
 				f.Evidence = append(f.Evidence, y.Quote)
 			}
 		}

@@ -104,25 +104,23 @@ type raceVerdict struct {
 	why        string // of the confidence
 	fits       func(circumstances) bool
 	confidence Confidence
+	quoted     bool // the capture is the only evidence that no proxy listened, and so is quoted
 }
 
-// raceVerdicts has the confidence of a start-up race: that of the first row that fits. Calls that were certainly not taken, or came when
-// the proxy listened, are no race.
+// raceVerdicts has the confidence of a start-up race: that of the first row that fits. Calls that were certainly not
+// taken, or came when the proxy listened, are no race.
 var raceVerdicts = []raceVerdict{
 	{"the call came to the proxy's port before the proxy listened", func(c circumstances) bool {
 		return c.listened == no && c.taken == yes && c.named && !c.placed
-	}, Certain},
+	}, Certain, false},
 	{"it came before the proxy listened, and no setting leaves it out", func(c circumstances) bool {
 		return c.listened == no && (c.taken == yes || c.open)
-	}, Likely},
-	{"perhaps the call was not captured", func(c circumstances) bool { return c.listened == no || c.taken == perhaps }, Possible},
-	{"the clocks are not exact enough to order the two times", func(c circumstances) bool { return c.readyWhen }, Possible},
-	{"most proxies are ready by then", func(c circumstances) bool { return c.late }, Possible},
-	{onlyThen, func(circumstances) bool { return true }, Likely},
+	}, Likely, false},
+	{"perhaps the call was not captured", func(c circumstances) bool { return c.listened == no || c.taken == perhaps }, Possible, false},
+	{"the clocks are not exact enough to order the two times", func(c circumstances) bool { return c.readyWhen }, Possible, false},
+	{"most proxies are ready by then", func(c circumstances) bool { return c.late }, Possible, false},
+	{"a captured call is refused only while no proxy listens", func(circumstances) bool { return true }, Likely, true},
 }
-
-// onlyThen is the reason of the row that needs no evidence of when the proxy was ready.
-const onlyThen = "a captured call is refused only while no proxy listens"
 
 // judge decides whether a call was refused because the proxy did not listen.
 func (s *subject) judge(app *evidence.Container, y calls.Call) (Finding, bool) {
@@ -157,7 +155,7 @@ func (s *subject) judge(app *evidence.Container, y calls.Call) (Finding, bool) {
 	}
 	verdict := raceVerdicts[slices.IndexFunc(raceVerdicts, func(r raceVerdict) bool { return r.fits(c) })]
 	f.Confidence = verdict.confidence
-	if verdict.why == onlyThen {
+	if verdict.quoted {
 		f.Evidence = append(f.Evidence, s.Quote(evidence.Time{}, "the capture sends %s to %s, where the kernel refuses it only while no proxy listens", y.To, s.Proxy.Name))
 	}
 	if fate.Taken == perhaps {
@@ -169,7 +167,8 @@ func (s *subject) judge(app *evidence.Container, y calls.Call) (Finding, bool) {
 	return f, true
 }
 
-// listensAnyway reports whether a refused call has another cause than a proxy that did not listen yet: it listened, or had ended.
+// listensAnyway reports whether a refused call has another cause than a proxy that did not listen yet: it listened, or
+// had ended.
 func (s *subject) listensAnyway(fate chain.Fate, y calls.Call) bool {
 	if fate.Answer == yes || fate.Run < 0 {
 		return true

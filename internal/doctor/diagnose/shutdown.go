@@ -28,10 +28,7 @@ func shutdownRace(s *subject) (out []Finding) {
 		return nil
 	}
 	for _, app := range s.Apps {
-		for _, y := range s.Calls {
-			if y.Container != app.Name || y.Failure != calls.Refused && y.Failure != calls.Reset {
-				continue
-			}
+		for _, y := range s.Calls.By(app.Name, calls.Refused, calls.Reset) {
 			takes, why := s.Capture.Takes(app.Name, y.To)
 			crashed := !last.Running && (last.Exit == nil || *last.Exit != 0 && last.Signal != 15 && *last.Exit != 143)
 			after := y.At.Compare(left.At) == evidence.After || y.At.Known() && y.Last.Compare(left.At) == evidence.After

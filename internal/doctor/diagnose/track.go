@@ -101,12 +101,10 @@ func (s *subject) marks(c *evidence.Container) (out []Mark) {
 			out = append(out, Mark{kind, q, about})
 		}
 	}
-	for _, y := range s.Calls {
-		if y.Container == c.Name {
-			q := y.Quote
-			q.At = y.At
-			add(MarkCall, q, y.String())
-		}
+	for _, y := range s.Calls.By(c.Name) {
+		q := y.Quote
+		q.At = y.At
+		add(MarkCall, q, y.String())
 	}
 	if c == s.Proxy {
 		for _, v := range s.Serving {

@@ -287,8 +287,8 @@ func (l *Log) Quote(line Line, secrets bool) Quote {
 	return Quote{l.At(line), line.Time, Show(line.Text, secrets)}
 }
 
-// InLikelyZone returns a copy of the log for which the likely zone counts as known, and a quote that states this assumption. Both are
-// the log itself and nil if its zone is known, or none is likely.
+// InLikelyZone returns a copy of the log for which the likely zone counts as known, and a quote that states this
+// assumption. Both are the log itself and nil if its zone is known, or none is likely.
 func (l *Log) InLikelyZone() (*Log, *Quote) {
 	if l.Zone.Known || !l.Zone.HasLikely {
 		return l, nil

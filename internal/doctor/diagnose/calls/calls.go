@@ -1,5 +1,5 @@
-// Package calls finds failed calls in the logs of a pod's containers: where each went, how it failed, when, and whether it went to the
-// pod's proxy. The wordings of clients and libraries are tables (wordings.go).
+// Package calls finds failed calls in the logs of a pod's containers: where each went, how it failed, when, and whether
+// it went to the pod's proxy. The wordings of clients and libraries are tables (wordings.go).
 package calls
 
 import (
@@ -53,13 +53,8 @@ func (c Call) String() string {
 type Calls []Call
 
 // Of returns the failed calls of one run of a container that failed in one of these ways; all ways without one.
-func (c Calls) Of(container string, run int, ways ...Failure) (out []Call) {
-	for _, y := range c {
-		if y.Container == container && y.Run == run && (len(ways) == 0 || slices.Contains(ways, y.Failure)) {
-			out = append(out, y)
-		}
-	}
-	return out
+func (c Calls) Of(container string, run int, ways ...Failure) []Call {
+	return slices.DeleteFunc(c.By(container, ways...), func(y Call) bool { return y.Run != run })
 }
 
 // By returns the failed calls of all runs of a container that failed in one of these ways; all ways without one.
@@ -72,8 +67,8 @@ func (c Calls) By(container string, ways ...Failure) (out []Call) {
 	return out
 }
 
-// Read scans the logs of all containers but the proxy. If the time zone of a log is not known, it scans the log again with the likely
-// zone. It returns the logs that could not be read to their end, and fails only if ctx ends.
+// Read scans the logs of all containers but the proxy. If the time zone of a log is not known, it scans the log again
+// with the likely zone. It returns the logs that could not be read to their end, and fails only if ctx ends.
 func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secrets bool) (out Calls, unread []evidence.Missing, err error) {
 	for _, c := range p.Containers {
 		if c == proxy {
@@ -156,8 +151,8 @@ func timeOf(p *evidence.Pod, c *evidence.Container, l *evidence.Log, line eviden
 	return t
 }
 
-// Placed returns the call with its time by the likely zone of its log, and a quote that states this assumption. The quote is nil, and the
-// call is the same, if the zone of the log is known or no zone is likely.
+// Placed returns the call with its time by the likely zone of its log, and a quote that states this assumption. The
+// quote is nil, and the call is the same, if the zone of the log is known or no zone is likely.
 func Placed(p *evidence.Pod, c Call) (Call, *evidence.Quote) {
 	l := p.Container(c.Container).Log(c.Run)
 	if l == nil || !c.Likely.Known() || c.Likely == c.At {

@@ -1,4 +1,5 @@
-// Package chain links causes to effects: where a failed call went, what it led to, and whether a failed call explains the end of a run.
+// Package chain links causes to effects: where a failed call went, what it led to, and whether a failed call explains
+// the end of a run.
 package chain
 
 import (

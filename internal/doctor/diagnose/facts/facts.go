@@ -1,5 +1,5 @@
-// Package facts says what the evidence of a pod means for a diagnosis, without a judgement: the roles of its containers, the order that
-// it declares, what its proxy's logs say, and when the proxy accepted connections.
+// Package facts says what the evidence of a pod means for a diagnosis, without a judgement: the roles of its
+// containers, the order that it declares, what its proxy's logs say, and when the proxy accepted connections.
 package facts
 
 import (

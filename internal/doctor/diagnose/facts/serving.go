@@ -15,7 +15,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// Times after which a proxy listens, if no evidence shows when it began: most proxies do after Usual, and each certainly does after Settled.
+// Times after which a proxy listens, if no evidence shows when it began: most proxies do after Usual, and each
+// certainly does after Settled.
 const (
 	Usual   = 15 * time.Second
 	Settled = time.Minute
@@ -107,14 +108,14 @@ func (v Service) Stays(at evidence.Time) bool {
 	return at.Compare(v.Finished) == evidence.Before
 }
 
-// WorkersAlone reports whether the only evidence is Envoy's line about starting its workers, before which it may have rejected
-// the listener that its readiness probe needs.
+// WorkersAlone reports whether the only evidence is Envoy's line about starting its workers, before which it may have
+// rejected the listener that its readiness probe needs.
 func (v Service) WorkersAlone() bool { return isWorkers(v.Ready) }
 
 func isWorkers(q evidence.Quote) bool { return strings.Contains(q.Text, "starting workers") }
 
-// readProxy scans the proxy's logs, and finds the time at which each of its runs was ready. If the time zone of a log is not known,
-// the likely one is assumed. It fails only if ctx ends.
+// readProxy scans the proxy's logs, and finds the time at which each of its runs was ready. If the time zone of a log
+// is not known, the likely one is assumed. It fails only if ctx ends.
 func (p *Pod) readProxy(ctx context.Context) error {
 	if p.Proxy == nil {
 		return nil
@@ -140,8 +141,8 @@ func (p *Pod) readProxy(ctx context.Context) error {
 	return nil
 }
 
-// service returns a run of the proxy with the evidence of the time at which it served: the proxy's log, the journal of Outrider's agent,
-// and the start of the next container.
+// service returns a run of the proxy with the evidence of the time at which it served: the proxy's log, the journal of
+// Outrider's agent, and the start of the next container.
 func (p *Pod) service(r evidence.Run) Service {
 	v := Service{Run: r}
 	onNode := func(q evidence.Quote) bool { return q.At.Known() && q.At.Clock == evidence.NodeClock }

@@ -77,9 +77,9 @@ type stretch struct {
 	from, to evidence.Time
 }
 
-// Of returns the start of a pod. It measures each phase with one clock only: the schedule phase with the API server's clock, and all other phases
-// with the node's clock. The other phases begin when the kubelet saw the pod. The time between the scheduling and
-// that moment belongs to no phase, because it begins on one clock and ends on the other.
+// Of returns the start of a pod. It measures each phase with one clock only: the schedule phase with the API server's
+// clock, and all other phases with the node's clock. The other phases begin when the kubelet saw the pod. The time
+// between the scheduling and that moment belongs to no phase, because it begins on one clock and ends on the other.
 func Of(p *facts.Pod) *Start {
 	o := p.Object
 	out := &Start{State: state(p)}

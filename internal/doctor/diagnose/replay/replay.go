@@ -59,8 +59,8 @@ type incident struct {
 	call  calls.Call
 }
 
-// Of simulates the start of a pod, in which a call was refused, without and with the mechanism m. It returns nil if the simulation
-// without the mechanism shows no refused call, because the model then does not reproduce the failure.
+// Of simulates the start of a pod, in which a call was refused, without and with the mechanism m. It returns nil if the
+// simulation without the mechanism shows no refused call, because the model then does not reproduce the failure.
 func Of(pod *facts.Pod, all calls.Calls, refused calls.Call, m startup.Mechanism) *Replay {
 	s := incident{pod, all, pod.Container(refused.Container), refused}
 	b, assumed := s.observed()
