@@ -105,13 +105,17 @@ func (o *diagnoseOptions) run(cmd *cobra.Command, names []string) error {
 		return &cli.UsageError{Err: err}
 	}
 	reports := []diagnose.Report{}
+	options := diagnose.Options{ShowSecrets: o.secrets}
+	if cmd.Flags().Changed("slow") {
+		options.Slow = o.slow
+	}
 	wrong := false
 	for _, p := range set.Pods {
-		r, err := diagnose.Diagnose(cmd.Context(), p, diagnose.Options{ShowSecrets: o.secrets, Slow: o.slow})
+		r, err := diagnose.Diagnose(cmd.Context(), p, options)
 		if err != nil {
 			return err
 		}
-		wrong = wrong || r.Verdict != diagnose.Nothing
+		wrong = wrong || !r.Verdict.Well()
 		reports = append(reports, r)
 	}
 	for _, u := range set.Unused {

@@ -132,17 +132,7 @@ func ownCrash(s *subject) (out []Finding) {
 			if r.Exit == nil || *r.Exit == 0 && !again || r.Reason == "OOMKilled" || s.Deleted() || s.Explained(app.Name, r) {
 				continue
 			}
-			f := Finding{
-				Code: "app-crash", Container: app.Name, Confidence: Likely,
-				Sentence: fmt.Sprintf("%s ended by itself: %s", app.Name, facts.ExitText(r)),
-				Evidence: []evidence.Quote{s.Quote(r.Finished, "%s, run %d: %s %s", app.Name, r.Number, facts.ExitText(r), s.Show([]byte(r.Message)))},
-				Disproof: "a failed call, or a signal from outside, just before its end",
-				Remedy:   finding.Remedy{Sentence: "see the end of its log", Command: s.kubectl("logs %s -c %s --previous", s.Object.Name, app.Name)},
-			}
-			if app.Log(r.Number) == nil {
-				f.Confidence = Possible
-				f.Against = []evidence.Quote{s.Quote(evidence.Time{}, "the log of run %d is missing: it may have a failed call", r.Number)}
-			}
+			f := s.crash(app, r)
 			if q, said := s.Said.Unreached(&r); said && s.Proxy != nil {
 				f.Code, f.Evidence = "dependency-down", append(f.Evidence, q)
 				f.Sentence = fmt.Sprintf("%s ended (%s) after its proxy did not reach what it called", app.Name, facts.ExitText(r))
@@ -153,4 +143,20 @@ func ownCrash(s *subject) (out []Finding) {
 		}
 	}
 	return out
+}
+
+// crash returns the finding about a run that ended by itself.
+func (s *subject) crash(c *evidence.Container, r evidence.Run) Finding {
+	f := Finding{
+		Code: "app-crash", Container: c.Name, Confidence: Likely,
+		Sentence: fmt.Sprintf("%s ended by itself: %s", c.Name, facts.ExitText(r)),
+		Evidence: []evidence.Quote{s.Quote(r.Finished, "%s, run %d: %s %s", c.Name, r.Number, facts.ExitText(r), s.Show([]byte(r.Message)))},
+		Disproof: "a failed call, or a signal from outside, just before its end",
+		Remedy:   finding.Remedy{Sentence: "see the end of its log", Command: s.kubectl("logs %s -c %s --previous", s.Object.Name, c.Name)},
+	}
+	if c.Log(r.Number) == nil {
+		f.Confidence = Possible
+		f.Against = []evidence.Quote{s.Quote(evidence.Time{}, "the log of run %d is missing: it may have a failed call", r.Number)}
+	}
+	return f
 }

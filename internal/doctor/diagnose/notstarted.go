@@ -12,33 +12,11 @@ import (
 	"outrider.dev/startup"
 )
 
-// imageReasons lists the waiting reasons of the kubelet for an image that is missing. Source:
-// k8s.io/kubernetes/pkg/kubelet/images.
-var imageReasons = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable", "SignatureValidationFailed"}
-
-// notStarted finds containers whose image cannot be pulled, and pods that have no node, no sandbox or no volume.
+// notStarted finds pods that have no node, no sandbox or no volume.
 func notStarted(s *subject) (out []Finding) {
-	for _, c := range s.Containers {
-		if c.Waiting == nil || !slices.Contains(imageReasons, c.Waiting.Reason) {
-			continue
-		}
-		image := ""
-		if spec := s.Spec(c.Name); spec != nil {
-			image = spec.Image
-		}
-		f := Finding{
-			Code: "image-missing", Container: c.Name, Confidence: Certain,
-			Sentence: fmt.Sprintf("%s has no image: %s cannot be pulled (%s)", c.Name, image, c.Waiting.Reason),
-			Evidence: []evidence.Quote{s.Quote(evidence.Time{}, "%s waits: %s %s", c.Name, c.Waiting.Reason, c.Waiting.Message)},
-			Disproof: "an event Pulled of this container",
-			Remedy:   finding.Remedy{Sentence: "correct the image's name, or the pull secret of the pod", Command: s.kubectl("describe pod %s", s.Object.Name)},
-		}
-		f.Evidence = append(f.Evidence, s.QuoteEvents(c.Name, "Failed", "BackOff")...)
-		out = append(out, f)
-	}
 	started := slices.ContainsFunc(s.Containers, func(c *evidence.Container) bool { return len(c.Runs) > 0 })
-	if started || len(out) > 0 {
-		return out
+	if started {
+		return nil
 	}
 	for _, k := range []struct {
 		code   finding.Code

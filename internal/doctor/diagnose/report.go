@@ -15,10 +15,14 @@ type Verdict string
 
 // The verdicts.
 const (
-	Nothing   Verdict = "nothing"   // the evidence shows nothing wrong
+	Nothing   Verdict = "nothing"   // all containers are recognized as healthy, or have done their work
+	Starting  Verdict = "starting"  // nothing is wrong yet
 	Found     Verdict = "found"     // the first finding is the cause
 	Undecided Verdict = "undecided" // the findings are suspects
 )
+
+// Well reports whether nothing is wrong, or nothing yet.
+func (v Verdict) Well() bool { return v == Nothing || v == Starting }
 
 // A Confidence is the degree of certainty of a finding.
 type Confidence string

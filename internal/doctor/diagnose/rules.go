@@ -25,7 +25,7 @@ type rule func(*subject) []Finding
 // rules lists all rules. A finding of an earlier rule may explain findings of later rules: without an image nothing
 // starts, and an application whose proxy died also has failed calls.
 var rules = []rule{
-	notStarted, proxyDied, neverReady, captureLost, startupRace, orderBroken, initWithoutNetwork, shutdownRace,
+	podEnded, containerState, notStarted, proxyDied, neverReady, captureLost, startupRace, orderBroken, initWithoutNetwork, shutdownRace,
 	killedByProbe, outOfMemory, jobDoesNotEnd, dependencyDown, nameNotResolved, probeFails, ownCrash,
 }
 
@@ -42,6 +42,10 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
 			f.rank = rank
 			r.Findings = append(r.Findings, f)
 		}
+	}
+	for _, f := range endedOtherwise(s, r.Findings) {
+		f.rank = len(rules)
+		r.Findings = append(r.Findings, f)
 	}
 	r.Start, r.Tracks = phases.Of(s.Pod), s.tracks()
 	if len(r.Findings) == 0 { // any other finding explains a slow start too
@@ -71,6 +75,9 @@ func (r *Report) conclude(s *subject) {
 	switch {
 	case len(r.Findings) == 0:
 		r.Verdict, r.Sentence = Nothing, s.nothing()
+		if lacks := s.lacks(); len(lacks) > 0 {
+			r.Verdict, r.Sentence, r.Findings = s.unready(lacks)
+		}
 	case r.Findings[0].Confidence != Possible:
 		r.Verdict, r.Sentence = Found, r.Findings[0].Sentence
 		r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool { return f.Confidence == Possible })

@@ -8,12 +8,14 @@ import (
 	"time"
 
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/phases"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
 
-// SlowStart is the default of [Options.Slow]: a start that takes longer is slow.
+// SlowStart is the default of [Options.Slow] for pods that got ready: a start that took longer is slow. A pod that is not ready may take
+// ten minutes.
 const SlowStart = 30 * time.Second
 
 // faster maps each phase to advice on how to shorten it.
@@ -30,8 +32,11 @@ var faster = map[phases.PhaseName]string{
 // slowStart finds a start that took long although nothing failed, and names its longest phase. It skips pods whose
 // containers restarted, because it is not known when these were ready for the first time.
 func slowStart(s *subject, start *phases.Start) []Finding {
-	least := start.Took.Time - start.Took.Error
-	if start.AtMost || least <= cmp.Or(s.options.Slow, SlowStart) {
+	least, limit := start.Took.Time-start.Took.Error, SlowStart
+	if start.State == phases.StartNotReady {
+		limit = young
+	}
+	if start.AtMost || least <= cmp.Or(s.options.Slow, limit) {
 		return nil
 	}
 	f := Finding{
@@ -40,17 +45,17 @@ func slowStart(s *subject, start *phases.Start) []Finding {
 		Evidence: []evidence.Quote{s.Quote(evidence.Time{}, "created %s", s.Object.CreationTimestamp.UTC().Format("15:04:05Z"))},
 	}
 	if start.State == phases.StartNotReady {
-		f.Sentence = fmt.Sprintf("the pod is not ready %s after it was created", seconds(start.Took.Time))
+		f.Sentence = fmt.Sprintf("the pod is not ready %s after it was created", facts.Duration(start.Took.Time))
 		if c := s.awaited(); c != nil {
 			f.Container = c.Name
 			started := c.Last().Started // s.Taken is known, because start.Took was computed from it
-			f.Sentence += fmt.Sprintf(": %s has run for %s of them", c.Name, seconds(s.Taken.At.Sub(started.At)))
+			f.Sentence += fmt.Sprintf(": %s has run for %s of them", c.Name, facts.Duration(s.Taken.At.Sub(started.At)))
 			f.Evidence = append(f.Evidence, s.Quote(started, "%s started, and runs", c.Name))
 		}
 		f.Remedy = finding.Remedy{Sentence: "its log shows what it does", Command: s.kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(f.Container, s.Object.Spec.Containers[0].Name))}
 		return []Finding{f}
 	}
-	f.Sentence = fmt.Sprintf("the pod took %s to get ready", seconds(start.Took.Time))
+	f.Sentence = fmt.Sprintf("the pod took %s to get ready", facts.Duration(start.Took.Time))
 	took, parts := map[phases.PhaseName]time.Duration{}, []string(nil)
 	for _, p := range start.Phases {
 		took[p.Name] += p.Took.Time
@@ -58,7 +63,7 @@ func slowStart(s *subject, start *phases.Start) []Finding {
 	var slowest phases.PhaseName
 	for _, name := range phases.PhaseNames {
 		if took[name] > 0 {
-			parts = append(parts, fmt.Sprintf("%s %s", name, seconds(took[name])))
+			parts = append(parts, fmt.Sprintf("%s %s", name, facts.Duration(took[name])))
 		}
 		if took[name] > took[slowest] {
 			slowest = name
@@ -72,7 +77,7 @@ func slowStart(s *subject, start *phases.Start) []Finding {
 	if took[slowest]*2 > start.Took.Time {
 		f.Confidence = Certain
 	}
-	f.Sentence += fmt.Sprintf(", %s of them in the phase %s", seconds(took[slowest]), slowest)
+	f.Sentence += fmt.Sprintf(", %s of them in the phase %s", facts.Duration(took[slowest]), slowest)
 	f.Evidence = append(f.Evidence, s.Quote(evidence.Time{}, "%s", "phases: "+strings.Join(parts, ", ")))
 	f.Remedy.Sentence = faster[slowest]
 	return []Finding{f}
@@ -91,12 +96,4 @@ func (s *subject) awaited() *evidence.Container {
 		}
 	}
 	return nil
-}
-
-// seconds formats a duration in seconds, or in minutes and seconds.
-func seconds(d time.Duration) string {
-	if d < time.Minute {
-		return fmt.Sprintf("%d s", d.Round(time.Second)/time.Second)
-	}
-	return fmt.Sprintf("%d min %d s", d.Round(time.Second)/time.Minute, d.Round(time.Second)%time.Minute/time.Second)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -172,4 +173,12 @@ func (p *Pod) HasEvent(container, reason, text string) bool {
 	return slices.ContainsFunc(p.Events, func(e evidence.Event) bool {
 		return e.Container == container && e.Reason == reason && strings.Contains(e.Message, text)
 	})
+}
+
+// Duration formats a duration in seconds, or in minutes and seconds.
+func Duration(d time.Duration) string {
+	if d < time.Minute {
+		return fmt.Sprintf("%d s", d.Round(time.Second)/time.Second)
+	}
+	return fmt.Sprintf("%d min %d s", d.Round(time.Second)/time.Minute, d.Round(time.Second)%time.Minute/time.Second)
 }

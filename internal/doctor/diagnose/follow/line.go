@@ -58,7 +58,7 @@ func (s Summary) Status() int {
 // lineOf summarizes a report in one line.
 func lineOf(r diagnose.Report, now time.Time) Line {
 	l := Line{Version: diagnose.Version, Time: now, Pod: r.Pod, Sentence: r.Sentence, Report: &r}
-	if r.Verdict != diagnose.Nothing {
+	if !r.Verdict.Well() {
 		l.Code = page.Cause(r)
 		return l
 	}
@@ -78,7 +78,7 @@ func lineOf(r diagnose.Report, now time.Time) Line {
 // said returns the part of a line that distinguishes new lines from repeated ones. It does not contain the time for
 // which a pod has not been ready, because that time always changes.
 func (l Line) said() string {
-	if l.Report != nil && l.Report.Verdict == diagnose.Nothing && l.Report.Start != nil {
+	if l.Report != nil && l.Report.Verdict.Well() && l.Report.Start != nil {
 		return string(l.Report.Start.State) + l.Report.Sentence
 	}
 	return l.Code + l.Sentence + l.Problem

@@ -29,9 +29,10 @@ type cause struct {
 const (
 	noCause   = "nothing wrong"
 	undecided = "undecided"
+	starting  = "starting"
 )
 
-// Cause returns the code of a report's first finding, "undecided", or "nothing wrong".
+// Cause returns the code of a report's first finding, "undecided", "starting", or "nothing wrong".
 func Cause(r diagnose.Report) string {
 	switch {
 	case r.Verdict == diagnose.Found && len(r.Findings) > 0:
@@ -39,7 +40,7 @@ func Cause(r diagnose.Report) string {
 	case r.Verdict == diagnose.Undecided:
 		return undecided
 	}
-	return noCause
+	return map[bool]string{true: starting, false: noCause}[r.Verdict == diagnose.Starting]
 }
 
 func newFleet(reports []diagnose.Report) fleet {

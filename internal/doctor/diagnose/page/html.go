@@ -142,7 +142,7 @@ const zoom = `<div class="tools" role="toolbar" aria-label="Zoom of all timeline
 func HTML(w io.Writer, reports []diagnose.Report) error {
 	all := slices.Clone(reports)
 	slices.SortStableFunc(all, func(a, b diagnose.Report) int {
-		rank := map[diagnose.Verdict]int{diagnose.Found: 0, diagnose.Undecided: 1, diagnose.Nothing: 2}
+		rank := map[diagnose.Verdict]int{diagnose.Found: 0, diagnose.Undecided: 1, diagnose.Starting: 2, diagnose.Nothing: 3}
 		return rank[a.Verdict] - rank[b.Verdict]
 	})
 	title := fmt.Sprintf("What happened to %d pods", len(all))
@@ -212,7 +212,7 @@ func ticks(end time.Duration) (out []time.Duration) {
 // by the number of log lines that it writes.
 func (d *document) pod(r diagnose.Report, end time.Duration, room *int) {
 	zero, class := firstMoment(r), "bad"
-	if r.Verdict == diagnose.Nothing {
+	if r.Verdict.Well() {
 		class = "good"
 	}
 	name := cut(r.Pod, longestName)

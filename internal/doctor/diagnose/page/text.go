@@ -113,7 +113,7 @@ func (t *texter) quote(indent string, q evidence.Quote) {
 
 // colours maps verdicts and kinds of text to codes for [visible.Paint].
 var colours = map[string]string{
-	string(diagnose.Nothing): "32", string(diagnose.Found): "31", string(diagnose.Undecided): "33",
+	string(diagnose.Nothing): "32", string(diagnose.Starting): "36", string(diagnose.Found): "31", string(diagnose.Undecided): "33",
 	"heading": "1", "command": "36", "patch": "32",
 }
 

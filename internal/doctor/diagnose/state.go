@@ -1,0 +1,211 @@
+package diagnose
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/states"
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/startup"
+)
+
+// notKnown is the code of a state that no rule explains.
+const notKnown = "state-not-known"
+
+// podEnded finds what the status of a pod itself says: it was evicted, not admitted, or lost with its node.
+func podEnded(s *subject) (out []Finding) {
+	status := s.Object.Status
+	for _, c := range status.Conditions {
+		if m, known := states.Find(states.Disruption, c.Reason, c.Message); c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && known {
+			return []Finding{s.stateOf(m, "", c.Reason, c.Message)}
+		}
+	}
+	switch m, known := states.Find(states.Pod, status.Reason, status.Message); {
+	case known && m.Code != "":
+		out = append(out, s.stateOf(m, "", status.Reason, status.Message))
+	case status.Reason != "" && !known:
+		out = append(out, s.unknown("", status.Reason, status.Message))
+	case status.Phase == corev1.PodUnknown:
+		out = append(out, s.stateOf(states.Meaning{Code: "node-lost", Sentence: "the pod's node does not answer", Remedy: "see the node (kubectl describe node)"}, "", "Unknown", status.Message))
+	}
+	return out
+}
+
+// containerState finds containers that wait or ended for a reason that is none of their own.
+func containerState(s *subject) (out []Finding) {
+	for _, c := range s.Containers {
+		if w := c.Waiting; w != nil && w.Reason != "" {
+			message := cmp.Or(w.Message, s.lastMessage(c.Name, "Failed"))
+			switch m, known := states.Find(states.Waiting, w.Reason, message); {
+			case m.Code == "image-missing":
+				out = append(out, s.noImage(c, m))
+				continue
+			case known && m.Code != "":
+				out = append(out, s.stateOf(m, c.Name, w.Reason, message))
+				continue
+			case !known:
+				out = append(out, s.unknown(c.Name, w.Reason, message))
+				continue
+			}
+		}
+		if r := c.Last(); r != nil && r.Reason != "" {
+			switch m, known := states.Find(states.Terminated, r.Reason, r.Message); {
+			case known && m.Code != "":
+				out = append(out, s.stateOf(m, c.Name, r.Reason, r.Message))
+			case !known:
+				out = append(out, s.unknown(c.Name, r.Reason, r.Message))
+			}
+		}
+	}
+	return out
+}
+
+// noImage returns the finding about a container whose image cannot be pulled.
+func (s *subject) noImage(c *evidence.Container, m states.Meaning) Finding {
+	image := ""
+	if spec := s.Spec(c.Name); spec != nil {
+		image = spec.Image
+	}
+	return Finding{
+		Code: m.Code, Container: c.Name, Confidence: Certain,
+		Sentence: fmt.Sprintf("%s has no image: %s cannot be pulled (%s)", c.Name, image, c.Waiting.Reason),
+		Evidence: append([]evidence.Quote{s.Quote(evidence.Time{}, "%s waits: %s %s", c.Name, c.Waiting.Reason, c.Waiting.Message)}, s.QuoteEvents(c.Name, "Failed", "BackOff")...),
+		Disproof: "an event Pulled of this container",
+		Remedy:   finding.Remedy{Sentence: m.Remedy, Command: s.kubectl("describe pod %s", s.Object.Name)},
+	}
+}
+
+// stateOf returns the finding about a state that is known, of a container or of the pod.
+func (s *subject) stateOf(m states.Meaning, container, reason, message string) Finding {
+	f := Finding{
+		Code: m.Code, Container: container, Confidence: Certain, Sentence: strings.ReplaceAll(m.Sentence, "{c}", container),
+		Evidence: []evidence.Quote{s.Quote(evidence.Time{}, "%s: %s", strings.TrimSpace(container+" "+reason), s.Show([]byte(message)))},
+		Disproof: "a later status of the pod without this reason",
+		Remedy:   finding.Remedy{Sentence: m.Remedy, Command: s.kubectl("describe pod %s", s.Object.Name)},
+	}
+	if message != "" {
+		f.Sentence += ": " + s.Show([]byte(message))
+	}
+	return f
+}
+
+// unknown returns the finding about a reason that is in no table.
+func (s *subject) unknown(container, reason, message string) Finding {
+	f := s.stateOf(states.Meaning{Code: notKnown, Sentence: fmt.Sprintf("%s is in a state that is not known here: %s", cmp.Or(container, "the pod"), reason)}, container, reason, message)
+	f.Confidence = Likely
+	return f
+}
+
+// lastMessage returns the message of the last event with a reason about a container; empty: there is none.
+func (s *subject) lastMessage(container, reason string) (message string) {
+	for _, e := range s.Events {
+		if e.Container == container && e.Reason == reason {
+			message = strings.TrimPrefix(e.Message, "Error: ")
+		}
+	}
+	return message
+}
+
+// endedOtherwise finds containers that ended with a status other than 0 and of which no other rule says anything.
+func endedOtherwise(s *subject, found []Finding) (out []Finding) {
+	if s.Deleted() || slices.ContainsFunc(found, func(f Finding) bool { return f.Container == "" }) {
+		return nil
+	}
+	for _, c := range s.Containers {
+		about := slices.ContainsFunc(found, func(f Finding) bool { return f.Container == c.Name })
+		if i := slices.IndexFunc(c.Runs, func(r evidence.Run) bool { return r.Exit != nil && *r.Exit != 0 }); i >= 0 && !about && c.Kind != evidence.Ephemeral {
+			out = append(out, s.crash(c, c.Runs[i]))
+		}
+	}
+	return out
+}
+
+// young is the age until which a pod that is not ready counts as starting, unless its startup probe allows more.
+const young = 10 * time.Minute
+
+// A lack is a container that is not yet as it is in a healthy pod, or a readiness gate that is not open.
+type lack struct {
+	container string // empty: a readiness gate
+	what      string
+	probing   bool // its startup probe has not succeeded
+}
+
+// lacks returns what keeps a pod from being healthy. A container without a status is left out: what is not in the evidence is unknown.
+func (s *subject) lacks() (out []lack) {
+	if s.Object.Status.Phase == corev1.PodSucceeded || s.Deleted() {
+		return nil
+	}
+	for _, c := range s.Containers {
+		status, spec := s.Status(c.Name), s.Spec(c.Name)
+		if status == nil || spec == nil || c.Kind == evidence.Ephemeral {
+			continue
+		}
+		switch {
+		case c.Waiting != nil:
+			out = append(out, lack{c.Name, fmt.Sprintf("%s waits (%s)", c.Name, cmp.Or(c.Waiting.Reason, "without a reason")), false})
+		case status.State.Running != nil && c.Kind == startup.Init:
+			out = append(out, lack{c.Name, fmt.Sprintf("init container %s runs", c.Name), false})
+		case status.State.Running != nil && !status.Ready:
+			probing := spec.StartupProbe != nil && (status.Started == nil || !*status.Started)
+			out = append(out, lack{c.Name, c.Name + " is not ready", probing})
+		}
+	}
+	for _, g := range s.Object.Spec.ReadinessGates {
+		if !s.Condition(g.ConditionType, evidence.APIClock).Known() {
+			out = append(out, lack{"", fmt.Sprintf("the readiness gate %s is not open", g.ConditionType), false})
+		}
+	}
+	return out
+}
+
+// unready returns the verdict about a pod in which no rule found anything, but which is not healthy: it starts, or it is not known why.
+func (s *subject) unready(lacks []lack) (Verdict, string, []Finding) {
+	running := slices.IndexFunc(lacks, func(l lack) bool { return !strings.Contains(l.what, " waits (") }) // others wait for it
+	first := lacks[max(running, 0)]
+	age, known := s.age()
+	if !known || age < young || first.probing {
+		return Starting, "the pod is starting: " + first.what, nil
+	}
+	f := s.unknown(first.container, "", "")
+	f.Sentence = fmt.Sprintf("%s since %s, and the evidence does not say why", first.what, facts.Duration(age))
+	f.Evidence = []evidence.Quote{s.Quote(evidence.Time{}, "%s", first.what)}
+	f.Disproof = "a line of its log, or an event, that says what it waits for"
+	f.Remedy = finding.Remedy{Sentence: "see what it does", Command: s.kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(first.container, s.Object.Spec.Containers[0].Name))}
+	return Found, f.Sentence, []Finding{f}
+}
+
+// age returns the time from the moment when the kubelet saw the pod until the last moment of the evidence.
+func (s *subject) age() (time.Duration, bool) {
+	from, until := s.Object.CreationTimestamp.Time, s.Taken.At
+	if t := s.Object.Status.StartTime; t != nil {
+		from = t.Time
+	}
+	if from.IsZero() {
+		return 0, false
+	}
+	later := func(t time.Time) {
+		if t.After(until) {
+			until = t
+		}
+	}
+	for _, e := range s.Events {
+		later(e.Last.At)
+	}
+	for _, c := range s.Object.Status.Conditions {
+		later(c.LastTransitionTime.Time)
+	}
+	for _, c := range s.Containers {
+		for _, r := range c.Runs {
+			later(r.Started.At)
+			later(r.Finished.At)
+		}
+	}
+	return until.Sub(from), true
+}

@@ -1,0 +1,125 @@
+// Package states has the reasons that the kubelet, the scheduler and the controllers of Kubernetes give for the state of a pod and of its
+// containers, and what each means for a diagnosis.
+//
+// Source: the constants of k8s.io/kubernetes 1.34, with which a test of module test/validation compares the tables.
+package states
+
+import (
+	"slices"
+	"strings"
+
+	"outrider.dev/internal/base/finding"
+)
+
+// A Meaning says what a reason means.
+type Meaning struct {
+	Reason   string       // one that ends with "*" stands for all that begin so
+	Says     []string     // texts of which the message contains one, in lower case; empty: any message
+	Code     finding.Code // empty: no fault by itself
+	Sentence string       // {c} is the container
+	Remedy   string
+}
+
+// Find returns the meaning of a reason with a message, and false if the table has none.
+func Find(table []Meaning, reason, message string) (Meaning, bool) {
+	message = strings.ToLower(message)
+	i := slices.IndexFunc(table, func(m Meaning) bool {
+		begin, all := strings.CutSuffix(m.Reason, "*")
+		return (m.Reason == reason || all && strings.HasPrefix(reason, begin)) &&
+			(len(m.Says) == 0 || slices.ContainsFunc(m.Says, func(text string) bool { return strings.Contains(message, text) }))
+	})
+	if i < 0 {
+		return Meaning{}, false
+	}
+	return table[i], true
+}
+
+const (
+	whichImage  = "correct the image's name, or the pull secret of the pod"
+	whichConfig = "create what is missing, or correct the name in the pod template; the kubelet tries again by itself"
+	seeMessage  = "see the message of the runtime, and the settings of the container that it names"
+	freeNode    = "the pod's owner creates another one; for this one see what the node had left (kubectl describe node)"
+)
+
+// Waiting has the reasons of containers that wait. Source: pkg/kubelet/container, pkg/kubelet/kuberuntime, pkg/kubelet/images.
+var Waiting = []Meaning{
+	{Reason: "PodInitializing"},
+	{Reason: "ContainerCreating"},
+	{Reason: "CrashLoopBackOff"}, // its last run says why
+	{Reason: "ErrImagePull", Code: "image-missing", Remedy: whichImage},
+	{Reason: "ImagePullBackOff", Code: "image-missing", Remedy: whichImage},
+	{Reason: "InvalidImageName", Code: "image-missing", Remedy: whichImage},
+	{Reason: "ErrImageNeverPull", Code: "image-missing", Remedy: "load the image on the node, or let the kubelet pull it (imagePullPolicy)"},
+	{Reason: "ImageInspectError", Code: "image-missing", Remedy: whichImage},
+	{Reason: "RegistryUnavailable", Code: "image-missing", Remedy: whichImage},
+	{Reason: "SignatureValidationFailed", Code: "image-missing", Remedy: "sign the image, or correct the policy of the container runtime"},
+	{Reason: "CreateContainerConfigError", Says: []string{"not found", "couldn't find key", "references non-existent"}, Code: "config-missing", Sentence: "{c} cannot be created", Remedy: whichConfig},
+	{Reason: "CreateContainerConfigError", Code: "container-not-created", Sentence: "{c} cannot be created", Remedy: seeMessage},
+	{Reason: "CreateContainerError", Code: "container-not-created", Sentence: "{c} cannot be created", Remedy: seeMessage},
+	{Reason: "PreCreateHookError", Code: "container-not-created", Sentence: "{c} cannot be created: a hook of the kubelet failed", Remedy: seeMessage},
+	{Reason: "PreStartHookError", Code: "container-not-created", Sentence: "{c} cannot be started: a hook of the kubelet failed", Remedy: seeMessage},
+	{Reason: "PostStartHookError", Code: "container-not-created", Sentence: "{c} is ended, since its postStart hook failed", Remedy: "see why the command of its postStart hook fails"},
+	{Reason: "RunContainerError", Code: "container-not-created", Sentence: "{c} cannot be started", Remedy: seeMessage},
+	{Reason: "RunInitContainerError", Code: "container-not-created", Sentence: "{c} cannot be started", Remedy: seeMessage},
+	{Reason: "KillContainerError", Code: "container-not-created", Sentence: "{c} cannot be ended, and so not be started again", Remedy: "see the container runtime of the node"},
+	{Reason: "CreatePodSandboxError", Code: "no-sandbox", Sentence: "the pod's sandbox, or its network, cannot be created", Remedy: seeMessage},
+	{Reason: "ConfigPodSandboxError", Code: "no-sandbox", Sentence: "the pod's sandbox, or its network, cannot be created", Remedy: seeMessage},
+	{Reason: "KillPodSandboxError", Code: "no-sandbox", Sentence: "the pod's old sandbox cannot be removed", Remedy: "see the container runtime and the network plugin of the node"},
+	{Reason: "ResizePodInPlaceError", Code: "container-not-created", Sentence: "the resources of {c} cannot be changed", Remedy: seeMessage},
+}
+
+// Terminated has the reasons of runs that ended.
+var Terminated = []Meaning{
+	{Reason: "Completed"},
+	{Reason: "Error"},     // its log says why
+	{Reason: "OOMKilled"}, // rules of their own
+	{Reason: "ContainerCannotRun", Code: "container-not-created", Sentence: "{c} cannot be started", Remedy: seeMessage},
+	{Reason: "StartError", Code: "container-not-created", Sentence: "{c} cannot be started", Remedy: seeMessage},
+	{Reason: "DeadlineExceeded", Code: "deadline-exceeded", Sentence: "{c} was ended since the pod's deadline passed", Remedy: ""},
+	{Reason: "ContainerStatusUnknown", Code: "node-lost", Sentence: "how {c} ended is not known: its node lost it", Remedy: "see whether the node restarted, or ran out of disk space"},
+	{Reason: "Unknown", Code: "node-lost", Sentence: "{c} ended with its node, or with the container runtime", Remedy: "see whether the node restarted (kubectl describe node); the pod has no fault"},
+	{Reason: "Evicted", Code: "evicted", Sentence: "{c} was ended when the pod was evicted", Remedy: freeNode},
+}
+
+// Pod has the reasons of pods that ended, or that a node did not admit. Source: pkg/kubelet (lifecycle, eviction, nodeshutdown, cm),
+// pkg/controller (podgc, nodelifecycle).
+var Pod = []Meaning{
+	{Reason: "Completed"},
+	{Reason: "Evicted", Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: "set requests for the resource that ran out, so that the scheduler counts it, or give the node more of it"},
+	{Reason: "Preempting", Code: "evicted", Sentence: "the pod made room for a critical pod of its node", Remedy: freeNode},
+	{Reason: "Terminated", Code: "evicted", Sentence: "the pod ended with its node, which was shut down", Remedy: "the pod's owner creates another one on another node"},
+	{Reason: "NodeShutdown", Code: "evicted", Sentence: "the pod was not admitted by a node that shuts down", Remedy: "the pod's owner creates another one on another node"},
+	{Reason: "Shutdown", Code: "evicted", Sentence: "the pod ended with its node, which was shut down", Remedy: "the pod's owner creates another one on another node"},
+	{Reason: "NodeLost", Code: "node-lost", Sentence: "the pod's node does not answer any more", Remedy: "see the node (kubectl describe node); when it is gone for good, delete the node object, or the pod with --force"},
+	{Reason: "DeadlineExceeded", Code: "deadline-exceeded", Sentence: "the pod ran longer than its deadline (activeDeadlineSeconds)", Remedy: "see what it still did then; if that is right, raise activeDeadlineSeconds"},
+	{Reason: "OutOf*", Code: "not-admitted", Sentence: "the node has not enough left for the pod", Remedy: freeNode},
+	{Reason: "NodeAffinity", Code: "not-admitted", Sentence: "the node's labels do not fit the pod", Remedy: "see whether the node's labels changed, or the pod names a node (nodeName)"},
+	{Reason: "NodeName", Code: "not-admitted", Sentence: "the pod is for another node", Remedy: "see the pod's nodeName"},
+	{Reason: "NodePorts", Code: "not-admitted", Sentence: "a hostPort of the pod is taken on its node", Remedy: "use a Service in place of a hostPort"},
+	{Reason: "TaintToleration", Code: "not-admitted", Sentence: "the pod does not tolerate a taint of its node", Remedy: "see the taints of the node"},
+	{Reason: "UnexpectedAdmissionError", Code: "not-admitted", Sentence: "the node could not admit the pod", Remedy: "see the message; often a device plugin was not ready after a restart of the node: delete the pod"},
+	{Reason: "UnexpectedPodType", Code: "not-admitted", Sentence: "the node does not take such a pod", Remedy: seeMessage},
+	{Reason: "InvalidNodeInfo", Code: "not-admitted", Sentence: "the node did not know itself when the pod came", Remedy: "delete the pod: its owner creates another one"},
+	{Reason: "UnknownReason", Code: "not-admitted", Sentence: "the node did not admit the pod", Remedy: seeMessage},
+	{Reason: "InsufficientResourceError", Code: "not-admitted", Sentence: "the node has not enough left for the pod", Remedy: freeNode},
+	{Reason: "TopologyAffinityError", Code: "not-admitted", Sentence: "the node cannot give the pod resources that lie together", Remedy: "see the topology manager's policy of the node, and the pod's requests"},
+	{Reason: "SMTAlignmentError", Code: "not-admitted", Sentence: "the pod does not ask for whole cores, which its node requires", Remedy: "ask for a multiple of the threads of a core"},
+	{Reason: "VolumeAttachmentLimitExceeded", Code: "not-admitted", Sentence: "the node cannot attach more volumes", Remedy: freeNode},
+	{Reason: "SysctlForbidden", Code: "not-admitted", Sentence: "the node does not allow a sysctl of the pod", Remedy: "allow it on the node (--allowed-unsafe-sysctls), or remove it from the pod"},
+	{Reason: "AppArmor", Code: "not-admitted", Sentence: "the node has not the AppArmor profile of the pod", Remedy: "load the profile on the node, or correct its name"},
+	{Reason: "PodLevelResourcesNotSupported", Code: "not-admitted", Sentence: "the node does not support resources of the whole pod", Remedy: "set resources by container, or use a newer node"},
+	{Reason: "PodOSSelectorNodeLabelDoesNotMatch", Code: "not-admitted", Sentence: "the pod is for nodes with another operating system", Remedy: "see the pod's nodeSelector"},
+	{Reason: "PodOSNotSupported", Code: "not-admitted", Sentence: "the pod is for another operating system than its node's", Remedy: "see the pod's spec.os"},
+	{Reason: "SupplementalGroupsPolicyNotSupported", Code: "not-admitted", Sentence: "the node does not support the pod's supplementalGroupsPolicy", Remedy: "remove it, or use a newer container runtime"},
+	{Reason: "PodFeatureUnsupported", Code: "not-admitted", Sentence: "the node does not support a feature of the pod", Remedy: seeMessage},
+}
+
+// Disruption has the reasons of the condition DisruptionTarget: something removes the pod that is not its owner. Source: k8s.io/api/core/v1,
+// pkg/controller, pkg/scheduler.
+var Disruption = []Meaning{
+	{Reason: "PreemptionByScheduler", Code: "evicted", Sentence: "the pod made room for one of a higher priority", Remedy: freeNode},
+	{Reason: "DeletionByTaintManager", Code: "evicted", Sentence: "the pod is removed from its node, whose taint it does not tolerate", Remedy: "see the taints of the node: not-ready and unreachable mean that the node does not answer"},
+	{Reason: "EvictionByEvictionAPI", Code: "evicted", Sentence: "somebody evicts the pod, as kubectl drain does", Remedy: "nothing is to be done for this pod: its owner creates another one"},
+	{Reason: "DeletionByPodGC", Code: "node-lost", Sentence: "the pod's node does not exist any more", Remedy: "nothing is to be done for this pod: its owner creates another one"},
+	{Reason: "TerminationByKubelet", Code: "evicted", Sentence: "the kubelet ends the pod before its time", Remedy: "see the message, and what the node had left"},
+}
