@@ -18,25 +18,43 @@ const (
 
 // A Destination is the target of an application's call. Fields that are not known are zero.
 type Destination struct {
-	Host string
-	Port uint16
+	Network Network
+	Host    string // an address, or a name if no address is known; of a unix socket its path
+	Name    string // the name whose address Host is; empty: not known
+	Port    uint16
 }
+
+// A Network is the kind of a connection; empty: TCP.
+type Network string
+
+// Networks other than TCP. No mesh captures them, but for DNS.
+const (
+	UDP  Network = "udp"
+	Unix Network = "unix"
+)
 
 // Known reports whether the host is known.
 func (d Destination) Known() bool { return d.Host != "" }
 
 func (d Destination) String() string {
+	host := d.Host
 	switch {
-	case d.Host == "":
+	case host == "":
 		return "an address that the log does not name"
-	case d.Port == 0:
-		return d.Host
+	case d.Port > 0 && strings.Contains(host, ":"):
+		host = fmt.Sprintf("[%s]:%d", host, d.Port)
+	case d.Port > 0:
+		host = fmt.Sprintf("%s:%d", host, d.Port)
 	}
-	return fmt.Sprintf("%s:%d", d.Host, d.Port)
+	if d.Name != "" {
+		return fmt.Sprintf("%s (%s)", d.Name, host)
+	}
+	return host
 }
 
 // Loopback reports whether the destination is the pod itself.
 func (d Destination) Loopback() bool {
 	a, err := netip.ParseAddr(d.Host)
-	return strings.EqualFold(d.Host, "localhost") || err == nil && (a.IsLoopback() || a.IsUnspecified())
+	return d.Network == Unix || strings.EqualFold(d.Host, "localhost") || strings.HasSuffix(strings.ToLower(d.Host), ".localhost") ||
+		err == nil && (a.Unmap().IsLoopback() || a.IsUnspecified())
 }

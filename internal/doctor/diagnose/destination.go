@@ -18,7 +18,7 @@ func dependencyDown(s *subject) (out []Finding) {
 	for _, app := range s.Work() {
 		seen := map[doctor.Destination]bool{}
 		for _, y := range s.Calls.By(app.Name) {
-			if seen[y.To] {
+			if seen[y.To] || s.GotOver(y) != nil {
 				continue
 			}
 			if f, found := s.atFarSide(app, y); found {
@@ -146,7 +146,10 @@ func (s *subject) unreached(y calls.Call) bool {
 // nameNotResolved finds names that did not resolve to an address.
 func nameNotResolved(s *subject) (out []Finding) {
 	for _, app := range s.Work() {
-		for _, y := range s.Calls.By(app.Name, calls.Unresolved) {
+		for _, y := range s.Calls {
+			if y.Container != app.Name || y.Failure != calls.Unresolved || s.GotOver(y) != nil {
+				continue
+			}
 			name := cmp.Or(y.To.Host, "a name")
 			f := Finding{
 				Code: "name-not-resolved", Container: app.Name, Confidence: Likely, Evidence: []evidence.Quote{y.Quote},

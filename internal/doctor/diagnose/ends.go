@@ -145,6 +145,9 @@ func ownCrash(s *subject) (out []Finding) {
 	return out
 }
 
+// quotedLines is the number of last lines that the finding about a crash quotes.
+const quotedLines = 3
+
 // crash returns the finding about a run that ended by itself.
 func (s *subject) crash(c *evidence.Container, r evidence.Run) Finding {
 	f := Finding{
@@ -154,6 +157,7 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) Finding {
 		Disproof: "a failed call, or a signal from outside, just before its end",
 		Remedy:   finding.Remedy{Sentence: "see the end of its log", Command: s.kubectl("logs %s -c %s --previous", s.Object.Name, c.Name)},
 	}
+	f.Evidence = append(f.Evidence, s.LastLines(c.Name, r.Number, quotedLines)...)
 	if c.Log(r.Number) == nil {
 		f.Confidence = Possible
 		f.Against = []evidence.Quote{s.Quote(evidence.Time{}, "the log of run %d is missing: it may have a failed call", r.Number)}

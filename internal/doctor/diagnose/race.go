@@ -96,6 +96,7 @@ type circumstances struct {
 	placed    bool          // the time zone of a log was assumed
 	open      bool          // the capture leaves no destination out, or is not understood
 	readyWhen bool          // it is known when the proxy was ready
+	timed     bool          // it is known when the call was
 	late      bool          // most proxies are ready so long after their start
 }
 
@@ -115,11 +116,11 @@ var raceVerdicts = []raceVerdict{
 	}, Certain, false},
 	{"it came before the proxy listened, and no setting leaves it out", func(c circumstances) bool {
 		return c.listened == no && (c.taken == yes || c.open)
-	}, Likely, false},
-	{"perhaps the call was not captured", func(c circumstances) bool { return c.listened == no || c.taken == perhaps }, Possible, false},
-	{"the clocks are not exact enough to order the two times", func(c circumstances) bool { return c.readyWhen }, Possible, false},
-	{"most proxies are ready by then", func(c circumstances) bool { return c.late }, Possible, false},
-	{"a captured call is refused only while no proxy listens", func(circumstances) bool { return true }, Likely, true},
+	}, Likely},
+	{"perhaps the call was not captured", func(c circumstances) bool { return c.listened == no || c.taken == perhaps }, Possible},
+	{"the clocks are not exact enough to order the two times", func(c circumstances) bool { return c.readyWhen && c.timed }, Possible},
+	{"most proxies are ready by then", func(c circumstances) bool { return c.late }, Possible},
+	{onlyThen, func(circumstances) bool { return true }, Likely},
 }
 
 // judge decides whether a call was refused because the proxy did not listen.
@@ -151,15 +152,18 @@ func (s *subject) judge(app *evidence.Container, y calls.Call) (Finding, bool) {
 	}
 	c := circumstances{
 		listened: fate.Answer, taken: fate.Taken, named: y.To.Known(), placed: assumed != nil, open: s.Capture.Vague != "" || !s.Capture.LeavesOut(),
-		readyWhen: run.Ready.At.Known(), late: run.Late(y.At),
+		readyWhen: run.Ready.At.Known(), timed: y.At.Known(), late: run.Late(y.At),
 	}
 	verdict := raceVerdicts[slices.IndexFunc(raceVerdicts, func(r raceVerdict) bool { return r.fits(c) })]
-	f.Confidence = verdict.confidence
-	if verdict.quoted {
+	f.Confidence, f.over = verdict.confidence, effect.Over != nil
+	if verdict.why == onlyThen {
 		f.Evidence = append(f.Evidence, s.Quote(evidence.Time{}, "the capture sends %s to %s, where the kernel refuses it only while no proxy listens", y.To, s.Proxy.Name))
 	}
 	if fate.Taken == perhaps {
 		f.Against = append(f.Against, s.Quote(evidence.Time{}, "%s", fate.WhyNot))
+	}
+	if effect.Over != nil {
+		f.Against = append(f.Against, *effect.Over)
 	}
 	if effect.Recurs != nil {
 		f.Against, f.Confidence = append(f.Against, *effect.Recurs), Possible

@@ -64,7 +64,8 @@ type Finding struct {
 	Patch      string           `json:"patch,omitempty"` // patch of the workload, for kubectl patch
 	Replay     *replay.Replay   `json:"replay,omitempty"`
 
-	rank int // index of the rule in rules
+	rank int  // index of the rule in rules
+	over bool // it was over before the end of the run, which has another cause
 }
 
 // A Moment is a line of the timeline.

@@ -70,6 +70,9 @@ func (r *Report) conclude(s *subject) {
 		if sure(a) != sure(b) {
 			return map[bool]int{true: -1, false: 1}[sure(a)]
 		}
+		if a.over != b.over {
+			return map[bool]int{true: 1, false: -1}[a.over]
+		}
 		return cmp.Or(cmp.Compare(a.rank, b.rank), -cmp.Compare(slices.Index(confidences, a.Confidence), slices.Index(confidences, b.Confidence)))
 	})
 	switch {

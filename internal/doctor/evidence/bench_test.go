@@ -45,7 +45,7 @@ func BenchmarkScan(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				found, err := set.Pods[0].Container("app").Logs[0].Scan(b.Context(), patterns)
+				found, _, err := set.Pods[0].Container("app").Logs[0].Scan(b.Context(), patterns)
 				if err != nil || len(found) == 0 {
 					b.Fatal(err, len(found))
 				}

@@ -12,7 +12,7 @@ func consume(t *testing.T, s *Set) {
 	for _, p := range s.Pods {
 		for _, c := range p.Containers {
 			for _, l := range c.Logs {
-				found, err := l.Scan(t.Context(), []Pattern{{Name: "refused", Any: []string{"refused", "timeout"}}})
+				found, _, err := l.Scan(t.Context(), []Pattern{{Name: "refused", Any: []string{"refused", "timeout"}}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -125,7 +125,7 @@ func TestScan(t *testing.T) {
 		{Name: "only 40", Any: []string{"refused"}, Only: func(text []byte) bool { return bytes.HasSuffix(text, []byte(" 40")) }},
 		{Name: "overlap", Any: []string{"that", "x x"}}, {Name: "none", Any: []string{"timeout"}},
 	}
-	found, err := logIn(b.String(), 1, 4).Scan(t.Context(), patterns)
+	found, _, err := logIn(b.String(), 1, 4).Scan(t.Context(), patterns)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,12 +158,12 @@ func TestALogThatBreaksOff(t *testing.T) {
 	l.open = func(context.Context) (io.ReadCloser, error) {
 		return io.NopCloser(io.MultiReader(strings.NewReader(strings.Repeat("2026-11-24T13:16:20Z refused\n", 10_000)), iotest.ErrReader(broken))), nil
 	}
-	found, err := l.Scan(t.Context(), []Pattern{{Name: "refused", Any: []string{"refused"}}})
+	found, _, err := l.Scan(t.Context(), []Pattern{{Name: "refused", Any: []string{"refused"}}})
 	if !errors.Is(err, broken) || len(found) != 16 {
 		t.Errorf("%v, %d hits", err, len(found))
 	}
 	l.open = func(context.Context) (io.ReadCloser, error) { return nil, broken }
-	if _, err := l.Scan(t.Context(), nil); !errors.Is(err, broken) || !strings.Contains(err.Error(), "app.log") {
+	if _, _, err := l.Scan(t.Context(), nil); !errors.Is(err, broken) || !strings.Contains(err.Error(), "app.log") {
 		t.Error(err)
 	}
 }

@@ -41,9 +41,9 @@ type Hit struct {
 	Before, After []Line
 }
 
-// Scan reads the log once, and returns the hits in the order of lines. If reading fails, it returns the error and the
-// hits before it.
-func (l *Log) Scan(ctx context.Context, patterns []Pattern) ([]Hit, error) {
+// Scan reads the log once, and returns the hits and the last lines, in the order of lines. If reading fails, it returns the error and
+// what was before it.
+func (l *Log) Scan(ctx context.Context, patterns []Pattern) (hits []Hit, last []Line, err error) {
 	s := scanner{patterns: patterns, literals: make([][][]byte, len(patterns)), kept: make([][]*Hit, len(patterns)), recent: make([]Line, linesBefore)}
 	for i, p := range patterns {
 		for _, literal := range p.Any {
@@ -52,11 +52,11 @@ func (l *Log) Scan(ctx context.Context, patterns []Pattern) ([]Hit, error) {
 	}
 	for line, err := range l.Lines(ctx) {
 		if err != nil {
-			return s.result(), err
+			return s.result(), s.last(), err
 		}
 		s.line(&line)
 	}
-	return s.result(), nil
+	return s.result(), s.last(), nil
 }
 
 type scanner struct {

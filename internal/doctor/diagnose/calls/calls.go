@@ -67,31 +67,65 @@ func (c Calls) By(container string, ways ...Failure) (out []Call) {
 	return out
 }
 
-// Read scans the logs of all containers but the proxy. If the time zone of a log is not known, it scans the log again
-// with the likely zone. It returns the logs that could not be read to their end, and fails only if ctx ends.
-func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secrets bool) (out Calls, unread []evidence.Missing, err error) {
+// A Reading is what the logs of a pod's containers say about calls.
+type Reading struct {
+	Calls     Calls
+	Successes []Success
+	Tails     []Tail
+	Unread    []evidence.Missing // logs that could not be read to their end
+}
+
+// A Success is a line that says that something worked.
+type Success struct {
+	Container string
+	Run       int
+	At        evidence.Time // by the likely zone of the log
+	Quote     evidence.Quote
+}
+
+// A Tail has the last lines of a log.
+type Tail struct {
+	Container string
+	Run       int
+	Lines     []evidence.Quote
+}
+
+// Read scans the logs of all containers but the proxy. If the time zone of a log is not known, it scans the log again with the likely
+// zone. It fails only if ctx ends.
+func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secrets bool) (out Reading, err error) {
+	patterns := append(slices.Clone(wordings), successes)
 	for _, c := range p.Containers {
 		if c == proxy {
 			continue
 		}
 		for _, l := range c.Logs {
-			found, err := l.Scan(ctx, wordings)
+			found, last, err := l.Scan(ctx, patterns)
 			if ctx.Err() != nil {
-				return nil, nil, ctx.Err()
+				return Reading{}, ctx.Err()
 			}
 			if err != nil {
-				unread = append(unread, evidence.Missing{Kind: l.Source.Kind, What: l.Source.String(), Why: err.Error()})
+				out.Unread = append(out.Unread, evidence.Missing{Kind: l.Source.Kind, What: l.Source.String(), Why: err.Error()})
 			}
 			likely := found
 			if placed, assumed := l.InLikelyZone(); len(found) > 0 && assumed != nil {
-				if likely, err = placed.Scan(ctx, wordings); err != nil || len(likely) != len(found) {
+				if likely, last, err = placed.Scan(ctx, patterns); err != nil || len(likely) != len(found) {
 					likely = found
 				}
 			}
-			out = out.add(p, c, l, found, likely, secrets)
+			out.Calls = out.Calls.add(p, c, l, found, likely, secrets)
+			tail := Tail{Container: c.Name, Run: l.Run}
+			for _, line := range last {
+				tail.Lines = append(tail.Lines, l.Quote(line, secrets))
+			}
+			out.Tails = append(out.Tails, tail)
+			for i, h := range found {
+				if h.Pattern == successes.Name {
+					out.Successes = append(out.Successes, Success{c.Name, l.Run, timeOf(p, c, l, likely[i].Line), l.Quote(h.Line, secrets)})
+				}
+			}
 		}
 	}
-	return out, unread, ctx.Err()
+	return out, ctx.Err()
 }
 
 // add adds the failed calls of a run. Calls with the same failure and destination become one, which
@@ -103,7 +137,7 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 	}
 	first := map[key]int{}
 	for i, h := range found {
-		if bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
+		if h.Pattern == successes.Name || bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
 			continue // a gate wrote this line: it polls a container that does not listen yet
 		}
 		k := key{Failure(h.Pattern), destinationOf(h)}

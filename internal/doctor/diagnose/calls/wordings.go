@@ -3,7 +3,7 @@ package calls
 import (
 	"bytes"
 	"regexp"
-	"strconv"
+	"slices"
 	"strings"
 
 	"outrider.dev/internal/doctor"
@@ -15,13 +15,33 @@ import (
 var wordings = []evidence.Pattern{
 	{Name: string(Ended), Any: []string{"reset reason: connection termination"}},
 	{Name: string(Upstream), Any: []string{"upstream connect error", "delayed connect error", "no healthy upstream", "upstream request timeout", "remote connection failure"}},
-	{Name: string(Refused), Any: []string{"connection refused", "econnrefused", "connectionrefused", "actively refused", "errno 111", "os error 111", "couldn't connect to server", "java.net.connectexception"}, Only: isRefused},
+	{Name: string(Refused), Any: refusals, Only: isRefused},
 	{Name: string(Reset), Any: []string{"connection reset", "econnreset", "broken pipe", "socket hang up", "unexpected eof", "premature close", "closed by the remote", "remote end closed", "connection aborted"}, Only: notFromProxy},
 	{Name: string(TimedOut), Any: []string{"connection timed out", "connect timed out", "connect timeout", "etimedout", "i/o timeout", "context deadline exceeded", "read timed out", "connection timeout"}, Only: notFromProxy},
 	{Name: string(Unresolved), Any: []string{"no such host", "unknownhostexception", "name or service not known", "temporary failure in name resolution", "enotfound", "eai_again", "could not resolve host", "name does not resolve", "nodename nor servname", "unresolvedaddressexception", "host not found in upstream", "read udp"}},
 	{Name: string(Unreachable), Any: []string{"network is unreachable", "no route to host", "ehostunreach", "enetunreach"}},
 	// The wordings of Python's urllib, Go, Node's axios, Java and curl.
 	{Name: string(Unavailable), Any: []string{"http error 503", "503 service unavailable", "status code 503", "response code: 503", "returned error: 503"}},
+}
+
+// successes match lines that say that a connection or a request succeeded.
+var successes = evidence.Pattern{
+	Name: "success",
+	Any:  []string{"connected to", "connected.", "reconnected", "connection established", "connection restored", "recovered", "success", "retry ok", " ok", "established"},
+	Only: func(line []byte) bool {
+		l := bytes.ToLower(line)
+		return !slices.ContainsFunc([]string{"not ", "fail", "unsuccess", "error", "cannot", "unable", "lost", "refused", "before"}, func(word string) bool { return bytes.Contains(l, []byte(word)) })
+	},
+}
+
+// refusals are texts of refused connections: the kernel's error by its name, its number, or its text in the languages of glibc, and the
+// sentences of clients that leave it out.
+var refusals = []string{
+	"connection refused", "econnrefused", "connectionrefused", "actively refused", "connection was refused",
+	"errno 111", "os error 111", "code: 111", "error 111", "(111)", " refused.", " was refused - ", "refused. check",
+	"接続を拒否されました", "拒绝连接", "连接被拒绝", "連線被拒絕", "연결이 거부", "verbindungsaufbau abgelehnt", "connexion refusée", "conexión rehusada", "conexão recusada", "connessione rifiutata", "в соединении отказано", "połączenie odrzucone",
+	"couldn't connect to server", "could not connect to the endpoint", "can't contact", "all connection attempts failed", "client not connected",
+	"java.net.connectexception", "cannot connect to the docker daemon",
 }
 
 // notFromProxy reports whether a line is not the logged response of an Envoy whose own upstream connection failed.
@@ -35,41 +55,34 @@ func notFromProxy(line []byte) bool {
 	return true
 }
 
-// isRefused reports whether a line is about a refused TCP connection. It rejects three kinds of lines: refusals by a
-// name server over UDP, which is not captured; a ConnectException of Java with another message; and a
-// quoted "connection refused", which is the value of a setting.
+// isRefused reports whether a line is about a refused connection. It rejects a ConnectException of Java with another message, and
+// texts in which nothing was called: a quoted "connection refused" that is the value of a setting, a question, the title of a page.
 func isRefused(line []byte) bool {
 	l := string(bytes.ToLower(bytes.TrimSpace(line)))
 	_, java, is := strings.Cut(l, "java.net.connectexception")
 	switch {
-	case strings.Contains(l, "read udp"), quotedWords.MatchString(l):
+	case strings.Contains(l, "read udp"), quotedWords.MatchString(l) && !errno.MatchString(l), prose.MatchString(l):
 		return false
-	case is && java != "" && !strings.Contains(java, "refused"):
+	case is && java != "" && !strings.Contains(java, "refused") && !strings.Contains(java, "failed to connect"):
 		return false
 	}
 	return notFromProxy(line)
 }
 
-var quotedWords = regexp.MustCompile(`["']connection refused["']`)
+var (
+	quotedWords = regexp.MustCompile(`["']connection refused["']`)
+	prose       = regexp.MustCompile(`\b(?:why|how|when|what|whether|handl\w+|retr\w+ (?:on|for)|explain\w*|about|troubleshoot\w*)\b[^:]{0,60}connection refused`)
+	errno       = regexp.MustCompile(`\b111\b|connectionrefused`)
+)
 
-// addresses match the destination of a call in the errors of the usual clients. The groups are host and port.
-var addresses = []*regexp.Regexp{
-	regexp.MustCompile(`(?i)dial (?:tcp|udp)[46]? (?:lookup )?\[?([0-9a-z.:_-]+?)\]?:(\d+)`),                                                                      // Go
-	regexp.MustCompile(`(?i)connection refused \(([0-9a-z._-]+):(\d+)\)`),                                                                                         // .NET
-	regexp.MustCompile(`(?i)host='([^'/@\s"]+)', port=(\d+)`),                                                                                                     // Python, urllib3
-	regexp.MustCompile(`\('([0-9a-zA-Z.:_-]+)', (\d+)\)`),                                                                                                         // Python, asyncio
-	regexp.MustCompile(`(?i)E(?:CONNREFUSED|CONNRESET|TIMEDOUT|HOSTUNREACH|NETUNREACH) \[?([0-9a-f.:]+?)\]?:(\d+)`),                                               // Node
-	regexp.MustCompile(`(?i)(?:ENOTFOUND|EAI_AGAIN) ([0-9a-z._-]+)`),                                                                                              // Node
-	regexp.MustCompile(`(?i)\b[a-z][a-z0-9+.]{1,20}://(?:[^\s/@'"]*@)?\[?([0-9a-z._-]+|[0-9a-f:]+)\]?(?::(\d+))?`),                                                // a URL
-	regexp.MustCompile(`(?i)(?:failed|could not|couldn't|unable|cannot|can't) (?:to )?connect to (?:server )?[/'"]?([0-9a-z._-]+)['"]?(?: port |:|, port )(\d+)`), // curl, OkHttp, libpq
-	regexp.MustCompile(`(?i)(?:connect(?:ion|ing)?|call|request) (?:to|with) [/'"]?([0-9a-z._-]+)['"]?(?:/[0-9.]+)?(?: port |:)(\d+)`),
-	regexp.MustCompile(`(?i)(?:UnknownHostException|no such host|resolve host|Name or service not known|name resolution)[:\s]+'?([0-9a-z._-]+)'?`),
-	regexp.MustCompile(`(?i)lookup ([0-9a-z._-]+)`),
-	regexp.MustCompile(`(?:^|[\s/(\["'@=])(\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}):(\d{1,5})\b`),
-}
+// unresolvedName is the name that was not resolved.
+var unresolvedName = regexp.MustCompile(`(?i)(?:(?:getaddrinfo )?(?:ENOTFOUND|EAI_AGAIN)|lookup|getaddrinfo for|(?:Unknown ?Host(?:Exception)?|no such host|resolve (?:host(?: ?name)?|address)|host ?name|name or service not known|translate host name|resolve)[:\s]+(?:of |for )?)\s*['"(]*([0-9a-z][0-9a-z._-]*)`)
 
 // destinationOf returns the destination that is named by the line, or by a line of the same stack trace.
 func destinationOf(h evidence.Hit) doctor.Destination {
+	if m := unresolvedName.FindSubmatch(h.Line.Text); m != nil && Failure(h.Pattern) == Unresolved {
+		return doctor.Destination{Host: strings.ToLower(strings.TrimRight(string(m[1]), "."))}
+	}
 	if d, ok := named(h.Line.Text); ok {
 		return d
 	}
@@ -94,26 +107,22 @@ func destinationOf(h evidence.Hit) doctor.Destination {
 // is part of a stack trace.
 func linked(l evidence.Line) bool {
 	text := l.Text
-	return l.Continues || bytes.HasPrefix(text, []byte("Caused by:")) || bytes.HasPrefix(text, []byte("\t")) || bytes.HasPrefix(text, []byte("  "))
+	return l.Continues || bytes.HasPrefix(text, []byte("Caused by:")) || bytes.HasPrefix(text, []byte(" --->")) || bytes.HasPrefix(text, []byte("\t")) || bytes.HasPrefix(text, []byte("  ")) || bytes.HasPrefix(text, []byte("java.net."))
 }
 
-func named(line []byte) (doctor.Destination, bool) {
-	for _, a := range addresses {
-		m := a.FindSubmatch(line)
-		if m == nil {
-			continue
-		}
-		d := doctor.Destination{Host: strings.ToLower(string(m[1]))}
-		if len(m) > 2 {
-			n, _ := strconv.ParseUint(string(m[2]), 10, 16)
-			d.Port = uint16(n)
-		}
-		if d.Port == 0 && bytes.Contains(bytes.ToLower(line), []byte("https://")) {
-			d.Port = 443
-		} else if d.Port == 0 && bytes.Contains(bytes.ToLower(line), []byte("http://")) {
-			d.Port = 80
-		}
-		return d, true
+// named returns the endpoint in a line that is nearest to the words about the failure, if there are such words.
+func named(text []byte) (doctor.Destination, bool) {
+	if isTrace(text) {
+		return doctor.Destination{}, false
 	}
-	return doctor.Destination{}, false
+	line := escapes.Replace(string(text))
+	lower, place := strings.ToLower(line), len(line)
+	for _, w := range wordings {
+		for _, words := range w.Any {
+			if i := strings.Index(lower, words); i >= 0 && i < place {
+				place = i
+			}
+		}
+	}
+	return nearest(line, place)
 }

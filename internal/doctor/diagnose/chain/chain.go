@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"time"
 
 	"outrider.dev/internal/doctor"
 	"outrider.dev/internal/doctor/diagnose/calls"
@@ -17,7 +19,7 @@ import (
 // A Case is a pod with its failed calls and its capture.
 type Case struct {
 	*facts.Pod
-	Calls   calls.Calls
+	calls.Reading
 	Capture capturescope.Scope
 	Lacking []evidence.Missing // missing evidence, also logs that could not be read to their end
 }
@@ -28,12 +30,12 @@ func Of(ctx context.Context, p *evidence.Pod, showSecrets bool) (*Case, error) {
 	if err != nil {
 		return nil, err
 	}
-	found, unread, err := calls.Read(ctx, p, f.Proxy, showSecrets)
+	read, err := calls.Read(ctx, p, f.Proxy, showSecrets)
 	proxy := ""
 	if f.Proxy != nil {
 		proxy = f.Proxy.Name
 	}
-	return &Case{f, found, capturescope.Of(p.Object, proxy), slices.Concat(p.Missing, f.Unread, unread)}, err
+	return &Case{f, read, capturescope.Of(p.Object, proxy), slices.Concat(p.Missing, f.Unread, read.Unread)}, err
 }
 
 // A Fate says where a failed call went.
@@ -53,6 +55,7 @@ func (c *Case) FateOf(y calls.Call) Fate {
 // An Effect describes the consequences of a refused call.
 type Effect struct {
 	Ended     *evidence.Run   // the run that made the call, if it ended with a failure
+	Over      *evidence.Quote // the run ended with a failure later, after it had got over the call: this shows it
 	Retried   bool            // the run goes on, and repeated the call until the proxy listened
 	GoesOn    bool            // the run goes on
 	WellSince *evidence.Quote // the start of a later run without a refused call
@@ -62,6 +65,8 @@ type Effect struct {
 // String describes what the application did after the call.
 func (e Effect) String() string {
 	switch {
+	case e.Over != nil:
+		return "was refused, and got over it"
 	case e.Ended != nil:
 		return fmt.Sprintf("was refused, and ended (%s)", facts.ExitText(*e.Ended))
 	case e.Retried:
@@ -77,7 +82,9 @@ func (c *Case) EffectOf(y calls.Call) (e Effect) {
 	app := c.Container(y.Container)
 	if r := app.Run(y.Run); r != nil {
 		if r.Exit != nil && *r.Exit != 0 {
-			e.Ended = r
+			if e.Over = c.GotOver(y); e.Over == nil {
+				e.Ended = r
+			}
 		}
 		e.GoesOn = r.Running
 		e.Retried = r.Running && y.Last.Compare(y.At) == evidence.After && c.Listened(y.Last).Answer == doctor.No
@@ -108,7 +115,41 @@ func (c *Case) recurs(y calls.Call, proxy facts.Service) *evidence.Quote {
 	return nil
 }
 
+// near is the time before the end of a run within which a failed call may be its cause.
+const near = time.Minute
+
+// GotOver returns evidence that the end of the run that made a call has another cause: the call succeeded later, or the run went on for
+// long. It returns nil if there is none, or the run has not ended.
+func (c *Case) GotOver(y calls.Call) *evidence.Quote {
+	r := c.Container(y.Container).Run(y.Run)
+	if r == nil || r.Running {
+		return nil
+	}
+	if least, _, ok := r.Finished.Since(y.Last); ok && y.Last.Error < near && least > near {
+		q := c.Quote(r.Finished, "%s ended %s after the call", y.Container, facts.Duration(least))
+		return &q
+	}
+	for _, s := range c.Successes {
+		if s.Container == y.Container && s.Run == y.Run && s.At.Compare(y.Last) == evidence.After && y.Last.Error < near &&
+			(!y.To.Known() || strings.Contains(strings.ToLower(s.Quote.Text), y.To.Host) || y.To.Name != "" && strings.Contains(strings.ToLower(s.Quote.Text), y.To.Name)) {
+			return &s.Quote
+		}
+	}
+	return nil
+}
+
 // Explained reports whether a run may have ended because of a failed call or because a probe failed.
 func (c *Case) Explained(container string, r evidence.Run) bool {
-	return r.Signal != 0 && c.HasEvent(container, "Killing", "probe") || len(c.Calls.Of(container, r.Number)) > 0
+	return r.Signal != 0 && c.HasEvent(container, "Killing", "probe") ||
+		slices.ContainsFunc(c.Calls.Of(container, r.Number), func(y calls.Call) bool { return c.GotOver(y) == nil })
+}
+
+// LastLines returns the last lines of the log of a run, n at most.
+func (c *Case) LastLines(container string, run, n int) []evidence.Quote {
+	for _, t := range c.Tails {
+		if t.Container == container && t.Run == run {
+			return t.Lines[max(len(t.Lines)-n, 0):]
+		}
+	}
+	return nil
 }

@@ -124,7 +124,7 @@ func (p *Pod) readProxy(ctx context.Context) error {
 	for _, l := range p.Proxy.Logs {
 		l, assumed := l.InLikelyZone()
 		p.ProxyZone = cmp.Or(assumed, p.ProxyZone)
-		found, err := l.Scan(ctx, topics)
+		found, _, err := l.Scan(ctx, topics)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -225,6 +225,9 @@ type Listening struct {
 func (p *Pod) Listened(at evidence.Time) Listening {
 	l := Listening{doctor.Perhaps, -1, nil}
 	if !at.Known() {
+		if len(p.Serving) == 1 && p.Serving[0].Number == 0 && p.Serving[0].Stays(at) {
+			l.Run = 0 // whenever it was, no other run is meant
+		}
 		return l
 	}
 	for i, v := range p.Serving {

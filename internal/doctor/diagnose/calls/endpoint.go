@@ -1,0 +1,168 @@
+package calls
+
+import (
+	"bytes"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"outrider.dev/internal/doctor"
+)
+
+// notations are the forms in which programs write an endpoint, whatever client wrote it. The groups are named: net, host, v6, addr, port, scheme. The
+// first notation that matches a part of a line counts for that part.
+var notations = compile(
+	`(?i)\b(?P<net>unix)(?:://|:/| )(?P<host>/?[^\s'"(),:]+)`,
+	`(?i)(?P<net>sock)(?:et|path)?[ :=]+['"]?(?P<host>/[^\s'"(),:]+)`,
+	`['"](?P<host>/[^\s'"(),]+(?:\.sock|\.s\.[A-Z]+\.\d+))['"]`,
+	`(?i)\b(?:(?P<net>tcp|udp)[46]? )?[0-9a-f.:\[\]]+:\d+->(?:\[(?P<v6>[0-9a-f:.%]+)\]|(?P<host>[0-9.]+)):(?P<port>\d{1,5})`, // Go: from -> to
+	`(?i)\b(?P<net>tcp|udp)[46]? (?:lookup )?(?:\[(?P<v6>[0-9a-f:.%]+)\]|(?P<host>[0-9a-z._-]+)):(?P<port>\d{1,5})\b`,
+	`(?i)\b(?:jdbc:)?(?P<scheme>[a-z][a-z0-9+.-]{1,20})://(?:[^\s/@'"]*@)?(?:\[(?P<v6>[0-9a-f:.%]+)\]|(?P<host>[0-9a-z._*-]+))(?::(?P<port>\d{1,5}))?`,
+	`/dev/(?P<net>tcp|udp)/(?P<host>[^/\s]+)/(?P<port>\d{1,5})`,
+	`(?i)\bipv[46][:#](?:\[(?P<v6>[0-9a-f:.%]+)\]|(?P<host>[0-9a-f.:]*[0-9a-f.:])):(?P<port>\d{1,5})\b`,
+	`\(['"](?P<host>[0-9a-zA-Z.:_-]+)['"], *(?P<port>\d{1,5})[,)]`,
+	`(?i)\bhost[= :]+['"]?(?P<host>[0-9a-z.:_-]+)['"]?(?: *\((?P<addr>[0-9a-f.:]+)\))?(?:,? (?:and |accepting |TCP/IP |connections |on )*| *, *)port[= :]*(?P<port>\d{1,5})`,
+	`(?i)['"]?(?P<host>[0-9a-z.:_-]+)['"]? ?(?:\((?P<addr>[0-9a-f.:]+)\))?(?:,|、)? ?(?:port|ポート|端口|puerto|porta) ?(?P<port>\d{1,5})`,
+	`(?i)(?P<host>[0-9a-z._-]+) \((?P<name>[0-9a-z._-]+)\)\|(?P<addr>[0-9a-f.:]+)\|:(?P<port>\d{1,5})`,
+	`(?i)(?P<host>[0-9a-z._-]+)?/\[?(?P<addr>[0-9a-f]*:[0-9a-f:.]*|\d+\.\d+\.\d+\.\d+)\]?:(?P<port>\d{1,5})\b`, // Java: name/address
+	`(?i)(?P<host>[0-9a-z._-]+)/<unresolved>:(?P<port>\d{1,5})\b`,
+	`\bE[A-Z]{4,} (?:\[(?P<v6>[0-9a-f:.%]+)\]|(?P<host>[0-9a-fA-F:.]*[0-9a-fA-F:.])):(?P<port>\d{1,5})\b`, // Node
+	`\[(?P<v6>[0-9a-fA-F:.]*:[0-9a-fA-F:.]*)\](?::(?P<port>\d{1,5}))?`,
+	`\b(?P<host>\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3})(?::(?P<port>\d{1,5}))?\b`,
+	`(?i)(?P<host>[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?):(?P<port>\d{1,5})\b`,
+	`(?i)\b(?:server|host|to|at|on|reach|contact) ['"](?P<host>[0-9a-z._-]+)['"]`,
+	`(?i)(?P<host>[0-9a-z._-]+) \((?P<addr>\d+\.\d+\.\d+\.\d+|[0-9a-f]*:[0-9a-f:]+)\)`,
+	`(?i)\b(?P<net>lookup|resolve host|not resolve|EAI_AGAIN|ENOTFOUND|UnknownHostException|resolv\w* (?:name|host)?)[:\s]+['"]?(?P<host>[a-z0-9._-]+)['"]?`,
+)
+
+func compile(texts ...string) (out []*regexp.Regexp) {
+	for _, text := range texts {
+		out = append(out, regexp.MustCompile(text))
+	}
+	return out
+}
+
+// sources are the endings of files of source code: what stands before the number of a line in a stack trace is no host.
+var sources = []string{"go", "java", "kt", "scala", "py", "rb", "js", "mjs", "cjs", "ts", "php", "rs", "cs", "c", "cc", "cpp", "h", "hpp", "ex", "exs", "erl", "pl", "pm", "lua", "hs", "swift", "jar", "sh", "yaml", "yml", "conf", "log", "sql"}
+
+// schemePorts has the ports of URLs without one.
+var schemePorts = map[string]uint16{"http": 80, "https": 443, "ws": 80, "wss": 443}
+
+// An endpoint is a destination in a text.
+type endpoint struct {
+	doctor.Destination
+	from, to int
+}
+
+// escapes undoes the escapes of texts within texts.
+var escapes = strings.NewReplacer(`\"`, `"`, `\'`, `'`, `%5B`, `[`, `%5D`, `]`, `%5b`, `[`, `%5d`, `]`)
+
+// endpoints returns the endpoints that a line without escapes names, in its order.
+func endpoints(line string) (out []endpoint) {
+	for _, n := range notations {
+		for _, m := range n.FindAllStringSubmatchIndex(line, -1) {
+			e := endpoint{from: m[0], to: m[1]}
+			if slices.ContainsFunc(out, func(o endpoint) bool { return e.from < o.to && o.from < e.to }) {
+				continue // a part of an endpoint that was read
+			}
+			group := func(name string) string {
+				if i := n.SubexpIndex(name); i >= 0 && m[2*i] >= 0 {
+					return line[m[2*i]:m[2*i+1]]
+				}
+				return ""
+			}
+			if e.Destination = destination(group); e.Known() && !e.isSource(line) {
+				out = append(out, e)
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b endpoint) int { return a.from - b.from })
+	return out
+}
+
+// destination returns the destination of a match; group returns its named groups.
+func destination(group func(name string) string) (d doctor.Destination) {
+	d.Host = strings.ToLower(strings.TrimRight(group("host"), ".-"))
+	for _, name := range []string{"v6", "addr"} {
+		if addr, err := netip.ParseAddr(group(name)); err == nil {
+			if _, err := netip.ParseAddr(d.Host); err != nil && d.Host != "localhost" {
+				d.Name = d.Host
+			}
+			d.Host = addr.String()
+		}
+	}
+	switch network := strings.ToLower(group("net")); {
+	case strings.HasPrefix(d.Host, "/"), network == "unix", network == "sock":
+		d.Host, d.Network = strings.TrimRight(group("host"), "."), doctor.Unix
+	case network == "udp":
+		d.Network = doctor.UDP
+	}
+	n, err := strconv.ParseUint(group("port"), 10, 16)
+	if group("port") != "" && (err != nil || n == 0) {
+		return doctor.Destination{}
+	}
+	d.Port = uint16(n)
+	if d.Port == 0 {
+		d.Port = schemePorts[strings.ToLower(group("scheme"))]
+	}
+	return d
+}
+
+// isSource reports whether an endpoint is a file with the number of a line, a time, or a word of a stack trace.
+func (e endpoint) isSource(line string) bool {
+	if e.Network == doctor.Unix {
+		return false
+	}
+	ending := e.Host[strings.LastIndexByte(e.Host, '.')+1:]
+	if slices.Contains(sources, ending) && ending != e.Host {
+		return true
+	}
+	_, notAddr := netip.ParseAddr(e.Host)
+	number := strings.Trim(e.Host, "0123456789") == "" // 09:30:05, thread:12
+	rest := line[e.to:]
+	return notAddr != nil && (number || strings.HasPrefix(rest, ":") && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9') // node:net:1606:16
+}
+
+// nearest returns the endpoint that is nearest to a place in a line, one before it if two are as near. Addresses of help pages are none.
+func nearest(line string, place int) (doctor.Destination, bool) {
+	best, distance := -1, 0
+	all := endpoints(line)
+	for i, e := range all {
+		if before := strings.ToLower(line[max(0, min(e.from, len(line))-8):min(e.from, len(line))]); strings.Contains(before, "see ") {
+			continue
+		}
+		d := 0
+		switch {
+		case e.to <= place:
+			d = place - e.to
+		case e.from > place:
+			d = e.from - place + 1
+		}
+		if e.Port == 0 && e.Network == "" {
+			d += 1000 // a name without a port, only where nothing else is
+		}
+		if best < 0 || d < distance {
+			best, distance = i, d
+		}
+	}
+	if best < 0 {
+		return doctor.Destination{}, false
+	}
+	to := all[best].Destination
+	for _, e := range all { // https://config:8080/: dial tcp 10.96.8.2:8080
+		if _, err := netip.ParseAddr(to.Host); err == nil && to.Name == "" && e.Port == to.Port && e.Network == to.Network {
+			if _, err := netip.ParseAddr(e.Host); err != nil {
+				to.Name = e.Host
+			}
+		}
+	}
+	return to, true
+}
+
+// isTrace reports whether a line is a frame of a stack trace, in which no call has a destination.
+func isTrace(line []byte) bool {
+	text := bytes.TrimSpace(line)
+	return bytes.HasPrefix(text, []byte("at ")) || bytes.HasPrefix(text, []byte(`File "`)) || bytes.HasPrefix(text, []byte("goroutine "))
+}
