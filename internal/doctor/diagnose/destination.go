@@ -10,6 +10,7 @@ import (
 	"outrider.dev/internal/doctor"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/startup"
 )
 
 // dependencyDown finds calls that were refused by their destination, which may be a container of the same pod. Such
@@ -102,9 +103,15 @@ var farSides = []farSide{
 	{failure: calls.Unavailable, when: (*subject).endedBadly, sentence: "{app} ended after {to} answered with status 503"}, // an occasional 503 is usual
 	{failure: calls.Reset, taken: []doctor.Answer{perhaps, yes}, when: (*subject).unreached, sentence: reachesNot, quotes: []quoted{unreachedByProxy}},
 	{
-		failure: calls.Refused, when: toLoopback, code: "sibling-down", confidence: Certain,
+		failure: calls.Refused, when: toSibling, code: "sibling-down", confidence: Certain,
 		sentence: "{app} called its own pod at {to}, where no container listened",
 		remedy:   "start the container that listens there before {app}",
+	},
+	{
+		failure: calls.Refused, when: toLoopback, code: "sibling-down", confidence: Certain,
+		sentence: "{app} called its own pod at {to}, and no other container is there that could listen",
+		disproof: "a process of {app} itself that listens there",
+		remedy:   "correct the address that {app} calls: it looks like a default, for a server that is not here",
 	},
 	{
 		failure: calls.Refused, taken: []doctor.Answer{no}, confidence: Certain, quotes: []quoted{whyNotTaken},
@@ -128,6 +135,11 @@ var farSides = []farSide{
 
 const noAnswer = "{app} got no answer from {to}"
 
+func toSibling(s *subject, y calls.Call) bool {
+	return y.To.Loopback() && slices.ContainsFunc(s.Containers, func(c *evidence.Container) bool {
+		return c.Name != y.Container && c.Kind != startup.Init && c.Kind != evidence.Ephemeral && (c != s.Proxy || s.Capture.None != "")
+	})
+}
 func toLoopback(_ *subject, y calls.Call) bool { return y.To.Loopback() }
 func isNamed(_ *subject, y calls.Call) bool    { return y.To.Known() }
 

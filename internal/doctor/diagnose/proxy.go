@@ -2,11 +2,14 @@ package diagnose
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/startup"
 )
 
 // proxyDied finds exits of the proxy while applications ran.
@@ -55,6 +58,14 @@ var unready = []struct {
 	{facts.NoCertificate, "no-certificate", "it has no certificate", "see whether the control plane signs, and whether the pod's token and roots are current"},
 }
 
+// unreadyCodes returns the codes of proxies that are not ready for a reason that is known.
+func unreadyCodes() (out []finding.Code) {
+	for _, u := range unready {
+		out = append(out, u.code)
+	}
+	return out
+}
+
 const captureRemedy = "run outrider-agent capture again in a container of the pod with NET_ADMIN, or make a new pod, and find the program that removed the rules or wrote others (nft list ruleset, iptables-save)"
 
 // captureLost finds proxies to which connections no longer came, by the agent's proofs, and whether they come again.
@@ -96,7 +107,8 @@ func neverReady(s *subject) (out []Finding) {
 		return nil
 	}
 	status := s.Status(s.Proxy.Name)
-	if status == nil || status.Ready || status.State.Running == nil || s.Deleted() {
+	ran := slices.ContainsFunc(s.Apps, func(c *evidence.Container) bool { return len(c.Runs) > 0 })
+	if status == nil || status.Ready || status.State.Running == nil || s.Deleted() && ran {
 		return nil
 	}
 	now := s.Serving[len(s.Serving)-1]
@@ -113,7 +125,7 @@ func neverReady(s *subject) (out []Finding) {
 		Disproof: fmt.Sprintf("a readiness probe of %s that succeeds", s.Proxy.Name),
 		Remedy:   finding.Remedy{Command: s.kubectl("logs %s -c %s", s.Object.Name, s.Proxy.Name)},
 	}
-	if age, _, ok := s.Taken.Since(now.Started); ok && age < facts.Settled {
+	if now.Started.Known() && s.now().Sub(now.Started.At) < facts.Settled {
 		f.Confidence = Possible // it may still become ready
 	}
 	for _, u := range unready {
@@ -126,4 +138,49 @@ func neverReady(s *subject) (out []Finding) {
 		}
 	}
 	return []Finding{f}
+}
+
+// A captureFailure is a reason why a container of a mesh cannot set up the capture.
+type captureFailure struct {
+	says []string // texts of its log, in lower case
+	why  string
+	do   string
+}
+
+// captureFailures has the reasons why a container of a mesh cannot set up the capture; the first that fits counts.
+var captureFailures = []captureFailure{
+	{[]string{"must be root", "operation not permitted", "permission denied"}, "it may not write rules", "let it run as root with the capabilities NET_ADMIN and NET_RAW, as the mesh's template does; a securityContext of the whole pod must not change that"},
+	{[]string{"chain already exists", "already exists", "file exists"}, "its rules are there already", "recreate the pod; a container that was restarted finds the rules of the run before"},
+	{[]string{"do you need to insmod", "not supported", "no such file or directory", "module", "unknown option", "incompatible"}, "the node's kernel or its programs lack what the rules need", "load the modules on the node (iptable_nat, xt_REDIRECT, xt_owner, nf_nat), or choose the other variant of iptables"},
+	{[]string{"not registered", "unable to find registered", "failed to find service", "no service instance", "no registered"}, "the mesh does not know the pod", "see whether a Service selects the pod, and whether the mesh's controller registers it"},
+	{[]string{"timed out", "timeout", "connection refused", "i/o timeout"}, "it got no answer", "see whether the mesh's control plane answers, and whether the rules of a network plugin are in place"},
+}
+
+// captureFails finds init containers of a mesh that failed. The pod's other containers wait for them.
+func captureFails(s *subject) (out []Finding) {
+	for _, c := range s.Containers {
+		r := c.Last()
+		if c.Kind != startup.Init || !knownproxy.OfMesh(c.Name) || r == nil || r.Exit == nil || *r.Exit == 0 {
+			continue
+		}
+		f := s.crash(c, *r)
+		f.Code, f.Confidence = "capture-not-in-place", Certain
+		f.Sentence = fmt.Sprintf("%s, which sets up the capture, failed: %s", c.Name, facts.ExitText(*r))
+		f.Disproof = fmt.Sprintf("a later run of %s that completed", c.Name)
+		f.Remedy.Sentence = "see its log for the reason"
+		last := s.LastLines(c.Name, r.Number, 16)
+		for _, q := range last {
+			text := strings.ToLower(q.Text)
+			if i := slices.IndexFunc(captureFailures, func(f captureFailure) bool {
+				return slices.ContainsFunc(f.says, func(says string) bool { return strings.Contains(text, says) })
+			}); i >= 0 {
+				f.Sentence = fmt.Sprintf("%s, which sets up the capture, failed: %s", c.Name, captureFailures[i].why)
+				f.Remedy.Sentence = captureFailures[i].do
+				f.Evidence = append(f.Evidence, q)
+				break
+			}
+		}
+		out = append(out, f)
+	}
+	return out
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/phases"
 	"outrider.dev/internal/doctor/evidence"
@@ -26,7 +27,7 @@ type rule func(*subject) []Finding
 // starts, and an application whose proxy died also has failed calls.
 var rules = []rule{
 	podEnded, containerState, notStarted, proxyDied, neverReady, captureLost, startupRace, orderBroken, initWithoutNetwork, shutdownRace,
-	killedByProbe, outOfMemory, jobDoesNotEnd, dependencyDown, nameNotResolved, probeFails, ownCrash,
+	captureFails, jobDoesNotEnd, killedByProbe, outOfMemory, dependencyDown, nameNotResolved, probeFails, ownCrash,
 }
 
 // Diagnose returns the diagnosis of a pod from its evidence. It fails only if ctx ends.
@@ -62,9 +63,32 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
 	return r, nil
 }
 
+// consequences marks findings that another one about the same container explains: a proxy that gets no configuration is killed by its own
+// probe, and an application that waits for a call by its own.
+func (r *Report) consequences() {
+	explains := func(f, g Finding) bool {
+		if f.Container != g.Container || g.over || g.Confidence == Possible {
+			return false
+		}
+		switch f.Code {
+		case "proxy-died":
+			return slices.Contains(unreadyCodes(), g.Code)
+		case "killed-by-probe":
+			return slices.Contains(unreadyCodes(), g.Code) || slices.Contains([]finding.Code{"startup-race", "sibling-down", "dependency-down", "name-not-resolved", "hold-without-effect"}, g.Code)
+		}
+		return false
+	}
+	for i := range r.Findings {
+		if slices.ContainsFunc(r.Findings, func(g Finding) bool { return explains(r.Findings[i], g) }) {
+			r.Findings[i].over = true
+		}
+	}
+}
+
 // conclude sorts the findings and sets the verdict. If there is a more certain finding, it drops the findings whose
 // confidence is only Possible.
 func (r *Report) conclude(s *subject) {
+	r.consequences()
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		sure := func(f Finding) bool { return f.Confidence != Possible }
 		if sure(a) != sure(b) {

@@ -1,10 +1,7 @@
 package diagnose
 
 import (
-	"cmp"
 	"fmt"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/calls"
@@ -57,41 +54,4 @@ func shutdownRace(s *subject) (out []Finding) {
 		}
 	}
 	return out
-}
-
-// jobDoesNotEnd finds pods that should end (restartPolicy Never or OnFailure), but whose proxy still runs after all
-// applications have completed.
-func jobDoesNotEnd(s *subject) []Finding {
-	once := s.Object.Spec.RestartPolicy == corev1.RestartPolicyNever || s.Object.Spec.RestartPolicy == corev1.RestartPolicyOnFailure
-	if !once || s.Proxy == nil || s.Proxy.Kind == startup.Sidecar || len(s.Apps) == 0 || s.Proxy.Last() == nil || !s.Proxy.Last().Running {
-		return nil
-	}
-	var ended []evidence.Quote
-	for _, c := range s.Apps {
-		r := c.Last()
-		if r == nil || r.Exit == nil || *r.Exit != 0 {
-			return nil
-		}
-		ended = append(ended, s.Quote(r.Finished, "%s completed", c.Name))
-	}
-	kind, name := s.workload()
-	return []Finding{{
-		Code: "job-never-ends", Container: s.Proxy.Name, Confidence: Certain,
-		Sentence: fmt.Sprintf("the %s cannot end: its work is done, and %s runs on", kind, s.Proxy.Name),
-		Evidence: append(ended, s.Quote(s.Proxy.Last().Started, "%s runs", s.Proxy.Name)),
-		Disproof: fmt.Sprintf("an end of %s soon after", s.Proxy.Name),
-		Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which ends with the pod's work; this pod ends when its proxy is told to exit", s.Proxy.Name), Command: s.quit()},
-		Patch:    cmp.Or(s.nativePatch(name), ""),
-	}}
-}
-
-// quit returns a command that makes the proxy exit, or that deletes the pod if no request makes the proxy exit.
-func (s *subject) quit() string {
-	switch s.Proxy.Name {
-	case "outrider-proxy":
-		return s.kubectl("exec %s -c %s -- outrider-agent request POST /quitquitquit", s.Object.Name, s.Proxy.Name)
-	case "istio-proxy":
-		return s.kubectl("exec %s -c %s -- pilot-agent request POST /quitquitquit", s.Object.Name, s.Proxy.Name)
-	}
-	return s.kubectl("delete pod %s", s.Object.Name)
 }

@@ -28,6 +28,7 @@ func podEnded(s *subject) (out []Finding) {
 		}
 	}
 	switch m, known := states.Find(states.Pod, status.Reason, status.Message); {
+	case m.Code == "deadline-exceeded" && len(jobDoesNotEnd(s)) > 0: // the consequence
 	case known && m.Code != "":
 		out = append(out, s.stateOf(m, "", status.Reason, status.Message))
 	case status.Reason != "" && !known:
@@ -55,12 +56,15 @@ func containerState(s *subject) (out []Finding) {
 				continue
 			}
 		}
-		if r := c.Last(); r != nil && r.Reason != "" {
-			switch m, known := states.Find(states.Terminated, r.Reason, r.Message); {
-			case known && m.Code != "":
+		for _, r := range c.Runs {
+			m, known := states.Find(states.Terminated, r.Reason, r.Message)
+			if known && m.Code != "" {
 				out = append(out, s.stateOf(m, c.Name, r.Reason, r.Message))
-			case !known:
+				break
+			}
+			if !known && r.Reason != "" {
 				out = append(out, s.unknown(c.Name, r.Reason, r.Message))
+				break
 			}
 		}
 	}
@@ -181,15 +185,9 @@ func (s *subject) unready(lacks []lack) (Verdict, string, []Finding) {
 	return Found, f.Sentence, []Finding{f}
 }
 
-// age returns the time from the moment when the kubelet saw the pod until the last moment of the evidence.
-func (s *subject) age() (time.Duration, bool) {
-	from, until := s.Object.CreationTimestamp.Time, s.Taken.At
-	if t := s.Object.Status.StartTime; t != nil {
-		from = t.Time
-	}
-	if from.IsZero() {
-		return 0, false
-	}
+// now returns the last moment of the evidence.
+func (s *subject) now() time.Time {
+	until := s.Taken.At
 	later := func(t time.Time) {
 		if t.After(until) {
 			until = t
@@ -207,5 +205,21 @@ func (s *subject) age() (time.Duration, bool) {
 			later(r.Finished.At)
 		}
 	}
-	return until.Sub(from), true
+	for _, t := range s.Tails {
+		for _, q := range t.Lines {
+			if q.At.Clock == evidence.NodeClock {
+				later(q.At.At)
+			}
+		}
+	}
+	return until
+}
+
+// age returns the time from the moment when the kubelet saw the pod until the last moment of the evidence.
+func (s *subject) age() (time.Duration, bool) {
+	from := s.Object.CreationTimestamp.Time
+	if t := s.Object.Status.StartTime; t != nil {
+		from = t.Time
+	}
+	return s.now().Sub(from), !from.IsZero()
 }

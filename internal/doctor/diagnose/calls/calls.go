@@ -6,7 +6,10 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
+	"time"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/doctor"
@@ -140,6 +143,9 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		if h.Pattern == successes.Name || bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
 			continue // a gate wrote this line: it polls a container that does not listen yet
 		}
+		if isStored(h.Line) {
+			continue
+		}
 		k := key{Failure(h.Pattern), destinationOf(h)}
 		last := timeOf(p, by, l, likely[i].Line)
 		if at, seen := first[k]; seen {
@@ -162,6 +168,22 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 	}
 	return c
 }
+
+// isStored reports whether a line prints an error of another time, which it names.
+func isStored(line evidence.Line) bool {
+	for _, m := range dates.FindAllString(string(line.Text), -1) {
+		at, err := time.Parse("2006-01-02T15:04:05", strings.Replace(m, " ", "T", 1))
+		if err == nil && line.Time.Known() && !line.Continues && line.Time.At.Sub(at) > stored {
+			return true
+		}
+	}
+	return false
+}
+
+// stored is the age from which on an error that a line prints is not its own. Times without a zone may be a day apart.
+const stored = 25 * time.Hour
+
+var dates = regexp.MustCompile(`\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d`)
 
 // timeOf returns the time of a line. If the line has none on the node's clock, it returns the start of the run, with
 // the length of the run as the error.

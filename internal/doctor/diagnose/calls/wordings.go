@@ -27,7 +27,7 @@ var wordings = []evidence.Pattern{
 // successes match lines that say that a connection or a request succeeded.
 var successes = evidence.Pattern{
 	Name: "success",
-	Any:  []string{"connected to", "connected.", "reconnected", "connection established", "connection restored", "recovered", "success", "retry ok", " ok", "established"},
+	Any:  []string{"connected to", "connected.", "reconnected", "connection established", "connection restored", "recovered", "success", "retry ok", " ok", "established", " 200", "status=200", `"status":200`},
 	Only: func(line []byte) bool {
 		l := bytes.ToLower(line)
 		return !slices.ContainsFunc([]string{"not ", "fail", "unsuccess", "error", "cannot", "unable", "lost", "refused", "before"}, func(word string) bool { return bytes.Contains(l, []byte(word)) })

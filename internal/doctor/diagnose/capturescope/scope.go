@@ -244,6 +244,10 @@ func (c Scope) Takes(container string, d doctor.Destination) (doctor.Answer, str
 	switch {
 	case d.Loopback():
 		return doctor.No, "the pod itself is called, and no mesh captures that"
+	case d.Network == doctor.UDP && d.Port == 53:
+		return doctor.Perhaps, "a mesh may capture DNS"
+	case d.Network == doctor.UDP:
+		return doctor.No, "UDP is called, and no mesh captures that"
 	case named:
 		addr = someAddress
 	}

@@ -5,6 +5,7 @@ package chain
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -125,18 +126,22 @@ func (c *Case) GotOver(y calls.Call) *evidence.Quote {
 	if r == nil || r.Running {
 		return nil
 	}
-	if least, _, ok := r.Finished.Since(y.Last); ok && y.Last.Error < near && least > near {
+	probed := r.Signal != 0 && c.HasEvent(y.Container, "Killing", "probe") // it may have waited for the call all the time
+	if least, _, ok := r.Finished.Since(y.Last); ok && y.Last.Error < near && least > near && !probed {
 		q := c.Quote(r.Finished, "%s ended %s after the call", y.Container, facts.Duration(least))
 		return &q
 	}
 	for _, s := range c.Successes {
 		if s.Container == y.Container && s.Run == y.Run && s.At.Compare(y.Last) == evidence.After && y.Last.Error < near &&
-			(!y.To.Known() || strings.Contains(strings.ToLower(s.Quote.Text), y.To.Host) || y.To.Name != "" && strings.Contains(strings.ToLower(s.Quote.Text), y.To.Name)) {
+			(!y.To.Known() || served.MatchString(s.Quote.Text) || strings.Contains(strings.ToLower(s.Quote.Text), y.To.Host) || y.To.Name != "" && strings.Contains(strings.ToLower(s.Quote.Text), y.To.Name)) {
 			return &s.Quote
 		}
 	}
 	return nil
 }
+
+// served matches lines about requests that an application answered well.
+var served = regexp.MustCompile(`\b(?:GET|POST|PUT|HEAD|DELETE|PATCH)\b.*\b20[0-9]\b`)
 
 // Explained reports whether a run may have ended because of a failed call or because a probe failed.
 func (c *Case) Explained(container string, r evidence.Run) bool {
