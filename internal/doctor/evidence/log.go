@@ -177,6 +177,9 @@ func (t *lineReader) line(text []byte) Line {
 // own returns the time of a stamp that the program itself wrote into a line. written is the time that the container
 // runtime wrote before the line, if it is known.
 func (t *lineReader) own(s timestamp.Stamp, written Time) Time {
+	if s.Form == timestamp.Uptime {
+		return t.sinceStart(s, written)
+	}
 	near := t.near(s, written)
 	if !s.Zoned && !t.zone.Known {
 		if s.NoDate { // the clock of a log without dates and without a zone begins at midnight of its first day
@@ -187,7 +190,44 @@ func (t *lineReader) own(s timestamp.Stamp, written Time) Time {
 	if near.IsZero() && (s.NoDate || s.NoYear) {
 		return Time{}
 	}
-	return Time{At: s.Instant(t.zone.Offset, near), Error: s.Resolution, Clock: NodeClock}
+	at := Time{At: s.Instant(t.zone.Offset, near), Error: s.Resolution, Clock: NodeClock}
+	if !s.Zoned && !s.NoDate && !t.log.holds(at) { // a second program or library in the container, with another zone than most lines
+		at.At = s.Instant(0, near)
+		if !t.log.holds(at) {
+			return Time{}
+		}
+	}
+	return at
+}
+
+// sinceStart returns the time of a line that has only the time since its program's start. The program starts up to some time after its
+// container. The container runtime's own time is more exact.
+func (t *lineReader) sinceStart(s timestamp.Stamp, written Time) Time {
+	switch {
+	case written.Known():
+		return written
+	case t.log.from.IsZero():
+		return Time{}
+	}
+	return Time{At: t.log.from.Add(s.Since), Error: SinceStart, Clock: NodeClock}
+}
+
+// SinceStart is the error of a time that a line has only relative to its program's start: a second, since that is the resolution of the
+// start in the status, and another until the container's program begins.
+const SinceStart = 2 * time.Second
+
+// aside is the time by which the lines of a log may lie outside of its run. Farther lines are of another time, or by another clock.
+const aside = 2 * time.Minute
+
+// Before reports whether a time lies so long before the run of the log that it is of something else: a program printed, or followed, what
+// was written in another run.
+func (l *Log) Before(t Time) bool {
+	return t.Known() && t.Clock == NodeClock && !l.from.IsZero() && l.from.Sub(t.Latest()) > aside
+}
+
+// holds reports whether a time may lie in the run of the log.
+func (l *Log) holds(t Time) bool {
+	return !l.Before(t) && (l.to.IsZero() || t.At.Sub(l.to) <= aside)
 }
 
 // near returns the instant by which [timestamp.Stamp.Instant] completes a missing date or year. It returns the zero

@@ -46,7 +46,12 @@ func TestTimesOfLines(t *testing.T) {
 		"the runtime's times where no others are": {k + "listening", "1 13:16:21 ±1ns node"},
 		"no time at all":                          {"listening\n    at y", "1 unknown; 2 unknown +"},
 		"a log of another run":                    {"2026-11-24 13:46:40 x\n2026-11-24 13:46:50 x\n2026-11-24 15:00:00 y", "1 13:46:40 ±1s log app.log; 2 13:46:50 ±1s log app.log; 3 15:00:00 ±1s log app.log"},
-		"a time in a line that is not its time":   {"2026-11-24T13:16:22Z x\n2020-01-01T00:00:00Z is when it expired", "1 13:16:22 ±1s node; 2 00:00:00 ±1s node"},
+		"a banner with a build's date, and times since the start": {"[     0.001000s]  INFO x: release 2 by y on 2025-09-01T22:31:18Z\n[     1.700000s]  INFO x: ready",
+			"1 13:16:21.001 ±2s node; 2 13:16:22.7 ±2s node"},
+		"the runtime's times are more exact":         {k + "[     1.700000s]  INFO x", "1 13:16:21 ±1ns node"},
+		"a banner with a build's date, and no times": {"app 1 (built 2025-09-01T22:31:18Z)\nlistening", "1 unknown; 2 unknown"},
+		"two programs with two zones":                {"2026-11-24 21:16:22 x\n24/Nov/2026 13:16:22 y\n2026-11-24 21:16:23 x", "1 13:16:22 ±1s node; 2 13:16:22 ±1s node; 3 13:16:23 ±1s node"},
+		"a time in a line that is not its time":      {"2026-11-24T13:16:22Z x\n2020-01-01T00:00:00Z is when it expired", "1 13:16:22 ±1s node; 2 00:00:00 ±1s node"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ended := 4

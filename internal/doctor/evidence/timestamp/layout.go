@@ -130,6 +130,10 @@ func (l Layout) Read(line []byte) Reading {
 		r.Continues = indented(r.Text)
 		return r
 	}
+	if s, ok := uptime(r.Text, skipColours(r.Text, 0)); ok {
+		r.Own, r.HasOwn = s, true
+		return r
+	}
 	if indented(r.Text) && l.Column == 0 {
 		r.Continues = true
 		return r

@@ -382,6 +382,28 @@ func (c *scan) epoch() (s Stamp, ok bool) {
 	return s, true
 }
 
+// uptime reads a number of seconds since the program's start, at the beginning of a line: 0.001714s, perhaps in brackets, with spaces
+// before it. Only a number with a fraction and its unit counts, because other numbers there have other meanings.
+func uptime(line []byte, i int) (Stamp, bool) {
+	c := scan{text: line, i: i}
+	bracket := c.take('[')
+	c.spaces()
+	s := Stamp{Form: Uptime, Zoned: true, At: i}
+	seconds, ok := c.number(1, 9)
+	if !ok || c.peek() != '.' || !digit(line, c.i+1) {
+		return Stamp{}, false
+	}
+	s.Since = time.Duration(seconds)*time.Second + time.Duration(c.fraction(&s.Resolution))
+	s.End = c.i
+	switch {
+	case !c.take('s'):
+		return Stamp{}, false
+	case bracket:
+		return s, c.take(']')
+	}
+	return s, c.peek() == ' ' && s.Resolution <= time.Microsecond // 1.5s is usually how long something took
+}
+
 // timeKeys are the names of the time field in the usual logging libraries.
 var timeKeys = map[string]bool{
 	"time": true, "ts": true, "t": true, "timestamp": true, "@timestamp": true, "Timestamp": true, "@t": true, "date": true,

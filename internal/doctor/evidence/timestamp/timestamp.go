@@ -12,6 +12,7 @@ package timestamp
 
 import (
 	"bytes"
+	"slices"
 	"time"
 )
 
@@ -22,6 +23,7 @@ type Stamp struct {
 	Zoned      bool          // the line names the zone, or has a number of seconds since 1970
 	NoYear     bool          // the line has no year; Wall is in year 0
 	NoDate     bool          // the line has no date; Wall is on January 1st of year 0
+	Since      time.Duration // of form Uptime: the time since the program's start; there is no Wall
 	Form       Form
 	At, End    int // begin and end of the stamp in the line
 }
@@ -37,6 +39,8 @@ const (
 	Clock Form = "clock" // 03:18:19.480
 	Epoch Form = "epoch" // 1795490299.480
 	JSON  Form = "json"  // a field of a JSON object, whose value has any of these forms
+
+	Uptime Form = "uptime" // [     1.700000s]: seconds since the program's start, as linkerd2-proxy and Java's -Xlog write them
 )
 
 const (
@@ -50,13 +54,16 @@ func Find(line []byte) (Stamp, bool) {
 	if start < len(line) && line[start] == '{' {
 		return inJSON(line[:min(len(line), jsonReach)], start)
 	}
+	if s, ok := uptime(line, start); ok {
+		return s, true
+	}
 	for i := 0; i < min(len(line), reach); {
 		if next := skipColours(line, i); next != i {
 			i = next
 			continue
 		}
 		if beginsToken(line, i) {
-			if s, ok := at(line, i, i == start); ok {
+			if s, ok := at(line, i, i == start); ok && !ofBuild(line[:i]) {
 				return s, true
 			}
 		}
@@ -64,6 +71,57 @@ func Find(line []byte) (Stamp, bool) {
 	}
 	return Stamp{}, false
 }
+
+// built are the words before the date of a program's build. It is in the lines with which programs begin, and is no time of the line.
+var built = [][]byte{[]byte("built"), []byte("build"), []byte("compiled"), []byte("release "), []byte("released"), []byte("buildtime"), []byte("revision"), []byte("commit")}
+
+// ofBuild reports whether the text before a date says that it is the date of the program's build. Of a line that begins with its
+// level, only the text after it counts.
+func ofBuild(before []byte) bool {
+	before = bytes.ToLower(before)
+	return slices.ContainsFunc(built, func(word []byte) bool {
+		i := bytes.Index(before, word)
+		return i >= 0 && (i == 0 || !letter(before[i-1]))
+	})
+}
+
+// All returns the stamps with a date that are anywhere in a line, also in fields of a JSON object and in texts that the line quotes: of
+// long lines, in the first bytes.
+func All(line []byte) (out []Stamp) {
+	line = line[:min(len(line), jsonReach)]
+	for i := 0; i < len(line) && len(out) < mostStamps; i++ {
+		if !digit(line, i) && (line[i] < 'A' || line[i] > 'S') {
+			continue
+		}
+		field := dated(line, i)
+		if !field && !beginsToken(line, i) {
+			continue
+		}
+		if s, ok := at(line, i, field); ok && !s.NoDate {
+			out = append(out, s)
+			i = max(i, s.End-1)
+		}
+	}
+	return out
+}
+
+// mostStamps is the largest number of stamps of one line.
+const mostStamps = 16
+
+// dated reports whether a number is the value of a field whose name ends as those of times do: failed_at, finishedAt, timestamp.
+func dated(line []byte, i int) bool {
+	if i > 0 && line[i-1] == '"' {
+		i--
+	}
+	name := bytes.TrimRight(line[:i], ` "`)
+	if len(name) == 0 || name[len(name)-1] != '=' && name[len(name)-1] != ':' {
+		return false
+	}
+	name = bytes.TrimRight(name[:len(name)-1], ` "`)
+	return slices.ContainsFunc(timeEndings, func(end []byte) bool { return bytes.HasSuffix(name, end) })
+}
+
+var timeEndings = [][]byte{[]byte("_at"), []byte("At"), []byte("time"), []byte("Time"), []byte("ts"), []byte("date"), []byte("Date"), []byte("timestamp")}
 
 // at reads the stamp that begins at i. first means that i is the beginning of the line. Some forms are accepted only
 // at the beginning, perhaps in brackets, because such numbers are usually no times elsewhere.

@@ -13,6 +13,8 @@ import (
 func text(s Stamp) string {
 	layout := "2006-01-02T15:04:05.999999999"
 	switch {
+	case s.Form == Uptime:
+		return fmt.Sprintf("%s %s %s", s.Form, s.Since, s.Resolution)
 	case s.NoDate:
 		layout = "15:04:05.999999999"
 	case s.NoYear:
@@ -154,6 +156,28 @@ func TestFits(t *testing.T) {
 	}
 }
 
+// Times of a line that are not its own are found too, in any field.
+func TestAll(t *testing.T) {
+	for line, want := range map[string]string{
+		`2026-11-20T09:30:05.000Z INFO last failure: 2026-11-19T22:10:00Z dial tcp 10.96.3.3:5432: refused`: "09:30:05 22:10:00",
+		`I, [2024-12-03T09:41:56.188702 #1]  INFO -- : stale job run_at=2024-12-02 22:10:41 UTC`:            "09:41:56 22:10:41",
+		`{"time":"2024-12-05T00:00:05Z","job":{"id":1733177441,"failed_at":1733177442,"n":"1733177443"}}`:   "00:00:05 22:10:42",
+		`{"level":30,"time":1733356805000,"finishedAt":"2024-12-02T00:00:41Z"}`:                             "00:00:05 00:00:41",
+		`10.96.3.3:5432 is not there, since 12:30:05`:                                                       "",
+	} {
+		var got []string
+		for _, s := range All([]byte(line)) {
+			got = append(got, s.Wall.Format("15:04:05"))
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: %s, want %s", line, got, want)
+		}
+	}
+	if n := len(All([]byte(strings.Repeat("2024-12-05T00:00:05Z ", 100)))); n != mostStamps {
+		t.Errorf("%d stamps", n)
+	}
+}
+
 // A missing year or date is chosen so that the time is as near as possible to the run, also around New Year.
 func TestMissingParts(t *testing.T) {
 	near := time.Date(2026, 12, 31, 23, 59, 58, 0, time.UTC)
@@ -173,7 +197,8 @@ func TestMissingParts(t *testing.T) {
 
 func FuzzFind(f *testing.F) {
 	for _, s := range []string{"2026-11-24T03:18:19.480Z x", "I1124 03:18:19.480123 1 x]", `{"ts":1795490299.48}`, "Nov 24, 2026 3:18:19 AM x", "[24/Nov/2026:03:18:19 +0000]", "\x1b[2m03:18:19,480",
-		"2026-11-24T03:18:19.480123456Z stdout F x\n2026-11-24T03:18:19.480123456Z stdout P x", "1:M 24 Nov 2026 03:18:19.480 *", `{"instant":{"epochSecond":1795490299,"nanoOfSecond":4}}`, "\xff\x00Nov"} {
+		"2026-11-24T03:18:19.480123456Z stdout F x\n2026-11-24T03:18:19.480123456Z stdout P x", "1:M 24 Nov 2026 03:18:19.480 *", `{"instant":{"epochSecond":1795490299,"nanoOfSecond":4}}`, "\xff\x00Nov",
+		"[     1.700000s]  INFO x by y on 2025-09-01T22:31:18Z", "   0.001714s  INFO x", "[0.005s][info][gc] x", `{"a":{"failed_at":1733177442}} at 2024-12-02 22:10:41 UTC`} {
 		f.Add([]byte(s))
 	}
 	near := time.Date(2026, 11, 24, 3, 0, 0, 0, time.UTC)
@@ -188,6 +213,11 @@ func FuzzFind(f *testing.F) {
 			if ok {
 				if again, ok := Find(append([]byte(nil), line...)); !ok || again != s {
 					t.Fatalf("%q: %+v, then %+v", line, s, again)
+				}
+				for _, s := range All(line) {
+					if s.At < 0 || s.At >= s.End || s.End > len(line) {
+						t.Fatalf("%q: %+v", line, s)
+					}
 				}
 				s.Instant(time.Hour, near)
 				Fits(s, s, near, near.Add(time.Minute), time.Second)

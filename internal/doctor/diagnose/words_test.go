@@ -1,0 +1,85 @@
+package diagnose
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A small is a pod of one application, with what its evidence says. The pod began at 10:00:00.
+type small struct {
+	mesh   string            // container of the proxy, started at 10:00:04; empty: none
+	state  string            // of the application, as JSON; empty: it ended at 10:00:05 with status 1, and waits
+	spec   string            // further fields of the application
+	status string            // further fields of the pod's status
+	events string            // items of a list
+	files  map[string]string // logs
+	extra  string            // further fields of the proxy
+}
+
+// folder writes the evidence of the pod.
+func (p small) folder(t *testing.T) string {
+	t.Helper()
+	if p.state == "" {
+		p.state = `"restartCount": 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": 1, "reason": "Error", "startedAt": "2026-03-02T10:00:04Z", "finishedAt": "2026-03-02T10:00:05Z"}}`
+	}
+	containers, statuses, inits := `{"name": "web", "image": "example.com/web:1"`+p.spec+`}`, `{"name": "web", "ready": false, `+p.state+`}`, ""
+	if p.mesh != "" {
+		containers += `, {"name": "` + p.mesh + `", "image": "example.com/proxy:1"` + p.extra + `}`
+		statuses += `, {"name": "` + p.mesh + `", "ready": true, "restartCount": 0, "state": {"running": {"startedAt": "2026-03-02T10:00:04Z"}}}`
+		inits = `"initContainers": [{"name": "` + map[string]string{"istio-proxy": "istio-init", "linkerd-proxy": "linkerd-init"}[p.mesh] + `", "image": "example.com/init:1"}], `
+	}
+	dir := t.TempDir()
+	files := map[string]string{"pod.json": `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop", "creationTimestamp": "2026-03-02T10:00:00Z"},
+		"spec": {"nodeName": "n1", ` + inits + `"containers": [` + containers + `]},
+		"status": {"phase": "Running", "startTime": "2026-03-02T10:00:00Z"` + p.status + `, "containerStatuses": [` + statuses + `]}}`}
+	if p.events != "" {
+		files["events.json"] = `{"apiVersion": "v1", "kind": "List", "items": [` + p.events + `]}`
+	}
+	for name, text := range p.files { // in any order: each is a file
+		files[name] = text
+	}
+	for name, text := range files { // in any order: each is a file
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// event returns an event about the application, with the kubelet as its reporter.
+func event(reason, message string) string {
+	return `{"apiVersion": "v1", "kind": "Event", "metadata": {"name": "` + reason + `", "creationTimestamp": "2026-03-02T10:00:06Z"}, "reason": "` + reason + `", "message": "` + message + `",
+		"involvedObject": {"kind": "Pod", "namespace": "shop", "name": "web", "fieldPath": "spec.containers{web}"}, "source": {"component": "kubelet"}, "count": 1,
+		"firstTimestamp": "2026-03-02T10:00:06Z", "lastTimestamp": "2026-03-02T10:00:06Z"}`
+}
+
+func TestWords(t *testing.T) {
+	const banner = "[     0.001000s]  INFO ThreadId(01) linkerd2_proxy: release 2.300.0 (abc) by linkerd on 2025-09-01T22:31:18Z\n"
+	const certified = "[     1.700000s]  INFO ThreadId(02) daemon:identity: linkerd_app: Certified identity id=default.ns\n"
+	for name, c := range map[string]struct {
+		pod  small
+		want string // code, confidence, and text of the sentence
+	}{
+		"the date of a proxy's build is no time": {
+			small{mesh: "linkerd-proxy", files: map[string]string{"web.previous.log": "Error: connect ECONNREFUSED 10.43.12.7:5432\n", "linkerd-proxy.log": banner + certified}},
+			"startup-race likely startup race: web made a call",
+		},
+		"a time since the proxy's start that is long after the call": {
+			small{mesh: "linkerd-proxy", files: map[string]string{"web.previous.log": "2026-03-02T10:00:05.100Z Error: connect ECONNREFUSED 10.43.12.7:5432\n", "linkerd-proxy.log": banner + strings.ReplaceAll(certified, " 1.7", "11.7")}},
+			"startup-race certain startup race: web made a call",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := diagnoseFolder(t, c.pod.folder(t))
+			got := string(r.Verdict)
+			if len(r.Findings) > 0 {
+				got = strings.Join([]string{string(r.Findings[0].Code), string(r.Findings[0].Confidence), r.Findings[0].Sentence}, " ")
+			}
+			if !strings.HasPrefix(got, c.want) {
+				t.Errorf("%s\n%s\nwant %s", r.Sentence, got, c.want)
+			}
+		})
+	}
+}
