@@ -67,6 +67,7 @@ var targets = map[string]string{
 	"internal/doctor/evidence FuzzLog":                  "logs and their sections",
 	"internal/doctor/diagnose/page FuzzHTML":            "what logs and pods say, in a page",
 	"internal/doctor/diagnose/calls FuzzDestination":    "what a line of a log says was called",
+	"internal/doctor/evidence/why FuzzFind":             "what a log says about the end of its program",
 	"internal/doctor/diagnose/capturescope FuzzCapture": "settings of capture in pods of any mesh",
 	"internal/doctor/lint FuzzLint":                     "manifests, linted and fixed",
 	"internal/base/manifest FuzzSmallChange":            "manifests, edited",

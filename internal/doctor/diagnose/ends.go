@@ -1,13 +1,17 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/why"
 	"outrider.dev/startup"
 )
 
@@ -145,10 +149,10 @@ func ownCrash(s *subject) (out []Finding) {
 	return out
 }
 
-// quotedLines is the number of last lines that the finding about a crash quotes.
+// quotedLines is the number of last lines that the finding about a crash quotes if no line tells why.
 const quotedLines = 3
 
-// crash returns the finding about a run that ended by itself.
+// crash returns the finding about a run that ended by itself: with the line of its log that tells why, or with what its status means.
 func (s *subject) crash(c *evidence.Container, r evidence.Run) Finding {
 	f := Finding{
 		Code: "app-crash", Container: c.Name, Confidence: Likely,
@@ -157,10 +161,42 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) Finding {
 		Disproof: "a failed call, or a signal from outside, just before its end",
 		Remedy:   finding.Remedy{Sentence: "see the end of its log", Command: s.kubectl("logs %s -c %s --previous", s.Object.Name, c.Name)},
 	}
-	f.Evidence = append(f.Evidence, s.LastLines(c.Name, r.Number, quotedLines)...)
+	exit, known := states.Exit{}, false
+	if r.Exit != nil && r.Reason != "OOMKilled" {
+		exit, known = states.OfExit(*r.Exit)
+	}
+	if known {
+		f.Sentence = fmt.Sprintf("%s %s (%s)", c.Name, exit.Sentence, facts.ExitText(r))
+		f.Remedy.Sentence = exit.Remedy
+	}
+	told, says := s.Reason(c.Name, r.Number)
+	if says && !exit.Outside && !s.isOver(told, r) && (r.Exit == nil || *r.Exit != 0) {
+		f.Sentence = fmt.Sprintf("%s ended by itself: %s (%s)", c.Name, told.Text, facts.ExitText(r))
+		f.Evidence = append(f.Evidence, told.Quotes...)
+		f.Remedy.Sentence = cmp.Or(why.Remedy(told.Text), f.Remedy.Sentence)
+		f.Evidence = append(f.Evidence, s.architecture(told)...)
+	} else {
+		f.Evidence = append(f.Evidence, s.LastLines(c.Name, r.Number, quotedLines)...)
+	}
 	if c.Log(r.Number) == nil {
 		f.Confidence = Possible
 		f.Against = []evidence.Quote{s.Quote(evidence.Time{}, "the log of run %d is missing: it may have a failed call", r.Number)}
 	}
 	return f
+}
+
+// isOver reports whether a run went on for long after what its log tells.
+func (s *subject) isOver(told evidence.Told, r evidence.Run) bool {
+	least, _, ok := r.Finished.Since(told.Quotes[0].At)
+	return ok && least > time.Minute
+}
+
+// architecture quotes the CPU of the nodes that the pod may run on, if a program was for another one.
+func (s *subject) architecture(told evidence.Told) (out []evidence.Quote) {
+	for _, label := range []string{"kubernetes.io/arch", "beta.kubernetes.io/arch"} {
+		if v := s.Object.Spec.NodeSelector[label]; v != "" && strings.Contains(told.Text, "exec format error") {
+			out = append(out, s.Quote(evidence.Time{}, "the pod runs on nodes with %s: %s", label, v))
+		}
+	}
+	return out
 }

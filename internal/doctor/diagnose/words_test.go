@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +23,7 @@ type small struct {
 func (p small) folder(t *testing.T) string {
 	t.Helper()
 	if p.state == "" {
-		p.state = `"restartCount": 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": 1, "reason": "Error", "startedAt": "2026-03-02T10:00:04Z", "finishedAt": "2026-03-02T10:00:05Z"}}`
+		p.state = ended(1)
 	}
 	containers, statuses, inits := `{"name": "web", "image": "example.com/web:1"`+p.spec+`}`, `{"name": "web", "ready": false, `+p.state+`}`, ""
 	if p.mesh != "" {
@@ -48,6 +49,11 @@ func (p small) folder(t *testing.T) string {
 	return dir
 }
 
+// ended returns the state of an application that ended with a status, and waits.
+func ended(status int) string {
+	return fmt.Sprintf(`"restartCount": 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": %d, "reason": "Error", "startedAt": "2026-03-02T10:00:04Z", "finishedAt": "2026-03-02T10:00:05Z"}}`, status)
+}
+
 // event returns an event about the application, with the kubelet as its reporter.
 func event(reason, message string) string {
 	return `{"apiVersion": "v1", "kind": "Event", "metadata": {"name": "` + reason + `", "creationTimestamp": "2026-03-02T10:00:06Z"}, "reason": "` + reason + `", "message": "` + message + `",
@@ -70,6 +76,17 @@ func TestWords(t *testing.T) {
 			small{mesh: "linkerd-proxy", files: map[string]string{"web.previous.log": "2026-03-02T10:00:05.100Z Error: connect ECONNREFUSED 10.43.12.7:5432\n", "linkerd-proxy.log": banner + strings.ReplaceAll(certified, " 1.7", "11.7")}},
 			"startup-race certain startup race: web made a call",
 		},
+		"the line that tells why, and its cause": {
+			small{files: map[string]string{"web.previous.log": "starting\nException in thread \"main\" java.lang.IllegalStateException: no licence\n" + strings.Repeat("\tat a.B.c(D.java:1)\n", 80) + "Caused by: java.io.FileNotFoundException: /etc/licence\n\t... 79 more\n"}},
+			`app-crash likely web ended by itself: Exception in thread "main" java.lang.IllegalStateException: no licence, caused by java.io.FileNotFoundException: /etc/licence (exit code 1)`,
+		},
+		"a status that a shell gives": {small{state: ended(127), files: map[string]string{"web.previous.log": "hello\n"}}, "app-crash likely web ended by itself: its command, or one in its script, was not found (exit code 127)"},
+		"killed by nobody that is known, whatever its log has": {
+			small{state: ended(137), files: map[string]string{"web.previous.log": "2026-03-02T10:00:05Z ERROR one request failed: bad input\n"}},
+			"app-crash likely web was killed (SIGKILL), and the evidence does not say by whom (exit code 137, signal 9)",
+		},
+		"an abort, and what it says": {small{state: ended(134), files: map[string]string{"web.previous.log": "x: y.c:3: main: Assertion `n > 0' failed.\n"}}, "app-crash likely web ended by itself: x: y.c:3: main: Assertion `n > 0' failed. (exit code 134, signal 6)"},
+		"a status of 0":              {small{state: ended(0), files: map[string]string{"web.previous.log": "done\n"}}, "app-crash likely web ended by itself, as if its work were done (exit code 0)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := diagnoseFolder(t, c.pod.folder(t))

@@ -31,6 +31,7 @@ const (
 	mostHits    = 16   // hits of a pattern: the first half and the last half of this number
 	linesBefore = 16   // lines before a hit, because the first line of a stack trace often names the destination
 	linesAfter  = 6    // lines after a hit
+	lastLines   = 64   // last lines of a log
 	mostOfLine  = 2048 // bytes of a line
 )
 
@@ -44,7 +45,7 @@ type Hit struct {
 // Scan reads the log once, and returns the hits and the last lines, in the order of lines. If reading fails, it returns the error and
 // what was before it.
 func (l *Log) Scan(ctx context.Context, patterns []Pattern) (hits []Hit, last []Line, err error) {
-	s := scanner{patterns: patterns, literals: make([][][]byte, len(patterns)), kept: make([][]*Hit, len(patterns)), recent: make([]Line, linesBefore)}
+	s := scanner{patterns: patterns, literals: make([][][]byte, len(patterns)), kept: make([][]*Hit, len(patterns)), recent: make([]Line, lastLines)}
 	for i, p := range patterns {
 		for _, literal := range p.Any {
 			s.literals[i] = append(s.literals[i], appendLower(nil, literal))
@@ -52,11 +53,11 @@ func (l *Log) Scan(ctx context.Context, patterns []Pattern) (hits []Hit, last []
 	}
 	for line, err := range l.Lines(ctx) {
 		if err != nil {
-			return s.result(), s.last(), err
+			return s.result(), s.last(lastLines), err
 		}
 		s.line(&line)
 	}
-	return s.result(), s.last(), nil
+	return s.result(), s.last(lastLines), nil
 }
 
 type scanner struct {
@@ -102,7 +103,7 @@ func (s *scanner) keep(line *Line) {
 		if pattern.Only != nil && !pattern.Only(line.Text) {
 			continue
 		}
-		s.hit(p, &Hit{Pattern: pattern.Name, Line: kept, Before: s.last()})
+		s.hit(p, &Hit{Pattern: pattern.Name, Line: kept, Before: s.last(linesBefore)})
 	}
 }
 
@@ -119,9 +120,9 @@ func (s *scanner) hit(p int, h *Hit) {
 	s.open = append(s.open, h)
 }
 
-// last returns copies of the lines before the current one.
-func (s *scanner) last() (out []Line) {
-	for i := max(s.seen-linesBefore, 0); i < s.seen; i++ {
+// last returns copies of the lines before the current one, n at most.
+func (s *scanner) last(n int) (out []Line) {
+	for i := max(s.seen-n, 0); i < s.seen; i++ {
 		l := s.recent[i%len(s.recent)]
 		l.Text = bytes.Clone(l.Text)
 		out = append(out, l)

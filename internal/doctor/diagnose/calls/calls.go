@@ -75,6 +75,7 @@ type Reading struct {
 	Calls     Calls
 	Successes []Success
 	Tails     []Tail
+	Reasons   []evidence.Told    // what logs say about the ends of their runs
 	Unread    []evidence.Missing // logs that could not be read to their end
 }
 
@@ -96,7 +97,7 @@ type Tail struct {
 // Read scans the logs of all containers but the proxy. If the time zone of a log is not known, it scans the log again with the likely
 // zone. It fails only if ctx ends.
 func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secrets bool) (out Reading, err error) {
-	patterns := append(slices.Clone(wordings), successes)
+	patterns := append(slices.Clone(wordings), successes, evidence.Ending)
 	for _, c := range p.Containers {
 		if c == proxy {
 			continue
@@ -121,6 +122,9 @@ func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secre
 				tail.Lines = append(tail.Lines, l.Quote(line, secrets))
 			}
 			out.Tails = append(out.Tails, tail)
+			if told, is := l.Told(c.Name, found, last, secrets); is {
+				out.Reasons = append(out.Reasons, told)
+			}
 			for i, h := range found {
 				if h.Pattern == successes.Name {
 					out.Successes = append(out.Successes, Success{c.Name, l.Run, timeOf(p, c, l, likely[i].Line), l.Quote(h.Line, secrets)})
@@ -140,7 +144,7 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 	}
 	first := map[key]int{}
 	for i, h := range found {
-		if h.Pattern == successes.Name || bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
+		if h.Pattern == successes.Name || h.Pattern == evidence.Ending.Name || bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
 			continue // a gate wrote this line: it polls a container that does not listen yet
 		}
 		if isStored(h.Line) {

@@ -158,3 +158,13 @@ func (c *Case) LastLines(container string, run, n int) []evidence.Quote {
 	}
 	return nil
 }
+
+// Reason returns what the log of a run says about its end.
+func (c *Case) Reason(container string, run int) (evidence.Told, bool) {
+	for _, t := range slices.Concat(c.Reasons, c.ProxyReasons) {
+		if t.Container == container && t.Run == run {
+			return t, true
+		}
+	}
+	return evidence.Told{}, false
+}

@@ -34,6 +34,8 @@ type Pod struct {
 	// ProxyZone says which time zone was assumed for the proxy's logs; nil: none was.
 	ProxyZone *evidence.Quote
 	Unread    []evidence.Missing // logs that could not be read to their end
+
+	ProxyReasons []evidence.Told // what the proxy's logs say about the ends of its runs
 }
 
 // Of returns the facts of a pod. It fails only if ctx ends.

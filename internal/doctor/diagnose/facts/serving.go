@@ -124,14 +124,20 @@ func (p *Pod) readProxy(ctx context.Context) error {
 	for _, l := range p.Proxy.Logs {
 		l, assumed := l.InLikelyZone()
 		p.ProxyZone = cmp.Or(assumed, p.ProxyZone)
-		found, _, err := l.Scan(ctx, topics)
+		found, last, err := l.Scan(ctx, append(slices.Clone(topics), evidence.Ending))
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
 			p.Unread = append(p.Unread, evidence.Missing{Kind: l.Source.Kind, What: l.Source.String(), Why: err.Error()})
 		}
+		if told, is := l.Told(p.Proxy.Name, found, last, p.ShowSecrets); is {
+			p.ProxyReasons = append(p.ProxyReasons, told)
+		}
 		for _, h := range found {
+			if h.Pattern == evidence.Ending.Name {
+				continue
+			}
 			p.Said[Topic(h.Pattern)] = append(p.Said[Topic(h.Pattern)], statement{l.Run, l.Quote(h.Line, p.ShowSecrets)})
 		}
 	}

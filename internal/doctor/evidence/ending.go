@@ -1,0 +1,44 @@
+package evidence
+
+import (
+	"outrider.dev/internal/doctor/evidence/why"
+)
+
+// Ending matches the lines that may tell why a program ended, for [Log.Told].
+var Ending = Pattern{Name: "ending", Any: why.Texts, Only: why.Tells}
+
+// A Told is what the log of one run of a container says about its end.
+type Told struct {
+	Container string
+	Run       int
+	Text      string  // the message, in one line
+	Quotes    []Quote // the line, and the one about its cause
+}
+
+// Told returns what a log says about the end of its run, from a scan for [Ending] and perhaps others. It returns false if it says nothing.
+func (l *Log) Told(container string, hits []Hit, last []Line, secrets bool) (Told, bool) {
+	at := map[int]Line{}
+	var lines []why.Line
+	add := func(from ...Line) {
+		for _, line := range from {
+			at[line.Number] = line
+			lines = append(lines, why.Line{Number: line.Number, Text: line.Text, At: line.Time.At})
+		}
+	}
+	for _, h := range hits {
+		if h.Pattern == Ending.Name {
+			add(h.Line)
+			add(h.After...)
+		}
+	}
+	add(last...)
+	r, found := why.Find(lines, func(text []byte) string { return Show(text, secrets) })
+	if !found {
+		return Told{}, false
+	}
+	t := Told{container, l.Run, r.Text, []Quote{l.Quote(at[r.Line.Number], secrets)}}
+	if r.Cause != nil {
+		t.Quotes = append(t.Quotes, l.Quote(at[r.Cause.Number], secrets))
+	}
+	return t, true
+}

@@ -1,0 +1,130 @@
+package why
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// A sign is a row of the table of ranks: what a line of a rank looks like.
+type sign struct {
+	rank rank
+	form *regexp.Regexp
+}
+
+// signs rank lines without regard to their level; the first that fits counts. A line that states a level up to info has no rank.
+var signs = []sign{
+	// Go, Rust, C++, glibc, the runtimes of Java, .NET, Node, PHP, Swift and OCaml, Spring Boot.
+	{fatal, regexp.MustCompile(`\bpanic: |(?i:\bfatal error\b)|^fatal: |thread '.*' panicked at|\bException in thread |(?i:\bunhandled (?:exception|rejection|promise))|UnhandledPromiseRejection|(?i:\buncaught \w*(?:exception|error))|terminate called|APPLICATION FAILED TO START`)},
+	{fatal, regexp.MustCompile(`exec format error|(?i:segmentation fault|illegal instruction\b|\bbus error\b)|error while loading shared libraries|stack smashing|OutOfMemoryError|Assertion .*failed|heap out of memory|executable file not found`)},
+	// An exception: its class, perhaps in packages, at the beginning of a line; Ruby has it at the end, Elixir in brackets.
+	{thrown, regexp.MustCompile(`^(?:[A-Za-z_$][\w$]*(?:\.|\\|::|/))*[A-Za-z_$][\w$]*(?:Error|Exception|Failure|Fault|Errno::\w+|NotFound|DoesNotExist)(?: \[\w+\])?(?::|$| *\(|: )`)},
+	{thrown, regexp.MustCompile(`^Errno::[A-Z]+|: .+ \((?:[A-Z]\w*::)*[A-Z]\w*(?:Error|Exception|NotFound|Invalid|ENOENT|EACCES|E[A-Z]{3,})\)$|^\*\* \(\w`)},
+	{thrown, regexp.MustCompile(`^(?:(?i:error|fatal|failed|failure)(?: \w+)?|[\w./-]{1,40}: (?i:error|fatal))(?:\[\w+\])?: `)},
+	{thrown, regexp.MustCompile(`^(?:\S+: )?(?:/\S*/)?(?:ba|da|a|z|k)?sh: |^\S+: line \d+: |^exec[ :]|^env: |^(?:standard_init_linux|OCI runtime)|^Can't locate \S+ in @INC`)},
+	{thrown, regexp.MustCompile(`^SQLSTATE\[`)},
+}
+
+// words are texts of lines without a level that tell what was wrong, in lower case.
+var words = []string{
+	"not found", "no such file", "permission denied", "operation not permitted", "out of memory", "no space left", "read-only file system", "address already in use", "address in use",
+	"missing", "is required", "are required", "must be", "must not", "is not set", "not defined", "undefined", "not configured", "no value", "invalid", "cannot", "can't", "could not", "couldn't", "unable to",
+	"failed", "failure", "unsupported", "not supported", "unknown", "unrecognized", "unexpected", "denied", "expired", "unauthorized", "forbidden", "aborted", "too many", "timed out", "timeout", "refused",
+	"does not exist", "doesn't exist", "already exists", "mismatch", "illegal", "bad ", "died", "error", "exception", "wrong", "exceeded", "not allowed", "conflict", "corrupt",
+}
+
+// consequences match lines that only say that the program ends; another line has the reason.
+var consequences = regexp.MustCompile(`(?i)\b(?:shutting down|shut ?down|exiting|aborting|stopping|stopped|terminating|giving up|exited with|exit(?:ed)? (?:code|status)|elifecycle|complete log of this run|command failed|lifecycle script|startup failed|failed to start(?: application)?$|application run failed|rake aborted|backtrace|see full trace)\b|npm (?:ERR!|error)|RUST_BACKTRACE|^Tasks: TOP`)
+
+// rankOf returns the rank of a line.
+func rankOf(line string) rank {
+	line = strings.TrimRight(plain(line), " \r\t")
+	if line == "" || isFrame(line) || isCause(line) {
+		return nothing
+	}
+	level := LevelOf(line)
+	if level == Debug || level == Info {
+		return nothing
+	}
+	r := nothing
+	text := Say(line)
+	indented := line[0] == ' ' || line[0] == '\t'
+	i := slices.IndexFunc(signs, func(s sign) bool { return s.form.MatchString(text) || s.rank == fatal && s.form.MatchString(line) })
+	switch {
+	case level == Fatal:
+		r = fatal
+	case i >= 0 && (!indented || !strings.HasPrefix(line, "    ")):
+		r = signs[i].rank
+	case level == Error:
+		r = asError
+	case level == NoLevel && !indented && tells(text):
+		r = told
+	}
+	if r > nothing && consequences.MatchString(text) {
+		r--
+	}
+	return r
+}
+
+func tells(text string) bool {
+	text = strings.ToLower(text)
+	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
+}
+
+// frames match lines of a stack trace below its header: of Java, .NET, Node, Python, Go, Rust, Ruby, PHP and C++.
+var frames = regexp.MustCompile(`^\s*(?:at |\.\.\. \d+ (?:more|common)|File "|#\d+[ :]|\d+: +(?:0x|[\w<]+::)|created by |goroutine \d|--- End of|\^+$|[~^]+$|\+\d+ vendor frames|During handling|The above exception|Traceback \(|stack backtrace|\[signal |note: run with)|:\d+:in [` + "`" + `'"][^'"]*['"]$|^\s+\S+:\d+ \+0x|\(\.\.\.\)$|\(0x[0-9a-f]+[,)]|^from \S+:\d+`)
+
+func isFrame(line string) bool { return frames.MatchString(line) }
+
+// causes match lines of a stack trace that say what caused the error above: of Java, .NET, Rust's anyhow, Node.
+var causes = []*regexp.Regexp{
+	regexp.MustCompile(`^\s*(?:Caused by|caused by|Suppressed): *(\S.*)$`),
+	regexp.MustCompile(`^ *---> (\S.*)$`),
+	regexp.MustCompile(`^ {2,6}\d+: (\S.*)$`),
+	regexp.MustCompile(`^ {2}\[cause\]: (\S.*)$`),
+}
+
+// causeOf returns the cause that a line names.
+func causeOf(line string) (string, bool) {
+	if isFrame(line) {
+		return "", false
+	}
+	for _, form := range causes {
+		if m := form.FindStringSubmatch(line); m != nil {
+			return m[1], true
+		}
+	}
+	return "", false
+}
+
+func isCause(line string) bool {
+	_, is := causeOf(line)
+	return is
+}
+
+// A heading is a line whose message is in the next line.
+type heading struct {
+	form *regexp.Regexp
+	keep bool // it says something by itself
+}
+
+var headings = []heading{
+	{regexp.MustCompile(`^$|^[\w.]+\[\d+\]$`), false}, // .NET's console, after its level
+	{regexp.MustCompile(`panicked at .*:\d+:\d+:$`), false},
+	{regexp.MustCompile(`^rake aborted!$|^APPLICATION FAILED TO START$|^(?i:unhandled|uncaught) \w+:?$`), false},
+	{regexp.MustCompile(`^[\w.\\:]+(?:Exception|Error)$`), true},
+	{regexp.MustCompile(`^terminate called after throwing`), true},
+}
+
+// headingOf reports whether a message is a heading, and what of it is to be kept.
+func headingOf(text string) (bool, string) {
+	for _, h := range headings {
+		if h.form.MatchString(text) {
+			if h.keep {
+				return true, text
+			}
+			return true, ""
+		}
+	}
+	return false, ""
+}

@@ -1,0 +1,116 @@
+package why
+
+import (
+	"cmp"
+	"encoding/json"
+	"regexp"
+	"strings"
+
+	"outrider.dev/internal/doctor/evidence/timestamp"
+)
+
+// Names of the fields that hold a message, and of those that hold an error.
+var (
+	messageFields = []string{"msg", "message", "Message", "@m", "@mt", "RenderedMessage", "MessageTemplate", "short_message", "text", "event", "log"}
+	errorFields   = []string{"error", "err", "exception", "Exception", "@x", "error.message", "exc_info", "stack", "stack_trace", "cause", "reason", "detail", "details"}
+)
+
+// before are the parts of a line before its message: levels, threads, numbers of processes, names of loggers.
+var before = regexp.MustCompile(`^(?:[\s\-:|,#*]+|\[[^\]]{0,60}\]|#?\d+\]|\d+#\d+:|\d+ |[EWF] |[\w./-]+:\d+\] |ThreadId\(\d+\)|(?:pid|tid|thread)=\S+|(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|SEVERE|CRITICAL|CRIT|FATAL|ALERT|EMERG|EMERGENCY|trce|dbug|info|warn|fail|crit|error|fatal|warning)\b[:!]?(?:\s|$))`)
+
+// logger is the name of a logger before the message, as Java, Python and Rust write it.
+var logger = regexp.MustCompile(`^(?:[A-Za-z_$][\w$]*(?:\.|::))+[\w$]+\s*:\s+|^[A-Za-z_$][\w.$]*\s{2,}:\s|^[a-z_]\w*:{1}\s+`)
+
+// Say returns the message of a line, with its error, and without its time, level and logger.
+func Say(line string) string {
+	line = strings.TrimSpace(plain(line))
+	if strings.HasPrefix(line, "{") {
+		if text := ofJSON(line); text != "" {
+			return text
+		}
+	}
+	if text := ofFields(line); text != "" {
+		return text
+	}
+	headed := false
+	if s, ok := timestamp.Find([]byte(line)); ok && s.At <= 8 && s.Form != timestamp.JSON {
+		line, headed = strings.TrimLeft(line[s.End:], "]s Z"), true
+	}
+	if !headed && (LevelOf(line) == NoLevel || strings.EqualFold(line[:min(len(line), 11)], "fatal error")) {
+		return line
+	}
+	for range 8 {
+		m := before.FindString(line)
+		if m == "" {
+			break
+		}
+		line = line[len(m):]
+	}
+	if m := logger.FindString(line); m != "" && headed && len(m) < len(line) && !strings.Contains(m, "panic") && !strings.Contains(m, "Error") && !strings.Contains(m, "Exception") {
+		line = line[len(m):]
+	}
+	return strings.TrimSpace(line)
+}
+
+var messageOfJSON = regexp.MustCompile(`"(?:msg|message)"\s*:\s*"((?:[^"\\]|\\.)*)`)
+
+// ofJSON returns the message and the error of a line that is a JSON object; empty: it is none, or has neither.
+func ofJSON(line string) string {
+	var o map[string]any
+	if json.Unmarshal([]byte(line), &o) != nil { // a long line was cut
+		if m := messageOfJSON.FindStringSubmatch(line); m != nil {
+			return strings.ReplaceAll(m[1], `\"`, `"`)
+		}
+		return ""
+	}
+	if in, is := o["fields"].(map[string]any); is { // tracing of Rust
+		o = in
+	}
+	return joined(field(o, messageFields), field(o, errorFields))
+}
+
+// field returns the first line of the first of some fields that is a text, or an object with a message.
+func field(o map[string]any, names []string) string {
+	for _, name := range names {
+		switch v := o[name].(type) {
+		case string:
+			if first, _, _ := strings.Cut(strings.TrimSpace(v), "\n"); first != "" {
+				return first
+			}
+		case map[string]any:
+			if s, is := v["message"].(string); is {
+				first, _, _ := strings.Cut(s, "\n")
+				return first
+			}
+		}
+	}
+	return ""
+}
+
+func joined(message, err string) string {
+	if message == "" || err == "" || strings.Contains(message, err) {
+		return cmp.Or(message, err)
+	}
+	return strings.TrimRight(message, ":. ") + ": " + err
+}
+
+var (
+	messageField = regexp.MustCompile(`(?:^|\s)(?:msg|message)=("(?:[^"\\]|\\.)*"|\S+)`)
+	errorField   = regexp.MustCompile(`(?:^|\s)(?:error|err|reason|cause)=("(?:[^"\\]|\\.)*"|\S+)`)
+)
+
+// ofFields returns the message and the error of a line of fields: level=error msg="x" err="y".
+func ofFields(line string) string {
+	m := messageField.FindStringSubmatch(line)
+	if m == nil {
+		return ""
+	}
+	unquote := func(s string) string {
+		return strings.ReplaceAll(strings.Trim(s, `"`), `\"`, `"`)
+	}
+	err := ""
+	if e := errorField.FindStringSubmatch(line); e != nil {
+		err = unquote(e[1])
+	}
+	return joined(unquote(m[1]), err)
+}

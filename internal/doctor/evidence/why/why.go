@@ -1,0 +1,144 @@
+// Package why finds the line of a log that tells why a program ended, by the structure of logs: the levels of lines, and the headers of
+// stack traces in the usual languages. A line is ranked by what it is, never by which program wrote it.
+//
+// [LevelOf] returns the level of a line, [Find] the line that tells most of those near the end, [Say] its message without time and level,
+// [Remedy] what is to be done about it.
+package why
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// A rank says how likely a line is the reason of an end.
+type rank int
+
+const (
+	nothing rank = iota
+	told         // words as "not found" or "is required", without a level
+	asError      // of the level error
+	thrown       // the header of an exception, "error: …", what a shell says of a command
+	fatal        // of a higher level, a panic, an exception that nobody caught
+)
+
+// A Reason is what a log says about the end of its program.
+type Reason struct {
+	Line  Line
+	Cause *Line  // the last line of those that say what caused it; nil: none
+	Text  string // the message, in one line
+}
+
+// Texts are in the lines of which [Tells] may be true, in lower case. They are few, since most lines of a large log have none of them.
+var Texts = []string{"panic: ", "fatal", "crit", "exception", "uncaught", "unhandled", "caused by:", "error: ", "terminate called", "panicked at", "emerg",
+	"application failed to start", `"level":60`}
+
+// Tells reports whether a line may tell why a program ended, also if any number of lines follows, as a dump of all threads.
+func Tells(line []byte) bool {
+	text := string(line[:min(len(line), 2048)])
+	return LevelOf(text) != Info && (isCause(text) || rankOf(text) >= asError)
+}
+
+// A Line is a line of a log.
+type Line struct {
+	Number int
+	Text   []byte
+	At     time.Time // by any clock; zero: not known
+}
+
+// Limits of how far before the last line that tells anything another one may be.
+const (
+	backLines = 100
+	backTime  = 10 * time.Second
+)
+
+// Find returns the reason of the end of a log, of lines for which [Tells] is true, those after them, and the last lines, in any order.
+// show makes a line harmless. It returns false if no line tells a reason, or if the program went on for long after the last one that does.
+func Find(lines []Line, show func([]byte) string) (Reason, bool) {
+	lines = slices.SortedStableFunc(slices.Values(lines), func(a, b Line) int { return a.Number - b.Number })
+	lines = slices.CompactFunc(lines, func(a, b Line) bool { return a.Number == b.Number })
+	end := slices.IndexFunc(reversed(lines), func(l Line) bool { return rankOf(string(l.Text)) > nothing })
+	if end < 0 {
+		return Reason{}, false
+	}
+	end = len(lines) - 1 - end
+	best := end
+	for i := end - 1; i >= 0 && near(lines[i], lines[end]); i-- {
+		if rankOf(string(lines[i].Text)) > rankOf(string(lines[best].Text)) {
+			best = i
+		}
+	}
+	if goesOn(lines[best], lines[len(lines)-1]) {
+		return Reason{}, false
+	}
+	return reasonAt(lines, best, show), true
+}
+
+func reversed(lines []Line) []Line {
+	lines = slices.Clone(lines)
+	slices.Reverse(lines)
+	return lines
+}
+
+// near reports whether a line belongs to the same end as a later one.
+func near(a, later Line) bool {
+	if !a.At.IsZero() && !later.At.IsZero() {
+		return later.At.Sub(a.At) <= backTime
+	}
+	return later.Number-a.Number <= backLines
+}
+
+// goesOn reports whether the program did other work for long after a line. A dump of all threads may have any number of lines.
+func goesOn(a, last Line) bool {
+	if !a.At.IsZero() && !last.At.IsZero() {
+		return last.At.Sub(a.At) > 6*backTime
+	}
+	return last.Number-a.Number > backLines && rankOf(string(a.Text)) < fatal
+}
+
+// reasonAt returns the reason that begins with a line: of a header without a message, with the next line that has one, and with the last
+// cause below it.
+func reasonAt(lines []Line, at int, show func([]byte) string) Reason {
+	r := Reason{Line: lines[at], Text: Say(show(lines[at].Text))}
+	if h, rest := headingOf(strings.TrimSpace(r.Text)); h {
+		for _, l := range lines[at+1 : min(at+8, len(lines))] {
+			text := Say(show(l.Text))
+			if inner, _ := headingOf(text); text == "" || inner || isFrame(string(l.Text)) || strings.Trim(text, "*-=^~ ") == "" || text == "Description:" {
+				continue
+			}
+			r.Text = strings.TrimPrefix(rest+": "+strings.TrimSpace(strings.TrimPrefix(text, "what():")), ": ")
+			r.Line = l
+			break
+		}
+	}
+	for _, l := range lines[at+1:] {
+		if text, is := causeOf(string(l.Text)); is && (l.Number-r.Line.Number < backLines || strings.HasPrefix(text, "Caused by")) {
+			r.Cause = &l
+		} else if rankOf(string(l.Text)) >= fatal {
+			break
+		}
+	}
+	if r.Cause != nil {
+		_, caused, _ := strings.Cut(show(r.Cause.Text), ":")
+		if text, is := causeOf(show(r.Cause.Text)); is {
+			caused = text
+		}
+		if caused = strings.TrimSpace(caused); !strings.Contains(r.Text, caused) {
+			r.Text = Cut(r.Text, most/2) + ", caused by " + caused
+		}
+	}
+	r.Text = Cut(r.Text, most)
+	return r
+}
+
+// most is the largest number of characters of a message in a sentence.
+const most = 200
+
+// Cut returns a text in one line, with the beginning of a long one.
+func Cut(text string, most int) string {
+	text = strings.Join(strings.Fields(text), " ")
+	if r := []rune(text); len(r) > most {
+		return strings.TrimSpace(string(r[:most-1])) + "…"
+	}
+	return text
+}
