@@ -18,7 +18,7 @@ var wordings = []evidence.Pattern{
 	{Name: string(Refused), Any: refusals, Only: isRefused},
 	{Name: string(Reset), Any: []string{"connection reset", "econnreset", "broken pipe", "socket hang up", "unexpected eof", "premature close", "closed by the remote", "remote end closed", "connection aborted"}, Only: notFromProxy},
 	{Name: string(TimedOut), Any: []string{"connection timed out", "connect timed out", "connect timeout", "etimedout", "i/o timeout", "context deadline exceeded", "read timed out", "connection timeout"}, Only: notFromProxy},
-	{Name: string(Unresolved), Any: []string{"no such host", "unknownhostexception", "name or service not known", "temporary failure in name resolution", "enotfound", "eai_again", "could not resolve host", "name does not resolve", "nodename nor servname", "unresolvedaddressexception", "host not found in upstream", "read udp"}},
+	{Name: string(Unresolved), Any: []string{"no such host", "unknownhostexception", "name or service not known", "temporary failure in name resolution", "enotfound", "eai_again", "could not resolve host", "name does not resolve", "nodename nor servname", "unresolvedaddressexception", "host not found in upstream", "read udp"}, Only: isUnresolved},
 	{Name: string(Unreachable), Any: []string{"network is unreachable", "no route to host", "ehostunreach", "enetunreach"}},
 	// The wordings of Python's urllib, Go, Node's axios, Java and curl.
 	{Name: string(Unavailable), Any: []string{"http error 503", "503 service unavailable", "status code 503", "response code: 503", "returned error: 503"}},
@@ -68,6 +68,14 @@ func isRefused(line []byte) bool {
 	}
 	return notFromProxy(line)
 }
+
+// isUnresolved reports whether a line is about a name. FileNotFoundException and ModuleNotFoundError are not, although they contain the
+// letters of ENOTFOUND.
+func isUnresolved(line []byte) bool {
+	return unresolved.Match(bytes.ToLower(line))
+}
+
+var unresolved = regexp.MustCompile(`\benotfound\b|no such host|unknownhostexception|name or service not known|name resolution|eai_again|could not resolve host|name does not resolve|nodename nor servname|unresolvedaddress|host not found in|read udp`)
 
 var (
 	quotedWords = regexp.MustCompile(`["']connection refused["']`)
