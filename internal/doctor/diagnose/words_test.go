@@ -80,6 +80,14 @@ func TestWords(t *testing.T) {
 			small{files: map[string]string{"web.previous.log": "starting\nException in thread \"main\" java.lang.IllegalStateException: no licence\n" + strings.Repeat("\tat a.B.c(D.java:1)\n", 80) + "Caused by: java.io.FileNotFoundException: /etc/licence\n\t... 79 more\n"}},
 			`app-crash likely web ended by itself: Exception in thread "main" java.lang.IllegalStateException: no licence, caused by java.io.FileNotFoundException: /etc/licence (exit code 1)`,
 		},
+		"a log that begins before the pod has calls of another time": {
+			small{mesh: "istio-proxy", files: map[string]string{"web.previous.log": "2026-03-01T22:00:00Z WARN dial tcp 10.96.3.3:5432: connect: connection refused\n2026-03-02T10:00:05Z FATAL no licence\n"}},
+			"app-crash likely web ended by itself: no licence (exit code 1)",
+		},
+		"a log whose clock is off tells no time": {
+			small{mesh: "linkerd-proxy", files: map[string]string{"web.previous.log": "2026-03-01T22:00:00Z FATAL dial tcp 10.96.3.3:5432: connect: connection refused\n"}},
+			"startup-race likely",
+		},
 		"a status that a shell gives": {small{state: ended(127), files: map[string]string{"web.previous.log": "hello\n"}}, "app-crash likely web ended by itself: its command, or one in its script, was not found (exit code 127)"},
 		"killed by nobody that is known, whatever its log has": {
 			small{state: ended(137), files: map[string]string{"web.previous.log": "2026-03-02T10:00:05Z ERROR one request failed: bad input\n"}},

@@ -6,10 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
-	"time"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/doctor"
@@ -116,7 +113,7 @@ func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secre
 					likely = found
 				}
 			}
-			out.Calls = out.Calls.add(p, c, l, found, likely, secrets)
+			out.Calls = out.Calls.add(p, c, l, found, likely, last, secrets)
 			tail := Tail{Container: c.Name, Run: l.Run}
 			for _, line := range last {
 				tail.Lines = append(tail.Lines, l.Quote(line, secrets))
@@ -137,24 +134,25 @@ func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secre
 
 // add adds the failed calls of a run. Calls with the same failure and destination become one, which
 // has the first line and the number of the other lines.
-func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, found, likely []evidence.Hit, secrets bool) Calls {
+func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, found, likely []evidence.Hit, last []evidence.Line, secrets bool) Calls {
 	type key struct {
 		failure Failure
 		to      doctor.Destination
 	}
 	first := map[key]int{}
+	off := len(last) > 0 && l.Before(last[len(last)-1].Time) // the whole log is: a clock is off, or it is of another run
 	for i, h := range found {
 		if h.Pattern == successes.Name || h.Pattern == evidence.Ending.Name || bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
 			continue // a gate wrote this line: it polls a container that does not listen yet
 		}
-		if isStored(h.Line) {
+		if isStored(h.Line, likely[i].Line) || belongs(h, likely[i]) || !off && l.Before(likely[i].Line.Time) {
 			continue
 		}
 		k := key{Failure(h.Pattern), destinationOf(h)}
-		last := timeOf(p, by, l, likely[i].Line)
-		if at, seen := first[k]; seen {
-			c[at].More++
-			c[at].Last = last
+		at := timeOf(p, by, l, likely[i].Line)
+		if i, seen := first[k]; seen {
+			c[i].More++
+			c[i].Last = at
 			continue
 		}
 		// The lines of a stack trace repeat its first line.
@@ -166,33 +164,17 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		}
 		first[k] = len(c)
 		c = append(c, Call{
-			Failure: k.failure, Container: by.Name, Run: l.Run, To: k.to, At: timeOf(p, by, l, h.Line), Likely: last, Last: last,
+			Failure: k.failure, Container: by.Name, Run: l.Run, To: k.to, At: timeOf(p, by, l, h.Line), Likely: at, Last: at,
 			Quote: l.Quote(h.Line, secrets),
 		})
 	}
 	return c
 }
 
-// isStored reports whether a line prints an error of another time, which it names.
-func isStored(line evidence.Line) bool {
-	for _, m := range dates.FindAllString(string(line.Text), -1) {
-		at, err := time.Parse("2006-01-02T15:04:05", strings.Replace(m, " ", "T", 1))
-		if err == nil && line.Time.Known() && !line.Continues && line.Time.At.Sub(at) > stored {
-			return true
-		}
-	}
-	return false
-}
-
-// stored is the age from which on an error that a line prints is not its own. Times without a zone may be a day apart.
-const stored = 25 * time.Hour
-
-var dates = regexp.MustCompile(`\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d`)
-
-// timeOf returns the time of a line. If the line has none on the node's clock, it returns the start of the run, with
-// the length of the run as the error.
+// timeOf returns the time of a line. If the line has none on the node's clock, or one long before the run, it returns the start of the
+// run, with the length of the run as the error.
 func timeOf(p *evidence.Pod, c *evidence.Container, l *evidence.Log, line evidence.Line) evidence.Time {
-	if line.Time.Known() && line.Time.Clock == evidence.NodeClock {
+	if line.Time.Known() && line.Time.Clock == evidence.NodeClock && !l.Before(line.Time) {
 		return line.Time
 	}
 	run := c.Run(l.Run)

@@ -1,0 +1,115 @@
+package calls
+
+import (
+	"regexp"
+	"strings"
+	"time"
+
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/timestamp"
+	"outrider.dev/internal/doctor/evidence/why"
+)
+
+// Differences of times from which on an error that a line prints is not of the line's own time.
+const (
+	old    = 5 * time.Minute
+	oldDay = 25 * time.Hour // of times without a zone, which may be up to a day apart
+)
+
+// isStored reports whether a line prints an error of another time: a record of an earlier run, a text that somebody wrote. Such an error
+// is no call of this run. likely is the same line, with its time by the likely zone of the log.
+//
+// A date of another time is not enough if the line itself is a warning or an error: the record that could not be saved may have one too.
+// If the line has no level, the date must be of another day, or words must say that it is of a record.
+func isStored(line, likely evidence.Line) bool {
+	lower := strings.ToLower(string(line.Text))
+	if earlier.MatchString(lower) {
+		return true
+	}
+	level := why.LevelOf(string(line.Text))
+	if level < why.Error && isQuoted(lower) {
+		return true
+	}
+	limit := old
+	if !record.MatchString(lower) && level != why.Info && level != why.Debug {
+		limit = oldDay
+	}
+	return (limit == old || level == why.NoLevel) && isDated(line, likely, limit)
+}
+
+// belongs reports whether the line of a hit belongs to one that prints an error of another time, as the frames of its stack trace.
+func belongs(h, likely evidence.Hit) bool {
+	if !h.Line.Continues || len(h.Before) != len(likely.Before) {
+		return false
+	}
+	for i := len(h.Before) - 1; i >= 0; i-- {
+		if !h.Before[i].Continues {
+			return isStored(h.Before[i], likely.Before[i])
+		}
+	}
+	return false
+}
+
+var (
+	// earlier matches words that say that a line is about what was before this run.
+	earlier = regexp.MustCompile(`\b(?:(?:previous|last|earlier|prior|former) (?:run|start|boot|process|execution|deployment|incarnation|night|week)|before (?:this|the) (?:start|restart|run|boot)|(?:from|of|since) yesterday|yesterday'?s|(?:vorheriger|letzter) (?:lauf|start)|上次(?:运行|启动)|前回の(?:実行|起動))\b`)
+	// record matches words about records of errors; with a date of another time they say that the error is not of now.
+	record = regexp.MustCompile(`last[_ ]?(?:error|failure|exception|attempt)|previous[_ ](?:error|failure|attempt)|\b(?:stale|dead|archived|failed) (?:job|task|message|letter)|\b(?:run|failed|finished|ended|completed|occurred|errored)_?at\b|finished=|history|stored|recorded|\bjob\b|replay|dead[- ]?letter`)
+	// quoting matches fields and words whose value is a text that somebody wrote.
+	quoting = regexp.MustCompile(`\b(?:title|subject|comment|ticket|question|document|article|example|sample|runbook|faq|fixture|transcript|search(?:ed)?)(?:"?\s*[=:]\s*|\s+(?:#?\d+:?\s*)?)["'“«]`)
+)
+
+// isQuoted reports whether the words about the failure are in a text that the line quotes.
+func isQuoted(lower string) bool {
+	m := quoting.FindStringIndex(lower)
+	if m == nil {
+		return false
+	}
+	for _, w := range wordings {
+		for _, words := range w.Any {
+			if i := strings.Index(lower, words); i >= 0 && i < m[1] {
+				return false // it is before the text, too
+			}
+		}
+	}
+	end := strings.IndexAny(lower[m[1]:], "\"'”»")
+	return end < 0 || !fails(lower[m[1]+end:])
+}
+
+func fails(lower string) bool {
+	for _, w := range wordings {
+		for _, words := range w.Any {
+			if strings.Contains(lower, words) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// isDated reports whether a line has the date of a time that is before its own by more than the least difference.
+func isDated(line, likely evidence.Line, least time.Duration) bool {
+	if line.Continues || !line.Time.Known() {
+		return false
+	}
+	stamps := timestamp.All(line.Text)
+	own, has := timestamp.Find(line.Text)
+	for _, s := range stamps {
+		var ago time.Duration
+		limit := least
+		switch {
+		case s.NoYear || has && s.At == own.At:
+			continue
+		case s.Zoned && likely.Time.Clock == evidence.NodeClock:
+			ago = likely.Time.At.Sub(s.Wall)
+		case has && !own.NoYear && own.Zoned == s.Zoned:
+			ago = own.Wall.Sub(s.Wall)
+		default:
+			ago, limit = line.Time.At.Sub(s.Wall), oldDay
+		}
+		if ago > limit {
+			return true
+		}
+	}
+	return false
+}
