@@ -88,6 +88,22 @@ func TestWords(t *testing.T) {
 			small{mesh: "linkerd-proxy", files: map[string]string{"web.previous.log": "2026-03-01T22:00:00Z FATAL dial tcp 10.96.3.3:5432: connect: connection refused\n"}},
 			"startup-race likely",
 		},
+		"a port of the proxy": {
+			small{mesh: "istio-proxy", files: map[string]string{"web.previous.log": "2026-03-02T10:00:04.100Z INFO starting\n2026-03-02T10:00:04.900Z panic: listen tcp :15021: bind: address already in use\n2026-03-02T10:00:04.950Z INFO stopping\n"}},
+			"proxy-port-conflict likely web ended by itself: it could not listen on port 15021, which istio-proxy has (its readiness)",
+		},
+		"a port of the proxy, in Java's words": {
+			small{mesh: "linkerd-proxy", files: map[string]string{"web.previous.log": "Web server failed to start. Port 4191 was already in use.\n"}},
+			"proxy-port-conflict likely web ended by itself: it could not listen on port 4191",
+		},
+		"a port that the proxy declares": {
+			small{mesh: "istio-proxy", extra: `, "ports": [{"containerPort": 7777}]`, files: map[string]string{"web.previous.log": "Error: listen EADDRINUSE: address already in use :::7777\n    at Server.setupListenHandle (node:net:1817:16)\n"}},
+			"proxy-port-conflict likely web ended by itself: it could not listen on port 7777, which istio-proxy has (a port that it declares)",
+		},
+		"a port that nobody is known to have": {
+			small{mesh: "istio-proxy", files: map[string]string{"web.previous.log": "Error: listen EADDRINUSE: address already in use 0.0.0.0:8080\n"}},
+			"app-crash likely web ended by itself: Error: listen EADDRINUSE: address already in use 0.0.0.0:8080 (exit code 1)",
+		},
 		"a status that a shell gives": {small{state: ended(127), files: map[string]string{"web.previous.log": "hello\n"}}, "app-crash likely web ended by itself: its command, or one in its script, was not found (exit code 127)"},
 		"killed by nobody that is known, whatever its log has": {
 			small{state: ended(137), files: map[string]string{"web.previous.log": "2026-03-02T10:00:05Z ERROR one request failed: bad input\n"}},

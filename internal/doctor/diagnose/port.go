@@ -1,0 +1,107 @@
+package diagnose
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/evidence"
+)
+
+// taken match the port on which a program could not listen, in the words of the usual runtimes.
+var taken = regexp.MustCompile(`(?i)(?:address (?:is )?(?:already )?in use|EADDRINUSE|already being used|already in use|only one usage of each socket address)`)
+
+// portOf matches a port in such a line.
+var portOf = regexp.MustCompile(`(?i)(?:\bport[ =:(]*|:::|[\s\w\])*.]:)(\d{2,5})\b`)
+
+// A listener is a port on which a proxy listens, whatever the pod declares.
+type listener struct {
+	proxy string
+	port  int
+	of    string
+}
+
+// listeners has the ports of the proxies of meshes. Source: istio.io (application requirements), linkerd.io (proxy configuration),
+// kuma.io (data plane proxy), developer.hashicorp.com (consul-dataplane), docs.dapr.io (arguments and annotations).
+var listeners = []listener{
+	{"istio-proxy", 15000, "its administration"}, {"istio-proxy", 15001, "the capture of outbound calls"}, {"istio-proxy", 15004, "its debugging"}, {"istio-proxy", 15006, "the capture of inbound calls"},
+	{"istio-proxy", 15008, "HBONE"}, {"istio-proxy", 15020, "its metrics and health"}, {"istio-proxy", 15021, "its readiness"}, {"istio-proxy", 15053, "DNS"}, {"istio-proxy", 15090, "its statistics"},
+	{"outrider-proxy", 15000, "its administration"}, {"outrider-proxy", 15001, "the capture of outbound calls"}, {"outrider-proxy", 15006, "the capture of inbound calls"}, {"outrider-proxy", 15007, "its capture"},
+	{"outrider-proxy", 15016, "its proofs of the capture"}, {"outrider-proxy", 15020, "its metrics and health"}, {"outrider-proxy", 15021, "its readiness"}, {"outrider-proxy", 15090, "its statistics"},
+	{"linkerd-proxy", 4140, "the capture of outbound calls"}, {"linkerd-proxy", 4143, "the capture of inbound calls"}, {"linkerd-proxy", 4190, "taps"}, {"linkerd-proxy", 4191, "its administration"},
+	{"kuma-sidecar", 15001, "the capture of outbound calls"}, {"kuma-sidecar", 15006, "the capture of inbound calls"}, {"kuma-sidecar", 9901, "its administration"}, {"kuma-sidecar", 9902, "its readiness"},
+	{"consul-dataplane", 15001, "the capture of outbound calls"}, {"consul-dataplane", 19000, "its administration"}, {"consul-dataplane", 20000, "the capture of inbound calls"},
+	{"daprd", 3500, "its HTTP interface"}, {"daprd", 50001, "its gRPC interface"}, {"daprd", 50002, "calls of other pods"},
+}
+
+// portTaken returns the finding about a container that ended since another program listens on its port: the proxy, or a container that
+// declares the port. It returns false if it ended for another reason, or nothing says who listens there.
+func (s *subject) portTaken(c *evidence.Container, told evidence.Told, f Finding) (Finding, bool) {
+	port := takenPort(told)
+	if port == 0 {
+		return f, false
+	}
+	whose, of := "", ""
+	if i := slices.IndexFunc(listeners, func(l listener) bool {
+		return s.Proxy != nil && c != s.Proxy && l.proxy == s.Proxy.Name && l.port == port
+	}); i >= 0 {
+		whose, of = s.Proxy.Name, listeners[i].of
+	} else if other := s.declares(port, c.Name); other != "" {
+		whose, of = other, "a port that it declares"
+	}
+	if whose == "" {
+		return f, false
+	}
+	f.Sentence = fmt.Sprintf("%s ended by itself: it could not listen on port %d, which %s has (%s)", c.Name, port, whose, of)
+	f.Disproof = fmt.Sprintf("another program of the pod that listens on port %d", port)
+	f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("let %s listen on another port: all containers of a pod share its network", c.Name)}
+	if s.Proxy != nil && whose == s.Proxy.Name {
+		f.Code = "proxy-port-conflict"
+		f.Remedy.Sentence += fmt.Sprintf(", and %s needs port %d", whose, port)
+	}
+	return f, true
+}
+
+// takenPort returns the port on which a program could not listen; 0: it ended for another reason, or the port is not named.
+func takenPort(told evidence.Told) int {
+	for _, q := range told.Quotes {
+		if !taken.MatchString(q.Text) {
+			continue
+		}
+		all := portOf.FindAllStringSubmatch(q.Text, -1)
+		slices.Reverse(all) // a time or the line of a source comes first
+		for _, m := range all {
+			if n, err := strconv.Atoi(m[1]); err == nil && n > 0 && n < 1<<16 {
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// declares returns another container that declares a port, the proxy first; empty: none does.
+func (s *subject) declares(port int, but string) string {
+	declaring := func(name string) bool {
+		spec := s.Spec(name)
+		if spec == nil || name == but {
+			return false
+		}
+		for _, p := range spec.Ports {
+			if int(p.ContainerPort) == port {
+				return true
+			}
+		}
+		return false
+	}
+	if s.Proxy != nil && declaring(s.Proxy.Name) {
+		return s.Proxy.Name
+	}
+	for _, c := range s.Containers {
+		if declaring(c.Name) {
+			return c.Name
+		}
+	}
+	return ""
+}
