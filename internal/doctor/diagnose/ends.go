@@ -33,6 +33,7 @@ func killedByProbe(s *subject) (out []Finding) {
 				Disproof: fmt.Sprintf("an end of %s before the event", c.Name),
 				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("check the target of the %s probe of %s, and give it more time", kind, c.Name)},
 			}
+			s.answered(&f, c, kind)
 			if edge, waits := s.AwaitsProxy(c.Name); waits && s.killedWaiting(c) {
 				f.Code = "killed-while-waiting"
 				f.Sentence = fmt.Sprintf("%s was killed by its %s probe while it waited for %s", c.Name, kind, s.Proxy.Name)
@@ -98,6 +99,7 @@ func probeFails(s *subject) (out []Finding) {
 			Disproof: "a successful answer to the same request made in the pod",
 			Remedy:   finding.Remedy{Sentence: "make the probe's request in the pod", Command: s.kubectl("describe pod %s", s.Object.Name)},
 		}
+		s.answered(&f, app, "readiness")
 		if spec := s.Spec(app.Name); s.Proxy != nil && s.Capture.None == "" && spec.ReadinessProbe != nil && spec.ReadinessProbe.Exec == nil && s.cut(q) {
 			f.Code = "probe-blocked-by-proxy"
 			f.Sentence = fmt.Sprintf("the readiness probe of %s goes through %s, which blocks it: the kubelet has no certificate", app.Name, s.Proxy.Name)

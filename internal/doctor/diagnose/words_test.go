@@ -104,6 +104,31 @@ func TestWords(t *testing.T) {
 			small{mesh: "istio-proxy", files: map[string]string{"web.previous.log": "Error: listen EADDRINUSE: address already in use 0.0.0.0:8080\n"}},
 			"app-crash likely web ended by itself: Error: listen EADDRINUSE: address already in use 0.0.0.0:8080 (exit code 1)",
 		},
+		"a probe of a port on which the application does not listen": {
+			small{state: ended(137), spec: `, "livenessProbe": {"httpGet": {"port": "http", "path": "/healthz"}}, "ports": [{"name": "http", "containerPort": 80}]`,
+				events: event("Killing", "Container web failed liveness probe, will be restarted") + "," + event("Unhealthy", `Liveness probe failed: Get \"http://10.2.4.9:80/healthz\": dial tcp 10.2.4.9:80: connect: connection refused`),
+				files:  map[string]string{"web.previous.log": "info: Microsoft.Hosting.Lifetime[14]\n      Now listening on: http://[::]:8080\n"}},
+			"killed-by-probe certain web was killed because its liveness probe failed: nothing listened on port 80; by its log, web listens on 8080",
+		},
+		"a probe that the proxy's agent asks": {
+			small{mesh: "istio-proxy", state: ended(137), events: event("Killing", "Container web failed liveness probe, will be restarted") + "," + event("Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 500"),
+				files: map[string]string{"web.previous.log": "Tomcat started on port(s): 8080 (http) with context path ''\n",
+					"istio-proxy.log": "2026-03-02T10:00:05.1Z\terror\tRequest to probe app failed: Get \"http://10.2.4.9:80/healthz\": dial tcp 127.0.0.6:0->10.2.4.9:80: connect: connection refused, original URL path = /app-health/web/livez\n"}},
+			"killed-by-probe certain web was killed because its liveness probe failed: nothing listened on port 80; by its log, web listens on 8080",
+		},
+		"a probe of an application that listens on the loopback address": {
+			small{state: ended(137), events: event("Killing", "Container web failed liveness probe, will be restarted") + "," + event("Unhealthy", "Liveness probe failed: dial tcp 10.2.4.9:8000: connect: connection refused"),
+				files: map[string]string{"web.previous.log": "INFO:     Uvicorn running on http://127.0.0.1:8000 (Press CTRL+C to quit)\n"}},
+			"killed-by-probe certain web was killed because its liveness probe failed: nothing listened on port 8000; by its log, web listens on the loopback address only",
+		},
+		"a probe of a path that is not there": {
+			small{state: ended(137), spec: `, "livenessProbe": {"httpGet": {"port": 8080, "path": "/health"}}`, events: event("Killing", "Container web failed liveness probe, will be restarted") + "," + event("Unhealthy", "Liveness probe failed: HTTP probe failed with statuscode: 404")},
+			"killed-by-probe certain web was killed because its liveness probe failed: it answers 404 for /health",
+		},
+		"a probe without an answer": {
+			small{state: ended(137), spec: `, "livenessProbe": {"timeoutSeconds": 3, "httpGet": {"port": 8080, "path": "/health"}}`, events: event("Killing", "Container web failed liveness probe, will be restarted") + "," + event("Unhealthy", `Liveness probe failed: Get \"http://10.2.4.9:8080/health\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)`)},
+			"killed-by-probe certain web was killed because its liveness probe failed: it did not answer within 3 s",
+		},
 		"a status that a shell gives": {small{state: ended(127), files: map[string]string{"web.previous.log": "hello\n"}}, "app-crash likely web ended by itself: its command, or one in its script, was not found (exit code 127)"},
 		"killed by nobody that is known, whatever its log has": {
 			small{state: ended(137), files: map[string]string{"web.previous.log": "2026-03-02T10:00:05Z ERROR one request failed: bad input\n"}},

@@ -71,6 +71,7 @@ func (c Calls) By(container string, ways ...Failure) (out []Call) {
 type Reading struct {
 	Calls     Calls
 	Successes []Success
+	Listens   []Listen
 	Tails     []Tail
 	Reasons   []evidence.Told    // what logs say about the ends of their runs
 	Unread    []evidence.Missing // logs that could not be read to their end
@@ -94,7 +95,7 @@ type Tail struct {
 // Read scans the logs of all containers but the proxy. If the time zone of a log is not known, it scans the log again with the likely
 // zone. It fails only if ctx ends.
 func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secrets bool) (out Reading, err error) {
-	patterns := append(slices.Clone(wordings), successes, evidence.Ending)
+	patterns := append(slices.Clone(wordings), successes, evidence.Ending, listening)
 	for _, c := range p.Containers {
 		if c == proxy {
 			continue
@@ -123,8 +124,12 @@ func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secre
 				out.Reasons = append(out.Reasons, told)
 			}
 			for i, h := range found {
-				if h.Pattern == successes.Name {
+				switch h.Pattern {
+				case successes.Name:
 					out.Successes = append(out.Successes, Success{c.Name, l.Run, timeOf(p, c, l, likely[i].Line), l.Quote(h.Line, secrets)})
+				case listening.Name:
+					ports, local := portsOf(h.Line.Text)
+					out.Listens = append(out.Listens, Listen{c.Name, l.Run, ports, local, l.Quote(h.Line, secrets)})
 				}
 			}
 		}
@@ -142,7 +147,7 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 	first := map[key]int{}
 	off := len(last) > 0 && l.Before(last[len(last)-1].Time) // the whole log is: a clock is off, or it is of another run
 	for i, h := range found {
-		if h.Pattern == successes.Name || h.Pattern == evidence.Ending.Name || bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
+		if !slices.ContainsFunc(wordings, func(w evidence.Pattern) bool { return w.Name == h.Pattern }) || bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
 			continue // a gate wrote this line: it polls a container that does not listen yet
 		}
 		if isStored(h.Line, likely[i].Line) || belongs(h, likely[i]) || !off && l.Before(likely[i].Line.Time) {

@@ -36,6 +36,7 @@ const (
 	Unreached      Topic = "unreached"  // the destination of a call
 	Stops          Topic = "stops"
 	Crash          Topic = "crash"
+	ProbeFailed    Topic = "probe-failed" // the agent asked an application's probe in the kubelet's place
 )
 
 // topics match the lines in which proxies report their state.
@@ -49,6 +50,7 @@ var topics = []evidence.Pattern{
 	{Name: string(Unreached), Any: []string{"delayed_connect_error", "delayed connect error", "remote_connection_failure", "remote connection failure"}},
 	{Name: string(Stops), Any: []string{"received signal, draining", "agent draining proxy", "terminating proxy", "received sigterm", "caught sigterm", "caught envoy_sigterm", "epoch 0 exited", "signal received, shutting down", "shutting down gracefully"}},
 	{Name: string(Crash), Any: []string{"caught segmentation fault", "caught aborted", "panic:", "assert failure", "std::bad_alloc"}},
+	{Name: string(ProbeFailed), Any: []string{"request to probe app failed"}},
 }
 
 // Said contains the lines of the proxy's logs about each topic.

@@ -1,0 +1,49 @@
+package calls
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"outrider.dev/internal/doctor/evidence"
+)
+
+// A Listen is a line of an application's log that says on which ports it listens.
+type Listen struct {
+	Container string
+	Run       int
+	Ports     []int
+	Loopback  bool // on the loopback address only
+	Quote     evidence.Quote
+}
+
+// listening matches lines by which servers in the usual languages say that they listen.
+var listening = evidence.Pattern{
+	Name: "listens",
+	Any:  []string{"listening", "started on port", "running on", "running at", "serving on", "serving at", "serving http", "server started", "started server", "bound to", "listen on", "accepting connections"},
+	Only: func(line []byte) bool { ports, _ := portsOf(line); return len(ports) > 0 },
+}
+
+var (
+	listensOn = regexp.MustCompile(`(?i)(?:listening|listen on|started|running|serving|bound|accepting)\b[^\n]{0,60}?(?:\bports?(?:\(s\))?["']?[ =:]*|[\s\w\])*.":]:)(\d{2,5})\b`)
+	listensAs = regexp.MustCompile(`(?i)\b(?:addr|address|port|bind)["']?[=:]["']?[\w.:\[\]]{0,40}?(\d{2,5})\b[^\n]{0,80}\b(?:listening|started|serving)`)
+	loopback  = regexp.MustCompile(`(?i)(?:127\.0\.0\.1|localhost|\[::1\]):\d`)
+	notServer = regexp.MustCompile(`(?i)debugger|dt_socket|jdwp|jmx|inspector|fail|error|cannot|could not|in use|\budp\b`)
+)
+
+// portsOf returns the ports on which a line says that its program listens, and whether only on the loopback address. Debuggers are left out.
+func portsOf(line []byte) (ports []int, local bool) {
+	text := string(line[:min(len(line), 1024)])
+	if notServer.MatchString(text) {
+		return nil, false
+	}
+	for _, form := range []*regexp.Regexp{listensOn, listensAs} {
+		for _, m := range form.FindAllStringSubmatch(text, 8) {
+			if n, err := strconv.Atoi(m[1]); err == nil && n > 0 && n < 1<<16 && !slices.Contains(ports, n) {
+				ports = append(ports, n)
+			}
+		}
+	}
+	return ports, loopback.MatchString(text) && !strings.Contains(text, "0.0.0.0") && !strings.Contains(text, "[::]")
+}
