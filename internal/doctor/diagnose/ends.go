@@ -181,6 +181,7 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) Finding {
 	} else {
 		f.Evidence = append(f.Evidence, s.LastLines(c.Name, r.Number, quotedLines)...)
 	}
+	f.Evidence = append(f.Evidence, s.QuoteEvents(c.Name, "BackOff")...)
 	if c.Log(r.Number) == nil {
 		f.Confidence = Possible
 		f.Against = []evidence.Quote{s.Quote(evidence.Time{}, "the log of run %d is missing: it may have a failed call", r.Number)}

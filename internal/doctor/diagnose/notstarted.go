@@ -2,7 +2,9 @@ package diagnose
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/finding"
@@ -18,23 +20,51 @@ func notStarted(s *subject) (out []Finding) {
 	if started {
 		return nil
 	}
-	for _, k := range []struct {
-		code   finding.Code
-		reason string
-		what   string
-	}{
-		{"not-scheduled", "FailedScheduling", "no node can run the pod"},
-		{"no-sandbox", "FailedCreatePodSandBox", "the pod's sandbox, or its network, cannot be created"},
-		{"volume-missing", "FailedMount", "a volume of the pod cannot be mounted"},
-	} {
-		if q := s.QuoteEvents("", k.reason); len(q) > 0 {
-			out = append(out, Finding{
-				Code: k.code, Confidence: Certain, Sentence: fmt.Sprintf("%s: %s", k.what, q[len(q)-1].Text), Evidence: q,
-				Disproof: "a container of the pod that started", Remedy: finding.Remedy{Command: s.kubectl("describe pod %s", s.Object.Name)},
-			})
+	for _, k := range notStartedBy {
+		q := s.QuoteEvents("", k.reason)
+		if len(q) == 0 {
+			continue
 		}
+		text := strings.TrimPrefix(q[len(q)-1].Text, k.reason+": ")
+		f := Finding{
+			Code: k.code, Confidence: Certain, Sentence: fmt.Sprintf("%s: %s", k.what, text), Evidence: q,
+			Disproof: "a container of the pod that started", Remedy: finding.Remedy{Command: s.kubectl("describe pod %s", s.Object.Name)},
+		}
+		for _, r := range volumeRemedies {
+			if k.code == "volume-missing" && r.says.MatchString(text) {
+				f.Remedy.Sentence = r.do
+				break
+			}
+		}
+		out = append(out, f)
 	}
 	return out
+}
+
+// notStartedBy has the events by which a pod has no node, no volume or no sandbox, in the order of the steps.
+var notStartedBy = []struct {
+	code   finding.Code
+	reason string
+	what   string
+}{
+	{"not-scheduled", "FailedScheduling", "no node can run the pod"},
+	{"no-sandbox", "FailedCreatePodSandBox", "the pod's sandbox, or its network, cannot be created"},
+	{"volume-missing", "FailedAttachVolume", "a volume of the pod cannot be attached to its node"},
+	{"volume-missing", "FailedMount", "a volume of the pod cannot be mounted"},
+}
+
+// volumeRemedies has what is to be done about a volume, by the message of the event; the first row that fits counts.
+var volumeRemedies = []struct {
+	says *regexp.Regexp
+	do   string
+}{
+	{regexp.MustCompile(`(?i)multi-attach|already (?:exclusively attached|used by|attached)`), "the volume is attached to another node: end the pod that uses it there; if that node is off for good, taint it with node.kubernetes.io/out-of-service, or delete the Node"},
+	{regexp.MustCompile(`(?i)(?:configmap|secret)s? .*not found|references non-existent`), "create what is missing, or correct its name in the pod template; the kubelet tries again by itself"},
+	{regexp.MustCompile(`(?i)persistentvolumeclaim.*not found`), "create the PersistentVolumeClaim, or correct its name in the pod template"},
+	{regexp.MustCompile(`(?i)driver name \S+ not found|no such plugin|not registered`), "see whether the CSI driver of the volume runs on this node"},
+	{regexp.MustCompile(`(?i)permission denied|access denied|unauthorized|forbidden`), "see the rights on the storage, and the credentials of the driver"},
+	{regexp.MustCompile(`(?i)timed out|deadline exceeded`), "see the other events, and the log of the CSI driver on this node and of the controller that attaches volumes"},
+	{regexp.MustCompile(`(?i)wrong fs type|bad superblock|exit status 32`), "see whether the volume has a file system, and the node the program to mount it"},
 }
 
 // initWithoutNetwork finds init containers whose calls fail because they are captured and the proxy starts later.

@@ -108,7 +108,7 @@ func neverReady(s *subject) (out []Finding) {
 	}
 	status := s.Status(s.Proxy.Name)
 	ran := slices.ContainsFunc(s.Apps, func(c *evidence.Container) bool { return len(c.Runs) > 0 })
-	if status == nil || status.Ready || status.State.Running == nil || s.Deleted() && ran {
+	if status == nil || status.Ready || len(s.Serving) == 0 || status.State.Running == nil && !s.HookFailed() || s.Deleted() && ran {
 		return nil
 	}
 	now := s.Serving[len(s.Serving)-1]
@@ -121,7 +121,7 @@ func neverReady(s *subject) (out []Finding) {
 	f := Finding{
 		Code: "proxy-not-ready", Container: s.Proxy.Name, Confidence: Likely,
 		Sentence: fmt.Sprintf("%s is not ready, and its log does not say why", s.Proxy.Name),
-		Evidence: append([]evidence.Quote{s.Quote(now.Started, "%s runs and is not ready", s.Proxy.Name)}, s.QuoteEvents(s.Proxy.Name, "Unhealthy")...),
+		Evidence: append([]evidence.Quote{s.Quote(now.Started, "%s %s, and was not ready", s.Proxy.Name, facts.RunText(now.Run))}, s.QuoteEvents(s.Proxy.Name, "Unhealthy")...),
 		Disproof: fmt.Sprintf("a readiness probe of %s that succeeds", s.Proxy.Name),
 		Remedy:   finding.Remedy{Command: s.kubectl("logs %s -c %s", s.Object.Name, s.Proxy.Name)},
 	}
@@ -137,6 +137,9 @@ func neverReady(s *subject) (out []Finding) {
 			break
 		}
 	}
+	if status.State.Running == nil && f.Code == "proxy-not-ready" {
+		return nil // it ended with its hook, and nothing says why
+	}
 	return []Finding{f}
 }
 
@@ -149,6 +152,7 @@ type captureFailure struct {
 
 // captureFailures has the reasons why a container of a mesh cannot set up the capture; the first that fits counts.
 var captureFailures = []captureFailure{
+	{[]string{"failed to validate networking configuration", "rules are rewriting"}, "the rules that send its connections to the proxy are not there", "see the mesh's CNI plugin on this node (its DaemonSet, and the order of the plugins), and then delete the pod: only a new one gets new rules"},
 	{[]string{"must be root", "operation not permitted", "permission denied"}, "it may not write rules", "let it run as root with the capabilities NET_ADMIN and NET_RAW, as the mesh's template does; a securityContext of the whole pod must not change that"},
 	{[]string{"chain already exists", "already exists", "file exists"}, "its rules are there already", "recreate the pod; a container that was restarted finds the rules of the run before"},
 	{[]string{"do you need to insmod", "not supported", "no such file or directory", "module", "unknown option", "incompatible"}, "the node's kernel or its programs lack what the rules need", "load the modules on the node (iptable_nat, xt_REDIRECT, xt_owner, nf_nat), or choose the other variant of iptables"},
@@ -176,7 +180,9 @@ func captureFails(s *subject) (out []Finding) {
 			}); i >= 0 {
 				f.Sentence = fmt.Sprintf("%s, which sets up the capture, failed: %s", c.Name, captureFailures[i].why)
 				f.Remedy.Sentence = captureFailures[i].do
-				f.Evidence = append(f.Evidence, q)
+				if !slices.Contains(f.Evidence, q) {
+					f.Evidence = append(f.Evidence, q)
+				}
 				break
 			}
 		}

@@ -26,7 +26,7 @@ type rule func(*subject) []Finding
 // rules lists all rules. A finding of an earlier rule may explain findings of later rules: without an image nothing
 // starts, and an application whose proxy died also has failed calls.
 var rules = []rule{
-	podEnded, containerState, notStarted, proxyDied, neverReady, captureLost, startupRace, orderBroken, initWithoutNetwork, shutdownRace,
+	nodeLost, podEnded, containerState, notStarted, hookFails, proxyDied, neverReady, captureLost, startupRace, orderBroken, initWithoutNetwork, shutdownRace,
 	captureFails, jobDoesNotEnd, killedByProbe, outOfMemory, dependencyDown, nameNotResolved, probeFails, ownCrash,
 }
 
@@ -72,7 +72,7 @@ func (r *Report) consequences() {
 		}
 		switch f.Code {
 		case "proxy-died":
-			return slices.Contains(unreadyCodes(), g.Code)
+			return g.Code == "container-not-created" || slices.Contains(unreadyCodes(), g.Code)
 		case "killed-by-probe":
 			return slices.Contains(unreadyCodes(), g.Code) || slices.Contains([]finding.Code{"startup-race", "sibling-down", "dependency-down", "name-not-resolved", "hold-without-effect"}, g.Code)
 		}

@@ -43,6 +43,11 @@ func shutdownRace(s *subject) (out []Finding) {
 				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which the kubelet stops after %s", s.Proxy.Name, app.Name)},
 				Patch:    s.nativePatch(app.Name),
 			}
+			f.Evidence = append(f.Evidence, s.QuoteEvents(s.Proxy.Name, "FailedPreStopHook")...)
+			f.Evidence = append(f.Evidence, s.QuoteEvents(app.Name, "FailedPreStopHook")...)
+			if e, failed := s.lastEvent(s.Proxy.Name, "FailedPreStopHook"); failed {
+				f.Sentence += fmt.Sprintf(": the preStop hook that should keep it failed (%s)", s.hookSays(e))
+			}
 			switch {
 			case takes == perhaps:
 				f.Confidence, f.Against = Likely, []evidence.Quote{s.Quote(evidence.Time{}, "%s", why)}

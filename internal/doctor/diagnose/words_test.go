@@ -54,6 +54,11 @@ func ended(status int) string {
 	return fmt.Sprintf(`"restartCount": 1, "state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": %d, "reason": "Error", "startedAt": "2026-03-02T10:00:04Z", "finishedAt": "2026-03-02T10:00:05Z"}}`, status)
 }
 
+// podEvent returns an event about the whole pod.
+func podEvent(reason, message, reporter string) string {
+	return strings.NewReplacer(`, "fieldPath": "spec.containers{web}"`, "", `"kubelet"`, `"`+reporter+`"`).Replace(event(reason, message))
+}
+
 // event returns an event about the application, with the kubelet as its reporter.
 func event(reason, message string) string {
 	return `{"apiVersion": "v1", "kind": "Event", "metadata": {"name": "` + reason + `", "creationTimestamp": "2026-03-02T10:00:06Z"}, "reason": "` + reason + `", "message": "` + message + `",
@@ -128,6 +133,30 @@ func TestWords(t *testing.T) {
 		"a probe without an answer": {
 			small{state: ended(137), spec: `, "livenessProbe": {"timeoutSeconds": 3, "httpGet": {"port": 8080, "path": "/health"}}`, events: event("Killing", "Container web failed liveness probe, will be restarted") + "," + event("Unhealthy", `Liveness probe failed: Get \"http://10.2.4.9:8080/health\": context deadline exceeded (Client.Timeout exceeded while awaiting headers)`)},
 			"killed-by-probe certain web was killed because its liveness probe failed: it did not answer within 3 s",
+		},
+		"a hook whose command the image does not have": {
+			small{state: ended(0), events: event("FailedPostStartHook", `Exec lifecycle hook ([/bin/sh -c true]) for Container \"web\" in Pod \"web_shop(1)\" failed - error: rpc error: code = Unknown desc = failed to exec in container: failed to start exec \"9d\": OCI runtime exec failed: exec failed: unable to start container process: exec: \"/bin/sh\": stat /bin/sh: no such file or directory: unknown, message: \"\"`)},
+			`container-not-created certain the kubelet ends web, since its postStart hook fails: exec: "/bin/sh": stat /bin/sh: no such file or directory`,
+		},
+		"a hook whose command fails": {
+			small{state: ended(0), events: event("FailedPostStartHook", `Exec lifecycle hook ([/warm]) for Container \"web\" in Pod \"web_shop(1)\" failed - error: command '/warm' exited with 3: no cache, message: \"no cache\\n\"`)},
+			`container-not-created certain the kubelet ends web, since its postStart hook fails: command '/warm' exited with 3: no cache`,
+		},
+		"a node that does not answer": {
+			small{state: `"restartCount": 0, "state": {"running": {"startedAt": "2026-03-02T10:00:04Z"}}`, events: podEvent("NodeNotReady", "Node is not ready", "node-controller")},
+			"node-lost certain node n1 is not ready: what its containers do is not known",
+		},
+		"a taint for which the pod is removed": {
+			small{state: `"restartCount": 0, "state": {"running": {"startedAt": "2026-03-02T10:00:04Z"}}`, events: podEvent("TaintManagerEviction", "Marking for deletion Pod shop/web", "taint-eviction-controller")},
+			"evicted certain the pod is removed from node n1, whose taint it does not tolerate",
+		},
+		"a taint that was taken back": {
+			small{state: ended(0), events: podEvent("TaintManagerEviction", "Cancelling deletion of Pod shop/web", "taint-eviction-controller")},
+			"app-crash",
+		},
+		"a volume that another node has": {
+			small{state: `"restartCount": 0, "state": {"waiting": {"reason": "ContainerCreating"}}`, events: podEvent("FailedAttachVolume", `Multi-Attach error for volume \"pvc-1\" Volume is already used by pod(s) web-0`, "attachdetach-controller")},
+			`volume-missing certain a volume of the pod cannot be attached to its node: Multi-Attach error for volume "pvc-1"`,
 		},
 		"a status that a shell gives": {small{state: ended(127), files: map[string]string{"web.previous.log": "hello\n"}}, "app-crash likely web ended by itself: its command, or one in its script, was not found (exit code 127)"},
 		"killed by nobody that is known, whatever its log has": {

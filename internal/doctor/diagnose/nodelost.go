@@ -1,0 +1,66 @@
+package diagnose
+
+import (
+	"fmt"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/evidence"
+)
+
+// nodeLost finds pods whose node stopped to answer, by the events of the controllers that watch nodes.
+func nodeLost(s *subject) []Finding {
+	lost, notReady := s.lastEvent("", "NodeNotReady")
+	taint, marked := s.lastEvent("", "TaintManagerEviction")
+	if strings.HasPrefix(taint.Message, "Cancel") {
+		marked = false
+	}
+	if !notReady && (!marked || s.disrupted()) || notReady && s.answersAgain(lost) {
+		return nil
+	}
+	node := s.Object.Spec.NodeName
+	f := Finding{
+		Code: "node-lost", Confidence: Certain, Sentence: fmt.Sprintf("node %s is not ready: what its containers do is not known", node),
+		Evidence: s.QuoteEvents("", "NodeNotReady", "TaintManagerEviction"),
+		Disproof: "a report of the node's kubelet after that time",
+		Remedy:   finding.Remedy{Sentence: fmt.Sprintf("see node %s, and bring it back", node), Command: "kubectl describe node " + node},
+	}
+	if s.Deleted() {
+		f.Evidence = append(f.Evidence, s.Quote(evidence.Second(s.Object.DeletionTimestamp.Time, evidence.APIClock), "the pod is to be gone by then"))
+	}
+	switch {
+	case !notReady:
+		f.Code = "evicted"
+		f.Sentence = fmt.Sprintf("the pod is removed from node %s, whose taint it does not tolerate", node)
+		f.Remedy.Sentence = "see the taints of the node: not-ready and unreachable mean that it does not answer"
+	case s.Deleted():
+		f.Sentence = fmt.Sprintf("node %s is not ready: the pod was marked for deletion, which waits for that node to answer; what its containers do is not known", node)
+		f.Remedy.Sentence = "bring the node back; if it is off for good, taint it with node.kubernetes.io/out-of-service, or delete the Node, so that the pod is replaced and its volumes are free. Force the deletion only if the node is surely off"
+	}
+	return []Finding{f}
+}
+
+// disrupted reports whether the status itself says why the pod is removed.
+func (s *subject) disrupted() bool {
+	for _, c := range s.Object.Status.Conditions {
+		if c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue {
+			return true
+		}
+	}
+	return false
+}
+
+// answersAgain reports whether the node's kubelet reported something of the pod after an event, or the pod became ready.
+func (s *subject) answersAgain(lost evidence.Event) bool {
+	if ready := s.Condition(corev1.PodReady, evidence.APIClock); ready.Known() {
+		return true
+	}
+	for _, e := range s.Events {
+		if e.Reporter == "kubelet" && e.Last.At.After(lost.Last.Latest()) {
+			return true
+		}
+	}
+	return false
+}
