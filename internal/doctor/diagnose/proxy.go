@@ -121,7 +121,7 @@ func neverReady(s *subject) (out []Finding) {
 	f := Finding{
 		Code: "proxy-not-ready", Container: s.Proxy.Name, Confidence: Likely,
 		Sentence: fmt.Sprintf("%s is not ready, and its log does not say why", s.Proxy.Name),
-		Evidence: append([]evidence.Quote{s.Quote(now.Started, "%s %s, and was not ready", s.Proxy.Name, facts.RunText(now.Run))}, s.QuoteEvents(s.Proxy.Name, "Unhealthy")...),
+		Evidence: append([]evidence.Quote{s.Quote(now.Started, "%s %s, and is not ready", s.Proxy.Name, facts.RunText(now.Run))}, s.QuoteEvents(s.Proxy.Name, "Unhealthy")...),
 		Disproof: fmt.Sprintf("a readiness probe of %s that succeeds", s.Proxy.Name),
 		Remedy:   finding.Remedy{Command: s.kubectl("logs %s -c %s", s.Object.Name, s.Proxy.Name)},
 	}

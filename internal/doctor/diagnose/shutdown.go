@@ -26,37 +26,54 @@ func shutdownRace(s *subject) (out []Finding) {
 	}
 	for _, app := range s.Apps {
 		for _, y := range s.Calls.By(app.Name, calls.Refused, calls.Reset) {
-			takes, why := s.Capture.Takes(app.Name, y.To)
-			crashed := !last.Running && (last.Exit == nil || *last.Exit != 0 && last.Signal != 15 && *last.Exit != 143)
-			after := y.At.Compare(left.At) == evidence.After || y.At.Known() && y.Last.Compare(left.At) == evidence.After
-			// A captured call is refused only while no proxy listens. In a pod that is being deleted, a proxy that
-			// has exited is not started again.
-			within := s.Deleted() && takes == yes && y.At.Known() && y.At.Clock == left.At.Clock && y.At.Compare(left.At) != evidence.Before
-			if takes == no || crashed || !after && !within {
-				continue
+			if f, found := s.afterProxy(app.Name, y, left); found {
+				f.Evidence = append(f.Evidence, stops...)
+				out = append(out, f)
+				break
 			}
-			f := Finding{
-				Code: "shutdown-race", Container: app.Name, Confidence: Certain,
-				Sentence: fmt.Sprintf("shutdown race: %s ended while %s still made calls", s.Proxy.Name, app.Name),
-				Evidence: append([]evidence.Quote{left, y.Quote}, stops...),
-				Disproof: fmt.Sprintf("an end of %s before that of %s", app.Name, s.Proxy.Name),
-				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which the kubelet stops after %s", s.Proxy.Name, app.Name)},
-				Patch:    s.nativePatch(app.Name),
-			}
-			f.Evidence = append(f.Evidence, s.QuoteEvents(s.Proxy.Name, "FailedPreStopHook")...)
-			f.Evidence = append(f.Evidence, s.QuoteEvents(app.Name, "FailedPreStopHook")...)
-			if e, failed := s.lastEvent(s.Proxy.Name, "FailedPreStopHook"); failed {
-				f.Sentence += fmt.Sprintf(": the preStop hook that should keep it failed (%s)", s.hookSays(e))
-			}
-			switch {
-			case takes == perhaps:
-				f.Confidence, f.Against = Likely, []evidence.Quote{s.Quote(evidence.Time{}, "%s", why)}
-			case !after:
-				f.Confidence = Likely // the clocks are not exact enough to order the two times
-			}
-			out = append(out, f)
-			break
 		}
 	}
 	return out
+}
+
+// afterProxy returns the finding about a call that failed since the proxy had left, and false if it had another cause.
+func (s *subject) afterProxy(app string, y calls.Call, left evidence.Quote) (Finding, bool) {
+	last := s.Serving[len(s.Serving)-1]
+	y, assumed := calls.Placed(s.Pod.Pod, y)
+	takes, why := s.Capture.Takes(app, y.To)
+	crashed := !last.Running && (last.Exit == nil || *last.Exit != 0 && last.Signal != 15 && *last.Exit != 143)
+	after := y.At.Compare(left.At) == evidence.After || y.At.Known() && y.Last.Compare(left.At) == evidence.After
+	// A captured call is refused only while no proxy listens. In a pod that is being deleted, a proxy that
+	// has exited is not started again.
+	within := s.Deleted() && takes == yes && y.At.Known() && y.At.Clock == left.At.Clock && y.At.Compare(left.At) != evidence.Before
+	if takes == no || crashed || !after && !within {
+		return Finding{}, false
+	}
+	f := Finding{
+		Code: "shutdown-race", Container: app, Confidence: Certain,
+		Sentence: fmt.Sprintf("shutdown race: %s ended while %s still made calls", s.Proxy.Name, app),
+		Evidence: []evidence.Quote{left, y.Quote},
+		Disproof: fmt.Sprintf("an end of %s before that of %s", app, s.Proxy.Name),
+		Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which the kubelet stops after %s", s.Proxy.Name, app)},
+		Patch:    s.nativePatch(app),
+	}
+	if last.Running { // it may still serve the connections that it has
+		f.Sentence = fmt.Sprintf("shutdown race: %s was told to stop, and took no new calls, while %s still made some", s.Proxy.Name, app)
+	}
+	for _, c := range []string{s.Proxy.Name, app} {
+		if e, failed := s.lastEvent(c, "FailedPreStopHook"); failed {
+			f.Sentence += fmt.Sprintf("; the preStop hook of %s failed (%s)", c, s.hookSays(e))
+			f.Evidence = append(f.Evidence, s.QuoteEvent(e, e.Last, "FailedPreStopHook: "+e.Message))
+		}
+	}
+	if assumed != nil {
+		f.Evidence, f.Confidence = append(f.Evidence, *assumed), Likely
+	}
+	switch {
+	case takes == perhaps:
+		f.Confidence, f.Against = Likely, []evidence.Quote{s.Quote(evidence.Time{}, "%s", why)}
+	case !after:
+		f.Confidence = Likely // the clocks are not exact enough to order the two times
+	}
+	return f, true
 }

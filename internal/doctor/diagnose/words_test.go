@@ -17,6 +17,9 @@ type small struct {
 	events string            // items of a list
 	files  map[string]string // logs
 	extra  string            // further fields of the proxy
+
+	initArgs string // further fields of the mesh's init container
+	deleted  bool
 }
 
 // folder writes the evidence of the pod.
@@ -29,10 +32,10 @@ func (p small) folder(t *testing.T) string {
 	if p.mesh != "" {
 		containers += `, {"name": "` + p.mesh + `", "image": "example.com/proxy:1"` + p.extra + `}`
 		statuses += `, {"name": "` + p.mesh + `", "ready": true, "restartCount": 0, "state": {"running": {"startedAt": "2026-03-02T10:00:04Z"}}}`
-		inits = `"initContainers": [{"name": "` + map[string]string{"istio-proxy": "istio-init", "linkerd-proxy": "linkerd-init"}[p.mesh] + `", "image": "example.com/init:1"}], `
+		inits = `"initContainers": [{"name": "` + map[string]string{"istio-proxy": "istio-init", "linkerd-proxy": "linkerd-init"}[p.mesh] + `", "image": "example.com/init:1"` + p.initArgs + `}], `
 	}
 	dir := t.TempDir()
-	files := map[string]string{"pod.json": `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop", "creationTimestamp": "2026-03-02T10:00:00Z"},
+	files := map[string]string{"pod.json": `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop", "creationTimestamp": "2026-03-02T10:00:00Z"` + map[bool]string{true: `, "deletionTimestamp": "2026-03-02T10:20:30Z"`}[p.deleted] + `},
 		"spec": {"nodeName": "n1", ` + inits + `"containers": [` + containers + `]},
 		"status": {"phase": "Running", "startTime": "2026-03-02T10:00:00Z"` + p.status + `, "containerStatuses": [` + statuses + `]}}`}
 	if p.events != "" {
@@ -157,6 +160,13 @@ func TestWords(t *testing.T) {
 		"a volume that another node has": {
 			small{state: `"restartCount": 0, "state": {"waiting": {"reason": "ContainerCreating"}}`, events: podEvent("FailedAttachVolume", `Multi-Attach error for volume \"pvc-1\" Volume is already used by pod(s) web-0`, "attachdetach-controller")},
 			`volume-missing certain a volume of the pod cannot be attached to its node: Multi-Attach error for volume "pvc-1"`,
+		},
+		"a log in local time, in a shutdown": {
+			small{mesh: "istio-proxy", state: `"restartCount": 0, "state": {"running": {"startedAt": "2026-03-02T10:00:04Z"}}`, deleted: true, initArgs: `, "args": ["istio-iptables", "-p", "15001", "-z", "15006", "-u", "1337", "-m", "REDIRECT", "-i", "*", "-b", "*"]`,
+				events: strings.ReplaceAll(event("FailedPreStopHook", `Exec lifecycle hook ([/wait]) for Container \"istio-proxy\" in Pod \"x\" failed - error: command '/wait' exited with 1: no netstat, message: \"\"`), "{web}", "{istio-proxy}"),
+				files: map[string]string{"web.log": "2026-03-02 18:00:05.101 INFO started\n2026-03-02 18:20:10.404 ERROR [NA] failed to request, java.net.ConnectException: Connection refused (Connection refused)\n",
+					"istio-proxy.log": "2026-03-02T10:00:05Z\tinfo\tEnvoy proxy is ready\n2026-03-02T10:20:00.1Z\tinfo\tAgent draining Proxy\n"}},
+			"shutdown-race likely shutdown race: istio-proxy was told to stop, and took no new calls, while web still made some; the preStop hook of istio-proxy failed (command '/wait' exited with 1: no netstat)",
 		},
 		"a status that a shell gives": {small{state: ended(127), files: map[string]string{"web.previous.log": "hello\n"}}, "app-crash likely web ended by itself: its command, or one in its script, was not found (exit code 127)"},
 		"killed by nobody that is known, whatever its log has": {
