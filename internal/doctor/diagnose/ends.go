@@ -143,12 +143,27 @@ func ownCrash(s *subject) (out []Finding) {
 				f.Code, f.Evidence = "dependency-down", append(f.Evidence, q)
 				f.Sentence = fmt.Sprintf("%s ended (%s) after its proxy did not reach what it called", app.Name, facts.ExitText(r))
 				f.Disproof, f.Remedy = "another reason in its log", finding.Remedy{Sentence: fmt.Sprintf("check whether the destination of %s runs, and let it retry until it does", app.Name)}
+				attempted(&f, app.Name, r, q)
 			}
 			out = append(out, f)
 			break
 		}
 	}
 	return out
+}
+
+// attempted says what the proxy's access log has of the destination that the proxy did not reach.
+func attempted(f *Finding, app string, r evidence.Run, q evidence.Quote) {
+	a, logged := facts.AttemptOf(q.Text)
+	if !logged || a.To == "" {
+		return
+	}
+	f.Sentence = fmt.Sprintf("%s ended (%s) after its proxy could not connect to %s", app, facts.ExitText(r), a.To)
+	f.Remedy.Sentence = fmt.Sprintf("check whether %s runs, and let %s retry until it does", a.To, app)
+	if a.Took >= 2*time.Second {
+		f.Sentence = fmt.Sprintf("%s ended (%s) after its proxy got no answer from %s within %s", app, facts.ExitText(r), a.To, facts.Duration(a.Took))
+		f.Remedy.Sentence = fmt.Sprintf("see whether %s runs, and answers from the node and from another pod: what drops the packets (a firewall, a NetworkPolicy, routing) is not in the evidence", a.To)
+	}
 }
 
 // quotedLines is the number of last lines that the finding about a crash quotes if no line tells why.

@@ -48,6 +48,7 @@ var topics = []evidence.Pattern{
 	{Name: string(OfCapture), Any: []string{`"msg":"condition does not hold","condition":"capture"`, `"msg":"condition holds","condition":"capture"`}},
 	{Name: string(Uncaptured), Any: []string{`"condition":"capture","reason":"`}, Only: func(line []byte) bool { return strings.Contains(string(line), "did not come to the proxy") }},
 	{Name: string(Unreached), Any: []string{"delayed_connect_error", "delayed connect error", "remote_connection_failure", "remote connection failure"}},
+	{Name: string(Unreached), Any: []string{" uf,", " uf ", ",uf "}, Only: func(line []byte) bool { return connectFailed.Match(line) }},
 	{Name: string(Stops), Any: []string{"received signal, draining", "agent draining proxy", "terminating proxy", "received sigterm", "caught sigterm", "caught envoy_sigterm", "epoch 0 exited", "signal received, shutting down", "shutting down gracefully"}},
 	{Name: string(Crash), Any: []string{"caught segmentation fault", "caught aborted", "panic:", "assert failure", "std::bad_alloc"}},
 	{Name: string(ProbeFailed), Any: []string{"request to probe app failed"}},

@@ -1,0 +1,33 @@
+package facts
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+func TestAttemptOf(t *testing.T) {
+	for line, want := range map[string]string{
+		`[2024-07-08T09:10:36.412Z] "- - -" 0 UF,URX - - "-" 0 0 10001 - "-" "-" "-" "-" "10.40.0.3:5432" PassthroughCluster - 10.40.0.3:5432 10.8.2.77:40112 - -`:                                                                                             "{10.40.0.3:5432 10.001s} true",
+		`[2024-07-08T09:10:36.412Z] "GET /x HTTP/1.1" 503 UF upstream_reset_before_response_started{connection_failure} - "TLS" 0 91 3 - "-" "curl" "id" "api" "10.2.0.7:8080" outbound|80||api.shop.svc.cluster.local - 10.9.0.1:80 10.2.0.8:40112 - default`: "{10.2.0.7:8080 3ms} true",
+		`[2024-07-08T09:10:36.412Z] "GET /x HTTP/1.1" 503 UF 0 91 5000 - "-" "curl" "id" "api" "10.2.0.7:8080"`:                                                                                                                                                "{ 5s} true",
+		`[2024-07-08T09:10:36.412Z] "GET /UF HTTP/1.1" 200 - via_upstream - "-" 0 91 3 2 "-" "curl" "id" "api" "10.2.0.7:8080" outbound|80||api - - - - -`:                                                                                                     "{ 0s} false",
+		`UF`: "{ 0s} false",
+	} {
+		a, ok := AttemptOf(line)
+		if got := fmt.Sprint(a, ok); got != want {
+			t.Errorf("%s, want %s: %s", got, want, line)
+		}
+	}
+}
+
+// A destination has a port, and no time is negative.
+func FuzzAttempt(f *testing.F) {
+	f.Add(`[2024-07-08T09:10:36.412Z] "- - -" 0 UF,URX - - "-" 0 0 10001 - "-" "-" "-" "-" "10.40.0.3:5432" PassthroughCluster - 10.40.0.3:5432 10.8.2.77:40112 - -`)
+	f.Fuzz(func(t *testing.T, line string) {
+		a, ok := AttemptOf(line)
+		if a.Took < 0 || !ok && a != (Attempt{}) || strings.ContainsAny(a.To, " \"\n") {
+			t.Errorf("%q: %+v, %t", line, a, ok)
+		}
+	})
+}
