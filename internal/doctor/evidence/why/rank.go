@@ -38,7 +38,7 @@ var consequences = regexp.MustCompile(`(?i)\b(?:shutting down|shut ?down|exiting
 
 // rankOf returns the rank of a line.
 func rankOf(line string) rank {
-	line = strings.TrimRight(plain(line), " \r\t")
+	line = strings.TrimRight(plain(line[:min(len(line), mostOfLine)]), " \r\t")
 	if line == "" || isFrame(line) || isCause(line) {
 		return nothing
 	}

@@ -30,14 +30,17 @@ type Reason struct {
 }
 
 // Texts are in the lines of which [Tells] may be true, in lower case. They are few, since most lines of a large log have none of them.
-var Texts = []string{"panic: ", "fatal", "crit", "exception", "uncaught", "unhandled", "caused by:", "error: ", "terminate called", "panicked at", "emerg",
+var Texts = []string{"panic: ", "fatal", "crit", "exception", "uncaught", "unhandled", "caused by:", "terminate called", "panicked at", "emerg",
 	"application failed to start", `"level":60`}
 
 // Tells reports whether a line may tell why a program ended, also if any number of lines follows, as a dump of all threads.
 func Tells(line []byte) bool {
-	text := string(line[:min(len(line), 2048)])
+	text := string(line[:min(len(line), mostOfLine)])
 	return LevelOf(text) != Info && (isCause(text) || rankOf(text) >= asError)
 }
+
+// mostOfLine is the number of first bytes of a line by which it is ranked.
+const mostOfLine = 1024
 
 // A Line is a line of a log.
 type Line struct {
@@ -57,27 +60,23 @@ const (
 func Find(lines []Line, show func([]byte) string) (Reason, bool) {
 	lines = slices.SortedStableFunc(slices.Values(lines), func(a, b Line) int { return a.Number - b.Number })
 	lines = slices.CompactFunc(lines, func(a, b Line) bool { return a.Number == b.Number })
-	end := slices.IndexFunc(reversed(lines), func(l Line) bool { return rankOf(string(l.Text)) > nothing })
-	if end < 0 {
-		return Reason{}, false
-	}
-	end = len(lines) - 1 - end
-	best := end
-	for i := end - 1; i >= 0 && near(lines[i], lines[end]); i-- {
-		if rankOf(string(lines[i].Text)) > rankOf(string(lines[best].Text)) {
-			best = i
+	end, best, high := -1, -1, nothing
+	for i, l := range slices.Backward(lines) {
+		if end >= 0 && !near(l, lines[end]) {
+			break
+		}
+		r := rankOf(string(l.Text))
+		if r > nothing && end < 0 {
+			end = i
+		}
+		if r > high {
+			best, high = i, r
 		}
 	}
-	if goesOn(lines[best], lines[len(lines)-1]) {
+	if end < 0 || goesOn(lines[best], lines[len(lines)-1], high) {
 		return Reason{}, false
 	}
 	return reasonAt(lines, best, show), true
-}
-
-func reversed(lines []Line) []Line {
-	lines = slices.Clone(lines)
-	slices.Reverse(lines)
-	return lines
 }
 
 // near reports whether a line belongs to the same end as a later one.
@@ -89,11 +88,11 @@ func near(a, later Line) bool {
 }
 
 // goesOn reports whether the program did other work for long after a line. A dump of all threads may have any number of lines.
-func goesOn(a, last Line) bool {
+func goesOn(a, last Line, r rank) bool {
 	if !a.At.IsZero() && !last.At.IsZero() {
 		return last.At.Sub(a.At) > 6*backTime
 	}
-	return last.Number-a.Number > backLines && rankOf(string(a.Text)) < fatal
+	return last.Number-a.Number > backLines && r < fatal
 }
 
 // reasonAt returns the reason that begins with a line: of a header without a message, with the next line that has one, and with the last
