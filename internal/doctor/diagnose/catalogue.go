@@ -35,6 +35,8 @@ var kinds = func() []finding.Kind {
 			Explanation: "The container's settings contradict the image or the node, a hook failed, or the runtime did not answer. The message says which."},
 		{Code: "evicted", Title: "the pod had to leave its node",
 			Explanation: "The kubelet, the scheduler or an administrator removed the pod: the node ran out of a resource, was drained or shut down, or a pod of a higher priority needed the room. The pod itself has no fault, but for requests that are too low."},
+		{Code: "finalizer-holds", Title: "a finalizer keeps a pod that was deleted",
+			Explanation: "All containers have ended, and the API server keeps the object until the finalizer is removed. The controller that should remove it does not run, or failed."},
 		{Code: "not-admitted", Title: "the node did not admit the pod",
 			Explanation: "The scheduler, or nodeName, chose a node whose kubelet refused the pod. No container ran. The pod stays failed; its owner creates another one."},
 		{Code: "node-lost", Title: "the node, or its container runtime, stopped while the pod ran",

@@ -10,7 +10,6 @@ import (
 	"outrider.dev/internal/doctor"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/evidence"
-	"outrider.dev/startup"
 )
 
 // dependencyDown finds calls that were refused by their destination, which may be a container of the same pod. Such
@@ -58,7 +57,11 @@ func (s *subject) atFarSide(app *evidence.Container, y calls.Call) (Finding, boo
 	if i < 0 {
 		return Finding{}, false
 	}
-	row, fill := farSides[i], strings.NewReplacer("{app}", app.Name, "{to}", y.To.String())
+	helper := ""
+	if c := s.notYetUp(y); c != nil {
+		helper = c.Name
+	}
+	row, fill := farSides[i], strings.NewReplacer("{app}", app.Name, "{to}", y.To.String(), "{helper}", helper, "{ports}", s.listening(app.Name))
 	f := Finding{
 		Code: cmp.Or(row.code, "dependency-down"), Container: app.Name, Confidence: cmp.Or(row.confidence, Likely), Evidence: []evidence.Quote{y.Quote},
 		Sentence: fill.Replace(cmp.Or(row.sentence, "{app} could not connect to {to}: it was not available")),
@@ -103,6 +106,12 @@ var farSides = []farSide{
 	{failure: calls.Unavailable, when: (*subject).endedBadly, sentence: "{app} ended after {to} answered with status 503"}, // an occasional 503 is usual
 	{failure: calls.Reset, taken: []doctor.Answer{perhaps, yes}, when: (*subject).unreached, sentence: reachesNot, quotes: []quoted{unreachedByProxy}},
 	{
+		failure: calls.Refused, when: toWrongPort, code: "sibling-down", confidence: Certain,
+		sentence: "{app} called its own pod at {to}, where no container listens ({ports})",
+		disproof: "a container that listens there",
+		remedy:   "correct the port that {app} calls",
+	},
+	{
 		failure: calls.Refused, when: toSibling, code: "sibling-down", confidence: Certain,
 		sentence: "{app} called its own pod at {to}, where no container listened",
 		remedy:   "start the container that listens there before {app}",
@@ -112,6 +121,22 @@ var farSides = []farSide{
 		sentence: "{app} called its own pod at {to}, and no other container is there that could listen",
 		disproof: "a process of {app} itself that listens there",
 		remedy:   "correct the address that {app} calls: it looks like a default, for a server that is not here",
+	},
+	{
+		failure: calls.Refused, taken: []doctor.Answer{no}, when: toNobodyYet, code: "sibling-down",
+		sentence: "{app} was refused, most likely by {helper}, which had not begun to listen",
+		disproof: "the address that {app} called",
+		remedy:   "start {helper} before {app}: as a native sidecar (an init container with restartPolicy: Always) with a startup probe; or let {app} retry",
+	},
+	{
+		failure: calls.Refused, taken: []doctor.Answer{no}, when: toNoSibling, quotes: []quoted{whyNotTaken},
+		sentence: "{app} was refused by an address that its log does not name: the proxy is not involved",
+		remedy:   "see what {app} called then, and whether that runs",
+	},
+	{
+		failure: calls.Refused, taken: []doctor.Answer{no}, when: isUnnamed, confidence: Possible, quotes: []quoted{whyNotTaken},
+		sentence: "{app} was refused, and its log does not say by whom",
+		remedy:   "see what {app} called then",
 	},
 	{
 		failure: calls.Refused, taken: []doctor.Answer{no}, confidence: Certain, quotes: []quoted{whyNotTaken},
@@ -136,10 +161,26 @@ var farSides = []farSide{
 const noAnswer = "{app} got no answer from {to}"
 
 func toSibling(s *subject, y calls.Call) bool {
-	return y.To.Loopback() && slices.ContainsFunc(s.Containers, func(c *evidence.Container) bool {
-		return c.Name != y.Container && c.Kind != startup.Init && c.Kind != evidence.Ephemeral && (c != s.Proxy || s.Capture.None != "")
-	})
+	return y.To.Loopback() && len(s.siblings(y.Container)) > 0
 }
+
+// toWrongPort reports whether a call went to a port of the pod itself that none of the siblings declares, although all declare ports, and
+// the pod had long started.
+func toWrongPort(s *subject, y calls.Call) bool {
+	all := s.siblings(y.Container)
+	declared := len(all) > 0 && !slices.ContainsFunc(all, func(c *evidence.Container) bool { return s.Spec(c.Name) == nil || len(s.Spec(c.Name).Ports) == 0 })
+	return y.To.Loopback() && y.To.Port > 0 && declared && s.owner(y.Container, y.To.Port) == nil && s.notYetUp(y) == nil
+}
+
+// toNobodyYet reports whether the pod has a helper that was not up yet, which an unnamed destination may be.
+func toNobodyYet(s *subject, y calls.Call) bool { return !y.To.Known() && s.notYetUp(y) != nil }
+
+// toNoSibling reports whether an unnamed destination cannot be another container of the pod.
+func toNoSibling(s *subject, y calls.Call) bool {
+	return !y.To.Known() && len(s.siblings(y.Container)) == 0
+}
+func isUnnamed(_ *subject, y calls.Call) bool { return !y.To.Known() }
+
 func toLoopback(_ *subject, y calls.Call) bool { return y.To.Loopback() }
 func isNamed(_ *subject, y calls.Call) bool    { return y.To.Known() }
 

@@ -26,7 +26,7 @@ type rule func(*subject) []Finding
 // rules lists all rules. A finding of an earlier rule may explain findings of later rules: without an image nothing
 // starts, and an application whose proxy died also has failed calls.
 var rules = []rule{
-	nodeLost, podEnded, containerState, notStarted, hookFails, proxyDied, neverReady, captureLost, startupRace, orderBroken, initWithoutNetwork, shutdownRace,
+	podEnded, finalizerHolds, containerState, notStarted, proxyDied, neverReady, captureLost, startupRace, orderBroken, initWithoutNetwork, shutdownRace, siblingStopped,
 	captureFails, jobDoesNotEnd, killedByProbe, outOfMemory, dependencyDown, nameNotResolved, probeFails, ownCrash,
 }
 
@@ -67,6 +67,9 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
 // probe, and an application that waits for a call by its own.
 func (r *Report) consequences() {
 	explains := func(f, g Finding) bool {
+		if f.Code == "sibling-down" && g.Container != f.Container && g.Container != "" && g.Confidence != Possible {
+			return slices.Contains([]finding.Code{"app-crash", "out-of-memory", "config-missing", "container-not-created", "image-missing"}, g.Code)
+		}
 		if f.Container != g.Container || g.over || g.Confidence == Possible {
 			return false
 		}

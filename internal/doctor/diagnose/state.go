@@ -119,16 +119,35 @@ func (s *subject) lastMessage(container, reason string) (message string) {
 
 // endedOtherwise finds containers that ended with a status other than 0 and of which no other rule says anything.
 func endedOtherwise(s *subject, found []Finding) (out []Finding) {
-	if s.Deleted() || slices.ContainsFunc(found, func(f Finding) bool { return f.Container == "" }) {
+	if s.Deleted() || s.Object.Status.Phase == corev1.PodSucceeded || slices.ContainsFunc(found, func(f Finding) bool { return f.Container == "" }) {
 		return nil
 	}
 	for _, c := range s.Containers {
 		about := slices.ContainsFunc(found, func(f Finding) bool { return f.Container == c.Name })
-		if i := slices.IndexFunc(c.Runs, func(r evidence.Run) bool { return r.Exit != nil && *r.Exit != 0 }); i >= 0 && !about && c.Kind != evidence.Ephemeral {
+		if i := slices.IndexFunc(c.Runs, func(r evidence.Run) bool { return r.Exit != nil && *r.Exit != 0 }); i >= 0 && !about && c.Kind != evidence.Ephemeral && !skipped(c.Runs[i]) {
 			out = append(out, s.crash(c, c.Runs[i]))
 		}
 	}
 	return out
+}
+
+// skipped reports whether a step of a Tekton TaskRun did not do its work, since one before it had failed.
+func skipped(r evidence.Run) bool { return strings.Contains(r.Message, "Skipped") }
+
+// finalizerHolds finds pods in deletion that wait for a finalizer alone.
+func finalizerHolds(s *subject) []Finding {
+	lives := slices.ContainsFunc(s.Containers, func(c *evidence.Container) bool { return c.Last() != nil && c.Last().Running })
+	if !s.Deleted() || len(s.Object.Finalizers) == 0 || lives {
+		return nil
+	}
+	names := strings.Join(s.Object.Finalizers, ", ")
+	return []Finding{{
+		Code: "finalizer-holds", Confidence: Certain,
+		Sentence: "the pod is deleted and stays, since the controller of its finalizer has not removed it: " + names,
+		Evidence: []evidence.Quote{s.Quote(evidence.Second(s.Object.DeletionTimestamp.Time, evidence.APIClock), "to be deleted, no container runs, finalizers: %s", names)},
+		Disproof: "an object of the pod without the finalizer",
+		Remedy:   finding.Remedy{Sentence: "see whether the controller runs that owns the finalizer; when it is gone for good, remove the finalizer by hand", Command: s.kubectl("patch pod %s --type merge -p '{\"metadata\":{\"finalizers\":null}}'", s.Object.Name)},
+	}}
 }
 
 // young is the age until which a pod that is not ready counts as starting, unless its startup probe allows more.

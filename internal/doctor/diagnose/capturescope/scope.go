@@ -40,6 +40,8 @@ func Of(pod *corev1.Pod, proxy string) Scope {
 		return Scope{None: "the pod has no proxy"}
 	case pod.Spec.HostNetwork:
 		return Scope{None: "the pod has the node's network (hostNetwork), in which no mesh captures"}
+	case proxy == "consul-dataplane":
+		return consul(pod)
 	case !known:
 		return handMade(pod, proxy)
 	}
@@ -91,27 +93,71 @@ func newScope(pod *corev1.Pod) Scope {
 	return c
 }
 
-// handMade returns the scope of a proxy that no mesh has added. Its capture rules are written by the script of an
-// init container with NET_ADMIN, and this package does not understand them.
+// handMade returns the scope of a proxy of which no mesh is known here. Its capture rules are written by an init container with NET_ADMIN,
+// whose settings this package does not understand, but for those of AWS App Mesh.
 func handMade(pod *corev1.Pod, proxy string) Scope {
 	for _, i := range pod.Spec.InitContainers {
 		sc := i.SecurityContext
 		if sc == nil || sc.Capabilities == nil || !slices.Contains(sc.Capabilities.Add, "NET_ADMIN") {
 			continue
 		}
-		if text := strings.ToLower(strings.Join(slices.Concat(i.Command, i.Args), " ")); strings.Contains(text, "redirect") || strings.Contains(text, "tproxy") {
-			c := newScope(pod)
-			c.Vague = "rules of its own, by " + i.Name
-			c.intent.Park = capture.ParkOff
-			_ = setter(&c.intent)("istio-service-cidr", "*")
-			if user, known := c.users[proxy]; known {
-				c.intent.ProxyUIDs, c.intent.ProxyGIDs = []uint32{uint32(user)}, nil
-			}
-			c.rules, _ = capture.Build(c.intent, capture.NFTables)
-			return c
+		c := newScope(pod)
+		set := setter(&c.intent)
+		c.Vague = "rules of its own, by " + i.Name
+		c.intent.Park = capture.ParkOff
+		_ = set("istio-service-cidr", "*")
+		if user, known := c.users[proxy]; known {
+			c.intent.ProxyUIDs, c.intent.ProxyGIDs = []uint32{uint32(user)}, nil
 		}
+		appMesh := false
+		for _, e := range i.Env {
+			flag, is := appMeshSettings[e.Name]
+			appMesh = appMesh || strings.HasPrefix(e.Name, "APPMESH_")
+			if is && e.Value != "" && set(flag, e.Value) != nil {
+				appMesh = false
+				break
+			}
+		}
+		if appMesh {
+			c.Vague = ""
+		}
+		c.rules, _ = capture.Build(c.intent, capture.NFTables)
+		return c
 	}
 	return Scope{None: fmt.Sprintf("%s captures nothing: applications call it by its own port", proxy)}
+}
+
+// consul returns the scope of a pod of Consul's mesh: all that the annotations do not leave out, if the proxy is transparent. Source:
+// developer.hashicorp.com/consul/docs/k8s/annotations-and-labels.
+func consul(pod *corev1.Pod) Scope {
+	const prefix = "consul.hashicorp.com/transparent-proxy"
+	transparent := pod.Annotations[prefix+"-status"] == "enabled" || pod.Annotations[prefix] == "true"
+	for _, i := range pod.Spec.InitContainers {
+		transparent = transparent || i.Name == "consul-connect-inject-init" && strings.Contains(strings.Join(slices.Concat(i.Command, i.Args), " "), "-redirect-traffic-config")
+	}
+	if !transparent {
+		return Scope{None: "Consul's proxy captures nothing here: applications call it by the ports of its upstreams"}
+	}
+	c := newScope(pod)
+	set := setter(&c.intent)
+	c.intent.Park, c.intent.ProxyUIDs, c.intent.ProxyGIDs = capture.ParkOff, []uint32{consulUser}, nil
+	_ = set("istio-service-cidr", "*")
+	for annotation, flag := range map[string]string{"-exclude-outbound-ports": "istio-local-outbound-ports-exclude", "-exclude-outbound-cidrs": "istio-service-exclude-cidr"} { // any order: different settings
+		if v := pod.Annotations[prefix+annotation]; v != "" && set(flag, v) != nil {
+			c.Vague = fmt.Sprintf("annotation %s=%q", prefix+annotation, v)
+		}
+	}
+	c.rules, _ = capture.Build(c.intent, capture.NFTables)
+	return c
+}
+
+// consulUser is the user ID of consul-dataplane.
+const consulUser = 5995
+
+// appMeshSettings maps variables of App Mesh's init container to flags. Source: docs.aws.amazon.com, App Mesh, proxy configuration.
+var appMeshSettings = map[string]string{
+	"APPMESH_EGRESS_IGNORED_PORTS": "istio-local-outbound-ports-exclude", "APPMESH_EGRESS_IGNORED_IP": "istio-service-exclude-cidr",
+	"APPMESH_ENVOY_EGRESS_PORT": "envoy-port", "APPMESH_ENVOY_INGRESS_PORT": "inbound-capture-port", "APPMESH_IGNORE_UID": "proxy-uid",
 }
 
 // ownRules reports whether a command is a script that writes rules itself, so that it has no flags that this package

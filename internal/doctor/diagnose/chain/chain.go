@@ -123,11 +123,11 @@ const near = time.Minute
 // long. It returns nil if there is none, or the run has not ended.
 func (c *Case) GotOver(y calls.Call) *evidence.Quote {
 	r := c.Container(y.Container).Run(y.Run)
-	if r == nil || r.Running {
+	if r == nil {
 		return nil
 	}
 	probed := r.Signal != 0 && c.HasEvent(y.Container, "Killing", "probe") // it may have waited for the call all the time
-	if least, _, ok := r.Finished.Since(y.Last); ok && y.Last.Error < near && least > near && !probed {
+	if least, _, ok := r.Finished.Since(y.Last); ok && !r.Running && y.Last.Error < near && least > near && !probed {
 		q := c.Quote(r.Finished, "%s ended %s after the call", y.Container, facts.Duration(least))
 		return &q
 	}

@@ -46,7 +46,7 @@ func Of(ctx context.Context, p *evidence.Pod, showSecrets bool) (*Pod, error) {
 		spec := f.Spec(c.Name)
 		switch {
 		case spec == nil, c.Kind == evidence.Ephemeral:
-		case proxyNames[c.Name] || knownproxy.IsProxy(spec) && knownproxy.OfMesh(c.Name):
+		case c.Kind != startup.Init && (proxyNames[c.Name] || isMeshProxy(c.Name)):
 			f.Proxy = cmp.Or(f.Proxy, c)
 		case knownproxy.OfMesh(c.Name):
 		case c.Kind == startup.Init:
@@ -63,7 +63,13 @@ func Of(ctx context.Context, p *evidence.Pod, showSecrets bool) (*Pod, error) {
 
 // proxyNames lists containers that are proxies here although package knownproxy does not list them, because
 // it does not know a readiness probe by which it could order them.
-var proxyNames = map[string]bool{"daprd": true, "envoy": true, "envoy-sidecar": true}
+var proxyNames = map[string]bool{"daprd": true, "envoy": true, "envoy-sidecar": true, "consul-dataplane": true}
+
+// isMeshProxy reports whether a mesh names its proxy so.
+func isMeshProxy(container string) bool {
+	_, is := knownproxy.MeshOf(container)
+	return is
+}
 
 // Work returns the containers that do the pod's work: the applications, then the init containers.
 func (p *Pod) Work() []*evidence.Container { return slices.Concat(p.Apps, p.Inits) }

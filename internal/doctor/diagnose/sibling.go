@@ -1,0 +1,105 @@
+package diagnose
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/startup"
+)
+
+// siblings returns the other containers of the pod that a container may call by the loopback interface. A proxy with a capture is none:
+// what it captures is not called by its port.
+func (s *subject) siblings(caller string) (out []*evidence.Container) {
+	for _, c := range s.Containers {
+		if c.Name != caller && c.Kind != startup.Init && c.Kind != evidence.Ephemeral && (c != s.Proxy || s.Capture.None != "") {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// owner returns the sibling that listens on a port, by its declared ports and its arguments, or nil.
+func (s *subject) owner(caller string, port uint16) *evidence.Container {
+	number := strconv.Itoa(int(port))
+	for _, c := range s.siblings(caller) {
+		spec := s.Spec(c.Name)
+		if spec == nil || port == 0 {
+			continue
+		}
+		for _, p := range spec.Ports {
+			if p.ContainerPort == int32(port) {
+				return c
+			}
+		}
+		if slices.ContainsFunc(slices.Concat(spec.Command, spec.Args), func(word string) bool {
+			return slices.Contains(strings.FieldsFunc(word, func(r rune) bool { return r < '0' || r > '9' }), number)
+		}) {
+			return c
+		}
+	}
+	return nil
+}
+
+// awaited returns the sibling that serves others and that had not begun to listen when an unnamed destination was called, as far as its
+// start tells, or nil.
+func (s *subject) notYetUp(y calls.Call) *evidence.Container {
+	for _, c := range s.siblings(y.Container) {
+		r := c.Run(0)
+		if is, _ := s.serves(c); !is || r == nil {
+			continue
+		}
+		if least, _, ok := y.At.Since(r.Started); ok && least < facts.Usual {
+			return c
+		}
+	}
+	return nil
+}
+
+// siblingStopped finds calls that failed in a pod in deletion because a helper had ended before its caller.
+func siblingStopped(s *subject) (out []Finding) {
+	if !s.Deleted() {
+		return nil
+	}
+	for _, y := range s.Calls {
+		if y.Failure != calls.Refused && y.Failure != calls.Reset || y.To.Known() && !y.To.Loopback() {
+			continue
+		}
+		for _, c := range s.siblings(y.Container) {
+			r := c.Last()
+			if is, _ := s.serves(c); !is || r == nil || !r.Finished.Known() || y.Last.Compare(r.Finished) == evidence.Before {
+				continue
+			}
+			f := Finding{
+				Code: "shutdown-race", Container: y.Container, Confidence: Certain,
+				Sentence: fmt.Sprintf("shutdown race: %s ended while %s still called it", c.Name, y.Container),
+				Evidence: []evidence.Quote{s.Quote(r.Finished, "%s ended: %s", c.Name, facts.ExitText(*r)), y.Quote},
+				Disproof: fmt.Sprintf("an end of %s before that of %s", y.Container, c.Name),
+				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar (an init container with restartPolicy: Always), which the kubelet stops after %s", c.Name, y.Container)},
+			}
+			if !y.To.Known() || y.Last.Compare(r.Finished) != evidence.After {
+				f.Confidence = Likely
+			}
+			if !slices.ContainsFunc(out, func(g Finding) bool { return g.Container == f.Container }) {
+				out = append(out, f)
+			}
+		}
+	}
+	return out
+}
+
+// listening describes where the siblings of a caller listen, by their declared ports.
+func (s *subject) listening(caller string) string {
+	var all []string
+	for _, c := range s.siblings(caller) {
+		for _, p := range s.Spec(c.Name).Ports {
+			all = append(all, fmt.Sprintf("%s on %d", c.Name, p.ContainerPort))
+		}
+	}
+	return strings.Join(all, ", ")
+}
