@@ -68,6 +68,9 @@ func (s *subject) atFarSide(app *evidence.Container, y calls.Call) (Finding, boo
 		Disproof: fill.Replace(cmp.Or(row.disproof, "an answer of {to} at that time")),
 		Remedy:   finding.Remedy{Sentence: fill.Replace(cmp.Or(row.remedy, "check whether {to} runs, and let {app} retry until it does"))},
 	}
+	if y.Presumed && f.Confidence == Certain {
+		f.Confidence = Likely
+	}
 	for _, q := range row.quotes {
 		switch q {
 		case whyNotTaken:

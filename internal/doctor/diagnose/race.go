@@ -151,8 +151,8 @@ func (s *subject) judge(app *evidence.Container, y calls.Call) (Finding, bool) {
 		f.Evidence = append(f.Evidence, *assumed)
 	}
 	c := circumstances{
-		listened: fate.Answer, taken: fate.Taken, named: y.To.Known(), placed: assumed != nil, open: s.Capture.Vague != "" || !s.Capture.LeavesOut(),
-		readyWhen: run.Ready.At.Known() && run.Ready.At.Error < evidence.SinceStart, timed: y.At.Known(), late: run.Late(y.At),
+		listened: fate.Answer, taken: fate.Taken, named: y.To.Known() && !y.Presumed, placed: assumed != nil, open: s.Capture.Vague != "" || !s.Capture.LeavesOut(),
+		readyWhen: run.Ready.At.Known(), timed: y.At.Known(), late: run.Late(y.At),
 	}
 	verdict := raceVerdicts[slices.IndexFunc(raceVerdicts, func(r raceVerdict) bool { return r.fits(c) })]
 	f.Confidence, f.over = verdict.confidence, effect.Over != nil

@@ -14,7 +14,7 @@ import (
 // come first, because they contain texts of other patterns.
 var wordings = []evidence.Pattern{
 	{Name: string(Ended), Any: []string{"reset reason: connection termination"}},
-	{Name: string(Upstream), Any: []string{"upstream connect error", "delayed connect error", "no healthy upstream", "upstream request timeout", "remote connection failure"}},
+	{Name: string(Upstream), Any: []string{"upstream connect error", "delayed connect error", "no healthy upstream", "upstream request timeout", "remote connection failure", "l5d-proxy-error"}},
 	{Name: string(Refused), Any: refusals, Only: isRefused},
 	{Name: string(Reset), Any: []string{"connection reset", "econnreset", "broken pipe", "socket hang up", "unexpected eof", "premature close", "closed by the remote", "remote end closed", "connection aborted"}, Only: notFromProxy},
 	{Name: string(TimedOut), Any: []string{"connection timed out", "connect timed out", "connect timeout", "etimedout", "i/o timeout", "context deadline exceeded", "read timed out", "connection timeout"}, Only: notFromProxy},
@@ -34,6 +34,9 @@ var successes = evidence.Pattern{
 	},
 }
 
+// addresses match lines with a URL.
+var addresses = evidence.Pattern{Name: "address", Any: []string{"://"}}
+
 // refusals are texts of refused connections: the kernel's error by its name, its number, or its text in the languages of glibc, and the
 // sentences of clients that leave it out.
 var refusals = []string{
@@ -47,7 +50,7 @@ var refusals = []string{
 // notFromProxy reports whether a line is not the logged response of an Envoy whose own upstream connection failed.
 func notFromProxy(line []byte) bool {
 	l := bytes.ToLower(line)
-	for _, s := range []string{"upstream connect error", "delayed connect error", "delayed_connect_error", "remote connection failure"} {
+	for _, s := range []string{"upstream connect error", "delayed connect error", "delayed_connect_error", "remote connection failure", "l5d-proxy-error"} {
 		if bytes.Contains(l, []byte(s)) {
 			return false
 		}
