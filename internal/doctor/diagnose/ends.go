@@ -131,11 +131,14 @@ func (s *subject) cut(probes []evidence.Quote) bool {
 
 // ownCrash finds applications that exited by themselves, without a failed call that explains the exit.
 func ownCrash(s *subject) (out []Finding) {
+	if len(podEnded(s)) > 0 {
+		return nil // all containers were ended
+	}
 	for _, app := range s.Work() {
 		for i := len(app.Runs) - 1; i >= 0; i-- {
 			r := app.Runs[i]
 			again := app.Waiting != nil && app.Waiting.Reason == "CrashLoopBackOff" // exit code 0 counts too: the container should run forever
-			if r.Exit == nil || *r.Exit == 0 && !again || r.Reason == "OOMKilled" || s.Deleted() || s.Explained(app.Name, r) {
+			if r.Exit == nil || *r.Exit == 0 && !again || r.Reason == "OOMKilled" || skipped(r) || s.Deleted() || s.Explained(app.Name, r) {
 				continue
 			}
 			f := s.crash(app, r)

@@ -24,7 +24,7 @@ var loops = []string{"sleep inf", "while true", "while :", "tail -f", "tail -F"}
 // containers have completed, or had to be ended by the pod's deadline.
 func jobDoesNotEnd(s *subject) []Finding {
 	policy := s.Object.Spec.RestartPolicy
-	if policy != corev1.RestartPolicyNever && policy != corev1.RestartPolicyOnFailure || s.Deleted() {
+	if policy != corev1.RestartPolicyNever && policy != corev1.RestartPolicyOnFailure || s.Deleted() && s.Object.Status.Reason != "DeadlineExceeded" {
 		return nil
 	}
 	var holder *evidence.Container

@@ -18,7 +18,10 @@ func proxyDied(s *subject) (out []Finding) {
 		if !v.Finished.Known() || s.Deleted() && i == len(s.Serving)-1 {
 			continue
 		}
-		app := s.RanAt(v.Finished)
+		app, crash := s.RanAt(v.Finished), s.Said.In(v.Number, facts.Crash)
+		if app == nil && len(crash) > 0 && len(s.Apps) > 0 {
+			app = s.Apps[0]
+		}
 		if app == nil || s.Replaced(v.Run) {
 			continue
 		}
@@ -34,7 +37,7 @@ func proxyDied(s *subject) (out []Finding) {
 			f.Sentence = fmt.Sprintf("%s ran out of memory while %s ran", s.Proxy.Name, app.Name)
 			f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or limit the configuration that it gets", s.Proxy.Name, s.memoryLimit(s.Proxy.Name))}
 		}
-		f.Evidence = append(f.Evidence, s.Said.In(v.Number, facts.Crash)...)
+		f.Evidence = append(f.Evidence, crash...)
 		for _, y := range s.Calls {
 			if y.At.Compare(v.Finished) == evidence.After && (i+1 == len(s.Serving) || !s.Serving[i+1].Ready.At.Known() || y.At.Compare(s.Serving[i+1].Ready.At) == evidence.Before) {
 				f.Evidence = append(f.Evidence, y.Quote)
@@ -108,7 +111,7 @@ func neverReady(s *subject) (out []Finding) {
 	}
 	status := s.Status(s.Proxy.Name)
 	ran := slices.ContainsFunc(s.Apps, func(c *evidence.Container) bool { return len(c.Runs) > 0 })
-	if status == nil || status.Ready || len(s.Serving) == 0 || status.State.Running == nil && !s.HookFailed() || s.Deleted() && ran {
+	if status == nil || status.Ready || status.State.Running == nil && !s.HookFailed() || len(s.Serving) == 0 || s.Deleted() && ran {
 		return nil
 	}
 	now := s.Serving[len(s.Serving)-1]
@@ -138,7 +141,7 @@ func neverReady(s *subject) (out []Finding) {
 		}
 	}
 	if status.State.Running == nil && f.Code == "proxy-not-ready" {
-		return nil // it ended with its hook, and nothing says why
+		return nil // the rules about its end say more
 	}
 	return []Finding{f}
 }

@@ -137,6 +137,9 @@ func (s *subject) judge(app *evidence.Container, y calls.Call) (Finding, bool) {
 		fate.Taken = yes // in this pod only a captured call can have been refused
 	}
 	run, effect := s.Serving[fate.Run], s.EffectOf(y)
+	if effect.GoesOn && effect.Over != nil {
+		return Finding{}, false // its log says that the call succeeded later
+	}
 	f := Finding{
 		Code: "startup-race", Container: app.Name,
 		Sentence: fmt.Sprintf("startup race: %s made a call before its proxy was ready, %s", app.Name, effect),

@@ -70,6 +70,9 @@ func (r *Report) consequences() {
 		if f.Code == "sibling-down" && g.Container != f.Container && g.Container != "" && g.Confidence != Possible {
 			return slices.Contains([]finding.Code{"app-crash", "out-of-memory", "config-missing", "container-not-created", "image-missing"}, g.Code)
 		}
+		if f.Code == "hold-fails-open" {
+			return slices.Contains(unreadyCodes(), g.Code) && g.Confidence != Possible
+		}
 		if f.Container != g.Container || g.over || g.Confidence == Possible {
 			return false
 		}

@@ -16,6 +16,9 @@ func shutdownRace(s *subject) (out []Finding) {
 		return nil
 	}
 	last := s.Serving[len(s.Serving)-1]
+	if !s.Deleted() && len(s.Said.In(last.Number, facts.Crash)) > 0 {
+		return nil // nobody stops the pod: its proxy died
+	}
 	stops := s.Said.In(last.Number, facts.Stops)
 	left := s.Quote(last.Finished, "%s ended", s.Proxy.Name)
 	if last.Stops.At.Known() && s.Proxy.Kind == startup.Plain { // the status does not report the proxy's end yet

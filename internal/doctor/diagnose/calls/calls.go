@@ -155,6 +155,9 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 			continue
 		}
 		k, presumed := key{Failure(h.Pattern), destinationOf(h)}, false
+		if k.to.Loopback() && slices.Contains(healthPorts, k.to.Port) {
+			continue // a loop that waits for a proxy, as many images have
+		}
 		if !k.to.Known() {
 			k.to, presumed = namedBefore(found, h.Line.Number)
 		}
@@ -179,6 +182,10 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 	}
 	return c
 }
+
+// healthPorts are the ports at which proxies of meshes say whether they are ready: Istio and Outrider (15020, 15021), Envoy's administration
+// (15000, 9901, 19000), Linkerd (4191), Consul (20000), Dapr's outbound health is on its API's port.
+var healthPorts = []uint16{15000, 15020, 15021, 9901, 19000, 4191, 20000}
 
 // namedBefore returns the destination of the URLs in the lines before one, if they have only one.
 func namedBefore(found []evidence.Hit, line int) (to doctor.Destination, is bool) {

@@ -89,9 +89,12 @@ var (
 // unresolvedName is the name that was not resolved.
 var unresolvedName = regexp.MustCompile(`(?i)(?:(?:getaddrinfo )?(?:ENOTFOUND|EAI_AGAIN)|lookup|getaddrinfo for|(?:Unknown ?Host(?:Exception)?|no such host|resolve (?:host(?: ?name)?|address)|host ?name|name or service not known|translate host name|resolve)[:\s]+(?:of |for )?)\s*['"(]*([0-9a-z][0-9a-z._-]*)`)
 
+// noNames are words that stand where a name could.
+var noNames = []string{"address", "addresses", "host", "hostname", "name", "information", "in", "for", "the", "a", "of", "error", "failed"}
+
 // destinationOf returns the destination that is named by the line, or by a line of the same stack trace.
 func destinationOf(h evidence.Hit) doctor.Destination {
-	if m := unresolvedName.FindSubmatch(h.Line.Text); m != nil && Failure(h.Pattern) == Unresolved {
+	if m := unresolvedName.FindSubmatch(h.Line.Text); m != nil && Failure(h.Pattern) == Unresolved && !slices.Contains(noNames, strings.ToLower(string(m[1]))) {
 		return doctor.Destination{Host: strings.ToLower(strings.TrimRight(string(m[1]), "."))}
 	}
 	if d, ok := named(h.Line.Text); ok {

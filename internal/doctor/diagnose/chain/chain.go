@@ -83,9 +83,10 @@ func (c *Case) EffectOf(y calls.Call) (e Effect) {
 	app := c.Container(y.Container)
 	if r := app.Run(y.Run); r != nil {
 		if r.Exit != nil && *r.Exit != 0 {
-			if e.Over = c.GotOver(y); e.Over == nil {
-				e.Ended = r
-			}
+			e.Ended = r
+		}
+		if e.Over = c.GotOver(y); e.Over != nil {
+			e.Ended = nil
 		}
 		e.GoesOn = r.Running
 		e.Retried = r.Running && y.Last.Compare(y.At) == evidence.After && c.Listened(y.Last).Answer == doctor.No
