@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,7 +25,7 @@ var loops = []string{"sleep inf", "while true", "while :", "tail -f", "tail -F"}
 // containers have completed, or had to be ended by the pod's deadline.
 func jobDoesNotEnd(s *subject) []Finding {
 	policy := s.Object.Spec.RestartPolicy
-	if policy != corev1.RestartPolicyNever && policy != corev1.RestartPolicyOnFailure || s.Deleted() && s.Object.Status.Reason != "DeadlineExceeded" {
+	if policy != corev1.RestartPolicyNever && policy != corev1.RestartPolicyOnFailure || s.Deleted() && !s.deadlinePassed() {
 		return nil
 	}
 	var holder *evidence.Container
@@ -38,7 +39,7 @@ func jobDoesNotEnd(s *subject) []Finding {
 		if r == nil {
 			return nil
 		}
-		late := s.Object.Status.Reason == "DeadlineExceeded" && r.Signal != 0
+		late := r.Signal != 0 && s.deadlinePassed()
 		helper, known := s.serves(c)
 		switch {
 		case (r.Running || late) && helper:
@@ -68,6 +69,12 @@ func jobDoesNotEnd(s *subject) []Finding {
 		f.Confidence = Likely
 	}
 	return []Finding{f}
+}
+
+// deadlinePassed reports whether the deadline of the pod, or of its Job, has passed.
+func (s *subject) deadlinePassed() bool {
+	const reason = "DeadlineExceeded"
+	return s.Object.Status.Reason == reason || slices.ContainsFunc(s.Events, func(e evidence.Event) bool { return e.Reason == reason })
 }
 
 // serves reports whether a container serves others and does not end by itself, and whether that is sure: by its program, or as a proxy.
