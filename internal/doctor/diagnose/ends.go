@@ -196,6 +196,7 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) Finding {
 		f.Remedy.Sentence = cmp.Or(why.Remedy(told.Text), f.Remedy.Sentence)
 		f.Evidence = append(f.Evidence, s.architecture(told)...)
 		f, _ = s.portTaken(c, told, f)
+		s.otherSocket(&f, c.Name, told)
 	} else {
 		f.Evidence = append(f.Evidence, s.LastLines(c.Name, r.Number, quotedLines)...)
 	}

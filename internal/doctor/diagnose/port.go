@@ -2,11 +2,14 @@ package diagnose
 
 import (
 	"fmt"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -104,4 +107,38 @@ func (s *subject) declares(port int, but string) string {
 		}
 	}
 	return ""
+}
+
+var absolute = regexp.MustCompile(`/[^\s;,?&'"()]+`)
+
+// otherSocket adds to the finding about a container that did not find a file that another container listens on a unix socket in the same
+// folder as one that its environment names, under another name.
+func (s *subject) otherSocket(f *Finding, container string, told evidence.Told) {
+	spec := s.Spec(container)
+	if spec == nil || !strings.Contains(strings.ToLower(told.Text), "no such file") {
+		return
+	}
+	for _, l := range s.Listens {
+		if l.Container == container || l.Path == "" {
+			continue
+		}
+		for _, e := range spec.Env {
+			named := absolute.FindString(e.Value)
+			if named == "" || s.listensOn(named) || path.Dir(named) != path.Dir(l.Path) {
+				continue
+			}
+			f.Sentence = fmt.Sprintf("%s ended by itself: %s names the socket %s, and %s listens on %s", container, e.Name, named, l.Container, l.Path)
+			f.Evidence = append(f.Evidence, l.Quote)
+			f.Disproof = fmt.Sprintf("a line of %s that it listens on %s", l.Container, named)
+			f.Remedy.Sentence = fmt.Sprintf("set %s to %s", e.Name, l.Path)
+			return
+		}
+	}
+}
+
+// listensOn reports whether a container says that it listens on a unix socket, or on one in that folder.
+func (s *subject) listensOn(named string) bool {
+	return slices.ContainsFunc(s.Listens, func(l calls.Listen) bool {
+		return l.Path != "" && (l.Path == named || strings.HasPrefix(l.Path, named+"/"))
+	})
 }

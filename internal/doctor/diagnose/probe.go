@@ -79,7 +79,7 @@ func (s *subject) elsewhere(f *Finding, container, port string) {
 	var others []string
 	var quote evidence.Quote
 	for _, l := range s.Listens {
-		if l.Container != container || n == 0 {
+		if l.Container != container || n == 0 || len(l.Ports) == 0 {
 			continue
 		}
 		if slices.Contains(l.Ports, n) {

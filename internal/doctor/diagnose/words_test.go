@@ -20,6 +20,7 @@ type small struct {
 
 	initArgs string // further fields of the mesh's init container
 	deleted  bool
+	beside   string // name of another container, which runs since 10:00:02
 }
 
 // folder writes the evidence of the pod.
@@ -29,6 +30,10 @@ func (p small) folder(t *testing.T) string {
 		p.state = ended(1)
 	}
 	containers, statuses, inits := `{"name": "web", "image": "example.com/web:1"`+p.spec+`}`, `{"name": "web", "ready": false, `+p.state+`}`, ""
+	if p.beside != "" {
+		containers += `, {"name": "` + p.beside + `", "image": "example.com/beside:1"}`
+		statuses += `, {"name": "` + p.beside + `", "ready": true, "restartCount": 0, "state": {"running": {"startedAt": "2026-03-02T10:00:02Z"}}}`
+	}
 	if p.mesh != "" {
 		containers += `, {"name": "` + p.mesh + `", "image": "example.com/proxy:1"` + p.extra + `}`
 		statuses += `, {"name": "` + p.mesh + `", "ready": true, "restartCount": 0, "state": {"running": {"startedAt": "2026-03-02T10:00:04Z"}}}`
@@ -167,6 +172,11 @@ func TestWords(t *testing.T) {
 				files: map[string]string{"web.log": "2026-03-02 18:00:05.101 INFO started\n2026-03-02 18:20:10.404 ERROR [NA] failed to request, java.net.ConnectException: Connection refused (Connection refused)\n",
 					"istio-proxy.log": "2026-03-02T10:00:05Z\tinfo\tEnvoy proxy is ready\n2026-03-02T10:20:00.1Z\tinfo\tAgent draining Proxy\n"}},
 			"shutdown-race likely shutdown race: istio-proxy was told to stop, and took no new calls, while web still made some; the preStop hook of istio-proxy failed (command '/wait' exited with 1: no netstat)",
+		},
+		"a socket with another name": {
+			small{mesh: "istio-proxy", spec: `, "env": [{"name": "DB_SOCKET", "value": "/sql/shop:db"}]`, beside: "sql",
+				files: map[string]string{"web.previous.log": "SQLSTATE[HY000] [2002] No such file or directory (Connection: mysql)\n", "sql.log": "2026/03/02 10:00:03 [shop:eu:db] Listening on /sql/shop:eu:db\n"}},
+			"app-crash likely web ended by itself: DB_SOCKET names the socket /sql/shop:db, and sql listens on /sql/shop:eu:db",
 		},
 		"a status that a shell gives": {small{state: ended(127), files: map[string]string{"web.previous.log": "hello\n"}}, "app-crash likely web ended by itself: its command, or one in its script, was not found (exit code 127)"},
 		"killed by nobody that is known, whatever its log has": {

@@ -130,7 +130,7 @@ func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secre
 					out.Successes = append(out.Successes, Success{c.Name, l.Run, timeOf(p, c, l, likely[i].Line), l.Quote(h.Line, secrets)})
 				case listening.Name:
 					ports, local := portsOf(h.Line.Text)
-					out.Listens = append(out.Listens, Listen{c.Name, l.Run, ports, local, l.Quote(h.Line, secrets)})
+					out.Listens = append(out.Listens, Listen{c.Name, l.Run, ports, pathOf(h.Line.Text), local, l.Quote(h.Line, secrets)})
 				}
 			}
 		}

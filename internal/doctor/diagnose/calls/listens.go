@@ -14,7 +14,8 @@ type Listen struct {
 	Container string
 	Run       int
 	Ports     []int
-	Loopback  bool // on the loopback address only
+	Path      string // of a unix socket; empty: none
+	Loopback  bool   // on the loopback address only
 	Quote     evidence.Quote
 }
 
@@ -22,7 +23,7 @@ type Listen struct {
 var listening = evidence.Pattern{
 	Name: "listens",
 	Any:  []string{"listening", "started on port", "running on", "running at", "serving on", "serving at", "serving http", "server started", "started server", "bound to", "listen on", "accepting connections"},
-	Only: func(line []byte) bool { ports, _ := portsOf(line); return len(ports) > 0 },
+	Only: func(line []byte) bool { ports, _ := portsOf(line); return len(ports) > 0 || pathOf(line) != "" },
 }
 
 var (
@@ -46,4 +47,14 @@ func portsOf(line []byte) (ports []int, local bool) {
 		}
 	}
 	return ports, loopback.MatchString(text) && !strings.Contains(text, "0.0.0.0") && !strings.Contains(text, "[::]")
+}
+
+// listensAt matches the path of a unix socket on which a program listens.
+var listensAt = regexp.MustCompile(`(?i)(?:listening|listen|accepting connections|bound) (?:on|at|to)(?: unix)?(?: socket)?:? ["']?(?:unix:(?://)?)?(/[^\s"',;]+)`)
+
+func pathOf(line []byte) string {
+	if m := listensAt.FindSubmatch(line[:min(len(line), 1024)]); m != nil && !notServer.Match(line[:min(len(line), 1024)]) {
+		return string(m[1])
+	}
+	return ""
 }

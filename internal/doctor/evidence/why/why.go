@@ -131,13 +131,21 @@ func reasonAt(lines []Line, at int, show func([]byte) string) Reason {
 }
 
 // most is the largest number of characters of a message in a sentence.
-const most = 200
+const most = 220
 
-// Cut returns a text in one line, with the beginning of a long one.
+// Cut returns a text in one line. Of a long one it returns the beginning and the end: an error that others wrap names its cause last.
 func Cut(text string, most int) string {
 	text = strings.Join(strings.Fields(text), " ")
-	if r := []rune(text); len(r) > most {
-		return strings.TrimSpace(string(r[:most-1])) + "…"
+	r := []rune(text)
+	if len(r) <= most {
+		return text
 	}
-	return text
+	head, tail := string(r[:most*2/5]), string(r[len(r)-most*3/5+3:])
+	if i := strings.LastIndexByte(head, ' '); i > 0 {
+		head = head[:i]
+	}
+	if i := strings.IndexByte(tail, ' '); i >= 0 && i < len(tail)/2 {
+		tail = tail[i+1:]
+	}
+	return head + " … " + tail
 }
