@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
@@ -190,6 +191,11 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) Finding {
 		f.Remedy.Sentence = exit.Remedy
 	}
 	told, says := s.Reason(c.Name, r.Number)
+	byMessage := false
+	if !says {
+		told, says = evidence.ToldBy(c.Name, r, s.ShowSecrets)
+		byMessage = says
+	}
 	if says && !exit.Outside && !s.isOver(told, r) && (r.Exit == nil || *r.Exit != 0) {
 		f.Sentence = fmt.Sprintf("%s ended by itself: %s (%s)", c.Name, told.Text, facts.ExitText(r))
 		f.Evidence = append(f.Evidence, told.Quotes...)
@@ -201,7 +207,7 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) Finding {
 		f.Evidence = append(f.Evidence, s.LastLines(c.Name, r.Number, quotedLines)...)
 	}
 	f.Evidence = append(f.Evidence, s.QuoteEvents(c.Name, "BackOff")...)
-	if c.Log(r.Number) == nil {
+	if c.Log(r.Number) == nil && (!byMessage || exit.Outside || calls.Fails(told.Text)) {
 		f.Confidence = Possible
 		f.Against = []evidence.Quote{s.Quote(evidence.Time{}, "the log of run %d is missing: it may have a failed call", r.Number)}
 	}

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,7 +9,9 @@ import (
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/why"
 	"outrider.dev/startup"
 )
 
@@ -38,6 +41,7 @@ func proxyDied(s *subject) (out []Finding) {
 			f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("raise the memory limit of %s (%s), or limit the configuration that it gets", s.Proxy.Name, s.memoryLimit(s.Proxy.Name))}
 		}
 		f.Evidence = append(f.Evidence, crash...)
+		s.proxySays(&f, v.Run)
 		for _, y := range s.Calls {
 			if y.At.Compare(v.Finished) == evidence.After && (i+1 == len(s.Serving) || !s.Serving[i+1].Ready.At.Known() || y.At.Compare(s.Serving[i+1].Ready.At) == evidence.Before) {
 				f.Evidence = append(f.Evidence, y.Quote)
@@ -46,6 +50,24 @@ func proxyDied(s *subject) (out []Finding) {
 		out = append(out, f)
 	}
 	return out
+}
+
+// proxySays adds to the finding about the end of the proxy what its log says of it, unless it was ended from outside.
+func (s *subject) proxySays(f *Finding, r evidence.Run) {
+	told, says := s.Reason(s.Proxy.Name, r.Number)
+	if !says || f.Code != "proxy-died" || r.Exit == nil || *r.Exit == 0 || s.isOver(told, r) {
+		return
+	}
+	if exit, known := states.OfExit(*r.Exit); known && exit.Outside {
+		return
+	}
+	f.Sentence += ": " + told.Text
+	f.Remedy.Sentence = cmp.Or(why.Remedy(told.Text), f.Remedy.Sentence)
+	for _, q := range told.Quotes {
+		if !slices.Contains(f.Evidence, q) {
+			f.Evidence = append(f.Evidence, q)
+		}
+	}
 }
 
 // unready lists the reasons why a proxy is not ready. said is the topic of the lines that show the reason.
@@ -139,6 +161,10 @@ func neverReady(s *subject) (out []Finding) {
 			f.Remedy.Sentence = u.remedy
 			break
 		}
+	}
+	if told, says := s.Reason(s.Proxy.Name, now.Number); says && f.Code == "proxy-not-ready" {
+		f.Sentence = fmt.Sprintf("%s is not ready; its log says: %s", s.Proxy.Name, told.Text)
+		f.Evidence, f.Remedy.Sentence = append(f.Evidence, told.Quotes...), why.Remedy(told.Text)
 	}
 	if status.State.Running == nil && f.Code == "proxy-not-ready" {
 		return nil // the rules about its end say more

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,9 +19,10 @@ type small struct {
 	files  map[string]string // logs
 	extra  string            // further fields of the proxy
 
-	initArgs string // further fields of the mesh's init container
-	deleted  bool
-	beside   string // name of another container, which runs since 10:00:02
+	initArgs   string // further fields of the mesh's init container
+	deleted    bool
+	proxyState string // of the proxy, as JSON; empty: it runs since 10:00:04
+	beside     string // name of another container, which runs since 10:00:02
 }
 
 // folder writes the evidence of the pod.
@@ -36,7 +38,7 @@ func (p small) folder(t *testing.T) string {
 	}
 	if p.mesh != "" {
 		containers += `, {"name": "` + p.mesh + `", "image": "example.com/proxy:1"` + p.extra + `}`
-		statuses += `, {"name": "` + p.mesh + `", "ready": true, "restartCount": 0, "state": {"running": {"startedAt": "2026-03-02T10:00:04Z"}}}`
+		statuses += `, {"name": "` + p.mesh + `", "ready": true, ` + cmp.Or(p.proxyState, `"restartCount": 0, "state": {"running": {"startedAt": "2026-03-02T10:00:04Z"}}`) + `}`
 		inits = `"initContainers": [{"name": "` + map[string]string{"istio-proxy": "istio-init", "linkerd-proxy": "linkerd-init"}[p.mesh] + `", "image": "example.com/init:1"` + p.initArgs + `}], `
 	}
 	dir := t.TempDir()
@@ -177,6 +179,20 @@ func TestWords(t *testing.T) {
 			small{mesh: "istio-proxy", spec: `, "env": [{"name": "DB_SOCKET", "value": "/sql/shop:db"}]`, beside: "sql",
 				files: map[string]string{"web.previous.log": "SQLSTATE[HY000] [2002] No such file or directory (Connection: mysql)\n", "sql.log": "2026/03/02 10:00:03 [shop:eu:db] Listening on /sql/shop:eu:db\n"}},
 			"app-crash likely web ended by itself: DB_SOCKET names the socket /sql/shop:db, and sql listens on /sql/shop:eu:db",
+		},
+		"a message in the status, without a log": {
+			small{state: strings.Replace(ended(1), `"reason": "Error"`, `"reason": "Error", "message": "starting\npanic: no licence\n\ngoroutine 1 [running]:\n"`, 1)},
+			"app-crash likely web ended by itself: panic: no licence (exit code 1)",
+		},
+		"a message of a failed call, without a log": {
+			small{state: strings.Replace(ended(1), `"reason": "Error"`, `"reason": "Error", "message": "FATAL dial tcp 10.0.0.1:80: connect: connection refused"`, 1)},
+			"app-crash possible web ended by itself: dial tcp",
+		},
+		"a proxy that ended, and says why": {
+			small{mesh: "istio-proxy", state: `"restartCount": 0, "state": {"running": {"startedAt": "2026-03-02T10:00:04Z"}}`,
+				proxyState: `"restartCount": 1, "state": {"running": {"startedAt": "2026-03-02T10:05:02Z"}}, "lastState": {"terminated": {"exitCode": 1, "reason": "Error", "startedAt": "2026-03-02T10:00:04Z", "finishedAt": "2026-03-02T10:05:01Z"}}`,
+				files:      map[string]string{"istio-proxy.previous.log": "2026-03-02T10:05:01Z\tcritical\tenvoy main\terror initializing configuration '/etc/x.json': no such field 'foo'\n"}},
+			"proxy-died certain istio-proxy ended while web ran: exit code 1: error initializing configuration '/etc/x.json': no such field 'foo'",
 		},
 		"a status that a shell gives": {small{state: ended(127), files: map[string]string{"web.previous.log": "hello\n"}}, "app-crash likely web ended by itself: its command, or one in its script, was not found (exit code 127)"},
 		"killed by nobody that is known, whatever its log has": {

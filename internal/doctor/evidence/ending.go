@@ -1,6 +1,8 @@
 package evidence
 
 import (
+	"strings"
+
 	"outrider.dev/internal/doctor/evidence/why"
 )
 
@@ -42,3 +44,24 @@ func (l *Log) Told(container string, hits []Hit, last []Line, secrets bool) (Tol
 	}
 	return t, true
 }
+
+// ToldBy returns what the termination message of a run says about its end: a text of the program, or the end of its log, as the pod asks
+// for. It returns false if it says nothing.
+func ToldBy(container string, r Run, secrets bool) (Told, bool) {
+	var lines []why.Line
+	for text := range strings.Lines(r.Message[max(len(r.Message)-mostOfMessage, 0):]) {
+		lines = append(lines, why.Line{Number: len(lines) + 1, Text: []byte(strings.TrimRight(text, "\r\n"))})
+	}
+	reason, found := why.Find(lines, func(text []byte) string { return Show(text, secrets) })
+	if !found {
+		return Told{}, false
+	}
+	t := Told{container, r.Number, reason.Text, []Quote{{Source: r.Source, At: r.Finished, Text: Show(reason.Line.Text, secrets)}}}
+	if reason.Cause != nil {
+		t.Quotes = append(t.Quotes, Quote{Source: r.Source, At: r.Finished, Text: Show(reason.Cause.Text, secrets)})
+	}
+	return t, true
+}
+
+// mostOfMessage is the largest number of bytes of a termination message, as the kubelet keeps it.
+const mostOfMessage = 4096

@@ -27,7 +27,7 @@ func isStored(line, likely evidence.Line) bool {
 		return true
 	}
 	level := why.LevelOf(string(line.Text))
-	if level < why.Error && isQuoted(lower) {
+	if level < why.Error && isQuoted(lower) || (level == why.Info || level == why.Debug) && kept.MatchString(lower) {
 		return true
 	}
 	limit := old
@@ -55,6 +55,8 @@ var (
 	earlier = regexp.MustCompile(`\b(?:(?:previous|last|earlier|prior|former) (?:run|start|boot|process|execution|deployment|incarnation|night|week)|before (?:this|the) (?:start|restart|run|boot)|(?:from|of|since) yesterday|yesterday'?s|(?:vorheriger|letzter) (?:lauf|start)|上次(?:运行|启动)|前回の(?:実行|起動))\b`)
 	// record matches words about records of errors; with a date of another time they say that the error is not of now.
 	record = regexp.MustCompile(`last[_ ]?(?:error|failure|exception|attempt)|previous[_ ](?:error|failure|attempt)|\b(?:stale|dead|archived|failed) (?:job|task|message|letter)|\b(?:run|failed|finished|ended|completed|occurred|errored)_?at\b|finished=|history|stored|recorded|\bjob\b|replay|dead[- ]?letter`)
+	// kept matches words about records that a program keeps: a line of information about them has their errors.
+	kept = regexp.MustCompile(`\b(?:stale|dead|archived|failed|stored|parked|poisoned) (?:jobs?|tasks?|messages?|letters?|records?|runs?|executions?)\b|dead[- ]?letter|\b(?:job|run|failure|error) history\b`)
 	// quoting matches fields and words whose value is a text that somebody wrote.
 	quoting = regexp.MustCompile(`\b(?:title|subject|comment|ticket|question|document|article|example|sample|runbook|faq|fixture|transcript|search(?:ed)?)(?:"?\s*[=:]\s*|\s+(?:#?\d+:?\s*)?)["'“«]`)
 )
@@ -75,6 +77,9 @@ func isQuoted(lower string) bool {
 	end := strings.IndexAny(lower[m[1]:], "\"'”»")
 	return end < 0 || !fails(lower[m[1]+end:])
 }
+
+// Fails reports whether a text has the words of a failed call.
+func Fails(text string) bool { return fails(strings.ToLower(text)) }
 
 func fails(lower string) bool {
 	for _, w := range wordings {

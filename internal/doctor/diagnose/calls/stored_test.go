@@ -21,6 +21,8 @@ func TestStored(t *testing.T) {
 		`{"time":"2026-11-20T09:30:05Z","level":"error","msg":"replay","job":{"failedAt":"2026-11-20T01:00:00Z","lastError":"` + refused + `"}}`:               true,
 		`2026-11-20T09:30:05.000Z INFO imported ticket #512: "` + refused + `"`:                                                                                true,
 		`2026-11-20T09:30:05.000Z record of 2026-10-02T00:00:00Z: ` + refused:                                                                                  true,
+		`2026-11-20T09:30:05.000Z INFO 3 failed jobs, the first: ` + refused:                                                                                   true,
+		`2026-11-20T09:30:05.000Z ERROR a failed job: ` + refused:                                                                                              false,
 		`2026-11-20T09:30:05.000Z ERROR ` + refused:                                                                                                            false,
 		`2026-11-20T09:30:05.000Z ERROR order of 2026-10-02T00:00:00Z not saved: ` + refused:                                                                   false,
 		`2026-11-20T09:30:05.000Z order of 2026-11-20T08:00:00Z not saved: ` + refused:                                                                         false,
