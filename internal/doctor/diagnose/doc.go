@@ -21,7 +21,8 @@
 //	notstarted.go   causes before a container runs
 //	race.go, order.go, shutdown.go, proxy.go   causes at the proxy
 //	destination.go  causes at the destination of a call
-//	ends.go         causes in a container itself
+//	ends.go         causes in a container itself; port.go: its ports and sockets; probe.go: what its probes got; hook.go: its hooks
+//	nodelost.go     a node that does not answer
 //	slow.go         a start that took long; package phases: its phases
 //	remedy.go       remedies; package replay: what the kubelet would have done with the remedy
 //	timeline.go     events of a report, in order; track.go: the whole history, for pictures

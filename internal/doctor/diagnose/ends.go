@@ -92,6 +92,10 @@ func probeFails(s *subject) (out []Finding) {
 			}
 		}
 		if len(q) == 0 {
+			f := Finding{Code: "probe-fails", Container: app.Name, Confidence: Likely, Sentence: app.Name + " runs and is not ready", Evidence: []evidence.Quote{s.Quote(evidence.Time{}, "%s is not ready", app.Name)}}
+			if s.asksElsewhere(&f, app.Name, "startup", "readiness") {
+				out = append(out, f)
+			}
 			continue
 		}
 		f := Finding{
@@ -182,11 +186,8 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) Finding {
 		Disproof: "a failed call, or a signal from outside, just before its end",
 		Remedy:   finding.Remedy{Sentence: "see the end of its log", Command: s.kubectl("logs %s -c %s --previous", s.Object.Name, c.Name)},
 	}
-	exit, known := states.Exit{}, false
-	if r.Exit != nil && r.Reason != "OOMKilled" {
-		exit, known = states.OfExit(*r.Exit)
-	}
-	if known {
+	exit := exitOf(r)
+	if exit.Sentence != "" {
 		f.Sentence = fmt.Sprintf("%s %s (%s)", c.Name, exit.Sentence, facts.ExitText(r))
 		f.Remedy.Sentence = exit.Remedy
 	}
@@ -194,24 +195,51 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) Finding {
 	byMessage := false
 	if !says {
 		told, says = evidence.ToldBy(c.Name, r, s.ShowSecrets)
-		byMessage = says
+		byMessage = says && !calls.Fails(told.Text)
 	}
-	if says && !exit.Outside && !s.isOver(told, r) && (r.Exit == nil || *r.Exit != 0) {
-		f.Sentence = fmt.Sprintf("%s ended by itself: %s (%s)", c.Name, told.Text, facts.ExitText(r))
-		f.Evidence = append(f.Evidence, told.Quotes...)
-		f.Remedy.Sentence = cmp.Or(why.Remedy(told.Text), f.Remedy.Sentence)
-		f.Evidence = append(f.Evidence, s.architecture(told)...)
-		f, _ = s.portTaken(c, told, f)
-		s.otherSocket(&f, c.Name, told)
-	} else {
+	switch itself := r.Exit == nil || *r.Exit != 0 && !exit.Outside; {
+	case says && itself && !s.isOver(told, r):
+		s.tell(&f, c, r, told)
+	case !itself:
+		s.endedByProbe(&f, c.Name, r)
+		fallthrough
+	default:
 		f.Evidence = append(f.Evidence, s.LastLines(c.Name, r.Number, quotedLines)...)
 	}
 	f.Evidence = append(f.Evidence, s.QuoteEvents(c.Name, "BackOff")...)
-	if c.Log(r.Number) == nil && (!byMessage || exit.Outside || calls.Fails(told.Text)) {
+	if c.Log(r.Number) == nil && (!byMessage || exit.Outside) {
 		f.Confidence = Possible
 		f.Against = []evidence.Quote{s.Quote(evidence.Time{}, "the log of run %d is missing: it may have a failed call", r.Number)}
 	}
 	return f
+}
+
+// exitOf returns what the status of a run means by itself; without a sentence: only the program knows.
+func exitOf(r evidence.Run) states.Exit {
+	if r.Exit == nil || r.Reason == "OOMKilled" {
+		return states.Exit{}
+	}
+	exit, _ := states.OfExit(*r.Exit)
+	return exit
+}
+
+// tell changes the finding about a run that ended by itself to what its log tells.
+func (s *subject) tell(f *Finding, c *evidence.Container, r evidence.Run, told evidence.Told) {
+	f.Sentence = fmt.Sprintf("%s ended by itself: %s (%s)", c.Name, told.Text, facts.ExitText(r))
+	f.Evidence = append(f.Evidence, told.Quotes...)
+	f.Remedy.Sentence = cmp.Or(why.Remedy(told.Text), f.Remedy.Sentence)
+	f.Evidence = append(f.Evidence, s.architecture(told)...)
+	s.portTaken(f, c, told)
+	s.otherSocket(f, c.Name, told)
+}
+
+// endedByProbe changes the finding about a run that was ended from outside, if one of its probes cannot succeed. No event is left of it.
+func (s *subject) endedByProbe(f *Finding, container string, r evidence.Run) {
+	before := f.Sentence
+	if s.asksElsewhere(f, container, "startup", "liveness") {
+		f.Code = "killed-by-probe"
+		f.Sentence = fmt.Sprintf("%s was ended, most likely by the kubelet%s (%s)", container, strings.TrimPrefix(f.Sentence, before), facts.ExitText(r))
+	}
 }
 
 // isOver reports whether a run went on for long after what its log tells.

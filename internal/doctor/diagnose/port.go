@@ -39,12 +39,12 @@ var listeners = []listener{
 	{"daprd", 3500, "its HTTP interface"}, {"daprd", 50001, "its gRPC interface"}, {"daprd", 50002, "calls of other pods"},
 }
 
-// portTaken returns the finding about a container that ended since another program listens on its port: the proxy, or a container that
-// declares the port. It returns false if it ended for another reason, or nothing says who listens there.
-func (s *subject) portTaken(c *evidence.Container, told evidence.Told, f Finding) (Finding, bool) {
+// portTaken changes the finding about a container that ended since another program listens on its port: the proxy, or a container that
+// declares the port. It changes nothing if it ended for another reason, or nothing says who listens there.
+func (s *subject) portTaken(f *Finding, c *evidence.Container, told evidence.Told) {
 	port := takenPort(told)
 	if port == 0 {
-		return f, false
+		return
 	}
 	whose, of := "", ""
 	if i := slices.IndexFunc(listeners, func(l listener) bool {
@@ -55,7 +55,7 @@ func (s *subject) portTaken(c *evidence.Container, told evidence.Told, f Finding
 		whose, of = other, "a port that it declares"
 	}
 	if whose == "" {
-		return f, false
+		return
 	}
 	f.Sentence = fmt.Sprintf("%s ended by itself: it could not listen on port %d, which %s has (%s)", c.Name, port, whose, of)
 	f.Disproof = fmt.Sprintf("another program of the pod that listens on port %d", port)
@@ -64,7 +64,6 @@ func (s *subject) portTaken(c *evidence.Container, told evidence.Told, f Finding
 		f.Code = "proxy-port-conflict"
 		f.Remedy.Sentence += fmt.Sprintf(", and %s needs port %d", whose, port)
 	}
-	return f, true
 }
 
 // takenPort returns the port on which a program could not listen; 0: it ended for another reason, or the port is not named.

@@ -10,7 +10,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/evidence"
 )
@@ -75,18 +74,36 @@ func (s *subject) answered(f *Finding, c *evidence.Container, kind string) {
 // elsewhere changes a finding about a probe to whose port nothing listened, if the application's log says that it listens on others, or
 // only on the loopback address.
 func (s *subject) elsewhere(f *Finding, container, port string) {
+	at, quote, local := s.listensBeside(container, port)
+	switch {
+	case local:
+		f.Sentence = strings.TrimSuffix(f.Sentence, " then") + fmt.Sprintf("; by its log, %s listens on the loopback address only", container)
+		f.Evidence = append(f.Evidence, quote)
+		f.Remedy.Sentence = fmt.Sprintf("let %s listen on all addresses (0.0.0.0:%s): the kubelet asks the pod's own address", container, port)
+	case at != "":
+		f.Sentence = strings.TrimSuffix(f.Sentence, " then") + "; " + s.toOther(f, container, port, at, quote)
+	}
+}
+
+// toOther says that a container listens on other ports than the one that a probe asks, in the rest of a finding and for its sentence.
+func (s *subject) toOther(f *Finding, container, port, at string, quote evidence.Quote) string {
+	f.Evidence = append(f.Evidence, quote)
+	f.Disproof = fmt.Sprintf("a line of its log that says it listens on port %s", port)
+	f.Remedy.Sentence = fmt.Sprintf("let the probes of %s, its containerPort and the Service's targetPort name port %s, or let it listen on %s", container, at, port)
+	return fmt.Sprintf("by its log, %s listens on %s", container, at)
+}
+
+// listensBeside returns the ports on which a container listens by its log, if the given one is none of them, and the line. local: it listens
+// on that port, but only on the loopback address.
+func (s *subject) listensBeside(container, port string) (at string, quote evidence.Quote, local bool) {
 	n, _ := strconv.Atoi(port)
 	var others []string
-	var quote evidence.Quote
 	for _, l := range s.Listens {
 		if l.Container != container || n == 0 || len(l.Ports) == 0 {
 			continue
 		}
 		if slices.Contains(l.Ports, n) {
-			if l.Loopback {
-				s.onLoopback(f, l, container, port)
-			}
-			return
+			return "", l.Quote, l.Loopback
 		}
 		quote = l.Quote
 		for _, p := range l.Ports {
@@ -95,21 +112,32 @@ func (s *subject) elsewhere(f *Finding, container, port string) {
 			}
 		}
 	}
-	if len(others) == 0 || len(others) > 4 {
-		return
+	if len(others) > 4 {
+		return "", evidence.Quote{}, false
 	}
-	at := strings.Join(others, " and ")
-	f.Sentence = strings.TrimSuffix(f.Sentence, " then") + fmt.Sprintf("; by its log, %s listens on %s", container, at)
-	f.Evidence = append(f.Evidence, quote)
-	f.Disproof = fmt.Sprintf("a line of its log that says it listens on port %s", port)
-	f.Remedy.Sentence = fmt.Sprintf("let the probes of %s, its containerPort and the Service's targetPort name port %s, or let it listen on %s", container, at, port)
+	return strings.Join(others, " and "), quote, false
 }
 
-// onLoopback says that an application listens where the kubelet cannot ask it.
-func (s *subject) onLoopback(f *Finding, l calls.Listen, container, port string) {
-	f.Sentence = strings.TrimSuffix(f.Sentence, " then") + fmt.Sprintf("; by its log, %s listens on the loopback address only", container)
-	f.Evidence = append(f.Evidence, l.Quote)
-	f.Remedy.Sentence = fmt.Sprintf("let %s listen on all addresses (0.0.0.0:%s): the kubelet asks the pod's own address", container, port)
+// asksElsewhere changes a finding about a container of whose probes no event is left, if one of them asks a port on which it does not listen
+// by its log. It returns false if none does, or if the port may be of another container.
+func (s *subject) asksElsewhere(f *Finding, container string, kinds ...string) bool {
+	spec := s.Spec(container)
+	for _, kind := range kinds {
+		probe := probeOf(spec, kind)
+		if probe == nil || probe.Exec != nil {
+			continue
+		}
+		port, path := probed("", probe, spec)
+		n, _ := strconv.Atoi(port)
+		if strings.HasPrefix(path, "/app-health/") || s.declares(n, container) != "" || slices.ContainsFunc(listeners, func(l listener) bool { return s.Proxy != nil && l.proxy == s.Proxy.Name && l.port == n }) {
+			continue
+		}
+		if at, quote, _ := s.listensBeside(container, port); at != "" {
+			f.Sentence += fmt.Sprintf(": its %s probe asks port %s; %s", kind, port, s.toOther(f, container, port, at, quote))
+			return true
+		}
+	}
+	return false
 }
 
 // probeText returns the message of the last event about a failed probe of a container; empty: there is none.

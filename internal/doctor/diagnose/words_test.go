@@ -194,6 +194,18 @@ func TestWords(t *testing.T) {
 				files:      map[string]string{"istio-proxy.previous.log": "2026-03-02T10:05:01Z\tcritical\tenvoy main\terror initializing configuration '/etc/x.json': no such field 'foo'\n"}},
 			"proxy-died certain istio-proxy ended while web ran: exit code 1: error initializing configuration '/etc/x.json': no such field 'foo'",
 		},
+		"a probe of which no event is left, and its port": {
+			small{state: ended(137), spec: `, "livenessProbe": {"tcpSocket": {"port": 80}}`, files: map[string]string{"web.previous.log": "Now listening on: http://[::]:8080\n"}},
+			"killed-by-probe likely web was ended, most likely by the kubelet: its liveness probe asks port 80; by its log, web listens on 8080 (exit code 137, signal 9)",
+		},
+		"a container that is not ready, and its probe's port": {
+			small{state: `"restartCount": 0, "state": {"running": {"startedAt": "2026-03-02T10:00:04Z"}}`, spec: `, "readinessProbe": {"httpGet": {"port": 80, "path": "/"}}`, files: map[string]string{"web.log": "Server listening on port 3000\n"}},
+			"probe-fails likely web runs and is not ready: its readiness probe asks port 80; by its log, web listens on 3000",
+		},
+		"a probe of another container's port": {
+			small{mesh: "istio-proxy", state: `"restartCount": 0, "state": {"running": {"startedAt": "2026-03-02T10:00:04Z"}}`, spec: `, "readinessProbe": {"httpGet": {"port": 15021, "path": "/"}}`, files: map[string]string{"web.log": "Server listening on port 3000\n"}},
+			"starting",
+		},
 		"a status that a shell gives": {small{state: ended(127), files: map[string]string{"web.previous.log": "hello\n"}}, "app-crash likely web ended by itself: its command, or one in its script, was not found (exit code 127)"},
 		"killed by nobody that is known, whatever its log has": {
 			small{state: ended(137), files: map[string]string{"web.previous.log": "2026-03-02T10:00:05Z ERROR one request failed: bad input\n"}},
