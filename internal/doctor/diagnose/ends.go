@@ -146,6 +146,9 @@ func ownCrash(s *subject) (out []Finding) {
 			if r.Exit == nil || *r.Exit == 0 && !again || r.Reason == "OOMKilled" || skipped(r) || s.Deleted() || s.Explained(app.Name, r) {
 				continue
 			}
+			if m, _ := states.Find(states.Terminated, r.Reason, r.Message); m.Code != "" || s.endedByHook(app.Name, r) {
+				continue // it never ran, its node lost it, or the kubelet ended it
+			}
 			f := s.crash(app, r)
 			if q, said := s.Said.Unreached(&r); said && s.Proxy != nil {
 				f.Code, f.Evidence = "dependency-down", append(f.Evidence, q)

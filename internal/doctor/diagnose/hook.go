@@ -41,6 +41,12 @@ func hookFails(s *subject) (out []Finding) {
 	return out
 }
 
+// endedByHook reports whether the kubelet ended a run since a postStart hook failed.
+func (s *subject) endedByHook(container string, r evidence.Run) bool {
+	_, failed := s.lastEvent(container, "FailedPostStartHook")
+	return failed && r.Exit != nil && (*r.Exit == 0 || r.Signal != 0)
+}
+
 // wellSince reports whether a container became ready after an event.
 func (s *subject) wellSince(c *evidence.Container, e evidence.Event) bool {
 	status, last := s.Status(c.Name), c.Last()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -149,7 +150,7 @@ func TestWords(t *testing.T) {
 			`container-not-created certain the kubelet ends web, since its postStart hook fails: exec: "/bin/sh": stat /bin/sh: no such file or directory`,
 		},
 		"a hook whose command fails": {
-			small{state: ended(0), events: event("FailedPostStartHook", `Exec lifecycle hook ([/warm]) for Container \"web\" in Pod \"web_shop(1)\" failed - error: command '/warm' exited with 3: no cache, message: \"no cache\\n\"`)},
+			small{state: ended(0), events: event("FailedPostStartHook", `Exec lifecycle hook ([/warm]) for Container \"web\" in Pod \"web_shop(1)\" failed - error: command '/warm' exited with 3: no cache, message: \"no cache\\n\"`), files: map[string]string{"web.previous.log": "started\n"}},
 			`container-not-created certain the kubelet ends web, since its postStart hook fails: command '/warm' exited with 3: no cache`,
 		},
 		"a node that does not answer": {
@@ -206,6 +207,10 @@ func TestWords(t *testing.T) {
 			small{mesh: "istio-proxy", state: `"restartCount": 0, "state": {"running": {"startedAt": "2026-03-02T10:00:04Z"}}`, spec: `, "readinessProbe": {"httpGet": {"port": 15021, "path": "/"}}`, files: map[string]string{"web.log": "Server listening on port 3000\n"}},
 			"starting",
 		},
+		"a container that could not be started is no crash": {
+			small{state: strings.Replace(ended(128), `"reason": "Error"`, `"reason": "StartError", "message": "failed to create containerd task: exec: \"bundle\": executable file not found in $PATH"`, 1)},
+			"container-not-created certain web cannot be started",
+		},
 		"a status that a shell gives": {small{state: ended(127), files: map[string]string{"web.previous.log": "hello\n"}}, "app-crash likely web ended by itself: its command, or one in its script, was not found (exit code 127)"},
 		"killed by nobody that is known, whatever its log has": {
 			small{state: ended(137), files: map[string]string{"web.previous.log": "2026-03-02T10:00:05Z ERROR one request failed: bad input\n"}},
@@ -219,6 +224,9 @@ func TestWords(t *testing.T) {
 			got := string(r.Verdict)
 			if len(r.Findings) > 0 {
 				got = strings.Join([]string{string(r.Findings[0].Code), string(r.Findings[0].Confidence), r.Findings[0].Sentence}, " ")
+			}
+			if crash := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Code == "app-crash" }); crash && !strings.HasPrefix(c.want, "app-crash") {
+				t.Errorf("a crash too: %+v", r.Findings)
 			}
 			if !strings.HasPrefix(got, c.want) {
 				t.Errorf("%s\n%s\nwant %s", r.Sentence, got, c.want)
