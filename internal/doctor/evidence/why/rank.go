@@ -19,8 +19,9 @@ var signs = []sign{
 	{fatal, regexp.MustCompile(`exec format error|(?i:segmentation fault|illegal instruction\b|\bbus error\b)|error while loading shared libraries|stack smashing|OutOfMemoryError|Assertion .*failed|heap out of memory|executable file not found`)},
 	// An exception: its class, perhaps in packages, at the beginning of a line; Ruby has it at the end, Elixir in brackets.
 	{thrown, regexp.MustCompile(`^(?:[A-Za-z_$][\w$]*(?:\.|\\|::|/))*[A-Za-z_$][\w$]*(?:Error|Exception|Failure|Fault|Errno::\w+|NotFound|DoesNotExist)(?: \[\w+\])?(?::|$| *\(|: )`)},
+	{thrown, regexp.MustCompile(`^(?:[a-z_]\w*\.)+[A-Z]\w+: `)},
 	{thrown, regexp.MustCompile(`^Errno::[A-Z]+|: .+ \((?:[A-Z]\w*::)*[A-Z]\w*(?:Error|Exception|NotFound|Invalid|ENOENT|EACCES|E[A-Z]{3,})\)$|^\*\* \(\w`)},
-	{thrown, regexp.MustCompile(`^(?:(?i:error|fatal|failed|failure)(?: \w+)?|[\w./-]{1,40}: (?i:error|fatal))(?:\[\w+\])?: `)},
+	{thrown, regexp.MustCompile(`^(?:(?i:error|fatal|failed|failure)(?: \w+){0,3}|[\w./-]{1,40}: (?i:error|fatal))(?:\[\w+\])?: `)},
 	{thrown, regexp.MustCompile(`^(?:\S+: )?(?:/\S*/)?(?:ba|da|a|z|k)?sh: |^\S+: line \d+: |^exec[ :]|^env: |^(?:standard_init_linux|OCI runtime)|^Can't locate \S+ in @INC`)},
 	{thrown, regexp.MustCompile(`^SQLSTATE\[`)},
 }
@@ -104,27 +105,27 @@ func isCause(line string) bool {
 
 // A heading is a line whose message is in the next line.
 type heading struct {
-	form *regexp.Regexp
-	keep bool // it says something by itself
+	form  *regexp.Regexp
+	keep  bool // it says something by itself
+	lines int  // number of the next lines that belong to it; 0: one
 }
 
 var headings = []heading{
-	{regexp.MustCompile(`^$|^[\w.]+\[\d+\]$`), false}, // .NET's console, after its level
-	{regexp.MustCompile(`panicked at .*:\d+:\d+:$`), false},
-	{regexp.MustCompile(`^rake aborted!$|^APPLICATION FAILED TO START$|^(?i:unhandled|uncaught) \w+:?$`), false},
-	{regexp.MustCompile(`^[\w.\\:]+(?:Exception|Error)$`), true},
-	{regexp.MustCompile(`^terminate called after throwing`), true},
+	{regexp.MustCompile(`^$|^[\w.]+\[\d+\]$`), false, 0}, // .NET's console, after its level
+	{regexp.MustCompile(`panicked at .*:\d+:\d+:$`), false, 0},
+	{regexp.MustCompile(`^rake aborted!$|^APPLICATION FAILED TO START$|^(?i:unhandled|uncaught) \w+:?$`), false, 0},
+	{regexp.MustCompile(`^[\w.\\:]+(?:Exception|Error)$`), true, 0},
+	{regexp.MustCompile(`\bvalidation errors? for \w+$`), true, 2},
+	{regexp.MustCompile(`\S:$`), true, 0},
+	{regexp.MustCompile(`^terminate called after throwing`), true, 0},
 }
 
-// headingOf reports whether a message is a heading, and what of it is to be kept.
-func headingOf(text string) (bool, string) {
+// headingOf returns the kind of heading that a message is, and false if it is none.
+func headingOf(text string) (heading, bool) {
 	for _, h := range headings {
 		if h.form.MatchString(text) {
-			if h.keep {
-				return true, text
-			}
-			return true, ""
+			return h, true
 		}
 	}
-	return false, ""
+	return heading{}, false
 }

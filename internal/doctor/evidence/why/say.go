@@ -16,7 +16,7 @@ var (
 )
 
 // before are the parts of a line before its message: levels, threads, numbers of processes, names of loggers.
-var before = regexp.MustCompile(`^(?:[\s\-:|,#*]+|\[[^\]]{0,60}\]|#?\d+\]|\d+#\d+:|\d+ |[EWF] |[\w./-]+:\d+\] |ThreadId\(\d+\)|(?:pid|tid|thread)=\S+|(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|SEVERE|CRITICAL|CRIT|FATAL|ALERT|EMERG|EMERGENCY|trce|dbug|info|warn|fail|crit|error|fatal|warning)\b[:!]?(?:\s|$))`)
+var before = regexp.MustCompile(`^(?:[\s\-:|,#*]+|\[[^\]]{0,60}\]|#?\d+\]|\d+#\d+:|\d+ |[EWF] |[\w./-]+:\d+\] |[A-Za-z_][\w:.]*\] |ThreadId\(\d+\)|(?:pid|tid|thread)=\S+|(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|SEVERE|CRITICAL|CRIT|FATAL|ALERT|EMERG|EMERGENCY|trce|dbug|info|warn|fail|crit|error|fatal|warning)\b[:!]?(?:\s|$))`)
 
 // tabbed is what Istio's programs and zap's console write between the time and the message: level, scope.
 var tabbed = regexp.MustCompile(`^[ \t]*[A-Za-z]+\t(?:[a-z][\w ./:-]{0,80}\t)?(?:[\w./-]+:\d+\t)?`)
@@ -37,7 +37,7 @@ func Say(line string) string {
 	}
 	headed := false
 	if s, ok := timestamp.Find([]byte(line)); ok && s.At <= 8 && s.Form != timestamp.JSON {
-		line, headed = strings.TrimLeft(line[s.End:], "]s Z"), true
+		line, headed = strings.TrimLeft(strings.TrimPrefix(line[s.End:], "s]"), "] "), true
 	}
 	if !headed && (LevelOf(line) == NoLevel || strings.EqualFold(line[:min(len(line), 11)], "fatal error")) {
 		return line

@@ -99,17 +99,7 @@ func goesOn(a, last Line, r rank) bool {
 // cause below it.
 func reasonAt(lines []Line, at int, show func([]byte) string) Reason {
 	r := Reason{Line: lines[at], Text: Say(show(lines[at].Text))}
-	if h, rest := headingOf(strings.TrimSpace(r.Text)); h {
-		for _, l := range lines[at+1 : min(at+8, len(lines))] {
-			text := Say(show(l.Text))
-			if inner, _ := headingOf(text); text == "" || inner || isFrame(string(l.Text)) || strings.Trim(text, "*-=^~ ") == "" || text == "Description:" {
-				continue
-			}
-			r.Text = strings.TrimPrefix(rest+": "+strings.TrimSpace(strings.TrimPrefix(text, "what():")), ": ")
-			r.Line = l
-			break
-		}
-	}
+	r.complete(lines[at+1:min(at+8, len(lines))], show)
 	for _, l := range lines[at+1:] {
 		if text, is := causeOf(string(l.Text)); is && (l.Number-r.Line.Number < backLines || strings.HasPrefix(text, "Caused by")) {
 			r.Cause = &l
@@ -128,6 +118,33 @@ func reasonAt(lines []Line, at int, show func([]byte) string) Reason {
 	}
 	r.Text = Cut(r.Text, most)
 	return r
+}
+
+// complete adds to the message of a heading those of the next lines that have one.
+func (r *Reason) complete(below []Line, show func([]byte) string) {
+	h, is := headingOf(strings.TrimSpace(r.Text))
+	if !is {
+		return
+	}
+	var parts []string
+	if h.keep {
+		parts = append(parts, strings.TrimRight(strings.TrimSpace(r.Text), ":"))
+	}
+	left := max(h.lines, 1)
+	for _, l := range below {
+		text := strings.TrimSpace(strings.TrimPrefix(Say(show(l.Text)), "what():"))
+		if _, inner := headingOf(text); inner || isFrame(string(l.Text)) || strings.Trim(text, "*-=^~ ") == "" || left == 0 {
+			continue
+		}
+		if left == max(h.lines, 1) {
+			r.Line = l
+		}
+		parts = append(parts, text)
+		left--
+	}
+	if len(parts) > 0 {
+		r.Text = strings.Join(parts, ": ")
+	}
 }
 
 // most is the largest number of characters of a message in a sentence.
