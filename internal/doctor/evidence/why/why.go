@@ -40,7 +40,7 @@ func Tells(line []byte) bool {
 }
 
 // mostOfLine is the number of first bytes of a line by which it is ranked.
-const mostOfLine = 1024
+const mostOfLine = 512
 
 // A Line is a line of a log.
 type Line struct {

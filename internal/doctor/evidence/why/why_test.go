@@ -98,6 +98,9 @@ func FuzzFind(f *testing.F) {
 		f.Add(part)
 	}
 	f.Fuzz(func(t *testing.T, log string) {
+		if len(log) > 1<<14 { // a scan keeps no more of a log
+			return
+		}
 		r, found := find(log)
 		if n := len([]rune(r.Text)); n > most || strings.ContainsAny(r.Text, "\n\r\t") || !found && n > 0 {
 			t.Errorf("%q", r.Text)
