@@ -62,6 +62,7 @@ var targets = map[string]string{
 	"internal/core/controlplane/files FuzzManifest":     "a folder of manifests, and objects of internal/core/mesh/objects",
 	"internal/core/pod/lookup FuzzCredentials":          "Docker's config.json",
 	"internal/doctor/evidence/timestamp FuzzFind":       "times in lines of logs",
+	"internal/doctor/evidence/described FuzzRead":       "what kubectl prints for people: descriptions and tables",
 	"internal/doctor/evidence FuzzObjects":              "pods, events, owners and journals",
 	"internal/doctor/evidence FuzzArchive":              "archives, and the files in them",
 	"internal/doctor/evidence FuzzLog":                  "logs and their sections",

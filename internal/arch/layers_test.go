@@ -38,7 +38,7 @@ internal/core/pod: knownproxy kubelet patch podfile podstart request shell start
 internal/core/controlplane: ca conns debugapi < files kube webhook < .
 
 internal/doctor: . < chart evidence lint < simulate verify < diagnose scenario < diagnoser
-internal/doctor/evidence: archive timestamp < why < .
+internal/doctor/evidence: archive described timestamp < .
 internal/doctor/lint: kinds text < . < source
 internal/doctor/diagnose: states < calls capturescope facts < chain phases replay < . < page < follow
 

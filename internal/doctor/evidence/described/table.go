@@ -1,0 +1,197 @@
+package described
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+var gap = regexp.MustCompile(`[ \t]{2,}|\t`)
+
+// A table has the columns of a head, and where each begins.
+type table struct {
+	names  []string
+	begins []int
+}
+
+// headOf reads the head of a table. Its names are separated by two spaces or more, since they may have one.
+func headOf(line string) (t table) {
+	line = strings.ReplaceAll(line, "\t", "   ")
+	at := len(line) - len(strings.TrimLeft(line, " >"))
+	for _, name := range gap.Split(line[at:], -1) {
+		if name == "" {
+			continue
+		}
+		begin := at + strings.Index(line[at:], name)
+		t.names, t.begins = append(t.names, name), append(t.begins, begin)
+		at = begin + len(name)
+	}
+	return t
+}
+
+// cells returns the cells of a line by the names of their columns. The last has the rest of the line. If a cell is empty, the cells are
+// found by the columns of the head.
+func (t table) cells(line string) map[string]string {
+	out := map[string]string{}
+	parts := gap.Split(strings.TrimLeft(line, " \t>"), len(t.names))
+	if tabs := strings.SplitN(strings.TrimLeft(line, " >"), "\t", len(t.names)); len(tabs) == len(t.names) {
+		parts = tabs // one by one, since a cell may be empty
+	}
+	if len(parts) < len(t.names) {
+		parts = nil
+		for i, begin := range t.begins {
+			end := len(line)
+			if i+1 < len(t.begins) {
+				end = min(t.begins[i+1], end)
+			}
+			parts = append(parts, line[min(begin, end):end])
+		}
+	}
+	for i, name := range t.names {
+		out[strings.ToLower(name)] = strings.TrimSpace(parts[i])
+	}
+	return out
+}
+
+// events reads a table of events, from its head on.
+func (r *reader) events() (out []Event) {
+	head := headOf(r.lines[r.at])
+	for r.at++; r.at < len(r.lines) && len(out) < mostRows; r.at++ {
+		line := r.lines[r.at]
+		switch e, is := eventOf(head.cells(line)); {
+		case strings.Trim(line, " \t->") == "" && line != "": // dashes below the head
+		case is:
+			e.Line = r.at + 1
+			out = append(out, e)
+		case len(out) > 0 && line != "" && strings.TrimLeft(line, " \t>") != line && !hasField.MatchString(line): // a message of several lines
+			add(&out[len(out)-1].Message, strings.TrimSpace(line))
+		default:
+			return out
+		}
+	}
+	return out
+}
+
+var hasField = regexp.MustCompile(`^[ \t>]*[A-Z][A-Za-z ]*:(?:\s|$)`)
+
+var types = []string{"Normal", "Warning"}
+
+// eventOf returns the event of a row, and false if the row is none.
+func eventOf(cells map[string]string) (Event, bool) {
+	first := func(names ...string) string {
+		for _, n := range names {
+			if cells[n] != "" {
+				return cells[n]
+			}
+		}
+		return ""
+	}
+	e := Event{Type: cells["type"], Reason: cells["reason"], Message: cells["message"], From: first("from", "source"), Namespace: cells["namespace"], Count: 1}
+	if !slices.Contains(types, e.Type) || !reason.MatchString(e.Reason) {
+		return e, false
+	}
+	e.Kind, e.Name, _ = strings.Cut(cells["object"], "/")
+	if kind, known := kinds[strings.ToLower(e.Kind)]; known {
+		e.Kind = kind
+	}
+	last, rest, _ := strings.Cut(first("age", "last seen", "lastseen"), " ")
+	e.Last = age(last)
+	e.First = e.Last
+	if m := times.FindStringSubmatch(rest); m != nil {
+		e.Count, e.First = max(number(m[1]), 1), age(m[2])
+	}
+	if f := first("first seen", "firstseen"); f != "" {
+		e.First = age(f)
+	}
+	if n := number(cells["count"]); n > 0 {
+		e.Count = n
+	}
+	e.From, _, _ = strings.Cut(e.From, ",")
+	e.Container = containerOf(first("subobjectpath", "subobject"), e.Message)
+	return e, true
+}
+
+var (
+	reason = regexp.MustCompile(`^[A-Z][A-Za-z]*$`)
+	times  = regexp.MustCompile(`^\(x(\d+) over (\w+)\)$`)
+)
+
+// kinds has the kinds of objects of which events are read, by the names that kubectl prints.
+var kinds = map[string]string{"pod": "Pod", "replicaset": "ReplicaSet", "deployment": "Deployment", "statefulset": "StatefulSet", "daemonset": "DaemonSet",
+	"job": "Job", "cronjob": "CronJob", "replicationcontroller": "ReplicationController", "node": "Node"}
+
+// says has the messages of the kubelet that name a container. Sources: pkg/kubelet/kuberuntime and pkg/kubelet/images of Kubernetes.
+var says = []*regexp.Regexp{
+	regexp.MustCompile(`^Created container:? ([-a-z0-9]+)$`),
+	regexp.MustCompile(`^Container created: ([-a-z0-9]+)$`),
+	regexp.MustCompile(`^Started container:? ([-a-z0-9]+)$`),
+	regexp.MustCompile(`^Container started: ([-a-z0-9]+)$`),
+	regexp.MustCompile(`^Stopping container ([-a-z0-9]+)`),
+	regexp.MustCompile(`^Back-off restarting failed container ([-a-z0-9]+) in pod `),
+	regexp.MustCompile(`^Container ([-a-z0-9]+) (?:failed (?:liveness|startup) probe|definition changed)`),
+	regexp.MustCompile(`^Init container ([-a-z0-9]+) `),
+	regexp.MustCompile(`failed to start container "([-a-z0-9]+)"`),
+	regexp.MustCompile(`(?:lifecycle hook|Hook) .*for Container "([-a-z0-9]+)"`),
+}
+
+// containerOf returns the container of an event: by the path of its object, or by its message; empty: neither names one.
+func containerOf(path, message string) string {
+	if _, name, ok := strings.Cut(path, "{"); ok {
+		return strings.TrimSuffix(name, "}")
+	}
+	for _, p := range says {
+		if m := p.FindStringSubmatch(message); m != nil {
+			return m[1]
+		}
+	}
+	return ""
+}
+
+// units of ages, in the order in which they are written.
+var units = []struct {
+	letter string
+	length time.Duration
+}{{"y", 365 * 24 * time.Hour}, {"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
+
+var ageText = regexp.MustCompile(`^(?:\d+[ydhms])+$`)
+
+// age reads an age such as 4m33s. Its error is its smallest unit.
+func age(text string) (a Age) {
+	if !ageText.MatchString(text) || len(text) > 30 {
+		return Age{}
+	}
+	for _, u := range units {
+		n, rest, ok := strings.Cut(text, u.letter)
+		if !ok {
+			continue
+		}
+		v, err := strconv.ParseInt(n, 10, 32)
+		if err != nil || v > 100_000 {
+			return Age{}
+		}
+		a.Least, a.Error, text = a.Least+time.Duration(v)*u.length, u.length, rest
+	}
+	if text != "" || a.Least < 0 {
+		return Age{}
+	}
+	return a
+}
+
+var restarted = regexp.MustCompile(`^(\d+)(?: \(\w+ ago\))?$`)
+
+// rows reads a table of pods, from its head on.
+func (r *reader) rows() {
+	head := headOf(r.lines[r.at])
+	for r.at++; r.at < len(r.lines) && len(r.out.Pods) < mostRows; r.at++ {
+		c := head.cells(r.lines[r.at])
+		ready, of, ok := strings.Cut(c["ready"], "/")
+		m := restarted.FindStringSubmatch(c["restarts"])
+		if !ok || m == nil || number(ready) < 0 || number(of) < 0 || strings.Contains(c["name"], " ") || c["status"] == "" {
+			return
+		}
+		r.out.Pods = append(r.out.Pods, Row{Namespace: c["namespace"], Name: c["name"], Status: c["status"], Ready: number(ready), Of: number(of), Restarts: number(m[1]),
+			Age: age(c["age"]), Line: r.at + 1})
+	}
+}
