@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/internal/doctor/evidence/described"
 )
 
 // A bundle collects all facts that are read, until finish assigns them to pods.
@@ -24,6 +26,10 @@ type bundle struct {
 	noEvents []Missing // namespaces whose events could not be read
 	cut      []string  // files with logs that a bug report has cut, so that only the end is left
 	left     []Unused
+	works    map[string]*Creator // by kind, namespace and name
+	parts    []part              // of objects that name no pod
+	texts    []placedText
+	gaps     bool           // the document that is being read leaves something out
 	at       map[string]int // index in pods, by name and UID
 	depth    int            // nesting depth of the list that is being read
 	held     int64          // approximate bytes of memory that the objects use
@@ -49,7 +55,9 @@ type placedMissing struct {
 
 type podEvent struct {
 	Event
-	uid, id string
+	uid, id     string
+	text        bool // it was read from a text, so that it may be one of the others
+	first, last described.Age
 }
 
 // A placedLog is a log with its folder and the information that its file name contains.
@@ -61,7 +69,7 @@ type placedLog struct {
 }
 
 func newBundle(most int64) *bundle {
-	return &bundle{owners: map[string]Owner{}, at: map[string]int{}, most: most}
+	return &bundle{owners: map[string]Owner{}, works: map[string]*Creator{}, at: map[string]int{}, most: most}
 }
 
 func (b *bundle) unused(from Source, format string, args ...any) {
@@ -75,6 +83,8 @@ func (b *bundle) unused(from Source, format string, args ...any) {
 
 // finish assigns each fact to its pod.
 func (b *bundle) finish(ctx context.Context) (pods []*Pod, unused []Unused) {
+	b.addParts()
+	b.addTexts()
 	slices.SortFunc(b.pods, func(a, c placed) int {
 		return cmp.Or(strings.Compare(a.Name(), c.Name()), strings.Compare(string(a.Object.UID), string(c.Object.UID)))
 	})
@@ -112,6 +122,7 @@ func (b *bundle) finish(ctx context.Context) (pods []*Pod, unused []Unused) {
 		p.place(ctx)
 		p.contradictions()
 		p.noteMissing()
+		p.noteOmitted()
 	}
 	return pods, b.left
 }
@@ -175,15 +186,32 @@ func (b *bundle) giveEvents(p *Pod) {
 	}
 	self := about("Pod", p.Object.Namespace, p.Object.Name)
 	seen := map[string]bool{}
+	var texts []podEvent
 	for _, e := range b.events {
 		otherPod := e.About == self && e.uid != "" && p.Object.UID != "" && e.uid != string(p.Object.UID)
-		if !of[e.About] || otherPod || e.id != "" && seen[e.id] {
+		if !of[e.About] && !(p.Object.Name == NoName && b.onlyOne(e)) || otherPod || e.id != "" && seen[e.id] {
 			continue
 		}
 		seen[e.id] = true
+		if e.text {
+			p.ofContainer(&e.Event)
+			texts = append(texts, e)
+			continue
+		}
 		p.Events = append(p.Events, e.Event)
 	}
+	if len(p.Events) == 0 { // else these are the same events, without times
+		p.dated(texts)
+		for _, e := range texts {
+			p.Events = append(p.Events, e.Event)
+		}
+	}
 	slices.SortStableFunc(p.Events, func(a, c Event) int { return a.First.At.Compare(c.First.At) })
+}
+
+// onlyOne reports whether an event of a pod can only be one of the pod without a name: there is no other pod.
+func (b *bundle) onlyOne(e podEvent) bool {
+	return len(b.pods) == 1 && strings.HasPrefix(e.About, "Pod ")
 }
 
 // giveLog finds the container of a log by the name of its file and the pods of its folder.
@@ -199,7 +227,10 @@ func (b *bundle) giveLog(l placedLog) {
 	}
 	var found []match
 	for _, p := range candidates {
-		if c := l.containerIn(p); c != nil {
+		if c := p.Container(l.whole); c != nil && l.whole != "" { // a container may be called previous-orders
+			l.previous = false
+			found = append(found, match{p, c})
+		} else if c := l.containerIn(p); c != nil {
 			found = append(found, match{p, c})
 		}
 	}
@@ -222,7 +253,7 @@ func (b *bundle) giveLog(l placedLog) {
 				}
 			}
 		}
-		b.unused(l.Source, "no pod beside it has container %q; want CONTAINER.log or CONTAINER.previous.log, containers are %s", l.base, strings.Join(names, ", "))
+		b.unused(l.Source, "it is not named after a container of a pod beside it, as CONTAINER.log or CONTAINER.previous.log (%s)", strings.Join(names, ", "))
 	}
 }
 

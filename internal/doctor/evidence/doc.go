@@ -3,10 +3,11 @@
 //
 // A [Set] of [Pod]s comes from one of two sources. [Read] reads files, folders and archives in any of
 // the usual layouts: the output of kubectl cluster-info dump, OpenShift's must-gather and outrider
-// bug-report, or a folder made by hand. [Live] reads a cluster. Both fill a bundle (bundle.go), which
+// bug-report, or a folder made by hand, also what kubectl describe prints and objects that a person shortened, of which
+// [Pod.Omitted] says what is not there. [Live] reads a cluster. Both fill a bundle (bundle.go), which
 // assigns each event, log and owner to its pod. [Pod.Missing] lists missing evidence with the reason,
 // [Set.Unused] lists input that is not evidence of any pod, and [Pod.Notes] lists facts that contradict
-// each other. None of these stops the collection.
+// each other. None of these stops the collection. [Set.Creators] are workloads that cannot create their pods.
 //
 // # Times
 //
@@ -37,5 +38,7 @@
 //	place.go    zones of logs, skew of clocks
 //	bundle.go   assigns facts to pods; objects.go decodes objects
 //	read.go     files and folders, archives by package archive; names.go their layouts
-//	live.go     a cluster
+//	live.go     a cluster; without.go workloads that have no pod
+//	partial.go  shortened objects; texts.go what kubectl prints for people, read by package described
+//	creator.go  workloads that cannot create pods; unused.go what was not used, in a line for each reason
 package evidence

@@ -30,7 +30,8 @@ func consume(t *testing.T, s *Set) {
 }
 
 func FuzzObjects(f *testing.F) {
-	for _, s := range []string{awesome, eventList, newerEvent, replicaSet, journal, `{"kind":"List","items":[{"kind":"Pod"},null]}`, "kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a}, {name: a}]}"} {
+	for _, s := range []string{awesome, eventList, newerEvent, replicaSet, journal, `{"kind":"List","items":[{"kind":"Pod"},null]}`, "kind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: a}, {name: a}]}",
+		someStatuses, "kind: Pod\nspec: ...\nstatus:\n  containerStatuses:\n  - name: a\n    ...\n", "- {name: a, state: {}}"} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -55,7 +56,7 @@ func FuzzArchive(f *testing.F) {
 }
 
 func FuzzLog(f *testing.F) {
-	for _, s := range []string{currentLog, previousLog, proxyLog, "==== START logs for container app of pod shop/awesome-app ====\nx\n==== END logs for container app of pod shop/awesome-app ====\n", "a: 1\nb{x=\"y\"} 2\n", "\xff\x00\n"} {
+	for _, s := range []string{currentLog, previousLog, proxyLog, "==== START logs for container app of pod shop/awesome-app ====\nx\n==== END logs for container app of pod shop/awesome-app ====\n", "a: 1\nb{x=\"y\"} 2\n", "\xff\x00\n", description} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {

@@ -83,6 +83,7 @@ func Live(ctx context.Context, c Cluster, w Wanted) (*Set, error) {
 	l.taken = Time{At: l.now().Add(-time.Minute), Error: 2 * time.Minute, Clock: NodeClock}
 	l.readEvents(ctx, pods)
 	l.readOwners(ctx, pods)
+	l.readWithout(ctx)
 	for i := range pods {
 		p := newPod(&pods[i], Source{Kind: FromPod, File: fmt.Sprintf("kubectl get pod %s -n %s", pods[i].Name, pods[i].Namespace)})
 		l.pod(pods[i].Namespace+"/"+pods[i].Name, p)
@@ -92,6 +93,10 @@ func Live(ctx context.Context, c Cluster, w Wanted) (*Set, error) {
 	l.wait.Wait()
 	set := &Set{}
 	set.Pods, set.Unused = l.finish(ctx)
+	set.Creators = l.wantedCreators()
+	if ctx.Err() == nil && len(set.Pods)+len(set.Creators) == 0 && len(l.without) > 0 {
+		return nil, fmt.Errorf("%s %s in namespace %s has no pod, and no event says why", l.without[0].kind, l.without[0].name, l.Namespace)
+	}
 	return set, ctx.Err()
 }
 
@@ -99,6 +104,8 @@ type live struct {
 	Cluster
 	Wanted
 	*bundle
+
+	without []workload // that were asked for, and have no pod
 
 	mu    sync.Mutex // guards the bundle during requests
 	wait  sync.WaitGroup
@@ -162,7 +169,7 @@ func (l *live) pods(ctx context.Context) (out []corev1.Pod, err error) {
 				return nil, err
 			}
 			if len(pods) == 0 {
-				return nil, fmt.Errorf("%s in namespace %s has no pod", n, l.Namespace)
+				l.without = append(l.without, workload{kinds[strings.ToLower(kind)], of, selector})
 			}
 			out = append(out, pods...)
 		}
@@ -290,6 +297,9 @@ func (l *live) readEvents(ctx context.Context, pods []corev1.Pod) {
 		if !slices.Contains(all, w) {
 			all = append(all, w)
 		}
+	}
+	if w := (wanted{namespace: l.Namespace}); (len(l.without) > 0 || len(pods) == 0 && l.Namespace != "") && !slices.Contains(all, w) && !l.OwnEvents {
+		all = append(all, w) // they say why there are no pods
 	}
 	for _, w := range all {
 		l.request(ctx, func(ctx context.Context) {

@@ -202,3 +202,25 @@ func TestALogEndsAtItsLimit(t *testing.T) {
 		t.Errorf("%q, %v, truncated %v", text, err, log.Truncated)
 	}
 }
+
+// A workload without a pod is evidence, if its ReplicaSet or an event says why it has none.
+func TestLiveWithoutPods(t *testing.T) {
+	objects := []runtime.Object{
+		object(t, "{apiVersion: apps/v1, kind: Deployment, metadata: {name: web, namespace: shop}, spec: {replicas: 2, selector: {matchLabels: {app: web}}}}"),
+		object(t, "{apiVersion: apps/v1, kind: ReplicaSet, metadata: {name: web-1, namespace: shop, labels: {app: web}, ownerReferences: [{kind: Deployment, name: web, controller: true}]}, spec: {replicas: 2, selector: {matchLabels: {app: web}}}}"),
+		object(t, "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db, namespace: shop}, spec: {replicas: 0, selector: {matchLabels: {app: db}}}}"),
+		object(t, "{apiVersion: v1, kind: Event, metadata: {name: e, namespace: shop, uid: e}, involvedObject: {kind: ReplicaSet, namespace: shop, name: web-1}, reason: FailedCreate, message: 'Error creating: x'}"),
+		object(t, "{apiVersion: v1, kind: Event, metadata: {name: f, namespace: shop, uid: f}, involvedObject: {kind: ReplicaSet, namespace: shop, name: other}, reason: FailedCreate, message: 'Error creating: x'}"),
+	}
+	core := fake.NewClientset(objects...)
+	s, err := Live(t.Context(), Cluster{Core: core}, Wanted{Namespace: "shop", Names: []string{"deploy/web"}})
+	if err != nil || len(s.Creators) != 1 || s.Creators[0].About() != "ReplicaSet shop/web-1" || s.Creators[0].Want != 2 || len(s.Creators[0].Events) != 1 {
+		t.Errorf("%+v, %v", s, err)
+	}
+	if _, err := Live(t.Context(), Cluster{Core: core}, Wanted{Namespace: "shop", Names: []string{"sts/db"}}); err == nil || !strings.Contains(err.Error(), "StatefulSet db in namespace shop has no pod") {
+		t.Error(err)
+	}
+	if s, err := Live(t.Context(), Cluster{Core: core}, Wanted{Namespace: "shop"}); err != nil || len(s.Creators) != 2 {
+		t.Errorf("all of the namespace: %+v, %v", s, err)
+	}
+}

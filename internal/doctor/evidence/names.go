@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,6 +17,7 @@ type name struct {
 	previous                       bool
 	run                            int    // number of the run; -1: not in the path
 	base                           string // base name of the file without the parts that were recognized
+	whole                          string // base name of the file without its extension
 }
 
 func (n name) describe() string {
@@ -53,16 +55,42 @@ func nameOf(file string) name {
 		n.pod, n.namespace, n.container = m[1], m[2], m[3]
 		return n
 	}
-	n.base = strings.TrimSuffix(path.Base(file), path.Ext(file))
-	for _, end := range []string{".previous", "-previous", "_previous", ".prev"} {
-		if rest, ok := strings.CutSuffix(n.base, end); ok {
-			n.base, n.previous = rest, true
+	n.base = path.Base(file)
+	for end := path.Ext(n.base); end != "" && slices.Contains(logEnds, end); end = path.Ext(n.base) { // app.log.txt has two
+		n.base = strings.TrimSuffix(n.base, end)
+	}
+	n.whole = n.base
+	for _, m := range marks {
+		if rest, ok := m.cut(n.base); ok {
+			n.base, n.previous = rest, m.previous
+			break
 		}
 	}
-	if n.base == "previous" {
-		n.base, n.previous = "", true
-	}
 	return n
+}
+
+// A mark is a part of the name of a log that says of which run it is.
+type mark struct {
+	word     string
+	previous bool
+}
+
+var marks = []mark{{"previous", true}, {"prev", true}, {"current", false}, {"logs", false}, {"log", false}}
+
+// cut removes the mark from the beginning or the end of a name, and returns false if it is at neither.
+func (m mark) cut(base string) (rest string, ok bool) {
+	if base == m.word {
+		return "", true
+	}
+	for _, between := range []string{".", "-", "_"} {
+		if rest, ok := strings.CutSuffix(base, between+m.word); ok && rest != "" {
+			return rest, true
+		}
+		if rest, ok := strings.CutPrefix(base, m.word+between); ok && rest != "" {
+			return rest, true
+		}
+	}
+	return base, false
 }
 
 // means reports whether the name may refer to a log of the pod. A namespace or a UID that the name or the pod lacks
@@ -86,9 +114,13 @@ func (n name) containerIn(p *Pod) *Container {
 		}
 	}
 	all := p.Object.Spec.Containers
-	of := n.base == p.Object.Name || n.base == "" || n.base == "log" || n.base == "logs" || n.base == "current" || strings.HasPrefix(p.Object.Name, n.base+"-") // kubectl logs deploy/NAME > NAME.log
-	if len(all) == 1 && of {
+	of := n.base == p.Object.Name || n.base == "" || strings.HasPrefix(p.Object.Name, n.base+"-") // kubectl logs deploy/NAME > NAME.log
+	switch usual, has := p.Object.Annotations["kubectl.kubernetes.io/default-container"]; {
+	case !of:
+	case len(all) == 1:
 		return p.Container(all[0].Name)
+	case has: // the one whose log kubectl prints
+		return p.Container(usual)
 	}
 	return nil
 }

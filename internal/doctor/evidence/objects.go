@@ -63,6 +63,7 @@ func (b *bundle) parse(folder, file string, data []byte) {
 				return
 			}
 			to(end - len(raw))
+			b.gaps = false
 			b.object(folder, from, raw, "", "")
 		}
 		return
@@ -75,6 +76,7 @@ func (b *bundle) parse(folder, file string, data []byte) {
 			return
 		}
 		from := Source{Kind: FromPod, File: file, Line: s.Line}
+		b.gaps = false
 		list, items := cutItems(s.Body)
 		raw := b.json(from, list)
 		if raw == nil {
@@ -99,6 +101,12 @@ func (b *bundle) json(from Source, text []byte) []byte {
 		return nil
 	}
 	raw, err := manifest.JSON(text)
+	if rest, are := withoutGaps(text); err != nil && are { // a person left lines out
+		if mended, failed := manifest.JSON(rest); failed == nil {
+			b.gaps = true
+			return mended
+		}
+	}
 	if err != nil {
 		b.unused(from, "this is not YAML: %s; want objects as kubectl get -o yaml prints them", decodeerror.Syntax(text, err))
 		return nil
@@ -143,7 +151,9 @@ func (b *bundle) object(folder string, from Source, raw []byte, apiVersion, kind
 		Process    *time.Time        `json:"process_started"`
 	}
 	if raw = bytes.TrimSpace(raw); len(raw) == 0 || raw[0] != '{' {
-		b.unused(from, "this is no Kubernetes object")
+		if len(raw) == 0 || raw[0] != '[' || !b.addPart(folder, from, raw) {
+			b.unused(from, "this is no Kubernetes object")
+		}
 		return "", ""
 	}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &head); err != nil {
@@ -171,7 +181,9 @@ func (b *bundle) object(folder string, from Source, raw []byte, apiVersion, kind
 		return head.APIVersion, of
 	case head.Kind == "":
 		if head.Process == nil {
-			b.unused(from, "kind: missing: this is no Kubernetes object, nor what GET /startup of Outrider's agent answers")
+			if !b.addPart(folder, from, raw) {
+				b.unused(from, "kind: missing: this is no Kubernetes object, nor what GET /startup of Outrider's agent answers")
+			}
 		} else if b.hold(from, raw) {
 			from.Kind = FromJournal
 			b.addJournal(folder, from, raw)
@@ -189,6 +201,7 @@ func (b *bundle) object(folder string, from Source, raw []byte, apiVersion, kind
 			break
 		}
 		b.owners[about(head.Kind, o.Namespace, o.Name)] = Owner{Kind: head.Kind, Name: o.Name, Object: &o}
+		b.addCreator(head.Kind, o.Namespace, o.Name, from, raw)
 	}
 	return "", ""
 }
@@ -224,24 +237,28 @@ func about(kind, namespace, name string) string {
 	return kind + " " + namespace + "/" + name
 }
 
+// phases of a pod.
+var phases = map[corev1.PodPhase]bool{corev1.PodPending: true, corev1.PodRunning: true, corev1.PodSucceeded: true, corev1.PodFailed: true, corev1.PodUnknown: true}
+
 func (b *bundle) addPod(folder string, from Source, raw []byte) {
-	var pod corev1.Pod
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &pod); err != nil {
+	pod, err := b.decodePod(raw)
+	if err != nil {
 		b.mismatch(from, "Pod", raw, err)
 		return
 	}
+	status := &pod.Status
 	switch {
-	case pod.Name == "":
-		b.unused(from, "Pod: metadata.name: missing; want a pod as kubectl get pod NAME -o yaml prints it")
+	case len(pod.Spec.Containers)+len(status.ContainerStatuses)+len(status.InitContainerStatuses) == 0 && status.Reason == "" && !phases[status.Phase]:
+		b.unused(from, "Pod %s: it has neither containers nor a status", pod.Name)
 		return
-	case len(pod.Spec.Containers) == 0:
-		b.unused(from, "Pod %s: spec.containers: a pod has at least one", pod.Name)
-		return
-	case len(pod.Spec.InitContainers)+len(pod.Spec.Containers)+len(pod.Spec.EphemeralContainers) > maxContainers:
+	case max(len(pod.Spec.InitContainers)+len(pod.Spec.Containers)+len(pod.Spec.EphemeralContainers), len(status.ContainerStatuses)+len(status.InitContainerStatuses)) > maxContainers:
 		b.unused(from, "Pod %s: it has more than %d containers", pod.Name, maxContainers)
 		return
+	case pod.Name == "" || LeftOut(pod.Name):
+		b.parts = append(b.parts, part{folder, from, pod, b.gaps})
+		return
 	}
-	p := newPod(&pod, from)
+	p := shortened(pod, from, b.gaps)
 	b.held += int64(containerSize * len(p.Containers))
 	b.pod(folder, p)
 }

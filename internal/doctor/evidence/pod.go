@@ -47,8 +47,9 @@ type Quote struct {
 
 // A Set is the collected evidence.
 type Set struct {
-	Pods   []*Pod
-	Unused []Unused
+	Pods     []*Pod
+	Creators []*Creator // workloads whose pods cannot be created
+	Unused   []Unused
 }
 
 // Unused is a part of the input that is not evidence of any pod. Why has the reason, and often the input that is
@@ -70,6 +71,23 @@ type Pod struct {
 	Skew       Skew
 	Missing    []Missing
 	Notes      []Note
+	Omitted    Omitted // what the evidence leaves out of Object
+	Row        *Row    // all that is known, if the evidence has only a line of kubectl get pods; Containers is empty then
+}
+
+// Omitted says which fields of a pod's object are not in the evidence. An empty field of these is not known: a person shortened the
+// object, or it was read from a text that does not show them.
+type Omitted struct {
+	Meta  bool // labels, annotations and owners
+	Spec  bool // the spec, or a part of it; containers with a status are in it
+	Hooks bool // hooks, security contexts and restart policies
+}
+
+// A Row is a line of kubectl get pods. Age is 0 if it is not known.
+type Row struct {
+	Status              string
+	Ready, Of, Restarts int
+	Age                 time.Duration
 }
 
 // Name returns NAMESPACE/NAME.

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,6 +20,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/doctor/evidence/archive"
+	"outrider.dev/internal/doctor/evidence/described"
 )
 
 // Options are the limits of [Read]. The zero value of a field means its default.
@@ -49,14 +51,15 @@ func Read(ctx context.Context, o Options, paths ...string) (*Set, error) {
 		}
 	}
 	pods, unused := r.finish(ctx)
-	if len(pods) == 0 {
-		err := fmt.Errorf("%s: no pod in it; want the object of a pod, as kubectl get pod NAME -o yaml prints it", strings.Join(paths, ", "))
+	creators := r.creators()
+	if len(pods)+len(creators) == 0 {
+		err := fmt.Errorf("%s: no pod in it; want the object of a pod, as kubectl get pod NAME -o yaml prints it, or what kubectl describe pod NAME prints", strings.Join(paths, ", "))
 		if len(unused) > 0 {
 			err = fmt.Errorf("%w; %s: %s", err, unused[0].Source, unused[0].Why)
 		}
 		return nil, err
 	}
-	return &Set{Pods: pods, Unused: unused}, nil
+	return &Set{Pods: pods, Creators: creators, Unused: unused}, nil
 }
 
 // A reader walks through the input.
@@ -198,8 +201,32 @@ func (r *reader) folder(ctx context.Context, dir string) error {
 		if err := r.store.Count(); err != nil {
 			return within(dir, err)
 		}
+		if is, err := r.inner(ctx, root, file, shown); is {
+			return within(shown, err)
+		}
 		return r.file(onDisk(func() (*os.File, error) { return os.OpenInRoot(dir, file) }), file, shown, path.Dir(shown))
 	})
+}
+
+// archiveEnds are the file name extensions of archives.
+var archiveEnds = []string{".tar", ".gz", ".tgz"}
+
+// inner reads an archive that lies in a folder. It returns false if the file is none by its name and its content.
+func (r *reader) inner(ctx context.Context, root *os.Root, file, shown string) (bool, error) {
+	if !slices.Contains(archiveEnds, path.Ext(file)) {
+		return false, nil
+	}
+	f, err := root.Open(file)
+	if err != nil {
+		return false, nil // which the reading of the file notes
+	}
+	defer f.Close()
+	is, err := r.archive(ctx, bufio.NewReaderSize(f, 64<<10), shown)
+	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
+		r.unused(Source{File: shown}, "%v", err) // the rest of the folder is read
+		err = nil
+	}
+	return is, err
 }
 
 // objectEnds are the file name extensions of files with objects. Files with an extension in logEnds may be logs.
@@ -236,6 +263,11 @@ func (r *reader) file(open opener, file, shown, folder string) error {
 		return within(shown, r.sections(in, open, folder, from))
 	case slices.Contains(objectEnds, end), end == "" && isObject(trimmed):
 		r.readObjects(in, folder, from)
+	case slices.Contains(logEnds, end) && described.Is(head):
+		r.text(in, open, folder, from)
+	case end != ".log" && slices.Contains(logEnds, end) && objectsIn(head) != nil:
+		r.readObjects(in, folder, from)
+	case end == ".md": // notes of people, which need no note
 	case strings.Contains(base, "stats") || end == ".prom": // Envoy's statistics are not used, and need no note
 	default:
 		if why := noLog(head, end); why != "" {
@@ -267,12 +299,10 @@ func noLog(head []byte, end string) string {
 		return "it is compressed: give it by itself, or decompress it"
 	case bytes.HasPrefix(head, []byte("PK\x03\x04")):
 		return "a zip is not read: pack its files with tar"
-	case slices.Contains([]string{".tar", ".gz", ".tgz"}, end):
+	case slices.Contains(archiveEnds, end):
 		return "it is no archive of tar or gzip, or one without files"
-	case bytes.HasPrefix(head, []byte("Name:")) && bytes.Contains(head, []byte("\nNamespace:")):
-		return "what kubectl describe prints is not read: kubectl get pod NAME -o yaml has more"
 	case !slices.Contains(logEnds, end):
-		return fmt.Sprintf("a name that ends with %q is neither one of objects (%s) nor of a log (.log, .txt, .out)", end, strings.Join(objectEnds, ", "))
+		return fmt.Sprintf("%s is neither the name of objects (%s) nor of a log (.log, .txt, .out)", end, strings.Join(objectEnds, ", "))
 	}
 	return ""
 }
@@ -289,6 +319,8 @@ func (r *reader) readObjects(in io.Reader, folder string, from Source) {
 		r.unused(from, "%v", err)
 	case int64(len(data)) > r.o.Objects:
 		r.unused(from, "it has more than %d MiB of objects: give those of one namespace, or of one pod", r.o.Objects>>20)
+	case !slices.Contains(objectEnds, path.Ext(from.File)) && objectsIn(data) != nil: // perhaps with prose around them
+		r.parse(folder, from.File, objectsIn(data))
 	default:
 		r.parse(folder, from.File, data)
 	}

@@ -1,0 +1,150 @@
+package evidence
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// A Creator is an object that creates pods and cannot: its events or its conditions say so.
+type Creator struct {
+	Kind, Namespace, Name string
+	Want, Have            int                 // pods; -1: not known
+	Failing               bool                // its condition says that pods cannot be created, now
+	Said                  string              // message of that condition; empty: it has none
+	Since                 Time                // of that condition
+	Asks                  corev1.ResourceList // limits and requests of a pod of its template, as quotas name them; nil: not known
+	Events                []Event             // that say why
+	Source                Source
+}
+
+// About returns KIND NAMESPACE/NAME.
+func (w *Creator) About() string { return about(w.Kind, w.Namespace, w.Name) }
+
+// work returns the workload of that name, perhaps a new one.
+func (b *bundle) work(kind, namespace, name string) *Creator {
+	key := about(kind, namespace, name)
+	if b.works[key] == nil {
+		b.works[key] = &Creator{Kind: kind, Namespace: namespace, Name: name, Want: -1, Have: -1}
+	}
+	return b.works[key]
+}
+
+// addCreator reads what an owner says about its pods. What it does not have, or has in another form, is not known.
+func (b *bundle) addCreator(kind, namespace, name string, from Source, raw []byte) {
+	var o struct {
+		Spec struct {
+			Replicas, Parallelism *int
+			Template              *corev1.PodTemplateSpec
+		}
+		Status struct {
+			Replicas, Active       *int
+			Succeeded, Failed      int
+			DesiredNumberScheduled *int
+			CurrentNumberScheduled *int
+			Conditions             []struct {
+				Type, Status, Reason, Message string
+				LastTransitionTime            time.Time
+			}
+		}
+	}
+	if json.Unmarshal(raw, &o) != nil {
+		return
+	}
+	w := b.work(kind, namespace, name)
+	w.Source = Source{Kind: FromOwner, File: from.File, Line: from.Line}
+	first := func(all ...*int) int {
+		for _, n := range all {
+			if n != nil {
+				return *n
+			}
+		}
+		return -1
+	}
+	w.Want = first(o.Spec.Replicas, o.Spec.Parallelism, o.Status.DesiredNumberScheduled)
+	w.Have = first(o.Status.Replicas, o.Status.Active, o.Status.CurrentNumberScheduled)
+	if ended := o.Status.Succeeded + o.Status.Failed; ended > 0 { // pods of a Job
+		w.Have = max(w.Have, 0) + ended
+	}
+	for _, c := range o.Status.Conditions {
+		if c.Type == "ReplicaFailure" && c.Status == "True" {
+			w.Failing, w.Said, w.Since = true, c.Message, Second(c.LastTransitionTime, APIClock)
+		}
+	}
+	if o.Spec.Template != nil {
+		w.Asks = asks(o.Spec.Template.Spec)
+	}
+}
+
+// asks returns the sums of the limits and the requests of a pod's containers.
+func asks(spec corev1.PodSpec) corev1.ResourceList {
+	out := corev1.ResourceList{}
+	add := func(name string, q resource.Quantity) {
+		sum := out[corev1.ResourceName(name)]
+		sum.Add(q)
+		out[corev1.ResourceName(name)] = sum
+	}
+	for _, c := range spec.Containers {
+		for name, q := range c.Resources.Limits { // in any order: sums
+			add("limits."+string(name), q)
+		}
+		for name, q := range c.Resources.Requests { // in any order: sums
+			add("requests."+string(name), q)
+			add(string(name), q)
+		}
+	}
+	return out
+}
+
+// notCreated are the reasons of events that say that pods, or what creates them, cannot be created.
+var notCreated = []string{"FailedCreate", "ReplicaSetCreateError", "FailedCreatePod"}
+
+// creators returns the workloads whose pods cannot be created, sorted. One of which a pod is in the evidence counts only if its condition
+// says so now, and one that has all its pods does not count. Of a workload and its owner the one nearer to the pods counts.
+func (b *bundle) creators() (out []*Creator) {
+	for _, e := range b.events {
+		kind, rest, _ := strings.Cut(e.About, " ")
+		if !slices.Contains(notCreated, e.Reason) || kind == "Pod" || kind == "" || rest == "" {
+			continue
+		}
+		namespace, name, has := strings.Cut(rest, "/")
+		if !has {
+			namespace, name = "", rest
+		}
+		if w := b.work(kind, namespace, name); len(w.Events) < 1000 {
+			w.Events = append(w.Events, e.Event)
+			if w.Source.File == "" {
+				w.Source = e.Source
+			}
+		}
+	}
+	owned := map[string]bool{}
+	for _, p := range b.pods {
+		for _, o := range p.Owners {
+			owned[about(o.Kind, p.Object.Namespace, o.Name)] = true
+		}
+	}
+	fails := func(key string) bool {
+		w := b.works[key]
+		return w != nil && (w.Failing || len(w.Events) > 0 && !owned[key] && (w.Want < 0 || w.Have < w.Want))
+	}
+	inner := map[string]bool{}
+	for _, key := range slices.Sorted(maps.Keys(b.works)) {
+		if o := b.owners[key]; fails(key) && o.Object != nil {
+			kind, name := controller(o.Object.GetOwnerReferences())
+			inner[about(kind, b.works[key].Namespace, name)] = true
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(b.works)) {
+		if fails(key) && !inner[key] {
+			slices.SortStableFunc(b.works[key].Events, func(a, c Event) int { return a.Last.At.Compare(c.Last.At) })
+			out = append(out, b.works[key])
+		}
+	}
+	return out
+}
