@@ -9,6 +9,7 @@ import (
 	"outrider.dev/internal/doctor"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/chain"
+	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -60,7 +61,7 @@ func (s *subject) holdWithoutEffect() (evidence.Quote, bool) {
 		Hold bool `json:"holdApplicationUntilProxyStarts"`
 	}
 	text := s.Object.Annotations[contract.ProxyConfig]
-	if manifest.DecodeAnnotation(text, &config) != nil || !config.Hold || s.Proxy.Kind != startup.Plain {
+	if manifest.DecodeAnnotation(text, &config) != nil || !config.Hold || s.Proxy.Kind != startup.Plain || s.Omitted.Hooks {
 		return evidence.Quote{}, false
 	}
 	spec := s.Spec(s.Proxy.Name)
@@ -98,6 +99,7 @@ type circumstances struct {
 	readyWhen bool          // it is known when the proxy was ready
 	timed     bool          // it is known when the call was
 	late      bool          // most proxies are ready so long after their start
+	healed    bool          // the call ended its run, in the first seconds of a proxy of which no more is known, and a later run works
 }
 
 // A raceVerdict is a row of the table of verdicts.
@@ -116,6 +118,9 @@ var raceVerdicts = []raceVerdict{
 	}, Certain, false},
 	{"it came before the proxy listened, and no setting leaves it out", func(c circumstances) bool {
 		return c.listened == no && (c.taken == yes || c.open)
+	}, Likely},
+	{"no setting leaves it out, it came in the proxy's first seconds, and a later run works", func(c circumstances) bool {
+		return c.taken == perhaps && c.open && c.named && c.healed
 	}, Likely},
 	{"perhaps the call was not captured", func(c circumstances) bool { return c.listened == no || c.taken == perhaps }, Possible},
 	{"the clocks are not exact enough to order the two times", func(c circumstances) bool { return c.readyWhen && c.timed }, Possible},
@@ -146,7 +151,11 @@ func (s *subject) judge(app *evidence.Container, y calls.Call) (Finding, bool) {
 		Evidence: append([]evidence.Quote{y.Quote}, fate.Because...),
 		Disproof: fmt.Sprintf("a line of %s that says it was ready before %s, or a setting that leaves %s out of the capture", s.Proxy.Name, Instant(y.At), y.To),
 	}
-	f.Evidence = append(f.Evidence, s.Quote(run.Started, "%s started", s.Proxy.Name))
+	if run.Started.Known() {
+		f.Evidence = append(f.Evidence, s.Quote(run.Started, "%s started", s.Proxy.Name))
+	} else {
+		f.Against = append(f.Against, s.Quote(evidence.Time{}, "when %s started is not in the evidence", s.Proxy.Name))
+	}
 	if effect.WellSince != nil {
 		f.Evidence = append(f.Evidence, *effect.WellSince)
 	}
@@ -154,8 +163,9 @@ func (s *subject) judge(app *evidence.Container, y calls.Call) (Finding, bool) {
 		f.Evidence = append(f.Evidence, *assumed)
 	}
 	c := circumstances{
-		listened: fate.Answer, taken: fate.Taken, named: y.To.Known() && !y.Presumed, placed: assumed != nil, open: s.Capture.Vague != "" || !s.Capture.LeavesOut(),
+		listened: fate.Answer, taken: fate.Taken, named: y.To.Known() && !y.Presumed, placed: assumed != nil, open: (s.Capture.Vague != "" || !s.Capture.LeavesOut()) && !s.Capture.Presumed,
 		readyWhen: run.Ready.At.Known(), timed: y.At.Known(), late: run.Late(y.At),
+		healed: effect.Over == nil && !run.Ready.At.Known() && healed(app, y, run.Started),
 	}
 	verdict := raceVerdicts[slices.IndexFunc(raceVerdicts, func(r raceVerdict) bool { return r.fits(c) })]
 	f.Confidence, f.over = verdict.confidence, effect.Over != nil
@@ -174,8 +184,14 @@ func (s *subject) judge(app *evidence.Container, y calls.Call) (Finding, bool) {
 	return f, true
 }
 
-// listensAnyway reports whether a refused call has another cause than a proxy that did not listen yet: it listened, or
-// had ended.
+// healed reports whether a call came soon after the start of the proxy, when few proxies listen, and a later run of its container works.
+func healed(app *evidence.Container, y calls.Call, proxy evidence.Time) bool {
+	last := app.Last()
+	_, most, ok := y.At.Since(proxy)
+	return ok && most < facts.Usual && last != nil && last.Running && last.Number > y.Run
+}
+
+// listensAnyway reports whether a refused call has another cause than a proxy that did not listen yet: it listened, or had ended.
 func (s *subject) listensAnyway(fate chain.Fate, y calls.Call) bool {
 	if fate.Answer == yes || fate.Run < 0 {
 		return true

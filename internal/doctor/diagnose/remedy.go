@@ -106,5 +106,8 @@ func (s *subject) memoryLimit(container string) string {
 			return m.String()
 		}
 	}
+	if s.Omitted.Spec {
+		return "it is not in the evidence"
+	}
 	return "none is set: the node's"
 }

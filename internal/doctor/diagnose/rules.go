@@ -32,6 +32,9 @@ var rules = []rule{
 
 // Diagnose returns the diagnosis of a pod from its evidence. It fails only if ctx ends.
 func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
+	if p.Row != nil {
+		return ofRow(p), ctx.Err()
+	}
 	c, err := chain.Of(ctx, p, o.ShowSecrets)
 	if err != nil {
 		return Report{}, err
@@ -146,8 +149,9 @@ func (s *subject) decide(findings []Finding) string {
 	if s.Object.Namespace != "" {
 		in = " -n " + s.Object.Namespace
 	}
+	crash := !slices.ContainsFunc(findings, func(f Finding) bool { return f.Code != "app-crash" }) // the proxy's log would not decide
 	switch {
-	case s.Proxy != nil && !s.ReadyIsKnown():
+	case s.Proxy != nil && !s.ReadyIsKnown() && !crash:
 		return fmt.Sprintf("kubectl logs%s %s -c %s --timestamps", in, s.Object.Name, s.Proxy.Name)
 	case container != "":
 		return fmt.Sprintf("kubectl logs%s %s -c %s --timestamps --previous", in, s.Object.Name, container)

@@ -52,7 +52,7 @@ func slowStart(s *subject, start *phases.Start) []Finding {
 			f.Sentence += fmt.Sprintf(": %s has run for %s of them", c.Name, facts.Duration(s.Taken.At.Sub(started.At)))
 			f.Evidence = append(f.Evidence, s.Quote(started, "%s started, and runs", c.Name))
 		}
-		f.Remedy = finding.Remedy{Sentence: "its log shows what it does", Command: s.kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(f.Container, s.Object.Spec.Containers[0].Name))}
+		f.Remedy = finding.Remedy{Sentence: "its log shows what it does", Command: s.kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(f.Container, s.anyContainer()))}
 		return []Finding{f}
 	}
 	f.Sentence = fmt.Sprintf("the pod took %s to get ready", facts.Duration(start.Took.Time))

@@ -200,7 +200,7 @@ func (s *subject) unready(lacks []lack) (Verdict, string, []Finding) {
 	f.Sentence = fmt.Sprintf("%s since %s, and the evidence does not say why", first.what, facts.Duration(age))
 	f.Evidence = []evidence.Quote{s.Quote(evidence.Time{}, "%s", first.what)}
 	f.Disproof = "a line of its log, or an event, that says what it waits for"
-	f.Remedy = finding.Remedy{Sentence: "see what it does", Command: s.kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(first.container, s.Object.Spec.Containers[0].Name))}
+	f.Remedy = finding.Remedy{Sentence: "see what it does", Command: s.kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(first.container, s.anyContainer()))}
 	return Found, f.Sentence, []Finding{f}
 }
 

@@ -28,3 +28,11 @@ func (s *subject) kubectl(format string, args ...any) string {
 	}
 	return "kubectl " + in + fmt.Sprintf(format, args...)
 }
+
+// anyContainer returns a container whose log may be looked at first.
+func (s *subject) anyContainer() string {
+	for _, c := range s.Object.Spec.Containers {
+		return c.Name
+	}
+	return "CONTAINER"
+}

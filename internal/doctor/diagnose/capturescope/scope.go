@@ -19,6 +19,7 @@ import (
 	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor"
+	"outrider.dev/internal/doctor/evidence"
 )
 
 // A Scope is the set of connections that the pod's settings send to its proxy.
@@ -29,11 +30,16 @@ type Scope struct {
 	users  map[string]int64 // user ID by container, where it is known
 	Vague  string           // a setting that was not understood
 	Parks  bool             // connections wait until the proxy listens
+	// Presumed: nothing shows that there is a capture, only that there may be one in what was left out.
+	Presumed bool
 }
 
 // Of returns the scope of a pod. It reads the arguments of the init container that writes the rules, or the
 // annotations if a plugin of the node writes them.
-func Of(pod *corev1.Pod, proxy string) Scope {
+func Of(pod *corev1.Pod, proxy string) Scope { return OfPart(pod, proxy, evidence.Omitted{}) }
+
+// OfPart returns the scope of a pod of whose object something is not in the evidence. What is not known makes the scope vague, not empty.
+func OfPart(pod *corev1.Pod, proxy string, omitted evidence.Omitted) Scope {
 	mesh, known := knownproxy.MeshOf(proxy)
 	switch {
 	case proxy == "":
@@ -41,10 +47,25 @@ func Of(pod *corev1.Pod, proxy string) Scope {
 	case pod.Spec.HostNetwork:
 		return Scope{None: "the pod has the node's network (hostNetwork), in which no mesh captures"}
 	case proxy == "consul-dataplane":
-		return consul(pod)
+		return consul(pod, omitted)
 	case !known:
-		return handMade(pod, proxy)
+		return handMade(pod, proxy, omitted)
 	}
+	c := ofMesh(pod, proxy, mesh)
+	if c.None == "" && c.Vague == "" {
+		written := slices.ContainsFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return slices.Contains(mesh.Init, i.Name) })
+		switch {
+		case omitted.Spec && !written:
+			c.Vague = "the pod's spec is not in the evidence"
+		case omitted.Meta && !written:
+			c.Vague = "the pod's annotations are not in the evidence"
+		}
+	}
+	return c
+}
+
+// ofMesh returns the scope of a pod whose proxy a mesh has added.
+func ofMesh(pod *corev1.Pod, proxy string, mesh knownproxy.Mesh) Scope {
 	c := newScope(pod)
 	in := &c.intent
 	set := setter(in)
@@ -65,10 +86,18 @@ func Of(pod *corev1.Pod, proxy string) Scope {
 		c.Vague = fromArguments(work.Capture, set)
 	} else if written >= 0 {
 		spec := pod.Spec.InitContainers[written]
-		if words := expanded(spec); ownRules(words) {
+		words, complete := expanded(spec), true
+		if shown := slices.DeleteFunc(slices.Clone(words), evidence.LeftOut); len(shown) == 0 || len(shown) < len(words) {
+			words, complete = shown, false
+			_ = set("istio-service-cidr", "*") // unless what is left says something else
+		}
+		switch {
+		case ownRules(words):
 			c.Vague = "rules of its own, by " + spec.Name
 			_ = set("istio-service-cidr", "*")
-		} else {
+		case !complete:
+			c.Vague = cmp.Or(fromArguments(words, set), "arguments of "+spec.Name+" that are not in the evidence")
+		default:
 			c.Vague = fromArguments(words, set)
 		}
 	} else {
@@ -95,24 +124,26 @@ func newScope(pod *corev1.Pod) Scope {
 
 // handMade returns the scope of a proxy of which no mesh is known here. Its capture rules are written by an init container with NET_ADMIN,
 // whose settings this package does not understand, but for those of AWS App Mesh.
-func handMade(pod *corev1.Pod, proxy string) Scope {
-	for _, i := range pod.Spec.InitContainers {
-		sc := i.SecurityContext
-		if sc == nil || sc.Capabilities == nil || !slices.Contains(sc.Capabilities.Add, "NET_ADMIN") {
-			continue
-		}
+func handMade(pod *corev1.Pod, proxy string, omitted evidence.Omitted) Scope {
+	vague := func(why string) Scope {
 		c := newScope(pod)
-		set := setter(&c.intent)
-		c.Vague = "rules of its own, by " + i.Name
+		c.Vague = why
 		c.intent.Park = capture.ParkOff
-		_ = set("istio-service-cidr", "*")
+		_ = setter(&c.intent)("istio-service-cidr", "*")
 		if user, known := c.users[proxy]; known {
 			c.intent.ProxyUIDs, c.intent.ProxyGIDs = []uint32{uint32(user)}, nil
 		}
-		appMesh := false
+		return c
+	}
+	for _, i := range pod.Spec.InitContainers {
+		appMesh := slices.ContainsFunc(i.Env, func(e corev1.EnvVar) bool { return strings.HasPrefix(e.Name, "APPMESH_") })
+		if !mayCapture(i, omitted) && !appMesh {
+			continue
+		}
+		c := vague("rules of its own, by " + i.Name)
+		set := setter(&c.intent)
 		for _, e := range i.Env {
 			flag, is := appMeshSettings[e.Name]
-			appMesh = appMesh || strings.HasPrefix(e.Name, "APPMESH_")
 			if is && e.Value != "" && set(flag, e.Value) != nil {
 				appMesh = false
 				break
@@ -124,24 +155,33 @@ func handMade(pod *corev1.Pod, proxy string) Scope {
 		c.rules, _ = capture.Build(c.intent, capture.NFTables)
 		return c
 	}
+	if omitted.Spec && !byAddress(proxy) {
+		c := vague("the pod's spec is not in the evidence")
+		c.Presumed = true
+		c.rules, _ = capture.Build(c.intent, capture.NFTables)
+		return c
+	}
 	return Scope{None: fmt.Sprintf("%s captures nothing: applications call it by its own port", proxy)}
 }
 
 // consul returns the scope of a pod of Consul's mesh: all that the annotations do not leave out, if the proxy is transparent. Source:
 // developer.hashicorp.com/consul/docs/k8s/annotations-and-labels.
-func consul(pod *corev1.Pod) Scope {
+func consul(pod *corev1.Pod, omitted evidence.Omitted) Scope {
 	const prefix = "consul.hashicorp.com/transparent-proxy"
 	transparent := pod.Annotations[prefix+"-status"] == "enabled" || pod.Annotations[prefix] == "true"
 	for _, i := range pod.Spec.InitContainers {
 		transparent = transparent || i.Name == "consul-connect-inject-init" && strings.Contains(strings.Join(slices.Concat(i.Command, i.Args), " "), "-redirect-traffic-config")
 	}
-	if !transparent {
+	if !transparent && !omitted.Meta {
 		return Scope{None: "Consul's proxy captures nothing here: applications call it by the ports of its upstreams"}
 	}
 	c := newScope(pod)
 	set := setter(&c.intent)
 	c.intent.Park, c.intent.ProxyUIDs, c.intent.ProxyGIDs = capture.ParkOff, []uint32{consulUser}, nil
 	_ = set("istio-service-cidr", "*")
+	if !transparent {
+		c.Vague = "the pod's annotations are not in the evidence"
+	}
 	for annotation, flag := range map[string]string{"-exclude-outbound-ports": "istio-local-outbound-ports-exclude", "-exclude-outbound-cidrs": "istio-service-exclude-cidr"} { // any order: different settings
 		if v := pod.Annotations[prefix+annotation]; v != "" && set(flag, v) != nil {
 			c.Vague = fmt.Sprintf("annotation %s=%q", prefix+annotation, v)
@@ -158,6 +198,18 @@ const consulUser = 5995
 var appMeshSettings = map[string]string{
 	"APPMESH_EGRESS_IGNORED_PORTS": "istio-local-outbound-ports-exclude", "APPMESH_EGRESS_IGNORED_IP": "istio-service-exclude-cidr",
 	"APPMESH_ENVOY_EGRESS_PORT": "envoy-port", "APPMESH_ENVOY_INGRESS_PORT": "inbound-capture-port", "APPMESH_IGNORE_UID": "proxy-uid",
+}
+
+// byAddress reports whether applications always call a proxy by its own address.
+func byAddress(proxy string) bool { return proxy == "daprd" || strings.HasPrefix(proxy, "cloud") }
+
+// mayCapture reports whether an init container may write rules: it has NET_ADMIN or, if the evidence does not show that, its command does.
+func mayCapture(i corev1.Container, omitted evidence.Omitted) bool {
+	if sc := i.SecurityContext; sc != nil && sc.Capabilities != nil && slices.Contains(sc.Capabilities.Add, "NET_ADMIN") {
+		return true
+	}
+	text := strings.ToLower(strings.Join(slices.Concat(i.Command, i.Args), " "))
+	return omitted.Hooks && slices.ContainsFunc([]string{"redirect", "tproxy", "iptables", "nft "}, func(word string) bool { return strings.Contains(text, word) })
 }
 
 // ownRules reports whether a command is a script that writes rules itself, so that it has no flags that this package

@@ -10,6 +10,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor"
+	"outrider.dev/internal/doctor/evidence"
 )
 
 // The method [Scope.Takes] agrees with the rules that the pod's settings produce.
@@ -51,6 +52,41 @@ func TestTakes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got, why := Of(c.pod, "istio-proxy").Takes("web", c.to); got != c.want {
+				t.Errorf("%d (%s), want %d", got, why, c.want)
+			}
+		})
+	}
+}
+
+// A setting that is not in the evidence makes the answer uncertain; it is never No.
+func TestOmitted(t *testing.T) {
+	to := doctor.Destination{Host: "10.96.12.9", Port: 9090}
+	of := func(init ...corev1.Container) *corev1.Pod {
+		return &corev1.Pod{Spec: corev1.PodSpec{InitContainers: init}}
+	}
+	all := evidence.Omitted{Meta: true, Spec: true, Hooks: true}
+	for name, c := range map[string]struct {
+		pod     *corev1.Pod
+		proxy   string
+		omitted evidence.Omitted
+		want    doctor.Answer
+	}{
+		"the spec":                              {of(), "istio-proxy", all, doctor.Perhaps},
+		"the annotations alone":                 {of(), "istio-proxy", evidence.Omitted{Meta: true}, doctor.Perhaps},
+		"the annotations, not the arguments":    {of(corev1.Container{Name: "istio-init", Args: []string{"-i", "*"}}), "istio-proxy", evidence.Omitted{Meta: true}, doctor.Yes},
+		"the arguments":                         {of(corev1.Container{Name: "istio-init", Args: []string{"..."}}), "istio-proxy", evidence.Omitted{}, doctor.Perhaps},
+		"all of them":                           {of(corev1.Container{Name: "linkerd-init"}), "linkerd-proxy", evidence.Omitted{}, doctor.Perhaps},
+		"some, and the port is among the rest":  {of(corev1.Container{Name: "istio-init", Args: []string{"...", "-o", "9090"}}), "istio-proxy", evidence.Omitted{}, doctor.No},
+		"some, and the range is among the rest": {of(corev1.Container{Name: "istio-init", Args: []string{"-i", "10.1.0.0/16", "[...]"}}), "istio-proxy", evidence.Omitted{}, doctor.No},
+		"the spec with a plain Envoy":           {of(), "envoy", all, doctor.Perhaps},
+		"the spec with Dapr":                    {of(), "daprd", all, doctor.No},
+		"the annotations with Consul":           {of(), "consul-dataplane", all, doctor.Perhaps},
+		"rights, and a script":                  {of(corev1.Container{Name: "i", Args: []string{"-c", "iptables -t nat -A OUTPUT -j REDIRECT"}}), "envoy", evidence.Omitted{Hooks: true}, doctor.Perhaps},
+		"rights, and no script":                 {of(corev1.Container{Name: "i", Args: []string{"-c", "migrate"}}), "envoy", evidence.Omitted{Hooks: true}, doctor.No},
+		"nothing, and no rights":                {of(corev1.Container{Name: "i", Args: []string{"-c", "iptables -t nat -A OUTPUT -j REDIRECT"}}), "envoy", evidence.Omitted{}, doctor.No},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, why := OfPart(c.pod, c.proxy, c.omitted).Takes("web", to); got != c.want {
 				t.Errorf("%d (%s), want %d", got, why, c.want)
 			}
 		})

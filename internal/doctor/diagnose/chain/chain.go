@@ -36,7 +36,7 @@ func Of(ctx context.Context, p *evidence.Pod, showSecrets bool) (*Case, error) {
 	if f.Proxy != nil {
 		proxy = f.Proxy.Name
 	}
-	return &Case{f, read, capturescope.Of(p.Object, proxy), slices.Concat(p.Missing, f.Unread, read.Unread)}, err
+	return &Case{f, read, capturescope.OfPart(p.Object, proxy, p.Omitted), slices.Concat(p.Missing, f.Unread, read.Unread)}, err
 }
 
 // A Fate says where a failed call went.

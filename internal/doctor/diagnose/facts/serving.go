@@ -147,6 +147,9 @@ func (p *Pod) readProxy(ctx context.Context) error {
 	for _, r := range p.Proxy.Runs {
 		p.Serving = append(p.Serving, p.service(r))
 	}
+	if len(p.Serving) == 0 && p.Proxy.Restarts < 0 && slices.ContainsFunc(p.Apps, func(c *evidence.Container) bool { return c.Last() != nil }) {
+		p.Serving = append(p.Serving, p.service(evidence.Run{Number: -1})) // it has run, but its status was left out
+	}
 	return nil
 }
 

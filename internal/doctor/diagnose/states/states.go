@@ -76,7 +76,7 @@ var Terminated = []Meaning{
 	{Reason: "ContainerCannotRun", Code: "container-not-created", Sentence: "{c} cannot be started", Remedy: seeMessage},
 	{Reason: "StartError", Code: "container-not-created", Sentence: "{c} cannot be started", Remedy: seeMessage},
 	{Reason: "DeadlineExceeded", Code: "deadline-exceeded", Sentence: "{c} was ended since the pod's deadline passed", Remedy: ""},
-	{Reason: "ContainerStatusUnknown", Code: "node-lost", Sentence: "how {c} ended is not known: its node lost it", Remedy: "see whether the node restarted, or ran out of disk space"},
+	{Reason: "ContainerStatusUnknown", Code: "node-lost", Sentence: "how {c} ended is not known: the kubelet lost sight of it, and made up its exit code", Remedy: "see why the pod ended: whether it was evicted, and whether the node restarted or ran out of disk space (kubectl describe node)"},
 	{Reason: "Unknown", Code: "node-lost", Sentence: "{c} ended with its node, or with the container runtime", Remedy: "see whether the node restarted (kubectl describe node); the pod has no fault"},
 	{Reason: "Evicted", Code: "evicted", Sentence: "{c} was ended when the pod was evicted", Remedy: freeNode},
 }
