@@ -118,8 +118,12 @@ func (o *diagnoseOptions) run(cmd *cobra.Command, names []string) error {
 		wrong = wrong || !r.Verdict.Well()
 		reports = append(reports, r)
 	}
-	for _, u := range set.Unused {
-		cli.Note(cmd, "%s is not used: %s", u.Source, u.Why)
+	for _, w := range set.Creators {
+		wrong = true
+		reports = append(reports, diagnose.Creation(w, options))
+	}
+	for _, line := range set.Left() {
+		cli.Note(cmd, "%s", line)
 	}
 	terminal := cli.TerminalOf(cmd.OutOrStdout())
 	o.page.Columns, o.page.Colour = cmp.Or(terminal.Columns, 100), terminal.Colour

@@ -45,6 +45,8 @@ var kinds = func() []finding.Kind {
 			Explanation: "activeDeadlineSeconds of the pod, or of its Job, passed while containers still ran."},
 		{Code: "state-not-known", Title: "the pod is in a state that no rule explains",
 			Explanation: "A reason in the status is in none of the tables, or the pod is not ready long after its start and nothing says why. The finding quotes what there is. It is not certain that anything is wrong."},
+		{Code: "pods-not-created", Title: "the pods of a workload cannot be created",
+			Explanation: "The API server refuses the pods that a ReplicaSet, a Job, a DaemonSet or a StatefulSet wants: a quota is used up, an admission webhook cannot be called or refuses them, the service account does not exist, or pod security forbids them. There is no pod whose logs could be read. The workload tries again by itself."},
 		{Code: "not-scheduled", Title: "no node can run the pod",
 			Explanation: "The scheduler found no node with enough resources that the pod's selectors, affinities and tolerations allow. No container ran."},
 		{Code: "no-sandbox", Title: "the pod's sandbox, or its network, cannot be created",

@@ -18,7 +18,8 @@
 //
 //	report.go       the result
 //	rules.go        the rules in their order
-//	notstarted.go   causes before a container runs
+//	notstarted.go   causes before a container runs; notcreated.go, before there is a pod
+//	row.go          pods of which there is only a line of kubectl get pods
 //	race.go, order.go, shutdown.go, proxy.go   causes at the proxy
 //	destination.go  causes at the destination of a call
 //	ends.go         causes in a container itself; port.go: its ports and sockets; probe.go: what its probes got; hook.go: its hooks

@@ -39,7 +39,7 @@ var confidences = []Confidence{Possible, Likely, Certain}
 // A Report is the diagnosis of one pod.
 type Report struct {
 	Version  string        `json:"version"`
-	Pod      string        `json:"pod"` // NAMESPACE/NAME
+	Pod      string        `json:"pod"` // NAMESPACE/NAME; of a workload that has no pods KIND NAMESPACE/NAME
 	Verdict  Verdict       `json:"verdict"`
 	Sentence string        `json:"sentence"`
 	Findings []Finding     `json:"findings,omitempty"` // most certain first
