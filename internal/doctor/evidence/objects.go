@@ -101,9 +101,8 @@ func (b *bundle) json(from Source, text []byte) []byte {
 		return nil
 	}
 	raw, err := manifest.JSON(text)
-	if rest, are := withoutGaps(text); err != nil && are { // a person left lines out
-		if mended, failed := manifest.JSON(rest); failed == nil {
-			b.gaps = true
+	if err != nil {
+		if mended := b.mended(text); mended != nil {
 			return mended
 		}
 	}
@@ -112,6 +111,24 @@ func (b *bundle) json(from Source, text []byte) []byte {
 		return nil
 	}
 	return raw
+}
+
+// mended converts YAML in which lines stand for others that a person left out, or that was cut off within a line. It returns nil if it is not
+// YAML without these either.
+func (b *bundle) mended(text []byte) []byte {
+	rest, are := withoutGaps(text)
+	for range 3 {
+		if raw, err := manifest.JSON(rest); err == nil && are {
+			b.gaps = true
+			return raw
+		}
+		end := bytes.LastIndexByte(bytes.TrimRight(rest, "\r\n"), '\n')
+		if end < 0 || !bytes.Contains(text, []byte("kind: Pod")) && !bytes.Contains(text, []byte("ontainerStatuses:")) {
+			break
+		}
+		rest, are = rest[:end+1], true
+	}
+	return nil
 }
 
 var firstItem = regexp.MustCompile(`(?m)^items:[ \t]*\r?\n( *)- `)

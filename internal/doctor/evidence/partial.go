@@ -133,6 +133,9 @@ func has(raw []byte, fields ...string) bool {
 
 // addPart adds a part of a pod without a kind. It returns false if raw is none.
 func (b *bundle) addPart(folder string, from Source, raw []byte) bool {
+	if len(raw) > maxObject {
+		return !b.hold(from, raw)
+	}
 	raw, is := whole(raw)
 	if is && b.hold(from, raw) {
 		b.addPod(folder, from, raw)

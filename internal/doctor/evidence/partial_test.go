@@ -60,6 +60,7 @@ func TestShortened(t *testing.T) {
 		"JSON without a kind":   {"pod.json", `{"containerStatuses":[{"name":"app","restartCount":2,"state":{"running":{"startedAt":"2026-11-24T13:16:36Z"}},"lastState":{"terminated":{"exitCode":1,"startedAt":"2026-11-24T13:16:22Z","finishedAt":"2026-11-24T13:16:23Z"}}}]}`, "POD", all},
 		"a count left out":      {"pod.yaml", meta + "status: {containerStatuses: [{name: app, state: {running: {startedAt: \"2026-11-24T13:16:36Z\"}}, lastState: {terminated: {exitCode: 1, startedAt: \"2026-11-24T13:16:22Z\", finishedAt: \"2026-11-24T13:16:23Z\"}}}]}", "shop/web", noSpec},
 		"one status by itself":  {"app.yaml", "name: app\nrestartCount: 1\nlastState: {terminated: {exitCode: 1, startedAt: \"2026-11-24T13:16:22Z\", finishedAt: \"2026-11-24T13:16:23Z\"}}\nstate: {running: {startedAt: \"2026-11-24T13:16:36Z\"}}\n", "POD", all},
+		"cut off in a line":     {"pod.yaml", meta + spec + "status:" + inner(someStatuses) + "  message: \"it ended wi", "shop/web", all},
 		"words in place of any": {"pod.yaml", meta + spec + "  volumes: <snip>\nstatus:" + inner(someStatuses), "shop/web", all},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -229,6 +230,24 @@ func TestDescriptionBesides(t *testing.T) {
 	p = one(t, map[string]string{"pod.yaml": object, "app.log": strings.ReplaceAll(description, "web", "other")})
 	if len(p.Container("app").Logs) != 1 {
 		t.Errorf("%+v", p.Container("app"))
+	}
+}
+
+// A table of events names no namespace: the events belong to the only object of that name.
+func TestTableOfEvents(t *testing.T) {
+	const table = "LAST SEEN   TYPE      REASON         OBJECT             MESSAGE\n5s          Warning   Unhealthy      pod/web            Liveness probe failed: x\n9s          Warning   FailedCreate   replicaset/web-1   Error creating: y\n"
+	const pod = "kind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {containers: [{name: app, livenessProbe: {exec: {command: [x]}}}]}\n"
+	const set = "---\nkind: ReplicaSet\nmetadata: {name: web-1, namespace: shop}\nspec: {replicas: 3}\nstatus: {replicas: 1}\n"
+	s := read(t, Options{}, folder(t, map[string]string{"pod.yaml": pod + set, "events.txt": table}))
+	if len(s.Pods) != 1 || len(s.Pods[0].Events) != 1 || s.Pods[0].Events[0].Container != "app" {
+		t.Errorf("%+v", s.Pods[0].Events)
+	}
+	if len(s.Creators) != 1 || s.Creators[0].About() != "ReplicaSet shop/web-1" || s.Creators[0].Want != 3 || len(s.Creators[0].Events) != 1 {
+		t.Errorf("%+v", s.Creators)
+	}
+	s = read(t, Options{}, folder(t, map[string]string{"1.yaml": pod, "2.yaml": strings.Replace(pod, "shop", "other", 1), "events.txt": table}))
+	if len(s.Pods[0].Events)+len(s.Pods[1].Events) > 0 {
+		t.Errorf("two pods of that name: %+v", s.Pods)
 	}
 }
 

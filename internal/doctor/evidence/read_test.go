@@ -276,6 +276,7 @@ func TestUnused(t *testing.T) {
 		"a tar that is none":            {map[string]string{"b.tar": "hello"}, "b.tar: it is no archive of tar or gzip"},
 		"a log that is compressed":      {map[string]string{"app.log.gz": "\x1f\x8bxx"}, "app.log.gz: it begins as gzip does, and is none"},
 		"an object of no API server":    {map[string]string{"b.yaml": strings.Replace(pod("b"), "spec:", "status: {message: "+strings.Repeat("x", maxObject)+"}\nspec:", 1)}, "b.yaml:1: an object has more than 4 MiB, as none"},
+		"a part of no API server":       {map[string]string{"b.json": `{"status": {"message": "` + strings.Repeat("x", maxObject) + `"}}`}, "b.json:1: an object has more than 4 MiB"},
 		"an object of many parts":       {map[string]string{"b.json": `{"kind":"Pod","metadata":{"name":"b"},"spec":{"containers":[` + strings.Repeat("{},", maxParts) + "{}]}}"}, "b.json:1: an object has more than 4 MiB or 65536 parts"},
 		"a list in lists":               {map[string]string{"b.json": strings.Repeat(`{"kind":"List","items":[`, 4) + strings.Repeat("]}", 4)}, "b.json:1: it has lists in lists in lists"},
 		"a list of very many":           {map[string]string{"b.json": `{"kind":"List","items":[` + strings.Repeat("1,", maxCommas+1) + "1]}"}, "b.json: it has more than 4194304 values"},

@@ -3,6 +3,7 @@ package evidence
 import (
 	"cmp"
 	"io"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -74,6 +75,10 @@ func (b *bundle) addTexts() {
 			for _, o := range t.Objects {
 				b.describedObject(t, o)
 			}
+		}
+	}
+	for _, t := range b.texts {
+		if gone[t.log] {
 			b.describedEvents(t, "", t.Events)
 		}
 	}
@@ -131,11 +136,35 @@ func (b *bundle) describedEvents(t placedText, self string, events []described.E
 	for _, e := range events {
 		to := self
 		if e.Name != "" {
-			to = about(e.Kind, e.Namespace, e.Name)
+			to = about(e.Kind, cmp.Or(e.Namespace, b.namespaceOf(e.Kind, e.Name)), e.Name)
 		}
 		out := Event{Reason: e.Reason, Message: e.Message, About: to, Container: e.Container, Reporter: e.From, Count: e.Count, Source: Source{Kind: FromEvent, File: t.from.File, Line: e.Line}}
 		b.events = append(b.events, podEvent{Event: out, text: true, first: e.First, last: e.Last})
 	}
+}
+
+// namespaceOf returns the namespace of the only object of that kind and name; empty: it is not known. A table of events has none.
+func (b *bundle) namespaceOf(kind, name string) string {
+	var found []string
+	for _, p := range b.pods {
+		if kind == "Pod" && p.Object.Name == name && !slices.Contains(found, p.Object.Namespace) {
+			found = append(found, p.Object.Namespace)
+		}
+		for _, r := range p.Object.OwnerReferences {
+			if r.Kind == kind && r.Name == name && !slices.Contains(found, p.Object.Namespace) {
+				found = append(found, p.Object.Namespace)
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(b.works)) {
+		if w := b.works[key]; w.Kind == kind && w.Name == name && !slices.Contains(found, w.Namespace) {
+			found = append(found, w.Namespace)
+		}
+	}
+	if len(found) == 1 {
+		return found[0]
+	}
+	return ""
 }
 
 // addRows adds the lines of kubectl get pods, if there is nothing else. Of several, those that are well are left out, unless all are.
