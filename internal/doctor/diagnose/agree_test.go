@@ -2,6 +2,8 @@ package diagnose
 
 import (
 	"encoding/json"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -15,8 +17,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/podrun"
 	"outrider.dev/internal/core/pod/podspec"
-	"outrider.dev/internal/doctor/diagnose/chain"
-	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/lint"
 	"outrider.dev/startup"
@@ -37,20 +38,27 @@ spec:
 // the replay tried or a better one, and lint has no finding about its annotation.
 func TestPatchesAgree(t *testing.T) {
 	tried := 0
-	for table, ways := range map[string]map[string]way{"waiting": waiting, "stronger": stronger} { // in any order: subtests
-		for proxy, w := range ways { // in any order: subtests
-			if !settings.InFamily(w.annotation) {
-				continue // only another mesh reads this annotation
+	for _, of := range [][2]string{{podspec.OurProxy, "dev"}, {"istio-proxy", "1.26.2"}, {"istio-proxy", "1.23.1"}, {"linkerd-proxy", "edge-25.10.2"}, {"linkerd-proxy", "stable-2.15.1"}, {"kuma-sidecar", "2.9.1"}} {
+		for p := remedies.Start; p <= remedies.Stronger; p++ {
+			a := remedies.Of(remedies.Case{
+				Purpose: p, Pod: &corev1.Pod{}, Owners: []evidence.Owner{{Kind: "Deployment", Name: "web"}}, Proxy: of[0], Image: "proxy:" + of[1], App: "web",
+			})
+			if a.Patch == "" { // the words say what to do
+				continue
 			}
-			tried++
-			t.Run(table+"/"+proxy, func(t *testing.T) {
-				s := &subject{Case: &chain.Case{Pod: &facts.Pod{Pod: &evidence.Pod{Object: &corev1.Pod{}, Owners: []evidence.Owner{{Kind: "Deployment", Name: "web"}}}}}}
-				patched := merge(t, agreedWorkload, s.annotate(w))
+			t.Run(fmt.Sprint(of, p), func(t *testing.T) {
+				patched := merge(t, agreedWorkload, a.Patch)
 				pod := &corev1.Pod{ObjectMeta: patched.Spec.Template.ObjectMeta, Spec: patched.Spec.Template.Spec}
-				if pod.Annotations["kept"] != "yes" || pod.Annotations[w.annotation] != w.value {
+				if pod.Annotations["kept"] != "yes" || len(pod.Annotations) != 2 {
 					t.Fatalf("annotations %v", pod.Annotations)
 				}
-				keeps(t, pod, w)
+				delete(pod.Annotations, "kept")
+				annotation := slices.Collect(maps.Keys(pod.Annotations))[0] // the only one
+				if !settings.InFamily(annotation) {
+					return // only another mesh reads this annotation
+				}
+				tried++
+				keeps(t, pod, annotation, a.By)
 
 				manifest, err := yaml.Marshal(patched)
 				if err != nil {
@@ -61,7 +69,7 @@ func TestPatchesAgree(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, f := range report.Findings {
-					if strings.Contains(f.Title+f.Field+f.Evidence, w.annotation) {
+					if strings.Contains(f.Title+f.Field+f.Evidence, annotation) {
 						t.Errorf("%s: %s", f.Code, f.Title)
 					}
 				}
@@ -95,21 +103,21 @@ func merge(t *testing.T, workload, patch string) (out appsv1.Deployment) {
 }
 
 // keeps fails unless injection makes the application of the pod wait for the proxy at least as strictly as the
-// annotation w does.
-func keeps(t *testing.T, pod *corev1.Pod, w way) {
+// annotation should, which is by a mechanism.
+func keeps(t *testing.T, pod *corev1.Pod, annotation string, by startup.Mechanism) {
 	t.Helper()
 	r, err := inject.Pod(pod, inject.Namespace{Name: "shop"}, inject.Options{Manual: true, Kubernetes: 34})
 	if err != nil || !r.Injected {
 		t.Fatalf("%+v: %v", r.Reason, err)
 	}
-	if why, is := r.NoEffect[w.annotation]; is {
-		t.Errorf("%s has no effect: %s", w.annotation, why)
+	if why, is := r.NoEffect[annotation]; is {
+		t.Errorf("%s has no effect: %s", annotation, why)
 	}
 	run, err := podrun.Of(r.Pod, 34)
 	if err != nil {
 		t.Fatal(err)
 	}
-	asGood := startup.Preferred[:slices.Index(startup.Preferred, w.by)+1]
+	asGood := startup.Preferred[:slices.Index(startup.Preferred, by)+1]
 	for _, e := range run.Plan.Expand().Edges {
 		if e.From == podspec.OurProxy && e.To == "web" && slices.Contains(asGood, e.By) {
 			return

@@ -25,7 +25,9 @@
 //	ends.go         causes in a container itself; port.go: its ports and sockets; probe.go: what its probes got; hook.go: its hooks
 //	nodelost.go     a node that does not answer
 //	slow.go         a start that took long; package phases: its phases
-//	remedy.go       remedies; package replay: what the kubelet would have done with the remedy
+//	remedy.go       remedies; package remedies: what a mesh has for it, and in which object it is set; package replay: what the kubelet
+//	                would have done with the remedy
+//	siblingremedy.go   remedies for calls to the own pod
 //	timeline.go     events of a report, in order; track.go: the whole history, for pictures
 //	catalogue.go    the codes
 //

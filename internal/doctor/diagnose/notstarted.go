@@ -6,10 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/finding"
-	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -83,9 +82,8 @@ func initWithoutNetwork(s *subject) (out []Finding) {
 				Sentence: fmt.Sprintf("init container %s has no network: its calls go to %s, which starts only when all init containers have ended", c.Name, s.Proxy.Name),
 				Evidence: []evidence.Quote{y.Quote, s.Quote(evidence.Time{}, "%s is a plain container, and the capture is written before %s", s.Proxy.Name, c.Name)},
 				Disproof: fmt.Sprintf("that %s is left out of the capture", y.To),
-				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which starts before %s", s.Proxy.Name, c.Name)},
-				Patch:    s.nativePatch(c.Name),
 			}
+			s.remedy(&f, remedies.Init, s.Proxy.Name, c.Name, y.To.Port)
 			if takes == perhaps {
 				f.Confidence, f.Against = Likely, []evidence.Quote{s.Quote(evidence.Time{}, "%s", why)}
 			}
@@ -94,17 +92,4 @@ func initWithoutNetwork(s *subject) (out []Finding) {
 		}
 	}
 	return out
-}
-
-// nativePatch returns a patch with the annotation that makes the proxy start before an init container, or an empty
-// string if the mesh has no such annotation.
-func (s *subject) nativePatch(container string) string {
-	w, has := stronger[s.Proxy.Name]
-	switch {
-	case s.Proxy.Name == podspec.OurProxy:
-		w = way{annotation: contract.DependsOn + "." + container, value: s.Proxy.Name}
-	case !has:
-		return ""
-	}
-	return s.annotate(w)
 }

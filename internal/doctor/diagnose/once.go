@@ -1,16 +1,15 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
-
-	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -24,12 +23,11 @@ var loops = []string{"sleep inf", "while true", "while :", "tail -f", "tail -F"}
 // jobDoesNotEnd finds pods that should end (restartPolicy Never or OnFailure), but one of whose helpers still runs after all other
 // containers have completed, or had to be ended by the pod's deadline.
 func jobDoesNotEnd(s *subject) []Finding {
-	policy := s.Object.Spec.RestartPolicy
-	if policy != corev1.RestartPolicyNever && policy != corev1.RestartPolicyOnFailure || s.Deleted() && !s.deadlinePassed() {
+	if !s.shouldEnd() || s.Deleted() && !s.deadlinePassed() {
 		return nil
 	}
 	var holder *evidence.Container
-	sure := false
+	sure, worker := false, ""
 	var ended []evidence.Quote
 	for _, c := range s.Containers {
 		r := c.Last()
@@ -47,24 +45,20 @@ func jobDoesNotEnd(s *subject) []Finding {
 		case r.Exit == nil || *r.Exit != 0:
 			return nil
 		default:
-			ended = append(ended, s.Quote(r.Finished, "%s completed", c.Name))
+			ended, worker = append(ended, s.Quote(r.Finished, "%s completed", c.Name)), cmp.Or(worker, c.Name)
 		}
 	}
 	if holder == nil || len(ended) == 0 {
 		return nil
 	}
-	kind, name := s.workload()
 	f := Finding{
 		Code: "job-never-ends", Container: holder.Name, Confidence: Certain,
-		Sentence: fmt.Sprintf("the %s cannot end: its work is done, and %s runs on", kind, holder.Name),
+		Sentence: fmt.Sprintf("the %s cannot end: its work is done, and %s runs on", s.ownerKind(), holder.Name),
 		Evidence: append(ended, s.Quote(holder.Last().Started, "%s runs", holder.Name)),
 		Disproof: fmt.Sprintf("an end of %s soon after", holder.Name),
-		Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar (an init container with restartPolicy: Always), which ends with the pod's work; this pod ends when %s gets SIGTERM", holder.Name, holder.Name)},
 	}
-	if holder == s.Proxy {
-		f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which ends with the pod's work; this pod ends when its proxy is told to exit", holder.Name), Command: s.quit()}
-		f.Patch = s.nativePatch(name)
-	}
+	s.remedy(&f, remedies.End, holder.Name, worker, 0)
+	s.endNow(&f, holder)
 	if least, _, ok := s.Taken.Since(ended[len(ended)-1].At); !sure || ok && least < time.Minute {
 		f.Confidence = Likely
 	}
@@ -100,13 +94,21 @@ func (s *subject) serves(c *evidence.Container) (is, sure bool) {
 	return false, false
 }
 
-// quit returns a command that makes the proxy exit, or that deletes the pod if no request makes the proxy exit.
-func (s *subject) quit() string {
-	switch s.Proxy.Name {
-	case "outrider-proxy":
-		return s.kubectl("exec %s -c %s -- outrider-agent request POST /quitquitquit", s.Object.Name, s.Proxy.Name)
-	case "istio-proxy":
-		return s.kubectl("exec %s -c %s -- pilot-agent request POST /quitquitquit", s.Object.Name, s.Proxy.Name)
+// endNow adds to a finding how the pod that does not end is ended. A Job makes a new pod for one that is deleted, and does its work again.
+func (s *subject) endNow(f *Finding, holder *evidence.Container) {
+	quit, now := map[string]string{podspec.OurProxy: "outrider-agent", "istio-proxy": "pilot-agent"}, ""
+	switch agent, has := quit[holder.Name]; {
+	case has:
+		f.Remedy.Sentence += "; this pod ends when its proxy is told to exit"
+		now = s.kubectl("exec %s -c %s -- %s request POST /quitquitquit", s.Object.Name, holder.Name, agent)
+	case s.ownerKind() == "job":
+		f.Remedy.Sentence += "; this pod has done its work: if no other pod of the Job works, delete the Job (it makes a new pod for one that is deleted)"
+		now = s.kubectl("delete job %s", s.Owners[0].Name)
+	case s.ownerKind() == "pod":
+		f.Remedy.Sentence += "; this pod has done its work, and can be deleted"
+		now = s.kubectl("delete pod %s", s.Object.Name)
+	default:
+		f.Remedy.Sentence += fmt.Sprintf("; this pod ends when %s gets SIGTERM", holder.Name)
 	}
-	return s.kubectl("delete pod %s", s.Object.Name)
+	f.Remedy.Command = strings.Join(slices.DeleteFunc([]string{f.Remedy.Command, now}, func(c string) bool { return c == "" }), " && ")
 }

@@ -5,11 +5,13 @@ import (
 	"slices"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/doctor"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -30,10 +32,10 @@ func startupRace(s *subject) (out []Finding) {
 			f.Code = "hold-without-effect"
 			f.Sentence = fmt.Sprintf("the hold of %s is set and has no effect: %s made a call before its proxy was ready, %s", s.Proxy.Name, app.Name, s.EffectOf(y))
 			f.Evidence = append(f.Evidence, why)
-			s.wait(&f, app, y, stronger)
+			s.wait(&f, app, y, remedies.Stronger)
 			f.Remedy.Sentence = "recreate the pod, so that it is injected with the hold that is set; or " + f.Remedy.Sentence
 		default:
-			s.wait(&f, app, y, waiting)
+			s.wait(&f, app, y, s.startPurpose())
 		}
 		out = append(out, f)
 	}
@@ -51,7 +53,34 @@ func (s *subject) failedOpen(f *Finding, app *evidence.Container, y calls.Call) 
 			f.Evidence, f.Confidence = append(f.Evidence, s.QuoteEvent(v, v.First, v.Message)), Certain
 		}
 	}
-	s.wait(f, app, y, stronger)
+	s.wait(f, app, y, remedies.Stronger)
+	s.neverServed(f)
+}
+
+// neverServed changes the remedy if no run of the proxy is known to have been ready: to wait longer helps only a proxy that needs longer.
+func (s *subject) neverServed(f *Finding) {
+	status := s.Status(s.Proxy.Name)
+	if status != nil && status.Ready || slices.ContainsFunc(s.Serving, func(v facts.Service) bool { return v.Ready.At.Known() }) {
+		return
+	}
+	if len(s.Proxy.Logs) == 0 {
+		f.Remedy.Sentence = fmt.Sprintf("find out why %s was not ready in time (its log is not among the evidence); if it only needs longer, %s", s.Proxy.Name, f.Remedy.Sentence)
+		return
+	}
+	f.Patch, f.Change, f.Replay = "", "", nil
+	f.Remedy = finding.Remedy{
+		Sentence: fmt.Sprintf("find out why %s does not get ready; that %s waits longer for it does not help", s.Proxy.Name, f.Container),
+		Command:  s.kubectl("logs %s -c %s", s.Object.Name, s.Proxy.Name),
+	}
+	for _, u := range unready {
+		for _, v := range s.Serving {
+			if q := s.Said.In(v.Number, u.said); len(q) > 0 {
+				f.Evidence = append(f.Evidence, q[len(q)-1])
+				f.Remedy.Sentence = fmt.Sprintf("%s does not get ready since %s: %s", s.Proxy.Name, u.what, u.remedy)
+				return
+			}
+		}
+	}
 }
 
 // holdWithoutEffect returns a quote about the annotation that requests Istio's hold, if the pod has no hold that is

@@ -4,86 +4,81 @@ import (
 	"fmt"
 	"strings"
 
-	"outrider.dev/internal/base/contract"
+	corev1 "k8s.io/api/core/v1"
+
 	"outrider.dev/internal/base/finding"
-	"outrider.dev/internal/core/pod/knownproxy"
-	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/diagnose/replay"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
 
-// A way is an annotation that makes the applications of a mesh wait for its proxy.
-type way struct {
-	annotation, value string
-	by                startup.Mechanism
+// wait adds to a finding the remedy that makes an application wait for its proxy, and the result of a replay in the model of the kubelet.
+func (s *subject) wait(f *Finding, app *evidence.Container, y calls.Call, p remedies.Purpose) {
+	if by := s.remedy(f, p, s.Proxy.Name, app.Name, y.To.Port); by != "" {
+		f.Replay = replay.Of(s.Pod, s.Calls, y, by)
+	}
 }
 
-// Sources: istio.io/docs/reference/config/annotations and .../istio.mesh.v1alpha1
-// (holdApplicationUntilProxyStarts); linkerd.io/2/reference/proxy-configuration
-// (proxy-enable-native-sidecar); kuma.io/docs/latest/reference/kubernetes-annotations.
-var (
-	waiting = map[string]way{
-		podspec.OurProxy: {contract.Start, "gate", startup.Gate},
-		"istio-proxy":    {contract.ProxyConfig, `{"holdApplicationUntilProxyStarts": true}`, startup.Hold},
-		"linkerd-proxy":  native("linkerd-proxy"),
-		"kuma-sidecar":   {"kuma.io/wait-for-dataplane-ready", "true", startup.Hold},
+// startPurpose returns the purpose of a remedy for the start of an application: in a pod that should end, the proxy has to end too.
+func (s *subject) startPurpose() remedies.Purpose {
+	if s.shouldEnd() {
+		return remedies.JobStart
 	}
-	// For applications that a hold did not protect, the map stronger is used in place of the map waiting.
-	stronger = map[string]way{
-		podspec.OurProxy: waiting[podspec.OurProxy],
-		"istio-proxy":    native("istio-proxy"),
-		"linkerd-proxy":  waiting["linkerd-proxy"],
-	}
-)
-
-// native returns the way by which a mesh makes its proxy a native sidecar.
-func native(proxy string) way {
-	m, _ := knownproxy.MeshOf(proxy)
-	return way{m.Native, "true", startup.Native}
+	return remedies.Start
 }
 
-// wait adds to a finding the remedy that makes an application wait for its proxy: the annotation for the proxy's mesh
-// in the map ways, or else a native sidecar. It also adds the result of a replay in the model of the kubelet.
-func (s *subject) wait(f *Finding, app *evidence.Container, y calls.Call, ways map[string]way) {
-	w, has := ways[s.Proxy.Name]
-	if !has {
-		w.by = startup.Native
-		f.Remedy = finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar (an init container with restartPolicy: Always and a startup probe), so that %s starts after it", s.Proxy.Name, app.Name)}
-	} else {
-		kind, name := s.workload()
-		f.Remedy = finding.Remedy{
-			Sentence: fmt.Sprintf("let %s wait for %s, by the annotation %s", app.Name, s.Proxy.Name, w.annotation),
-			Command:  s.kubectl("patch %s %s --patch-file patch.yaml", kind, name),
+// shouldEnd reports whether the pod does a work that ends.
+func (s *subject) shouldEnd() bool {
+	policy := s.Object.Spec.RestartPolicy
+	return policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure
+}
+
+// remedy adds a remedy to a finding that changes the order of a proxy, or of another container that serves the application, and the
+// application. It returns the mechanism by which the order is kept at the start; empty: none keeps it.
+func (s *subject) remedy(f *Finding, p remedies.Purpose, proxy, app string, port uint16) startup.Mechanism {
+	image := ""
+	if spec := s.Spec(proxy); spec != nil {
+		image = spec.Image
+	}
+	a := remedies.Of(remedies.Case{Purpose: p, Pod: s.Object, Owners: s.Owners, Proxy: proxy, Image: image, App: app, Port: port})
+	f.Remedy = finding.Remedy{Sentence: a.Sentence}
+	if a.Command != "" {
+		f.Remedy.Command = s.kubectl("%s", a.Command)
+	}
+	f.Patch, f.Change = a.Patch, a.Change
+	s.maskRemedy(f)
+	return a.By
+}
+
+// maskRemedy masks what looks like a secret in a remedy: it goes on with the annotations that the pod has.
+func (s *subject) maskRemedy(f *Finding) {
+	masked := false
+	for _, text := range []*string{&f.Remedy.Sentence, &f.Patch, &f.Change} {
+		var shown strings.Builder
+		for line := range strings.Lines(*text) {
+			line, end := strings.CutSuffix(line, "\n")
+			shown.WriteString(s.Show([]byte(line)))
+			if end {
+				shown.WriteByte('\n')
+			}
 		}
-		f.Patch = s.annotate(w)
+		masked = masked || shown.String() != *text
+		*text = shown.String()
 	}
-	f.Replay = replay.Of(s.Pod, s.Calls, y, w.by)
+	if masked {
+		f.Remedy.Sentence += "; what looks like a secret is masked here, --show-secrets shows it"
+		f.Remedy.Command = "" // it would write the mask
+	}
 }
 
-// annotate returns a patch of the workload that adds an annotation to its pod template.
-func (s *subject) annotate(w way) string {
-	annotations := fmt.Sprintf("metadata:\n  annotations:\n    %s: %q\n", w.annotation, w.value)
-	switch kind, _ := s.workload(); kind {
-	case "pod":
-		return annotations
-	case "cronjob":
-		return nest("spec", nest("jobTemplate", nest("spec", nest("template", annotations))))
+// ownerKind returns the kind of the object that made the pod directly, in lower case; "pod" if there is none.
+func (s *subject) ownerKind() string {
+	if len(s.Owners) > 0 {
+		return strings.ToLower(s.Owners[0].Kind)
 	}
-	return nest("spec", nest("template", annotations))
-}
-
-func nest(field, text string) string {
-	return field + ":\n  " + strings.TrimSuffix(strings.ReplaceAll(text, "\n", "\n  "), "  ")
-}
-
-// workload returns the object that has the pod template: the topmost owner that is known, or else the pod itself.
-func (s *subject) workload() (kind, name string) {
-	if n := len(s.Owners); n > 0 {
-		return strings.ToLower(s.Owners[n-1].Kind), s.Owners[n-1].Name
-	}
-	return "pod", s.Object.Name
+	return "pod"
 }
 
 // Instant formats a time with the precision that its error allows. An unknown time becomes the word "that", as in

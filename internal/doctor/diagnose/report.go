@@ -61,7 +61,8 @@ type Finding struct {
 	Against    []evidence.Quote `json:"against,omitempty"` // evidence against this cause
 	Disproof   string           `json:"disproof"`          // an observation that would disprove this cause
 	Remedy     finding.Remedy   `json:"remedy"`
-	Patch      string           `json:"patch,omitempty"` // patch of the workload, for kubectl patch
+	Patch      string           `json:"patch,omitempty"`  // patch of the workload, for kubectl patch
+	Change     string           `json:"change,omitempty"` // part of a manifest that changes, of an object that takes no patch
 	Replay     *replay.Replay   `json:"replay,omitempty"`
 
 	rank int  // index of the rule in rules

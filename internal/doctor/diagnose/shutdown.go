@@ -3,9 +3,9 @@ package diagnose
 import (
 	"fmt"
 
-	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -49,9 +49,8 @@ func shutdownRace(s *subject) (out []Finding) {
 				Sentence: fmt.Sprintf("shutdown race: %s ended while %s still made calls", s.Proxy.Name, app.Name),
 				Evidence: append([]evidence.Quote{left, y.Quote}, stops...),
 				Disproof: fmt.Sprintf("an end of %s before that of %s", app.Name, s.Proxy.Name),
-				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which the kubelet stops after %s", s.Proxy.Name, app.Name)},
-				Patch:    s.nativePatch(app.Name),
 			}
+			s.remedy(&f, remedies.Stop, s.Proxy.Name, app.Name, y.To.Port)
 			switch {
 			case takes == perhaps:
 				f.Confidence, f.Against = Likely, []evidence.Quote{s.Quote(evidence.Time{}, "%s", why)}

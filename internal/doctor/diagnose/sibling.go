@@ -6,9 +6,9 @@ import (
 	"strconv"
 	"strings"
 
-	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -80,8 +80,8 @@ func siblingStopped(s *subject) (out []Finding) {
 				Sentence: fmt.Sprintf("shutdown race: %s ended while %s still called it", c.Name, y.Container),
 				Evidence: []evidence.Quote{s.Quote(r.Finished, "%s ended: %s", c.Name, facts.ExitText(*r)), y.Quote},
 				Disproof: fmt.Sprintf("an end of %s before that of %s", y.Container, c.Name),
-				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar (an init container with restartPolicy: Always), which the kubelet stops after %s", c.Name, y.Container)},
 			}
+			s.remedy(&f, remedies.Stop, c.Name, y.Container, y.To.Port)
 			if !y.To.Known() || y.Last.Compare(r.Finished) != evidence.After {
 				f.Confidence = Likely
 			}
