@@ -37,12 +37,13 @@ type farSide struct {
 	taken, listened []doctor.Answer
 	when            func(*subject, calls.Call) bool // nil: always
 
-	code       finding.Code // empty: dependency-down
-	confidence Confidence   // empty: likely
-	sentence   string       // {app}: the caller, {to}: the destination; empty: {app} could not connect to {to}: it was not available
-	disproof   string       // empty: an answer of {to} at that time
-	remedy     string       // empty: check whether {to} runs, and let {app} retry until it does
-	quotes     []quoted     // further evidence
+	code       finding.Code                         // empty: dependency-down
+	confidence Confidence                           // empty: likely
+	sentence   string                               // {app}: the caller, {to}: the destination; empty: {app} could not connect to {to}: it was not available
+	disproof   string                               // empty: an answer of {to} at that time
+	remedy     string                               // empty: check whether {to} runs, and let {app} retry until it does
+	quotes     []quoted                             // further evidence
+	remedied   func(*subject, *Finding, calls.Call) // sets the remedy; nil: it is in the row
 }
 
 // atFarSide returns the finding for one call, and false if the destination is not the cause.
@@ -82,6 +83,9 @@ func (s *subject) atFarSide(app *evidence.Container, y calls.Call) (Finding, boo
 			f.Evidence = append(f.Evidence, said)
 		}
 	}
+	if row.remedied != nil {
+		row.remedied(s, &f, y)
+	}
 	return f, true
 }
 
@@ -117,7 +121,7 @@ var farSides = []farSide{
 	{
 		failure: calls.Refused, when: toSibling, code: "sibling-down", confidence: Certain,
 		sentence: "{app} called its own pod at {to}, where no container listened",
-		remedy:   "start the container that listens there before {app}",
+		remedied: (*subject).sibling,
 	},
 	{
 		failure: calls.Refused, when: toLoopback, code: "sibling-down", confidence: Certain,
@@ -129,7 +133,7 @@ var farSides = []farSide{
 		failure: calls.Refused, taken: []doctor.Answer{no}, when: toNobodyYet, code: "sibling-down",
 		sentence: "{app} was refused, most likely by {helper}, which had not begun to listen",
 		disproof: "the address that {app} called",
-		remedy:   "start {helper} before {app}: as a native sidecar (an init container with restartPolicy: Always) with a startup probe; or let {app} retry",
+		remedied: (*subject).helperFirst,
 	},
 	{
 		failure: calls.Refused, taken: []doctor.Answer{no}, when: toNoSibling, quotes: []quoted{whyNotTaken},

@@ -1,0 +1,199 @@
+package diagnose
+
+import (
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor"
+	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/remedies"
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/startup"
+)
+
+// A siblingCause is a row of the table of reasons why no container listened at an address of its own pod.
+type siblingCause struct {
+	is func(*siblingCall) bool
+	do func(*subject, *Finding, *siblingCall)
+}
+
+// A siblingCall is a call that was refused at an address of its own pod.
+type siblingCall struct {
+	calls.Call
+	serves  *evidence.Container // the container that is set to listen there; nil: none is
+	run     *evidence.Run       // its last run that started before the call; nil: none did, or that is not known
+	deleted bool                // the pod is being deleted
+}
+
+// siblingCauses has the remedies for calls to the own pod; the first that fits counts. The order of the containers is a remedy only where
+// the order is the fault.
+var siblingCauses = []siblingCause{
+	{func(c *siblingCall) bool { return c.serves == nil }, (*subject).nothingListens},
+	{func(c *siblingCall) bool { return c.deleted && c.ended() }, func(s *subject, f *Finding, c *siblingCall) {
+		s.remedy(f, remedies.Stop, c.serves.Name, f.Container, c.To.Port)
+	}},
+	{(*siblingCall).failed, (*subject).seeItsEnd},
+	{(*siblingCall).early, func(s *subject, f *Finding, c *siblingCall) {
+		s.remedy(f, s.startPurpose(), c.serves.Name, f.Container, c.To.Port)
+	}},
+	{func(*siblingCall) bool { return true }, func(s *subject, f *Finding, c *siblingCall) {
+		f.Remedy = finding.Remedy{
+			Sentence: fmt.Sprintf("see whether %s listens at %s: it is set to, and ran", c.serves.Name, c.To),
+			Command:  s.kubectl("logs %s -c %s --timestamps", s.Object.Name, c.serves.Name),
+		}
+	}},
+}
+
+// sibling sets the remedy of a finding about a call that was refused at an address of the own pod.
+func (s *subject) sibling(f *Finding, y calls.Call) {
+	c := &siblingCall{Call: y, serves: s.listensAt(y), deleted: s.Deleted()}
+	if c.serves != nil {
+		for i, r := range c.serves.Runs {
+			if r.Started.Compare(y.At) == evidence.Before || !y.At.Known() && s.before(r, y) {
+				c.run = &c.serves.Runs[i]
+			}
+		}
+	}
+	i := slices.IndexFunc(siblingCauses, func(r siblingCause) bool { return r.is(c) })
+	siblingCauses[i].do(s, f, c)
+}
+
+// helperFirst sets the remedy of a finding about a call to a helper that was not up yet.
+func (s *subject) helperFirst(f *Finding, y calls.Call) {
+	if c := s.notYetUp(y); c != nil {
+		s.remedy(f, s.startPurpose(), c.Name, f.Container, y.To.Port)
+	}
+}
+
+// before reports whether a run started before the run that made a call whose time is not known.
+func (s *subject) before(r evidence.Run, y calls.Call) bool {
+	caller := s.Container(y.Container).Run(y.Run)
+	return caller != nil && r.Started.Compare(caller.Started) == evidence.Before
+}
+
+// ended reports whether the run of the sibling had ended at the time of the call, as far as the clocks say.
+func (c *siblingCall) ended() bool {
+	return c.run != nil && c.run.Finished.Known() && c.run.Finished.Compare(c.At) != evidence.After
+}
+
+// failed reports whether the sibling fails by itself: its last run before the call failed, or it cannot run.
+func (c *siblingCall) failed() bool {
+	bad := c.run != nil && c.run.Exit != nil && *c.run.Exit != 0 && c.ended()
+	return bad || c.serves.Waiting != nil && c.serves.Waiting.Reason != "PodInitializing" && c.serves.Waiting.Reason != "ContainerCreating"
+}
+
+// early reports whether the call came before the sibling could listen: it had not started, or only just.
+func (c *siblingCall) early() bool {
+	if c.run == nil {
+		return true
+	}
+	_, most, ok := c.At.Since(c.run.Started)
+	return !ok || most < facts.Settled
+}
+
+// seeItsEnd sets the remedy for a sibling that fails by itself.
+func (s *subject) seeItsEnd(f *Finding, c *siblingCall) {
+	why := "it does not run"
+	switch w := c.serves.Waiting; {
+	case c.run != nil && c.run.Exit != nil:
+		why = "it ended (" + facts.ExitText(*c.run) + ")"
+	case w != nil && w.Reason != "":
+		why = "it waits (" + w.Reason + ")"
+	}
+	f.Remedy = finding.Remedy{
+		Sentence: fmt.Sprintf("see first why %s, which is set to listen there, does not: %s; the order of the containers is not the cause", c.serves.Name, why),
+		Command:  s.kubectl("logs %s -c %s --previous", s.Object.Name, c.serves.Name),
+	}
+}
+
+// nothingListens sets the remedy for an address at which no container is set to listen.
+func (s *subject) nothingListens(f *Finding, c *siblingCall) {
+	f.Remedy.Sentence = fmt.Sprintf("correct the address that %s calls, or have a container listen there: none of the pod is known to listen at %s", f.Container, c.To)
+	var ports []string
+	for _, o := range s.Containers {
+		if spec := s.Spec(o.Name); spec != nil && o.Name != f.Container && o.Kind != startup.Init {
+			if p := portsOf(spec); len(p) > 0 {
+				ports = append(ports, fmt.Sprintf("%s: %s", o.Name, strings.Join(p, ", ")))
+			}
+		}
+	}
+	if len(ports) > 0 {
+		f.Remedy.Sentence += " (" + strings.Join(ports, "; ") + ")"
+	}
+}
+
+// usualPorts are those at which programs listen unless they are set to others, by the name of their container or image.
+var usualPorts = map[string][]string{
+	"daprd":           {"3500", "50001"},
+	"cloud-sql-proxy": {"5432", "3306", "1433"},
+	"cloudsql-proxy":  {"5432", "3306", "1433"},
+	"redis":           {"6379"},
+	"postgres":        {"5432"},
+	"memcached":       {"11211"},
+	"pgbouncer":       {"6432", "5432"},
+	"statsd":          {"8125"},
+}
+
+// portWords matches settings of ports at which a program listens: --port=5432, -p 6379, tcp:5432, 127.0.0.1:3307, :8080.
+var portWords = regexp.MustCompile(`(?i)(?:([a-z_-]*port[a-z_-]*)[= ]|(?:^|[ =,])-p[= ]?|tcp[:=]|(?:^|[ =,/])(?:0\.0\.0\.0|127\.0\.0\.1|localhost|\[::1?\])?:)(\d{2,5})\b`)
+
+// otherPorts are parts of settings of ports at which another program listens.
+var otherPorts = []string{"app", "upstream", "target", "backend", "remote"}
+
+// portsOf returns the ports at which a container is set to listen, in the order of its specification.
+func portsOf(spec *corev1.Container) (out []string) {
+	for _, p := range spec.Ports {
+		out = append(out, fmt.Sprint(p.ContainerPort))
+	}
+	words := strings.Join(slices.Concat(spec.Command, spec.Args), " ")
+	for _, m := range portWords.FindAllStringSubmatch(words, -1) {
+		if !slices.ContainsFunc(otherPorts, func(o string) bool { return strings.Contains(strings.ToLower(m[1]), o) }) {
+			out = append(out, m[2])
+		}
+	}
+	if len(out) == 0 || spec.Name == "daprd" {
+		image := path.Base(podspec.ImageName(spec.Image))
+		for _, name := range []string{spec.Name, image} {
+			out = append(out, usualPorts[name]...)
+		}
+	}
+	seen := map[string]bool{}
+	return slices.DeleteFunc(out, func(p string) bool {
+		had := seen[p]
+		seen[p] = true
+		return had
+	})
+}
+
+// listensAt returns the container of the pod that is set to listen where a call went, and nil if none is.
+func (s *subject) listensAt(y calls.Call) *evidence.Container {
+	port := fmt.Sprint(y.To.Port)
+	for _, c := range s.Containers {
+		spec := s.Spec(c.Name)
+		if spec == nil || c.Name == y.Container || c.Kind == startup.Init || c.Kind == evidence.Ephemeral {
+			continue
+		}
+		if y.To.Network == doctor.Unix && listensIn(spec, y.To.Host) || y.To.Port > 0 && slices.Contains(portsOf(spec), port) {
+			return c
+		}
+	}
+	return nil
+}
+
+// listensIn reports whether a container is set to listen at a unix socket, by its command line or by a volume for its folder.
+func listensIn(spec *corev1.Container, socket string) bool {
+	folder := path.Dir(socket)
+	words := strings.Join(slices.Concat(spec.Command, spec.Args), " ")
+	return len(folder) > 1 && strings.Contains(words, folder) || slices.ContainsFunc(spec.VolumeMounts, func(m corev1.VolumeMount) bool {
+		at := path.Clean(m.MountPath)
+		return len(at) > 1 && (folder == at || strings.HasPrefix(folder, at+"/"))
+	})
+}
