@@ -331,10 +331,11 @@ func (d *document) finding(f diagnose.Finding, zero time.Time) {
 		d.quote("<b>Against it:</b> ", q, zero)
 	}
 	d.put("</ul>\n<p>It would be disproved by: %s</p>\n", cut(f.Disproof, longestLine))
-	d.putIf("<p><b>What fixes it:</b> %s</p>\n", cut(f.Remedy.Sentence, longestLine))
+	d.putIf("<p><b>What fixes it:</b> %s</p>\n", cut(f.Remedy.Sentence, 4*longestLine))
 	d.putIf("<p>%s</p>\n", cut(f.Tried(), longestLine))
-	d.putIf("<pre tabindex=\"0\">%s</pre>\n", cut(f.Remedy.Command, longestLine))
 	d.putIf("<details><summary>patch.yaml</summary><pre tabindex=\"0\">%s</pre></details>\n", cut(f.Patch, 20*longestLine))
+	d.putIf("<details><summary>What changes in the manifest</summary><pre tabindex=\"0\">%s</pre></details>\n", cut(f.Change, 20*longestLine))
+	d.putIf("<pre tabindex=\"0\">%s</pre>\n", cut(f.Remedy.Command, longestLine))
 	d.put("</article>\n")
 }
 

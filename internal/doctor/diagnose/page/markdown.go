@@ -41,12 +41,16 @@ func markdown(b *strings.Builder, r diagnose.Report) {
 		if tried := f.Tried(); tried != "" {
 			fmt.Fprintf(b, "\n%s\n", prose(tried))
 		}
-		if f.Remedy.Command != "" {
-			block(b, "sh", f.Remedy.Command)
-		}
 		if f.Patch != "" {
 			b.WriteString("\nThe patch, `patch.yaml`:\n")
 			block(b, "yaml", f.Patch)
+		}
+		if f.Change != "" {
+			b.WriteString("\nWhat changes in the manifest:\n")
+			block(b, "yaml", f.Change)
+		}
+		if f.Remedy.Command != "" { // it may use the patch
+			block(b, "sh", f.Remedy.Command)
 		}
 	}
 	if r.Decide != "" {

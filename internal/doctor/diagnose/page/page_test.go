@@ -63,7 +63,7 @@ func poisoned(t testing.TB, text string) diagnose.Report {
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		f.Sentence, f.Container, f.Disproof, f.Patch = text, text, text, text
+		f.Sentence, f.Container, f.Disproof, f.Patch, f.Change = text, text, text, text, text
 		f.Remedy.Sentence, f.Remedy.Command = text, text
 		if f.Replay != nil {
 			f.Replay.Assumed = []string{text}

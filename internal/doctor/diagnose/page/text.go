@@ -91,10 +91,19 @@ func (t *texter) finding(f diagnose.Finding, numbered bool, i int) {
 	if tried := f.Tried(); tried != "" {
 		t.line("  ", tried, "")
 	}
-	if f.Remedy.Command != "" {
+	t.part("patch.yaml:", f.Patch)
+	t.part("What changes in the manifest:", f.Change)
+	if f.Remedy.Command != "" { // it may use the patch
 		t.line("  ", "$ "+f.Remedy.Command, "command")
 	}
-	for line := range strings.Lines(f.Patch) {
+}
+
+// part writes YAML under a title; nothing if it is empty.
+func (t *texter) part(title, yaml string) {
+	if yaml != "" {
+		t.line("  ", title, "")
+	}
+	for line := range strings.Lines(yaml) {
 		fmt.Fprintln(&t.b, "    "+t.paint("patch", strings.TrimRight(line, "\n")))
 	}
 }

@@ -31,3 +31,30 @@ func TestColours(t *testing.T) {
 		}
 	}
 }
+
+// A command that uses a patch comes after the patch, and a part of a manifest is shown as such.
+func TestThePatchComesBeforeItsCommand(t *testing.T) {
+	for _, format := range []string{"text", "md", "html"} {
+		for title, change := range map[string]func(*diagnose.Finding){ // in any order: each is reported
+			"patch.yaml":                   func(*diagnose.Finding) {},
+			"What changes in the manifest": func(f *diagnose.Finding) { f.Patch, f.Change = "", f.Patch },
+		} {
+			r := incident(t, "awesome-app")
+			f := &r.Findings[0]
+			change(f)
+			f.Remedy.Command = "kubectl use-the-file"
+			var b bytes.Buffer
+			if err := Write(&b, []diagnose.Report{r}, Options{Format: format, Columns: 200}); err != nil {
+				t.Fatal(err)
+			}
+			text := b.String()
+			if _, article, is := strings.Cut(text, "<article>"); is {
+				text = article
+			}
+			titled, shown, command := strings.LastIndex(text, title), strings.LastIndex(text, "holdApplication"), strings.LastIndex(text, "kubectl use-the-file")
+			if titled < 0 || titled > shown || shown > command {
+				t.Errorf("%s: %q is at %d, the patch at %d, the command at %d:\n%s", format, title, titled, shown, command, text)
+			}
+		}
+	}
+}
