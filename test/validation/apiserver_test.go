@@ -101,6 +101,8 @@ func templateOf(o runtime.Object) (*core.PodTemplateSpec, *field.Path) {
 		return &o.Spec.Template, at
 	case *apps.DaemonSet:
 		return &o.Spec.Template, at
+	case *apps.ReplicaSet:
+		return &o.Spec.Template, at
 	case *batch.Job:
 		return &o.Spec.Template, at
 	case *batch.CronJob:
@@ -118,6 +120,8 @@ func validate(o runtime.Object, opts corevalidation.PodValidationOptions) field.
 		return appsvalidation.ValidateStatefulSet(o, opts)
 	case *apps.DaemonSet:
 		return appsvalidation.ValidateDaemonSet(o, opts)
+	case *apps.ReplicaSet:
+		return appsvalidation.ValidateReplicaSet(o, opts)
 	case *batch.CronJob:
 		return batchvalidation.ValidateCronJobCreate(o, opts)
 	case *batch.Job:
