@@ -58,7 +58,9 @@ func jobDoesNotEnd(s *subject) []Finding {
 		Disproof: fmt.Sprintf("an end of %s soon after", holder.Name),
 	}
 	s.remedy(&f, remedies.End, holder.Name, worker, 0)
-	s.endNow(&f, holder)
+	if holder.Last().Running {
+		s.endNow(&f, holder)
+	}
 	if least, _, ok := s.Taken.Since(ended[len(ended)-1].At); !sure || ok && least < time.Minute {
 		f.Confidence = Likely
 	}

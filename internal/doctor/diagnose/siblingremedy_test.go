@@ -132,3 +132,31 @@ func TestRemedyOfAProxyThatIsNeverReady(t *testing.T) {
 		}
 	}
 }
+
+// A Job that is held by a helper is deleted, not its pod, for which it makes another; a pod that a deadline has ended is not ended again.
+func TestHowAJobIsEnded(t *testing.T) {
+	for name, c := range map[string]struct{ from, to, command string }{
+		"it is held":      {"", "", "kubectl -n shop delete job nightly"},
+		"made by another": {"batch/v1\n    kind: Job", "example.com/v1\n    kind: Batch", ""},
+		"the deadline":    {"      running:\n", "      terminated:\n        exitCode: 143\n        signal: 15\n        finishedAt: '2026-05-11T10:24:06Z'\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			folder := t.TempDir()
+			if err := os.CopyFS(folder, os.DirFS(incidents+"/cron-hangs-linkerd")); err != nil {
+				t.Fatal(err)
+			}
+			if c.from != "" {
+				edit(t, filepath.Join(folder, "pod.yaml"), c.from, c.to)
+			}
+			if name == "the deadline" {
+				edit(t, filepath.Join(folder, "pod.yaml"), "status:\n", "status:\n  reason: DeadlineExceeded\n")
+			}
+			for _, f := range diagnoseFolder(t, folder).Findings {
+				if f.Code == "job-never-ends" && f.Remedy.Command == c.command {
+					return
+				}
+			}
+			t.Errorf("%+v", diagnoseFolder(t, folder).Findings)
+		})
+	}
+}

@@ -41,8 +41,11 @@ type Advice struct {
 
 // Of returns the remedy for a case.
 func Of(c Case) Advice {
-	version, known := releaseOf(c.Image)
+	version, known := c.release()
 	fill := c.filler(version, known)
+	if c.isNative() {
+		return Advice{Sentence: fill.Replace(already[c.Purpose])}
+	}
 	var notes []string
 	for _, w := range ways {
 		if !c.serves(w) {
@@ -66,6 +69,32 @@ func Of(c Case) Advice {
 		return Advice{Sentence: fill.Replace(byHand[c.Purpose]), By: startup.Native}
 	}
 	return Advice{Sentence: joined(otherwise[c.Purpose], notes, fill)}
+}
+
+// release returns the version of the proxy's mesh: by the image that is specified, or that runs, or as Linkerd notes it.
+func (c Case) release() (release, bool) {
+	images := []string{c.Image}
+	for _, s := range slices.Concat(c.Pod.Status.InitContainerStatuses, c.Pod.Status.ContainerStatuses) {
+		if s.Name == c.Proxy {
+			images = append(images, s.Image)
+		}
+	}
+	if c.Proxy == "linkerd-proxy" {
+		images = append(images, "proxy:"+c.Pod.Annotations["linkerd.io/proxy-version"])
+	}
+	for _, image := range images {
+		if r, known := releaseOf(image); known {
+			return r, true
+		}
+	}
+	return release{}, false
+}
+
+// isNative reports whether the proxy is a native sidecar.
+func (c Case) isNative() bool {
+	return slices.ContainsFunc(c.Pod.Spec.InitContainers, func(i corev1.Container) bool {
+		return i.Name == c.Proxy && i.RestartPolicy != nil && *i.RestartPolicy == corev1.ContainerRestartPolicyAlways
+	})
 }
 
 // container returns the proxy's name in the table. Consul has one proxy for each service of a pod, whose name follows, and the proxies of

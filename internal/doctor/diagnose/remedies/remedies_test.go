@@ -151,6 +151,26 @@ func TestEachCaseHasARemedy(t *testing.T) {
 	}
 }
 
+// The version is also that of the image that runs, or of Linkerd's own annotation; and a native sidecar is not made one.
+func TestTheProxyOfThePod(t *testing.T) {
+	t.Parallel()
+	pod := podOf(map[string]string{"linkerd.io/proxy-version": "stable-2.14.10"})
+	if a := Of(Case{Purpose: Stop, Pod: pod, Owners: web, Proxy: "linkerd-proxy", Image: "mirror/proxy@sha256:0", App: "app"}); !strings.Contains(a.Patch, "wait-before-exit") {
+		t.Errorf("%+v", a)
+	}
+	pod.Status.ContainerStatuses = []corev1.ContainerStatus{{Name: "app", Image: "app:1.2"}, {Name: "istio-proxy", Image: "istio/proxyv2:1.21.0"}}
+	if a := Of(Case{Purpose: Stop, Pod: pod, Owners: web, Proxy: "istio-proxy", Image: "mirror/proxy@sha256:0", App: "app"}); !strings.Contains(a.Patch, "terminationDrain") {
+		t.Errorf("%+v", a)
+	}
+	always := corev1.ContainerRestartPolicyAlways
+	pod.Spec.InitContainers = []corev1.Container{{Name: "istio-proxy", RestartPolicy: &always}}
+	for p := Start; p <= End; p++ {
+		if a := Of(Case{Purpose: p, Pod: pod, Owners: web, Proxy: "istio-proxy", Image: "istio/proxyv2:1.26.2", App: "app"}); a.Patch != "" || !strings.Contains(a.Sentence, "is a native sidecar") || strings.Contains(a.Sentence, "{") {
+			t.Errorf("%d: %+v", p, a)
+		}
+	}
+}
+
 // A change goes to the object that made the pod.
 func TestPlaces(t *testing.T) {
 	t.Parallel()

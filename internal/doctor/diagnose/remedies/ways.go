@@ -59,12 +59,15 @@ var nativeWords = map[Purpose]string{
 	Init: "which starts before {app}", Stop: "which the kubelet stops after {app}", End: "which ends with the pod's work",
 }
 
-// ways lists the remedies; the first that fits counts. Sources: istio.io/docs/reference/config/annotations, change notes of Istio 1.24.0
-// (the annotation nativeSidecar) and upgrade notes of 1.27 (it is the default), releasenotes/notes/27696.yaml (the hold of a pod); linkerd2
-// CHANGES.md: edge-23.11.4, edge-21.4.4 (proxy-await) and edge-19.12.3, linkerd.io/2025/10/31/announcing-linkerd-2.19 (the annotation
-// config.beta); kuma CHANGELOG.md: 2.4.0 (#7583), 2.7.0 (#9321), 2.14.0 (#16502) and pkg/plugins/runtime/k8s/metadata/annotations.go; docs.dapr.io 1.13,
-// arguments-annotations-overview, and dapr/dapr#7268; hashicorp/consul-k8s#3919 and #4678; aws-app-mesh-controller-for-k8s
-// (wait-until-proxy-ready).
+// ways lists the remedies; the first that fits counts. Sources:
+//
+//   - Istio: istio.io/docs/reference/config/annotations; change notes of 1.24.0 (the annotation nativeSidecar); upgrade notes of 1.27 (native
+//     sidecars are the default); releasenotes/notes/27696.yaml (the hold of one pod)
+//   - Linkerd: CHANGES.md, edge-23.11.4 (native sidecars), edge-21.4.4 (proxy-await), edge-19.12.3 (wait-before-exit-seconds); the
+//     announcement of 2.19 (config.beta)
+//   - Kuma: CHANGELOG.md, 2.4.0 (#7583), 2.7.0 (#9321), 2.14.0 (#16502); pkg/plugins/runtime/k8s/metadata/annotations.go
+//   - Dapr: docs.dapr.io 1.13, arguments-annotations-overview; dapr/dapr#7268
+//   - Consul: hashicorp/consul-k8s#3919, #4678; App Mesh: aws-app-mesh-controller-for-k8s, wait-until-proxy-ready
 var ways = []way{
 	{proxy: podspec.OurProxy, purposes: []Purpose{Start, JobStart, Stronger}, words: waits, annotation: contract.Start, value: "gate", by: startup.Gate},
 	{proxy: podspec.OurProxy, purposes: []Purpose{Init}, words: "let {proxy} start before {app}", annotation: contract.DependsOn + ".{app}", value: podspec.OurProxy, by: startup.Native},
@@ -157,6 +160,16 @@ var byHand = map[Purpose]string{
 	Init:     sidecar + " and a startup probe), listed before {app}",
 	Stop:     sidecar + "), which the kubelet stops after {app}",
 	End:      sidecar + "), which ends with the pod's work",
+}
+
+// already says what helps for a proxy that is a native sidecar.
+var already = map[Purpose]string{
+	Start:    "give {proxy}, which is a native sidecar, a startup probe, for which {app} waits",
+	JobStart: "give {proxy}, which is a native sidecar, a startup probe, for which {app} waits",
+	Stronger: "give {proxy}, which is a native sidecar, a startup probe, for which {app} waits",
+	Init:     "list {proxy}, which is a native sidecar, before {app}, with a startup probe",
+	Stop:     "give the pod a longer terminationGracePeriodSeconds: {proxy} is a native sidecar, which the kubelet stops before {app} has ended only when that time is over",
+	End:      "see why {proxy} does not end: it is a native sidecar, which the kubelet stops when the pod's work is done",
 }
 
 const sidecar = "make {proxy} a native sidecar (an init container with restartPolicy: Always"
