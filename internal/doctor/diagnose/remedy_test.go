@@ -149,8 +149,8 @@ func TestUnnamedDestinationIsUndecided(t *testing.T) {
 // Log lines of a gate about an address that refuses connections are not failed calls of the application.
 func TestGatesAreNoCallers(t *testing.T) {
 	for line, want := range map[string]string{
-		"outrider-gate: waits for istio-proxy: GET http://127.0.0.1:15021/healthz/ready: connect: connection refused": "nothing",
-		"GET http://127.0.0.1:15021/healthz/ready: connect: connection refused":                                       "found sibling-down",
+		"outrider-gate: waits for istio-proxy: GET http://127.0.0.1:9000/ready: connect: connection refused": "nothing",
+		"GET http://127.0.0.1:9000/ready: connect: connection refused":                                       "found sibling-down",
 	} {
 		folder := t.TempDir()
 		if err := os.CopyFS(folder, os.DirFS(incidents+"/clean")); err != nil {

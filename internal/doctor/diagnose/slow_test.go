@@ -81,11 +81,11 @@ func TestNotReadyForLong(t *testing.T) {
 		"an init container runs": {`
   initContainerStatuses: [{name: migrate, restartCount: 0, ready: false, state: {running: {startedAt: "2026-03-02T13:00:07Z"}}}]
   containerStatuses: [{name: web, restartCount: 0, ready: false, state: {waiting: {reason: PodInitializing}}}]
-`, "not ready 10 min 0 s after it was created: migrate has run for 9 min 53 s of them", "migrate"},
+`, "not ready 11 min 0 s after it was created: migrate has run for 10 min 53 s of them", "migrate"},
 		"an application runs": {`
   initContainerStatuses: [{name: migrate, restartCount: 0, ready: true, state: {terminated: {exitCode: 0, startedAt: "2026-03-02T13:00:07Z", finishedAt: "2026-03-02T13:00:09Z"}}}]
   containerStatuses: [{name: web, restartCount: 0, ready: false, state: {running: {startedAt: "2026-03-02T13:00:10Z"}}}]
-`, "not ready 10 min 0 s after it was created: web has run for 9 min 50 s of them", "web"},
+`, "not ready 11 min 0 s after it was created: web has run for 10 min 50 s of them", "web"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder, head := t.TempDir(), startedPod[:strings.Index(startedPod, "  initContainerStatuses:")]
@@ -99,7 +99,7 @@ func TestNotReadyForLong(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			set.Pods[0].Taken = evidence.Time{At: time.Date(2026, 3, 2, 13, 10, 0, 0, time.UTC), Clock: evidence.NodeClock}
+			set.Pods[0].Taken = evidence.Time{At: time.Date(2026, 3, 2, 13, 11, 0, 0, time.UTC), Clock: evidence.NodeClock}
 			r, err := Diagnose(t.Context(), set.Pods[0], Options{})
 			if err != nil {
 				t.Fatal(err)

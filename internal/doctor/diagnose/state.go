@@ -162,8 +162,8 @@ type lack struct {
 
 // lacks returns what keeps a pod from being healthy. A container without a status is left out: what is not in the evidence is unknown.
 func (s *subject) lacks() (out []lack) {
-	if s.Object.Status.Phase == corev1.PodSucceeded || s.Deleted() {
-		return nil
+	if s.Object.Status.Phase == corev1.PodSucceeded || s.Deleted() || s.Condition(corev1.PodReady, evidence.APIClock).Known() {
+		return nil // of a pod that is ready, all is
 	}
 	for _, c := range s.Containers {
 		status, spec := s.Status(c.Name), s.Spec(c.Name)

@@ -10,6 +10,9 @@ import (
 	"testing"
 )
 
+// initArgs are arguments of init containers, which would be unknown without them.
+var initArgs = map[string]string{"linkerd-proxy": `, "args": ["--incoming-proxy-port", "4143", "--outgoing-proxy-port", "4140", "--proxy-uid", "2102"]`}
+
 // A small is a pod of one application, with what its evidence says. The pod began at 10:00:00.
 type small struct {
 	mesh   string            // container of the proxy, started at 10:00:04; empty: none
@@ -40,7 +43,7 @@ func (p small) folder(t *testing.T) string {
 	if p.mesh != "" {
 		containers += `, {"name": "` + p.mesh + `", "image": "example.com/proxy:1"` + p.extra + `}`
 		statuses += `, {"name": "` + p.mesh + `", "ready": true, ` + cmp.Or(p.proxyState, `"restartCount": 0, "state": {"running": {"startedAt": "2026-03-02T10:00:04Z"}}`) + `}`
-		inits = `"initContainers": [{"name": "` + map[string]string{"istio-proxy": "istio-init", "linkerd-proxy": "linkerd-init"}[p.mesh] + `", "image": "example.com/init:1"` + p.initArgs + `}], `
+		inits = `"initContainers": [{"name": "` + map[string]string{"istio-proxy": "istio-init", "linkerd-proxy": "linkerd-init"}[p.mesh] + `", "image": "example.com/init:1"` + cmp.Or(p.initArgs, initArgs[p.mesh]) + `}], `
 	}
 	dir := t.TempDir()
 	files := map[string]string{"pod.json": `{"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "web", "namespace": "shop", "creationTimestamp": "2026-03-02T10:00:00Z"` + map[bool]string{true: `, "deletionTimestamp": "2026-03-02T10:20:30Z"`}[p.deleted] + `},
