@@ -38,9 +38,9 @@ internal/core/pod: knownproxy kubelet patch podfile podstart request shell start
 internal/core/controlplane: ca conns debugapi < files kube webhook < .
 
 internal/doctor: . < chart evidence lint < simulate verify < diagnose scenario < diagnoser
-internal/doctor/evidence: archive described timestamp < .
+internal/doctor/evidence: archive described timestamp < why < .
 internal/doctor/lint: kinds text < . < source
-internal/doctor/diagnose: calls capturescope facts remedies < chain phases replay < . < page < follow
+internal/doctor/diagnose: states < calls capturescope facts remedies < chain phases replay < . < page < follow
 
 internal/ops: . installation kubeclient < replicas < check install podupgrade rotate < bugreport podrestart report
 

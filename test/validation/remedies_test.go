@@ -69,8 +69,8 @@ func refsTo(version, kind, name string) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: name, UID: "u"}}
 }
 
-// The API server takes each patch that a diagnosis advises, and refuses that of an object for which a part of a manifest is advised instead;
-// of that it takes a new object.
+// The API server takes each patch that a diagnosis advises, and refuses that of an object for which a part of a
+// manifest is advised instead; of that it takes a new object.
 func TestRemediesAreTaken(t *testing.T) {
 	tried := 0
 	for kind, m := range makers { // in any order: subtests

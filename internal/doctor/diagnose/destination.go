@@ -171,8 +171,8 @@ func toSibling(s *subject, y calls.Call) bool {
 	return y.To.Loopback() && len(s.siblings(y.Container)) > 0
 }
 
-// toWrongPort reports whether a call went to a port of the pod itself that none of the siblings declares, although all declare ports, and
-// the pod had long started.
+// toWrongPort reports whether a call went to a port of the pod itself that none of the siblings declares, although all
+// declare ports, and the pod had long started.
 func toWrongPort(s *subject, y calls.Call) bool {
 	all := s.siblings(y.Container)
 	declared := len(all) > 0 && !slices.ContainsFunc(all, func(c *evidence.Container) bool { return s.Spec(c.Name) == nil || len(s.Spec(c.Name).Ports) == 0 })
@@ -206,8 +206,8 @@ func (s *subject) unreached(y calls.Call) bool {
 // nameNotResolved finds names that did not resolve to an address.
 func nameNotResolved(s *subject) (out []Finding) {
 	for _, app := range s.Work() {
-		for _, y := range s.Calls {
-			if y.Container != app.Name || y.Failure != calls.Unresolved || s.GotOver(y) != nil {
+		for _, y := range s.Calls.By(app.Name, calls.Unresolved) {
+			if s.GotOver(y) != nil {
 				continue
 			}
 			name := cmp.Or(y.To.Host, "a name")

@@ -180,7 +180,8 @@ func attempted(f *Finding, app string, r evidence.Run, q evidence.Quote) {
 // quotedLines is the number of last lines that the finding about a crash quotes if no line tells why.
 const quotedLines = 3
 
-// crash returns the finding about a run that ended by itself: with the line of its log that tells why, or with what its status means.
+// crash returns the finding about a run that ended by itself: with the line of its log that tells why, or with what its
+// status means.
 func (s *subject) crash(c *evidence.Container, r evidence.Run) Finding {
 	f := Finding{
 		Code: "app-crash", Container: c.Name, Confidence: Likely,
@@ -236,7 +237,8 @@ func (s *subject) tell(f *Finding, c *evidence.Container, r evidence.Run, told e
 	s.otherSocket(f, c.Name, told)
 }
 
-// endedByProbe changes the finding about a run that was ended from outside, if one of its probes cannot succeed. No event is left of it.
+// endedByProbe changes the finding about a run that was ended from outside, if one of its probes cannot succeed. No
+// event is left of it.
 func (s *subject) endedByProbe(f *Finding, container string, r evidence.Run) {
 	before := f.Sentence
 	if s.asksElsewhere(f, container, "startup", "liveness") {

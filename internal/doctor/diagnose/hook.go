@@ -14,8 +14,8 @@ import (
 // notExecuted matches what the container runtime and shells say of the command of a hook that never ran.
 var notExecuted = regexp.MustCompile(`(?i)OCI runtime exec failed|executable file not found|no such file or directory|command not found|permission denied|exec format error|exited with 12[67]`)
 
-// hookFails finds containers that the kubelet ends since the command of their postStart hook fails. The hook of a proxy that holds the
-// applications is left to the rules about the proxy, unless its command could not be executed.
+// hookFails finds containers that the kubelet ends since the command of their postStart hook fails. The hook of a proxy
+// that holds the applications is left to the rules about the proxy, unless its command could not be executed.
 func hookFails(s *subject) (out []Finding) {
 	for _, c := range s.Containers {
 		e, failed := s.lastEvent(c.Name, "FailedPostStartHook")

@@ -22,9 +22,9 @@ type refusal struct {
 	command  string // for kubectl; {ns} is the namespace
 }
 
-// refusals has the reasons; the first whose text the message has counts. Sources: plugin/pkg/admission (resourcequota, limitranger,
-// serviceaccount, priority), staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook, k8s.io/pod-security-admission, of Kubernetes 1.34;
-// OpenShift's apiserver-library-go.
+// refusals has the reasons; the first whose text the message has counts. Sources: plugin/pkg/admission (resourcequota,
+// limitranger, serviceaccount, priority), staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook,
+// k8s.io/pod-security-admission, of Kubernetes 1.34; OpenShift's apiserver-library-go.
 var refusals = []refusal{
 	{
 		regexp.MustCompile(`exceeded quota: ([^,\s]+), requested: (.+), used: (.+), limited: ([^,\s]+(?:,[^,\s]+)*)`),

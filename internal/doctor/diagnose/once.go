@@ -20,8 +20,8 @@ var helperNames = []string{"proxy", "sidecar", "agent", "fluent", "filebeat", "p
 // loops are commands that never end.
 var loops = []string{"sleep inf", "while true", "while :", "tail -f", "tail -F"}
 
-// jobDoesNotEnd finds pods that should end (restartPolicy Never or OnFailure), but one of whose helpers still runs after all other
-// containers have completed, or had to be ended by the pod's deadline.
+// jobDoesNotEnd finds pods that should end (restartPolicy Never or OnFailure), but one of whose helpers still runs
+// after all other containers have completed, or had to be ended by the pod's deadline.
 func jobDoesNotEnd(s *subject) []Finding {
 	if !s.shouldEnd() || s.Deleted() && !s.deadlinePassed() {
 		return nil
@@ -73,7 +73,8 @@ func (s *subject) deadlinePassed() bool {
 	return s.Object.Status.Reason == reason || slices.ContainsFunc(s.Events, func(e evidence.Event) bool { return e.Reason == reason })
 }
 
-// serves reports whether a container serves others and does not end by itself, and whether that is sure: by its program, or as a proxy.
+// serves reports whether a container serves others and does not end by itself, and whether that is sure: by its
+// program, or as a proxy.
 func (s *subject) serves(c *evidence.Container) (is, sure bool) {
 	spec := s.Spec(c.Name)
 	if spec == nil {
@@ -96,7 +97,8 @@ func (s *subject) serves(c *evidence.Container) (is, sure bool) {
 	return false, false
 }
 
-// endNow adds to a finding how the pod that does not end is ended. A Job makes a new pod for one that is deleted, and does its work again.
+// endNow adds to a finding how the pod that does not end is ended. A Job makes a new pod for one that is deleted, and
+// does its work again.
 func (s *subject) endNow(f *Finding, holder *evidence.Container) {
 	quit, now := map[string]string{podspec.OurProxy: "outrider-agent", "istio-proxy": "pilot-agent"}, ""
 	switch agent, has := quit[holder.Name]; {

@@ -97,7 +97,8 @@ Containers:
 Events:           <none>
 `
 
-// A description shows no hooks: that the hold has no effect cannot be said of it. Without a log, that of the crash would decide.
+// A description shows no hooks: that the hold has no effect cannot be said of it. Without a log, that of the crash
+// would decide.
 func TestDescribedPod(t *testing.T) {
 	r := diagnoseFolder(t, folderOf(t, map[string]string{"describe.txt": described}))
 	if key(r) != "undecided app-crash" || !strings.Contains(r.Decide, "-c app ") || !strings.Contains(r.Decide, "--previous") {

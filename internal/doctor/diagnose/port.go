@@ -21,26 +21,28 @@ var portOf = regexp.MustCompile(`(?i)(?:\bport[ =:(]*|:::|[\s\w\])*.]:)(\d{2,5})
 
 // A listener is a port on which a proxy listens, whatever the pod declares.
 type listener struct {
-	proxy string
 	port  int
+	proxy string
 	of    string
 }
 
-// listeners has the ports of the proxies of meshes. Source: istio.io (application requirements), linkerd.io (proxy configuration),
-// kuma.io (data plane proxy), developer.hashicorp.com (consul-dataplane), docs.dapr.io (arguments and annotations).
+// listeners has the ports of the proxies of meshes. Source: istio.io (application requirements), linkerd.io (proxy
+// configuration), kuma.io (data plane proxy), developer.hashicorp.com (consul-dataplane), docs.dapr.io (arguments and
+// annotations).
 var listeners = []listener{
-	{"istio-proxy", 15000, "its administration"}, {"istio-proxy", 15001, "the capture of outbound calls"}, {"istio-proxy", 15004, "its debugging"}, {"istio-proxy", 15006, "the capture of inbound calls"},
-	{"istio-proxy", 15008, "HBONE"}, {"istio-proxy", 15020, "its metrics and health"}, {"istio-proxy", 15021, "its readiness"}, {"istio-proxy", 15053, "DNS"}, {"istio-proxy", 15090, "its statistics"},
-	{"outrider-proxy", 15000, "its administration"}, {"outrider-proxy", 15001, "the capture of outbound calls"}, {"outrider-proxy", 15006, "the capture of inbound calls"}, {"outrider-proxy", 15007, "its capture"},
-	{"outrider-proxy", 15016, "its proofs of the capture"}, {"outrider-proxy", 15020, "its metrics and health"}, {"outrider-proxy", 15021, "its readiness"}, {"outrider-proxy", 15090, "its statistics"},
-	{"linkerd-proxy", 4140, "the capture of outbound calls"}, {"linkerd-proxy", 4143, "the capture of inbound calls"}, {"linkerd-proxy", 4190, "taps"}, {"linkerd-proxy", 4191, "its administration"},
-	{"kuma-sidecar", 15001, "the capture of outbound calls"}, {"kuma-sidecar", 15006, "the capture of inbound calls"}, {"kuma-sidecar", 9901, "its administration"}, {"kuma-sidecar", 9902, "its readiness"},
-	{"consul-dataplane", 15001, "the capture of outbound calls"}, {"consul-dataplane", 19000, "its administration"}, {"consul-dataplane", 20000, "the capture of inbound calls"},
-	{"daprd", 3500, "its HTTP interface"}, {"daprd", 50001, "its gRPC interface"}, {"daprd", 50002, "calls of other pods"},
+	{15000, "istio-proxy", "its administration"}, {15001, "istio-proxy", "the capture of outbound calls"}, {15004, "istio-proxy", "its debugging"}, {15006, "istio-proxy", "the capture of inbound calls"},
+	{15008, "istio-proxy", "HBONE"}, {15020, "istio-proxy", "its metrics and health"}, {15021, "istio-proxy", "its readiness"}, {15053, "istio-proxy", "DNS"}, {15090, "istio-proxy", "its statistics"},
+	{15000, "outrider-proxy", "its administration"}, {15001, "outrider-proxy", "the capture of outbound calls"}, {15006, "outrider-proxy", "the capture of inbound calls"}, {15007, "outrider-proxy", "its capture"},
+	{15016, "outrider-proxy", "its proofs of the capture"}, {15020, "outrider-proxy", "its metrics and health"}, {15021, "outrider-proxy", "its readiness"}, {15090, "outrider-proxy", "its statistics"},
+	{4140, "linkerd-proxy", "the capture of outbound calls"}, {4143, "linkerd-proxy", "the capture of inbound calls"}, {4190, "linkerd-proxy", "taps"}, {4191, "linkerd-proxy", "its administration"},
+	{15001, "kuma-sidecar", "the capture of outbound calls"}, {15006, "kuma-sidecar", "the capture of inbound calls"}, {9901, "kuma-sidecar", "its administration"}, {9902, "kuma-sidecar", "its readiness"},
+	{15001, "consul-dataplane", "the capture of outbound calls"}, {19000, "consul-dataplane", "its administration"}, {20000, "consul-dataplane", "the capture of inbound calls"},
+	{3500, "daprd", "its HTTP interface"}, {50001, "daprd", "its gRPC interface"}, {50002, "daprd", "calls of other pods"},
 }
 
-// portTaken changes the finding about a container that ended since another program listens on its port: the proxy, or a container that
-// declares the port. It changes nothing if it ended for another reason, or nothing says who listens there.
+// portTaken changes the finding about a container that ended since another program listens on its port: the proxy, or a
+// container that declares the port. It changes nothing if it ended for another reason, or nothing says who listens
+// there.
 func (s *subject) portTaken(f *Finding, c *evidence.Container, told evidence.Told) {
 	port := takenPort(told)
 	if port == 0 {
@@ -110,8 +112,8 @@ func (s *subject) declares(port int, but string) string {
 
 var absolute = regexp.MustCompile(`/[^\s;,?&'"()]+`)
 
-// otherSocket adds to the finding about a container that did not find a file that another container listens on a unix socket in the same
-// folder as one that its environment names, under another name.
+// otherSocket adds to the finding about a container that did not find a file that another container listens on a unix
+// socket in the same folder as one that its environment names, under another name.
 func (s *subject) otherSocket(f *Finding, container string, told evidence.Told) {
 	spec := s.Spec(container)
 	if spec == nil || !strings.Contains(strings.ToLower(told.Text), "no such file") {

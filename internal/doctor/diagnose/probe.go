@@ -24,7 +24,8 @@ type probeAnswer struct {
 // refusedProbe is the answer of a kernel: nothing listens on the port.
 var refusedProbe = regexp.MustCompile(`(?i)connection refused|actively refused`)
 
-// probeAnswers has what a probe got, in the words of the kubelet, of Istio's agent and of grpc_health_probe; the first that fits counts.
+// probeAnswers has what a probe got, in the words of the kubelet, of Istio's agent and of grpc_health_probe; the first
+// that fits counts.
 var probeAnswers = []probeAnswer{
 	{refusedProbe, "nothing listened on port {port} then", "see whether {c} listens on port {port}; if it only needs longer to start, give it a startup probe"},
 	{regexp.MustCompile(`(?i)(?:status ?code:? |HTTP status )(404)`), "it answers 404 for {path}", "correct the path of the probe, or let {c} serve {path}"},
@@ -71,8 +72,8 @@ func (s *subject) answered(f *Finding, c *evidence.Container, kind string) {
 	}
 }
 
-// elsewhere changes a finding about a probe to whose port nothing listened, if the application's log says that it listens on others, or
-// only on the loopback address.
+// elsewhere changes a finding about a probe to whose port nothing listened, if the application's log says that it
+// listens on others, or only on the loopback address.
 func (s *subject) elsewhere(f *Finding, container, port string) {
 	at, quote, local := s.listensBeside(container, port)
 	switch {
@@ -85,7 +86,8 @@ func (s *subject) elsewhere(f *Finding, container, port string) {
 	}
 }
 
-// toOther says that a container listens on other ports than the one that a probe asks, in the rest of a finding and for its sentence.
+// toOther says that a container listens on other ports than the one that a probe asks, in the rest of a finding and for
+// its sentence.
 func (s *subject) toOther(f *Finding, container, port, at string, quote evidence.Quote) string {
 	f.Evidence = append(f.Evidence, quote)
 	f.Disproof = fmt.Sprintf("a line of its log that says it listens on port %s", port)
@@ -93,8 +95,8 @@ func (s *subject) toOther(f *Finding, container, port, at string, quote evidence
 	return fmt.Sprintf("by its log, %s listens on %s", container, at)
 }
 
-// listensBeside returns the ports on which a container listens by its log, if the given one is none of them, and the line. local: it listens
-// on that port, but only on the loopback address.
+// listensBeside returns the ports on which a container listens by its log, if the given one is none of them, and the
+// line. local: it listens on that port, but only on the loopback address.
 func (s *subject) listensBeside(container, port string) (at string, quote evidence.Quote, local bool) {
 	n, _ := strconv.Atoi(port)
 	var others []string
@@ -118,8 +120,8 @@ func (s *subject) listensBeside(container, port string) (at string, quote eviden
 	return strings.Join(others, " and "), quote, false
 }
 
-// asksElsewhere changes a finding about a container of whose probes no event is left, if one of them asks a port on which it does not listen
-// by its log. It returns false if none does, or if the port may be of another container.
+// asksElsewhere changes a finding about a container of whose probes no event is left, if one of them asks a port on
+// which it does not listen by its log. It returns false if none does, or if the port may be of another container.
 func (s *subject) asksElsewhere(f *Finding, container string, kinds ...string) bool {
 	spec := s.Spec(container)
 	for _, kind := range kinds {

@@ -57,7 +57,8 @@ func (s *subject) failedOpen(f *Finding, app *evidence.Container, y calls.Call) 
 	s.neverServed(f)
 }
 
-// neverServed changes the remedy if no run of the proxy is known to have been ready: to wait longer helps only a proxy that needs longer.
+// neverServed changes the remedy if no run of the proxy is known to have been ready: to wait longer helps only a proxy
+// that needs longer.
 func (s *subject) neverServed(f *Finding) {
 	status := s.Status(s.Proxy.Name)
 	if status != nil && status.Ready || slices.ContainsFunc(s.Serving, func(v facts.Service) bool { return v.Ready.At.Known() }) {
@@ -147,14 +148,14 @@ var raceVerdicts = []raceVerdict{
 	}, Certain, false},
 	{"it came before the proxy listened, and no setting leaves it out", func(c circumstances) bool {
 		return c.listened == no && (c.taken == yes || c.open)
-	}, Likely},
+	}, Likely, false},
 	{"no setting leaves it out, it came in the proxy's first seconds, and a later run works", func(c circumstances) bool {
 		return c.taken == perhaps && c.open && c.named && c.healed
-	}, Likely},
-	{"perhaps the call was not captured", func(c circumstances) bool { return c.listened == no || c.taken == perhaps }, Possible},
-	{"the clocks are not exact enough to order the two times", func(c circumstances) bool { return c.readyWhen && c.timed }, Possible},
-	{"most proxies are ready by then", func(c circumstances) bool { return c.late }, Possible},
-	{onlyThen, func(circumstances) bool { return true }, Likely},
+	}, Likely, false},
+	{"perhaps the call was not captured", func(c circumstances) bool { return c.listened == no || c.taken == perhaps }, Possible, false},
+	{"the clocks are not exact enough to order the two times", func(c circumstances) bool { return c.readyWhen && c.timed }, Possible, false},
+	{"most proxies are ready by then", func(c circumstances) bool { return c.late }, Possible, false},
+	{"a captured call is refused only while no proxy listens", func(circumstances) bool { return true }, Likely, true},
 }
 
 // judge decides whether a call was refused because the proxy did not listen.
@@ -193,12 +194,12 @@ func (s *subject) judge(app *evidence.Container, y calls.Call) (Finding, bool) {
 	}
 	c := circumstances{
 		listened: fate.Answer, taken: fate.Taken, named: y.To.Known() && !y.Presumed, placed: assumed != nil, open: (s.Capture.Vague != "" || !s.Capture.LeavesOut()) && !s.Capture.Presumed,
-		readyWhen: run.Ready.At.Known(), timed: y.At.Known(), late: run.Late(y.At),
+		readyWhen: run.Ready.At.Known() && run.Ready.At.Error < evidence.SinceStart, timed: y.At.Known(), late: run.Late(y.At),
 		healed: effect.Over == nil && !run.Ready.At.Known() && healed(app, y, run.Started),
 	}
 	verdict := raceVerdicts[slices.IndexFunc(raceVerdicts, func(r raceVerdict) bool { return r.fits(c) })]
 	f.Confidence, f.over = verdict.confidence, effect.Over != nil
-	if verdict.why == onlyThen {
+	if verdict.quoted {
 		f.Evidence = append(f.Evidence, s.Quote(evidence.Time{}, "the capture sends %s to %s, where the kernel refuses it only while no proxy listens", y.To, s.Proxy.Name))
 	}
 	if fate.Taken == perhaps {
@@ -213,14 +214,16 @@ func (s *subject) judge(app *evidence.Container, y calls.Call) (Finding, bool) {
 	return f, true
 }
 
-// healed reports whether a call came soon after the start of the proxy, when few proxies listen, and a later run of its container works.
+// healed reports whether a call came soon after the start of the proxy, when few proxies listen, and a later run of its
+// container works.
 func healed(app *evidence.Container, y calls.Call, proxy evidence.Time) bool {
 	last := app.Last()
 	_, most, ok := y.At.Since(proxy)
 	return ok && most < facts.Usual && last != nil && last.Running && last.Number > y.Run
 }
 
-// listensAnyway reports whether a refused call has another cause than a proxy that did not listen yet: it listened, or had ended.
+// listensAnyway reports whether a refused call has another cause than a proxy that did not listen yet: it listened, or
+// had ended.
 func (s *subject) listensAnyway(fate chain.Fate, y calls.Call) bool {
 	if fate.Answer == yes || fate.Run < 0 {
 		return true

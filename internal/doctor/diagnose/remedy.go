@@ -14,14 +14,16 @@ import (
 	"outrider.dev/startup"
 )
 
-// wait adds to a finding the remedy that makes an application wait for its proxy, and the result of a replay in the model of the kubelet.
+// wait adds to a finding the remedy that makes an application wait for its proxy, and the result of a replay in the
+// model of the kubelet.
 func (s *subject) wait(f *Finding, app *evidence.Container, y calls.Call, p remedies.Purpose) {
 	if by := s.remedy(f, p, s.Proxy.Name, app.Name, y.To.Port); by != "" {
 		f.Replay = replay.Of(s.Pod, s.Calls, y, by)
 	}
 }
 
-// startPurpose returns the purpose of a remedy for the start of an application: in a pod that should end, the proxy has to end too.
+// startPurpose returns the purpose of a remedy for the start of an application: in a pod that should end, the proxy has
+// to end too.
 func (s *subject) startPurpose() remedies.Purpose {
 	if s.shouldEnd() {
 		return remedies.JobStart
@@ -35,8 +37,9 @@ func (s *subject) shouldEnd() bool {
 	return policy == corev1.RestartPolicyNever || policy == corev1.RestartPolicyOnFailure
 }
 
-// remedy adds a remedy to a finding that changes the order of a proxy, or of another container that serves the application, and the
-// application. It returns the mechanism by which the order is kept at the start; empty: none keeps it.
+// remedy adds a remedy to a finding that changes the order of a proxy, or of another container that serves the
+// application, and the application. It returns the mechanism by which the order is kept at the start; empty: none keeps
+// it.
 func (s *subject) remedy(f *Finding, p remedies.Purpose, proxy, app string, port uint16) startup.Mechanism {
 	image := ""
 	if spec := s.Spec(proxy); spec != nil {

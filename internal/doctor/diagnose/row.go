@@ -10,8 +10,8 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// A rowMeaning is a row of the table of the STATUS that kubectl get pods prints. It stands for one container or for the pod: which one, the
-// line does not say.
+// A rowMeaning is a row of the table of the STATUS that kubectl get pods prints. It stands for one container or for the
+// pod: which one, the line does not say.
 type rowMeaning struct {
 	status     string
 	code       finding.Code

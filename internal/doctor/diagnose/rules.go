@@ -26,7 +26,7 @@ type rule func(*subject) []Finding
 // rules lists all rules. A finding of an earlier rule may explain findings of later rules: without an image nothing
 // starts, and an application whose proxy died also has failed calls.
 var rules = []rule{
-	podEnded, finalizerHolds, containerState, notStarted, proxyDied, neverReady, captureLost, startupRace, orderBroken, initWithoutNetwork, shutdownRace, siblingStopped,
+	nodeLost, podEnded, finalizerHolds, containerState, notStarted, hookFails, proxyDied, neverReady, captureLost, startupRace, orderBroken, initWithoutNetwork, shutdownRace, siblingStopped,
 	captureFails, jobDoesNotEnd, killedByProbe, outOfMemory, dependencyDown, nameNotResolved, probeFails, ownCrash,
 }
 
@@ -66,8 +66,8 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
 	return r, nil
 }
 
-// consequences marks findings that another one about the same container explains: a proxy that gets no configuration is killed by its own
-// probe, and an application that waits for a call by its own.
+// consequences marks findings that another one about the same container explains: a proxy that gets no configuration is
+// killed by its own probe, and an application that waits for a call by its own.
 func (r *Report) consequences() {
 	explains := func(f, g Finding) bool {
 		if f.Code == "sibling-down" && g.Container != f.Container && g.Container != "" && g.Confidence != Possible {

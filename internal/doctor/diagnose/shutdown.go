@@ -34,34 +34,6 @@ func shutdownRace(s *subject) (out []Finding) {
 				out = append(out, f)
 				break
 			}
-			y, assumed := calls.Placed(s.Pod.Pod, y)
-			takes, why := s.Capture.Takes(app.Name, y.To)
-			crashed := !last.Running && (last.Exit == nil || *last.Exit != 0 && last.Signal != 15 && *last.Exit != 143)
-			after := y.At.Compare(left.At) == evidence.After || y.At.Known() && y.Last.Compare(left.At) == evidence.After
-			// A captured call is refused only while no proxy listens. In a pod that is being deleted, a proxy that
-			// has exited is not started again.
-			within := s.Deleted() && takes == yes && y.At.Known() && y.At.Clock == left.At.Clock && y.At.Compare(left.At) != evidence.Before
-			if takes == no || crashed || !after && !within {
-				continue
-			}
-			f := Finding{
-				Code: "shutdown-race", Container: app.Name, Confidence: Certain,
-				Sentence: fmt.Sprintf("shutdown race: %s ended while %s still made calls", s.Proxy.Name, app.Name),
-				Evidence: append([]evidence.Quote{left, y.Quote}, stops...),
-				Disproof: fmt.Sprintf("an end of %s before that of %s", app.Name, s.Proxy.Name),
-			}
-			s.remedy(&f, remedies.Stop, s.Proxy.Name, app.Name, y.To.Port)
-			switch {
-			case takes == perhaps:
-				f.Confidence, f.Against = Likely, []evidence.Quote{s.Quote(evidence.Time{}, "%s", why)}
-			case !after, y.Presumed:
-				f.Confidence = Likely // the clocks are not exact enough to order the two times
-			}
-			if assumed != nil {
-				f.Confidence, f.Evidence = Likely, append(f.Evidence, *assumed)
-			}
-			out = append(out, f)
-			break
 		}
 	}
 	return out
@@ -85,9 +57,8 @@ func (s *subject) afterProxy(app string, y calls.Call, left evidence.Quote) (Fin
 		Sentence: fmt.Sprintf("shutdown race: %s ended while %s still made calls", s.Proxy.Name, app),
 		Evidence: []evidence.Quote{left, y.Quote},
 		Disproof: fmt.Sprintf("an end of %s before that of %s", app, s.Proxy.Name),
-		Remedy:   finding.Remedy{Sentence: fmt.Sprintf("make %s a native sidecar, which the kubelet stops after %s", s.Proxy.Name, app)},
-		Patch:    s.nativePatch(app),
 	}
+	s.remedy(&f, remedies.Stop, s.Proxy.Name, app, y.To.Port)
 	if last.Running { // it may still serve the connections that it has
 		f.Sentence = fmt.Sprintf("shutdown race: %s was told to stop, and took no new calls, while %s still made some", s.Proxy.Name, app)
 	}
@@ -103,7 +74,7 @@ func (s *subject) afterProxy(app string, y calls.Call, left evidence.Quote) (Fin
 	switch {
 	case takes == perhaps:
 		f.Confidence, f.Against = Likely, []evidence.Quote{s.Quote(evidence.Time{}, "%s", why)}
-	case !after:
+	case !after, y.Presumed:
 		f.Confidence = Likely // the clocks are not exact enough to order the two times
 	}
 	return f, true

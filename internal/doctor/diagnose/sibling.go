@@ -13,8 +13,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// siblings returns the other containers of the pod that a container may call by the loopback interface. A proxy with a capture is none:
-// what it captures is not called by its port.
+// siblings returns the other containers of the pod that a container may call by the loopback interface. A proxy with a
+// capture is none: what it captures is not called by its port.
 func (s *subject) siblings(caller string) (out []*evidence.Container) {
 	for _, c := range s.Containers {
 		if c.Name != caller && c.Kind != startup.Init && c.Kind != evidence.Ephemeral && (c != s.Proxy || s.Capture.None != "") {
@@ -46,8 +46,8 @@ func (s *subject) owner(caller string, port uint16) *evidence.Container {
 	return nil
 }
 
-// awaited returns the sibling that serves others and that had not begun to listen when an unnamed destination was called, as far as its
-// start tells, or nil.
+// awaited returns the sibling that serves others and that had not begun to listen when an unnamed destination was
+// called, as far as its start tells, or nil.
 func (s *subject) notYetUp(y calls.Call) *evidence.Container {
 	for _, c := range s.siblings(y.Container) {
 		r := c.Run(0)

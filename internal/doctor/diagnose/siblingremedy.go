@@ -33,8 +33,8 @@ type siblingCall struct {
 	deleted bool                // the pod is being deleted
 }
 
-// siblingCauses has the remedies for calls to the own pod; the first that fits counts. The order of the containers is a remedy only where
-// the order is the fault.
+// siblingCauses has the remedies for calls to the own pod; the first that fits counts. The order of the containers is a
+// remedy only where the order is the fault.
 var siblingCauses = []siblingCause{
 	{func(c *siblingCall) bool { return c.serves == nil }, (*subject).nothingListens},
 	{func(c *siblingCall) bool { return c.deleted && c.ended() }, func(s *subject, f *Finding, c *siblingCall) {

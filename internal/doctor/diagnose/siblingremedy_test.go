@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// siblingPod is a pod whose application was refused at its own pod at 10:00:05 and ended; {cache} is the status of the other container.
+// siblingPod is a pod whose application was refused at its own pod at 10:00:05 and ended; {cache} is the status of the
+// other container.
 const siblingPod = `apiVersion: v1
 kind: Pod
 metadata:
@@ -133,7 +134,8 @@ func TestRemedyOfAProxyThatIsNeverReady(t *testing.T) {
 	}
 }
 
-// A Job that is held by a helper is deleted, not its pod, for which it makes another; a pod that a deadline has ended is not ended again.
+// A Job that is held by a helper is deleted, not its pod, for which it makes another; a pod that a deadline has ended
+// is not ended again.
 func TestHowAJobIsEnded(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, command string }{
 		"it is held":      {"", "", "kubectl -n shop delete job nightly"},

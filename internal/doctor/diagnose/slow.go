@@ -14,8 +14,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// SlowStart is the default of [Options.Slow] for pods that got ready: a start that took longer is slow. A pod that is not ready may take
-// ten minutes.
+// SlowStart is the default of [Options.Slow] for pods that got ready: a start that took longer is slow. A pod that is
+// not ready may take ten minutes.
 const SlowStart = 30 * time.Second
 
 // faster maps each phase to advice on how to shorten it.

@@ -160,7 +160,8 @@ type lack struct {
 	probing   bool // its startup probe has not succeeded
 }
 
-// lacks returns what keeps a pod from being healthy. A container without a status is left out: what is not in the evidence is unknown.
+// lacks returns what keeps a pod from being healthy. A container without a status is left out: what is not in the
+// evidence is unknown.
 func (s *subject) lacks() (out []lack) {
 	if s.Object.Status.Phase == corev1.PodSucceeded || s.Deleted() || s.Condition(corev1.PodReady, evidence.APIClock).Known() {
 		return nil // of a pod that is ready, all is
@@ -188,7 +189,8 @@ func (s *subject) lacks() (out []lack) {
 	return out
 }
 
-// unready returns the verdict about a pod in which no rule found anything, but which is not healthy: it starts, or it is not known why.
+// unready returns the verdict about a pod in which no rule found anything, but which is not healthy: it starts, or it
+// is not known why.
 func (s *subject) unready(lacks []lack) (Verdict, string, []Finding) {
 	running := slices.IndexFunc(lacks, func(l lack) bool { return !strings.Contains(l.what, " waits (") }) // others wait for it
 	first := lacks[max(running, 0)]

@@ -104,8 +104,9 @@ func asks(spec corev1.PodSpec) corev1.ResourceList {
 // notCreated are the reasons of events that say that pods, or what creates them, cannot be created.
 var notCreated = []string{"FailedCreate", "ReplicaSetCreateError", "FailedCreatePod"}
 
-// creators returns the workloads whose pods cannot be created, sorted. One of which a pod is in the evidence counts only if its condition
-// says so now, and one that has all its pods does not count. Of a workload and its owner the one nearer to the pods counts.
+// creators returns the workloads whose pods cannot be created, sorted. One of which a pod is in the evidence counts
+// only if its condition says so now, and one that has all its pods does not count. Of a workload and its owner the one
+// nearer to the pods counts.
 func (b *bundle) creators() (out []*Creator) {
 	for _, e := range b.events {
 		kind, rest, _ := strings.Cut(e.About, " ")

@@ -17,7 +17,8 @@ type Told struct {
 	Quotes    []Quote // the line, and the one about its cause
 }
 
-// Told returns what a log says about the end of its run, from a scan for [Ending] and perhaps others. It returns false if it says nothing.
+// Told returns what a log says about the end of its run, from a scan for [Ending] and perhaps others. It returns false
+// if it says nothing.
 func (l *Log) Told(container string, hits []Hit, last []Line, secrets bool) (Told, bool) {
 	at := map[int]Line{}
 	var lines []why.Line
@@ -45,8 +46,8 @@ func (l *Log) Told(container string, hits []Hit, last []Line, secrets bool) (Tol
 	return t, true
 }
 
-// ToldBy returns what the termination message of a run says about its end: a text of the program, or the end of its log, as the pod asks
-// for. It returns false if it says nothing.
+// ToldBy returns what the termination message of a run says about its end: a text of the program, or the end of its
+// log, as the pod asks for. It returns false if it says nothing.
 func ToldBy(container string, r Run, secrets bool) (Told, bool) {
 	var lines []why.Line
 	for text := range strings.Lines(r.Message[max(len(r.Message)-mostOfMessage, 0):]) {

@@ -200,8 +200,8 @@ func (t *lineReader) own(s timestamp.Stamp, written Time) Time {
 	return at
 }
 
-// sinceStart returns the time of a line that has only the time since its program's start. The program starts up to some time after its
-// container. The container runtime's own time is more exact.
+// sinceStart returns the time of a line that has only the time since its program's start. The program starts up to some
+// time after its container. The container runtime's own time is more exact.
 func (t *lineReader) sinceStart(s timestamp.Stamp, written Time) Time {
 	switch {
 	case written.Known():
@@ -212,15 +212,16 @@ func (t *lineReader) sinceStart(s timestamp.Stamp, written Time) Time {
 	return Time{At: t.log.from.Add(s.Since), Error: SinceStart, Clock: NodeClock}
 }
 
-// SinceStart is the error of a time that a line has only relative to its program's start: a second, since that is the resolution of the
-// start in the status, and another until the container's program begins.
+// SinceStart is the error of a time that a line has only relative to its program's start: a second, since that is the
+// resolution of the start in the status, and another until the container's program begins.
 const SinceStart = 2 * time.Second
 
-// aside is the time by which the lines of a log may lie outside of its run. Farther lines are of another time, or by another clock.
+// aside is the time by which the lines of a log may lie outside of its run. Farther lines are of another time, or by
+// another clock.
 const aside = 2 * time.Minute
 
-// Before reports whether a time lies so long before the run of the log that it is of something else: a program printed, or followed, what
-// was written in another run.
+// Before reports whether a time lies so long before the run of the log that it is of something else: a program printed,
+// or followed, what was written in another run.
 func (l *Log) Before(t Time) bool {
 	return t.Known() && t.Clock == NodeClock && !l.from.IsZero() && l.from.Sub(t.Latest()) > aside
 }

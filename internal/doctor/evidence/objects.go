@@ -113,8 +113,8 @@ func (b *bundle) json(from Source, text []byte) []byte {
 	return raw
 }
 
-// mended converts YAML in which lines stand for others that a person left out, or that was cut off within a line. It returns nil if it is not
-// YAML without these either.
+// mended converts YAML in which lines stand for others that a person left out, or that was cut off within a line. It
+// returns nil if it is not YAML without these either.
 func (b *bundle) mended(text []byte) []byte {
 	rest, are := withoutGaps(text)
 	for range 3 {

@@ -42,8 +42,8 @@ func withoutGaps(text []byte) ([]byte, bool) {
 	return out, len(out) < len(text)
 }
 
-// filled returns an object without the values that stand for something else, as "spec: ..." does, and false if there are none. In lists of
-// words, as those of arguments are, such a word stays.
+// filled returns an object without the values that stand for something else, as "spec: ..." does, and false if there
+// are none. In lists of words, as those of arguments are, such a word stays.
 func filled(raw []byte) ([]byte, bool) {
 	var v any
 	if json.Unmarshal(raw, &v) != nil {
@@ -84,7 +84,8 @@ func withoutWords(v any, removed *int) any {
 	return v
 }
 
-// forms are the parts of a pod that people copy, by a field that shows which it is. The first that fits counts. The part replaces %s.
+// forms are the parts of a pod that people copy, by a field that shows which it is. The first that fits counts. The
+// part replaces %s.
 var forms = []struct {
 	field, whole string
 }{
@@ -160,7 +161,8 @@ func (b *bundle) decodePod(raw []byte) (*corev1.Pod, error) {
 	return nil, err
 }
 
-// shortened returns a pod whose object may have been shortened. Containers of which only the status is there are added to its spec.
+// shortened returns a pod whose object may have been shortened. Containers of which only the status is there are added
+// to its spec.
 func shortened(pod *corev1.Pod, from Source, gaps bool) *Pod {
 	o := Omitted{Meta: gaps || pod.Name == "", Spec: gaps || len(pod.Spec.Containers) == 0, Hooks: gaps}
 	if LeftOut(pod.Name) {
@@ -199,7 +201,8 @@ func shortened(pod *corev1.Pod, from Source, gaps bool) *Pod {
 	return p
 }
 
-// addParts makes pods of the parts. Those of one folder are parts of one pod, and of the pod that is there, if it is the only one.
+// addParts makes pods of the parts. Those of one folder are parts of one pod, and of the pod that is there, if it is
+// the only one.
 func (b *bundle) addParts() {
 	byFolder := map[string][]part{}
 	var folders []string

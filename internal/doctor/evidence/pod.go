@@ -75,8 +75,8 @@ type Pod struct {
 	Row        *Row    // all that is known, if the evidence has only a line of kubectl get pods; Containers is empty then
 }
 
-// Omitted says which fields of a pod's object are not in the evidence. An empty field of these is not known: a person shortened the
-// object, or it was read from a text that does not show them.
+// Omitted says which fields of a pod's object are not in the evidence. An empty field of these is not known: a person
+// shortened the object, or it was read from a text that does not show them.
 type Omitted struct {
 	Meta  bool // labels, annotations and owners
 	Spec  bool // the spec, or a part of it; containers with a status are in it

@@ -42,8 +42,8 @@ type Hit struct {
 	Before, After []Line
 }
 
-// Scan reads the log once, and returns the hits and the last lines, in the order of lines. If reading fails, it returns the error and
-// what was before it.
+// Scan reads the log once, and returns the hits and the last lines, in the order of lines. If reading fails, it returns
+// the error and what was before it.
 func (l *Log) Scan(ctx context.Context, patterns []Pattern) (hits []Hit, last []Line, err error) {
 	s := scanner{patterns: patterns, literals: make([][][]byte, len(patterns)), kept: make([][]*Hit, len(patterns)), recent: make([]Line, lastLines)}
 	for i, p := range patterns {

@@ -143,7 +143,8 @@ func (b *bundle) describedEvents(t placedText, self string, events []described.E
 	}
 }
 
-// namespaceOf returns the namespace of the only object of that kind and name; empty: it is not known. A table of events has none.
+// namespaceOf returns the namespace of the only object of that kind and name; empty: it is not known. A table of events
+// has none.
 func (b *bundle) namespaceOf(kind, name string) string {
 	var found []string
 	for _, p := range b.pods {
@@ -167,7 +168,8 @@ func (b *bundle) namespaceOf(kind, name string) string {
 	return ""
 }
 
-// addRows adds the lines of kubectl get pods, if there is nothing else. Of several, those that are well are left out, unless all are.
+// addRows adds the lines of kubectl get pods, if there is nothing else. Of several, those that are well are left out,
+// unless all are.
 func (b *bundle) addRows(of map[int]bool) {
 	if len(b.pods) > 0 || len(b.works) > 0 {
 		return
@@ -198,8 +200,8 @@ func (b *bundle) addRows(of map[int]bool) {
 	}
 }
 
-// ofContainer finds the container of an event of a text whose message names none: the only one that has the probe that failed, or the image,
-// or that waits.
+// ofContainer finds the container of an event of a text whose message names none: the only one that has the probe that
+// failed, or the image, or that waits.
 func (p *Pod) ofContainer(e *Event) {
 	if e.Container != "" {
 		return
@@ -255,8 +257,9 @@ func portOf(p *corev1.Probe) string {
 	return ""
 }
 
-// dated places the events of a text. The time of the text is the start of a container plus the age of the event that reports it. If no
-// such event is there, or if they contradict each other, the times stay unknown, and the events keep the order of the lines.
+// dated places the events of a text. The time of the text is the start of a container plus the age of the event that
+// reports it. If no such event is there, or if they contradict each other, the times stay unknown, and the events keep
+// the order of the lines.
 func (p *Pod) dated(events []podEvent) {
 	var from, until time.Time // of the text
 	for _, e := range events {

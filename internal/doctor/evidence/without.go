@@ -11,7 +11,8 @@ import (
 // A workload is one that was asked for by its name.
 type workload struct{ kind, name, selector string }
 
-// readWithout reads the workloads that have no pod, and the ReplicaSets of their Deployments: these say why pods cannot be created.
+// readWithout reads the workloads that have no pod, and the ReplicaSets of their Deployments: these say why pods cannot
+// be created.
 func (l *live) readWithout(ctx context.Context) {
 	for _, w := range l.without {
 		l.request(ctx, func(ctx context.Context) {
@@ -47,8 +48,8 @@ func (l *live) addOwner(kind string, object metav1.Object) {
 	l.addCreator(kind, namespace, name, Source{File: "kubectl get " + kind + " " + name + " -n " + namespace}, raw)
 }
 
-// wantedCreators returns the workloads whose pods cannot be created: of all that the namespaces have if no name was asked for, or else those
-// without a pod, and what these own.
+// wantedCreators returns the workloads whose pods cannot be created: of all that the namespaces have if no name was
+// asked for, or else those without a pod, and what these own.
 func (l *live) wantedCreators() []*Creator {
 	all := l.creators()
 	if len(l.Names) == 0 && l.Selector == "" {

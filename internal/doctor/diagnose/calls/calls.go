@@ -93,10 +93,10 @@ type Tail struct {
 	Lines     []evidence.Quote
 }
 
-// Read scans the logs of all containers but the proxy. If the time zone of a log is not known, it scans the log again with the likely
-// zone. It fails only if ctx ends.
+// Read scans the logs of all containers but the proxy. If the time zone of a log is not known, it scans the log again
+// with the likely zone. It fails only if ctx ends.
 func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secrets bool) (out Reading, err error) {
-	patterns := append(slices.Clone(wordings), successes, addresses)
+	patterns := append(slices.Clone(wordings), successes, addresses, evidence.Ending, listening)
 	for _, c := range p.Containers {
 		if c == proxy {
 			continue
@@ -148,7 +148,7 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 	first := map[key]int{}
 	off := len(last) > 0 && l.Before(last[len(last)-1].Time) // the whole log is: a clock is off, or it is of another run
 	for i, h := range found {
-		if h.Pattern == successes.Name || h.Pattern == addresses.Name || bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
+		if !slices.ContainsFunc(wordings, func(w evidence.Pattern) bool { return w.Name == h.Pattern }) || bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
 			continue // a gate wrote this line: it polls a container that does not listen yet
 		}
 		if isStored(h.Line, likely[i].Line) || belongs(h, likely[i]) || !off && l.Before(likely[i].Line.Time) {
@@ -161,10 +161,10 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		if !k.to.Known() {
 			k.to, presumed = namedBefore(found, h.Line.Number)
 		}
-		last := timeOf(p, by, l, likely[i].Line)
-		if at, seen := first[k]; seen {
-			c[at].More++
-			c[at].Last = last
+		at := timeOf(p, by, l, likely[i].Line)
+		if i, seen := first[k]; seen {
+			c[i].More++
+			c[i].Last = at
 			continue
 		}
 		// The lines of a stack trace repeat its first line.
@@ -176,15 +176,16 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		}
 		first[k] = len(c)
 		c = append(c, Call{
-			Failure: k.failure, Container: by.Name, Run: l.Run, To: k.to, Presumed: presumed, At: timeOf(p, by, l, h.Line), Likely: last, Last: last,
+			Failure: k.failure, Container: by.Name, Run: l.Run, To: k.to, Presumed: presumed, At: timeOf(p, by, l, h.Line), Likely: at, Last: at,
 			Quote: l.Quote(h.Line, secrets),
 		})
 	}
 	return c
 }
 
-// healthPorts are the ports at which proxies of meshes say whether they are ready: Istio and Outrider (15020, 15021), Envoy's administration
-// (15000, 9901, 19000), Linkerd (4191), Consul (20000), Dapr's outbound health is on its API's port.
+// healthPorts are the ports at which proxies of meshes say whether they are ready: Istio and Outrider (15020, 15021),
+// Envoy's administration (15000, 9901, 19000), Linkerd (4191), Consul (20000), Dapr's outbound health is on its API's
+// port.
 var healthPorts = []uint16{15000, 15020, 15021, 9901, 19000, 4191, 20000}
 
 // namedBefore returns the destination of the URLs in the lines before one, if they have only one.
@@ -206,24 +207,8 @@ func namedBefore(found []evidence.Hit, line int) (to doctor.Destination, is bool
 	return to, to.Known()
 }
 
-// isStored reports whether a line prints an error of another time, which it names.
-func isStored(line evidence.Line) bool {
-	for _, m := range dates.FindAllString(string(line.Text), -1) {
-		at, err := time.Parse("2006-01-02T15:04:05", strings.Replace(m, " ", "T", 1))
-		if err == nil && line.Time.Known() && !line.Continues && line.Time.At.Sub(at) > stored {
-			return true
-		}
-	}
-	return false
-}
-
-// stored is the age from which on an error that a line prints is not its own. Times without a zone may be a day apart.
-const stored = 25 * time.Hour
-
-var dates = regexp.MustCompile(`\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d`)
-
-// timeOf returns the time of a line. If the line has none on the node's clock, it returns the start of the run, with
-// the length of the run as the error.
+// timeOf returns the time of a line. If the line has none on the node's clock, or one long before the run, it returns
+// the start of the run, with the length of the run as the error.
 func timeOf(p *evidence.Pod, c *evidence.Container, l *evidence.Log, line evidence.Line) evidence.Time {
 	if line.Time.Known() && line.Time.Clock == evidence.NodeClock && !l.Before(line.Time) {
 		return line.Time

@@ -11,8 +11,8 @@ import (
 	"outrider.dev/internal/doctor"
 )
 
-// notations are the forms in which programs write an endpoint, whatever client wrote it. The groups are named: net, host, v6, addr, port, scheme. The
-// first notation that matches a part of a line counts for that part.
+// notations are the forms in which programs write an endpoint, whatever client wrote it. The groups are named: net,
+// host, v6, addr, port, scheme. The first notation that matches a part of a line counts for that part.
 var notations = compile(
 	`(?i)\b(?P<net>unix)(?:://|:/| )(?P<host>/?[^\s'"(),:]+)`,
 	`(?i)(?P<net>sock)(?:et|path)?[ :=]+['"]?(?P<host>/[^\s'"(),:]+)`,
@@ -125,7 +125,8 @@ func (e endpoint) isSource(line string) bool {
 	return notAddr != nil && (number || strings.HasPrefix(rest, ":") && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9') // node:net:1606:16
 }
 
-// nearest returns the endpoint that is nearest to a place in a line, one before it if two are as near. Addresses of help pages are none.
+// nearest returns the endpoint that is nearest to a place in a line, one before it if two are as near. Addresses of
+// help pages are none.
 func nearest(line string, place int) (doctor.Destination, bool) {
 	best, distance := -1, 0
 	all := endpoints(line)

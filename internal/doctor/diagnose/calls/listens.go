@@ -33,7 +33,8 @@ var (
 	notServer = regexp.MustCompile(`(?i)debugger|dt_socket|jdwp|jmx|inspector|fail|error|cannot|could not|in use|\budp\b`)
 )
 
-// portsOf returns the ports on which a line says that its program listens, and whether only on the loopback address. Debuggers are left out.
+// portsOf returns the ports on which a line says that its program listens, and whether only on the loopback address.
+// Debuggers are left out.
 func portsOf(line []byte) (ports []int, local bool) {
 	text := string(line[:min(len(line), 1024)])
 	if notServer.MatchString(text) {

@@ -16,11 +16,12 @@ const (
 	oldDay = 25 * time.Hour // of times without a zone, which may be up to a day apart
 )
 
-// isStored reports whether a line prints an error of another time: a record of an earlier run, a text that somebody wrote. Such an error
-// is no call of this run. likely is the same line, with its time by the likely zone of the log.
+// isStored reports whether a line prints an error of another time: a record of an earlier run, a text that somebody
+// wrote. Such an error is no call of this run. likely is the same line, with its time by the likely zone of the log.
 //
-// A date of another time is not enough if the line itself is a warning or an error: the record that could not be saved may have one too.
-// If the line has no level, the date must be of another day, or words must say that it is of a record.
+// A date of another time is not enough if the line itself is a warning or an error: the record that could not be saved
+// may have one too. If the line has no level, the date must be of another day, or words must say that it is of a
+// record.
 func isStored(line, likely evidence.Line) bool {
 	lower := strings.ToLower(string(line.Text))
 	if earlier.MatchString(lower) {
@@ -37,7 +38,8 @@ func isStored(line, likely evidence.Line) bool {
 	return (limit == old || level == why.NoLevel) && isDated(line, likely, limit)
 }
 
-// belongs reports whether the line of a hit belongs to one that prints an error of another time, as the frames of its stack trace.
+// belongs reports whether the line of a hit belongs to one that prints an error of another time, as the frames of its
+// stack trace.
 func belongs(h, likely evidence.Hit) bool {
 	if !h.Line.Continues || len(h.Before) != len(likely.Before) {
 		return false

@@ -37,8 +37,8 @@ var successes = evidence.Pattern{
 // addresses match lines with a URL.
 var addresses = evidence.Pattern{Name: "address", Any: []string{"://"}}
 
-// refusals are texts of refused connections: the kernel's error by its name, its number, or its text in the languages of glibc, and the
-// sentences of clients that leave it out.
+// refusals are texts of refused connections: the kernel's error by its name, its number, or its text in the languages
+// of glibc, and the sentences of clients that leave it out.
 var refusals = []string{
 	"connection refused", "econnrefused", "connectionrefused", "actively refused", "connection was refused",
 	"errno 111", "os error 111", "code: 111", "error 111", "(111)", " refused.", " was refused - ", "refused. check",
@@ -58,8 +58,9 @@ func notFromProxy(line []byte) bool {
 	return true
 }
 
-// isRefused reports whether a line is about a refused connection. It rejects a ConnectException of Java with another message, and
-// texts in which nothing was called: a quoted "connection refused" that is the value of a setting, a question, the title of a page.
+// isRefused reports whether a line is about a refused connection. It rejects a ConnectException of Java with another
+// message, and texts in which nothing was called: a quoted "connection refused" that is the value of a setting, a
+// question, the title of a page.
 func isRefused(line []byte) bool {
 	l := string(bytes.ToLower(bytes.TrimSpace(line)))
 	_, java, is := strings.Cut(l, "java.net.connectexception")
@@ -72,8 +73,8 @@ func isRefused(line []byte) bool {
 	return notFromProxy(line)
 }
 
-// isUnresolved reports whether a line is about a name. FileNotFoundException and ModuleNotFoundError are not, although they contain the
-// letters of ENOTFOUND.
+// isUnresolved reports whether a line is about a name. FileNotFoundException and ModuleNotFoundError are not, although
+// they contain the letters of ENOTFOUND.
 func isUnresolved(line []byte) bool {
 	return unresolved.Match(bytes.ToLower(line))
 }

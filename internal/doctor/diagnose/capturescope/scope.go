@@ -38,7 +38,8 @@ type Scope struct {
 // annotations if a plugin of the node writes them.
 func Of(pod *corev1.Pod, proxy string) Scope { return OfPart(pod, proxy, evidence.Omitted{}) }
 
-// OfPart returns the scope of a pod of whose object something is not in the evidence. What is not known makes the scope vague, not empty.
+// OfPart returns the scope of a pod of whose object something is not in the evidence. What is not known makes the scope
+// vague, not empty.
 func OfPart(pod *corev1.Pod, proxy string, omitted evidence.Omitted) Scope {
 	mesh, known := knownproxy.MeshOf(proxy)
 	switch {
@@ -122,8 +123,8 @@ func newScope(pod *corev1.Pod) Scope {
 	return c
 }
 
-// handMade returns the scope of a proxy of which no mesh is known here. Its capture rules are written by an init container with NET_ADMIN,
-// whose settings this package does not understand, but for those of AWS App Mesh.
+// handMade returns the scope of a proxy of which no mesh is known here. Its capture rules are written by an init
+// container with NET_ADMIN, whose settings this package does not understand, but for those of AWS App Mesh.
 func handMade(pod *corev1.Pod, proxy string, omitted evidence.Omitted) Scope {
 	vague := func(why string) Scope {
 		c := newScope(pod)
@@ -164,8 +165,8 @@ func handMade(pod *corev1.Pod, proxy string, omitted evidence.Omitted) Scope {
 	return Scope{None: fmt.Sprintf("%s captures nothing: applications call it by its own port", proxy)}
 }
 
-// consul returns the scope of a pod of Consul's mesh: all that the annotations do not leave out, if the proxy is transparent. Source:
-// developer.hashicorp.com/consul/docs/k8s/annotations-and-labels.
+// consul returns the scope of a pod of Consul's mesh: all that the annotations do not leave out, if the proxy is
+// transparent. Source: developer.hashicorp.com/consul/docs/k8s/annotations-and-labels.
 func consul(pod *corev1.Pod, omitted evidence.Omitted) Scope {
 	const prefix = "consul.hashicorp.com/transparent-proxy"
 	transparent := pod.Annotations[prefix+"-status"] == "enabled" || pod.Annotations[prefix] == "true"
@@ -194,7 +195,8 @@ func consul(pod *corev1.Pod, omitted evidence.Omitted) Scope {
 // consulUser is the user ID of consul-dataplane.
 const consulUser = 5995
 
-// appMeshSettings maps variables of App Mesh's init container to flags. Source: docs.aws.amazon.com, App Mesh, proxy configuration.
+// appMeshSettings maps variables of App Mesh's init container to flags. Source: docs.aws.amazon.com, App Mesh, proxy
+// configuration.
 var appMeshSettings = map[string]string{
 	"APPMESH_EGRESS_IGNORED_PORTS": "istio-local-outbound-ports-exclude", "APPMESH_EGRESS_IGNORED_IP": "istio-service-exclude-cidr",
 	"APPMESH_ENVOY_EGRESS_PORT": "envoy-port", "APPMESH_ENVOY_INGRESS_PORT": "inbound-capture-port", "APPMESH_IGNORE_UID": "proxy-uid",
@@ -203,7 +205,8 @@ var appMeshSettings = map[string]string{
 // byAddress reports whether applications always call a proxy by its own address.
 func byAddress(proxy string) bool { return proxy == "daprd" || strings.HasPrefix(proxy, "cloud") }
 
-// mayCapture reports whether an init container may write rules: it has NET_ADMIN or, if the evidence does not show that, its command does.
+// mayCapture reports whether an init container may write rules: it has NET_ADMIN or, if the evidence does not show
+// that, its command does.
 func mayCapture(i corev1.Container, omitted evidence.Omitted) bool {
 	if sc := i.SecurityContext; sc != nil && sc.Capabilities != nil && slices.Contains(sc.Capabilities.Add, "NET_ADMIN") {
 		return true

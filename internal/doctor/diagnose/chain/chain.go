@@ -120,8 +120,8 @@ func (c *Case) recurs(y calls.Call, proxy facts.Service) *evidence.Quote {
 // near is the time before the end of a run within which a failed call may be its cause.
 const near = time.Minute
 
-// GotOver returns evidence that the end of the run that made a call has another cause: the call succeeded later, or the run went on for
-// long. It returns nil if there is none, or the run has not ended.
+// GotOver returns evidence that the end of the run that made a call has another cause: the call succeeded later, or the
+// run went on for long. It returns nil if there is none, or the run has not ended.
 func (c *Case) GotOver(y calls.Call) *evidence.Quote {
 	r := c.Container(y.Container).Run(y.Run)
 	if r == nil {

@@ -20,7 +20,8 @@ type Attempt struct {
 	Took time.Duration
 }
 
-// AttemptOf reads a line of Envoy's access log, in the format of Envoy or of Istio. It returns false if the line is about something else.
+// AttemptOf reads a line of Envoy's access log, in the format of Envoy or of Istio. It returns false if the line is
+// about something else.
 func AttemptOf(line string) (a Attempt, ok bool) {
 	if !connectFailed.MatchString(line) {
 		return Attempt{}, false

@@ -10,15 +10,16 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// An Owner is the object whose template has to change: the topmost one that made the pod. Without a kind it is the pod itself, and with
-// the kind "?" it is not known.
+// An Owner is the object whose template has to change: the topmost one that made the pod. Without a kind it is the pod
+// itself, and with the kind "?" it is not known.
 type Owner struct{ Group, Kind, Name string }
 
 // unknown is the kind of an owner that the evidence does not name.
 const unknown = "?"
 
-// OwnerOf returns the owner of a pod. An owner that is not in the evidence itself is known by the references of what it owns; the
-// Deployment of a ReplicaSet also by the name of the ReplicaSet, or of the pod, and the label pod-template-hash.
+// OwnerOf returns the owner of a pod. An owner that is not in the evidence itself is known by the references of what it
+// owns; the Deployment of a ReplicaSet also by the name of the ReplicaSet, or of the pod, and the label
+// pod-template-hash.
 func OwnerOf(pod *corev1.Pod, chain []evidence.Owner) Owner {
 	if pod.Annotations[corev1.MirrorPodAnnotationKey] != "" {
 		return Owner{Kind: "Node", Name: pod.Spec.NodeName}
@@ -46,7 +47,8 @@ func OwnerOf(pod *corev1.Pod, chain []evidence.Owner) Owner {
 	return top
 }
 
-// groupOf returns the API group of an owner by the references to it. A Deployment that is known by a name alone is in the group apps.
+// groupOf returns the API group of an owner by the references to it. A Deployment that is known by a name alone is in
+// the group apps.
 func groupOf(refs []metav1.OwnerReference, o evidence.Owner) string {
 	for _, r := range refs {
 		if r.Kind == o.Kind && r.Name == o.Name {

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// A release is the version of a mesh. The versions of Linkerd's edge channel are dates (year, month, number), and only the channel
-// orders them; so what is new has a number in each channel.
+// A release is the version of a mesh. The versions of Linkerd's edge channel are dates (year, month, number), and only
+// the channel orders them; so what is new has a number in each channel.
 type release struct {
 	edge   bool
 	number [3]int

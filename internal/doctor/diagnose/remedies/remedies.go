@@ -1,8 +1,8 @@
-// Package remedies says how to change the order of a proxy and an application so that the change takes effect: by what the version of
-// the proxy's mesh has, and in the object that made the pod.
+// Package remedies says how to change the order of a proxy and an application so that the change takes effect: by what
+// the version of the proxy's mesh has, and in the object that made the pod.
 //
-// Where to read: ways.go, what each mesh has, from which version on; release.go, versions; owner.go, the object that made a pod, and
-// where the annotations of its pods are.
+// Where to read: ways.go, what each mesh has, from which version on; release.go, versions; owner.go, the object that
+// made a pod, and where the annotations of its pods are.
 package remedies
 
 import (
@@ -97,8 +97,8 @@ func (c Case) isNative() bool {
 	})
 }
 
-// container returns the proxy's name in the table. Consul has one proxy for each service of a pod, whose name follows, and the proxies of
-// some meshes are named as a plain Envoy.
+// container returns the proxy's name in the table. Consul has one proxy for each service of a pod, whose name follows,
+// and the proxies of some meshes are named as a plain Envoy.
 func (c Case) container() string {
 	_, osm := c.Pod.Labels["osm-proxy-uuid"]
 	switch {
@@ -143,8 +143,8 @@ func (c Case) grace() int64 {
 	return max(period-reserve, 0)
 }
 
-// value returns the value of the annotation, and false if the way does not fit the case: it needs what is not known, or the pod has it
-// already.
+// value returns the value of the annotation, and false if the way does not fit the case: it needs what is not known, or
+// the pod has it already.
 func (c Case) value(w way, fill *strings.Replacer) (string, bool) {
 	value := fill.Replace(w.value)
 	if strings.ContainsAny(fill.Replace(w.words+w.annotation)+value, "{}") {
@@ -163,7 +163,8 @@ func (c Case) value(w way, fill *strings.Replacer) (string, bool) {
 	return "", true
 }
 
-// configured returns the annotation proxy.istio.io/config of the pod with one field set, and false if it cannot be read or has it already.
+// configured returns the annotation proxy.istio.io/config of the pod with one field set, and false if it cannot be read
+// or has it already.
 func (c Case) configured(field, value string) (string, bool) {
 	config := map[string]any{}
 	if text := c.Pod.Annotations[contract.ProxyConfig]; text != "" && manifest.DecodeAnnotation(text, &config) != nil {

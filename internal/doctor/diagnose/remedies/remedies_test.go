@@ -122,7 +122,8 @@ func TestRemediesFitTheVersion(t *testing.T) {
 	}
 }
 
-// Each purpose has words for each proxy in each version, and the order that is kept at the start is none of a way that has none.
+// Each purpose has words for each proxy in each version, and the order that is kept at the start is none of a way that
+// has none.
 func TestEachCaseHasARemedy(t *testing.T) {
 	t.Parallel()
 	proxies := map[string]bool{"cloud-sql-proxy": true, "envoy": true}

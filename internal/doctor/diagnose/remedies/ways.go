@@ -28,8 +28,9 @@ type way struct {
 	purposes []Purpose
 	since    since // the versions of the mesh that have it
 
-	// In these texts {app}, {proxy}, {port}, {grace} and {release} are replaced: the application, the proxy, the port of the failed call,
-	// the seconds that are left of the pod's grace period, and the mesh's version. A way whose text has no replacement is passed over.
+	// In these texts {app}, {proxy}, {port}, {grace} and {release} are replaced: the application, the proxy, the port
+	// of the failed call, the seconds that are left of the pod's grace period, and the mesh's version. A way whose text
+	// has no replacement is passed over.
 	words      string // what to do
 	annotation string // empty: the words say where
 	value      string
@@ -144,8 +145,8 @@ var ways = []way{
 	{proxy: "OSM", purposes: []Purpose{Start, JobStart, Stronger}, words: tryAgain + ": OSM has nothing that lets it wait"},
 }
 
-// otherwise says what helps if the mesh that injects a proxy has nothing: its manifest does not have the proxy, so only the application
-// can do something.
+// otherwise says what helps if the mesh that injects a proxy has nothing: its manifest does not have the proxy, so only
+// the application can do something.
 var otherwise = map[Purpose]string{
 	Start: tryAgain, JobStart: tryAgain, Stronger: tryAgain, Init: moveInit,
 	Stop: "let {app} make its last calls right after SIGTERM, while {proxy} still serves",

@@ -1,5 +1,5 @@
-// Package states has the reasons that the kubelet, the scheduler and the controllers of Kubernetes give for the state of a pod and of its
-// containers, and what each means for a diagnosis.
+// Package states has the reasons that the kubelet, the scheduler and the controllers of Kubernetes give for the state
+// of a pod and of its containers, and what each means for a diagnosis.
 //
 // Source: the constants of k8s.io/kubernetes 1.34, with which a test of module test/validation compares the tables.
 package states
@@ -41,7 +41,8 @@ const (
 	freeNode    = "the pod's owner creates another one; for this one see what the node had left (kubectl describe node)"
 )
 
-// Waiting has the reasons of containers that wait. Source: pkg/kubelet/container, pkg/kubelet/kuberuntime, pkg/kubelet/images.
+// Waiting has the reasons of containers that wait. Source: pkg/kubelet/container, pkg/kubelet/kuberuntime,
+// pkg/kubelet/images.
 var Waiting = []Meaning{
 	{Reason: "PodInitializing"},
 	{Reason: "ContainerCreating"},
@@ -81,8 +82,8 @@ var Terminated = []Meaning{
 	{Reason: "Evicted", Code: "evicted", Sentence: "{c} was ended when the pod was evicted", Remedy: freeNode},
 }
 
-// Pod has the reasons of pods that ended, or that a node did not admit. Source: pkg/kubelet (lifecycle, eviction, nodeshutdown, cm),
-// pkg/controller (podgc, nodelifecycle).
+// Pod has the reasons of pods that ended, or that a node did not admit. Source: pkg/kubelet (lifecycle, eviction,
+// nodeshutdown, cm), pkg/controller (podgc, nodelifecycle).
 var Pod = []Meaning{
 	{Reason: "Completed"},
 	{Reason: "Evicted", Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: "set requests for the resource that ran out, so that the scheduler counts it, or give the node more of it"},
@@ -114,8 +115,8 @@ var Pod = []Meaning{
 	{Reason: "PodFeatureUnsupported", Code: "not-admitted", Sentence: "the node does not support a feature of the pod", Remedy: seeMessage},
 }
 
-// Disruption has the reasons of the condition DisruptionTarget: something removes the pod that is not its owner. Source: k8s.io/api/core/v1,
-// pkg/controller, pkg/scheduler.
+// Disruption has the reasons of the condition DisruptionTarget: something removes the pod that is not its owner.
+// Source: k8s.io/api/core/v1, pkg/controller, pkg/scheduler.
 var Disruption = []Meaning{
 	{Reason: "PreemptionByScheduler", Code: "evicted", Sentence: "the pod made room for one of a higher priority", Remedy: freeNode},
 	{Reason: "DeletionByTaintManager", Code: "evicted", Sentence: "the pod is removed from its node, whose taint it does not tolerate", Remedy: "see the taints of the node: not-ready and unreachable mean that the node does not answer"},

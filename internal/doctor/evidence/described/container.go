@@ -90,8 +90,8 @@ func (u *unit) policy(value string) {
 	u.spec.RestartPolicy = &p
 }
 
-// argument reads a line of a command. A line with less indent than its first belongs to an argument that has several lines, as do all lines
-// after the option of a shell that makes the next argument a script.
+// argument reads a line of a command. A line with less indent than its first belongs to an argument that has several
+// lines, as do all lines after the option of a shell that makes the next argument a script.
 func (u *unit) argument(text string) {
 	indent, words := len(text)-len(strings.TrimLeft(text, " \t")), *u.argv
 	script := len(words) > 1 && isScript.MatchString(words[len(words)-2])

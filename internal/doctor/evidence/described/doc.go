@@ -1,8 +1,10 @@
-// Package described reads what kubectl prints for people: the text of kubectl describe, of pods and of the workloads that own them, and
-// the tables of kubectl get events and kubectl get pods. The text may be cut off at both ends, indented or quoted, and may have prose
-// around it. It makes the same objects of it that kubectl get -o yaml prints, as far as the text shows their fields.
+// Package described reads what kubectl prints for people: the text of kubectl describe, of pods and of the workloads
+// that own them, and the tables of kubectl get events and kubectl get pods. The text may be cut off at both ends,
+// indented or quoted, and may have prose around it. It makes the same objects of it that kubectl get -o yaml prints, as
+// far as the text shows their fields.
 //
-// The text shows no time of its own. Ages of events stay ages; see package evidence, which places them by the starts of containers.
+// The text shows no time of its own. Ages of events stay ages; see package evidence, which places them by the starts of
+// containers.
 //
 // Where to read:
 //

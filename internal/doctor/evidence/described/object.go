@@ -211,7 +211,8 @@ func (o *object) annotationsBegin(value string) {
 	o.annotation(strings.Repeat(" ", o.column) + value)
 }
 
-// annotation reads KEY: VALUE, or a part of a value that is longer than a line. Long values are printed below their keys, with more indent.
+// annotation reads KEY: VALUE, or a part of a value that is longer than a line. Long values are printed below their
+// keys, with more indent.
 func (o *object) annotation(text string) {
 	trimmed := strings.TrimLeft(text, " \t")
 	if indent := len(text) - len(trimmed); o.last != "" && indent > o.column {
@@ -341,8 +342,8 @@ func (o *object) done() (Object, bool) {
 	return o.Object, true
 }
 
-// sidecars finds native sidecars, whose restartPolicy the text does not show: only they may have probes, or run beside containers, among
-// the init containers.
+// sidecars finds native sidecars, whose restartPolicy the text does not show: only they may have probes, or run beside
+// containers, among the init containers.
 func (o *object) sidecars() {
 	runs := false
 	for _, s := range o.Pod.Status.ContainerStatuses {

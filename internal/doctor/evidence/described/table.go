@@ -31,8 +31,8 @@ func headOf(line string) (t table) {
 	return t
 }
 
-// cells returns the cells of a line by the names of their columns. The last has the rest of the line. If a cell is empty, the cells are
-// found by the columns of the head.
+// cells returns the cells of a line by the names of their columns. The last has the rest of the line. If a cell is
+// empty, the cells are found by the columns of the head.
 func (t table) cells(line string) map[string]string {
 	out := map[string]string{}
 	parts := gap.Split(strings.TrimLeft(line, " \t>"), len(t.names))
@@ -122,7 +122,8 @@ var (
 var kinds = map[string]string{"pod": "Pod", "replicaset": "ReplicaSet", "deployment": "Deployment", "statefulset": "StatefulSet", "daemonset": "DaemonSet",
 	"job": "Job", "cronjob": "CronJob", "replicationcontroller": "ReplicationController", "node": "Node"}
 
-// says has the messages of the kubelet that name a container. Sources: pkg/kubelet/kuberuntime and pkg/kubelet/images of Kubernetes.
+// says has the messages of the kubelet that name a container. Sources: pkg/kubelet/kuberuntime and pkg/kubelet/images
+// of Kubernetes.
 var says = []*regexp.Regexp{
 	regexp.MustCompile(`^Created container:? ([-a-z0-9]+)$`),
 	regexp.MustCompile(`^Container created: ([-a-z0-9]+)$`),

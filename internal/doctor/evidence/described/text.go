@@ -47,7 +47,8 @@ type Event struct {
 	Line                        int
 }
 
-// An Age is the time from an event to the text. It was not less than Least and less than Least+Error. Error is 0 if the age is not known.
+// An Age is the time from an event to the text. It was not less than Least and less than Least+Error. Error is 0 if the
+// age is not known.
 type Age struct{ Least, Error time.Duration }
 
 // A Row is a line of kubectl get pods.
@@ -142,8 +143,8 @@ func (r *reader) step() {
 	r.at++
 }
 
-// begins reports whether a description begins at the current line, and returns what precedes each of its lines. It may begin in the middle,
-// if what comes before was cut off.
+// begins reports whether a description begins at the current line, and returns what precedes each of its lines. It may
+// begin in the middle, if what comes before was cut off.
 func (r *reader) begins(line string) (prefix string, yes bool) {
 	if m := named.FindStringSubmatch(line); m != nil && (r.object == nil || !r.object.within(line)) {
 		for _, next := range r.lines[r.at+1 : min(r.at+12, len(r.lines))] {

@@ -42,7 +42,8 @@ var (
 	probeAsks     = regexp.MustCompile(`^(http-get|tcp-socket|exec|grpc) (.*?)\s*(?:delay=|$)`)
 )
 
-// probe reads "http-get http://:8080/healthz delay=0s timeout=1s period=10s #success=1 #failure=3". It returns nil if it is none.
+// probe reads "http-get http://:8080/healthz delay=0s timeout=1s period=10s #success=1 #failure=3". It returns nil if
+// it is none.
 func probe(value string) *corev1.Probe {
 	m := probeAsks.FindStringSubmatch(value)
 	if m == nil {

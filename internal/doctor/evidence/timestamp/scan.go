@@ -382,8 +382,9 @@ func (c *scan) epoch() (s Stamp, ok bool) {
 	return s, true
 }
 
-// uptime reads a number of seconds since the program's start, at the beginning of a line: 0.001714s, perhaps in brackets, with spaces
-// before it. Only a number with a fraction and its unit counts, because other numbers there have other meanings.
+// uptime reads a number of seconds since the program's start, at the beginning of a line: 0.001714s, perhaps in
+// brackets, with spaces before it. Only a number with a fraction and its unit counts, because other numbers there have
+// other meanings.
 func uptime(line []byte, i int) (Stamp, bool) {
 	c := scan{text: line, i: i}
 	bracket := c.take('[')

@@ -72,11 +72,12 @@ func Find(line []byte) (Stamp, bool) {
 	return Stamp{}, false
 }
 
-// built are the words before the date of a program's build. It is in the lines with which programs begin, and is no time of the line.
+// built are the words before the date of a program's build. It is in the lines with which programs begin, and is no
+// time of the line.
 var built = [][]byte{[]byte("built"), []byte("build"), []byte("compiled"), []byte("release "), []byte("released"), []byte("buildtime"), []byte("revision"), []byte("commit")}
 
-// ofBuild reports whether the text before a date says that it is the date of the program's build. Of a line that begins with its
-// level, only the text after it counts.
+// ofBuild reports whether the text before a date says that it is the date of the program's build. Of a line that begins
+// with its level, only the text after it counts.
 func ofBuild(before []byte) bool {
 	before = bytes.ToLower(before)
 	return slices.ContainsFunc(built, func(word []byte) bool {
@@ -85,8 +86,8 @@ func ofBuild(before []byte) bool {
 	})
 }
 
-// All returns the stamps with a date that are anywhere in a line, also in fields of a JSON object and in texts that the line quotes: of
-// long lines, in the first bytes.
+// All returns the stamps with a date that are anywhere in a line, also in fields of a JSON object and in texts that the
+// line quotes: of long lines, in the first bytes.
 func All(line []byte) (out []Stamp) {
 	line = line[:min(len(line), jsonReach)]
 	for i := 0; i < len(line) && len(out) < mostStamps; i++ {
@@ -108,7 +109,8 @@ func All(line []byte) (out []Stamp) {
 // mostStamps is the largest number of stamps of one line.
 const mostStamps = 16
 
-// dated reports whether a number is the value of a field whose name ends as those of times do: failed_at, finishedAt, timestamp.
+// dated reports whether a number is the value of a field whose name ends as those of times do: failed_at, finishedAt,
+// timestamp.
 func dated(line []byte, i int) bool {
 	if i > 0 && line[i-1] == '"' {
 		i--

@@ -40,7 +40,8 @@ var levelForms = []*regexp.Regexp{
 	regexp.MustCompile(`^[^"'A-Za-z]{0,60}(?:[TZ][^"'A-Za-z]{0,40})?([a-z]+):? `), // 2026-11-24T03:18:19Z error: x
 }
 
-// ofWhole is the number of forms that may be anywhere in a line; the others are in its first bytes, before any text in quotes.
+// ofWhole is the number of forms that may be anywhere in a line; the others are in its first bytes, before any text in
+// quotes.
 const ofWhole = 2
 
 // LevelOf returns the level that a line states.

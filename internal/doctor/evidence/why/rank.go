@@ -12,7 +12,8 @@ type sign struct {
 	form *regexp.Regexp
 }
 
-// signs rank lines without regard to their level; the first that fits counts. A line that states a level up to info has no rank.
+// signs rank lines without regard to their level; the first that fits counts. A line that states a level up to info has
+// no rank.
 var signs = []sign{
 	// Go, Rust, C++, glibc, the runtimes of Java, .NET, Node, PHP, Swift and OCaml, Spring Boot.
 	{fatal, regexp.MustCompile(`\bpanic: |(?i:\bfatal error\b)|^fatal: |thread '.*' panicked at|\bException in thread |(?i:\bunhandled (?:exception|rejection|promise))|UnhandledPromiseRejection|(?i:\buncaught \w*(?:exception|error))|terminate called|APPLICATION FAILED TO START`)},

@@ -1,8 +1,9 @@
-// Package why finds the line of a log that tells why a program ended, by the structure of logs: the levels of lines, and the headers of
-// stack traces in the usual languages. A line is ranked by what it is, never by which program wrote it.
+// Package why finds the line of a log that tells why a program ended, by the structure of logs: the levels of lines,
+// and the headers of stack traces in the usual languages. A line is ranked by what it is, never by which program wrote
+// it.
 //
-// [LevelOf] returns the level of a line, [Find] the line that tells most of those near the end, [Say] its message without time and level,
-// [Remedy] what is to be done about it.
+// [LevelOf] returns the level of a line, [Find] the line that tells most of those near the end, [Say] its message
+// without time and level, [Remedy] what is to be done about it.
 package why
 
 import (
@@ -29,7 +30,8 @@ type Reason struct {
 	Text  string // the message, in one line
 }
 
-// Texts are in the lines of which [Tells] may be true, in lower case. They are few, since most lines of a large log have none of them.
+// Texts are in the lines of which [Tells] may be true, in lower case. They are few, since most lines of a large log
+// have none of them.
 var Texts = []string{"panic: ", "fatal", "crit", "exception", "uncaught", "unhandled", "caused by:", "terminate called", "panicked at", "emerg",
 	"application failed to start", `"level":60`}
 
@@ -55,8 +57,9 @@ const (
 	backTime  = 10 * time.Second
 )
 
-// Find returns the reason of the end of a log, of lines for which [Tells] is true, those after them, and the last lines, in any order.
-// show makes a line harmless. It returns false if no line tells a reason, or if the program went on for long after the last one that does.
+// Find returns the reason of the end of a log, of lines for which [Tells] is true, those after them, and the last
+// lines, in any order. show makes a line harmless. It returns false if no line tells a reason, or if the program went
+// on for long after the last one that does.
 func Find(lines []Line, show func([]byte) string) (Reason, bool) {
 	lines = slices.SortedStableFunc(slices.Values(lines), func(a, b Line) int { return a.Number - b.Number })
 	lines = slices.CompactFunc(lines, func(a, b Line) bool { return a.Number == b.Number })
@@ -87,7 +90,8 @@ func near(a, later Line) bool {
 	return later.Number-a.Number <= backLines
 }
 
-// goesOn reports whether the program did other work for long after a line. A dump of all threads may have any number of lines.
+// goesOn reports whether the program did other work for long after a line. A dump of all threads may have any number of
+// lines.
 func goesOn(a, last Line, r rank) bool {
 	if !a.At.IsZero() && !last.At.IsZero() {
 		return last.At.Sub(a.At) > 6*backTime
@@ -95,8 +99,8 @@ func goesOn(a, last Line, r rank) bool {
 	return last.Number-a.Number > backLines && r < fatal
 }
 
-// reasonAt returns the reason that begins with a line: of a header without a message, with the next line that has one, and with the last
-// cause below it.
+// reasonAt returns the reason that begins with a line: of a header without a message, with the next line that has one,
+// and with the last cause below it.
 func reasonAt(lines []Line, at int, show func([]byte) string) Reason {
 	r := Reason{Line: lines[at], Text: Say(show(lines[at].Text))}
 	r.complete(lines[at+1:min(at+8, len(lines))], show)
@@ -150,7 +154,8 @@ func (r *Reason) complete(below []Line, show func([]byte) string) {
 // most is the largest number of characters of a message in a sentence.
 const most = 220
 
-// Cut returns a text in one line. Of a long one it returns the beginning and the end: an error that others wrap names its cause last.
+// Cut returns a text in one line. Of a long one it returns the beginning and the end: an error that others wrap names
+// its cause last.
 func Cut(text string, most int) string {
 	text = strings.Join(strings.Fields(text), " ")
 	r := []rune(text)

@@ -23,7 +23,8 @@ func find(log string) (Reason, bool) {
 	return Find(lines, func(b []byte) string { return string(b) })
 }
 
-// Each part of the file is a log: a line "=== name", a line with the message that is wanted, empty if there is none, and the lines.
+// Each part of the file is a log: a line "=== name", a line with the message that is wanted, empty if there is none,
+// and the lines.
 func TestFind(t *testing.T) {
 	text, err := os.ReadFile("testdata/ends.txt")
 	if err != nil {
