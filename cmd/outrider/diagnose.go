@@ -15,6 +15,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/follow"
 	"outrider.dev/internal/doctor/diagnose/page"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/gather"
 )
 
 type diagnoseOptions struct {
@@ -138,21 +139,21 @@ func (o *diagnoseOptions) run(cmd *cobra.Command, names []string) error {
 
 func (o *diagnoseOptions) evidence(cmd *cobra.Command, names []string) (*evidence.Set, error) {
 	if len(o.Files) > 0 {
-		return evidence.Read(cmd.Context(), evidence.Options{Stdin: cmd.InOrStdin()}, o.Files...)
+		return gather.Read(cmd.Context(), gather.Options{Stdin: cmd.InOrStdin()}, o.Files...)
 	}
 	cluster, namespace, err := o.cluster(cmd)
 	if err != nil {
 		return nil, err
 	}
-	return evidence.Live(cmd.Context(), cluster, evidence.Wanted{Namespace: namespace, Names: names, Selector: o.Labels})
+	return gather.Live(cmd.Context(), cluster, gather.Wanted{Namespace: namespace, Names: names, Selector: o.Labels})
 }
 
-func (o *diagnoseOptions) cluster(cmd *cobra.Command) (c evidence.Cluster, namespace string, err error) {
+func (o *diagnoseOptions) cluster(cmd *cobra.Command) (c gather.Cluster, namespace string, err error) {
 	client, namespace, err := o.Connect(cmd)
 	if err != nil {
 		return c, "", err
 	}
-	return evidence.Cluster{Core: client.Core, Forward: client.Forward}, namespace, nil
+	return gather.Cluster{Core: client.Core, Forward: client.Forward}, namespace, nil
 }
 
 func (o *diagnoseOptions) follow(cmd *cobra.Command, names []string) error {

@@ -38,7 +38,7 @@ internal/core/pod: knownproxy kubelet patch podfile podstart request shell start
 internal/core/controlplane: ca conns debugapi < files kube webhook < .
 
 internal/doctor: . < chart evidence lint < simulate verify < diagnose scenario < diagnoser
-internal/doctor/evidence: archive described timestamp < why < .
+internal/doctor/evidence: archive described timestamp < why < . < gather
 internal/doctor/lint: kinds text < . < source
 internal/doctor/diagnose: states < calls capturescope facts remedies < chain phases replay < . < page < follow
 
@@ -70,14 +70,14 @@ var libraries = map[string][]string{
 
 	"go.yaml.in/yaml/v3":                   {"internal/base/manifest/...", "internal/core/agent/config", "internal/core/controlplane/files", "internal/core/pod/podfile", "internal/doctor/lint", "internal/doctor/lint/text"},
 	"sigs.k8s.io/yaml":                     {"cmd/...", "internal/base/manifest", "internal/core/pod/...", "internal/doctor/...", "internal/ops/..."},
-	"sigs.k8s.io/json":                     {"internal/core/controlplane/webhook", "internal/core/mesh/objects", "internal/core/pod/...", "internal/doctor/evidence"},
+	"sigs.k8s.io/json":                     {"internal/core/controlplane/webhook", "internal/core/mesh/objects", "internal/core/pod/...", "internal/doctor/evidence/gather"},
 	"github.com/rogpeppe/go-internal/diff": {"internal/base/manifest", "internal/core/pod/offline", "internal/doctor/lint"},
 
 	// Kubernetes types. Only the control plane's cluster source and the user's command have Kubernetes clients.
 	"k8s.io/api":                  {"cmd/outrider/...", "internal/core/controlplane/...", "internal/core/mesh/objects", "internal/core/pod/...", "internal/doctor/...", "internal/lab/...", "internal/ops/..."},
 	"k8s.io/apimachinery":         {"cmd/internal/target", "internal/core/controlplane/...", "internal/core/mesh/objects", "internal/core/pod/...", "internal/doctor/...", "internal/lab/...", "internal/ops/..."},
 	"k8s.io/utils":                {"internal/core/controlplane/kube", "internal/core/mesh/objects"},
-	"k8s.io/client-go":            {"internal/core/controlplane/kube", "internal/doctor/diagnose/follow", "internal/doctor/diagnoser", "internal/doctor/evidence", "internal/ops/..."},
+	"k8s.io/client-go":            {"internal/core/controlplane/kube", "internal/doctor/diagnose/follow", "internal/doctor/diagnoser", "internal/doctor/evidence/gather", "internal/ops/..."},
 	"k8s.io/klog/v2":              {"internal/core/controlplane/kube", "internal/ops/kubeclient"},
 	"k8s.io/cli-runtime":          {"internal/ops/kubeclient"},
 	"sigs.k8s.io/gateway-api":     {"internal/core/controlplane/kube", "internal/core/mesh/objects"},

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/gather"
 )
 
 const incidents = "../../../testdata/incidents"
@@ -159,7 +159,7 @@ func diagnoseFolder(t *testing.T, folder string) Report {
 
 func diagnoseWith(t *testing.T, folder string, o Options) Report {
 	t.Helper()
-	set, err := evidence.Read(t.Context(), evidence.Options{}, folder)
+	set, err := gather.Read(t.Context(), gather.Options{}, folder)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/gather"
 )
 
 // The first sentence says why pods cannot be created, and the remedy what to do.
@@ -55,7 +56,7 @@ func TestCreationOfSome(t *testing.T) {
 
 func readSet(t *testing.T, files map[string]string) *evidence.Set {
 	t.Helper()
-	s, err := evidence.Read(t.Context(), evidence.Options{}, folderOf(t, files))
+	s, err := gather.Read(t.Context(), gather.Options{}, folderOf(t, files))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/gather"
 )
 
 // A slow start without any failure is reported as a finding that names its slowest phase. Nothing is reported if the
@@ -95,7 +96,7 @@ func TestNotReadyForLong(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			set, err := evidence.Read(t.Context(), evidence.Options{}, folder)
+			set, err := gather.Read(t.Context(), gather.Options{}, folder)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -24,6 +24,7 @@ import (
 
 	"outrider.dev/internal/doctor/diagnose"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/gather"
 )
 
 // DefaultSlow is the time after which a start counts as slow.
@@ -264,7 +265,7 @@ func (d *Diagnoser) current(name types.NamespacedName) (*record, *progress, erro
 func (d *Diagnoser) diagnose(ctx context.Context, r *record, p *progress, again bool) error {
 	ctx, cancel := context.WithTimeout(ctx, d.o.Timeout)
 	defer cancel()
-	set, err := evidence.Live(ctx, evidence.Cluster{Core: d.o.Core}, evidence.Wanted{
+	set, err := gather.Live(ctx, gather.Cluster{Core: d.o.Core}, gather.Wanted{
 		Namespace: r.Namespace, Names: []string{r.Name}, OwnEvents: true, LogBytes: max(d.o.LogBytes/int64(max(r.logs, 1)), 64<<10), Parallel: 4,
 	})
 	switch {

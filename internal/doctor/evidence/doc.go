@@ -1,13 +1,8 @@
-// Package evidence collects the known facts about a pod that ran, each with its source, its time and
-// the error of that time. It draws no conclusions; package diagnose does.
+// Package evidence has the known facts about a pod that ran, each with its source, its time and the error of that time.
+// It draws no conclusions; package diagnose does. Package gather reads them from files and clusters.
 //
-// A [Set] of [Pod]s comes from one of two sources. [Read] reads files, folders and archives in any of
-// the usual layouts: the output of kubectl cluster-info dump, OpenShift's must-gather and outrider
-// bug-report, or a folder made by hand, also what kubectl describe prints and objects that a person shortened, of which
-// [Pod.Omitted] says what is not there. [Live] reads a cluster. Both fill a bundle (bundle.go), which
-// assigns each event, log and owner to its pod. [Pod.Missing] lists missing evidence with the reason,
-// [Set.Unused] lists input that is not evidence of any pod, and [Pod.Notes] lists facts that contradict
-// each other. None of these stops the collection. [Set.Creators] are workloads that cannot create their pods.
+// A [Set] has [Pod]s. [Pod.Missing] lists missing evidence with the reason, [Pod.Omitted] what a person left out of the
+// object, and [Pod.Notes] facts that contradict each other. [Set.Creators] are workloads that cannot create their pods.
 //
 // # Times
 //
@@ -31,14 +26,10 @@
 //
 // Where to read:
 //
-//	time.go     instants with errors, clocks
-//	pod.go      the facts of one pod
-//	status.go   facts from its status: runs of containers; contradictions
-//	log.go      lines; scan.go scans a log
-//	place.go    zones of logs, skew of clocks
-//	bundle.go   assigns facts to pods; objects.go decodes objects
-//	read.go     files and folders, archives by package archive; names.go their layouts
-//	live.go     a cluster; without.go workloads that have no pod
-//	partial.go  shortened objects; texts.go what kubectl prints for people, read by package described
-//	creator.go  workloads that cannot create pods; unused.go what was not used, in a line for each reason
+//	time.go    instants with errors, clocks
+//	pod.go     the facts of one pod
+//	status.go  facts from its status: runs of containers; contradictions
+//	log.go     lines; scan.go scans a log; ending.go what it says of the end of its program
+//	place.go   zones of logs, skew of clocks
+//	unused.go  what was not used, in a line for each reason
 package evidence

@@ -27,7 +27,7 @@ type Log struct {
 
 	from, to time.Time // start and end of the run; zero: not known
 	open     func(context.Context) (io.ReadCloser, error)
-	tail     func(most int) ([]byte, error) // reads the end of the log; nil: the end cannot be read without the rest
+	tail     func(most int) ([]byte, error)
 }
 
 // A Line is a line of a log. Its Text is valid until the next line is yielded.
@@ -36,6 +36,12 @@ type Line struct {
 	Text      []byte // without the container runtime's prefix and the line ending
 	Time      Time   // the time that the program wrote, or else the time from the container runtime; may be unknown
 	Continues bool   // the line belongs to the previous line, and has the Time of that line
+}
+
+// NewLog returns a log whose run is not known yet. open opens it; tail reads that many bytes at its end, and is nil if
+// the end cannot be read without the rest.
+func NewLog(from Source, open func(context.Context) (io.ReadCloser, error), tail func(most int) ([]byte, error)) *Log {
+	return &Log{Source: from, Run: -1, open: open, tail: tail}
 }
 
 // At returns the source of a line.

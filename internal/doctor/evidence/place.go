@@ -24,6 +24,14 @@ type Zone struct {
 	HasLikely bool
 }
 
+// Settle determines what follows from all evidence of the pod together: the zones of its logs and the skew of its
+// clocks. It notes times that cannot all be true.
+func (p *Pod) Settle(ctx context.Context) {
+	p.skew()
+	p.place(ctx)
+	p.contradictions()
+}
+
 // place finds the zone of each container's logs: the only offset from UTC for which each log lies within its run. All
 // runs of a container have the same zone, so a short run, which fewer offsets fit, also determines the zone of a long
 // one.
@@ -76,7 +84,7 @@ func (p *Pod) place(ctx context.Context) {
 func (p *Pod) skew() {
 	s := &p.Skew
 	for _, e := range p.Events {
-		if e.First.Clock != NodeClock || !e.First.Known() || !e.Recorded.Known() || e.About != about("Pod", p.Object.Namespace, p.Object.Name) {
+		if e.First.Clock != NodeClock || !e.First.Known() || !e.Recorded.Known() || e.About != About("Pod", p.Object.Namespace, p.Object.Name) {
 			continue
 		}
 		if ahead := e.First.At.Sub(e.Recorded.Latest()); !s.HasLeast || ahead > s.Least {

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"fmt"
+	"regexp"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -82,6 +83,11 @@ type Omitted struct {
 	Spec  bool // the spec, or a part of it; containers with a status are in it
 	Hooks bool // hooks, security contexts and restart policies
 }
+
+// LeftOut reports whether a text stands for something that a person left out, as "..." does.
+func LeftOut(text string) bool { return len(text) < 100 && leftOut.MatchString(text) }
+
+var leftOut = regexp.MustCompile(`(?i)^[-\s#"'<\[({*]*(?:\.{3,}|…|\*{3,}|redacted|snip|snipped|omitted|removed|hidden|elided|truncated|masked|cut|x{4,})[-\s"'>\])}*.…]*$`)
 
 // A Row is a line of kubectl get pods. Age is 0 if it is not known.
 type Row struct {
@@ -196,6 +202,29 @@ type Event struct {
 type Owner struct {
 	Kind, Name string
 	Object     metav1.Object // its metadata; nil: not in the evidence
+}
+
+// A Creator is an object that creates pods and cannot: its events or its conditions say so.
+type Creator struct {
+	Kind, Namespace, Name string
+	Want, Have            int                 // pods; -1: not known
+	Failing               bool                // its condition says that pods cannot be created, now
+	Said                  string              // message of that condition; empty: it has none
+	Since                 Time                // of that condition
+	Asks                  corev1.ResourceList // limits and requests of a pod of its template, as quotas name them; nil: not known
+	Events                []Event             // that say why
+	Source                Source
+}
+
+// About returns KIND NAMESPACE/NAME.
+func (w *Creator) About() string { return About(w.Kind, w.Namespace, w.Name) }
+
+// About returns KIND NAMESPACE/NAME, or KIND NAME without a namespace, as events name the object that they are about.
+func About(kind, namespace, name string) string {
+	if namespace == "" {
+		return kind + " " + name
+	}
+	return kind + " " + namespace + "/" + name
 }
 
 // A Journal is the record that Outrider's agent keeps of its start (GET /startup).

@@ -3,7 +3,6 @@ package evidence
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -11,8 +10,8 @@ import (
 	"outrider.dev/startup"
 )
 
-// newPod returns a pod with the facts that its object contains.
-func newPod(object *corev1.Pod, from Source) *Pod {
+// NewPod returns a pod with the facts that its object contains.
+func NewPod(object *corev1.Pod, from Source) *Pod {
 	p := &Pod{Object: object, Source: from}
 	add := func(c corev1.Container, kind startup.Kind, statuses []corev1.ContainerStatus) {
 		at := slices.IndexFunc(statuses, func(s corev1.ContainerStatus) bool { return s.Name == c.Name })
@@ -81,9 +80,9 @@ func ended(number int, t corev1.ContainerStateTerminated, from Source) Run {
 	return r
 }
 
-// fromEvents adds the first run of a container if the status no longer contains it. Its start is the first time of
+// FromEvents adds the first run of a container if the status no longer contains it. Its start is the first time of
 // the event Started, if that event's count shows that it stands for all starts.
-func (p *Pod) fromEvents() {
+func (p *Pod) FromEvents() {
 	for _, c := range p.Containers {
 		for _, e := range p.Events {
 			if e.Container != c.Name || e.Reason != "Started" || e.Count != c.Restarts+1 || !e.First.Known() || c.Run(0) != nil || e.First.Clock != NodeClock {
@@ -128,12 +127,3 @@ func (p *Pod) contradictions() {
 }
 
 func show(t Time) string { return t.At.Format(time.RFC3339Nano) }
-
-// containerOf returns the container in the field path of an event, such as spec.containers{app}.
-func containerOf(fieldPath string) string {
-	_, name, ok := strings.Cut(fieldPath, "{")
-	if !ok {
-		return ""
-	}
-	return strings.TrimSuffix(name, "}")
-}

@@ -20,6 +20,7 @@ import (
 
 	"outrider.dev/internal/doctor/diagnose"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/gather"
 )
 
 // maxLog is the number of bytes at the beginning of each log that are recorded; the rest is dropped.
@@ -169,7 +170,7 @@ func (v *View) Diagnose(ctx context.Context, at time.Time) (diagnose.Report, err
 	if err = cmp.Or(v.err, err); err != nil {
 		return diagnose.Report{}, err
 	}
-	set, err := evidence.Read(ctx, evidence.Options{}, v.dir)
+	set, err := gather.Read(ctx, gather.Options{}, v.dir)
 	if err != nil {
 		return diagnose.Report{}, err
 	}

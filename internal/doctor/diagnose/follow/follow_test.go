@@ -25,6 +25,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/gather"
 )
 
 // patience is the time after which a test fails if an event for which it waits has not happened.
@@ -64,7 +65,7 @@ func start(t *testing.T, o Options, broken int, objects ...runtime.Object) *worl
 	}
 	go func() {
 		var err error
-		w.summary, err = Follow(ctx, evidence.Cluster{Core: w.core}, o, func(l Line) error {
+		w.summary, err = Follow(ctx, gather.Cluster{Core: w.core}, o, func(l Line) error {
 			w.lines <- l
 			return nil
 		})
@@ -80,7 +81,7 @@ func (w *world) read(ctx context.Context, namespace, name string) (*evidence.Set
 	if err != nil {
 		return nil, err
 	}
-	set, err := evidence.Read(ctx, evidence.Options{}, filepath.Join("../../../../testdata/incidents", p.Labels["incident"]))
+	set, err := gather.Read(ctx, gather.Options{}, filepath.Join("../../../../testdata/incidents", p.Labels["incident"]))
 	if err == nil {
 		set.Pods[0].Object.Namespace, set.Pods[0].Object.Name, set.Pods[0].Object.UID = p.Namespace, p.Name, p.UID
 	}
@@ -365,7 +366,7 @@ func TestCannotLook(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			core := fake.NewClientset(web(1, 0))
 			tt.deny(core)
-			_, err := Follow(t.Context(), evidence.Cluster{Core: core}, Options{Namespace: "shop", Name: tt.name}, func(Line) error { return nil })
+			_, err := Follow(t.Context(), gather.Cluster{Core: core}, Options{Namespace: "shop", Name: tt.name}, func(Line) error { return nil })
 			if err == nil || err.Error() != tt.want {
 				t.Errorf("got %v, want %s", err, tt.want)
 			}
@@ -386,7 +387,7 @@ func TestReadsTheCluster(t *testing.T) {
 	p := ready(made("web-a", ""))
 	p.Spec.Containers = []corev1.Container{{Name: "app"}}
 	var got []Line
-	_, err := Follow(t.Context(), evidence.Cluster{Core: fake.NewClientset(web(1, 1), p)}, Options{Namespace: "shop", Name: "deploy/web", Slow: never}, func(l Line) error {
+	_, err := Follow(t.Context(), gather.Cluster{Core: fake.NewClientset(web(1, 1), p)}, Options{Namespace: "shop", Name: "deploy/web", Slow: never}, func(l Line) error {
 		got = append(got, l)
 		return nil
 	})

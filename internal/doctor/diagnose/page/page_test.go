@@ -8,6 +8,7 @@ import (
 
 	"outrider.dev/internal/doctor/diagnose"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/gather"
 )
 
 const incidents = "../../../../testdata/incidents"
@@ -20,7 +21,7 @@ func incident(t testing.TB, name string) diagnose.Report {
 
 func diagnosed(t testing.TB, folder string) diagnose.Report {
 	t.Helper()
-	set, err := evidence.Read(t.Context(), evidence.Options{}, folder)
+	set, err := gather.Read(t.Context(), gather.Options{}, folder)
 	if err != nil {
 		t.Fatal(err)
 	}

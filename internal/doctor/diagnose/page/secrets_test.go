@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"outrider.dev/internal/doctor/diagnose"
-	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/gather"
 )
 
 // secrets has texts that must not be shown as its keys, and log lines that contain these texts as its values. A
@@ -45,7 +45,7 @@ func withSecret(t *testing.T, line string, show bool) diagnose.Report {
 	if err != nil || found == 0 {
 		t.Fatalf("%d lines are changed: %v", found, err)
 	}
-	set, err := evidence.Read(t.Context(), evidence.Options{}, folder)
+	set, err := gather.Read(t.Context(), gather.Options{}, folder)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/gather"
 )
 
 // The files of a pod that got ready.
@@ -103,7 +104,7 @@ func TestPhasesDoNotOverlap(t *testing.T) {
 
 func startOf(t *testing.T, folder string) *Start {
 	t.Helper()
-	set, err := evidence.Read(t.Context(), evidence.Options{}, folder)
+	set, err := gather.Read(t.Context(), gather.Options{}, folder)
 	if err != nil || len(set.Pods) != 1 {
 		t.Fatalf("%d pods, %v", len(set.Pods), err)
 	}

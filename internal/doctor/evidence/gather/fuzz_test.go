@@ -1,23 +1,25 @@
-package evidence
+package gather
 
 import (
 	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"outrider.dev/internal/doctor/evidence"
 )
 
 // consume reads everything in a set, as a diagnosis would.
-func consume(t *testing.T, s *Set) {
+func consume(t *testing.T, s *evidence.Set) {
 	for _, p := range s.Pods {
 		for _, c := range p.Containers {
 			for _, l := range c.Logs {
-				found, _, err := l.Scan(t.Context(), []Pattern{{Name: "refused", Any: []string{"refused", "timeout"}}})
+				found, _, err := l.Scan(t.Context(), []evidence.Pattern{{Name: "refused", Any: []string{"refused", "timeout"}}})
 				if err != nil {
 					t.Fatal(err)
 				}
 				for _, h := range found {
-					Show(h.Line.Text, false)
+					evidence.Show(h.Line.Text, false)
 				}
 			}
 			for i, r := range c.Runs {
@@ -39,7 +41,7 @@ func FuzzObjects(f *testing.F) {
 		b.parse("x", "x.yaml", data)
 		b.parse("x", "pod.yaml", []byte(awesome))
 		pods, unused := b.finish(t.Context())
-		consume(t, &Set{Pods: pods, Unused: unused})
+		consume(t, &evidence.Set{Pods: pods, Unused: unused})
 	})
 }
 

@@ -1,4 +1,4 @@
-package evidence
+package gather
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"outrider.dev/internal/doctor/evidence"
 )
 
 // A workload is one that was asked for by its name.
@@ -44,18 +46,18 @@ func (l *live) addOwner(kind string, object metav1.Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	namespace, name := object.GetNamespace(), object.GetName()
-	l.owners[about(kind, namespace, name)] = Owner{Kind: kind, Name: name, Object: object}
-	l.addCreator(kind, namespace, name, Source{File: "kubectl get " + kind + " " + name + " -n " + namespace}, raw)
+	l.owners[evidence.About(kind, namespace, name)] = evidence.Owner{Kind: kind, Name: name, Object: object}
+	l.addCreator(kind, namespace, name, evidence.Source{File: "kubectl get " + kind + " " + name + " -n " + namespace}, raw)
 }
 
 // wantedCreators returns the workloads whose pods cannot be created: of all that the namespaces have if no name was
 // asked for, or else those without a pod, and what these own.
-func (l *live) wantedCreators() []*Creator {
+func (l *live) wantedCreators() []*evidence.Creator {
 	all := l.creators()
 	if len(l.Names) == 0 && l.Selector == "" {
 		return all
 	}
-	return slices.DeleteFunc(all, func(c *Creator) bool {
+	return slices.DeleteFunc(all, func(c *evidence.Creator) bool {
 		return !slices.ContainsFunc(l.without, func(w workload) bool {
 			if w.kind == c.Kind && w.name == c.Name {
 				return true

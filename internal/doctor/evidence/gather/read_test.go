@@ -1,4 +1,4 @@
-package evidence
+package gather
 
 import (
 	"archive/tar"
@@ -25,6 +25,7 @@ import (
 
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/ops/bugreport"
 	"outrider.dev/internal/ops/kubeclient"
 )
@@ -102,7 +103,7 @@ func gzipped(t *testing.T, text []byte) []byte {
 	return b.Bytes()
 }
 
-func read(t *testing.T, o Options, paths ...string) *Set {
+func read(t *testing.T, o Options, paths ...string) *evidence.Set {
 	t.Helper()
 	s, err := Read(t.Context(), o, paths...)
 	if err != nil {
@@ -112,7 +113,7 @@ func read(t *testing.T, o Options, paths ...string) *Set {
 }
 
 // summary formats the evidence of a pod as lines.
-func summary(t *testing.T, p *Pod) string {
+func summary(t *testing.T, p *evidence.Pod) string {
 	t.Helper()
 	var b strings.Builder
 	fmt.Fprintf(&b, "pod %s\n", p.Name())
@@ -183,7 +184,7 @@ func TestHandMadeFolder(t *testing.T) {
 	if j := p.Journal; j == nil || len(j.Entries) != 2 || show(j.Entries[0].End) != "2026-11-24T13:16:22.2Z" || j.Entries[1].End.Known() {
 		t.Errorf("journal %+v", j)
 	}
-	want := []Missing{{FromOwner, "Deployment shop/awesome-app", "it is not among the evidence"}, {FromLog, "log of container istio-init", "it is not among the evidence"}}
+	want := []evidence.Missing{{Kind: evidence.FromOwner, What: "Deployment shop/awesome-app", Why: "it is not among the evidence"}, {Kind: evidence.FromLog, What: "log of container istio-init", Why: "it is not among the evidence"}}
 	if diff := cmp.Diff(want, p.Missing); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
 	}
@@ -482,9 +483,61 @@ func TestGapsOfABugReport(t *testing.T) {
 	files["index.json"] = `{"format": 1, "made": "2026-11-24T13:20:00Z", "files": [{"path": "app.log", "kind": "log", "truncated": true}]}`
 	files["errors.txt"] = "log of shop/awesome-app, istio-init.log: container is gone\n"
 	p := read(t, Options{}, folder(t, files)).Pods[0]
-	for _, want := range []Missing{{FromLog, "log of container istio-init", "container is gone"}, {FromLog, "the rest of the log of container app, run 2", "truncated"}} {
+	for _, want := range []evidence.Missing{{Kind: evidence.FromLog, What: "log of container istio-init", Why: "container is gone"}, {Kind: evidence.FromLog, What: "the rest of the log of container app, run 2", Why: "truncated"}} {
 		if !slices.Contains(p.Missing, want) {
 			t.Errorf("%v is not in %v", want, p.Missing)
 		}
 	}
 }
+
+// Runs are numbered by the container's state, and contradictions between times are noted.
+func TestStatus(t *testing.T) {
+	const head = "kind: Pod\nmetadata: {name: a, creationTimestamp: \"2026-11-24T13:00:00Z\"}\nspec: {nodeName: n1, containers: [{name: app}]}\nstatus:\n"
+	const run = `startedAt: "2026-11-24T13:00:05Z", finishedAt: "2026-11-24T13:00:09Z"`
+	kubelet := func(recorded, first string) string {
+		return "---\n" + fmt.Sprintf("kind: Event\nmetadata: {name: e, creationTimestamp: %q}\ninvolvedObject: {kind: Pod, name: a}\nreason: Pulled\nfirstTimestamp: %q\nsource: {component: kubelet}\n", recorded, first)
+	}
+	for name, tt := range map[string]struct{ pod, want string }{
+		"it waits to be restarted: the last state is of the newest run": {
+			head + "  containerStatuses: [{name: app, restartCount: 3, state: {waiting: {reason: CrashLoopBackOff}}, lastState: {terminated: {exitCode: 137, " + run + "}}}]",
+			"run 3 signal 9; 3 unknown; waiting CrashLoopBackOff; note: container app: of 3 of its runs nothing is known; the API keeps the last two"},
+		"it has ended, and so had the one before": {
+			head + "  containerStatuses: [{name: app, restartCount: 1, state: {terminated: {exitCode: 0, " + run + "}}, lastState: {terminated: {exitCode: 2, " + run + "}}}]",
+			"run 0 signal 0; run 1 signal 0; note: container app: run 1 started 2026-11-24T13:00:05Z, before run 0 finished 2026-11-24T13:00:09Z"},
+		"it has not started":       {head + "  containerStatuses: [{name: app, restartCount: 0, state: {waiting: {reason: ImagePullBackOff}}}]", "waiting ImagePullBackOff"},
+		"it could not be started":  {head + `  containerStatuses: [{name: app, restartCount: 0, state: {terminated: {exitCode: 128, reason: StartError, startedAt: "1970-01-01T00:00:00Z", finishedAt: "2026-11-24T13:00:09Z"}}}]`, "run 0 signal 0"},
+		"it has no status":         {head + "  phase: Pending", ""},
+		"it ended before it began": {head + `  containerStatuses: [{name: app, restartCount: 0, state: {terminated: {exitCode: 1, startedAt: "2026-11-24T13:00:09Z", finishedAt: "2026-11-24T13:00:05Z"}}}]`, "run 0 signal 0; note: container app, run 0: finished 2026-11-24T13:00:05Z, before it started 2026-11-24T13:00:09Z"},
+		"the node's clock is ahead": {head + `  startTime: "2026-11-24T13:05:00Z"` + "\n" + kubelet("2026-11-24T13:00:01Z", "2026-11-24T13:05:01Z") + kubelet("2026-11-24T13:00:50Z", "2026-11-24T13:05:02Z"),
+			"note: the clock of node n1 is ahead of the API server's by 4m59s or more"},
+		"the node's clock is behind": {head + `  startTime: "2026-11-24T12:55:00Z"` + "\n" + kubelet("2026-11-24T13:00:01Z", "2026-11-24T12:55:01Z"),
+			"note: the clock of node n1 is behind the API server's by 4m59s or more"},
+		"the clocks agree, and an event is late": {head + `  startTime: "2026-11-24T13:00:00Z"` + "\n" + kubelet("2026-11-24T13:00:30Z", "2026-11-24T13:00:01Z"), ""},
+		"a clock was set meanwhile": {head + `  startTime: "2026-11-24T12:55:00Z"` + "\n" + kubelet("2026-11-24T13:00:01Z", "2026-11-24T13:05:01Z"),
+			"note: no difference between the clocks of node n1 and API server explains both FILE:7 and FILE:1: one of the clocks was set meanwhile"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := folder(t, map[string]string{"pod.yaml": tt.pod})
+			p := read(t, Options{}, dir).Pods[0]
+			c := p.Container("app")
+			var got []string
+			for _, r := range c.Runs {
+				got = append(got, fmt.Sprintf("run %d signal %d", r.Number, r.Signal))
+			}
+			if c.Unknown > 0 {
+				got = append(got, fmt.Sprintf("%d unknown", c.Unknown))
+			}
+			if c.Waiting != nil {
+				got = append(got, "waiting "+c.Waiting.Reason)
+			}
+			for _, n := range p.Notes {
+				got = append(got, "note: "+strings.ReplaceAll(n.Text, dir+"/pod.yaml", "FILE"))
+			}
+			if diff := cmp.Diff(tt.want, strings.Join(got, "; ")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func show(t evidence.Time) string { return t.At.Format(time.RFC3339Nano) }

@@ -1,4 +1,4 @@
-package evidence
+package gather
 
 import (
 	"context"
@@ -24,6 +24,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/agent/status"
+	"outrider.dev/internal/doctor/evidence"
 )
 
 // object decodes an object from a manifest.
@@ -196,7 +197,7 @@ func TestLivePods(t *testing.T) {
 
 // A log ends at its limit without an error, even if the API server sends more.
 func TestALogEndsAtItsLimit(t *testing.T) {
-	log := &Log{}
+	log := &evidence.Log{}
 	text, err := io.ReadAll(&limited{ReadCloser: io.NopCloser(strings.NewReader(strings.Repeat("line\n", 100))), log: log, left: 12})
 	if err != nil || string(text) != "line\nline\nli" || !log.Truncated {
 		t.Errorf("%q, %v, truncated %v", text, err, log.Truncated)

@@ -1,4 +1,4 @@
-package evidence
+package gather
 
 import (
 	"cmp"
@@ -10,6 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/described"
 )
 
@@ -17,17 +18,17 @@ import (
 type bundle struct {
 	pods     []placed
 	events   []podEvent
-	owners   map[string]Owner // by kind, namespace and name
+	owners   map[string]evidence.Owner // by kind, namespace and name
 	journals []placedJournal
 	logs     []placedLog
 	missing  []placedMissing
 	failures []string // failures noted in a bug report
-	taken    Time
-	noEvents []Missing // namespaces whose events could not be read
-	cut      []string  // files with logs that a bug report has cut, so that only the end is left
-	left     []Unused
-	works    map[string]*Creator // by kind, namespace and name
-	parts    []part              // of objects that name no pod
+	taken    evidence.Time
+	noEvents []evidence.Missing // namespaces whose events could not be read
+	cut      []string           // files with logs that a bug report has cut, so that only the end is left
+	left     []evidence.Unused
+	works    map[string]*evidence.Creator // by kind, namespace and name
+	parts    []part                       // of objects that name no pod
 	texts    []placedText
 	gaps     bool           // the document that is being read leaves something out
 	at       map[string]int // index in pods, by name and UID
@@ -38,23 +39,23 @@ type bundle struct {
 
 // A placed is a pod with the folders in which it was found.
 type placed struct {
-	*Pod
+	*evidence.Pod
 	folders []string
 }
 
 type placedJournal struct {
-	*Journal
+	*evidence.Journal
 	folder string
 }
 
 // A placedMissing is a piece of evidence that could not be read, with the pod to which it belongs.
 type placedMissing struct {
-	pod *Pod
-	Missing
+	pod *evidence.Pod
+	evidence.Missing
 }
 
 type podEvent struct {
-	Event
+	evidence.Event
 	uid, id     string
 	text        bool // it was read from a text, so that it may be one of the others
 	first, last described.Age
@@ -62,27 +63,27 @@ type podEvent struct {
 
 // A placedLog is a log with its folder and the information that its file name contains.
 type placedLog struct {
-	*Log
+	*evidence.Log
 	name
 	folder string
 	empty  bool
 }
 
 func newBundle(most int64) *bundle {
-	return &bundle{owners: map[string]Owner{}, works: map[string]*Creator{}, at: map[string]int{}, most: most}
+	return &bundle{owners: map[string]evidence.Owner{}, works: map[string]*evidence.Creator{}, at: map[string]int{}, most: most}
 }
 
-func (b *bundle) unused(from Source, format string, args ...any) {
+func (b *bundle) unused(from evidence.Source, format string, args ...any) {
 	switch n := len(b.left); {
 	case n < maxNotes:
-		b.left = append(b.left, Unused{from, fmt.Sprintf(format, args...)})
+		b.left = append(b.left, evidence.Unused{Source: from, Why: fmt.Sprintf(format, args...)})
 	case n == maxNotes:
-		b.left = append(b.left, Unused{from, "this, and more that is not listed"})
+		b.left = append(b.left, evidence.Unused{Source: from, Why: "this, and more that is not listed"})
 	}
 }
 
 // finish assigns each fact to its pod.
-func (b *bundle) finish(ctx context.Context) (pods []*Pod, unused []Unused) {
+func (b *bundle) finish(ctx context.Context) (pods []*evidence.Pod, unused []evidence.Unused) {
 	b.addParts()
 	b.addTexts()
 	slices.SortFunc(b.pods, func(a, c placed) int {
@@ -92,7 +93,7 @@ func (b *bundle) finish(ctx context.Context) (pods []*Pod, unused []Unused) {
 		p.Taken = b.taken
 		b.own(p.Pod)
 		b.giveEvents(p.Pod)
-		p.fromEvents()
+		p.FromEvents()
 		pods = append(pods, p.Pod)
 	}
 	for _, l := range b.logs {
@@ -118,18 +119,16 @@ func (b *bundle) finish(ctx context.Context) (pods []*Pod, unused []Unused) {
 		m.pod.Missing = append(m.pod.Missing, m.Missing)
 	}
 	for _, p := range pods {
-		p.skew()
-		p.place(ctx)
-		p.contradictions()
-		p.noteMissing()
-		p.noteOmitted()
+		p.Settle(ctx)
+		noteMissing(p)
+		noteOmitted(p)
 	}
 	return pods, b.left
 }
 
 // giveFailures adds to a pod the failures that a bug report notes for the pod's logs. Their form is "log of shop/a,
 // app.previous.log: why".
-func (b *bundle) giveFailures(p *Pod) {
+func (b *bundle) giveFailures(p *evidence.Pod) {
 	for _, f := range b.failures {
 		rest, ok := strings.CutPrefix(f, "log of "+p.Name()+", ")
 		if !ok {
@@ -138,26 +137,26 @@ func (b *bundle) giveFailures(p *Pod) {
 		file, why, _ := strings.Cut(rest, ": ")
 		file = strings.TrimSuffix(file, ".log")
 		container, previous := strings.CutSuffix(file, ".previous")
-		kind := FromLog
+		kind := evidence.FromLog
 		if previous {
-			kind = FromPreviousLog
+			kind = evidence.FromPreviousLog
 		}
-		p.Missing = append(p.Missing, Missing{kind, logOf(container, previous), why})
+		p.Missing = append(p.Missing, evidence.Missing{Kind: kind, What: logOf(container, previous), Why: why})
 	}
 }
 
 // own adds the owners of a pod: its controller, the controller's controller, and so on.
-func (b *bundle) own(p *Pod) {
+func (b *bundle) own(p *evidence.Pod) {
 	refs, namespace := p.Object.OwnerReferences, p.Object.Namespace
 	for depth := 0; depth < 4; depth++ {
 		kind, name := controller(refs)
 		if kind == "" {
 			break
 		}
-		o, there := b.owners[about(kind, namespace, name)]
+		o, there := b.owners[evidence.About(kind, namespace, name)]
 		if !there {
-			p.Owners = append(p.Owners, Owner{Kind: kind, Name: name})
-			p.Missing = append(p.Missing, Missing{FromOwner, about(kind, namespace, name), "it is not among the evidence"})
+			p.Owners = append(p.Owners, evidence.Owner{Kind: kind, Name: name})
+			p.Missing = append(p.Missing, evidence.Missing{Kind: evidence.FromOwner, What: evidence.About(kind, namespace, name), Why: "it is not among the evidence"})
 			break
 		}
 		p.Owners = append(p.Owners, o)
@@ -169,9 +168,9 @@ func (b *bundle) own(p *Pod) {
 	hash := p.Object.Labels["pod-template-hash"]
 	if n := len(p.Owners); n == 1 && p.Owners[0].Kind == "ReplicaSet" && hash != "" && p.Owners[0].Object == nil {
 		if name, ok := strings.CutSuffix(p.Owners[0].Name, "-"+hash); ok {
-			o, there := b.owners[about("Deployment", namespace, name)]
+			o, there := b.owners[evidence.About("Deployment", namespace, name)]
 			if !there {
-				o = Owner{Kind: "Deployment", Name: name}
+				o = evidence.Owner{Kind: "Deployment", Name: name}
 			}
 			p.Owners = append(p.Owners, o)
 		}
@@ -179,12 +178,12 @@ func (b *bundle) own(p *Pod) {
 }
 
 // giveEvents adds to a pod the events of itself and its owners, without duplicates.
-func (b *bundle) giveEvents(p *Pod) {
-	of := map[string]bool{about("Pod", p.Object.Namespace, p.Object.Name): true}
+func (b *bundle) giveEvents(p *evidence.Pod) {
+	of := map[string]bool{evidence.About("Pod", p.Object.Namespace, p.Object.Name): true}
 	for _, o := range p.Owners {
-		of[about(o.Kind, p.Object.Namespace, o.Name)] = true
+		of[evidence.About(o.Kind, p.Object.Namespace, o.Name)] = true
 	}
-	self := about("Pod", p.Object.Namespace, p.Object.Name)
+	self := evidence.About("Pod", p.Object.Namespace, p.Object.Name)
 	seen := map[string]bool{}
 	var texts []podEvent
 	for _, e := range b.events {
@@ -194,19 +193,19 @@ func (b *bundle) giveEvents(p *Pod) {
 		}
 		seen[e.id] = true
 		if e.text {
-			p.ofContainer(&e.Event)
+			ofContainer(p, &e.Event)
 			texts = append(texts, e)
 			continue
 		}
 		p.Events = append(p.Events, e.Event)
 	}
 	if len(p.Events) == 0 { // else these are the same events, without times
-		p.dated(texts)
+		dated(p, texts)
 		for _, e := range texts {
 			p.Events = append(p.Events, e.Event)
 		}
 	}
-	slices.SortStableFunc(p.Events, func(a, c Event) int { return a.First.At.Compare(c.First.At) })
+	slices.SortStableFunc(p.Events, func(a, c evidence.Event) int { return a.First.At.Compare(c.First.At) })
 }
 
 // onlyOne reports whether an event of a pod can only be one of the pod without a name: there is no other pod.
@@ -222,8 +221,8 @@ func (b *bundle) giveLog(l placedLog) {
 		return
 	}
 	type match struct {
-		pod       *Pod
-		container *Container
+		pod       *evidence.Pod
+		container *evidence.Container
 	}
 	var found []match
 	for _, p := range candidates {
@@ -236,7 +235,7 @@ func (b *bundle) giveLog(l placedLog) {
 	}
 	switch {
 	case len(found) == 1:
-		found[0].pod.give(l, found[0].container)
+		give(found[0].pod, l, found[0].container)
 	case len(found) > 1:
 		var names []string
 		for _, m := range found {
@@ -259,7 +258,7 @@ func (b *bundle) giveLog(l placedLog) {
 
 // near returns the pods to which a file may belong: those that the file's name identifies, or else the pods of the
 // nearest folder that contains pods. The search begins in the file's own folder and goes upwards.
-func (b *bundle) near(folder string, n name) (out []*Pod) {
+func (b *bundle) near(folder string, n name) (out []*evidence.Pod) {
 	if n.pod != "" {
 		for _, p := range b.pods {
 			if n.means(p.Object) {
@@ -289,7 +288,7 @@ func (b *bundle) near(folder string, n name) (out []*Pod) {
 const single = ""
 
 // onlyPod returns the pod of a folder that contains exactly one pod.
-func (b *bundle) onlyPod(folder string) (*Pod, string) {
+func (b *bundle) onlyPod(folder string) (*evidence.Pod, string) {
 	switch pods := b.near(folder, name{}); len(pods) {
 	case 0:
 		return nil, "there is no pod in its folder"
@@ -300,14 +299,14 @@ func (b *bundle) onlyPod(folder string) (*Pod, string) {
 }
 
 // give adds a log to a container, with the number of its run.
-func (p *Pod) give(l placedLog, c *Container) {
+func give(p *evidence.Pod, l placedLog, c *evidence.Container) {
 	l.Log.Run = -1
 	switch {
 	case l.run >= 0:
 		l.Log.Run = l.run
 	case c.Restarts < 0:
 	case l.previous:
-		l.Log.Source.Kind, l.Log.Previous = FromPreviousLog, true
+		l.Log.Source.Kind, l.Log.Previous = evidence.FromPreviousLog, true
 		l.Log.Run = c.Restarts - 1
 		if c.Waiting != nil { // while the container waits, the kubelet also returns its last log as the previous one
 			l.Log.Run = c.Restarts
@@ -319,11 +318,11 @@ func (p *Pod) give(l placedLog, c *Container) {
 		if l.empty { // must-gather creates both files for each container
 			return
 		}
-		p.Notes = append(p.Notes, Note{l.Source, fmt.Sprintf("a previous log, although container %s has not restarted", c.Name)})
+		p.Notes = append(p.Notes, evidence.Note{Source: l.Source, Text: fmt.Sprintf("a previous log, although container %s has not restarted", c.Name)})
 	}
 	if other := c.Log(l.Log.Run); other != nil && l.Log.Run >= 0 {
 		if c.Waiting == nil || other.Previous == l.Log.Previous {
-			p.Notes = append(p.Notes, Note{l.Source, fmt.Sprintf("a second log of container %s, run %d; the first is %s", c.Name, l.Log.Run, other.Source)})
+			p.Notes = append(p.Notes, evidence.Note{Source: l.Source, Text: fmt.Sprintf("a second log of container %s, run %d; the first is %s", c.Name, l.Log.Run, other.Source)})
 		}
 		if l.Log.Previous == other.Previous {
 			l.Log.Run = -1
@@ -332,28 +331,28 @@ func (p *Pod) give(l placedLog, c *Container) {
 		}
 	}
 	c.Logs = append(c.Logs, l.Log)
-	slices.SortStableFunc(c.Logs, func(a, b *Log) int { return a.Run - b.Run })
+	slices.SortStableFunc(c.Logs, func(a, b *evidence.Log) int { return a.Run - b.Run })
 	if l.Truncated {
-		p.Missing = append(p.Missing, Missing{l.Log.Source.Kind, fmt.Sprintf("the rest of the log of container %s, run %d", c.Name, l.Log.Run), "truncated"})
+		p.Missing = append(p.Missing, evidence.Missing{Kind: l.Log.Source.Kind, What: fmt.Sprintf("the rest of the log of container %s, run %d", c.Name, l.Log.Run), Why: "truncated"})
 	}
 }
 
 // noteMissing notes the runs without a log, unless the reason is already noted.
-func (p *Pod) noteMissing() {
+func noteMissing(p *evidence.Pod) {
 	for _, c := range p.Containers {
 		for _, r := range c.Runs {
-			kind, what := FromLog, logOf(c.Name, false)
+			kind, what := evidence.FromLog, logOf(c.Name, false)
 			if r.Number < c.Restarts {
-				kind, what = FromPreviousLog, logOf(c.Name, true)
+				kind, what = evidence.FromPreviousLog, logOf(c.Name, true)
 			}
-			noted := slices.ContainsFunc(p.Missing, func(m Missing) bool { return m.What == what })
+			noted := slices.ContainsFunc(p.Missing, func(m evidence.Missing) bool { return m.What == what })
 			if c.Log(r.Number) == nil && !noted && r.Number >= c.Restarts-1 {
-				p.Missing = append(p.Missing, Missing{kind, what, "it is not among the evidence"})
+				p.Missing = append(p.Missing, evidence.Missing{Kind: kind, What: what, Why: "it is not among the evidence"})
 			}
 		}
 	}
-	if len(p.Events) == 0 && !slices.ContainsFunc(p.Missing, func(m Missing) bool { return m.Kind == FromEvent }) {
-		p.Missing = append(p.Missing, Missing{FromEvent, "events", "there are none: the API server forgets them after an hour"})
+	if len(p.Events) == 0 && !slices.ContainsFunc(p.Missing, func(m evidence.Missing) bool { return m.Kind == evidence.FromEvent }) {
+		p.Missing = append(p.Missing, evidence.Missing{Kind: evidence.FromEvent, What: "events", Why: "there are none: the API server forgets them after an hour"})
 	}
 }
 

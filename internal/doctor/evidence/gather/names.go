@@ -1,4 +1,4 @@
-package evidence
+package gather
 
 import (
 	"cmp"
@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/doctor/evidence"
 )
 
 // A name is the information that the path of a log contains. A field is empty if the path does not contain it.
@@ -101,7 +103,7 @@ func (n name) means(p *corev1.Pod) bool {
 }
 
 // containerIn returns the container of pod p to which the name refers, or nil.
-func (n name) containerIn(p *Pod) *Container {
+func (n name) containerIn(p *evidence.Pod) *evidence.Container {
 	if n.container != "" {
 		return p.Container(n.container)
 	}

@@ -1,4 +1,4 @@
-package evidence
+package gather
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"outrider.dev/internal/doctor/evidence"
 )
 
 // BenchmarkScan scans a log of 64 MB in the formats that programs use, with a failure every 10,000 lines.
@@ -15,9 +17,9 @@ func BenchmarkScan(b *testing.B) {
 	const pod = `{"kind":"Pod","metadata":{"name":"shop"},"spec":{"containers":[{"name":"app"}]},
 "status":{"containerStatuses":[{"name":"app","restartCount":0,"state":{"running":{"startedAt":"2026-11-24T03:18:19Z"}}}]}}`
 	failure := "java.net.ConnectException: Connection refused\n" + strings.Repeat("\tat java.base/sun.nio.ch.Net.connect0(Native Method)\n", 20)
-	patterns := make([]Pattern, 30) // as many as a diagnosis uses
+	patterns := make([]evidence.Pattern, 30) // as many as a diagnosis uses
 	for i := range patterns {
-		patterns[i] = Pattern{Name: fmt.Sprint(i), Any: []string{fmt.Sprintf("no such text %d", i)}}
+		patterns[i] = evidence.Pattern{Name: fmt.Sprint(i), Any: []string{fmt.Sprintf("no such text %d", i)}}
 	}
 	patterns[0].Any = []string{"connection refused"}
 	for name, line := range map[string]string{

@@ -1,4 +1,4 @@
-package evidence
+package gather
 
 import (
 	"fmt"
@@ -7,10 +7,12 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"outrider.dev/internal/doctor/evidence"
 )
 
 // one reads the files of a folder, in which there must be one pod.
-func one(t *testing.T, files map[string]string) *Pod {
+func one(t *testing.T, files map[string]string) *evidence.Pod {
 	t.Helper()
 	s := read(t, Options{}, folder(t, files))
 	if len(s.Pods) != 1 {
@@ -38,24 +40,24 @@ func TestShortened(t *testing.T) {
 	inner := func(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }
 	const meta = "apiVersion: v1\nkind: Pod\nmetadata: {name: web, namespace: shop}\n"
 	const spec = "spec:\n  containers:\n  - {name: app, image: app}\n  - {name: istio-proxy}\n"
-	all, noSpec := Omitted{true, true, true}, Omitted{Spec: true, Hooks: true}
+	all, noSpec := evidence.Omitted{Meta: true, Spec: true, Hooks: true}, evidence.Omitted{Spec: true, Hooks: true}
 	for name, tt := range map[string]struct {
 		file, text string
 		pod        string
-		omitted    Omitted
+		omitted    evidence.Omitted
 	}{
-		"the whole":             {"pod.yaml", meta + spec + "status:" + inner(someStatuses), "shop/web", Omitted{}},
+		"the whole":             {"pod.yaml", meta + spec + "status:" + inner(someStatuses), "shop/web", evidence.Omitted{}},
 		"no spec":               {"pod.yaml", meta + "status:" + inner(someStatuses), "shop/web", noSpec},
 		"an empty spec":         {"pod.yaml", meta + "spec: ...\nstatus:" + inner(someStatuses), "shop/web", all},
 		"a line left out":       {"pod.yaml", meta + "spec:\n  containers:\n  - name: app\n    image: app\n    [...]\n  - {name: istio-proxy}\nstatus:" + inner(someStatuses), "shop/web", all},
-		"no name":               {"pod.yaml", "kind: Pod\n" + spec + "status:" + inner(someStatuses), "POD", Omitted{Meta: true}},
-		"a name left out":       {"pod.yaml", strings.Replace(meta, "name: web", "name: '***'", 1) + spec + "status:" + inner(someStatuses), "shop/POD", Omitted{Meta: true}},
-		"no kind":               {"pod.yaml", "metadata: {name: web}\n" + spec + "status:" + inner(someStatuses), "web", Omitted{}},
+		"no name":               {"pod.yaml", "kind: Pod\n" + spec + "status:" + inner(someStatuses), "POD", evidence.Omitted{Meta: true}},
+		"a name left out":       {"pod.yaml", strings.Replace(meta, "name: web", "name: '***'", 1) + spec + "status:" + inner(someStatuses), "shop/POD", evidence.Omitted{Meta: true}},
+		"no kind":               {"pod.yaml", "metadata: {name: web}\n" + spec + "status:" + inner(someStatuses), "web", evidence.Omitted{}},
 		"the status":            {"status.yaml", "status:" + inner(someStatuses), "POD", all},
 		"its statuses":          {"status.yaml", someStatuses, "POD", all},
 		"the list of them":      {"status.yaml", strings.ReplaceAll(strings.TrimPrefix(someStatuses, "\ncontainerStatuses:\n"), "- name", "- name"), "POD", all},
 		"the same in a text":    {"status.txt", "Hi,\nthis is what we see:\n\n```yaml" + someStatuses + "```\n\nAny idea?\n", "POD", all},
-		"a pod in a text":       {"pod.txt", "$ kubectl get pod -o yaml\n" + meta + spec + "status:" + inner(someStatuses), "shop/web", Omitted{}},
+		"a pod in a text":       {"pod.txt", "$ kubectl get pod -o yaml\n" + meta + spec + "status:" + inner(someStatuses), "shop/web", evidence.Omitted{}},
 		"a container left out":  {"pod.yaml", meta + "spec: {containers: [{name: app}]}\nstatus:" + inner(someStatuses), "shop/web", noSpec},
 		"JSON without a kind":   {"pod.json", `{"containerStatuses":[{"name":"app","restartCount":2,"state":{"running":{"startedAt":"2026-11-24T13:16:36Z"}},"lastState":{"terminated":{"exitCode":1,"startedAt":"2026-11-24T13:16:22Z","finishedAt":"2026-11-24T13:16:23Z"}}}]}`, "POD", all},
 		"a count left out":      {"pod.yaml", meta + "status: {containerStatuses: [{name: app, state: {running: {startedAt: \"2026-11-24T13:16:36Z\"}}, lastState: {terminated: {exitCode: 1, startedAt: \"2026-11-24T13:16:22Z\", finishedAt: \"2026-11-24T13:16:23Z\"}}}]}", "shop/web", noSpec},
@@ -72,7 +74,7 @@ func TestShortened(t *testing.T) {
 			if app == nil || len(app.Runs) != 2 || *app.Runs[0].Exit != 1 || app.Log(app.Restarts-1) == nil || p.Object.Spec.Containers[0].Name != "app" {
 				t.Errorf("%+v", app)
 			}
-			noted := slices.ContainsFunc(p.Missing, func(m Missing) bool { return m.What == "the spec of the pod" })
+			noted := slices.ContainsFunc(p.Missing, func(m evidence.Missing) bool { return m.What == "the spec of the pod" })
 			if noted != tt.omitted.Spec {
 				t.Errorf("%v", p.Missing)
 			}
@@ -84,7 +86,7 @@ func TestShortened(t *testing.T) {
 func TestStatusWithoutContainers(t *testing.T) {
 	for _, text := range []string{`{"status": {"phase": "Failed", "reason": "Evicted", "message": "low on memory"}}`, `{"phase": "Failed", "reason": "Evicted", "message": "low on memory"}`} {
 		p := one(t, map[string]string{"x.json": text})
-		if p.Object.Status.Reason != "Evicted" || p.Omitted != (Omitted{true, true, true}) || len(p.Containers) > 0 {
+		if p.Object.Status.Reason != "Evicted" || p.Omitted != (evidence.Omitted{Meta: true, Spec: true, Hooks: true}) || len(p.Containers) > 0 {
 			t.Errorf("%+v", p)
 		}
 	}
@@ -102,11 +104,11 @@ func TestStatusWithoutName(t *testing.T) {
 func TestParts(t *testing.T) {
 	spec, event := "spec:\n  containers:\n  - {name: app}\n  - {name: istio-proxy}\n", "kind: Event\nmetadata: {name: e}\ninvolvedObject: {kind: Pod, name: web}\nreason: Killing\nmessage: x\n"
 	p := one(t, map[string]string{"a.yaml": spec, "b.yaml": someStatuses, "events.yaml": event})
-	if p.Omitted != (Omitted{Meta: true}) || len(p.Container("app").Runs) != 2 || len(p.Events) != 1 {
+	if p.Omitted != (evidence.Omitted{Meta: true}) || len(p.Container("app").Runs) != 2 || len(p.Events) != 1 {
 		t.Errorf("%+v, %+v", p.Omitted, p.Events)
 	}
 	p = one(t, map[string]string{"pod.yaml": "kind: Pod\nmetadata: {name: web}\n" + spec, "status.yaml": someStatuses})
-	if p.Name() != "web" || p.Omitted != (Omitted{}) || len(p.Container("app").Runs) != 2 {
+	if p.Name() != "web" || p.Omitted != (evidence.Omitted{}) || len(p.Container("app").Runs) != 2 {
 		t.Errorf("%s, %+v", p.Name(), p.Omitted)
 	}
 }
@@ -116,7 +118,7 @@ func TestLeftOut(t *testing.T) {
 		"...": true, "…": true, "[...]": true, "# ...": true, "<redacted>": true, "REDACTED": true, "***": true, "--- snip ---": true, "(omitted)": true, "xxxx": true,
 		"": false, "-": false, ".": false, "*": false, "0.0.0.0/0": false, "a...": false, "x": false, "cut -f1": false, "hidden-service": false, "[]": false,
 	} {
-		if LeftOut(text) != want {
+		if evidence.LeftOut(text) != want {
 			t.Errorf("%q: %v", text, !want)
 		}
 	}
@@ -151,7 +153,7 @@ Events:
 // The description of a pod is evidence as its object is. The ages of its events become times by the start of a container.
 func TestDescription(t *testing.T) {
 	p := one(t, map[string]string{"describe.txt": description, "app-previous.log": "x\n"})
-	if p.Name() != "shop/web" || p.Omitted != (Omitted{Hooks: true}) || p.Container("app").Log(1) == nil {
+	if p.Name() != "shop/web" || p.Omitted != (evidence.Omitted{Hooks: true}) || p.Container("app").Log(1) == nil {
 		t.Errorf("%s, %+v", p.Name(), p.Omitted)
 	}
 	var got []string
@@ -196,7 +198,9 @@ Events:
 	} {
 		text := strings.Replace(description, "Events:\n", proxy, 1)
 		p := one(t, map[string]string{"describe.txt": text + "  Warning  " + message + "\n"})
-		i := slices.IndexFunc(p.Events, func(e Event) bool { return strings.HasSuffix(strings.TrimSpace(message), strings.TrimSpace(e.Message)) })
+		i := slices.IndexFunc(p.Events, func(e evidence.Event) bool {
+			return strings.HasSuffix(strings.TrimSpace(message), strings.TrimSpace(e.Message))
+		})
 		if i < 0 || p.Events[i].Container != want {
 			t.Errorf("%s: %+v, want %q", message, p.Events, want)
 		}
@@ -215,7 +219,7 @@ func TestDescriptionWithoutATime(t *testing.T) {
 func TestDescriptionBesides(t *testing.T) {
 	object := "kind: Pod\nmetadata: {name: web, namespace: shop}\nspec: {containers: [{name: app, image: 'registry/app:3'}]}\n"
 	p := one(t, map[string]string{"a/pod.yaml": object, "b/describe.txt": description, "b/app.log": "x"})
-	if p.Omitted != (Omitted{}) || len(p.Events) != 3 || len(p.Container("app").Logs) != 1 {
+	if p.Omitted != (evidence.Omitted{}) || len(p.Events) != 3 || len(p.Container("app").Logs) != 1 {
 		t.Errorf("%+v, %d events", p.Omitted, len(p.Events))
 	}
 	event := "---\nkind: Event\nmetadata: {name: e, namespace: shop}\ninvolvedObject: {kind: Pod, name: web, namespace: shop}\nreason: Killing\nmessage: x\n"
@@ -255,7 +259,7 @@ func TestTableOfEvents(t *testing.T) {
 func TestRows(t *testing.T) {
 	const rows = "NAME   READY   STATUS             RESTARTS   AGE\nweb    0/1     CrashLoopBackOff   5          3m\ndb     1/1     Running            0          3d\n"
 	p := one(t, map[string]string{"pods.txt": rows})
-	if d := cmp.Diff(&Row{"CrashLoopBackOff", 0, 1, 5, 3 * 60e9}, p.Row); d != "" || p.Name() != "web" {
+	if d := cmp.Diff(&evidence.Row{Status: "CrashLoopBackOff", Ready: 0, Of: 1, Restarts: 5, Age: 3 * 60e9}, p.Row); d != "" || p.Name() != "web" {
 		t.Error(p.Name(), d)
 	}
 	if p := one(t, map[string]string{"pods.txt": rows, "describe.txt": description}); p.Row != nil {

@@ -1,4 +1,4 @@
-package evidence
+package gather
 
 import (
 	"encoding/json"
@@ -9,34 +9,21 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"outrider.dev/internal/doctor/evidence"
 )
 
-// A Creator is an object that creates pods and cannot: its events or its conditions say so.
-type Creator struct {
-	Kind, Namespace, Name string
-	Want, Have            int                 // pods; -1: not known
-	Failing               bool                // its condition says that pods cannot be created, now
-	Said                  string              // message of that condition; empty: it has none
-	Since                 Time                // of that condition
-	Asks                  corev1.ResourceList // limits and requests of a pod of its template, as quotas name them; nil: not known
-	Events                []Event             // that say why
-	Source                Source
-}
-
-// About returns KIND NAMESPACE/NAME.
-func (w *Creator) About() string { return about(w.Kind, w.Namespace, w.Name) }
-
 // work returns the workload of that name, perhaps a new one.
-func (b *bundle) work(kind, namespace, name string) *Creator {
-	key := about(kind, namespace, name)
+func (b *bundle) work(kind, namespace, name string) *evidence.Creator {
+	key := evidence.About(kind, namespace, name)
 	if b.works[key] == nil {
-		b.works[key] = &Creator{Kind: kind, Namespace: namespace, Name: name, Want: -1, Have: -1}
+		b.works[key] = &evidence.Creator{Kind: kind, Namespace: namespace, Name: name, Want: -1, Have: -1}
 	}
 	return b.works[key]
 }
 
 // addCreator reads what an owner says about its pods. What it does not have, or has in another form, is not known.
-func (b *bundle) addCreator(kind, namespace, name string, from Source, raw []byte) {
+func (b *bundle) addCreator(kind, namespace, name string, from evidence.Source, raw []byte) {
 	var o struct {
 		Spec struct {
 			Replicas, Parallelism *int
@@ -57,7 +44,7 @@ func (b *bundle) addCreator(kind, namespace, name string, from Source, raw []byt
 		return
 	}
 	w := b.work(kind, namespace, name)
-	w.Source = Source{Kind: FromOwner, File: from.File, Line: from.Line}
+	w.Source = evidence.Source{Kind: evidence.FromOwner, File: from.File, Line: from.Line}
 	first := func(all ...*int) int {
 		for _, n := range all {
 			if n != nil {
@@ -73,7 +60,7 @@ func (b *bundle) addCreator(kind, namespace, name string, from Source, raw []byt
 	}
 	for _, c := range o.Status.Conditions {
 		if c.Type == "ReplicaFailure" && c.Status == "True" {
-			w.Failing, w.Said, w.Since = true, c.Message, Second(c.LastTransitionTime, APIClock)
+			w.Failing, w.Said, w.Since = true, c.Message, evidence.Second(c.LastTransitionTime, evidence.APIClock)
 		}
 	}
 	if o.Spec.Template != nil {
@@ -107,7 +94,7 @@ var notCreated = []string{"FailedCreate", "ReplicaSetCreateError", "FailedCreate
 // creators returns the workloads whose pods cannot be created, sorted. One of which a pod is in the evidence counts
 // only if its condition says so now, and one that has all its pods does not count. Of a workload and its owner the one
 // nearer to the pods counts.
-func (b *bundle) creators() (out []*Creator) {
+func (b *bundle) creators() (out []*evidence.Creator) {
 	for _, e := range b.events {
 		kind, rest, _ := strings.Cut(e.About, " ")
 		if !slices.Contains(notCreated, e.Reason) || kind == "Pod" || kind == "" || rest == "" {
@@ -127,7 +114,7 @@ func (b *bundle) creators() (out []*Creator) {
 	owned := map[string]bool{}
 	for _, p := range b.pods {
 		for _, o := range p.Owners {
-			owned[about(o.Kind, p.Object.Namespace, o.Name)] = true
+			owned[evidence.About(o.Kind, p.Object.Namespace, o.Name)] = true
 		}
 	}
 	fails := func(key string) bool {
@@ -138,12 +125,12 @@ func (b *bundle) creators() (out []*Creator) {
 	for _, key := range slices.Sorted(maps.Keys(b.works)) {
 		if o := b.owners[key]; fails(key) && o.Object != nil {
 			kind, name := controller(o.Object.GetOwnerReferences())
-			inner[about(kind, b.works[key].Namespace, name)] = true
+			inner[evidence.About(kind, b.works[key].Namespace, name)] = true
 		}
 	}
 	for _, key := range slices.Sorted(maps.Keys(b.works)) {
 		if fails(key) && !inner[key] {
-			slices.SortStableFunc(b.works[key].Events, func(a, c Event) int { return a.Last.At.Compare(c.Last.At) })
+			slices.SortStableFunc(b.works[key].Events, func(a, c evidence.Event) int { return a.Last.At.Compare(c.Last.At) })
 			out = append(out, b.works[key])
 		}
 	}

@@ -1,4 +1,4 @@
-package evidence
+package gather
 
 import (
 	"bufio"
@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/archive"
 	"outrider.dev/internal/doctor/evidence/described"
 )
@@ -42,7 +43,7 @@ func (o Options) defaults() Options {
 // Read collects evidence from files, folders, archives (tar, tar.gz) and standard input ("-"). It fails only if a
 // path cannot be read at all, if a limit for files or archives is exceeded, or if the input contains no pod. All
 // other problems are noted in the result.
-func Read(ctx context.Context, o Options, paths ...string) (*Set, error) {
+func Read(ctx context.Context, o Options, paths ...string) (*evidence.Set, error) {
 	o = o.defaults()
 	r := &reader{o: o, bundle: newBundle(2 * o.Memory), store: archive.New(archive.Limits{Files: o.Files, Unpack: o.Unpack, Entry: o.Entry, Memory: o.Memory})}
 	for _, p := range paths {
@@ -59,7 +60,7 @@ func Read(ctx context.Context, o Options, paths ...string) (*Set, error) {
 		}
 		return nil, err
 	}
-	return &Set{Pods: pods, Creators: creators, Unused: unused}, nil
+	return &evidence.Set{Pods: pods, Creators: creators, Unused: unused}, nil
 }
 
 // A reader walks through the input.
@@ -132,7 +133,7 @@ func (r *reader) stdin(ctx context.Context) error {
 
 // archive reads an archive. It returns false if the input is not an archive.
 func (r *reader) archive(ctx context.Context, in *bufio.Reader, shown string) (bool, error) {
-	files, is, err := r.store.Read(ctx, in, shown, func(entry, why string) { r.unused(Source{File: shown + entry}, "%s", why) })
+	files, is, err := r.store.Read(ctx, in, shown, func(entry, why string) { r.unused(evidence.Source{File: shown + entry}, "%s", why) })
 	for _, name := range slices.SortedFunc(maps.Keys(files), asFolders) {
 		if err != nil {
 			break
@@ -165,7 +166,7 @@ func (r *reader) folder(ctx context.Context, dir string) error {
 	defer root.Close()
 	return fs.WalkDir(root.FS(), ".", func(file string, d fs.DirEntry, err error) error {
 		shown := path.Join(filepath.ToSlash(dir), file)
-		from := Source{File: shown}
+		from := evidence.Source{File: shown}
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
@@ -223,7 +224,7 @@ func (r *reader) inner(ctx context.Context, root *os.Root, file, shown string) (
 	defer f.Close()
 	is, err := r.archive(ctx, bufio.NewReaderSize(f, 64<<10), shown)
 	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
-		r.unused(Source{File: shown}, "%v", err) // the rest of the folder is read
+		r.unused(evidence.Source{File: shown}, "%v", err) // the rest of the folder is read
 		err = nil
 	}
 	return is, err
@@ -239,17 +240,17 @@ var (
 func (r *reader) file(open opener, file, shown, folder string) error {
 	f, size, err := open()
 	if err != nil {
-		r.unused(Source{File: shown}, "%v", err)
+		r.unused(evidence.Source{File: shown}, "%v", err)
 		return nil
 	}
 	defer f.Close()
 	in := bufio.NewReaderSize(io.NewSectionReader(f, 0, size), 64<<10)
 	head, err := in.Peek(64 << 10)
 	if err != nil && err != io.EOF {
-		r.unused(Source{File: shown}, "%v", err)
+		r.unused(evidence.Source{File: shown}, "%v", err)
 		return nil
 	}
-	from := Source{Kind: FromLog, File: shown}
+	from := evidence.Source{Kind: evidence.FromLog, File: shown}
 	base := path.Base(file)
 	end := path.Ext(base)
 	trimmed := bytes.TrimLeft(head, " \t\r\n\ufeff")
@@ -280,7 +281,7 @@ func (r *reader) file(open opener, file, shown, folder string) error {
 }
 
 // ofReport reads a file that only a bug report contains. It returns false for every other file.
-func (r *reader) ofReport(base string, head []byte, in io.Reader, from Source) bool {
+func (r *reader) ofReport(base string, head []byte, in io.Reader, from evidence.Source) bool {
 	switch {
 	case base == "index.json" && bytes.Contains(head, []byte(`"format"`)) && bytes.Contains(head, []byte(`"made"`)):
 		r.index(in, from)
@@ -312,7 +313,7 @@ func isObject(text []byte) bool {
 		bytes.HasPrefix(text, []byte("---\n")) || bytes.Contains(text, []byte(`"process_started"`))
 }
 
-func (r *reader) readObjects(in io.Reader, folder string, from Source) {
+func (r *reader) readObjects(in io.Reader, folder string, from evidence.Source) {
 	data, err := io.ReadAll(io.LimitReader(in, r.o.Objects+1))
 	switch {
 	case err != nil:
@@ -328,7 +329,7 @@ func (r *reader) readObjects(in io.Reader, folder string, from Source) {
 
 // addLog adds a log: the part of a file that starts at the offset begin and has size bytes. If size is negative, the
 // log extends to the end of the file.
-func (r *reader) addLog(open opener, folder string, from Source, begin, size int64) *placedLog {
+func (r *reader) addLog(open opener, folder string, from evidence.Source, begin, size int64) *placedLog {
 	part := func() (archive.Text, int64, error) {
 		f, end, err := open()
 		if size >= 0 {
@@ -336,8 +337,7 @@ func (r *reader) addLog(open opener, folder string, from Source, begin, size int
 		}
 		return f, end, err
 	}
-	l := &Log{Source: from, Run: -1}
-	l.open = func(context.Context) (io.ReadCloser, error) {
+	whole := func(context.Context) (io.ReadCloser, error) {
 		f, end, err := part()
 		if err != nil {
 			return nil, err
@@ -347,7 +347,7 @@ func (r *reader) addLog(open opener, folder string, from Source, begin, size int
 			io.Closer
 		}{io.NewSectionReader(f, begin, end-begin), f}, nil
 	}
-	l.tail = func(most int) ([]byte, error) {
+	tail := func(most int) ([]byte, error) {
 		f, end, err := part()
 		if err != nil {
 			return nil, err
@@ -355,13 +355,13 @@ func (r *reader) addLog(open opener, folder string, from Source, begin, size int
 		defer f.Close()
 		return io.ReadAll(io.NewSectionReader(f, max(begin, end-int64(most)), int64(most)))
 	}
-	r.logs = append(r.logs, placedLog{Log: l, name: nameOf(from.File), folder: folder})
+	r.logs = append(r.logs, placedLog{Log: evidence.NewLog(from, whole, tail), name: nameOf(from.File), folder: folder})
 	return &r.logs[len(r.logs)-1]
 }
 
 // sections reads a file of kubectl cluster-info dump. That is the logs.txt of a pod, or the whole dump in one stream,
 // which also contains objects.
-func (r *reader) sections(in *bufio.Reader, file opener, folder string, from Source) error {
+func (r *reader) sections(in *bufio.Reader, file opener, folder string, from evidence.Source) error {
 	var at, begin int64
 	var open []string
 	var object bytes.Buffer
@@ -394,14 +394,14 @@ func (r *reader) sections(in *bufio.Reader, file opener, folder string, from Sou
 	return nil
 }
 
-func (r *reader) section(file opener, folder string, from Source, of []string, begin, size int64) *placedLog {
+func (r *reader) section(file opener, folder string, from evidence.Source, of []string, begin, size int64) *placedLog {
 	l := r.addLog(file, folder, from, begin, size)
 	l.name = name{container: of[0], namespace: of[1], pod: of[2], run: -1}
 	return l
 }
 
 // index reads the index of a bug report. It has the time of the report, and the names of truncated logs.
-func (r *reader) index(in io.Reader, from Source) {
+func (r *reader) index(in io.Reader, from evidence.Source) {
 	var index struct {
 		Made  time.Time `json:"made"`
 		Files []struct {
@@ -413,7 +413,7 @@ func (r *reader) index(in io.Reader, from Source) {
 		r.unused(from, "this is no index of a bug report: %v", err)
 		return
 	}
-	r.taken = Time{At: index.Made, Error: time.Minute, Clock: NodeClock} // by the clock of the machine that made the report
+	r.taken = evidence.Time{At: index.Made, Error: time.Minute, Clock: evidence.NodeClock} // by the clock of the machine that made the report
 	for _, f := range index.Files {
 		if f.Truncated && len(r.cut) < r.o.Files {
 			r.cut = append(r.cut, strings.TrimSuffix(from.File, "index.json")+f.Path)
@@ -425,7 +425,7 @@ func (r *reader) index(in io.Reader, from Source) {
 const maxFailures = 10_000
 
 // errors reads the file of a bug report that lists the evidence which could not be collected.
-func (r *reader) errors(in io.Reader, from Source) {
+func (r *reader) errors(in io.Reader, from evidence.Source) {
 	text, err := io.ReadAll(io.LimitReader(in, 1<<20))
 	if err != nil {
 		r.unused(from, "%v", err)

@@ -1,4 +1,4 @@
-package evidence
+package gather
 
 import (
 	"bytes"
@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 
 	"outrider.dev/internal/base/contract"
+	"outrider.dev/internal/doctor/evidence"
 )
 
 // A Cluster provides the access to a cluster that [Live] needs.
@@ -68,7 +69,7 @@ func (w Wanted) defaults(c Cluster) Wanted {
 // Live collects the evidence that a cluster has of the wanted pods. Logs are read later, by [Log.Lines] and
 // [Log.Scan]; Live only opens them, to find out whether they can be read. Evidence that is forbidden or gone is
 // listed in [Pod.Missing]. Live fails only if the pods themselves cannot be read or do not exist, or if ctx ends.
-func Live(ctx context.Context, c Cluster, w Wanted) (*Set, error) {
+func Live(ctx context.Context, c Cluster, w Wanted) (*evidence.Set, error) {
 	l := &live{Cluster: c, Wanted: w.defaults(c), bundle: newBundle(0)}
 	l.turns = make(chan struct{}, l.Parallel)
 	pods, err := l.pods(ctx)
@@ -76,22 +77,22 @@ func Live(ctx context.Context, c Cluster, w Wanted) (*Set, error) {
 		return nil, err
 	}
 	if len(pods) > l.Pods {
-		l.unused(Source{Kind: FromPod, File: "kubectl get pods"}, "there are %d pods, of which the first %d are read", len(pods), l.Pods)
+		l.unused(evidence.Source{Kind: evidence.FromPod, File: "kubectl get pods"}, "there are %d pods, of which the first %d are read", len(pods), l.Pods)
 		pods = pods[:l.Pods]
 	}
 	// This machine's clock may differ from the node's by up to a minute.
-	l.taken = Time{At: l.now().Add(-time.Minute), Error: 2 * time.Minute, Clock: NodeClock}
+	l.taken = evidence.Time{At: l.now().Add(-time.Minute), Error: 2 * time.Minute, Clock: evidence.NodeClock}
 	l.readEvents(ctx, pods)
 	l.readOwners(ctx, pods)
 	l.readWithout(ctx)
 	for i := range pods {
-		p := newPod(&pods[i], Source{Kind: FromPod, File: fmt.Sprintf("kubectl get pod %s -n %s", pods[i].Name, pods[i].Namespace)})
+		p := evidence.NewPod(&pods[i], evidence.Source{Kind: evidence.FromPod, File: fmt.Sprintf("kubectl get pod %s -n %s", pods[i].Name, pods[i].Namespace)})
 		l.pod(pods[i].Namespace+"/"+pods[i].Name, p)
 		l.readLogs(ctx, p)
 		l.readJournal(ctx, p)
 	}
 	l.wait.Wait()
-	set := &Set{}
+	set := &evidence.Set{}
 	set.Pods, set.Unused = l.finish(ctx)
 	set.Creators = l.wantedCreators()
 	if ctx.Err() == nil && len(set.Pods)+len(set.Creators) == 0 && len(l.without) > 0 {
@@ -123,10 +124,10 @@ func (l *live) request(ctx context.Context, do func(context.Context)) {
 	})
 }
 
-func (l *live) note(p *Pod, kind Kind, what string, err error) {
+func (l *live) note(p *evidence.Pod, kind evidence.Kind, what string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.missing = append(l.missing, placedMissing{p, Missing{kind, what, reason(err)}})
+	l.missing = append(l.missing, placedMissing{p, evidence.Missing{Kind: kind, What: what, Why: reason(err)}})
 }
 
 // reason describes the error of a request in one line.
@@ -273,7 +274,7 @@ func (l *live) readOwners(ctx context.Context, pods []corev1.Pod) {
 			return // the owner is reported as missing
 		}
 		l.mu.Lock()
-		l.owners[about(k.kind, k.namespace, k.name)] = Owner{Kind: k.kind, Name: k.name, Object: object}
+		l.owners[evidence.About(k.kind, k.namespace, k.name)] = evidence.Owner{Kind: k.kind, Name: k.name, Object: object}
 		l.mu.Unlock()
 		kind, name := controller(object.GetOwnerReferences())
 		follow(ctx, key{k.namespace, kind, name})
@@ -309,12 +310,12 @@ func (l *live) readEvents(ctx context.Context, pods []corev1.Pod) {
 				if err != nil {
 					l.mu.Lock()
 					defer l.mu.Unlock()
-					l.noEvents = append(l.noEvents, Missing{FromEvent, "events of namespace " + w.namespace, reason(err)})
+					l.noEvents = append(l.noEvents, evidence.Missing{Kind: evidence.FromEvent, What: "events of namespace " + w.namespace, Why: reason(err)})
 					return
 				}
 				l.mu.Lock()
 				for i := range page.Items {
-					l.event(Source{Kind: FromEvent, File: "kubectl get events -n " + w.namespace}, &page.Items[i])
+					l.event(evidence.Source{Kind: evidence.FromEvent, File: "kubectl get events -n " + w.namespace}, &page.Items[i])
 				}
 				l.mu.Unlock()
 				if o.Continue = page.Continue; o.Continue == "" {
@@ -327,7 +328,7 @@ func (l *live) readEvents(ctx context.Context, pods []corev1.Pod) {
 
 // readLogs adds the logs of a container's current and previous run, because the kubelet keeps no others. It opens
 // each log to find out whether it can be read.
-func (l *live) readLogs(ctx context.Context, p *Pod) {
+func (l *live) readLogs(ctx context.Context, p *evidence.Pod) {
 	for _, c := range p.Containers {
 		for _, r := range c.Runs {
 			previous := r.Number < c.Restarts
@@ -335,7 +336,7 @@ func (l *live) readLogs(ctx context.Context, p *Pod) {
 				continue
 			}
 			if !r.Started.Known() {
-				l.note(p, FromLog, logOf(c.Name, previous), errors.New("the container was not started"))
+				l.note(p, evidence.FromLog, logOf(c.Name, previous), errors.New("the container was not started"))
 				continue
 			}
 			l.request(ctx, func(ctx context.Context) { l.readLog(ctx, p, c.Name, previous, r.Number) })
@@ -343,15 +344,15 @@ func (l *live) readLogs(ctx context.Context, p *Pod) {
 	}
 }
 
-func (l *live) readLog(ctx context.Context, p *Pod, container string, previous bool, run int) {
+func (l *live) readLog(ctx context.Context, p *evidence.Pod, container string, previous bool, run int) {
 	o := &corev1.PodLogOptions{Container: container, Previous: previous, Timestamps: true, LimitBytes: &l.LogBytes}
 	if !l.Since.IsZero() {
 		o.SinceTime = &metav1.Time{Time: l.Since}
 	}
-	namespace, pod, kind := p.Object.Namespace, p.Object.Name, FromLog
+	namespace, pod, kind := p.Object.Namespace, p.Object.Name, evidence.FromLog
 	command := fmt.Sprintf("kubectl logs %s -n %s -c %s --timestamps", pod, namespace, container)
 	if previous {
-		kind, command = FromPreviousLog, command+" --previous"
+		kind, command = evidence.FromPreviousLog, command+" --previous"
 	}
 	one := int64(1)
 	try := *o
@@ -369,11 +370,11 @@ func (l *live) readLog(ctx context.Context, p *Pod, container string, previous b
 		l.note(p, kind, logOf(container, previous), err)
 		return
 	}
-	log := &Log{Source: Source{Kind: kind, File: command}}
-	log.open = func(ctx context.Context) (io.ReadCloser, error) {
+	var log *evidence.Log
+	log = evidence.NewLog(evidence.Source{Kind: kind, File: command}, func(ctx context.Context) (io.ReadCloser, error) {
 		stream, err := l.Wanted.logs(ctx, namespace, pod, o)
 		return &limited{ReadCloser: stream, log: log, left: l.LogBytes}, err
-	}
+	}, nil)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.bundle.logs = append(l.bundle.logs, placedLog{Log: log, name: name{namespace: namespace, pod: pod, uid: string(p.Object.UID), container: container, previous: previous, run: run}})
@@ -382,7 +383,7 @@ func (l *live) readLog(ctx context.Context, p *Pod, container string, previous b
 // limited ends a log at a limit of bytes, and then marks the log as truncated.
 type limited struct {
 	io.ReadCloser
-	log  *Log
+	log  *evidence.Log
 	left int64
 }
 
@@ -398,15 +399,15 @@ func (l *limited) Read(p []byte) (int, error) {
 }
 
 // readJournal reads the startup journal from Outrider's agent, if the pod was injected and runs.
-func (l *live) readJournal(ctx context.Context, p *Pod) {
+func (l *live) readJournal(ctx context.Context, p *evidence.Pod) {
 	if _, injected := p.Object.Annotations[contract.Status]; !injected || l.Forward == nil || p.Object.Status.Phase != corev1.PodRunning {
 		return
 	}
 	l.request(ctx, func(ctx context.Context) {
-		from := Source{Kind: FromJournal, File: fmt.Sprintf("GET /startup of pod %s/%s", p.Object.Namespace, p.Object.Name)}
+		from := evidence.Source{Kind: evidence.FromJournal, File: fmt.Sprintf("GET /startup of pod %s/%s", p.Object.Namespace, p.Object.Name)}
 		raw, err := l.journal(ctx, p)
 		if err == nil {
-			var j *Journal
+			var j *evidence.Journal
 			if j, err = readJournal(raw, from); err == nil {
 				l.mu.Lock()
 				defer l.mu.Unlock()
@@ -414,13 +415,13 @@ func (l *live) readJournal(ctx context.Context, p *Pod) {
 				return
 			}
 		}
-		l.note(p, FromJournal, "startup journal", err)
+		l.note(p, evidence.FromJournal, "startup journal", err)
 	})
 }
 
 const maxJournal = 4 << 20
 
-func (l *live) journal(ctx context.Context, p *Pod) ([]byte, error) {
+func (l *live) journal(ctx context.Context, p *evidence.Pod) ([]byte, error) {
 	address, stop, err := l.Forward(ctx, p.Object.Namespace, p.Object.Name, contract.StatusPort)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package evidence
+package gather
 
 import (
 	"bytes"
@@ -19,6 +19,7 @@ import (
 
 	"outrider.dev/internal/base/manifest"
 	"outrider.dev/internal/base/manifest/decodeerror"
+	"outrider.dev/internal/doctor/evidence"
 )
 
 // owners are the kinds of objects that own pods.
@@ -41,11 +42,11 @@ const (
 func (b *bundle) parse(folder, file string, data []byte) {
 	if trimmed := bytes.TrimLeft(data, " \t\r\n\ufeff"); len(trimmed) > 0 && trimmed[0] == '{' {
 		if bytes.Count(trimmed, []byte(",")) > maxCommas {
-			b.unused(Source{Kind: FromPod, File: file}, "it has more than %d values: give those of one namespace, or of one pod", maxCommas)
+			b.unused(evidence.Source{Kind: evidence.FromPod, File: file}, "it has more than %d values: give those of one namespace, or of one pod", maxCommas)
 			return
 		}
 		d := json.NewDecoder(bytes.NewReader(trimmed))
-		from, before, at := Source{Kind: FromPod, File: file, Line: 1}, len(data)-len(trimmed), 0
+		from, before, at := evidence.Source{Kind: evidence.FromPod, File: file, Line: 1}, len(data)-len(trimmed), 0
 		to := func(next int) { // counts the lines before next
 			from.Line += bytes.Count(data[at:max(at, next)], []byte("\n"))
 			at = max(at, next)
@@ -75,7 +76,7 @@ func (b *bundle) parse(folder, file string, data []byte) {
 		if len(b.left) > maxNotes {
 			return
 		}
-		from := Source{Kind: FromPod, File: file, Line: s.Line}
+		from := evidence.Source{Kind: evidence.FromPod, File: file, Line: s.Line}
 		b.gaps = false
 		list, items := cutItems(s.Body)
 		raw := b.json(from, list)
@@ -95,7 +96,7 @@ func (b *bundle) parse(folder, file string, data []byte) {
 }
 
 // json converts YAML to JSON. It returns nil if the text is not YAML, or too large.
-func (b *bundle) json(from Source, text []byte) []byte {
+func (b *bundle) json(from evidence.Source, text []byte) []byte {
 	if len(text) > maxObject {
 		b.unused(from, "an object has more than %d MiB, as none of an API server has; a list is read as kubectl prints it", maxObject>>20)
 		return nil
@@ -160,7 +161,7 @@ func cutItems(text []byte) (list []byte, items [][]byte) {
 // object adds one object, or the objects of a list. apiVersion and kind are the defaults for an object that does not
 // have them. For a list, it returns the defaults for the list's items. Fields that this version of the API does not
 // define are ignored.
-func (b *bundle) object(folder string, from Source, raw []byte, apiVersion, kind string) (ofItems, kindOfItems string) {
+func (b *bundle) object(folder string, from evidence.Source, raw []byte, apiVersion, kind string) (ofItems, kindOfItems string) {
 	var head struct {
 		APIVersion string            `json:"apiVersion"`
 		Kind       string            `json:"kind"`
@@ -202,14 +203,14 @@ func (b *bundle) object(folder string, from Source, raw []byte, apiVersion, kind
 				b.unused(from, "kind: missing: this is no Kubernetes object, nor what GET /startup of Outrider's agent answers")
 			}
 		} else if b.hold(from, raw) {
-			from.Kind = FromJournal
+			from.Kind = evidence.FromJournal
 			b.addJournal(folder, from, raw)
 		}
 	case head.Kind != "Pod" && head.Kind != "Event" && !owners[head.Kind], !b.hold(from, raw):
 	case head.Kind == "Pod":
 		b.addPod(folder, from, raw)
 	case head.Kind == "Event":
-		from.Kind = FromEvent
+		from.Kind = evidence.FromEvent
 		b.addEvent(from, raw, strings.HasPrefix(head.APIVersion, "events.k8s.io/"))
 	default:
 		var o metav1.PartialObjectMetadata
@@ -217,14 +218,14 @@ func (b *bundle) object(folder string, from Source, raw []byte, apiVersion, kind
 			b.mismatch(from, head.Kind, raw, err)
 			break
 		}
-		b.owners[about(head.Kind, o.Namespace, o.Name)] = Owner{Kind: head.Kind, Name: o.Name, Object: &o}
+		b.owners[evidence.About(head.Kind, o.Namespace, o.Name)] = evidence.Owner{Kind: head.Kind, Name: o.Name, Object: &o}
 		b.addCreator(head.Kind, o.Namespace, o.Name, from, raw)
 	}
 	return "", ""
 }
 
 // hold adds the memory of an object to the sum, and returns false if a limit is exceeded.
-func (b *bundle) hold(from Source, raw []byte) bool {
+func (b *bundle) hold(from evidence.Source, raw []byte) bool {
 	parts := bytes.Count(raw, []byte("{"))
 	if len(raw) > maxObject || parts > maxParts {
 		b.unused(from, "an object has more than %d MiB or %d parts, as none of an API server has", maxObject>>20, maxParts)
@@ -239,7 +240,7 @@ func (b *bundle) hold(from Source, raw []byte) bool {
 }
 
 // mismatch notes that an object could not be decoded, with the field whose value has the wrong type.
-func (b *bundle) mismatch(from Source, what string, raw []byte, err error) {
+func (b *bundle) mismatch(from evidence.Source, what string, raw []byte, err error) {
 	if m := decodeerror.Find(raw, err); m != nil {
 		b.unused(from, "%s: %s: %v", what, cmp.Or(m.Field, "(the whole)"), m)
 		return
@@ -247,17 +248,10 @@ func (b *bundle) mismatch(from Source, what string, raw []byte, err error) {
 	b.unused(from, "%s: %s", what, decodeerror.Reason(err))
 }
 
-func about(kind, namespace, name string) string {
-	if namespace == "" {
-		return kind + " " + name
-	}
-	return kind + " " + namespace + "/" + name
-}
-
 // phases of a pod.
 var phases = map[corev1.PodPhase]bool{corev1.PodPending: true, corev1.PodRunning: true, corev1.PodSucceeded: true, corev1.PodFailed: true, corev1.PodUnknown: true}
 
-func (b *bundle) addPod(folder string, from Source, raw []byte) {
+func (b *bundle) addPod(folder string, from evidence.Source, raw []byte) {
 	pod, err := b.decodePod(raw)
 	if err != nil {
 		b.mismatch(from, "Pod", raw, err)
@@ -271,7 +265,7 @@ func (b *bundle) addPod(folder string, from Source, raw []byte) {
 	case max(len(pod.Spec.InitContainers)+len(pod.Spec.Containers)+len(pod.Spec.EphemeralContainers), len(status.ContainerStatuses)+len(status.InitContainerStatuses)) > maxContainers:
 		b.unused(from, "Pod %s: it has more than %d containers", pod.Name, maxContainers)
 		return
-	case pod.Name == "" || LeftOut(pod.Name):
+	case pod.Name == "" || evidence.LeftOut(pod.Name):
 		b.parts = append(b.parts, part{folder, from, pod, b.gaps})
 		return
 	}
@@ -281,7 +275,7 @@ func (b *bundle) addPod(folder string, from Source, raw []byte) {
 }
 
 // pod adds a pod. If the same pod is read twice, the newer object and both folders are kept.
-func (b *bundle) pod(folder string, p *Pod) {
+func (b *bundle) pod(folder string, p *evidence.Pod) {
 	key := p.Name() + " " + string(p.Object.UID)
 	i, twice := b.at[key]
 	if !twice {
@@ -297,7 +291,7 @@ func (b *bundle) pod(folder string, p *Pod) {
 
 // revision returns the resourceVersion of a pod as a number; the larger one is newer. By the API's rules it is
 // opaque, but every known API server uses a growing number.
-func revision(p *Pod) uint64 {
+func revision(p *evidence.Pod) uint64 {
 	n, err := strconv.ParseUint(p.Object.ResourceVersion, 10, 64)
 	if err != nil {
 		return 0
@@ -305,7 +299,7 @@ func revision(p *Pod) uint64 {
 	return n
 }
 
-func (b *bundle) addEvent(from Source, raw []byte, newer bool) {
+func (b *bundle) addEvent(from evidence.Source, raw []byte, newer bool) {
 	var e corev1.Event
 	var err error
 	if newer {
@@ -334,15 +328,15 @@ func older(n eventsv1.Event) corev1.Event {
 	return e
 }
 
-func (b *bundle) event(from Source, e *corev1.Event) {
-	out := Event{Reason: e.Reason, Message: e.Message, About: about(e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name),
+func (b *bundle) event(from evidence.Source, e *corev1.Event) {
+	out := evidence.Event{Reason: e.Reason, Message: e.Message, About: evidence.About(e.InvolvedObject.Kind, e.InvolvedObject.Namespace, e.InvolvedObject.Name),
 		Container: containerOf(e.InvolvedObject.FieldPath), Reporter: cmp.Or(e.ReportingController, e.Source.Component), Count: max(int(e.Count), 1),
-		Recorded: Second(e.CreationTimestamp.Time, APIClock), Source: from}
-	clock := APIClock
+		Recorded: evidence.Second(e.CreationTimestamp.Time, evidence.APIClock), Source: from}
+	clock := evidence.APIClock
 	if out.Reporter == "kubelet" {
-		clock = NodeClock
+		clock = evidence.NodeClock
 	}
-	out.First, out.Last = Second(e.FirstTimestamp.Time, clock), Second(e.LastTimestamp.Time, clock)
+	out.First, out.Last = evidence.Second(e.FirstTimestamp.Time, clock), evidence.Second(e.LastTimestamp.Time, clock)
 	if !out.First.Known() {
 		out.First = micros(e.EventTime, clock)
 	}
@@ -355,11 +349,11 @@ func (b *bundle) event(from Source, e *corev1.Event) {
 	b.events = append(b.events, podEvent{Event: out, uid: string(e.InvolvedObject.UID), id: string(e.UID)})
 }
 
-func micros(t metav1.MicroTime, c Clock) Time {
+func micros(t metav1.MicroTime, c evidence.Clock) evidence.Time {
 	if t.IsZero() {
-		return Time{}
+		return evidence.Time{}
 	}
-	return Time{At: t.UTC(), Error: time.Microsecond, Clock: c}
+	return evidence.Time{At: t.UTC(), Error: time.Microsecond, Clock: c}
 }
 
 // A record is the response of Outrider's agent to GET /startup: JournalRecord of internal/core/agent/status. The
@@ -376,7 +370,7 @@ type record struct {
 	} `json:"entries"`
 }
 
-func (b *bundle) addJournal(folder string, from Source, raw []byte) {
+func (b *bundle) addJournal(folder string, from evidence.Source, raw []byte) {
 	j, err := readJournal(raw, from)
 	if err != nil {
 		b.mismatch(from, "startup journal", raw, err)
@@ -385,7 +379,7 @@ func (b *bundle) addJournal(folder string, from Source, raw []byte) {
 	b.journals = append(b.journals, placedJournal{j, folder})
 }
 
-func readJournal(raw []byte, from Source) (*Journal, error) {
+func readJournal(raw []byte, from evidence.Source) (*evidence.Journal, error) {
 	var r record
 	if err := json.Unmarshal(raw, &r); err != nil {
 		return nil, err
@@ -393,14 +387,25 @@ func readJournal(raw []byte, from Source) (*Journal, error) {
 	if r.Process.IsZero() {
 		return nil, errors.New("process_started: missing; want what GET /startup of the agent answers")
 	}
-	exact := func(t time.Time) Time { return Time{At: t.UTC(), Error: time.Microsecond, Clock: NodeClock} }
-	j := &Journal{Source: from}
+	exact := func(t time.Time) evidence.Time {
+		return evidence.Time{At: t.UTC(), Error: time.Microsecond, Clock: evidence.NodeClock}
+	}
+	j := &evidence.Journal{Source: from}
 	for _, e := range r.Entries {
-		out := JournalEntry{Kind: e.Kind, Name: e.Name, Begin: exact(r.Process.Add(e.Begin)), Failed: e.Failed}
+		out := evidence.JournalEntry{Kind: e.Kind, Name: e.Name, Begin: exact(r.Process.Add(e.Begin)), Failed: e.Failed}
 		if !e.Open {
 			out.End = exact(r.Process.Add(e.End))
 		}
 		j.Entries = append(j.Entries, out)
 	}
 	return j, nil
+}
+
+// containerOf returns the container in the field path of an event, such as spec.containers{app}.
+func containerOf(fieldPath string) string {
+	_, name, ok := strings.Cut(fieldPath, "{")
+	if !ok {
+		return ""
+	}
+	return strings.TrimSuffix(name, "}")
 }

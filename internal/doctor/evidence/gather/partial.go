@@ -1,21 +1,22 @@
-package evidence
+package gather
 
 import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	kjson "sigs.k8s.io/json"
+
+	"outrider.dev/internal/doctor/evidence"
 )
 
 // A part is a pod without a name: a person copied only a part of it.
 type part struct {
 	folder string
-	from   Source
+	from   evidence.Source
 	pod    *corev1.Pod
 	gaps   bool
 }
@@ -26,16 +27,11 @@ const NoName = "POD"
 // noContainer stands for the name of a container that the evidence does not name.
 const noContainer = "CONTAINER"
 
-// LeftOut reports whether a text stands for something that a person left out, as "..." does.
-func LeftOut(text string) bool { return len(text) < 100 && leftOut.MatchString(text) }
-
-var leftOut = regexp.MustCompile(`(?i)^[-\s#"'<\[({*]*(?:\.{3,}|…|\*{3,}|redacted|snip|snipped|omitted|removed|hidden|elided|truncated|masked|cut|x{4,})[-\s"'>\])}*.…]*$`)
-
 // withoutGaps removes lines that stand for lines which a person left out, and returns false if there are none.
 func withoutGaps(text []byte) ([]byte, bool) {
 	var out []byte
 	for line := range bytes.Lines(text) {
-		if t := bytes.TrimSpace(line); len(t) == 0 || !LeftOut(string(t)) {
+		if t := bytes.TrimSpace(line); len(t) == 0 || !evidence.LeftOut(string(t)) {
 			out = append(out, line...)
 		}
 	}
@@ -57,7 +53,7 @@ func filled(raw []byte) ([]byte, bool) {
 func withoutWords(v any, removed *int) any {
 	stands := func(v any) bool {
 		text, is := v.(string)
-		return is && LeftOut(text)
+		return is && evidence.LeftOut(text)
 	}
 	switch v := v.(type) {
 	case map[string]any:
@@ -133,7 +129,7 @@ func has(raw []byte, fields ...string) bool {
 }
 
 // addPart adds a part of a pod without a kind. It returns false if raw is none.
-func (b *bundle) addPart(folder string, from Source, raw []byte) bool {
+func (b *bundle) addPart(folder string, from evidence.Source, raw []byte) bool {
 	if len(raw) > maxObject {
 		return !b.hold(from, raw)
 	}
@@ -163,9 +159,9 @@ func (b *bundle) decodePod(raw []byte) (*corev1.Pod, error) {
 
 // shortened returns a pod whose object may have been shortened. Containers of which only the status is there are added
 // to its spec.
-func shortened(pod *corev1.Pod, from Source, gaps bool) *Pod {
-	o := Omitted{Meta: gaps || pod.Name == "", Spec: gaps || len(pod.Spec.Containers) == 0, Hooks: gaps}
-	if LeftOut(pod.Name) {
+func shortened(pod *corev1.Pod, from evidence.Source, gaps bool) *evidence.Pod {
+	o := evidence.Omitted{Meta: gaps || pod.Name == "", Spec: gaps || len(pod.Spec.Containers) == 0, Hooks: gaps}
+	if evidence.LeftOut(pod.Name) {
 		pod.Name, o.Meta = "", true
 	}
 	runs := slices.ContainsFunc(pod.Status.ContainerStatuses, func(s corev1.ContainerStatus) bool { return s.State.Running != nil })
@@ -196,7 +192,7 @@ func shortened(pod *corev1.Pod, from Source, gaps bool) *Pod {
 		pod.Name = NoName
 	}
 	o.Hooks = o.Hooks || o.Spec
-	p := newPod(pod, from)
+	p := evidence.NewPod(pod, from)
 	p.Omitted = o
 	return p
 }
@@ -215,9 +211,9 @@ func (b *bundle) addParts() {
 	for _, folder := range folders {
 		parts := byFolder[folder]
 		one := parts[0]
-		there := slices.DeleteFunc(b.inFolder(folder), func(p *Pod) bool { return p.Object.Name == NoName })
+		there := slices.DeleteFunc(b.inFolder(folder), func(p *evidence.Pod) bool { return p.Object.Name == NoName })
 		if len(there) == 1 {
-			one = part{folder, there[0].Source, there[0].Object, there[0].Omitted != Omitted{}}
+			one = part{folder, there[0].Source, there[0].Object, there[0].Omitted != evidence.Omitted{}}
 		}
 		for _, q := range parts {
 			one.fill(q.pod)
@@ -228,7 +224,7 @@ func (b *bundle) addParts() {
 			*there[0] = *p
 			continue
 		}
-		p.Missing = append(p.Missing, Missing{FromPod, "the name of the pod, its labels and annotations", "the object was shortened"})
+		p.Missing = append(p.Missing, evidence.Missing{Kind: evidence.FromPod, What: "the name of the pod, its labels and annotations", Why: "the object was shortened"})
 		b.pod(folder, p)
 	}
 }
@@ -244,7 +240,7 @@ func (q *part) fill(other *corev1.Pod) {
 }
 
 // inFolder returns the pods of a folder.
-func (b *bundle) inFolder(folder string) (out []*Pod) {
+func (b *bundle) inFolder(folder string) (out []*evidence.Pod) {
 	for _, p := range b.pods {
 		if slices.Contains(p.folders, folder) {
 			out = append(out, p.Pod)
@@ -254,8 +250,8 @@ func (b *bundle) inFolder(folder string) (out []*Pod) {
 }
 
 // noteOmitted lists what the evidence leaves out of the pod's object.
-func (p *Pod) noteOmitted() {
+func noteOmitted(p *evidence.Pod) {
 	if p.Omitted.Spec {
-		p.Missing = append(p.Missing, Missing{FromPod, "the spec of the pod", "it was left out, or a part of it: what it would show is not known"})
+		p.Missing = append(p.Missing, evidence.Missing{Kind: evidence.FromPod, What: "the spec of the pod", Why: "it was left out, or a part of it: what it would show is not known"})
 	}
 }

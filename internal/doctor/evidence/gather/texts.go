@@ -1,4 +1,4 @@
-package evidence
+package gather
 
 import (
 	"cmp"
@@ -12,20 +12,21 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/described"
 )
 
 // A placedText is a text of kubectl, with its folder. It may turn out to be the log of a container that wrote such a text.
 type placedText struct {
 	described.Text
-	from   Source
+	from   evidence.Source
 	folder string
 	name   name
 	log    int // index in logs
 }
 
 // text reads what kubectl printed for people.
-func (r *reader) text(in io.Reader, open opener, folder string, from Source) {
+func (r *reader) text(in io.Reader, open opener, folder string, from evidence.Source) {
 	data, err := io.ReadAll(io.LimitReader(in, r.o.Objects+1))
 	switch {
 	case err != nil:
@@ -65,7 +66,7 @@ var (
 func (b *bundle) addTexts() {
 	gone := map[int]bool{}
 	for _, t := range b.texts {
-		isLog := slices.ContainsFunc(b.near(t.folder, t.name), func(p *Pod) bool { return t.name.containerIn(p) != nil })
+		isLog := slices.ContainsFunc(b.near(t.folder, t.name), func(p *evidence.Pod) bool { return t.name.containerIn(p) != nil })
 		if !isLog {
 			gone[t.log] = true
 		}
@@ -89,24 +90,24 @@ func (b *bundle) addTexts() {
 
 // describedObject adds a pod or a workload. A pod whose object is there too keeps that, which shows more.
 func (b *bundle) describedObject(t placedText, o described.Object) {
-	from := Source{Kind: FromPod, File: t.from.File, Line: o.Line}
-	self := about(o.Kind, o.Meta.Namespace, cmp.Or(o.Meta.Name, NoName))
+	from := evidence.Source{Kind: evidence.FromPod, File: t.from.File, Line: o.Line}
+	self := evidence.About(o.Kind, o.Meta.Namespace, cmp.Or(o.Meta.Name, NoName))
 	if o.Pod == nil {
 		meta := o.Meta
-		b.owners[self] = Owner{Kind: o.Kind, Name: meta.Name, Object: &meta}
+		b.owners[self] = evidence.Owner{Kind: o.Kind, Name: meta.Name, Object: &meta}
 		w := b.work(o.Kind, meta.Namespace, meta.Name)
-		w.Source, w.Want, w.Have, w.Failing = Source{Kind: FromOwner, File: t.from.File, Line: o.Line}, o.Want, o.Have, o.Failing == "-"
+		w.Source, w.Want, w.Have, w.Failing = evidence.Source{Kind: evidence.FromOwner, File: t.from.File, Line: o.Line}, o.Want, o.Have, o.Failing == "-"
 		b.describedEvents(t, self, o.Events)
 		return
 	}
 	p := shortened(o.Pod, from, false)
 	p.Omitted.Hooks = true
 	if !o.Whole {
-		p.Missing = append(p.Missing, Missing{FromPod, "the end of the description", "the text was cut off: it shows no events"})
+		p.Missing = append(p.Missing, evidence.Missing{Kind: evidence.FromPod, What: "the end of the description", Why: "the text was cut off: it shows no events"})
 	}
 	for _, c := range p.Containers {
 		if known, there := o.Unit[c.Name]; there && !known.Restarts && len(c.Runs) > 0 {
-			p.Missing = append(p.Missing, Missing{FromPod, "the restarts of container " + c.Name, "the text was cut off: there are as many as it shows, or more"})
+			p.Missing = append(p.Missing, evidence.Missing{Kind: evidence.FromPod, What: "the restarts of container " + c.Name, Why: "the text was cut off: there are as many as it shows, or more"})
 		}
 	}
 	for i := range b.pods {
@@ -115,7 +116,7 @@ func (b *bundle) describedObject(t placedText, o described.Object) {
 			if other.Omitted.Hooks && !other.Omitted.Spec && restarts(p) > restarts(other) {
 				b.pods[i].Pod = p // the same pod, described later
 			}
-			b.describedEvents(t, about("Pod", other.Object.Namespace, other.Object.Name), o.Events)
+			b.describedEvents(t, evidence.About("Pod", other.Object.Namespace, other.Object.Name), o.Events)
 			return
 		}
 	}
@@ -124,7 +125,7 @@ func (b *bundle) describedObject(t placedText, o described.Object) {
 	b.describedEvents(t, self, o.Events)
 }
 
-func restarts(p *Pod) (sum int) {
+func restarts(p *evidence.Pod) (sum int) {
 	for _, c := range p.Containers {
 		sum += max(c.Restarts, 0)
 	}
@@ -136,9 +137,9 @@ func (b *bundle) describedEvents(t placedText, self string, events []described.E
 	for _, e := range events {
 		to := self
 		if e.Name != "" {
-			to = about(e.Kind, cmp.Or(e.Namespace, b.namespaceOf(e.Kind, e.Name)), e.Name)
+			to = evidence.About(e.Kind, cmp.Or(e.Namespace, b.namespaceOf(e.Kind, e.Name)), e.Name)
 		}
-		out := Event{Reason: e.Reason, Message: e.Message, About: to, Container: e.Container, Reporter: e.From, Count: e.Count, Source: Source{Kind: FromEvent, File: t.from.File, Line: e.Line}}
+		out := evidence.Event{Reason: e.Reason, Message: e.Message, About: to, Container: e.Container, Reporter: e.From, Count: e.Count, Source: evidence.Source{Kind: evidence.FromEvent, File: t.from.File, Line: e.Line}}
 		b.events = append(b.events, podEvent{Event: out, text: true, first: e.First, last: e.Last})
 	}
 }
@@ -194,15 +195,15 @@ func (b *bundle) addRows(of map[int]bool) {
 		all = ill
 	}
 	for _, r := range all {
-		p := &Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}, Source: Source{Kind: FromPod, File: r.from.File, Line: r.Line},
-			Omitted: Omitted{true, true, true}, Row: &Row{r.Status, r.Ready, r.Of, r.Restarts, r.Age.Least}}
+		p := &evidence.Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Namespace, Name: r.Name}}, Source: evidence.Source{Kind: evidence.FromPod, File: r.from.File, Line: r.Line},
+			Omitted: evidence.Omitted{Meta: true, Spec: true, Hooks: true}, Row: &evidence.Row{Status: r.Status, Ready: r.Ready, Of: r.Of, Restarts: r.Restarts, Age: r.Age.Least}}
 		b.pod(r.folder, p)
 	}
 }
 
 // ofContainer finds the container of an event of a text whose message names none: the only one that has the probe that
 // failed, or the image, or that waits.
-func (p *Pod) ofContainer(e *Event) {
+func ofContainer(p *evidence.Pod, e *evidence.Event) {
 	if e.Container != "" {
 		return
 	}
@@ -260,7 +261,7 @@ func portOf(p *corev1.Probe) string {
 // dated places the events of a text. The time of the text is the start of a container plus the age of the event that
 // reports it. If no such event is there, or if they contradict each other, the times stay unknown, and the events keep
 // the order of the lines.
-func (p *Pod) dated(events []podEvent) {
+func dated(p *evidence.Pod, events []podEvent) {
 	var from, until time.Time // of the text
 	for _, e := range events {
 		c := p.Container(e.Container)
@@ -282,13 +283,13 @@ func (p *Pod) dated(events []podEvent) {
 	if from.IsZero() || !from.Before(until) {
 		return
 	}
-	p.Taken = Time{At: from, Error: until.Sub(from), Clock: NodeClock}
-	place := func(a described.Age) Time {
+	p.Taken = evidence.Time{At: from, Error: until.Sub(from), Clock: evidence.NodeClock}
+	place := func(a described.Age) evidence.Time {
 		if a.Error == 0 {
-			return Time{}
+			return evidence.Time{}
 		}
 		begin := from.Add(-a.Least - a.Error)
-		return Time{At: begin, Error: until.Add(-a.Least).Sub(begin), Clock: NodeClock}
+		return evidence.Time{At: begin, Error: until.Add(-a.Least).Sub(begin), Clock: evidence.NodeClock}
 	}
 	for i := range events {
 		if events[i].Reporter == "kubelet" {
