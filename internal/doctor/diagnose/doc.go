@@ -28,9 +28,8 @@
 //	remedy.go       remedies; package remedies: what a mesh has for it, and in which object it is set; package replay: what the kubelet
 //	                would have done with the remedy
 //	siblingremedy.go   remedies for calls to the own pod
-//	timeline.go     events of a report, in order; track.go: the whole history, for pictures
-//	catalogue.go    the codes
 //
+// Package kinds has the codes, history the order of events and, for pictures, all that is known of each container.
 // Package capturescope predicts which connections are captured, page writes reports, and follow watches a
 // roll-out.
 package diagnose

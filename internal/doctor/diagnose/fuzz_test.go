@@ -7,6 +7,7 @@ import (
 
 	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -20,11 +21,11 @@ func FuzzMessages(f *testing.F) {
 	}
 	s := &subject{Case: &chain.Case{Pod: &facts.Pod{}}}
 	f.Fuzz(func(t *testing.T, text string) {
-		port, path := probed(text, nil, nil)
+		port, path := states.Probed(text, nil, nil)
 		if len(port) > 5 || strings.ContainsAny(path, " \"\n") {
 			t.Errorf("%q, %q", port, path)
 		}
-		if n := takenPort(evidence.Told{Quotes: []evidence.Quote{{Text: text}}}); n < 0 || n > 65535 {
+		if n := facts.TakenPort(evidence.Told{Quotes: []evidence.Quote{{Text: text}}}); n < 0 || n > 65535 {
 			t.Error(n)
 		}
 		if says := s.hookSays(evidence.Event{Message: text}); len([]rune(says)) > 160 || strings.ContainsAny(says, "\n\x1b") {

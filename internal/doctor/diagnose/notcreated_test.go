@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"outrider.dev/internal/doctor/diagnose/kinds"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/gather"
 )
@@ -49,7 +50,7 @@ func TestCreationOfSome(t *testing.T) {
 	if f := Creation(s.Creators[0], Options{}).Findings[0]; f.Confidence != Likely || len(f.Against) != 1 {
 		t.Errorf("an event alone: %+v", f)
 	}
-	if _, err := KindOf("pods-not-created"); err != nil {
+	if _, err := kinds.Of("pods-not-created"); err != nil {
 		t.Error(err)
 	}
 }

@@ -5,56 +5,27 @@ import (
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/evidence"
 )
-
-// taken match the port on which a program could not listen, in the words of the usual runtimes.
-var taken = regexp.MustCompile(`(?i)(?:address (?:is )?(?:already )?in use|EADDRINUSE|already being used|already in use|only one usage of each socket address)`)
-
-// portOf matches a port in such a line.
-var portOf = regexp.MustCompile(`(?i)(?:\bport[ =:(]*|:::|[\s\w\])*.]:)(\d{2,5})\b`)
-
-// A listener is a port on which a proxy listens, whatever the pod declares.
-type listener struct {
-	port  int
-	proxy string
-	of    string
-}
-
-// listeners has the ports of the proxies of meshes. Source: istio.io (application requirements), linkerd.io (proxy
-// configuration), kuma.io (data plane proxy), developer.hashicorp.com (consul-dataplane), docs.dapr.io (arguments and
-// annotations).
-var listeners = []listener{
-	{15000, "istio-proxy", "its administration"}, {15001, "istio-proxy", "the capture of outbound calls"}, {15004, "istio-proxy", "its debugging"}, {15006, "istio-proxy", "the capture of inbound calls"},
-	{15008, "istio-proxy", "HBONE"}, {15020, "istio-proxy", "its metrics and health"}, {15021, "istio-proxy", "its readiness"}, {15053, "istio-proxy", "DNS"}, {15090, "istio-proxy", "its statistics"},
-	{15000, "outrider-proxy", "its administration"}, {15001, "outrider-proxy", "the capture of outbound calls"}, {15006, "outrider-proxy", "the capture of inbound calls"}, {15007, "outrider-proxy", "its capture"},
-	{15016, "outrider-proxy", "its proofs of the capture"}, {15020, "outrider-proxy", "its metrics and health"}, {15021, "outrider-proxy", "its readiness"}, {15090, "outrider-proxy", "its statistics"},
-	{4140, "linkerd-proxy", "the capture of outbound calls"}, {4143, "linkerd-proxy", "the capture of inbound calls"}, {4190, "linkerd-proxy", "taps"}, {4191, "linkerd-proxy", "its administration"},
-	{15001, "kuma-sidecar", "the capture of outbound calls"}, {15006, "kuma-sidecar", "the capture of inbound calls"}, {9901, "kuma-sidecar", "its administration"}, {9902, "kuma-sidecar", "its readiness"},
-	{15001, "consul-dataplane", "the capture of outbound calls"}, {19000, "consul-dataplane", "its administration"}, {20000, "consul-dataplane", "the capture of inbound calls"},
-	{3500, "daprd", "its HTTP interface"}, {50001, "daprd", "its gRPC interface"}, {50002, "daprd", "calls of other pods"},
-}
 
 // portTaken changes the finding about a container that ended since another program listens on its port: the proxy, or a
 // container that declares the port. It changes nothing if it ended for another reason, or nothing says who listens
 // there.
 func (s *subject) portTaken(f *Finding, c *evidence.Container, told evidence.Told) {
-	port := takenPort(told)
+	port := facts.TakenPort(told)
 	if port == 0 {
 		return
 	}
-	whose, of := "", ""
-	if i := slices.IndexFunc(listeners, func(l listener) bool {
-		return s.Proxy != nil && c != s.Proxy && l.proxy == s.Proxy.Name && l.port == port
-	}); i >= 0 {
-		whose, of = s.Proxy.Name, listeners[i].of
-	} else if other := s.declares(port, c.Name); other != "" {
-		whose, of = other, "a port that it declares"
+	whose, of := s.declares(port, c.Name), "a port that it declares"
+	if s.Proxy != nil && c != s.Proxy {
+		if known := facts.ListensFor(s.Proxy.Name, port); known != "" {
+			whose, of = s.Proxy.Name, known
+		}
 	}
 	if whose == "" {
 		return
@@ -66,23 +37,6 @@ func (s *subject) portTaken(f *Finding, c *evidence.Container, told evidence.Tol
 		f.Code = "proxy-port-conflict"
 		f.Remedy.Sentence += fmt.Sprintf(", and %s needs port %d", whose, port)
 	}
-}
-
-// takenPort returns the port on which a program could not listen; 0: it ended for another reason, or the port is not named.
-func takenPort(told evidence.Told) int {
-	for _, q := range told.Quotes {
-		if !taken.MatchString(q.Text) {
-			continue
-		}
-		all := portOf.FindAllStringSubmatch(q.Text, -1)
-		slices.Reverse(all) // a time or the line of a source comes first
-		for _, m := range all {
-			if n, err := strconv.Atoi(m[1]); err == nil && n > 0 && n < 1<<16 {
-				return n
-			}
-		}
-	}
-	return 0
 }
 
 // declares returns another container that declares a port, the proxy first; empty: none does.

@@ -3,41 +3,14 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
 )
-
-// A probeAnswer is a row of the table of what a probe got.
-type probeAnswer struct {
-	form   *regexp.Regexp
-	says   string // {c}: the container, {port}, {path}, {status}, {timeout}
-	remedy string // empty: the one of the finding
-}
-
-// refusedProbe is the answer of a kernel: nothing listens on the port.
-var refusedProbe = regexp.MustCompile(`(?i)connection refused|actively refused`)
-
-// probeAnswers has what a probe got, in the words of the kubelet, of Istio's agent and of grpc_health_probe; the first
-// that fits counts.
-var probeAnswers = []probeAnswer{
-	{refusedProbe, "nothing listened on port {port} then", "see whether {c} listens on port {port}; if it only needs longer to start, give it a startup probe"},
-	{regexp.MustCompile(`(?i)(?:status ?code:? |HTTP status )(404)`), "it answers 404 for {path}", "correct the path of the probe, or let {c} serve {path}"},
-	{regexp.MustCompile(`(?i)(?:status ?code:? |HTTP status )(40[13])`), "it answers {status} for {path}: the probe is not let in", "let {path} be asked without credentials, or use a path that can be"},
-	{regexp.MustCompile(`(?i)(?:status ?code:? |HTTP status )(5\d\d)`), "it answers {status} for {path}", "see the log of {c} for what it lacks: it says itself that it is not well"},
-	{regexp.MustCompile(`(?i)(?:status ?code:? |HTTP status )(\d{3})`), "it answers {status} for {path}", ""},
-	{regexp.MustCompile(`(?i)context deadline exceeded|client\.timeout|i/o timeout|timed? ?out`), "it did not answer within {timeout}", "see what keeps {c} busy then (its CPU limit, its memory, what it waits for), or give the probe a longer timeoutSeconds"},
-	{regexp.MustCompile(`(?i)HTTP response to HTTPS client`), "the probe speaks HTTPS, and port {port} HTTP", "correct the scheme of the probe"},
-	{regexp.MustCompile(`(?i)no such file|executable file not found|command not found`), "the command of the probe is not in the image", "use a command that the image has, or a probe by HTTP, TCP or gRPC"},
-	{regexp.MustCompile(`(?i)NOT_SERVING|service unhealthy`), "it answers that it does not serve", "see the log of {c} for what it lacks"},
-	{regexp.MustCompile(`(?i)connection reset|: EOF`), "it closes the connection of the probe", ""},
-}
 
 // answered adds what a probe of a container got to the finding about it: in its sentence, its evidence and its remedy.
 func (s *subject) answered(f *Finding, c *evidence.Container, kind string) {
@@ -47,14 +20,14 @@ func (s *subject) answered(f *Finding, c *evidence.Container, kind string) {
 		text = q.Text
 		f.Evidence = append(f.Evidence, q)
 	}
-	i := slices.IndexFunc(probeAnswers, func(a probeAnswer) bool { return a.form.MatchString(text) })
+	i := slices.IndexFunc(states.Answers, func(a states.Answer) bool { return a.Form.MatchString(text) })
 	if text == "" || i < 0 {
 		return
 	}
-	probe := probeOf(s.Spec(c.Name), kind)
-	port, path := probed(text, probe, s.Spec(c.Name))
+	probe := states.ProbeOf(s.Spec(c.Name), kind)
+	port, path := states.Probed(text, probe, s.Spec(c.Name))
 	status := ""
-	if m := probeAnswers[i].form.FindStringSubmatch(text); len(m) > 1 {
+	if m := states.Answers[i].Form.FindStringSubmatch(text); len(m) > 1 {
 		status = m[1]
 	}
 	timeout := int32(1)
@@ -62,9 +35,9 @@ func (s *subject) answered(f *Finding, c *evidence.Container, kind string) {
 		timeout = max(probe.TimeoutSeconds, 1)
 	}
 	fill := strings.NewReplacer("{c}", c.Name, "{port}", cmp.Or(port, "of the probe"), "{path}", cmp.Or(path, "its path"), "{status}", status, "{timeout}", fmt.Sprintf("%d s", timeout))
-	f.Sentence += ": " + fill.Replace(probeAnswers[i].says)
-	f.Remedy.Sentence = cmp.Or(fill.Replace(probeAnswers[i].remedy), f.Remedy.Sentence)
-	if refusedProbe.MatchString(text) {
+	f.Sentence += ": " + fill.Replace(states.Answers[i].Says)
+	f.Remedy.Sentence = cmp.Or(fill.Replace(states.Answers[i].Remedy), f.Remedy.Sentence)
+	if states.RefusedProbe.MatchString(text) {
 		if s.Proxy != nil && s.Capture.None == "" && !said { // the probe's connection may be captured
 			f.Sentence = strings.Replace(f.Sentence, ": nothing listened on port "+port+" then", ": its connection to port "+port+" was refused", 1)
 		}
@@ -125,13 +98,13 @@ func (s *subject) listensBeside(container, port string) (at string, quote eviden
 func (s *subject) asksElsewhere(f *Finding, container string, kinds ...string) bool {
 	spec := s.Spec(container)
 	for _, kind := range kinds {
-		probe := probeOf(spec, kind)
+		probe := states.ProbeOf(spec, kind)
 		if probe == nil || probe.Exec != nil {
 			continue
 		}
-		port, path := probed("", probe, spec)
+		port, path := states.Probed("", probe, spec)
 		n, _ := strconv.Atoi(port)
-		if strings.HasPrefix(path, "/app-health/") || s.declares(n, container) != "" || slices.ContainsFunc(listeners, func(l listener) bool { return s.Proxy != nil && l.proxy == s.Proxy.Name && l.port == n }) {
+		if strings.HasPrefix(path, "/app-health/") || s.declares(n, container) != "" || s.Proxy != nil && facts.ListensFor(s.Proxy.Name, n) != "" {
 			continue
 		}
 		if at, quote, _ := s.listensBeside(container, port); at != "" {
@@ -162,50 +135,4 @@ func (s *subject) probedByAgent(container string) (quote evidence.Quote, said bo
 		}
 	}
 	return quote, said
-}
-
-// probeOf returns a probe of a container, or nil.
-func probeOf(spec *corev1.Container, kind string) *corev1.Probe {
-	switch {
-	case spec == nil:
-		return nil
-	case kind == "liveness":
-		return spec.LivenessProbe
-	case kind == "startup":
-		return spec.StartupProbe
-	}
-	return spec.ReadinessProbe
-}
-
-var (
-	probedURL  = regexp.MustCompile(`https?://[^/\s"]*?(?::(\d{1,5}))?(/[^\s"]*)?"`)
-	probedDial = regexp.MustCompile(`dial tcp (?:\S*->)?\S*?:(\d{1,5}):`)
-)
-
-// probed returns the port and the path that a probe asked: by the message about it, or else by the pod's spec.
-func probed(text string, probe *corev1.Probe, spec *corev1.Container) (port, path string) {
-	if m := probedURL.FindStringSubmatch(text); m != nil {
-		port, path = m[1], m[2]
-	}
-	if m := probedDial.FindStringSubmatch(text); m != nil {
-		port = cmp.Or(port, m[1])
-	}
-	if probe == nil {
-		return port, path
-	}
-	at := ""
-	switch {
-	case probe.HTTPGet != nil:
-		at, path = probe.HTTPGet.Port.String(), cmp.Or(path, probe.HTTPGet.Path)
-	case probe.TCPSocket != nil:
-		at = probe.TCPSocket.Port.String()
-	case probe.GRPC != nil:
-		at = fmt.Sprint(probe.GRPC.Port)
-	}
-	for _, p := range spec.Ports {
-		if p.Name == at && p.Name != "" {
-			at = fmt.Sprint(p.ContainerPort)
-		}
-	}
-	return cmp.Or(port, at), path
 }

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/history"
 	"outrider.dev/internal/doctor/diagnose/phases"
 	"outrider.dev/internal/doctor/diagnose/replay"
 	"outrider.dev/internal/doctor/evidence"
@@ -38,17 +39,17 @@ var confidences = []Confidence{Possible, Likely, Certain}
 
 // A Report is the diagnosis of one pod.
 type Report struct {
-	Version  string        `json:"version"`
-	Pod      string        `json:"pod"` // NAMESPACE/NAME; of a workload that has no pods KIND NAMESPACE/NAME
-	Verdict  Verdict       `json:"verdict"`
-	Sentence string        `json:"sentence"`
-	Findings []Finding     `json:"findings,omitempty"` // most certain first
-	Decide   string        `json:"decide,omitempty"`   // the command that would decide an undecided diagnosis
-	Timeline []Moment      `json:"timeline,omitempty"`
-	Missing  []string      `json:"missing,omitempty"` // evidence that could not be read, and why
-	Notes    []string      `json:"notes,omitempty"`   // contradictions in the evidence
-	Start    *phases.Start `json:"start,omitempty"`   // the time until the pod was ready, and its phases
-	Tracks   []Track       `json:"tracks,omitempty"`  // runs and log lines of the containers, for pictures
+	Version  string           `json:"version"`
+	Pod      string           `json:"pod"` // NAMESPACE/NAME; of a workload that has no pods KIND NAMESPACE/NAME
+	Verdict  Verdict          `json:"verdict"`
+	Sentence string           `json:"sentence"`
+	Findings []Finding        `json:"findings,omitempty"` // most certain first
+	Decide   string           `json:"decide,omitempty"`   // the command that would decide an undecided diagnosis
+	Timeline []history.Moment `json:"timeline,omitempty"`
+	Missing  []string         `json:"missing,omitempty"` // evidence that could not be read, and why
+	Notes    []string         `json:"notes,omitempty"`   // contradictions in the evidence
+	Start    *phases.Start    `json:"start,omitempty"`   // the time until the pod was ready, and its phases
+	Tracks   []history.Track  `json:"tracks,omitempty"`  // runs and log lines of the containers, for pictures
 }
 
 // A Finding is one cause, or one suspect.
@@ -67,13 +68,6 @@ type Finding struct {
 
 	rank int  // index of the rule in rules
 	over bool // it was over before the end of the run, which has another cause
-}
-
-// A Moment is a line of the timeline.
-type Moment struct {
-	At        evidence.Time `json:"at"`
-	Container string        `json:"container,omitempty"`
-	Text      string        `json:"text"`
 }
 
 // Tried describes what the remedy does in the model of the kubelet. It is empty if that was not tried.

@@ -10,6 +10,7 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/chain"
+	"outrider.dev/internal/doctor/diagnose/history"
 	"outrider.dev/internal/doctor/diagnose/phases"
 	"outrider.dev/internal/doctor/evidence"
 )
@@ -51,12 +52,16 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
 		f.rank = len(rules)
 		r.Findings = append(r.Findings, f)
 	}
-	r.Start, r.Tracks = phases.Of(s.Pod), s.tracks()
+	r.Start, r.Tracks = phases.Of(s.Pod), history.Tracks(c.Pod, c.Calls)
 	if len(r.Findings) == 0 { // any other finding explains a slow start too
 		r.Findings = slowStart(s, r.Start)
 	}
 	r.conclude(s)
-	r.Timeline = s.timeline(r.Findings)
+	var quotes []evidence.Quote
+	for _, f := range r.Findings {
+		quotes = append(quotes, f.Evidence...)
+	}
+	r.Timeline = history.Timeline(c.Pod, c.Calls, quotes)
 	for _, m := range s.Lacking {
 		r.Missing = append(r.Missing, fmt.Sprintf("%s: %s", m.What, m.Why))
 	}

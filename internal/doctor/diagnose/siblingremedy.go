@@ -2,15 +2,10 @@ package diagnose
 
 import (
 	"fmt"
-	"path"
-	"regexp"
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"outrider.dev/internal/base/finding"
-	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/facts"
@@ -120,7 +115,7 @@ func (s *subject) nothingListens(f *Finding, c *siblingCall) {
 	var ports []string
 	for _, o := range s.Containers {
 		if spec := s.Spec(o.Name); spec != nil && o.Name != f.Container && o.Kind != startup.Init {
-			if p := portsOf(spec); len(p) > 0 {
+			if p := facts.PortsOf(spec); len(p) > 0 {
 				ports = append(ports, fmt.Sprintf("%s: %s", o.Name, strings.Join(p, ", ")))
 			}
 		}
@@ -128,49 +123,6 @@ func (s *subject) nothingListens(f *Finding, c *siblingCall) {
 	if len(ports) > 0 {
 		f.Remedy.Sentence += " (" + strings.Join(ports, "; ") + ")"
 	}
-}
-
-// usualPorts are those at which programs listen unless they are set to others, by the name of their container or image.
-var usualPorts = map[string][]string{
-	"daprd":           {"3500", "50001"},
-	"cloud-sql-proxy": {"5432", "3306", "1433"},
-	"cloudsql-proxy":  {"5432", "3306", "1433"},
-	"redis":           {"6379"},
-	"postgres":        {"5432"},
-	"memcached":       {"11211"},
-	"pgbouncer":       {"6432", "5432"},
-	"statsd":          {"8125"},
-}
-
-// portWords matches settings of ports at which a program listens: --port=5432, -p 6379, tcp:5432, 127.0.0.1:3307, :8080.
-var portWords = regexp.MustCompile(`(?i)(?:([a-z_-]*port[a-z_-]*)[= ]|(?:^|[ =,])-p[= ]?|tcp[:=]|(?:^|[ =,/])(?:0\.0\.0\.0|127\.0\.0\.1|localhost|\[::1?\])?:)(\d{2,5})\b`)
-
-// otherPorts are parts of settings of ports at which another program listens.
-var otherPorts = []string{"app", "upstream", "target", "backend", "remote"}
-
-// portsOf returns the ports at which a container is set to listen, in the order of its specification.
-func portsOf(spec *corev1.Container) (out []string) {
-	for _, p := range spec.Ports {
-		out = append(out, fmt.Sprint(p.ContainerPort))
-	}
-	words := strings.Join(slices.Concat(spec.Command, spec.Args), " ")
-	for _, m := range portWords.FindAllStringSubmatch(words, -1) {
-		if !slices.ContainsFunc(otherPorts, func(o string) bool { return strings.Contains(strings.ToLower(m[1]), o) }) {
-			out = append(out, m[2])
-		}
-	}
-	if len(out) == 0 || spec.Name == "daprd" {
-		image := path.Base(podspec.ImageName(spec.Image))
-		for _, name := range []string{spec.Name, image} {
-			out = append(out, usualPorts[name]...)
-		}
-	}
-	seen := map[string]bool{}
-	return slices.DeleteFunc(out, func(p string) bool {
-		had := seen[p]
-		seen[p] = true
-		return had
-	})
 }
 
 // listensAt returns the container of the pod that is set to listen where a call went, and nil if none is.
@@ -181,19 +133,9 @@ func (s *subject) listensAt(y calls.Call) *evidence.Container {
 		if spec == nil || c.Name == y.Container || c.Kind == startup.Init || c.Kind == evidence.Ephemeral {
 			continue
 		}
-		if y.To.Network == doctor.Unix && listensIn(spec, y.To.Host) || y.To.Port > 0 && slices.Contains(portsOf(spec), port) {
+		if y.To.Network == doctor.Unix && facts.ListensIn(spec, y.To.Host) || y.To.Port > 0 && slices.Contains(facts.PortsOf(spec), port) {
 			return c
 		}
 	}
 	return nil
-}
-
-// listensIn reports whether a container is set to listen at a unix socket, by its command line or by a volume for its folder.
-func listensIn(spec *corev1.Container, socket string) bool {
-	folder := path.Dir(socket)
-	words := strings.Join(slices.Concat(spec.Command, spec.Args), " ")
-	return len(folder) > 1 && strings.Contains(words, folder) || slices.ContainsFunc(spec.VolumeMounts, func(m corev1.VolumeMount) bool {
-		at := path.Clean(m.MountPath)
-		return len(at) > 1 && (folder == at || strings.HasPrefix(folder, at+"/"))
-	})
 }

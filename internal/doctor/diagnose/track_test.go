@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"outrider.dev/internal/doctor/diagnose/history"
 )
 
 // The files of a pod that got ready.
@@ -25,12 +27,12 @@ func started(name string) string {
 // with the length of the run as the error.
 func TestTracks(t *testing.T) {
 	got := diagnoseFolder(t, filepath.Join(incidents, "awesome-app")).Tracks
-	i := slices.IndexFunc(got, func(t Track) bool { return t.Container == "awesome-app" })
-	if len(got) != 3 || i < 0 || got[i].Role != AppRole || len(got[i].Runs) != 2 || !got[i].Runs[0].Failed || !got[i].Runs[1].Running {
+	i := slices.IndexFunc(got, func(t history.Track) bool { return t.Container == "awesome-app" })
+	if len(got) != 3 || i < 0 || got[i].Role != history.App || len(got[i].Runs) != 2 || !got[i].Runs[0].Failed || !got[i].Runs[1].Running {
 		t.Fatalf("tracks: %+v", got)
 	}
 	m := got[i].Marks
-	if len(m) != 1 || m[0].Kind != MarkCall || m[0].At.At.Format(time.TimeOnly) != "13:16:22" || m[0].At.Error != 2*time.Second {
+	if len(m) != 1 || m[0].Kind != history.MarkCall || m[0].At.At.Format(time.TimeOnly) != "13:16:22" || m[0].At.Error != 2*time.Second {
 		t.Errorf("marks: %+v", m)
 	}
 }
@@ -39,7 +41,7 @@ func TestTracks(t *testing.T) {
 func TestTracksAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	var log strings.Builder
-	for i := range lines + 50 {
+	for i := range history.MostMarks + 50 {
 		fmt.Fprintf(&log, "2026-03-02T13:00:11.%06dZ dial tcp 10.0.0.1:%d: connect: connection refused\n", i, 1000+i)
 	}
 	for name, text := range map[string]string{"pod.yaml": startedPod, "web.log": log.String()} { // in any order: each is a separate file
@@ -48,7 +50,7 @@ func TestTracksAreBounded(t *testing.T) {
 		}
 	}
 	for _, track := range diagnoseFolder(t, dir).Tracks {
-		if track.Container == "web" && (len(track.Marks) > lines || len(track.Marks) == 0) {
+		if track.Container == "web" && (len(track.Marks) > history.MostMarks || len(track.Marks) == 0) {
 			t.Errorf("%d marks, %d left out", len(track.Marks), track.LeftOut)
 		}
 	}

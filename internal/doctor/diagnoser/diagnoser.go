@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/kinds"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/gather"
 )
@@ -92,7 +93,7 @@ type progress struct {
 func New(o Options) *Diagnoser {
 	d := &Diagnoser{o: o.withDefaults(), counts: map[string]uint64{undecided: 0}}
 	d.limiter = rate.NewLimiter(d.o.Rate, 10)
-	for _, k := range diagnose.Kinds() {
+	for _, k := range kinds.All() {
 		d.counts[string(k.Code)] = 0
 	}
 	return d

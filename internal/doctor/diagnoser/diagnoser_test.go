@@ -29,6 +29,7 @@ import (
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/kinds"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/test/process"
 )
@@ -411,8 +412,8 @@ func TestLogsAreBounded(t *testing.T) {
 // Causes have only codes of the catalogue, and a reason contains only letters.
 func TestCausesAreBounded(t *testing.T) {
 	counts := New(Options{}).Counts()
-	if len(counts) != len(diagnose.Kinds())+1 {
-		t.Errorf("%d causes of %d codes", len(counts), len(diagnose.Kinds()))
+	if len(counts) != len(kinds.All())+1 {
+		t.Errorf("%d causes of %d codes", len(counts), len(kinds.All()))
 	}
 	for code := range counts { // in any order: each is checked independently
 		if strings.ContainsFunc(reason(code), func(r rune) bool { return (r < 'A' || r > 'Z') && (r < 'a' || r > 'z') }) {

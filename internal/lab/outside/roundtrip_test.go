@@ -13,6 +13,7 @@ import (
 
 	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/history"
 	"outrider.dev/internal/doctor/scenario"
 	"outrider.dev/startup"
 )
@@ -169,7 +170,7 @@ func (p staged) outside(t *testing.T, truth startup.Timeline, epoch time.Time) d
 }
 
 // happened reports whether an event in a diagnosis really happened, within the uncertainty of its time.
-func happened(truth startup.Timeline, m diagnose.Moment, epoch time.Time) bool {
+func happened(truth startup.Timeline, m history.Moment, epoch time.Time) bool {
 	return slices.ContainsFunc(truth, func(e startup.Event) bool {
 		at := epoch.Add(e.At)
 		is := map[startup.What]string{startup.IsStarted: "starts", startup.IsCompleted: "ends: exit code 0", startup.HasFailed: "ends: exit code 1", startup.IsHealthy: "is ready"}[e.What]

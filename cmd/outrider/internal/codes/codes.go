@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"outrider.dev/internal/base/finding"
-	"outrider.dev/internal/doctor/diagnose"
+	diagnosekinds "outrider.dev/internal/doctor/diagnose/kinds"
 	"outrider.dev/internal/doctor/lint/kinds"
 	"outrider.dev/internal/ops/check"
 )
@@ -21,7 +21,7 @@ func All() []finding.Entry {
 	for _, source := range []struct {
 		command string
 		kinds   []finding.Kind
-	}{{"lint", kinds.All()}, {"check", check.Kinds()}, {"diagnose", diagnose.Kinds()}} {
+	}{{"lint", kinds.All()}, {"check", check.Kinds()}, {"diagnose", diagnosekinds.All()}} {
 		for _, k := range source.kinds {
 			c := all[k.Code]
 			if c == nil {

@@ -183,10 +183,10 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 	return c
 }
 
-// healthPorts are the ports at which proxies of meshes say whether they are ready: Istio and Outrider (15020, 15021),
-// Envoy's administration (15000, 9901, 19000), Linkerd (4191), Consul (20000), Dapr's outbound health is on its API's
+// healthPorts are the ports at which proxies of meshes say whether they are ready: Istio and Outrider,
+// Envoy's administration (also 9901, 19000), Linkerd (4191), Consul (20000), Dapr's outbound health is on its API's
 // port.
-var healthPorts = []uint16{15000, 15020, 15021, 9901, 19000, 4191, 20000}
+var healthPorts = []uint16{contract.AdminPort, contract.StatusPort, contract.ReadinessPort, 9901, 19000, 4191, 20000}
 
 // namedBefore returns the destination of the URLs in the lines before one, if they have only one.
 func namedBefore(found []evidence.Hit, line int) (to doctor.Destination, is bool) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/kinds"
 	"outrider.dev/internal/doctor/diagnose/phases"
 )
 
@@ -56,7 +57,7 @@ func newFleet(reports []diagnose.Report) fleet {
 	}
 	for _, code := range slices.Sorted(maps.Keys(counts)) {
 		c := cause{code, "", counts[code]}
-		if k, err := diagnose.KindOf(code); err == nil {
+		if k, err := kinds.Of(code); err == nil {
 			c.Title = k.Title
 		}
 		f.causes = append(f.causes, c)

@@ -15,6 +15,7 @@ import (
 
 	"outrider.dev/internal/doctor/chart"
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/history"
 	"outrider.dev/internal/doctor/diagnose/phases"
 	"outrider.dev/internal/doctor/evidence"
 )
@@ -263,7 +264,7 @@ func (d *document) timeline(r diagnose.Report, name string, zero time.Time, end 
 
 // lane draws one container. The axis is the same for all pods, and its last time is end; own is the end of the pod's
 // own chart. While a container is not ready, its bar has half the height, so that colour is not the only difference.
-func (d *document) lane(l chart.Lane, t diagnose.Track, own, end time.Duration) {
+func (d *document) lane(l chart.Lane, t history.Track, own, end time.Duration) {
 	d.put(`<div class="row"><span class="name">%s</span><svg class="lane" role="img" aria-label="%s"><rect class="ground" width="100%%" height="28"/><line class="grid" x2="100%%" y1="14" y2="14"/>
 `, l.Name, fmt.Sprintf("%s, %s: %d runs, %d marks", l.Name, t.Role, len(t.Runs), len(l.Marks)))
 	for _, s := range l.Spans {
@@ -292,7 +293,7 @@ func (d *document) log(r diagnose.Report, zero time.Time, room *int) {
 	type line struct {
 		at        time.Duration
 		container string
-		mark      diagnose.Mark
+		mark      history.Mark
 	}
 	var lines []line
 	left := 0

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/net/html"
 
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/history"
 )
 
 func pods(t testing.TB, reports ...diagnose.Report) string {
@@ -195,10 +196,10 @@ func TestContrast(t *testing.T) {
 // A page has a limited number of lines and pods, and says how much it leaves out.
 func TestHTMLIsBounded(t *testing.T) {
 	r := incident(t, "awesome-app")
-	i := slices.IndexFunc(r.Tracks, func(t diagnose.Track) bool { return len(t.Marks) > 0 })
+	i := slices.IndexFunc(r.Tracks, func(t history.Track) bool { return len(t.Marks) > 0 })
 	m := r.Tracks[i].Marks[0]
 	m.Text = strings.Repeat("long ", 10_000)
-	r.Tracks[i].Marks = slices.Repeat([]diagnose.Mark{m}, 3*mostLines)
+	r.Tracks[i].Marks = slices.Repeat([]history.Mark{m}, 3*mostLines)
 	many := append([]diagnose.Report{r}, slices.Repeat([]diagnose.Report{{Pod: "shop/x", Verdict: diagnose.Nothing}}, mostPods+2)...)
 	page := pods(t, many...)
 	if n := strings.Count(page, "<li data-at="); n != mostLines {

@@ -8,6 +8,7 @@ import (
 
 	"outrider.dev/internal/base/cli/visible"
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/history"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -69,7 +70,7 @@ func timeline(r diagnose.Report) string {
 		wide = max(wide, utf8.RuneCountInString(oneLine(m.Container)))
 	}
 	for _, m := range r.Timeline {
-		fmt.Fprintf(&b, "%-13s %9s  %-*s  %s\n", diagnose.Instant(m.At), diagnose.Since(m.At, r.Timeline[0].At), wide, oneLine(m.Container), oneLine(m.Text))
+		fmt.Fprintf(&b, "%-13s %9s  %-*s  %s\n", diagnose.Instant(m.At), history.Since(m.At, r.Timeline[0].At), wide, oneLine(m.Container), oneLine(m.Text))
 	}
 	return b.String()
 }

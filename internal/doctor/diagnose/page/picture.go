@@ -6,6 +6,7 @@ import (
 
 	"outrider.dev/internal/doctor/chart"
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/history"
 )
 
 // SVG formats the reports as one self-contained picture with a lane for each container. All pods share one time axis,
@@ -71,7 +72,7 @@ func after(t, zero time.Time) time.Duration {
 	return t.Sub(zero).Round(time.Millisecond)
 }
 
-func lane(t diagnose.Track, zero time.Time, end time.Duration) chart.Lane {
+func lane(t history.Track, zero time.Time, end time.Duration) chart.Lane {
 	l := chart.Lane{Name: oneLine(cut(t.Container, longestName))}
 	for _, v := range t.Runs {
 		run := fmt.Sprintf("run %d", v.Number)
@@ -93,7 +94,7 @@ func lane(t diagnose.Track, zero time.Time, end time.Duration) chart.Lane {
 		l.Spans = append(l.Spans, spans(t, from, to, zero, run)...)
 	}
 	for _, m := range t.Marks[:min(len(t.Marks), mostMarks)] {
-		kind := map[diagnose.MarkKind]chart.MarkKind{diagnose.MarkReady: chart.Ready, diagnose.MarkCall: chart.CallFailed, diagnose.MarkedLine: chart.Line}[m.Kind]
+		kind := map[history.MarkKind]chart.MarkKind{history.MarkReady: chart.Ready, history.MarkCall: chart.CallFailed, history.MarkedLine: chart.Line}[m.Kind]
 		l.Marks = append(l.Marks, chart.Mark{Kind: kind, At: after(m.At.At, zero), Detail: oneLine(cut(m.Text, longestLine))})
 	}
 	return l
@@ -101,9 +102,9 @@ func lane(t diagnose.Track, zero time.Time, end time.Duration) chart.Lane {
 
 // spans returns the spans of one run. If a mark shows when the container was ready, the run is divided there; only
 // proxies have such marks, from their logs.
-func spans(t diagnose.Track, from, to time.Duration, zero time.Time, detail string) []chart.Span {
+func spans(t history.Track, from, to time.Duration, zero time.Time, detail string) []chart.Span {
 	for _, m := range t.Marks {
-		if ready := after(m.At.At, zero); m.Kind == diagnose.MarkReady && ready >= from && ready <= to {
+		if ready := after(m.At.At, zero); m.Kind == history.MarkReady && ready >= from && ready <= to {
 			return []chart.Span{{Phase: chart.Running, From: from, To: ready, Detail: detail}, {Phase: chart.Healthy, From: ready, To: to, Detail: detail}}
 		}
 	}

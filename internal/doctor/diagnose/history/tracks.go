@@ -1,16 +1,18 @@
-package diagnose
+// Package history has what happened in a pod, container by container and in the order of time, for people and pictures.
+package history
 
 import (
 	"cmp"
 	"slices"
 
+	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
 
-// lines is the largest number of marks in a track, so that a picture stays readable and a report small.
-const lines = 200
+// MostMarks is the largest number of marks in a track, so that a picture stays readable and a report small.
+const MostMarks = 200
 
 // A Track contains all that is known of the history of one container. Pictures are drawn from it.
 type Track struct {
@@ -26,10 +28,10 @@ type Role string
 
 // The roles.
 const (
-	ProxyRole Role = "proxy"
-	AppRole   Role = "application"
-	InitRole  Role = "init"
-	OtherRole Role = "other" // belongs to a mesh, or is another sidecar
+	Proxy Role = "proxy"
+	App   Role = "application"
+	Init  Role = "init"
+	Other Role = "other" // belongs to a mesh, or is another sidecar
 )
 
 // A Span is one run of a container.
@@ -59,10 +61,10 @@ type Mark struct {
 	About string `json:"about,omitempty"` // the meaning of the line
 }
 
-// tracks returns the tracks of all containers that have a run or a mark, in the pod's order.
-func (s *subject) tracks() (out []Track) {
+// Tracks returns the tracks of all containers that have a run or a mark, in the pod's order.
+func Tracks(s *facts.Pod, failed calls.Calls) (out []Track) {
 	for _, c := range s.Containers {
-		t := Track{Container: c.Name, Role: s.role(c)}
+		t := Track{Container: c.Name, Role: role(s, c)}
 		for _, r := range c.Runs {
 			v := Span{Number: r.Number, Started: r.Started, Finished: r.Finished, Running: r.Running}
 			if !r.Running {
@@ -70,9 +72,9 @@ func (s *subject) tracks() (out []Track) {
 			}
 			t.Runs = append(t.Runs, v)
 		}
-		t.Marks = s.marks(c)
-		if more := len(t.Marks) - lines; more > 0 {
-			t.Marks, t.LeftOut = t.Marks[:lines], more
+		t.Marks = marks(s, failed, c)
+		if more := len(t.Marks) - MostMarks; more > 0 {
+			t.Marks, t.LeftOut = t.Marks[:MostMarks], more
 		}
 		if len(t.Runs) > 0 || len(t.Marks) > 0 {
 			out = append(out, t)
@@ -81,27 +83,27 @@ func (s *subject) tracks() (out []Track) {
 	return out
 }
 
-func (s *subject) role(c *evidence.Container) Role {
+func role(s *facts.Pod, c *evidence.Container) Role {
 	switch {
 	case c == s.Proxy:
-		return ProxyRole
+		return Proxy
 	case slices.Contains(s.Apps, c):
-		return AppRole
+		return App
 	case c.Kind == startup.Init:
-		return InitRole
+		return Init
 	}
-	return OtherRole
+	return Other
 }
 
 // marks returns the failed calls in a container's log; for the proxy, also its lines about its state and the
 // moments when it became ready. Lines without a known time on the node's clock are left out.
-func (s *subject) marks(c *evidence.Container) (out []Mark) {
+func marks(s *facts.Pod, failed calls.Calls, c *evidence.Container) (out []Mark) {
 	add := func(kind MarkKind, q evidence.Quote, about string) {
 		if q.At.Known() && q.At.Clock == evidence.NodeClock {
 			out = append(out, Mark{kind, q, about})
 		}
 	}
-	for _, y := range s.Calls.By(c.Name) {
+	for _, y := range failed.By(c.Name) {
 		q := y.Quote
 		q.At = y.At
 		add(MarkCall, q, y.String())

@@ -1,4 +1,4 @@
-package diagnose
+package history
 
 import (
 	"fmt"
@@ -10,13 +10,20 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
+// A Moment is a line of the timeline.
+type Moment struct {
+	At        evidence.Time `json:"at"`
+	Container string        `json:"container,omitempty"`
+	Text      string        `json:"text"`
+}
+
 // moments is the largest number of moments in a timeline, so that the report fits a screen.
 const moments = 12
 
-// timeline returns the starts and ends of containers, the moments when the proxy became ready, and the failed calls
-// that the findings quote, in the order of time. If there are too many, the moments of containers other than the
+// Timeline returns the starts and ends of containers, the moments when the proxy became ready, and the failed calls
+// among the quotes, in the order of time. If there are too many, the moments of containers other than the
 // proxy and the applications are left out first, then the earliest moments.
-func (s *subject) timeline(findings []Finding) (out []Moment) {
+func Timeline(s *facts.Pod, failed calls.Calls, quotes []evidence.Quote) (out []Moment) {
 	for _, c := range s.Containers {
 		for _, r := range c.Runs {
 			again := ""
@@ -40,12 +47,10 @@ func (s *subject) timeline(findings []Finding) (out []Moment) {
 			out = append(out, Moment{v.Ready.At, s.Proxy.Name, "is ready"})
 		}
 	}
-	for _, f := range findings {
-		for _, q := range f.Evidence {
-			i := slices.IndexFunc(s.Calls, func(y calls.Call) bool { return y.Quote == q })
-			if i >= 0 && q.At.Known() && q.At.Clock == evidence.NodeClock {
-				out = append(out, Moment{q.At, s.Calls[i].Container, s.Calls[i].String()})
-			}
+	for _, q := range quotes {
+		i := slices.IndexFunc(failed, func(y calls.Call) bool { return y.Quote == q })
+		if i >= 0 && q.At.Known() && q.At.Clock == evidence.NodeClock {
+			out = append(out, Moment{q.At, failed[i].Container, failed[i].String()})
 		}
 	}
 	slices.SortStableFunc(out, func(a, b Moment) int {
@@ -53,14 +58,14 @@ func (s *subject) timeline(findings []Finding) (out []Moment) {
 	})
 	out = slices.Compact(out)
 	for len(out) > moments { // moments of init containers are the least important
-		i := slices.IndexFunc(out, func(m Moment) bool { return !s.tells(m) })
+		i := slices.IndexFunc(out, func(m Moment) bool { return !tells(s, m) })
 		out = slices.Delete(out, max(i, 0), max(i, 0)+1)
 	}
 	return out
 }
 
 // tells reports whether a moment concerns the proxy or an application.
-func (s *subject) tells(m Moment) bool {
+func tells(s *facts.Pod, m Moment) bool {
 	return s.Proxy != nil && m.Container == s.Proxy.Name || slices.ContainsFunc(s.Apps, func(c *evidence.Container) bool { return c.Name == m.Container })
 }
 

@@ -1,4 +1,5 @@
-package diagnose
+// Package kinds lists the kinds of findings of a diagnosis.
+package kinds
 
 import (
 	"fmt"
@@ -8,12 +9,12 @@ import (
 	lintkinds "outrider.dev/internal/doctor/lint/kinds"
 )
 
-// Kinds returns every kind of finding of a diagnosis, in the order of the rules. The kinds that lint also finds come
+// All returns every kind of finding of a diagnosis, in the order of the rules. The kinds that lint also finds come
 // last.
-func Kinds() []finding.Kind { return slices.Clone(kinds) }
+func All() []finding.Kind { return slices.Clone(kinds) }
 
-// KindOf returns the kind with a code. It fails if there is none.
-func KindOf(code string) (finding.Kind, error) {
+// Of returns the kind with a code. It fails if there is none.
+func Of(code string) (finding.Kind, error) {
 	i := slices.IndexFunc(kinds, func(k finding.Kind) bool { return string(k.Code) == code })
 	if i < 0 {
 		return finding.Kind{}, fmt.Errorf("%q is no code of a diagnosis", code)
