@@ -24,7 +24,8 @@ const (
 	demoShort = "show the race at a pod's start, and five ways to avoid it"
 )
 
-// run runs a command, and returns the exit status: 0 for success, 1 for a failure or a finding, 2 for unusable input.
+// run runs a command, and returns the exit status: 0 for success, 1 for a failure or a finding, 2 for
+// unusable input, 3 for a search that a bound ended.
 func run(args []string, stdout, stderr io.Writer) int {
 	if handoff.Wanted(args) {
 		elsewhere := &cobra.Command{Use: "outrider", RunE: func(*cobra.Command, []string) error { return handoff.Run(args) }}

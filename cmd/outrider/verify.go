@@ -53,11 +53,12 @@ The faults that --only takes:
 An end with exit code 0 counts as a crash if the container is a mesh's proxy, is always restarted, or
 others need it healthy. "outrider simulate --replay" runs a counterexample of the JSON step by step.
 
-If a bound such as --time ends the search, the result says which one, and up to how many faults
-every run was tried. With more --time and --states, or fewer --faults, the search is complete.
+If a bound such as --time ends the search, the result is "bounded": it says by which bound, and up
+to how many faults every run was tried. With more --time and --states, or fewer --faults, the search
+is complete.
 
-The exit status is 0 only if all promises hold and the search within the bounds was
-complete; 1 if not; 2 if the input is unusable.`,
+Exit status: 0 if all promises hold and the search within the faults was complete, 1 if a run breaks a
+promise, 2 if the input is unusable, 3 if the search is bounded: nothing was found, and nothing is proved.`,
 		Example: verifyExamples,
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return o.run(cmd) },
@@ -103,5 +104,5 @@ func (o *verifyOptions) run(cmd *cobra.Command) error {
 	if err := view.Verifications(w, cli.TerminalOf(w), o.output, all); err != nil {
 		return err
 	}
-	return cli.FirstError(all)
+	return scenario.VerifyError(all)
 }

@@ -18,9 +18,10 @@ import (
 
 // Exit statuses.
 const (
-	OK      = 0
-	Failed  = 1 // the command ran, and failed or found a problem
-	Misused = 2 // the input is invalid; nothing was changed
+	OK        = 0
+	Failed    = 1 // the command ran, and failed or found a problem
+	Misused   = 2 // the input is invalid; nothing was changed
+	Undecided = 3 // the command ran within its bounds, and found neither a problem nor a proof that there is none
 )
 
 // A UsageError is the error for invalid input. The hint, if any, tells the user what to do instead.

@@ -100,7 +100,7 @@ func TestStopsBesideAnotherMesh(t *testing.T) {
 			}
 			v, err := s.Verify(context.Background(), Promises["stops"], verify.Bound{Faults: -1, Time: time.Hour}, func(string, verify.Progress) {})
 			if err != nil || v.Holds != tt.holds {
-				t.Errorf("verify: holds: %t, want %t; %v; %v", v.Holds, tt.holds, err, v.Err())
+				t.Errorf("verify: holds: %t, want %t; %v; %v", v.Holds, tt.holds, err, VerifyError([]Verification{v}))
 			}
 			if why := strings.Join(v.LeftOut(), "\n"); tt.holds && !strings.Contains(why, "a stop of app that takes longer") {
 				t.Errorf("verify leaves out %q, and not a stop of app that takes longer", why)

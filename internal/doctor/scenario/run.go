@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/core/pod/kubelet"
 	"outrider.dev/internal/doctor/chart"
 	"outrider.dev/internal/doctor/simulate"
@@ -81,14 +82,33 @@ func (s Simulation) Err() error {
 type Verification struct {
 	Subject
 	Holds   bool     `json:"holds"`
+	Outcome Outcome  `json:"outcome"` // the worst one of the results
 	Results []Answer `json:"results"`
+}
+
+// Outcome is the result of a verification in one word.
+type Outcome string
+
+const (
+	Holds   Outcome = "holds"   // every run within the bounds was explored, and none violates the plan
+	Broken  Outcome = "broken"  // a run violates the plan
+	Bounded Outcome = "bounded" // no explored run violates the plan, but a bound ended the search
+)
+
+// worse returns the outcome of two results together. A counterexample counts even if another search was incomplete.
+func (o Outcome) worse(other Outcome) Outcome {
+	if o == Broken || other == Holds {
+		return o
+	}
+	return other
 }
 
 // An Answer is the result for one promise.
 type Answer struct {
-	Promise string `json:"promise"` // "starts" or "stops"; in JSON it replaces the Promise of the Result
-	Holds   bool   `json:"holds"`
-	once    string // condition for this answer, if it is about the injected pod
+	Promise string  `json:"promise"` // "starts" or "stops"; in JSON it replaces the Promise of the Result
+	Holds   bool    `json:"holds"`
+	Outcome Outcome `json:"outcome"`
+	once    string  // condition for this answer, if it is about the injected pod
 	verify.Result
 }
 
@@ -103,7 +123,7 @@ var promiseNames = map[verify.Promise]string{verify.Starts: "starts", verify.Sto
 // Verify explores the runs of the pod for each promise, and calls the function progress meanwhile. All promises share
 // the time of the bound. For a pod without edges, there are no results, and Holds is true.
 func (s Subject) Verify(ctx context.Context, promises []verify.Promise, bound verify.Bound, progress func(promise string, p verify.Progress)) (Verification, error) {
-	v := Verification{Subject: s, Holds: true}
+	v := Verification{Subject: s, Holds: true, Outcome: Holds}
 	if len(s.Plan.Edges) == 0 {
 		return v, nil
 	}
@@ -118,10 +138,20 @@ func (s Subject) Verify(ctx context.Context, promises []verify.Promise, bound ve
 			return v, err
 		}
 		r.Bound.Time = bound.Time
-		v.Results = append(v.Results, Answer{Result: r, Promise: name, Holds: r.Holds(), once: s.once()})
-		v.Holds = v.Holds && r.Holds()
+		v.Results = append(v.Results, Answer{Result: r, Promise: name, Holds: r.Holds(), Outcome: outcomeOf(r), once: s.once()})
+		v.Holds, v.Outcome = v.Holds && r.Holds(), v.Outcome.worse(outcomeOf(r))
 	}
 	return v, nil
+}
+
+func outcomeOf(r verify.Result) Outcome {
+	switch {
+	case r.Counterexample != nil:
+		return Broken
+	case r.Holds():
+		return Holds
+	}
+	return Bounded
 }
 
 func (s Subject) question(p startup.Plan, promise verify.Promise) verify.Question {
@@ -134,11 +164,23 @@ func (s Subject) question(p startup.Plan, promise verify.Promise) verify.Questio
 	return verify.Question{Pod: s.pod, Plan: p, Version: kubelet.Minor(int(s.on)), Promise: promise, Endless: endless}
 }
 
-// Err returns the first promise that is not proved, as an error, or nil.
-func (v Verification) Err() error {
-	for _, a := range v.Results {
-		if !a.Holds {
-			return fmt.Errorf("%s: %s", v.Where(), a.Verdict())
+// VerifyError returns an error about the first result that shows the worst outcome, or nil if all plans hold. The error
+// of a search that a bound ended has an exit status of its own.
+func VerifyError(all []Verification) error {
+	worst := Holds
+	for _, v := range all {
+		worst = worst.worse(v.Outcome)
+	}
+	for _, v := range all {
+		for _, a := range v.Results {
+			if worst == Holds || a.Outcome != worst {
+				continue
+			}
+			err := fmt.Errorf("%s: %s", v.Where(), a.Verdict())
+			if worst == Bounded {
+				return &cli.ExitError{Status: cli.Undecided, Err: err}
+			}
+			return err
 		}
 	}
 	return nil
@@ -173,10 +215,10 @@ func (a Answer) Verdict() string {
 	case a.Holds:
 		return fmt.Sprintf("%s: holds%s: %s; bound: %s", when, a.once, looked, a.Bound)
 	case a.Proved >= 0:
-		return fmt.Sprintf("%s: holds with up to %s%s; with %d not all states were explored, cut short by %s: %s; bound: %s",
+		return fmt.Sprintf("%s: bounded: holds with up to %s%s; with %d not all states were explored, cut short by %s: %s; bound: %s",
 			when, Plural(a.Proved, "fault"), a.once, a.Proved+1, a.CutShort, looked, a.Bound)
 	}
-	return fmt.Sprintf("%s: nothing found, but not all states were explored, cut short by %s: %s; bound: %s", when, a.CutShort, looked, a.Bound)
+	return fmt.Sprintf("%s: bounded: nothing found, but not all states were explored, cut short by %s: %s; bound: %s", when, a.CutShort, looked, a.Bound)
 }
 
 // Plural formats a number with its noun: "1 edge", "2 edges".
