@@ -4,6 +4,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 )
 
 // A Script is the text of a script in a container's command line.
@@ -12,19 +13,26 @@ type Script struct {
 	Text    string
 	At      int  // index of the word with the script in the container's command and args
 	Errexit bool // the shell runs with -e when the script begins
+
+	Limit time.Duration // the program timeout ends the shell after this time; 0: nothing does
 }
 
-// ScriptOf returns the script TEXT of a command line "sh -c TEXT". An init program such as tini, and env, may
-// precede the shell. The parameter argv is command and args as one list.
+// ScriptOf returns the script TEXT of a command line "sh -c TEXT". Programs that only start another one, such as tini,
+// env, timeout and su, may precede the shell. The parameter argv is command and args as one list.
 func ScriptOf(argv []string) (Script, bool) {
-	i := afterEnv(argv, AfterInit(argv))
-	if i >= len(argv) || !slices.Contains([]string{"sh", "bash", "ash", "dash", "zsh", "ksh", "busybox"}, path.Base(argv[i])) {
+	by := startOf(argv)
+	i := by.at
+	if by.text > 0 {
+		return Script{Shell: "sh", Text: argv[by.text], At: by.text, Limit: by.limit}, true
+	}
+	if i >= len(argv) || !slices.Contains(shells, path.Base(argv[i])) {
 		return Script{}, false
 	}
-	s := Script{Shell: path.Base(argv[i])}
-	if i++; s.Shell == "busybox" && i < len(argv) && (argv[i] == "sh" || argv[i] == "ash") {
-		i++
+	s := Script{Shell: path.Base(argv[i]), Limit: by.limit}
+	if by.last == "busybox" {
+		s.Shell = by.last
 	}
+	i++
 	n, hasText := s.options(argv[i:])
 	if i += n; !hasText || i >= len(argv) {
 		return Script{}, false
@@ -32,6 +40,8 @@ func ScriptOf(argv []string) (Script, bool) {
 	s.Text, s.At = argv[i], i
 	return s, true
 }
+
+var shells = []string{"sh", "bash", "ash", "dash", "zsh", "ksh", "mksh"}
 
 // options parses the options of a shell. It returns the number of words of all options, and whether the text of a
 // script follows them (POSIX, sh; bash(1), Options).
@@ -64,34 +74,8 @@ func (s *Script) options(words []string) (n int, hasText bool) {
 // AfterInit returns the index of the first word after an init program (tini, dumb-init), which only starts and
 // reaps processes; 0 if there is none.
 func AfterInit(argv []string) int {
-	if len(argv) == 0 || !slices.Contains([]string{"tini", "dumb-init", "catatonit", "docker-init"}, path.Base(argv[0])) {
+	if len(argv) == 0 || !slices.Contains([]string{"tini", "tini-static", "dumb-init", "catatonit", "docker-init"}, path.Base(argv[0])) {
 		return 0
 	}
-	i := 1
-	for i < len(argv) && strings.HasPrefix(argv[i], "-") {
-		i++
-		if argv[i-1] == "--" {
-			break
-		}
-	}
-	return i
-}
-
-// afterEnv returns the index of the first word after the program env at i, its options and its variables; i if
-// there is no env.
-func afterEnv(argv []string, i int) int {
-	if i >= len(argv) || path.Base(argv[i]) != "env" {
-		return i
-	}
-	for i++; i < len(argv); i++ {
-		switch word := argv[i]; {
-		case strings.HasPrefix(word, "-S") || strings.HasPrefix(word, "--split-string"):
-			return len(argv)
-		case word == "-u" || word == "-C" || word == "--unset" || word == "--chdir":
-			i++
-		case !strings.HasPrefix(word, "-") && !strings.Contains(word, "="):
-			return i
-		}
-	}
-	return i
+	return launchers[path.Base(argv[0])].program(argv, 0)
 }

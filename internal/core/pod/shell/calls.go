@@ -18,11 +18,18 @@ type Call struct {
 	Execed  bool     // "exec" precedes it, so that it replaces the shell
 	Always  bool     // it is a statement of the script itself and in the foreground, so that it is always executed
 	Alone   bool     // it is a simple command without redirections, and no other process runs in the background
+	Nested  bool     // it is in a script within the script: At is the offset of the shell that runs that
 }
 
 // Calls returns the calls of programs in a command line: argv itself, or the calls in its script, including those
-// in loops, conditions and substitutions. It returns none if the script cannot be parsed.
-func Calls(argv []string) []Call {
+// in loops, conditions and substitutions, and those of a script within the script in place of its shell. It returns
+// none if the script cannot be parsed.
+func Calls(argv []string) []Call { return calls(argv, maxNested) }
+
+// maxNested is the number of scripts within each other that are read.
+const maxNested = 4
+
+func calls(argv []string, deep int) []Call {
 	s, ok := ScriptOf(argv)
 	if !ok {
 		i := AfterInit(argv)
@@ -30,6 +37,9 @@ func Calls(argv []string) []Call {
 			c.Word, c.Final, c.Execed = i, true, true
 			return []Call{c}
 		}
+		return nil
+	}
+	if deep == 0 {
 		return nil
 	}
 	file, err := parsed(s.Text)
@@ -50,12 +60,28 @@ func Calls(argv []string) []Call {
 			if c, ok := callOf(f.argv(call.Args)); ok {
 				c.Word, c.Final, c.At = s.At, call == final, int(call.Args[0].Pos().Offset())
 				c.Alone, c.Always = c.Final && alone, always[call]
-				out = append(out, c)
+				out = append(out, c.within(f.argv(call.Args), deep-1)...)
 			}
 		}
 		return true
 	})
 	return out
+}
+
+// within returns the calls of the script that a call runs, or the call itself if it runs none.
+func (c Call) within(argv []string, deep int) []Call {
+	if _, isScript := ScriptOf(argv); !isScript {
+		return []Call{c}
+	}
+	inner := calls(argv, deep)
+	for i, n := range inner {
+		inner[i].Word, inner[i].At, inner[i].Nested, inner[i].Alone = c.Word, c.At, true, false
+		inner[i].Final, inner[i].Execed, inner[i].Always = c.Final && n.Final, c.Execed && n.Execed, c.Always && n.Always
+	}
+	if inner == nil {
+		return []Call{c}
+	}
+	return inner
 }
 
 // lastOf returns the last command of a script if it runs in the foreground, also at the end of a list with &&;
@@ -83,27 +109,20 @@ func lastOf(all []*syntax.Stmt) (last *syntax.CallExpr, alone bool) {
 	return last, last != nil && len(s.Redirs) == 0 && !waits
 }
 
-// starters contains programs that run the program in their arguments. The value is the number of their own
-// arguments, without options and assignments.
-var starters = map[string]int{"exec": 0, "command": 0, "env": 0, "nohup": 0, "nice": 0, "time": 0, "sudo": 0, "setsid": 0, "timeout": 1, "gosu": 1, "su-exec": 1, "stdbuf": 0, "chpst": 0}
-
 // callOf returns the call that remains after all programs that only start another one.
 func callOf(words []string) (Call, bool) {
-	execed := false
-	for i := 0; i < len(words); {
-		name := path.Base(words[i])
-		takes, starts := starters[name]
-		if !starts {
-			return Call{Program: name, Args: words[i+1:], Execed: execed}, words[i] != ""
-		}
-		execed = execed || name == "exec"
-		i++
-		for i < len(words) && (strings.HasPrefix(words[i], "-") || name == "env" && strings.Contains(words[i], "=")) {
-			i++
-		}
-		i += takes
+	by := startOf(words)
+	execed := slices.Contains(words[:by.at], "exec")
+	if by.text > 0 { // su -c
+		return Call{Program: by.last, Args: words[1:], Execed: execed}, true
 	}
-	return Call{}, false
+	if by.at >= len(words) {
+		if len(words) > 1 && words[0] != "exec" { // it starts nothing, such as command -v
+			return Call{Program: path.Base(words[0]), Args: words[1:]}, true
+		}
+		return Call{}, false
+	}
+	return Call{Program: path.Base(words[by.at]), Args: words[by.at+1:], Execed: execed}, words[by.at] != ""
 }
 
 // localWords lists names and addresses of the pod itself, as seen from inside.

@@ -9,10 +9,11 @@
 // Files:
 //
 //	argv.go       the shell in a command line, and its script
+//	launcher.go   programs that only start another one
 //	calls.go      the programs that a command line runs
 //	shell.go      the statements of a script
 //	polling.go    how a statement polls, and which guarantees that gives
-//	sleeps.go     the time for which a command sleeps
+//	sleeps.go     the time for which a command sleeps, and whether it ends
 //	same.go       whether two command lines run the same program
 //	onlywaits.go  the statements that may be left out of a script
 package shell

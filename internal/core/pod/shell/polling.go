@@ -30,8 +30,7 @@ func (s Statement) Unbounded() bool {
 		return false
 	}
 	cond, body := trimmed(s.words[1:do]), s.words[do+1:]
-	endless := slices.Contains([]string{"while true", "while :", "until false", "for ((;;))"}, s.words[0]+" "+strings.Join(cond, ""))
-	if !endless && !pollsUntilSuccess(s.words[0], cond) {
+	if !s.endlessCondition() && !pollsUntilSuccess(s.words[0], cond) {
 		return false
 	}
 	for i, w := range body {
@@ -40,6 +39,19 @@ func (s Statement) Unbounded() bool {
 		}
 	}
 	return true
+}
+
+// endlessCondition reports whether the statement is a loop whose condition never ends it.
+func (s Statement) endlessCondition() bool {
+	do := slices.Index(s.words, "do")
+	return do > 0 && slices.Contains([]string{"while true", "while :", "while 1", "while [1]", "while [[1]]", "while ((1))", "until false", "for ((;;))", "for ;;"},
+		s.words[0]+" "+strings.ReplaceAll(strings.Join(trimmed(s.words[1:do]), ""), " ", ""))
+}
+
+// Polls reports whether the statement polls repeatedly until the poll succeeds or it gives up. A loop that nothing leads
+// out of does not: its requests are its work.
+func (s Statement) Polls() bool {
+	return s.Loops() && !s.loopsForever()
 }
 
 // FailsAfter reports whether the script exits with an error if the loop gives up: "exit 1" follows the loop, and

@@ -44,6 +44,7 @@ func FuzzCalls(f *testing.F) {
 			t.Errorf("%q: %d final calls", script, finals)
 		}
 		Calls(strings.Fields(script))
+		Endless(argv)
 	})
 }
 
