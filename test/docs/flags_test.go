@@ -12,6 +12,7 @@ import (
 
 	"mvdan.cc/sh/v3/expand"
 	"mvdan.cc/sh/v3/syntax"
+	"sigs.k8s.io/yaml"
 )
 
 // documents lists all pages with commands, including those that need a cluster.
@@ -19,7 +20,7 @@ var documents = []string{"../../*.md", "../../docs/*.md", "../../docs/*/*.md", "
 
 var (
 	fenced = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")
-	span   = regexp.MustCompile("`((?:outrider|outriderd|outrider-agent) [^`\n]+)`")
+	span   = regexp.MustCompile("`((?:outrider|outriderd|outrider-agent|kubectl) [^`\n]+)`")
 	flag   = regexp.MustCompile(`(?m)^ +(?:-(\w), )?--([\w-]+)(?: (\w+))?`)
 	listed = regexp.MustCompile(`(?m)^  ([a-z][\w-]*) `)
 )
@@ -31,7 +32,7 @@ type command struct {
 	fail bool // the page shows the command with a failure
 }
 
-// On the pages, each command line of outrider, outriderd and outrider-agent uses existing subcommands and flags,
+// On the pages, each command line of outrider, outriderd, outrider-agent and kubectl uses existing subcommands and flags,
 // each chart value fits the chart's schema, and each make target exists. The commands in sh blocks, which need no
 // cluster, are also run, by [TestCommandsOfThePages].
 func TestCommandsHaveTheirFlags(t *testing.T) {
@@ -46,6 +47,8 @@ func TestCommandsHaveTheirFlags(t *testing.T) {
 		case "outrider", "outriderd", "outrider-agent":
 			ours++
 			h.check(t, c, name)
+		case "kubectl":
+			checkKubectl(t, c)
 		case "helm":
 			h.checkValues(t, c)
 		case "make":
@@ -262,6 +265,50 @@ func (h helps) check(t *testing.T, c command, name string) {
 	}
 	if len(words) > 1 && slices.Contains([]string{"install", "upgrade", "manifest", "check"}, words[1]) {
 		h.checkValues(t, c)
+	}
+}
+
+// kubectlFlags has kubectl's commands that the pages use, with those of their flags that the pages use. All of them take
+// -n and --context.
+var kubectlFlags = map[string]string{
+	"annotate": "--overwrite", "apply": "-f -k --dry-run --validate --server-side", "auth": "--all-namespaces", "cluster-info": "", "config": "", "cordon": "",
+	"create": "-f --dry-run -o --from-file --from-literal --docker-server --docker-username --docker-password --image --port", "debug": "-c -it --image --profile",
+	"delete": "-f -l -A --field-selector --ignore-not-found --wait", "describe": "-l -A", "exec": "-c -it", "explain": "--recursive", "expose": "",
+	"get": "-A -l -o -w -L --field-selector --show-labels", "label": "-l --overwrite --all", "logs": "-c -l -f --all-containers --prefix --previous --since --tail --timestamps", "outrider": "",
+	"patch": "--type --patch -p", "port-forward": "", "replace": "-f --force", "rollout": "-l --timeout", "run": "-it --image --restart --rm --command",
+	"scale": "--replicas", "set": "-c --limits --requests", "taint": "--overwrite", "top": "-l -A --containers", "version": "",
+}
+
+// checkKubectl fails the test for commands and flags that are not in kubectlFlags, and for patches that are not YAML.
+func checkKubectl(t *testing.T, c command) {
+	var verb string
+	var flags []string
+	for i := 1; i < len(c.args) && c.args[i] != "--"; i++ {
+		name, value, inline := strings.Cut(c.args[i], "=")
+		switch {
+		case name == "-n" || name == "--context":
+			i++ // its value
+		case strings.HasPrefix(name, "-") && name != "-":
+			flags = append(flags, name)
+			if !inline && i+1 < len(c.args) {
+				value = c.args[i+1]
+			}
+			var patch map[string]any
+			if name == "--patch" && yaml.Unmarshal([]byte(value), &patch) != nil {
+				t.Errorf("%s: the patch is not YAML: %q", c.page, value)
+			}
+		case verb == "":
+			verb = name
+		}
+	}
+	known, ok := kubectlFlags[verb]
+	if !ok {
+		t.Errorf("%s: kubectl has no command %q, or it is not in the table: %q", c.page, verb, c.args)
+	}
+	for _, name := range flags {
+		if !slices.Contains(strings.Fields(known), name) {
+			t.Errorf("%s: kubectl %s has no flag %s, or it is not in the table: %q", c.page, verb, name, c.args)
+		}
 	}
 }
 

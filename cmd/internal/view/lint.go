@@ -1,7 +1,6 @@
 package view
 
 import (
-	"fmt"
 	"io"
 	"strings"
 
@@ -71,35 +70,5 @@ func Kinds(w io.Writer, output string) error {
 	for _, k := range kinds.All() {
 		p.line("%-24s %-8s %s", k.Code, k.Severity, k.Title)
 	}
-	return p.print(w)
-}
-
-// Codes prints all codes with the commands that report them.
-func Codes(w io.Writer, output string, all []finding.Entry) error {
-	if output == "json" {
-		return cli.WriteJSON(w, all)
-	}
-	rows := [][]string{{"CODE", "BY", "WHAT"}}
-	for _, c := range all {
-		rows = append(rows, []string{string(c.Code), strings.Join(c.By, ", "), c.Title})
-	}
-	return table(w, rows)
-}
-
-// Code prints the explanation of one code.
-func Code(w io.Writer, t cli.Terminal, output string, c finding.Entry) error {
-	if output == "json" {
-		return cli.WriteJSON(w, c)
-	}
-	p := printer{Terminal: t}
-	p.line("%s  %s", p.paint(bold, string(c.Code)), p.paint(faint, fmt.Sprintf("%s, by %s", c.Severity, strings.Join(c.By, ", "))))
-	p.line("%s.\n", strings.ToUpper(c.Title[:1])+c.Title[1:])
-	for _, paragraph := range strings.Split(c.Explanation, "\n\n") {
-		for _, item := range strings.Split(paragraph, "\n- ") { // the items of a list
-			p.line("%s", strings.Join(wrap(item, width), "\n"))
-		}
-		p.line("")
-	}
-	p.line("More: docs/%s", c.Doc)
 	return p.print(w)
 }

@@ -43,10 +43,11 @@ type Kind struct {
 	Doc         string   `json:"doc"`         // page and anchor
 }
 
-// An Entry is an entry of the catalogue of all kinds: a kind, and the commands that find it.
+// An Entry is an entry of the catalogue of all kinds: a kind, the commands that find it, and what to do about it.
 type Entry struct {
 	Kind
 	By []string `json:"by"`
+	Do string   `json:"do"` // Markdown, with commands in sh blocks
 }
 
 // A Finding is one problem of an object.

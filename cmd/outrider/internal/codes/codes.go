@@ -30,7 +30,7 @@ func All() []finding.Entry {
 			} else if k.Explanation != c.Explanation {
 				c.Explanation += "\n\n" + k.Explanation
 			}
-			c.By = append(c.By, source.command)
+			c.By, c.Do = append(c.By, source.command), do(k.Code)
 		}
 	}
 	out := make([]finding.Entry, 0, len(all))
@@ -72,14 +72,14 @@ func Page(c finding.Entry) string {
 	for i, command := range c.By {
 		by[i] = "`outrider " + command + "`"
 	}
-	return fmt.Sprintf("# %s\n\n%s.\n\nFound by %s; usually %s.\n\n%s\n\nAll codes are in [the list](README.md).\n",
-		c.Code, sentence(c.Title), strings.Join(by, " and "), article(c.Severity), c.Explanation)
+	return fmt.Sprintf("# %s\n\n%s.\n\nFound by %s; usually %s.\n\n%s\n\n## Do\n\n%s\n\nAll codes are in [the list](README.md).\n",
+		c.Code, sentence(c.Title), strings.Join(by, " and "), article(c.Severity), c.Explanation, c.Do)
 }
 
 // Index returns the text of the page that lists all codes.
 func Index() string {
 	var b strings.Builder
-	b.WriteString("# All codes\n\nWhat `outrider lint` finds in manifests, `outrider check` in a cluster, and `outrider diagnose` in what has happened to a pod.\nA code is about the same thing for ever. `outrider explain CODE` prints a page.\n\n| code | found by | what |\n| --- | --- | --- |\n")
+	b.WriteString("# All codes\n\nWhat `outrider lint` finds in manifests, `outrider check` in a cluster, and `outrider diagnose` in what has happened to a pod.\nA code is about the same thing for ever. `outrider explain CODE` prints a page. In commands, words in capitals are placeholders.\n\n| code | found by | what |\n| --- | --- | --- |\n")
 	for _, c := range All() {
 		fmt.Fprintf(&b, "| [%s](%s.md) | %s | %s |\n", c.Code, c.Code, strings.Join(c.By, ", "), c.Title)
 	}

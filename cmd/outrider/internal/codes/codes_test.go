@@ -4,12 +4,14 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/lint/kinds"
 )
 
 var update = flag.Bool("update", false, "write the pages")
@@ -58,6 +60,7 @@ func TestAll(t *testing.T) {
 		if c.Title == "" || c.Severity == "" || strings.TrimSpace(c.Explanation) == "" {
 			t.Errorf("%s is not explained: %+v", c.Code, c)
 		}
+		checkDo(t, c)
 		if c.Doc != "findings/"+string(c.Code)+".md" {
 			t.Errorf("%s: its page is %s", c.Code, c.Doc)
 		}
@@ -67,6 +70,49 @@ func TestAll(t *testing.T) {
 	}
 	if len(by) != 3 {
 		t.Errorf("codes are found by %v", by)
+	}
+}
+
+// checkDo fails the test if a code does not say what to do by commands that a terminal of 80 columns shows as they are
+// pasted. That the commands exist is tested in test/docs.
+func checkDo(t *testing.T, c finding.Entry) {
+	blocks := regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(c.Do, -1)
+	if len(blocks) == 0 || strings.Count(c.Do, "```") != 2*len(blocks) {
+		t.Errorf("%s does not say what to do, by commands in sh blocks:\n%s", c.Code, c.Do)
+	}
+	for _, b := range blocks {
+		for line := range strings.Lines(b[1]) {
+			if strings.TrimSpace(line) == "" || len(line) > 76+len("\n") {
+				t.Errorf("%s: a line of commands is empty, or too long for a terminal: %q", c.Code, line)
+			}
+		}
+	}
+	for _, m := range regexp.MustCompile("`[^`\n]{79,}`").FindAllString(c.Do, -1) {
+		t.Errorf("%s: a command is too long for a terminal, which an sh block could fold: %s", c.Code, m)
+	}
+	for _, m := range regexp.MustCompile(`--only ([\w,-]+)`).FindAllStringSubmatch(c.Do, -1) {
+		for code := range strings.SplitSeq(m[1], ",") {
+			if _, err := kinds.Of(code); err != nil {
+				t.Errorf("%s: lint has no code %s", c.Code, code)
+			}
+		}
+	}
+	if m := regexp.MustCompile(`(?m)^\{\w*\}$`).FindString(c.Do); m != "" {
+		t.Errorf("%s: there is no block %s", c.Code, m)
+	}
+}
+
+// The sections are in the order of the codes, and each is of a code.
+func TestSections(t *testing.T) {
+	var want, got []string
+	for _, c := range All() {
+		want = append(want, string(c.Code))
+	}
+	for _, m := range regexp.MustCompile(`(?m)^## (.*)$`).FindAllStringSubmatch(sections, -1) {
+		got = append(got, m[1])
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("do.md (-codes +sections):\n%s", d)
 	}
 }
 

@@ -85,7 +85,7 @@ A refused call counts as this race only if the capture redirects its destination
 		{Code: "sibling-down", Title: "a call to another container of the pod came before it listened",
 			Explanation: "Calls over loopback do not go through the mesh. What helps depends on the container that should have listened: an order if it starts later, its own failure if it has one, another address if none is set to listen there."},
 		{Code: "capture-not-in-place", Title: "connections go past the proxy",
-			Explanation: `The agent proves during the whole life of a pod that connections reach the proxy. It said that they do not: the rules of the capture are missing, or rules of another program act in their place, as a whole or for the direction and the family of IP that it names. The pod is not ready meanwhile, and is ready again by itself when connections come. Run outrider-agent capture again in a container of the pod with NET_ADMIN, or make a new pod. If that does not help, nft list ruleset and iptables-save show whose rules come first; find out which program wrote them, or removed ours.
+			Explanation: `The agent proves during the whole life of a pod that connections reach the proxy. It said that they do not: the rules of the capture are missing, or rules of another program act in their place, as a whole or for the direction and the family of IP that it names. The pod is not ready meanwhile, and is ready again by itself when connections come.
 
 Of a pod whose agent says nothing, it is a conclusion: by the pod's settings a call went to the proxy, which was ready, and was refused. So the rules were missing, or the log describes the call wrongly.`},
 		{Code: "name-not-resolved", Title: "a name cannot be resolved",

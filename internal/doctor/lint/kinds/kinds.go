@@ -30,7 +30,7 @@ var all = func() []finding.Kind {
 
 Injection makes every container wait for the proxy, unless the pod turns that off (outrider.dev/start: off, holdApplicationUntilProxyStarts: false) or names the containers that wait. The proxy of another mesh does not delay other containers by itself.`},
 		{Code: "first-start-only", Severity: finding.Note, Title: "the order is kept at the first start only, since the command is not in the pod spec",
-			Explanation: `A gate wraps the container's command, and keeps the order at every start. If only the image has the command, injection uses a native sidecar instead, by which the kubelet orders the first start, but no restart. The gates of outrider-node (docs/node.md) need no command; otherwise write it into the pod spec, or inject with --resolve-images.`},
+			Explanation: `A gate wraps the container's command, and keeps the order at every start. If only the image has the command, injection uses a native sidecar instead, by which the kubelet orders the first start, but no restart.`},
 
 		{Code: "hold-fails-open", Severity: finding.Warning, Title: "a postStart hold lets the app start without its proxy",
 			Explanation: `The kubelet starts the plain containers one after the other and waits for the postStart hook of each. It ignores how the hook ends: the app starts even if the hook fails or gives up, if the image of the proxy is missing, or if the proxy is in back-off.
@@ -42,11 +42,11 @@ A gate (the command is wrapped) and a native sidecar stay closed.`},
 			Explanation: `A hook delays the containers that are listed after its own. The containers before it run already.`},
 
 		{Code: "fixed-sleep", Severity: finding.Warning, Title: "a command sleeps before it begins, instead of waiting for a dependency",
-			Explanation: `A work-around from before meshes could order containers. The time is a guess: too short on a bad day, too long on all others, at every start. Use outrider.dev/depends-on instead: it waits for the dependency itself and ends within milliseconds.`},
+			Explanation: `A work-around from before meshes could order containers. The time is a guess: too short on a bad day, too long on all others, at every start. outrider.dev/depends-on waits for the dependency itself and ends within milliseconds.`},
 		{Code: "health-loop", Severity: finding.Warning, Title: "a command polls a health port before it begins",
-			Explanation: `A work-around from before meshes could order containers: until curl localhost:15020/healthz/ready; do sleep 1; done. It polls at intervals, ignores SIGTERM as PID 1, has no limit, and must be in every image. Use outrider.dev/depends-on instead.`},
+			Explanation: `A work-around from before meshes could order containers: until curl localhost:15020/healthz/ready; do sleep 1; done. It polls at intervals, ignores SIGTERM as PID 1, has no limit, and must be in every image.`},
 		{Code: "post-start-probe", Severity: finding.Warning, Title: "an app's own postStart probes the proxy's port",
-			Explanation: `A work-around from before Istio 1.7: a postStart httpGet on port 15020 of the app. A hook of a container runs concurrently with its command, not before it. When it fails, the kubelet kills the container and starts it again, with back-off: the app is restarted until its proxy is ready. Use outrider.dev/depends-on instead.`},
+			Explanation: `A work-around from before Istio 1.7: a postStart httpGet on port 15020 of the app. A hook of a container runs concurrently with its command, not before it. When it fails, the kubelet kills the container and starts it again, with back-off: the app is restarted until its proxy is ready.`},
 
 		{Code: "start-deadlock", Severity: finding.Error, Title: "a container waits for one that the kubelet starts only afterwards",
 			Explanation: `Init containers run to their end before any other container starts, and a postStart that does not return keeps the kubelet from starting the next container of the list. One that waits, in its command or its hook, for a container that comes later waits for ever: the pod stays in Init or ContainerCreating, and nothing shows why.`},
@@ -60,7 +60,7 @@ A gate (the command is wrapped) and a native sidecar stay closed.`},
 		{Code: "init-needs-network", Severity: finding.Warning, Title: "an init container connects to others before the proxy runs",
 			Explanation: `Init containers end before plain containers start. If the capture is written before them, their connections are redirected to a proxy that does not run yet: they are refused, or parked until the pod gives up. A container is reported if it comes before the proxy and looks like a client, by its program or by an address in its arguments or environment.
 
-With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar that starts before it. An init container with the proxy's user (1337) has a network too, but its connections bypass the mesh.`},
+An init container with the proxy's user (1337) has a network, but its connections bypass the mesh.`},
 
 		{Code: "init-never-ends", Severity: finding.Error, Title: "an init container is a server that does not end",
 			Explanation: `Init containers run one after the other, each to its end. A proxy or a server among them keeps the pod in Init for ever. As a sidecar it has restartPolicy: Always (Kubernetes 1.29 and later); an API server or a webhook that does not know the field drops it silently. A container is reported if its name, its program or its image is a known server's, or if it has probes.`},
@@ -71,7 +71,7 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 		{Code: "sibling-not-awaited", Severity: finding.Warning, Title: "an app connects to a helper in its pod that starts at the same time",
 			Explanation: `Plain containers do not wait for each other. An app that connects to a database, a broker or a proxy of its own pod at localhost fails at its start whenever the helper starts later. Exporters, agents and HTTP clients are not reported, because they connect again.`},
 		{Code: "wait-program", Severity: finding.Warning, Title: "a program waits in the command of an app",
-			Explanation: `A work-around from before meshes could order containers: wait-for-it.sh, wait-for, dockerize -wait, scuttle. wait-for-it starts the command after 15 s, whether the port is open or not; dockerize ends the container after 10 s; scuttle polls. Use outrider.dev/depends-on for a container of the pod, and an init container for another pod.`},
+			Explanation: `A work-around from before meshes could order containers: wait-for-it.sh, wait-for, dockerize -wait, scuttle. wait-for-it starts the command after 15 s, whether the port is open or not; dockerize ends the container after 10 s; scuttle polls.`},
 		{Code: "shell-without-exec", Severity: finding.Warning, Title: "a shell stays the parent of its program and does not forward signals",
 			Explanation: `As PID 1 a shell ignores SIGTERM and does not forward it, so at each stop the program is killed when the grace period is over. Under tini or dumb-init the shell gets the signal and ends at once: then the program is killed without any time to stop. bash and busybox replace themselves by the last simple command of a script (busybox does not if an end of line follows); dash, which is sh in Debian and Ubuntu, does not. Not reported: a script with trap, a preStop that ends the program, pods that complete.`},
 		{Code: "post-start-network", Severity: finding.Warning, Title: "a postStart hook connects to others",
@@ -109,13 +109,13 @@ With outrider.dev/depends-on.NAME: outrider-proxy the proxy becomes a sidecar th
 		{Code: "object-refused", Severity: finding.Error, Title: "outriderd does not accept an object",
 			Explanation: `A field of a Service, an EndpointSlice, a PeerAuthentication, an AuthorizationPolicy, a Host, a BackendPolicy or a route has a value that outriderd does not accept. The API server refuses it too, or has another version of the CustomResourceDefinition; a folder of files has no API server. An AuthorizationPolicy then allows nothing, or denies everything, for the pods that it selects; for any other object outriderd keeps using the previous version.`},
 		{Code: "selector-empty", Severity: finding.Warning, Title: "a policy applies to all pods, because its selector has no label",
-			Explanation: `selector: {} and matchLabels: {} select every pod of the namespace, and from the root namespace every pod of the mesh, as if there were no selector. A policy that denies then denies requests to all of them. If that is intended, leave the selector out.`},
+			Explanation: `selector: {} and matchLabels: {} select every pod of the namespace, and from the root namespace every pod of the mesh, as if there were no selector. A policy that denies then denies requests to all of them.`},
 
 		{Code: "value-never-matches", Severity: finding.Warning, Title: "a policy has a value that no request has",
 			Explanation: `An AuthorizationPolicy compares values with these properties of requests: methods in capitals (GET; they have no case in methods of DENY and notMethods of ALLOW), paths that begin with / and end before a ?, without . and .. between slashes and encoded as a proxy writes them (where a match denies, in any encoding), hosts without scheme and path and with an IPv6 address in brackets, principals without a scheme (cluster.local/ns/shop/sa/web). A value of another form is accepted, but no request has it: a rule with it denies nothing, or allows nothing.`},
 
 		{Code: "undeclared-server-first", Severity: finding.Warning, Title: "a port of a server-first protocol does not declare its protocol",
-			Explanation: `The proxy detects the protocol of an undeclared port from the client's first bytes, and waits up to 200 ms for them. With MySQL, SMTP, FTP, SSH, POP3, IMAP and NATS the client waits too, for the server's greeting; on a port that is declared as HTTP it waits for ever. Declare the port: appProtocol: mysql, or a name that begins with mysql.`},
+			Explanation: `The proxy detects the protocol of an undeclared port from the client's first bytes, and waits up to 200 ms for them. With MySQL, SMTP, FTP, SSH, POP3, IMAP and NATS the client waits too, for the server's greeting; on a port that is declared as HTTP it waits for ever.`},
 
 		{Code: "local-service-gaps", Severity: finding.Warning, Title: "a Service takes calls from its own node alone, and its pods are not on each node",
 			Explanation: `With internalTrafficPolicy: Local the clients of a Service call the endpoints on their own node, and no others, by kube-proxy and by a proxy alike. On a node without an endpoint, and on each node while its only one restarts, calls fail. It is meant for agents of a DaemonSet without a nodeSelector or nodeAffinity. An endpoint without nodeName is on no node. trafficDistribution: PreferSameNode prefers the own node, and goes on to others.`},
