@@ -11,6 +11,7 @@ require (
 	k8s.io/apiextensions-apiserver v0.34.4
 	k8s.io/apimachinery v0.34.4
 	k8s.io/apiserver v0.34.4
+	k8s.io/cri-api v0.34.4
 	k8s.io/kubernetes v1.34.4
 	k8s.io/pod-security-admission v0.0.0
 	outrider.dev v0.0.0

@@ -6,9 +6,12 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/remedies"
+	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -37,7 +40,29 @@ func notStarted(s *subject) (out []Finding) {
 		}
 		out = append(out, f)
 	}
+	if f, is := s.unscheduled(); is && len(s.QuoteEvents("", "FailedScheduling")) == 0 {
+		out = append(out, f)
+	}
 	return out
+}
+
+// unscheduled returns the finding about a pod without a node, by its condition, which stays when the events are
+// forgotten. Gates of the scheduling are meant, so a young pod with one only waits.
+func (s *subject) unscheduled() (Finding, bool) {
+	for _, c := range s.Object.Status.Conditions {
+		if c.Type != corev1.PodScheduled || c.Status != corev1.ConditionFalse {
+			continue
+		}
+		m, known := states.Find(states.Unscheduled, c.Reason, c.Message)
+		age, aged := s.age()
+		if !known || c.Reason == corev1.PodReasonSchedulingGated && aged && age < young {
+			return Finding{}, false
+		}
+		f := s.stateOf(m, "", c.Reason, c.Message)
+		f.Disproof = "a node of the pod (spec.nodeName)"
+		return f, true
+	}
+	return Finding{}, false
 }
 
 // notStartedBy has the events by which a pod has no node, no volume or no sandbox, in the order of the steps.

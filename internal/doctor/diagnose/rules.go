@@ -118,6 +118,9 @@ func (r *Report) conclude(s *subject) {
 		r.Verdict, r.Sentence = Nothing, s.nothing()
 		if lacks := s.lacks(); len(lacks) > 0 {
 			r.Verdict, r.Sentence, r.Findings = s.unready(lacks)
+			if r.Verdict == Undecided {
+				r.Decide = r.Findings[0].Remedy.Command
+			}
 		}
 	case r.Findings[0].Confidence != Possible:
 		r.Verdict, r.Sentence = Found, r.Findings[0].Sentence

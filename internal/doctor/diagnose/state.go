@@ -128,6 +128,11 @@ func endedOtherwise(s *subject, found []Finding) (out []Finding) {
 			out = append(out, s.crash(c, c.Runs[i]))
 		}
 	}
+	if s.Object.Status.Phase == corev1.PodFailed && len(out)+len(found) == 0 {
+		f := s.unknown("", string(corev1.PodFailed), s.Object.Status.Message)
+		f.Sentence = "the pod has failed, and the evidence does not say why"
+		out = append(out, f)
+	}
 	return out
 }
 
@@ -158,6 +163,7 @@ type lack struct {
 	container string // empty: a readiness gate
 	what      string
 	probing   bool // its startup probe has not succeeded
+	unknown   bool // the evidence does not show whether it is so
 }
 
 // lacks returns what keeps a pod from being healthy. A container without a status is left out: what is not in the
@@ -173,20 +179,47 @@ func (s *subject) lacks() (out []lack) {
 		}
 		switch {
 		case c.Waiting != nil:
-			out = append(out, lack{c.Name, fmt.Sprintf("%s waits (%s)", c.Name, cmp.Or(c.Waiting.Reason, "without a reason")), false})
+			out = append(out, lack{container: c.Name, what: fmt.Sprintf("%s waits (%s)", c.Name, cmp.Or(c.Waiting.Reason, "without a reason"))})
 		case status.State.Running != nil && c.Kind == startup.Init:
-			out = append(out, lack{c.Name, fmt.Sprintf("init container %s runs", c.Name), false})
+			out = append(out, lack{container: c.Name, what: fmt.Sprintf("init container %s runs", c.Name)})
 		case status.State.Running != nil && !status.Ready:
 			probing := spec.StartupProbe != nil && (status.Started == nil || !*status.Started)
-			out = append(out, lack{c.Name, c.Name + " is not ready", probing})
+			out = append(out, lack{container: c.Name, what: c.Name + " is not ready", probing: probing})
 		}
 	}
 	for _, g := range s.Object.Spec.ReadinessGates {
 		if !s.Condition(g.ConditionType, evidence.APIClock).Known() {
-			out = append(out, lack{"", fmt.Sprintf("the readiness gate %s is not open", g.ConditionType), false})
+			out = append(out, lack{what: fmt.Sprintf("the readiness gate %s is not open", g.ConditionType)})
 		}
 	}
+	if len(out) == 0 {
+		return s.unproved()
+	}
 	return out
+}
+
+// unproved returns what keeps a pod from being healthy of whose containers the evidence shows nothing that does: its
+// phase, its conditions, or that the evidence has neither.
+func (s *subject) unproved() []lack {
+	status, message := s.Object.Status, ""
+	notReady, started := false, len(status.ContainerStatuses) > 0
+	for _, c := range status.Conditions {
+		if c.Status == corev1.ConditionFalse && (c.Type == corev1.PodReady || c.Type == corev1.PodScheduled && !started) {
+			notReady, message = true, ""
+			if text := cmp.Or(c.Message, c.Reason); text != "" {
+				message = fmt.Sprintf(" (%s)", s.Show([]byte(text)))
+			}
+		}
+	}
+	switch {
+	case status.Phase == corev1.PodPending && !started:
+		return []lack{{what: "no container of the pod has started" + message}}
+	case notReady:
+		return []lack{{what: "the pod is not ready" + message}}
+	case !started && status.Phase != corev1.PodFailed:
+		return []lack{{what: "how its containers are is not in the evidence", unknown: true}}
+	}
+	return nil
 }
 
 // unready returns the verdict about a pod in which no rule found anything, but which is not healthy: it starts, or it
@@ -194,6 +227,13 @@ func (s *subject) lacks() (out []lack) {
 func (s *subject) unready(lacks []lack) (Verdict, string, []Finding) {
 	running := slices.IndexFunc(lacks, func(l lack) bool { return !strings.Contains(l.what, " waits (") }) // others wait for it
 	first := lacks[max(running, 0)]
+	if first.unknown {
+		f := s.unknown("", "", "")
+		f.Sentence, f.Confidence = "it is not known whether the pod is well: "+first.what, Possible
+		f.Evidence = []evidence.Quote{s.Quote(evidence.Time{}, "no state of a container, and no condition Ready")}
+		f.Remedy.Command = s.kubectl("get pod %s -o yaml", s.Object.Name)
+		return Undecided, f.Sentence, []Finding{f}
+	}
 	age, known := s.age()
 	if !known || age < young || first.probing {
 		return Starting, "the pod is starting: " + first.what, nil

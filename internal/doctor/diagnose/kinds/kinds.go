@@ -49,7 +49,7 @@ var kinds = func() []finding.Kind {
 		{Code: "pods-not-created", Title: "the pods of a workload cannot be created",
 			Explanation: "The API server refuses the pods that a ReplicaSet, a Job, a DaemonSet or a StatefulSet wants: a quota is used up, an admission webhook cannot be called or refuses them, the service account does not exist, or pod security forbids them. There is no pod whose logs could be read. The workload tries again by itself."},
 		{Code: "not-scheduled", Title: "no node can run the pod",
-			Explanation: "The scheduler found no node with enough resources that the pod's selectors, affinities and tolerations allow. No container ran."},
+			Explanation: "The scheduler found no node with enough resources that the pod's selectors, affinities and tolerations allow; or the pod has scheduling gates, and is not scheduled before these are removed. No container ran."},
 		{Code: "no-sandbox", Title: "the pod's sandbox, or its network, cannot be created",
 			Explanation: "The container runtime or a network plugin fails before any container runs."},
 		{Code: "volume-missing", Title: "a volume of the pod cannot be mounted",

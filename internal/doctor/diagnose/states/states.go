@@ -99,10 +99,9 @@ var Pod = []Meaning{
 	{Reason: "NodePorts", Code: "not-admitted", Sentence: "a hostPort of the pod is taken on its node", Remedy: "use a Service in place of a hostPort"},
 	{Reason: "TaintToleration", Code: "not-admitted", Sentence: "the pod does not tolerate a taint of its node", Remedy: "see the taints of the node"},
 	{Reason: "UnexpectedAdmissionError", Code: "not-admitted", Sentence: "the node could not admit the pod", Remedy: "see the message; often a device plugin was not ready after a restart of the node: delete the pod"},
-	{Reason: "UnexpectedPodType", Code: "not-admitted", Sentence: "the node does not take such a pod", Remedy: seeMessage},
+	{Reason: "UnexpectedPredicateFailureType", Code: "not-admitted", Sentence: "the node did not admit the pod", Remedy: seeMessage},
 	{Reason: "InvalidNodeInfo", Code: "not-admitted", Sentence: "the node did not know itself when the pod came", Remedy: "delete the pod: its owner creates another one"},
 	{Reason: "UnknownReason", Code: "not-admitted", Sentence: "the node did not admit the pod", Remedy: seeMessage},
-	{Reason: "InsufficientResourceError", Code: "not-admitted", Sentence: "the node has not enough left for the pod", Remedy: freeNode},
 	{Reason: "TopologyAffinityError", Code: "not-admitted", Sentence: "the node cannot give the pod resources that lie together", Remedy: "see the topology manager's policy of the node, and the pod's requests"},
 	{Reason: "SMTAlignmentError", Code: "not-admitted", Sentence: "the pod does not ask for whole cores, which its node requires", Remedy: "ask for a multiple of the threads of a core"},
 	{Reason: "VolumeAttachmentLimitExceeded", Code: "not-admitted", Sentence: "the node cannot attach more volumes", Remedy: freeNode},
@@ -120,7 +119,16 @@ var Pod = []Meaning{
 var Disruption = []Meaning{
 	{Reason: "PreemptionByScheduler", Code: "evicted", Sentence: "the pod made room for one of a higher priority", Remedy: freeNode},
 	{Reason: "DeletionByTaintManager", Code: "evicted", Sentence: "the pod is removed from its node, whose taint it does not tolerate", Remedy: "see the taints of the node: not-ready and unreachable mean that the node does not answer"},
+	{Reason: "DeletionByDeviceTaintManager", Code: "evicted", Sentence: "the pod is removed from its node, since a device that it uses has a taint", Remedy: "see the taints of devices (kubectl get resourceslices,devicetaintrules -o yaml)"},
 	{Reason: "EvictionByEvictionAPI", Code: "evicted", Sentence: "somebody evicts the pod, as kubectl drain does", Remedy: "nothing is to be done for this pod: its owner creates another one"},
 	{Reason: "DeletionByPodGC", Code: "node-lost", Sentence: "the pod's node does not exist any more", Remedy: "nothing is to be done for this pod: its owner creates another one"},
 	{Reason: "TerminationByKubelet", Code: "evicted", Sentence: "the kubelet ends the pod before its time", Remedy: "see the message, and what the node had left"},
+}
+
+// Unscheduled has the reasons of the condition PodScheduled while it is false. Source: k8s.io/api/core/v1, pkg/scheduler,
+// pkg/registry/core/pod.
+var Unscheduled = []Meaning{
+	{Reason: "Unschedulable", Code: "not-scheduled", Sentence: "no node can run the pod", Remedy: "see what the message counts: the requests, selectors, affinities and tolerations of the pod, and what the nodes have left (kubectl describe nodes)"},
+	{Reason: "SchedulerError", Code: "not-scheduled", Sentence: "the scheduler failed with the pod, and tries again", Remedy: "see the message, and the log of the scheduler"},
+	{Reason: "SchedulingGated", Code: "not-scheduled", Sentence: "the pod is not scheduled before its scheduling gates are removed", Remedy: "see the controller that removes the gates of spec.schedulingGates: whether it runs, and what it waits for, as a quota or a queue"},
 }
