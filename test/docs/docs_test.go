@@ -14,8 +14,9 @@ import (
 	"outrider.dev/test/ns"
 )
 
-// pages lists the pages from which users copy commands. Commands of an example run in a copy of its folder.
-var pages = []string{"../../README.md", "../../docs/*.md", "../../examples/*/README.md"}
+// pages lists the pages from which users copy commands. Commands of an example run in a copy of its folder, those of a
+// skill in a folder with an incident and a manifest.
+var pages = []string{"../../README.md", "../../docs/*.md", "../../examples/*/README.md", "../../skills/*/SKILL.md"}
 
 // block matches a script on a page: either an sh block, which readers copy, or a check,
 // which they do not see. Text that only the test needs is in HTML comments, so that the
@@ -80,6 +81,9 @@ func TestCommandsOfThePages(t *testing.T) {
 		folder := ""
 		if strings.HasPrefix(page, "examples/") {
 			folder = filepath.Join("../..", filepath.Dir(page))
+		}
+		if strings.HasPrefix(page, "skills/") {
+			folder = skillFolder(t)
 		}
 		t.Run(strings.TrimPrefix(page, "docs/"), func(t *testing.T) { runAll(t, bin, folder, all) })
 	})

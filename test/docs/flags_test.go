@@ -16,7 +16,7 @@ import (
 )
 
 // documents lists all pages with commands, including those that need a cluster.
-var documents = []string{"../../*.md", "../../docs/*.md", "../../docs/*/*.md", "../../examples/*/*.md"}
+var documents = []string{"../../*.md", "../../docs/*.md", "../../docs/*/*.md", "../../examples/*/*.md", "../../skills/*/*.md"}
 
 var (
 	fenced = regexp.MustCompile("(?ms)^```([a-z]*)\n(.*?)^```$")

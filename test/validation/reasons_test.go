@@ -196,7 +196,7 @@ func (s *source) constants(pkg string) map[string]string {
 		return out
 	}
 	for _, f := range s.parse(pkg) {
-		eachConstant(f, func(name, _ string, value ast.Expr) {
+		eachConstant(f, func(name, _ string, value ast.Expr, _ string) {
 			if text := s.text(pkg, f, value); text != "" {
 				out[name] = text
 			}
@@ -205,8 +205,9 @@ func (s *source) constants(pkg string) map[string]string {
 	return out
 }
 
-// eachConstant calls do with each constant and variable that a file declares, with the name of its type.
-func eachConstant(f *ast.File, do func(name, kind string, value ast.Expr)) {
+// eachConstant calls do with each constant and variable that a file declares, with the name of its type and the comment
+// beside it.
+func eachConstant(f *ast.File, do func(name, kind string, value ast.Expr, comment string)) {
 	for _, d := range f.Decls {
 		g, is := d.(*ast.GenDecl)
 		if !is || g.Tok != token.CONST && g.Tok != token.VAR {
@@ -216,7 +217,7 @@ func eachConstant(f *ast.File, do func(name, kind string, value ast.Expr)) {
 			v := spec.(*ast.ValueSpec)
 			kind, _ := v.Type.(*ast.Ident)
 			for i := range min(len(v.Names), len(v.Values)) {
-				do(v.Names[i].Name, fmt.Sprint(kind), v.Values[i])
+				do(v.Names[i].Name, fmt.Sprint(kind), v.Values[i], v.Comment.Text())
 			}
 		}
 	}
@@ -302,7 +303,7 @@ func (s *source) find(pkg string) {
 		}
 	}
 	for _, f := range files {
-		eachConstant(f, func(name, kind string, value ast.Expr) {
+		eachConstant(f, func(name, kind string, value ast.Expr, _ string) {
 			if isReason(name) || isReason(kind) || strings.HasPrefix(name, "Err") || kind == "PodConditionType" {
 				add(f, value)
 			}
