@@ -29,6 +29,7 @@ func TestStored(t *testing.T) {
 		`2026-11-20T09:30:05.000Z INFO retry at 2026-11-20T09:40:05.000Z: ` + refused:                                                                          false,
 		`2026-11-20T09:30:05.000Z INFO retrying; last error: ` + refused:                                                                                       false,
 		`2026-11-20T09:30:05.000Z INFO since 2026-11-20T09:30:01Z: ` + refused:                                                                                 false,
+		`2026-11-20T09:30:05.000Z INFO ` + refused + ` for article "prices"`:                                                                                   false,
 		`2026-11-20T09:30:05.000Z INFO sample "x" not sent: ` + refused:                                                                                        false,
 		`{"time":"2026-11-20T09:30:05Z","level":"error","ticket":"` + refused + `"}`:                                                                           false,
 		`2026-11-20T09:30:05.000Z INFO upstream answered 503, body="upstream connect error or disconnect/reset before headers. reset reason: ` + refused + `"`: false,
