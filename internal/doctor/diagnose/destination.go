@@ -72,6 +72,9 @@ func (s *subject) atFarSide(app *evidence.Container, y calls.Call) (Finding, boo
 	if y.Presumed && f.Confidence == Certain {
 		f.Confidence = Likely
 	}
+	if y.Named != nil {
+		f.Evidence = append(f.Evidence, *y.Named)
+	}
 	for _, q := range row.quotes {
 		switch q {
 		case whyNotTaken:
@@ -216,6 +219,9 @@ func nameNotResolved(s *subject) (out []Finding) {
 				Sentence: fmt.Sprintf("%s could not resolve the name %s", app.Name, name),
 				Disproof: fmt.Sprintf("an answer of the cluster's DNS for %s at that time", name),
 				Remedy:   finding.Remedy{Sentence: "check whether the name is correct, with its namespace, and whether the cluster's DNS answers", Command: s.kubectl("get service")},
+			}
+			if y.Named != nil {
+				f.Evidence = append(f.Evidence, *y.Named)
 			}
 			out = append(out, f)
 			break

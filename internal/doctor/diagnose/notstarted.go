@@ -109,6 +109,9 @@ func initWithoutNetwork(s *subject) (out []Finding) {
 				Disproof: fmt.Sprintf("that %s is left out of the capture", y.To),
 			}
 			s.remedy(&f, remedies.Init, s.Proxy.Name, c.Name, y.To.Port)
+			if y.Named != nil {
+				f.Confidence, f.Evidence = Likely, append(f.Evidence, *y.Named)
+			}
 			if takes == perhaps {
 				f.Confidence, f.Against = Likely, []evidence.Quote{s.Quote(evidence.Time{}, "%s", why)}
 			}

@@ -186,8 +186,10 @@ func (s *subject) judge(app *evidence.Container, y calls.Call) (Finding, bool) {
 	} else {
 		f.Against = append(f.Against, s.Quote(evidence.Time{}, "when %s started is not in the evidence", s.Proxy.Name))
 	}
-	if effect.WellSince != nil {
-		f.Evidence = append(f.Evidence, *effect.WellSince)
+	for _, q := range []*evidence.Quote{effect.WellSince, y.Named} {
+		if q != nil {
+			f.Evidence = append(f.Evidence, *q)
+		}
 	}
 	if assumed != nil {
 		f.Evidence = append(f.Evidence, *assumed)

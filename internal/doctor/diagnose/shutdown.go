@@ -68,6 +68,9 @@ func (s *subject) afterProxy(app string, y calls.Call, left evidence.Quote) (Fin
 			f.Evidence = append(f.Evidence, s.QuoteEvent(e, e.Last, "FailedPreStopHook: "+e.Message))
 		}
 	}
+	if y.Named != nil {
+		f.Evidence = append(f.Evidence, *y.Named)
+	}
 	if assumed != nil {
 		f.Evidence, f.Confidence = append(f.Evidence, *assumed), Likely
 	}

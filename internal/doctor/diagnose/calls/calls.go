@@ -34,7 +34,8 @@ type Call struct {
 	Container string
 	Run       int // -1: not known
 	To        doctor.Destination
-	Presumed  bool // the failure does not name the destination; it is the only one that the log named before
+	Presumed  bool            // the failure does not name the destination; it is the only one that the log named before, or the environment
+	Named     *evidence.Quote // the variable that names a presumed destination; nil: the log does
 	At        evidence.Time
 	Likely    evidence.Time // same as At, but computed with the likely zone if the log's zone is not known
 	Last      evidence.Time // the likely time of the last similar line
@@ -158,8 +159,11 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		if k.to.Loopback() && slices.Contains(healthPorts, k.to.Port) {
 			continue // a loop that waits for a proxy, as many images have
 		}
+		var variable *evidence.Quote
 		if !k.to.Known() {
-			k.to, presumed = namedBefore(found, h.Line.Number)
+			if k.to, variable, presumed = presume(p, by.Name, found, h, secrets); k.to.Loopback() && throughProxy(k.failure) {
+				k.to, variable, presumed = doctor.Destination{}, nil, false // the address of the proxy that answered
+			}
 		}
 		at := timeOf(p, by, l, likely[i].Line)
 		if i, seen := first[k]; seen {
@@ -170,13 +174,13 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		// The lines of a stack trace repeat its first line.
 		if n := len(c); n > 0 && h.Line.Continues && c[n-1].Container == by.Name && c[n-1].Run == l.Run && c[n-1].Failure == k.failure {
 			if !c[n-1].To.Known() || c[n-1].Presumed && !presumed {
-				c[n-1].To, c[n-1].Presumed = k.to, presumed
+				c[n-1].To, c[n-1].Presumed, c[n-1].Named = k.to, presumed, variable
 			}
 			continue
 		}
 		first[k] = len(c)
 		c = append(c, Call{
-			Failure: k.failure, Container: by.Name, Run: l.Run, To: k.to, Presumed: presumed, At: timeOf(p, by, l, h.Line), Likely: at, Last: at,
+			Failure: k.failure, Container: by.Name, Run: l.Run, To: k.to, Presumed: presumed, Named: variable, At: timeOf(p, by, l, h.Line), Likely: at, Last: at,
 			Quote: l.Quote(h.Line, secrets),
 		})
 	}
@@ -187,6 +191,25 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 // Envoy's administration (also 9901, 19000), Linkerd (4191), Consul (20000), Dapr's outbound health is on its API's
 // port.
 var healthPorts = []uint16{contract.AdminPort, contract.StatusPort, contract.ReadinessPort, 9901, 19000, 4191, 20000}
+
+// presume returns the destination of a call of which the log names none, if only one is likely: the address that the
+// environment has for such a server, the only one that the log named before, or the only one of the environment.
+func presume(p *evidence.Pod, container string, found []evidence.Hit, h evidence.Hit, secrets bool) (to doctor.Destination, variable *evidence.Quote, is bool) {
+	kind, known := familyOf(h.Line.Text)
+	if known {
+		if to, variable = fromEnvironment(p, container, kind, secrets); variable != nil {
+			return to, variable, true
+		}
+	}
+	if to, is = namedBefore(found, h.Line.Number); is || known {
+		return to, nil, is
+	}
+	to, variable = fromEnvironment(p, container, family{}, secrets)
+	return to, variable, variable != nil
+}
+
+// throughProxy reports whether a failure is the answer of a proxy about its own call.
+func throughProxy(f Failure) bool { return f == Upstream || f == Ended }
 
 // namedBefore returns the destination of the URLs in the lines before one, if they have only one.
 func namedBefore(found []evidence.Hit, line int) (to doctor.Destination, is bool) {
