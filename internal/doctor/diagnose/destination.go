@@ -3,12 +3,17 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor"
 	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -58,11 +63,15 @@ func (s *subject) atFarSide(app *evidence.Container, y calls.Call) (Finding, boo
 	if i < 0 {
 		return Finding{}, false
 	}
-	helper := ""
+	helper, to := "", y.To.String()
 	if c := s.notYetUp(y); c != nil {
 		helper = c.Name
 	}
-	row, fill := farSides[i], strings.NewReplacer("{app}", app.Name, "{to}", y.To.String(), "{helper}", helper, "{ports}", s.listening(app.Name))
+	said, attempt, tried := s.attempted(y)
+	if tried && attempt.To != "" && (!y.To.Known() || y.To.Loopback()) {
+		to = attempt.To
+	}
+	row, fill := farSides[i], strings.NewReplacer("{app}", app.Name, "{to}", to, "{helper}", helper, "{status}", cmp.Or(unavailable.FindString(y.Quote.Text), "503"), "{ports}", s.listening(app.Name))
 	f := Finding{
 		Code: cmp.Or(row.code, "dependency-down"), Container: app.Name, Confidence: cmp.Or(row.confidence, Likely), Evidence: []evidence.Quote{y.Quote},
 		Sentence: fill.Replace(cmp.Or(row.sentence, "{app} could not connect to {to}: it was not available")),
@@ -82,15 +91,22 @@ func (s *subject) atFarSide(app *evidence.Container, y calls.Call) (Finding, boo
 		case whetherListened:
 			f.Evidence = append(f.Evidence, fate.Because...)
 		case unreachedByProxy:
-			said, _ := s.Said.Unreached(app.Run(y.Run))
-			f.Evidence = append(f.Evidence, said)
+			if tried {
+				f.Evidence = append(f.Evidence, said)
+			}
 		}
+	}
+	if row.sentence == reachesNot && s.isWell(app) {
+		f.Sentence += "; the pod itself is healthy"
 	}
 	if row.remedied != nil {
 		row.remedied(s, &f, y)
 	}
 	return f, true
 }
+
+// unavailable matches the status of a response that a destination is not available.
+var unavailable = regexp.MustCompile(`\b50[234]\b`)
 
 // A quoted is a fact that a finding quotes.
 type quoted int
@@ -106,14 +122,15 @@ const reachesNot = "{app} called {to} through its proxy, which could not connect
 
 // farSides has the causes; the first row that fits counts.
 var farSides = []farSide{
-	{failure: calls.Upstream, confidence: Certain, sentence: reachesNot},
+	{failure: calls.Upstream, confidence: Certain, sentence: reachesNot, quotes: []quoted{unreachedByProxy}},
 	{
 		failure:  calls.Ended,
 		sentence: "{app} called {to} through its proxy; the connection was made, and ended before an answer",
 		disproof: "that {to} ran at that time, and that its proxy accepts the certificate of this one",
 		remedy:   "check whether {to} runs, and let {app} retry until it does; with TLS 1.3 a refused certificate looks the same: outrider check --proxy of the called pod says whether its proxy refused any",
 	},
-	{failure: calls.Unavailable, when: (*subject).endedBadly, sentence: "{app} ended after {to} answered with status 503"}, // an occasional 503 is usual
+	{failure: calls.Unavailable, when: (*subject).unreached, sentence: reachesNot, quotes: []quoted{unreachedByProxy}},
+	{failure: calls.Unavailable, when: (*subject).endedBadly, sentence: "{app} ended after {to} answered with status {status}"}, // an occasional 503 is usual
 	{failure: calls.Reset, taken: []doctor.Answer{perhaps, yes}, when: (*subject).unreached, sentence: reachesNot, quotes: []quoted{unreachedByProxy}},
 	{
 		failure: calls.Refused, when: toWrongPort, code: "sibling-down", confidence: Certain,
@@ -194,16 +211,34 @@ func isUnnamed(_ *subject, y calls.Call) bool { return !y.To.Known() }
 func toLoopback(_ *subject, y calls.Call) bool { return y.To.Loopback() }
 func isNamed(_ *subject, y calls.Call) bool    { return y.To.Known() }
 
+// isWell reports whether a pod is ready, and a container of it runs since its first start.
+func (s *subject) isWell(c *evidence.Container) bool {
+	last := c.Last()
+	return s.Condition(corev1.PodReady, evidence.APIClock).Known() && last != nil && last.Running && last.Number == 0 && !s.Deleted()
+}
+
 // endedBadly reports whether the run that made a call failed.
 func (s *subject) endedBadly(y calls.Call) bool {
 	r := s.Container(y.Container).Run(y.Run)
-	return r != nil && r.Exit != nil && *r.Exit != 0
+	return r != nil && r.Exit != nil && *r.Exit != 0 && (r.Signal == 0 || !s.HasEvent(y.Container, "Killing", "probe"))
 }
 
-// unreached reports whether the proxy's log says, during the run that made a call, that it did not reach a destination.
+// beside is the time around a failed call in which the proxy's log may say why.
+const beside = 15 * time.Second
+
+// attempted returns the line of the proxy's log about a connection that it did not make for a call.
+func (s *subject) attempted(y calls.Call) (evidence.Quote, facts.Attempt, bool) {
+	from, to := y.At, y.Last
+	from.At, to.At = from.At.Add(-beside), to.At.Add(beside)
+	return s.Said.Unreached(from, to, func(a facts.Attempt) bool {
+		return !y.To.Known() || y.To.Loopback() || a.To == "" || y.To.Port == 0 || strings.Contains(a.To+")", fmt.Sprintf(":%d)", y.To.Port))
+	})
+}
+
+// unreached reports whether the proxy's log says at the time of a call that it did not reach a destination.
 func (s *subject) unreached(y calls.Call) bool {
-	_, said := s.Said.Unreached(s.Container(y.Container).Run(y.Run))
-	return said
+	_, _, tried := s.attempted(y)
+	return tried
 }
 
 // nameNotResolved finds names that did not resolve to an address.

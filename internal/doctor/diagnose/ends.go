@@ -3,6 +3,7 @@ package diagnose
 import (
 	"cmp"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -150,11 +151,11 @@ func ownCrash(s *subject) (out []Finding) {
 				continue // it never ran, its node lost it, or the kubelet ended it
 			}
 			f := s.crash(app, r)
-			if q, said := s.Said.Unreached(&r); said && s.Proxy != nil {
+			if q, a, tried := s.unreachedBefore(app.Name, r); tried {
 				f.Code, f.Evidence = "dependency-down", append(f.Evidence, q)
 				f.Sentence = fmt.Sprintf("%s ended (%s) after its proxy did not reach what it called", app.Name, facts.ExitText(r))
 				f.Disproof, f.Remedy = "another reason in its log", finding.Remedy{Sentence: fmt.Sprintf("check whether the destination of %s runs, and let it retry until it does", app.Name)}
-				attempted(&f, app.Name, r, q)
+				attempted(&f, app.Name, r, a)
 			}
 			out = append(out, f)
 			break
@@ -163,10 +164,23 @@ func ownCrash(s *subject) (out []Finding) {
 	return out
 }
 
+// ofConnections matches reasons for which a destination that the proxy did not reach is a cause.
+var ofConnections = regexp.MustCompile(`(?i)connect|http|request|fetch|stream|host|time-?out|timed out|deadline|unavailable|unreachable|upstream|network|reset|closed|\beof\b|gateway|\b50[234]\b|socket|i/o`)
+
+// unreachedBefore returns the line of the proxy's log about a destination that it did not reach in the last minute of a
+// run, unless the log of the run has another reason for its end.
+func (s *subject) unreachedBefore(app string, r evidence.Run) (evidence.Quote, facts.Attempt, bool) {
+	if told, says := s.Reason(app, r.Number); s.Proxy == nil || says && !s.isOver(told, r) && !ofConnections.MatchString(told.Text) {
+		return evidence.Quote{}, facts.Attempt{}, false
+	}
+	from := r.Finished
+	from.At = from.At.Add(-time.Minute)
+	return s.Said.Unreached(from, r.Finished, func(facts.Attempt) bool { return true })
+}
+
 // attempted says what the proxy's access log has of the destination that the proxy did not reach.
-func attempted(f *Finding, app string, r evidence.Run, q evidence.Quote) {
-	a, logged := facts.AttemptOf(q.Text)
-	if !logged || a.To == "" {
+func attempted(f *Finding, app string, r evidence.Run, a facts.Attempt) {
+	if a.To == "" {
 		return
 	}
 	f.Sentence = fmt.Sprintf("%s ended (%s) after its proxy could not connect to %s", app, facts.ExitText(r), a.To)

@@ -25,7 +25,7 @@ const (
 	Unreachable Failure = "unreachable" // no route
 	Upstream    Failure = "upstream"    // a proxy responds that it could not reach the destination
 	Ended       Failure = "ended"       // a proxy responds that the destination closed the connection before it answered
-	Unavailable Failure = "unavailable" // a proxy or the destination responds with 503
+	Unavailable Failure = "unavailable" // a proxy or the destination responds with status 502, 503 or 504
 )
 
 // A Call is a failed call in a container's log.

@@ -20,8 +20,10 @@ var wordings = []evidence.Pattern{
 	{Name: string(TimedOut), Any: []string{"connection timed out", "connect timed out", "connect timeout", "etimedout", "i/o timeout", "context deadline exceeded", "read timed out", "connection timeout"}, Only: notFromProxy},
 	{Name: string(Unresolved), Any: []string{"no such host", "unknownhostexception", "name or service not known", "temporary failure in name resolution", "enotfound", "eai_again", "could not resolve host", "name does not resolve", "nodename nor servname", "unresolvedaddressexception", "host not found in upstream", "read udp"}, Only: isUnresolved},
 	{Name: string(Unreachable), Any: []string{"network is unreachable", "no route to host", "ehostunreach", "enetunreach"}},
-	// The wordings of Python's urllib, Go, Node's axios, Java and curl.
-	{Name: string(Unavailable), Any: []string{"http error 503", "503 service unavailable", "status code 503", "response code: 503", "returned error: 503"}},
+	// The wordings of Python's urllib, Go, Node's axios, Java and curl. A proxy answers so too of a destination that it
+	// does not reach: Envoy with 503, Linkerd with 502 or 504.
+	{Name: string(Unavailable), Any: []string{"http error 503", "503 service unavailable", "status code 503", "response code: 503", "returned error: 503",
+		"http error 502", "502 bad gateway", "status code 502", "response code: 502", "returned error: 502", "http error 504", "504 gateway time", "status code 504", "response code: 504", "returned error: 504"}},
 }
 
 // successes match lines that say that a connection or a request succeeded.

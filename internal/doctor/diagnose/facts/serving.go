@@ -48,6 +48,7 @@ var topics = []evidence.Pattern{
 	{Name: string(OfCapture), Any: []string{`"msg":"condition does not hold","condition":"capture"`, `"msg":"condition holds","condition":"capture"`}},
 	{Name: string(Uncaptured), Any: []string{`"condition":"capture","reason":"`}, Only: func(line []byte) bool { return strings.Contains(string(line), "did not come to the proxy") }},
 	{Name: string(Unreached), Any: []string{"delayed_connect_error", "delayed connect error", "remote_connection_failure", "remote connection failure"}},
+	{Name: string(Unreached), Any: []string{"linkerd_reconnect: failed to connect"}, Only: func(line []byte) bool { return ofLinkerd.Match(line) }},
 	{Name: string(Unreached), Any: []string{" uf,", " uf ", ",uf "}, Only: func(line []byte) bool { return connectFailed.Match(line) }},
 	{Name: string(Stops), Any: []string{"received signal, draining", "agent draining proxy", "terminating proxy", "received sigterm", "caught sigterm", "caught envoy_sigterm", "epoch 0 exited", "signal received, shutting down", "shutting down gracefully"}},
 	{Name: string(Crash), Any: []string{"caught segmentation fault", "caught aborted", "panic:", "assert failure", "std::bad_alloc"}},
@@ -82,16 +83,17 @@ func (s Said) All() (out []evidence.Quote) {
 	return out
 }
 
-// Unreached returns a line of the proxy's log that names a destination which the proxy could not reach, and that
-// was written during the run r of an application.
-func (s Said) Unreached(r *evidence.Run) (evidence.Quote, bool) {
+// Unreached returns the last line of the proxy's log, in a span of time, about a destination that the proxy did not
+// reach, and that fits.
+func (s Said) Unreached(from, to evidence.Time, fits func(Attempt) bool) (last evidence.Quote, of Attempt, found bool) {
 	for _, x := range s[Unreached] {
 		at := x.quote.At
-		if r != nil && at.Known() && at.Compare(r.Started) != evidence.Before && (r.Running || at.Compare(r.Finished) != evidence.After) {
-			return x.quote, true
+		a, _ := AttemptOf(x.quote.Text)
+		if at.Known() && from.Known() && at.Compare(from) != evidence.Before && at.Compare(to) != evidence.After && fits(a) {
+			last, of, found = x.quote, a, true
 		}
 	}
-	return evidence.Quote{}, false
+	return last, of, found
 }
 
 // A Service is one run of the proxy, with the time at which it began to listen.
