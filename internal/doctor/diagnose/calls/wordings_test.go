@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/gather"
 )
 
 var update = flag.Bool("update", false, "write what is read of each text of testdata/wordings.txt")
@@ -39,7 +39,7 @@ func TestWordings(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(folder, "pod.yaml"), []byte(pod), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	set, err := evidence.Read(t.Context(), evidence.Options{}, folder)
+	set, err := gather.Read(t.Context(), gather.Options{}, folder)
 	if err != nil {
 		t.Fatal(err)
 	}
