@@ -35,6 +35,7 @@ func noEffect(s *subject, key, value string) string {
 		return "an annotation alone does not start injection: the API server selects pods by their labels, or those of the namespace, which is not among the files"
 	case forInjection && value == "true" && s.reason.Code == verdict.NotRequested:
 		return "an annotation alone does not start injection: the API server selects pods by labels; make it a label"
+	case !s.injected && settings.OfIstio(key): // it may be meant for Istio
 	case s.result.NoEffect[key] != "":
 		return s.result.NoEffect[key]
 	case key == proxyConfig && s.configOf("holdApplicationUntilProxyStarts") == true && !s.injected && s.kind() == startup.Sidecar:
@@ -104,32 +105,43 @@ func (s *subject) corrected(key string) *correction {
 	return &correction{out, "rename it to " + meant}
 }
 
-// annotationsElsewhere finds annotations on the object that creates the pod. Injection does not read them there.
+// annotationsElsewhere finds annotations on the object that creates the pod, or on the template of the Jobs that do.
+// Injection does not read them there. Whether the controllers of other kinds copy them is not known.
 func annotationsElsewhere(s subject, b *builder) {
-	if s.Template == "" || s.at.Node == nil {
+	if s.Template == "" || s.at.Node == nil || !slices.Contains([]string{"", "apps", "batch", "v1", "extensions"}, strings.Split(s.APIVersion, "/")[0]) {
 		return
 	}
-	list := manifest.Field(s.at.Node, "metadata", "annotations")
-	if list == nil {
-		return
-	}
-	for i := 0; i+1 < len(list.Content); i += 2 {
-		key := list.Content[i].Value
-		if !settings.InFamily(key) || strings.HasSuffix(key, "/status") {
+	for _, parent := range []path{nil, {"spec", "jobTemplate"}} {
+		place := parent.plus(annotation("")[:2]...)
+		list := manifest.Field(s.at.Node, place.keys()...)
+		if list == nil {
 			continue
 		}
-		value := manifest.Text(list, key)
-		c := clue{code: "annotation-misplaced", title: fmt.Sprintf("annotation %s is on the %s, not on its pods", key, s.Kind), field: annotation(key),
-			why:    "injection sees only the pod: annotations of the object that creates it have no effect",
-			do:     fmt.Sprintf("move it to %s", s.template.plus("metadata", "annotations")),
-			source: "Istio: all annotations are on the pod"}
-		if _, there := s.Pod.Annotations[key]; !there {
-			before := manifest.Set(nil, annotation(key).keys(), value)
-			after := manifest.Set(before, annotation(key).keys(), nil)
-			c.fix = &change{before, manifest.Set(after, s.template.plus(annotation(key)...).keys(), value)}
+		on := "the " + s.Kind
+		if parent != nil {
+			on = "the template of its Jobs"
 		}
-		b.addAt(s.at, c)
+		for i := 0; i+1 < len(list.Content); i += 2 {
+			key := list.Content[i].Value
+			if settings.InFamily(key) && settings.OfPods(key) && !strings.HasSuffix(key, "/status") {
+				b.addAt(s.at, s.misplaced(key, manifest.Text(list, key), place.plus(key), on))
+			}
+		}
 	}
+}
+
+// misplaced describes an annotation at a field outside the pod.
+func (s *subject) misplaced(key, value string, at path, on string) clue {
+	c := clue{code: "annotation-misplaced", title: fmt.Sprintf("annotation %s is on %s, not on its pods", key, on), field: at,
+		why:    "injection sees only the pod: annotations of the object that creates it have no effect",
+		do:     fmt.Sprintf("move it to %s", s.template.plus("metadata", "annotations")),
+		source: "Istio: all annotations are on the pod"}
+	if _, there := s.Pod.Annotations[key]; !there {
+		before := manifest.Set(nil, at.keys(), value)
+		after := manifest.Set(before, at.keys(), nil)
+		c.fix = &change{before, manifest.Set(after, s.template.plus(annotation(key)...).keys(), value)}
+	}
+	return c
 }
 
 // labelsWithoutEffect reports injection labels that do nothing.
@@ -139,6 +151,8 @@ func labelsWithoutEffect(s subject, b *builder) {
 		forInjection := slices.Contains(request.InjectLabels, key)
 		why, source := s.result.NoLabel[key], ""
 		switch {
+		case !s.injected && settings.LabelOfIstio(key): // it may be meant for Istio
+			continue
 		case forInjection && s.Pod.Spec.HostNetwork && value == "true":
 			why = "a pod with hostNetwork: true is never injected: it would capture the node's traffic"
 		case forInjection && value != "true" && value != "false":

@@ -37,6 +37,7 @@ type annotation struct {
 	means    string
 	without  string // the reason why it has no effect; empty if it has an effect
 	inNoMesh bool   // no other mesh reads it either
+	notPods  bool   // it is not of pods, but of another kind of object
 	check    func(string) error
 	same     string // a value that only requests the default behaviour, so that it causes no warning
 	lenient  bool   // an invalid value is ignored, as in Istio, and the pod is not refused
@@ -109,23 +110,23 @@ var annotations = []annotation{
 	{name: "ambient.istio.io/redirection", without: noAmbient, same: "disabled"},
 	{name: "ambient.istio.io/waypoint-inbound-binding", without: noAmbient},
 	{name: "istio.io/use-waypoint-canary-weight", without: noAmbient},
-	{name: "alpha.istio.io/canonical-serviceaccounts", without: ofService},
-	{name: "alpha.istio.io/kubernetes-serviceaccounts", without: ofService},
-	{name: exportToKey, without: "it is an annotation of a Service, where it has its effect"},
-	{name: "networking.istio.io/traffic-distribution", without: "it is an annotation of a Service, where it has its effect"},
-	{name: "networking.istio.io/service-type", without: noGateways},
-	{name: "traffic.istio.io/nodeSelector", without: noGateways},
-	{name: "gateway.istio.io/controller-version", without: noGateways},
-	{name: "gateway.istio.io/name-override", without: noGateways},
-	{name: "gateway.istio.io/service-account", without: noGateways},
-	{name: "kubernetes.io/ingress.class", without: noGateways},
-	{name: "galley.istio.io/analyze-suppress", without: "it is for istioctl analyze; outrider lint has --skip"},
-	{name: "istio.io/autoRegistrationGroup", without: ofWorkloadEntry},
-	{name: "istio.io/workloadController", without: ofWorkloadEntry},
-	{name: "istio.io/connectedAt", without: ofWorkloadEntry},
-	{name: "istio.io/disconnectedAt", without: ofWorkloadEntry},
-	{name: "istio.io/dry-run", without: "it is of an AuthorizationPolicy, not of a pod"},
-	{name: "topology.istio.io/controlPlaneClusters", without: "it is of Istio's own namespace, for several clusters"},
+	{name: "alpha.istio.io/canonical-serviceaccounts", notPods: true, without: ofService},
+	{name: "alpha.istio.io/kubernetes-serviceaccounts", notPods: true, without: ofService},
+	{name: exportToKey, notPods: true, without: "it is an annotation of a Service, where it has its effect"},
+	{name: "networking.istio.io/traffic-distribution", notPods: true, without: "it is an annotation of a Service, where it has its effect"},
+	{name: "networking.istio.io/service-type", notPods: true, without: noGateways},
+	{name: "traffic.istio.io/nodeSelector", notPods: true, without: noGateways},
+	{name: "gateway.istio.io/controller-version", notPods: true, without: noGateways},
+	{name: "gateway.istio.io/name-override", notPods: true, without: noGateways},
+	{name: "gateway.istio.io/service-account", notPods: true, without: noGateways},
+	{name: "kubernetes.io/ingress.class", notPods: true, without: noGateways},
+	{name: "galley.istio.io/analyze-suppress", notPods: true, without: "it is for istioctl analyze; outrider lint has --skip"},
+	{name: "istio.io/autoRegistrationGroup", notPods: true, without: ofWorkloadEntry},
+	{name: "istio.io/workloadController", notPods: true, without: ofWorkloadEntry},
+	{name: "istio.io/connectedAt", notPods: true, without: ofWorkloadEntry},
+	{name: "istio.io/disconnectedAt", notPods: true, without: ofWorkloadEntry},
+	{name: "istio.io/dry-run", notPods: true, without: "it is of an AuthorizationPolicy, not of a pod"},
+	{name: "topology.istio.io/controlPlaneClusters", notPods: true, without: "it is of Istio's own namespace, for several clusters"},
 
 	{name: contract.DependsOn, means: "which container waits for which"},
 	{name: contract.Start, means: "gate, native, hold or off: how the start is ordered"},
@@ -207,6 +208,20 @@ func ReadByNoMesh(name string) string {
 		return "the name is not known" + didYouMean(name, alike(name))
 	}
 	return ""
+}
+
+// OfIstio reports whether Istio reads an annotation of that name, which has no effect here.
+func OfIstio(name string) bool {
+	a, known := annotationIndex[name]
+	return known && a.without != "" && !a.inNoMesh && !strings.HasPrefix(name, contract.Prefix)
+}
+
+// OfPods reports whether an annotation of that name belongs to pods, or is probably a misspelling of one that does.
+func OfPods(name string) bool {
+	if a, known := annotationIndex[name]; known {
+		return !a.notPods
+	}
+	return strings.HasPrefix(name, contract.DependsOn+".") || Meant(name) != ""
 }
 
 // Meant returns the annotation name of which the given name is probably a misspelling. It is empty if the name is

@@ -72,6 +72,9 @@ func CheckLabels(given map[string]string, of string, alongside bool) []Ignored {
 		warning := fmt.Sprintf("label %s%s has no effect: %s", name, of, why)
 		if why == unknownLabel {
 			meant := didYouMean(name, append(labelNames(), alike(name)...))
+			if meant == "" && !strings.HasPrefix(name, contract.Prefix) {
+				continue // a label of an author's own, which other programs may select by
+			}
 			why += meant
 			warning = fmt.Sprintf("label %s%s is not known%s; it has no effect", name, of, meant)
 		}
@@ -109,6 +112,11 @@ func labelWithout(name, value string) string {
 		return unknownLabel
 	}
 	return ""
+}
+
+// LabelOfIstio reports whether Istio reads or writes a label of that name, which has no effect here.
+func LabelOfIstio(name string) bool {
+	return slices.ContainsFunc(knownLabels, func(l annotation) bool { return l.name == name && l.without != "" })
 }
 
 // ofMesh reports whether the domain of an annotation or label is Istio's or ours.
