@@ -13,6 +13,7 @@ import (
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor"
 	"outrider.dev/startup"
 )
 
@@ -139,3 +140,78 @@ func livenessProbesProxy(s subject, b *builder) {
 		}
 	}
 }
+
+// probeOfLoopback finds probes and hooks that name the loopback interface. The kubelet connects from the node, whose
+// loopback interface is not the pod's, unless the pod has the node's network or injection turns the probe into one that the
+// agent makes.
+func probeOfLoopback(s subject, b *builder) {
+	if s.Pod.Spec.HostNetwork {
+		return
+	}
+	run := s.asRun()
+	for _, m := range s.members() {
+		as := containerOf(run, m.Name)
+		if as == nil {
+			continue
+		}
+		stays := (member{Container: as}).handlers()
+		for i, h := range m.handlers() {
+			if host, at := h.host(); loopback(host) && i < len(stays) && stays[i].still(host) {
+				b.add(clue{code: "probe-host-loopback", title: fmt.Sprintf("the %s of %s connects to %s of the node, not of the pod", h.name, m.Name, host),
+					field: m.field.plus(h.at...).plus(at, "host"), evidence: host,
+					why:    "the kubelet makes the connection in the node's network: nothing listens there, or another program does",
+					do:     "leave host out: it is the pod's own IP. The program must listen on that, too; if it listens on localhost only, use exec",
+					source: "kubernetes.io/docs, Configure Probes: host"})
+			}
+		}
+	}
+}
+
+// A handler is what the kubelet does for a probe or a hook, with the path of its field.
+type handler struct {
+	name string
+	at   path
+	corev1.ProbeHandler
+}
+
+// handlers returns the handlers of a container, always in the same order, also those that are not set.
+func (m member) handlers() []handler {
+	var out []handler
+	for _, c := range []check{{"startupProbe", m.StartupProbe}, {"livenessProbe", m.LivenessProbe}, {"readinessProbe", m.ReadinessProbe}} {
+		h := handler{name: c.name, at: path{c.name}}
+		if c.Probe != nil {
+			h.ProbeHandler = c.ProbeHandler
+		}
+		out = append(out, h)
+	}
+	hooks := map[string]*corev1.LifecycleHandler{}
+	if l := m.Lifecycle; l != nil {
+		hooks["postStart"], hooks["preStop"] = l.PostStart, l.PreStop
+	}
+	for _, name := range []string{"postStart", "preStop"} {
+		h := handler{name: name, at: path{"lifecycle", name}}
+		if l := hooks[name]; l != nil {
+			h.ProbeHandler = corev1.ProbeHandler{HTTPGet: l.HTTPGet, TCPSocket: l.TCPSocket}
+		}
+		out = append(out, h)
+	}
+	return out
+}
+
+// host returns the host that a handler names, and the field with it.
+func (h handler) host() (host, field string) {
+	switch {
+	case h.HTTPGet != nil:
+		return h.HTTPGet.Host, "httpGet"
+	case h.TCPSocket != nil:
+		return h.TCPSocket.Host, "tcpSocket"
+	}
+	return "", ""
+}
+
+func (h handler) still(host string) bool {
+	is, _ := h.host()
+	return is == host
+}
+
+func loopback(host string) bool { return host != "" && doctor.Destination{Host: host}.Loopback() }

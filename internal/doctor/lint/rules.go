@@ -6,7 +6,7 @@ var podRules = []func(subject, *builder){
 	startOff, leftOut, nothingWaits, firstStartOnly,
 	heldInPod, holdRequested,
 	workarounds,
-	probeOfLater, killedWhileWaiting, livenessProbesProxy,
+	probeOfLater, probeOfLoopback, killedWhileWaiting, livenessProbesProxy,
 	initNeedsNetwork, initNeverEnds,
 	sidecarStart, racesHelper, initBeforeHelper,
 	proxyInJob, serverInJob,
