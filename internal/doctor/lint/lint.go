@@ -103,8 +103,24 @@ func Lint(files []File, o Options) (Report, error) {
 			neverMatches(o, b)
 		})
 	}
+	out = once(out)
 	finding.Sort(out)
 	return Report{Findings: out, Pods: len(w.subjects), Services: len(w.services), Unknown: unknown}, nil
+}
+
+// once leaves one finding first-start-only of all pods, at the first of them: its remedy is one for all.
+func once(all []finding.Finding) []finding.Finding {
+	pods := 0
+	out := slices.DeleteFunc(all, func(f finding.Finding) bool {
+		if f.Code == onlyFirst {
+			pods++
+		}
+		return f.Code == onlyFirst && pods > 1
+	})
+	if first := slices.IndexFunc(out, func(f finding.Finding) bool { return f.Code == onlyFirst }); pods > 1 {
+		out[first].Title = fmt.Sprintf("%d pods and their proxies are in order at the first start only, and this is one of them", pods)
+	}
+	return out
 }
 
 const defaultKubernetes startup.Kubernetes = 34

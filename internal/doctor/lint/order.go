@@ -23,6 +23,7 @@ import (
 const (
 	proxyConfig = contract.ProxyConfig
 	istioProxy  = "istio-proxy"
+	onlyFirst   = "first-start-only"
 
 	refused = "connections are redirected to a proxy that does not listen yet, so those of an app that starts may be refused (with parking they wait)"
 )
@@ -76,7 +77,7 @@ func firstStartOnly(s subject, b *builder) {
 		return
 	}
 	m, _ := s.member(missing[0])
-	b.add(clue{code: "first-start-only", title: fmt.Sprintf("%s and %s are in order at the first start only", words(missing), s.proxy), field: m.field.plus("name"), evidence: missing[0],
+	b.add(clue{code: onlyFirst, title: fmt.Sprintf("%s and %s are in order at the first start only", words(missing), s.proxy), field: m.field.plus("name"), evidence: missing[0],
 		why: "a gate keeps the order at every start, and needs the command, which only the image has here; the mechanism that injection uses instead keeps no order when a container restarts",
 		do:  "install outrider-node (value node.enabled), whose gates need no command, or write the command into the pod spec, or inject with --resolve-images",
 		run: fmt.Sprintf("outrider plan %s --advise", b.input(s.File)), source: "docs/node.md"})

@@ -22,8 +22,15 @@ func workaround(r *reader, c podContainer) {
 		last := i == len(all)-1
 		errexit = errexit || st.Errexits()
 		end := len(s.Text) - len(strings.TrimLeft(s.Text[st.End:], " \t\r\n"))
+		begin := st.Start
+		if i > 0 && all[i-1].Announces() { // what it prints is no longer true without the wait
+			begin = all[i-1].Start
+		}
+		if i+2 < len(all) && all[i+1].Announces() {
+			end = len(s.Text) - len(strings.TrimLeft(s.Text[all[i+1].End:], " \t\r\n"))
+		}
 		f := podstart.Found{Container: c.Name, Replaceable: !last,
-			Evidence: podstart.Evidence{Field: c.argField(s.At), Text: s.Text[st.Start:st.End]}, Cut: [2]int{st.Start, end}}
+			Evidence: podstart.Evidence{Field: c.argField(s.At), Text: s.Text[st.Start:st.End]}, Cut: [2]int{begin, end}}
 		d, sleeps := st.Sleeps()
 		w, waits := r.statementWaits(c, all[i:], errexit)
 		switch {
@@ -34,6 +41,8 @@ func workaround(r *reader, c podContainer) {
 			} else {
 				r.Note(c.Name + " sleeps " + d.String() + " before it begins; it is unknown what it waits for")
 			}
+		case waits && last && c.kind == startup.Plain:
+			return // there is nothing that it delays
 		case waits && w.from != c.Name:
 			f.Mechanism, f.By = startup.HealthLoop, w.by
 			e := w.edge(r, c.Name, startup.HealthLoop)

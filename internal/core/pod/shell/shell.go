@@ -229,6 +229,14 @@ func (s Statement) Neutral() bool {
 	return len(p) == 0 || slices.Contains([]string{"set", "echo", "export", "printf", "date", "true", ":", "umask", "trap", "cd"}, p[0])
 }
 
+// Announces reports whether the statement only prints that something is awaited or ready.
+func (s Statement) Announces() bool {
+	return len(s.words) > 1 && slices.Contains([]string{"echo", "printf"}, s.words[0]) && (s.Then == ";" || s.Then == "&&") &&
+		!slices.ContainsFunc(s.words, func(w string) bool { return strings.ContainsAny(w, "<>$`") }) && announces.MatchString(strings.Join(s.words[1:], " "))
+}
+
+var announces = regexp.MustCompile(`(?i)\b(wait|waiting|waited|ready|available|healthy|sidecar|proxy|envoy|istio|linkerd|is up)\b`)
+
 // Sleeps returns the duration of a statement "sleep N"; several operands are added. It returns false for any
 // other statement.
 func (s Statement) Sleeps() (time.Duration, bool) {
