@@ -68,6 +68,9 @@ func waitsByProgram(s subject, b *builder) {
 	}
 }
 
+// idle lists programs that need no time to stop cleanly.
+var idle = []string{"sleep", "tail", "curl", "wget", "kill", "nc", "ps", "pgrep", "top", "free", "ping", "seq", "wait"}
+
 // execsLast lists the shells that replace themselves with the last command of a "-c" script. This was measured with
 // bash 5.2 and busybox 1.35. The sh of Debian and Ubuntu, dash 0.5.12, does not do it.
 var execsLast = []string{"bash", "ash", "busybox", "zsh"}
@@ -99,8 +102,10 @@ func shellStays(s subject, b *builder) {
 			program = "busybox"
 		}
 		calls := shell.Calls(argv)
-		if m.offline() {
-			continue // the shell only pauses or loops, so that killing it loses nothing
+		if m.offline() || len(calls) > 0 && !slices.ContainsFunc(calls, func(c shell.Call) bool {
+			return !slices.Contains(offline, c.Program) && !slices.Contains(idle, c.Program)
+		}) {
+			continue // the shell only pauses, loops or sends requests, so that killing it loses nothing
 		}
 		last := slices.IndexFunc(calls, func(c shell.Call) bool { return c.Final })
 		ended := func(c shell.Call) bool { // the script handles signals, or ends (perhaps only in a branch) with an exec
@@ -119,7 +124,7 @@ func shellStays(s subject, b *builder) {
 			c.source = "measured: tini 0.19.0 with and without -g, dumb-init 1.2.5"
 			c.why = "the init program passes SIGTERM to it, it ends at once, and the container with it: the program is killed without any time to stop"
 		}
-		idles := last >= 0 && slices.Contains([]string{"sleep", "tail", "curl", "wget", "kill", "nc"}, calls[last].Program)
+		idles := last >= 0 && slices.Contains(idle, calls[last].Program)
 		if last < 0 || idles { // exec cannot be put into a loop, a pipe or the background; and an idle command need not stop cleanly
 			c.do = "run the program alone with exec, or trap SIGTERM and pass it on"
 		}
@@ -128,7 +133,7 @@ func shellStays(s subject, b *builder) {
 		}
 		if last >= 0 {
 			c.evidence = calls[last].Program
-			if !idles {
+			if !idles && !calls[last].Nested {
 				c.fix = s.execing(m, calls[last])
 			}
 		}

@@ -87,7 +87,7 @@ var databaseClients = []string{"psql", "pg_isready", "mysql", "mysqladmin", "red
 // offline lists programs that never connect to a server.
 var offline = []string{"echo", "printf", "sed", "awk", "cat", "cp", "mv", "rm", "mkdir", "chown", "chmod", "ln", "tee", "tar", "test", "[", "true", ":", "export", "set", "grep",
 	"touch", "find", "sysctl", "ls", "install", "openssl", "keytool", "envsubst", "sleep", "cd", "exit", "date", "id", "ulimit", "unzip", "gzip", "base64", "busybox", "setcap", "mount", "modprobe",
-	"hostname", "uname", "whoami", "wc", "head", "tail", "cut", "tr", "sort"}
+	"hostname", "uname", "whoami", "wc", "head", "tail", "cut", "tr", "sort", "command", "trap", "read", "break", "continue", "let", "expr"}
 
 var (
 	address  = regexp.MustCompile(`\b[a-z][a-z0-9+.-]*://[^\s"']+`)
