@@ -7,18 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
-
-// helperNames are parts of names and images of containers that serve others and do not end by themselves.
-var helperNames = []string{"proxy", "sidecar", "agent", "fluent", "filebeat", "promtail", "vector", "collector", "otel", "otc-", "exporter", "statsd", "dind", "docker", "vault", "envoy", "daprd", "pgbouncer", "log-"}
-
-// loops are commands that never end.
-var loops = []string{"sleep inf", "while true", "while :", "tail -f", "tail -F"}
 
 // jobDoesNotEnd finds pods that should end (restartPolicy Never or OnFailure), but one of whose helpers still runs
 // after all other containers have completed, or had to be ended by the pod's deadline.
@@ -80,21 +73,10 @@ func (s *subject) serves(c *evidence.Container) (is, sure bool) {
 	if spec == nil {
 		return false, false
 	}
-	command := strings.Join(append(append([]string(nil), spec.Command...), spec.Args...), " ")
-	for _, loop := range loops {
-		if strings.Contains(command, loop) {
-			return true, true
-		}
-	}
-	if c == s.Proxy || knownproxy.OfMesh(c.Name) || knownproxy.IsProxy(spec) || podspec.IsServer(spec) {
+	if c == s.Proxy {
 		return true, true
 	}
-	for _, part := range helperNames {
-		if strings.Contains(strings.ToLower(c.Name+" "+podspec.ImageName(spec.Image)), part) {
-			return true, false
-		}
-	}
-	return false, false
+	return podspec.Serves(spec)
 }
 
 // endNow adds to a finding how the pod that does not end is ended. A Job makes a new pod for one that is deleted, and

@@ -12,6 +12,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/shell"
 	"outrider.dev/startup"
 )
 
@@ -106,43 +107,26 @@ func initNeverEnds(s subject, b *builder) {
 }
 
 var (
-	kills     = regexp.MustCompile(`\b(pkill|killall|kill)\b`)
-	databases = []int{5432, 3306, 6379, 27017, 5672, 9092, 11211, 1433, 1521, 26257, 9042, 8200}
+	// waited lists ports of servers without which a container usually cannot begin: databases, brokers, dapr, docker.
+	waited    = []int{5432, 3306, 6379, 27017, 5672, 9092, 11211, 1433, 1521, 26257, 9042, 8200, 3500, 50001, 2375, 2376}
 	localPort = regexp.MustCompile(`(?:localhost|127\.0\.0\.1|\[::1\])[:,](\d{2,5})\b`)
 	tools     = regexp.MustCompile(`exporter|metrics|backup|reload|agent|sidecar|logs`)
 )
 
-// endsWithOthers reports whether m ends when the other containers have ended, because its gate or another container
-// stops it.
-func (s *subject) endsWithOthers(m member) bool {
-	for _, c := range s.asRun().Spec.Containers {
-		if c.Name == m.Name && len(podspec.HelperOf(&c)) > 0 {
-			return true
-		}
-	}
-	for _, f := range s.reading.Found { // a wrapper such as kubexit may end it too
-		if f.Mechanism == startup.Wrapper && f.Container == m.Name {
-			return true
-		}
-	}
-	share := s.Pod.Spec.ShareProcessNamespace
-	proxy := knownproxy.IsProxy(m.Container) || strings.Contains(podspec.ImageName(m.Image), "proxy")
-	return slices.ContainsFunc(s.own(), func(o member) bool {
-		return o.Name != m.Name && (proxy && o.endsProxy() || share != nil && *share && kills.MatchString(o.text()))
-	})
-}
-
-// racesHelper finds regular containers that connect to a database or broker in another regular container. Both start
-// at the same time, so the connection may be refused.
+// racesHelper finds regular containers that connect to a server in another regular container, which they need to begin:
+// both start at the same time, so the connection may be refused.
 func racesHelper(s subject, b *builder) {
 	own := s.own()
 	p := s.plan.Expand()
 	for _, m := range own {
-		if tools.MatchString(m.Name) || tools.MatchString(podspec.ImageName(m.Image)) || podspec.IsServer(m.Container) {
+		if tools.MatchString(m.Name) || tools.MatchString(podspec.ImageName(m.Image)) || podspec.IsServer(m.Container) || m.waits() {
 			continue
 		}
-		port, field, evidence := m.localDatabase()
-		i := slices.IndexFunc(own, func(h member) bool { return port != 0 && h.Name != m.Name && h.listensOn(port) })
+		port, field, evidence := m.localServer()
+		i := slices.IndexFunc(own, func(h member) bool { return port != 0 && h.Name != m.Name && podspec.ListensOn(h.Container, port) })
+		if i < 0 {
+			i, field, evidence = m.socketOf(own)
+		}
 		if i < 0 || slices.ContainsFunc(p.Edges, func(e startup.Edge) bool { return e.From == own[i].Name && e.To == m.Name }) {
 			continue
 		}
@@ -157,16 +141,51 @@ func racesHelper(s subject, b *builder) {
 	}
 }
 
+// waits reports whether the command of a container polls before its work, or a variable makes its image do that. Which
+// helper it waits for is not known.
+func (m member) waits() bool {
+	for _, e := range m.Env {
+		if strings.Contains(e.Name, "WAIT_FOR") {
+			return true
+		}
+	}
+	script, _ := shell.ScriptOf(m.argv())
+	return slices.ContainsFunc(shell.Statements(script.Text), shell.Statement.AwaitsCommand)
+}
+
+// socketOf returns the container with the unix socket to which m connects, or -1, and what shows it.
+func (m member) socketOf(all []member) (at int, field path, evidence string) {
+	for i, h := range all {
+		socket := podspec.Socket(h.Container)
+		if socket == "" || h.Name == m.Name {
+			continue
+		}
+		for n, e := range m.Env {
+			if strings.Contains(e.Value, socket) {
+				return i, m.field.plus("env", n, "value"), socket
+			}
+		}
+		for n, word := range m.argv() {
+			if strings.Contains(word, "unix://"+socket) || strings.HasSuffix(socket, "/") && strings.Contains(word, socket) {
+				return i, m.wordAt(n), socket
+			}
+		}
+	}
+	return -1, nil, ""
+}
+
 // initBeforeHelper finds init containers that connect to a container which starts later. An init container must end
 // before the next container starts.
 func initBeforeHelper(s subject, b *builder) {
 	all := s.members()
 	for _, m := range all {
-		port, field, evidence := m.localDatabase()
+		port, field, evidence := m.localServer()
 		if m.kind != startup.Init || port == 0 || len(field) == 0 || slices.Contains(field, any("env")) || m.offline() || podspec.IsServer(m.Container) {
 			continue // a variable alone is not enough: the environment is often shared with the application
 		}
-		i := slices.IndexFunc(all, func(h member) bool { return h.kind != startup.Init && h.Name != m.Name && h.listensOn(port) })
+		i := slices.IndexFunc(all, func(h member) bool {
+			return h.kind != startup.Init && h.Name != m.Name && podspec.ListensOn(h.Container, port)
+		})
 		if i < 0 || all[i].kind == startup.Sidecar && all[i].at < m.at {
 			continue
 		}
@@ -177,13 +196,13 @@ func initBeforeHelper(s subject, b *builder) {
 	}
 }
 
-// localDatabase returns the port of a database or broker in the same pod to which the container connects, and the
+// localServer returns the port in waited of the same pod to which the container connects, and the
 // field and text that show it: in the command line or the environment. The port is 0 if there is none.
-func (m member) localDatabase() (port int, field path, evidence string) {
+func (m member) localServer() (port int, field path, evidence string) {
 	of := func(text string) (int, string) {
 		for _, found := range localPort.FindAllStringSubmatch(text, -1) {
 			var n int
-			if fmt.Sscan(found[1], &n); slices.Contains(databases, n) {
+			if fmt.Sscan(found[1], &n); slices.Contains(waited, n) {
 				return n, found[0]
 			}
 		}
@@ -200,6 +219,9 @@ func (m member) localDatabase() (port int, field path, evidence string) {
 			return n, m.field.plus("env", i, "value"), text
 		}
 		values[e.Name] = e.Value
+		if e.Name == "DOCKER_HOST" && shell.IsLocal(e.Value) { // without a port, docker's own
+			return waited[len(waited)-2], m.field.plus("env", i, "value"), e.Value
+		}
 	}
 	for i, e := range m.Env {
 		name, ok := strings.CutSuffix(e.Name, "HOST")
@@ -210,11 +232,4 @@ func (m member) localDatabase() (port int, field path, evidence string) {
 		}
 	}
 	return 0, nil, ""
-}
-
-// listensOn reports whether a container listens on a port: it declares the port, has a probe of it, or is a known
-// proxy or server whose command line contains it.
-func (m member) listensOn(port int) bool {
-	probed := func(c check) bool { n, _, _ := c.port(m); return n == port }
-	return m.declares(port) || slices.ContainsFunc(m.checks(), probed) || (knownproxy.IsProxy(m.Container) || podspec.IsServer(m.Container)) && strings.Contains(m.text(), fmt.Sprint(port))
 }

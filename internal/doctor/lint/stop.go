@@ -6,29 +6,16 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/startup"
 )
-
-// quits lists texts that show, in a command line or an environment, that an application ends its proxy.
-var quits = []string{"quitquitquit", "ISTIO_QUIT_API", "scuttle", "envoy-preflight", "linkerd-await --shutdown", "linkerd-await -S", ":4191/shutdown"}
-
-func (m member) endsProxy() bool {
-	text := m.text()
-	for _, e := range m.Env {
-		text += " " + e.Name + "=" + e.Value
-	}
-	for _, q := range quits {
-		first, rest, _ := strings.Cut(q, " ")
-		if strings.Contains(text, first) && strings.Contains(text, rest) {
-			return true
-		}
-	}
-	return false
-}
 
 func (s *subject) ends() bool {
 	return s.Pod.Spec.RestartPolicy == "Never" || s.Pod.Spec.RestartPolicy == "OnFailure"
@@ -43,10 +30,8 @@ func proxyInJob(s subject, b *builder) {
 	if !s.ends() || s.proxy == "" || s.injected && len(s.result.NeverEnds) == 0 || !s.injected && s.kind() != startup.Plain {
 		return
 	}
-	for _, m := range s.own() {
-		if m.endsProxy() {
-			return
-		}
+	if p, ok := s.member(s.proxy); ok && podspec.EndedByOthers(&s.Pod, p.Container) || slices.ContainsFunc(s.own(), member.quitsProxy) {
+		return
 	}
 	c := clue{code: "job-never-ends", source: "istio/istio#6324, #11659; kubelet v1.34.4: the pod ends when its plain containers have",
 		why: fmt.Sprintf("%s runs on when %s has ended, so the pod never completes: the Job never finishes, the next one never starts", s.proxy, words(names(s.own())))}
@@ -93,29 +78,56 @@ func (s *subject) endsByGates() bool {
 	return s.proxy == contract.ProxyContainer && !s.injected && !slices.ContainsFunc(s.own(), func(m member) bool { return !podspec.Gated(m.Container) })
 }
 
-// serverInJob finds servers among the regular containers of a Job. They do not end by themselves, unless their gates
-// end them when the other containers have ended. Pods that are not of a Job are left out, because their controller
-// may end the servers, as Tekton does.
+// serverInJob finds containers that run on when the work of a pod is done. Pods that a controller made are left out, but
+// for those of Jobs, because their controller may end such containers, as Tekton and Argo do.
 func serverInJob(s subject, b *builder) {
-	own := s.own()
-	if s.Kind != "Job" && s.Kind != "CronJob" || len(own) < 2 {
+	if !s.ofNoController() {
 		return
 	}
-	for _, m := range own {
-		known := knownproxy.IsProxy(m.Container) || podspec.IsServer(m.Container)
-		if m.ReadinessProbe == nil && !known || m.endsProxy() || s.endsWithOthers(m) {
+	pod := s.asRun()
+	for _, m := range s.own() {
+		i := slices.IndexFunc(pod.Spec.Containers, func(c corev1.Container) bool { return c.Name == m.Name })
+		if i < 0 || !podspec.RunsOn(pod, s.Kind, &pod.Spec.Containers[i]) || m.quitsProxy() || s.wrapped(m) || len(s.own()) < 2 {
 			continue
 		}
 		c := clue{code: "job-never-ends", severity: finding.Warning, title: fmt.Sprintf("%s serves others, by its readiness probe, in a pod that should complete", m.Name),
 			field: m.field.plus("readinessProbe"), why: fmt.Sprintf("the pod is done when all its plain containers have ended; a server does not end by itself, so %s may run for ever", s.Ref),
 			do: fmt.Sprintf("move %s to initContainers, with restartPolicy: Always: the kubelet ends it after the others; where Outrider injects and its command is in the pod, it is enough that the others wait for it (%s)", m.Name, contract.DependsOn), source: "KEP-753"}
-		if m.ReadinessProbe == nil {
+		switch {
+		case podspec.RestartedAlways(m.Container):
+			c.title = fmt.Sprintf("%s has restartPolicy: Always among the containers, in a pod that should complete", m.Name)
+			c.field, c.evidence = m.field.plus("restartPolicy"), "Always"
+			c.why = fmt.Sprintf("that field makes a sidecar of an init container only. Here the kubelet restarts the container whenever it ends, or the API server drops the field: %s may run for ever", s.Ref)
+		case m.ReadinessProbe == nil:
 			c.title = fmt.Sprintf("%s serves until it gets a signal, in a pod that should complete", m.Name)
 			c.field, c.evidence = m.field.plus("name"), m.Name
 		}
 		b.add(c)
 	}
 }
+
+// ofNoController reports whether the pod is of a Job, or is one that no controller made.
+func (s *subject) ofNoController() bool {
+	if s.Kind != "Pod" {
+		return s.Kind == "Job" || s.Kind == "CronJob"
+	}
+	for label := range s.Pod.Labels { // any order: one suffices
+		if strings.HasPrefix(label, "tekton.dev/") || strings.HasPrefix(label, "workflows.argoproj.io/") {
+			return false
+		}
+	}
+	byStep := func(c corev1.Container) bool { // Tekton's and Argo's programs run the command of a step
+		return len(c.Command) > 0 && (strings.HasPrefix(c.Command[0], "/tekton/") || strings.HasSuffix(c.Command[0], "argoexec"))
+	}
+	return !slices.ContainsFunc(s.Pod.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind != "Job" }) && !slices.ContainsFunc(s.Pod.Spec.Containers, byStep)
+}
+
+// wrapped reports whether a wrapper such as kubexit runs the command of a container, and may end it.
+func (s *subject) wrapped(m member) bool {
+	return slices.ContainsFunc(s.reading.Found, func(f podstart.Found) bool { return f.Mechanism == startup.Wrapper && f.Container == m.Name })
+}
+
+func (m member) quitsProxy() bool { return podspec.QuitsProxy(m.Container) }
 
 // graceTooShort finds grace periods that are shorter than preStop hook and drain together. At the end of the period,
 // the kubelet kills all containers that still run.

@@ -99,7 +99,7 @@ func (b Behaviour) assume(s Subject, c startup.Container) []string {
 		out = append(out, fmt.Sprintf("completes after %s", InitTakes))
 	case s.run.Facts[c.Name].Proxy:
 		out = append(out, fmt.Sprintf("healthy after %s", ProxyTakes))
-	case c.Kind == startup.Plain && len(given.Ends) == 0 && len(mains) == 0 && (s.pod.Restart == kubelet.Never || s.pod.Restart == kubelet.OnFailure):
+	case c.Kind == startup.Plain && len(given.Ends) == 0 && len(mains) == 0 && !slices.Contains(s.endless, c.Name) && (s.pod.Restart == kubelet.Never || s.pod.Restart == kubelet.OnFailure):
 		out = append(out, fmt.Sprintf("completes after %s", JobTakes))
 	}
 	if d, ok := s.run.Sleeps[c.Name]; ok && given.Sleeps == 0 {

@@ -155,9 +155,9 @@ func outcomeOf(r verify.Result) Outcome {
 }
 
 func (s Subject) question(p startup.Plan, promise verify.Promise) verify.Question {
-	var endless []string
+	endless := slices.Clone(s.endless)
 	for _, c := range p.Containers {
-		if s.run.Facts[c.Name].Proxy {
+		if s.run.Facts[c.Name].Proxy && !slices.Contains(endless, c.Name) {
 			endless = append(endless, c.Name)
 		}
 	}

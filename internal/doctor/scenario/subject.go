@@ -15,6 +15,7 @@ import (
 	"outrider.dev/internal/core/pod/plan"
 	"outrider.dev/internal/core/pod/podfile"
 	"outrider.dev/internal/core/pod/podrun"
+	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/startup"
 )
 
@@ -32,9 +33,10 @@ type Subject struct {
 	Unmodelled []string `json:"unmodelled,omitempty"`
 	Stronger   string   `json:"stronger,omitempty"`
 
-	run podrun.Run
-	pod kubelet.Pod
-	on  startup.Kubernetes
+	run     podrun.Run
+	endless []string // containers that run on when the work of a pod that should complete is done
+	pod     kubelet.Pod
+	on      startup.Kubernetes
 }
 
 // NewSubject returns the subject of an object. It fails if the plan cannot work, for example because of a cycle, or
@@ -54,7 +56,13 @@ func NewSubject(o podfile.Object, on startup.Kubernetes) (Subject, error) {
 	for _, sentence := range podrun.Unmodelled(&o.Pod) {
 		unmodelled = append(unmodelled, o.Field(sentence))
 	}
-	return Subject{Object: o, Unmodelled: unmodelled, Stronger: run.Stronger, Kubernetes: fmt.Sprintf("1.%d", on), Plan: run.Plan, Added: run.Added, Written: run.Written,
+	var endless []string
+	for i := range run.Pod.Spec.Containers {
+		if c := &run.Pod.Spec.Containers[i]; podspec.RunsOn(run.Pod, o.Kind, c) {
+			endless = append(endless, c.Name)
+		}
+	}
+	return Subject{Object: o, endless: endless, Unmodelled: unmodelled, Stronger: run.Stronger, Kubernetes: fmt.Sprintf("1.%d", on), Plan: run.Plan, Added: run.Added, Written: run.Written,
 		Supposed: run.Supposed, run: run, pod: podrun.Lifecycle(run.Pod), on: on}, nil
 }
 

@@ -111,7 +111,7 @@ var waiters = []waiter{
 	{words: []string{"outrider-agent", "wait"}, proxies: []string{contract.ProxyContainer}},
 	{words: []string{"linkerd-await"}, proxies: []string{"linkerd-proxy"}},
 	{words: []string{"kuma-dp", "wait"}, proxies: []string{"kuma-sidecar"}},
-	{words: []string{"cloud-sql-proxy", "wait"}, proxies: []string{"cloud-sql-proxy"}},
+	{words: []string{"cloud-sql-proxy", "wait"}, proxies: []string{"cloud-sql-proxy"}, timeout: 30 * time.Second},
 }
 
 // A Wait describes a program that waits, as its command line says.
@@ -138,11 +138,17 @@ func (w waiter) matches(argv []string) bool {
 	return slices.Equal(argv[1:len(w.words)], w.words[1:])
 }
 
+// limits are the options of waiters that set their time limit.
+var limits = []string{"--timeout", "-t", "--max", "-m"}
+
 // bound returns the time-out of the command line, else the program's default.
 func (w waiter) bound(argv []string) time.Duration {
 	for i, a := range argv {
-		value, ok := strings.CutPrefix(a, "--timeout=")
-		if !ok && (a == "--timeout" || a == "-t") && i+1 < len(argv) {
+		option, value, ok := strings.Cut(a, "=")
+		if !slices.Contains(limits, option) {
+			continue
+		}
+		if !ok && i+1 < len(argv) {
 			value, ok = argv[i+1], true
 		}
 		if d, err := time.ParseDuration(value); ok && err == nil && d > 0 {

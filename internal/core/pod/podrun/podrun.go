@@ -63,12 +63,11 @@ func Of(pod *corev1.Pod, on startup.Kubernetes) (Run, error) {
 	return run, nil
 }
 
-// ends sets EndsWith. It contains the helpers, because of their gates, and our proxy, if all applications have a
-// gate and the pod can complete.
+// ends sets EndsWith. It contains the helpers, because of their gates or because others end them, and
+// our proxy, if all applications have a gate and the pod can complete.
 func (run *Run) ends() {
 	run.EndsWith = map[string][]string{}
-	var apps []string
-	proxy, gated, with := false, true, podspec.AsRun(run.Pod)
+	with := podspec.AsRun(run.Pod)
 	for _, list := range [][]corev1.Container{with.Spec.InitContainers, with.Spec.Containers} {
 		for i := range list {
 			if mains := podspec.HelperOf(&list[i]); len(mains) > 0 {
@@ -76,14 +75,30 @@ func (run *Run) ends() {
 			}
 		}
 	}
+	if policy := run.Pod.Spec.RestartPolicy; policy != corev1.RestartPolicyOnFailure && policy != corev1.RestartPolicyNever {
+		return
+	}
+	var apps, workers []string
+	proxy, gated := false, true
 	for i := range with.Spec.Containers {
-		if c := &with.Spec.Containers[i]; c.Name == contract.ProxyContainer {
+		c := &with.Spec.Containers[i]
+		_, serves := podspec.Serves(c)
+		switch {
+		case c.Name == contract.ProxyContainer:
 			proxy = true
-		} else {
-			apps, gated = append(apps, c.Name), gated && podspec.Gated(c)
+			continue
+		case !serves && c.ReadinessProbe == nil && run.EndsWith[c.Name] == nil:
+			workers = append(workers, c.Name)
+		}
+		apps, gated = append(apps, c.Name), gated && podspec.Gated(c)
+	}
+	for i := range with.Spec.Containers {
+		c := &with.Spec.Containers[i]
+		if _, serves := podspec.Serves(c); serves && len(workers) > 0 && run.EndsWith[c.Name] == nil && podspec.EndedByOthers(with, c) {
+			run.EndsWith[c.Name] = workers
 		}
 	}
-	if policy := run.Pod.Spec.RestartPolicy; proxy && gated && (policy == corev1.RestartPolicyOnFailure || policy == corev1.RestartPolicyNever) {
+	if proxy && gated {
 		run.EndsWith[contract.ProxyContainer] = apps
 	}
 }

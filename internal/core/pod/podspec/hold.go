@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -130,16 +131,27 @@ func hookText(c podContainer) string { return strings.Join(c.Lifecycle.PostStart
 // that polls a port.
 func (r *reader) waits(c podContainer, argv []string) (hookWait, bool) {
 	if s, ok := shell.ScriptOf(argv); ok {
-		all, errexit := shell.Statements(s.Text), s.Errexit
-		for i, st := range all {
-			errexit = errexit || st.Errexits()
-			if w, ok := r.statementWaits(c, all[i:], errexit); ok {
-				return w, true
-			}
-		}
-		return hookWait{}, false
+		return r.scriptWaits(c, s, false)
 	}
 	return r.waiter(c, argv)
+}
+
+// scriptWaits finds the container for which a script waits. goesOn says that what the script is part of goes on if the
+// script fails.
+func (r *reader) scriptWaits(c podContainer, s shell.Script, goesOn bool) (hookWait, bool) {
+	all, errexit := shell.Statements(s.Text), s.Errexit
+	for i, st := range all {
+		errexit = errexit || st.Errexits()
+		w, ok := r.statementWaits(c, all[i:], errexit)
+		if !ok {
+			continue
+		}
+		if s.Limit > 0 && (w.timeout == 0 || s.Limit < w.timeout) {
+			w.timeout, w.givesUp = s.Limit, goesOn
+		}
+		return w, true
+	}
+	return hookWait{}, false
 }
 
 // statementWaits finds the container for which the first of the statements waits. The other statements decide
@@ -157,8 +169,11 @@ func (r *reader) statementWaits(c podContainer, all []shell.Statement, errexit b
 		w.givesUp = w.timeout > 0 && !s.AbortsScript(next, errexit)
 		return w, true
 	}
+	if inner, ok := shell.ScriptOf(s.Program()); ok {
+		return r.scriptWaits(c, inner, !s.AbortsScript(next, errexit))
+	}
 	port, polls := s.PolledPort()
-	if !polls || !s.Loops() {
+	if !polls || !s.Polls() {
 		return hookWait{}, false
 	}
 	w := hookWait{from: r.listener(port), by: "health loop"}
@@ -186,11 +201,23 @@ func (r *reader) waiter(c podContainer, argv []string) (hookWait, bool) {
 	if !ok {
 		return hookWait{}, false
 	}
-	from := c.Name
-	if !slices.Contains(argv, "--probe") && !slices.Contains(w.Proxies, c.Name) {
-		from = r.firstOf(w.Proxies)
+	from, program := c.Name, path.Base(argv[0])
+	if !slices.Contains(argv, "--probe") && !slices.Contains(w.Proxies, c.Name) && serverOf(c.Container) != program {
+		from = r.runner(program)
+		if from == "" || slices.ContainsFunc(w.Proxies, r.has) {
+			from = r.firstOf(w.Proxies)
+		}
 	}
 	return hookWait{from: from, by: w.Program, timeout: w.Timeout}, true
+}
+
+// runner returns the container whose program has that name; empty if there is none.
+func (r *reader) runner(program string) string {
+	i := slices.IndexFunc(r.all, func(c podContainer) bool { return serverOf(c.Container) == program })
+	if i < 0 {
+		return ""
+	}
+	return r.all[i].Name
 }
 
 // writeHold lists the container e.From before e.To, and adds a hook to e.From that blocks until e.From is

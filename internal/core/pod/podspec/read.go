@@ -121,7 +121,7 @@ func (r *reader) expect(name string) {
 }
 
 // listener returns the container that listens on a local port: a mesh's proxy, else a container that declares the
-// port or has a probe for it; empty if none is known.
+// port or has a probe of it, else a server with that port; empty if none is known.
 func (r *reader) listener(port int) string {
 	known := knownproxy.At(port)
 	for _, n := range known {
@@ -135,10 +135,10 @@ func (r *reader) listener(port int) string {
 		}
 	}
 	for _, c := range r.all {
-		for _, p := range []*corev1.Probe{c.ReadinessProbe, startupProbe(c.Container), c.LivenessProbe} {
-			if p != nil && (p.HTTPGet != nil && PortNumber(c.Container, p.HTTPGet.Port) == port || p.TCPSocket != nil && PortNumber(c.Container, p.TCPSocket.Port) == port) {
-				return c.Name
-			}
+		own := *c.Container
+		own.StartupProbe = startupProbe(c.Container)
+		if ListensOn(&own, port) {
+			return c.Name
 		}
 	}
 	return r.firstOf(known)

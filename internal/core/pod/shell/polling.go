@@ -54,6 +54,11 @@ func (s Statement) Polls() bool {
 	return s.Loops() && !s.loopsForever()
 }
 
+// AwaitsCommand reports whether the statement is a loop that ends when a command succeeds, whatever the command is about.
+func (s Statement) AwaitsCommand() bool {
+	return s.words[0] == "until" && !s.endlessCondition() || s.words[0] == "while" && len(s.words) > 1 && s.words[1] == "!" || s.IsLoop() && slices.Contains(s.words, "break")
+}
+
 // FailsAfter reports whether the script exits with an error if the loop gives up: "exit 1" follows the loop, and
 // the loop is left early only after a success.
 func (s Statement) FailsAfter(next *Statement) bool {
