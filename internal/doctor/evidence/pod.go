@@ -50,6 +50,8 @@ type Quote struct {
 type Set struct {
 	Pods     []*Pod
 	Creators []*Creator // workloads whose pods cannot be created
+	Owners   []Owner    // all workloads of the evidence, also those without pods, as earlier revisions; sorted
+	Configs  []Config   // ConfigMaps and Secrets, sorted
 	Unused   []Unused
 }
 
@@ -201,7 +203,17 @@ type Event struct {
 // An Owner is an object that owns the pod, directly or through another owner.
 type Owner struct {
 	Kind, Name string
-	Object     metav1.Object // its metadata; nil: not in the evidence
+	Object     metav1.Object           // its metadata; nil: not in the evidence
+	Template   *corev1.PodTemplateSpec // of its pods; nil: not in the evidence
+}
+
+// A Config is a ConfigMap or a Secret. Its data is not kept.
+type Config struct {
+	Kind, Namespace, Name string
+	Created, Written      Time   // Written is unknown if the object does not have its managed fields
+	By                    string // the manager of the field that was written last
+	Events                []Event
+	Source                Source
 }
 
 // A Creator is an object that creates pods and cannot: its events or its conditions say so.

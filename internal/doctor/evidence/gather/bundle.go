@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -28,6 +29,7 @@ type bundle struct {
 	cut      []string           // files with logs that a bug report has cut, so that only the end is left
 	left     []evidence.Unused
 	works    map[string]*evidence.Creator // by kind, namespace and name
+	configs  map[string]evidence.Config   // by kind, namespace and name
 	parts    []part                       // of objects that name no pod
 	texts    []placedText
 	gaps     bool           // the document that is being read leaves something out
@@ -70,7 +72,7 @@ type placedLog struct {
 }
 
 func newBundle(most int64) *bundle {
-	return &bundle{owners: map[string]evidence.Owner{}, works: map[string]*evidence.Creator{}, at: map[string]int{}, most: most}
+	return &bundle{owners: map[string]evidence.Owner{}, works: map[string]*evidence.Creator{}, configs: map[string]evidence.Config{}, at: map[string]int{}, most: most}
 }
 
 func (b *bundle) unused(from evidence.Source, format string, args ...any) {
@@ -89,10 +91,14 @@ func (b *bundle) finish(ctx context.Context) (pods []*evidence.Pod, unused []evi
 	slices.SortFunc(b.pods, func(a, c placed) int {
 		return cmp.Or(strings.Compare(a.Name(), c.Name()), strings.Compare(string(a.Object.UID), string(c.Object.UID)))
 	})
+	byAbout := map[string][]int{}
+	for i, e := range b.events {
+		byAbout[e.About] = append(byAbout[e.About], i)
+	}
 	for _, p := range b.pods {
 		p.Taken = b.taken
 		b.own(p.Pod)
-		b.giveEvents(p.Pod)
+		b.giveEvents(p.Pod, byAbout)
 		p.FromEvents()
 		pods = append(pods, p.Pod)
 	}
@@ -177,18 +183,28 @@ func (b *bundle) own(p *evidence.Pod) {
 	}
 }
 
-// giveEvents adds to a pod the events of itself and its owners, without duplicates.
-func (b *bundle) giveEvents(p *evidence.Pod) {
-	of := map[string]bool{evidence.About("Pod", p.Object.Namespace, p.Object.Name): true}
-	for _, o := range p.Owners {
-		of[evidence.About(o.Kind, p.Object.Namespace, o.Name)] = true
-	}
+// giveEvents adds to a pod the events of itself and its owners, without duplicates. byAbout has the indexes of the events.
+func (b *bundle) giveEvents(p *evidence.Pod, byAbout map[string][]int) {
 	self := evidence.About("Pod", p.Object.Namespace, p.Object.Name)
+	of := []string{self}
+	for _, o := range p.Owners {
+		of = append(of, evidence.About(o.Kind, p.Object.Namespace, o.Name))
+	}
+	if p.Object.Name == NoName && len(b.pods) == 1 { // the events of a pod can only be of this one
+		of = append(of, slices.DeleteFunc(slices.Sorted(maps.Keys(byAbout)), func(key string) bool { return !strings.HasPrefix(key, "Pod ") })...)
+	}
+	slices.Sort(of)
+	var mine []int
+	for _, key := range slices.Compact(of) {
+		mine = append(mine, byAbout[key]...)
+	}
+	slices.Sort(mine) // the order in which they were read
 	seen := map[string]bool{}
 	var texts []podEvent
-	for _, e := range b.events {
+	for _, i := range mine {
+		e := b.events[i]
 		otherPod := e.About == self && e.uid != "" && p.Object.UID != "" && e.uid != string(p.Object.UID)
-		if !of[e.About] && !(p.Object.Name == NoName && b.onlyOne(e)) || otherPod || e.id != "" && seen[e.id] {
+		if otherPod || e.id != "" && seen[e.id] {
 			continue
 		}
 		seen[e.id] = true
@@ -206,11 +222,6 @@ func (b *bundle) giveEvents(p *evidence.Pod) {
 		}
 	}
 	slices.SortStableFunc(p.Events, func(a, c evidence.Event) int { return a.First.At.Compare(c.First.At) })
-}
-
-// onlyOne reports whether an event of a pod can only be one of the pod without a name: there is no other pod.
-func (b *bundle) onlyOne(e podEvent) bool {
-	return len(b.pods) == 1 && strings.HasPrefix(e.About, "Pod ")
 }
 
 // giveLog finds the container of a log by the name of its file and the pods of its folder.

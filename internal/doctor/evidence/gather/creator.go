@@ -65,6 +65,9 @@ func (b *bundle) addCreator(kind, namespace, name string, from evidence.Source, 
 	}
 	if o.Spec.Template != nil {
 		w.Asks = asks(o.Spec.Template.Spec)
+		owner := b.owners[evidence.About(kind, namespace, name)]
+		owner.Template = o.Spec.Template
+		b.owners[evidence.About(kind, namespace, name)] = owner
 	}
 }
 
@@ -92,14 +95,16 @@ func asks(spec corev1.PodSpec) corev1.ResourceList {
 var notCreated = []string{"FailedCreate", "ReplicaSetCreateError", "FailedCreatePod"}
 
 // creators returns the workloads whose pods cannot be created, sorted. One of which a pod is in the evidence counts
-// only if its condition says so now, and one that has all its pods does not count. Of a workload and its owner the one
-// nearer to the pods counts.
+// only if its condition, or a later event, says so now, and one that has all its pods does not count. Of a workload and
+// its owner the one nearer to the pods counts.
 func (b *bundle) creators() (out []*evidence.Creator) {
+	seen := map[string]bool{}
 	for _, e := range b.events {
 		kind, rest, _ := strings.Cut(e.About, " ")
-		if !slices.Contains(notCreated, e.Reason) || kind == "Pod" || kind == "" || rest == "" {
+		if !slices.Contains(notCreated, e.Reason) || kind == "Pod" || kind == "" || rest == "" || e.id != "" && seen[e.id] {
 			continue
 		}
+		seen[e.id] = true
 		namespace, name, has := strings.Cut(rest, "/")
 		if !has {
 			namespace, name = "", rest
@@ -111,15 +116,29 @@ func (b *bundle) creators() (out []*evidence.Creator) {
 			}
 		}
 	}
-	owned := map[string]bool{}
+	newest := map[string]time.Time{} // creation of the newest pod, by its owner
 	for _, p := range b.pods {
 		for _, o := range p.Owners {
-			owned[evidence.About(o.Kind, p.Object.Namespace, o.Name)] = true
+			key := evidence.About(o.Kind, p.Object.Namespace, o.Name)
+			if at, owned := newest[key]; !owned || p.Object.CreationTimestamp.After(at) {
+				newest[key] = p.Object.CreationTimestamp.Time
+			}
 		}
 	}
 	fails := func(key string) bool {
 		w := b.works[key]
-		return w != nil && (w.Failing || len(w.Events) > 0 && !owned[key] && (w.Want < 0 || w.Have < w.Want))
+		switch pod, owned := newest[key]; {
+		case w == nil:
+			return false
+		case w.Failing:
+			return true
+		case !owned:
+			return len(w.Events) > 0 && (w.Want < 0 || w.Have < w.Want)
+		case w.Kind == "ReplicaSet" || w.Kind == "Deployment" || pod.IsZero(): // their conditions say it
+			return false
+		default: // the other kinds have no such condition: pods are lacking, and the last attempt is later than the last pod
+			return w.Have >= 0 && w.Have < w.Want && slices.ContainsFunc(w.Events, func(e evidence.Event) bool { return e.Last.At.After(pod) })
+		}
 	}
 	inner := map[string]bool{}
 	for _, key := range slices.Sorted(maps.Keys(b.works)) {

@@ -11,7 +11,7 @@
 //
 //	bundle.go   assigns facts to pods; objects.go decodes objects
 //	read.go     files and folders, archives by package archive; names.go their layouts
-//	live.go     a cluster; without.go workloads that have no pod
+//	live.go     a cluster; without.go its workloads: owners, revisions, and those that cannot create pods
 //	partial.go  shortened objects; texts.go what kubectl prints for people, read by package described
-//	creator.go  workloads that cannot create pods
+//	creator.go  workloads that cannot create pods; config.go ConfigMaps and Secrets
 package gather

@@ -43,7 +43,7 @@ type Wanted struct {
 	// instead of all events of the namespace, which may be many.
 	OwnEvents bool
 
-	Pods     int           // limit of the number of pods; default 1,000
+	Pods     int           // limit of the number of pods; default 10,000
 	Since    time.Time     // older log lines are not read; zero: all are read
 	LogBytes int64         // limit of the bytes that are read from the beginning of each log; default 256 MiB
 	Parallel int           // concurrent requests; default 8
@@ -54,7 +54,7 @@ type Wanted struct {
 }
 
 func (w Wanted) defaults(c Cluster) Wanted {
-	w.Pods, w.LogBytes, w.Parallel, w.Timeout = cmp.Or(w.Pods, 1000), cmp.Or(w.LogBytes, 256<<20), cmp.Or(w.Parallel, 8), cmp.Or(w.Timeout, 20*time.Second)
+	w.Pods, w.LogBytes, w.Parallel, w.Timeout = cmp.Or(w.Pods, 10_000), cmp.Or(w.LogBytes, 256<<20), cmp.Or(w.Parallel, 8), cmp.Or(w.Timeout, 20*time.Second)
 	if w.now == nil {
 		w.now = time.Now
 	}
@@ -83,22 +83,44 @@ func Live(ctx context.Context, c Cluster, w Wanted) (*evidence.Set, error) {
 	// This machine's clock may differ from the node's by up to a minute.
 	l.taken = evidence.Time{At: l.now().Add(-time.Minute), Error: 2 * time.Minute, Clock: evidence.NodeClock}
 	l.readEvents(ctx, pods)
+	l.wait.Wait() // the events name workloads that cannot create pods
 	l.readOwners(ctx, pods)
-	l.readWithout(ctx)
+	well := 0
 	for i := range pods {
 		p := evidence.NewPod(&pods[i], evidence.Source{Kind: evidence.FromPod, File: fmt.Sprintf("kubectl get pod %s -n %s", pods[i].Name, pods[i].Namespace)})
 		l.pod(pods[i].Namespace+"/"+pods[i].Name, p)
+		if len(pods) > mostLogged && !ill(&pods[i]) {
+			well++
+			continue
+		}
 		l.readLogs(ctx, p)
 		l.readJournal(ctx, p)
 	}
 	l.wait.Wait()
+	if well > 0 {
+		l.unused(evidence.Source{Kind: evidence.FromLog, File: "kubectl logs"}, "there are more than %d pods: of the %d that are ready and did not restart the logs are not read", mostLogged, well)
+	}
 	set := &evidence.Set{}
 	set.Pods, set.Unused = l.finish(ctx)
 	set.Creators = l.wantedCreators()
+	set.Owners, set.Configs = l.others()
 	if ctx.Err() == nil && len(set.Pods)+len(set.Creators) == 0 && len(l.without) > 0 {
 		return nil, fmt.Errorf("%s %s in namespace %s has no pod, and no event says why", l.without[0].kind, l.without[0].name, l.Namespace)
 	}
 	return set, ctx.Err()
+}
+
+// mostLogged is the number of pods up to which the logs of all are read.
+const mostLogged = 1000
+
+// ill reports whether a pod is not ready, or a container of it restarted.
+func ill(p *corev1.Pod) bool {
+	if p.Status.Phase == corev1.PodSucceeded {
+		return false
+	}
+	restarted := func(s corev1.ContainerStatus) bool { return s.RestartCount > 0 }
+	ready := slices.ContainsFunc(p.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue })
+	return !ready || slices.ContainsFunc(p.Status.ContainerStatuses, restarted) || slices.ContainsFunc(p.Status.InitContainerStatuses, restarted)
 }
 
 type live struct {
@@ -106,7 +128,8 @@ type live struct {
 	Wanted
 	*bundle
 
-	without []workload // that were asked for, and have no pod
+	named   []workload // that were asked for
+	without []workload // of these, those that have no pod
 
 	mu    sync.Mutex // guards the bundle during requests
 	wait  sync.WaitGroup
@@ -169,8 +192,10 @@ func (l *live) pods(ctx context.Context) (out []corev1.Pod, err error) {
 			if err != nil {
 				return nil, err
 			}
+			w := workload{kinds[strings.ToLower(kind)], of, selector}
+			l.named = append(l.named, w)
 			if len(pods) == 0 {
-				l.without = append(l.without, workload{kinds[strings.ToLower(kind)], of, selector})
+				l.without = append(l.without, w)
 			}
 			out = append(out, pods...)
 		}
@@ -217,6 +242,15 @@ func (l *live) selectorOf(ctx context.Context, kind, name string) (string, error
 	if err != nil {
 		return "", fmt.Errorf("reading %s %s/%s: %w", full, l.Namespace, name, err)
 	}
+	selector, err := selectorIn(object)
+	if err != nil {
+		return "", fmt.Errorf("%s %s/%s: %w", full, l.Namespace, name, err)
+	}
+	return selector, nil
+}
+
+// selectorIn returns the selector of the pods of a workload.
+func selectorIn(object metav1.Object) (string, error) {
 	raw, err := json.Marshal(object)
 	if err != nil {
 		return "", err
@@ -231,7 +265,7 @@ func (l *live) selectorOf(ctx context.Context, kind, name string) (string, error
 	}
 	s, err := metav1.LabelSelectorAsSelector(o.Spec.Selector)
 	if err != nil || s.Empty() || s == labels.Nothing() {
-		return "", fmt.Errorf("%s %s/%s selects no pods", full, l.Namespace, name)
+		return "", errors.New("it selects no pods")
 	}
 	return s.String(), nil
 }
@@ -256,35 +290,6 @@ func (l *live) owner(ctx context.Context, namespace, kind, name string) (metav1.
 	return nil, fmt.Errorf("kind %s is none of Kubernetes' own", kind)
 }
 
-// readOwners reads the owners of the pods, their owners, and so on, each object once.
-func (l *live) readOwners(ctx context.Context, pods []corev1.Pod) {
-	type key struct{ namespace, kind, name string }
-	seen := map[key]bool{}
-	var follow func(ctx context.Context, k key)
-	follow = func(ctx context.Context, k key) {
-		l.mu.Lock()
-		again := seen[k] || k.kind == "" || !owners[k.kind]
-		seen[k] = true
-		l.mu.Unlock()
-		if again {
-			return
-		}
-		object, err := l.owner(ctx, k.namespace, k.kind, k.name)
-		if err != nil {
-			return // the owner is reported as missing
-		}
-		l.mu.Lock()
-		l.owners[evidence.About(k.kind, k.namespace, k.name)] = evidence.Owner{Kind: k.kind, Name: k.name, Object: object}
-		l.mu.Unlock()
-		kind, name := controller(object.GetOwnerReferences())
-		follow(ctx, key{k.namespace, kind, name})
-	}
-	for _, p := range pods {
-		kind, name := controller(p.OwnerReferences)
-		l.request(ctx, func(ctx context.Context) { follow(ctx, key{p.Namespace, kind, name}) })
-	}
-}
-
 // readEvents reads all events of the pods' namespaces, because these include the events of owners. With OwnEvents it
 // reads only the events of each pod.
 func (l *live) readEvents(ctx context.Context, pods []corev1.Pod) {
@@ -299,8 +304,13 @@ func (l *live) readEvents(ctx context.Context, pods []corev1.Pod) {
 			all = append(all, w)
 		}
 	}
-	if w := (wanted{namespace: l.Namespace}); (len(l.without) > 0 || len(pods) == 0 && l.Namespace != "") && !slices.Contains(all, w) && !l.OwnEvents {
+	if w := (wanted{namespace: l.Namespace}); (len(l.without) > 0 || len(l.Names) == 0 && l.Namespace != "") && !slices.Contains(all, w) && !l.OwnEvents {
 		all = append(all, w) // they say why there are no pods
+	}
+	if l.Namespace == "" && !l.OwnEvents { // those of namespaces without a pod
+		for _, reason := range notCreated {
+			all = append(all, wanted{fields: fields.Set{"reason": reason}.String()})
+		}
 	}
 	for _, w := range all {
 		l.request(ctx, func(ctx context.Context) {
@@ -308,6 +318,9 @@ func (l *live) readEvents(ctx context.Context, pods []corev1.Pod) {
 			for range 40 { // 20,000 events
 				page, err := l.Core.CoreV1().Events(w.namespace).List(ctx, o)
 				if err != nil {
+					if w.namespace == "" { // those of the pods' namespaces are read too
+						return
+					}
 					l.mu.Lock()
 					defer l.mu.Unlock()
 					l.noEvents = append(l.noEvents, evidence.Missing{Kind: evidence.FromEvent, What: "events of namespace " + w.namespace, Why: reason(err)})
@@ -315,7 +328,7 @@ func (l *live) readEvents(ctx context.Context, pods []corev1.Pod) {
 				}
 				l.mu.Lock()
 				for i := range page.Items {
-					l.event(evidence.Source{Kind: evidence.FromEvent, File: "kubectl get events -n " + w.namespace}, &page.Items[i])
+					l.event(evidence.Source{Kind: evidence.FromEvent, File: "kubectl get events -n " + page.Items[i].Namespace}, &page.Items[i])
 				}
 				l.mu.Unlock()
 				if o.Continue = page.Continue; o.Continue == "" {

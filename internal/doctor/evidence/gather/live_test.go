@@ -171,7 +171,7 @@ func TestLivePods(t *testing.T) {
 		"one that is not there":      {Wanted{Namespace: "shop", Names: []string{"x"}}, `reading pod shop/x: pods "x" not found`},
 		"a kind without pods":        {Wanted{Namespace: "shop", Names: []string{"svc/x"}}, "svc/x: want POD, deploy/NAME, job/NAME, sts/NAME, ds/NAME or rs/NAME"},
 		"a workload that is no more": {Wanted{Namespace: "shop", Names: []string{"job/x"}}, `reading Job shop/x: jobs.batch "x" not found`},
-		"one without a selector":     {Wanted{Namespace: "shop", Names: []string{"rs/awesome-app-7d9"}}, "ReplicaSet shop/awesome-app-7d9 selects no pods"},
+		"one without a selector":     {Wanted{Namespace: "shop", Names: []string{"rs/awesome-app-7d9"}}, "ReplicaSet shop/awesome-app-7d9: it selects no pods"},
 		"a name without a namespace": {Wanted{Names: []string{"x"}}, "x: a name needs a namespace"},
 	} {
 		t.Run(name, func(t *testing.T) {

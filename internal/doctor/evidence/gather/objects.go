@@ -206,6 +206,8 @@ func (b *bundle) object(folder string, from evidence.Source, raw []byte, apiVers
 			from.Kind = evidence.FromJournal
 			b.addJournal(folder, from, raw)
 		}
+	case configs[head.Kind] && (head.APIVersion == "v1" || head.APIVersion == ""):
+		b.addConfig(head.Kind, from, raw)
 	case head.Kind != "Pod" && head.Kind != "Event" && !owners[head.Kind], !b.hold(from, raw):
 	case head.Kind == "Pod":
 		b.addPod(folder, from, raw)

@@ -60,7 +60,9 @@ func Read(ctx context.Context, o Options, paths ...string) (*evidence.Set, error
 		}
 		return nil, err
 	}
-	return &evidence.Set{Pods: pods, Creators: creators, Unused: unused}, nil
+	set := &evidence.Set{Pods: pods, Creators: creators, Unused: unused}
+	set.Owners, set.Configs = r.others()
+	return set, nil
 }
 
 // A reader walks through the input.

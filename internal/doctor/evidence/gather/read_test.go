@@ -541,3 +541,57 @@ func TestStatus(t *testing.T) {
 }
 
 func show(t evidence.Time) string { return t.At.Format(time.RFC3339Nano) }
+
+// Of ConfigMaps and Secrets the times are kept, and nothing else.
+func TestConfigs(t *testing.T) {
+	const text = `kind: Secret
+apiVersion: v1
+metadata: {name: key, namespace: shop, creationTimestamp: 2026-11-01T00:00:00Z, managedFields: [{manager: a, time: 2026-11-02T00:00:00Z}, {manager: b, time: 2026-11-03T00:00:00Z}, {manager: c, time: 2026-11-02T00:00:00Z}]}
+data: {k: c2VjcmV0}
+---
+kind: ConfigMap
+apiVersion: v1
+metadata: {name: [], namespace: shop}
+---
+kind: ConfigMap
+apiVersion: other/v1
+metadata: {name: other}
+---
+kind: Event
+apiVersion: v1
+metadata: {name: e, namespace: shop}
+involvedObject: {kind: ConfigMap, name: seen, namespace: shop}
+reason: Updated
+message: by hand
+firstTimestamp: 2026-11-04T00:00:00Z
+---
+kind: Pod
+apiVersion: v1
+metadata: {name: web, namespace: shop}
+spec: {containers: [{name: app}]}
+`
+	file := filepath.Join(t.TempDir(), "all.yaml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s, err := Read(t.Context(), Options{}, file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := func(day int) evidence.Time {
+		return evidence.Second(time.Date(2026, 11, day, 0, 0, 0, 0, time.UTC), evidence.APIClock)
+	}
+	want := []evidence.Config{{Kind: "ConfigMap", Namespace: "shop", Name: "seen"}, {Kind: "Secret", Namespace: "shop", Name: "key", Created: at(1), Written: at(3), By: "b"}}
+	for i := range s.Configs {
+		if i == 0 && (len(s.Configs[i].Events) != 1 || s.Configs[i].Events[0].First != at(4)) {
+			t.Errorf("%+v", s.Configs[i].Events)
+		}
+		s.Configs[i].Source, s.Configs[i].Events = evidence.Source{}, nil
+	}
+	if d := cmp.Diff(want, s.Configs); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if lines := s.Left(); len(lines) != 1 || !strings.Contains(lines[0], "ConfigMap: metadata.name") {
+		t.Errorf("%q", lines)
+	}
+}
