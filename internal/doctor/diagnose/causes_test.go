@@ -72,3 +72,45 @@ func TestWhatTheProxyDidNotReach(t *testing.T) {
 		"a panic":         {spec: spec, status: statusOf(isReady, "web", ended, "envoy", running), files: map[string]string{"web.previous.log": boom, "envoy.log": uf}, want: "found app-crash", says: "panic: index out of range"},
 	})
 }
+
+// Before a proxy is ready, names that it should resolve have no answer, and connections that it takes are reset or
+// answered with 503: a race, if the run ended by it. Another program's definite answer is none, nor is a later failure.
+func TestOtherFailuresBeforeTheProxyIsReady(t *testing.T) {
+	const (
+		kuma  = `initContainers: [{name: kuma-init, args: [--redirect-dns, --redirect-outbound-port, "15001"]}], containers: [{name: web}, {name: kuma-sidecar}]`
+		istio = `initContainers: [{name: istio-init, args: [istio-iptables, -p, "15001", -u, "1337", -i, "*"]}], containers: [{name: web}, {name: istio-proxy}]`
+		ready = "2026-03-02T13:00:14.000000Z\tinfo\tEnvoy proxy is ready\n"
+		up    = "[2026-03-02 13:00:14.000][1][info][config] all dependencies initialized. starting workers\n"
+		again = "2026-03-02T13:00:11.700Z getaddrinfo EAI_AGAIN redis.shop\n"
+		reset = "2026-03-02T13:00:11.700Z ERROR GET http://config.infra:8080/: read: connection reset by peer\n"
+	)
+	byKuma, byIstio := statusOf(isReady, "web", restarted, "kuma-sidecar", running), statusOf(isReady, "web", restarted, "istio-proxy", running)
+	late := strings.NewReplacer("13:00:12", "13:30:12", "13:00:20", "13:30:20").Replace(restarted)
+	on := func(proxy, text, log string) map[string]string {
+		return map[string]string{"web.previous.log": text, "web.log": "fine\n", proxy + ".log": log}
+	}
+	checkCauses(t, map[string]cause{
+		"a name":                     {spec: kuma, status: byKuma, files: on("kuma-sidecar", again, up), want: "found startup-race", sure: Likely, says: "web looked up a name before its proxy, which answers its DNS queries, was ready, got no answer, and ended (exit code 1)"},
+		"a name, and an answer":      {spec: kuma, status: byKuma, files: on("kuma-sidecar", strings.Replace(again, "EAI_AGAIN", "ENOTFOUND", 1), up), want: "found name-not-resolved"},
+		"a name of another server":   {spec: strings.Replace(kuma, "--redirect-dns, ", "", 1), status: byKuma, files: on("kuma-sidecar", again, up), want: "found name-not-resolved"},
+		"a name when it was ready":   {spec: kuma, status: byKuma, files: on("kuma-sidecar", again, strings.Replace(up, "13:00:14", "13:00:10", 1)), want: "found name-not-resolved"},
+		"a reset":                    {spec: istio, status: byIstio, files: on("istio-proxy", reset, ready), want: "found startup-race", sure: Likely, says: "web made a call before its proxy was ready, was cut off, and ended (exit code 1)", findings: 1},
+		"503":                        {spec: istio, status: byIstio, files: on("istio-proxy", strings.Replace(reset, "read: connection reset by peer", "503 Service Unavailable", 1), ready), want: "found startup-race", says: "was told that the destination is not available", findings: 1},
+		"no time of readiness":       {spec: istio, status: byIstio, files: on("istio-proxy", "connection reset\n", ""), want: "undecided startup-race", sure: Possible, says: "undecided; possibly: startup race"},
+		"long after the start":       {spec: istio, status: statusOf(isReady, "web", late, "istio-proxy", running), files: on("istio-proxy", strings.Replace(reset, "13:00:11", "13:30:11", 1), ready), want: "found app-crash", says: "connection reset by peer"},
+		"of a port that is left out": {spec: strings.Replace(istio, `-i, "*"`, `-i, "*", -o, "8080"`, 1), status: byIstio, files: on("istio-proxy", reset, ready), want: "found app-crash"},
+		"words of a deadline":        {spec: istio, status: byIstio, files: on("istio-proxy", "context deadline exceeded\n", ""), want: "found app-crash"},
+	})
+}
+
+// One event is one finding: a call that failed since a helper or the proxy had ended is not found again.
+func TestOneEventIsOneFinding(t *testing.T) {
+	const refused = "2026-03-02T13:30:15.000Z ERROR dial tcp 127.0.0.1:5432: connect: connection refused\n"
+	spec := `containers: [{name: web}, {name: cloud-sql-proxy, args: ["--port=5432"]}]`
+	ended := `{name: NAME, ready: false, restartCount: 0, state: {terminated: {exitCode: 143, signal: 15, reason: Error, startedAt: "2026-03-02T13:00:10Z", finishedAt: "2026-03-02T13:30:12Z"}}}`
+	eof := "2026-03-02T13:30:12.500Z WARN query: unexpected EOF\n"
+	checkCauses(t, map[string]cause{
+		"in deletion": {spec: spec, meta: `, deletionTimestamp: "2026-03-02T13:31:12Z"`, status: statusOf("", "web", running, "cloud-sql-proxy", ended), files: map[string]string{"web.log": eof + refused}, want: "found shutdown-race", sure: Certain, says: "cloud-sql-proxy ended while web still called it", findings: 1},
+		"no log":      {spec: "containers: [{name: web}]", status: statusOf("", "web", restarted), want: "undecided app-crash", says: "undecided: web ended (exit code 1), and its log is not among the evidence"},
+	})
+}

@@ -227,6 +227,9 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) Finding {
 	f.Evidence = append(f.Evidence, s.QuoteEvents(c.Name, "BackOff")...)
 	if c.Log(r.Number) == nil && (!byMessage || exit.Outside) {
 		f.Confidence = Possible
+		if exit.Sentence == "" && !says {
+			f.Sentence = fmt.Sprintf("%s ended (%s), and its log is not among the evidence", c.Name, facts.ExitText(r))
+		}
 		f.Against = []evidence.Quote{s.Quote(evidence.Time{}, "the log of run %d is missing: it may have a failed call", r.Number)}
 	}
 	return f

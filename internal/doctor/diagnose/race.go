@@ -20,6 +20,11 @@ import (
 func startupRace(s *subject) (out []Finding) {
 	for _, app := range s.Apps {
 		f, y, found := s.race(app)
+		if !found || f.Confidence == Possible {
+			if e, of, is := s.earlyRace(app); is && (!found || e.Confidence != Possible) {
+				f, y, found = e, of, true
+			}
+		}
 		if !found {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/history"
 	"outrider.dev/internal/doctor/diagnose/phases"
@@ -99,9 +100,31 @@ func (r *Report) consequences() {
 	}
 }
 
+// repeats are the codes of findings about a call, which an earlier rule may have explained.
+var repeats = []finding.Code{"dependency-down", "sibling-down", "name-not-resolved", "app-crash"}
+
+// once returns the findings without those about calls, or ends, that the finding of an earlier rule is about too.
+func (s *subject) once(all []Finding) (out []Finding) {
+	for _, f := range all {
+		again := slices.ContainsFunc(out, func(g Finding) bool {
+			if g.Confidence == Possible || !slices.Contains(repeats, f.Code) {
+				return f.Code == "proxy-died" && g.Container == f.Container && g.Code == "container-not-created"
+			}
+			return slices.ContainsFunc(f.Evidence, func(q evidence.Quote) bool {
+				return slices.Contains(g.Evidence, q) && slices.ContainsFunc(s.Calls, func(y calls.Call) bool { return y.Quote == q })
+			})
+		})
+		if !again {
+			out = append(out, f)
+		}
+	}
+	return out
+}
+
 // conclude sorts the findings and sets the verdict. If there is a more certain finding, it drops the findings whose
 // confidence is only Possible.
 func (r *Report) conclude(s *subject) {
+	r.Findings = s.once(r.Findings)
 	r.consequences()
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
 		sure := func(f Finding) bool { return f.Confidence != Possible }
@@ -131,7 +154,14 @@ func (r *Report) conclude(s *subject) {
 		for _, f := range r.Findings {
 			suspects = append(suspects, string(f.Code))
 		}
-		r.Sentence = fmt.Sprintf("undecided: the evidence fits %s", strings.Join(slices.Compact(suspects), " and "))
+		if suspects = slices.Compact(suspects); len(suspects) == 1 {
+			r.Sentence = "undecided; possibly: " + r.Findings[0].Sentence
+			if suspects[0] == "app-crash" {
+				r.Sentence = "undecided: " + r.Findings[0].Sentence
+			}
+		} else {
+			r.Sentence = fmt.Sprintf("undecided: the evidence fits %s", strings.Join(suspects, " and "))
+		}
 		r.Decide = s.decide(r.Findings)
 	}
 }

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -66,7 +67,11 @@ func siblingStopped(s *subject) (out []Finding) {
 	if !s.Deleted() {
 		return nil
 	}
-	for _, y := range s.Calls {
+	named := slices.SortedStableFunc(slices.Values(s.Calls), func(a, b calls.Call) int { // those that name the helper's address first
+		rank := map[bool]int{false: 1}
+		return cmp.Compare(rank[a.To.Known() && !a.Presumed], rank[b.To.Known() && !b.Presumed])
+	})
+	for _, y := range named {
 		if y.Failure != calls.Refused && y.Failure != calls.Reset || y.To.Known() && !y.To.Loopback() {
 			continue
 		}
@@ -82,7 +87,7 @@ func siblingStopped(s *subject) (out []Finding) {
 				Disproof: fmt.Sprintf("an end of %s before that of %s", y.Container, c.Name),
 			}
 			s.remedy(&f, remedies.Stop, c.Name, y.Container, y.To.Port)
-			if !y.To.Known() || y.Last.Compare(r.Finished) != evidence.After {
+			if !y.To.Known() || y.Presumed || y.Last.Compare(r.Finished) != evidence.After {
 				f.Confidence = Likely
 			}
 			if !slices.ContainsFunc(out, func(g Finding) bool { return g.Container == f.Container }) {

@@ -32,6 +32,7 @@ type Scope struct {
 	Parks  bool             // connections wait until the proxy listens
 	// Presumed: nothing shows that there is a capture, only that there may be one in what was left out.
 	Presumed bool
+	Resolves bool // the proxy answers the DNS queries of the pod
 }
 
 // Of returns the scope of a pod. It reads the arguments of the init container that writes the rules, or the
@@ -53,6 +54,7 @@ func OfPart(pod *corev1.Pod, proxy string, omitted evidence.Omitted) Scope {
 		return handMade(pod, proxy, omitted)
 	}
 	c := ofMesh(pod, proxy, mesh)
+	c.Resolves = resolves(pod, proxy, c.intent)
 	if c.None == "" && c.Vague == "" {
 		written := slices.ContainsFunc(pod.Spec.InitContainers, func(i corev1.Container) bool { return slices.Contains(mesh.Init, i.Name) })
 		switch {
@@ -189,7 +191,26 @@ func consul(pod *corev1.Pod, omitted evidence.Omitted) Scope {
 		}
 	}
 	c.rules, _ = capture.Build(c.intent, capture.NFTables)
+	c.Resolves = resolves(pod, "consul-dataplane", c.intent)
 	return c
+}
+
+// resolves reports whether the DNS queries of a pod go to its proxy: by the flags of the rules, the settings of Istio's
+// and Kuma's proxy, or a name server that is the pod itself. Sources: istio.io (DNS proxying), kuma.io (data plane DNS),
+// developer.hashicorp.com (Consul DNS with transparent proxies).
+func resolves(pod *corev1.Pod, proxy string, in capture.Intent) bool {
+	local := pod.Spec.DNSConfig != nil && slices.ContainsFunc(pod.Spec.DNSConfig.Nameservers, func(n string) bool { return strings.HasPrefix(n, "127.") || n == "::1" })
+	byEnv := slices.ContainsFunc(pod.Spec.Containers, func(c corev1.Container) bool {
+		return c.Name == proxy && slices.ContainsFunc(c.Env, func(e corev1.EnvVar) bool {
+			return (e.Name == "ISTIO_META_DNS_CAPTURE" || e.Name == "KUMA_DNS_ENABLED") && e.Value == "true"
+		})
+	})
+	byInit := slices.ContainsFunc(pod.Spec.InitContainers, func(c corev1.Container) bool {
+		return c.Name == "kuma-init" && slices.ContainsFunc(c.Args, func(a string) bool {
+			return strings.HasPrefix(a, "--redirect-dns") || strings.HasPrefix(a, "--redirect-all-dns-traffic")
+		})
+	})
+	return in.DNS != capture.DNSOff || local || byEnv || byInit || pod.Annotations["kuma.io/builtin-dns"] == "enabled"
 }
 
 // consulUser is the user ID of consul-dataplane.

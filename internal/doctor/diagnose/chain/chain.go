@@ -53,8 +53,9 @@ func (c *Case) FateOf(y calls.Call) Fate {
 	return f
 }
 
-// An Effect describes the consequences of a refused call.
+// An Effect describes the consequences of a failed call.
 type Effect struct {
+	Failed    string          // how the call failed, after its subject
 	Ended     *evidence.Run   // the run that made the call, if it ended with a failure
 	Over      *evidence.Quote // the run ended with a failure later, after it had got over the call: this shows it
 	Retried   bool            // the run goes on, and repeated the call until the proxy listened
@@ -67,19 +68,26 @@ type Effect struct {
 func (e Effect) String() string {
 	switch {
 	case e.Over != nil:
-		return "was refused, and got over it"
+		return e.Failed + ", and got over it"
 	case e.Ended != nil:
-		return fmt.Sprintf("was refused, and ended (%s)", facts.ExitText(*e.Ended))
+		return fmt.Sprintf("%s, and ended (%s)", e.Failed, facts.ExitText(*e.Ended))
 	case e.Retried:
-		return "was refused, tried again, and was no longer refused once the proxy was ready"
+		return e.Failed + ", tried again, and was no longer refused once the proxy was ready"
 	case e.GoesOn:
-		return "was refused, and goes on, perhaps without the data that it requested"
+		return e.Failed + ", and goes on, perhaps without the data that it requested"
 	}
-	return "and was refused"
+	return "and " + e.Failed
 }
 
-// EffectOf returns the effect of a refused call.
+// failed describes the failures of calls that a proxy may have caused; others are as a refusal.
+var failed = map[calls.Failure]string{
+	calls.Refused: "was refused", calls.Reset: "was cut off", calls.TimedOut: "got no answer", calls.Unresolved: "got no answer",
+	calls.Unavailable: "was told that the destination is not available", calls.Upstream: "was told that the destination is not available",
+}
+
+// EffectOf returns the effect of a failed call.
 func (c *Case) EffectOf(y calls.Call) (e Effect) {
+	e.Failed = failed[y.Failure]
 	app := c.Container(y.Container)
 	if r := app.Run(y.Run); r != nil {
 		if r.Exit != nil && *r.Exit != 0 {
@@ -91,8 +99,8 @@ func (c *Case) EffectOf(y calls.Call) (e Effect) {
 		e.GoesOn = r.Running
 		e.Retried = r.Running && y.Last.Compare(y.At) == evidence.After && c.Listened(y.Last).Answer == doctor.No
 	}
-	if last := app.Last(); last != nil && last.Running && last.Number > y.Run && app.Log(last.Number) != nil && len(c.Calls.Of(app.Name, last.Number, calls.Refused)) == 0 {
-		q := c.Quote(last.Started, "%s runs since then (run %d), and its log has no refused call", app.Name, last.Number)
+	if last := app.Last(); last != nil && last.Running && last.Number > y.Run && app.Log(last.Number) != nil && len(c.Calls.Of(app.Name, last.Number, y.Failure)) == 0 {
+		q := c.Quote(last.Started, "%s runs since then (run %d), and its log has no such call", app.Name, last.Number)
 		e.WellSince = &q
 	}
 	if which := c.Listened(y.At).Run; which >= 0 {
@@ -103,7 +111,7 @@ func (c *Case) EffectOf(y calls.Call) (e Effect) {
 
 // recurs returns a refusal of the same call at a time when the proxy listened, or long after the proxy's start.
 func (c *Case) recurs(y calls.Call, proxy facts.Service) *evidence.Quote {
-	for _, other := range c.Calls.By(y.Container, calls.Refused) {
+	for _, other := range c.Calls.By(y.Container, y.Failure) {
 		if other.To != y.To {
 			continue
 		}
