@@ -15,5 +15,6 @@
 //	verify.go  the question, its bounds, the result, omissions of the model
 //	search.go  the breadth-first search, which visits no state twice
 //	moves.go   the transitions from a state
+//	reduce.go  which differences between states have no effect
 //	judge.go   violations of the plan
 package verify

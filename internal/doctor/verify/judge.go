@@ -12,8 +12,8 @@ import (
 // there is one.
 func (s *search) mayViolate(n node, happened startup.Timeline) bool {
 	for _, ev := range happened {
-		for _, e := range s.edges {
-			if s.mayViolateEdge(n, ev, e) {
+		for i, e := range s.edges {
+			if s.mayViolateEdge(n, ev, i, e) {
 				return true
 			}
 		}
@@ -21,13 +21,11 @@ func (s *search) mayViolate(n node, happened startup.Timeline) bool {
 	return s.question.Promise == Starts && len(happened) > 0 && s.notFollowed(n)
 }
 
-func (s *search) mayViolateEdge(n node, ev startup.Event, e startup.Edge) bool {
+func (s *search) mayViolateEdge(n node, ev startup.Event, i int, e startup.Edge) bool {
 	ended := ev.What == startup.IsCompleted || ev.What == startup.HasFailed
 	switch {
-	case s.question.Promise == Stops && e.After == startup.Completed:
-		return false // From has already ended
 	case s.question.Promise == Stops:
-		return ended && ev.Container == e.To && n.gates.Deleted() && !n.gates.Runs(e.From)
+		return ended && ev.Container == e.To && n.outlived != nil && n.outlived[i] > 0 && ev.At >= n.outlived[i]
 	case ev.Container == e.To && ev.What == startup.IsStarted:
 		return !n.gates.Reached(e)
 	case ev.Container == e.From && e.Optional:
@@ -49,7 +47,7 @@ func (s *search) notFollowed(n node) bool {
 func (s *search) violates(step, last int) bool {
 	t, schedule := s.replay(step, last)
 	violations := s.decided(startup.Check(s.question.Plan, t))
-	if len(violations) == 0 {
+	if len(violations) == 0 || !s.happens(schedule, t) {
 		return false
 	}
 	s.result.Counterexample, s.result.Violations, s.result.Schedule = t, violations, schedule
@@ -59,6 +57,17 @@ func (s *search) violates(step, last int) bool {
 		}
 	}
 	return true
+}
+
+// happens reports whether a kubelet that forgets back-offs, as all do, does the same in a run of the search.
+func (s *search) happens(schedule []gates.Move, t startup.Timeline) bool {
+	version := s.question.Version
+	version.KeepsBackOff = false
+	n, again := s.rootOf(version), startup.Timeline(nil)
+	for _, m := range schedule {
+		again = append(again, m.Apply(&n.kubelet, &n.gates)...)
+	}
+	return slices.Equal(again, t)
 }
 
 // decided returns the violations of the promise that no later event can undo. Two kinds are left out. If a gate will

@@ -41,6 +41,7 @@ func (s *search) make(n node, m gates.Move) (node, startup.Timeline) {
 	if m.Fault != "" {
 		n.faults--
 	}
+	s.watch(&n, happened)
 	return n, happened
 }
 
@@ -204,7 +205,7 @@ func (c *collector) ends(name string) {
 // becomes unhealthy.
 func (c *collector) health(name string) {
 	switch {
-	case !c.observed[name]:
+	case !c.observed[name] || !c.healthMatters(&c.node, name):
 	case c.node.gates.Healthy(name):
 		c.fault(Unhealthy, gates.Sickened, kubelet.Event{At: c.now, Container: name})
 	case c.node.gates.CanBeHealthy(name):
@@ -339,8 +340,8 @@ func slowStops(q Question) (out []string) {
 	return slices.DeleteFunc(slices.Compact(out), func(name string) bool { return late[name] })
 }
 
-// healthMatters returns the containers whose health has an effect, on an edge, a probe or a hook.
-func (s *search) healthMatters() map[string]bool {
+// healthObserved returns the containers whose health has an effect, on an edge, a probe or a hook.
+func (s *search) healthObserved() map[string]bool {
 	out := map[string]bool{}
 	for _, e := range s.edges {
 		if e.After == startup.Healthy {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"time"
 
 	"outrider.dev/internal/core/pod/gates"
 	"outrider.dev/internal/core/pod/kubelet"
@@ -16,6 +17,10 @@ type node struct {
 	gates   gates.State
 	faults  int // number of faults that may still happen
 	step    int // index in search.steps
+
+	// outlived has, for each edge whose dependency ended while the dependent container ran and the pod was stopping, the
+	// time of that end plus one; nil if there is none.
+	outlived []time.Duration
 }
 
 // A step records how a state was reached: the step of the state before, and the number of the move. The moves
@@ -34,6 +39,8 @@ type search struct {
 	finishes  map[string]bool // containers that may complete
 	awaited   map[string]bool // containers that must outlive others
 	serves    map[string]bool // containers that must be healthy, and not complete
+	needed    map[string]bool // containers that must be healthy for others
+	follows   map[string]bool // containers that a gate ends if their dependency restarts
 	slowStops []string        // containers whose stops take an unknown time
 	late      map[string]bool // containers whose stops certainly take too long
 	bound     Bound
@@ -41,6 +48,8 @@ type search struct {
 
 	seen      map[[16]byte]struct{} // hashes of the visited states; with 128 bits, collisions are negligible
 	forgetful bool                  // in tests: also expand states that were already visited
+	full      bool                  // in tests: no reductions
+	key       []byte                // of the last visited state; kept for its memory
 	steps     []step
 	replayed  int // number of steps of all replays
 	result    Result
@@ -56,9 +65,11 @@ const (
 
 func newSearch(q Question, b Bound, progress func(Progress)) *search {
 	q.Pod = withoutReadiness(q.Pod)
+	q.Version.KeepsBackOff = true
 	s := &search{question: q, edges: q.Plan.Expand().Edges, bound: b, progress: progress,
 		seen: map[[16]byte]struct{}{}, result: Result{Promise: q.Promise, Bound: b}}
-	s.observed, s.published, s.finishes, s.slowStops = s.healthMatters(), s.recordIsRead(), s.mayFinish(), slowStops(q)
+	s.observed, s.published, s.finishes, s.slowStops = s.healthObserved(), s.recordIsRead(), s.mayFinish(), slowStops(q)
+	s.follows, s.needed = s.mustFollow(), s.from(startup.Healthy)
 	s.late = gates.OutlastGrace(q.Pod, q.Plan)
 	s.awaited, s.serves = s.from(startup.Started, startup.Healthy), s.from(startup.Healthy)
 	for name := range s.from(startup.Completed) { // in any order: each is deleted
@@ -68,8 +79,10 @@ func newSearch(q Question, b Bound, progress func(Progress)) *search {
 }
 
 // root returns the state in which the kubelet has just received the pod.
-func (s *search) root() node {
-	k, _ := kubelet.New(s.question.Pod, s.question.Version).Step(kubelet.Event{Kind: kubelet.Added})
+func (s *search) root() node { return s.rootOf(s.question.Version) }
+
+func (s *search) rootOf(v kubelet.Version) node {
+	k, _ := kubelet.New(s.question.Pod, v).Step(kubelet.Event{Kind: kubelet.Added})
 	return node{kubelet: k, gates: gates.New(s.question.Plan, s.question.Gate), faults: s.bound.Faults}
 }
 
@@ -151,8 +164,8 @@ func (s *search) expand(ctx context.Context, from node, next []node) []node {
 
 // visit adds a state to the visited ones, and reports whether it is new.
 func (s *search) visit(n *node) bool {
-	b := append([]byte(n.kubelet.Key()), byte(n.faults))
-	hash := sha256.Sum256(n.gates.AppendKey(b, n.kubelet.Now()))
+	s.key = s.appendKey(s.key[:0], n)
+	hash := sha256.Sum256(s.key)
 	key := [16]byte(hash[:16])
 	if _, ok := s.seen[key]; ok && !s.forgetful {
 		return false

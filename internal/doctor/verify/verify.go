@@ -234,7 +234,7 @@ const omitsSockets = "a time in which %s has no open socket: %s may then stop fi
 func omissions(q Question) []string {
 	out := []string{
 		"liveness: whether a container runs at all, or a gate notifies it of a restart; only that nothing happens too early",
-		"instants between two of the kubelet's own deadlines: everything happens at one of them, in any order",
+		"instants between two of the kubelet's own deadlines, without probes that can only succeed: everything happens at one of them, in any order",
 		"time in the containers: each of their actions may happen at once, late or never; a probe answers at once",
 		"exit code 0 of a mesh's proxy, of a container that others need healthy, and of one that is always restarted, before its stop: that is a crash, and so a fault",
 		"readiness probes, and a back-off forgotten after ten minutes without a crash",

@@ -9,9 +9,14 @@ import (
 
 // AppendKey appends a key to b. States that behave alike from now on have equal keys. Incarnations are left out,
 // and so is the duration of waits without a timeout.
-func (s State) AppendKey(b []byte, now time.Duration) []byte {
+//
+// The health of a container for which the function health is false is left out: the caller knows that it has no effect.
+func (s State) AppendKey(b []byte, now time.Duration, health func(name string) bool) []byte {
 	b = append(b, bits(s.deleted))
 	for i, c := range s.c {
+		if !health(s.rules.containers[i].Name) {
+			c.sick, c.status.Healthy, c.record.status.Healthy = false, false, false
+		}
 		b = append(b, byte(c.phase), bits(c.sick, c.deaf, c.record.fresh, c.record.here, c.record.ended), statusBits(c.status), statusBits(c.record.status))
 		if longest := s.longestWait(i); longest > 0 {
 			b = binary.AppendVarint(b, int64(min(now-c.since, longest)))

@@ -35,6 +35,9 @@ const never = time.Duration(-1)
 func New(p Pod, v Version) State {
 	spec := newSpec(p, v)
 	c := slices.Repeat([]container{{life: newLife(), killing: notKilled(), probes: newProbes()}}, len(spec.containers))
+	for i := range c {
+		c[i].start.crashes.kept = v.KeepsBackOff
+	}
 	return State{spec: spec, schedule: newSchedule(), ending: ending{grace: never}, status: Status{Phase: Pending}, c: c}
 }
 

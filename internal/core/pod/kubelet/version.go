@@ -29,6 +29,10 @@ type Version struct {
 	// ContainerRestart means that any container may have its own restart policy.
 	ContainerRestart bool
 
+	// KeepsBackOff means that a container's back-off is never forgotten, however long it runs. No kubelet does so. An
+	// explorer that leaves such long runs out has fewer states, because it does not matter how long a container runs.
+	KeepsBackOff bool
+
 	// ExactRetry means that a pass with a container in back-off is repeated when the back-off ends. Otherwise it
 	// is repeated after [Retry], even if the back-off ends earlier or later.
 	ExactRetry bool

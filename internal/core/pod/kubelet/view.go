@@ -1,9 +1,17 @@
 package kubelet
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Done reports whether the pod has ended: nothing runs, and nothing will run again.
 func (s State) Done() bool { return s.pass.mode == done }
+
+// Final reports whether the kubelet stops the pod for good, or has done so: no container is started any more.
+func (s State) Final() bool {
+	return s.pass.mode == terminating || s.pass.mode == done || s.ending.stage == stopped
+}
 
 // Now returns the time of the last event.
 func (s State) Now() time.Duration { return s.now }
@@ -16,6 +24,9 @@ type View struct {
 	Incarnation int  // number of the latest run, from 0; -1 if it was never started
 	Started     bool // its startup probe has succeeded, or it has none
 	Ready       bool
+	Starting    bool // its image is pulled, or it is launched
+	Unsteady    bool // it is being started or stopped, or its startup or liveness probe counts failures
+	Patient     bool // its startup probe has not succeeded yet, and never fails for good
 }
 
 // View returns the visible state of the container of that name; the zero value if there is none.
@@ -26,7 +37,14 @@ func (s State) View(name string) View {
 	}
 	c := &s.c[i]
 	return View{Running: c.life.run == running, Exited: c.life.run == exited, Code: c.life.code, Incarnation: c.life.incarnation,
-		Started: c.probes.started, Ready: c.shown.ready}
+		Started: c.probes.started, Ready: c.shown.ready, Unsteady: c.unsteady(),
+		Starting: c.start.step == pulling || c.start.step == launching,
+		Patient:  c.probes.seen && !c.probes.started && s.spec.probes[i][startupProbe].Failures == neverFails}
+}
+
+func (c *container) unsteady() bool {
+	failing := slices.ContainsFunc(c.probes.of[:readinessProbe], func(p probe) bool { return p.row > 0 && p.last == failure || p.result == failure })
+	return c.start.step != notStarting || c.killing.stage != notKilling || failing
 }
 
 // Running returns the names of the containers that run, in the pod's order.
