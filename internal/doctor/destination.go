@@ -36,11 +36,12 @@ const (
 // Known reports whether the host is known.
 func (d Destination) Known() bool { return d.Host != "" }
 
+// String returns the name, the address and the port, as far as they are known, and "its destination" if none is.
 func (d Destination) String() string {
 	host := d.Host
 	switch {
 	case host == "":
-		return "an address that the log does not name"
+		return "its destination"
 	case d.Port > 0 && strings.Contains(host, ":"):
 		host = fmt.Sprintf("[%s]:%d", host, d.Port)
 	case d.Port > 0:

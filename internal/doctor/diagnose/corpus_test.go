@@ -170,5 +170,6 @@ func diagnoseWith(t *testing.T, folder string, o Options) Report {
 	if err != nil {
 		t.Fatal(err)
 	}
+	wellWorded(t, r)
 	return r
 }

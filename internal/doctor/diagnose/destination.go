@@ -157,7 +157,7 @@ var farSides = []farSide{
 	},
 	{
 		failure: calls.Refused, taken: []doctor.Answer{no}, when: toNoSibling, quotes: []quoted{whyNotTaken},
-		sentence: "{app} was refused by an address that its log does not name: the proxy is not involved",
+		sentence: "{app} was refused by its destination, which its log does not name: the proxy is not involved",
 		remedy:   "see what {app} called then, and whether that runs",
 	},
 	{
@@ -248,10 +248,13 @@ func nameNotResolved(s *subject) (out []Finding) {
 			if s.GotOver(y) != nil {
 				continue
 			}
-			name := cmp.Or(y.To.Host, "a name")
+			what, name := "the name "+y.To.Host, y.To.Host
+			if name == "" {
+				what, name = "a name", "the name that it asked for"
+			}
 			f := Finding{
 				Code: "name-not-resolved", Container: app.Name, Confidence: Likely, Evidence: []evidence.Quote{y.Quote},
-				Sentence: fmt.Sprintf("%s could not resolve the name %s", app.Name, name),
+				Sentence: fmt.Sprintf("%s could not resolve %s", app.Name, what),
 				Disproof: fmt.Sprintf("an answer of the cluster's DNS for %s at that time", name),
 				Remedy:   finding.Remedy{Sentence: "check whether the name is correct, with its namespace, and whether the cluster's DNS answers", Command: s.kubectl("get service")},
 			}

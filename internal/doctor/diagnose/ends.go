@@ -200,7 +200,7 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) Finding {
 	f := Finding{
 		Code: "app-crash", Container: c.Name, Confidence: Likely,
 		Sentence: fmt.Sprintf("%s ended by itself: %s", c.Name, facts.ExitText(r)),
-		Evidence: []evidence.Quote{s.Quote(r.Finished, "%s, run %d: %s %s", c.Name, r.Number, facts.ExitText(r), s.Show([]byte(r.Message)))},
+		Evidence: []evidence.Quote{s.Quote(r.Finished, "%s, run %d: %s", c.Name, r.Number, joined(facts.ExitText(r), s.Show([]byte(r.Message))))},
 		Disproof: "a failed call, or a signal from outside, just before its end",
 		Remedy:   finding.Remedy{Sentence: "see the end of its log", Command: s.kubectl("logs %s -c %s --previous", s.Object.Name, c.Name)},
 	}

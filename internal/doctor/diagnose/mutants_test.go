@@ -29,6 +29,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"a plan is not held against the start":         {File: "order.go", From: `v.How == startup.StartedTooEarly && v.By != startup.Forever`, To: `false`},
 		"within the error a start is early":            {File: "order.go", From: `to.Run(0).Started.Latest()`, To: `to.Run(0).Started.At`},
 		"a zone that is likely is certain":             {File: "race.go", From: `!c.placed`, To: `true`},
+		"a log that is not there says nothing":         {File: "proxy.go", From: `s.Proxy.Log(now.Number) == nil`, To: `false`},
 		"the replay has no remedy":                     {File: "replay/replay.go", From: `c.Health, c.Kind = startup.PostStart, startup.Plain`, To: ``},
 		"the replay does not look at what is observed": {File: "replay/replay.go", From: `of.Calls = []simulate.Call{call}`, To: ``},
 	})

@@ -30,7 +30,7 @@ func notStarted(s *subject) (out []Finding) {
 		text := strings.TrimPrefix(q[len(q)-1].Text, k.reason+": ")
 		f := Finding{
 			Code: k.code, Confidence: Certain, Sentence: fmt.Sprintf("%s: %s", k.what, text), Evidence: q,
-			Disproof: "a container of the pod that started", Remedy: finding.Remedy{Command: s.kubectl("describe pod %s", s.Object.Name)},
+			Disproof: "a container of the pod that started", Remedy: finding.Remedy{Sentence: k.do, Command: s.kubectl("describe pod %s", s.Object.Name)},
 		}
 		for _, r := range volumeRemedies {
 			if k.code == "volume-missing" && r.says.MatchString(text) {
@@ -70,11 +70,12 @@ var notStartedBy = []struct {
 	code   finding.Code
 	reason string
 	what   string
+	do     string // empty: volumeRemedies says it
 }{
-	{"not-scheduled", "FailedScheduling", "no node can run the pod"},
-	{"no-sandbox", "FailedCreatePodSandBox", "the pod's sandbox, or its network, cannot be created"},
-	{"volume-missing", "FailedAttachVolume", "a volume of the pod cannot be attached to its node"},
-	{"volume-missing", "FailedMount", "a volume of the pod cannot be mounted"},
+	{"not-scheduled", "FailedScheduling", "no node can run the pod", "add a node, or change what the message counts: the pod's requests, its selectors and tolerations, its volumes"},
+	{"no-sandbox", "FailedCreatePodSandBox", "the pod's sandbox, or its network, cannot be created", "see the plugin or the runtime that the message names, on the pod's node"},
+	{"volume-missing", "FailedAttachVolume", "a volume of the pod cannot be attached to its node", ""},
+	{"volume-missing", "FailedMount", "a volume of the pod cannot be mounted", ""},
 }
 
 // volumeRemedies has what is to be done about a volume, by the message of the event; the first row that fits counts.

@@ -58,6 +58,10 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
 		r.Findings = slowStart(s, r.Start)
 	}
 	r.conclude(s)
+	for i := range r.Findings { // each says what to do
+		do := &r.Findings[i].Remedy
+		do.Sentence = cmp.Or(do.Sentence, "see the conditions, the states and the events of the pod")
+	}
 	var quotes []evidence.Quote
 	for _, f := range r.Findings {
 		quotes = append(quotes, f.Evidence...)
@@ -67,7 +71,7 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
 		r.Missing = append(r.Missing, fmt.Sprintf("%s: %s", m.What, m.Why))
 	}
 	for _, n := range s.Notes {
-		r.Notes = append(r.Notes, fmt.Sprintf("%s (%s)", n.Text, n.Source))
+		r.Notes = append(r.Notes, fmt.Sprintf("%s (%s)", n.Text, n.Source.Place()))
 	}
 	return r, nil
 }

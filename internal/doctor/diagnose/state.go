@@ -80,7 +80,7 @@ func (s *subject) noImage(c *evidence.Container, m states.Meaning) Finding {
 	return Finding{
 		Code: m.Code, Container: c.Name, Confidence: Certain,
 		Sentence: fmt.Sprintf("%s has no image: %s cannot be pulled (%s)", c.Name, image, c.Waiting.Reason),
-		Evidence: append([]evidence.Quote{s.Quote(evidence.Time{}, "%s waits: %s %s", c.Name, c.Waiting.Reason, c.Waiting.Message)}, s.QuoteEvents(c.Name, "Failed", "BackOff")...),
+		Evidence: append([]evidence.Quote{s.Quote(evidence.Time{}, "%s waits: %s", c.Name, joined(c.Waiting.Reason, s.Show([]byte(c.Waiting.Message))))}, s.QuoteEvents(c.Name, "Failed", "BackOff")...),
 		Disproof: "an event Pulled of this container",
 		Remedy:   finding.Remedy{Sentence: m.Remedy, Command: s.kubectl("describe pod %s", s.Object.Name)},
 	}
@@ -90,7 +90,7 @@ func (s *subject) noImage(c *evidence.Container, m states.Meaning) Finding {
 func (s *subject) stateOf(m states.Meaning, container, reason, message string) Finding {
 	f := Finding{
 		Code: m.Code, Container: container, Confidence: Certain, Sentence: strings.ReplaceAll(m.Sentence, "{c}", container),
-		Evidence: []evidence.Quote{s.Quote(evidence.Time{}, "%s: %s", strings.TrimSpace(container+" "+reason), s.Show([]byte(message)))},
+		Evidence: []evidence.Quote{s.Quote(evidence.Time{}, "%s", joined(strings.TrimSpace(container+" "+reason), s.Show([]byte(message))))},
 		Disproof: "a later status of the pod without this reason",
 		Remedy:   finding.Remedy{Sentence: m.Remedy, Command: s.kubectl("describe pod %s", s.Object.Name)},
 	}
@@ -99,6 +99,9 @@ func (s *subject) stateOf(m states.Meaning, container, reason, message string) F
 	}
 	return f
 }
+
+// joined returns a reason and its message, if there is one.
+func joined(reason, message string) string { return strings.TrimSuffix(reason+": "+message, ": ") }
 
 // unknown returns the finding about a reason that is in no table.
 func (s *subject) unknown(container, reason, message string) Finding {

@@ -5,9 +5,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"outrider.dev/internal/doctor/evidence"
 )
 
 // initArgs are arguments of init containers, which would be unknown without them.
@@ -235,5 +238,38 @@ func TestWords(t *testing.T) {
 				t.Errorf("%s\n%s\nwant %s", r.Sentence, got, c.want)
 			}
 		})
+	}
+}
+
+// unclear matches what a reader stumbles over: words that stand for nothing, two words for one, and ends that a text
+// without its last part has.
+var unclear = regexp.MustCompile(`address that (?:the|its) log does not name|the log lies in|wrong by|\b(?:some|no)body\b|the name a name|  |[ ,:;]$|^$|\(\)|%!`)
+
+// wellWorded fails the test if a report has an unclear text, a finding without what to do, or says of a log that is not
+// among the evidence what it does not say.
+func wellWorded(t *testing.T, r Report) {
+	t.Helper()
+	texts := append(slices.Clone(r.Notes), r.Missing...)
+	texts = append(texts, r.Sentence)
+	for _, f := range r.Findings {
+		said := f.Sentence
+		for _, q := range slices.Concat(f.Evidence, f.Against) { // what the evidence says is not ours
+			said = strings.ReplaceAll(said, q.Text, "")
+			if q.Source.Kind == evidence.FromPod && strings.TrimRight(q.Text, " :") != q.Text {
+				t.Errorf("%s: a part is missing: %q", r.Pod, q.Text)
+			}
+		}
+		texts = append(texts, f.Sentence, f.Disproof)
+		if f.Remedy.Sentence == "" {
+			t.Errorf("%s: what is to be done? %s: %s", r.Pod, f.Code, f.Sentence)
+		}
+		if strings.Contains(said, "its log does not say") && slices.ContainsFunc(r.Missing, func(m string) bool { return strings.HasPrefix(m, "log of container "+f.Container+":") }) {
+			t.Errorf("%s: its log is not among the evidence: %s", r.Pod, f.Sentence)
+		}
+	}
+	for _, text := range texts {
+		if m := unclear.FindString(text); m != "" || text == "" {
+			t.Errorf("%s: unclear, by %q: %q", r.Pod, m, text)
+		}
 	}
 }

@@ -90,8 +90,8 @@ func TestZones(t *testing.T) {
 		why          string
 	}{
 		"one":     {"2026-11-24 21:16:22 x", 1, 4, true, -1, "the only one"},
-		"several": {"2026-11-24 21:16:22 x", 0, 3600, false, 8 * time.Hour, "the log lies in its run for each of 5"},
-		"none":    {"2026-11-24 21:20:22 x", 0, 4, false, -1, "there is none for which the log lies in its run"},
+		"several": {"2026-11-24 21:16:22 x", 0, 3600, false, 8 * time.Hour, "5 zones fit its run"},
+		"none":    {"2026-11-24 21:20:22 x", 0, 4, false, -1, "no zone fits its run"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l, p := placedLogIn(t, tt.log, tt.began, tt.ended)

@@ -62,13 +62,13 @@ func (p *Pod) place(ctx context.Context) {
 		case tried == 0:
 			continue
 		case len(fits) == 1:
-			c.Zone = Zone{Offset: fits[0], Known: true, Why: "the only one for which the log lies in its run"}
+			c.Zone = Zone{Offset: fits[0], Known: true, Why: "the only one that fits its run"}
 		case len(fits) == 0:
-			c.Zone = Zone{Why: "there is none for which the log lies in its run: it is of another container or run, or a clock is off"}
+			c.Zone = Zone{Why: "no zone fits its run: it is the log of another container or run, or a clock is off"}
 			p.Notes = append(p.Notes, Note{c.Logs[0].Source, fmt.Sprintf("the log of container %s has times without a zone, and %s", c.Name, c.Zone.Why)})
 		default:
 			c.Zone = likely
-			c.Zone.Why = fmt.Sprintf("the log lies in its run for each of %d", len(fits))
+			c.Zone.Why = fmt.Sprintf("%d zones fit its run", len(fits))
 			c.Zone.HasLikely = likely.HasLikely && slices.Contains(fits, likely.Likely)
 			p.Notes = append(p.Notes, Note{c.Logs[0].Source, fmt.Sprintf("the log of container %s has times without a zone, and %s", c.Name, c.Zone.Why)})
 		}

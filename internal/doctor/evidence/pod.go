@@ -3,6 +3,7 @@ package evidence
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -30,6 +31,14 @@ type Source struct {
 	Kind Kind   `json:"kind"`
 	File string `json:"file,omitempty"` // path; in an archive ARCHIVE:PATH; from a cluster the kubectl command
 	Line int    `json:"line,omitempty"`
+}
+
+// Place returns where a reader finds the fact: the file and the line, or the file alone if it begins with the object.
+func (s Source) Place() string {
+	if s.Line == 1 && slices.Contains([]Kind{FromPod, FromEvent, FromOwner}, s.Kind) {
+		return s.File
+	}
+	return s.String()
 }
 
 func (s Source) String() string {

@@ -48,6 +48,9 @@ func (c Call) String() string {
 	if c.More > 0 {
 		times = fmt.Sprintf(", %d times", c.More+1)
 	}
+	if !c.To.Known() {
+		return fmt.Sprintf("a call to an unknown destination: %s%s", c.Failure, times)
+	}
 	return fmt.Sprintf("a call to %s: %s%s", c.To, c.Failure, times)
 }
 

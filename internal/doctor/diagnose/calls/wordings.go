@@ -90,7 +90,7 @@ var (
 )
 
 // unresolvedName is the name that was not resolved.
-var unresolvedName = regexp.MustCompile(`(?i)(?:(?:getaddrinfo )?(?:ENOTFOUND|EAI_AGAIN)|lookup|getaddrinfo for|(?:Unknown ?Host(?:Exception)?|no such host|resolve (?:host(?: ?name)?|address)|host ?name|name or service not known|translate host name|resolve)[:\s]+(?:of |for )?)\s*['"(]*([0-9a-z][0-9a-z._-]*)`)
+var unresolvedName = regexp.MustCompile(`(?i)(?:(?:getaddrinfo )?(?:ENOTFOUND|EAI_AGAIN)|lookup|getaddrinfo for|(?:Unknown ?Host(?:Exception)?|no such host|host not found in \w+|resolve (?:host(?: ?name)?|address)|host ?name|name or service not known|translate host name|resolve)[:\s]+(?:of |for )?)\s*['"(]*([0-9a-z][0-9a-z._-]*)`)
 
 // noNames are words that stand where a name could.
 var noNames = []string{"address", "addresses", "host", "hostname", "name", "information", "in", "for", "the", "a", "of", "error", "failed"}

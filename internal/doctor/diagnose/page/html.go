@@ -358,7 +358,7 @@ func (d *document) quote(head markup, q evidence.Quote, zero time.Time) {
 // source writes the file and line of a quote, if it is from a file.
 func (d *document) source(q evidence.Quote) {
 	if q.Source.File != "" {
-		d.put(` <span class="faint from">(%s)</span>`, cut(q.Source.String(), longestLine))
+		d.put(` <span class="faint from">(%s)</span>`, cut(q.Source.Place(), longestLine))
 	}
 }
 

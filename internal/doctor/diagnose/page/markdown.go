@@ -28,6 +28,10 @@ func Markdown(reports []diagnose.Report) string {
 
 func markdown(b *strings.Builder, r diagnose.Report) {
 	fmt.Fprintf(b, "### %s: %s\n", prose(r.Pod), prose(r.Sentence))
+	first := firstRemedy(r)
+	if first != "" {
+		fmt.Fprintf(b, "\n**Do:** %s\n", prose(first))
+	}
 	if len(r.Timeline) > 0 {
 		block(b, "text", timeline(r))
 	}
@@ -36,7 +40,7 @@ func markdown(b *strings.Builder, r diagnose.Report) {
 		quoted(b, "", f.Evidence)
 		quoted(b, "Against it:", f.Against)
 		fmt.Fprintf(b, "\nIt would be disproved by: %s\n", prose(f.Disproof))
-		if f.Remedy.Sentence != "" {
+		if f.Remedy.Sentence != "" && f.Remedy.Sentence != first {
 			fmt.Fprintf(b, "\n**What fixes it:** %s\n", prose(f.Remedy.Sentence))
 		}
 		if tried := f.Tried(); tried != "" {
@@ -89,7 +93,7 @@ func quoted(b *strings.Builder, title string, quotes []evidence.Quote) {
 		}
 		text.WriteString(cut(q.Text, longestLine))
 		if q.Source.File != "" {
-			fmt.Fprintf(&text, "\n    %s", oneLine(q.Source.String()))
+			fmt.Fprintf(&text, "\n    %s", oneLine(q.Source.Place()))
 		}
 		text.WriteByte('\n')
 	}

@@ -10,11 +10,14 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// writeText writes a report for a terminal: the summary sentence first, then the timeline, the evidence, and the
-// remedy.
+// writeText writes a report for a terminal: the cause and what to do first, then the timeline, the evidence, and the
+// change and command of the remedy.
 func writeText(w io.Writer, r diagnose.Report, o Options) error {
 	t := texter{width: max(o.Columns, 40), colour: o.Colour}
 	t.line("", fmt.Sprintf("%s: %s", r.Pod, r.Sentence), string(r.Verdict))
+	if do := firstRemedy(r); do != "" {
+		t.line("", "Do: "+do, "heading")
+	}
 	if len(r.Timeline) > 0 {
 		t.line("", "", "")
 	}
@@ -22,7 +25,7 @@ func writeText(w io.Writer, r diagnose.Report, o Options) error {
 		t.line("  ", strings.TrimSuffix(line, "\n"), "")
 	}
 	for i, f := range r.Findings {
-		t.finding(f, len(r.Findings) > 1 || r.Verdict == diagnose.Undecided, i)
+		t.finding(f, len(r.Findings) > 1 || r.Verdict == diagnose.Undecided, i, firstRemedy(r))
 	}
 	if r.Decide != "" {
 		t.line("", "", "")
@@ -44,6 +47,14 @@ func writeText(w io.Writer, r diagnose.Report, o Options) error {
 	}
 	_, err := io.WriteString(w, t.b.String())
 	return err
+}
+
+// firstRemedy returns what is to be done about the cause; empty: it is not decided, or there is no remedy.
+func firstRemedy(r diagnose.Report) string {
+	if len(r.Findings) == 0 || r.Verdict == diagnose.Undecided {
+		return ""
+	}
+	return r.Findings[0].Remedy.Sentence
 }
 
 type texter struct {
@@ -71,7 +82,8 @@ func (t *texter) line(indent, text, what string) {
 	}
 }
 
-func (t *texter) finding(f diagnose.Finding, numbered bool, i int) {
+// finding writes a finding; the remedy that stands at the top of the report is not repeated.
+func (t *texter) finding(f diagnose.Finding, numbered bool, i int, first string) {
 	t.line("", "", "")
 	head := fmt.Sprintf("%s (%s)", f.Code, f.Confidence)
 	if numbered {
@@ -85,7 +97,7 @@ func (t *texter) finding(f diagnose.Finding, numbered bool, i int) {
 		t.quote("  against it: ", q)
 	}
 	t.line("  ", "It would be disproved by: "+f.Disproof, "")
-	if f.Remedy.Sentence != "" {
+	if f.Remedy.Sentence != "" && f.Remedy.Sentence != first {
 		t.line("  ", "What fixes it: "+f.Remedy.Sentence, "")
 	}
 	if tried := f.Tried(); tried != "" {
@@ -96,6 +108,7 @@ func (t *texter) finding(f diagnose.Finding, numbered bool, i int) {
 	if f.Remedy.Command != "" { // it may use the patch
 		t.line("  ", "$ "+f.Remedy.Command, "command")
 	}
+	t.line("  ", fmt.Sprintf("More: outrider explain %s", f.Code), "")
 }
 
 // part writes YAML under a title; nothing if it is empty.
@@ -111,7 +124,7 @@ func (t *texter) part(title, yaml string) {
 func (t *texter) quote(indent string, q evidence.Quote) {
 	from := ""
 	if q.Source.File != "" {
-		from = " (" + q.Source.String() + ")"
+		from = " (" + q.Source.Place() + ")"
 	}
 	at := ""
 	if q.At.Known() {

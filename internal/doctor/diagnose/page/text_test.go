@@ -58,3 +58,21 @@ func TestThePatchComesBeforeItsCommand(t *testing.T) {
 		}
 	}
 }
+
+// What to do stands right below the cause, once; of an undecided diagnosis nothing is advised there.
+func TestWhatToDoComesFirst(t *testing.T) {
+	r := incident(t, "awesome-app")
+	do := r.Findings[0].Remedy.Sentence
+	for format, want := range map[string]string{"text": r.Sentence + "\nDo: " + do + "\n", "md": "\n\n**Do:** "} { // in any order: each is reported
+		for verdict, times := range map[diagnose.Verdict]int{diagnose.Found: 1, diagnose.Undecided: 0} { // in any order: each is reported
+			r.Verdict = verdict
+			var b bytes.Buffer
+			if err := Write(&b, []diagnose.Report{r}, Options{Format: format, Columns: 500}); err != nil {
+				t.Fatal(err)
+			}
+			if strings.Count(b.String(), want) != times || strings.Count(b.String(), do) != 1 && format == "text" {
+				t.Errorf("%s, %s:\n%s", format, verdict, &b)
+			}
+		}
+	}
+}

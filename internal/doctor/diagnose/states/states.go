@@ -76,7 +76,7 @@ var Terminated = []Meaning{
 	{Reason: "OOMKilled"}, // rules of their own
 	{Reason: "ContainerCannotRun", Code: "container-not-created", Sentence: "{c} cannot be started", Remedy: seeMessage},
 	{Reason: "StartError", Code: "container-not-created", Sentence: "{c} cannot be started", Remedy: seeMessage},
-	{Reason: "DeadlineExceeded", Code: "deadline-exceeded", Sentence: "{c} was ended since the pod's deadline passed", Remedy: ""},
+	{Reason: "DeadlineExceeded", Code: "deadline-exceeded", Sentence: "{c} was ended since the pod's deadline passed", Remedy: "see what it still did then; if that is right, raise activeDeadlineSeconds"},
 	{Reason: "ContainerStatusUnknown", Code: "node-lost", Sentence: "how {c} ended is not known: the kubelet lost sight of it, and made up its exit code", Remedy: "see why the pod ended: whether it was evicted, and whether the node restarted or ran out of disk space (kubectl describe node)"},
 	{Reason: "Unknown", Code: "node-lost", Sentence: "{c} ended with its node, or with the container runtime", Remedy: "see whether the node restarted (kubectl describe node); the pod has no fault"},
 	{Reason: "Evicted", Code: "evicted", Sentence: "{c} was ended when the pod was evicted", Remedy: freeNode},
@@ -120,7 +120,7 @@ var Disruption = []Meaning{
 	{Reason: "PreemptionByScheduler", Code: "evicted", Sentence: "the pod made room for one of a higher priority", Remedy: freeNode},
 	{Reason: "DeletionByTaintManager", Code: "evicted", Sentence: "the pod is removed from its node, whose taint it does not tolerate", Remedy: "see the taints of the node: not-ready and unreachable mean that the node does not answer"},
 	{Reason: "DeletionByDeviceTaintManager", Code: "evicted", Sentence: "the pod is removed from its node, since a device that it uses has a taint", Remedy: "see the taints of devices (kubectl get resourceslices,devicetaintrules -o yaml)"},
-	{Reason: "EvictionByEvictionAPI", Code: "evicted", Sentence: "somebody evicts the pod, as kubectl drain does", Remedy: "nothing is to be done for this pod: its owner creates another one"},
+	{Reason: "EvictionByEvictionAPI", Code: "evicted", Sentence: "the pod is evicted by a request, as kubectl drain makes it", Remedy: "nothing is to be done for this pod: its owner creates another one"},
 	{Reason: "DeletionByPodGC", Code: "node-lost", Sentence: "the pod's node does not exist any more", Remedy: "nothing is to be done for this pod: its owner creates another one"},
 	{Reason: "TerminationByKubelet", Code: "evicted", Sentence: "the kubelet ends the pod before its time", Remedy: "see the message, and what the node had left"},
 }
