@@ -23,7 +23,7 @@ const (
 	isReady   = `conditions: [{type: Ready, status: "True", lastTransitionTime: "2026-03-02T13:00:25Z"}], `
 )
 
-func statusOf(conditions string, parts ...string) string {
+func statusWith(conditions string, parts ...string) string {
 	var all []string
 	for i := 0; i < len(parts); i += 2 {
 		all = append(all, strings.Replace(parts[i+1], "NAME", parts[i], 1))
@@ -58,8 +58,8 @@ func TestWhatTheProxyDidNotReach(t *testing.T) {
 		boom  = "2026-03-02T14:00:02.000Z panic: index out of range\n"
 		stops = "2026-03-02T14:00:02.000Z ERROR the backend closed the connection\n"
 	)
-	well := statusOf(isReady, "web", running, "envoy", running)
-	linkerd := statusOf(isReady, "web", running, "linkerd-proxy", running)
+	well := statusWith(isReady, "web", running, "envoy", running)
+	linkerd := statusWith(isReady, "web", running, "linkerd-proxy", running)
 	ended := strings.Replace(strings.Replace(restarted, "13:00:12", "14:00:03", 1), "13:00:20", "14:00:05", 1)
 	checkCauses(t, map[string]cause{
 		"by Envoy":        {spec: spec, status: well, files: map[string]string{"web.log": body, "envoy.log": uf}, want: "found dependency-down", sure: Certain, says: "web called acquirer.pay (10.43.77.15:9443) through its proxy, which could not connect to it; the pod itself is healthy"},
@@ -67,9 +67,9 @@ func TestWhatTheProxyDidNotReach(t *testing.T) {
 		"by Linkerd":      {spec: "containers: [{name: web}, {name: linkerd-proxy}]", status: linkerd, files: map[string]string{"web.log": bad, "linkerd-proxy.log": l5d}, want: "found dependency-down", sure: Likely, says: "web called stock.stock:8080 through its proxy"},
 		"502 by itself":   {spec: "containers: [{name: web}, {name: linkerd-proxy}]", status: linkerd, files: map[string]string{"web.log": bad, "linkerd-proxy.log": ""}, want: "nothing"},
 		"another port":    {spec: "containers: [{name: web}, {name: linkerd-proxy}]", status: linkerd, files: map[string]string{"web.log": bad, "linkerd-proxy.log": strings.ReplaceAll(l5d, "8080", "9090")}, want: "nothing"},
-		"near the end":    {spec: spec, status: statusOf(isReady, "web", ended, "envoy", running), files: map[string]string{"web.previous.log": stops, "envoy.log": uf}, want: "found dependency-down", says: "acquirer.pay"},
-		"long before":     {spec: spec, status: statusOf(isReady, "web", ended, "envoy", running), files: map[string]string{"web.previous.log": stops, "envoy.log": strings.Replace(uf, "14:00", "13:30", 1)}, want: "found app-crash"},
-		"a panic":         {spec: spec, status: statusOf(isReady, "web", ended, "envoy", running), files: map[string]string{"web.previous.log": boom, "envoy.log": uf}, want: "found app-crash", says: "panic: index out of range"},
+		"near the end":    {spec: spec, status: statusWith(isReady, "web", ended, "envoy", running), files: map[string]string{"web.previous.log": stops, "envoy.log": uf}, want: "found dependency-down", says: "acquirer.pay"},
+		"long before":     {spec: spec, status: statusWith(isReady, "web", ended, "envoy", running), files: map[string]string{"web.previous.log": stops, "envoy.log": strings.Replace(uf, "14:00", "13:30", 1)}, want: "found app-crash"},
+		"a panic":         {spec: spec, status: statusWith(isReady, "web", ended, "envoy", running), files: map[string]string{"web.previous.log": boom, "envoy.log": uf}, want: "found app-crash", says: "panic: index out of range"},
 	})
 }
 
@@ -84,7 +84,7 @@ func TestOtherFailuresBeforeTheProxyIsReady(t *testing.T) {
 		again = "2026-03-02T13:00:11.700Z getaddrinfo EAI_AGAIN redis.shop\n"
 		reset = "2026-03-02T13:00:11.700Z ERROR GET http://config.infra:8080/: read: connection reset by peer\n"
 	)
-	byKuma, byIstio := statusOf(isReady, "web", restarted, "kuma-sidecar", running), statusOf(isReady, "web", restarted, "istio-proxy", running)
+	byKuma, byIstio := statusWith(isReady, "web", restarted, "kuma-sidecar", running), statusWith(isReady, "web", restarted, "istio-proxy", running)
 	late := strings.NewReplacer("13:00:12", "13:30:12", "13:00:20", "13:30:20").Replace(restarted)
 	on := func(proxy, text, log string) map[string]string {
 		return map[string]string{"web.previous.log": text, "web.log": "fine\n", proxy + ".log": log}
@@ -97,7 +97,7 @@ func TestOtherFailuresBeforeTheProxyIsReady(t *testing.T) {
 		"a reset":                    {spec: istio, status: byIstio, files: on("istio-proxy", reset, ready), want: "found startup-race", sure: Likely, says: "web made a call before its proxy was ready, was cut off, and ended (exit code 1)", findings: 1},
 		"503":                        {spec: istio, status: byIstio, files: on("istio-proxy", strings.Replace(reset, "read: connection reset by peer", "503 Service Unavailable", 1), ready), want: "found startup-race", says: "was told that the destination is not available", findings: 1},
 		"no time of readiness":       {spec: istio, status: byIstio, files: on("istio-proxy", "connection reset\n", ""), want: "undecided startup-race", sure: Possible, says: "undecided; possibly: startup race"},
-		"long after the start":       {spec: istio, status: statusOf(isReady, "web", late, "istio-proxy", running), files: on("istio-proxy", strings.Replace(reset, "13:00:11", "13:30:11", 1), ready), want: "found app-crash", says: "connection reset by peer"},
+		"long after the start":       {spec: istio, status: statusWith(isReady, "web", late, "istio-proxy", running), files: on("istio-proxy", strings.Replace(reset, "13:00:11", "13:30:11", 1), ready), want: "found app-crash", says: "connection reset by peer"},
 		"of a port that is left out": {spec: strings.Replace(istio, `-i, "*"`, `-i, "*", -o, "8080"`, 1), status: byIstio, files: on("istio-proxy", reset, ready), want: "found app-crash"},
 		"words of a deadline":        {spec: istio, status: byIstio, files: on("istio-proxy", "context deadline exceeded\n", ""), want: "found app-crash"},
 	})
@@ -110,7 +110,29 @@ func TestOneEventIsOneFinding(t *testing.T) {
 	ended := `{name: NAME, ready: false, restartCount: 0, state: {terminated: {exitCode: 143, signal: 15, reason: Error, startedAt: "2026-03-02T13:00:10Z", finishedAt: "2026-03-02T13:30:12Z"}}}`
 	eof := "2026-03-02T13:30:12.500Z WARN query: unexpected EOF\n"
 	checkCauses(t, map[string]cause{
-		"in deletion": {spec: spec, meta: `, deletionTimestamp: "2026-03-02T13:31:12Z"`, status: statusOf("", "web", running, "cloud-sql-proxy", ended), files: map[string]string{"web.log": eof + refused}, want: "found shutdown-race", sure: Certain, says: "cloud-sql-proxy ended while web still called it", findings: 1},
-		"no log":      {spec: "containers: [{name: web}]", status: statusOf("", "web", restarted), want: "undecided app-crash", says: "undecided: web ended (exit code 1), and its log is not among the evidence"},
+		"in deletion": {spec: spec, meta: `, deletionTimestamp: "2026-03-02T13:31:12Z"`, status: statusWith("", "web", running, "cloud-sql-proxy", ended), files: map[string]string{"web.log": eof + refused}, want: "found shutdown-race", sure: Certain, says: "cloud-sql-proxy ended while web still called it", findings: 1},
+		"no log":      {spec: "containers: [{name: web}]", status: statusWith("", "web", restarted), want: "undecided app-crash", says: "undecided: web ended (exit code 1), and its log is not among the evidence"},
+	})
+}
+
+// What other containers of the pod say and do is the cause: a helper that starts later, Consul's registration, Linkerd's
+// run before. Probes and lost packets are no calls.
+func TestCausesInHelpers(t *testing.T) {
+	const refused = "2026-03-02T13:00:11.000Z ERROR dial tcp 127.0.0.1:5432: connect: connection refused\n"
+	later := strings.Replace(running, "13:00:10", "13:00:14", 1)
+	failed := `{name: consul-connect-inject-init, ready: false, restartCount: 1, lastState: {terminated: {exitCode: 1, reason: Error, startedAt: "2026-03-02T13:00:10Z", finishedAt: "2026-03-02T13:02:12Z"}}, state: {running: {startedAt: "2026-03-02T13:02:20Z"}}}`
+	linkerd := `{name: NAME, ready: false, restartCount: 1, lastState: {terminated: {exitCode: 137, reason: Error, startedAt: "2026-03-02T13:00:10Z", finishedAt: "2026-03-02T13:02:12Z"}}, state: {running: {startedAt: "2026-03-02T13:02:20Z"}}}`
+	checkCauses(t, map[string]cause{
+		"a helper that starts later": {spec: `containers: [{name: web}, {name: pg, args: ["--port=5432"]}]`, status: statusWith(isReady, "web", restarted, "pg", later), files: map[string]string{"web.previous.log": refused}, want: "found sibling-down", says: "web called its own pod at 127.0.0.1:5432 before pg listened there"},
+		"an upstream of Consul":      {spec: `containers: [{name: web}, {name: consul-dataplane}]`, meta: `, annotations: {consul.hashicorp.com/connect-service-upstreams: "db:5432"}`, status: statusWith(isReady, "web", restarted, "consul-dataplane", later), files: map[string]string{"web.previous.log": refused}, want: "found sibling-down", says: "before consul-dataplane listened there"},
+		"a port of no upstream":      {spec: `containers: [{name: web}, {name: consul-dataplane}]`, meta: `, annotations: {consul.hashicorp.com/connect-service-upstreams: "db:5433"}`, status: statusWith(isReady, "web", restarted, "consul-dataplane", later), files: map[string]string{"web.previous.log": refused}, want: "found sibling-down", says: "where no container listened"},
+		"not registered with Consul": {spec: `initContainers: [{name: consul-connect-inject-init}], containers: [{name: web}]`, status: "initContainerStatuses: [" + failed + "]", files: map[string]string{"consul-connect-inject-init.previous.log": "2026-03-02T13:02:11Z [ERROR] Timed out waiting for service registration\n"}, want: "found capture-not-in-place", says: "which registers the pod with Consul, failed: the mesh does not know the pod", findings: 1},
+		"Linkerd's run before":       {spec: "containers: [{name: linkerd-proxy}, {name: web}]", status: statusWith("", "linkerd-proxy", linkerd, "web", running), files: map[string]string{"linkerd-proxy.previous.log": "[35.0s]  WARN ThreadId(02) dst:controller{addr=linkerd-dst:8086}:endpoint{addr=10.42.0.9:8086}: linkerd_reconnect: Failed to connect error=connect timed out after 1s\n"}, want: "found no-control-plane", says: "it does not reach its control plane"},
+		"a probe of a helper":        {spec: "containers: [{name: web}, {name: queue-proxy}]", status: statusWith(isReady, "web", running, "queue-proxy", running), files: map[string]string{"queue-proxy.log": "aggressive probe error (failed 202 times): dial tcp 127.0.0.1:8080: connect: connection refused\n"}, want: "nothing"},
+		"packets, and a unix socket": {spec: "containers: [{name: web}]", status: statusWith("", "web", restarted), files: map[string]string{"web.previous.log": "WARNING dogstatsd Error submitting packet: [Errno 111] Connection refused\npsycopg2.OperationalError: connection to server on socket \"/run/postgresql/.s.PGSQL.5432\" failed: No such file or directory\n"}, want: "found sibling-down", says: "web called its own pod at /run/postgresql/.s.PGSQL.5432"},
+		"packets alone":              {spec: "containers: [{name: web}]", status: statusWith("", "web", restarted), files: map[string]string{"web.previous.log": "WARNING dogstatsd Error submitting packet: [Errno 111] Connection refused\npanic: nil map\n"}, want: "found app-crash", says: "panic: nil map"},
+		"a limit for no process": {spec: "containers: [{name: web, resources: {limits: {memory: 4Mi}}}]", status: "containerStatuses: [{name: web, state: {waiting: {reason: ContainerCreating}}}]", files: map[string]string{
+			"events.yaml": "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Event, metadata: {name: e, namespace: shop}, involvedObject: {kind: Pod, name: web-1, namespace: shop, uid: u1}, type: Warning, reason: FailedCreatePodSandBox, message: \"runc create failed: container init was OOM-killed (memory limit too low?)\", count: 2, firstTimestamp: \"2026-03-02T13:00:10Z\", lastTimestamp: \"2026-03-02T13:00:20Z\", source: {component: kubelet}}\n",
+		}, want: "found out-of-memory", sure: Certain, says: "a memory limit of the pod is too low: the kernel kills its containers before they start (web 4Mi)"},
 	})
 }

@@ -32,6 +32,9 @@ func notStarted(s *subject) (out []Finding) {
 			Code: k.code, Confidence: Certain, Sentence: fmt.Sprintf("%s: %s", k.what, text), Evidence: q,
 			Disproof: "a container of the pod that started", Remedy: finding.Remedy{Sentence: k.do, Command: s.kubectl("describe pod %s", s.Object.Name)},
 		}
+		if initKilled.MatchString(text) {
+			s.limitTooLow(&f)
+		}
 		for _, r := range volumeRemedies {
 			if k.code == "volume-missing" && r.says.MatchString(text) {
 				f.Remedy.Sentence = r.do
@@ -63,6 +66,21 @@ func (s *subject) unscheduled() (Finding, bool) {
 		return f, true
 	}
 	return Finding{}, false
+}
+
+// initKilled matches what the container runtime says of a container whose memory limit is too low for its first process.
+var initKilled = regexp.MustCompile(`(?i)container init was OOM-killed|memory limit too low|minimum memory limit`)
+
+// limitTooLow changes a finding to that of a memory limit with which nothing can start.
+func (s *subject) limitTooLow(f *Finding) {
+	var limits []string
+	for _, c := range s.Object.Spec.Containers {
+		if m, has := c.Resources.Limits["memory"]; has {
+			limits = append(limits, fmt.Sprintf("%s %s", c.Name, m.String()))
+		}
+	}
+	f.Sentence = fmt.Sprintf("a memory limit of the pod is too low: the kernel kills its containers before they start (%s)", strings.Join(limits, ", "))
+	f.Code, f.Remedy.Sentence = "out-of-memory", "raise the memory limit: the container runtime itself needs some MiB of it"
 }
 
 // notStartedBy has the events by which a pod has no node, no volume or no sandbox, in the order of the steps.

@@ -156,8 +156,12 @@ func neverReady(s *subject) (out []Finding) {
 	if now.Started.Known() && s.now().Sub(now.Started.At) < facts.Settled {
 		f.Confidence = Possible // it may still become ready
 	}
+	about := now.Number
+	if before := about - 1; len(s.Said.All()) > 0 && len(s.Said.In(about, facts.NoControlPlane)) == 0 && s.failedToGetReady(before) {
+		about, f.Confidence = before, Likely // its last run has said more
+	}
 	for _, u := range unready {
-		if q := s.Said.In(now.Number, u.said); len(q) > 0 {
+		if q := s.Said.In(about, u.said); len(q) > 0 {
 			f.Code, f.Confidence = u.code, Certain
 			f.Sentence = fmt.Sprintf("%s is not ready: %s", s.Proxy.Name, u.what)
 			f.Evidence = append(f.Evidence, q[len(q)-1])
@@ -175,6 +179,13 @@ func neverReady(s *subject) (out []Finding) {
 	return []Finding{f}
 }
 
+// failedToGetReady reports whether a run of the proxy ended without having been ready.
+func (s *subject) failedToGetReady(run int) bool {
+	return slices.ContainsFunc(s.Serving, func(v facts.Service) bool {
+		return v.Number == run && v.Finished.Known() && !v.Ready.At.Known()
+	})
+}
+
 // A captureFailure is a reason why a container of a mesh cannot set up the capture.
 type captureFailure struct {
 	says []string // texts of its log, in lower case
@@ -188,20 +199,30 @@ var captureFailures = []captureFailure{
 	{[]string{"must be root", "operation not permitted", "permission denied"}, "it may not write rules", "let it run as root with the capabilities NET_ADMIN and NET_RAW, as the mesh's template does; a securityContext of the whole pod must not change that"},
 	{[]string{"chain already exists", "already exists", "file exists"}, "its rules are there already", "recreate the pod; a container that was restarted finds the rules of the run before"},
 	{[]string{"do you need to insmod", "not supported", "no such file or directory", "module", "unknown option", "incompatible"}, "the node's kernel or its programs lack what the rules need", "load the modules on the node (iptable_nat, xt_REDIRECT, xt_owner, nf_nat), or choose the other variant of iptables"},
-	{[]string{"not registered", "unable to find registered", "failed to find service", "no service instance", "no registered"}, "the mesh does not know the pod", "see whether a Service selects the pod, and whether the mesh's controller registers it"},
+	{[]string{"not registered", "unable to find registered", "failed to find service", "no service instance", "no registered", "service registration", "correct number of services"}, "the mesh does not know the pod", "see whether a Service selects the pod (with ACLs its name is the service account's), and whether the mesh's controller registers it: waiting does not help"},
 	{[]string{"timed out", "timeout", "connection refused", "i/o timeout"}, "it got no answer", "see whether the mesh's control plane answers, and whether the rules of a network plugin are in place"},
 }
+
+// consulInit is the init container of Consul's mesh.
+const consulInit = "consul-connect-inject-init"
 
 // captureFails finds init containers of a mesh that failed. The pod's other containers wait for them.
 func captureFails(s *subject) (out []Finding) {
 	for _, c := range s.Containers {
 		r := c.Last()
-		if c.Kind != startup.Init || !knownproxy.OfMesh(c.Name) || r == nil || r.Exit == nil || *r.Exit == 0 {
+		if r != nil && r.Running && r.Number > 0 {
+			r = c.Run(r.Number - 1) // it tries again
+		}
+		if c.Kind != startup.Init || !knownproxy.OfMesh(c.Name) && c.Name != consulInit || r == nil || r.Exit == nil || *r.Exit == 0 {
 			continue
+		}
+		role := "which sets up the capture"
+		if c.Name == consulInit {
+			role = "which registers the pod with Consul"
 		}
 		f := s.crash(c, *r)
 		f.Code, f.Confidence = "capture-not-in-place", Certain
-		f.Sentence = fmt.Sprintf("%s, which sets up the capture, failed: %s", c.Name, facts.ExitText(*r))
+		f.Sentence = fmt.Sprintf("%s, %s, failed: %s", c.Name, role, facts.ExitText(*r))
 		f.Disproof = fmt.Sprintf("a later run of %s that completed", c.Name)
 		f.Remedy.Sentence = "see its log for the reason"
 		last := s.LastLines(c.Name, r.Number, 16)
@@ -210,7 +231,7 @@ func captureFails(s *subject) (out []Finding) {
 			if i := slices.IndexFunc(captureFailures, func(f captureFailure) bool {
 				return slices.ContainsFunc(f.says, func(says string) bool { return strings.Contains(text, says) })
 			}); i >= 0 {
-				f.Sentence = fmt.Sprintf("%s, which sets up the capture, failed: %s", c.Name, captureFailures[i].why)
+				f.Sentence = fmt.Sprintf("%s, %s, failed: %s", c.Name, role, captureFailures[i].why)
 				f.Remedy.Sentence = captureFailures[i].do
 				if !slices.Contains(f.Evidence, q) {
 					f.Evidence = append(f.Evidence, q)

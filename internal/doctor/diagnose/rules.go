@@ -114,6 +114,9 @@ func (s *subject) once(all []Finding) (out []Finding) {
 			if g.Confidence == Possible || !slices.Contains(repeats, f.Code) {
 				return f.Code == "proxy-died" && g.Container == f.Container && g.Code == "container-not-created"
 			}
+			if f.Code == "app-crash" && g.Code == "capture-not-in-place" && g.Container == f.Container {
+				return true
+			}
 			return slices.ContainsFunc(f.Evidence, func(q evidence.Quote) bool {
 				return slices.Contains(g.Evidence, q) && slices.ContainsFunc(s.Calls, func(y calls.Call) bool { return y.Quote == q })
 			})

@@ -37,6 +37,10 @@ var siblingCauses = []siblingCause{
 	}},
 	{(*siblingCall).failed, (*subject).seeItsEnd},
 	{(*siblingCall).early, func(s *subject, f *Finding, c *siblingCall) {
+		if r := c.serves.Run(0); r != nil && r.Started.Known() && c.At.Known() {
+			f.Sentence = fmt.Sprintf("%s called its own pod at %s before %s listened there", f.Container, c.To, c.serves.Name)
+			f.Evidence = append(f.Evidence, s.Quote(r.Started, "%s started", c.serves.Name))
+		}
 		s.remedy(f, s.startPurpose(), c.serves.Name, f.Container, c.To.Port)
 	}},
 	{func(*siblingCall) bool { return true }, func(s *subject, f *Finding, c *siblingCall) {
@@ -133,9 +137,24 @@ func (s *subject) listensAt(y calls.Call) *evidence.Container {
 		if spec == nil || c.Name == y.Container || c.Kind == startup.Init || c.Kind == evidence.Ephemeral {
 			continue
 		}
+		if c == s.Proxy && slices.Contains(s.upstreamPorts(), port) {
+			return c
+		}
 		if y.To.Network == doctor.Unix && facts.ListensIn(spec, y.To.Host) || y.To.Port > 0 && slices.Contains(facts.PortsOf(spec), port) {
 			return c
 		}
 	}
 	return nil
+}
+
+// upstreamPorts returns the ports at which Consul's proxy listens for the services that an annotation names: name:port,
+// with more parts behind it. Source: developer.hashicorp.com/consul/docs/k8s/annotations-and-labels.
+func (s *subject) upstreamPorts() (out []string) {
+	for one := range strings.SplitSeq(s.Object.Annotations["consul.hashicorp.com/connect-service-upstreams"], ",") {
+		parts := strings.Split(strings.TrimPrefix(strings.TrimSpace(one), "prepared_query:"), ":")
+		if len(parts) > 1 {
+			out = append(out, parts[1])
+		}
+	}
+	return out
 }

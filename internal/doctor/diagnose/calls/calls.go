@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"regexp"
 	"slices"
 
 	"outrider.dev/internal/base/contract"
@@ -162,6 +163,9 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		if k.to.Loopback() && slices.Contains(healthPorts, k.to.Port) {
 			continue // a loop that waits for a proxy, as many images have
 		}
+		if k.to.Loopback() && isProbe.Match(h.Line.Text) || !k.to.Known() && isPacket.Match(h.Line.Text) {
+			continue
+		}
 		var variable *evidence.Quote
 		if !k.to.Known() {
 			if k.to, variable, presumed = presume(p, by.Name, found, h, secrets); k.to.Loopback() && throughProxy(k.failure) {
@@ -189,6 +193,13 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 	}
 	return c
 }
+
+var (
+	// isProbe matches lines of programs that ask whether another container is up, as Knative's queue-proxy does.
+	isProbe = regexp.MustCompile(`(?i)\bprob(?:e|er|ing) (?:error|failed|failure)|aggressive probe`)
+	// isPacket matches lines of clients that send packets by UDP, whose loss ends no program.
+	isPacket = regexp.MustCompile(`(?i)statsd|submitting packet|\bsendto\b|datagram`)
+)
 
 // healthPorts are the ports at which proxies of meshes say whether they are ready: Istio and Outrider,
 // Envoy's administration (also 9901, 19000), Linkerd (4191), Consul (20000), Dapr's outbound health is on its API's

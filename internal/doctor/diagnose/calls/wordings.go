@@ -46,7 +46,7 @@ var refusals = []string{
 	"errno 111", "os error 111", "code: 111", "error 111", "(111)", " refused.", " was refused - ", "refused. check",
 	"接続を拒否されました", "拒绝连接", "连接被拒绝", "連線被拒絕", "연결이 거부", "verbindungsaufbau abgelehnt", "connexion refusée", "conexión rehusada", "conexão recusada", "connessione rifiutata", "в соединении отказано", "połączenie odrzucone",
 	"couldn't connect to server", "could not connect to the endpoint", "can't contact", "all connection attempts failed", "client not connected",
-	"java.net.connectexception", "cannot connect to the docker daemon",
+	"java.net.connectexception", "cannot connect to the docker daemon", "connection to server on socket", "local mysql server through socket",
 }
 
 // notFromProxy reports whether a line is not the logged response of an Envoy whose own upstream connection failed.

@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -43,6 +44,7 @@ const (
 var topics = []evidence.Pattern{
 	{Name: string(SaysReady), Any: []string{"envoy proxy is ready", `"msg":"ready"`, "certified identity", "dapr initialized. status: running", "all dependencies initialized. starting workers"}},
 	{Name: string(NoControlPlane), Any: []string{"config stream to xds-grpc closed", "streamaggregatedresources gRPC config stream", "deltaaggregatedresources grpc config stream", "connection error: desc", "failed to connect to upstream", "the control plane is not reachable", "is not reached: ", "failed to resolve control plane", "could not connect to the control plane"}},
+	{Name: string(NoControlPlane), Any: []string{"controller{addr=", "linkerd_identity", "linkerd-identity"}, Only: func(line []byte) bool { return bytes.Contains(bytes.ToLower(line), []byte("failed to connect")) }},
 	{Name: string(NoCertificate), Any: []string{"failed to warm certificate", "failed to sign csr", "failed to get secret", "ca client error", "failed to generate workload certificate", "token is expired", "certificate signed by unknown authority", "failed to obtain identity", "no certificate"}},
 	{Name: string(Rejected), Any: []string{"rejected: error adding", "grpc config for", "delta config for"}, Only: func(line []byte) bool { return strings.Contains(string(line), "rejected") }},
 	{Name: string(OfCapture), Any: []string{`"msg":"condition does not hold","condition":"capture"`, `"msg":"condition holds","condition":"capture"`}},
