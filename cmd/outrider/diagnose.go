@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/doctor/diagnose"
 	"outrider.dev/internal/doctor/diagnose/follow"
+	"outrider.dev/internal/doctor/diagnose/groups"
 	"outrider.dev/internal/doctor/diagnose/page"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/gather"
@@ -29,7 +31,7 @@ type diagnoseOptions struct {
 const diagnoseExamples = `  # what happened to a pod, why, and what fixes it
   outrider diagnose web-5d9c7b6f4d-x2x7k -n shop
 
-  # the pods of a workload; those of a namespace
+  # the pods of a workload, or of a namespace: which have the same cause, since when, and what changed before
   outrider diagnose deploy/web -n shop
   outrider diagnose -n shop -l app=web
 
@@ -58,6 +60,9 @@ journal of Outrider's agent. Prints in one sentence what happened, then when, th
 certain the diagnosis is, what contradicts it, and the patch that fixes it. The pod may belong to any
 mesh, or to none; Outrider need not be installed, and nothing is changed.
 
+Of several pods it says which have the same cause, since when, what they have in common, and what
+changed before (revision, image, ConfigMap, Secret), and then shows one pod of each cause.
+
 Missing evidence makes a diagnosis less certain. If two causes fit, the diagnosis is undecided, and
 the command that would decide is printed. What looks like a secret is masked.
 
@@ -71,7 +76,7 @@ Exit status: 0 if nothing is wrong, 1 if a cause was found or is undecided, 2 if
 	fs := cmd.Flags()
 	o.Add(cmd)
 	fs.StringArrayVarP(&o.Files, "filename", "f", nil, "file, folder or archive (tar, tar.gz) with evidence; '-' is standard input; may be repeated")
-	fs.BoolVar(&o.page.Fleet, "all", false, "print one line per pod, the slowest to get ready first, and count the causes")
+	fs.BoolVar(&o.page.Fleet, "all", false, "print the causes, then one line per pod, the slowest to get ready first")
 	fs.BoolVar(&o.watch, "watch", false, "follow a roll-out: print a line for each change; with -o json an object for each")
 	fs.BoolVar(&o.secrets, "show-secrets", false, "do not mask what looks like a secret")
 	fs.DurationVar(&o.slow, "slow", diagnose.SlowStart, "a start that takes longer than this is a finding")
@@ -105,24 +110,15 @@ func (o *diagnoseOptions) run(cmd *cobra.Command, names []string) error {
 	if err != nil {
 		return &cli.UsageError{Err: err}
 	}
-	reports := []diagnose.Report{}
 	options := diagnose.Options{ShowSecrets: o.secrets}
 	if cmd.Flags().Changed("slow") {
 		options.Slow = o.slow
 	}
-	wrong := false
-	for _, p := range set.Pods {
-		r, err := diagnose.Diagnose(cmd.Context(), p, options)
-		if err != nil {
-			return err
-		}
-		wrong = wrong || !r.Verdict.Well()
-		reports = append(reports, r)
+	reports, err := groups.Diagnose(cmd.Context(), set, options)
+	if err != nil {
+		return err
 	}
-	for _, w := range set.Creators {
-		wrong = true
-		reports = append(reports, diagnose.Creation(w, options))
-	}
+	wrong := slices.ContainsFunc(reports, func(r diagnose.Report) bool { return !r.Verdict.Well() })
 	for _, line := range set.Left() {
 		cli.Note(cmd, "%s", line)
 	}

@@ -50,6 +50,22 @@ type Report struct {
 	Notes    []string         `json:"notes,omitempty"`   // contradictions in the evidence
 	Start    *phases.Start    `json:"start,omitempty"`   // the time until the pod was ready, and its phases
 	Tracks   []history.Track  `json:"tracks,omitempty"`  // runs and log lines of the containers, for pictures
+	Group    *Group           `json:"group,omitempty"`   // in the first report of each group, if several pods were diagnosed
+	SameAs   string           `json:"sameAs,omitempty"`  // in the other reports of a group: Pod of the first one
+}
+
+// A Group is a cause with all pods, of those that were diagnosed together, that have it.
+type Group struct {
+	Sentence  string           `json:"sentence"` // "…" stands for what differs between the pods
+	Remedy    string           `json:"remedy,omitempty"`
+	Pods      int              `json:"pods"`                // that have this cause; 0: no pod can be created
+	Of        int              `json:"of"`                  // pods of the same workloads
+	Workloads []string         `json:"workloads,omitempty"` // KIND NAMESPACE/NAME, those with the most pods of the group first
+	Since     evidence.Time    `json:"since,omitzero"`      // the first sign of it
+	Earlier   bool             `json:"earlier,omitempty"`   // it may have begun before Since: older runs are not in the evidence
+	Common    []string         `json:"common,omitempty"`    // what these pods have in common, and others do not
+	Changes   []evidence.Quote `json:"changes,omitempty"`   // what changed before, the latest first; without a time: it is not known when
+	Members   []string         `json:"members"`             // the pods, or the workloads
 }
 
 // A Finding is one cause, or one suspect.

@@ -130,8 +130,8 @@ func phasesText(s phases.Start) string {
 	return strings.Join(out, ", ")
 }
 
-// FleetText writes the causes with their counts, and then a line for each pod: pods that are not ready first, then
-// the slowest.
+// FleetText writes the codes with their counts, the causes, and then a line for each pod: pods that are not ready first,
+// then the slowest.
 func FleetText(w io.Writer, reports []diagnose.Report, columns int) error {
 	f := newFleet(reports)
 	var b strings.Builder
@@ -139,8 +139,13 @@ func FleetText(w io.Writer, reports []diagnose.Report, columns int) error {
 	for _, c := range f.causes {
 		b.WriteString(strings.TrimRight(fmt.Sprintf("%6d  %-24s %s", c.Count, c.Code, c.Title), " ") + "\n")
 	}
+	t := texter{width: cmp.Or(columns, 100)}
+	t.groups(reports)
+	if t.b.Len() > 0 {
+		b.WriteString("\n" + strings.TrimSuffix(t.b.String(), "\n"))
+	}
 	rows := [][]string{{"UNTIL READY", "POD", "CAUSE", "PHASES"}}
-	for _, r := range f.reports {
+	for _, r := range f.reports[:min(len(f.reports), mostRows)] {
 		s := startOf(r)
 		rows = append(rows, []string{Took(s), cut(oneLine(r.Pod), longestName), Cause(r), phasesText(s)})
 	}
@@ -160,9 +165,14 @@ func FleetText(w io.Writer, reports []diagnose.Report, columns int) error {
 		}
 		b.WriteString(strings.TrimRight(narrow(line, columns), " ") + "\n")
 	}
+	if more := len(f.reports) - mostRows; more > 0 {
+		fmt.Fprintf(&b, moreRows+"\n", more)
+	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
+
+const moreRows = "%d more pods are not shown: they are counted above, and were ready before the last one here, or have ended"
 
 // narrow cuts a row at the width of the terminal; columns 0 means no limit.
 func narrow(line string, columns int) string {
@@ -200,9 +210,9 @@ func FleetHTML(w io.Writer, reports []diagnose.Report) error {
 	for _, p := range phases.PhaseNames {
 		d.legend(string(p), "2", "12", p)
 	}
-	d.put(`<li>empty: not known</li></ul>
-<main>
-<ol class="fleet">
+	d.put("<li>empty: not known</li></ul>\n<main>\n")
+	d.groups(reports)
+	d.put(`<ol class="fleet">
 <li class="head"><span>pod</span><span>until ready</span>`)
 	d.axis(end)
 	d.put("<span>cause</span></li>\n")
@@ -211,7 +221,7 @@ func FleetHTML(w io.Writer, reports []diagnose.Report) error {
 	}
 	d.put("</ol>\n")
 	if more := len(f.reports) - mostRows; more > 0 {
-		d.left("%d more pods are not shown: they are counted above, and were ready before the last one here, or have ended", more)
+		d.left(moreRows, more)
 	}
 	return d.end(w)
 }

@@ -2,7 +2,6 @@ package page
 
 import (
 	"bytes"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -98,10 +97,10 @@ func TestFleetAxis(t *testing.T) {
 	}
 }
 
-// A fleet cannot be formatted as SVG or Markdown.
+// A fleet cannot be formatted as SVG.
 func TestFormatsOfAFleet(t *testing.T) {
 	for _, format := range Formats {
-		want := slices.Contains([]string{"md", "svg"}, format)
+		want := format == "svg"
 		if got := (Options{Format: format, Fleet: true}).Check(); (got != nil) != want {
 			t.Errorf("%s: %v", format, got)
 		}

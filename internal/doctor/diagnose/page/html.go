@@ -144,7 +144,7 @@ func HTML(w io.Writer, reports []diagnose.Report) error {
 	all := slices.Clone(reports)
 	slices.SortStableFunc(all, func(a, b diagnose.Report) int {
 		rank := map[diagnose.Verdict]int{diagnose.Found: 0, diagnose.Undecided: 1, diagnose.Starting: 2, diagnose.Nothing: 3}
-		return rank[a.Verdict] - rank[b.Verdict]
+		return cmp.Or(cmp.Compare(min(len(a.SameAs), 1), min(len(b.SameAs), 1)), rank[a.Verdict]-rank[b.Verdict])
 	})
 	title := fmt.Sprintf("What happened to %d pods", len(all))
 	if len(all) == 1 {
@@ -173,6 +173,7 @@ func HTML(w io.Writer, reports []diagnose.Report) error {
 		d.put("<li>"+key+`<circle class="%[1]s" cx="8" cy="8" r="7"/><text class="%[1]s" x="8" y="12">%[2]s</text></svg>%[3]s</li>`+"\n", class, letter, means)
 	}
 	d.put("</ul>\n<main data-end=\"%s\">\n", end.Milliseconds())
+	d.groups(reports)
 	room := mostLines
 	for _, r := range all {
 		d.pod(r, end, &room)
@@ -181,6 +182,39 @@ func HTML(w io.Writer, reports []diagnose.Report) error {
 		d.left("%d more pods are not shown, of which those with findings come first: select fewer, or use --all", left)
 	}
 	return d.end(w)
+}
+
+// groups writes the causes, if there are several pods.
+func (d *document) groups(reports []diagnose.Report) {
+	ill, _, more := byCause(reports)
+	if len(reports) < 2 || !slices.ContainsFunc(ill, func(r diagnose.Report) bool { return r.Group != nil }) {
+		return
+	}
+	d.put("<section class=\"groups\">\n<h2>%s</h2>\n", several(reports))
+	for _, r := range ill {
+		d.put("<article>\n<h3 class=\"bad\">%s</h3>\n<p>%s</p>\n", cut(headline(r), longestLine), cut(does(r), 4*longestLine))
+		d.group(r.Group)
+		d.putIf("<pre tabindex=\"0\">%s</pre>\n", cut(command(r), longestLine))
+		d.put("</article>\n")
+	}
+	if more > 0 {
+		d.put("<p>%s</p>\n", fmt.Sprintf(moreCauses, more))
+	}
+	d.put("</section>\n")
+}
+
+// group writes the lines of a group.
+func (d *document) group(g *diagnose.Group) {
+	for _, line := range facts(g) {
+		d.put("<p>%s</p>\n", cut(line, longestLine))
+	}
+	if lines := changes(g); len(lines) > 0 {
+		d.put("<p><b>%s</b></p>\n<ul>", changedBefore)
+		for _, line := range lines {
+			d.put("<li>%s</li>", cut(line, longestLine))
+		}
+		d.put("</ul>\n")
+	}
 }
 
 // left writes how many pods the page does not show.
@@ -223,6 +257,9 @@ func (d *document) pod(r diagnose.Report, end time.Duration, room *int) {
 <div class="two">
 <div>
 `, name, class, cut(r.Sentence, longestLine))
+	if r.Group != nil && len(r.Group.Members) == 1 {
+		d.group(r.Group)
+	}
 	d.timeline(r, name, zero, end)
 	d.putIf(`<details><summary>timeline as text</summary><pre tabindex="0">%s</pre></details>`+"\n", timeline(r))
 	d.log(r, zero, room)

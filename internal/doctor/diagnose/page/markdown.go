@@ -15,19 +15,65 @@ import (
 // Markdown formats the reports as text to paste into a ticket. Text from the evidence, such as lines of logs, cannot
 // add markup: it is either in code blocks, whose fences are longer than any fence within, or all its characters that
 // have a meaning in Markdown or HTML are escaped.
+//
+// Of several pods it first says how many causes there are, and has the report of one pod for each.
 func Markdown(reports []diagnose.Report) string {
 	var b strings.Builder
-	for i, r := range reports {
-		if i > 0 {
-			b.WriteString("\n---\n\n")
-		}
+	if len(reports) == 1 {
+		markdown(&b, reports[0])
+		return b.String()
+	}
+	ill, well, more := byCause(reports)
+	fmt.Fprintf(&b, "%s\n", prose(several(reports)))
+	for _, r := range ill {
+		b.WriteString("\n---\n\n")
 		markdown(&b, r)
 	}
+	restMarkdown(&b, more, wellLines(well))
 	return b.String()
 }
 
+// restMarkdown writes what Markdown and fleetMarkdown do not show in full.
+func restMarkdown(b *strings.Builder, more int, lines []string) {
+	if more > 0 {
+		lines = append([]string{fmt.Sprintf(moreCauses, more)}, lines...)
+	}
+	if len(lines) > 0 {
+		b.WriteString("\n---\n")
+		listed(b, "The others:", lines)
+	}
+}
+
+// fleetMarkdown formats the causes of many pods, each with what fixes it.
+func fleetMarkdown(reports []diagnose.Report) string {
+	var b strings.Builder
+	ill, _, more := byCause(reports)
+	fmt.Fprintf(&b, "%s\n", prose(several(reports)))
+	for _, r := range ill {
+		fmt.Fprintf(&b, "\n### %s\n\n%s\n", prose(cut(headline(r), longestLine)), prose(does(r)))
+		groupMarkdown(&b, r.Group)
+		if command := command(r); command != "" {
+			block(&b, "sh", command)
+		}
+	}
+	restMarkdown(&b, more, nil)
+	return b.String()
+}
+
+// groupMarkdown writes the lines of a group.
+func groupMarkdown(b *strings.Builder, g *diagnose.Group) {
+	for _, line := range facts(g) {
+		fmt.Fprintf(b, "\n%s\n", prose(line))
+	}
+	listed(b, changedBefore, changes(g))
+}
+
 func markdown(b *strings.Builder, r diagnose.Report) {
-	fmt.Fprintf(b, "### %s: %s\n", prose(r.Pod), prose(r.Sentence))
+	fmt.Fprintf(b, "### %s\n", prose(headline(r)))
+	groupMarkdown(b, r.Group)
+	if r.Group != nil && len(r.Group.Members) > 1 {
+		fmt.Fprintf(b, "\nOne of them, %s: %s\n", prose(r.Pod), prose(r.Sentence))
+	}
 	first := firstRemedy(r)
 	if first != "" {
 		fmt.Fprintf(b, "\n**Do:** %s\n", prose(first))

@@ -39,8 +39,8 @@ const (
 
 // Check returns an error if the format has no page for a fleet.
 func (o Options) Check() error {
-	if o.Fleet && (o.Format == "svg" || o.Format == "md") {
-		return fmt.Errorf("--all has no -o %s: want text, json, yaml or html", o.Format)
+	if o.Fleet && o.Format == "svg" {
+		return fmt.Errorf("--all has no -o %s: want text, json, yaml, md or html", o.Format)
 	}
 	return nil
 }
@@ -67,19 +67,15 @@ func Write(w io.Writer, reports []diagnose.Report, o Options) error {
 		_, err = fmt.Fprintln(w, string(text))
 		return err
 	case "md":
-		_, err := io.WriteString(w, Markdown(reports))
+		text := Markdown(reports)
+		if o.Fleet {
+			text = fleetMarkdown(reports)
+		}
+		_, err := io.WriteString(w, text)
 		return err
 	case "svg":
 		_, err := io.WriteString(w, SVG(reports))
 		return err
 	}
-	for i, r := range reports {
-		if i > 0 {
-			fmt.Fprintln(w)
-		}
-		if err := writeText(w, r, o); err != nil {
-			return err
-		}
-	}
-	return nil
+	return writeTexts(w, reports, o)
 }

@@ -59,6 +59,7 @@ func poisoned(t testing.TB, text string) diagnose.Report {
 	r := incident(t, "awesome-app")
 	r.Pod, r.Sentence, r.Decide = text, text, text
 	r.Missing, r.Notes = []string{text}, []string{text}
+	r.Group = &diagnose.Group{Sentence: text, Remedy: text, Pods: 2, Of: 3, Workloads: []string{text}, Common: []string{text}, Changes: []evidence.Quote{{Text: text, Source: evidence.Source{File: text}}}, Members: []string{text, text}}
 	for i := range r.Timeline {
 		r.Timeline[i].Container, r.Timeline[i].Text = text, text
 	}

@@ -10,11 +10,54 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
+// writeTexts writes the reports for a terminal. Of several it first says how many causes there are, and then writes the
+// report of one pod for each.
+func writeTexts(w io.Writer, reports []diagnose.Report, o Options) error {
+	if len(reports) == 1 {
+		return writeText(w, reports[0], o)
+	}
+	t := texter{width: max(o.Columns, 40), colour: o.Colour}
+	ill, well, more := byCause(reports)
+	t.line("", several(reports), "heading")
+	for _, r := range ill {
+		t.line("", "", "")
+		if err := t.write(w); err != nil {
+			return err
+		}
+		if err := writeText(w, r, o); err != nil {
+			return err
+		}
+	}
+	if more > 0 {
+		t.line("", "", "")
+		t.line("", fmt.Sprintf(moreCauses, more), "")
+	}
+	for i, line := range wellLines(well) {
+		if i == 0 {
+			t.line("", "", "")
+		}
+		t.line("", line, string(diagnose.Nothing))
+	}
+	return t.write(w)
+}
+
+// write writes what the texter has, and empties it.
+func (t *texter) write(w io.Writer) error {
+	_, err := io.WriteString(w, t.b.String())
+	t.b.Reset()
+	return err
+}
+
 // writeText writes a report for a terminal: the cause and what to do first, then the timeline, the evidence, and the
-// change and command of the remedy.
+// change and command of the remedy. If several pods have its cause, it first says which.
 func writeText(w io.Writer, r diagnose.Report, o Options) error {
 	t := texter{width: max(o.Columns, 40), colour: o.Colour}
-	t.line("", fmt.Sprintf("%s: %s", r.Pod, r.Sentence), string(r.Verdict))
+	t.line("", headline(r), string(r.Verdict))
+	t.group(r.Group)
+	if r.Group != nil && len(r.Group.Members) > 1 {
+		t.line("", "", "")
+		t.line("", fmt.Sprintf("One of them, %s: %s", r.Pod, r.Sentence), "heading")
+	}
 	if do := firstRemedy(r); do != "" {
 		t.line("", "Do: "+do, "heading")
 	}
@@ -45,8 +88,7 @@ func writeText(w io.Writer, r diagnose.Report, o Options) error {
 			t.line("  ", l, "")
 		}
 	}
-	_, err := io.WriteString(w, t.b.String())
-	return err
+	return t.write(w)
 }
 
 // firstRemedy returns what is to be done about the cause; empty: it is not decided, or there is no remedy.
