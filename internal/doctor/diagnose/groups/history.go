@@ -219,7 +219,11 @@ func (h *history) rolledOut(members []member) (evidence.Quote, bool) {
 	case len(what) == 0:
 		q.Text += fmt.Sprintf(" after revision %s, with the same containers and volumes", before.named())
 	default:
-		q.Text += fmt.Sprintf(" after revision %s, and changed %s", before.named(), strings.Join(what, "; "))
+		did := "changed"
+		if before.template == nil || r.template == nil { // admission may have added what differs
+			did = "its pods differ in"
+		}
+		q.Text += fmt.Sprintf(" after revision %s, and %s %s", before.named(), did, strings.Join(what, "; "))
 	}
 	return q, true
 }
