@@ -21,9 +21,11 @@ import (
 
 	"outrider.dev/internal/doctor/diagnose"
 	"outrider.dev/internal/doctor/diagnose/follow"
+	"outrider.dev/internal/doctor/diagnose/history"
 	"outrider.dev/internal/doctor/diagnose/page"
 	"outrider.dev/internal/doctor/diagnose/phases"
 	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/internal/doctor/evidence/gather"
 )
 
 // schemaFile is the published schema of what outrider diagnose -o json prints.
@@ -82,7 +84,7 @@ func TestReportsFitTheSchema(t *testing.T) {
 			continue
 		}
 		n++
-		set, err := evidence.Read(t.Context(), evidence.Options{}, filepath.Join(incidents, folder.Name()))
+		set, err := gather.Read(t.Context(), gather.Options{}, filepath.Join(incidents, folder.Name()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -155,7 +157,7 @@ func fits(schema *jsonschema.Schema, text string) error {
 
 // closed lists the types of which the schema has all values.
 var closed = []reflect.Type{
-	reflect.TypeFor[diagnose.Verdict](), reflect.TypeFor[diagnose.Confidence](), reflect.TypeFor[diagnose.Role](), reflect.TypeFor[diagnose.MarkKind](),
+	reflect.TypeFor[diagnose.Verdict](), reflect.TypeFor[diagnose.Confidence](), reflect.TypeFor[history.Role](), reflect.TypeFor[history.MarkKind](),
 	reflect.TypeFor[phases.StartState](), reflect.TypeFor[phases.PhaseName](), reflect.TypeFor[evidence.Kind](),
 }
 
