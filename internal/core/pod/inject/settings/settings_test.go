@@ -337,11 +337,26 @@ func TestLabelsWithoutEffect(t *testing.T) {
 func TestManyLabelsWithoutEffect(t *testing.T) {
 	labels := map[string]string{}
 	for i := range 1000 {
-		labels[fmt.Sprintf("sidecar.istio.io/x%d", i)] = "y"
+		labels[fmt.Sprintf("outrider.dev/x%d", i)] = "y"
 	}
 	got := warningsOf(labels, "", false)
 	if last := fmt.Sprintf("more than %d labels have no effect", mostLabels); len(got) != mostLabels+1 || got[mostLabels] != last {
 		t.Errorf("%d warnings, the last %q", len(got), got[len(got)-1])
+	}
+}
+
+// A label of an author's own below istio.io causes no warning. Only so many are compared with the known ones: of more, a
+// misspelling is not seen.
+func TestLabelsOfAnAuthor(t *testing.T) {
+	labels := map[string]string{"test.istio.io/class": "standard", "sidecar.istio.io/injct": "true"}
+	if got := warningsOf(labels, "", false); len(got) != 1 || !strings.Contains(got[0], "did you mean") {
+		t.Errorf("%q", got)
+	}
+	for i := range mostLabels {
+		labels[fmt.Sprintf("a.istio.io/%d", i)] = "y"
+	}
+	if got := warningsOf(labels, "", false); len(got) != 0 {
+		t.Errorf("after %d others: %q", mostLabels, got)
 	}
 }
 
