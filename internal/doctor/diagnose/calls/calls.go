@@ -166,6 +166,10 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		if k.to.Loopback() && isProbe.Match(h.Line.Text) || !k.to.Known() && isPacket.Match(h.Line.Text) {
 			continue
 		}
+		if n := len(c); n > 0 && c[n-1].Container == by.Name && c[n-1].Run == l.Run && c[n-1].Failure == k.failure && c[n-1].sameAs(k.to, h.Line.Number) {
+			first[k] = n - 1
+			continue
+		}
 		var variable *evidence.Quote
 		if !k.to.Known() {
 			if k.to, variable, presumed = presume(p, by.Name, found, h, secrets); k.to.Loopback() && throughProxy(k.failure) {
@@ -200,6 +204,25 @@ var (
 	// isPacket matches lines of clients that send packets by UDP, whose loss ends no program.
 	isPacket = regexp.MustCompile(`(?i)statsd|submitting packet|\bsendto\b|datagram`)
 )
+
+// sameAs reports whether a failed call in the next lines is this one, told again, and completes its destination by the
+// one that is told there: curl -v and shells tell an address in one line and a name in another one, or neither first.
+// A call without a destination is presumed to be the one of the next lines that have one.
+func (c *Call) sameAs(to doctor.Destination, line int) bool {
+	const few = 6 // npm has the parts of an error in a line each
+	away := line - c.Quote.Source.Line
+	switch {
+	case !to.Known() || away > few:
+		return false
+	case !c.To.Known() || c.Presumed:
+		c.To, c.Presumed, c.Named = to, away > 1, nil
+		return true
+	case away == 1 && c.To.Name == "" && to.Name == "" && c.To.Port == to.Port && isAddress(c.To.Host) && !isAddress(to.Host) && !c.To.Loopback() && !to.Loopback():
+		c.To.Name = to.Host
+		return true
+	}
+	return false
+}
 
 // healthPorts are the ports at which proxies of meshes say whether they are ready: Istio and Outrider,
 // Envoy's administration (also 9901, 19000), Linkerd (4191), Consul (20000), Dapr's outbound health is on its API's

@@ -2,6 +2,7 @@ package calls
 
 import (
 	"bytes"
+	"cmp"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -14,6 +15,7 @@ import (
 // notations are the forms in which programs write an endpoint, whatever client wrote it. The groups are named: net,
 // host, v6, addr, port, scheme. The first notation that matches a part of a line counts for that part.
 var notations = compile(
+	`(?i)(?:https?://)?(?P<host>[0-9a-z._-]+):(?P<port>\d{1,5}) \[[0-9a-z._-]*/(?P<addr>[0-9a-f.:]+)\]`, // Apache's HttpClient
 	`(?i)\b(?P<net>unix)(?:://|:/| )(?P<host>/?[^\s'"(),:]+)`,
 	`(?i)(?P<net>sock)(?:et|path)?[ :=]+['"]?(?P<host>/[^\s'"(),:]+)`,
 	`['"](?P<host>/[^\s'"(),]+(?:\.sock|\.s\.[A-Z]+\.\d+))['"]`,
@@ -24,16 +26,30 @@ var notations = compile(
 	`(?i)\bipv[46][:#](?:\[(?P<v6>[0-9a-f:.%]+)\]|(?P<host>[0-9a-f.:]*[0-9a-f.:])):(?P<port>\d{1,5})\b`,
 	`\(['"](?P<host>[0-9a-zA-Z.:_-]+)['"], *(?P<port>\d{1,5})[,)]`,
 	`(?i)\bhost[= :]+['"]?(?P<host>[0-9a-z.:_-]+)['"]?(?: *\((?P<addr>[0-9a-f.:]+)\))?(?:,? (?:and |accepting |TCP/IP |connections |on )*| *, *)port[= :]*(?P<port>\d{1,5})`,
+	`(?i)\bhost=(?P<host>[0-9a-z._-]+)\)\(port=(?P<port>\d{1,5})\)`,               // MariaDB
+	`(?i)\bDomain\("(?P<host>[0-9a-z._-]+)"\)\), port: Some\((?P<port>\d{1,5})\)`, // Rust's url
+	`(?i)\bhost *= "(?P<host>[0-9a-z._-]+)",? +port *= (?P<port>\d{1,5})`,
+	`(?i)\bhost, port: (?P<host>[0-9a-z._-]+), (?P<port>\d{1,5})`,                                                                                            // JavaMail
+	`(?i)address: '(?P<host>[0-9a-f.:]+)', (?:remote)?port: (?P<port>\d{1,5})`,                                                                               // Node
+	`\{"(?P<host>[0-9A-Za-z._-]+)",(?P<port>\d{1,5})\}`,                                                                                                      // Erlang
+	`(?i)(?P<host>[0-9a-z._-]+)(?:\[(?P<addr>\d+\.\d+\.\d+\.\d+|[0-9a-f]*:[0-9a-f]*:[0-9a-f:.]*)\]:| \[(?P<addr2>\d+\.\d+\.\d+\.\d+)\] )(?P<port>\d{1,5})\b`, // Postfix, nc
+	`(?i)(?P<host>[0-9a-z._-]+)/(?P<addr>\d+\.\d+\.\d+\.\d+) (?:\(port )?(?P<port>\d{2,5})\b`,                                                                // OkHttp, Oracle
+	`(?i)(?P<host>[0-9a-z._-]+):(?P<port>\d{1,5}) \((?P<addr>\d+\.\d+\.\d+\.\d+)\)`,                                                                          // apt
+	`(?i)\b(?P<host>[a-z][0-9a-z._-]*) \((?P<addr>\d+\.\d+\.\d+\.\d+):(?P<port>\d{1,5})\)`,                                                                   // BusyBox
+	`(?i)\b(?P<addr>\d+\.\d+\.\d+\.\d+):(?P<port>\d{1,5}) \((?P<host>[a-z][0-9a-z._-]*)\)`,                                                                   // pgx
+	`(?i)['"«»](?P<host>[0-9a-z.:_-]+)['"«»] ?\((?P<addr>[0-9a-f.:]+)\)\D{1,12}(?P<port>\d{2,5})\b`,                                                          // libpq, in any language
 	`(?i)['"]?(?P<host>[0-9a-z.:_-]+)['"]? ?(?:\((?P<addr>[0-9a-f.:]+)\))?(?:,|、)? ?(?:port|ポート|端口|puerto|porta) ?(?P<port>\d{1,5})`,
 	`(?i)(?P<host>[0-9a-z._-]+) \((?P<name>[0-9a-z._-]+)\)\|(?P<addr>[0-9a-f.:]+)\|:(?P<port>\d{1,5})`,
 	`(?i)(?P<host>[0-9a-z._-]+)?/\[?(?P<addr>[0-9a-f]*:[0-9a-f:.]*|\d+\.\d+\.\d+\.\d+)\]?:(?P<port>\d{1,5})\b`, // Java: name/address
 	`(?i)(?P<host>[0-9a-z._-]+)/<unresolved>:(?P<port>\d{1,5})\b`,
+	`\bE[A-Z]{4,} (?P<host>/[^\s'"(),:]+)`,                                                                // Node
 	`\bE[A-Z]{4,} (?:\[(?P<v6>[0-9a-f:.%]+)\]|(?P<host>[0-9a-fA-F:.]*[0-9a-fA-F:.])):(?P<port>\d{1,5})\b`, // Node
 	`\[(?P<v6>[0-9a-fA-F:.]*:[0-9a-fA-F:.]*)\](?::(?P<port>\d{1,5}))?`,
+	`(?i)(?P<host>[0-9a-z._-]+) \((?P<addr>\d+\.\d+\.\d+\.\d+|[0-9a-f]*:[0-9a-f]*:[0-9a-f:.]*)\)`,
 	`\b(?P<host>\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3})(?::(?P<port>\d{1,5}))?\b`,
 	`(?i)(?P<host>[a-z0-9](?:[a-z0-9._-]*[a-z0-9])?):(?P<port>\d{1,5})\b`,
+	`(?i)\bhost=(?P<host>[0-9a-z._-]+) user=`,
 	`(?i)\b(?:server|host|to|at|on|reach|contact) ['"](?P<host>[0-9a-z._-]+)['"]`,
-	`(?i)(?P<host>[0-9a-z._-]+) \((?P<addr>\d+\.\d+\.\d+\.\d+|[0-9a-f]*:[0-9a-f:]+)\)`,
 	`(?i)\b(?P<net>lookup|resolve host|not resolve|EAI_AGAIN|ENOTFOUND|UnknownHostException|resolv\w* (?:name|host)?)[:\s]+['"]?(?P<host>[a-z0-9._-]+)['"]?`,
 )
 
@@ -55,9 +71,6 @@ type endpoint struct {
 	doctor.Destination
 	from, to int
 }
-
-// escapes undoes the escapes of texts within texts.
-var escapes = strings.NewReplacer(`\"`, `"`, `\'`, `'`, `%5B`, `[`, `%5D`, `]`, `%5b`, `[`, `%5d`, `]`)
 
 // endpoints returns the endpoints that a line without escapes names, in its order.
 func endpoints(line string) (out []endpoint) {
@@ -85,13 +98,16 @@ func endpoints(line string) (out []endpoint) {
 // destination returns the destination of a match; group returns its named groups.
 func destination(group func(name string) string) (d doctor.Destination) {
 	d.Host = strings.ToLower(strings.TrimRight(group("host"), ".-"))
-	for _, name := range []string{"v6", "addr"} {
+	for _, name := range []string{"v6", "addr", "addr2"} {
 		if addr, err := netip.ParseAddr(group(name)); err == nil {
-			if _, err := netip.ParseAddr(d.Host); err != nil && d.Host != "localhost" {
+			if !isAddress(d.Host) && d.Host != "localhost" && !slices.Contains(noNames, d.Host) {
 				d.Name = d.Host
 			}
 			d.Host = addr.String()
 		}
+	}
+	if addr, err := netip.ParseAddr(d.Host); err == nil {
+		d.Host = addr.Unmap().String()
 	}
 	switch network := strings.ToLower(group("net")); {
 	case strings.HasPrefix(d.Host, "/"), network == "unix", network == "sock":
@@ -119,10 +135,12 @@ func (e endpoint) isSource(line string) bool {
 	if slices.Contains(sources, ending) && ending != e.Host {
 		return true
 	}
-	_, notAddr := netip.ParseAddr(e.Host)
+	if slices.Contains(noNames, e.Host) {
+		return true
+	}
 	number := strings.Trim(e.Host, "0123456789") == "" // 09:30:05, thread:12
 	rest := line[e.to:]
-	return notAddr != nil && (number || strings.HasPrefix(rest, ":") && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9') // node:net:1606:16
+	return !isAddress(e.Host) && (number || strings.HasPrefix(rest, ":") && len(rest) > 1 && rest[1] >= '0' && rest[1] <= '9') // node:net:1606:16
 }
 
 // nearest returns the endpoint that is nearest to a place in a line, one before it if two are as near. Addresses of
@@ -131,7 +149,7 @@ func nearest(line string, place int) (doctor.Destination, bool) {
 	best, distance := -1, 0
 	all := endpoints(line)
 	for i, e := range all {
-		if before := strings.ToLower(line[max(0, min(e.from, len(line))-8):min(e.from, len(line))]); strings.Contains(before, "see ") {
+		if aside.MatchString(line[:min(e.from, len(line))]) {
 			continue
 		}
 		d := 0
@@ -151,16 +169,35 @@ func nearest(line string, place int) (doctor.Destination, bool) {
 	if best < 0 {
 		return doctor.Destination{}, false
 	}
-	to := all[best].Destination
-	for _, e := range all { // https://config:8080/: dial tcp 10.96.8.2:8080
-		if _, err := netip.ParseAddr(to.Host); err == nil && to.Name == "" && e.Port == to.Port && e.Network == to.Network {
-			if _, err := netip.ParseAddr(e.Host); err != nil {
-				to.Name = e.Host
-			}
+	return completed(all[best].Destination, all, line), true
+}
+
+// completed returns a destination with the name and the address that the rest of its line has for it: those of an
+// endpoint with the same port, or what stands beside host= in the settings of a database.
+func completed(to doctor.Destination, all []endpoint, line string) doctor.Destination {
+	if to.Name != "" || to.Network == doctor.Unix {
+		return to
+	}
+	for _, e := range all {
+		setting := e.Port == 0 && strings.HasPrefix(line[min(e.from, len(line)):], "host=")
+		if e.Network != to.Network || e.Port != to.Port && !setting || e.Host == "localhost" || isAddress(e.Host) == isAddress(to.Host) && e.Name == "" {
+			continue
+		}
+		if isAddress(to.Host) {
+			to.Name = cmp.Or(e.Name, e.Host)
+			return to
+		}
+		if to.Host != "localhost" && (e.Name == "" || e.Name == to.Host) {
+			to.Name, to.Host = to.Host, e.Host
+			return to
 		}
 	}
-	return to, true
+	return to
 }
+
+// aside matches what stands before an endpoint that is not the one that was called: a page of help, this end of the
+// connection, the client of a server.
+var aside = regexp.MustCompile(`(?i)(?:\bsee[^/]{0,8}|laddr=\(?['"]?|\blocal ?address:? ['"]?|\bclient: )$`)
 
 // isTrace reports whether a line is a frame of a stack trace, in which no call has a destination.
 func isTrace(line []byte) bool {

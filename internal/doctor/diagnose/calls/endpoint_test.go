@@ -28,7 +28,7 @@ func TestEndpoints(t *testing.T) {
 		`from a.example.com:9090 to prices:8080: connection refused`:                                    {Host: "prices", Port: 8080},
 		`prices:8080 of server "shop" connection refused`:                                               {Host: "prices", Port: 8080},
 	} {
-		if got, _ := named([]byte(line)); got != want {
+		if got := named([]byte(line)); got != want {
 			t.Errorf("%+v, want %+v: %s", got, want, line)
 		}
 	}

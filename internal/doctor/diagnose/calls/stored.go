@@ -69,12 +69,8 @@ func isQuoted(lower string) bool {
 	if m == nil {
 		return false
 	}
-	for _, w := range wordings {
-		for _, words := range w.Any {
-			if i := strings.Index(lower, words); i >= 0 && i < m[1] {
-				return false // it is before the text, too
-			}
-		}
+	if f, place := failureOf(lower); f != "" && place < m[1] {
+		return false // it is before the text, too
 	}
 	end := strings.IndexAny(lower[m[1]:], "\"'”»")
 	return end < 0 || !fails(lower[m[1]+end:])
@@ -84,14 +80,8 @@ func isQuoted(lower string) bool {
 func Fails(text string) bool { return fails(strings.ToLower(text)) }
 
 func fails(lower string) bool {
-	for _, w := range wordings {
-		for _, words := range w.Any {
-			if strings.Contains(lower, words) {
-				return true
-			}
-		}
-	}
-	return false
+	f, _ := failureOf(lower)
+	return f != ""
 }
 
 // isDated reports whether a line has the date of a time that is before its own by more than the least difference.

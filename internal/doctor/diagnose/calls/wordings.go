@@ -6,24 +6,163 @@ import (
 	"slices"
 	"strings"
 
-	"outrider.dev/internal/doctor"
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// wordings match the errors that clients in the usual languages and libraries write. The texts of a proxy's responses
-// come first, because they contain texts of other patterns.
-var wordings = []evidence.Pattern{
-	{Name: string(Ended), Any: []string{"reset reason: connection termination"}},
-	{Name: string(Upstream), Any: []string{"upstream connect error", "delayed connect error", "no healthy upstream", "upstream request timeout", "remote connection failure", "l5d-proxy-error"}},
-	{Name: string(Refused), Any: refusals, Only: isRefused},
-	{Name: string(Reset), Any: []string{"connection reset", "econnreset", "broken pipe", "socket hang up", "unexpected eof", "premature close", "closed by the remote", "remote end closed", "connection aborted"}, Only: notFromProxy},
-	{Name: string(TimedOut), Any: []string{"connection timed out", "connect timed out", "connect timeout", "etimedout", "i/o timeout", "context deadline exceeded", "read timed out", "connection timeout"}, Only: notFromProxy},
-	{Name: string(Unresolved), Any: []string{"no such host", "unknownhostexception", "name or service not known", "temporary failure in name resolution", "enotfound", "eai_again", "could not resolve host", "name does not resolve", "nodename nor servname", "unresolvedaddressexception", "host not found in upstream", "read udp"}, Only: isUnresolved},
-	{Name: string(Unreachable), Any: []string{"network is unreachable", "no route to host", "ehostunreach", "enetunreach"}},
+// A phrase is a row of the table of texts by which client programs say how a call failed. A line has the phrase if it
+// contains one of the texts, and matches the form if there is one. Texts and forms are in lower case.
+type phrase struct {
+	failure Failure
+	texts   []string
+	form    *regexp.Regexp // nil: a text is enough
+}
+
+// phrases has the errors that clients in the usual languages and libraries write; testdata/wordings.txt has lines with
+// what is read of them. The first phrase that a line has counts: a line with the answer of a proxy, or about the lookup
+// of a name, may have the text of the refused connection too, and many errors have a time-out as a setting.
+var phrases = []phrase{
+	{Ended, []string{"reset reason: connection termination"}, nil},
+	{Upstream, []string{"upstream connect error", "delayed connect error", "delayed_connect_error", "no healthy upstream", "upstream request timeout", "remote connection failure", "l5d-proxy-error"}, nil},
+
+	{Unresolved, []string{"enotfound"}, regexp.MustCompile(`\benotfound\b`)}, // not: FileNotFoundException
+	{Unresolved, []string{
+		"no such host", "unknownhostexception", "name or service not known", "name resolution", "eai_again", "could not resolve host", "couldn't resolve", "name does not resolve", "nodename nor servname",
+		"unresolvedaddressexception", "host not found in upstream", "server misbehaving", "a record lookup error", "produced zero addresses", "unable to resolve host", "dns resolution failed", "no address associated with",
+		"failed to resolve", "failed to lookup address", "bad address '", "unknown mysql server host", "nxdomain", "could not translate host name",
+	}, nil},
+	{Unresolved, []string{"lookup ", "read udp"}, regexp.MustCompile(`\blookup \S+.*(?:i/o timeout|connection refused)|\bread udp\b`)},
+	{Unresolved, []string{"resource temporarily unavailable ("}, regexp.MustCompile(`unavailable \([^\s()]+:\d+\)`)}, // .NET, for EAI_AGAIN
+
+	{Unreachable, []string{"network is unreachable", "no route to host", "ehostunreach", "enetunreach", "noroutetohost", "host unreachable"}, nil},
+	{Unreachable, []string{"errno 1", "os error 1"}, regexp.MustCompile(`\b(?:errno|os error) 1(?:01|13)\b`)},
+
+	{Refused, []string{"connection refused", "connection_refused", "econnrefused", "connectionrefused"}, regexp.MustCompile(`\bconnection[ _]refused\b|connrefused\b|\bconnectionrefused`)},
+	{Refused, []string{"111"}, regexp.MustCompile(`\berrno[ :=-]*111\b|\bos error 111\b|\bos \{ code: 111\b|\berror 111 connecting\b|returned error 111\b|\bsocketexception \(111\)|(?:conne|error[: ]+200[23]|\(200[23], ).*\(111\b`)},
+	{Refused, []string{"actively refused", "connection was refused", " was refused - "}, nil},
+	{Refused, []string{"connection to "}, regexp.MustCompile(`\bconnection to \S+:\d+ refused\b`)},
+	{Refused, []string{ // glibc, in other languages; letters of other alphabets are in the case in which glibc has them
+		"接続を拒否されました", "拒绝连接", "连接被拒绝", "連線被拒絕", "연결이 거부", "verbindungsaufbau abgelehnt", "connexion refusée", "conexión rehusada", "conexión rechazada", "conexão recusada", "connessione rifiutata", "соединении отказано",
+		"з'єднанні відмовлено", "połączenie odrzucone", "bağlantı reddedildi", "verbinding is geweigerd", "förbindelsen förvägras", "spojení odmítnuto", "forbindelse afvist", "yhteys torjuttu", "kapcsolat elutasítva",
+	}, nil},
+	{Refused, []string{"connect to server"}, regexp.MustCompile(`could(?:n't| not) connect to server(?:[^:]|$)`)},
+	{Refused, []string{"connect call failed"}, regexp.MustCompile(`(?:^|[^\]] |\[)connect call failed`)},
+	{Refused, []string{"java.net.connectexception"}, regexp.MustCompile(`java\.net\.connectexception(?:$|[)},:]*(?: null)?$|\}|: failed to connect)`)}, // the JDK's own text follows, if there is one
+	{Refused, []string{ // sentences that leave the error out: the client could not connect, which is most often refused
+		"could not connect to the endpoint", "can't contact ldap server", "all connection attempts failed", "client not connected", "cannot connect to the docker daemon", "connection to server on socket", "local mysql server through socket", "can't reach database server",
+		"could not be established. broker may not", "could not be established. node may not", "no servers available for connection", "nobrokersavailable", "unable to connect to any of the specified", "unabletoconnect on ",
+		"could not establish tcp connection to", "[http] could not connect to host", "failed to connect to all addresses", "no connection established", "ora-12541",
+	}, nil},
+
 	// The wordings of Python's urllib, Go, Node's axios, Java and curl. A proxy answers so too of a destination that it
 	// does not reach: Envoy with 503, Linkerd with 502 or 504.
-	{Name: string(Unavailable), Any: []string{"http error 503", "503 service unavailable", "status code 503", "response code: 503", "returned error: 503",
-		"http error 502", "502 bad gateway", "status code 502", "response code: 502", "returned error: 502", "http error 504", "504 gateway time", "status code 504", "response code: 504", "returned error: 504"}},
+	{Unavailable, []string{"error 50", "code 50", "code: 50", "error: 50", "success: 50", "502 bad gateway", "503 service unavailable", "504 gateway time", "502 server error", "503 server error", "504 server error"}, regexp.MustCompile(`\b(?:http error|status code|response code:?|returned error:|(?:^|[^,:] )error|indicate success:) 50[234]\b|\b(?:502 bad gateway|503 service unavailable|504 gateway time|50[234] server error)`)},
+
+	{Reset, []string{"connection reset"}, regexp.MustCompile(`\bconnection reset(?: by peer)?(?:$|[^\w ]| -| at\b| in\b| while\b| \(| after\b| by the\b| by server\b)|connection reset by peer`)},
+	{Reset, []string{
+		"econnreset", "broken pipe", "socket hang up", "unexpected eof", "premature close", "prematurely closed", "closed by the remote", "remote end closed", "connection aborted", "error reading from server: eof",
+		"server closed idle connection", "eof reached while reading", "unexpected end of file from server", "unexpected end of stream", "network closed for unknown reason", "invalidchunklength", "disconnected without sending",
+		"serverdisconnectederror", "server closed the connection", "lost connection to mysql", "connection closed by server", "connection unexpectedly closed", "connection terminated unexpectedly", "other side closed",
+		"end of file reached", "server has gone away", "empty reply from server", "read error on connection", "response ended prematurely", "read past the end of the stream", "closed before message completed",
+		"connection closed by remote host", "{error,closed}", "details = \"socket closed\"", "connection was closed before we received",
+	}, nil},
+	{Reset, []string{"eof", "epipe", "failed to respond", "connection closed"}, regexp.MustCompile(`\b(?:get|head|post|put|patch|delete) "?https?://[^\s"]+"?: eof\b|\bwrite epipe\b|:\d+ failed to respond|\S:\d+: connection closed`)},
+	{Reset, []string{"errno 104", "os error 104", "code: 104", "error: 104"}, regexp.MustCompile(`\berrno 104\b|\b(?:os|system) error:? 104\b|\bos \{ code: 104\b`)},
+
+	{TimedOut, []string{
+		"connection timed out", "connect timed out", "etimedout", "i/o timeout", "context deadline exceeded", "read timed out", "tls handshake timeout", "client.timeout exceeded", "request timed out", "sockettimeoutexception",
+		"socket.timeout: timed out", "timeouterror: timed out", "timeout: timed out", "(timed out)", "operation timed out", "read operation timed out", "deadline_exceeded", "deadline exceeded", "timeout connecting to", "headers timeout error",
+		"network timeout at", "error: timeout expired", "execution expired", "net::readtimeout", "timeout was reached", "httpclient.timeout of", "the operation has timed out", "download timed out", "timeout occurred after waiting", "upstream timed out",
+	}, nil},
+	{TimedOut, []string{"connection timeout", "connect timeout", "timeout of ", "): timeout", "errno 110", "os error 110", "(110)"}, // not with a value: a setting
+		regexp.MustCompile(`\bconnect(?:ion)? timeout(?:$|[^\s=:]| [a-z]|: ?[a-z])|\btimeout of \d+ ?ms exceeded|\bconnect \(\S+\): timeout|\b(?:errno|os error) 110\b|conne.*\(110\)`)},
+	{TimedOut, []string{"connecttimeout", "timed out. ("}, regexp.MustCompile(`\bconnecttimeout(?:error)?[:(]|timed out\. \(connect timeout`)},
+	{TimedOut, []string{"expiration du délai", "die wartezeit für die verbindung", "连接超时", "接続がタイムアウト"}, nil},
+}
+
+// failureOf returns how a call failed by the phrase that a line has, and where its text is in the line in lower case. It
+// returns "" for a line without a phrase.
+func failureOf(lower string) (f Failure, place int) {
+	for _, p := range phrases {
+		place = len(lower)
+		for _, text := range p.texts {
+			if i := strings.Index(lower, text); i >= 0 {
+				place = min(place, i)
+			}
+		}
+		if place < len(lower) && (p.form == nil || p.form.MatchString(lower)) {
+			return p.failure, place
+		}
+	}
+	return "", len(lower)
+}
+
+// mostOfLine is the number of first bytes of a line by which it is read.
+const mostOfLine = 8192
+
+func lowered(line []byte) string {
+	return strings.ToLower(string(bytes.TrimSpace(line[:min(len(line), mostOfLine)])))
+}
+
+// wordings are the patterns of a scan for lines with a phrase, one for each failure.
+var wordings = patternsOf(phrases)
+
+func patternsOf(phrases []phrase) (out []evidence.Pattern) {
+	for _, p := range phrases {
+		i := slices.IndexFunc(out, func(o evidence.Pattern) bool { return o.Name == string(p.failure) })
+		if i < 0 {
+			i = len(out)
+			out = append(out, evidence.Pattern{Name: string(p.failure), Only: func(line []byte) bool { return saysOf(line) == p.failure }})
+		}
+		out[i].Any = append(out[i].Any, p.texts...)
+	}
+	return out
+}
+
+// saysOf returns how the call of a line failed; "" if the line is no failed call of its program.
+func saysOf(line []byte) Failure {
+	lower := lowered(line)
+	f, place := failureOf(lower)
+	switch {
+	case f == "" || f == Ended || f == Upstream:
+		return f
+	case isMention(lower, place), (f == Reset || f == TimedOut) && byClient(lower):
+		return ""
+	}
+	return f
+}
+
+var (
+	// served matches what servers say of their own clients, whose connections are no calls of theirs.
+	served = regexp.MustCompile(`clientabortexception|\b(?:from|to|by) client\b|\bclient (?:connection|timed out)|waiting for request|reading client|tls handshake error from|uwsgi_response|\breset by \d|\[preauth\]`)
+	// ends matches the two ends of a connection as Go writes them: this end and the other one.
+	ends = regexp.MustCompile(`\b(?:read|write) tcp \S+:(\d+)->\S+:(\d+):`)
+)
+
+// byClient reports whether a connection that ended was one that a server had accepted: its program says so, or this end
+// has a port below those that Linux gives to clients, and the other end has one of these.
+func byClient(lower string) bool {
+	if m := ends.FindStringSubmatch(lower); m != nil && !isEphemeral(m[1]) && isEphemeral(m[2]) {
+		return true
+	}
+	return served.MatchString(lower)
+}
+
+// isEphemeral reports whether a port is in Linux's default range of ports of clients, 32768 to 60999.
+func isEphemeral(port string) bool { return len(port) == 5 && port >= "32768" && port <= "60999" }
+
+var (
+	// mentioned matches words before an error that make it the subject of a sentence or of a setting.
+	mentioned = regexp.MustCompile(`(?:\b(?:why|how|when|what|whether|handl\w+|explain\w*|about|troubleshoot\w*|if you see|of kind|handler for|retr(?:y|ies|ying|yable)\b[^:]{0,20} (?:on|for)|retry policy:? on|number of times)\b[^:]{0,60}|\bretryable errors\b.{0,30}|^(?:// |# |--[a-z]|hint:).{0,60})$`)
+	quoted    = regexp.MustCompile(`["']connection refused["']`)
+	errno     = regexp.MustCompile(`\b111\b|connectionrefused`)
+	listed    = regexp.MustCompile(`\be[a-z]{5,}["']?, ?["']?e[a-z_]{5,}\b`) // ECONNREFUSED, ETIMEDOUT
+	tested    = regexp.MustCompile(`\btest_\w*connection_?refused|::\w*connection_refused|\bconnection_refused(?: \.\.\.|$)`)
+)
+
+// isMention reports whether a line only mentions an error: prose, a policy, a list of errors, a test. place is where the
+// error stands in it.
+func isMention(lower string, place int) bool {
+	return mentioned.MatchString(lower[:place]) || quoted.MatchString(lower) && !errno.MatchString(lower) || listed.MatchString(lower) || tested.MatchString(lower)
 }
 
 // successes match lines that say that a connection or a request succeeded.
@@ -38,108 +177,3 @@ var successes = evidence.Pattern{
 
 // addresses match lines with a URL.
 var addresses = evidence.Pattern{Name: "address", Any: []string{"://"}}
-
-// refusals are texts of refused connections: the kernel's error by its name, its number, or its text in the languages
-// of glibc, and the sentences of clients that leave it out.
-var refusals = []string{
-	"connection refused", "econnrefused", "connectionrefused", "actively refused", "connection was refused",
-	"errno 111", "os error 111", "code: 111", "error 111", "(111)", " refused.", " was refused - ", "refused. check",
-	"接続を拒否されました", "拒绝连接", "连接被拒绝", "連線被拒絕", "연결이 거부", "verbindungsaufbau abgelehnt", "connexion refusée", "conexión rehusada", "conexão recusada", "connessione rifiutata", "в соединении отказано", "połączenie odrzucone",
-	"couldn't connect to server", "could not connect to the endpoint", "can't contact", "all connection attempts failed", "client not connected",
-	"java.net.connectexception", "cannot connect to the docker daemon", "connection to server on socket", "local mysql server through socket",
-}
-
-// notFromProxy reports whether a line is not the logged response of an Envoy whose own upstream connection failed.
-func notFromProxy(line []byte) bool {
-	l := bytes.ToLower(line)
-	for _, s := range []string{"upstream connect error", "delayed connect error", "delayed_connect_error", "remote connection failure", "l5d-proxy-error"} {
-		if bytes.Contains(l, []byte(s)) {
-			return false
-		}
-	}
-	return true
-}
-
-// isRefused reports whether a line is about a refused connection. It rejects a ConnectException of Java with another
-// message, and texts in which nothing was called: a quoted "connection refused" that is the value of a setting, a
-// question, the title of a page.
-func isRefused(line []byte) bool {
-	l := string(bytes.ToLower(bytes.TrimSpace(line)))
-	_, java, is := strings.Cut(l, "java.net.connectexception")
-	switch {
-	case strings.Contains(l, "read udp"), quotedWords.MatchString(l) && !errno.MatchString(l), prose.MatchString(l):
-		return false
-	case is && java != "" && !strings.Contains(java, "refused") && !strings.Contains(java, "failed to connect"):
-		return false
-	}
-	return notFromProxy(line)
-}
-
-// isUnresolved reports whether a line is about a name. FileNotFoundException and ModuleNotFoundError are not, although
-// they contain the letters of ENOTFOUND.
-func isUnresolved(line []byte) bool {
-	return unresolved.Match(bytes.ToLower(line))
-}
-
-var unresolved = regexp.MustCompile(`\benotfound\b|no such host|unknownhostexception|name or service not known|name resolution|eai_again|could not resolve host|name does not resolve|nodename nor servname|unresolvedaddress|host not found in|read udp`)
-
-var (
-	quotedWords = regexp.MustCompile(`["']connection refused["']`)
-	prose       = regexp.MustCompile(`\b(?:why|how|when|what|whether|handl\w+|retr\w+ (?:on|for)|explain\w*|about|troubleshoot\w*)\b[^:]{0,60}connection refused`)
-	errno       = regexp.MustCompile(`\b111\b|connectionrefused`)
-)
-
-// unresolvedName is the name that was not resolved.
-var unresolvedName = regexp.MustCompile(`(?i)(?:(?:getaddrinfo )?(?:ENOTFOUND|EAI_AGAIN)|lookup|getaddrinfo for|(?:Unknown ?Host(?:Exception)?|no such host|host not found in \w+|resolve (?:host(?: ?name)?|address)|host ?name|name or service not known|translate host name|resolve)[:\s]+(?:of |for )?)\s*['"(]*([0-9a-z][0-9a-z._-]*)`)
-
-// noNames are words that stand where a name could.
-var noNames = []string{"address", "addresses", "host", "hostname", "name", "information", "in", "for", "the", "a", "of", "error", "failed"}
-
-// destinationOf returns the destination that is named by the line, or by a line of the same stack trace.
-func destinationOf(h evidence.Hit) doctor.Destination {
-	if m := unresolvedName.FindSubmatch(h.Line.Text); m != nil && Failure(h.Pattern) == Unresolved && !slices.Contains(noNames, strings.ToLower(string(m[1]))) {
-		return doctor.Destination{Host: strings.ToLower(strings.TrimRight(string(m[1]), "."))}
-	}
-	if d, ok := named(h.Line.Text); ok {
-		return d
-	}
-	for _, l := range h.After { // the rest of the stack trace, which may name a cause
-		if !linked(l) {
-			break
-		}
-		if d, ok := named(l.Text); ok {
-			return d
-		}
-	}
-	for i, below := len(h.Before)-1, h.Line; i >= 0 && linked(below); i-- { // upwards to the first line of the stack trace
-		below = h.Before[i]
-		if d, ok := named(below.Text); ok {
-			return d
-		}
-	}
-	return doctor.Destination{}
-}
-
-// linked reports whether a line belongs to the previous line: it has no time in a log whose lines have times, or it
-// is part of a stack trace.
-func linked(l evidence.Line) bool {
-	text := l.Text
-	return l.Continues || bytes.HasPrefix(text, []byte("Caused by:")) || bytes.HasPrefix(text, []byte(" --->")) || bytes.HasPrefix(text, []byte("\t")) || bytes.HasPrefix(text, []byte("  ")) || bytes.HasPrefix(text, []byte("java.net."))
-}
-
-// named returns the endpoint in a line that is nearest to the words about the failure, if there are such words.
-func named(text []byte) (doctor.Destination, bool) {
-	if isTrace(text) {
-		return doctor.Destination{}, false
-	}
-	line := escapes.Replace(string(text))
-	lower, place := strings.ToLower(line), len(line)
-	for _, w := range wordings {
-		for _, words := range w.Any {
-			if i := strings.Index(lower, words); i >= 0 && i < place {
-				place = i
-			}
-		}
-	}
-	return nearest(line, place)
-}
