@@ -148,7 +148,7 @@ bench: ## measure; prints tables, asserts nothing (root)
 	$(GO) run ./bench/capture
 	$(GO) run ./bench/agent
 	$(GO) test -run '^$$' -bench Telemetry -benchtime 1x ./test/mesh
-	$(GO) test -run '^$$' -bench 'Explore|Run|Pod|InjectFile|Review|Scan|Fleet' -benchmem -cpu 1 ./internal/doctor/evidence ./internal/doctor/diagnose/page ./internal/doctor/verify ./internal/doctor/simulate ./internal/core/pod/inject ./internal/core/pod/offline ./internal/core/controlplane/webhook
+	$(GO) test -run '^$$' -bench 'Explore|Run|Pod|InjectFile|Review|Scan|Fleet' -benchmem -cpu 1 ./internal/doctor/evidence/gather ./internal/doctor/diagnose/calls ./internal/doctor/diagnose/page ./internal/doctor/verify ./internal/doctor/simulate ./internal/core/pod/inject ./internal/core/pod/offline ./internal/core/controlplane/webhook
 	cd resilience && $(GO) test -run '^$$' -bench . -cpu 1 .
 	$(GO) -C bootconfig test -run '^$$' -bench . -benchmem
 

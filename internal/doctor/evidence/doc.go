@@ -17,9 +17,9 @@
 //
 // # Logs
 //
-// A [Log] is streamed: [Log.Lines] yields one line after another. [Log.Scan] reads the log once for
-// any number of patterns, and keeps a bounded number of hits with the lines around them. The memory does
-// not grow with the log; the rest of a very long line is skipped. Package
+// A [Log] is streamed: [Log.Scan] reads the log once for any number of patterns, and keeps a bounded number of hits with
+// the lines around them. It looks once at each byte ([Searcher]), and parses the times of the lines that it keeps only.
+// The memory does not grow with the log; the rest of a very long line is skipped. Package
 // internal/doctor/evidence/timestamp has the layouts of times. Lines contain the original bytes of the
 // log. Before a line is shown, [Show] must be applied: it makes control characters harmless and masks
 // secrets.
@@ -29,7 +29,7 @@
 //	time.go    instants with errors, clocks
 //	pod.go     the facts of one pod
 //	status.go  facts from its status: runs of containers; contradictions
-//	log.go     lines; scan.go scans a log; ending.go what it says of the end of its program
+//	log.go     lines; scan.go scans a log, search.go for several texts at once; ending.go what it says of the end of its program
 //	place.go   zones of logs, skew of clocks
 //	unused.go  what was not used, in a line for each reason
 package evidence

@@ -1,7 +1,6 @@
 package evidence
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -30,11 +29,12 @@ type Log struct {
 	tail     func(most int) ([]byte, error)
 }
 
-// A Line is a line of a log. Its Text is valid until the next line is yielded.
+// A Line is a line of a log.
 type Line struct {
 	Number    int
 	Text      []byte // without the container runtime's prefix and the line ending
 	Time      Time   // the time that the program wrote, or else the time from the container runtime; may be unknown
+	Likely    Time   // the same, but computed with the likely zone if the log's zone is not known
 	Continues bool   // the line belongs to the previous line, and has the Time of that line
 }
 
@@ -59,58 +59,6 @@ const (
 	sample = 200      // largest number of lines from which the layout is learnt
 )
 
-// Lines yields the lines of the log in order. An error, also of ctx, is the last element.
-func (l *Log) Lines(ctx context.Context) iter.Seq2[Line, error] {
-	return func(yield func(Line, error) bool) {
-		from, err := l.open(ctx)
-		if err != nil {
-			yield(Line{}, fmt.Errorf("reading %s: %w", l.Source, err))
-			return
-		}
-		defer from.Close()
-		in := bufio.NewReaderSize(from, MaxLine)
-		head, err := in.Peek(learnt)
-		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
-			yield(Line{}, fmt.Errorf("reading %s: %w", l.Source, err))
-			return
-		}
-		t := l.reader(head)
-		for number := 1; ; number++ {
-			text, err := nextLine(in)
-			if err == io.EOF || ctx.Err() != nil {
-				if err := ctx.Err(); err != nil {
-					yield(Line{}, err)
-				}
-				return
-			}
-			if err != nil {
-				yield(Line{}, fmt.Errorf("reading %s, line %d: %w", l.Source, number, err))
-				return
-			}
-			line := t.line(text)
-			line.Number = number
-			if !yield(line, nil) {
-				return
-			}
-		}
-	}
-}
-
-// nextLine returns the next line without its line ending. It skips the rest of a line that is longer than the buffer.
-func nextLine(in *bufio.Reader) (text []byte, err error) {
-	text, err = in.ReadSlice('\n')
-	if err == bufio.ErrBufferFull {
-		text = bytes.Clone(text)
-		for err == bufio.ErrBufferFull {
-			_, err = in.ReadSlice('\n')
-		}
-	}
-	if err == io.EOF && len(text) > 0 {
-		err = nil
-	}
-	return bytes.TrimRight(text, "\r\n"), err
-}
-
 // headLines returns the complete lines at the beginning of a log, whose first bytes are head. If whole is set, head
 // contains the whole log.
 func headLines(head []byte, whole bool) (out [][]byte) {
@@ -129,7 +77,7 @@ type lineReader struct {
 	layout timestamp.Layout
 	zone   Zone
 	clock  Clock // the clock of lines without a zone
-	last   Time
+	last   Time  // of the lines before the next one, the last that is known
 }
 
 func (l *Log) reader(head []byte) *lineReader {
@@ -161,23 +109,32 @@ func byPrefix(layout timestamp.Layout, lines [][]byte) (z Zone, ok bool) {
 
 func (t *lineReader) line(text []byte) Line {
 	r := t.layout.Read(text)
-	line := Line{Text: r.Text, Continues: r.Continues}
-	var written Time // the time at which the runtime received the line
-	if r.HasWritten {
-		written = Time{At: r.Written.Wall, Error: r.Written.Resolution, Clock: NodeClock}
-	}
-	if r.HasOwn {
-		line.Time = t.own(r.Own, written)
-	}
+	line := Line{Text: r.Text, Continues: r.Continues, Time: t.ownOf(r)}
 	switch {
 	case line.Time.Known():
 		t.last = line.Time
 	case line.Continues && t.last.Known():
 		line.Time = t.last
 	default:
-		line.Time = written
+		line.Time = writtenAt(r)
 	}
 	return line
+}
+
+// ownOf returns the time that a program wrote into a line, if there is one.
+func (t *lineReader) ownOf(r timestamp.Reading) Time {
+	if !r.HasOwn {
+		return Time{}
+	}
+	return t.own(r.Own, writtenAt(r))
+}
+
+// writtenAt returns the time at which the container runtime received a line, if it wrote it before the line.
+func writtenAt(r timestamp.Reading) Time {
+	if !r.HasWritten {
+		return Time{}
+	}
+	return Time{At: r.Written.Wall, Error: r.Written.Resolution, Clock: NodeClock}
 }
 
 // own returns the time of a stamp that the program itself wrote into a line. written is the time that the container

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -60,7 +61,7 @@ func TestTimesOfLines(t *testing.T) {
 			}
 			l, _ := placedLogIn(t, tt.log, 1, ended)
 			var got []string
-			for line, err := range l.Lines(t.Context()) {
+			for line, err := range linesOf(t.Context(), l) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -113,6 +114,23 @@ func TestAShortRunPlacesALongOne(t *testing.T) {
 	p.place(t.Context())
 	if !long.Zone.Known || long.Zone.Offset != 8*time.Hour || short.Zone.Offset != 8*time.Hour || len(p.Notes) > 0 {
 		t.Errorf("%+v, %+v, notes %v", long.Zone, short.Zone, p.Notes)
+	}
+}
+
+// linesOf yields the lines of a log with their times.
+func linesOf(ctx context.Context, l *Log) iter.Seq2[Line, error] {
+	return func(yield func(Line, error) bool) {
+		for b, err := range l.blocks(ctx) {
+			if err != nil {
+				yield(Line{}, err)
+				return
+			}
+			for i := range b.len() {
+				if !yield(b.line(i), nil) {
+					return
+				}
+			}
+		}
 	}
 }
 

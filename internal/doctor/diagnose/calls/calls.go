@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"sync"
 
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/doctor"
@@ -98,29 +99,31 @@ type Tail struct {
 	Lines     []evidence.Quote
 }
 
-// Read scans the logs of all containers but the proxy. If the time zone of a log is not known, it scans the log again
-// with the likely zone. It fails only if ctx ends.
+// search looks for all that a diagnosis needs of the logs of applications.
+var search = sync.OnceValue(func() *evidence.Searcher {
+	return evidence.Search(append(slices.Clone(wordings), successes, addresses, evidence.Ending, listening))
+})
+
+// Read scans the logs of all containers but the proxy. It fails only if ctx ends.
 func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secrets bool) (out Reading, err error) {
-	patterns := append(slices.Clone(wordings), successes, addresses, evidence.Ending, listening)
 	for _, c := range p.Containers {
 		if c == proxy {
 			continue
 		}
 		for _, l := range c.Logs {
-			found, last, err := l.Scan(ctx, patterns)
+			found, last, err := l.ScanFor(ctx, search())
 			if ctx.Err() != nil {
 				return Reading{}, ctx.Err()
 			}
 			if err != nil {
 				out.Unread = append(out.Unread, evidence.Missing{Kind: l.Source.Kind, What: l.Source.String(), Why: err.Error()})
 			}
-			likely := found
-			if placed, assumed := l.InLikelyZone(); len(found) > 0 && assumed != nil {
-				if likely, last, err = placed.Scan(ctx, patterns); err != nil || len(likely) != len(found) {
-					likely = found
+			if _, assumed := l.InLikelyZone(); len(found) > 0 && assumed != nil {
+				for i := range last {
+					last[i].Time = last[i].Likely
 				}
 			}
-			out.Calls = out.Calls.add(p, c, l, found, likely, last, secrets)
+			out.Calls = out.Calls.add(p, c, l, found, last, secrets)
 			tail := Tail{Container: c.Name, Run: l.Run}
 			for _, line := range last {
 				tail.Lines = append(tail.Lines, l.Quote(line, secrets))
@@ -129,10 +132,10 @@ func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secre
 			if told, is := l.Told(c.Name, found, last, secrets); is {
 				out.Reasons = append(out.Reasons, told)
 			}
-			for i, h := range found {
+			for _, h := range found {
 				switch h.Pattern {
 				case successes.Name:
-					out.Successes = append(out.Successes, Success{c.Name, l.Run, timeOf(p, c, l, likely[i].Line), l.Quote(h.Line, secrets)})
+					out.Successes = append(out.Successes, Success{c.Name, l.Run, timeOf(p, c, l, h.Line.Likely), l.Quote(h.Line, secrets)})
 				case listening.Name:
 					ports, local := portsOf(h.Line.Text)
 					out.Listens = append(out.Listens, Listen{c.Name, l.Run, ports, pathOf(h.Line.Text), local, l.Quote(h.Line, secrets)})
@@ -145,18 +148,18 @@ func Read(ctx context.Context, p *evidence.Pod, proxy *evidence.Container, secre
 
 // add adds the failed calls of a run. Calls with the same failure and destination become one, which
 // has the first line and the number of the other lines.
-func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, found, likely []evidence.Hit, last []evidence.Line, secrets bool) Calls {
+func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, found []evidence.Hit, last []evidence.Line, secrets bool) Calls {
 	type key struct {
 		failure Failure
 		to      doctor.Destination
 	}
 	first := map[key]int{}
 	off := len(last) > 0 && l.Before(last[len(last)-1].Time) // the whole log is: a clock is off, or it is of another run
-	for i, h := range found {
+	for _, h := range found {
 		if !slices.ContainsFunc(wordings, func(w evidence.Pattern) bool { return w.Name == h.Pattern }) || bytes.Contains(h.Line.Text, []byte(contract.GateSays)) {
 			continue // a gate wrote this line: it polls a container that does not listen yet
 		}
-		if isStored(h.Line, likely[i].Line) || belongs(h, likely[i]) || !off && l.Before(likely[i].Line.Time) {
+		if isStored(h.Line) || belongs(h) || !off && l.Before(h.Line.Likely) {
 			continue
 		}
 		k, presumed := key{Failure(h.Pattern), destinationOf(h)}, false
@@ -176,7 +179,7 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 				k.to, variable, presumed = doctor.Destination{}, nil, false // the address of the proxy that answered
 			}
 		}
-		at := timeOf(p, by, l, likely[i].Line)
+		at := timeOf(p, by, l, h.Line.Likely)
 		if i, seen := first[k]; seen {
 			c[i].More++
 			c[i].Last = at
@@ -191,7 +194,7 @@ func (c Calls) add(p *evidence.Pod, by *evidence.Container, l *evidence.Log, fou
 		}
 		first[k] = len(c)
 		c = append(c, Call{
-			Failure: k.failure, Container: by.Name, Run: l.Run, To: k.to, Presumed: presumed, Named: variable, At: timeOf(p, by, l, h.Line), Likely: at, Last: at,
+			Failure: k.failure, Container: by.Name, Run: l.Run, To: k.to, Presumed: presumed, Named: variable, At: timeOf(p, by, l, h.Line.Time), Likely: at, Last: at,
 			Quote: l.Quote(h.Line, secrets),
 		})
 	}
@@ -269,9 +272,9 @@ func namedBefore(found []evidence.Hit, line int) (to doctor.Destination, is bool
 
 // timeOf returns the time of a line. If the line has none on the node's clock, or one long before the run, it returns
 // the start of the run, with the length of the run as the error.
-func timeOf(p *evidence.Pod, c *evidence.Container, l *evidence.Log, line evidence.Line) evidence.Time {
-	if line.Time.Known() && line.Time.Clock == evidence.NodeClock && !l.Before(line.Time) {
-		return line.Time
+func timeOf(p *evidence.Pod, c *evidence.Container, l *evidence.Log, of evidence.Time) evidence.Time {
+	if of.Known() && of.Clock == evidence.NodeClock && !l.Before(of) {
+		return of
 	}
 	run := c.Run(l.Run)
 	if run == nil || !run.Started.Known() {

@@ -24,7 +24,8 @@ func FuzzDestination(f *testing.F) {
 			t.Errorf("%q listens on %v", line, ports)
 		}
 		l := evidence.Line{Text: line, Time: evidence.Time{At: time.Unix(1795490299, 0), Error: 1, Clock: evidence.NodeClock}}
-		if isStored(l, l) != isStored(l, l) {
+		l.Likely = l.Time
+		if isStored(l) != isStored(l) {
 			t.Errorf("%q", line)
 		}
 		d := named(line)

@@ -17,12 +17,12 @@ const (
 )
 
 // isStored reports whether a line prints an error of another time: a record of an earlier run, a text that somebody
-// wrote. Such an error is no call of this run. likely is the same line, with its time by the likely zone of the log.
+// wrote. Such an error is no call of this run.
 //
 // A date of another time is not enough if the line itself is a warning or an error: the record that could not be saved
 // may have one too. If the line has no level, the date must be of another day, or words must say that it is of a
 // record.
-func isStored(line, likely evidence.Line) bool {
+func isStored(line evidence.Line) bool {
 	lower := strings.ToLower(string(line.Text))
 	if earlier.MatchString(lower) {
 		return true
@@ -35,18 +35,18 @@ func isStored(line, likely evidence.Line) bool {
 	if !record.MatchString(lower) && level != why.Info && level != why.Debug {
 		limit = oldDay
 	}
-	return (limit == old || level == why.NoLevel) && isDated(line, likely, limit)
+	return (limit == old || level == why.NoLevel) && isDated(line, limit)
 }
 
 // belongs reports whether the line of a hit belongs to one that prints an error of another time, as the frames of its
 // stack trace.
-func belongs(h, likely evidence.Hit) bool {
-	if !h.Line.Continues || len(h.Before) != len(likely.Before) {
+func belongs(h evidence.Hit) bool {
+	if !h.Line.Continues {
 		return false
 	}
 	for i := len(h.Before) - 1; i >= 0; i-- {
 		if !h.Before[i].Continues {
-			return isStored(h.Before[i], likely.Before[i])
+			return isStored(h.Before[i])
 		}
 	}
 	return false
@@ -85,7 +85,7 @@ func fails(lower string) bool {
 }
 
 // isDated reports whether a line has the date of a time that is before its own by more than the least difference.
-func isDated(line, likely evidence.Line, least time.Duration) bool {
+func isDated(line evidence.Line, least time.Duration) bool {
 	if line.Continues || !line.Time.Known() {
 		return false
 	}
@@ -97,8 +97,8 @@ func isDated(line, likely evidence.Line, least time.Duration) bool {
 		switch {
 		case s.NoYear || has && s.At == own.At:
 			continue
-		case s.Zoned && likely.Time.Clock == evidence.NodeClock:
-			ago = likely.Time.At.Sub(s.Wall)
+		case s.Zoned && line.Likely.Clock == evidence.NodeClock:
+			ago = line.Likely.At.Sub(s.Wall)
 		case has && !own.NoYear && own.Zoned == s.Zoned:
 			ago = own.Wall.Sub(s.Wall)
 		default:

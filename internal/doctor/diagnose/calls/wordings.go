@@ -30,16 +30,16 @@ var phrases = []phrase{
 		"unresolvedaddressexception", "host not found in upstream", "server misbehaving", "a record lookup error", "produced zero addresses", "unable to resolve host", "dns resolution failed", "no address associated with",
 		"failed to resolve", "failed to lookup address", "bad address '", "unknown mysql server host", "nxdomain", "could not translate host name",
 	}, nil},
-	{Unresolved, []string{"lookup ", "read udp"}, regexp.MustCompile(`\blookup \S+.*(?:i/o timeout|connection refused)|\bread udp\b`)},
+	{Unresolved, []string{"i/o timeout", "connection refused", "read udp"}, regexp.MustCompile(`\blookup \S+.*(?:i/o timeout|connection refused)|\bread udp\b`)},
 	{Unresolved, []string{"resource temporarily unavailable ("}, regexp.MustCompile(`unavailable \([^\s()]+:\d+\)`)}, // .NET, for EAI_AGAIN
 
 	{Unreachable, []string{"network is unreachable", "no route to host", "ehostunreach", "enetunreach", "noroutetohost", "host unreachable"}, nil},
-	{Unreachable, []string{"errno 1", "os error 1"}, regexp.MustCompile(`\b(?:errno|os error) 1(?:01|13)\b`)},
+	{Unreachable, []string{"errno 101", "errno 113", "os error 101", "os error 113"}, regexp.MustCompile(`\b(?:errno|os error) 1(?:01|13)\b`)},
 
 	{Refused, []string{"connection refused", "connection_refused", "econnrefused", "connectionrefused"}, regexp.MustCompile(`\bconnection[ _]refused\b|connrefused\b|\bconnectionrefused`)},
-	{Refused, []string{"111"}, regexp.MustCompile(`\berrno[ :=-]*111\b|\bos error 111\b|\bos \{ code: 111\b|\berror 111 connecting\b|returned error 111\b|\bsocketexception \(111\)|(?:conne|error[: ]+200[23]|\(200[23], ).*\(111\b`)},
+	{Refused, []string{"errno 111", "errno: 111", "errno:111", "errno=111", "errno: -111", "os error 111", "code: 111", "error 111", "(111"}, regexp.MustCompile(`\berrno[ :=-]*111\b|\bos error 111\b|\bos \{ code: 111\b|\berror 111 connecting\b|returned error 111\b|\bsocketexception \(111\)|(?:conne|error[: ]+200[23]|\(200[23], ).*\(111\b`)},
 	{Refused, []string{"actively refused", "connection was refused", " was refused - "}, nil},
-	{Refused, []string{"connection to "}, regexp.MustCompile(`\bconnection to \S+:\d+ refused\b`)},
+	{Refused, []string{" refused"}, regexp.MustCompile(`\bconnection to \S+:\d+ refused\b`)},
 	{Refused, []string{ // glibc, in other languages; letters of other alphabets are in the case in which glibc has them
 		"接続を拒否されました", "拒绝连接", "连接被拒绝", "連線被拒絕", "연결이 거부", "verbindungsaufbau abgelehnt", "connexion refusée", "conexión rehusada", "conexión rechazada", "conexão recusada", "connessione rifiutata", "соединении отказано",
 		"з'єднанні відмовлено", "połączenie odrzucone", "bağlantı reddedildi", "verbinding is geweigerd", "förbindelsen förvägras", "spojení odmítnuto", "forbindelse afvist", "yhteys torjuttu", "kapcsolat elutasítva",
@@ -65,7 +65,7 @@ var phrases = []phrase{
 		"end of file reached", "server has gone away", "empty reply from server", "read error on connection", "response ended prematurely", "read past the end of the stream", "closed before message completed",
 		"connection closed by remote host", "{error,closed}", "details = \"socket closed\"", "connection was closed before we received",
 	}, nil},
-	{Reset, []string{"eof", "epipe", "failed to respond", "connection closed"}, regexp.MustCompile(`\b(?:get|head|post|put|patch|delete) "?https?://[^\s"]+"?: eof\b|\bwrite epipe\b|:\d+ failed to respond|\S:\d+: connection closed`)},
+	{Reset, []string{": eof", "write epipe", "failed to respond", ": connection closed"}, regexp.MustCompile(`\b(?:get|head|post|put|patch|delete) "?https?://[^\s"]+"?: eof\b|\bwrite epipe\b|:\d+ failed to respond|\S:\d+: connection closed`)},
 	{Reset, []string{"errno 104", "os error 104", "code: 104", "error: 104"}, regexp.MustCompile(`\berrno 104\b|\b(?:os|system) error:? 104\b|\bos \{ code: 104\b`)},
 
 	{TimedOut, []string{

@@ -129,15 +129,11 @@ func summary(t *testing.T, p *evidence.Pod) string {
 			fmt.Fprintf(&b, "%s run %d: %s to %s\n", c.Name, r.Number, show(r.Started)[11:], end)
 		}
 		for _, l := range c.Logs {
-			lines, first := 0, ""
-			for line, err := range l.Lines(t.Context()) {
-				if err != nil {
-					t.Error(err)
-				}
-				if lines++; lines == 1 {
-					first = fmt.Sprintf("%s ±%s %s", show(line.Time)[11:], line.Time.Error, line.Time.Clock)
-				}
+			_, last, err := l.Scan(t.Context(), nil)
+			if err != nil || len(last) == 0 || last[0].Number != 1 {
+				t.Fatal(err, len(last))
 			}
+			lines, first := last[len(last)-1].Number, fmt.Sprintf("%s ±%s %s", show(last[0].Time)[11:], last[0].Time.Error, last[0].Time.Clock)
 			fmt.Fprintf(&b, "%s %s of run %d: %d lines, first %s\n", c.Name, l.Source.Kind, l.Run, lines, first)
 		}
 	}

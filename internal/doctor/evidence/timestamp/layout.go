@@ -111,6 +111,12 @@ func cutStream(text []byte) ([]byte, bool) {
 	return text, false
 }
 
+// Text returns a line without the prefix.
+func (l Layout) Text(line []byte) []byte {
+	text, _, _ := l.cut(line)
+	return text
+}
+
 func (l Layout) cut(line []byte) (text []byte, written Stamp, ok bool) {
 	if l.Prefix == NoPrefix {
 		return line, Stamp{}, false
@@ -151,3 +157,6 @@ func (l Layout) Read(line []byte) Reading {
 
 // indented reports whether a line begins with a space or a tab, as most lines of a stack trace do.
 func indented(text []byte) bool { return len(text) > 0 && (text[0] == ' ' || text[0] == '\t') }
+
+// Dateless reports whether the times of most lines have no date.
+func (l Layout) Dateless() bool { return l.Form == Clock }
