@@ -120,7 +120,7 @@ func TestAShortRunPlacesALongOne(t *testing.T) {
 // linesOf yields the lines of a log with their times.
 func linesOf(ctx context.Context, l *Log) iter.Seq2[Line, error] {
 	return func(yield func(Line, error) bool) {
-		for b, err := range l.blocks(ctx) {
+		for b, err := range l.blocks(ctx, blockSize) {
 			if err != nil {
 				yield(Line{}, err)
 				return

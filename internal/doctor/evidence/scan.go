@@ -45,8 +45,12 @@ func (l *Log) Scan(ctx context.Context, patterns []Pattern) (hits []Hit, last []
 
 // ScanFor is [Log.Scan] for a search that was prepared.
 func (l *Log) ScanFor(ctx context.Context, search *Searcher) (hits []Hit, last []Line, err error) {
+	return l.scan(ctx, search, blockSize)
+}
+
+func (l *Log) scan(ctx context.Context, search *Searcher, size int) (hits []Hit, last []Line, err error) {
 	s := scanner{search: search, kept: make([][]*Hit, len(search.patterns)), tried: make([]int, len(search.patterns)), found: make([][]int, len(search.patterns))}
-	for b, err := range l.blocks(ctx) {
+	for b, err := range l.blocks(ctx, size) {
 		if err != nil {
 			return s.result(), s.last, err
 		}
@@ -226,9 +230,9 @@ func (t *timer) next(b *block) {
 // blockSize is the size of the parts in which a log is read.
 const blockSize = 1 << 20
 
-// blocks yields the log in parts of whole lines, which are valid until the next one. An error, also of ctx, is the last
+// blocks yields the log in parts of whole lines, of a size at most, which are valid until the next one. An error, also of ctx, is the last
 // element.
-func (l *Log) blocks(ctx context.Context) func(yield func(*block, error) bool) {
+func (l *Log) blocks(ctx context.Context, size int) func(yield func(*block, error) bool) {
 	return func(yield func(*block, error) bool) {
 		from, err := l.open(ctx)
 		if err != nil {
@@ -237,7 +241,7 @@ func (l *Log) blocks(ctx context.Context) func(yield func(*block, error) bool) {
 		}
 		defer from.Close()
 		b := &block{first: 1}
-		buffer := make([]byte, blockSize)
+		buffer := make([]byte, size)
 		n, skips := 0, false // bytes in the buffer; the rest of a long line is to be skipped
 		for {
 			more, err := io.ReadFull(from, buffer[n:])

@@ -72,27 +72,35 @@ func TestScanEqualsAPlainLoop(t *testing.T) {
 		}
 		b.WriteString("the last line was refused")
 		l := logIn(b.String(), 1, 900)
-		hits, last, err := l.Scan(t.Context(), patterns)
-		if err != nil {
-			t.Fatal(err)
-		}
 		wantHits, wantLast := sequential(l, b.String(), patterns)
-		if !reflect.DeepEqual(wantHits, hits) { // cmp.Diff alone takes seconds
-			t.Errorf("%s: hits (-want +got):\n%.3000s", form, cmp.Diff(wantHits, hits))
-		}
-		if !reflect.DeepEqual(wantLast, last) {
-			t.Errorf("%s: last lines (-want +got):\n%.3000s", form, cmp.Diff(wantLast, last))
+		for end := range 4 { // so many bytes in the last block that its begin is among the last hits, and then half of it
+			size := blockSize
+			if end > 0 {
+				size = (b.Len() - 2000*end) / 2
+			}
+			hits, last, err := l.scan(t.Context(), Search(patterns), size)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(wantHits, hits) { // cmp.Diff alone takes seconds
+				t.Errorf("%s: hits (-want +got):\n%.3000s", form, cmp.Diff(wantHits, hits))
+			}
+			if !reflect.DeepEqual(wantLast, last) {
+				t.Errorf("%s: last lines (-want +got):\n%.3000s", form, cmp.Diff(wantLast, last))
+			}
 		}
 	}
 }
 
 // A log of lines that all have a text of a pattern, and are no hits, is tried at its beginning and its end only.
 func TestScanTriesFew(t *testing.T) {
-	tried := 0
-	patterns := []Pattern{{Name: "refused", Any: []string{"refused"}, Only: func(text []byte) bool { tried++; return bytes.Contains(text, []byte("connection")) }}}
-	text := strings.Repeat("the offer was refused by the customer, as usual\n", 5*blockSize/48) + "connection refused\n"
-	hits, _, err := logIn(text, 1, 4).Scan(t.Context(), patterns)
-	if err != nil || len(hits) != 1 || tried > tries+6*blockTries {
-		t.Errorf("%d hits, %d tries, %v", len(hits), tried, err)
+	for begin, want := range map[string]int{"": 1, strings.Repeat("connection refused\n", mostHits/2): 1 + mostHits/2} {
+		tried := 0
+		patterns := []Pattern{{Name: "refused", Any: []string{"refused"}, Only: func(text []byte) bool { tried++; return bytes.Contains(text, []byte("connection")) }}}
+		text := begin + strings.Repeat("the offer was refused by the customer, as usual\n", 5*blockSize/48) + "connection refused\n"
+		hits, _, err := logIn(text, 1, 4).Scan(t.Context(), patterns)
+		if err != nil || len(hits) != want || tried > tries+6*blockTries {
+			t.Errorf("%d hits, %d tries, %v", len(hits), tried, err)
+		}
 	}
 }

@@ -37,8 +37,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"the frames of a stored error are a call":  {File: "stored.go", From: `!h.Before[i].Continues`, To: `false`},
 		"what a sentence mentions is a call":       {File: "wordings.go", From: `isMention(lower, place)`, To: `false`},
 		"a server's client is a call":              {File: "wordings.go", From: `byClient(lower)`, In: `(f == Reset || f == TimedOut) && byClient(lower)`, To: `false`},
-		"both ends of a connection look alike":     {File: "wordings.go", From: `!isEphemeral(m[1]) && isEphemeral(m[2])`, To: `false`},
-		"a phrase needs no form":                   {File: "wordings.go", From: `p.form == nil || p.form.MatchString(lower)`, To: `true`},
+		"both ends of a connection look alike":     {File: "wordings.go", From: `m != nil && !isEphemeral(m[1]) && isEphemeral(m[2])`, To: `false`},
 		"a name's address is not looked for":       {File: "endpoint.go", From: `completed(all[best].Destination, all, line)`, To: `all[best].Destination`},
 		"the lines of one error are several calls": {File: "calls.go", From: `c[n-1].sameAs(k.to, h.Line.Number)`, To: `false`},
 	})
