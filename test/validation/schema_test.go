@@ -69,7 +69,7 @@ func TestSchemaOfReports(t *testing.T) {
 	}
 }
 
-// What diagnose prints of each incident of the corpus fits the published schema, and what contradicts it does not.
+// The reports of all incidents of the corpus fit the published schema, and reports that contradict it do not.
 func TestReportsFitTheSchema(t *testing.T) {
 	schema := compiled(t)
 	const incidents = "../../testdata/incidents"

@@ -46,6 +46,11 @@ func TestCreationOfSome(t *testing.T) {
 	if !strings.HasPrefix(r.Sentence, "only 2 of 4 pods of ReplicaSet w can be created: quota q") || !strings.Contains(r.Findings[0].Evidence[1].Text, "the other 2 was added at admission") || r.Findings[0].Remedy.Command != "kubectl -n shop describe quota" {
 		t.Errorf("%s\n%+v", r.Sentence, r.Findings[0])
 	}
+	s = readSet(t, map[string]string{"rs.yaml": "kind: ReplicaSet\nmetadata: {name: w, namespace: shop}\nspec: {replicas: 4, template: {spec: {containers: [{name: a, resources: {limits: {cpu: 3}}}]}}}\n" +
+		"status: {replicas: 2, conditions: [{type: ReplicaFailure, status: \"True\", message: '" + message + "'}]}\n"})
+	if f := Creation(s.Creators[0], Options{}).Findings[0]; len(f.Evidence) != 1 {
+		t.Errorf("the template itself asks it: %+v", f.Evidence)
+	}
 	s = readSet(t, map[string]string{"events.yaml": "kind: Event\nmetadata: {name: e}\ninvolvedObject: {kind: Job, name: mig, namespace: shop}\nreason: FailedCreate\nmessage: " + `'` + message + `'` + "\n"})
 	if f := Creation(s.Creators[0], Options{}).Findings[0]; f.Confidence != Likely || len(f.Against) != 1 {
 		t.Errorf("an event alone: %+v", f)
