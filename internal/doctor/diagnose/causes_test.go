@@ -136,3 +136,16 @@ func TestCausesInHelpers(t *testing.T) {
 		}, want: "found out-of-memory", sure: Certain, says: "a memory limit of the pod is too low: the kernel kills its containers before they start (web 4Mi)"},
 	})
 }
+
+// In ambient mode ztunnel of the node may not know a young pod yet; its log would decide.
+func TestAmbient(t *testing.T) {
+	const spec, meta = `nodeName: n1, containers: [{name: web}]`, `, annotations: {ambient.istio.io/redirection: enabled}`
+	reset, refused := "curl: (56) Recv failure: Connection reset by peer\n", "2026-03-02T13:00:11.000Z dial tcp 10.96.8.1:80: connect: connection refused\n"
+	late := strings.NewReplacer("13:00:10", "13:30:10", "13:00:12", "13:30:12", "13:00:20", "13:30:20").Replace(restarted)
+	checkCauses(t, map[string]cause{
+		"reset":   {spec: spec, meta: meta, status: statusWith("", "web", restarted), files: map[string]string{"web.previous.log": reset}, want: "undecided startup-race", says: "possibly: startup race: web made a call before ztunnel of its node served the pod, was cut off"},
+		"refused": {spec: spec, meta: meta, status: statusWith("", "web", restarted), files: map[string]string{"web.previous.log": refused}, want: "undecided startup-race"},
+		"later":   {spec: spec, meta: meta, status: statusWith("", "web", late), files: map[string]string{"web.previous.log": strings.Replace(refused, "13:00", "13:30", 1)}, want: "undecided dependency-down"},
+		"no mesh": {spec: spec, status: statusWith("", "web", restarted), files: map[string]string{"web.previous.log": refused}, want: "found dependency-down", sure: Certain},
+	})
+}

@@ -149,6 +149,7 @@ var farSides = []farSide{
 		disproof: "a process of {app} itself that listens there",
 		remedy:   "correct the address that {app} calls: it looks like a default, for a server that is not here",
 	},
+	{failure: calls.Refused, when: isAmbient, confidence: Possible, quotes: []quoted{whyNotTaken}},
 	{
 		failure: calls.Refused, taken: []doctor.Answer{no}, when: toNobodyYet, code: "sibling-down",
 		sentence: "{app} was refused, most likely by {helper}, which had not begun to listen",

@@ -21,6 +21,7 @@
 //	notstarted.go   causes before a container runs; notcreated.go, before there is a pod
 //	row.go          pods of which there is only a line of kubectl get pods
 //	race.go, order.go, shutdown.go, proxy.go   causes at the proxy
+//	early.go, ambient.go   other failures before the proxy, or ztunnel of the node, is ready
 //	destination.go  causes at the destination of a call
 //	ends.go         causes in a container itself; port.go: its ports and sockets; probe.go: what its probes got; hook.go: its hooks
 //	nodelost.go     a node that does not answer

@@ -28,7 +28,7 @@ type rule func(*subject) []Finding
 // rules lists all rules. A finding of an earlier rule may explain findings of later rules: without an image nothing
 // starts, and an application whose proxy died also has failed calls.
 var rules = []rule{
-	nodeLost, podEnded, finalizerHolds, containerState, notStarted, hookFails, proxyDied, neverReady, captureLost, startupRace, orderBroken, initWithoutNetwork, shutdownRace, siblingStopped,
+	nodeLost, podEnded, finalizerHolds, containerState, notStarted, hookFails, proxyDied, neverReady, captureLost, startupRace, ambientRace, orderBroken, initWithoutNetwork, shutdownRace, siblingStopped,
 	captureFails, jobDoesNotEnd, killedByProbe, outOfMemory, dependencyDown, nameNotResolved, probeFails, ownCrash,
 }
 

@@ -44,6 +44,8 @@ func Of(pod *corev1.Pod, proxy string) Scope { return OfPart(pod, proxy, evidenc
 func OfPart(pod *corev1.Pod, proxy string, omitted evidence.Omitted) Scope {
 	mesh, known := knownproxy.MeshOf(proxy)
 	switch {
+	case proxy == "" && Ambient(pod):
+		return Scope{None: "the pod is in Istio's ambient mode: what ztunnel of its node did is not in the evidence"}
 	case proxy == "":
 		return Scope{None: "the pod has no proxy"}
 	case pod.Spec.HostNetwork:
@@ -193,6 +195,12 @@ func consul(pod *corev1.Pod, omitted evidence.Omitted) Scope {
 	c.rules, _ = capture.Build(c.intent, capture.NFTables)
 	c.Resolves = resolves(pod, "consul-dataplane", c.intent)
 	return c
+}
+
+// Ambient reports whether a pod is in Istio's ambient mode: ztunnel of its node gets its connections. Source: istio.io
+// (ambient mode, labels and annotations).
+func Ambient(pod *corev1.Pod) bool {
+	return pod.Annotations["ambient.istio.io/redirection"] == "enabled" || pod.Labels["istio.io/dataplane-mode"] == "ambient"
 }
 
 // resolves reports whether the DNS queries of a pod go to its proxy: by the flags of the rules, the settings of Istio's
