@@ -11,7 +11,7 @@ import (
 	"outrider.dev/internal/doctor/evidence"
 )
 
-// What is taken out of the messages of events, and of lines of logs, is bounded: a port, a path, a sentence in one line.
+// Messages of events and lines of logs yield bounded values: a port, a path, a sentence in one line.
 func FuzzMessages(f *testing.F) {
 	for _, text := range []string{
 		`Liveness probe failed: Get "http://10.2.4.9:80/healthz": dial tcp 10.2.4.9:80: connect: connection refused`, "panic: listen tcp :15021: bind: address already in use",

@@ -17,7 +17,7 @@ func shutdownRace(s *subject) (out []Finding) {
 	}
 	last := s.Serving[len(s.Serving)-1]
 	if !s.Deleted() && len(s.Said.In(last.Number, facts.Crash)) > 0 {
-		return nil // nobody stops the pod: its proxy died
+		return nil // the pod is not being stopped: its proxy died
 	}
 	stops := s.Said.In(last.Number, facts.Stops)
 	left := s.Quote(last.Finished, "%s ended", s.Proxy.Name)

@@ -122,7 +122,7 @@ func TestWords(t *testing.T) {
 			small{mesh: "istio-proxy", extra: `, "ports": [{"containerPort": 7777}]`, files: map[string]string{"web.previous.log": "Error: listen EADDRINUSE: address already in use :::7777\n    at Server.setupListenHandle (node:net:1817:16)\n"}},
 			"proxy-port-conflict likely web ended by itself: it could not listen on port 7777, which istio-proxy has (a port that it declares)",
 		},
-		"a port that nobody is known to have": {
+		"a port of which no owner is known": {
 			small{mesh: "istio-proxy", files: map[string]string{"web.previous.log": "Error: listen EADDRINUSE: address already in use 0.0.0.0:8080\n"}},
 			"app-crash likely web ended by itself: Error: listen EADDRINUSE: address already in use 0.0.0.0:8080 (exit code 1)",
 		},
@@ -218,7 +218,7 @@ func TestWords(t *testing.T) {
 			"container-not-created certain web cannot be started",
 		},
 		"a status that a shell gives": {small{state: ended(127), files: map[string]string{"web.previous.log": "hello\n"}}, "app-crash likely web ended by itself: its command, or one in its script, was not found (exit code 127)"},
-		"killed by nobody that is known, whatever its log has": {
+		"killed, and nothing says by whom, whatever its log has": {
 			small{state: ended(137), files: map[string]string{"web.previous.log": "2026-03-02T10:00:05Z ERROR one request failed: bad input\n"}},
 			"app-crash likely web was killed (SIGKILL), and the evidence does not say by whom (exit code 137, signal 9)",
 		},

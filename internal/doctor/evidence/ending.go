@@ -9,7 +9,7 @@ import (
 // Ending matches the lines that may tell why a program ended, for [Log.Told].
 var Ending = Pattern{Name: "ending", Any: why.Texts, Only: why.Tells}
 
-// A Told is what the log of one run of a container says about its end.
+// A Told has the words of a log of one run of a container about its end.
 type Told struct {
 	Container string
 	Run       int

@@ -74,7 +74,7 @@ func (c Calls) By(container string, ways ...Failure) (out []Call) {
 	return out
 }
 
-// A Reading is what the logs of a pod's containers say about calls.
+// A Reading has what the logs of a pod's containers say about calls.
 type Reading struct {
 	Calls     Calls
 	Successes []Success

@@ -62,7 +62,7 @@ func groupOf(refs []metav1.OwnerReference, o evidence.Owner) string {
 	return groups[o.Kind]
 }
 
-// groups are those of the usual kinds, for references without a version.
+// groups has the API groups of the usual kinds, for references without a version.
 var groups = map[string]string{"Deployment": "apps", "ReplicaSet": "apps", "StatefulSet": "apps", "DaemonSet": "apps", "Job": "batch", "CronJob": "batch"}
 
 // A hint is a label by which a controller marks its pods.

@@ -19,7 +19,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Case is what a remedy is for.
+// A Case asks for a remedy.
 type Case struct {
 	Purpose
 	Pod    *corev1.Pod

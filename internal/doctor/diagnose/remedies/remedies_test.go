@@ -61,7 +61,7 @@ func podOf(annotations map[string]string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-5d9c-x2", Annotations: annotations}}
 }
 
-// What a remedy advises exists in that version of the mesh.
+// A remedy advises only settings that exist in that version of the mesh.
 func TestRemediesFitTheVersion(t *testing.T) {
 	t.Parallel()
 	const istio, linkerd, kuma, dapr = "istio/proxyv2:", "linkerd/proxy:", "kumahq/kuma-dp:", "daprio/daprd:"

@@ -6,7 +6,7 @@ import (
 	"outrider.dev/startup"
 )
 
-// A Purpose is what a remedy must change about a proxy and an application.
+// A Purpose says how a remedy must change a proxy and an application.
 type Purpose int
 
 // The purposes.

@@ -18,7 +18,7 @@ var (
 // before are the parts of a line before its message: levels, threads, numbers of processes, names of loggers.
 var before = regexp.MustCompile(`^(?:[\s\-:|,#*]+|\[[^\]]{0,60}\]|#?\d+\]|\d+#\d+:|\d+ |[EWF] |[\w./-]+:\d+\] |[A-Za-z_][\w:.]*\] |ThreadId\(\d+\)|(?:pid|tid|thread)=\S+|(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|SEVERE|CRITICAL|CRIT|FATAL|ALERT|EMERG|EMERGENCY|trce|dbug|info|warn|fail|crit|error|fatal|warning)\b[:!]?(?:\s|$))`)
 
-// tabbed is what Istio's programs and zap's console write between the time and the message: level, scope.
+// tabbed matches what Istio's programs and zap's console write between the time and the message: level, scope.
 var tabbed = regexp.MustCompile(`^[ \t]*[A-Za-z]+\t(?:[a-z][\w ./:-]{0,80}\t)?(?:[\w./-]+:\d+\t)?`)
 
 // logger is the name of a logger before the message, as Java, Python and Rust write it.

@@ -20,10 +20,10 @@ const (
 	told         // words as "not found" or "is required", without a level
 	asError      // of the level error
 	thrown       // the header of an exception, "error: …", what a shell says of a command
-	fatal        // of a higher level, a panic, an exception that nobody caught
+	fatal        // of a higher level, a panic, an exception that was not caught
 )
 
-// A Reason is what a log says about the end of its program.
+// A Reason has the words of a log about the end of its program.
 type Reason struct {
 	Line  Line
 	Cause *Line  // the last line of those that say what caused it; nil: none
