@@ -285,8 +285,8 @@ func folder(t *testing.T, name string) string {
 	return dir
 }
 
-// What a person reads about many pods: how many have which cause, since when, what they have in common, what changed
-// before, and what to do.
+// A report of many pods says how many have which cause, since when, what they have in common, what changed before, and
+// what to do.
 func TestGroups(t *testing.T) {
 	for name := range groupCases { // in any order: each is a test
 		t.Run(name, func(t *testing.T) {

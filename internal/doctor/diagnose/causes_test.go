@@ -8,7 +8,7 @@ import (
 // A cause is a pod with what its diagnosis says first.
 type cause struct {
 	spec, meta string            // of the pod, in YAML's flow style, without the braces
-	status     string            // of the pod, likewise
+	status     string            // of the pod
 	files      map[string]string // logs and events
 	want       string            // verdict and code
 	sure       Confidence
@@ -115,7 +115,7 @@ func TestOneEventIsOneFinding(t *testing.T) {
 	})
 }
 
-// What other containers of the pod say and do is the cause: a helper that starts later, Consul's registration, Linkerd's
+// The cause may be in another container of the pod: a helper that starts later, Consul's registration, Linkerd's
 // run before. Probes and lost packets are no calls.
 func TestCausesInHelpers(t *testing.T) {
 	const refused = "2026-03-02T13:00:11.000Z ERROR dial tcp 127.0.0.1:5432: connect: connection refused\n"

@@ -166,7 +166,7 @@ type lack struct {
 	container string // empty: a readiness gate
 	what      string
 	probing   bool // its startup probe has not succeeded
-	unknown   bool // the evidence does not show whether it is so
+	unknown   bool // the evidence does not show it
 }
 
 // lacks returns what keeps a pod from being healthy. A container without a status is left out: what is not in the

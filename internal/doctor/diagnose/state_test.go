@@ -13,7 +13,7 @@ func podStatusOf(status string) string {
 	return "kind: Pod\nmetadata: {name: a, namespace: shop, creationTimestamp: \"2026-11-30T10:00:00Z\"}\nspec: {containers: [{name: app, image: a:1}]}\nstatus: " + status + "\n"
 }
 
-// What each row of the tables says is the finding about a pod with its reason, with what to do. A row without a code is
+// Each row of the tables gives the finding about a pod with its reason, with what to do. A row without a code is
 // no finding by itself, and a reason of no row is one that is not known.
 func TestEachState(t *testing.T) {
 	for form, table := range map[string][]states.Meaning{

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// sequential is what a scan finds, by a plain loop over all lines that parses each time in turn.
+// sequential finds the same as a scan, by a plain loop over all lines that parses each time in turn.
 func sequential(l *Log, text string, patterns []Pattern) (hits []Hit, last []Line) {
 	t := l.reader([]byte(text[:min(len(text), learnt)]))
 	var all []Line

@@ -16,7 +16,7 @@ const (
 	oldDay = 25 * time.Hour // of times without a zone, which may be up to a day apart
 )
 
-// isStored reports whether a line prints an error of another time: a record of an earlier run, a text that somebody
+// isStored reports whether a line prints an error of another time: a record of an earlier run, a text that a person
 // wrote. Such an error is no call of this run.
 //
 // A date of another time is not enough if the line itself is a warning or an error: the record that could not be saved
@@ -59,7 +59,7 @@ var (
 	record = regexp.MustCompile(`last[_ ]?(?:error|failure|exception|attempt)|previous[_ ](?:error|failure|attempt)|\b(?:stale|dead|archived|failed) (?:job|task|message|letter)|\b(?:run|failed|finished|ended|completed|occurred|errored)_?at\b|finished=|history|stored|recorded|\bjob\b|replay|dead[- ]?letter`)
 	// kept matches words about records that a program keeps: a line of information about them has their errors.
 	kept = regexp.MustCompile(`\b(?:stale|dead|archived|failed|stored|parked|poisoned) (?:jobs?|tasks?|messages?|letters?|records?|runs?|executions?)\b|dead[- ]?letter|\b(?:job|run|failure|error) history\b`)
-	// quoting matches fields and words whose value is a text that somebody wrote.
+	// quoting matches fields and words whose value is a text that a person wrote.
 	quoting = regexp.MustCompile(`\b(?:title|subject|comment|ticket|question|document|article|example|sample|runbook|faq|fixture|transcript|search(?:ed)?)(?:"?\s*[=:]\s*|\s+(?:#?\d+:?\s*)?)["'“«]`)
 )
 

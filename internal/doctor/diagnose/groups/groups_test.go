@@ -137,7 +137,7 @@ func TestScopes(t *testing.T) {
 	}
 }
 
-// What the container did after a race does not make two causes of it, and the sentence does not say of all what one did.
+// One race stays one cause whatever the container did after it, and the sentence does not say of all what one did.
 func TestOneRace(t *testing.T) {
 	a, b := member0("shop", "web", "web-1", "n"), member0("shop", "web", "web-2", "n")
 	reports := []diagnose.Report{found(a, "startup-race", "app made a call, was refused, and ended (exit code 1)"), found(b, "startup-race", "app made a call, was refused, and went on")}
@@ -202,7 +202,7 @@ func TestWorkloadOf(t *testing.T) {
 	}
 }
 
-// What a revision changed is named; values of variables and arguments are not.
+// The changes of a revision are named; values of variables and arguments are not.
 func TestCompare(t *testing.T) {
 	template := func(edit func(*corev1.PodTemplateSpec)) *corev1.PodTemplateSpec {
 		t := &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "app", Image: "web:1", Env: []corev1.EnvVar{{Name: "A", Value: "hunter1"}}}}}}

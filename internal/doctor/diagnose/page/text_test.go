@@ -59,7 +59,7 @@ func TestThePatchComesBeforeItsCommand(t *testing.T) {
 	}
 }
 
-// What to do stands right below the cause, once; of an undecided diagnosis nothing is advised there.
+// The remedy stands right below the cause, once; of an undecided diagnosis nothing is advised there.
 func TestWhatToDoComesFirst(t *testing.T) {
 	r := incident(t, "awesome-app")
 	do := r.Findings[0].Remedy.Sentence
