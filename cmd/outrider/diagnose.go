@@ -16,6 +16,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/follow"
 	"outrider.dev/internal/doctor/diagnose/groups"
 	"outrider.dev/internal/doctor/diagnose/page"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/gather"
 )
@@ -118,7 +119,7 @@ func (o *diagnoseOptions) run(cmd *cobra.Command, names []string) error {
 	if err != nil {
 		return err
 	}
-	wrong := slices.ContainsFunc(reports, func(r diagnose.Report) bool { return !r.Verdict.Well() })
+	wrong := slices.ContainsFunc(reports, func(r result.Report) bool { return !r.Verdict.Well() })
 	for _, line := range set.Left() {
 		cli.Note(cmd, "%s", line)
 	}

@@ -15,8 +15,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
-	"outrider.dev/internal/doctor/diagnose"
 	"outrider.dev/internal/doctor/diagnose/follow"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/test/e2e/world"
 	"outrider.dev/test/process"
 )
@@ -46,9 +46,9 @@ func TestIncidents(t *testing.T) {
 			p := c.stage(r)
 			got := r.diagnosed(p)
 			switch {
-			case c.code == "" && got.Verdict != diagnose.Nothing:
+			case c.code == "" && got.Verdict != result.Nothing:
 				t.Errorf("%s: %s", got.Verdict, got.Sentence)
-			case c.code != "" && (got.Verdict != diagnose.Found || string(got.Findings[0].Code) != c.code || got.Findings[0].Container != c.of):
+			case c.code != "" && (got.Verdict != result.Found || string(got.Findings[0].Code) != c.code || got.Findings[0].Container != c.of):
 				t.Errorf("%s: %s\nwant %s of %q", got.Verdict, got.Sentence, c.code, c.of)
 			}
 			if t.Failed() {
@@ -60,19 +60,19 @@ func TestIncidents(t *testing.T) {
 }
 
 // diagnosed returns the report of "outrider diagnose" about a pod. It checks that the exit status fits the report.
-func (r *run) diagnosed(p *world.Pod) diagnose.Report {
+func (r *run) diagnosed(p *world.Pod) result.Report {
 	r.Helper()
 	var out, notes bytes.Buffer
 	cmd := exec.CommandContext(r.Context(), filepath.Join(w.Root, "bin", "outrider"), "diagnose", p.Name, "-n", p.Namespace, "-o", "json", "--slow="+world.Patience.String())
 	cmd.Stdout, cmd.Stderr = &out, &notes
 	err := cmd.Run()
-	var reports []diagnose.Report
+	var reports []result.Report
 	if e := json.Unmarshal(out.Bytes(), &reports); e != nil || len(reports) != 1 {
 		r.Fatalf("%d reports, %v, %v: %s%s", len(reports), e, err, &out, &notes)
 	}
 	var exit *exec.ExitError
 	failed := errors.As(err, &exit) && exit.ExitCode() == 1
-	if failed != (reports[0].Verdict != diagnose.Nothing) || err != nil && !failed {
+	if failed != (reports[0].Verdict != result.Nothing) || err != nil && !failed {
 		r.Errorf("%v, and the verdict %s\n%s", err, reports[0].Verdict, &notes)
 	}
 	return reports[0]
@@ -257,7 +257,7 @@ func TestThePatchOfADiagnosis(t *testing.T) {
 	if failed, refused := r.entry.tally(after); failed+refused+after.Restarts("app") > 0 {
 		t.Errorf("%d failed, %d refused, %d restarts\n%s", failed, refused, after.Restarts("app"), after.Describe())
 	}
-	if got := r.diagnosed(after); got.Verdict != diagnose.Nothing {
+	if got := r.diagnosed(after); got.Verdict != result.Nothing {
 		text, _ := w.Outrider(r.Context(), "diagnose", after.Name, "-n", after.Namespace)
 		t.Errorf("after the patch: %s\n%s\n%s", got.Sentence, text, after.Describe())
 	}

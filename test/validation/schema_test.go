@@ -21,9 +21,9 @@ import (
 
 	"outrider.dev/internal/doctor/diagnose"
 	"outrider.dev/internal/doctor/diagnose/follow"
-	"outrider.dev/internal/doctor/diagnose/history"
+	"outrider.dev/internal/doctor/diagnose/nopod"
 	"outrider.dev/internal/doctor/diagnose/page"
-	"outrider.dev/internal/doctor/diagnose/phases"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/gather"
 )
@@ -36,13 +36,13 @@ var update = flag.Bool("update", false, "write the published schema")
 // The published schema is the one of the Go types: their fields, their comments, and the constants of their enumerations.
 func TestSchemaOfReports(t *testing.T) {
 	s := typeSchemas{t, map[string]any{}, map[string][]*ast.File{}}
-	report, line := s.of(reflect.TypeFor[diagnose.Report]()), s.of(reflect.TypeFor[follow.Line]())
+	report, line := s.of(reflect.TypeFor[result.Report]()), s.of(reflect.TypeFor[follow.Line]())
 	for _, of := range []string{"Report", "Line"} {
-		s.defs[of].(map[string]any)["properties"].(map[string]any)["version"] = map[string]any{"const": diagnose.Version}
+		s.defs[of].(map[string]any)["properties"].(map[string]any)["version"] = map[string]any{"const": result.Version}
 	}
 	text, err := json.MarshalIndent(map[string]any{
 		"$schema":     "https://json-schema.org/draft/2020-12/schema",
-		"$id":         "https://" + diagnose.Version,
+		"$id":         "https://" + result.Version,
 		"title":       "outrider diagnose -o json",
 		"description": "The list of reports that outrider diagnose prints; with --watch each line is an object. Further fields may come within a version; durations are in nanoseconds.",
 		"oneOf":       []any{map[string]any{"type": "array", "items": report}, line},
@@ -64,8 +64,8 @@ func TestSchemaOfReports(t *testing.T) {
 	if d := cmp.Diff(strings.Split(string(published), "\n"), strings.Split(string(text), "\n")); d != "" {
 		t.Errorf("%s differs from the types; go test -run TestSchemaOfReports -update writes it, and what is no addition needs a new version (-published +types)\n%s", schemaFile, d)
 	}
-	if !strings.Contains(schemaFile, "-"+filepath.Base(diagnose.Version)+".") {
-		t.Errorf("%s has not the version of %s in its name", schemaFile, diagnose.Version)
+	if !strings.Contains(schemaFile, "-"+filepath.Base(result.Version)+".") {
+		t.Errorf("%s has not the version of %s in its name", schemaFile, result.Version)
 	}
 }
 
@@ -88,7 +88,7 @@ func TestReportsFitTheSchema(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		reports := []diagnose.Report{}
+		reports := []result.Report{}
 		for _, p := range set.Pods {
 			r, err := diagnose.Diagnose(t.Context(), p, diagnose.Options{})
 			if err != nil {
@@ -97,7 +97,7 @@ func TestReportsFitTheSchema(t *testing.T) {
 			reports = append(reports, r)
 		}
 		for _, w := range set.Creators {
-			reports = append(reports, diagnose.Creation(w, diagnose.Options{}))
+			reports = append(reports, nopod.Creation(w, false))
 		}
 		var out bytes.Buffer
 		if err := page.Write(&out, reports, page.Options{Format: "json"}); err != nil {
@@ -115,13 +115,13 @@ func TestReportsFitTheSchema(t *testing.T) {
 	}
 	for _, r := range []*strings.Replacer{
 		strings.NewReplacer(`"verdict": "found"`, `"verdict": "fine"`), strings.NewReplacer(`"certain"`, `"sure"`), strings.NewReplacer(`"pod": "`, `"pods": "`),
-		strings.NewReplacer(diagnose.Version, "outrider.dev/diagnosis/v0"), strings.NewReplacer(`"error": `, `"error": "`, `,`, `",`),
+		strings.NewReplacer(result.Version, "outrider.dev/diagnosis/v0"), strings.NewReplacer(`"error": `, `"error": "`, `,`, `",`),
 	} {
 		if err := fits(schema, r.Replace(last)); err == nil {
 			t.Errorf("a report that contradicts the schema fits it:\n%.2000s", r.Replace(last))
 		}
 	}
-	if err := fits(schema, `{"version": "`+diagnose.Version+`", "time": "2026-11-30T10:00:00Z", "summary": {"pods": 3, "complete": true}}`); err != nil {
+	if err := fits(schema, `{"version": "`+result.Version+`", "time": "2026-11-30T10:00:00Z", "summary": {"pods": 3, "complete": true}}`); err != nil {
 		t.Errorf("the last line of --watch: %v", err)
 	}
 }
@@ -157,8 +157,8 @@ func fits(schema *jsonschema.Schema, text string) error {
 
 // closed lists the types of which the schema has all values.
 var closed = []reflect.Type{
-	reflect.TypeFor[diagnose.Verdict](), reflect.TypeFor[diagnose.Confidence](), reflect.TypeFor[history.Role](), reflect.TypeFor[history.MarkKind](),
-	reflect.TypeFor[phases.StartState](), reflect.TypeFor[phases.PhaseName](), reflect.TypeFor[evidence.Kind](),
+	reflect.TypeFor[result.Verdict](), reflect.TypeFor[result.Confidence](), reflect.TypeFor[result.Role](), reflect.TypeFor[result.MarkKind](),
+	reflect.TypeFor[result.StartState](), reflect.TypeFor[result.PhaseName](), reflect.TypeFor[evidence.Kind](),
 }
 
 // typeSchemas makes schemas of Go types.

@@ -13,7 +13,7 @@ import (
 
 	"outrider.dev/internal/base/cli"
 	"outrider.dev/internal/base/cli/visible"
-	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/lab/localpod"
 )
 
@@ -127,23 +127,23 @@ func Problems(r localpod.Result) []string {
 
 // Summary prints the end of the run, and a diagnosis that was made only from the pod's status and logs. It returns
 // the first error of all writes of r.
-func (r *Run) Summary(result localpod.Result, d diagnose.Report) error {
+func (r *Run) Summary(end localpod.Result, d result.Report) error {
 	if r.json {
 		r.object(struct {
 			Kind string `json:"kind"`
 			localpod.Result
-			Diagnosis diagnose.Report `json:"diagnosis"`
-		}{"summary", result, d})
+			Diagnosis result.Report `json:"diagnosis"`
+		}{"summary", end, d})
 		return r.err
 	}
-	r.printf("\n%s %s after %.1fs\n", result.Pod, or(result.Deleted, "was deleted, and ended", "ended"), result.Took.Seconds())
-	for _, c := range result.Containers {
+	r.printf("\n%s %s after %.1fs\n", end.Pod, or(end.Deleted, "was deleted, and ended", "ended"), end.Took.Seconds())
+	for _, c := range end.Containers {
 		r.printf("  %s  %s\n", r.name(c.Name), ended(c))
 	}
-	for _, v := range result.Violations {
+	for _, v := range end.Violations {
 		r.printf("not kept: %s (%s)\n", v.Sentence(), v.Edge)
 	}
-	for _, e := range result.Unjudged {
+	for _, e := range end.Unjudged {
 		r.printf("not observed: %s: it waits within its container\n", e)
 	}
 	r.printf("diagnosed by status and logs alone: %s\n", d.Sentence)

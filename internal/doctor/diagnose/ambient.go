@@ -7,12 +7,13 @@ import (
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/capturescope"
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
 
 // ambientRace finds calls of a pod of Istio's ambient mode that failed in the pod's first minute: ztunnel of the node may
 // not have known the pod yet. Its log is not among the evidence of a pod, so that nothing decides.
-func ambientRace(s *subject) (out []Finding) {
+func ambientRace(s *subject) (out []result.Finding) {
 	if s.Proxy != nil || !capturescope.Ambient(s.Object) {
 		return nil
 	}
@@ -28,12 +29,12 @@ func ambientRace(s *subject) (out []Finding) {
 			if y.To.Loopback() || effect.Ended == nil || !ok || least > facts.Settled {
 				continue
 			}
-			out = append(out, Finding{
-				Code: "startup-race", Container: c.Name, Confidence: Possible,
+			out = append(out, result.Finding{
+				Code: "startup-race", Container: c.Name, Confidence: result.Possible,
 				Sentence: fmt.Sprintf("startup race: %s made a call before ztunnel of its node served the pod, %s", c.Name, effect),
 				Evidence: []evidence.Quote{y.Quote, s.Quote(evidence.Time{}, "the pod is in Istio's ambient mode: its connections go to ztunnel on the node")},
 				Against:  []evidence.Quote{s.Quote(evidence.Time{}, "the log of ztunnel on node %s is not among the evidence, and what was called may have failed by itself", s.Object.Spec.NodeName)},
-				Disproof: fmt.Sprintf("a line of ztunnel that it served the pod before %s", Instant(y.At)),
+				Disproof: fmt.Sprintf("a line of ztunnel that it served the pod before %s", result.Instant(y.At)),
 				Remedy:   finding.Remedy{Sentence: fmt.Sprintf("see the log of ztunnel on node %s at that time, and let %s try again for a minute", s.Object.Spec.NodeName, c.Name)},
 			})
 			break

@@ -3,6 +3,8 @@ package diagnose
 import (
 	"strings"
 	"testing"
+
+	"outrider.dev/internal/doctor/diagnose/result"
 )
 
 // A cause is a pod with what its diagnosis says first.
@@ -11,7 +13,7 @@ type cause struct {
 	status     string            // of the pod
 	files      map[string]string // logs and events
 	want       string            // verdict and code
-	sure       Confidence
+	sure       result.Confidence
 	says       string // in the first sentence
 	findings   int    // 0: any number
 }
@@ -62,9 +64,9 @@ func TestWhatTheProxyDidNotReach(t *testing.T) {
 	linkerd := statusWith(isReady, "web", running, "linkerd-proxy", running)
 	ended := strings.Replace(strings.Replace(restarted, "13:00:12", "14:00:03", 1), "13:00:20", "14:00:05", 1)
 	checkCauses(t, map[string]cause{
-		"by Envoy":        {spec: spec, status: well, files: map[string]string{"web.log": body, "envoy.log": uf}, want: "found dependency-down", sure: Certain, says: "web called acquirer.pay (10.43.77.15:9443) through its proxy, which could not connect to it; the pod itself is healthy"},
+		"by Envoy":        {spec: spec, status: well, files: map[string]string{"web.log": body, "envoy.log": uf}, want: "found dependency-down", sure: result.Certain, says: "web called acquirer.pay (10.43.77.15:9443) through its proxy, which could not connect to it; the pod itself is healthy"},
 		"at another time": {spec: spec, status: well, files: map[string]string{"web.log": body, "envoy.log": strings.Replace(uf, "14:00", "13:50", 1)}, want: "found dependency-down", says: "web called its destination through its proxy"},
-		"by Linkerd":      {spec: "containers: [{name: web}, {name: linkerd-proxy}]", status: linkerd, files: map[string]string{"web.log": bad, "linkerd-proxy.log": l5d}, want: "found dependency-down", sure: Likely, says: "web called stock.stock:8080 through its proxy"},
+		"by Linkerd":      {spec: "containers: [{name: web}, {name: linkerd-proxy}]", status: linkerd, files: map[string]string{"web.log": bad, "linkerd-proxy.log": l5d}, want: "found dependency-down", sure: result.Likely, says: "web called stock.stock:8080 through its proxy"},
 		"502 by itself":   {spec: "containers: [{name: web}, {name: linkerd-proxy}]", status: linkerd, files: map[string]string{"web.log": bad, "linkerd-proxy.log": ""}, want: "nothing"},
 		"another port":    {spec: "containers: [{name: web}, {name: linkerd-proxy}]", status: linkerd, files: map[string]string{"web.log": bad, "linkerd-proxy.log": strings.ReplaceAll(l5d, "8080", "9090")}, want: "nothing"},
 		"near the end":    {spec: spec, status: statusWith(isReady, "web", ended, "envoy", running), files: map[string]string{"web.previous.log": stops, "envoy.log": uf}, want: "found dependency-down", says: "acquirer.pay"},
@@ -90,13 +92,13 @@ func TestOtherFailuresBeforeTheProxyIsReady(t *testing.T) {
 		return map[string]string{"web.previous.log": text, "web.log": "fine\n", proxy + ".log": log}
 	}
 	checkCauses(t, map[string]cause{
-		"a name":                     {spec: kuma, status: byKuma, files: on("kuma-sidecar", again, up), want: "found startup-race", sure: Likely, says: "web looked up a name before its proxy, which answers its DNS queries, was ready, got no answer, and ended (exit code 1)"},
+		"a name":                     {spec: kuma, status: byKuma, files: on("kuma-sidecar", again, up), want: "found startup-race", sure: result.Likely, says: "web looked up a name before its proxy, which answers its DNS queries, was ready, got no answer, and ended (exit code 1)"},
 		"a name, and an answer":      {spec: kuma, status: byKuma, files: on("kuma-sidecar", strings.Replace(again, "EAI_AGAIN", "ENOTFOUND", 1), up), want: "found name-not-resolved"},
 		"a name of another server":   {spec: strings.Replace(kuma, "--redirect-dns, ", "", 1), status: byKuma, files: on("kuma-sidecar", again, up), want: "found name-not-resolved"},
 		"a name when it was ready":   {spec: kuma, status: byKuma, files: on("kuma-sidecar", again, strings.Replace(up, "13:00:14", "13:00:10", 1)), want: "found name-not-resolved"},
-		"a reset":                    {spec: istio, status: byIstio, files: on("istio-proxy", reset, ready), want: "found startup-race", sure: Likely, says: "web made a call before its proxy was ready, was cut off, and ended (exit code 1)", findings: 1},
+		"a reset":                    {spec: istio, status: byIstio, files: on("istio-proxy", reset, ready), want: "found startup-race", sure: result.Likely, says: "web made a call before its proxy was ready, was cut off, and ended (exit code 1)", findings: 1},
 		"503":                        {spec: istio, status: byIstio, files: on("istio-proxy", strings.Replace(reset, "read: connection reset by peer", "503 Service Unavailable", 1), ready), want: "found startup-race", says: "was told that the destination is not available", findings: 1},
-		"no time of readiness":       {spec: istio, status: byIstio, files: on("istio-proxy", "connection reset\n", ""), want: "undecided startup-race", sure: Possible, says: "undecided; possibly: startup race"},
+		"no time of readiness":       {spec: istio, status: byIstio, files: on("istio-proxy", "connection reset\n", ""), want: "undecided startup-race", sure: result.Possible, says: "undecided; possibly: startup race"},
 		"long after the start":       {spec: istio, status: statusWith(isReady, "web", late, "istio-proxy", running), files: on("istio-proxy", strings.Replace(reset, "13:00:11", "13:30:11", 1), ready), want: "found app-crash", says: "connection reset by peer"},
 		"of a port that is left out": {spec: strings.Replace(istio, `-i, "*"`, `-i, "*", -o, "8080"`, 1), status: byIstio, files: on("istio-proxy", reset, ready), want: "found app-crash"},
 		"words of a deadline":        {spec: istio, status: byIstio, files: on("istio-proxy", "context deadline exceeded\n", ""), want: "found app-crash"},
@@ -110,7 +112,7 @@ func TestOneEventIsOneFinding(t *testing.T) {
 	ended := `{name: NAME, ready: false, restartCount: 0, state: {terminated: {exitCode: 143, signal: 15, reason: Error, startedAt: "2026-03-02T13:00:10Z", finishedAt: "2026-03-02T13:30:12Z"}}}`
 	eof := "2026-03-02T13:30:12.500Z WARN query: unexpected EOF\n"
 	checkCauses(t, map[string]cause{
-		"in deletion": {spec: spec, meta: `, deletionTimestamp: "2026-03-02T13:31:12Z"`, status: statusWith("", "web", running, "cloud-sql-proxy", ended), files: map[string]string{"web.log": eof + refused}, want: "found shutdown-race", sure: Certain, says: "cloud-sql-proxy ended while web still called it", findings: 1},
+		"in deletion": {spec: spec, meta: `, deletionTimestamp: "2026-03-02T13:31:12Z"`, status: statusWith("", "web", running, "cloud-sql-proxy", ended), files: map[string]string{"web.log": eof + refused}, want: "found shutdown-race", sure: result.Certain, says: "cloud-sql-proxy ended while web still called it", findings: 1},
 		"no log":      {spec: "containers: [{name: web}]", status: statusWith("", "web", restarted), want: "undecided app-crash", says: "undecided: web ended (exit code 1), and its log is not among the evidence"},
 	})
 }
@@ -133,7 +135,7 @@ func TestCausesInHelpers(t *testing.T) {
 		"packets alone":              {spec: "containers: [{name: web}]", status: statusWith("", "web", restarted), files: map[string]string{"web.previous.log": "WARNING dogstatsd Error submitting packet: [Errno 111] Connection refused\npanic: nil map\n"}, want: "found app-crash", says: "panic: nil map"},
 		"a limit for no process": {spec: "containers: [{name: web, resources: {limits: {memory: 4Mi}}}]", status: "containerStatuses: [{name: web, state: {waiting: {reason: ContainerCreating}}}]", files: map[string]string{
 			"events.yaml": "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: Event, metadata: {name: e, namespace: shop}, involvedObject: {kind: Pod, name: web-1, namespace: shop, uid: u1}, type: Warning, reason: FailedCreatePodSandBox, message: \"runc create failed: container init was OOM-killed (memory limit too low?)\", count: 2, firstTimestamp: \"2026-03-02T13:00:10Z\", lastTimestamp: \"2026-03-02T13:00:20Z\", source: {component: kubelet}}\n",
-		}, want: "found out-of-memory", sure: Certain, says: "a memory limit of the pod is too low: the kernel kills its containers before they start (web 4Mi)"},
+		}, want: "found out-of-memory", sure: result.Certain, says: "a memory limit of the pod is too low: the kernel kills its containers before they start (web 4Mi)"},
 	})
 }
 
@@ -146,6 +148,6 @@ func TestAmbient(t *testing.T) {
 		"reset":   {spec: spec, meta: meta, status: statusWith("", "web", restarted), files: map[string]string{"web.previous.log": reset}, want: "undecided startup-race", says: "possibly: startup race: web made a call before ztunnel of its node served the pod, was cut off"},
 		"refused": {spec: spec, meta: meta, status: statusWith("", "web", restarted), files: map[string]string{"web.previous.log": refused}, want: "undecided startup-race"},
 		"later":   {spec: spec, meta: meta, status: statusWith("", "web", late), files: map[string]string{"web.previous.log": strings.Replace(refused, "13:00", "13:30", 1)}, want: "undecided dependency-down"},
-		"no mesh": {spec: spec, status: statusWith("", "web", restarted), files: map[string]string{"web.previous.log": refused}, want: "found dependency-down", sure: Certain},
+		"no mesh": {spec: spec, status: statusWith("", "web", restarted), files: map[string]string{"web.previous.log": refused}, want: "found dependency-down", sure: result.Certain},
 	})
 }

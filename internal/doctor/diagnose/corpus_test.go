@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"sigs.k8s.io/yaml"
 
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence/gather"
 )
 
@@ -20,12 +21,12 @@ const incidents = "../../../testdata/incidents"
 
 // An expectation is the result that the diagnosis of an incident should have.
 type expectation struct {
-	Verdict    Verdict    `json:"verdict"`
-	Code       string     `json:"code"`
-	Container  string     `json:"container"`
-	Confidence Confidence `json:"confidence"` // empty: any
-	Origin     string     `json:"origin"`     // "written" or "recorded"
-	Split      string     `json:"split"`      // "rules": used to write the rules; "test": not looked at meanwhile
+	Verdict    result.Verdict    `json:"verdict"`
+	Code       string            `json:"code"`
+	Container  string            `json:"container"`
+	Confidence result.Confidence `json:"confidence"` // empty: any
+	Origin     string            `json:"origin"`     // "written" or "recorded"
+	Split      string            `json:"split"`      // "rules": used to write the rules; "test": not looked at meanwhile
 }
 
 // mostWrong limits the number of cases of a split whose diagnosis differs from the expectation. The limits are only
@@ -58,7 +59,7 @@ func TestIncidents(t *testing.T) {
 			} else {
 				right[want.Split]++
 			}
-			if got.Verdict == Found && got.Findings[0].Code == "startup-race" && want.Code != "startup-race" {
+			if got.Verdict == result.Found && got.Findings[0].Code == "startup-race" && want.Code != "startup-race" {
 				races[want.Split] = append(races[want.Split], name)
 			}
 		})
@@ -117,8 +118,8 @@ func readExpectations(t *testing.T) map[string]expectation {
 		t.Errorf("%d folders, and %d expectations, %v", len(folders), len(all), err)
 	}
 	for name, e := range all { // in any order: each is reported
-		known := slices.Contains([]Verdict{Found, Nothing, Undecided}, e.Verdict) && slices.Contains([]string{"recorded", "written"}, e.Origin)
-		if _, ok := mostWrong[e.Split]; !ok || !known || (e.Code == "") != (e.Verdict == Nothing) {
+		known := slices.Contains([]result.Verdict{result.Found, result.Nothing, result.Undecided}, e.Verdict) && slices.Contains([]string{"recorded", "written"}, e.Origin)
+		if _, ok := mostWrong[e.Split]; !ok || !known || (e.Code == "") != (e.Verdict == result.Nothing) {
 			t.Errorf("%s: verdict %q, code %q, origin %q, split %q", name, e.Verdict, e.Code, e.Origin, e.Split)
 		}
 	}
@@ -126,7 +127,7 @@ func readExpectations(t *testing.T) map[string]expectation {
 }
 
 // compare returns the difference of a report to the expectation, or an empty string.
-func (e expectation) compare(got Report) string {
+func (e expectation) compare(got result.Report) string {
 	if wanted, is := e.key(), key(got); wanted != is {
 		return fmt.Sprintf("%s, want %s", is, wanted)
 	}
@@ -145,19 +146,19 @@ func (e expectation) compare(got Report) string {
 
 func (e expectation) key() string { return strings.TrimSpace(fmt.Sprintf("%s %s", e.Verdict, e.Code)) }
 
-func key(r Report) string {
+func key(r result.Report) string {
 	if len(r.Findings) == 0 {
 		return string(r.Verdict)
 	}
 	return fmt.Sprintf("%s %s", r.Verdict, r.Findings[0].Code)
 }
 
-func diagnoseFolder(t *testing.T, folder string) Report {
+func diagnoseFolder(t *testing.T, folder string) result.Report {
 	t.Helper()
 	return diagnoseWith(t, folder, Options{})
 }
 
-func diagnoseWith(t *testing.T, folder string, o Options) Report {
+func diagnoseWith(t *testing.T, folder string, o Options) result.Report {
 	t.Helper()
 	set, err := gather.Read(t.Context(), gather.Options{}, folder)
 	if err != nil {

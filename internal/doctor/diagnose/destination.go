@@ -14,12 +14,13 @@ import (
 	"outrider.dev/internal/doctor"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
 
 // dependencyDown finds calls that were refused by their destination, which may be a container of the same pod. Such
 // a call either is not captured, or goes to a proxy that runs and reports the refusal.
-func dependencyDown(s *subject) (out []Finding) {
+func dependencyDown(s *subject) (out []result.Finding) {
 	for _, app := range s.Work() {
 		seen := map[doctor.Destination]bool{}
 		for _, y := range s.Calls.By(app.Name) {
@@ -42,17 +43,17 @@ type farSide struct {
 	taken, listened []doctor.Answer
 	when            func(*subject, calls.Call) bool // nil: always
 
-	code       finding.Code                         // empty: dependency-down
-	confidence Confidence                           // empty: likely
-	sentence   string                               // {app}: the caller, {to}: the destination; empty: {app} could not connect to {to}: it was not available
-	disproof   string                               // empty: an answer of {to} at that time
-	remedy     string                               // empty: check whether {to} runs, and let {app} retry until it does
-	quotes     []quoted                             // further evidence
-	remedied   func(*subject, *Finding, calls.Call) // sets the remedy; nil: it is in the row
+	code       finding.Code                                // empty: dependency-down
+	confidence result.Confidence                           // empty: likely
+	sentence   string                                      // {app}: the caller, {to}: the destination; empty: {app} could not connect to {to}: it was not available
+	disproof   string                                      // empty: an answer of {to} at that time
+	remedy     string                                      // empty: check whether {to} runs, and let {app} retry until it does
+	quotes     []quoted                                    // further evidence
+	remedied   func(*subject, *result.Finding, calls.Call) // sets the remedy; nil: it is in the row
 }
 
 // atFarSide returns the finding for one call, and false if the destination is not the cause.
-func (s *subject) atFarSide(app *evidence.Container, y calls.Call) (Finding, bool) {
+func (s *subject) atFarSide(app *evidence.Container, y calls.Call) (result.Finding, bool) {
 	fate := s.FateOf(y)
 	among := func(list []doctor.Answer, a doctor.Answer) bool {
 		return len(list) == 0 || slices.Contains(list, a)
@@ -61,7 +62,7 @@ func (s *subject) atFarSide(app *evidence.Container, y calls.Call) (Finding, boo
 		return r.failure == y.Failure && among(r.taken, fate.Taken) && among(r.listened, fate.Answer) && (r.when == nil || r.when(s, y))
 	})
 	if i < 0 {
-		return Finding{}, false
+		return result.Finding{}, false
 	}
 	helper, to := "", y.To.String()
 	if c := s.notYetUp(y); c != nil {
@@ -72,14 +73,14 @@ func (s *subject) atFarSide(app *evidence.Container, y calls.Call) (Finding, boo
 		to = attempt.To
 	}
 	row, fill := farSides[i], strings.NewReplacer("{app}", app.Name, "{to}", to, "{helper}", helper, "{status}", cmp.Or(unavailable.FindString(y.Quote.Text), "503"), "{ports}", s.listening(app.Name))
-	f := Finding{
-		Code: cmp.Or(row.code, "dependency-down"), Container: app.Name, Confidence: cmp.Or(row.confidence, Likely), Evidence: []evidence.Quote{y.Quote},
+	f := result.Finding{
+		Code: cmp.Or(row.code, "dependency-down"), Container: app.Name, Confidence: cmp.Or(row.confidence, result.Likely), Evidence: []evidence.Quote{y.Quote},
 		Sentence: fill.Replace(cmp.Or(row.sentence, "{app} could not connect to {to}: it was not available")),
 		Disproof: fill.Replace(cmp.Or(row.disproof, "an answer of {to} at that time")),
 		Remedy:   finding.Remedy{Sentence: fill.Replace(cmp.Or(row.remedy, "check whether {to} runs, and let {app} retry until it does"))},
 	}
-	if y.Presumed && f.Confidence == Certain {
-		f.Confidence = Likely
+	if y.Presumed && f.Confidence == result.Certain {
+		f.Confidence = result.Likely
 	}
 	if y.Named != nil {
 		f.Evidence = append(f.Evidence, *y.Named)
@@ -122,7 +123,7 @@ const reachesNot = "{app} called {to} through its proxy, which could not connect
 
 // farSides has the causes; the first row that fits counts.
 var farSides = []farSide{
-	{failure: calls.Upstream, confidence: Certain, sentence: reachesNot, quotes: []quoted{unreachedByProxy}},
+	{failure: calls.Upstream, confidence: result.Certain, sentence: reachesNot, quotes: []quoted{unreachedByProxy}},
 	{
 		failure:  calls.Ended,
 		sentence: "{app} called {to} through its proxy; the connection was made, and ended before an answer",
@@ -133,23 +134,23 @@ var farSides = []farSide{
 	{failure: calls.Unavailable, when: (*subject).endedBadly, sentence: "{app} ended after {to} answered with status {status}"}, // an occasional 503 is usual
 	{failure: calls.Reset, taken: []doctor.Answer{perhaps, yes}, when: (*subject).unreached, sentence: reachesNot, quotes: []quoted{unreachedByProxy}},
 	{
-		failure: calls.Refused, when: toWrongPort, code: "sibling-down", confidence: Certain,
+		failure: calls.Refused, when: toWrongPort, code: "sibling-down", confidence: result.Certain,
 		sentence: "{app} called its own pod at {to}, where no container listens ({ports})",
 		disproof: "a container that listens there",
 		remedy:   "correct the port that {app} calls",
 	},
 	{
-		failure: calls.Refused, when: toSibling, code: "sibling-down", confidence: Certain,
+		failure: calls.Refused, when: toSibling, code: "sibling-down", confidence: result.Certain,
 		sentence: "{app} called its own pod at {to}, where no container listened",
 		remedied: (*subject).sibling,
 	},
 	{
-		failure: calls.Refused, when: toLoopback, code: "sibling-down", confidence: Certain,
+		failure: calls.Refused, when: toLoopback, code: "sibling-down", confidence: result.Certain,
 		sentence: "{app} called its own pod at {to}, and no other container is there that could listen",
 		disproof: "a process of {app} itself that listens there",
 		remedy:   "correct the address that {app} calls: it looks like a default, for a server that is not here",
 	},
-	{failure: calls.Refused, when: isAmbient, confidence: Possible, quotes: []quoted{whyNotTaken}},
+	{failure: calls.Refused, when: isAmbient, confidence: result.Possible, quotes: []quoted{whyNotTaken}},
 	{
 		failure: calls.Refused, taken: []doctor.Answer{no}, when: toNobodyYet, code: "sibling-down",
 		sentence: "{app} was refused, most likely by {helper}, which had not begun to listen",
@@ -162,28 +163,28 @@ var farSides = []farSide{
 		remedy:   "see what {app} called then, and whether that runs",
 	},
 	{
-		failure: calls.Refused, taken: []doctor.Answer{no}, when: isUnnamed, confidence: Possible, quotes: []quoted{whyNotTaken},
+		failure: calls.Refused, taken: []doctor.Answer{no}, when: isUnnamed, confidence: result.Possible, quotes: []quoted{whyNotTaken},
 		sentence: "{app} was refused, and its log does not say by whom",
 		remedy:   "see what {app} called then",
 	},
 	{
-		failure: calls.Refused, taken: []doctor.Answer{no}, confidence: Certain, quotes: []quoted{whyNotTaken},
+		failure: calls.Refused, taken: []doctor.Answer{no}, confidence: result.Certain, quotes: []quoted{whyNotTaken},
 		sentence: "{app} was refused by {to} itself: the proxy is not involved",
 	},
 	{
-		failure: calls.Refused, taken: []doctor.Answer{yes}, listened: []doctor.Answer{yes}, code: "capture-not-in-place", confidence: Possible, quotes: []quoted{whetherListened},
+		failure: calls.Refused, taken: []doctor.Answer{yes}, listened: []doctor.Answer{yes}, code: "capture-not-in-place", confidence: result.Possible, quotes: []quoted{whetherListened},
 		sentence: "{app} was refused although its proxy listened: its call did not go there",
 		disproof: "that the capture's rules are in the pod's network namespace",
 		remedy:   "check whether the rules of the capture are there",
 	},
 	{failure: calls.Refused, taken: []doctor.Answer{perhaps}, listened: []doctor.Answer{yes}, quotes: []quoted{whetherListened, whyNotTaken}},
-	{failure: calls.Refused, taken: []doctor.Answer{perhaps}, listened: []doctor.Answer{perhaps}, confidence: Possible, quotes: []quoted{whetherListened, whyNotTaken}},
+	{failure: calls.Refused, taken: []doctor.Answer{perhaps}, listened: []doctor.Answer{perhaps}, confidence: result.Possible, quotes: []quoted{whetherListened, whyNotTaken}},
 	{failure: calls.TimedOut, listened: []doctor.Answer{yes}, when: isNamed, sentence: noAnswer},
 	{failure: calls.TimedOut, listened: []doctor.Answer{perhaps}, taken: []doctor.Answer{no}, when: isNamed, sentence: noAnswer},
-	{failure: calls.TimedOut, listened: []doctor.Answer{perhaps}, when: isNamed, confidence: Possible, sentence: noAnswer},
+	{failure: calls.TimedOut, listened: []doctor.Answer{perhaps}, when: isNamed, confidence: result.Possible, sentence: noAnswer},
 	{failure: calls.Unreachable, listened: []doctor.Answer{yes}, sentence: noAnswer},
 	{failure: calls.Unreachable, taken: []doctor.Answer{no}, sentence: noAnswer},
-	{failure: calls.Unreachable, confidence: Possible, sentence: noAnswer},
+	{failure: calls.Unreachable, confidence: result.Possible, sentence: noAnswer},
 }
 
 const noAnswer = "{app} got no answer from {to}"
@@ -243,7 +244,7 @@ func (s *subject) unreached(y calls.Call) bool {
 }
 
 // nameNotResolved finds names that did not resolve to an address.
-func nameNotResolved(s *subject) (out []Finding) {
+func nameNotResolved(s *subject) (out []result.Finding) {
 	for _, app := range s.Work() {
 		for _, y := range s.Calls.By(app.Name, calls.Unresolved) {
 			if s.GotOver(y) != nil {
@@ -253,8 +254,8 @@ func nameNotResolved(s *subject) (out []Finding) {
 			if name == "" {
 				what, name = "a name", "the name that it asked for"
 			}
-			f := Finding{
-				Code: "name-not-resolved", Container: app.Name, Confidence: Likely, Evidence: []evidence.Quote{y.Quote},
+			f := result.Finding{
+				Code: "name-not-resolved", Container: app.Name, Confidence: result.Likely, Evidence: []evidence.Quote{y.Quote},
 				Sentence: fmt.Sprintf("%s could not resolve %s", app.Name, what),
 				Disproof: fmt.Sprintf("an answer of the cluster's DNS for %s at that time", name),
 				Remedy:   finding.Remedy{Sentence: "check whether the name is correct, with its namespace, and whether the cluster's DNS answers", Command: s.kubectl("get service")},

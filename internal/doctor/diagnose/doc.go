@@ -5,7 +5,7 @@
 // containers and when the proxy listened (facts); the failed calls in logs (calls); where each call went and
 // what it led to (chain); and here the findings. Each rule looks for one cause. It returns findings, each
 // with its evidence, the evidence against it, and an observation that would disprove it.
-// The most certain finding is the verdict. The verdict is [Undecided] if two causes remain, or if the
+// The most certain finding is the verdict. The verdict is [result.Undecided] if two causes remain, or if the
 // clocks are not exact enough to order two events. The report then has the suspects and a command whose
 // result would decide.
 //
@@ -16,10 +16,8 @@
 //
 // Where to read:
 //
-//	report.go       the result
 //	rules.go        the rules in their order
-//	notstarted.go   causes before a container runs; notcreated.go, before there is a pod
-//	row.go          pods of which there is only a line of kubectl get pods
+//	notstarted.go   causes before a container runs; package nopod: what there is no object of a pod for
 //	race.go, order.go, shutdown.go, proxy.go   causes at the proxy
 //	early.go, ambient.go   other failures before the proxy, or ztunnel of the node, is ready
 //	destination.go  causes at the destination of a call
@@ -30,7 +28,7 @@
 //	                would have done with the remedy
 //	siblingremedy.go   remedies for calls to the own pod
 //
-// Package kinds has the codes, history the order of events and, for pictures, all that is known of each container.
+// Package result has the form of a diagnosis, kinds the codes, history the order of events and, for pictures, all that is known of each container.
 // Package capturescope predicts which connections are captured, page writes reports, and follow watches a
 // roll-out.
 package diagnose

@@ -5,6 +5,7 @@ import (
 	"regexp"
 
 	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -29,11 +30,11 @@ var earlies = []early{
 
 // earlyRace returns the most confident finding about a call that failed, other than by a refusal, since the proxy was not
 // ready.
-func (s *subject) earlyRace(app *evidence.Container) (best Finding, of calls.Call, found bool) {
+func (s *subject) earlyRace(app *evidence.Container) (best result.Finding, of calls.Call, found bool) {
 	for _, e := range earlies {
 		for _, y := range s.Calls.By(app.Name, e.failure) {
 			f, fits := s.judgeEarly(app, e, y)
-			if fits && (!found || confidence(f) > confidence(best)) {
+			if fits && (!found || f.Confidence.Degree() > best.Confidence.Degree()) {
 				best, of, found = f, y, true
 			}
 		}
@@ -43,45 +44,45 @@ func (s *subject) earlyRace(app *evidence.Container) (best Finding, of calls.Cal
 
 // judgeEarly decides whether a call failed since the proxy was not ready. The run must have ended by it: what goes on after
 // such a failure is usual.
-func (s *subject) judgeEarly(app *evidence.Container, e early, y calls.Call) (Finding, bool) {
+func (s *subject) judgeEarly(app *evidence.Container, e early, y calls.Call) (result.Finding, bool) {
 	y, _ = calls.Placed(s.Pod.Pod, y)
 	fate, effect := s.FateOf(y), s.EffectOf(y)
 	text := y.Quote.Text
 	name := e.failure == calls.Unresolved
 	switch {
 	case s.Proxy == nil, s.Capture.Parks, effect.Ended == nil || effect.Ended.Signal != 0, effect.Recurs != nil, e.says != nil && !e.says.MatchString(text), e.not != nil && e.not.MatchString(text):
-		return Finding{}, false
+		return result.Finding{}, false
 	case e.failure == calls.TimedOut && (!y.To.Known() || y.Presumed): // it may be no call
-		return Finding{}, false
+		return result.Finding{}, false
 	case name && !s.Capture.Resolves, !name && fate.Taken == no, s.listensAnyway(fate, y):
-		return Finding{}, false
+		return result.Finding{}, false
 	}
 	run := s.Serving[fate.Run]
 	if e.started && y.At.Compare(run.Started) == evidence.Before {
-		return Finding{}, false
+		return result.Finding{}, false
 	}
-	f := Finding{Code: "startup-race", Container: app.Name, Evidence: append([]evidence.Quote{y.Quote}, fate.Because...)}
+	f := result.Finding{Code: "startup-race", Container: app.Name, Evidence: append([]evidence.Quote{y.Quote}, fate.Because...)}
 	switch well := healed(app, y, run.Started); {
 	case fate.Answer == no, well && (name || y.To.Known() && !y.Presumed && fate.Taken == yes):
-		f.Confidence = Likely
+		f.Confidence = result.Likely
 	case well:
-		f.Confidence = Possible
+		f.Confidence = result.Possible
 	default:
-		return Finding{}, false
+		return result.Finding{}, false
 	}
 	role := ""
 	if name {
 		role = ", which answers its DNS queries,"
 	}
 	f.Sentence = fmt.Sprintf("startup race: %s %s before its proxy%s was ready, %s", app.Name, e.did, role, effect)
-	f.Disproof = fmt.Sprintf("a line of %s that says it was ready before %s", s.Proxy.Name, Instant(y.At))
+	f.Disproof = fmt.Sprintf("a line of %s that says it was ready before %s", s.Proxy.Name, result.Instant(y.At))
 	if run.Started.Known() {
 		f.Evidence = append(f.Evidence, s.Quote(run.Started, "%s started", s.Proxy.Name))
 	}
 	if effect.WellSince != nil {
 		f.Evidence = append(f.Evidence, *effect.WellSince)
 	}
-	if f.Confidence == Possible {
+	if f.Confidence == result.Possible {
 		f.Against = append(f.Against, s.Quote(evidence.Time{}, "when %s was ready is not in the evidence, and what it called may have failed by itself", s.Proxy.Name))
 	}
 	return f, true

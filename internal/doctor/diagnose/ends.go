@@ -11,6 +11,7 @@ import (
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/why"
@@ -18,7 +19,7 @@ import (
 )
 
 // killedByProbe finds containers that the kubelet killed because a liveness or startup probe failed.
-func killedByProbe(s *subject) (out []Finding) {
+func killedByProbe(s *subject) (out []result.Finding) {
 	for _, c := range s.Containers {
 		for _, e := range s.Events {
 			if e.Container != c.Name || e.Reason != "Killing" || !strings.Contains(e.Message, "probe") {
@@ -28,8 +29,8 @@ func killedByProbe(s *subject) (out []Finding) {
 			if strings.Contains(e.Message, "startup") {
 				kind = "startup"
 			}
-			f := Finding{
-				Code: "killed-by-probe", Container: c.Name, Confidence: Certain,
+			f := result.Finding{
+				Code: "killed-by-probe", Container: c.Name, Confidence: result.Certain,
 				Sentence: fmt.Sprintf("%s was killed because its %s probe failed", c.Name, kind),
 				Evidence: append([]evidence.Quote{s.QuoteEvent(e, e.First, e.Message)}, s.QuoteEvents(c.Name, "Unhealthy")...),
 				Disproof: fmt.Sprintf("an end of %s before the event", c.Name),
@@ -60,14 +61,14 @@ func (s *subject) killedWaiting(c *evidence.Container) bool {
 }
 
 // outOfMemory finds applications that the kernel killed.
-func outOfMemory(s *subject) (out []Finding) {
+func outOfMemory(s *subject) (out []result.Finding) {
 	for _, c := range s.Work() {
 		for _, r := range c.Runs {
 			if r.Reason != "OOMKilled" {
 				continue
 			}
-			out = append(out, Finding{
-				Code: "out-of-memory", Container: c.Name, Confidence: Certain,
+			out = append(out, result.Finding{
+				Code: "out-of-memory", Container: c.Name, Confidence: result.Certain,
 				Sentence: fmt.Sprintf("%s ran out of memory", c.Name),
 				Evidence: []evidence.Quote{s.Quote(r.Finished, "%s, run %d: OOMKilled, exit code %d", c.Name, r.Number, *r.Exit)},
 				Disproof: "a message of the kernel that another process of the pod was the one killed",
@@ -80,7 +81,7 @@ func outOfMemory(s *subject) (out []Finding) {
 }
 
 // probeFails finds readiness probes that fail while the container runs.
-func probeFails(s *subject) (out []Finding) {
+func probeFails(s *subject) (out []result.Finding) {
 	for _, app := range s.Apps {
 		status := s.Status(app.Name)
 		if status == nil || status.Ready || status.State.Running == nil || s.held(app.Name) {
@@ -93,14 +94,14 @@ func probeFails(s *subject) (out []Finding) {
 			}
 		}
 		if len(q) == 0 {
-			f := Finding{Code: "probe-fails", Container: app.Name, Confidence: Likely, Sentence: app.Name + " runs and is not ready", Evidence: []evidence.Quote{s.Quote(evidence.Time{}, "%s is not ready", app.Name)}}
+			f := result.Finding{Code: "probe-fails", Container: app.Name, Confidence: result.Likely, Sentence: app.Name + " runs and is not ready", Evidence: []evidence.Quote{s.Quote(evidence.Time{}, "%s is not ready", app.Name)}}
 			if s.asksElsewhere(&f, app.Name, "startup", "readiness") {
 				out = append(out, f)
 			}
 			continue
 		}
-		f := Finding{
-			Code: "probe-fails", Container: app.Name, Confidence: Likely, Evidence: q,
+		f := result.Finding{
+			Code: "probe-fails", Container: app.Name, Confidence: result.Likely, Evidence: q,
 			Sentence: fmt.Sprintf("%s runs, and its readiness probe fails", app.Name),
 			Disproof: "a successful answer to the same request made in the pod",
 			Remedy:   finding.Remedy{Sentence: "make the probe's request in the pod", Command: s.kubectl("describe pod %s", s.Object.Name)},
@@ -136,7 +137,7 @@ func (s *subject) cut(probes []evidence.Quote) bool {
 }
 
 // ownCrash finds applications that exited by themselves, without a failed call that explains the exit.
-func ownCrash(s *subject) (out []Finding) {
+func ownCrash(s *subject) (out []result.Finding) {
 	if len(podEnded(s)) > 0 {
 		return nil // all containers were ended
 	}
@@ -179,7 +180,7 @@ func (s *subject) unreachedBefore(app string, r evidence.Run) (evidence.Quote, f
 }
 
 // attempted says what the proxy's access log has of the destination that the proxy did not reach.
-func attempted(f *Finding, app string, r evidence.Run, a facts.Attempt) {
+func attempted(f *result.Finding, app string, r evidence.Run, a facts.Attempt) {
 	if a.To == "" {
 		return
 	}
@@ -196,9 +197,9 @@ const quotedLines = 3
 
 // crash returns the finding about a run that ended by itself: with the line of its log that tells why, or with what its
 // status means.
-func (s *subject) crash(c *evidence.Container, r evidence.Run) Finding {
-	f := Finding{
-		Code: "app-crash", Container: c.Name, Confidence: Likely,
+func (s *subject) crash(c *evidence.Container, r evidence.Run) result.Finding {
+	f := result.Finding{
+		Code: "app-crash", Container: c.Name, Confidence: result.Likely,
 		Sentence: fmt.Sprintf("%s ended by itself: %s", c.Name, facts.ExitText(r)),
 		Evidence: []evidence.Quote{s.Quote(r.Finished, "%s, run %d: %s", c.Name, r.Number, joined(facts.ExitText(r), s.Show([]byte(r.Message))))},
 		Disproof: "a failed call, or a signal from outside, just before its end",
@@ -226,7 +227,7 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) Finding {
 	}
 	f.Evidence = append(f.Evidence, s.QuoteEvents(c.Name, "BackOff")...)
 	if c.Log(r.Number) == nil && (!byMessage || exit.Outside) {
-		f.Confidence = Possible
+		f.Confidence = result.Possible
 		if exit.Sentence == "" && !says {
 			f.Sentence = fmt.Sprintf("%s ended (%s), and its log is not among the evidence", c.Name, facts.ExitText(r))
 		}
@@ -245,7 +246,7 @@ func exitOf(r evidence.Run) states.Exit {
 }
 
 // tell changes the finding about a run that ended by itself to what its log tells.
-func (s *subject) tell(f *Finding, c *evidence.Container, r evidence.Run, told evidence.Told) {
+func (s *subject) tell(f *result.Finding, c *evidence.Container, r evidence.Run, told evidence.Told) {
 	f.Sentence = fmt.Sprintf("%s ended by itself: %s (%s)", c.Name, told.Text, facts.ExitText(r))
 	f.Evidence = append(f.Evidence, told.Quotes...)
 	f.Remedy.Sentence = cmp.Or(why.Remedy(told.Text), f.Remedy.Sentence)
@@ -256,7 +257,7 @@ func (s *subject) tell(f *Finding, c *evidence.Container, r evidence.Run, told e
 
 // endedByProbe changes the finding about a run that was ended from outside, if one of its probes cannot succeed. No
 // event is left of it.
-func (s *subject) endedByProbe(f *Finding, container string, r evidence.Run) {
+func (s *subject) endedByProbe(f *result.Finding, container string, r evidence.Run) {
 	before := f.Sentence
 	if s.asksElsewhere(f, container, "startup", "liveness") {
 		f.Code = "killed-by-probe"

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/why"
 	"outrider.dev/startup"
@@ -16,7 +17,7 @@ var notExecuted = regexp.MustCompile(`(?i)OCI runtime exec failed|executable fil
 
 // hookFails finds containers that the kubelet ends since the command of their postStart hook fails. The hook of a proxy
 // that holds the applications is left to the rules about the proxy, unless its command could not be executed.
-func hookFails(s *subject) (out []Finding) {
+func hookFails(s *subject) (out []result.Finding) {
 	for _, c := range s.Containers {
 		e, failed := s.lastEvent(c.Name, "FailedPostStartHook")
 		if !failed || s.Deleted() || s.wellSince(c, e) {
@@ -26,8 +27,8 @@ func hookFails(s *subject) (out []Finding) {
 		if !missing && s.holds(c) {
 			continue
 		}
-		f := Finding{
-			Code: "container-not-created", Container: c.Name, Confidence: Certain,
+		f := result.Finding{
+			Code: "container-not-created", Container: c.Name, Confidence: result.Certain,
 			Sentence: fmt.Sprintf("the kubelet ends %s, since its postStart hook fails: %s", c.Name, s.hookSays(e)),
 			Evidence: append([]evidence.Quote{s.QuoteEvent(e, e.Last, "FailedPostStartHook: "+e.Message)}, s.QuoteEvents(c.Name, "BackOff")...),
 			Disproof: fmt.Sprintf("a run of %s that ended although its hook had succeeded", c.Name),

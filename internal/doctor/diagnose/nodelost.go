@@ -7,11 +7,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/base/finding"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
 
 // nodeLost finds pods whose node stopped to answer, by the events of the controllers that watch nodes.
-func nodeLost(s *subject) []Finding {
+func nodeLost(s *subject) []result.Finding {
 	lost, notReady := s.lastEvent("", "NodeNotReady")
 	taint, marked := s.lastEvent("", "TaintManagerEviction")
 	if strings.HasPrefix(taint.Message, "Cancel") {
@@ -21,8 +22,8 @@ func nodeLost(s *subject) []Finding {
 		return nil
 	}
 	node := s.Object.Spec.NodeName
-	f := Finding{
-		Code: "node-lost", Confidence: Certain, Sentence: fmt.Sprintf("node %s is not ready: what its containers do is not known", node),
+	f := result.Finding{
+		Code: "node-lost", Confidence: result.Certain, Sentence: fmt.Sprintf("node %s is not ready: what its containers do is not known", node),
 		Evidence: s.QuoteEvents("", "NodeNotReady", "TaintManagerEviction"),
 		Disproof: "a report of the node's kubelet after that time",
 		Remedy:   finding.Remedy{Sentence: fmt.Sprintf("see node %s, and bring it back", node), Command: "kubectl describe node " + node},
@@ -39,7 +40,7 @@ func nodeLost(s *subject) []Finding {
 		f.Sentence = fmt.Sprintf("node %s is not ready: the pod was marked for deletion, which waits for that node to answer; what its containers do is not known", node)
 		f.Remedy.Sentence = "bring the node back; if it is off for good, taint it with node.kubernetes.io/out-of-service, or delete the Node, so that the pod is replaced and its volumes are free. Force the deletion only if the node is surely off"
 	}
-	return []Finding{f}
+	return []result.Finding{f}
 }
 
 // disrupted reports whether the status itself says why the pod is removed.

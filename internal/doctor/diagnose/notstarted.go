@@ -10,14 +10,16 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/remedies"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
 
 // notStarted finds pods that have no node, no sandbox or no volume.
-func notStarted(s *subject) (out []Finding) {
+func notStarted(s *subject) (out []result.Finding) {
 	started := slices.ContainsFunc(s.Containers, func(c *evidence.Container) bool { return len(c.Runs) > 0 })
 	if started {
 		return nil
@@ -28,8 +30,8 @@ func notStarted(s *subject) (out []Finding) {
 			continue
 		}
 		text := strings.TrimPrefix(q[len(q)-1].Text, k.reason+": ")
-		f := Finding{
-			Code: k.code, Confidence: Certain, Sentence: fmt.Sprintf("%s: %s", k.what, text), Evidence: q,
+		f := result.Finding{
+			Code: k.code, Confidence: result.Certain, Sentence: fmt.Sprintf("%s: %s", k.what, text), Evidence: q,
 			Disproof: "a container of the pod that started", Remedy: finding.Remedy{Sentence: k.do, Command: s.kubectl("describe pod %s", s.Object.Name)},
 		}
 		if initKilled.MatchString(text) {
@@ -51,28 +53,28 @@ func notStarted(s *subject) (out []Finding) {
 
 // unscheduled returns the finding about a pod without a node, by its condition, which stays when the events are
 // forgotten. Gates of the scheduling are meant, so a young pod with one only waits.
-func (s *subject) unscheduled() (Finding, bool) {
+func (s *subject) unscheduled() (result.Finding, bool) {
 	for _, c := range s.Object.Status.Conditions {
 		if c.Type != corev1.PodScheduled || c.Status != corev1.ConditionFalse {
 			continue
 		}
 		m, known := states.Find(states.Unscheduled, c.Reason, c.Message)
 		age, aged := s.age()
-		if !known || c.Reason == corev1.PodReasonSchedulingGated && aged && age < young {
-			return Finding{}, false
+		if !known || c.Reason == corev1.PodReasonSchedulingGated && aged && age < facts.Young {
+			return result.Finding{}, false
 		}
 		f := s.stateOf(m, "", c.Reason, c.Message)
 		f.Disproof = "a node of the pod (spec.nodeName)"
 		return f, true
 	}
-	return Finding{}, false
+	return result.Finding{}, false
 }
 
 // initKilled matches what the container runtime says of a container whose memory limit is too low for its first process.
 var initKilled = regexp.MustCompile(`(?i)container init was OOM-killed|memory limit too low|minimum memory limit`)
 
 // limitTooLow changes a finding to that of a memory limit with which nothing can start.
-func (s *subject) limitTooLow(f *Finding) {
+func (s *subject) limitTooLow(f *result.Finding) {
 	var limits []string
 	for _, c := range s.Object.Spec.Containers {
 		if m, has := c.Resources.Limits["memory"]; has {
@@ -111,7 +113,7 @@ var volumeRemedies = []struct {
 }
 
 // initWithoutNetwork finds init containers whose calls fail because they are captured and the proxy starts later.
-func initWithoutNetwork(s *subject) (out []Finding) {
+func initWithoutNetwork(s *subject) (out []result.Finding) {
 	if s.Proxy == nil || s.Proxy.Kind == startup.Sidecar || s.Capture.None != "" {
 		return nil
 	}
@@ -121,18 +123,18 @@ func initWithoutNetwork(s *subject) (out []Finding) {
 			if takes == no || !s.CaptureFirst(c.Name) {
 				continue
 			}
-			f := Finding{
-				Code: "init-needs-network", Container: c.Name, Confidence: Certain,
+			f := result.Finding{
+				Code: "init-needs-network", Container: c.Name, Confidence: result.Certain,
 				Sentence: fmt.Sprintf("init container %s has no network: its calls go to %s, which starts only when all init containers have ended", c.Name, s.Proxy.Name),
 				Evidence: []evidence.Quote{y.Quote, s.Quote(evidence.Time{}, "%s is a plain container, and the capture is written before %s", s.Proxy.Name, c.Name)},
 				Disproof: fmt.Sprintf("that %s is left out of the capture", y.To),
 			}
 			s.remedy(&f, remedies.Init, s.Proxy.Name, c.Name, y.To.Port)
 			if y.Named != nil {
-				f.Confidence, f.Evidence = Likely, append(f.Evidence, *y.Named)
+				f.Confidence, f.Evidence = result.Likely, append(f.Evidence, *y.Named)
 			}
 			if takes == perhaps {
-				f.Confidence, f.Against = Likely, []evidence.Quote{s.Quote(evidence.Time{}, "%s", why)}
+				f.Confidence, f.Against = result.Likely, []evidence.Quote{s.Quote(evidence.Time{}, "%s", why)}
 			}
 			out = append(out, f)
 			break

@@ -9,13 +9,14 @@ import (
 
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/doctor/diagnose/remedies"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
 
 // jobDoesNotEnd finds pods that should end (restartPolicy Never or OnFailure), but one of whose helpers still runs
 // after all other containers have completed, or had to be ended by the pod's deadline.
-func jobDoesNotEnd(s *subject) []Finding {
+func jobDoesNotEnd(s *subject) []result.Finding {
 	if !s.shouldEnd() || s.Deleted() && !s.deadlinePassed() {
 		return nil
 	}
@@ -44,8 +45,8 @@ func jobDoesNotEnd(s *subject) []Finding {
 	if holder == nil || len(ended) == 0 {
 		return nil
 	}
-	f := Finding{
-		Code: "job-never-ends", Container: holder.Name, Confidence: Certain,
+	f := result.Finding{
+		Code: "job-never-ends", Container: holder.Name, Confidence: result.Certain,
 		Sentence: fmt.Sprintf("the %s cannot end: its work is done, and %s runs on", s.ownerKind(), holder.Name),
 		Evidence: append(ended, s.Quote(holder.Last().Started, "%s runs", holder.Name)),
 		Disproof: fmt.Sprintf("an end of %s soon after", holder.Name),
@@ -55,9 +56,9 @@ func jobDoesNotEnd(s *subject) []Finding {
 		s.endNow(&f, holder)
 	}
 	if least, _, ok := s.Taken.Since(ended[len(ended)-1].At); !sure || ok && least < time.Minute {
-		f.Confidence = Likely
+		f.Confidence = result.Likely
 	}
-	return []Finding{f}
+	return []result.Finding{f}
 }
 
 // deadlinePassed reports whether the deadline of the pod, or of its Job, has passed.
@@ -81,7 +82,7 @@ func (s *subject) serves(c *evidence.Container) (is, sure bool) {
 
 // endNow adds to a finding how the pod that does not end is ended. A Job makes a new pod for one that is deleted, and
 // does its work again.
-func (s *subject) endNow(f *Finding, holder *evidence.Container) {
+func (s *subject) endNow(f *result.Finding, holder *evidence.Container) {
 	quit, now := map[string]string{podspec.OurProxy: "outrider-agent", "istio-proxy": "pilot-agent"}, ""
 	switch agent, has := quit[holder.Name]; {
 	case has:

@@ -6,13 +6,14 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
 
 // orderBroken finds containers that first started earlier than the pod's plan allows. Edges that are kept by a wait
 // inside a container, such as a gate, are left out: the end of that wait is not visible in the pod's status.
-func orderBroken(s *subject) (out []Finding) {
+func orderBroken(s *subject) (out []result.Finding) {
 	plan := s.Order.Plan()
 	for _, e := range plan.Expand().Edges {
 		app := s.Container(e.To)
@@ -31,10 +32,10 @@ func orderBroken(s *subject) (out []Finding) {
 	return out
 }
 
-func (s *subject) tooEarly(v startup.Violation, app *evidence.Container) Finding {
+func (s *subject) tooEarly(v startup.Violation, app *evidence.Container) result.Finding {
 	e := v.Edge
-	f := Finding{
-		Code: "order-not-kept", Container: app.Name, Confidence: Certain, Sentence: v.Sentence(),
+	f := result.Finding{
+		Code: "order-not-kept", Container: app.Name, Confidence: result.Certain, Sentence: v.Sentence(),
 		Disproof: fmt.Sprintf("a start of %s after %s was %s", e.To, e.From, e.After),
 		Remedy:   finding.Remedy{Sentence: "see which mechanism keeps the order", Command: s.kubectl("get pod %s -o yaml | outrider plan -f -", s.Object.Name)},
 	}

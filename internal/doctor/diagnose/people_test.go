@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"outrider.dev/internal/doctor/diagnose/result"
 )
 
 // folderOf writes files into a folder.
@@ -40,16 +42,16 @@ func TestShortenedPod(t *testing.T) {
 	for name, c := range map[string]struct {
 		object, proxy, started, log string
 		want                        string
-		sure                        Confidence
+		sure                        result.Confidence
 	}{
-		"the statuses alone":                         {statuses, "istio-proxy", "2026-11-24T13:16:20Z", refused, "found startup-race", Likely},
-		"the statuses alone, the proxy was there":    {statuses, "istio-proxy", "2026-11-24T13:10:20Z", refused, "undecided startup-race", Possible},
-		"of a plain Envoy":                           {statuses, "envoy", "2026-11-24T13:16:20Z", refused, "undecided startup-race", Possible},
-		"of a proxy that is called by its address":   {statuses, "daprd", "2026-11-24T13:16:20Z", refused, "found dependency-down", Certain},
-		"the arguments of the rules":                 {pod("{name: istio-init, args: ['...']}"), "istio-proxy", "2026-11-24T13:16:20Z", refused, "found startup-race", Likely},
-		"no arguments":                               {pod("{name: istio-init}"), "istio-proxy", "2026-11-24T13:16:20Z", refused, "found startup-race", Likely},
-		"the arguments, of which the port is left":   {pod("{name: istio-init, args: [istio-iptables, '-o', '8080', '...']}"), "istio-proxy", "2026-11-24T13:16:20Z", refused, "found dependency-down", Certain},
-		"the arguments, and the call was to the pod": {pod("{name: istio-init, args: ['...']}"), "istio-proxy", "2026-11-24T13:16:20Z", strings.Replace(refused, "config-server", "127.0.0.1", 1), "found sibling-down", Certain},
+		"the statuses alone":                         {statuses, "istio-proxy", "2026-11-24T13:16:20Z", refused, "found startup-race", result.Likely},
+		"the statuses alone, the proxy was there":    {statuses, "istio-proxy", "2026-11-24T13:10:20Z", refused, "undecided startup-race", result.Possible},
+		"of a plain Envoy":                           {statuses, "envoy", "2026-11-24T13:16:20Z", refused, "undecided startup-race", result.Possible},
+		"of a proxy that is called by its address":   {statuses, "daprd", "2026-11-24T13:16:20Z", refused, "found dependency-down", result.Certain},
+		"the arguments of the rules":                 {pod("{name: istio-init, args: ['...']}"), "istio-proxy", "2026-11-24T13:16:20Z", refused, "found startup-race", result.Likely},
+		"no arguments":                               {pod("{name: istio-init}"), "istio-proxy", "2026-11-24T13:16:20Z", refused, "found startup-race", result.Likely},
+		"the arguments, of which the port is left":   {pod("{name: istio-init, args: [istio-iptables, '-o', '8080', '...']}"), "istio-proxy", "2026-11-24T13:16:20Z", refused, "found dependency-down", result.Certain},
+		"the arguments, and the call was to the pod": {pod("{name: istio-init, args: ['...']}"), "istio-proxy", "2026-11-24T13:16:20Z", strings.Replace(refused, "config-server", "127.0.0.1", 1), "found sibling-down", result.Certain},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := strings.NewReplacer("PROXY STARTED", c.started, "PROXY", c.proxy).Replace(c.object)

@@ -10,13 +10,14 @@ import (
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
 
 // portTaken changes the finding about a container that ended since another program listens on its port: the proxy, or a
 // container that declares the port. It changes nothing if it ended for another reason, or nothing says who listens
 // there.
-func (s *subject) portTaken(f *Finding, c *evidence.Container, told evidence.Told) {
+func (s *subject) portTaken(f *result.Finding, c *evidence.Container, told evidence.Told) {
 	port := facts.TakenPort(told)
 	if port == 0 {
 		return
@@ -68,7 +69,7 @@ var absolute = regexp.MustCompile(`/[^\s;,?&'"()]+`)
 
 // otherSocket adds to the finding about a container that did not find a file that another container listens on a unix
 // socket in the same folder as one that its environment names, under another name.
-func (s *subject) otherSocket(f *Finding, container string, told evidence.Told) {
+func (s *subject) otherSocket(f *result.Finding, container string, told evidence.Told) {
 	spec := s.Spec(container)
 	if spec == nil || !strings.Contains(strings.ToLower(told.Text), "no such file") {
 		return

@@ -8,12 +8,13 @@ import (
 	"strings"
 
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
 )
 
 // answered adds what a probe of a container got to the finding about it: in its sentence, its evidence and its remedy.
-func (s *subject) answered(f *Finding, c *evidence.Container, kind string) {
+func (s *subject) answered(f *result.Finding, c *evidence.Container, kind string) {
 	text := s.probeText(c.Name, kind)
 	q, said := s.probedByAgent(c.Name)
 	if said { // the kubelet sees only the agent's answer
@@ -47,7 +48,7 @@ func (s *subject) answered(f *Finding, c *evidence.Container, kind string) {
 
 // elsewhere changes a finding about a probe to whose port nothing listened, if the application's log says that it
 // listens on others, or only on the loopback address.
-func (s *subject) elsewhere(f *Finding, container, port string) {
+func (s *subject) elsewhere(f *result.Finding, container, port string) {
 	at, quote, local := s.listensBeside(container, port)
 	switch {
 	case local:
@@ -61,7 +62,7 @@ func (s *subject) elsewhere(f *Finding, container, port string) {
 
 // toOther says that a container listens on other ports than the one that a probe asks, in the rest of a finding and for
 // its sentence.
-func (s *subject) toOther(f *Finding, container, port, at string, quote evidence.Quote) string {
+func (s *subject) toOther(f *result.Finding, container, port, at string, quote evidence.Quote) string {
 	f.Evidence = append(f.Evidence, quote)
 	f.Disproof = fmt.Sprintf("a line of its log that says it listens on port %s", port)
 	f.Remedy.Sentence = fmt.Sprintf("let the probes of %s, its containerPort and the Service's targetPort name port %s, or let it listen on %s", container, at, port)
@@ -95,7 +96,7 @@ func (s *subject) listensBeside(container, port string) (at string, quote eviden
 
 // asksElsewhere changes a finding about a container of whose probes no event is left, if one of them asks a port on
 // which it does not listen by its log. It returns false if none does, or if the port may be of another container.
-func (s *subject) asksElsewhere(f *Finding, container string, kinds ...string) bool {
+func (s *subject) asksElsewhere(f *result.Finding, container string, kinds ...string) bool {
 	spec := s.Spec(container)
 	for _, kind := range kinds {
 		probe := states.ProbeOf(spec, kind)

@@ -9,6 +9,7 @@ import (
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/why"
@@ -16,7 +17,7 @@ import (
 )
 
 // proxyDied finds exits of the proxy while applications ran.
-func proxyDied(s *subject) (out []Finding) {
+func proxyDied(s *subject) (out []result.Finding) {
 	for i, v := range s.Serving {
 		if !v.Finished.Known() || s.Deleted() && i == len(s.Serving)-1 {
 			continue
@@ -28,11 +29,11 @@ func proxyDied(s *subject) (out []Finding) {
 		if app == nil || s.Replaced(v.Run) {
 			continue
 		}
-		f := Finding{
-			Code: "proxy-died", Container: s.Proxy.Name, Confidence: Certain,
+		f := result.Finding{
+			Code: "proxy-died", Container: s.Proxy.Name, Confidence: result.Certain,
 			Sentence: fmt.Sprintf("%s ended while %s ran: %s", s.Proxy.Name, app.Name, facts.ExitText(v.Run)),
 			Evidence: []evidence.Quote{s.Quote(v.Finished, "%s, run %d: %s", s.Proxy.Name, v.Number, facts.ExitText(v.Run))},
-			Disproof: fmt.Sprintf("a run of %s that had ended before %s", app.Name, Instant(v.Finished)),
+			Disproof: fmt.Sprintf("a run of %s that had ended before %s", app.Name, result.Instant(v.Finished)),
 			Remedy:   finding.Remedy{Sentence: "see its log for the reason", Command: s.kubectl("logs %s -c %s --previous", s.Object.Name, s.Proxy.Name)},
 		}
 		if v.Reason == "OOMKilled" {
@@ -53,7 +54,7 @@ func proxyDied(s *subject) (out []Finding) {
 }
 
 // proxySays adds to the finding about the end of the proxy what its log says of it, unless it was ended from outside.
-func (s *subject) proxySays(f *Finding, r evidence.Run) {
+func (s *subject) proxySays(f *result.Finding, r evidence.Run) {
 	told, says := s.Reason(s.Proxy.Name, r.Number)
 	if !says || f.Code != "proxy-died" || r.Exit == nil || *r.Exit == 0 || s.isOver(told, r) {
 		return
@@ -94,12 +95,12 @@ func unreadyCodes() (out []finding.Code) {
 const captureRemedy = "run outrider-agent capture again in a container of the pod with NET_ADMIN, or make a new pod, and find the program that removed the rules or wrote others (nft list ruleset, iptables-save)"
 
 // captureLost finds proxies to which connections no longer came, by the agent's proofs, and whether they come again.
-func captureLost(s *subject) (out []Finding) {
+func captureLost(s *subject) (out []result.Finding) {
 	if s.Proxy == nil || len(s.Serving) == 0 {
 		return nil
 	}
-	f := Finding{
-		Code: "capture-not-in-place", Container: s.Proxy.Name, Confidence: Certain,
+	f := result.Finding{
+		Code: "capture-not-in-place", Container: s.Proxy.Name, Confidence: result.Certain,
 		Disproof: "a call of that direction and family of IP in the proxy's access log at that time",
 		Remedy:   finding.Remedy{Sentence: captureRemedy},
 	}
@@ -123,11 +124,11 @@ func captureLost(s *subject) (out []Finding) {
 		f.Evidence = []evidence.Quote{lost, back}
 		f.Remedy.Sentence = "find the program that removed the rules or wrote others"
 	}
-	return []Finding{f}
+	return []result.Finding{f}
 }
 
 // neverReady finds proxies that run without becoming ready, and why.
-func neverReady(s *subject) (out []Finding) {
+func neverReady(s *subject) (out []result.Finding) {
 	if s.Proxy == nil || s.Proxy.Waiting != nil && len(s.Proxy.Runs) == 0 {
 		return nil
 	}
@@ -143,8 +144,8 @@ func neverReady(s *subject) (out []Finding) {
 	if now.Ready.At.Known() && !workersAlone {
 		return nil
 	}
-	f := Finding{
-		Code: "proxy-not-ready", Container: s.Proxy.Name, Confidence: Likely,
+	f := result.Finding{
+		Code: "proxy-not-ready", Container: s.Proxy.Name, Confidence: result.Likely,
 		Sentence: fmt.Sprintf("%s is not ready, and its log does not say why", s.Proxy.Name),
 		Evidence: append([]evidence.Quote{s.Quote(now.Started, "%s %s, and is not ready", s.Proxy.Name, facts.RunText(now.Run))}, s.QuoteEvents(s.Proxy.Name, "Unhealthy")...),
 		Disproof: fmt.Sprintf("a readiness probe of %s that succeeds", s.Proxy.Name),
@@ -154,15 +155,15 @@ func neverReady(s *subject) (out []Finding) {
 		f.Sentence, f.Remedy.Sentence = fmt.Sprintf("%s is not ready, and why is not known without its log", s.Proxy.Name), "see its log for the reason"
 	}
 	if now.Started.Known() && s.now().Sub(now.Started.At) < facts.Settled {
-		f.Confidence = Possible // it may still become ready
+		f.Confidence = result.Possible // it may still become ready
 	}
 	about := now.Number
 	if before := about - 1; len(s.Said.All()) > 0 && len(s.Said.In(about, facts.NoControlPlane)) == 0 && s.failedToGetReady(before) {
-		about, f.Confidence = before, Likely // its last run has said more
+		about, f.Confidence = before, result.Likely // its last run has said more
 	}
 	for _, u := range unready {
 		if q := s.Said.In(about, u.said); len(q) > 0 {
-			f.Code, f.Confidence = u.code, Certain
+			f.Code, f.Confidence = u.code, result.Certain
 			f.Sentence = fmt.Sprintf("%s is not ready: %s", s.Proxy.Name, u.what)
 			f.Evidence = append(f.Evidence, q[len(q)-1])
 			f.Remedy.Sentence = u.remedy
@@ -176,7 +177,7 @@ func neverReady(s *subject) (out []Finding) {
 	if status.State.Running == nil && f.Code == "proxy-not-ready" {
 		return nil // the rules about its end say more
 	}
-	return []Finding{f}
+	return []result.Finding{f}
 }
 
 // failedToGetReady reports whether a run of the proxy ended without having been ready.
@@ -207,7 +208,7 @@ var captureFailures = []captureFailure{
 const consulInit = "consul-connect-inject-init"
 
 // captureFails finds init containers of a mesh that failed. The pod's other containers wait for them.
-func captureFails(s *subject) (out []Finding) {
+func captureFails(s *subject) (out []result.Finding) {
 	for _, c := range s.Containers {
 		r := c.Last()
 		if r != nil && r.Running && r.Number > 0 {
@@ -221,7 +222,7 @@ func captureFails(s *subject) (out []Finding) {
 			role = "which registers the pod with Consul"
 		}
 		f := s.crash(c, *r)
-		f.Code, f.Confidence = "capture-not-in-place", Certain
+		f.Code, f.Confidence = "capture-not-in-place", result.Certain
 		f.Sentence = fmt.Sprintf("%s, %s, failed: %s", c.Name, role, facts.ExitText(*r))
 		f.Disproof = fmt.Sprintf("a later run of %s that completed", c.Name)
 		f.Remedy.Sentence = "see its log for the reason"

@@ -12,16 +12,17 @@ import (
 	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/remedies"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
 
 // startupRace finds calls that were refused because the proxy did not listen yet.
-func startupRace(s *subject) (out []Finding) {
+func startupRace(s *subject) (out []result.Finding) {
 	for _, app := range s.Apps {
 		f, y, found := s.race(app)
-		if !found || f.Confidence == Possible {
-			if e, of, is := s.earlyRace(app); is && (!found || e.Confidence != Possible) {
+		if !found || f.Confidence == result.Possible {
+			if e, of, is := s.earlyRace(app); is && (!found || e.Confidence != result.Possible) {
 				f, y, found = e, of, true
 			}
 		}
@@ -49,13 +50,13 @@ func startupRace(s *subject) (out []Finding) {
 
 // failedOpen changes the finding of a race for an application that a postStart hook should have held: the kubelet
 // starts the next container even if that hook fails.
-func (s *subject) failedOpen(f *Finding, app *evidence.Container, y calls.Call) {
+func (s *subject) failedOpen(f *result.Finding, app *evidence.Container, y calls.Call) {
 	f.Code = "hold-fails-open"
 	f.Sentence = fmt.Sprintf("the hold of %s failed open: %s started before its proxy was ready, %s", s.Proxy.Name, app.Name, s.EffectOf(y))
 	f.Disproof = fmt.Sprintf("an end of the postStart hook of %s before %s started", s.Proxy.Name, app.Name)
 	for _, v := range s.Events {
 		if v.Container == s.Proxy.Name && v.Reason == "FailedPostStartHook" {
-			f.Evidence, f.Confidence = append(f.Evidence, s.QuoteEvent(v, v.First, v.Message)), Certain
+			f.Evidence, f.Confidence = append(f.Evidence, s.QuoteEvent(v, v.First, v.Message)), result.Certain
 		}
 	}
 	s.wait(f, app, y, remedies.Stronger)
@@ -64,7 +65,7 @@ func (s *subject) failedOpen(f *Finding, app *evidence.Container, y calls.Call) 
 
 // neverServed changes the remedy if no run of the proxy is known to have been ready: to wait longer helps only a proxy
 // that needs longer.
-func (s *subject) neverServed(f *Finding) {
+func (s *subject) neverServed(f *result.Finding) {
 	status := s.Status(s.Proxy.Name)
 	if status != nil && status.Ready || slices.ContainsFunc(s.Serving, func(v facts.Service) bool { return v.Ready.At.Known() }) {
 		return
@@ -112,17 +113,15 @@ func (s *subject) holdWithoutEffect() (evidence.Quote, bool) {
 
 // race returns the most confident finding of a start-up race for one container, and the refused call on which it
 // is based.
-func (s *subject) race(app *evidence.Container) (best Finding, of calls.Call, found bool) {
+func (s *subject) race(app *evidence.Container) (best result.Finding, of calls.Call, found bool) {
 	for _, y := range s.Calls.By(app.Name, calls.Refused) {
 		f, fits := s.judge(app, y)
-		if fits && (!found || confidence(f) > confidence(best)) {
+		if fits && (!found || f.Confidence.Degree() > best.Confidence.Degree()) {
 			best, of, found = f, y, true
 		}
 	}
 	return best, of, found
 }
-
-func confidence(f Finding) int { return slices.Index(confidences, f.Confidence) }
 
 // circumstances of a refused call count for or against a start-up race.
 type circumstances struct {
@@ -141,7 +140,7 @@ type circumstances struct {
 type raceVerdict struct {
 	why        string // of the confidence
 	fits       func(circumstances) bool
-	confidence Confidence
+	confidence result.Confidence
 	quoted     bool // the capture is the only evidence that no proxy listened, and so is quoted
 }
 
@@ -150,41 +149,41 @@ type raceVerdict struct {
 var raceVerdicts = []raceVerdict{
 	{"the call came to the proxy's port before the proxy listened", func(c circumstances) bool {
 		return c.listened == no && c.taken == yes && c.named && !c.placed
-	}, Certain, false},
+	}, result.Certain, false},
 	{"it came before the proxy listened, and no setting leaves it out", func(c circumstances) bool {
 		return c.listened == no && (c.taken == yes || c.open)
-	}, Likely, false},
+	}, result.Likely, false},
 	{"no setting leaves it out, it came in the proxy's first seconds, and a later run works", func(c circumstances) bool {
 		return c.taken == perhaps && c.open && c.named && c.healed
-	}, Likely, false},
-	{"perhaps the call was not captured", func(c circumstances) bool { return c.listened == no || c.taken == perhaps }, Possible, false},
-	{"the clocks are not exact enough to order the two times", func(c circumstances) bool { return c.readyWhen && c.timed }, Possible, false},
-	{"most proxies are ready by then", func(c circumstances) bool { return c.late }, Possible, false},
-	{"a captured call is refused only while no proxy listens", func(circumstances) bool { return true }, Likely, true},
+	}, result.Likely, false},
+	{"perhaps the call was not captured", func(c circumstances) bool { return c.listened == no || c.taken == perhaps }, result.Possible, false},
+	{"the clocks are not exact enough to order the two times", func(c circumstances) bool { return c.readyWhen && c.timed }, result.Possible, false},
+	{"most proxies are ready by then", func(c circumstances) bool { return c.late }, result.Possible, false},
+	{"a captured call is refused only while no proxy listens", func(circumstances) bool { return true }, result.Likely, true},
 }
 
 // judge decides whether a call was refused because the proxy did not listen.
-func (s *subject) judge(app *evidence.Container, y calls.Call) (Finding, bool) {
+func (s *subject) judge(app *evidence.Container, y calls.Call) (result.Finding, bool) {
 	y, assumed := calls.Placed(s.Pod.Pod, y)
 	if assumed == nil {
 		assumed = s.ProxyZone
 	}
 	fate := s.FateOf(y)
 	if fate.Taken == no || s.Capture.Parks || s.listensAnyway(fate, y) {
-		return Finding{}, false
+		return result.Finding{}, false
 	}
 	if fate.Taken == perhaps && !y.To.Known() && s.Capture.TakesAll() && s.alone(app) {
 		fate.Taken = yes // in this pod only a captured call can have been refused
 	}
 	run, effect := s.Serving[fate.Run], s.EffectOf(y)
 	if effect.GoesOn && effect.Over != nil {
-		return Finding{}, false // its log says that the call succeeded later
+		return result.Finding{}, false // its log says that the call succeeded later
 	}
-	f := Finding{
+	f := result.Finding{
 		Code: "startup-race", Container: app.Name,
 		Sentence: fmt.Sprintf("startup race: %s made a call before its proxy was ready, %s", app.Name, effect),
 		Evidence: append([]evidence.Quote{y.Quote}, fate.Because...),
-		Disproof: fmt.Sprintf("a line of %s that says it was ready before %s, or a setting that leaves %s out of the capture", s.Proxy.Name, Instant(y.At), y.To),
+		Disproof: fmt.Sprintf("a line of %s that says it was ready before %s, or a setting that leaves %s out of the capture", s.Proxy.Name, result.Instant(y.At), y.To),
 	}
 	if run.Started.Known() {
 		f.Evidence = append(f.Evidence, s.Quote(run.Started, "%s started", s.Proxy.Name))
@@ -205,7 +204,7 @@ func (s *subject) judge(app *evidence.Container, y calls.Call) (Finding, bool) {
 		healed: effect.Over == nil && !run.Ready.At.Known() && healed(app, y, run.Started),
 	}
 	verdict := raceVerdicts[slices.IndexFunc(raceVerdicts, func(r raceVerdict) bool { return r.fits(c) })]
-	f.Confidence, f.over = verdict.confidence, effect.Over != nil
+	f.Confidence, f.Over = verdict.confidence, effect.Over != nil
 	if verdict.quoted {
 		f.Evidence = append(f.Evidence, s.Quote(evidence.Time{}, "the capture sends %s to %s, where the kernel refuses it only while no proxy listens", y.To, s.Proxy.Name))
 	}
@@ -216,7 +215,7 @@ func (s *subject) judge(app *evidence.Container, y calls.Call) (Finding, bool) {
 		f.Against = append(f.Against, *effect.Over)
 	}
 	if effect.Recurs != nil {
-		f.Against, f.Confidence = append(f.Against, *effect.Recurs), Possible
+		f.Against, f.Confidence = append(f.Against, *effect.Recurs), result.Possible
 	}
 	return f, true
 }

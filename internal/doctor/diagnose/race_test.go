@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -30,7 +31,7 @@ func TestWhatBecameOfARace(t *testing.T) {
 
 // A race by the times of a proxy's log that name no zone is likely at most, and the report says what was assumed.
 func TestAnAssumedZoneIsNotCertain(t *testing.T) {
-	for zone, want := range map[string]Confidence{"Z": Certain, "": Likely} { // in any order: subtests
+	for zone, want := range map[string]result.Confidence{"Z": result.Certain, "": result.Likely} { // in any order: subtests
 		t.Run(zone, func(t *testing.T) {
 			log := strings.NewReplacer("000Z", "000"+zone, "T13", " 13").Replace("2026-03-02T13:00:10.100000Z\tinfo\tEnvoy starts\n" + readyLog)
 			findings := diagnoseFiles(t, map[string]string{"pod.yaml": startedPod, "istio-proxy.log": log, "web.log": refusedAt(11)}).Findings
@@ -83,8 +84,8 @@ func TestAProxyThatWasReplaced(t *testing.T) {
 				files["events.yaml"] = tt.events
 			}
 			got := diagnoseFiles(t, files)
-			died := slices.ContainsFunc(got.Findings, func(f Finding) bool { return f.Code == "proxy-died" })
-			if died != tt.died || !died && !tt.died && got.Verdict != Nothing {
+			died := slices.ContainsFunc(got.Findings, func(f result.Finding) bool { return f.Code == "proxy-died" })
+			if died != tt.died || !died && !tt.died && got.Verdict != result.Nothing {
 				t.Errorf("%s, %+v; died: want %v", got.Verdict, got.Findings, tt.died)
 			}
 		})
@@ -100,7 +101,7 @@ func refusedAt(seconds ...int) (log string) {
 }
 
 // diagnoseFiles diagnoses a folder with these files.
-func diagnoseFiles(t *testing.T, files map[string]string) Report {
+func diagnoseFiles(t *testing.T, files map[string]string) result.Report {
 	t.Helper()
 	folder := t.TempDir()
 	for file, text := range files { // in any order

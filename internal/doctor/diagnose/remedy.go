@@ -1,7 +1,6 @@
 package diagnose
 
 import (
-	"fmt"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,13 +9,14 @@ import (
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/diagnose/replay"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
 
 // wait adds to a finding the remedy that makes an application wait for its proxy, and the result of a replay in the
 // model of the kubelet.
-func (s *subject) wait(f *Finding, app *evidence.Container, y calls.Call, p remedies.Purpose) {
+func (s *subject) wait(f *result.Finding, app *evidence.Container, y calls.Call, p remedies.Purpose) {
 	if by := s.remedy(f, p, s.Proxy.Name, app.Name, y.To.Port); by != "" {
 		f.Replay = replay.Of(s.Pod, s.Calls, y, by)
 	}
@@ -40,7 +40,7 @@ func (s *subject) shouldEnd() bool {
 // remedy adds a remedy to a finding that changes the order of a proxy, or of another container that serves the
 // application, and the application. It returns the mechanism by which the order is kept at the start; empty: none keeps
 // it.
-func (s *subject) remedy(f *Finding, p remedies.Purpose, proxy, app string, port uint16) startup.Mechanism {
+func (s *subject) remedy(f *result.Finding, p remedies.Purpose, proxy, app string, port uint16) startup.Mechanism {
 	image := ""
 	if spec := s.Spec(proxy); spec != nil {
 		image = spec.Image
@@ -56,7 +56,7 @@ func (s *subject) remedy(f *Finding, p remedies.Purpose, proxy, app string, port
 }
 
 // maskRemedy masks what looks like a secret in a remedy: it goes on with the annotations that the pod has.
-func (s *subject) maskRemedy(f *Finding) {
+func (s *subject) maskRemedy(f *result.Finding) {
 	masked := false
 	for _, text := range []*string{&f.Remedy.Sentence, &f.Patch, &f.Change} {
 		var shown strings.Builder
@@ -82,20 +82,6 @@ func (s *subject) ownerKind() string {
 		return strings.ToLower(s.Owners[0].Kind)
 	}
 	return "pod"
-}
-
-// Instant formats a time with the precision that its error allows. An unknown time becomes the word "that", as in
-// "before that".
-func Instant(t evidence.Time) string {
-	switch {
-	case !t.Known():
-		return "that"
-	case t.Error >= 2e9:
-		return fmt.Sprintf("%s (to within %s)", t.At.UTC().Format("15:04:05Z"), t.Error.Round(1e9))
-	case t.Error >= 1e9:
-		return t.At.UTC().Format("15:04:05Z")
-	}
-	return t.At.UTC().Format("15:04:05.000Z")
 }
 
 func (s *subject) memoryLimit(container string) string {

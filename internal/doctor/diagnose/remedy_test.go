@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/startup"
 )
 
@@ -112,7 +113,7 @@ func TestCaptureLost(t *testing.T) {
 				}
 				return
 			}
-			if len(got.Findings) == 0 || got.Findings[0].Code != "capture-not-in-place" || got.Findings[0].Sentence != tt.sentence || got.Verdict != Found {
+			if len(got.Findings) == 0 || got.Findings[0].Code != "capture-not-in-place" || got.Findings[0].Sentence != tt.sentence || got.Verdict != result.Found {
 				t.Errorf("%s: %+v", got.Verdict, got.Findings)
 			}
 		})

@@ -12,7 +12,9 @@ import (
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/history"
+	"outrider.dev/internal/doctor/diagnose/nopod"
 	"outrider.dev/internal/doctor/diagnose/phases"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -23,7 +25,7 @@ type Options struct {
 }
 
 // A rule looks for one cause.
-type rule func(*subject) []Finding
+type rule func(*subject) []result.Finding
 
 // rules lists all rules. A finding of an earlier rule may explain findings of later rules: without an image nothing
 // starts, and an application whose proxy died also has failed calls.
@@ -33,31 +35,31 @@ var rules = []rule{
 }
 
 // Diagnose returns the diagnosis of a pod from its evidence. It fails only if ctx ends.
-func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
+func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, error) {
 	if p.Row != nil {
-		return ofRow(p), ctx.Err()
+		return nopod.Row(p), ctx.Err()
 	}
 	c, err := chain.Of(ctx, p, o.ShowSecrets)
 	if err != nil {
-		return Report{}, err
+		return result.Report{}, err
 	}
 	s := &subject{c, o}
-	r := Report{Version: Version, Pod: p.Name()}
+	r := result.Report{Version: result.Version, Pod: p.Name()}
 	for rank, rule := range rules {
 		for _, f := range rule(s) {
-			f.rank = rank
+			f.Rank = rank
 			r.Findings = append(r.Findings, f)
 		}
 	}
 	for _, f := range endedOtherwise(s, r.Findings) {
-		f.rank = len(rules)
+		f.Rank = len(rules)
 		r.Findings = append(r.Findings, f)
 	}
 	r.Start, r.Tracks = phases.Of(s.Pod), history.Tracks(c.Pod, c.Calls)
 	if len(r.Findings) == 0 { // any other finding explains a slow start too
 		r.Findings = slowStart(s, r.Start)
 	}
-	r.conclude(s)
+	s.conclude(&r)
 	for i := range r.Findings { // each says what to do
 		do := &r.Findings[i].Remedy
 		do.Sentence = cmp.Or(do.Sentence, "see the conditions, the states and the events of the pod")
@@ -78,15 +80,15 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (Report, error) {
 
 // consequences marks findings that another one about the same container explains: a proxy that gets no configuration is
 // killed by its own probe, and an application that waits for a call by its own.
-func (r *Report) consequences() {
-	explains := func(f, g Finding) bool {
-		if f.Code == "sibling-down" && g.Container != f.Container && g.Container != "" && g.Confidence != Possible {
+func consequences(r *result.Report) {
+	explains := func(f, g result.Finding) bool {
+		if f.Code == "sibling-down" && g.Container != f.Container && g.Container != "" && g.Confidence != result.Possible {
 			return slices.Contains([]finding.Code{"app-crash", "out-of-memory", "config-missing", "container-not-created", "image-missing"}, g.Code)
 		}
 		if f.Code == "hold-fails-open" {
-			return slices.Contains(unreadyCodes(), g.Code) && g.Confidence != Possible
+			return slices.Contains(unreadyCodes(), g.Code) && g.Confidence != result.Possible
 		}
-		if f.Container != g.Container || g.over || g.Confidence == Possible {
+		if f.Container != g.Container || g.Over || g.Confidence == result.Possible {
 			return false
 		}
 		switch f.Code {
@@ -98,8 +100,8 @@ func (r *Report) consequences() {
 		return false
 	}
 	for i := range r.Findings {
-		if slices.ContainsFunc(r.Findings, func(g Finding) bool { return explains(r.Findings[i], g) }) {
-			r.Findings[i].over = true
+		if slices.ContainsFunc(r.Findings, func(g result.Finding) bool { return explains(r.Findings[i], g) }) {
+			r.Findings[i].Over = true
 		}
 	}
 }
@@ -108,10 +110,10 @@ func (r *Report) consequences() {
 var repeats = []finding.Code{"dependency-down", "sibling-down", "name-not-resolved", "app-crash"}
 
 // once returns the findings without those about calls, or ends, that the finding of an earlier rule is about too.
-func (s *subject) once(all []Finding) (out []Finding) {
+func (s *subject) once(all []result.Finding) (out []result.Finding) {
 	for _, f := range all {
-		again := slices.ContainsFunc(out, func(g Finding) bool {
-			if g.Confidence == Possible || !slices.Contains(repeats, f.Code) {
+		again := slices.ContainsFunc(out, func(g result.Finding) bool {
+			if g.Confidence == result.Possible || !slices.Contains(repeats, f.Code) {
 				return f.Code == "proxy-died" && g.Container == f.Container && g.Code == "container-not-created"
 			}
 			if f.Code == "app-crash" && g.Code == "capture-not-in-place" && g.Container == f.Container {
@@ -130,33 +132,33 @@ func (s *subject) once(all []Finding) (out []Finding) {
 
 // conclude sorts the findings and sets the verdict. If there is a more certain finding, it drops the findings whose
 // confidence is only Possible.
-func (r *Report) conclude(s *subject) {
+func (s *subject) conclude(r *result.Report) {
 	r.Findings = s.once(r.Findings)
-	r.consequences()
-	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
-		sure := func(f Finding) bool { return f.Confidence != Possible }
+	consequences(r)
+	slices.SortStableFunc(r.Findings, func(a, b result.Finding) int {
+		sure := func(f result.Finding) bool { return f.Confidence != result.Possible }
 		if sure(a) != sure(b) {
 			return map[bool]int{true: -1, false: 1}[sure(a)]
 		}
-		if a.over != b.over {
-			return map[bool]int{true: 1, false: -1}[a.over]
+		if a.Over != b.Over {
+			return map[bool]int{true: 1, false: -1}[a.Over]
 		}
-		return cmp.Or(cmp.Compare(a.rank, b.rank), -cmp.Compare(slices.Index(confidences, a.Confidence), slices.Index(confidences, b.Confidence)))
+		return cmp.Or(cmp.Compare(a.Rank, b.Rank), cmp.Compare(b.Confidence.Degree(), a.Confidence.Degree()))
 	})
 	switch {
 	case len(r.Findings) == 0:
-		r.Verdict, r.Sentence = Nothing, s.nothing()
-		if lacks := s.lacks(); len(lacks) > 0 {
+		r.Verdict, r.Sentence = result.Nothing, s.nothing()
+		if lacks := s.Lacks(); len(lacks) > 0 {
 			r.Verdict, r.Sentence, r.Findings = s.unready(lacks)
-			if r.Verdict == Undecided {
+			if r.Verdict == result.Undecided {
 				r.Decide = r.Findings[0].Remedy.Command
 			}
 		}
-	case r.Findings[0].Confidence != Possible:
-		r.Verdict, r.Sentence = Found, r.Findings[0].Sentence
-		r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool { return f.Confidence == Possible })
+	case r.Findings[0].Confidence != result.Possible:
+		r.Verdict, r.Sentence = result.Found, r.Findings[0].Sentence
+		r.Findings = slices.DeleteFunc(r.Findings, func(f result.Finding) bool { return f.Confidence == result.Possible })
 	default:
-		r.Verdict = Undecided
+		r.Verdict = result.Undecided
 		var suspects []string
 		for _, f := range r.Findings {
 			suspects = append(suspects, string(f.Code))
@@ -189,12 +191,12 @@ func (s *subject) nothing() string {
 }
 
 // decide returns a command whose output would show which of the suspects is the cause.
-func (s *subject) decide(findings []Finding) string {
+func (s *subject) decide(findings []result.Finding) string {
 	in, container := "", findings[0].Container
 	if s.Object.Namespace != "" {
 		in = " -n " + s.Object.Namespace
 	}
-	crash := !slices.ContainsFunc(findings, func(f Finding) bool { return f.Code != "app-crash" }) // the proxy's log would not decide
+	crash := !slices.ContainsFunc(findings, func(f result.Finding) bool { return f.Code != "app-crash" }) // the proxy's log would not decide
 	switch {
 	case s.Proxy != nil && !s.ReadyIsKnown() && !crash:
 		return fmt.Sprintf("kubectl logs%s %s -c %s --timestamps", in, s.Object.Name, s.Proxy.Name)

@@ -6,12 +6,13 @@ import (
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/remedies"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
 
 // shutdownRace finds calls that failed because the proxy had exited before the application.
-func shutdownRace(s *subject) (out []Finding) {
+func shutdownRace(s *subject) (out []result.Finding) {
 	if s.Proxy == nil || len(s.Serving) == 0 || s.HookFailed() {
 		return nil
 	}
@@ -40,7 +41,7 @@ func shutdownRace(s *subject) (out []Finding) {
 }
 
 // afterProxy returns the finding about a call that failed since the proxy had left, and false if it had another cause.
-func (s *subject) afterProxy(app string, y calls.Call, left evidence.Quote) (Finding, bool) {
+func (s *subject) afterProxy(app string, y calls.Call, left evidence.Quote) (result.Finding, bool) {
 	last := s.Serving[len(s.Serving)-1]
 	y, assumed := calls.Placed(s.Pod.Pod, y)
 	takes, why := s.Capture.Takes(app, y.To)
@@ -50,10 +51,10 @@ func (s *subject) afterProxy(app string, y calls.Call, left evidence.Quote) (Fin
 	// has exited is not started again.
 	within := s.Deleted() && takes == yes && y.At.Known() && y.At.Clock == left.At.Clock && y.At.Compare(left.At) != evidence.Before
 	if takes == no || crashed || !after && !within {
-		return Finding{}, false
+		return result.Finding{}, false
 	}
-	f := Finding{
-		Code: "shutdown-race", Container: app, Confidence: Certain,
+	f := result.Finding{
+		Code: "shutdown-race", Container: app, Confidence: result.Certain,
 		Sentence: fmt.Sprintf("shutdown race: %s ended while %s still made calls", s.Proxy.Name, app),
 		Evidence: []evidence.Quote{left, y.Quote},
 		Disproof: fmt.Sprintf("an end of %s before that of %s", app, s.Proxy.Name),
@@ -72,13 +73,13 @@ func (s *subject) afterProxy(app string, y calls.Call, left evidence.Quote) (Fin
 		f.Evidence = append(f.Evidence, *y.Named)
 	}
 	if assumed != nil {
-		f.Evidence, f.Confidence = append(f.Evidence, *assumed), Likely
+		f.Evidence, f.Confidence = append(f.Evidence, *assumed), result.Likely
 	}
 	switch {
 	case takes == perhaps:
-		f.Confidence, f.Against = Likely, []evidence.Quote{s.Quote(evidence.Time{}, "%s", why)}
+		f.Confidence, f.Against = result.Likely, []evidence.Quote{s.Quote(evidence.Time{}, "%s", why)}
 	case !after, y.Presumed:
-		f.Confidence = Likely // the clocks are not exact enough to order the two times
+		f.Confidence = result.Likely // the clocks are not exact enough to order the two times
 	}
 	return f, true
 }

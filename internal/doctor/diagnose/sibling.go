@@ -10,6 +10,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/remedies"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -63,7 +64,7 @@ func (s *subject) notYetUp(y calls.Call) *evidence.Container {
 }
 
 // siblingStopped finds calls that failed in a pod in deletion because a helper had ended before its caller.
-func siblingStopped(s *subject) (out []Finding) {
+func siblingStopped(s *subject) (out []result.Finding) {
 	if !s.Deleted() {
 		return nil
 	}
@@ -80,17 +81,17 @@ func siblingStopped(s *subject) (out []Finding) {
 			if is, _ := s.serves(c); !is || r == nil || !r.Finished.Known() || y.Last.Compare(r.Finished) == evidence.Before {
 				continue
 			}
-			f := Finding{
-				Code: "shutdown-race", Container: y.Container, Confidence: Certain,
+			f := result.Finding{
+				Code: "shutdown-race", Container: y.Container, Confidence: result.Certain,
 				Sentence: fmt.Sprintf("shutdown race: %s ended while %s still called it", c.Name, y.Container),
 				Evidence: []evidence.Quote{s.Quote(r.Finished, "%s ended: %s", c.Name, facts.ExitText(*r)), y.Quote},
 				Disproof: fmt.Sprintf("an end of %s before that of %s", y.Container, c.Name),
 			}
 			s.remedy(&f, remedies.Stop, c.Name, y.Container, y.To.Port)
 			if !y.To.Known() || y.Presumed || y.Last.Compare(r.Finished) != evidence.After {
-				f.Confidence = Likely
+				f.Confidence = result.Likely
 			}
-			if !slices.ContainsFunc(out, func(g Finding) bool { return g.Container == f.Container }) {
+			if !slices.ContainsFunc(out, func(g result.Finding) bool { return g.Container == f.Container }) {
 				out = append(out, f)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/remedies"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
@@ -17,7 +18,7 @@ import (
 // A siblingCause is a row of the table of reasons why no container listened at an address of its own pod.
 type siblingCause struct {
 	is func(*siblingCall) bool
-	do func(*subject, *Finding, *siblingCall)
+	do func(*subject, *result.Finding, *siblingCall)
 }
 
 // A siblingCall is a call that was refused at an address of its own pod.
@@ -32,18 +33,18 @@ type siblingCall struct {
 // remedy only where the order is the fault.
 var siblingCauses = []siblingCause{
 	{func(c *siblingCall) bool { return c.serves == nil }, (*subject).nothingListens},
-	{func(c *siblingCall) bool { return c.deleted && c.ended() }, func(s *subject, f *Finding, c *siblingCall) {
+	{func(c *siblingCall) bool { return c.deleted && c.ended() }, func(s *subject, f *result.Finding, c *siblingCall) {
 		s.remedy(f, remedies.Stop, c.serves.Name, f.Container, c.To.Port)
 	}},
 	{(*siblingCall).failed, (*subject).seeItsEnd},
-	{(*siblingCall).early, func(s *subject, f *Finding, c *siblingCall) {
+	{(*siblingCall).early, func(s *subject, f *result.Finding, c *siblingCall) {
 		if r := c.serves.Run(0); r != nil && r.Started.Known() && c.At.Known() {
 			f.Sentence = fmt.Sprintf("%s called its own pod at %s before %s listened there", f.Container, c.To, c.serves.Name)
 			f.Evidence = append(f.Evidence, s.Quote(r.Started, "%s started", c.serves.Name))
 		}
 		s.remedy(f, s.startPurpose(), c.serves.Name, f.Container, c.To.Port)
 	}},
-	{func(*siblingCall) bool { return true }, func(s *subject, f *Finding, c *siblingCall) {
+	{func(*siblingCall) bool { return true }, func(s *subject, f *result.Finding, c *siblingCall) {
 		f.Remedy = finding.Remedy{
 			Sentence: fmt.Sprintf("see whether %s listens at %s: it is set to, and ran", c.serves.Name, c.To),
 			Command:  s.kubectl("logs %s -c %s --timestamps", s.Object.Name, c.serves.Name),
@@ -52,7 +53,7 @@ var siblingCauses = []siblingCause{
 }
 
 // sibling sets the remedy of a finding about a call that was refused at an address of the own pod.
-func (s *subject) sibling(f *Finding, y calls.Call) {
+func (s *subject) sibling(f *result.Finding, y calls.Call) {
 	c := &siblingCall{Call: y, serves: s.listensAt(y), deleted: s.Deleted()}
 	if c.serves != nil {
 		for i, r := range c.serves.Runs {
@@ -66,7 +67,7 @@ func (s *subject) sibling(f *Finding, y calls.Call) {
 }
 
 // helperFirst sets the remedy of a finding about a call to a helper that was not up yet.
-func (s *subject) helperFirst(f *Finding, y calls.Call) {
+func (s *subject) helperFirst(f *result.Finding, y calls.Call) {
 	if c := s.notYetUp(y); c != nil {
 		s.remedy(f, s.startPurpose(), c.Name, f.Container, y.To.Port)
 	}
@@ -99,7 +100,7 @@ func (c *siblingCall) early() bool {
 }
 
 // seeItsEnd sets the remedy for a sibling that fails by itself.
-func (s *subject) seeItsEnd(f *Finding, c *siblingCall) {
+func (s *subject) seeItsEnd(f *result.Finding, c *siblingCall) {
 	why := "it does not run"
 	switch w := c.serves.Waiting; {
 	case c.run != nil && c.run.Exit != nil:
@@ -114,7 +115,7 @@ func (s *subject) seeItsEnd(f *Finding, c *siblingCall) {
 }
 
 // nothingListens sets the remedy for an address at which no container is set to listen.
-func (s *subject) nothingListens(f *Finding, c *siblingCall) {
+func (s *subject) nothingListens(f *result.Finding, c *siblingCall) {
 	f.Remedy.Sentence = fmt.Sprintf("correct the address that %s calls, or have a container listen there: none of the pod is known to listen at %s", f.Container, c.To)
 	var ports []string
 	for _, o := range s.Containers {

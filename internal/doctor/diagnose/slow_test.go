@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/gather"
 )
@@ -40,16 +41,16 @@ func TestSlowStart(t *testing.T) {
 		change     func(string) string
 		slow       time.Duration
 		code, want string
-		sure       Confidence
+		sure       result.Confidence
 		container  string
 	}{
 		"in time":                      {ready("2026-03-02T13:00:30Z"), 0, "", "", "", ""},
 		"within the clocks' error":     {ready("2026-03-02T13:00:31Z"), 0, "", "", "", ""},
-		"the application":              {ready("2026-03-02T13:01:40Z"), 0, "slow-start", "took 1 min 40 s to get ready, 1 min 26 s of them in the phase app", Certain, ""},
+		"the application":              {ready("2026-03-02T13:01:40Z"), 0, "slow-start", "took 1 min 40 s to get ready, 1 min 26 s of them in the phase app", result.Certain, ""},
 		"in time by the options":       {ready("2026-03-02T13:01:40Z"), 2 * time.Minute, "", "", "", ""},
-		"not in time by the options":   {ready("2026-03-02T13:00:20Z"), 10 * time.Second, "slow-start", "took 20 s to get ready, 6 s of them in the phase app", Likely, ""},
+		"not in time by the options":   {ready("2026-03-02T13:00:20Z"), 10 * time.Second, "slow-start", "took 20 s to get ready, 6 s of them in the phase app", result.Likely, ""},
 		"a restart hides the first":    {both(ready("2026-03-02T13:01:40Z"), replace("name: web, restartCount: 0", "name: web, restartCount: 1")), 0, "", "", "", ""},
-		"no node":                      {replace(`creationTimestamp: "2026-03-02T13:00:00Z"`, `creationTimestamp: "2026-03-02T12:59:10Z"`), 0, "slow-start", "took 1 min 10 s to get ready, 52 s of them in the phase schedule", Certain, ""},
+		"no node":                      {replace(`creationTimestamp: "2026-03-02T13:00:00Z"`, `creationTimestamp: "2026-03-02T12:59:10Z"`), 0, "slow-start", "took 1 min 10 s to get ready, 52 s of them in the phase schedule", result.Certain, ""},
 		"it is not known when created": {both(ready("2026-03-02T13:01:40Z"), replace(`, creationTimestamp: "2026-03-02T13:00:00Z"`, "")), 0, "", "", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,12 +62,12 @@ func TestSlowStart(t *testing.T) {
 			}
 			r := diagnoseWith(t, folder, Options{Slow: tt.slow})
 			if tt.code == "" {
-				if r.Verdict != Nothing {
+				if r.Verdict != result.Nothing {
 					t.Errorf("%s", r.Sentence)
 				}
 				return
 			}
-			if r.Verdict != Found || string(r.Findings[0].Code) != tt.code {
+			if r.Verdict != result.Found || string(r.Findings[0].Code) != tt.code {
 				t.Fatalf("%s: %s", key(r), r.Sentence)
 			}
 			if f := r.Findings[0]; !strings.Contains(f.Sentence, tt.want) || f.Confidence != tt.sure || f.Container != tt.container || f.Remedy.Sentence == "" {

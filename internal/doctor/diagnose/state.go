@@ -11,20 +11,17 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
-	"outrider.dev/startup"
 )
 
-// notKnown is the code of a state that no rule explains.
-const notKnown = "state-not-known"
-
 // podEnded finds what the status of a pod itself says: it was evicted, not admitted, or lost with its node.
-func podEnded(s *subject) (out []Finding) {
+func podEnded(s *subject) (out []result.Finding) {
 	status := s.Object.Status
 	for _, c := range status.Conditions {
 		if m, known := states.Find(states.Disruption, c.Reason, c.Message); c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && known {
-			return []Finding{s.stateOf(m, "", c.Reason, c.Message)}
+			return []result.Finding{s.stateOf(m, "", c.Reason, c.Message)}
 		}
 	}
 	switch m, known := states.Find(states.Pod, status.Reason, status.Message); {
@@ -40,7 +37,7 @@ func podEnded(s *subject) (out []Finding) {
 }
 
 // containerState finds containers that wait or ended for a reason that is none of their own.
-func containerState(s *subject) (out []Finding) {
+func containerState(s *subject) (out []result.Finding) {
 	for _, c := range s.Containers {
 		if w := c.Waiting; w != nil && w.Reason != "" {
 			message := cmp.Or(w.Message, s.lastMessage(c.Name, "Failed"))
@@ -72,13 +69,13 @@ func containerState(s *subject) (out []Finding) {
 }
 
 // noImage returns the finding about a container whose image cannot be pulled.
-func (s *subject) noImage(c *evidence.Container, m states.Meaning) Finding {
+func (s *subject) noImage(c *evidence.Container, m states.Meaning) result.Finding {
 	image := ""
 	if spec := s.Spec(c.Name); spec != nil {
 		image = spec.Image
 	}
-	return Finding{
-		Code: m.Code, Container: c.Name, Confidence: Certain,
+	return result.Finding{
+		Code: m.Code, Container: c.Name, Confidence: result.Certain,
 		Sentence: fmt.Sprintf("%s has no image: %s cannot be pulled (%s)", c.Name, image, c.Waiting.Reason),
 		Evidence: append([]evidence.Quote{s.Quote(evidence.Time{}, "%s waits: %s", c.Name, joined(c.Waiting.Reason, s.Show([]byte(c.Waiting.Message))))}, s.QuoteEvents(c.Name, "Failed", "BackOff")...),
 		Disproof: "an event Pulled of this container",
@@ -87,9 +84,9 @@ func (s *subject) noImage(c *evidence.Container, m states.Meaning) Finding {
 }
 
 // stateOf returns the finding about a state that is known, of a container or of the pod.
-func (s *subject) stateOf(m states.Meaning, container, reason, message string) Finding {
-	f := Finding{
-		Code: m.Code, Container: container, Confidence: Certain, Sentence: strings.ReplaceAll(m.Sentence, "{c}", container),
+func (s *subject) stateOf(m states.Meaning, container, reason, message string) result.Finding {
+	f := result.Finding{
+		Code: m.Code, Container: container, Confidence: result.Certain, Sentence: strings.ReplaceAll(m.Sentence, "{c}", container),
 		Evidence: []evidence.Quote{s.Quote(evidence.Time{}, "%s", joined(strings.TrimSpace(container+" "+reason), s.Show([]byte(message))))},
 		Disproof: "a later status of the pod without this reason",
 		Remedy:   finding.Remedy{Sentence: m.Remedy, Command: s.kubectl("describe pod %s", s.Object.Name)},
@@ -104,9 +101,9 @@ func (s *subject) stateOf(m states.Meaning, container, reason, message string) F
 func joined(reason, message string) string { return strings.TrimSuffix(reason+": "+message, ": ") }
 
 // unknown returns the finding about a reason that is in no table.
-func (s *subject) unknown(container, reason, message string) Finding {
-	f := s.stateOf(states.Meaning{Code: notKnown, Sentence: fmt.Sprintf("%s is in a state that is not known here: %s", cmp.Or(container, "the pod"), reason)}, container, reason, message)
-	f.Confidence = Likely
+func (s *subject) unknown(container, reason, message string) result.Finding {
+	f := s.stateOf(states.Meaning{Code: states.NotKnown, Sentence: fmt.Sprintf("%s is in a state that is not known here: %s", cmp.Or(container, "the pod"), reason)}, container, reason, message)
+	f.Confidence = result.Likely
 	return f
 }
 
@@ -121,12 +118,12 @@ func (s *subject) lastMessage(container, reason string) (message string) {
 }
 
 // endedOtherwise finds containers that ended with a status other than 0 and of which no other rule says anything.
-func endedOtherwise(s *subject, found []Finding) (out []Finding) {
-	if s.Deleted() || s.Object.Status.Phase == corev1.PodSucceeded || slices.ContainsFunc(found, func(f Finding) bool { return f.Container == "" }) {
+func endedOtherwise(s *subject, found []result.Finding) (out []result.Finding) {
+	if s.Deleted() || s.Object.Status.Phase == corev1.PodSucceeded || slices.ContainsFunc(found, func(f result.Finding) bool { return f.Container == "" }) {
 		return nil
 	}
 	for _, c := range s.Containers {
-		about := slices.ContainsFunc(found, func(f Finding) bool { return f.Container == c.Name })
+		about := slices.ContainsFunc(found, func(f result.Finding) bool { return f.Container == c.Name })
 		if i := slices.IndexFunc(c.Runs, func(r evidence.Run) bool { return r.Exit != nil && *r.Exit != 0 }); i >= 0 && !about && c.Kind != evidence.Ephemeral && !skipped(c.Runs[i]) {
 			out = append(out, s.crash(c, c.Runs[i]))
 		}
@@ -143,14 +140,14 @@ func endedOtherwise(s *subject, found []Finding) (out []Finding) {
 func skipped(r evidence.Run) bool { return strings.Contains(r.Message, "Skipped") }
 
 // finalizerHolds finds pods in deletion that wait for a finalizer alone.
-func finalizerHolds(s *subject) []Finding {
+func finalizerHolds(s *subject) []result.Finding {
 	lives := slices.ContainsFunc(s.Containers, func(c *evidence.Container) bool { return c.Last() != nil && c.Last().Running })
 	if !s.Deleted() || len(s.Object.Finalizers) == 0 || lives {
 		return nil
 	}
 	names := strings.Join(s.Object.Finalizers, ", ")
-	return []Finding{{
-		Code: "finalizer-holds", Confidence: Certain,
+	return []result.Finding{{
+		Code: "finalizer-holds", Confidence: result.Certain,
 		Sentence: "the pod is deleted and stays, since the controller of its finalizer has not removed it: " + names,
 		Evidence: []evidence.Quote{s.Quote(evidence.Second(s.Object.DeletionTimestamp.Time, evidence.APIClock), "to be deleted, no container runs, finalizers: %s", names)},
 		Disproof: "an object of the pod without the finalizer",
@@ -158,95 +155,28 @@ func finalizerHolds(s *subject) []Finding {
 	}}
 }
 
-// young is the age until which a pod that is not ready counts as starting, unless its startup probe allows more.
-const young = 10 * time.Minute
-
-// A lack is a container that is not yet as it is in a healthy pod, or a readiness gate that is not open.
-type lack struct {
-	container string // empty: a readiness gate
-	what      string
-	probing   bool // its startup probe has not succeeded
-	unknown   bool // the evidence does not show it
-}
-
-// lacks returns what keeps a pod from being healthy. A container without a status is left out: what is not in the
-// evidence is unknown.
-func (s *subject) lacks() (out []lack) {
-	if s.Object.Status.Phase == corev1.PodSucceeded || s.Deleted() || s.Condition(corev1.PodReady, evidence.APIClock).Known() {
-		return nil // of a pod that is ready, all is
-	}
-	for _, c := range s.Containers {
-		status, spec := s.Status(c.Name), s.Spec(c.Name)
-		if status == nil || spec == nil || c.Kind == evidence.Ephemeral {
-			continue
-		}
-		switch {
-		case c.Waiting != nil:
-			out = append(out, lack{container: c.Name, what: fmt.Sprintf("%s waits (%s)", c.Name, cmp.Or(c.Waiting.Reason, "without a reason"))})
-		case status.State.Running != nil && c.Kind == startup.Init:
-			out = append(out, lack{container: c.Name, what: fmt.Sprintf("init container %s runs", c.Name)})
-		case status.State.Running != nil && !status.Ready:
-			probing := spec.StartupProbe != nil && (status.Started == nil || !*status.Started)
-			out = append(out, lack{container: c.Name, what: c.Name + " is not ready", probing: probing})
-		}
-	}
-	for _, g := range s.Object.Spec.ReadinessGates {
-		if !s.Condition(g.ConditionType, evidence.APIClock).Known() {
-			out = append(out, lack{what: fmt.Sprintf("the readiness gate %s is not open", g.ConditionType)})
-		}
-	}
-	if len(out) == 0 {
-		return s.unproved()
-	}
-	return out
-}
-
-// unproved returns what keeps a pod from being healthy of whose containers the evidence shows nothing that does: its
-// phase, its conditions, or that the evidence has neither.
-func (s *subject) unproved() []lack {
-	status, message := s.Object.Status, ""
-	notReady, started := false, len(status.ContainerStatuses) > 0
-	for _, c := range status.Conditions {
-		if c.Status == corev1.ConditionFalse && (c.Type == corev1.PodReady || c.Type == corev1.PodScheduled && !started) {
-			notReady, message = true, ""
-			if text := cmp.Or(c.Message, c.Reason); text != "" {
-				message = fmt.Sprintf(" (%s)", s.Show([]byte(text)))
-			}
-		}
-	}
-	switch {
-	case status.Phase == corev1.PodPending && !started:
-		return []lack{{what: "no container of the pod has started" + message}}
-	case notReady:
-		return []lack{{what: "the pod is not ready" + message}}
-	case !started && status.Phase != corev1.PodFailed:
-		return []lack{{what: "how its containers are is not in the evidence", unknown: true}}
-	}
-	return nil
-}
-
 // unready returns the verdict about a pod in which no rule found anything, but which is not healthy: it starts, or it
 // is not known why.
-func (s *subject) unready(lacks []lack) (Verdict, string, []Finding) {
-	running := slices.IndexFunc(lacks, func(l lack) bool { return !strings.Contains(l.what, " waits (") }) // others wait for it
+func (s *subject) unready(lacks []facts.Lack) (result.Verdict, string, []result.Finding) {
+	running := slices.IndexFunc(lacks, func(l facts.Lack) bool { return !strings.Contains(l.What, " waits (") }) // others wait for it
 	first := lacks[max(running, 0)]
-	if first.unknown {
+	if first.Unknown {
 		f := s.unknown("", "", "")
-		f.Sentence, f.Confidence = "it is not known whether the pod is well: "+first.what, Possible
+		f.Sentence, f.Confidence = "it is not known whether the pod is well: "+first.What, result.Possible
 		f.Evidence = []evidence.Quote{s.Quote(evidence.Time{}, "no state of a container, and no condition Ready")}
 		f.Remedy.Command = s.kubectl("get pod %s -o yaml", s.Object.Name)
-		return Undecided, f.Sentence, []Finding{f}
+		return result.Undecided, f.Sentence, []result.Finding{f}
 	}
 	age, known := s.age()
-	if !known || age < young || first.probing {
-		return Starting, "the pod is starting: " + first.what, nil
+	if !known || age < facts.Young || first.Probing {
+		return result.Starting, "the pod is starting: " + first.What, nil
 	}
-	f := s.unknown(first.container, "", "")
-	f.Sentence = fmt.Sprintf("%s since %s, and the evidence does not say why", first.what, facts.Duration(age))
-	f.Evidence = []evidence.Quote{s.Quote(evidence.Time{}, "%s", first.what)}
+	f := s.unknown(first.Container, "", "")
+	f.Sentence = fmt.Sprintf("%s since %s, and the evidence does not say why", first.What, facts.Duration(age))
+	f.Evidence = []evidence.Quote{s.Quote(evidence.Time{}, "%s", first.What)}
 	f.Disproof = "a line of its log, or an event, that says what it waits for"
-	f.Remedy = finding.Remedy{Sentence: "see what it does", Command: s.kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(first.container, s.anyContainer()))}
-	return Found, f.Sentence, []Finding{f}
+	f.Remedy = finding.Remedy{Sentence: "see what it does", Command: s.kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(first.Container, s.anyContainer()))}
+	return result.Found, f.Sentence, []result.Finding{f}
 }
 
 // now returns the last moment of the evidence.

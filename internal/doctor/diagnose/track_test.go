@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/doctor/diagnose/history"
+	"outrider.dev/internal/doctor/diagnose/result"
 )
 
 // The files of a pod that got ready.
@@ -27,12 +28,12 @@ func started(name string) string {
 // with the length of the run as the error.
 func TestTracks(t *testing.T) {
 	got := diagnoseFolder(t, filepath.Join(incidents, "awesome-app")).Tracks
-	i := slices.IndexFunc(got, func(t history.Track) bool { return t.Container == "awesome-app" })
-	if len(got) != 3 || i < 0 || got[i].Role != history.App || len(got[i].Runs) != 2 || !got[i].Runs[0].Failed || !got[i].Runs[1].Running {
+	i := slices.IndexFunc(got, func(t result.Track) bool { return t.Container == "awesome-app" })
+	if len(got) != 3 || i < 0 || got[i].Role != result.AppRole || len(got[i].Runs) != 2 || !got[i].Runs[0].Failed || !got[i].Runs[1].Running {
 		t.Fatalf("tracks: %+v", got)
 	}
 	m := got[i].Marks
-	if len(m) != 1 || m[0].Kind != history.MarkCall || m[0].At.At.Format(time.TimeOnly) != "13:16:22" || m[0].At.Error != 2*time.Second {
+	if len(m) != 1 || m[0].Kind != result.MarkCall || m[0].At.At.Format(time.TimeOnly) != "13:16:22" || m[0].At.Error != 2*time.Second {
 		t.Errorf("marks: %+v", m)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -231,7 +232,7 @@ func TestWords(t *testing.T) {
 			if len(r.Findings) > 0 {
 				got = strings.Join([]string{string(r.Findings[0].Code), string(r.Findings[0].Confidence), r.Findings[0].Sentence}, " ")
 			}
-			if crash := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Code == "app-crash" }); crash && !strings.HasPrefix(c.want, "app-crash") {
+			if crash := slices.ContainsFunc(r.Findings, func(f result.Finding) bool { return f.Code == "app-crash" }); crash && !strings.HasPrefix(c.want, "app-crash") {
 				t.Errorf("a crash too: %+v", r.Findings)
 			}
 			if !strings.HasPrefix(got, c.want) {
@@ -247,7 +248,7 @@ var unclear = regexp.MustCompile(`address that (?:the|its) log does not name|the
 
 // wellWorded fails the test if a report has an unclear text, a finding without what to do, or says of a log that is not
 // among the evidence what it does not say.
-func wellWorded(t *testing.T, r Report) {
+func wellWorded(t *testing.T, r result.Report) {
 	t.Helper()
 	texts := append(slices.Clone(r.Notes), r.Missing...)
 	texts = append(texts, r.Sentence)

@@ -24,6 +24,7 @@ import (
 
 	"outrider.dev/internal/doctor/diagnose"
 	"outrider.dev/internal/doctor/diagnose/kinds"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/gather"
 )
@@ -280,7 +281,7 @@ func (d *Diagnoser) diagnose(ctx context.Context, r *record, p *progress, again 
 		return nil
 	}
 	report, err := judge(ctx, pod, d.o.Slow)
-	if err != nil || report.Verdict == diagnose.Undecided && again {
+	if err != nil || report.Verdict == result.Undecided && again {
 		return err
 	}
 	for _, c := range causes(report, pod.Object) {
@@ -304,7 +305,7 @@ func (d *Diagnoser) diagnose(ctx context.Context, r *record, p *progress, again 
 
 // judge calls [diagnose.Diagnose], and turns a panic into an error. The evidence contains text that workloads write;
 // a workload must not be able to stop the control plane by a text that triggers a bug.
-func judge(ctx context.Context, pod *evidence.Pod, slow time.Duration) (r diagnose.Report, err error) {
+func judge(ctx context.Context, pod *evidence.Pod, slow time.Duration) (r result.Report, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("diagnosing pod %s: panic: %v\n%s", pod.Name(), p, debug.Stack())

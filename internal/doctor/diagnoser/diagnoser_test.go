@@ -28,8 +28,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/doctor/diagnose"
 	"outrider.dev/internal/doctor/diagnose/kinds"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/test/process"
 )
@@ -427,18 +427,18 @@ func TestCausesAreBounded(t *testing.T) {
 func TestCauses(t *testing.T) {
 	p := pod("app")
 	outOfMemory(p)
-	found := diagnose.Report{Verdict: diagnose.Found, Findings: []diagnose.Finding{
+	found := result.Report{Verdict: result.Found, Findings: []result.Finding{
 		{Code: "proxy-died", Container: "other", Sentence: "a"}, {Code: "out-of-memory", Container: "app", Sentence: "b"}, {Code: "app-crash", Container: "app", Sentence: "c"},
 	}}
 	want := []cause{{"proxy-died", "other", "a", 0}, {"out-of-memory", "app", "b", 1}}
 	if d := cmp.Diff(want, causes(found, p), cmp.AllowUnexported(cause{})); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	open := diagnose.Report{Verdict: diagnose.Undecided, Sentence: "undecided: it fits a and b", Decide: "kubectl logs app"}
+	open := result.Report{Verdict: result.Undecided, Sentence: "undecided: it fits a and b", Decide: "kubectl logs app"}
 	if got := causes(open, p); len(got) != 1 || got[0] != (cause{"undecided", "", "undecided: it fits a and b; this would decide: kubectl logs app", 1}) {
 		t.Errorf("%+v", got)
 	}
-	if got := causes(diagnose.Report{Verdict: diagnose.Nothing}, p); got != nil {
+	if got := causes(result.Report{Verdict: result.Nothing}, p); got != nil {
 		t.Errorf("%+v", got)
 	}
 	text := cause{code: "app-crash", sentence: strings.Repeat("é", 600)}.message(p)

@@ -18,14 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"outrider.dev/internal/base/contract"
-	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/result"
 )
 
 // Reporter is the reporting controller of the Events.
 const Reporter = "outriderd"
 
 // undecided is the cause of a diagnosis without a verdict.
-const undecided = string(diagnose.Undecided)
+const undecided = string(result.Undecided)
 
 // restartsAnnotation is the annotation of an Event that contains the container's number of restarts at the time of
 // the last write.
@@ -40,11 +40,11 @@ type cause struct {
 func (c cause) key() string { return c.code + " " + c.container }
 
 // causes returns the first (most certain) finding of each container, or one cause for an undecided diagnosis.
-func causes(r diagnose.Report, pod *corev1.Pod) (out []cause) {
+func causes(r result.Report, pod *corev1.Pod) (out []cause) {
 	switch r.Verdict {
-	case diagnose.Undecided:
+	case result.Undecided:
 		return []cause{{undecided, "", r.Sentence + "; this would decide: " + r.Decide, restarts(pod, "")}}
-	case diagnose.Found:
+	case result.Found:
 		for _, f := range r.Findings {
 			if !slices.ContainsFunc(out, func(c cause) bool { return c.container == f.Container }) {
 				out = append(out, cause{string(f.Code), f.Container, f.Sentence, restarts(pod, f.Container)})

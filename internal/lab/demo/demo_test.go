@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"outrider.dev/internal/core/pod/podspec"
-	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/lab/localpod/containerinit"
 	"outrider.dev/startup"
 	"outrider.dev/test/ns"
@@ -74,7 +74,7 @@ func TestStory(t *testing.T) {
 }
 
 func TestMissedNamesEachActThatWentWrong(t *testing.T) {
-	found := diagnose.Report{Verdict: diagnose.Found, Findings: []diagnose.Finding{{Code: "startup-race"}}}
+	found := result.Report{Verdict: result.Found, Findings: []result.Finding{{Code: "startup-race"}}}
 	race := Performance{Act: Acts[0], Refused: 2, Starts: 3, Ready: 1, Diagnosis: found}
 	gate := Performance{Act: Acts[3], Starts: 1, Ready: 1}
 	tests := map[string]struct {
@@ -86,7 +86,7 @@ func TestMissedNamesEachActThatWentWrong(t *testing.T) {
 		"the app lost it once only":      {func(race, _ *Performance) { race.Refused, race.Starts = 1, 2 }, 1},
 		"behind a gate it was refused":   {func(_, gate *Performance) { gate.Refused = 1 }, 1},
 		"a request failed at the stop":   {func(_, gate *Performance) { gate.Failed = 1 }, 1},
-		"the diagnosis saw no race":      {func(race, _ *Performance) { race.Diagnosis = diagnose.Report{} }, 1},
+		"the diagnosis saw no race":      {func(race, _ *Performance) { race.Diagnosis = result.Report{} }, 1},
 		"the diagnosis saw one too many": {func(_, gate *Performance) { gate.Diagnosis = found }, 1},
 		"the race was won, and one lost": {func(race, gate *Performance) { race.Refused, gate.Starts = 0, 2 }, 2},
 	}

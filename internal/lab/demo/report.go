@@ -11,7 +11,7 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/chart"
-	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/result"
 )
 
 // Table writes a table with a row for each act: refused connections, restarts, the time until the app was ready,
@@ -112,7 +112,7 @@ func Missed(all []Performance) []string {
 
 // cause returns the code that the diagnosis found.
 func (p Performance) cause() finding.Code {
-	if p.Diagnosis.Verdict != diagnose.Found {
+	if p.Diagnosis.Verdict != result.Found {
 		return ""
 	}
 	return p.Diagnosis.Findings[0].Code

@@ -17,7 +17,7 @@ import (
 
 	"outrider.dev/internal/core/pod/kubelet"
 	"outrider.dev/internal/doctor/chart"
-	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/lab/localpod"
 	"outrider.dev/internal/lab/outside"
 	"outrider.dev/startup"
@@ -62,7 +62,7 @@ type Performance struct {
 	Problem string // why the act did not complete
 
 	// Diagnosis is the diagnosis of the pod from its status and logs alone.
-	Diagnosis diagnose.Report
+	Diagnosis result.Report
 }
 
 // actTimeout is the time limit of an act, including the kubelet's back-off.

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/gather"
 )
@@ -160,7 +161,7 @@ func (v *View) Line(container string, at time.Time, text string) {
 
 // Diagnose returns the diagnosis that "outrider diagnose" would make at that time from the recorded status and
 // logs.
-func (v *View) Diagnose(ctx context.Context, at time.Time) (diagnose.Report, error) {
+func (v *View) Diagnose(ctx context.Context, at time.Time) (result.Report, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	object, err := json.Marshal(v.pod)
@@ -168,11 +169,11 @@ func (v *View) Diagnose(ctx context.Context, at time.Time) (diagnose.Report, err
 		err = os.WriteFile(filepath.Join(v.dir, "pod.json"), object, 0o600)
 	}
 	if err = cmp.Or(v.err, err); err != nil {
-		return diagnose.Report{}, err
+		return result.Report{}, err
 	}
 	set, err := gather.Read(ctx, gather.Options{}, v.dir)
 	if err != nil {
-		return diagnose.Report{}, err
+		return result.Report{}, err
 	}
 	set.Pods[0].Taken = evidence.Time{At: at, Clock: evidence.NodeClock}
 	return diagnose.Diagnose(ctx, set.Pods[0], diagnose.Options{})

@@ -12,8 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/core/pod/podfile"
-	"outrider.dev/internal/doctor/diagnose"
-	"outrider.dev/internal/doctor/diagnose/history"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/scenario"
 	"outrider.dev/startup"
 )
@@ -35,13 +34,13 @@ func TestRoundTrip(t *testing.T) {
 		race, any := p.race(truth)
 		is := len(got.Findings) > 0 && slices.Contains(races, string(got.Findings[0].Code))
 		switch {
-		case is && got.Verdict == diagnose.Found && !any:
+		case is && got.Verdict == result.Found && !any:
 			t.Errorf("seed %d: a false race: %s\n%s\n%s", seed, got.Sentence, p.behaviour, truth)
-		case race && !slices.ContainsFunc(got.Findings, func(f diagnose.Finding) bool { return slices.Contains(races, string(f.Code)) }):
+		case race && !slices.ContainsFunc(got.Findings, func(f result.Finding) bool { return slices.Contains(races, string(f.Code)) }):
 			t.Errorf("seed %d: a race was not seen: %s %s\n%s\n%s", seed, got.Verdict, got.Sentence, p.behaviour, truth)
 		case race:
 			raced++
-			if got.Verdict == diagnose.Found {
+			if got.Verdict == result.Found {
 				decided++
 			}
 		}
@@ -140,7 +139,7 @@ func lastRun(truth startup.Timeline, container string) (n int) {
 }
 
 // outside returns the diagnosis of a pod from its status and logs alone.
-func (p staged) outside(t *testing.T, truth startup.Timeline, epoch time.Time) diagnose.Report {
+func (p staged) outside(t *testing.T, truth startup.Timeline, epoch time.Time) result.Report {
 	t.Helper()
 	v, err := New(p.pod, epoch)
 	if err != nil {
@@ -170,7 +169,7 @@ func (p staged) outside(t *testing.T, truth startup.Timeline, epoch time.Time) d
 }
 
 // happened reports whether an event in a diagnosis really happened, within the uncertainty of its time.
-func happened(truth startup.Timeline, m history.Moment, epoch time.Time) bool {
+func happened(truth startup.Timeline, m result.Moment, epoch time.Time) bool {
 	return slices.ContainsFunc(truth, func(e startup.Event) bool {
 		at := epoch.Add(e.At)
 		is := map[startup.What]string{startup.IsStarted: "starts", startup.IsCompleted: "ends: exit code 0", startup.HasFailed: "ends: exit code 1", startup.IsHealthy: "is ready"}[e.What]

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/gather"
 )
@@ -85,7 +86,7 @@ func Follow(ctx context.Context, c gather.Cluster, o Options, say func(Line) err
 	defer f.mu.Unlock()
 	s := summary(f.diagnosed, f.problems, f.causes)
 	s.Complete, s.Stuck = out.done, out.stuck
-	return s, f.say(Line{Version: diagnose.Version, Time: time.Now(), Summary: &s})
+	return s, f.say(Line{Version: result.Version, Time: time.Now(), Summary: &s})
 }
 
 type follower struct {
@@ -352,7 +353,7 @@ func (f *follower) next(ctx context.Context) bool {
 	case err == nil:
 		f.tell(k, s, lineOf(r, time.Now()))
 	case !errors.Is(err, errGone):
-		f.tell(k, s, Line{Version: diagnose.Version, Time: time.Now(), Pod: k.String(), Problem: err.Error()})
+		f.tell(k, s, Line{Version: result.Version, Time: time.Now(), Pod: k.String(), Problem: err.Error()})
 	}
 	f.queue.Forget(k)
 	f.poke()
@@ -362,16 +363,16 @@ func (f *follower) next(ctx context.Context) bool {
 // errGone means that the pod no longer exists, so that its last report is final.
 var errGone = errors.New("the pod is gone")
 
-func (f *follower) diagnose(ctx context.Context, k key) (diagnose.Report, error) {
+func (f *follower) diagnose(ctx context.Context, k key) (result.Report, error) {
 	set, err := f.read(ctx, k.Namespace, k.Name)
 	if apierrors.IsNotFound(err) {
-		return diagnose.Report{}, errGone
+		return result.Report{}, errGone
 	}
 	if err != nil {
-		return diagnose.Report{}, err
+		return result.Report{}, err
 	}
 	if len(set.Pods) != 1 || set.Pods[0].Object.UID != k.uid {
-		return diagnose.Report{}, errGone
+		return result.Report{}, errGone
 	}
 	return diagnose.Diagnose(ctx, set.Pods[0], diagnose.Options{ShowSecrets: f.ShowSecrets, Slow: f.Slow})
 }

@@ -11,21 +11,20 @@ import (
 	"time"
 
 	"outrider.dev/internal/base/cli/visible"
-	"outrider.dev/internal/doctor/diagnose"
 	"outrider.dev/internal/doctor/diagnose/page"
-	"outrider.dev/internal/doctor/diagnose/phases"
+	"outrider.dev/internal/doctor/diagnose/result"
 )
 
 // A Line reports a change of a pod's diagnosis. The last line has the summary instead.
 type Line struct {
-	Version  string           `json:"version"` // version of the report's JSON format
-	Time     time.Time        `json:"time"`    // by this machine's clock
-	Pod      string           `json:"pod,omitempty"`
-	Code     string           `json:"code,omitempty"` // code of the finding, or "undecided"; empty: nothing is wrong
-	Sentence string           `json:"sentence,omitempty"`
-	Problem  string           `json:"problem,omitempty"` // why the pod could not be read
-	Report   *diagnose.Report `json:"report,omitempty"`
-	Summary  *Summary         `json:"summary,omitempty"`
+	Version  string         `json:"version"` // version of the report's JSON format
+	Time     time.Time      `json:"time"`    // by this machine's clock
+	Pod      string         `json:"pod,omitempty"`
+	Code     string         `json:"code,omitempty"` // code of the finding, or "undecided"; empty: nothing is wrong
+	Sentence string         `json:"sentence,omitempty"`
+	Problem  string         `json:"problem,omitempty"` // why the pod could not be read
+	Report   *result.Report `json:"report,omitempty"`
+	Summary  *Summary       `json:"summary,omitempty"`
 }
 
 // A Summary counts the pods that were diagnosed.
@@ -56,18 +55,18 @@ func (s Summary) Status() int {
 }
 
 // lineOf summarizes a report in one line.
-func lineOf(r diagnose.Report, now time.Time) Line {
-	l := Line{Version: diagnose.Version, Time: now, Pod: r.Pod, Sentence: r.Sentence, Report: &r}
+func lineOf(r result.Report, now time.Time) Line {
+	l := Line{Version: result.Version, Time: now, Pod: r.Pod, Sentence: r.Sentence, Report: &r}
 	if !r.Verdict.Well() {
 		l.Code = page.Cause(r)
 		return l
 	}
-	if s := r.Start; s != nil && (s.State == phases.StartReady || s.State == phases.StartNotReady) {
+	if s := r.Start; s != nil && (s.State == result.StartReady || s.State == result.StartNotReady) {
 		took := page.Took(*s)
 		switch {
-		case s.State == phases.StartReady && s.Took.Known():
+		case s.State == result.StartReady && s.Took.Known():
 			took = "ready after " + took
-		case s.State == phases.StartNotReady && s.Took.Known():
+		case s.State == result.StartNotReady && s.Took.Known():
 			took = "not ready after" + strings.TrimPrefix(took, "not ready,")
 		}
 		l.Sentence = took + "; " + r.Sentence

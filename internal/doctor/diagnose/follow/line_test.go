@@ -14,14 +14,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"outrider.dev/internal/base/finding"
-	"outrider.dev/internal/doctor/diagnose"
-	"outrider.dev/internal/doctor/diagnose/phases"
+	"outrider.dev/internal/doctor/diagnose/result"
 )
 
-func report(v diagnose.Verdict, state phases.StartState, took time.Duration, codes ...string) diagnose.Report {
-	r := diagnose.Report{Version: diagnose.Version, Pod: "shop/web", Verdict: v, Sentence: "nothing is wrong", Start: &phases.Start{State: state, Took: phases.Elapsed{Time: took}}}
+func report(v result.Verdict, state result.StartState, took time.Duration, codes ...string) result.Report {
+	r := result.Report{Version: result.Version, Pod: "shop/web", Verdict: v, Sentence: "nothing is wrong", Start: &result.Start{State: state, Took: result.Elapsed{Time: took}}}
 	for _, c := range codes {
-		r.Findings = append(r.Findings, diagnose.Finding{Code: finding.Code(c)})
+		r.Findings = append(r.Findings, result.Finding{Code: finding.Code(c)})
 		r.Sentence = "the application\x1b[2J\nended"
 	}
 	return r
@@ -29,12 +28,12 @@ func report(v diagnose.Verdict, state phases.StartState, took time.Duration, cod
 
 func TestLines(t *testing.T) {
 	for want, l := range map[string]Line{
-		"shop/web ready after 3.2 s; nothing is wrong":      lineOf(report(diagnose.Nothing, phases.StartReady, 3200*time.Millisecond), time.Time{}),
-		"shop/web not ready after 31 s; nothing is wrong":   lineOf(report(diagnose.Nothing, phases.StartNotReady, 31*time.Second), time.Time{}),
-		"shop/web ready; nothing is wrong":                  lineOf(report(diagnose.Nothing, phases.StartReady, 0), time.Time{}),
-		"shop/web nothing is wrong":                         lineOf(report(diagnose.Nothing, phases.StartEnded, time.Second), time.Time{}),
-		`shop/web the application\x1b[2J ended (app-crash)`: lineOf(report(diagnose.Found, phases.StartNotReady, time.Second, "app-crash"), time.Time{}),
-		`shop/web the application\x1b[2J ended (undecided)`: lineOf(report(diagnose.Undecided, phases.StartNotReady, time.Second, "a", "b"), time.Time{}),
+		"shop/web ready after 3.2 s; nothing is wrong":      lineOf(report(result.Nothing, result.StartReady, 3200*time.Millisecond), time.Time{}),
+		"shop/web not ready after 31 s; nothing is wrong":   lineOf(report(result.Nothing, result.StartNotReady, 31*time.Second), time.Time{}),
+		"shop/web ready; nothing is wrong":                  lineOf(report(result.Nothing, result.StartReady, 0), time.Time{}),
+		"shop/web nothing is wrong":                         lineOf(report(result.Nothing, result.StartEnded, time.Second), time.Time{}),
+		`shop/web the application\x1b[2J ended (app-crash)`: lineOf(report(result.Found, result.StartNotReady, time.Second, "app-crash"), time.Time{}),
+		`shop/web the application\x1b[2J ended (undecided)`: lineOf(report(result.Undecided, result.StartNotReady, time.Second, "a", "b"), time.Time{}),
 		"ended: 3 pods diagnosed, 2 b, 1 a":                 {Summary: new(summary(3, 0, map[string]int{"a": 1, "b": 2}))},
 	} {
 		if diff := cmp.Diff(want, text(t, l)); diff != "" {
@@ -46,17 +45,17 @@ func TestLines(t *testing.T) {
 // Each line of the output is one JSON object, with the version of reports.
 func TestJSON(t *testing.T) {
 	var b bytes.Buffer
-	if err := lineOf(report(diagnose.Found, phases.StartNotReady, time.Second, "app-crash"), time.Time{}).Write(&b, true); err != nil {
+	if err := lineOf(report(result.Found, result.StartNotReady, time.Second, "app-crash"), time.Time{}).Write(&b, true); err != nil {
 		t.Fatal(err)
 	}
 	var got struct {
 		Version, Pod, Code, Sentence string
-		Report                       diagnose.Report
+		Report                       result.Report
 	}
 	if err := json.Unmarshal(b.Bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	if strings.Count(b.String(), "\n") != 1 || got.Version != diagnose.Version || got.Pod != "shop/web" || got.Code != "app-crash" || len(got.Report.Findings) != 1 {
+	if strings.Count(b.String(), "\n") != 1 || got.Version != result.Version || got.Pod != "shop/web" || got.Code != "app-crash" || len(got.Report.Findings) != 1 {
 		t.Errorf("%s", b.String())
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"outrider.dev/internal/base/finding"
-	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/result"
 )
 
 // own are the parts of a sentence that differ between pods with the same cause. The order counts: an address is no list
@@ -53,7 +53,7 @@ const longest = 4096
 
 // shapeOf returns the sentence of a report without what is the pod's own.
 func shapeOf(m member) string {
-	if m.report.Verdict == diagnose.Found && byCode[codeOf(m)] {
+	if m.report.Verdict == result.Found && byCode[codeOf(m)] {
 		return ""
 	}
 	text := m.report.Sentence[:min(len(m.report.Sentence), longest)]
@@ -117,7 +117,7 @@ func sentence(members []member) string {
 // remedy returns the words that the remedies of all members share, with "…" for the others.
 func remedy(members []member) (text string) {
 	for i, m := range members {
-		if len(m.report.Findings) == 0 || m.report.Verdict != diagnose.Found {
+		if len(m.report.Findings) == 0 || m.report.Verdict != result.Found {
 			return ""
 		}
 		if i == 0 {

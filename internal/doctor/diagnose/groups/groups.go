@@ -16,13 +16,15 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/nopod"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
 
 // Diagnose returns the reports of all pods of a set, and of the workloads that cannot create pods. The first report of
 // each group has the group. It fails only if ctx ends.
-func Diagnose(ctx context.Context, set *evidence.Set, o diagnose.Options) ([]diagnose.Report, error) {
-	reports := make([]diagnose.Report, 0, len(set.Pods)+len(set.Creators))
+func Diagnose(ctx context.Context, set *evidence.Set, o diagnose.Options) ([]result.Report, error) {
+	reports := make([]result.Report, 0, len(set.Pods)+len(set.Creators))
 	for _, p := range set.Pods {
 		r, err := diagnose.Diagnose(ctx, p, o)
 		if err != nil {
@@ -31,7 +33,7 @@ func Diagnose(ctx context.Context, set *evidence.Set, o diagnose.Options) ([]dia
 		reports = append(reports, r)
 	}
 	for _, w := range set.Creators {
-		reports = append(reports, diagnose.Creation(w, o))
+		reports = append(reports, nopod.Creation(w, o.ShowSecrets))
 	}
 	group(set, reports, o)
 	return reports, nil
@@ -39,7 +41,7 @@ func Diagnose(ctx context.Context, set *evidence.Set, o diagnose.Options) ([]dia
 
 // A member is a pod, or a workload that cannot create pods, with its report.
 type member struct {
-	report   *diagnose.Report
+	report   *result.Report
 	pod      *evidence.Pod // nil: a workload that cannot create pods
 	workload string        // KIND NAMESPACE/NAME
 	name     string        // of the pod or workload, without a namespace
@@ -49,7 +51,7 @@ type member struct {
 }
 
 // group adds groups to the reports.
-func group(set *evidence.Set, reports []diagnose.Report, o diagnose.Options) {
+func group(set *evidence.Set, reports []result.Report, o diagnose.Options) {
 	all := make([]member, len(reports))
 	groups := map[string][]int{}
 	var keys []string
@@ -90,7 +92,7 @@ func group(set *evidence.Set, reports []diagnose.Report, o diagnose.Options) {
 		for _, m := range members[1:] {
 			m.report.SameAs = first.Pod
 		}
-		g := &diagnose.Group{Sentence: sentence(members), Remedy: remedy(members), Workloads: workloads(members)}
+		g := &result.Group{Sentence: sentence(members), Remedy: remedy(members), Workloads: workloads(members)}
 		for _, w := range g.Workloads {
 			g.Of += len(of[w])
 		}
@@ -160,7 +162,7 @@ func (m member) key(spread namespaces) string {
 	code, container := finding.Code(m.report.Verdict), ""
 	if len(m.report.Findings) > 0 {
 		container = m.report.Findings[0].Container
-		if m.report.Verdict == diagnose.Found {
+		if m.report.Verdict == result.Found {
 			code = m.report.Findings[0].Code
 		}
 	}
@@ -254,7 +256,7 @@ func since(members []member) (first evidence.Time, earlier bool) {
 
 // quotes reports whether an event says the same as a finding. The finding may quote a status, which has no time, or the
 // last time of the event.
-func quotes(f diagnose.Finding, e evidence.Event) bool {
+func quotes(f result.Finding, e evidence.Event) bool {
 	text := strings.TrimPrefix(e.Message, "Error: ")
 	return len(text) > 8 && e.Container == f.Container &&
 		(strings.Contains(f.Sentence, text) || slices.ContainsFunc(f.Evidence, func(q evidence.Quote) bool { return strings.Contains(q.Text, text) }))

@@ -14,6 +14,7 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/test/mutants"
 )
@@ -22,7 +23,7 @@ import (
 func TestShape(t *testing.T) {
 	shape := func(pod, text string) string {
 		p := &evidence.Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: pod}, Spec: corev1.PodSpec{NodeName: "node-of-" + pod}}}
-		return shapeOf(member{report: &diagnose.Report{Verdict: diagnose.Found, Sentence: text, Findings: []diagnose.Finding{{Code: "app-crash"}}}, pod: p})
+		return shapeOf(member{report: &result.Report{Verdict: result.Found, Sentence: text, Findings: []result.Finding{{Code: "app-crash"}}}, pod: p})
 	}
 	const a, b = "web-7d9f8c6b5-x2x7k", "web-7d9f8c6b5-bfhcb"
 	for _, same := range [][2]string{
@@ -91,8 +92,8 @@ func member0(namespace, deployment, name, node string) *evidence.Pod {
 	return &evidence.Pod{Object: &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Spec: corev1.PodSpec{NodeName: node}}, Owners: []evidence.Owner{{Kind: "ReplicaSet", Name: deployment + "-x"}, {Kind: "Deployment", Name: deployment}}}
 }
 
-func found(p *evidence.Pod, code finding.Code, sentence string) diagnose.Report {
-	return diagnose.Report{Pod: p.Name(), Verdict: diagnose.Found, Sentence: sentence, Findings: []diagnose.Finding{{Code: code, Container: "app", Sentence: sentence}}}
+func found(p *evidence.Pod, code finding.Code, sentence string) result.Report {
+	return result.Report{Pod: p.Name(), Verdict: result.Found, Sentence: sentence, Findings: []result.Finding{{Code: code, Container: "app", Sentence: sentence}}}
 }
 
 // How far a cause reaches depends on its kind.
@@ -114,7 +115,7 @@ func TestScopes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			set := &evidence.Set{}
-			var reports []diagnose.Report
+			var reports []result.Report
 			for i, of := range tt.pods {
 				part := strings.Split(of, " ")
 				p := member0(part[0], part[1], fmt.Sprintf("%s-%d", part[1], i), part[2])
@@ -140,7 +141,7 @@ func TestScopes(t *testing.T) {
 // One race stays one cause whatever the container did after it, and the sentence does not say of all what one did.
 func TestOneRace(t *testing.T) {
 	a, b := member0("shop", "web", "web-1", "n"), member0("shop", "web", "web-2", "n")
-	reports := []diagnose.Report{found(a, "startup-race", "app made a call, was refused, and ended (exit code 1)"), found(b, "startup-race", "app made a call, was refused, and went on")}
+	reports := []result.Report{found(a, "startup-race", "app made a call, was refused, and ended (exit code 1)"), found(b, "startup-race", "app made a call, was refused, and went on")}
 	group(&evidence.Set{Pods: []*evidence.Pod{a, b}}, reports, diagnose.Options{})
 	if g := reports[0].Group; g == nil || g.Sentence != "app made a call, was refused, and …" || reports[1].SameAs != "shop/web-1" {
 		t.Errorf("%+v, %+v", reports[0].Group, reports[1])
@@ -156,7 +157,7 @@ func TestSince(t *testing.T) {
 		return &evidence.Pod{Object: &corev1.Pod{}, Containers: []*evidence.Container{{Name: "app", Unknown: unknown}}}
 	}
 	of := func(p *evidence.Pod, quotes ...evidence.Quote) member {
-		return member{pod: p, report: &diagnose.Report{Findings: []diagnose.Finding{{Container: "app", Sentence: `secret "s" not found`, Evidence: quotes}}}}
+		return member{pod: p, report: &result.Report{Findings: []result.Finding{{Container: "app", Sentence: `secret "s" not found`, Evidence: quotes}}}}
 	}
 	ownClock := at(1)
 	ownClock.Clock = "log of app"
@@ -258,7 +259,7 @@ func TestRollback(t *testing.T) {
 		t.Errorf("%+v", q)
 	}
 	early := evidence.Second(time.Date(2026, 11, 24, 13, 0, 0, 0, time.UTC), evidence.APIClock)
-	m.report = &diagnose.Report{}
+	m.report = &result.Report{}
 	if out := h.before([]member{m}, early); len(out) != 0 {
 		t.Errorf("what changed later is a cause: %+v", out)
 	}
@@ -275,7 +276,7 @@ func BenchmarkGroup(b *testing.B) {
 	for name, causes := range map[string]int{"one cause": 1, "each its own": 10_000} {
 		b.Run(name, func(b *testing.B) {
 			set := &evidence.Set{}
-			var reports []diagnose.Report
+			var reports []result.Report
 			for i := range 10_000 {
 				p := member0("shop", "web", fmt.Sprintf("web-7d9f8c6b5-%05d", i), fmt.Sprintf("n%d", i%100))
 				set.Pods = append(set.Pods, p)

@@ -9,15 +9,14 @@ import (
 	"strings"
 	"time"
 
-	"outrider.dev/internal/doctor/diagnose"
 	"outrider.dev/internal/doctor/diagnose/kinds"
-	"outrider.dev/internal/doctor/diagnose/phases"
+	"outrider.dev/internal/doctor/diagnose/result"
 )
 
 // A fleet contains the reports of many pods: first the pods that are not ready, then the ready ones, and in each
 // group the slowest first.
 type fleet struct {
-	reports []diagnose.Report
+	reports []result.Report
 	causes  []cause
 }
 
@@ -34,20 +33,20 @@ const (
 )
 
 // Cause returns the code of a report's first finding, "undecided", "starting", or "nothing wrong".
-func Cause(r diagnose.Report) string {
+func Cause(r result.Report) string {
 	switch {
-	case r.Verdict == diagnose.Found && len(r.Findings) > 0:
+	case r.Verdict == result.Found && len(r.Findings) > 0:
 		return string(r.Findings[0].Code)
-	case r.Verdict == diagnose.Undecided:
+	case r.Verdict == result.Undecided:
 		return undecided
 	}
-	return map[bool]string{true: starting, false: noCause}[r.Verdict == diagnose.Starting]
+	return map[bool]string{true: starting, false: noCause}[r.Verdict == result.Starting]
 }
 
-func newFleet(reports []diagnose.Report) fleet {
+func newFleet(reports []result.Report) fleet {
 	f := fleet{reports: slices.Clone(reports)}
-	rank := map[phases.StartState]int{phases.StartNotReady: 0, phases.StartReady: 1, phases.StartUnknown: 2, phases.StartEnded: 3}
-	slices.SortStableFunc(f.reports, func(a, b diagnose.Report) int {
+	rank := map[result.StartState]int{result.StartNotReady: 0, result.StartReady: 1, result.StartUnknown: 2, result.StartEnded: 3}
+	slices.SortStableFunc(f.reports, func(a, b result.Report) int {
 		x, y := startOf(a), startOf(b)
 		return cmp.Or(rank[x.State]-rank[y.State], cmp.Compare(y.Took.Time, x.Took.Time), strings.Compare(a.Pod, b.Pod))
 	})
@@ -66,21 +65,21 @@ func newFleet(reports []diagnose.Report) fleet {
 	return f
 }
 
-func startOf(r diagnose.Report) phases.Start {
+func startOf(r result.Report) result.Start {
 	if r.Start == nil {
-		return phases.Start{State: phases.StartUnknown}
+		return result.Start{State: result.StartUnknown}
 	}
 	return *r.Start
 }
 
 // summary counts the pods by state.
 func (f fleet) summary() string {
-	counts := map[phases.StartState]int{}
+	counts := map[result.StartState]int{}
 	for _, r := range f.reports {
 		counts[startOf(r).State]++
 	}
 	out := fmt.Sprintf("%d pods", len(f.reports))
-	for _, s := range []phases.StartState{phases.StartNotReady, phases.StartReady, phases.StartUnknown, phases.StartEnded} {
+	for _, s := range []result.StartState{result.StartNotReady, result.StartReady, result.StartUnknown, result.StartEnded} {
 		if counts[s] > 0 {
 			out += fmt.Sprintf(", %d %s", counts[s], s)
 		}
@@ -89,19 +88,19 @@ func (f fleet) summary() string {
 }
 
 // Took formats the time until a pod was ready, or its state if there is no such time.
-func Took(s phases.Start) string {
+func Took(s result.Start) string {
 	text := ""
 	if s.Took.Known() {
 		text = duration(s.Took.Time)
 	}
 	switch {
-	case s.State == phases.StartReady && text == "":
+	case s.State == result.StartReady && text == "":
 		return "ready"
-	case s.State == phases.StartReady && s.AtMost:
+	case s.State == result.StartReady && s.AtMost:
 		return "at most " + text
-	case s.State == phases.StartReady:
+	case s.State == result.StartReady:
 		return text
-	case s.State == phases.StartNotReady && text != "":
+	case s.State == result.StartNotReady && text != "":
 		return "not ready, " + text
 	}
 	return string(s.State)
@@ -122,7 +121,7 @@ func duration(d time.Duration) string {
 }
 
 // phasesText describes the phases of a start.
-func phasesText(s phases.Start) string {
+func phasesText(s result.Start) string {
 	var out []string
 	for _, p := range s.Phases {
 		out = append(out, fmt.Sprintf("%s %s", p.Name, duration(p.Took.Time)))
@@ -132,7 +131,7 @@ func phasesText(s phases.Start) string {
 
 // FleetText writes the codes with their counts, the causes, and then a line for each pod: pods that are not ready first,
 // then the slowest.
-func FleetText(w io.Writer, reports []diagnose.Report, columns int) error {
+func FleetText(w io.Writer, reports []result.Report, columns int) error {
 	f := newFleet(reports)
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n\n", f.summary())
@@ -190,12 +189,12 @@ type row struct {
 
 // A bar is a phase of a start: its left end and its width in percent of the axis.
 type bar struct {
-	phase   phases.PhaseName
+	phase   result.PhaseName
 	x, wide string
 }
 
 // FleetHTML writes a page with one row for each pod.
-func FleetHTML(w io.Writer, reports []diagnose.Report) error {
+func FleetHTML(w io.Writer, reports []result.Report) error {
 	f := newFleet(reports)
 	end := f.axis()
 	d := newDocument(fmt.Sprintf("How %d pods started", len(f.reports)))
@@ -207,7 +206,7 @@ func FleetHTML(w io.Writer, reports []diagnose.Report) error {
 <output id="shown"></output>
 </div>
 <ul class="legend">`)
-	for _, p := range phases.PhaseNames {
+	for _, p := range result.PhaseNames {
 		d.legend(string(p), "2", "12", p)
 	}
 	d.put("<li>empty: not known</li></ul>\n<main>\n")
@@ -251,7 +250,7 @@ func (f fleet) axis() time.Duration {
 		for _, p := range s.Phases {
 			last = max(last, p.From+p.Took.Time)
 		}
-		if s.State == phases.StartReady && !s.AtMost {
+		if s.State == result.StartReady && !s.AtMost {
 			last = max(last, s.Took.Time)
 		}
 		if last > 0 {
@@ -266,12 +265,12 @@ func (f fleet) axis() time.Duration {
 	return max(min(all[len(all)-1], usual+usual/2), time.Second)
 }
 
-func rowOf(r diagnose.Report, end time.Duration) row {
+func rowOf(r result.Report, end time.Duration) row {
 	s := startOf(r)
 	out := row{name: cut(r.Pod, longestName), took: Took(s), cause: Cause(r), label: phasesText(s), class: "bad"}
-	if r.Verdict != diagnose.Nothing {
+	if r.Verdict != result.Nothing {
 		out.sentence = cut(r.Sentence, 200)
-	} else if s.State != phases.StartNotReady {
+	} else if s.State != result.StartNotReady {
 		out.class = "good"
 	}
 	for i, p := range s.Phases {

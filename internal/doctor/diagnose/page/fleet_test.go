@@ -8,27 +8,26 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outrider.dev/internal/doctor/diagnose"
-	"outrider.dev/internal/doctor/diagnose/phases"
+	"outrider.dev/internal/doctor/diagnose/result"
 )
 
 // Pods that are not ready come first, then the slowest ones, and the causes are counted.
 func TestFleetText(t *testing.T) {
-	started := func(pod string, state phases.StartState, took time.Duration, cause string) diagnose.Report {
-		r := diagnose.Report{Pod: pod, Verdict: diagnose.Nothing, Start: &phases.Start{State: state, Took: phases.Elapsed{Time: took}, Phases: []phases.Phase{
-			{Name: phases.ImagePhase, From: time.Second, Took: phases.Elapsed{Time: 12 * time.Second}}}}}
+	started := func(pod string, state result.StartState, took time.Duration, cause string) result.Report {
+		r := result.Report{Pod: pod, Verdict: result.Nothing, Start: &result.Start{State: state, Took: result.Elapsed{Time: took}, Phases: []result.Phase{
+			{Name: result.ImagePhase, From: time.Second, Took: result.Elapsed{Time: 12 * time.Second}}}}}
 		if cause != "" {
-			r.Verdict, r.Findings = diagnose.Found, []diagnose.Finding{{Code: "startup-race"}}
+			r.Verdict, r.Findings = result.Found, []result.Finding{{Code: "startup-race"}}
 		}
 		return r
 	}
-	restarted := started("shop/restarted", phases.StartReady, 90*time.Second, "startup-race")
+	restarted := started("shop/restarted", result.StartReady, 90*time.Second, "startup-race")
 	restarted.Start.AtMost = true
 	var b bytes.Buffer
-	err := Write(&b, []diagnose.Report{
-		{Pod: "shop/job", Verdict: diagnose.Nothing, Start: &phases.Start{State: phases.StartEnded}}, {Pod: "shop/old", Verdict: diagnose.Undecided},
-		started("shop/quick", phases.StartReady, 2500*time.Millisecond, ""), restarted, started("shop/ill", phases.StartNotReady, 26*time.Hour, "startup-race"),
-		started("shop/\x1b[2Jbad", phases.StartNotReady, 3*time.Minute, ""),
+	err := Write(&b, []result.Report{
+		{Pod: "shop/job", Verdict: result.Nothing, Start: &result.Start{State: result.StartEnded}}, {Pod: "shop/old", Verdict: result.Undecided},
+		started("shop/quick", result.StartReady, 2500*time.Millisecond, ""), restarted, started("shop/ill", result.StartNotReady, 26*time.Hour, "startup-race"),
+		started("shop/\x1b[2Jbad", result.StartNotReady, 3*time.Minute, ""),
 	}, Options{Format: "text", Fleet: true, Columns: 70})
 	if err != nil {
 		t.Fatal(err)

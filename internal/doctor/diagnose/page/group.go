@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -19,7 +19,7 @@ const (
 
 // byCause returns the reports in the order of a page: the causes with the most pods first, then the pods with nothing
 // wrong. It leaves out the reports of pods whose cause another report has, and the causes for which a page has no room.
-func byCause(reports []diagnose.Report) (ill, well []diagnose.Report, more int) {
+func byCause(reports []result.Report) (ill, well []result.Report, more int) {
 	for _, r := range reports {
 		switch {
 		case r.Verdict.Well():
@@ -28,19 +28,19 @@ func byCause(reports []diagnose.Report) (ill, well []diagnose.Report, more int) 
 			ill = append(ill, r)
 		}
 	}
-	size := func(r diagnose.Report) int {
+	size := func(r result.Report) int {
 		if r.Group == nil {
 			return 1
 		}
 		return len(r.Group.Members)
 	}
-	slices.SortStableFunc(ill, func(a, b diagnose.Report) int { return cmp.Compare(size(b), size(a)) })
+	slices.SortStableFunc(ill, func(a, b result.Report) int { return cmp.Compare(size(b), size(a)) })
 	more = max(len(ill)-mostGroups, 0)
 	return ill[:len(ill)-more], well, more
 }
 
 // several says how many pods have how many causes.
-func several(reports []diagnose.Report) string {
+func several(reports []result.Report) string {
 	count := func(n int, one, many string) string {
 		if n == 1 {
 			return "1 " + one
@@ -55,9 +55,9 @@ func several(reports []diagnose.Report) string {
 			pods++
 		}
 		switch {
-		case r.Verdict == diagnose.Nothing:
+		case r.Verdict == result.Nothing:
 			well++
-		case r.Verdict == diagnose.Starting:
+		case r.Verdict == result.Starting:
 			starting++
 		case r.SameAs == "":
 			causes++
@@ -78,12 +78,12 @@ func several(reports []diagnose.Report) string {
 }
 
 // isCreator reports whether a report is about a workload that cannot create pods.
-func isCreator(r diagnose.Report) bool {
+func isCreator(r result.Report) bool {
 	return len(r.Findings) > 0 && r.Findings[0].Code == "pods-not-created"
 }
 
 // whose says which pods a group has: 19 of 20 pods of Deployment shop/web.
-func whose(g *diagnose.Group) string {
+func whose(g *result.Group) string {
 	n, of := len(g.Members), ""
 	switch w := len(g.Workloads); {
 	case g.Pods == 0 && n == 1:
@@ -113,7 +113,7 @@ func whose(g *diagnose.Group) string {
 func when(t evidence.Time) string { return t.At.UTC().Format("15:04:05Z on 2 Jan") }
 
 // headline says of a report which pods have its cause, what it is, and since when.
-func headline(r diagnose.Report) string {
+func headline(r result.Report) string {
 	g := r.Group
 	if g == nil {
 		return r.Pod + ": " + r.Sentence
@@ -129,7 +129,7 @@ func headline(r diagnose.Report) string {
 }
 
 // changes returns a line for each change before the cause of a group.
-func changes(g *diagnose.Group) (out []string) {
+func changes(g *result.Group) (out []string) {
 	if g == nil {
 		return nil
 	}
@@ -144,7 +144,7 @@ func changes(g *diagnose.Group) (out []string) {
 }
 
 // members names the first pods of a group; empty: the headline names them.
-func members(g *diagnose.Group) string {
+func members(g *result.Group) string {
 	if g == nil || len(g.Members) < 2 {
 		return ""
 	}
@@ -161,7 +161,7 @@ func some(names []string, most int) string {
 }
 
 // facts returns the lines about a group that stand below its headline.
-func facts(g *diagnose.Group) (out []string) {
+func facts(g *result.Group) (out []string) {
 	if g == nil {
 		return nil
 	}
@@ -173,7 +173,7 @@ func facts(g *diagnose.Group) (out []string) {
 }
 
 // wellLines returns a line for each of the first pods with nothing wrong, and one for the others.
-func wellLines(well []diagnose.Report) (out []string) {
+func wellLines(well []result.Report) (out []string) {
 	for _, r := range well[:min(len(well), mostWell)] {
 		out = append(out, r.Pod+": "+r.Sentence)
 	}
@@ -189,7 +189,7 @@ const (
 )
 
 // group writes the lines of a group to a terminal.
-func (t *texter) group(g *diagnose.Group) {
+func (t *texter) group(g *result.Group) {
 	for _, line := range facts(g) {
 		t.line("  ", oneLine(line), "")
 	}
@@ -202,7 +202,7 @@ func (t *texter) group(g *diagnose.Group) {
 }
 
 // groups writes the causes for a terminal, each with what fixes it.
-func (t *texter) groups(reports []diagnose.Report) {
+func (t *texter) groups(reports []result.Report) {
 	ill, _, more := byCause(reports)
 	for _, r := range ill {
 		if r.Group == nil {
@@ -223,9 +223,9 @@ func (t *texter) groups(reports []diagnose.Report) {
 }
 
 // does returns the code of a report with what fixes its cause, or what would decide between the suspects.
-func does(r diagnose.Report) string {
+func does(r result.Report) string {
 	switch {
-	case r.Verdict == diagnose.Undecided:
+	case r.Verdict == result.Undecided:
 		return "undecided: this command would decide"
 	case len(r.Findings) == 0:
 		return string(r.Verdict)
@@ -246,9 +246,9 @@ func does(r diagnose.Report) string {
 }
 
 // command returns the command of a report that needs no file beside it.
-func command(r diagnose.Report) string {
+func command(r result.Report) string {
 	switch {
-	case r.Verdict == diagnose.Undecided:
+	case r.Verdict == result.Undecided:
 		return r.Decide
 	case len(r.Findings) > 0 && r.Findings[0].Patch == "" && r.Findings[0].Change == "":
 		return r.Findings[0].Remedy.Command

@@ -7,26 +7,26 @@ import (
 	"time"
 
 	"outrider.dev/internal/base/finding"
-	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
 
 // outage returns the reports of 24 pods: 19 with one cause, 2 with another, and 3 well ones; and a workload without pods.
-func outage() (out []diagnose.Report) {
+func outage() (out []result.Report) {
 	at := func(minute int) evidence.Time {
 		return evidence.Second(time.Date(2026, 11, 24, 14, minute, 0, 0, time.UTC), evidence.APIClock)
 	}
-	add := func(name, code, sentence string, same string, g *diagnose.Group) {
-		r := diagnose.Report{Version: diagnose.Version, Pod: name, Verdict: diagnose.Found, Sentence: sentence, SameAs: same, Group: g}
-		r.Findings = []diagnose.Finding{{Code: finding.Code(code), Sentence: sentence, Confidence: diagnose.Certain, Disproof: "a start", Remedy: finding.Remedy{Sentence: "create it", Command: "kubectl describe pod"}}}
+	add := func(name, code, sentence string, same string, g *result.Group) {
+		r := result.Report{Version: result.Version, Pod: name, Verdict: result.Found, Sentence: sentence, SameAs: same, Group: g}
+		r.Findings = []result.Finding{{Code: finding.Code(code), Sentence: sentence, Confidence: result.Certain, Disproof: "a start", Remedy: finding.Remedy{Sentence: "create it", Command: "kubectl describe pod"}}}
 		out = append(out, r)
 	}
-	add("shop/pay-0", "app-crash", "app ended", "", &diagnose.Group{Sentence: "app ended", Pods: 2, Of: 2, Workloads: []string{"StatefulSet shop/pay"}, Members: []string{"shop/pay-0", "shop/pay-1"}})
+	add("shop/pay-0", "app-crash", "app ended", "", &result.Group{Sentence: "app ended", Pods: 2, Of: 2, Workloads: []string{"StatefulSet shop/pay"}, Members: []string{"shop/pay-0", "shop/pay-1"}})
 	add("shop/pay-1", "app-crash", "app ended", "shop/pay-0", nil)
 	for i := range 3 {
-		out = append(out, diagnose.Report{Version: diagnose.Version, Pod: fmt.Sprintf("shop/well-%d", i), Verdict: diagnose.Nothing, Sentence: "nothing is wrong"})
+		out = append(out, result.Report{Version: result.Version, Pod: fmt.Sprintf("shop/well-%d", i), Verdict: result.Nothing, Sentence: "nothing is wrong"})
 	}
-	g := &diagnose.Group{Sentence: `secret "pay-db" not found`, Remedy: "create it", Pods: 19, Of: 20, Workloads: []string{"Deployment shop/web"}, Since: at(2), Earlier: true,
+	g := &result.Group{Sentence: `secret "pay-db" not found`, Remedy: "create it", Pods: 19, Of: 20, Workloads: []string{"Deployment shop/web"}, Since: at(2), Earlier: true,
 		Common: []string{"all of them are of revision 8, and the other pod is not"}, Changes: []evidence.Quote{{At: at(1), Text: "revision 8 of Deployment shop/web began"}, {Text: "ConfigMap shop/web was created"}}}
 	for i := range 19 {
 		g.Members = append(g.Members, fmt.Sprintf("shop/web-%d", i))
@@ -35,7 +35,7 @@ func outage() (out []diagnose.Report) {
 	for i := range 18 {
 		add(fmt.Sprintf("shop/web-%d", i+1), "config-missing", `app: secret "pay-db" not found`, "shop/web-0", nil)
 	}
-	add("ReplicaSet shop/api-1", "pods-not-created", "no pod of ReplicaSet api-1 can be created: the namespace is being deleted", "", &diagnose.Group{Sentence: "no pod of ReplicaSet api-1 can be created: the namespace is being deleted", Workloads: []string{"ReplicaSet shop/api-1"}, Members: []string{"ReplicaSet shop/api-1"}})
+	add("ReplicaSet shop/api-1", "pods-not-created", "no pod of ReplicaSet api-1 can be created: the namespace is being deleted", "", &result.Group{Sentence: "no pod of ReplicaSet api-1 can be created: the namespace is being deleted", Workloads: []string{"ReplicaSet shop/api-1"}, Members: []string{"ReplicaSet shop/api-1"}})
 	return out
 }
 
@@ -78,10 +78,10 @@ func TestGroupsAreShown(t *testing.T) {
 
 // The causes of a page are limited, and it says how many are left out.
 func TestCausesAreBounded(t *testing.T) {
-	var all []diagnose.Report
+	var all []result.Report
 	for i := range mostGroups + 7 {
 		name := fmt.Sprintf("shop/web-%d", i)
-		all = append(all, diagnose.Report{Pod: name, Verdict: diagnose.Undecided, Sentence: "undecided", Group: &diagnose.Group{Sentence: "undecided", Pods: 1, Of: 1, Workloads: []string{"Pod " + name}, Members: []string{name}}})
+		all = append(all, result.Report{Pod: name, Verdict: result.Undecided, Sentence: "undecided", Group: &result.Group{Sentence: "undecided", Pods: 1, Of: 1, Workloads: []string{"Pod " + name}, Members: []string{name}}})
 	}
 	for _, o := range []Options{{Format: "text"}, {Format: "text", Fleet: true}, {Format: "md"}, {Format: "md", Fleet: true}, {Format: "html"}, {Format: "html", Fleet: true}} {
 		var b strings.Builder
@@ -99,7 +99,7 @@ func TestCausesAreBounded(t *testing.T) {
 }
 
 func TestWhose(t *testing.T) {
-	for want, g := range map[string]diagnose.Group{
+	for want, g := range map[string]result.Group{
 		"shop/a":                             {Pods: 1, Of: 1, Workloads: []string{"Pod shop/a"}, Members: []string{"shop/a"}},
 		"1 of 3 pods of Deployment a":        {Pods: 1, Of: 3, Workloads: []string{"Deployment a"}, Members: []string{"a"}},
 		"all 2 pods of Deployment a":         {Pods: 2, Of: 2, Workloads: []string{"Deployment a"}, Members: []string{"a", "b"}},

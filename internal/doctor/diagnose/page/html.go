@@ -14,9 +14,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/doctor/chart"
-	"outrider.dev/internal/doctor/diagnose"
-	"outrider.dev/internal/doctor/diagnose/history"
-	"outrider.dev/internal/doctor/diagnose/phases"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -30,9 +28,9 @@ var script string
 var palette = append(slices.Clone(chart.Palette), chart.Colour{Name: "page", Light: "#f6f8fa", Dark: "#0d1117"}, chart.Colour{Name: "gate", Light: "#bf3989", Dark: "#f778ba"})
 
 // fills maps the phases of a start to the names of their colours in palette.
-var fills = map[phases.PhaseName]string{
-	phases.SchedulePhase: "faint", phases.SandboxPhase: "pod", phases.ImagePhase: "pulling", phases.InitPhase: "running",
-	phases.ProxyPhase: "warn", phases.GatePhase: "gate", phases.AppPhase: "healthy",
+var fills = map[result.PhaseName]string{
+	result.SchedulePhase: "faint", result.SandboxPhase: "pod", result.ImagePhase: "pulling", result.InitPhase: "running",
+	result.ProxyPhase: "warn", result.GatePhase: "gate", result.AppPhase: "healthy",
 }
 
 // styles returns the page's style sheet: the palette, for light and dark, and the rules that use it.
@@ -45,7 +43,7 @@ func styles() string {
 	for _, name := range []string{"alive", "running", "healthy"} {
 		out += fmt.Sprintf(".bar.%[1]s { fill: var(--%[1]s) } ", name)
 	}
-	for _, p := range phases.PhaseNames {
+	for _, p := range result.PhaseNames {
 		out += fmt.Sprintf(".bar.%s { fill: var(--%s) } ", p, fills[p])
 	}
 	return out + "\n" + sheet
@@ -140,10 +138,10 @@ const zoom = `<div class="tools" role="toolbar" aria-label="Zoom of all timeline
 
 // HTML writes one self-contained page with the timelines and findings of pods. Pods with findings come first. The
 // page's content security policy forbids every request, and all scripts and styles except the page's own.
-func HTML(w io.Writer, reports []diagnose.Report) error {
+func HTML(w io.Writer, reports []result.Report) error {
 	all := slices.Clone(reports)
-	slices.SortStableFunc(all, func(a, b diagnose.Report) int {
-		rank := map[diagnose.Verdict]int{diagnose.Found: 0, diagnose.Undecided: 1, diagnose.Starting: 2, diagnose.Nothing: 3}
+	slices.SortStableFunc(all, func(a, b result.Report) int {
+		rank := map[result.Verdict]int{result.Found: 0, result.Undecided: 1, result.Starting: 2, result.Nothing: 3}
 		return cmp.Or(cmp.Compare(min(len(a.SameAs), 1), min(len(b.SameAs), 1)), rank[a.Verdict]-rank[b.Verdict])
 	})
 	title := fmt.Sprintf("What happened to %d pods", len(all))
@@ -185,9 +183,9 @@ func HTML(w io.Writer, reports []diagnose.Report) error {
 }
 
 // groups writes the causes, if there are several pods.
-func (d *document) groups(reports []diagnose.Report) {
+func (d *document) groups(reports []result.Report) {
 	ill, _, more := byCause(reports)
-	if len(reports) < 2 || !slices.ContainsFunc(ill, func(r diagnose.Report) bool { return r.Group != nil }) {
+	if len(reports) < 2 || !slices.ContainsFunc(ill, func(r result.Report) bool { return r.Group != nil }) {
 		return
 	}
 	d.put("<section class=\"groups\">\n<h2>%s</h2>\n", several(reports))
@@ -204,7 +202,7 @@ func (d *document) groups(reports []diagnose.Report) {
 }
 
 // group writes the lines of a group.
-func (d *document) group(g *diagnose.Group) {
+func (d *document) group(g *result.Group) {
 	for _, line := range facts(g) {
 		d.put("<p>%s</p>\n", cut(line, longestLine))
 	}
@@ -245,7 +243,7 @@ func ticks(end time.Duration) (out []time.Duration) {
 
 // pod writes the section of a pod: its timeline and its log on the left, its findings on the right. It reduces room
 // by the number of log lines that it writes.
-func (d *document) pod(r diagnose.Report, end time.Duration, room *int) {
+func (d *document) pod(r result.Report, end time.Duration, room *int) {
 	zero, class := firstMoment(r), "bad"
 	if r.Verdict.Well() {
 		class = "good"
@@ -274,7 +272,7 @@ func (d *document) pod(r diagnose.Report, end time.Duration, room *int) {
 }
 
 // timeline draws the containers of a pod, one row for each.
-func (d *document) timeline(r diagnose.Report, name string, zero time.Time, end time.Duration) {
+func (d *document) timeline(r result.Report, name string, zero time.Time, end time.Duration) {
 	var rows document
 	if !zero.IsZero() {
 		c := picture(r)
@@ -301,7 +299,7 @@ func (d *document) timeline(r diagnose.Report, name string, zero time.Time, end 
 
 // lane draws one container. The axis is the same for all pods, and its last time is end; own is the end of the pod's
 // own chart. While a container is not ready, its bar has half the height, so that colour is not the only difference.
-func (d *document) lane(l chart.Lane, t history.Track, own, end time.Duration) {
+func (d *document) lane(l chart.Lane, t result.Track, own, end time.Duration) {
 	d.put(`<div class="row"><span class="name">%s</span><svg class="lane" role="img" aria-label="%s"><rect class="ground" width="100%%" height="28"/><line class="grid" x2="100%%" y1="14" y2="14"/>
 `, l.Name, fmt.Sprintf("%s, %s: %d runs, %d marks", l.Name, t.Role, len(t.Runs), len(l.Marks)))
 	for _, s := range l.Spans {
@@ -326,11 +324,11 @@ func (d *document) lane(l chart.Lane, t history.Track, own, end time.Duration) {
 
 // log writes the log lines of all containers in the order of time, and the number of lines for which there is no
 // room.
-func (d *document) log(r diagnose.Report, zero time.Time, room *int) {
+func (d *document) log(r result.Report, zero time.Time, room *int) {
 	type line struct {
 		at        time.Duration
 		container string
-		mark      history.Mark
+		mark      result.Mark
 	}
 	var lines []line
 	left := 0
@@ -352,14 +350,14 @@ func (d *document) log(r diagnose.Report, zero time.Time, room *int) {
 	}
 	d.put("</summary><ol class=\"lines\">\n")
 	for _, l := range lines {
-		d.put(`<li data-at="%s"><span class="faint">%s %s</span> <code>%s</code>`, l.at.Milliseconds(), diagnose.Instant(l.mark.At), cut(l.container, longestName), cut(l.mark.Text, longestLine))
+		d.put(`<li data-at="%s"><span class="faint">%s %s</span> <code>%s</code>`, l.at.Milliseconds(), result.Instant(l.mark.At), cut(l.container, longestName), cut(l.mark.Text, longestLine))
 		d.source(l.mark.Quote)
 		d.put("</li>\n")
 	}
 	d.put("</ol></details>\n")
 }
 
-func (d *document) finding(f diagnose.Finding, zero time.Time) {
+func (d *document) finding(f result.Finding, zero time.Time) {
 	d.put("<article>\n<h3>%s <span class=\"faint\">(%s)</span></h3>\n<p>%s</p>\n<ul class=\"quotes\">",
 		cut(string(f.Code), longestName), cut(string(f.Confidence), longestName), cut(f.Sentence, longestLine))
 	for _, q := range f.Evidence {
@@ -382,9 +380,9 @@ func (d *document) quote(head markup, q evidence.Quote, zero time.Time) {
 	d.put("<li>" + head)
 	if q.At.Known() {
 		if at := after(q.At.At, zero).Milliseconds(); !zero.IsZero() && at >= 0 {
-			d.put(`<button type="button" class="at" data-at="%s">%s</button> `, at, diagnose.Instant(q.At))
+			d.put(`<button type="button" class="at" data-at="%s">%s</button> `, at, result.Instant(q.At))
 		} else {
-			d.put(`<span class="faint">%s</span> `, diagnose.Instant(q.At))
+			d.put(`<span class="faint">%s</span> `, result.Instant(q.At))
 		}
 	}
 	d.put("<code>%s</code>", cut(q.Text, longestLine))

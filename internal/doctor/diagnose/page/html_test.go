@@ -15,11 +15,10 @@ import (
 
 	"golang.org/x/net/html"
 
-	"outrider.dev/internal/doctor/diagnose"
-	"outrider.dev/internal/doctor/diagnose/history"
+	"outrider.dev/internal/doctor/diagnose/result"
 )
 
-func pods(t testing.TB, reports ...diagnose.Report) string {
+func pods(t testing.TB, reports ...result.Report) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := Write(&b, reports, Options{Format: "html"}); err != nil {
@@ -28,7 +27,7 @@ func pods(t testing.TB, reports ...diagnose.Report) string {
 	return b.String()
 }
 
-func fleetOf(t testing.TB, reports ...diagnose.Report) string {
+func fleetOf(t testing.TB, reports ...result.Report) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := Write(&b, reports, Options{Format: "html", Fleet: true}); err != nil {
@@ -63,7 +62,7 @@ func skeleton(t testing.TB, page string) (elements []string, text string) {
 }
 
 // forms maps the two kinds of HTML pages to the functions that make them.
-var forms = map[string]func(testing.TB, ...diagnose.Report) string{"pods": pods, "fleet": fleetOf}
+var forms = map[string]func(testing.TB, ...result.Report) string{"pods": pods, "fleet": fleetOf}
 
 // Hostile text, for example in a log, adds no element, no attribute and no control character to a page.
 func FuzzHTML(f *testing.F) {
@@ -196,11 +195,11 @@ func TestContrast(t *testing.T) {
 // A page has a limited number of lines and pods, and says how much it leaves out.
 func TestHTMLIsBounded(t *testing.T) {
 	r := incident(t, "awesome-app")
-	i := slices.IndexFunc(r.Tracks, func(t history.Track) bool { return len(t.Marks) > 0 })
+	i := slices.IndexFunc(r.Tracks, func(t result.Track) bool { return len(t.Marks) > 0 })
 	m := r.Tracks[i].Marks[0]
 	m.Text = strings.Repeat("long ", 10_000)
-	r.Tracks[i].Marks = slices.Repeat([]history.Mark{m}, 3*mostLines)
-	many := append([]diagnose.Report{r}, slices.Repeat([]diagnose.Report{{Pod: "shop/x", Verdict: diagnose.Nothing}}, mostPods+2)...)
+	r.Tracks[i].Marks = slices.Repeat([]result.Mark{m}, 3*mostLines)
+	many := append([]result.Report{r}, slices.Repeat([]result.Report{{Pod: "shop/x", Verdict: result.Nothing}}, mostPods+2)...)
 	page := pods(t, many...)
 	if n := strings.Count(page, "<li data-at="); n != mostLines {
 		t.Errorf("%d lines, want %d", n, mostLines)
@@ -212,7 +211,7 @@ func TestHTMLIsBounded(t *testing.T) {
 
 // Pods with findings come first. A pod whose evidence has no times is shown too.
 func TestHTMLOfSeveral(t *testing.T) {
-	empty := diagnose.Report{Pod: "shop/empty", Verdict: diagnose.Nothing, Sentence: "nothing is wrong"}
+	empty := result.Report{Pod: "shop/empty", Verdict: result.Nothing, Sentence: "nothing is wrong"}
 	_, text := skeleton(t, pods(t, empty, incident(t, "clean"), incident(t, "awesome-app")))
 	if strings.Index(text, "shop/empty") < strings.Index(text, "startup race") || !strings.Contains(text, "The evidence has no times") {
 		t.Errorf("the order is wrong, or a pod without times is not there:\n%s", text)

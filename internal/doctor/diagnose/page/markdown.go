@@ -7,8 +7,7 @@ import (
 	"unicode/utf8"
 
 	"outrider.dev/internal/base/cli/visible"
-	"outrider.dev/internal/doctor/diagnose"
-	"outrider.dev/internal/doctor/diagnose/history"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -17,7 +16,7 @@ import (
 // have a meaning in Markdown or HTML are escaped.
 //
 // Of several pods it first says how many causes there are, and has the report of one pod for each.
-func Markdown(reports []diagnose.Report) string {
+func Markdown(reports []result.Report) string {
 	var b strings.Builder
 	if len(reports) == 1 {
 		markdown(&b, reports[0])
@@ -45,7 +44,7 @@ func restMarkdown(b *strings.Builder, more int, lines []string) {
 }
 
 // fleetMarkdown formats the causes of many pods, each with what fixes it.
-func fleetMarkdown(reports []diagnose.Report) string {
+func fleetMarkdown(reports []result.Report) string {
 	var b strings.Builder
 	ill, _, more := byCause(reports)
 	fmt.Fprintf(&b, "%s\n", prose(several(reports)))
@@ -61,14 +60,14 @@ func fleetMarkdown(reports []diagnose.Report) string {
 }
 
 // groupMarkdown writes the lines of a group.
-func groupMarkdown(b *strings.Builder, g *diagnose.Group) {
+func groupMarkdown(b *strings.Builder, g *result.Group) {
 	for _, line := range facts(g) {
 		fmt.Fprintf(b, "\n%s\n", prose(line))
 	}
 	listed(b, changedBefore, changes(g))
 }
 
-func markdown(b *strings.Builder, r diagnose.Report) {
+func markdown(b *strings.Builder, r result.Report) {
 	fmt.Fprintf(b, "### %s\n", prose(headline(r)))
 	groupMarkdown(b, r.Group)
 	if r.Group != nil && len(r.Group.Members) > 1 {
@@ -113,14 +112,14 @@ func markdown(b *strings.Builder, r diagnose.Report) {
 }
 
 // timeline formats the report's timeline as plain text, one line for each moment.
-func timeline(r diagnose.Report) string {
+func timeline(r result.Report) string {
 	var b strings.Builder
 	wide := 0
 	for _, m := range r.Timeline {
 		wide = max(wide, utf8.RuneCountInString(oneLine(m.Container)))
 	}
 	for _, m := range r.Timeline {
-		fmt.Fprintf(&b, "%-13s %9s  %-*s  %s\n", diagnose.Instant(m.At), history.Since(m.At, r.Timeline[0].At), wide, oneLine(m.Container), oneLine(m.Text))
+		fmt.Fprintf(&b, "%-13s %9s  %-*s  %s\n", result.Instant(m.At), result.Since(m.At, r.Timeline[0].At), wide, oneLine(m.Container), oneLine(m.Text))
 	}
 	return b.String()
 }
@@ -135,7 +134,7 @@ func quoted(b *strings.Builder, title string, quotes []evidence.Quote) {
 	var text strings.Builder
 	for _, q := range quotes {
 		if q.At.Known() {
-			text.WriteString(diagnose.Instant(q.At) + " ")
+			text.WriteString(result.Instant(q.At) + " ")
 		}
 		text.WriteString(cut(q.Text, longestLine))
 		if q.Source.File != "" {

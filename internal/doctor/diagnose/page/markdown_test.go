@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/result"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -37,7 +37,7 @@ func TestMarkdown(t *testing.T) {
 }
 
 // kept returns reports from a file, which do not change when the rules change.
-func kept(t *testing.T) (out []diagnose.Report) {
+func kept(t *testing.T) (out []result.Report) {
 	t.Helper()
 	text, err := os.ReadFile("testdata/awesome-app.json")
 	if err == nil {
@@ -73,7 +73,7 @@ func blocks(text string) (outside string, open bool) {
 func TestMarkdownOfHostileText(t *testing.T) {
 	markup := regexp.MustCompile("(^|[^\\\\])[`<>|\\[\\]!~]|@[^&]")
 	for _, text := range hostile {
-		got := Markdown([]diagnose.Report{poisoned(t, text), incident(t, "clean")})
+		got := Markdown([]result.Report{poisoned(t, text), incident(t, "clean")})
 		outside, open := blocks(got)
 		if open || !strings.Contains(outside, "nothing is wrong") {
 			t.Errorf("%q: a block is open at the end, or ends too late, in\n%s", text, got)

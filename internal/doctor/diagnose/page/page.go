@@ -13,7 +13,7 @@ import (
 
 	"sigs.k8s.io/yaml"
 
-	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/result"
 )
 
 // Formats are the formats that [Write] supports.
@@ -46,7 +46,7 @@ func (o Options) Check() error {
 }
 
 // Write writes the reports in the format of the options; an unknown format means text.
-func Write(w io.Writer, reports []diagnose.Report, o Options) error {
+func Write(w io.Writer, reports []result.Report, o Options) error {
 	switch {
 	case o.Format == "html" && o.Fleet:
 		return FleetHTML(w, reports)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/gather"
 )
@@ -14,12 +15,12 @@ import (
 const incidents = "../../../../testdata/incidents"
 
 // incident returns the report on an incident of the corpus.
-func incident(t testing.TB, name string) diagnose.Report {
+func incident(t testing.TB, name string) result.Report {
 	t.Helper()
 	return diagnosed(t, filepath.Join(incidents, name))
 }
 
-func diagnosed(t testing.TB, folder string) diagnose.Report {
+func diagnosed(t testing.TB, folder string) result.Report {
 	t.Helper()
 	set, err := gather.Read(t.Context(), gather.Options{}, folder)
 	if err != nil {
@@ -33,7 +34,7 @@ func diagnosed(t testing.TB, folder string) diagnose.Report {
 }
 
 // all returns the reports on all incidents of the corpus.
-func all(t testing.TB) (out []diagnose.Report) {
+func all(t testing.TB) (out []result.Report) {
 	t.Helper()
 	folders, err := os.ReadDir(incidents)
 	if err != nil {
@@ -54,12 +55,12 @@ var hostile = []string{
 }
 
 // poisoned returns a report in which text replaces every text that comes from the evidence.
-func poisoned(t testing.TB, text string) diagnose.Report {
+func poisoned(t testing.TB, text string) result.Report {
 	t.Helper()
 	r := incident(t, "awesome-app")
 	r.Pod, r.Sentence, r.Decide = text, text, text
 	r.Missing, r.Notes = []string{text}, []string{text}
-	r.Group = &diagnose.Group{Sentence: text, Remedy: text, Pods: 2, Of: 3, Workloads: []string{text}, Common: []string{text}, Changes: []evidence.Quote{{Text: text, Source: evidence.Source{File: text}}}, Members: []string{text, text}}
+	r.Group = &result.Group{Sentence: text, Remedy: text, Pods: 2, Of: 3, Workloads: []string{text}, Common: []string{text}, Changes: []evidence.Quote{{Text: text, Source: evidence.Source{File: text}}}, Members: []string{text, text}}
 	for i := range r.Timeline {
 		r.Timeline[i].Container, r.Timeline[i].Text = text, text
 	}
@@ -90,7 +91,7 @@ func poisoned(t testing.TB, text string) diagnose.Report {
 
 // Each format that shows findings also shows the result of the replay.
 func TestReplayIsShown(t *testing.T) {
-	reports := []diagnose.Report{incident(t, "awesome-app")}
+	reports := []result.Report{incident(t, "awesome-app")}
 	for _, format := range []string{"text", "md", "html"} {
 		var b strings.Builder
 		if err := Write(&b, reports, Options{Format: format, Columns: 1000}); err != nil {

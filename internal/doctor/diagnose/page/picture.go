@@ -5,13 +5,12 @@ import (
 	"time"
 
 	"outrider.dev/internal/doctor/chart"
-	"outrider.dev/internal/doctor/diagnose"
-	"outrider.dev/internal/doctor/diagnose/history"
+	"outrider.dev/internal/doctor/diagnose/result"
 )
 
 // SVG formats the reports as one self-contained picture with a lane for each container. All pods share one time axis,
 // on which 0 is the earliest time of each pod.
-func SVG(reports []diagnose.Report) string {
+func SVG(reports []result.Report) string {
 	var all []chart.Chart
 	for _, r := range reports[:min(len(reports), mostPods)] {
 		all = append(all, picture(r))
@@ -23,10 +22,10 @@ func SVG(reports []diagnose.Report) string {
 }
 
 // picture returns the chart of a report.
-func picture(r diagnose.Report) chart.Chart {
+func picture(r result.Report) chart.Chart {
 	zero := firstMoment(r)
 	c := chart.Chart{Title: oneLine(cut(r.Pod, longestName)), Description: cut(r.Sentence, longestLine) + "\n" + timeline(r)}
-	if r.Verdict != diagnose.Nothing {
+	if r.Verdict != result.Nothing {
 		c.Notes = []string{oneLine(cut(r.Sentence, 160))}
 	}
 	last := time.Duration(0)
@@ -46,7 +45,7 @@ func picture(r diagnose.Report) chart.Chart {
 }
 
 // firstMoment returns the earliest time in the tracks.
-func firstMoment(r diagnose.Report) (zero time.Time) {
+func firstMoment(r result.Report) (zero time.Time) {
 	first := func(t time.Time) {
 		if !t.IsZero() && (zero.IsZero() || t.Before(zero)) {
 			zero = t
@@ -72,7 +71,7 @@ func after(t, zero time.Time) time.Duration {
 	return t.Sub(zero).Round(time.Millisecond)
 }
 
-func lane(t history.Track, zero time.Time, end time.Duration) chart.Lane {
+func lane(t result.Track, zero time.Time, end time.Duration) chart.Lane {
 	l := chart.Lane{Name: oneLine(cut(t.Container, longestName))}
 	for _, v := range t.Runs {
 		run := fmt.Sprintf("run %d", v.Number)
@@ -94,7 +93,7 @@ func lane(t history.Track, zero time.Time, end time.Duration) chart.Lane {
 		l.Spans = append(l.Spans, spans(t, from, to, zero, run)...)
 	}
 	for _, m := range t.Marks[:min(len(t.Marks), mostMarks)] {
-		kind := map[history.MarkKind]chart.MarkKind{history.MarkReady: chart.Ready, history.MarkCall: chart.CallFailed, history.MarkedLine: chart.Line}[m.Kind]
+		kind := map[result.MarkKind]chart.MarkKind{result.MarkReady: chart.Ready, result.MarkCall: chart.CallFailed, result.MarkedLine: chart.Line}[m.Kind]
 		l.Marks = append(l.Marks, chart.Mark{Kind: kind, At: after(m.At.At, zero), Detail: oneLine(cut(m.Text, longestLine))})
 	}
 	return l
@@ -102,9 +101,9 @@ func lane(t history.Track, zero time.Time, end time.Duration) chart.Lane {
 
 // spans returns the spans of one run. If a mark shows when the container was ready, the run is divided there; only
 // proxies have such marks, from their logs.
-func spans(t history.Track, from, to time.Duration, zero time.Time, detail string) []chart.Span {
+func spans(t result.Track, from, to time.Duration, zero time.Time, detail string) []chart.Span {
 	for _, m := range t.Marks {
-		if ready := after(m.At.At, zero); m.Kind == history.MarkReady && ready >= from && ready <= to {
+		if ready := after(m.At.At, zero); m.Kind == result.MarkReady && ready >= from && ready <= to {
 			return []chart.Span{{Phase: chart.Running, From: from, To: ready, Detail: detail}, {Phase: chart.Healthy, From: ready, To: to, Detail: detail}}
 		}
 	}

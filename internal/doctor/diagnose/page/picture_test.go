@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/result"
 )
 
 func TestSVG(t *testing.T) {
@@ -35,7 +35,7 @@ func elements(t *testing.T, text string) map[string]int {
 // Hostile text, for example in a log, never becomes an element of the picture.
 func TestSVGOfHostileText(t *testing.T) {
 	for _, text := range hostile {
-		got := elements(t, SVG([]diagnose.Report{poisoned(t, text), incident(t, "clean")}))
+		got := elements(t, SVG([]result.Report{poisoned(t, text), incident(t, "clean")}))
 		for _, e := range []string{"script", "img", "image", "a", "foreignObject", "b"} {
 			if got[e] > 0 {
 				t.Errorf("%q: %d elements %s", text, got[e], e)
@@ -50,11 +50,11 @@ func TestSVGOfHostileText(t *testing.T) {
 // Every incident can be drawn, and pods beyond the limit are counted.
 func TestSVGOfMany(t *testing.T) {
 	for _, r := range all(t) {
-		if got := elements(t, SVG([]diagnose.Report{r})); got["text"] < 2 {
+		if got := elements(t, SVG([]result.Report{r})); got["text"] < 2 {
 			t.Errorf("%s: %v", r.Pod, got)
 		}
 	}
-	var many []diagnose.Report
+	var many []result.Report
 	for range mostPods + 7 {
 		many = append(many, incident(t, "clean"))
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence/gather"
 )
 
@@ -22,7 +23,7 @@ var secrets = map[string]string{
 }
 
 // withSecret diagnoses an incident in which the lines about a refused call contain a secret.
-func withSecret(t *testing.T, line string, show bool) diagnose.Report {
+func withSecret(t *testing.T, line string, show bool) result.Report {
 	t.Helper()
 	folder := t.TempDir()
 	from := filepath.Join(incidents, "awesome-app")
@@ -60,7 +61,7 @@ func withSecret(t *testing.T, line string, show bool) diagnose.Report {
 func TestSecretsAreMasked(t *testing.T) {
 	for secret, line := range secrets {
 		for _, show := range []bool{false, true} {
-			reports := []diagnose.Report{withSecret(t, line, show)}
+			reports := []result.Report{withSecret(t, line, show)}
 			for _, format := range Formats {
 				for _, fleet := range []bool{false, true} {
 					o := Options{Format: format, Fleet: fleet, Columns: 1000}

@@ -6,13 +6,13 @@ import (
 	"strings"
 
 	"outrider.dev/internal/base/cli/visible"
-	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
 
 // writeTexts writes the reports for a terminal. Of several it first says how many causes there are, and then writes the
 // report of one pod for each.
-func writeTexts(w io.Writer, reports []diagnose.Report, o Options) error {
+func writeTexts(w io.Writer, reports []result.Report, o Options) error {
 	if len(reports) == 1 {
 		return writeText(w, reports[0], o)
 	}
@@ -36,7 +36,7 @@ func writeTexts(w io.Writer, reports []diagnose.Report, o Options) error {
 		if i == 0 {
 			t.line("", "", "")
 		}
-		t.line("", line, string(diagnose.Nothing))
+		t.line("", line, string(result.Nothing))
 	}
 	return t.write(w)
 }
@@ -50,7 +50,7 @@ func (t *texter) write(w io.Writer) error {
 
 // writeText writes a report for a terminal: the cause and what to do first, then the timeline, the evidence, and the
 // change and command of the remedy. If several pods have its cause, it first says which.
-func writeText(w io.Writer, r diagnose.Report, o Options) error {
+func writeText(w io.Writer, r result.Report, o Options) error {
 	t := texter{width: max(o.Columns, 40), colour: o.Colour}
 	t.line("", headline(r), string(r.Verdict))
 	t.group(r.Group)
@@ -68,7 +68,7 @@ func writeText(w io.Writer, r diagnose.Report, o Options) error {
 		t.line("  ", strings.TrimSuffix(line, "\n"), "")
 	}
 	for i, f := range r.Findings {
-		t.finding(f, len(r.Findings) > 1 || r.Verdict == diagnose.Undecided, i, firstRemedy(r))
+		t.finding(f, len(r.Findings) > 1 || r.Verdict == result.Undecided, i, firstRemedy(r))
 	}
 	if r.Decide != "" {
 		t.line("", "", "")
@@ -92,8 +92,8 @@ func writeText(w io.Writer, r diagnose.Report, o Options) error {
 }
 
 // firstRemedy returns what is to be done about the cause; empty: it is not decided, or there is no remedy.
-func firstRemedy(r diagnose.Report) string {
-	if len(r.Findings) == 0 || r.Verdict == diagnose.Undecided {
+func firstRemedy(r result.Report) string {
+	if len(r.Findings) == 0 || r.Verdict == result.Undecided {
 		return ""
 	}
 	return r.Findings[0].Remedy.Sentence
@@ -125,7 +125,7 @@ func (t *texter) line(indent, text, what string) {
 }
 
 // finding writes a finding; the remedy that stands at the top of the report is not repeated.
-func (t *texter) finding(f diagnose.Finding, numbered bool, i int, first string) {
+func (t *texter) finding(f result.Finding, numbered bool, i int, first string) {
 	t.line("", "", "")
 	head := fmt.Sprintf("%s (%s)", f.Code, f.Confidence)
 	if numbered {
@@ -170,14 +170,14 @@ func (t *texter) quote(indent string, q evidence.Quote) {
 	}
 	at := ""
 	if q.At.Known() {
-		at = diagnose.Instant(q.At) + " "
+		at = result.Instant(q.At) + " "
 	}
 	t.line(indent, at+q.Text+from, "")
 }
 
 // colours maps verdicts and kinds of text to codes for [visible.Paint].
 var colours = map[string]string{
-	string(diagnose.Nothing): "32", string(diagnose.Starting): "36", string(diagnose.Found): "31", string(diagnose.Undecided): "33",
+	string(result.Nothing): "32", string(result.Starting): "36", string(result.Found): "31", string(result.Undecided): "33",
 	"heading": "1", "command": "36", "patch": "32",
 }
 

@@ -9,14 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/base/cli/visible"
-	"outrider.dev/internal/doctor/diagnose"
+	"outrider.dev/internal/doctor/diagnose/result"
 )
 
 // Colours change no word and no line, and are not removed when text is made harmless for a terminal.
 func TestColours(t *testing.T) {
 	colour := regexp.MustCompile(visible.Colour("[0-9;]*"))
 	for name, begins := range map[string]string{"awesome-app": visible.Colour("31"), "clean": visible.Colour("32")} {
-		reports := []diagnose.Report{incident(t, name)}
+		reports := []result.Report{incident(t, name)}
 		var plain, painted bytes.Buffer
 		for w, coloured := range map[*bytes.Buffer]bool{&plain: false, &painted: true} {
 			if err := Write(w, reports, Options{Format: "text", Columns: 80, Colour: coloured}); err != nil {
@@ -35,16 +35,16 @@ func TestColours(t *testing.T) {
 // A command that uses a patch comes after the patch, and a part of a manifest is shown as such.
 func TestThePatchComesBeforeItsCommand(t *testing.T) {
 	for _, format := range []string{"text", "md", "html"} {
-		for title, change := range map[string]func(*diagnose.Finding){ // in any order: each is reported
-			"patch.yaml":                   func(*diagnose.Finding) {},
-			"What changes in the manifest": func(f *diagnose.Finding) { f.Patch, f.Change = "", f.Patch },
+		for title, change := range map[string]func(*result.Finding){ // in any order: each is reported
+			"patch.yaml":                   func(*result.Finding) {},
+			"What changes in the manifest": func(f *result.Finding) { f.Patch, f.Change = "", f.Patch },
 		} {
 			r := incident(t, "awesome-app")
 			f := &r.Findings[0]
 			change(f)
 			f.Remedy.Command = "kubectl use-the-file"
 			var b bytes.Buffer
-			if err := Write(&b, []diagnose.Report{r}, Options{Format: format, Columns: 200}); err != nil {
+			if err := Write(&b, []result.Report{r}, Options{Format: format, Columns: 200}); err != nil {
 				t.Fatal(err)
 			}
 			text := b.String()
@@ -64,10 +64,10 @@ func TestWhatToDoComesFirst(t *testing.T) {
 	r := incident(t, "awesome-app")
 	do := r.Findings[0].Remedy.Sentence
 	for format, want := range map[string]string{"text": r.Sentence + "\nDo: " + do + "\n", "md": "\n\n**Do:** "} { // in any order: each is reported
-		for verdict, times := range map[diagnose.Verdict]int{diagnose.Found: 1, diagnose.Undecided: 0} { // in any order: each is reported
+		for verdict, times := range map[result.Verdict]int{result.Found: 1, result.Undecided: 0} { // in any order: each is reported
 			r.Verdict = verdict
 			var b bytes.Buffer
-			if err := Write(&b, []diagnose.Report{r}, Options{Format: format, Columns: 500}); err != nil {
+			if err := Write(&b, []result.Report{r}, Options{Format: format, Columns: 500}); err != nil {
 				t.Fatal(err)
 			}
 			if strings.Count(b.String(), want) != times || strings.Count(b.String(), do) != 1 && format == "text" {

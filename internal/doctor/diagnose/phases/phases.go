@@ -10,121 +10,65 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/startup"
 )
 
-// A Start has the time that a pod took to get ready, and its phases. A phase is left out if the evidence does not
-// show both its beginning and its end, so the phases need not add up to the whole time.
-type Start struct {
-	State StartState `json:"state"`
-	// Took is the time from the pod's creation until it was ready, or until the evidence was taken if it is not
-	// ready. The zero value means not known.
-	Took Elapsed `json:"took,omitzero"`
-	// AtMost is set if containers restarted, so that the pod may have been ready before its last Ready condition.
-	AtMost bool    `json:"atMost,omitempty"`
-	Phases []Phase `json:"phases,omitempty"` // in order, without overlaps
-}
-
-// A StartState is the state of a pod with respect to its start.
-type StartState string
-
-// The states.
-const (
-	StartReady    StartState = "ready"
-	StartNotReady StartState = "not ready"
-	StartEnded    StartState = "ended" // all its containers have ended
-	StartUnknown  StartState = "unknown"
-)
-
-// Elapsed is a measured duration: the true one lies between Time-Error and Time+Error.
-type Elapsed struct {
-	Time  time.Duration `json:"time"`
-	Error time.Duration `json:"error"`
-}
-
-// Known reports whether the duration is known.
-func (e Elapsed) Known() bool { return e != Elapsed{} }
-
-// A PhaseName names a part of a pod's start.
-type PhaseName string
-
-// The phases, in the order in which they usually follow one another.
-const (
-	SchedulePhase PhaseName = "schedule" // until a node is found
-	SandboxPhase  PhaseName = "sandbox"  // the pod's network and sandbox, and its volumes
-	ImagePhase    PhaseName = "image"    // images are pulled
-	InitPhase     PhaseName = "init"     // init containers run
-	ProxyPhase    PhaseName = "proxy"    // the proxy starts, until it is ready
-	GatePhase     PhaseName = "gate"     // applications wait for the proxy
-	AppPhase      PhaseName = "app"      // applications start, until the pod is ready
-)
-
-// PhaseNames lists all phases in their usual order.
-var PhaseNames = []PhaseName{SchedulePhase, SandboxPhase, ImagePhase, InitPhase, ProxyPhase, GatePhase, AppPhase}
-
-// A Phase is a part of the start. From is the time since the pod's creation. If it is not known when the pod was
-// scheduled, From is the time since the kubelet saw the pod.
-type Phase struct {
-	Name PhaseName     `json:"name"`
-	From time.Duration `json:"from"`
-	Took Elapsed       `json:"took"`
-}
-
 // A stretch is an interval of a phase, by the node's clock.
 type stretch struct {
-	name     PhaseName
+	name     result.PhaseName
 	from, to evidence.Time
 }
 
 // Of returns the start of a pod. It measures each phase with one clock only: the schedule phase with the API server's
 // clock, and all other phases with the node's clock. The other phases begin when the kubelet saw the pod. The time
 // between the scheduling and that moment belongs to no phase, because it begins on one clock and ends on the other.
-func Of(p *facts.Pod) *Start {
+func Of(p *facts.Pod) *result.Start {
 	o := p.Object
-	out := &Start{State: state(p)}
+	out := &result.Start{State: state(p)}
 	created, scheduled := evidence.Second(o.CreationTimestamp.Time, evidence.APIClock), p.Condition(corev1.PodScheduled, evidence.APIClock)
 	if least, most, ok := scheduled.Since(created); ok && most > 0 {
-		out.Phases = append(out.Phases, Phase{SchedulePhase, 0, elapsed(least, most)})
+		out.Phases = append(out.Phases, result.Phase{Name: result.SchedulePhase, From: 0, Took: elapsed(least, most)})
 	}
 	if o.Status.StartTime == nil {
 		return out
 	}
 	seen, end := evidence.Second(o.Status.StartTime.Time, evidence.NodeClock), p.Taken
-	if out.State == StartReady {
+	if out.State == result.StartReady {
 		end = p.Condition(corev1.PodReady, evidence.NodeClock)
 	}
-	var offset Elapsed
+	var offset result.Elapsed
 	if len(out.Phases) > 0 {
 		offset = out.Phases[0].Took
 	}
-	if least, most, ok := end.Since(seen); ok && most > 0 && offset.Known() && (out.State == StartReady || out.State == StartNotReady) {
+	if least, most, ok := end.Since(seen); ok && most > 0 && offset.Known() && (out.State == result.StartReady || out.State == result.StartNotReady) {
 		took := elapsed(least, most)
-		out.Took = Elapsed{offset.Time + took.Time, offset.Error + took.Error}
+		out.Took = result.Elapsed{Time: offset.Time + took.Time, Error: offset.Error + took.Error}
 	}
-	out.AtMost = out.State == StartReady && slices.ContainsFunc(p.Containers, func(c *evidence.Container) bool { return c.Restarts > 0 })
-	if out.State != StartReady {
+	out.AtMost = out.State == result.StartReady && slices.ContainsFunc(p.Containers, func(c *evidence.Container) bool { return c.Restarts > 0 })
+	if out.State != result.StartReady {
 		end = evidence.Time{}
 	}
 	out.Phases = append(out.Phases, divide(stretches(p, seen, end), seen, offset.Time)...)
 	return out
 }
 
-func state(p *facts.Pod) StartState {
+func state(p *facts.Pod) result.StartState {
 	ready := slices.IndexFunc(p.Object.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
 	switch {
 	case p.Object.Status.Phase == corev1.PodSucceeded, p.Object.Status.Phase == corev1.PodFailed:
-		return StartEnded
+		return result.StartEnded
 	case ready < 0:
-		return StartUnknown
+		return result.StartUnknown
 	case p.Object.Status.Conditions[ready].Status == corev1.ConditionTrue:
-		return StartReady
+		return result.StartReady
 	}
-	return StartNotReady
+	return result.StartNotReady
 }
 
-func elapsed(least, most time.Duration) Elapsed {
-	return Elapsed{max((least+most)/2, 0).Round(time.Millisecond), ((most - least) / 2).Round(time.Millisecond)}
+func elapsed(least, most time.Duration) result.Elapsed {
+	return result.Elapsed{Time: max((least+most)/2, 0).Round(time.Millisecond), Error: ((most - least) / 2).Round(time.Millisecond)}
 }
 
 // stretches returns the phases whose beginning and end are known. They may overlap.
@@ -134,26 +78,26 @@ func stretches(p *facts.Pod, seen, ready evidence.Time) (out []stretch) {
 	if first.Compare(sandbox) == evidence.Before { // the condition is about a later sandbox
 		sandbox = evidence.Time{}
 	}
-	out = append(out, stretch{SandboxPhase, seen, sandbox})
+	out = append(out, stretch{result.SandboxPhase, seen, sandbox})
 	out = append(out, pulls(p)...)
 	for _, c := range p.Containers {
 		if r := c.Run(0); c.Kind == startup.Init && r != nil && len(c.Runs) > 0 {
-			out = append(out, stretch{InitPhase, r.Started, c.Last().Finished})
+			out = append(out, stretch{result.InitPhase, r.Started, c.Last().Finished})
 		}
 	}
 	if len(p.Serving) > 0 && p.Serving[0].Number == 0 {
-		out = append(out, stretch{ProxyPhase, p.Serving[0].Started, p.Serving[0].Ready.At})
+		out = append(out, stretch{result.ProxyPhase, p.Serving[0].Started, p.Serving[0].Ready.At})
 	}
 	if p.Journal != nil && p.Proxy != nil && p.Proxy.Restarts == 0 { // later entries belong to a later run
 		for _, e := range p.Journal.Entries {
 			if e.Kind == "wait" && !e.Failed {
-				out = append(out, stretch{GatePhase, e.Begin, e.End})
+				out = append(out, stretch{result.GatePhase, e.Begin, e.End})
 			}
 		}
 	}
 	for _, c := range p.Apps {
 		if r := c.Run(0); r != nil {
-			out = append(out, stretch{AppPhase, r.Started, ready})
+			out = append(out, stretch{result.AppPhase, r.Started, ready})
 		}
 	}
 	return slices.DeleteFunc(out, func(v stretch) bool {
@@ -181,7 +125,7 @@ func pulls(p *facts.Pod) (out []stretch) {
 		case e.Reason == "Pulling" && !begun[e.Container].Known():
 			begun[e.Container] = e.First
 		case e.Reason == "Pulled" && begun[e.Container].Known() && !strings.Contains(e.Message, "already present"):
-			out = append(out, stretch{ImagePhase, begun[e.Container], e.First})
+			out = append(out, stretch{result.ImagePhase, begun[e.Container], e.First})
 			begun[e.Container] = evidence.Time{}
 		}
 	}
@@ -190,11 +134,11 @@ func pulls(p *facts.Pod) (out []stretch) {
 
 // precedence decides to which phase a moment belongs if phases overlap: the first phase of this list. For example,
 // while an application waits at its gate, the phase is gate, even if the proxy is still starting.
-var precedence = []PhaseName{SandboxPhase, ImagePhase, InitPhase, GatePhase, ProxyPhase, AppPhase}
+var precedence = []result.PhaseName{result.SandboxPhase, result.ImagePhase, result.InitPhase, result.GatePhase, result.ProxyPhase, result.AppPhase}
 
 // divide splits overlapping stretches, so that each moment belongs to at most one phase. seen is the moment when the
 // kubelet saw the pod, and offset is the age of the pod at that moment.
-func divide(all []stretch, seen evidence.Time, offset time.Duration) (out []Phase) {
+func divide(all []stretch, seen evidence.Time, offset time.Duration) (out []result.Phase) {
 	var cuts []evidence.Time
 	for _, v := range all {
 		cuts = append(cuts, v.from, v.to)
@@ -203,7 +147,7 @@ func divide(all []stretch, seen evidence.Time, offset time.Duration) (out []Phas
 	var merged []stretch
 	for i := 1; i < len(cuts); i++ {
 		from, to := cuts[i-1], cuts[i]
-		at := slices.IndexFunc(precedence, func(p PhaseName) bool {
+		at := slices.IndexFunc(precedence, func(p result.PhaseName) bool {
 			return slices.ContainsFunc(all, func(v stretch) bool { return v.name == p && !v.from.At.After(from.At) && !v.to.At.Before(to.At) })
 		})
 		switch n := len(merged) - 1; {
@@ -216,7 +160,7 @@ func divide(all []stretch, seen evidence.Time, offset time.Duration) (out []Phas
 	}
 	for _, v := range merged {
 		least, most, _ := v.to.Since(v.from)
-		out = append(out, Phase{v.name, offset + v.from.At.Sub(seen.At), elapsed(least, most)})
+		out = append(out, result.Phase{Name: v.name, From: offset + v.from.At.Sub(seen.At), Took: elapsed(least, most)})
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/gather"
 )
@@ -27,46 +28,46 @@ func read(name string) string {
 
 // A phase is in the result if the evidence has both its beginning and its end, and else it is left out.
 func TestStart(t *testing.T) {
-	phases := func(all ...Phase) []Phase { return all }
+	phases := func(all ...result.Phase) []result.Phase { return all }
 	s := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
-	sec := func(n float64) Elapsed { return Elapsed{s(n), time.Second} }
+	sec := func(n float64) result.Elapsed { return result.Elapsed{Time: s(n), Error: time.Second} }
 	tests := map[string]struct {
 		files map[string]string
-		want  Start
+		want  result.Start
 	}{
 		"all is known": {
 			map[string]string{"pod.yaml": startedPod, "events.yaml": pullEvents, "istio-proxy.log": readyLog},
-			Start{State: StartReady, Took: Elapsed{s(20), s(2)}, Phases: phases(
-				Phase{SchedulePhase, 0, sec(2)}, Phase{SandboxPhase, s(2), sec(1)}, Phase{ImagePhase, s(3), sec(4)},
-				Phase{InitPhase, s(7), sec(2)}, Phase{ProxyPhase, s(10), Elapsed{s(4.5), s(0.5)}}, Phase{AppPhase, s(15), Elapsed{s(5.5), s(0.5)}})},
+			result.Start{State: result.StartReady, Took: result.Elapsed{Time: s(20), Error: s(2)}, Phases: phases(
+				result.Phase{Name: result.SchedulePhase, From: 0, Took: sec(2)}, result.Phase{Name: result.SandboxPhase, From: s(2), Took: sec(1)}, result.Phase{Name: result.ImagePhase, From: s(3), Took: sec(4)},
+				result.Phase{Name: result.InitPhase, From: s(7), Took: sec(2)}, result.Phase{Name: result.ProxyPhase, From: s(10), Took: result.Elapsed{Time: s(4.5), Error: s(0.5)}}, result.Phase{Name: result.AppPhase, From: s(15), Took: result.Elapsed{Time: s(5.5), Error: s(0.5)}})},
 		},
 		"without logs and events": {
 			map[string]string{"pod.yaml": startedPod},
-			Start{State: StartReady, Took: Elapsed{s(20), s(2)}, Phases: phases(
-				Phase{SchedulePhase, 0, sec(2)}, Phase{SandboxPhase, s(2), sec(1)}, Phase{InitPhase, s(7), sec(2)}, Phase{AppPhase, s(10), sec(10)})},
+			result.Start{State: result.StartReady, Took: result.Elapsed{Time: s(20), Error: s(2)}, Phases: phases(
+				result.Phase{Name: result.SchedulePhase, From: 0, Took: sec(2)}, result.Phase{Name: result.SandboxPhase, From: s(2), Took: sec(1)}, result.Phase{Name: result.InitPhase, From: s(7), Took: sec(2)}, result.Phase{Name: result.AppPhase, From: s(10), Took: sec(10)})},
 		},
 		"the sandbox was made again": {
 			map[string]string{"pod.yaml": strings.Replace(startedPod, `status: "True", lastTransitionTime: "2026-03-02T13:00:03Z"`, `status: "True", lastTransitionTime: "2026-03-02T14:00:03Z"`, 1)},
-			Start{State: StartReady, Took: Elapsed{s(20), s(2)}, Phases: phases(
-				Phase{SchedulePhase, 0, sec(2)}, Phase{InitPhase, s(7), sec(2)}, Phase{AppPhase, s(10), sec(10)})},
+			result.Start{State: result.StartReady, Took: result.Elapsed{Time: s(20), Error: s(2)}, Phases: phases(
+				result.Phase{Name: result.SchedulePhase, From: 0, Took: sec(2)}, result.Phase{Name: result.InitPhase, From: s(7), Took: sec(2)}, result.Phase{Name: result.AppPhase, From: s(10), Took: sec(10)})},
 		},
 		"a container restarted": {
 			map[string]string{"pod.yaml": strings.Replace(startedPod, "name: web, restartCount: 0", "name: web, restartCount: 1", 1)},
-			Start{State: StartReady, AtMost: true, Took: Elapsed{s(20), s(2)}, Phases: phases(
-				Phase{SchedulePhase, 0, sec(2)}, Phase{SandboxPhase, s(2), sec(1)}, Phase{InitPhase, s(7), sec(2)})},
+			result.Start{State: result.StartReady, AtMost: true, Took: result.Elapsed{Time: s(20), Error: s(2)}, Phases: phases(
+				result.Phase{Name: result.SchedulePhase, From: 0, Took: sec(2)}, result.Phase{Name: result.SandboxPhase, From: s(2), Took: sec(1)}, result.Phase{Name: result.InitPhase, From: s(7), Took: sec(2)})},
 		},
 		"it is not known when it was scheduled": {
 			map[string]string{"pod.yaml": strings.Replace(startedPod, "{type: PodScheduled,", "{type: Other,", 1)},
-			Start{State: StartReady, Phases: phases(Phase{SandboxPhase, 0, sec(1)}, Phase{InitPhase, s(5), sec(2)}, Phase{AppPhase, s(8), sec(10)})},
+			result.Start{State: result.StartReady, Phases: phases(result.Phase{Name: result.SandboxPhase, From: 0, Took: sec(1)}, result.Phase{Name: result.InitPhase, From: s(5), Took: sec(2)}, result.Phase{Name: result.AppPhase, From: s(8), Took: sec(10)})},
 		},
 		"not ready": {
 			map[string]string{"pod.yaml": strings.Replace(startedPod, `{type: Ready, status: "True"`, `{type: Ready, status: "False"`, 1)},
-			Start{State: StartNotReady, Phases: phases(
-				Phase{SchedulePhase, 0, sec(2)}, Phase{SandboxPhase, s(2), sec(1)}, Phase{InitPhase, s(7), sec(2)})},
+			result.Start{State: result.StartNotReady, Phases: phases(
+				result.Phase{Name: result.SchedulePhase, From: 0, Took: sec(2)}, result.Phase{Name: result.SandboxPhase, From: s(2), Took: sec(1)}, result.Phase{Name: result.InitPhase, From: s(7), Took: sec(2)})},
 		},
 		"no conditions": {
 			map[string]string{"pod.yaml": startedPod[:strings.Index(startedPod, "status:\n")]},
-			Start{State: StartUnknown},
+			result.Start{State: result.StartUnknown},
 		},
 	}
 	for name, tt := range tests {
@@ -91,18 +92,18 @@ func TestPhasesDoNotOverlap(t *testing.T) {
 	}
 	sec := func(n int) time.Duration { return time.Duration(n) * time.Second }
 	got := divide([]stretch{
-		{ProxyPhase, at(2), at(6)}, {GatePhase, at(3), at(6)}, {AppPhase, at(3), at(9)}, {ImagePhase, at(4), at(5)}, {AppPhase, at(4), at(9)},
+		{result.ProxyPhase, at(2), at(6)}, {result.GatePhase, at(3), at(6)}, {result.AppPhase, at(3), at(9)}, {result.ImagePhase, at(4), at(5)}, {result.AppPhase, at(4), at(9)},
 	}, at(0), sec(1))
-	want := []Phase{
-		{ProxyPhase, sec(3), Elapsed{Time: sec(1)}}, {GatePhase, sec(4), Elapsed{Time: sec(1)}}, {ImagePhase, sec(5), Elapsed{Time: sec(1)}},
-		{GatePhase, sec(6), Elapsed{Time: sec(1)}}, {AppPhase, sec(7), Elapsed{Time: sec(3)}},
+	want := []result.Phase{
+		{Name: result.ProxyPhase, From: sec(3), Took: result.Elapsed{Time: sec(1)}}, {Name: result.GatePhase, From: sec(4), Took: result.Elapsed{Time: sec(1)}}, {Name: result.ImagePhase, From: sec(5), Took: result.Elapsed{Time: sec(1)}},
+		{Name: result.GatePhase, From: sec(6), Took: result.Elapsed{Time: sec(1)}}, {Name: result.AppPhase, From: sec(7), Took: result.Elapsed{Time: sec(3)}},
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
 
-func startOf(t *testing.T, folder string) *Start {
+func startOf(t *testing.T, folder string) *result.Start {
 	t.Helper()
 	set, err := gather.Read(t.Context(), gather.Options{}, folder)
 	if err != nil || len(set.Pods) != 1 {

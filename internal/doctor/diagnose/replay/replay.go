@@ -9,47 +9,11 @@ import (
 	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/simulate"
 	"outrider.dev/startup"
 )
-
-// A Replay is the result of two simulations of the pod's start in the model of the kubelet, with the durations that
-// the evidence shows: one of the pod as it was, and one with the remedy.
-type Replay struct {
-	Mechanism startup.Mechanism `json:"mechanism"` // the mechanism of the remedy
-	AsItWas   Replayed          `json:"asItWas"`
-	Remedied  Replayed          `json:"remedied"`
-	Assumed   []string          `json:"assumed,omitempty"` // durations that the evidence does not show
-}
-
-// Replayed is the result of one simulation for the application.
-type Replayed struct {
-	Runs     time.Duration `json:"runs"` // start of its last run, in nanoseconds since the kubelet received the pod
-	Refused  int           `json:"refused"`
-	Restarts int           `json:"restarts"`
-}
-
-func (r Replayed) String() string {
-	return fmt.Sprintf("%s, %s, the last run from +%.1f s", count(r.Refused, "refused call"), count(r.Restarts, "restart"), r.Runs.Seconds())
-}
-
-func count(n int, what string) string {
-	if n != 1 {
-		what += "s"
-	}
-	return fmt.Sprintf("%d %s", n, what)
-}
-
-// Tried describes the replay and its assumptions.
-func (r *Replay) Tried() string {
-	by := map[startup.Mechanism]string{startup.Gate: "a gate", startup.Hold: "the hold", startup.Native: "a native sidecar"}
-	text := fmt.Sprintf("In the model of the kubelet, with the times above: without it %s; with %s %s", r.AsItWas, by[r.Mechanism], r.Remedied)
-	for _, a := range r.Assumed {
-		text += "; assumed: " + a
-	}
-	return text
-}
 
 // An incident is a refused call of a pod's start.
 type incident struct {
@@ -61,15 +25,15 @@ type incident struct {
 
 // Of simulates the start of a pod, in which a call was refused, without and with the mechanism m. It returns nil if the
 // simulation without the mechanism shows no refused call, because the model then does not reproduce the failure.
-func Of(pod *facts.Pod, all calls.Calls, refused calls.Call, m startup.Mechanism) *Replay {
+func Of(pod *facts.Pod, all calls.Calls, refused calls.Call, m startup.Mechanism) *result.Replay {
 	s := incident{pod, all, pod.Container(refused.Container), refused}
 	b, assumed := s.observed()
 	if b == nil {
 		return nil
 	}
-	r := &Replay{Mechanism: m, Assumed: assumed}
+	r := &result.Replay{Mechanism: m, Assumed: assumed}
 	plan := s.Order.Plan()
-	for p, out := range map[*startup.Plan]*Replayed{&plan: &r.AsItWas, s.ordered(plan, m): &r.Remedied} { // in any order: each fills its own result
+	for p, out := range map[*startup.Plan]*result.Replayed{&plan: &r.AsItWas, s.ordered(plan, m): &r.Remedied} { // in any order: each fills its own result
 		if p == nil {
 			return nil
 		}
@@ -77,7 +41,7 @@ func Of(pod *facts.Pod, all calls.Calls, refused calls.Call, m startup.Mechanism
 		if err != nil {
 			return nil
 		}
-		out.count(o.Timeline, s.app.Name)
+		*out = counted(o.Timeline, s.app.Name)
 	}
 	if r.AsItWas.Refused == 0 {
 		return nil
@@ -85,7 +49,8 @@ func Of(pod *facts.Pod, all calls.Calls, refused calls.Call, m startup.Mechanism
 	return r
 }
 
-func (r *Replayed) count(t startup.Timeline, app string) {
+// counted returns what a simulation shows of an application.
+func counted(t startup.Timeline, app string) (r result.Replayed) {
 	for _, e := range t {
 		switch {
 		case e.Container != app:
@@ -95,6 +60,7 @@ func (r *Replayed) count(t startup.Timeline, app string) {
 			r.Runs, r.Restarts = e.At, e.Incarnation
 		}
 	}
+	return r
 }
 
 // observed returns the behaviour that the pod showed at its first start, and the assumptions made for it. It returns

@@ -11,6 +11,9 @@ import (
 	"outrider.dev/internal/base/finding"
 )
 
+// NotKnown is the code of a state that no table has.
+const NotKnown finding.Code = "state-not-known"
+
 // A Meaning says what a reason means.
 type Meaning struct {
 	Reason   string       // one that ends with "*" stands for all that begin so

@@ -1,10 +1,11 @@
-package diagnose
+// Package result has the form of a diagnosis: what is found of a pod, how sure that is, and what ends it.
+package result
 
 import (
+	"fmt"
+	"slices"
+
 	"outrider.dev/internal/base/finding"
-	"outrider.dev/internal/doctor/diagnose/history"
-	"outrider.dev/internal/doctor/diagnose/phases"
-	"outrider.dev/internal/doctor/diagnose/replay"
 	"outrider.dev/internal/doctor/evidence"
 )
 
@@ -35,23 +36,24 @@ const (
 	Certain  Confidence = "certain"  // the evidence excludes other causes
 )
 
-var confidences = []Confidence{Possible, Likely, Certain}
+// Degree returns the place of a confidence in their order; 0: the lowest.
+func (c Confidence) Degree() int { return slices.Index([]Confidence{Possible, Likely, Certain}, c) }
 
 // A Report is the diagnosis of one pod.
 type Report struct {
-	Version  string           `json:"version"`
-	Pod      string           `json:"pod"` // NAMESPACE/NAME; of a workload that has no pods KIND NAMESPACE/NAME
-	Verdict  Verdict          `json:"verdict"`
-	Sentence string           `json:"sentence"`
-	Findings []Finding        `json:"findings,omitempty"` // most certain first
-	Decide   string           `json:"decide,omitempty"`   // the command that would decide an undecided diagnosis
-	Timeline []history.Moment `json:"timeline,omitempty"`
-	Missing  []string         `json:"missing,omitempty"` // evidence that could not be read, and why
-	Notes    []string         `json:"notes,omitempty"`   // contradictions in the evidence
-	Start    *phases.Start    `json:"start,omitempty"`   // the time until the pod was ready, and its phases
-	Tracks   []history.Track  `json:"tracks,omitempty"`  // runs and log lines of the containers, for pictures
-	Group    *Group           `json:"group,omitempty"`   // in the first report of each group, if several pods were diagnosed
-	SameAs   string           `json:"sameAs,omitempty"`  // in the other reports of a group: Pod of the first one
+	Version  string    `json:"version"`
+	Pod      string    `json:"pod"` // NAMESPACE/NAME; of a workload that has no pods KIND NAMESPACE/NAME
+	Verdict  Verdict   `json:"verdict"`
+	Sentence string    `json:"sentence"`
+	Findings []Finding `json:"findings,omitempty"` // most certain first
+	Decide   string    `json:"decide,omitempty"`   // the command that would decide an undecided diagnosis
+	Timeline []Moment  `json:"timeline,omitempty"`
+	Missing  []string  `json:"missing,omitempty"` // evidence that could not be read, and why
+	Notes    []string  `json:"notes,omitempty"`   // contradictions in the evidence
+	Start    *Start    `json:"start,omitempty"`   // the time until the pod was ready, and its phases
+	Tracks   []Track   `json:"tracks,omitempty"`  // runs and log lines of the containers, for pictures
+	Group    *Group    `json:"group,omitempty"`   // in the first report of each group, if several pods were diagnosed
+	SameAs   string    `json:"sameAs,omitempty"`  // in the other reports of a group: Pod of the first one
 }
 
 // A Group is a cause with all pods, of those that were diagnosed together, that have it.
@@ -80,10 +82,10 @@ type Finding struct {
 	Remedy     finding.Remedy   `json:"remedy"`
 	Patch      string           `json:"patch,omitempty"`  // patch of the workload, for kubectl patch
 	Change     string           `json:"change,omitempty"` // part of a manifest that changes, of an object that takes no patch
-	Replay     *replay.Replay   `json:"replay,omitempty"`
+	Replay     *Replay          `json:"replay,omitempty"`
 
-	rank int  // index of the rule in rules
-	over bool // it was over before the end of the run, which has another cause
+	Rank int  `json:"-"` // place of its rule among the rules: an earlier one may explain it
+	Over bool `json:"-"` // it was over before the end of the run, which has another cause
 }
 
 // Tried describes what the remedy does in the model of the kubelet. It is empty if that was not tried.
@@ -92,4 +94,18 @@ func (f Finding) Tried() string {
 		return ""
 	}
 	return f.Replay.Tried()
+}
+
+// Instant formats a time with the precision that its error allows. An unknown time becomes the word "that", as in
+// "before that".
+func Instant(t evidence.Time) string {
+	switch {
+	case !t.Known():
+		return "that"
+	case t.Error >= 2e9:
+		return fmt.Sprintf("%s (to within %s)", t.At.UTC().Format("15:04:05Z"), t.Error.Round(1e9))
+	case t.Error >= 1e9:
+		return t.At.UTC().Format("15:04:05Z")
+	}
+	return t.At.UTC().Format("15:04:05.000Z")
 }

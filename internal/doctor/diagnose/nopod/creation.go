@@ -1,4 +1,4 @@
-package diagnose
+package nopod
 
 import (
 	"fmt"
@@ -9,13 +9,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
 )
 
 // Creation returns the diagnosis of a workload whose pods cannot be created.
-func Creation(w *evidence.Creator, o Options) Report {
-	show := func(text string) string { return evidence.Show([]byte(text), o.ShowSecrets) }
+func Creation(w *evidence.Creator, showSecrets bool) result.Report {
+	show := func(text string) string { return evidence.Show([]byte(text), showSecrets) }
 	message, quotes := w.Said, []evidence.Quote(nil)
 	if w.Failing {
 		quotes = append(quotes, evidence.Quote{Source: w.Source, At: w.Since, Text: strings.TrimSpace("condition ReplicaFailure: " + show(w.Said))})
@@ -30,19 +31,19 @@ func Creation(w *evidence.Creator, o Options) Report {
 	}
 	quotes = slices.Concat(quotes[:min(len(quotes), 1)], quotes[max(len(quotes)-2, 1):]) // the first, and the last ones
 	why, remedy := states.Refused(message, w.Namespace)
-	f := Finding{
-		Code: "pods-not-created", Confidence: Certain, Evidence: quotes, Remedy: remedy,
+	f := result.Finding{
+		Code: "pods-not-created", Confidence: result.Certain, Evidence: quotes, Remedy: remedy,
 		Sentence: fmt.Sprintf("%s of %s %s can be created: %s", howMany(w), w.Kind, w.Name, show(why)),
 		Disproof: fmt.Sprintf("a pod of %s %s that was created later", w.Kind, w.Name),
 	}
 	if !w.Failing && w.Want < 0 {
-		f.Confidence = Likely
+		f.Confidence = result.Likely
 		f.Against = []evidence.Quote{{Source: w.Source, Text: "the object is not in the evidence: a later attempt may have succeeded"}}
 	}
 	if q, found := askedMore(w, message); found {
 		f.Evidence = append(f.Evidence, q)
 	}
-	return Report{Version: Version, Pod: w.About(), Verdict: Found, Sentence: f.Sentence, Findings: []Finding{f}}
+	return result.Report{Version: result.Version, Pod: w.About(), Verdict: result.Found, Sentence: f.Sentence, Findings: []result.Finding{f}}
 }
 
 // howMany says which of the pods of a workload cannot be created.

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"outrider.dev/internal/doctor/diagnose/kinds"
+	"outrider.dev/internal/doctor/diagnose/nopod"
+	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 	"outrider.dev/internal/doctor/evidence/gather"
 )
@@ -30,9 +32,9 @@ func TestCreation(t *testing.T) {
 		`etcdserver: request timed out`:           "etcdserver: request timed out",
 	} {
 		w := &evidence.Creator{Kind: "ReplicaSet", Namespace: "shop", Name: "w", Want: 2, Have: 0, Events: []evidence.Event{{Reason: "FailedCreate", Message: message, Count: 3}}}
-		r := Creation(w, Options{})
+		r := nopod.Creation(w, false)
 		f := r.Findings[0]
-		if r.Sentence != "no pod of ReplicaSet w can be created: "+want || f.Code != "pods-not-created" || f.Confidence != Certain || f.Remedy.Sentence == "" || r.Pod != "ReplicaSet shop/w" {
+		if r.Sentence != "no pod of ReplicaSet w can be created: "+want || f.Code != "pods-not-created" || f.Confidence != result.Certain || f.Remedy.Sentence == "" || r.Pod != "ReplicaSet shop/w" {
 			t.Errorf("%s\n%+v", r.Sentence, f)
 		}
 	}
@@ -42,17 +44,17 @@ func TestCreationOfSome(t *testing.T) {
 	const message = `pods "w-x" is forbidden: exceeded quota: q, requested: limits.cpu=3, used: limits.cpu=2, limited: limits.cpu=4`
 	s := readSet(t, map[string]string{"rs.yaml": "kind: ReplicaSet\nmetadata: {name: w, namespace: shop}\nspec: {replicas: 4, template: {spec: {containers: [{name: a, resources: {limits: {cpu: 1}}}]}}}\n" +
 		"status: {replicas: 2, conditions: [{type: ReplicaFailure, status: \"True\", message: '" + message + "'}]}\n"})
-	r := Creation(s.Creators[0], Options{})
+	r := nopod.Creation(s.Creators[0], false)
 	if !strings.HasPrefix(r.Sentence, "only 2 of 4 pods of ReplicaSet w can be created: quota q") || !strings.Contains(r.Findings[0].Evidence[1].Text, "the other 2 was added at admission") || r.Findings[0].Remedy.Command != "kubectl -n shop describe quota" {
 		t.Errorf("%s\n%+v", r.Sentence, r.Findings[0])
 	}
 	s = readSet(t, map[string]string{"rs.yaml": "kind: ReplicaSet\nmetadata: {name: w, namespace: shop}\nspec: {replicas: 4, template: {spec: {containers: [{name: a, resources: {limits: {cpu: 3}}}]}}}\n" +
 		"status: {replicas: 2, conditions: [{type: ReplicaFailure, status: \"True\", message: '" + message + "'}]}\n"})
-	if f := Creation(s.Creators[0], Options{}).Findings[0]; len(f.Evidence) != 1 {
+	if f := nopod.Creation(s.Creators[0], false).Findings[0]; len(f.Evidence) != 1 {
 		t.Errorf("the template itself asks it: %+v", f.Evidence)
 	}
 	s = readSet(t, map[string]string{"events.yaml": "kind: Event\nmetadata: {name: e}\ninvolvedObject: {kind: Job, name: mig, namespace: shop}\nreason: FailedCreate\nmessage: " + `'` + message + `'` + "\n"})
-	if f := Creation(s.Creators[0], Options{}).Findings[0]; f.Confidence != Likely || len(f.Against) != 1 {
+	if f := nopod.Creation(s.Creators[0], false).Findings[0]; f.Confidence != result.Likely || len(f.Against) != 1 {
 		t.Errorf("an event alone: %+v", f)
 	}
 	if _, err := kinds.Of("pods-not-created"); err != nil {

@@ -1,0 +1,79 @@
+package facts
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"outrider.dev/internal/doctor/evidence"
+	"outrider.dev/startup"
+)
+
+// Young is the age until which a pod that is not ready counts as starting, unless its startup probe allows more.
+const Young = 10 * time.Minute
+
+// A Lack is a container that is not yet as it is in a healthy pod, or a readiness gate that is not open.
+type Lack struct {
+	Container string // empty: a readiness gate
+	What      string
+	Probing   bool // its startup probe has not succeeded
+	Unknown   bool // the evidence does not show it
+}
+
+// Lacks returns what keeps a pod from being healthy. A container without a status is left out: what is not in the
+// evidence is unknown.
+func (s *Pod) Lacks() (out []Lack) {
+	if s.Object.Status.Phase == corev1.PodSucceeded || s.Deleted() || s.Condition(corev1.PodReady, evidence.APIClock).Known() {
+		return nil // of a pod that is ready, all is
+	}
+	for _, c := range s.Containers {
+		status, spec := s.Status(c.Name), s.Spec(c.Name)
+		if status == nil || spec == nil || c.Kind == evidence.Ephemeral {
+			continue
+		}
+		switch {
+		case c.Waiting != nil:
+			out = append(out, Lack{Container: c.Name, What: fmt.Sprintf("%s waits (%s)", c.Name, cmp.Or(c.Waiting.Reason, "without a reason"))})
+		case status.State.Running != nil && c.Kind == startup.Init:
+			out = append(out, Lack{Container: c.Name, What: fmt.Sprintf("init container %s runs", c.Name)})
+		case status.State.Running != nil && !status.Ready:
+			probing := spec.StartupProbe != nil && (status.Started == nil || !*status.Started)
+			out = append(out, Lack{Container: c.Name, What: c.Name + " is not ready", Probing: probing})
+		}
+	}
+	for _, g := range s.Object.Spec.ReadinessGates {
+		if !s.Condition(g.ConditionType, evidence.APIClock).Known() {
+			out = append(out, Lack{What: fmt.Sprintf("the readiness gate %s is not open", g.ConditionType)})
+		}
+	}
+	if len(out) == 0 {
+		return s.unproved()
+	}
+	return out
+}
+
+// unproved returns what keeps a pod from being healthy of whose containers the evidence shows nothing that does: its
+// phase, its conditions, or that the evidence has neither.
+func (s *Pod) unproved() []Lack {
+	status, message := s.Object.Status, ""
+	notReady, started := false, len(status.ContainerStatuses) > 0
+	for _, c := range status.Conditions {
+		if c.Status == corev1.ConditionFalse && (c.Type == corev1.PodReady || c.Type == corev1.PodScheduled && !started) {
+			notReady, message = true, ""
+			if text := cmp.Or(c.Message, c.Reason); text != "" {
+				message = fmt.Sprintf(" (%s)", s.Show([]byte(text)))
+			}
+		}
+	}
+	switch {
+	case status.Phase == corev1.PodPending && !started:
+		return []Lack{{What: "no container of the pod has started" + message}}
+	case notReady:
+		return []Lack{{What: "the pod is not ready" + message}}
+	case !started && status.Phase != corev1.PodFailed:
+		return []Lack{{What: "how its containers are is not in the evidence", Unknown: true}}
+	}
+	return nil
+}
