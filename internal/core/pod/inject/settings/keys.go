@@ -177,7 +177,7 @@ var meshKeys = slices.Concat(
 	keysOf(InMesh, Key{Without: "objects of this kind have no effect here; outriderd reports them, with what to use instead"}, "defaultVirtualServiceExportTo|defaultDestinationRuleExportTo|serviceEntryVisibility"),
 	keysOf(InMesh, Key{Without: "all namespaces are read"}, "discoverySelectors"),
 	keysOf(InMesh, Key{Without: "the source of the mesh is outriderd serve --source"}, "configSources"),
-	keysOf(InMesh, Key{Without: "the root namespace is that of outriderd (--namespace)"}, "rootNamespace"),
+	keysOf(InMesh, Key{Without: "the root namespace is outriderd's (--namespace)"}, "rootNamespace"),
 	keysOf(InMesh, Key{Without: "endpoints are chosen by trafficDistribution of the Service"}, "localityLbSetting|zoneAwareLbSetting|serviceSettings|serviceScopeConfigs"),
 	keysOf(InMesh, Key{Without: "which requests are tried again is built in; an HTTPRoute sets time-outs"}, "defaultHttpRetryPolicy"),
 	keysOf(InMesh, Key{Without: "paths of requests are normalised as by BASE where an AuthorizationPolicy has paths, else not changed", same: []string{`{"normalization":"NONE"}`}}, "pathNormalization"),
