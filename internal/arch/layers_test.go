@@ -34,7 +34,7 @@ internal/core/node: cniconf hostfile kubenode nri socket states validator watch 
 internal/core/mesh: persistent < . < build foreign < objects
 internal/core/xds: . message names networks < mtls observe rbac retry < features routes < clusters listeners < resource
 internal/core/pod/inject: containers injectors settings verdict < imagecmd merge < changes order < .
-internal/core/pod: knownproxy kubelet patch podfile podstart request shell startcost < gates mechanism podspec < inject podrun < plan < lookup offline
+internal/core/pod: knownproxy kubelet patch podfile podstart request shell startcost validation < gates mechanism podspec < inject podrun < plan < lookup offline
 internal/core/controlplane: ca conns debugapi < files kube webhook < .
 
 internal/doctor: . < chart evidence lint < simulate verify < diagnose scenario < diagnoser

@@ -8,7 +8,7 @@ import (
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/podfile"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/validation"
 	"outrider.dev/internal/doctor/lint"
 	"outrider.dev/startup"
 )
@@ -51,7 +51,7 @@ func TestSanePods(t *testing.T) {
 			if len(o.Unknown) > 0 {
 				t.Errorf("%s: %s: unknown fields %v", f.Name, o, o.Unknown)
 			}
-			if err := podspec.Check(&o.Pod); err != nil {
+			if err := validation.Check(&o.Pod); err != nil {
 				t.Errorf("%s: %s: the API server would refuse it: %v", f.Name, o, err)
 			}
 			if refusesNone(t, f.Name, o) {

@@ -11,8 +11,8 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/mechanism"
-	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/request"
+	"outrider.dev/internal/core/pod/validation"
 	"outrider.dev/internal/doctor/lint/kinds"
 	"outrider.dev/startup"
 )
@@ -35,8 +35,8 @@ func planWorks(s subject, b *builder) {
 		b.add(clue{code: "invalid-annotation", title: strings.TrimPrefix(err.Error(), "annotation "), field: annotation(err.Key), evidence: s.Pod.Annotations[err.Key],
 			why: "injection refuses the pod", do: "write it as docs/plan.md shows", source: "docs/plan.md"})
 	}
-	var large *podspec.SizeError
-	var field *podspec.FieldError
+	var large *validation.SizeError
+	var field *validation.FieldError
 	switch at := (path{"spec"}); {
 	case errors.As(s.readErr, &field):
 		at = parsePath(field.Field)

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"outrider.dev/internal/core/pod/kubelet"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/validation"
 	"outrider.dev/startup"
 )
 
@@ -127,7 +127,7 @@ func (o *Options) check() error {
 			all = append(all, refuse(u.field, "not done here").but("%s", u.hint))
 		}
 	}
-	all = append(all, podspec.Check(&o.Pod), checkSysctls(&o.Pod))
+	all = append(all, validation.Check(&o.Pod), checkSysctls(&o.Pod))
 	seen := map[string]bool{}
 	for _, c := range containersOf(&o.Pod) {
 		if seen[c.Name] {

@@ -180,7 +180,7 @@ func handlers(c *corev1.Container) map[string]handler {
 }
 
 // checkHandlers returns an error for hooks and probes with the name of a port that the container does not
-// declare. [podspec.Check] finds their other mistakes.
+// declare. [validation.Check] finds their other mistakes.
 func checkHandlers(c carrier) error {
 	var all []error
 	for _, where := range slices.Sorted(maps.Keys(handlers(c.Container))) {

@@ -20,7 +20,7 @@ import (
 	"outrider.dev/internal/core/pod/inject"
 	"outrider.dev/internal/core/pod/inject/imagecmd"
 	"outrider.dev/internal/core/pod/inject/verdict"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/validation"
 )
 
 // Codes for the outcome of reviews, in addition to those of package verdict.
@@ -118,7 +118,7 @@ func checkLists(raw []byte) error {
 	if n := bytes.Count(raw, []byte("{")); n > maxObjects {
 		return fmt.Errorf("the pod has up to %d objects in its lists: %d are read", n, maxObjects)
 	}
-	if len(raw) < 3*podspec.MaxContainers { // too short for too many containers, as nearly all pods are
+	if len(raw) < 3*validation.MaxContainers { // too short for too many containers, as nearly all pods are
 		return nil
 	}
 	var pod struct {
@@ -128,7 +128,7 @@ func checkLists(raw []byte) error {
 		return nil // the decoder will report the mistake
 	}
 	n := len(pod.Spec.Containers) + len(pod.Spec.InitContainers) + len(pod.Spec.EphemeralContainers)
-	if most := podspec.MaxContainers + len([]string{contract.ProxyContainer, contract.InitContainer}); n > most {
+	if most := validation.MaxContainers + len([]string{contract.ProxyContainer, contract.InitContainer}); n > most {
 		return fmt.Errorf("the pod has %d containers: %d are read", n, most)
 	}
 	return nil

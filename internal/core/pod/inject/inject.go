@@ -15,7 +15,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/patch"
-	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/validation"
 	"outrider.dev/startup"
 )
 
@@ -144,7 +144,7 @@ func Pod(pod *corev1.Pod, ns Namespace, o Options) (Result, error) {
 	if result.Reason.Code != verdict.Injected {
 		return result, nil
 	}
-	if err := podspec.CheckSize(pod); err != nil {
+	if err := validation.CheckSize(pod); err != nil {
 		return result, verdict.Refuse(verdict.TooLarge, "", "%v", err)
 	}
 	in, err := readInput(pod, ns, o)

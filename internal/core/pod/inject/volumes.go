@@ -17,6 +17,7 @@ import (
 	"outrider.dev/internal/core/pod/inject/settings"
 	"outrider.dev/internal/core/pod/inject/verdict"
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/core/pod/validation"
 )
 
 // tokenAudience and tokenSeconds have Istio's values, so that a CA other than ours behind the same service
@@ -104,7 +105,7 @@ func checkMounts(mounts []corev1.VolumeMount, has map[string]corev1.Volume) erro
 // uses, an order that is too large, or an invalid graph.
 func taken(err error) error {
 	var t *podspec.TakenError
-	var large *podspec.SizeError
+	var large *validation.SizeError
 	switch {
 	case errors.As(err, &large):
 		return order.TooLarge(err)

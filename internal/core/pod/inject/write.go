@@ -19,6 +19,7 @@ import (
 	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/request"
+	"outrider.dev/internal/core/pod/validation"
 	"outrider.dev/startup"
 )
 
@@ -75,7 +76,7 @@ func write(in input, s effective, p order.Plan, r *verdict.Report) (w written, e
 	if err != nil {
 		return w, err
 	}
-	if err := podspec.CheckSize(pod); err != nil {
+	if err := validation.CheckSize(pod); err != nil {
 		return w, order.TooLarge(fmt.Errorf("the injected pod: %w", err))
 	}
 	_, byNode := podspec.NodeWork(pod)

@@ -20,6 +20,7 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/request"
+	"outrider.dev/internal/core/pod/validation"
 	"outrider.dev/startup"
 )
 
@@ -62,7 +63,7 @@ type Refusal struct {
 // New returns the report on an object, on a given version of Kubernetes. Report.Advice is set only if advise is
 // true. New fails if the pod is invalid.
 func New(o podfile.Object, on startup.Kubernetes, advise bool) (Report, error) {
-	if err := podspec.Check(&o.Pod); err != nil {
+	if err := validation.Check(&o.Pod); err != nil {
 		return Report{}, invalid(o, err)
 	}
 	r, err := podspec.Read(&o.Pod)
@@ -157,7 +158,7 @@ func invalid(o podfile.Object, err error) error {
 	}
 	var fields []error
 	for _, err := range all {
-		var field *podspec.FieldError
+		var field *validation.FieldError
 		if errors.As(err, &field) {
 			field.Field = o.Field(field.Field)
 		}

@@ -20,7 +20,6 @@
 //	server.go       programs that run until they get a signal, by name
 //	health.go       where a proxy answers that it is healthy
 //	bypass.go       containers whose connections are not captured
-//	check.go        fields that the API server would refuse
 //	times.go        sleeps and hooks, whose times a plan does not contain
 //	write.go        a plan into a pod
 //	without.go      an ordering out of a pod

@@ -13,12 +13,13 @@ import (
 	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/request"
+	"outrider.dev/internal/core/pod/validation"
 	"outrider.dev/startup"
 )
 
 // Read returns the order of the pod's start: the requested order, and the orderings that the pod already has.
 // The error joins a [*request.Error] for each invalid annotation; the rest of the reading is valid nevertheless.
-// A pod that exceeds the limits of [CheckSize] is not read.
+// A pod that exceeds the limits of [validation.CheckSize] is not read.
 func Read(pod *corev1.Pod) (podstart.Reading, error) {
 	r, err := readAll(pod)
 	r.note()
@@ -32,11 +33,11 @@ func ReadOrder(pod *corev1.Pod) (podstart.Reading, error) {
 }
 
 func readAll(pod *corev1.Pod) (reader, error) {
-	if err := CheckSize(pod); err != nil {
+	if err := validation.CheckSize(pod); err != nil {
 		return reader{pod: pod}, err
 	}
 	requested, err := request.Edges(pod.Annotations, manifest.DecodeAnnotationStrict)
-	if err := CheckEdges(requested); err != nil {
+	if err := validation.CheckEdges(requested); err != nil {
 		return reader{pod: pod}, err
 	}
 	r, startErr := read(pod, requested)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/core/pod/validation"
 	"outrider.dev/test/pods"
 )
 
@@ -213,5 +214,21 @@ func TestHooksThatHoldUntilHealthy(t *testing.T) {
 				t.Errorf("%s, %q: %v", kind, script, bad)
 			}
 		}
+	}
+}
+
+// A pod with too many containers is refused before anything is computed.
+func TestTooManyContainersAreNotRead(t *testing.T) {
+	var p corev1.Pod
+	for i := range validation.MaxContainers {
+		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: fmt.Sprintf("c%d", i)})
+	}
+	if r, err := Read(&p); err != nil || len(r.Containers) != validation.MaxContainers {
+		t.Errorf("%d containers, %v", len(r.Containers), err)
+	}
+	p.Spec.InitContainers = []corev1.Container{{Name: "one-more"}}
+	const want = "spec.containers: 301 containers are more than are read; want at most 300"
+	if r, err := Read(&p); err == nil || err.Error() != want || len(r.Containers) > 0 {
+		t.Errorf("%d containers, %v, want %s", len(r.Containers), err, want)
 	}
 }

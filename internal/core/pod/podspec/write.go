@@ -11,6 +11,7 @@ import (
 	"outrider.dev/internal/base/contract"
 	"outrider.dev/internal/core/pod/knownproxy"
 	"outrider.dev/internal/core/pod/request"
+	"outrider.dev/internal/core/pod/validation"
 	"outrider.dev/startup"
 )
 
@@ -55,7 +56,7 @@ func (w *writer) writePlan(plan startup.Plan, stops []string) (*corev1.Pod, erro
 	w.keep(stops)
 	plan.Containers = containersOf(w.out)
 	full := plan.Expand()
-	if err := CheckEdges(full.Edges); err != nil {
+	if err := validation.CheckEdges(full.Edges); err != nil {
 		return nil, err
 	}
 	judge := plan.Judge(0)
@@ -95,8 +96,8 @@ func (w *writer) writePlan(plan startup.Plan, stops []string) (*corev1.Pod, erro
 	if w.node && len(w.work.Containers) > 0 {
 		SetNodeWork(w.out, w.work)
 	}
-	if n := annotationsSize(w.out.Annotations); n > MaxAnnotations {
-		return nil, &SizeError{len(full.Edges), n}
+	if n := validation.AnnotationsSize(w.out.Annotations); n > validation.MaxAnnotations {
+		return nil, &validation.SizeError{Edges: len(full.Edges), Bytes: n}
 	}
 	return w.out, w.check(full.Edges)
 }

@@ -18,6 +18,7 @@ import (
 	"outrider.dev/internal/core/pod/podspec"
 	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/request"
+	"outrider.dev/internal/core/pod/validation"
 	"outrider.dev/startup"
 )
 
@@ -152,7 +153,7 @@ func arrange(in Request, w policy, sidecar bool, known imagecmd.Commands) (Plan,
 	}
 	reading.Requested = withDefault(reading.Containers, requested, w, proxy)
 	all := startup.Plan{Containers: reading.Containers, Edges: reading.Requested}.Expand()
-	if err := podspec.CheckEdges(all.Edges); err != nil {
+	if err := validation.CheckEdges(all.Edges); err != nil {
 		return p, TooLarge(err)
 	}
 	source := ""
@@ -199,7 +200,7 @@ func (in Request) place(w policy, r *verdict.Report) int {
 // read reads the order of the pod. If proxy is true, the pod already contains our proxy.
 func (p Plan) read(proxy bool) (podstart.Reading, error) {
 	reading, err := podspec.ReadOrder(p.Pod)
-	var large *podspec.SizeError
+	var large *validation.SizeError
 	switch {
 	case errors.As(err, &large):
 		return reading, TooLarge(err)

@@ -1,4 +1,4 @@
-package podspec
+package validation
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 
+	"outrider.dev/internal/base/contract"
 	"outrider.dev/test/pods"
 )
 
@@ -56,21 +57,19 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// A pod with too many containers is refused before anything is computed.
-func TestTooManyContainersAreNotRead(t *testing.T) {
+// Containers that injection adds are not counted.
+func TestTooManyContainersAreRefused(t *testing.T) {
 	var p corev1.Pod
 	for i := range MaxContainers {
 		p.Spec.Containers = append(p.Spec.Containers, corev1.Container{Name: fmt.Sprintf("c%d", i)})
 	}
-	if r, err := Read(&p); err != nil || len(r.Containers) != MaxContainers {
-		t.Errorf("%d containers, %v", len(r.Containers), err)
+	p.Spec.InitContainers = []corev1.Container{{Name: contract.InitContainer}, {Name: contract.ProxyContainer}}
+	if err := Check(&p); err != nil {
+		t.Error(err)
 	}
-	p.Spec.InitContainers = []corev1.Container{{Name: "one-more"}}
+	p.Spec.InitContainers = append(p.Spec.InitContainers, corev1.Container{Name: "one-more"})
 	const want = "spec.containers: 301 containers are more than are read; want at most 300"
-	if r, err := Read(&p); err == nil || err.Error() != want || len(r.Containers) > 0 {
-		t.Errorf("%d containers, %v, want %s", len(r.Containers), err, want)
-	}
 	if err := Check(&p); err == nil || err.Error() != want {
-		t.Errorf("Check: %v", err)
+		t.Errorf("%v, want %s", err, want)
 	}
 }

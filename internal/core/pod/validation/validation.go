@@ -1,4 +1,9 @@
-package podspec
+// Package validation says which pods are refused before anything is computed: those with a field that the API server
+// would refuse, if the field affects how the pod starts and stops ([Check]), and those that are too large to be read or
+// written in time ([CheckSize], [CheckEdges]).
+//
+// It knows nothing of plans, gates and hooks. Results depend on the arguments alone, which are not changed.
+package validation
 
 import (
 	"errors"
@@ -51,29 +56,31 @@ func Check(pod *corev1.Pod) error {
 	var c checks
 	c.word("spec.restartPolicy", string(pod.Spec.RestartPolicy))
 	c.seconds("spec.terminationGracePeriodSeconds", pod.Spec.TerminationGracePeriodSeconds, 0)
-	for _, container := range podContainers(pod) {
-		c.container(container)
+	for i := range pod.Spec.InitContainers {
+		c.container("spec.initContainers["+strconv.Itoa(i)+"]", &pod.Spec.InitContainers[i])
+	}
+	for i := range pod.Spec.Containers {
+		c.container("spec.containers["+strconv.Itoa(i)+"]", &pod.Spec.Containers[i])
 	}
 	return errors.Join(c...)
 }
 
 // CheckSize returns a [*FieldError] if the pod exceeds MaxContainers, MaxAnnotations or MaxWords.
 func CheckSize(pod *corev1.Pod) error {
-	n := len(pod.Spec.InitContainers) + len(pod.Spec.Containers)
-	if n > MaxContainers { // only then is it worth the time to leave out our containers
-		n = len(slices.DeleteFunc(podContainers(pod), func(c podContainer) bool { return c.Name == OurProxy || c.Name == contract.InitContainer }))
+	n, words := 0, 0
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if c := &list[i]; c.Name != contract.ProxyContainer && c.Name != contract.InitContainer {
+				n++
+			}
+			words += len(list[i].Command) + len(list[i].Args)
+		}
 	}
 	if n > MaxContainers {
 		return &FieldError{"spec.containers", strconv.Itoa(n) + " containers are more than are read", "at most " + strconv.Itoa(MaxContainers)}
 	}
-	if n := annotationsSize(pod.Annotations); n > MaxAnnotations {
+	if n := AnnotationsSize(pod.Annotations); n > MaxAnnotations {
 		return &FieldError{"metadata.annotations", strconv.Itoa(n) + " bytes are more than the API server takes", "at most " + strconv.Itoa(MaxAnnotations)}
-	}
-	words := 0
-	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
-		for i := range list {
-			words += len(list[i].Command) + len(list[i].Args)
-		}
 	}
 	if words > MaxWords {
 		return &FieldError{"spec.containers", strconv.Itoa(words) + " words of commands and args are more than are read", "at most " + strconv.Itoa(MaxWords)}
@@ -106,7 +113,8 @@ func CheckEdges(edges []startup.Edge) error {
 	return nil
 }
 
-func annotationsSize(annotations map[string]string) int {
+// AnnotationsSize returns the size of all names and values, which MaxAnnotations limits.
+func AnnotationsSize(annotations map[string]string) int {
 	n := 0
 	for key, value := range annotations {
 		n += len(key) + len(value)
@@ -133,16 +141,16 @@ func (c *checks) seconds(field string, n *int64, least int64) {
 	}
 }
 
-func (c *checks) container(at podContainer) {
-	if own := at.Container.RestartPolicy; own != nil {
-		c.word(at.field()+".restartPolicy", string(*own))
+func (c *checks) container(field string, own *corev1.Container) {
+	if policy := own.RestartPolicy; policy != nil {
+		c.word(field+".restartPolicy", string(*policy))
 	}
-	c.probe(at.field()+".startupProbe", at.StartupProbe, false)
-	c.probe(at.field()+".livenessProbe", at.LivenessProbe, false)
-	c.probe(at.field()+".readinessProbe", at.ReadinessProbe, true)
-	if l := at.Lifecycle; l != nil {
-		c.hook(at.field()+".lifecycle.postStart", l.PostStart)
-		c.hook(at.field()+".lifecycle.preStop", l.PreStop)
+	c.probe(field+".startupProbe", own.StartupProbe, false)
+	c.probe(field+".livenessProbe", own.LivenessProbe, false)
+	c.probe(field+".readinessProbe", own.ReadinessProbe, true)
+	if l := own.Lifecycle; l != nil {
+		c.hook(field+".lifecycle.postStart", l.PostStart)
+		c.hook(field+".lifecycle.preStop", l.PreStop)
 	}
 }
 
