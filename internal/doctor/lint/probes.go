@@ -167,7 +167,7 @@ func probeOfLoopback(s subject, b *builder) {
 	}
 }
 
-// A handler is what the kubelet does for a probe or a hook, with the path of its field.
+// A handler is the action of a probe or a hook, with the path of its field.
 type handler struct {
 	name string
 	at   path

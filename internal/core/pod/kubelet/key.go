@@ -13,13 +13,13 @@ import (
 // add them to its own key.
 func (s State) Key() string { return string(s.AppendKey(nil, anything)) }
 
-// An Outlook is what an explorer knows about the events to come.
+// An Outlook limits the events to come, as far as an explorer knows.
 type Outlook struct {
 	FailedPulls int                        // largest number of pulls that may still fail
 	Of          func(name string) Prospect // of each container
 }
 
-// A Prospect is what an explorer knows about the future of a container.
+// A Prospect limits the future of a container, as far as an explorer knows.
 type Prospect int8
 
 const (
@@ -72,15 +72,28 @@ func (s *State) keyOf(k *key, i int, o Outlook) {
 	if end, ok := s.GraceEnd(s.name(i)); ok {
 		k.time(max(end, s.now))
 	}
-	if !final && o.FailedPulls > 0 && c.life.run == exited && s.restarts(i) && (s.spec.kind(i) != initial || c.life.code != 0) {
+	if !final && o.FailedPulls > 0 && s.startsAgain(i) {
 		// A failed pull makes the back-off longer even if the container did not run, and the longer back-off still counts
 		// from the end of the previous run.
 		k.time(max(c.life.finishedAt+c.start.crashes.longest(o.FailedPulls), s.now))
 	}
-	for w := range c.probes.of {
-		over := final && w != readinessProbe
-		if s.spec.hasProbe(i, w) && expects == Open && !over {
-			p, period := &c.probes.of[w], s.spec.probes[i][w].Period
+	if expects == Open {
+		s.keyOfProbes(k, i)
+	}
+}
+
+// startsAgain reports whether container i has ended and will be started again.
+func (s *State) startsAgain(i int) bool {
+	l := s.c[i].life
+	return l.run == exited && s.restarts(i) && (s.spec.kind(i) != initial || l.code != 0)
+}
+
+// keyOfProbes adds the probes of container i: in a pod that has ended, only the readiness probe still matters.
+func (s *State) keyOfProbes(k *key, i int) {
+	final := s.Final()
+	for w := range s.c[i].probes.of {
+		if s.spec.hasProbe(i, w) && (!final || w == readinessProbe) {
+			p, period := &s.c[i].probes.of[w], s.spec.probes[i][w].Period
 			k.num(int((s.now-max(s.schedule.first, 0))%period), int((s.now-p.clock)%period))
 			k.probe(p)
 		}

@@ -66,41 +66,64 @@ func Of(pod *corev1.Pod, on startup.Kubernetes) (Run, error) {
 // ends sets EndsWith. It contains the helpers, because of their gates or because others end them, and
 // our proxy, if all applications have a gate and the pod can complete.
 func (run *Run) ends() {
-	run.EndsWith = map[string][]string{}
 	with := podspec.AsRun(run.Pod)
-	for _, list := range [][]corev1.Container{with.Spec.InitContainers, with.Spec.Containers} {
-		for i := range list {
-			if mains := podspec.HelperOf(&list[i]); len(mains) > 0 {
-				run.EndsWith[list[i].Name] = mains
-			}
-		}
-	}
+	run.EndsWith = gatedHelpers(with)
 	if policy := run.Pod.Spec.RestartPolicy; policy != corev1.RestartPolicyOnFailure && policy != corev1.RestartPolicyNever {
 		return
 	}
-	var apps, workers []string
-	proxy, gated := false, true
-	for i := range with.Spec.Containers {
-		c := &with.Spec.Containers[i]
-		_, serves := podspec.Serves(c)
-		switch {
-		case c.Name == contract.ProxyContainer:
-			proxy = true
-			continue
-		case !serves && c.ReadinessProbe == nil && run.EndsWith[c.Name] == nil:
-			workers = append(workers, c.Name)
-		}
-		apps, gated = append(apps, c.Name), gated && podspec.Gated(c)
-	}
-	for i := range with.Spec.Containers {
-		c := &with.Spec.Containers[i]
-		if _, serves := podspec.Serves(c); serves && len(workers) > 0 && run.EndsWith[c.Name] == nil && podspec.EndedByOthers(with, c) {
-			run.EndsWith[c.Name] = workers
+	if workers := run.workers(with); len(workers) > 0 {
+		for i := range with.Spec.Containers {
+			c := &with.Spec.Containers[i]
+			if _, serves := podspec.Serves(c); serves && run.EndsWith[c.Name] == nil && podspec.EndedByOthers(with, c) {
+				run.EndsWith[c.Name] = workers
+			}
 		}
 	}
-	if proxy && gated {
+	if apps, all := gatedApps(with); all {
 		run.EndsWith[contract.ProxyContainer] = apps
 	}
+}
+
+// gatedHelpers returns the containers that their gates end, each with the containers that it serves.
+func gatedHelpers(pod *corev1.Pod) map[string][]string {
+	out := map[string][]string{}
+	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
+		for i := range list {
+			if mains := podspec.HelperOf(&list[i]); len(mains) > 0 {
+				out[list[i].Name] = mains
+			}
+		}
+	}
+	return out
+}
+
+// workers returns the applications that end by themselves: nothing shows that they serve others.
+func (run *Run) workers(pod *corev1.Pod) []string {
+	var out []string
+	for i := range pod.Spec.Containers {
+		c := &pod.Spec.Containers[i]
+		if _, serves := podspec.Serves(c); !serves && c.Name != contract.ProxyContainer && c.ReadinessProbe == nil && run.EndsWith[c.Name] == nil {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+// gatedApps returns the applications beside our proxy, and whether all of them have a gate. Without our proxy it
+// returns false.
+func gatedApps(pod *corev1.Pod) (apps []string, all bool) {
+	proxy := false
+	for i := range pod.Spec.Containers {
+		switch c := &pod.Spec.Containers[i]; {
+		case c.Name == contract.ProxyContainer:
+			proxy = true
+		case !podspec.Gated(c):
+			return nil, false
+		default:
+			apps = append(apps, c.Name)
+		}
+	}
+	return apps, proxy
 }
 
 // withStandIns returns the pod with a container for each expected one. The added container has only a name, and

@@ -3,6 +3,7 @@ package podspec
 import (
 	"slices"
 	"strings"
+	"time"
 
 	"outrider.dev/internal/core/pod/podstart"
 	"outrider.dev/internal/core/pod/shell"
@@ -12,8 +13,7 @@ import (
 // workaround recognises waits that people put before the real command of a container: a loop that polls a health
 // port, a program that waits, or a sleep.
 func workaround(r *reader, c podContainer) {
-	argv := c.argv()
-	s, ok := shell.ScriptOf(argv)
+	s, ok := shell.ScriptOf(c.argv())
 	if !ok {
 		return
 	}
@@ -21,45 +21,57 @@ func workaround(r *reader, c podContainer) {
 	for i, st := range all {
 		last := i == len(all)-1
 		errexit = errexit || st.Errexits()
-		end := len(s.Text) - len(strings.TrimLeft(s.Text[st.End:], " \t\r\n"))
-		begin := st.Start
-		if i > 0 && all[i-1].Announces() { // what it prints is no longer true without the wait
-			begin = all[i-1].Start
-		}
-		if i+2 < len(all) && all[i+1].Announces() {
-			end = len(s.Text) - len(strings.TrimLeft(s.Text[all[i+1].End:], " \t\r\n"))
-		}
-		f := podstart.Found{Container: c.Name, Replaceable: !last,
-			Evidence: podstart.Evidence{Field: c.argField(s.At), Text: s.Text[st.Start:st.End]}, Cut: [2]int{begin, end}}
+		text := strings.TrimRight(strings.TrimSpace(s.Text[st.Start:st.End]), ";& \n")
+		f := podstart.Found{Container: c.Name, Replaceable: !last, Evidence: podstart.Evidence{Field: c.argField(s.At), Text: text}, Cut: span(s.Text, all, i)}
 		d, sleeps := st.Sleeps()
 		w, waits := r.statementWaits(c, all[i:], errexit)
 		switch {
 		case sleeps && !last:
-			f.Mechanism, f.By, f.Lasts = startup.Sleep, "sleep "+d.String(), d
-			if proxy := r.proxy(); proxy != "" && !r.startsAfter(proxy, c) {
-				f.Edges = []startup.Edge{r.after(proxy, c.Name, startup.Sleep)}
-			} else {
-				r.Note(c.Name + " sleeps " + d.String() + " before it begins; it is unknown what it waits for")
-			}
+			r.add(r.sleep(f, c, d))
 		case waits && last && c.kind == startup.Plain:
 			return // there is nothing that it delays
 		case waits && w.from != c.Name:
-			f.Mechanism, f.By = startup.HealthLoop, w.by
-			e := w.edge(r, c.Name, startup.HealthLoop)
-			e.Timeout = w.timeout
-			if w.givesUp {
-				f.Mechanism, f.Lasts = startup.BoundedLoop, w.timeout
-				e.By, e.Timeout = startup.BoundedLoop, 0 // it polls for that long and then continues
-			}
-			f.Edges = []startup.Edge{e}
-		case st.Neutral():
-			continue
-		default:
+			r.add(w.loop(r, f))
+		case !st.Neutral():
 			return // the real command
 		}
-		f.Evidence.Text = strings.TrimRight(strings.TrimSpace(f.Evidence.Text), ";& \n")
-		r.add(f)
 	}
+}
+
+// span returns the part of a script that is cut with statement i. It includes a statement before and one after it that
+// only announce the wait or its end: what they print is no longer true. The last statement of a script stays.
+func span(script string, all []shell.Statement, i int) [2]int {
+	first, last := i, i
+	if i > 0 && all[i-1].Announces() {
+		first--
+	}
+	if i+2 < len(all) && all[i+1].Announces() {
+		last++
+	}
+	return [2]int{all[first].Start, len(script) - len(strings.TrimLeft(script[all[last].End:], " \t\r\n"))}
+}
+
+// sleep adds to f that c sleeps before it begins: probably for the pod's proxy, unless that starts only after c.
+func (r *reader) sleep(f podstart.Found, c podContainer, d time.Duration) podstart.Found {
+	f.Mechanism, f.By, f.Lasts = startup.Sleep, "sleep "+d.String(), d
+	if proxy := r.proxy(); proxy != "" && !r.startsAfter(proxy, c) {
+		f.Edges = []startup.Edge{r.after(proxy, c.Name, startup.Sleep)}
+	} else {
+		r.Note(c.Name + " sleeps " + d.String() + " before it begins; it is unknown what it waits for")
+	}
+	return f
+}
+
+// loop adds to f that its container waits for another one, before its command begins.
+func (w hookWait) loop(r *reader, f podstart.Found) podstart.Found {
+	e := w.edge(r, f.Container, startup.HealthLoop)
+	f.Mechanism, f.By, e.Timeout = startup.HealthLoop, w.by, w.timeout
+	if w.givesUp { // it polls for that long and then continues
+		f.Mechanism, f.Lasts = startup.BoundedLoop, w.timeout
+		e.By, e.Timeout = startup.BoundedLoop, 0
+	}
+	f.Edges = []startup.Edge{e}
+	return f
 }
 
 // startsAfter reports whether the named container is c itself, or one that the kubelet starts only after c. A

@@ -118,27 +118,34 @@ func limitOf(word string) time.Duration {
 	return d
 }
 
+// switchValued lists the options of su and runuser whose value is the next word.
+var switchValued = strings.Fields("-s -g -G -u -w -T --shell --group --supp-group --user --whitelist-environment")
+
 // switched returns what su or runuser at word i runs: the script of its option -c, or (with runuser -u USER) a program.
 // Both are 0 if it runs a login shell.
 func switched(argv []string, i int) (program, text int) {
-	valued := []string{"-s", "-g", "-G", "-u", "-w", "-T", "--shell", "--group", "--supp-group", "--user", "--whitelist-environment"}
 	byUser := false
 	for i++; i < len(argv); i++ {
-		word := argv[i]
-		short := strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--") && len(word) > 1
+		word, more := argv[i], i+1 < len(argv)
 		switch {
-		case (word == "--command" || short && strings.HasSuffix(word, "c")) && i+1 < len(argv):
+		case more && scriptFollows(word):
 			return 0, i + 1
 		case word == "--user" || word == "-u":
 			byUser = true
 			i++
-		case byUser && word == "--" && i+1 < len(argv):
+		case byUser && word == "--" && more:
 			return i + 1, 0
 		case byUser && !strings.HasPrefix(word, "-"):
 			return i, 0
-		case strings.HasPrefix(word, "-") && takesNext(word, valued):
+		case strings.HasPrefix(word, "-") && takesNext(word, switchValued):
 			i++
 		}
 	}
 	return 0, 0
+}
+
+// scriptFollows reports whether a word is the option -c, alone or after other letters: the next word is a script.
+func scriptFollows(word string) bool {
+	short := strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--")
+	return word == "--command" || short && strings.HasSuffix(word, "c")
 }
