@@ -37,6 +37,7 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"a restart that a gate will follow":     {File: "judge.go", From: `v.Edge.By == startup.Gate`, To: `false`, Tests: "TestExplore"},
 		"time passes in replays":                {File: "search.go", From: `s.ended(ctx)`, In: `before/everySteps && s.ended(ctx)`, To: `false`, Tests: "TestTimeIsCheckedBetweenReplays"},
 		"a completed container may outlive":     {File: "reduce.go", From: `e.After == startup.Completed`, To: `false`, Survives: replayed},
+		"the instant of a deletion is all one":  {File: "reduce.go", From: `s.deletionIsTimed(n)`, To: `false`, Tests: "TestReducedSearchAgrees"},
 		"every container is as good as started": {File: "reduce.go", From: `v.Starting && !n.faultsLeft()`, To: `true`, Tests: "TestReducedSearchAgrees"},
 		"health never matters":                  {File: "moves.go", From: `!c.healthMatters(&c.node, name)`, To: `!c.full`, Tests: "TestReducedSearchAgrees"},
 		"a preStop outlasts the grace":          {File: "moves.go", From: `!c.outlastsGrace(at)`, To: `true`, Tests: "TestExplore"},

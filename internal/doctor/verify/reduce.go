@@ -53,13 +53,22 @@ func (s *search) prospect(n *node, name string) kubelet.Prospect {
 		return kubelet.Open
 	case v.Patient && n.gates.Waits(name):
 		return kubelet.Succeeds
-	case !n.gates.Alive(name):
+	case !n.gates.Alive(name), s.deletionIsTimed(n):
 		return kubelet.Open
 	case n.faultsLeft(), s.follows[name]:
 		return kubelet.Succeeds
 	default:
 		return kubelet.LastRun
 	}
+}
+
+// deletionIsTimed reports whether it can matter at which instant the pod is deleted: a container is being stopped or
+// started, which takes a time that goes on in the deletion. The search deletes the pod at instants at which something
+// happens, so the phases of all probes matter then.
+func (s *search) deletionIsTimed(n *node) bool {
+	return s.question.Promise == Stops && !n.gates.Deleted() && slices.ContainsFunc(slices.Concat(s.question.Pod.Init, s.question.Pod.Containers), func(c kubelet.Container) bool {
+		return n.kubelet.View(c.Name).Unsteady
+	})
 }
 
 // healthMatters reports whether it can still have an effect that a container is healthy, or becomes healthy.

@@ -33,7 +33,11 @@ func TestReducedSearchAgrees(t *testing.T) {
 		}
 	}
 	compared, violated, states, reducedStates := 0, 0, 0, 0
+	seeds := []int{2808} // once differed: a deletion while a container was being stopped
 	for seed := first; seed <= last; seed++ {
+		seeds = append(seeds, seed)
+	}
+	for _, seed := range seeds {
 		q, b := randomQuestion(rand.New(rand.NewPCG(uint64(seed), 35)))
 		full := newSearch(q, b, nil)
 		full.full, full.question.Version.KeepsBackOff = true, false
@@ -54,7 +58,7 @@ func TestReducedSearchAgrees(t *testing.T) {
 			t.Errorf("seed %d: %d states are reduced to %d", seed, len(full.seen), len(reduced.seen))
 		}
 	}
-	t.Logf("%d of %d pods compared, %d with violations; %d states are reduced to %d", compared, last-first+1, violated, states, reducedStates)
+	t.Logf("%d of %d pods compared, %d with violations; %d states are reduced to %d", compared, len(seeds), violated, states, reducedStates)
 	if last-first >= 30 && (compared < (last-first)/2 || violated < compared/10 || violated == compared) {
 		t.Error("too little was compared")
 	}
