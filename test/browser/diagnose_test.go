@@ -170,7 +170,7 @@ func TestDiagnosis(t *testing.T) {
 	}
 
 	// Use the mouse: hovering shows the line, the wheel zooms, and dragging moves the chart.
-	mark := `(() => { const c = document.querySelector('section:nth-of-type(1) circle.warn').getBoundingClientRect(); return [c.x + c.width / 2, c.y + c.height / 2] })()`
+	mark := `(() => { const c = document.querySelector('section.pod circle.warn').getBoundingClientRect(); return [c.x + c.width / 2, c.y + c.height / 2] })()`
 	xy := evaluate[[]float64](p, mark)
 	p.mouse(input.DispatchMouseEventTypeMouseMoved, xy[0], xy[1], 0)
 	if got := line(); !strings.Contains(got, "refused") {
