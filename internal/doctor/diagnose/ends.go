@@ -223,7 +223,11 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) result.Finding {
 		s.endedByProbe(&f, c.Name, r)
 		fallthrough
 	default:
-		f.Evidence = append(f.Evidence, s.LastLines(c.Name, r.Number, quotedLines)...)
+		last := s.LastLines(c.Name, r.Number, quotedLines)
+		f.Evidence = append(f.Evidence, last...)
+		if itself && !says && exit.Sentence == "" {
+			s.lastWord(&f, c.Name, r, last)
+		}
 	}
 	f.Evidence = append(f.Evidence, s.QuoteEvents(c.Name, "BackOff")...)
 	if c.Log(r.Number) == nil && (!byMessage || exit.Outside) {
@@ -234,6 +238,20 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) result.Finding {
 		f.Against = []evidence.Quote{s.Quote(evidence.Time{}, "the log of run %d is missing: it may have a failed call", r.Number)}
 	}
 	return f
+}
+
+// lastWord adds to the finding about a run that ended by itself, and of which no line tells why, what its log says last.
+func (s *subject) lastWord(f *result.Finding, container string, r evidence.Run, last []evidence.Quote) {
+	var lines []string
+	for _, q := range last {
+		lines = append(lines, q.Text)
+	}
+	if text, wrong := why.LastWord(lines); text != "" {
+		f.Sentence = fmt.Sprintf("%s ended by itself (%s); the last that its log says: %s", container, facts.ExitText(r), text)
+		if wrong {
+			f.Remedy.Sentence = cmp.Or(why.Remedy(text), f.Remedy.Sentence)
+		}
+	}
 }
 
 // exitOf returns what the status of a run means by itself; without a sentence: only the program knows.

@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // A sign is a row of the table of ranks: what a line of a rank looks like.
@@ -33,10 +34,37 @@ var words = []string{
 	"missing", "is required", "are required", "must be", "must not", "is not set", "not defined", "undefined", "not configured", "no value", "invalid", "cannot", "can't", "could not", "couldn't", "unable to",
 	"failed", "failure", "unsupported", "not supported", "unknown", "unrecognized", "unexpected", "denied", "expired", "unauthorized", "forbidden", "aborted", "too many", "timed out", "timeout", "refused",
 	"does not exist", "doesn't exist", "already exists", "mismatch", "illegal", "bad ", "died", "error", "exception", "wrong", "exceeded", "not allowed", "conflict", "corrupt",
+	"not enough", "insufficient", "low disk", "low-disk", "disk full", "refusing", "refuses",
 }
 
 // consequences match lines that only say that the program ends; another line has the reason.
 var consequences = regexp.MustCompile(`(?i)\b(?:shutting down|shut ?down|exiting|aborting|stopping|stopped|terminating|giving up|exited with|exit(?:ed)? (?:code|status)|elifecycle|complete log of this run|command failed|lifecycle script|startup failed|failed to start(?: application)?$|application run failed|rake aborted|backtrace|see full trace)\b|npm (?:ERR!|error)|RUST_BACKTRACE|^Tasks: TOP`)
+
+// endings are the words of which messages consist that say that a program ends, or gave up its lead, and not why.
+var endings = setOf("a an the of with by to due and is was has had been will be being its it now not no any only at in on " +
+	"exit exits exiting exited exitcode quit quitting bye goodbye shut shutting shutdown down stop stops stopping stopped terminate terminating terminated termination " +
+	"abort aborts aborting aborted give gives giving gave up end ends ending ended finish finished done die dies dying died kill killed crash crashed crashing " +
+	"fail fails failed failure failing fatal error errors exception unsuccessful unsuccessfully unexpectedly abnormally prematurely immediately start starting started startup boot run running " +
+	"code status rc signal process program application app service server main task job worker daemon child parent pod container command script runtime system instance pid self " +
+	"leader leaderelection election leadership lead lost lose losing master lease lock longer")
+
+func setOf(words string) map[string]bool {
+	set := map[string]bool{}
+	for _, w := range strings.Fields(words) {
+		set[w] = true
+	}
+	return set
+}
+
+// onlyEnds reports whether a message says that its program ends, and nothing else: of its words that are no number,
+// each is one of such messages. A heading is none: its message is in the next line.
+func onlyEnds(text string) bool {
+	if _, is := headingOf(text); is || len(text) > 120 {
+		return false
+	}
+	said := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return len(said) > 0 && !slices.ContainsFunc(said, func(w string) bool { return !endings[w] && strings.Trim(w, "0123456789") != "" })
+}
 
 // rankOf returns the rank of a line.
 func rankOf(line string) rank {
@@ -62,11 +90,18 @@ func rankOf(line string) rank {
 	case level == NoLevel && !indented && tells(text):
 		r = told
 	}
-	if r > nothing && consequences.MatchString(text) {
-		r--
+	switch {
+	case r == nothing:
+	case onlyEnds(text):
+		r = ending
+	case consequences.MatchString(text):
+		r = weaker[r]
 	}
 	return r
 }
+
+// weaker has the ranks of lines that tell of an end too.
+var weaker = map[rank]rank{told: nothing, asError: told, thrown: asError, fatal: thrown}
 
 func tells(text string) bool {
 	text = strings.ToLower(text)

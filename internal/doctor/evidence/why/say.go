@@ -15,6 +15,10 @@ var (
 	errorFields   = []string{"error", "err", "exception", "Exception", "@x", "error.message", "exc_info", "stack", "stack_trace", "cause", "reason", "detail", "details"}
 )
 
+// detailFields hold what a message is about, if the line has no field with an error.
+var detailFields = []string{"missing", "required", "invalid", "unknown", "violations", "problems", "errors", "key", "keys", "variable", "variables", "var", "vars", "env", "env_var", "envVar",
+	"setting", "settings", "option", "options", "flag", "param", "parameter", "property", "file", "path", "filename"}
+
 // before are the parts of a line before its message: levels, threads, numbers of processes, names of loggers.
 var before = regexp.MustCompile(`^(?:[\s\-:|,#*]+|\[[^\]]{0,60}\]|#?\d+\]|\d+#\d+:|\d+ |[EWF] |[\w./-]+:\d+\] |[A-Za-z_][\w:.]*\] |ThreadId\(\d+\)|(?:pid|tid|thread)=\S+|(?:TRACE|DEBUG|INFO|NOTICE|WARN|WARNING|ERROR|ERR|SEVERE|CRITICAL|CRIT|FATAL|ALERT|EMERG|EMERGENCY|trce|dbug|info|warn|fail|crit|error|fatal|warning)\b[:!]?(?:\s|$))`)
 
@@ -72,7 +76,35 @@ func ofJSON(line string) string {
 	if in, is := o["fields"].(map[string]any); is { // tracing of Rust
 		o = in
 	}
-	return joined(field(o, messageFields), field(o, errorFields))
+	message := field(o, messageFields)
+	return joined(message, cmp.Or(field(o, errorFields), detail(message, func(name string) string { return list(o[name]) })))
+}
+
+// list returns a text, or a list of texts.
+func list(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case []any:
+		var all []string
+		for _, e := range v[:min(len(v), 8)] {
+			if text, is := e.(string); is {
+				all = append(all, text)
+			}
+		}
+		return strings.Join(all, ", ")
+	}
+	return ""
+}
+
+// detail returns the first field that says what a message is about, with its name, if the message does not.
+func detail(message string, value func(string) string) string {
+	for _, name := range detailFields {
+		if v, _, _ := strings.Cut(strings.TrimSpace(value(name)), "\n"); message != "" && v != "" && !strings.Contains(message, v) {
+			return name + " " + v
+		}
+	}
+	return ""
 }
 
 // field returns the first line of the first of some fields that is a text, or an object with a message.
@@ -102,6 +134,7 @@ func joined(message, err string) string {
 
 var (
 	messageField = regexp.MustCompile(`(?:^|\s)(?:msg|message)=("(?:[^"\\]|\\.)*"|\S+)`)
+	detailField  = regexp.MustCompile(`(?:^|\s)(` + strings.Join(detailFields, "|") + `)=("(?:[^"\\]|\\.)*"|\S+)`)
 	errorField   = regexp.MustCompile(`(?:^|\s)(?:error|err|reason|cause)=("(?:[^"\\]|\\.)*"|\S+)`)
 )
 
@@ -118,5 +151,13 @@ func ofFields(line string) string {
 	if e := errorField.FindStringSubmatch(line); e != nil {
 		err = unquote(e[1])
 	}
-	return joined(unquote(m[1]), err)
+	message := unquote(m[1])
+	return joined(message, cmp.Or(err, detail(message, func(name string) string {
+		for _, e := range detailField.FindAllStringSubmatch(line, 16) {
+			if e[1] == name {
+				return unquote(e[2])
+			}
+		}
+		return ""
+	})))
 }

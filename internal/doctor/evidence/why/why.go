@@ -3,10 +3,11 @@
 // it.
 //
 // [LevelOf] returns the level of a line, [Find] the line that tells most of those near the end, [Say] its message
-// without time and level, [Remedy] what is to be done about it.
+// without time and level, [LastWord] the last line of a log that has none, [Remedy] what is to be done about it.
 package why
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -17,6 +18,7 @@ type rank int
 
 const (
 	nothing rank = iota
+	ending       // of any level, and it says no more than that the program ends
 	told         // words as "not found" or "is required", without a level
 	asError      // of the level error
 	thrown       // the header of an exception, "error: …", what a shell says of a command
@@ -81,6 +83,21 @@ func Find(lines []Line, show func([]byte) string) (Reason, bool) {
 	}
 	return reasonAt(lines, best, show), true
 }
+
+// LastWord returns the message of the last line of a log that says more than that the program ends, or that it answered
+// a request; empty: none does. wrong: by its words, something was wrong. The line may have nothing to do with the end.
+func LastWord(lines []string) (text string, wrong bool) {
+	for _, line := range slices.Backward(lines) {
+		text := strings.TrimSpace(Say(line))
+		if text != "" && !isFrame(line) && LevelOf(line) != Debug && !onlyEnds(text) && !request.MatchString(line) {
+			return Cut(text, most), tells(text)
+		}
+	}
+	return "", false
+}
+
+// request matches a line of an access log.
+var request = regexp.MustCompile(`\b(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) /`)
 
 // near reports whether a line belongs to the same end as a later one.
 func near(a, later Line) bool {

@@ -62,6 +62,18 @@ func TestADumpOfThreadsHidesNothing(t *testing.T) {
 	}
 }
 
+func TestLastWord(t *testing.T) {
+	for want, lines := range map[string][]string{
+		"not enough quota, not starting": {`{"level":"info","msg":"starting"}`, `{"level":"info","msg":"not enough quota, not starting"}`, `{"level":"info","msg":"exiting with status 4"}`, ""},
+		"checking":                       {"2026-01-01T10:00:00Z INFO checking", "2026-01-01T10:00:00Z DEBUG read 3 lines"},
+		"":                               {"exit", "bye", "    at x.js:3", `10.0.0.1 "GET /forbidden HTTP/1.1" 403`},
+	} {
+		if got, wrong := LastWord(lines); got != want || wrong != strings.Contains(want, "not enough") {
+			t.Errorf("%q %v, want %q", got, wrong, want)
+		}
+	}
+}
+
 func TestLevelOf(t *testing.T) {
 	for line, want := range map[string]Level{
 		`{"time":"x","level":"error","msg":"info"}`:                  Error,
