@@ -59,7 +59,7 @@ func (s *subject) unscheduled() (result.Finding, bool) {
 			continue
 		}
 		m, known := states.Find(states.Unscheduled, c.Reason, c.Message)
-		age, aged := s.age()
+		age, aged := s.Age()
 		if !known || c.Reason == corev1.PodReasonSchedulingGated && aged && age < facts.Young {
 			return result.Finding{}, false
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"outrider.dev/internal/core/pod/podspec"
+	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
@@ -31,7 +32,7 @@ func jobDoesNotEnd(s *subject) []result.Finding {
 		if r == nil {
 			return nil
 		}
-		late := r.Signal != 0 && s.deadlinePassed()
+		late := s.endedAtDeadline(r)
 		helper, known := s.serves(c)
 		switch {
 		case (r.Running || late) && helper:
@@ -48,12 +49,16 @@ func jobDoesNotEnd(s *subject) []result.Finding {
 	f := result.Finding{
 		Code: "job-never-ends", Container: holder.Name, Confidence: result.Certain,
 		Sentence: fmt.Sprintf("the %s cannot end: its work is done, and %s runs on", s.ownerKind(), holder.Name),
-		Evidence: append(ended, s.Quote(holder.Last().Started, "%s runs", holder.Name)),
+		Evidence: append(ended, s.Quote(holder.Last().Started, "%s started", holder.Name)),
 		Disproof: fmt.Sprintf("an end of %s soon after", holder.Name),
 	}
 	s.remedy(&f, remedies.End, holder.Name, worker, 0)
-	if holder.Last().Running {
+	if last := holder.Last(); last.Running {
 		s.endNow(&f, holder)
+	} else {
+		f.Sentence = fmt.Sprintf("the %s could not end before its deadline (DeadlineExceeded): its work was done, and %s ran on until it was ended", s.ownerKind(), holder.Name)
+		f.Evidence = append(f.Evidence, s.Quote(last.Finished, "%s ended: %s; %s", holder.Name, facts.ExitText(*last), joined("DeadlineExceeded", s.Show([]byte(s.Object.Status.Message)))))
+		f.Disproof = fmt.Sprintf("an end of %s before the deadline", holder.Name)
 	}
 	if least, _, ok := s.Taken.Since(ended[len(ended)-1].At); !sure || ok && least < time.Minute {
 		f.Confidence = result.Likely
@@ -65,6 +70,16 @@ func jobDoesNotEnd(s *subject) []result.Finding {
 func (s *subject) deadlinePassed() bool {
 	const reason = "DeadlineExceeded"
 	return s.Object.Status.Reason == reason || slices.ContainsFunc(s.Events, func(e evidence.Event) bool { return e.Reason == reason })
+}
+
+// endedAtDeadline reports whether a run ended since the deadline of the pod, or of its Job, had passed: by a signal, or
+// not before that time.
+func (s *subject) endedAtDeadline(r *evidence.Run) bool {
+	start, limit := s.Object.Status.StartTime, s.Object.Spec.ActiveDeadlineSeconds
+	if !s.deadlinePassed() || r.Signal != 0 || start == nil || limit == nil {
+		return r.Signal != 0 && s.deadlinePassed()
+	}
+	return r.Finished.Known() && r.Finished.At.Unix() >= start.Unix()+*limit
 }
 
 // serves reports whether a container serves others and does not end by itself, and whether that is sure: by its

@@ -154,7 +154,7 @@ func neverReady(s *subject) (out []result.Finding) {
 	if s.Proxy.Log(now.Number) == nil {
 		f.Sentence, f.Remedy.Sentence = fmt.Sprintf("%s is not ready, and why is not known without its log", s.Proxy.Name), "see its log for the reason"
 	}
-	if now.Started.Known() && s.now().Sub(now.Started.At) < facts.Settled {
+	if now.Started.Known() && s.Now().Sub(now.Started.At) < facts.Settled {
 		f.Confidence = result.Possible // it may still become ready
 	}
 	about := now.Number

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -38,6 +37,7 @@ func podEnded(s *subject) (out []result.Finding) {
 
 // containerState finds containers that wait or ended for a reason that is none of their own.
 func containerState(s *subject) (out []result.Finding) {
+	ended := len(podEnded(s)) > 0
 	for _, c := range s.Containers {
 		if w := c.Waiting; w != nil && w.Reason != "" {
 			message := cmp.Or(w.Message, s.lastMessage(c.Name, "Failed"))
@@ -55,6 +55,9 @@ func containerState(s *subject) (out []result.Finding) {
 		}
 		for _, r := range c.Runs {
 			m, known := states.Find(states.Terminated, r.Reason, r.Message)
+			if m.OfPod && ended && r.Number == c.Last().Number {
+				break // the pod's own status says how it ended
+			}
 			if known && m.Code != "" {
 				out = append(out, s.stateOf(m, c.Name, r.Reason, r.Message))
 				break
@@ -70,17 +73,27 @@ func containerState(s *subject) (out []result.Finding) {
 
 // noImage returns the finding about a container whose image cannot be pulled.
 func (s *subject) noImage(c *evidence.Container, m states.Meaning) result.Finding {
-	image := ""
+	image, said := "", []string{c.Waiting.Message}
 	if spec := s.Spec(c.Name); spec != nil {
 		image = spec.Image
 	}
-	return result.Finding{
+	for _, q := range slices.Backward(s.QuoteEvents(c.Name, "Failed")) {
+		said = append(said, q.Text)
+	}
+	f := result.Finding{
 		Code: m.Code, Container: c.Name, Confidence: result.Certain,
 		Sentence: fmt.Sprintf("%s has no image: %s cannot be pulled (%s)", c.Name, image, c.Waiting.Reason),
 		Evidence: append([]evidence.Quote{s.Quote(evidence.Time{}, "%s waits: %s", c.Name, joined(c.Waiting.Reason, s.Show([]byte(c.Waiting.Message))))}, s.QuoteEvents(c.Name, "Failed", "BackOff")...),
 		Disproof: "an event Pulled of this container",
 		Remedy:   finding.Remedy{Sentence: m.Remedy, Command: s.kubectl("describe pod %s", s.Object.Name)},
 	}
+	for _, text := range said { // the newest first
+		if why, known := states.Find(states.Pulls, c.Waiting.Reason, text); known {
+			f.Sentence, f.Remedy.Sentence = f.Sentence+": "+why.Sentence, why.Remedy
+			break
+		}
+	}
+	return f
 }
 
 // stateOf returns the finding about a state that is known, of a container or of the pod.
@@ -91,7 +104,7 @@ func (s *subject) stateOf(m states.Meaning, container, reason, message string) r
 		Disproof: "a later status of the pod without this reason",
 		Remedy:   finding.Remedy{Sentence: m.Remedy, Command: s.kubectl("describe pod %s", s.Object.Name)},
 	}
-	if message != "" {
+	if message = strings.TrimSpace(message); message != "" {
 		f.Sentence += ": " + s.Show([]byte(message))
 	}
 	return f
@@ -167,53 +180,22 @@ func (s *subject) unready(lacks []facts.Lack) (result.Verdict, string, []result.
 		f.Remedy.Command = s.kubectl("get pod %s -o yaml", s.Object.Name)
 		return result.Undecided, f.Sentence, []result.Finding{f}
 	}
-	age, known := s.age()
+	age, known := s.Age()
 	if !known || age < facts.Young || first.Probing {
-		return result.Starting, "the pod is starting: " + first.What, nil
+		return result.Starting, "the pod is starting: " + joined(first.What, first.Says), nil
 	}
 	f := s.unknown(first.Container, "", "")
 	f.Sentence = fmt.Sprintf("%s since %s, and the evidence does not say why", first.What, facts.Duration(age))
 	f.Evidence = []evidence.Quote{s.Quote(evidence.Time{}, "%s", first.What)}
 	f.Disproof = "a line of its log, or an event, that says what it waits for"
 	f.Remedy = finding.Remedy{Sentence: "see what it does", Command: s.kubectl("logs %s -c %s --timestamps", s.Object.Name, cmp.Or(first.Container, s.anyContainer()))}
+	if first.Gate != "" {
+		m, _ := states.Find(states.Gates, first.Gate, first.Says)
+		f.Disproof, f.Remedy = "a later status of the pod in which the condition is true", finding.Remedy{Sentence: m.Remedy, Command: s.kubectl("get pod %s -o yaml", s.Object.Name)}
+	}
+	if first.Says != "" {
+		f.Sentence = fmt.Sprintf("%s since %s: %s", first.What, facts.Duration(age), first.Says)
+		f.Evidence = []evidence.Quote{s.Quote(evidence.Time{}, "%s: %s", first.What, first.Says)}
+	}
 	return result.Found, f.Sentence, []result.Finding{f}
-}
-
-// now returns the last moment of the evidence.
-func (s *subject) now() time.Time {
-	until := s.Taken.At
-	later := func(t time.Time) {
-		if t.After(until) {
-			until = t
-		}
-	}
-	for _, e := range s.Events {
-		later(e.Last.At)
-	}
-	for _, c := range s.Object.Status.Conditions {
-		later(c.LastTransitionTime.Time)
-	}
-	for _, c := range s.Containers {
-		for _, r := range c.Runs {
-			later(r.Started.At)
-			later(r.Finished.At)
-		}
-	}
-	for _, t := range s.Tails {
-		for _, q := range t.Lines {
-			if q.At.Clock == evidence.NodeClock {
-				later(q.At.At)
-			}
-		}
-	}
-	return until
-}
-
-// age returns the time from the moment when the kubelet saw the pod until the last moment of the evidence.
-func (s *subject) age() (time.Duration, bool) {
-	from := s.Object.CreationTimestamp.Time
-	if t := s.Object.Status.StartTime; t != nil {
-		from = t.Time
-	}
-	return s.now().Sub(from), !from.IsZero()
 }

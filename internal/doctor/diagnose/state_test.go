@@ -72,3 +72,68 @@ func TestWellIsProved(t *testing.T) {
 		}
 	}
 }
+
+// Why an image cannot be pulled is in the message of the container, or of an event: the newest that tells counts.
+func TestPulls(t *testing.T) {
+	const event = "kind: Event\nmetadata: {name: e%d}\nreason: Failed\nmessage: %q\ninvolvedObject: {kind: Pod, namespace: shop, name: a, fieldPath: 'spec.containers{app}'}\nfirstTimestamp: \"2026-11-30T11:0%d:00Z\"\nlastTimestamp: \"2026-11-30T11:0%d:00Z\"\n"
+	for _, c := range []struct{ want, message, older, newer string }{
+		{"limits how often", `rpc error: unexpected status code https://r.example/v2/x/manifests/sha256:401403: 429 Too Many Requests - Server message: toomanyrequests: slow down`, "", ""},
+		{"refuses access, or has no such image", `pull access denied, repository does not exist or may require authorization: server message: insufficient_scope: authorization failed`, "", ""},
+		{"refuses access$", `failed to authorize: failed to fetch oauth token: unexpected status from GET request: 401 Unauthorized`, "", ""},
+		{"has no such image$", `rpc error: code = NotFound desc = failed to resolve reference "r.example/a:1": r.example/a:1: not found`, "", ""},
+		{"has no such image$", `Error response from daemon: manifest for r.example/a:1 not found: manifest unknown`, "", ""},
+		{"does not trust", `Head "https://r.example/v2/": tls: failed to verify certificate: x509: certificate signed by unknown authority`, "", ""},
+		{"is not valid now", `Get "https://r.example/v2/": x509: certificate has expired or is not yet valid: current time is after`, "", ""},
+		{"does not resolve", `Get "https://r.example/v2/": dial tcp: lookup r.example on 10.0.0.2:53: no such host`, "", ""},
+		{"does not reach", `Get "https://r.example/v2/": dial tcp 10.0.0.9:443: i/o timeout`, "", ""},
+		{"node's CPU", `no match for platform in manifest: not found`, "", ""},
+		{"does not reach", `Back-off pulling image "a:1"`, "manifest unknown", "dial tcp 10.0.0.9:443: connect: connection refused"},
+		{"(ImagePullBackOff)$", `Back-off pulling image "a:1"`, "", ""},
+	} {
+		files := map[string]string{"pod.yaml": podStatusOf(fmt.Sprintf(`{phase: Pending, containerStatuses: [{name: app, state: {waiting: {reason: ImagePullBackOff, message: %q}}}]}`, c.message))}
+		if c.older != "" {
+			files["events.yaml"] = fmt.Sprintf(event+"---\n"+event, 1, c.older, 1, 1, 2, c.newer, 2, 2)
+		}
+		r := diagnoseFolder(t, folderOf(t, files))
+		want, last := strings.CutSuffix(c.want, "$")
+		if key(r) != "found image-missing" || !strings.Contains(r.Sentence, want) || last && !strings.HasSuffix(r.Sentence, want) {
+			t.Errorf("%s\n%s %s\nwant %s", c.message, key(r), r.Sentence, c.want)
+		}
+	}
+}
+
+// The condition of a readiness gate says why it is not open, in the words of its controller.
+func TestGateSaysWhy(t *testing.T) {
+	pod := func(conditions, created string) string {
+		object := podStatusOf(`{phase: Running, conditions: [` + conditions + `{type: ContainersReady, status: "True", lastTransitionTime: "2026-11-30T12:00:00Z"}], containerStatuses: [{name: app, ready: true, state: {running: {startedAt: "2026-11-30T10:00:02Z"}}}]}`)
+		return strings.NewReplacer("spec: {", "spec: {readinessGates: [{conditionType: target-health.lb.example/web}, {conditionType: example.com/wired}], ", "T10:00:00Z", created).Replace(object)
+	}
+	const closed, wired = `{type: target-health.lb.example/web, status: "False", reason: Target.Unhealthy, message: "answered with these codes: [401]"}, `, `{type: example.com/wired, status: "True", lastTransitionTime: "2026-11-30T12:00:00Z"}, `
+	for _, c := range []struct{ conditions, created, want, do string }{
+		{closed + wired, "T10:00:00Z", "found state-not-known: the readiness gate target-health.lb.example/web is not open since 120 min 0 s: Target.Unhealthy: answered with these codes: [401]", "health check of the target group"},
+		{closed + wired, "T11:59:00Z", "starting: the pod is starting: the readiness gate target-health.lb.example/web is not open: Target.Unhealthy: answered with these codes: [401]", ""},
+		{wired, "T10:00:00Z", "found state-not-known: the readiness gate target-health.lb.example/web is not open since 120 min 0 s: no controller has set its condition yet", "target group"},
+		{strings.NewReplacer("False", "True").Replace(closed[:len(closed)-3]) + `, lastTransitionTime: "2026-11-30T12:00:00Z"}, `, "T10:00:00Z", "found state-not-known: the readiness gate example.com/wired is not open since 120 min 0 s: no controller has set its condition yet", "controller that sets"},
+	} {
+		r := diagnoseFolder(t, folderOf(t, map[string]string{"pod.yaml": pod(c.conditions, c.created)}))
+		if got := key(r) + ": " + r.Sentence; got != c.want || c.do != "" && !strings.Contains(r.Findings[0].Remedy.Sentence, c.do) {
+			t.Errorf("%s\nwant %s: %+v", got, c.want, r.Findings)
+		}
+	}
+}
+
+// What the status of a pod says of its end explains how its containers ended. Without that, it is not known.
+func TestEndOfAPodExplainsItsContainers(t *testing.T) {
+	const lost = `containerStatuses: [{name: app, state: {terminated: {exitCode: 137, reason: ContainerStatusUnknown, message: "could not be located"}}}]`
+	for status, want := range map[string]string{
+		`{phase: Failed, reason: Evicted, message: "The node was low on resource: ephemeral-storage.", ` + lost + `}`: "found evicted 1",
+		`{phase: Failed, ` + lost + `}`: "found node-lost 1",
+		`{phase: Running, conditions: [{type: DisruptionTarget, status: "True", reason: TerminationByKubelet, message: "The node was low on resource: memory."}], ` + lost + `}`: "found evicted 1",
+		`{phase: Failed, reason: Evicted, containerStatuses: [{name: app, state: {terminated: {exitCode: 128, reason: StartError, message: "no such file"}}}]}`:                  "found evicted 2",
+	} {
+		r := diagnoseFolder(t, folderOf(t, map[string]string{"pod.yaml": podStatusOf(status)}))
+		if got := fmt.Sprintf("%s %d", key(r), len(r.Findings)); got != want {
+			t.Errorf("%s\n%s, want %s: %s", status, got, want, r.Sentence)
+		}
+	}
+}

@@ -177,3 +177,42 @@ func (c *Case) Reason(container string, run int) (evidence.Told, bool) {
 	}
 	return evidence.Told{}, false
 }
+
+// Now returns the last moment of the evidence.
+func (c *Case) Now() time.Time {
+	until := c.Taken.At
+	later := func(t time.Time) {
+		if t.After(until) {
+			until = t
+		}
+	}
+	for _, e := range c.Events {
+		later(e.Last.At)
+	}
+	for _, condition := range c.Object.Status.Conditions {
+		later(condition.LastTransitionTime.Time)
+	}
+	for _, of := range c.Containers {
+		for _, r := range of.Runs {
+			later(r.Started.At)
+			later(r.Finished.At)
+		}
+	}
+	for _, t := range c.Tails {
+		for _, q := range t.Lines {
+			if q.At.Clock == evidence.NodeClock {
+				later(q.At.At)
+			}
+		}
+	}
+	return until
+}
+
+// Age returns the time from the moment when the kubelet saw the pod until the last moment of the evidence.
+func (c *Case) Age() (time.Duration, bool) {
+	from := c.Object.CreationTimestamp.Time
+	if t := c.Object.Status.StartTime; t != nil {
+		from = t.Time
+	}
+	return c.Now().Sub(from), !from.IsZero()
+}

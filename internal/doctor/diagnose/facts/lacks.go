@@ -3,6 +3,7 @@ package facts
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,8 +19,10 @@ const Young = 10 * time.Minute
 type Lack struct {
 	Container string // empty: a readiness gate
 	What      string
-	Probing   bool // its startup probe has not succeeded
-	Unknown   bool // the evidence does not show it
+	Gate      string // the type of the condition of a readiness gate
+	Says      string // the reason and the message of that condition
+	Probing   bool   // its startup probe has not succeeded
+	Unknown   bool   // the evidence does not show it
 }
 
 // Lacks returns what keeps a pod from being healthy. A container without a status is left out: what is not in the
@@ -45,13 +48,23 @@ func (s *Pod) Lacks() (out []Lack) {
 	}
 	for _, g := range s.Object.Spec.ReadinessGates {
 		if !s.Condition(g.ConditionType, evidence.APIClock).Known() {
-			out = append(out, Lack{What: fmt.Sprintf("the readiness gate %s is not open", g.ConditionType)})
+			out = append(out, Lack{What: fmt.Sprintf("the readiness gate %s is not open", g.ConditionType), Gate: string(g.ConditionType), Says: s.gateSays(g.ConditionType)})
 		}
 	}
 	if len(out) == 0 {
 		return s.unproved()
 	}
 	return out
+}
+
+// gateSays returns the reason and the message of the condition of a readiness gate, in the words of its controller.
+func (s *Pod) gateSays(kind corev1.PodConditionType) string {
+	for _, c := range s.Object.Status.Conditions {
+		if c.Type == kind {
+			return s.Show([]byte(strings.Trim(c.Reason+": "+strings.TrimSpace(c.Message), ": ")))
+		}
+	}
+	return "no controller has set its condition yet"
 }
 
 // unproved returns what keeps a pod from being healthy of whose containers the evidence shows nothing that does: its

@@ -21,6 +21,7 @@ type Meaning struct {
 	Code     finding.Code // empty: no fault by itself
 	Sentence string       // {c} is the container
 	Remedy   string
+	OfPod    bool // of a run: a consequence of the end of the whole pod, which the pod's status explains if it has a reason
 }
 
 // Find returns the meaning of a reason with a message, and false if the table has none.
@@ -42,6 +43,17 @@ const (
 	whichConfig = "create what is missing, or correct the name in the pod template; the kubelet tries again by itself"
 	seeMessage  = "see the message of the runtime, and the settings of the container that it names"
 	freeNode    = "the pod's owner creates another one; for this one see what the node had left (kubectl describe node)"
+)
+
+// What the kubelet's message about an eviction has, and what to do. Source: pkg/kubelet/eviction.
+var (
+	ofDisk   = []string{"ephemeral-storage", "ephemeral local storage", "emptydir", "inodes", "nodefs", "imagefs"}
+	ofMemory = []string{"resource: memory"}
+)
+
+const (
+	overDisk   = "let what writes most (the message may name it) use a volume of its own, or less; set requests and limits of ephemeral-storage, so that the scheduler counts it; see what else fills the node's disk"
+	overMemory = "set memory requests that are as large as what the containers use, so that the scheduler counts it, or give the node more memory"
 )
 
 // Waiting has the reasons of containers that wait. Source: pkg/kubelet/container, pkg/kubelet/kuberuntime,
@@ -79,16 +91,18 @@ var Terminated = []Meaning{
 	{Reason: "OOMKilled"}, // rules of their own
 	{Reason: "ContainerCannotRun", Code: "container-not-created", Sentence: "{c} cannot be started", Remedy: seeMessage},
 	{Reason: "StartError", Code: "container-not-created", Sentence: "{c} cannot be started", Remedy: seeMessage},
-	{Reason: "DeadlineExceeded", Code: "deadline-exceeded", Sentence: "{c} was ended since the pod's deadline passed", Remedy: "see what it still did then; if that is right, raise activeDeadlineSeconds"},
-	{Reason: "ContainerStatusUnknown", Code: "node-lost", Sentence: "how {c} ended is not known: the kubelet lost sight of it, and made up its exit code", Remedy: "see why the pod ended: whether it was evicted, and whether the node restarted or ran out of disk space (kubectl describe node)"},
-	{Reason: "Unknown", Code: "node-lost", Sentence: "{c} ended with its node, or with the container runtime", Remedy: "see whether the node restarted (kubectl describe node); the pod has no fault"},
-	{Reason: "Evicted", Code: "evicted", Sentence: "{c} was ended when the pod was evicted", Remedy: freeNode},
+	{Reason: "DeadlineExceeded", Code: "deadline-exceeded", Sentence: "{c} was ended since the pod's deadline passed", Remedy: "see what it still did then; if that is right, raise activeDeadlineSeconds", OfPod: true},
+	{Reason: "ContainerStatusUnknown", Code: "node-lost", Sentence: "how {c} ended is not known: the kubelet lost sight of it, and made up its exit code", Remedy: "see why the pod ended: whether it was evicted, and whether the node restarted or ran out of disk space (kubectl describe node)", OfPod: true},
+	{Reason: "Unknown", Code: "node-lost", Sentence: "{c} ended with its node, or with the container runtime", Remedy: "see whether the node restarted (kubectl describe node); the pod has no fault", OfPod: true},
+	{Reason: "Evicted", Code: "evicted", Sentence: "{c} was ended when the pod was evicted", Remedy: freeNode, OfPod: true},
 }
 
 // Pod has the reasons of pods that ended, or that a node did not admit. Source: pkg/kubelet (lifecycle, eviction,
 // nodeshutdown, cm), pkg/controller (podgc, nodelifecycle).
 var Pod = []Meaning{
 	{Reason: "Completed"},
+	{Reason: "Evicted", Says: ofDisk, Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: overDisk},
+	{Reason: "Evicted", Says: ofMemory, Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: overMemory},
 	{Reason: "Evicted", Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: "set requests for the resource that ran out, so that the scheduler counts it, or give the node more of it"},
 	{Reason: "Preempting", Code: "evicted", Sentence: "the pod made room for a critical pod of its node", Remedy: freeNode},
 	{Reason: "Terminated", Code: "evicted", Sentence: "the pod ended with its node, which was shut down", Remedy: "the pod's owner creates another one on another node"},
@@ -125,6 +139,8 @@ var Disruption = []Meaning{
 	{Reason: "DeletionByDeviceTaintManager", Code: "evicted", Sentence: "the pod is removed from its node, since a device that it uses has a taint", Remedy: "see the taints of devices (kubectl get resourceslices,devicetaintrules -o yaml)"},
 	{Reason: "EvictionByEvictionAPI", Code: "evicted", Sentence: "the pod is evicted by a request, as kubectl drain makes it", Remedy: "nothing is to be done for this pod: its owner creates another one"},
 	{Reason: "DeletionByPodGC", Code: "node-lost", Sentence: "the pod's node does not exist any more", Remedy: "nothing is to be done for this pod: its owner creates another one"},
+	{Reason: "TerminationByKubelet", Says: ofDisk, Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: overDisk},
+	{Reason: "TerminationByKubelet", Says: ofMemory, Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: overMemory},
 	{Reason: "TerminationByKubelet", Code: "evicted", Sentence: "the kubelet ends the pod before its time", Remedy: "see the message, and what the node had left"},
 }
 
