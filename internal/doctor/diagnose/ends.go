@@ -10,6 +10,7 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/calls"
+	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
@@ -203,12 +204,12 @@ func (s *subject) crash(c *evidence.Container, r evidence.Run) result.Finding {
 		Sentence: fmt.Sprintf("%s ended by itself: %s", c.Name, facts.ExitText(r)),
 		Evidence: []evidence.Quote{s.Quote(r.Finished, "%s, run %d: %s", c.Name, r.Number, joined(facts.ExitText(r), s.Show([]byte(r.Message))))},
 		Disproof: "a failed call, or a signal from outside, just before its end",
-		Remedy:   finding.Remedy{Sentence: "see the end of its log", Command: s.kubectl("logs %s -c %s --previous", s.Object.Name, c.Name)},
+		Remedy:   s.SeeLog(c.Name, r.Number),
 	}
 	exit := exitOf(r)
 	if exit.Sentence != "" {
 		f.Sentence = fmt.Sprintf("%s %s (%s)", c.Name, exit.Sentence, facts.ExitText(r))
-		f.Remedy.Sentence = exit.Remedy
+		f.Remedy.Sentence = cmp.Or(exit.Remedy, f.Remedy.Sentence)
 	}
 	told, says := s.Reason(c.Name, r.Number)
 	byMessage := false
@@ -267,7 +268,7 @@ func exitOf(r evidence.Run) states.Exit {
 func (s *subject) tell(f *result.Finding, c *evidence.Container, r evidence.Run, told evidence.Told) {
 	f.Sentence = fmt.Sprintf("%s ended by itself: %s (%s)", c.Name, told.Text, facts.ExitText(r))
 	f.Evidence = append(f.Evidence, told.Quotes...)
-	f.Remedy.Sentence = cmp.Or(why.Remedy(told.Text), f.Remedy.Sentence)
+	f.Remedy.Sentence = cmp.Or(why.Remedy(told.Text), "correct what its log says: "+chain.Short(told.Text))
 	f.Evidence = append(f.Evidence, s.architecture(told)...)
 	s.portTaken(f, c, told)
 	s.otherSocket(f, c.Name, told)

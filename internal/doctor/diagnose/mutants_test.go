@@ -57,6 +57,8 @@ func TestEveryMutantIsNoticed(t *testing.T) {
 		"a probe by the agent asks the application":     {File: "probe.go", From: `strings.HasPrefix(path, "/app-health/")`, To: `false`, Tests: quick},
 		"a port of another container is missing":        {File: "probe.go", From: `s.declares(n, container) != ""`, To: `false`, Tests: quick},
 		"the agent's answer is not read":                {File: "probe.go", From: `said`, In: "if said { // the kubelet sees", To: `false`, Tests: quick},
+		"each log is a previous one":                    {File: "facts/logs.go", From: `IsPrevious(p.Container(container), run)`, To: `true`, Tests: "TestWhichLogIsToBeSeen"},
+		"a log that was read is to be seen":             {File: "chain/seelog.go", From: `log == nil`, To: `true`, Tests: "TestWhichLogIsToBeSeen"},
 		"a server on many ports is elsewhere":           {File: "probe.go", From: `len(others) > 4`, To: `false`, Tests: "TestLimitsOfRules"},
 		"a hook that failed once fails":                 {File: "hook.go", From: `s.wellSince(c, e)`, To: `false`, Tests: "TestLimitsOfRules"},
 		"a hold that fails is a broken hook":            {File: "hook.go", From: `!missing && s.holds(c)`, To: `false`},

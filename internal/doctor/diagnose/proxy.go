@@ -8,6 +8,7 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/core/pod/knownproxy"
+	"outrider.dev/internal/doctor/diagnose/chain"
 	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
@@ -34,7 +35,7 @@ func proxyDied(s *subject) (out []result.Finding) {
 			Sentence: fmt.Sprintf("%s ended while %s ran: %s", s.Proxy.Name, app.Name, facts.ExitText(v.Run)),
 			Evidence: []evidence.Quote{s.Quote(v.Finished, "%s, run %d: %s", s.Proxy.Name, v.Number, facts.ExitText(v.Run))},
 			Disproof: fmt.Sprintf("a run of %s that had ended before %s", app.Name, result.Instant(v.Finished)),
-			Remedy:   finding.Remedy{Sentence: "see its log for the reason", Command: s.kubectl("logs %s -c %s --previous", s.Object.Name, s.Proxy.Name)},
+			Remedy:   s.SeeLog(s.Proxy.Name, v.Number),
 		}
 		if v.Reason == "OOMKilled" {
 			f.Code = "proxy-out-of-memory"
@@ -63,7 +64,7 @@ func (s *subject) proxySays(f *result.Finding, r evidence.Run) {
 		return
 	}
 	f.Sentence += ": " + told.Text
-	f.Remedy.Sentence = cmp.Or(why.Remedy(told.Text), f.Remedy.Sentence)
+	f.Remedy.Sentence = cmp.Or(why.Remedy(told.Text), "correct what its log says: "+chain.Short(told.Text))
 	for _, q := range told.Quotes {
 		if !slices.Contains(f.Evidence, q) {
 			f.Evidence = append(f.Evidence, q)
@@ -225,7 +226,7 @@ func captureFails(s *subject) (out []result.Finding) {
 		f.Code, f.Confidence = "capture-not-in-place", result.Certain
 		f.Sentence = fmt.Sprintf("%s, %s, failed: %s", c.Name, role, facts.ExitText(*r))
 		f.Disproof = fmt.Sprintf("a later run of %s that completed", c.Name)
-		f.Remedy.Sentence = "see its log for the reason"
+		f.Remedy = s.SeeLog(c.Name, r.Number)
 		last := s.LastLines(c.Name, r.Number, 16)
 		for _, q := range last {
 			text := strings.ToLower(q.Text)

@@ -11,6 +11,7 @@ import (
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/calls"
 	"outrider.dev/internal/doctor/diagnose/chain"
+	"outrider.dev/internal/doctor/diagnose/facts"
 	"outrider.dev/internal/doctor/diagnose/history"
 	"outrider.dev/internal/doctor/diagnose/nopod"
 	"outrider.dev/internal/doctor/diagnose/phases"
@@ -201,7 +202,11 @@ func (s *subject) decide(findings []result.Finding) string {
 	case s.Proxy != nil && !s.ReadyIsKnown() && !crash:
 		return fmt.Sprintf("kubectl logs%s %s -c %s --timestamps", in, s.Object.Name, s.Proxy.Name)
 	case container != "":
-		return fmt.Sprintf("kubectl logs%s %s -c %s --timestamps --previous", in, s.Object.Name, container)
+		command := fmt.Sprintf("kubectl logs%s %s -c %s --timestamps", in, s.Object.Name, container)
+		if c := s.Container(container); c != nil && facts.IsPrevious(c, facts.Ended(c)) {
+			command += " --previous"
+		}
+		return command
 	}
 	return fmt.Sprintf("kubectl get events%s --field-selector involvedObject.name=%s", in, s.Object.Name)
 }

@@ -108,10 +108,11 @@ func (s *subject) seeItsEnd(f *result.Finding, c *siblingCall) {
 	case w != nil && w.Reason != "":
 		why = "it waits (" + w.Reason + ")"
 	}
-	f.Remedy = finding.Remedy{
-		Sentence: fmt.Sprintf("see first why %s, which is set to listen there, does not: %s; the order of the containers is not the cause", c.serves.Name, why),
-		Command:  s.kubectl("logs %s -c %s --previous", s.Object.Name, c.serves.Name),
+	f.Remedy = finding.Remedy{Command: s.kubectl("describe pod %s", s.Object.Name)}
+	if last := c.serves.Last(); last != nil {
+		f.Remedy = s.SeeLog(c.serves.Name, last.Number)
 	}
+	f.Remedy.Sentence = fmt.Sprintf("see first why %s, which is set to listen there, does not: %s; the order of the containers is not the cause", c.serves.Name, why)
 }
 
 // nothingListens sets the remedy for an address at which no container is set to listen.

@@ -1,8 +1,6 @@
 package diagnose
 
 import (
-	"fmt"
-
 	"outrider.dev/internal/doctor"
 	"outrider.dev/internal/doctor/diagnose/chain"
 )
@@ -22,11 +20,7 @@ type subject struct {
 
 // kubectl returns a kubectl command for the pod's namespace.
 func (s *subject) kubectl(format string, args ...any) string {
-	in := ""
-	if s.Object.Namespace != "" {
-		in = "-n " + s.Object.Namespace + " "
-	}
-	return "kubectl " + in + fmt.Sprintf(format, args...)
+	return s.Kubectl(format, args...)
 }
 
 // anyContainer returns a container whose log may be looked at first.

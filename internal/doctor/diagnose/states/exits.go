@@ -4,8 +4,8 @@ package states
 type Exit struct {
 	Status   int
 	Sentence string // after the container's name
-	Remedy   string
-	Outside  bool // another program ended it
+	Remedy   string // empty: only its log says what is to be done
+	Outside  bool   // another program ended it
 }
 
 const whoEnds = "see what ends containers there: the messages of the node's kernel (out of memory), of the container runtime, and who has access"
@@ -19,12 +19,12 @@ var exits = []Exit{
 	{Status: 130, Sentence: "was interrupted (SIGINT), and the evidence does not say by whom", Remedy: whoEnds, Outside: true},
 	{Status: 131, Sentence: "was ended by SIGQUIT, and the evidence does not say by whom", Remedy: whoEnds, Outside: true},
 	{Status: 132, Sentence: "ended by itself: it used an instruction that the node's CPU does not have (SIGILL)", Remedy: "use an image for the CPU of the node"},
-	{Status: 133, Sentence: "ended by itself: a check of its runtime failed (SIGTRAP)", Remedy: "see the end of its log"},
-	{Status: 134, Sentence: "ended by itself: it aborted (SIGABRT), as programs do after a failed check", Remedy: "see the end of its log"},
+	{Status: 133, Sentence: "ended by itself: a check of its runtime failed (SIGTRAP)"},
+	{Status: 134, Sentence: "ended by itself: it aborted (SIGABRT), as programs do after a failed check"},
 	{Status: 135, Sentence: "ended by itself: it used memory that is not there (SIGBUS)", Remedy: "see whether a file that it maps was cut, or /dev/shm is full"},
-	{Status: 136, Sentence: "ended by itself: it divided by zero, or the like (SIGFPE)", Remedy: "see the end of its log"},
+	{Status: 136, Sentence: "ended by itself: it divided by zero, or the like (SIGFPE)"},
 	{Status: 137, Sentence: "was killed (SIGKILL), and the evidence does not say by whom", Remedy: whoEnds, Outside: true},
-	{Status: 139, Sentence: "ended by itself: it used memory that is not its own (SIGSEGV)", Remedy: "see the end of its log; it is a fault of the program, of a native library, or of an image for another CPU"},
+	{Status: 139, Sentence: "ended by itself: it used memory that is not its own (SIGSEGV)", Remedy: "it is a fault of the program, of a native library, or of an image for another CPU"},
 	{Status: 141, Sentence: "ended by itself: it wrote to a pipe or connection that was closed (SIGPIPE)", Remedy: "see what reads its output"},
 	{Status: 143, Sentence: "was asked to end (SIGTERM), and the evidence does not say by whom", Remedy: whoEnds, Outside: true},
 	{Status: 152, Sentence: "was ended at its limit of processor time (SIGXCPU)", Remedy: "see its ulimit"},

@@ -1,0 +1,68 @@
+package diagnose
+
+import (
+	"strings"
+	"testing"
+)
+
+// An advice is a pod with what the first finding says is to be done.
+type advice struct {
+	spec, meta, status string // as in cause
+	files              map[string]string
+	code               string // of the first finding
+	does               string // in the sentence of its remedy
+	command            string // of the remedy; "-": none
+	not                string // in no sentence of the finding and its evidence
+	decide             string // at the end of the command that would decide
+}
+
+func checkAdvice(t *testing.T, all map[string]advice) {
+	t.Helper()
+	for name, c := range all { // in any order: subtests
+		t.Run(name, func(t *testing.T) {
+			files := map[string]string{"pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: web-1, namespace: shop, uid: u1, creationTimestamp: \"2026-03-02T13:00:08Z\"" + c.meta + "}\nspec: {" + c.spec + "}\nstatus: {phase: Running, " + c.status + "}\n"}
+			for file, text := range c.files { // in any order
+				files[file] = text
+			}
+			r := diagnoseFiles(t, files)
+			if len(r.Findings) == 0 {
+				t.Fatalf("%s: no finding", r.Sentence)
+			}
+			f := r.Findings[0]
+			said := r.Sentence + f.Remedy.Sentence
+			for _, q := range f.Evidence {
+				said += "\n" + q.Text
+			}
+			command := f.Remedy.Command == c.command || c.command == "" || c.command == "-" && f.Remedy.Command == ""
+			if string(f.Code) != c.code || !strings.Contains(f.Remedy.Sentence, c.does) || !command || c.not != "" && strings.Contains(said, c.not) || !strings.HasSuffix(r.Decide, c.decide) {
+				t.Errorf("%s: %s\nDo: %s\n$ %s\nto decide: %s", f.Code, said, f.Remedy.Sentence, f.Remedy.Command, r.Decide)
+			}
+		})
+	}
+}
+
+// endedOnce is a container that ended and is not started again, waits one between two runs.
+const (
+	endedOnce = `{name: NAME, ready: false, restartCount: 0, state: {terminated: {exitCode: 1, reason: Error, startedAt: "2026-03-02T13:00:10Z", finishedAt: "2026-03-02T13:00:12Z"}}}`
+	waits     = `{name: NAME, ready: false, restartCount: 3, state: {waiting: {reason: CrashLoopBackOff}}, lastState: {terminated: {exitCode: 1, reason: Error, startedAt: "2026-03-02T13:00:10Z", finishedAt: "2026-03-02T13:00:12Z"}}}`
+)
+
+// kubectl has a previous log of a container that ran before alone, and a log that was read needs no command.
+func TestWhichLogIsToBeSeen(t *testing.T) {
+	const spec = "containers: [{name: web}]"
+	once := strings.ReplaceAll(spec, "{name", "{image: a, name") + ", restartPolicy: Never"
+	checkAdvice(t, map[string]advice{
+		"of a container that does not restart": {spec: once, status: statusWith("", "web", endedOnce), code: "app-crash", does: "see the end of its log", command: "kubectl -n shop logs web-1 -c web", decide: "--timestamps"},
+		"of a container that waits":            {spec: spec, status: statusWith("", "web", waits), code: "app-crash", does: "see the end of its log", command: "kubectl -n shop logs web-1 -c web --previous", decide: "--previous"},
+		"of a container that runs again":       {spec: spec, status: statusWith("", "web", restarted), code: "app-crash", does: "see the end of its log", command: "kubectl -n shop logs web-1 -c web --previous", decide: "--previous"},
+		"its log tells":                        {spec: once, status: statusWith("", "web", endedOnce), files: map[string]string{"web.log": "starting\nError: colour beige is not served here\n"}, code: "app-crash", does: "correct what its log says: Error: colour beige", command: "-", not: "see the end"},
+		"its log tells, and what is to be done": {
+			spec: once, status: statusWith("", "web", endedOnce), files: map[string]string{"web.log": "Error: unrecognized option '--colour'\n"}, code: "app-crash", does: "correct the arguments of the container", command: "-",
+		},
+		"its log does not tell": {spec: once, status: statusWith("", "web", endedOnce), files: map[string]string{"web.log": "2026-03-02T13:00:11Z INFO tables are read\n"}, code: "app-crash", does: "its log ends with: tables are read", command: "-", not: "see the end"},
+		"its log is empty":      {spec: once, status: statusWith("", "web", endedOnce), files: map[string]string{"web.log": ""}, code: "app-crash", does: "", not: "see the end of its log,"},
+		"the status means something": {
+			spec: once, status: statusWith("", "web", strings.Replace(endedOnce, "exitCode: 1", "exitCode: 134", 1)), code: "app-crash", does: "see the end of its log", command: "kubectl -n shop logs web-1 -c web",
+		},
+	})
+}
