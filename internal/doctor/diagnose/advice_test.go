@@ -66,3 +66,32 @@ func TestWhichLogIsToBeSeen(t *testing.T) {
 		},
 	})
 }
+
+// What comes in place of a pod, and where it is changed, is up to the object that made it.
+func TestAdviceFitsTheOwner(t *testing.T) {
+	const (
+		spec      = "containers: [{name: web}]"
+		preempted = `conditions: [{type: DisruptionTarget, status: "True", reason: PreemptionByScheduler, message: "preempting to accommodate a higher priority pod", lastTransitionTime: "2026-03-02T13:05:00Z"}], `
+		owned     = ", ownerReferences: [{apiVersion: %, name: up, controller: true}]"
+		deleted   = `, deletionTimestamp: "2026-03-02T13:05:30Z"`
+	)
+	by := func(owner string) string { return strings.Replace(owned, "%", owner, 1) }
+	log := map[string]string{"web.previous.log": "Error: unknown flag: --colour\n"}
+	checkAdvice(t, map[string]advice{
+		"a bare pod was preempted":     {spec: spec, meta: deleted, status: statusWith(preempted, "web", running), code: "evicted", does: "it has no owner that creates another one", not: "owner creates"},
+		"a pod of a set was preempted": {spec: spec, meta: by("apps/v1, kind: ReplicaSet"), status: statusWith(preempted, "web", running), code: "evicted", does: "ReplicaSet up creates another one"},
+		"a pod of a Job was preempted": {spec: spec, meta: by("batch/v1, kind: Job"), status: statusWith(preempted, "web", running), code: "evicted", does: "as long as its backoffLimit allows"},
+		"a static pod":                 {spec: spec + ", nodeName: n1", meta: ", annotations: {kubernetes.io/config.source: file}" + by("v1, kind: Node"), status: statusWith("", "web", waits), files: log, code: "app-crash", does: "static pod: change it in its file on node n1"},
+		"a pod that is none":           {spec: spec + ", nodeName: n1", meta: by("apps/v1, kind: DaemonSet"), status: statusWith("", "web", waits), files: log, code: "app-crash", does: "correct the arguments of the container: this version of its program does not know one of them"},
+	})
+	files := map[string]string{"pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: web-n1, namespace: kube-system" + by("v1, kind: Node") + "}\nspec: {nodeName: n1, " + spec + "}\nstatus: {" + statusWith("", "web", waits) + "}\n"}
+	for _, m := range diagnoseFiles(t, files).Missing {
+		if strings.Contains(m, "Node kube-system/") {
+			t.Error(m)
+		}
+	}
+	r := diagnoseFiles(t, map[string]string{"pod.yaml": "apiVersion: v1\nkind: Pod\nmetadata: {name: web-1" + deleted + "}\nspec: {" + spec + "}\nstatus: {" + statusWith(preempted, "web", running) + "}\n"})
+	if e := r.Findings[0].Evidence; len(e) != 2 || !strings.Contains(e[1].Text, "gone by then") {
+		t.Errorf("%+v", e)
+	}
+}

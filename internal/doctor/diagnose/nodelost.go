@@ -28,9 +28,7 @@ func nodeLost(s *subject) []result.Finding {
 		Disproof: "a report of the node's kubelet after that time",
 		Remedy:   finding.Remedy{Sentence: fmt.Sprintf("see node %s, and bring it back", node), Command: "kubectl describe node " + node},
 	}
-	if s.Deleted() {
-		f.Evidence = append(f.Evidence, s.Quote(evidence.Second(s.Object.DeletionTimestamp.Time, evidence.APIClock), "the pod is to be gone by then"))
-	}
+	f.Evidence = append(f.Evidence, s.toBeGone()...)
 	switch {
 	case !notReady:
 		f.Code = "evicted"
@@ -41,6 +39,14 @@ func nodeLost(s *subject) []result.Finding {
 		f.Remedy.Sentence = "bring the node back; if it is off for good, taint it with node.kubernetes.io/out-of-service, or delete the Node, so that the pod is replaced and its volumes are free. Force the deletion only if the node is surely off"
 	}
 	return []result.Finding{f}
+}
+
+// toBeGone quotes the end of the grace period of a pod that is being deleted.
+func (s *subject) toBeGone() []evidence.Quote {
+	if !s.Deleted() {
+		return nil
+	}
+	return []evidence.Quote{s.Quote(evidence.Second(s.Object.DeletionTimestamp.Time, evidence.APIClock), "the pod is to be gone by then")}
 }
 
 // disrupted reports whether the status itself says why the pod is removed.

@@ -45,7 +45,7 @@ func (s *subject) remedy(f *result.Finding, p remedies.Purpose, proxy, app strin
 	if spec := s.Spec(proxy); spec != nil {
 		image = spec.Image
 	}
-	a := remedies.Of(remedies.Case{Purpose: p, Pod: s.Object, Owners: s.Owners, Proxy: proxy, Image: image, App: app, Port: port})
+	a := remedies.Of(remedies.Case{Purpose: p, Pod: s.Object, Owners: s.Owners, Proxy: proxy, Image: image, App: app, Port: port, Works: s.shouldEnd() && s.Works(app)})
 	f.Remedy = finding.Remedy{Sentence: a.Sentence}
 	if a.Command != "" {
 		f.Remedy.Command = s.kubectl("%s", a.Command)

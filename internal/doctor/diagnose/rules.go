@@ -15,6 +15,7 @@ import (
 	"outrider.dev/internal/doctor/diagnose/history"
 	"outrider.dev/internal/doctor/diagnose/nopod"
 	"outrider.dev/internal/doctor/diagnose/phases"
+	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/evidence"
 )
@@ -64,6 +65,9 @@ func Diagnose(ctx context.Context, p *evidence.Pod, o Options) (result.Report, e
 	for i := range r.Findings { // each says what to do
 		do := &r.Findings[i].Remedy
 		do.Sentence = cmp.Or(do.Sentence, "see the conditions, the states and the events of the pod")
+		if r.Findings[i].Container != "" && remedies.IsStatic(s.Object) && !strings.Contains(do.Sentence, "static pod") {
+			do.Sentence += fmt.Sprintf("; it is a static pod: change it in its file on node %s (the kubelet's staticPodPath, often /etc/kubernetes/manifests)", s.Object.Spec.NodeName)
+		}
 	}
 	var quotes []evidence.Quote
 	for _, f := range r.Findings {

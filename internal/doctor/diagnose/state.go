@@ -10,6 +10,7 @@ import (
 
 	"outrider.dev/internal/base/finding"
 	"outrider.dev/internal/doctor/diagnose/facts"
+	"outrider.dev/internal/doctor/diagnose/remedies"
 	"outrider.dev/internal/doctor/diagnose/result"
 	"outrider.dev/internal/doctor/diagnose/states"
 	"outrider.dev/internal/doctor/evidence"
@@ -20,7 +21,9 @@ func podEnded(s *subject) (out []result.Finding) {
 	status := s.Object.Status
 	for _, c := range status.Conditions {
 		if m, known := states.Find(states.Disruption, c.Reason, c.Message); c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && known {
-			return []result.Finding{s.stateOf(m, "", c.Reason, c.Message)}
+			f := s.stateOf(m, "", c.Reason, c.Message)
+			f.Evidence = append(f.Evidence, s.toBeGone()...)
+			return []result.Finding{f}
 		}
 	}
 	switch m, known := states.Find(states.Pod, status.Reason, status.Message); {
@@ -102,7 +105,7 @@ func (s *subject) stateOf(m states.Meaning, container, reason, message string) r
 		Code: m.Code, Container: container, Confidence: result.Certain, Sentence: strings.ReplaceAll(m.Sentence, "{c}", container),
 		Evidence: []evidence.Quote{s.Quote(evidence.Time{}, "%s", joined(strings.TrimSpace(container+" "+reason), s.Show([]byte(message))))},
 		Disproof: "a later status of the pod without this reason",
-		Remedy:   finding.Remedy{Sentence: m.Remedy, Command: s.kubectl("describe pod %s", s.Object.Name)},
+		Remedy:   finding.Remedy{Sentence: strings.ReplaceAll(m.Remedy, "{again}", remedies.Again(s.Object, s.Owners, s.Omitted)), Command: s.kubectl("describe pod %s", s.Object.Name)},
 	}
 	if message = strings.TrimSpace(message); message != "" {
 		f.Sentence += ": " + s.Show([]byte(message))

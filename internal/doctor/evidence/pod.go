@@ -240,9 +240,10 @@ type Creator struct {
 // About returns KIND NAMESPACE/NAME.
 func (w *Creator) About() string { return About(w.Kind, w.Namespace, w.Name) }
 
-// About returns KIND NAMESPACE/NAME, or KIND NAME without a namespace, as events name the object that they are about.
+// About returns KIND NAMESPACE/NAME, or KIND NAME without a namespace, as events name the object that they are about. A
+// Node, which owns static pods, has no namespace.
 func About(kind, namespace, name string) string {
-	if namespace == "" {
+	if namespace == "" || kind == "Node" {
 		return kind + " " + name
 	}
 	return kind + " " + namespace + "/" + name

@@ -125,6 +125,16 @@ func (c *Case) recurs(y calls.Call, proxy facts.Service) *evidence.Quote {
 	return nil
 }
 
+// Works reports whether a container does its work by now, without a failed call, or has done it.
+func (c *Case) Works(container string) bool {
+	app := c.Container(container)
+	if app == nil || app.Last() == nil {
+		return false
+	}
+	last := app.Last()
+	return last.Running && len(c.Calls.Of(container, last.Number)) == 0 || last.Exit != nil && *last.Exit == 0
+}
+
 // near is the time before the end of a run within which a failed call may be its cause.
 const near = time.Minute
 

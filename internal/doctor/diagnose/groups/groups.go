@@ -195,7 +195,7 @@ func workloadOf(p *evidence.Pod) string {
 		in = p.Object.Namespace + "/"
 	}
 	if n := len(p.Owners); n > 0 {
-		return p.Owners[n-1].Kind + " " + in + p.Owners[n-1].Name
+		return evidence.About(p.Owners[n-1].Kind, p.Object.Namespace, p.Owners[n-1].Name)
 	}
 	if !p.Omitted.Meta && p.Row == nil {
 		return "Pod " + in + p.Object.Name

@@ -39,7 +39,7 @@ var kinds = func() []finding.Kind {
 		{Code: "finalizer-holds", Title: "a finalizer keeps a pod that was deleted",
 			Explanation: "All containers have ended, and the API server keeps the object until the finalizer is removed. The controller that should remove it does not run, or failed."},
 		{Code: "not-admitted", Title: "the node did not admit the pod",
-			Explanation: "The scheduler, or nodeName, chose a node whose kubelet refused the pod. No container ran. The pod stays failed; its owner creates another one."},
+			Explanation: "The scheduler, or nodeName, chose a node whose kubelet refused the pod. No container ran. The pod stays failed; any owner creates another one."},
 		{Code: "node-lost", Title: "the node, or its container runtime, stopped while the pod ran",
 			Explanation: "The containers ended with the node. How they ended is not known, and the pod has no fault."},
 		{Code: "deadline-exceeded", Title: "the pod ran longer than its deadline",

@@ -1,8 +1,11 @@
 package remedies
 
 import (
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,7 +24,7 @@ const unknown = "?"
 // owns; the Deployment of a ReplicaSet also by the name of the ReplicaSet, or of the pod, and the label
 // pod-template-hash.
 func OwnerOf(pod *corev1.Pod, chain []evidence.Owner) Owner {
-	if pod.Annotations[corev1.MirrorPodAnnotationKey] != "" {
+	if IsStatic(pod) {
 		return Owner{Kind: "Node", Name: pod.Spec.NodeName}
 	}
 	var top Owner
@@ -38,13 +41,79 @@ func OwnerOf(pod *corev1.Pod, chain []evidence.Owner) Owner {
 	}
 	for _, h := range hints {
 		if name := h.of(pod, top); name != "" {
-			return Owner{h.group, h.kind, name}
+			top = Owner{h.group, h.kind, name}
+			break
 		}
+	}
+	if name, is := cronJobOf(top, pod.CreationTimestamp.Time); is {
+		return Owner{top.Group, "CronJob", name}
 	}
 	if top.Kind == "ReplicaSet" { // what made it is not known
 		return Owner{top.Group, unknown, top.Kind + " " + top.Name}
 	}
 	return top
+}
+
+// IsStatic reports whether the kubelet runs a pod from a file of its node, and not from the API server: by the
+// annotations that the kubelet sets, and by the owner of the pod's copy in the API.
+func IsStatic(pod *corev1.Pod) bool {
+	source := pod.Annotations["kubernetes.io/config.source"]
+	return pod.Annotations[corev1.MirrorPodAnnotationKey] != "" || source == "file" || source == "http" ||
+		slices.ContainsFunc(pod.OwnerReferences, func(r metav1.OwnerReference) bool {
+			return r.Kind == "Node" && (r.APIVersion == "v1" || r.APIVersion == "")
+		})
+}
+
+// scheduled matches the names of the Jobs of a CronJob: its own, and the minute for which it made the Job, counted from
+// 1970. Source: getJobName in pkg/controller/cronjob/utils.go of Kubernetes 1.34.
+var scheduled = regexp.MustCompile(`^(.+)-(\d{8})$`)
+
+// Minutes of the time since the controller of CronJobs counts them so. A date (20261124) is no number between them.
+const (
+	firstMinute = 26_000_000 // in 2019
+	lastMinute  = 60_000_000
+)
+
+// cronJobOf returns the name of the CronJob that made a Job, by the name of the Job, and false if it does not show one.
+// A number for a time long after the pod was created counts something else; created may be zero.
+func cronJobOf(job Owner, created time.Time) (string, bool) {
+	m := scheduled.FindStringSubmatch(job.Name)
+	if m == nil || job.Kind != "Job" || job.Group != "batch" {
+		return "", false
+	}
+	minute, _ := strconv.ParseInt(m[2], 10, 64) // digits
+	late := !created.IsZero() && time.Unix(minute*60, 0).After(created.AddDate(0, 0, 1))
+	return m[1], minute >= firstMinute && minute < lastMinute && !late
+}
+
+// comesAgain says by the kind of a pod's owner whether another pod comes when one has ended. {it} is the owner.
+var comesAgain = map[string]string{
+	"ReplicaSet": replaces, "ReplicationController": replaces, "StatefulSet": replaces, "DaemonSet": replaces,
+	"Job":   "{it} creates another one, as long as its backoffLimit allows",
+	"Node":  "the kubelet of its node runs it again from its file",
+	"":      "it has no owner that creates another one: create it anew, better by a Job or a Deployment",
+	unknown: "its owner, if it has one, creates another one",
+}
+
+const replaces = "{it} creates another one"
+
+// Again says whether another pod comes when this one has ended. The owners are not known of a pod whose metadata was
+// left out of the evidence.
+func Again(pod *corev1.Pod, chain []evidence.Owner, left evidence.Omitted) string {
+	kind, name := "", ""
+	switch {
+	case IsStatic(pod):
+		kind = "Node"
+	case len(chain) > 0:
+		kind, name = chain[0].Kind, chain[0].Name
+	case left.Meta:
+		kind = unknown
+	}
+	words, known := comesAgain[kind]
+	if !known {
+		words = "{it} made it: whether it creates another one is not in the evidence"
+	}
+	return strings.ReplaceAll(words, "{it}", kind+" "+name)
 }
 
 // groupOf returns the API group of an owner by the references to it. A Deployment that is known by a name alone is in

@@ -28,6 +28,7 @@ type Case struct {
 	Image  string           // of the proxy
 	App    string
 	Port   uint16 // of the failed call; 0: not known
+	Works  bool   // the pod does its work by now, or has done it: a change is for the next one
 }
 
 // An Advice is a remedy that can be applied.
@@ -210,7 +211,7 @@ func (c Case) advice(w way, value string, also []string, fill *strings.Replacer)
 	put := strings.NewReplacer("{kind}", kind, "{name}", owner.Name, "{pod}", c.Pod.Name)
 	where := at.words
 	switch {
-	case c.Purpose == End && at.next != "":
+	case (c.Purpose == End || c.Works) && at.next != "":
 		where = at.next
 	default:
 		a.Command = put.Replace(at.command)

@@ -3,6 +3,7 @@ package remedies
 import (
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -199,6 +200,14 @@ func TestPlaces(t *testing.T) {
 		"Job":                              {refs: []metav1.OwnerReference{ref("batch/v1", "Job", "migrate")}, owners: []evidence.Owner{{Kind: "Job", Name: "migrate"}}, change: template, command: "replace --force -f job.yaml", says: "the template of a Job cannot be changed"},
 		"Job, by a label":                  {labels: map[string]string{"job-name": "migrate"}, change: template, command: "replace --force -f job.yaml", says: "of Job migrate"},
 		"CronJob":                          {refs: []metav1.OwnerReference{ref("batch/v1", "Job", "eod-1")}, owners: []evidence.Owner{{Kind: "Job", Name: "eod-1", Object: object(ref("batch/v1", "CronJob", "eod"))}, {Kind: "CronJob", Name: "eod"}}, patch: "spec:\n  jobTemplate:\n    spec:\n      template:\n        metadata:\n", command: "patch cronjob eod --patch-file patch.yaml", says: "its next Job has it"},
+		"CronJob, by the name of its Job":  {refs: []metav1.OwnerReference{ref("batch/v1", "Job", "eod-29401440")}, owners: []evidence.Owner{{Kind: "Job", Name: "eod-29401440"}}, patch: "spec:\n  jobTemplate:\n", command: "patch cronjob eod --patch-file patch.yaml", says: "its next Job has it", sayNot: "delete"},
+		"CronJob, by a label":              {labels: map[string]string{"batch.kubernetes.io/job-name": "eod-29401440"}, patch: "spec:\n  jobTemplate:\n", command: "patch cronjob eod --patch-file patch.yaml"},
+		"a Job that no CronJob made":       {refs: []metav1.OwnerReference{ref("batch/v1", "Job", "eod-29401440")}, owners: []evidence.Owner{{Kind: "Job", Name: "eod-29401440", Object: object()}}, change: template, command: "replace --force -f job.yaml", says: "of Job eod-29401440"},
+		"a Job with a date":                {refs: []metav1.OwnerReference{ref("batch/v1", "Job", "eod-20261124")}, owners: []evidence.Owner{{Kind: "Job", Name: "eod-20261124"}}, change: template, command: "replace --force -f job.yaml", says: "of Job eod-20261124"},
+		"a Job with a number of later":     {refs: []metav1.OwnerReference{ref("batch/v1", "Job", "eod-45123456")}, owners: []evidence.Owner{{Kind: "Job", Name: "eod-45123456"}}, change: template, command: "replace --force -f job.yaml", says: "of Job eod-45123456"},
+		"a Job of another group":           {refs: []metav1.OwnerReference{ref("x.example/v1", "Job", "eod-29401440")}, owners: []evidence.Owner{{Kind: "Job", Name: "eod-29401440"}}, says: "where Job eod-29401440 has", sayNot: "CronJob"},
+		"a static pod, by its source":      {annotations: map[string]string{"kubernetes.io/config.source": "file"}, change: "metadata:\n  annotations:\n", says: "its file on node n1"},
+		"a pod by the API server":          {annotations: map[string]string{"kubernetes.io/config.source": "api"}, change: "metadata:\n  annotations:\n", command: "replace --force -f pod.yaml", says: "only when it is created"},
 		"a bare pod":                       {change: "metadata:\n  annotations:\n", command: "replace --force -f pod.yaml", says: "only when it is created"},
 		"a static pod":                     {annotations: map[string]string{corev1.MirrorPodAnnotationKey: "abc"}, change: "metadata:\n  annotations:\n", says: "its file on node n1"},
 		"a static pod, by its owner":       {refs: []metav1.OwnerReference{ref("v1", "Node", "n1")}, owners: []evidence.Owner{{Kind: "Node", Name: "n1"}}, change: "metadata:\n  annotations:\n", says: "its file on node n1"},
@@ -210,13 +219,56 @@ func TestPlaces(t *testing.T) {
 		"a StatefulSet or DaemonSet":       {labels: map[string]string{"controller-revision-hash": "a"}, says: "not among the evidence"},
 		"a label that does not fit a name": {labels: map[string]string{"pod-template-hash": "77"}, change: "metadata:\n", command: "replace --force -f pod.yaml"},
 	} {
-		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-5d9c-x2", Labels: c.labels, Annotations: c.annotations, OwnerReferences: c.refs}, Spec: corev1.PodSpec{NodeName: "n1"}}
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "web-5d9c-x2", Labels: c.labels, Annotations: c.annotations, OwnerReferences: c.refs, CreationTimestamp: metav1.Date(2026, 3, 2, 13, 0, 8, 0, time.UTC)}, Spec: corev1.PodSpec{NodeName: "n1"}}
 		a := Of(Case{Purpose: Start, Pod: pod, Owners: c.owners, Proxy: "istio-proxy", Image: "proxyv2:1.26.2", App: "app"})
 		if !strings.HasPrefix(a.Patch, c.patch) || !strings.HasPrefix(a.Change, c.change) || (a.Patch == "") != (c.patch == "") || (a.Change == "") != (c.change == "") {
 			t.Errorf("%s: patch %q and change %q", name, a.Patch, a.Change)
 		}
 		if a.Command != c.command || !strings.Contains(a.Sentence, c.says) || c.sayNot != "" && strings.Contains(a.Sentence, c.sayNot) || a.By != startup.Hold {
 			t.Errorf("%s: %+v", name, a)
+		}
+	}
+}
+
+// A Job, or a pod, that does its work by now is not deleted for a remedy: the change is for its next run.
+func TestWhatWorksIsNotDeleted(t *testing.T) {
+	t.Parallel()
+	for _, owners := range [][]evidence.Owner{nil, {{Kind: "Job", Name: "migrate"}}} {
+		for works, want := range map[bool]string{true: "for its next run", false: "create it anew"} { // in any order
+			pod := podOf(nil)
+			if owners != nil {
+				pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "migrate"}}
+			}
+			a := Of(Case{Purpose: Start, Pod: pod, Owners: owners, Proxy: "istio-proxy", Image: "proxyv2:1.26.2", App: "app", Works: works})
+			if !strings.Contains(a.Sentence, want) || (a.Command == "") != works || a.Change == "" {
+				t.Errorf("%v %v: %+v", owners, works, a)
+			}
+		}
+	}
+}
+
+// Only an owner that replaces its pods creates another one.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	left := evidence.Omitted{Meta: true}
+	for _, c := range []struct {
+		kind   string
+		static bool
+		left   evidence.Omitted
+		want   string
+	}{
+		{"StatefulSet", false, evidence.Omitted{}, "StatefulSet db creates another one"}, {"Job", false, left, "backoffLimit"}, {"", false, evidence.Omitted{}, "no owner that creates another one"},
+		{"", false, left, "its owner, if it has one"}, {"TaskRun", false, evidence.Omitted{}, "TaskRun db made it: whether"}, {"Node", true, evidence.Omitted{}, "from its file"},
+	} {
+		pod, owners := podOf(nil), []evidence.Owner{{Kind: c.kind, Name: "db"}}
+		if c.kind == "" {
+			owners = nil
+		}
+		if c.static {
+			pod.Annotations = map[string]string{"kubernetes.io/config.source": "http"}
+		}
+		if got := Again(pod, owners, c.left); !strings.Contains(got, c.want) || strings.Contains(got, "{") {
+			t.Errorf("%+v: %s", c, got)
 		}
 	}
 }

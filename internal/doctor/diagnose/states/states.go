@@ -20,8 +20,8 @@ type Meaning struct {
 	Says     []string     // texts of which the message contains one, in lower case; empty: any message
 	Code     finding.Code // empty: no fault by itself
 	Sentence string       // {c} is the container
-	Remedy   string
-	OfPod    bool // of a run: a consequence of the end of the whole pod, which the pod's status explains if it has a reason
+	Remedy   string       // {again}: whether another pod comes
+	OfPod    bool         // of a run: a consequence of the end of the whole pod, which the pod's status explains if it has a reason
 }
 
 // Find returns the meaning of a reason with a message, and false if the table has none.
@@ -42,7 +42,7 @@ const (
 	whichImage  = "correct the image's name, or the pull secret of the pod"
 	whichConfig = "create what is missing, or correct the name in the pod template; the kubelet tries again by itself"
 	seeMessage  = "see the message of the runtime, and the settings of the container that it names"
-	freeNode    = "the pod's owner creates another one; for this one see what the node had left (kubectl describe node)"
+	freeNode    = "{again}; for this one see what the node had left (kubectl describe node)"
 )
 
 // What the kubelet's message about an eviction has, and what to do. Source: pkg/kubelet/eviction.
@@ -105,9 +105,9 @@ var Pod = []Meaning{
 	{Reason: "Evicted", Says: ofMemory, Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: overMemory},
 	{Reason: "Evicted", Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: "set requests for the resource that ran out, so that the scheduler counts it, or give the node more of it"},
 	{Reason: "Preempting", Code: "evicted", Sentence: "the pod made room for a critical pod of its node", Remedy: freeNode},
-	{Reason: "Terminated", Code: "evicted", Sentence: "the pod ended with its node, which was shut down", Remedy: "the pod's owner creates another one on another node"},
-	{Reason: "NodeShutdown", Code: "evicted", Sentence: "the pod was not admitted by a node that shuts down", Remedy: "the pod's owner creates another one on another node"},
-	{Reason: "Shutdown", Code: "evicted", Sentence: "the pod ended with its node, which was shut down", Remedy: "the pod's owner creates another one on another node"},
+	{Reason: "Terminated", Code: "evicted", Sentence: "the pod ended with its node, which was shut down", Remedy: "{again}"},
+	{Reason: "NodeShutdown", Code: "evicted", Sentence: "the pod was not admitted by a node that shuts down", Remedy: "{again}"},
+	{Reason: "Shutdown", Code: "evicted", Sentence: "the pod ended with its node, which was shut down", Remedy: "{again}"},
 	{Reason: "NodeLost", Code: "node-lost", Sentence: "the pod's node does not answer any more", Remedy: "see the node (kubectl describe node); when it is gone for good, delete the node object, or the pod with --force"},
 	{Reason: "DeadlineExceeded", Code: "deadline-exceeded", Sentence: "the pod ran longer than its deadline (activeDeadlineSeconds)", Remedy: "see what it still did then; if that is right, raise activeDeadlineSeconds"},
 	{Reason: "OutOf*", Code: "not-admitted", Sentence: "the node has not enough left for the pod", Remedy: freeNode},
@@ -117,7 +117,7 @@ var Pod = []Meaning{
 	{Reason: "TaintToleration", Code: "not-admitted", Sentence: "the pod does not tolerate a taint of its node", Remedy: "see the taints of the node"},
 	{Reason: "UnexpectedAdmissionError", Code: "not-admitted", Sentence: "the node could not admit the pod", Remedy: "see the message; often a device plugin was not ready after a restart of the node: delete the pod"},
 	{Reason: "UnexpectedPredicateFailureType", Code: "not-admitted", Sentence: "the node did not admit the pod", Remedy: seeMessage},
-	{Reason: "InvalidNodeInfo", Code: "not-admitted", Sentence: "the node did not know itself when the pod came", Remedy: "delete the pod: its owner creates another one"},
+	{Reason: "InvalidNodeInfo", Code: "not-admitted", Sentence: "the node did not know itself when the pod came", Remedy: "delete the pod; {again}"},
 	{Reason: "UnknownReason", Code: "not-admitted", Sentence: "the node did not admit the pod", Remedy: seeMessage},
 	{Reason: "TopologyAffinityError", Code: "not-admitted", Sentence: "the node cannot give the pod resources that lie together", Remedy: "see the topology manager's policy of the node, and the pod's requests"},
 	{Reason: "SMTAlignmentError", Code: "not-admitted", Sentence: "the pod does not ask for whole cores, which its node requires", Remedy: "ask for a multiple of the threads of a core"},
@@ -137,8 +137,8 @@ var Disruption = []Meaning{
 	{Reason: "PreemptionByScheduler", Code: "evicted", Sentence: "the pod made room for one of a higher priority", Remedy: freeNode},
 	{Reason: "DeletionByTaintManager", Code: "evicted", Sentence: "the pod is removed from its node, whose taint it does not tolerate", Remedy: "see the taints of the node: not-ready and unreachable mean that the node does not answer"},
 	{Reason: "DeletionByDeviceTaintManager", Code: "evicted", Sentence: "the pod is removed from its node, since a device that it uses has a taint", Remedy: "see the taints of devices (kubectl get resourceslices,devicetaintrules -o yaml)"},
-	{Reason: "EvictionByEvictionAPI", Code: "evicted", Sentence: "the pod is evicted by a request, as kubectl drain makes it", Remedy: "nothing is to be done for this pod: its owner creates another one"},
-	{Reason: "DeletionByPodGC", Code: "node-lost", Sentence: "the pod's node does not exist any more", Remedy: "nothing is to be done for this pod: its owner creates another one"},
+	{Reason: "EvictionByEvictionAPI", Code: "evicted", Sentence: "the pod is evicted by a request, as kubectl drain makes it", Remedy: "{again}"},
+	{Reason: "DeletionByPodGC", Code: "node-lost", Sentence: "the pod's node does not exist any more", Remedy: "{again}"},
 	{Reason: "TerminationByKubelet", Says: ofDisk, Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: overDisk},
 	{Reason: "TerminationByKubelet", Says: ofMemory, Code: "evicted", Sentence: "the kubelet evicted the pod", Remedy: overMemory},
 	{Reason: "TerminationByKubelet", Code: "evicted", Sentence: "the kubelet ends the pod before its time", Remedy: "see the message, and what the node had left"},

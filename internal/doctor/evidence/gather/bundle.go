@@ -188,6 +188,9 @@ func (b *bundle) giveEvents(p *evidence.Pod, byAbout map[string][]int) {
 	self := evidence.About("Pod", p.Object.Namespace, p.Object.Name)
 	of := []string{self}
 	for _, o := range p.Owners {
+		if o.Kind == "Node" { // of a static pod: its events are about much else
+			continue
+		}
 		of = append(of, evidence.About(o.Kind, p.Object.Namespace, o.Name))
 	}
 	if p.Object.Name == NoName && len(b.pods) == 1 { // the events of a pod can only be of this one
